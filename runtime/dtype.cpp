@@ -1,0 +1,32 @@
+#include "runtime/dtype.h"
+
+#include <array>
+#include <utility>
+
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+constexpr std::array<std::pair<std::string_view, DType>, 6> kNames{{
+    {"f32", DType::F32},
+    {"f64", DType::F64},
+    {"bf16", DType::BF16},
+    {"i64", DType::I64},
+    {"i32", DType::I32},
+    {"bool", DType::Bool},
+}};
+}  // namespace
+
+std::string_view to_string(DType dtype) {
+  for (const auto& [name, value] : kNames)
+    if (value == dtype) return name;
+  return "?";
+}
+
+DType parse_dtype(std::string_view text) {
+  for (const auto& [name, value] : kNames)
+    if (name == text) return value;
+  fail(ErrorKind::BadInput, cat("dtype '", text, "' is unknown: f32, f64, bf16, i64, i32, bool"));
+}
+
+}  // namespace coshard

@@ -1,0 +1,19 @@
+#include "runtime/error.h"
+
+namespace coshard {
+
+std::string_view to_string(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::BadInput: return "bad input";
+    case ErrorKind::Unsupported: return "unsupported";
+    case ErrorKind::DeviceFailed: return "device failed";
+    case ErrorKind::CommFailed: return "communication failed";
+    case ErrorKind::Timeout: return "timeout";
+    case ErrorKind::Cancelled: return "cancelled";
+  }
+  return "unknown";
+}
+
+void fail(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
+
+}  // namespace coshard

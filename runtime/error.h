@@ -1,0 +1,48 @@
+#pragma once
+// The one error type of coshard: a kind and a one-line message that names the values.
+// Thrown by every layer; nobody below `run` catches it except task promises and the world's shutdown.
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace coshard {
+
+enum class ErrorKind {
+  BadInput,      // the caller's arguments are wrong; nothing was changed
+  Unsupported,   // asked for something this build or backend does not have
+  DeviceFailed,  // a device call failed
+  CommFailed,    // a collective failed, or its communicator was poisoned by an earlier failure
+  Timeout,       // a deadline passed; the message names who is missing
+  Cancelled,     // a stop was requested; never logged as an error
+};
+
+std::string_view to_string(ErrorKind kind);
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  ErrorKind kind() const noexcept { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+// Joins printable operands into one string: cat("dim ", 3, " of ", shape).
+template <class... Args>
+std::string cat(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return out.str();
+}
+
+[[noreturn]] void fail(ErrorKind kind, const std::string& message);
+
+}  // namespace coshard
+
+// Throws Error{BadInput} with the joined operands when `condition` is false.
+#define CS_REQUIRE(condition, ...)                                                     \
+  do {                                                                                 \
+    if (!(condition)) [[unlikely]]                                                     \
+      ::coshard::fail(::coshard::ErrorKind::BadInput, ::coshard::cat(__VA_ARGS__));    \
+  } while (false)

@@ -1,0 +1,76 @@
+#pragma once
+// The world of one rank: who it is, its device, executor, communicator and observers. Created by `run` or
+// `run_ranks`, passed down by reference, alive until the program returns. Used on the rank's thread.
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/coro/executor.h"
+#include "runtime/coro/task.h"
+#include "runtime/device/device.h"
+#include "runtime/observer.h"
+
+namespace coshard {
+
+struct WorldOptions {
+  int ranks = 2;
+  int threads = 0;  // OpenMP threads per rank; 0: cores / ranks, at least 1
+  std::chrono::milliseconds timeout{60'000};  // deadline of every await on a collective; 0: none
+};
+
+class World {
+ public:
+  World(int rank, WorldOptions options, std::shared_ptr<Device> device,
+        std::shared_ptr<Communicator> communicator, Executor& executor);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return options_.ranks; }
+  const WorldOptions& options() const { return options_; }
+  const std::shared_ptr<Device>& device() const { return device_; }
+  const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
+  Executor& executor() const { return executor_; }
+
+  // The communicator of `ranks` (world ranks, ascending, all of which call this in the same order).
+  // Made once, then shared. A rank that is not among them gets null. Collective over the world the first time.
+  std::shared_ptr<Communicator> group(std::span<const int> ranks, std::string name);
+
+  // Observers are told of everything that happens on this rank, in the order they were added.
+  void add_observer(Observer* observer);
+  void remove_observer(Observer* observer);
+  // Never null; forwards to all added observers. `observed()` is false when there are none.
+  Observer& observer();
+  bool observed() const { return !observers_.empty(); }
+
+  // The world whose program runs on this thread, or null.
+  static World* current();
+
+ private:
+  class FanOut;
+  int rank_;
+  WorldOptions options_;
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Communicator> communicator_;
+  Executor& executor_;
+  std::vector<Observer*> observers_;
+  std::shared_ptr<FanOut> fan_out_;
+  struct Group { std::vector<int> ranks; std::shared_ptr<Communicator> communicator; };
+  std::vector<Group> groups_;
+};
+
+using Program = std::function<Task<void>(World&)>;
+
+// Runs `program` on options.ranks threads of this process and returns when all have ended. When one throws,
+// all others end with it at once (their communicators are poisoned) and the first cause is rethrown.
+void run_ranks(const WorldOptions& options, const Program& program);
+
+// main() in one line. Reads --ranks N, --threads N and --timeout SECONDS (other arguments are left alone), runs,
+// and returns the exit code: 0, 2 for Error{BadInput}, 1 for any other error, each printed as one line on stderr.
+int run(int argc, char** argv, const Program& program);
+
+}  // namespace coshard
