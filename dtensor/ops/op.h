@@ -1,0 +1,114 @@
+#pragma once
+// An operator is data: name, sharding rule, shape inference, local forward, backward written in operators, cost and
+// samples. Each lives in one file of this folder and is named once, in this folder's meson.build.
+#include <array>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dtensor/tape.h"
+#include "dtensor/tensor.h"
+
+namespace coshard {
+
+constexpr int kMaxOutputs = 3;
+
+// Everything about a call that is not a tensor: dims, sizes, flags, scalars. Which is which is the operator's business.
+struct Attrs {
+  InlineVector<std::int64_t, 20> ints;
+  InlineVector<double, 4> reals;
+  friend bool operator==(const Attrs&, const Attrs&) = default;
+};
+
+// A logical tensor without data, as rules and shape inference see it. shape.size()==0 and defined==false: absent input.
+struct TensorInfo {
+  Shape shape;
+  DType dtype = DType::F32;
+  bool defined = true;
+};
+
+// One way to run an operator along one mesh dimension: the placement of each input and output.
+struct Strategy {
+  std::vector<Placement> in;
+  std::vector<Placement> out;
+};
+
+// How an operator may be cut, in the manner of einsum: one letter per dimension. A letter that an output has: cutting it
+// cuts that output. A letter that no output has is contracted: cutting it makes the outputs Partial(contraction). '.' (and a letter
+// listed in `whole`) is never cut. Inputs that lack the cut letter are wanted as Replicate.
+struct Rule {
+  std::vector<std::string> in;
+  std::vector<std::string> out;
+  std::string whole;
+  Reduce contraction = Reduce::Sum;
+  // Ways in which Partial inputs pass through, e.g. {P,R}->P for matmul; every reduce op listed in `linear` is tried.
+  std::vector<Strategy> extra;
+};
+
+// The strategies of a rule; the first is all-Replicate.
+std::vector<Strategy> strategies_of(const Rule& rule);
+
+// For `extra`: inputs and outputs as letters, P (Partial with that reduce) or R.
+Strategy partial_strategy(std::string_view in, std::string_view out, Reduce reduce = Reduce::Sum);
+
+// What a forward body sees: local tensors that are ready, and where they lie in the logical ones.
+struct OpContext {
+  std::span<const Tensor> in;    // undefined where an optional input is absent
+  const Attrs& attrs;
+  std::array<Tensor, kMaxOutputs> out{};
+  std::array<Shape, kMaxOutputs> out_shape{};  // local shapes the outputs must have
+  std::array<DType, kMaxOutputs> out_dtype{};
+  std::array<std::shared_ptr<const Spec>, kMaxOutputs> out_spec{};  // null for plain tensors
+  int outputs = 1;
+
+  // New memory for output i, kept in out[i].
+  Tensor& make(int i = 0);
+  // Start of this rank's part of input i along dim (0 for a plain tensor).
+  std::int64_t offset(int input, int dim) const;
+  Device& device() const;
+};
+
+// What a backward sees. Everything is on the level of logical tensors: write it with operators.
+struct GradContext {
+  std::span<const Tensor> in;       // as the forward used them (after implicit redistributes), off the tape
+  std::span<const Tensor> out;      // off the tape
+  std::span<const Tensor> out_grad; // undefined where nothing arrived
+  const Attrs& attrs;
+  GradSink& sink;
+};
+
+struct OpDef {
+  std::string_view name;
+  // Sharding rule for these logical inputs. Shapes have been checked by `infer`.
+  Rule (*rule)(std::span<const TensorInfo> in, const Attrs&);
+  // Checks shapes and dtypes (Error{BadInput} naming them) and gives the logical outputs.
+  std::vector<TensorInfo> (*infer)(std::span<const TensorInfo> in, const Attrs&);
+  void (*forward)(OpContext&);
+  void (*backward)(GradContext&);  // null: not differentiable
+  // Floating-point operations of one call on these shapes.
+  double (*flops)(std::span<const TensorInfo> in, const Attrs&);
+  ComputeClass compute = ComputeClass::Other;
+  bool view = false;          // outputs share the input's storage: nothing is computed, in-flight stays in flight
+  // Small calls for the conformance walk.
+  struct Sample {
+    std::vector<TensorInfo> in;
+    Attrs attrs;
+    double low = -2, high = 2;      // range of float inputs; integer inputs are drawn from [0, int_high)
+    std::int64_t int_high = 4;
+    std::vector<int> grads{};       // inputs to differentiate; empty: all floating ones
+  };
+  std::vector<Sample> (*samples)();
+};
+
+// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors the cheapest strategy of the rule is chosen per
+// mesh dimension (ties: the fewest changed inputs, then the rule's order) and inputs are redistributed to it. Outputs are undefined
+// beyond the operator's count. Error{BadInput} for a mixture of plain tensors and DTensors, or two meshes.
+std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs);
+Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
+
+// All operators, by name.
+std::span<const OpDef* const> all_operators();
+
+}  // namespace coshard

@@ -1,0 +1,97 @@
+#pragma once
+// Redistribute: bring a DTensor to another layout. The call issues its collectives at once, on the communication
+// stream, in program order; what it returns can be awaited, or used directly as a tensor in flight.
+#include <optional>
+
+#include "dtensor/tensor.h"
+
+namespace coshard {
+
+// A part of the result that has arrived: `tensor` is the view of the result's rows [offset, offset+size) along `dim` that rank
+// `rank` of the mesh dimension contributed.
+struct ArrivedShard {
+  Tensor tensor;
+  int rank = 0;
+  int dim = 0;
+  std::int64_t offset = 0, size = 0;
+};
+
+// A redistribution that has been issued. Move-only in spirit (copies share the state); dropping it is allowed: the data still
+// arrive, since peers rely on this rank's part.
+//
+//   Resumes: co_await yields once to the next ready sibling of this rank (static order, never by which transfer
+//            finished first), then continues as soon as the result is ordered on the device; on the cpu: when the data are there.
+//   Ready:   every operator on the result waits for it by itself.
+//   Moves:   S->R all_gather, P->R all_reduce, P->S reduce_scatter, S(i)->S(j) all_to_all; R->S, R->P and S->S nothing.
+//   Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the source is unchanged.
+//   Cancel:  the collective is finished by whoever waits; the result is dropped.
+class Redistribution {
+ public:
+  explicit Redistribution(Tensor result) : result_(std::move(result)) {}
+
+  // The result, possibly in flight. Recorded on the tape.
+  const Tensor& tensor() const { return result_; }
+
+  class Awaiter;
+  Awaiter operator co_await() const;
+  // Until the host may read the data.
+  class HostAwaiter;
+  HostAwaiter host() const;
+  // The shards of an all-gather as they arrive, this rank's own first, then rank+1, rank+2, …: a static order.
+  // nullopt after the last. A result that moved nothing, or came by another collective, arrives as one shard.
+  class ShardAwaiter;
+  ShardAwaiter next_shard();
+
+ private:
+  Tensor result_;
+  int taken_ = 0;
+};
+
+class Redistribution::Awaiter {
+ public:
+  explicit Awaiter(Tensor result);
+  bool await_ready() const noexcept;
+  void await_suspend(std::coroutine_handle<> handle) const;
+  Tensor await_resume() const;
+
+ private:
+  Tensor result_;
+};
+
+class Redistribution::HostAwaiter {
+ public:
+  explicit HostAwaiter(Tensor result);
+  bool await_ready() const noexcept;
+  void await_suspend(std::coroutine_handle<> handle) const;
+  void await_resume() const;
+
+ private:
+  Tensor result_;
+};
+
+class Redistribution::ShardAwaiter {
+ public:
+  ShardAwaiter(Tensor result, int index);
+  bool await_ready() const noexcept;
+  void await_suspend(std::coroutine_handle<> handle) const;
+  std::optional<ArrivedShard> await_resume() const;
+
+ private:
+  Tensor result_;
+  int index_;
+};
+
+// The public entry: differentiable, and refuses what has no meaning. Error{BadInput}: a plain tensor; entries that do
+// not match the mesh; anything (but the same Partial) to Partial. `label` names it in traces.
+// Gradient: a redistribute back to the source layout, Partial read as Replicate (PyTorch A57).
+Redistribution redistribute(const DTensor& source, const Layout& target);
+
+// What operators use: no tape, and Replicate -> Partial is allowed (each rank keeps its share).
+Tensor redistribute_raw(const DTensor& source, const Layout& target);
+
+template <class... Placements>
+Redistribution Tensor::redistribute(Placement first, Placements... rest) const {
+  return coshard::redistribute(*this, Layout(first, rest...));
+}
+
+}  // namespace coshard

@@ -1,0 +1,42 @@
+#include "dtensor/shape.h"
+
+namespace coshard {
+
+std::int64_t numel(const Shape& shape) {
+  std::int64_t count = 1;
+  for (auto size : shape) count *= size;
+  return count;
+}
+
+Strides row_major(const Shape& shape) {
+  Strides strides(shape.size(), 1);
+  for (std::size_t i = shape.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
+  return strides;
+}
+
+int normalize_dim(std::int64_t dim, int ndim, const char* what) {
+  CS_REQUIRE(dim >= -ndim && dim < ndim, what, ": dimension ", dim, " of a tensor with ", ndim,
+             " dimensions");
+  return static_cast<int>(dim < 0 ? dim + ndim : dim);
+}
+
+Shape broadcast(const Shape& a, const Shape& b, const char* what) {
+  const std::size_t n = std::max(a.size(), b.size());
+  Shape out(n, 1);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const std::int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    CS_REQUIRE(x == y || x == 1 || y == 1, what, ": shapes ", a, " and ", b, " do not broadcast");
+    out[n - 1 - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  out << '[';
+  for (std::size_t i = 0; i < shape.size(); ++i) out << (i ? "," : "") << shape[i];
+  return out << ']';
+}
+
+}  // namespace coshard

@@ -1,0 +1,21 @@
+#pragma once
+// Shapes and strides of tensors: at most 8 dimensions, counted in elements. Values.
+#include <cstdint>
+#include <ostream>
+
+#include "dtensor/inline_vector.h"
+
+namespace coshard {
+
+using Shape = InlineVector<std::int64_t, 8>;
+using Strides = InlineVector<std::int64_t, 8>;
+
+std::int64_t numel(const Shape& shape);
+Strides row_major(const Shape& shape);
+// Brings dim (which may be negative) into [0, ndim); Error{BadInput} names `what`, dim and ndim.
+int normalize_dim(std::int64_t dim, int ndim, const char* what);
+// The shape that two shapes broadcast to (right-aligned, 1 stretches). Error{BadInput} names both.
+Shape broadcast(const Shape& a, const Shape& b, const char* what);
+std::ostream& operator<<(std::ostream& out, const Shape& shape);  // [8,512]
+
+}  // namespace coshard

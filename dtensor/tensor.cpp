@@ -1,0 +1,167 @@
+#include "dtensor/tensor.h"
+
+#include "dtensor/tape.h"
+#include "kernels/run.h"
+
+namespace coshard {
+
+std::int64_t Tensor::size(std::int64_t dim) const {
+  return shape()[static_cast<std::size_t>(normalize_dim(dim, ndim(), "size"))];
+}
+
+const DeviceMesh& Tensor::mesh() const {
+  CS_REQUIRE(is_distributed(), "mesh: ", *this, " is a plain tensor");
+  return impl_->spec->mesh;
+}
+
+const Layout& Tensor::layout() const {
+  CS_REQUIRE(is_distributed(), "layout: ", *this, " is a plain tensor");
+  return impl_->spec->layout;
+}
+
+bool Tensor::is_contiguous() const {
+  std::int64_t expected = 1;
+  for (std::size_t i = impl_->local_shape.size(); i-- > 0;) {
+    const std::int64_t size = impl_->local_shape[i];
+    if (size == 0) return true;
+    if (size != 1 && impl_->strides[i] != expected) return false;
+    expected *= size;
+  }
+  return true;
+}
+
+void Tensor::wait() const {
+  Storage& storage = *impl_->storage;
+  if (!storage.pending) return;
+  storage.pending.wait();
+  storage.pending = Ticket();
+}
+
+void* Tensor::data() const {
+  wait();
+  return static_cast<char*>(impl_->storage->buffer->data()) +
+         impl_->offset * static_cast<std::int64_t>(size_of(impl_->dtype));
+}
+
+bool Tensor::requires_grad() const { return impl_->grad && impl_->grad->requires_grad; }
+bool Tensor::is_leaf() const { return !impl_->grad || !impl_->grad->producer; }
+
+Tensor& Tensor::set_requires_grad(bool value) {
+  CS_REQUIRE(is_leaf(), "set_requires_grad: ", *this, " was made by ",
+             impl_->grad->producer->name(), "; only leaves can be changed");
+  CS_REQUIRE(!value || is_floating(dtype()), "set_requires_grad: ", *this, " is not floating");
+  if (!impl_->grad) impl_->grad = std::make_shared<GradMeta>();
+  impl_->grad->requires_grad = value;
+  return *this;
+}
+
+Tensor Tensor::grad() const { return impl_->grad ? impl_->grad->gradient : Tensor(); }
+
+void Tensor::set_grad(Tensor gradient) const {
+  if (!impl_->grad) impl_->grad = std::make_shared<GradMeta>();
+  impl_->grad->gradient = std::move(gradient);
+}
+
+Tensor Tensor::detach() const { return with_spec(impl_->spec); }
+
+Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) const {
+  return view_as(impl_->local_shape, impl_->strides, impl_->offset, std::move(spec));
+}
+
+Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::int64_t offset,
+                       std::shared_ptr<const Spec> spec) const {
+  Tensor out;
+  out.impl_ = std::make_shared<Impl>();
+  out.impl_->storage = impl_->storage;
+  out.impl_->spec = std::move(spec);
+  out.impl_->local_shape = local_shape;
+  out.impl_->strides = strides;
+  out.impl_->offset = offset;
+  out.impl_->dtype = impl_->dtype;
+  return out;
+}
+
+Tensor Tensor::empty(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype) {
+  for (auto size : shape) CS_REQUIRE(size >= 0, "empty: size ", size, " in shape ", shape);
+  Tensor out;
+  out.impl_ = std::make_shared<Impl>();
+  out.impl_->storage = std::make_shared<Storage>();
+  out.impl_->storage->buffer =
+      device->make_buffer(static_cast<std::size_t>(coshard::numel(shape)) * size_of(dtype));
+  out.impl_->local_shape = shape;
+  out.impl_->strides = row_major(shape);
+  out.impl_->dtype = dtype;
+  return out;
+}
+
+Tensor Tensor::empty(const std::shared_ptr<Device>& device, std::shared_ptr<const Spec> spec,
+                     DType dtype) {
+  Tensor out = empty(device, spec->local_shape, dtype);
+  out.impl_->spec = std::move(spec);
+  return out;
+}
+
+Tensor Tensor::borrow(const std::shared_ptr<Device>& device, void* data, const Shape& shape,
+                      DType dtype) {
+  Tensor out;
+  out.impl_ = std::make_shared<Impl>();
+  out.impl_->storage = std::make_shared<Storage>();
+  out.impl_->storage->buffer =
+      device->borrow(data, static_cast<std::size_t>(coshard::numel(shape)) * size_of(dtype));
+  out.impl_->local_shape = shape;
+  out.impl_->strides = row_major(shape);
+  out.impl_->dtype = dtype;
+  return out;
+}
+
+namespace {
+
+kernels::View view_of(void* data, const Tensor& tensor, DType dtype, const Strides& strides) {
+  kernels::View view;
+  view.data = data;
+  view.dtype = dtype;
+  view.ndim = tensor.ndim();
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    view.shape[i] = tensor.local_shape()[i];
+    view.strides[i] = strides[i];
+  }
+  return view;
+}
+
+}  // namespace
+
+Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype,
+                           std::span<const double> values) {
+  Tensor out = empty(device, shape, dtype);
+  CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(), "from_values: ",
+             values.size(), " values for shape ", shape);
+  const kernels::View from = view_of(const_cast<double*>(values.data()), out, DType::F64, out.strides());
+  kernels::run(device->kind(), kernels::Copy{view_of(out.data(), out, dtype, out.strides()), from});
+  return out;
+}
+
+std::vector<double> Tensor::to_vector() const {
+  std::vector<double> values(static_cast<std::size_t>(local_numel()));
+  const kernels::View to = view_of(values.data(), *this, DType::F64, row_major(local_shape()));
+  kernels::run(device()->kind(), kernels::Copy{to, view_of(data(), *this, dtype(), strides())});
+  return values;
+}
+
+double Tensor::item() const {
+  CS_REQUIRE(numel() == 1, "item: ", *this, " has ", numel(), " elements");
+  if (is_distributed()) {
+    for (const Placement& p : layout())
+      CS_REQUIRE(p.is_replicate(), "item: ", *this, " is ", p, " along a mesh dimension; redistribute first");
+  }
+  return to_vector().front();
+}
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor.defined()) return "undefined";
+  if (!tensor.is_distributed()) return cat(tensor.dtype(), tensor.shape());
+  return cat(tensor.dtype(), describe(*tensor.spec()));
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << describe(tensor); }
+
+}  // namespace coshard

@@ -1,0 +1,121 @@
+#pragma once
+// Tensor: a shared handle to storage, shape, strides and dtype, and, when it is a DTensor, to a mesh and a
+// layout. Copying a Tensor copies the handle. Belongs to the thread of its rank. Views share storage.
+// A tensor may be *in flight*: its data are the result of a collective that has been issued and not yet awaited;
+// views of it stay in flight and the first operator that computes waits (architecture C1).
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dtensor/device_mesh.h"
+#include "dtensor/layout.h"
+#include "dtensor/shape.h"
+#include "dtensor/spec.h"
+#include "runtime/device/device.h"
+#include "runtime/dtype.h"
+
+namespace coshard {
+
+struct GradMeta;
+class Redistribution;
+
+// Memory shared by views, and the collective that is still filling it (empty when none).
+struct Storage {
+  std::shared_ptr<Buffer> buffer;
+  Ticket pending;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined
+  bool defined() const { return impl_ != nullptr; }
+
+  // --- shape: of the logical tensor when distributed ---
+  const Shape& shape() const { return impl_->spec ? impl_->spec->shape : impl_->local_shape; }
+  int ndim() const { return static_cast<int>(impl_->local_shape.size()); }
+  std::int64_t size(std::int64_t dim) const;  // dim may be negative
+  std::int64_t numel() const { return coshard::numel(shape()); }
+  DType dtype() const { return impl_->dtype; }
+  const std::shared_ptr<Device>& device() const { return impl_->storage->buffer->device(); }
+
+  // --- distribution ---
+  bool is_distributed() const { return impl_->spec != nullptr; }
+  const std::shared_ptr<const Spec>& spec() const { return impl_->spec; }
+  const DeviceMesh& mesh() const;
+  const Layout& layout() const;
+  // Issues the collectives that bring this DTensor to `layout` and returns at once; see redistribute.h.
+  template <class... Placements>
+  Redistribution redistribute(Placement first, Placements... rest) const;
+
+  // --- this rank's part ---
+  const Shape& local_shape() const { return impl_->local_shape; }
+  const Strides& strides() const { return impl_->strides; }
+  std::int64_t local_numel() const { return coshard::numel(impl_->local_shape); }
+  bool is_contiguous() const;
+  void* data() const;  // first element; waits for a collective in flight
+  template <class T>
+  T* data_as() const {
+    CS_REQUIRE(dtype_of<T> == dtype(), "data_as<", dtype_of<T>, "> of a tensor of ", dtype());
+    return static_cast<T*>(data());
+  }
+  bool in_flight() const { return static_cast<bool>(impl_->storage->pending); }
+  void wait() const;  // until the data are there; observers see how long it took
+  const std::shared_ptr<Storage>& storage() const { return impl_->storage; }
+  std::int64_t storage_offset() const { return impl_->offset; }
+
+  // --- gradients ---
+  bool requires_grad() const;
+  // Marks a leaf; Error{BadInput} for a tensor that an operator made, or for an integer dtype.
+  Tensor& set_requires_grad(bool value);
+  bool is_leaf() const;
+  Tensor grad() const;            // undefined before the first backward; may be Partial on a DTensor
+  void set_grad(Tensor gradient) const;
+  Tensor detach() const;          // the same data, outside the tape
+  const std::shared_ptr<GradMeta>& grad_meta() const { return impl_->grad; }
+  void set_grad_meta(std::shared_ptr<GradMeta> meta) const { impl_->grad = std::move(meta); }
+
+  // Convenience for tests and examples: this rank's elements as doubles, row-major.
+  std::vector<double> to_vector() const;
+  // The only element. Error{BadInput} for more than one, and for Shard or Partial, which names the placement.
+  double item() const;
+
+  // Identity of the handle's target: two handles of one tensor are the same.
+  const void* id() const { return impl_.get(); }
+
+  // --- making tensors (this rank's memory; no values set) ---
+  static Tensor empty(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype);
+  // A DTensor whose local part is new memory.
+  static Tensor empty(const std::shared_ptr<Device>& device, std::shared_ptr<const Spec> spec, DType dtype);
+  // Values given row-major; count must be numel(shape).
+  static Tensor from_values(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype,
+                            std::span<const double> values);
+  // Borrowed memory: the caller keeps it alive and unchanged for as long as any view of it is used.
+  static Tensor borrow(const std::shared_ptr<Device>& device, void* data, const Shape& shape, DType dtype);
+
+  // The same storage seen with another geometry and spec; no tape.
+  Tensor view_as(const Shape& local_shape, const Strides& strides, std::int64_t offset,
+                 std::shared_ptr<const Spec> spec) const;
+  Tensor with_spec(std::shared_ptr<const Spec> spec) const;  // same local geometry; null: a plain tensor
+  Tensor raw_local() const { return with_spec(nullptr); }    // this rank's part, outside the tape
+
+ private:
+  struct Impl {
+    std::shared_ptr<Storage> storage;
+    std::shared_ptr<const Spec> spec;
+    std::shared_ptr<GradMeta> grad;
+    Shape local_shape;
+    Strides strides;
+    std::int64_t offset = 0;
+    DType dtype = DType::F32;
+  };
+  std::shared_ptr<Impl> impl_;
+};
+
+// A DTensor is a Tensor with a mesh and a layout; the name says what a function means.
+using DTensor = Tensor;
+
+std::string describe(const Tensor& tensor);  // "f32[8,512] S(0) on tp=4", "f32[8,512]"
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);  // description, no values
+
+}  // namespace coshard
