@@ -43,12 +43,19 @@ struct Rule {
   std::vector<std::string> out;
   std::string whole;
   Reduce contraction = Reduce::Sum;
-  // Ways in which Partial inputs pass through, e.g. {P,R}->P for matmul; every reduce op listed in `linear` is tried.
+  // Letters that may be cut only into a number of parts that divides `by` (views, grouped heads).
+  struct Even {
+    char letter;
+    std::int64_t by;
+  };
+  std::vector<Even> even;
+  // Ways in which Partial inputs pass through, e.g. (P,R)->P for matmul, and whatever letters cannot say.
   std::vector<Strategy> extra;
 };
 
-// The strategies of a rule; the first is all-Replicate.
-std::vector<Strategy> strategies_of(const Rule& rule);
+// The strategies of a rule on a mesh dimension of `n` ranks; the first is all-Replicate. `cut[i]` is how often a letter's
+// dimension has been cut already by outer mesh dimensions (see Rule::even).
+std::vector<Strategy> strategies_of(const Rule& rule, int n, int cut_before = 1);
 
 // For `extra`: inputs and outputs as letters, P (Partial with that reduce) or R.
 Strategy partial_strategy(std::string_view in, std::string_view out, Reduce reduce = Reduce::Sum);
