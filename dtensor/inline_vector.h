@@ -1,6 +1,7 @@
 #pragma once
-// A vector of small trivially copyable values with inline storage and a fixed capacity: shapes, layouts,
-// attributes. A value type; copying is a memcpy. Exceeding the capacity is Error{BadInput}.
+// A vector of small trivially copyable values with inline storage and a fixed capacity: shapes,
+// layouts, attributes. A value type; copying is a memcpy. Exceeding the capacity is
+// Error{BadInput}.
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -50,7 +50,8 @@ class Layout {
 
 std::ostream& operator<<(std::ostream& out, const Layout& layout);  // S(0)R
 std::string to_string(const Layout& layout);
-// Negative dims made non-negative for a tensor of `shape`. Error{BadInput} for a dim the tensor lacks.
+// Negative dims made non-negative for a tensor of `shape`. Error{BadInput} for a dim the tensor
+// lacks.
 Layout normalize(Layout layout, const Shape& shape, const char* what);
 
 }  // namespace coshard

@@ -1,6 +1,6 @@
 #pragma once
-// Where the parts of a tensor lie along one mesh dimension. A small trivial value: pass it by value, also into
-// coroutines. Meaning and text form as in PyTorch: R, S(0), P(sum), _S(0,3).
+// Where the parts of a tensor lie along one mesh dimension. A small trivial value: pass it by
+// value, also into coroutines. Meaning and text form as in PyTorch: R, S(0), P(sum), _S(0,3).
 #include <cstdint>
 #include <ostream>
 #include <string_view>
@@ -24,17 +24,20 @@ struct Placement {
   friend constexpr bool operator==(const Placement&, const Placement&) = default;
 };
 
-// Cut along tensor dimension `dim` by torch.chunk: pieces of ceil(size/n), the last ones smaller or empty.
+// Cut along tensor dimension `dim` by torch.chunk: pieces of ceil(size/n), the last ones smaller or
+// empty.
 constexpr Placement Shard(int dim) {
   return {PlacementKind::Shard, Reduce::Sum, static_cast<std::int16_t>(dim), 1};
 }
-// Cut into `split` chunks, each of them into n; rank i joins the i-th pieces (PyTorch's _StridedShard).
+// Cut into `split` chunks, each of them into n; rank i joins the i-th pieces (PyTorch's
+// _StridedShard).
 constexpr Placement StridedShard(int dim, int split) {
   return {PlacementKind::StridedShard, Reduce::Sum, static_cast<std::int16_t>(dim), split};
 }
 constexpr Placement Replicate() { return {}; }
-// Every rank holds a term; the value is their reduction. An embedding cut by rows is a Partial(sum) too: rows that a
-// rank does not hold are zeroed at the lookup, so no mask has to travel with the tensor.
+// Every rank holds a term; the value is their reduction. An embedding cut by rows is a Partial(sum)
+// too: rows that a rank does not hold are zeroed at the lookup, so no mask has to travel with the
+// tensor.
 constexpr Placement Partial(Reduce reduce = Reduce::Sum) {
   return {PlacementKind::Partial, reduce, 0, 1};
 }

@@ -1,14 +1,18 @@
 #pragma once
-// Random numbers that do not depend on the sharding: Philox 4x32-10 (Salmon et al., SC'11) keyed by the world's seed and
-// counted by the global element index. Every call takes the next stream number; all ranks call in the same order.
+// Random numbers that do not depend on the sharding: Philox 4x32-10 (Salmon et al., SC'11) keyed by
+// the world's seed and counted by the global element index. Every call takes the next stream
+// number; all ranks call in the same order.
 #include "dtensor/tensor.h"
 
 namespace coshard {
 
-// Seeds this rank's generator and restarts its streams. All ranks use the same seed. No communication.
+// Seeds this rank's generator and restarts its streams. All ranks use the same seed. No
+// communication.
 void manual_seed(std::uint64_t seed);
 // The state: seed, and the number of the next stream. take_stream() uses one up.
-struct RandomState { std::uint64_t seed = 0, next_stream = 0; };
+struct RandomState {
+  std::uint64_t seed = 0, next_stream = 0;
+};
 RandomState random_state();
 void set_random_state(RandomState state);
 RandomState take_stream();
@@ -16,15 +20,24 @@ RandomState take_stream();
 // Factories on a plain device or on a mesh with a layout. No communication.
 Tensor zeros(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype = DType::F32);
 Tensor ones(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype = DType::F32);
-Tensor full(const std::shared_ptr<Device>& device, const Shape& shape, double value, DType dtype = DType::F32);
-Tensor rand(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype = DType::F32);   // uniform [0,1)
-Tensor randn(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype = DType::F32);  // normal(0,1)
-DTensor zeros(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype = DType::F32);
-DTensor ones(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype = DType::F32);
-DTensor full(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, double value, DType dtype = DType::F32);
-DTensor empty(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype = DType::F32);
-DTensor rand(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype = DType::F32);
-DTensor randn(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype = DType::F32);
+Tensor full(const std::shared_ptr<Device>& device, const Shape& shape, double value,
+            DType dtype = DType::F32);
+Tensor rand(const std::shared_ptr<Device>& device, const Shape& shape,
+            DType dtype = DType::F32);  // uniform [0,1)
+Tensor randn(const std::shared_ptr<Device>& device, const Shape& shape,
+             DType dtype = DType::F32);  // normal(0,1)
+DTensor zeros(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
+              DType dtype = DType::F32);
+DTensor ones(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
+             DType dtype = DType::F32);
+DTensor full(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, double value,
+             DType dtype = DType::F32);
+DTensor empty(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
+              DType dtype = DType::F32);
+DTensor rand(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
+             DType dtype = DType::F32);
+DTensor randn(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
+              DType dtype = DType::F32);
 
 // In place, off the tape, on a leaf or plain value: normal(mean, std) and uniform [low, high).
 void normal_(const Tensor& x, double mean, double std);

@@ -15,7 +15,8 @@ Chunk chunk_of(std::int64_t size, std::int64_t n, std::int64_t index) {
 namespace {
 
 // The part [from, from+count) of positions listed as ranges.
-std::vector<Range> slice_of(const std::vector<Range>& ranges, std::int64_t from, std::int64_t count) {
+std::vector<Range> slice_of(const std::vector<Range>& ranges, std::int64_t from,
+                            std::int64_t count) {
   std::vector<Range> out;
   for (const Range& range : ranges) {
     const std::int64_t size = range.end - range.begin;
@@ -99,9 +100,10 @@ void place_locally(Spec& spec) {
 
 std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layout,
                                       const Shape& shape) {
-  // Interned values outlive no world: the table belongs to the rank's thread and is keyed by the mesh object, which every
-  // entry keeps alive.
-  thread_local std::unordered_map<const Spec*, std::shared_ptr<const Spec>, SpecHash, SpecEqual> table;
+  // Interned values outlive no world: the table belongs to the rank's thread and is keyed by the
+  // mesh object, which every entry keeps alive.
+  thread_local std::unordered_map<const Spec*, std::shared_ptr<const Spec>, SpecHash, SpecEqual>
+      table;
   Spec key{mesh, layout, shape, {}, {}};
   if (const auto found = table.find(&key); found != table.end()) return found->second;
   CS_REQUIRE(layout.ndim() == mesh.ndim(), "layout ", layout, " has ", layout.ndim(),

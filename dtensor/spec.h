@@ -1,6 +1,6 @@
 #pragma once
-// What makes a tensor a DTensor: its mesh, its layout and its logical shape. Interned per thread, so that two
-// equal specs are one object and caches compare pointers.
+// What makes a tensor a DTensor: its mesh, its layout and its logical shape. Interned per thread,
+// so that two equal specs are one object and caches compare pointers.
 #include <memory>
 #include <vector>
 
@@ -15,19 +15,25 @@ struct Spec {
   Layout layout;
   Shape shape;        // logical
   Shape local_shape;  // on this rank
-  Shape offset;       // of this rank's part within the logical tensor (0 where it is not a contiguous range)
+  Shape offset;  // of this rank's part within the logical tensor (0 where it is not a contiguous
+                 // range)
 };
 
 // layout must be normalised and have one entry per mesh dimension (Error{BadInput} otherwise).
-std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layout, const Shape& shape);
+std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layout,
+                                      const Shape& shape);
 
 // Extent and start of part `index` when `size` is cut into n by torch.chunk.
-struct Chunk { std::int64_t size, offset; };
+struct Chunk {
+  std::int64_t size, offset;
+};
 Chunk chunk_of(std::int64_t size, std::int64_t n, std::int64_t index);
 
-// The positions along tensor dimension `dim` that `coordinate` holds, in order, as ranges; mesh dimensions cut one
-// after the other, the first one first.
-struct Range { std::int64_t begin, end; };
+// The positions along tensor dimension `dim` that `coordinate` holds, in order, as ranges; mesh
+// dimensions cut one after the other, the first one first.
+struct Range {
+  std::int64_t begin, end;
+};
 std::vector<Range> ranges_of(const Layout& layout, const std::vector<int>& mesh_shape,
                              const std::vector<int>& coordinate, int dim, std::int64_t size);
 

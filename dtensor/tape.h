@@ -1,7 +1,7 @@
 #pragma once
-// The tape: one record per operator that saw a tensor requiring a gradient, and `backward`, which walks the records
-// from the newest to the oldest. Belongs to the rank's thread. Records point to older records only, so a tape is freed
-// with the last tensor that leads to it.
+// The tape: one record per operator that saw a tensor requiring a gradient, and `backward`, which
+// walks the records from the newest to the oldest. Belongs to the rank's thread. Records point to
+// older records only, so a tape is freed with the last tensor that leads to it.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -20,8 +20,9 @@ class Record;
 struct GradMeta {
   bool requires_grad = false;
   std::shared_ptr<Record> producer;
-  int output = 0;   // which output of the producer
-  Tensor gradient;  // of a leaf: accumulated over backward calls
+  int output = 0;                    // which output of the producer
+  Tensor gradient;                   // of a leaf: accumulated over backward calls
+  std::shared_ptr<const Spec> spec;  // of the tensor itself; null for a plain one
 };
 
 // Where a record hands over the gradients of its inputs.
@@ -30,8 +31,8 @@ class GradSink {
   virtual ~GradSink() = default;
   virtual bool wants(int input) const = 0;
   virtual void give(int input, Tensor gradient) = 0;
-  // A gradient that nobody on the critical path waits for (a leaf's): it is computed after the next collective of the
-  // backward pass has been issued, and so runs under it (architecture C7).
+  // A gradient that nobody on the critical path waits for (a leaf's): it is computed after the next
+  // collective of the backward pass has been issued, and so runs under it (architecture C7).
   virtual void defer(int input, std::function<Tensor()> compute) = 0;
 };
 
@@ -46,12 +47,14 @@ class Record {
   std::vector<std::shared_ptr<GradMeta>> inputs;  // null where no gradient is wanted
 };
 
-// Puts `record` on the tape as the producer of `outputs`, when taping is on and an input requires a gradient; returns whether
-// it did. `inputs` are the tensors the gradients belong to.
+// Puts `record` on the tape as the producer of `outputs`, when taping is on and an input requires a
+// gradient; returns whether it did. `inputs` are the tensors the gradients belong to.
 bool taped(std::span<const Tensor> inputs);  // would a record be made for these?
-void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs, std::span<Tensor> outputs);
+void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
+                 std::span<Tensor> outputs);
 
-// No records are made on this thread while one lives. Do not hold one across a co_await that may run siblings.
+// No records are made on this thread while one lives. Do not hold one across a co_await that may
+// run siblings.
 class NoGradGuard {
  public:
   NoGradGuard();
@@ -64,11 +67,13 @@ class NoGradGuard {
 };
 bool grad_enabled();
 
-// Gradients of `loss` with respect to every leaf behind it, added to the leaves' grad(). `gradient`: the gradient of `loss`
-// (same shape and, on a DTensor, any layout); default 1 for a tensor with one element. A leaf's gradient has the leaf's layout,
-// or stays Partial where the sum is left to the optimizer. Input-gradient collectives are issued first, weight gradients computed
-// under them. Error{BadInput}: no leaf behind it, or more than one element and no gradient. The tape is kept: a second
-// call adds again. Collectives: those of the redistributes on the tape, mirrored, in reverse order.
+// Gradients of `loss` with respect to every leaf behind it, added to the leaves' grad().
+// `gradient`: the gradient of `loss` (same shape and, on a DTensor, any layout); default 1 for a
+// tensor with one element. A leaf's gradient has the leaf's layout, or stays Partial where the sum
+// is left to the optimizer. Input-gradient collectives are issued first, weight gradients computed
+// under them. Error{BadInput}: no leaf behind it, or more than one element and no gradient. The
+// tape is kept: a second call adds again. Collectives: those of the redistributes on the tape,
+// mirrored, in reverse order.
 Task<void> backward(Tensor loss, Tensor gradient = {});
 // The same on the spot, outside a coroutine.
 void run_backward(const Tensor& loss, const Tensor& gradient = {});

@@ -52,6 +52,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
   CS_REQUIRE(!value || is_floating(dtype()), "set_requires_grad: ", *this, " is not floating");
   if (!impl_->grad) impl_->grad = std::make_shared<GradMeta>();
   impl_->grad->requires_grad = value;
+  impl_->grad->spec = impl_->spec;
   return *this;
 }
 
@@ -133,9 +134,10 @@ kernels::View view_of(void* data, const Tensor& tensor, DType dtype, const Strid
 Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype,
                            std::span<const double> values) {
   Tensor out = empty(device, shape, dtype);
-  CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(), "from_values: ",
-             values.size(), " values for shape ", shape);
-  const kernels::View from = view_of(const_cast<double*>(values.data()), out, DType::F64, out.strides());
+  CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(),
+             "from_values: ", values.size(), " values for shape ", shape);
+  const kernels::View from =
+      view_of(const_cast<double*>(values.data()), out, DType::F64, out.strides());
   kernels::run(device->kind(), kernels::Copy{view_of(out.data(), out, dtype, out.strides()), from});
   return out;
 }
@@ -147,11 +149,28 @@ std::vector<double> Tensor::to_vector() const {
   return values;
 }
 
+Tensor Tensor::alias(const Tensor& x, const Shape& shape, const Strides& strides,
+                     std::int64_t offset) {
+  Tensor out = x.view_as(shape, strides, offset, nullptr);
+  out.impl_->storage = std::make_shared<Storage>();
+  out.impl_->storage->buffer = x.impl_->storage->buffer;
+  return out;
+}
+
+Tensor copy_of(const Tensor& tensor) {
+  Tensor out = Tensor::empty(tensor.device(), tensor.local_shape(), tensor.dtype());
+  kernels::run(tensor.device()->kind(),
+               kernels::Copy{view_of(out.data(), out, out.dtype(), out.strides()),
+                             view_of(tensor.data(), tensor, tensor.dtype(), tensor.strides())});
+  return tensor.is_distributed() ? out.with_spec(tensor.spec()) : out;
+}
+
 double Tensor::item() const {
   CS_REQUIRE(numel() == 1, "item: ", *this, " has ", numel(), " elements");
   if (is_distributed()) {
     for (const Placement& p : layout())
-      CS_REQUIRE(p.is_replicate(), "item: ", *this, " is ", p, " along a mesh dimension; redistribute first");
+      CS_REQUIRE(p.is_replicate(), "item: ", *this, " is ", p,
+                 " along a mesh dimension; redistribute first");
   }
   return to_vector().front();
 }
@@ -162,6 +181,8 @@ std::string describe(const Tensor& tensor) {
   return cat(tensor.dtype(), describe(*tensor.spec()));
 }
 
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << describe(tensor); }
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
+  return out << describe(tensor);
+}
 
 }  // namespace coshard

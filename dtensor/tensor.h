@@ -1,8 +1,9 @@
 #pragma once
-// Tensor: a shared handle to storage, shape, strides and dtype, and, when it is a DTensor, to a mesh and a
-// layout. Copying a Tensor copies the handle. Belongs to the thread of its rank. Views share storage.
-// A tensor may be *in flight*: its data are the result of a collective that has been issued and not yet awaited;
-// views of it stay in flight and the first operator that computes waits (architecture C1).
+// Tensor: a shared handle to storage, shape, strides and dtype, and, when it is a DTensor, to a
+// mesh and a layout. Copying a Tensor copies the handle. Belongs to the thread of its rank. Views
+// share storage. A tensor may be *in flight*: its data are the result of a collective that has been
+// issued and not yet awaited; views of it stay in flight and the first operator that computes waits
+// (architecture C1).
 #include <memory>
 #include <span>
 #include <string>
@@ -44,7 +45,8 @@ class Tensor {
   const std::shared_ptr<const Spec>& spec() const { return impl_->spec; }
   const DeviceMesh& mesh() const;
   const Layout& layout() const;
-  // Issues the collectives that bring this DTensor to `layout` and returns at once; see redistribute.h.
+  // Issues the collectives that bring this DTensor to `layout` and returns at once; see
+  // redistribute.h.
   template <class... Placements>
   Redistribution redistribute(Placement first, Placements... rest) const;
 
@@ -69,15 +71,16 @@ class Tensor {
   // Marks a leaf; Error{BadInput} for a tensor that an operator made, or for an integer dtype.
   Tensor& set_requires_grad(bool value);
   bool is_leaf() const;
-  Tensor grad() const;            // undefined before the first backward; may be Partial on a DTensor
+  Tensor grad() const;  // undefined before the first backward; may be Partial on a DTensor
   void set_grad(Tensor gradient) const;
-  Tensor detach() const;          // the same data, outside the tape
+  Tensor detach() const;  // the same data, outside the tape
   const std::shared_ptr<GradMeta>& grad_meta() const { return impl_->grad; }
   void set_grad_meta(std::shared_ptr<GradMeta> meta) const { impl_->grad = std::move(meta); }
 
   // Convenience for tests and examples: this rank's elements as doubles, row-major.
   std::vector<double> to_vector() const;
-  // The only element. Error{BadInput} for more than one, and for Shard or Partial, which names the placement.
+  // The only element. Error{BadInput} for more than one, and for Shard or Partial, which names the
+  // placement.
   double item() const;
 
   // Identity of the handle's target: two handles of one tensor are the same.
@@ -86,18 +89,26 @@ class Tensor {
   // --- making tensors (this rank's memory; no values set) ---
   static Tensor empty(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype);
   // A DTensor whose local part is new memory.
-  static Tensor empty(const std::shared_ptr<Device>& device, std::shared_ptr<const Spec> spec, DType dtype);
+  static Tensor empty(const std::shared_ptr<Device>& device, std::shared_ptr<const Spec> spec,
+                      DType dtype);
   // Values given row-major; count must be numel(shape).
   static Tensor from_values(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype,
                             std::span<const double> values);
   // Borrowed memory: the caller keeps it alive and unchanged for as long as any view of it is used.
-  static Tensor borrow(const std::shared_ptr<Device>& device, void* data, const Shape& shape, DType dtype);
+  static Tensor borrow(const std::shared_ptr<Device>& device, void* data, const Shape& shape,
+                       DType dtype);
+
+  // An alias is a handle to part of x's memory that does not
+  // wait for the collective that fills the rest.
+  static Tensor alias(const Tensor& x, const Shape& shape, const Strides& strides,
+                      std::int64_t offset);
 
   // The same storage seen with another geometry and spec; no tape.
   Tensor view_as(const Shape& local_shape, const Strides& strides, std::int64_t offset,
                  std::shared_ptr<const Spec> spec) const;
-  Tensor with_spec(std::shared_ptr<const Spec> spec) const;  // same local geometry; null: a plain tensor
-  Tensor raw_local() const { return with_spec(nullptr); }    // this rank's part, outside the tape
+  Tensor with_spec(
+      std::shared_ptr<const Spec> spec) const;  // same local geometry; null: a plain tensor
+  Tensor raw_local() const { return with_spec(nullptr); }  // this rank's part, outside the tape
 
  private:
   struct Impl {
@@ -114,6 +125,9 @@ class Tensor {
 
 // A DTensor is a Tensor with a mesh and a layout; the name says what a function means.
 using DTensor = Tensor;
+
+// A contiguous copy of this rank's elements; off the tape.
+Tensor copy_of(const Tensor& tensor);
 
 std::string describe(const Tensor& tensor);  // "f32[8,512] S(0) on tp=4", "f32[8,512]"
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);  // description, no values

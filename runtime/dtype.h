@@ -24,8 +24,8 @@ constexpr std::size_t size_of(DType dtype) {
 constexpr bool is_floating(DType dtype) {
   return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::BF16;
 }
-std::string_view to_string(DType dtype);        // "f32", "bf16", ...
-DType parse_dtype(std::string_view text);       // Error{BadInput} names the text and what is known
+std::string_view to_string(DType dtype);   // "f32", "bf16", ...
+DType parse_dtype(std::string_view text);  // Error{BadInput} names the text and what is known
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
 
 // The upper half of an f32; conversion rounds to nearest even and keeps NaN.
@@ -48,12 +48,30 @@ static_assert(sizeof(BFloat16) == 2);
 
 template <class T>
 struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::F32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::F64; };
-template <> struct DTypeOf<BFloat16> { static constexpr DType value = DType::BF16; };
-template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType::I64; };
-template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::I32; };
-template <> struct DTypeOf<bool> { static constexpr DType value = DType::Bool; };
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::F32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::F64;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::BF16;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::I64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::I32;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::Bool;
+};
 template <class T>
 constexpr DType dtype_of = DTypeOf<T>::value;
 

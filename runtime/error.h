@@ -1,6 +1,7 @@
 #pragma once
 // The one error type of coshard: a kind and a one-line message that names the values.
-// Thrown by every layer; nobody below `run` catches it except task promises and the world's shutdown.
+// Thrown by every layer; nobody below `run` catches it except task promises and the world's
+// shutdown.
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -41,8 +42,8 @@ std::string cat(const Args&... args) {
 }  // namespace coshard
 
 // Throws Error{BadInput} with the joined operands when `condition` is false.
-#define CS_REQUIRE(condition, ...)                                                     \
-  do {                                                                                 \
-    if (!(condition)) [[unlikely]]                                                     \
-      ::coshard::fail(::coshard::ErrorKind::BadInput, ::coshard::cat(__VA_ARGS__));    \
+#define CS_REQUIRE(condition, ...)                                                  \
+  do {                                                                              \
+    if (!(condition)) [[unlikely]]                                                  \
+      ::coshard::fail(::coshard::ErrorKind::BadInput, ::coshard::cat(__VA_ARGS__)); \
   } while (false)

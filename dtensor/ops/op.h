@@ -1,6 +1,7 @@
 #pragma once
-// An operator is data: name, sharding rule, shape inference, local forward, backward written in operators, cost and
-// samples. Each lives in one file of this folder and is named once, in this folder's meson.build.
+// An operator is data: name, sharding rule, shape inference, local forward, backward written in
+// operators, cost and samples. Each lives in one file of this folder and is named once, in this
+// folder's meson.build.
 #include <array>
 #include <functional>
 #include <span>
@@ -15,14 +16,21 @@ namespace coshard {
 
 constexpr int kMaxOutputs = 3;
 
-// Everything about a call that is not a tensor: dims, sizes, flags, scalars. Which is which is the operator's business.
+// Everything about a call that is not a tensor: dims, sizes, flags, scalars. Which is which is the
+// operator's business.
 struct Attrs {
   InlineVector<std::int64_t, 20> ints;
   InlineVector<double, 4> reals;
-  friend bool operator==(const Attrs&, const Attrs&) = default;
+  // Values that change from call to call and on which neither rule nor shapes depend (a random
+  // stream): not compared.
+  std::array<std::uint64_t, 2> opaque{};
+  friend bool operator==(const Attrs& a, const Attrs& b) {
+    return a.ints == b.ints && a.reals == b.reals;
+  }
 };
 
-// A logical tensor without data, as rules and shape inference see it. shape.size()==0 and defined==false: absent input.
+// A logical tensor without data, as rules and shape inference see it. shape.size()==0 and
+// defined==false: absent input.
 struct TensorInfo {
   Shape shape;
   DType dtype = DType::F32;
@@ -35,9 +43,10 @@ struct Strategy {
   std::vector<Placement> out;
 };
 
-// How an operator may be cut, in the manner of einsum: one letter per dimension. A letter that an output has: cutting it
-// cuts that output. A letter that no output has is contracted: cutting it makes the outputs Partial(contraction). '.' (and a letter
-// listed in `whole`) is never cut. Inputs that lack the cut letter are wanted as Replicate.
+// How an operator may be cut, in the manner of einsum: one letter per dimension. A letter that an
+// output has: cutting it cuts that output. A letter that no output has is contracted: cutting it
+// makes the outputs Partial(contraction). '.' (and a letter listed in `whole`) is never cut. Inputs
+// that lack the cut letter are wanted as Replicate.
 struct Rule {
   std::vector<std::string> in;
   std::vector<std::string> out;
@@ -49,12 +58,13 @@ struct Rule {
     std::int64_t by;
   };
   std::vector<Even> even;
-  // Ways in which Partial inputs pass through, e.g. (P,R)->P for matmul, and whatever letters cannot say.
+  // Ways in which Partial inputs pass through, e.g. (P,R)->P for matmul, and whatever letters
+  // cannot say.
   std::vector<Strategy> extra;
 };
 
-// The strategies of a rule on a mesh dimension of `n` ranks; the first is all-Replicate. `cut[i]` is how often a letter's
-// dimension has been cut already by outer mesh dimensions (see Rule::even).
+// The strategies of a rule on a mesh dimension of `n` ranks; the first is all-Replicate.
+// `cut_before`: into how many parts outer mesh dimensions may have cut already (see Rule::even).
 std::vector<Strategy> strategies_of(const Rule& rule, int n, int cut_before = 1);
 
 // For `extra`: inputs and outputs as letters, P (Partial with that reduce) or R.
@@ -62,7 +72,7 @@ Strategy partial_strategy(std::string_view in, std::string_view out, Reduce redu
 
 // What a forward body sees: local tensors that are ready, and where they lie in the logical ones.
 struct OpContext {
-  std::span<const Tensor> in;    // undefined where an optional input is absent
+  std::span<const Tensor> in;  // undefined where an optional input is absent
   const Attrs& attrs;
   std::array<Tensor, kMaxOutputs> out{};
   std::array<Shape, kMaxOutputs> out_shape{};  // local shapes the outputs must have
@@ -79,11 +89,13 @@ struct OpContext {
 
 // What a backward sees. Everything is on the level of logical tensors: write it with operators.
 struct GradContext {
-  std::span<const Tensor> in;       // as the forward used them (after implicit redistributes), off the tape
-  std::span<const Tensor> out;      // off the tape
-  std::span<const Tensor> out_grad; // undefined where nothing arrived
+  std::span<const Tensor>
+      in;  // as the forward used them (after implicit redistributes), off the tape
+  std::span<const Tensor> out;       // off the tape
+  std::span<const Tensor> out_grad;  // undefined where nothing arrived
   const Attrs& attrs;
   GradSink& sink;
+  std::span<const TensorInfo> in_info;  // logical shapes and dtypes of all inputs, saved or not
 };
 
 struct OpDef {
@@ -97,22 +109,29 @@ struct OpDef {
   // Floating-point operations of one call on these shapes.
   double (*flops)(std::span<const TensorInfo> in, const Attrs&);
   ComputeClass compute = ComputeClass::Other;
-  bool view = false;          // outputs share the input's storage: nothing is computed, in-flight stays in flight
+  bool view =
+      false;  // outputs share the input's storage: nothing is computed, in-flight stays in flight
+  // Bit i: `backward` reads in[i] (out[i]). The rest is not kept for it and is undefined in its
+  // GradContext.
+  unsigned saves_in = ~0u, saves_out = ~0u;
   // Small calls for the conformance walk.
   struct Sample {
     std::vector<TensorInfo> in;
     Attrs attrs;
-    double low = -2, high = 2;      // range of float inputs; integer inputs are drawn from [0, int_high)
+    double low = -2,
+           high = 2;  // range of float inputs; integer inputs are drawn from [0, int_high)
     std::int64_t int_high = 4;
-    std::vector<int> grads{};       // inputs to differentiate; empty: all floating ones
+    std::vector<int> grads{};  // inputs to differentiate; empty: all floating ones
   };
   std::vector<Sample> (*samples)();
 };
 
-// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors the cheapest strategy of the rule is chosen per
-// mesh dimension (ties: the fewest changed inputs, then the rule's order) and inputs are redistributed to it. Outputs are undefined
-// beyond the operator's count. Error{BadInput} for a mixture of plain tensors and DTensors, or two meshes.
-std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs);
+// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors the cheapest strategy
+// of the rule is chosen per mesh dimension (ties: the fewest changed inputs, then the rule's order)
+// and inputs are redistributed to it. Outputs are undefined beyond the operator's count.
+// Error{BadInput} for a mixture of plain tensors and DTensors, or two meshes.
+std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in,
+                                     const Attrs& attrs);
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
 
 // All operators, by name.

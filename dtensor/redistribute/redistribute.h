@@ -1,14 +1,18 @@
 #pragma once
-// Redistribute: bring a DTensor to another layout. The call issues its collectives at once, on the communication
-// stream, in program order; what it returns can be awaited, or used directly as a tensor in flight.
+// Redistribute: bring a DTensor to another layout. The call issues its collectives at once, on the
+// communication stream, in program order; what it returns can be awaited, or used directly as a
+// tensor in flight.
+#include <coroutine>
 #include <optional>
 
 #include "dtensor/tensor.h"
 
 namespace coshard {
 
-// A part of the result that has arrived: `tensor` is the view of the result's rows [offset, offset+size) along `dim` that rank
-// `rank` of the mesh dimension contributed.
+struct Step;
+
+// A part of the result that has arrived: `tensor` is the view of the result's rows [offset,
+// offset+size) along `dim` that rank `rank` of the mesh dimension contributed.
 struct ArrivedShard {
   Tensor tensor;
   int rank = 0;
@@ -16,18 +20,23 @@ struct ArrivedShard {
   std::int64_t offset = 0, size = 0;
 };
 
-// A redistribution that has been issued. Move-only in spirit (copies share the state); dropping it is allowed: the data still
-// arrive, since peers rely on this rank's part.
+// A redistribution that has been issued. Move-only in spirit (copies share the state); dropping it
+// is allowed: the data still arrive, since peers rely on this rank's part.
 //
-//   Resumes: co_await yields once to the next ready sibling of this rank (static order, never by which transfer
-//            finished first), then continues as soon as the result is ordered on the device; on the cpu: when the data are there.
+//   Resumes: co_await yields once to the next ready sibling of this rank (static order, never by
+//   which transfer
+//            finished first), then continues as soon as the result is ordered on the device; on the
+//            cpu: when the data are there.
 //   Ready:   every operator on the result waits for it by itself.
-//   Moves:   S->R all_gather, P->R all_reduce, P->S reduce_scatter, S(i)->S(j) all_to_all; R->S, R->P and S->S nothing.
-//   Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the source is unchanged.
-//   Cancel:  the collective is finished by whoever waits; the result is dropped.
+//   Moves:   S->R all_gather, P->R all_reduce, P->S reduce_scatter, S(i)->S(j) all_to_all; R->S,
+//   R->P and S->S nothing. Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the
+//   source is unchanged. Cancel:  the collective is finished by whoever waits; the result is
+//   dropped.
 class Redistribution {
  public:
-  explicit Redistribution(Tensor result) : result_(std::move(result)) {}
+  // `last` is the step whose collective is in flight, if any; it lives in the plan cache.
+  explicit Redistribution(Tensor result, const Step* last = nullptr)
+      : result_(std::move(result)), last_(last) {}
 
   // The result, possibly in flight. Recorded on the tape.
   const Tensor& tensor() const { return result_; }
@@ -37,53 +46,65 @@ class Redistribution {
   // Until the host may read the data.
   class HostAwaiter;
   HostAwaiter host() const;
-  // The shards of an all-gather as they arrive, this rank's own first, then rank+1, rank+2, …: a static order.
-  // nullopt after the last. A result that moved nothing, or came by another collective, arrives as one shard.
+  // The shards of an all-gather as they arrive, this rank's own first, then rank+1, rank+2, …: a
+  // static order. nullopt after the last. A result that moved nothing, or came by another
+  // collective, arrives as one shard.
   class ShardAwaiter;
   ShardAwaiter next_shard();
 
  private:
   Tensor result_;
+  const Step* last_;
   int taken_ = 0;
 };
 
-class Redistribution::Awaiter {
+// Gives the siblings their turn, as the static schedule wants it: whether it suspends depends on
+// what is ready to run, never on whether the data have arrived.
+class InFlightAwaiter {
  public:
-  explicit Awaiter(Tensor result);
+  explicit InFlightAwaiter(Tensor result) : result_(std::move(result)) {}
   bool await_ready() const noexcept;
   void await_suspend(std::coroutine_handle<> handle) const;
+
+ protected:
+  Tensor result_;
+};
+
+class Redistribution::Awaiter : public InFlightAwaiter {
+ public:
+  using InFlightAwaiter::InFlightAwaiter;
   Tensor await_resume() const;
-
- private:
-  Tensor result_;
 };
 
-class Redistribution::HostAwaiter {
+class Redistribution::HostAwaiter : public InFlightAwaiter {
  public:
-  explicit HostAwaiter(Tensor result);
-  bool await_ready() const noexcept;
-  void await_suspend(std::coroutine_handle<> handle) const;
-  void await_resume() const;
-
- private:
-  Tensor result_;
+  using InFlightAwaiter::InFlightAwaiter;
+  void await_resume() const { result_.wait(); }
 };
 
-class Redistribution::ShardAwaiter {
+class Redistribution::ShardAwaiter : public InFlightAwaiter {
  public:
-  ShardAwaiter(Tensor result, int index);
-  bool await_ready() const noexcept;
-  void await_suspend(std::coroutine_handle<> handle) const;
+  ShardAwaiter(Tensor result, const Step* step, int index)
+      : InFlightAwaiter(std::move(result)), step_(step), index_(index) {}
   std::optional<ArrivedShard> await_resume() const;
 
  private:
-  Tensor result_;
+  const Step* step_;
   int index_;
 };
 
-// The public entry: differentiable, and refuses what has no meaning. Error{BadInput}: a plain tensor; entries that do
-// not match the mesh; anything (but the same Partial) to Partial. `label` names it in traces.
-// Gradient: a redistribute back to the source layout, Partial read as Replicate (PyTorch A57).
+inline Redistribution::Awaiter Redistribution::operator co_await() const {
+  return Awaiter(result_);
+}
+inline Redistribution::HostAwaiter Redistribution::host() const { return HostAwaiter(result_); }
+inline Redistribution::ShardAwaiter Redistribution::next_shard() {
+  return ShardAwaiter(result_, last_, taken_++);
+}
+
+// The public entry: differentiable, and refuses what has no meaning. Error{BadInput}: a plain
+// tensor; entries that do not match the mesh; anything (but the same Partial) to Partial. `label`
+// names it in traces. Gradient: a redistribute back to the source layout, Partial read as Replicate
+// (PyTorch A57).
 Redistribution redistribute(const DTensor& source, const Layout& target);
 
 // What operators use: no tape, and Replicate -> Partial is allowed (each rank keeps its share).

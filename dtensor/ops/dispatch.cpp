@@ -1,0 +1,286 @@
+// How an operator runs: find (or make) the decision for these shapes and layouts, redistribute the
+// inputs, run the local body, wrap the outputs, record the call on the tape.
+#include <limits>
+#include <unordered_map>
+
+#include "dtensor/ops/op.h"
+#include "dtensor/redistribute/cost.h"
+#include "dtensor/redistribute/redistribute.h"
+
+namespace coshard {
+namespace {
+
+struct InputKey {
+  std::shared_ptr<const Spec> spec;
+  Shape shape;  // of a plain tensor
+  DType dtype = DType::F32;
+  bool defined = false;
+};
+
+// What was decided for one operator on inputs of these kinds.
+struct Decision {
+  const OpDef* op;
+  Attrs attrs;
+  std::vector<InputKey> inputs;
+
+  std::vector<TensorInfo> in_info;
+  std::vector<Layout> want;  // per input; used where `change` says so
+  std::vector<bool> change;
+  bool changes = false;
+  int outputs = 1;
+  std::array<Shape, kMaxOutputs> out_shape{};  // local
+  std::array<DType, kMaxOutputs> out_dtype{};
+  std::array<std::shared_ptr<const Spec>, kMaxOutputs> out_spec{};
+};
+
+void mix(std::uint64_t& h, std::uint64_t value) {
+  h = (h ^ value) * 0x9E3779B97F4A7C15ULL, h ^= h >> 29;
+}
+
+std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+  std::uint64_t h = reinterpret_cast<std::uintptr_t>(&op);
+  for (auto value : attrs.ints) mix(h, static_cast<std::uint64_t>(value));
+  for (auto value : attrs.reals) mix(h, std::bit_cast<std::uint64_t>(value));
+  for (const Tensor& t : in) {
+    if (!t.defined()) {
+      mix(h, 7);
+    } else if (t.is_distributed()) {
+      mix(h, reinterpret_cast<std::uintptr_t>(t.spec().get()));
+    } else {
+      for (auto size : t.local_shape()) mix(h, static_cast<std::uint64_t>(size));
+    }
+    if (t.defined()) mix(h, static_cast<std::uint64_t>(t.dtype()));
+  }
+  return h;
+}
+
+bool matches(const Decision& d, const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+  if (d.op != &op || d.inputs.size() != in.size() || !(d.attrs == attrs)) return false;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const InputKey& key = d.inputs[i];
+    if (key.defined != in[i].defined()) return false;
+    if (!key.defined) continue;
+    if (key.dtype != in[i].dtype() || key.spec != in[i].spec()) return false;
+    if (!key.spec && !(key.shape == in[i].local_shape())) return false;
+  }
+  return true;
+}
+
+std::string show(const OpDef& op, std::span<const Tensor> in) {
+  std::string text(op.name);
+  text += ": ";
+  for (std::size_t i = 0; i < in.size(); ++i) text += (i ? ", " : "") + describe(in[i]);
+  return text;
+}
+
+// The mesh that all inputs share; undefined when all are plain.
+DeviceMesh mesh_of(const OpDef& op, std::span<const Tensor> in) {
+  DeviceMesh mesh;
+  bool plain = false;
+  for (const Tensor& t : in) {
+    if (!t.defined()) continue;
+    if (!t.is_distributed()) {
+      plain = true;
+    } else if (!mesh.defined()) {
+      mesh = t.mesh();
+    } else {
+      CS_REQUIRE(mesh == t.mesh(), show(op, in), ": inputs lie on different meshes");
+    }
+  }
+  CS_REQUIRE(!mesh.defined() || !plain, show(op, in), ": a mixture of plain tensors and DTensors");
+  return mesh;
+}
+
+const Strategy* cheapest(const std::vector<Strategy>& strategies, std::span<const Tensor> in,
+                         int mesh_dim, int ranks) {
+  const Strategy* best = nullptr;
+  double best_cost = std::numeric_limits<double>::infinity();
+  for (const Strategy& strategy : strategies) {
+    double cost = 0;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (!in[i].defined()) continue;
+      const std::int64_t bytes = in[i].numel() * static_cast<std::int64_t>(size_of(in[i].dtype()));
+      cost += step_cost(in[i].layout()[mesh_dim], strategy.in[i], bytes, ranks);
+    }
+    if (cost < best_cost) best = &strategy, best_cost = cost;
+  }
+  return best;
+}
+
+void decide_layouts(Decision& d, const OpDef& op, std::span<const Tensor> in,
+                    const DeviceMesh& mesh, const std::vector<TensorInfo>& out_info) {
+  const Rule rule = op.rule(d.in_info, d.attrs);
+  CS_REQUIRE(rule.in.size() == in.size() && rule.out.size() == out_info.size(), op.name,
+             ": the rule has ", rule.in.size(), " inputs, the call ", in.size());
+  d.want.assign(in.size(), Layout());
+  std::vector<Layout> out_layout(out_info.size());
+  int cut_before = 1;
+  for (int m = 0; m < mesh.ndim(); ++m) {
+    const int n = mesh.size(m);
+    const auto strategies = strategies_of(rule, n, cut_before);
+    const Strategy* best = cheapest(strategies, in, m, n);
+    CS_REQUIRE(best, show(op, in), ": no strategy along mesh dimension ", m);
+    bool cuts = false;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      d.want[i].push_back(best->in[i]);
+      cuts = cuts || best->in[i].is_shard();
+    }
+    for (std::size_t i = 0; i < out_info.size(); ++i) out_layout[i].push_back(best->out[i]);
+    if (cuts) cut_before *= n;
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    d.change.push_back(in[i].defined() && !(in[i].layout() == d.want[i]));
+    d.changes = d.changes || d.change.back();
+  }
+  for (std::size_t i = 0; i < out_info.size(); ++i) {
+    d.out_spec[i] = make_spec(mesh, out_layout[i], out_info[i].shape);
+    d.out_shape[i] = d.out_spec[i]->local_shape;
+  }
+}
+
+std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+  auto d = std::make_unique<Decision>();
+  d->op = &op;
+  d->attrs = attrs;
+  for (const Tensor& t : in) {
+    InputKey key;
+    TensorInfo info;
+    info.defined = key.defined = t.defined();
+    if (t.defined()) {
+      key.spec = t.spec();
+      key.shape = t.local_shape();
+      key.dtype = t.dtype();
+      info.shape = t.shape();
+      info.dtype = t.dtype();
+    }
+    d->inputs.push_back(key);
+    d->in_info.push_back(info);
+  }
+  const DeviceMesh mesh = mesh_of(op, in);
+  const std::vector<TensorInfo> out_info = op.infer(d->in_info, attrs);
+  d->outputs = static_cast<int>(out_info.size());
+  for (std::size_t i = 0; i < out_info.size(); ++i) {
+    d->out_shape[i] = out_info[i].shape;
+    d->out_dtype[i] = out_info[i].dtype;
+  }
+  d->change.clear();
+  if (mesh.defined()) {
+    decide_layouts(*d, op, in, mesh, out_info);
+  } else {
+    d->change.assign(in.size(), false);
+  }
+  return d;
+}
+
+// Decisions of this rank. A cache by value: forgetting it changes nothing but time.
+const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+  thread_local std::unordered_map<std::uint64_t, std::vector<std::unique_ptr<Decision>>> table;
+  thread_local std::size_t entries = 0;
+  constexpr std::size_t kMostEntries = 16'384;
+  auto& bucket = table[hash_of(op, in, attrs)];
+  for (const auto& d : bucket)
+    if (matches(*d, op, in, attrs)) return *d;
+  auto made = decide(op, in, attrs);
+  if (++entries > kMostEntries) {
+    table.clear();
+    entries = 1;
+    auto& fresh = table[hash_of(op, in, attrs)];
+    fresh.push_back(std::move(made));
+    return *fresh.back();
+  }
+  bucket.push_back(std::move(made));
+  return *bucket.back();
+}
+
+class OpRecord final : public Record {
+ public:
+  OpRecord(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+           std::span<const Tensor> out, const Decision& decision)
+      : op_(op), attrs_(attrs), in_info_(decision.in_info) {
+    for (std::size_t i = 0; i < in.size(); ++i)
+      in_.push_back(in[i].defined() && (op.saves_in >> std::min<std::size_t>(i, 31) & 1U)
+                        ? in[i].detach()
+                        : Tensor());
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out_.push_back(op.saves_out >> i & 1U ? out[i].detach() : Tensor());
+  }
+  std::string_view name() const override { return op_.name; }
+  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
+    CS_REQUIRE(op_.backward, op_.name, ": has no gradient");
+    GradContext context{in_, out_, output_grads.first(out_.size()), attrs_, sink, in_info_};
+    op_.backward(context);
+  }
+
+ private:
+  const OpDef& op_;
+  Attrs attrs_;
+  std::vector<TensorInfo> in_info_;
+  std::vector<Tensor> in_, out_;
+};
+
+void run_body(const OpDef& op, OpContext& context) {
+  World* world = World::current();
+  if (op.view || !world || !world->observed()) return op.forward(context);
+  for (const Tensor& t : context.in)
+    if (t.defined()) t.wait();  // so that waiting is not counted as computing
+  const std::int64_t begin = now_ns();
+  op.forward(context);
+  world->observer().computed(op.name, op.compute, begin, now_ns());
+}
+
+}  // namespace
+
+Tensor& OpContext::make(int i) {
+  const auto at = static_cast<std::size_t>(i);
+  const std::shared_ptr<Device>* device = nullptr;
+  for (const Tensor& t : in)
+    if (t.defined()) device = &t.device();
+  out[at] = Tensor::empty(*device, out_shape[at], out_dtype[at]);
+  return out[at];
+}
+
+std::int64_t OpContext::offset(int input, int dim) const {
+  const Tensor& t = in[static_cast<std::size_t>(input)];
+  return t.is_distributed() ? t.spec()->offset[static_cast<std::size_t>(dim)] : 0;
+}
+
+Device& OpContext::device() const {
+  for (const Tensor& t : in)
+    if (t.defined()) return *t.device();
+  fail(ErrorKind::BadInput, "operator without tensor inputs");
+}
+
+std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in,
+                                     const Attrs& attrs) {
+  for (const Tensor& t : in.first(std::min<std::size_t>(in.size(), 1)))
+    CS_REQUIRE(t.defined(), op.name, ": the first input is undefined");
+  const Decision& d = decision_for(op, in, attrs);
+  std::vector<Tensor> moved;
+  std::span<const Tensor> used = in;
+  if (d.changes) {
+    moved.assign(in.begin(), in.end());
+    for (std::size_t i = 0; i < in.size(); ++i)
+      if (d.change[i]) moved[i] = redistribute_raw(in[i], d.want[i]);
+    used = moved;
+  }
+  OpContext context{used, attrs};
+  context.outputs = d.outputs;
+  context.out_shape = d.out_shape;
+  context.out_dtype = d.out_dtype;
+  context.out_spec = d.out_spec;
+  run_body(op, context);
+  const auto count = static_cast<std::size_t>(d.outputs);
+  for (std::size_t i = 0; i < count; ++i)
+    if (d.out_spec[i]) context.out[i] = context.out[i].with_spec(d.out_spec[i]);
+  if (taped(in)) {
+    const std::span<Tensor> out(context.out.data(), count);
+    push_record(std::make_shared<OpRecord>(op, attrs, used, out, d), in, out);
+  }
+  return std::move(context.out);
+}
+
+Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {
+  return std::move(call(op, std::span<const Tensor>(in.begin(), in.size()), attrs)[0]);
+}
+
+}  // namespace coshard

@@ -1,0 +1,208 @@
+#include "dtensor/tape.h"
+
+#include <deque>
+#include <map>
+
+#include "dtensor/ops/op.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+#include "dtensor/redistribute/redistribute.h"
+#include "runtime/coro/executor.h"
+
+namespace coshard {
+namespace {
+
+thread_local bool recording = true;
+thread_local std::uint64_t last_sequence = 0;
+
+// A leaf keeps its own layout, except that a sum over a replicated dimension is left to the
+// optimizer.
+Tensor fit_to_leaf(const Tensor& gradient, const GradMeta& leaf) {
+  if (!leaf.spec || !gradient.is_distributed()) return gradient;
+  Layout target = leaf.spec->layout;
+  for (int m = 0; m < target.ndim(); ++m) {
+    if (target[m].is_partial()) target[m] = Replicate();
+    if (target[m].is_replicate() && gradient.layout()[m].is_partial())
+      target[m] = gradient.layout()[m];
+  }
+  return target == gradient.layout() ? gradient : redistribute_raw(gradient, target);
+}
+
+// The walk: records wait in a queue ordered by age, the newest first; since a record only points to
+// older ones, everything that feeds it has run when its turn comes.
+class Walk final : public GradSink {
+ public:
+  void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) {
+    if (!meta || !meta->requires_grad) return;
+    if (!meta->producer) {
+      gradient = fit_to_leaf(gradient, *meta);
+      meta->gradient = meta->gradient.defined() ? add(meta->gradient, gradient) : gradient;
+      return;
+    }
+    Waiting& waiting = queue_[meta->producer->sequence];
+    waiting.record = meta->producer;
+    Tensor& slot = waiting.gradients[static_cast<std::size_t>(meta->output)];
+    slot = slot.defined() ? add(slot, gradient) : gradient;
+  }
+
+  bool done() const { return queue_.empty() && deferred_.empty(); }
+
+  // Whether the next record needs a collective that is still in flight.
+  bool about_to_wait() const {
+    if (queue_.empty()) return false;
+    for (const Tensor& g : queue_.begin()->second.gradients)
+      if (g.defined() && g.in_flight()) return true;
+    return false;
+  }
+
+  void run_deferred() {
+    while (!deferred_.empty()) run_oldest_deferred();
+  }
+
+  void step() {
+    if (queue_.empty()) return run_deferred();
+    Waiting waiting = std::move(queue_.begin()->second);
+    queue_.erase(queue_.begin());
+    current_ = waiting.record.get();
+    waiting.record->backward(waiting.gradients, *this);
+    while (deferred_.size() > kMostDeferred) run_oldest_deferred();
+  }
+
+  bool wants(int input) const override {
+    const auto& meta = current_->inputs[static_cast<std::size_t>(input)];
+    return meta && meta->requires_grad;
+  }
+
+  void give(int input, Tensor gradient) override {
+    if (!gradient.defined()) return;
+    arrive(current_->inputs[static_cast<std::size_t>(input)], std::move(gradient));
+  }
+
+  void defer(int input, std::function<Tensor()> compute) override {
+    if (!wants(input)) return;
+    const auto& meta = current_->inputs[static_cast<std::size_t>(input)];
+    // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
+    // under.
+    if (meta->producer || !meta->spec) return give(input, compute());
+    deferred_.push_back({meta, std::move(compute)});
+  }
+
+ private:
+  struct Waiting {
+    std::shared_ptr<Record> record;
+    std::array<Tensor, kMaxOutputs> gradients;
+  };
+  struct Deferred {
+    std::shared_ptr<GradMeta> leaf;
+    std::function<Tensor()> compute;
+  };
+  // Bounds the activations that deferred gradients keep alive: one block's worth of weights.
+  static constexpr std::size_t kMostDeferred = 8;
+
+  void run_oldest_deferred() {
+    Deferred deferred = std::move(deferred_.front());
+    deferred_.pop_front();
+    arrive(deferred.leaf, deferred.compute());
+  }
+
+  std::map<std::uint64_t, Waiting, std::greater<>> queue_;
+  std::deque<Deferred> deferred_;
+  Record* current_ = nullptr;
+};
+
+Tensor seed_of(const Tensor& loss, const Tensor& gradient) {
+  CS_REQUIRE(loss.defined() && loss.requires_grad(),
+             "backward: no tensor that requires a gradient is behind ", loss);
+  if (gradient.defined()) {
+    CS_REQUIRE(gradient.shape() == loss.shape(), "backward: gradient ", gradient, " for ", loss);
+    CS_REQUIRE(gradient.is_distributed() == loss.is_distributed(), "backward: gradient ", gradient,
+               " for ", loss);
+    return gradient;
+  }
+  CS_REQUIRE(loss.numel() == 1, "backward: ", loss, " has ", loss.numel(),
+             " elements and no gradient was given");
+  if (!loss.is_distributed()) return ones(loss.device(), loss.shape(), loss.dtype());
+  Layout layout = loss.layout();
+  for (int m = 0; m < layout.ndim(); ++m)
+    if (layout[m].is_partial()) layout[m] = Replicate();
+  return ones(loss.mesh(), layout, loss.shape(), loss.dtype());
+}
+
+// Tells the observers where backward begins and ends.
+class BackwardScope {
+ public:
+  BackwardScope() : world_(World::current()) {
+    if (world_ && world_->observed()) world_->observer().backward_enter();
+  }
+  ~BackwardScope() {
+    if (world_ && world_->observed()) world_->observer().backward_exit();
+  }
+  BackwardScope(const BackwardScope&) = delete;
+  BackwardScope& operator=(const BackwardScope&) = delete;
+
+ private:
+  World* world_;
+};
+
+}  // namespace
+
+bool grad_enabled() { return recording; }
+NoGradGuard::NoGradGuard() : before_(recording) { recording = false; }
+NoGradGuard::~NoGradGuard() { recording = before_; }
+
+bool taped(std::span<const Tensor> inputs) {
+  if (!recording) return false;
+  for (const Tensor& t : inputs)
+    if (t.defined() && t.requires_grad()) return true;
+  return false;
+}
+
+void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
+                 std::span<Tensor> outputs) {
+  record->sequence = ++last_sequence;
+  record->inputs.reserve(inputs.size());
+  for (const Tensor& t : inputs)
+    record->inputs.push_back(t.defined() && t.requires_grad() ? t.grad_meta() : nullptr);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].defined() || !is_floating(outputs[i].dtype())) continue;
+    auto meta = std::make_shared<GradMeta>();
+    meta->requires_grad = true;
+    meta->producer = record;
+    meta->output = static_cast<int>(i);
+    meta->spec = outputs[i].spec();
+    outputs[i].set_grad_meta(std::move(meta));
+  }
+}
+
+Task<void> backward(Tensor loss, Tensor gradient) {
+  BackwardScope scope;
+  Walk walk;
+  {
+    NoGradGuard no_grad;
+    walk.arrive(loss.grad_meta(), seed_of(loss, gradient));
+  }
+  while (!walk.done()) {
+    if (walk.about_to_wait()) {
+      {
+        NoGradGuard no_grad;
+        walk.run_deferred();
+      }
+      co_await yield();
+    }
+    NoGradGuard no_grad;
+    walk.step();
+  }
+}
+
+void run_backward(const Tensor& loss, const Tensor& gradient) {
+  BackwardScope scope;
+  NoGradGuard no_grad;
+  Walk walk;
+  walk.arrive(loss.grad_meta(), seed_of(loss, gradient));
+  while (!walk.done()) {
+    if (walk.about_to_wait()) walk.run_deferred();
+    walk.step();
+  }
+}
+
+}  // namespace coshard
