@@ -19,13 +19,14 @@ struct Executor::Asio {
   // On the user's context:
   std::weak_ptr<void> owner;
   std::coroutine_handle<> root;
-  std::function<void()> finished;
+  std::function<void(std::exception_ptr)> finished;
 };
 
 namespace {
 
 constexpr std::size_t kFirstCapacity = 64;
 constexpr int kHandlersPerPoll = 16;
+constexpr const char* kForever = "executor: the task waits for something that nobody will complete";
 
 class Running {
  public:
@@ -103,12 +104,11 @@ void Executor::wait_for_asio() {
   budget_ = kBudget;
   boost::asio::io_context& context = *asio_->own;
   if (context.stopped()) context.restart();
-  CS_REQUIRE(context.run_one() > 0,
-             "executor: the task waits for something that nobody will complete");
+  CS_REQUIRE(context.run_one() > 0, kForever);
 }
 
 void Executor::launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
-                      std::function<void()> finished) {
+                      std::function<void(std::exception_ptr)> finished) {
   asio_->owner = owner;
   asio_->root = root;
   asio_->finished = std::move(finished);
@@ -119,22 +119,27 @@ std::shared_ptr<void> Executor::keep_alive() const { return asio_->owner.lock();
 
 void Executor::post_pump() {
   needs_pump_ = false;
-  boost::asio::post(asio_->executor, [this, keep = keep_alive()] { pump(); });
+  boost::asio::post(asio_->executor, [this, keep = keep_alive()] { pump(keep); });
 }
 
-void Executor::pump() {
+void Executor::pump(const std::shared_ptr<void>& keep) {
   {
     const Running running(current_, this);
     budget_ = kBudget;
     while (size_ > 0 && budget_ > 0) resume_front();
   }
-  if (asio_->root.done()) {
-    if (std::function<void()> finished = std::exchange(asio_->finished, nullptr)) finished();
-  } else if (size_ > 0) {
-    post_pump();
-  } else {
+  const bool done = asio_->root.done();
+  if (!done && size_ > 0) return post_pump();
+  // Nobody else holds the task: no handler is left that could resume it.
+  const bool forever = !done && keep.use_count() == 1;
+  if (!done && !forever) {
     needs_pump_ = true;
+    return;
   }
+  std::exception_ptr error;
+  if (forever) error = std::make_exception_ptr(Error(ErrorKind::BadInput, kForever));
+  const auto finished = std::exchange(asio_->finished, nullptr);
+  finished(error);
 }
 
 }  // namespace coshard

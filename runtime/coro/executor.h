@@ -6,6 +6,7 @@
 #include <chrono>
 #include <coroutine>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -79,11 +80,12 @@ class Executor {
   boost::asio::io_context& io_context();
   const boost::asio::any_io_executor& asio_executor() const noexcept;
 
-  // For co_spawn, on the user's context: starts `root`; `finished` is called there once after
-  // root's end. `owner` owns this executor and the root; whatever will resume one of its tasks
-  // holds it through keep_alive().
+  // For co_spawn, on the user's context: starts `root`. `finished` is called there once: with null
+  // when root is done, or with the error when it waits for something that nobody will complete.
+  // `owner` owns this executor and the root; whatever will resume one of its tasks holds it through
+  // keep_alive().
   void launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
-              std::function<void()> finished);
+              std::function<void(std::exception_ptr)> finished);
   std::shared_ptr<void> keep_alive() const;
 
  private:
@@ -101,7 +103,7 @@ class Executor {
   void drive(std::coroutine_handle<> root);
   void poll_asio();
   void wait_for_asio();
-  void pump();
+  void pump(const std::shared_ptr<void>& keep);
   void post_pump();
   void grow();
 

@@ -1,0 +1,178 @@
+#pragma once
+// Boost.Asio operations inside tasks: the completion token `use_task` makes any Asio operation a
+// Task: co_await timer.async_wait(use_task). `co_spawn` runs a Task on the user's own Asio
+// executor, for any completion token. Heavy: include it in sources, not in headers that everybody
+// includes.
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/system/system_error.hpp>
+#include <coroutine>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "runtime/coro/executor.h"
+#include "runtime/coro/task.h"
+
+namespace coshard {
+
+// Completion token: the operation becomes a lazy Task, started by its first co_await, which resumes
+// through the ready queue of the awaiting task's executor. Completion with
+//   (error_code, values...)     -> boost::system::system_error, or the value (several: a tuple)
+//   (exception_ptr, values...)  -> that exception, or the value
+//   (values...)                 -> the value
+// use_task(stop): a stop requested on any thread cancels the operation (terminal cancellation):
+// Error{Cancelled}.
+class UseTask {
+ public:
+  constexpr UseTask() = default;
+  explicit UseTask(std::stop_token stop) : stop_(std::move(stop)) {}
+  UseTask operator()(std::stop_token stop) const { return UseTask(std::move(stop)); }
+  const std::stop_token& stop() const noexcept { return stop_; }
+
+ private:
+  std::stop_token stop_;
+};
+inline const UseTask use_task;
+
+// What an operation in flight leaves for its awaiter. Shared by the awaiting frame and the handler.
+template <class... Args>
+struct AsioOperation {
+  std::optional<std::tuple<Args...>> result;
+  std::coroutine_handle<> awaiter;  // null: not suspended, or gone
+  bool open = true;  // false: completed or given up; a late cancellation does nothing
+  boost::asio::cancellation_signal cancel;
+};
+
+// The completion handler: runs on the executor's Asio executor and queues the awaiter.
+template <class... Args>
+class AsioHandler {
+ public:
+  using executor_type = boost::asio::any_io_executor;
+  using cancellation_slot_type = boost::asio::cancellation_slot;
+
+  AsioHandler(Executor& executor, std::shared_ptr<AsioOperation<Args...>> operation)
+      : executor_(&executor), keep_(executor.keep_alive()), operation_(std::move(operation)) {}
+  executor_type get_executor() const noexcept { return executor_->asio_executor(); }
+  cancellation_slot_type get_cancellation_slot() const noexcept {
+    return operation_->cancel.slot();
+  }
+
+  template <class... Values>
+  void operator()(Values&&... values) {
+    operation_->open = false;
+    operation_->result.emplace(std::forward<Values>(values)...);
+    if (operation_->awaiter) executor_->enqueue(std::exchange(operation_->awaiter, {}));
+  }
+
+ private:
+  Executor* executor_;
+  std::shared_ptr<void>
+      keep_;  // the spawned task this will resume, until it is resumed or given up
+  std::shared_ptr<AsioOperation<Args...>> operation_;
+};
+
+template <class... Args>
+class AsioAwaiter {
+ public:
+  explicit AsioAwaiter(AsioOperation<Args...>& operation) noexcept : operation_(operation) {}
+  AsioAwaiter(const AsioAwaiter&) = delete;
+  AsioAwaiter& operator=(const AsioAwaiter&) = delete;
+  ~AsioAwaiter() {
+    operation_.open = false;
+    operation_.awaiter = {};
+  }
+  bool await_ready() const noexcept { return operation_.result.has_value(); }
+  void await_suspend(std::coroutine_handle<> awaiter) noexcept { operation_.awaiter = awaiter; }
+  void await_resume() const noexcept {}
+
+ private:
+  AsioOperation<Args...>& operation_;
+};
+
+// The value of a completion: nothing, one value, or a tuple of several.
+template <class... Values>
+auto value_of(std::tuple<Values...>&& values) {
+  if constexpr (sizeof...(Values) == 1) return std::get<0>(std::move(values));
+  if constexpr (sizeof...(Values) > 1) return std::move(values);
+}
+template <class First, class... Rest>
+std::tuple<Rest...> rest_of(std::tuple<First, Rest...>&& all) {
+  return std::apply([](First&, Rest&... rest) { return std::tuple<Rest...>(std::move(rest)...); },
+                    all);
+}
+template <class... Args>
+auto outcome_of(std::tuple<Args...>&& all, const std::stop_token& stop) {
+  if constexpr (sizeof...(Args) > 0) {
+    using First = std::tuple_element_t<0, std::tuple<Args...>>;
+    if constexpr (std::is_same_v<First, boost::system::error_code>) {
+      const boost::system::error_code code = std::get<0>(all);
+      if (code == boost::asio::error::operation_aborted && stop.stop_requested())
+        fail(ErrorKind::Cancelled, "an Asio operation was cancelled: a stop was requested");
+      if (code) throw boost::system::system_error(code);
+      return value_of(rest_of(std::move(all)));
+    } else if constexpr (std::is_same_v<First, std::exception_ptr>) {
+      if (std::get<0>(all)) std::rethrow_exception(std::get<0>(all));
+      return value_of(rest_of(std::move(all)));
+    } else {
+      return value_of(std::move(all));
+    }
+  }
+}
+
+template <class... Args>
+using AsioOutcome = decltype(outcome_of(std::declval<std::tuple<Args...>>(), std::stop_token()));
+
+// A stop request, on whichever thread, becomes a cancellation on the executor's own.
+template <class... Args>
+std::function<void()> cancel_on(Executor& executor,
+                                const std::shared_ptr<AsioOperation<Args...>>& operation) {
+  return [target = executor.asio_executor(), operation] {
+    boost::asio::post(
+        target, [operation] { operation->cancel.emit(boost::asio::cancellation_type::terminal); });
+  };
+}
+
+template <class... Args, class Initiation, class... InitArgs>
+Task<AsioOutcome<Args...>> start_asio_operation(std::stop_token stop, Initiation initiation,
+                                                InitArgs... init_args) {
+  Executor* executor = Executor::current();
+  CS_REQUIRE(executor != nullptr, "use_task: no executor runs on this thread");
+  if (stop.stop_requested())
+    fail(ErrorKind::Cancelled, "an Asio operation was not started: a stop was requested");
+  auto operation = std::make_shared<AsioOperation<Args...>>();
+  AsioHandler<Args...> handler(*executor, operation);
+  std::move(initiation)(std::move(handler), std::move(init_args)...);
+  {
+    const std::stop_callback on_stop(stop, cancel_on(*executor, operation));
+    AsioAwaiter<Args...> awaiter(*operation);
+    co_await awaiter;
+  }
+  std::tuple<Args...> all = std::move(*operation->result);
+  if constexpr (std::is_void_v<AsioOutcome<Args...>>) {
+    outcome_of(std::move(all), stop);
+  } else {
+    co_return outcome_of(std::move(all), stop);
+  }
+}
+
+}  // namespace coshard
+
+template <class... Args>
+class boost::asio::async_result<coshard::UseTask, void(Args...)> {
+ public:
+  template <class Initiation, class... InitArgs>
+  static auto initiate(Initiation&& initiation, coshard::UseTask token, InitArgs&&... init_args) {
+    return coshard::start_asio_operation<std::decay_t<Args>...>(
+        token.stop(), std::decay_t<Initiation>(std::forward<Initiation>(initiation)),
+        std::decay_t<InitArgs>(std::forward<InitArgs>(init_args))...);
+  }
+};

@@ -1,0 +1,112 @@
+#pragma once
+// co_spawn: runs a Task on the user's own Asio executor (io_context, strand, thread_pool), for any
+// completion token. The task gets an Executor of its own there, so that yield, sleep_for and
+// use_task work inside it; it runs in one handler at a time. When the user's context is destroyed
+// first, the task is destroyed with it.
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "runtime/coro/executor.h"
+#include "runtime/coro/task.h"
+
+namespace coshard {
+
+template <class T>
+struct SpawnSignature {
+  using type = void(std::exception_ptr, T);
+};
+template <>
+struct SpawnSignature<void> {
+  using type = void(std::exception_ptr);
+};
+
+// A task on the user's executor, with the handler that waits for it. Owned by the Asio handlers
+// that will resume it.
+template <class T, class Handler>
+class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
+ public:
+  Spawned(const boost::asio::any_io_executor& target, Task<T> task, Handler handler)
+      : handler_(std::move(handler)),
+        work_(boost::asio::make_work_guard(handler_, target)),
+        executor_(target),
+        task_(std::move(task)) {}
+
+  void start() {
+    executor_.launch(task_.handle(), this->shared_from_this(),
+                     [this](std::exception_ptr error) { finish(std::move(error)); });
+  }
+
+ private:
+  void finish(std::exception_ptr error) {
+    auto target = work_.get_executor();
+    if constexpr (std::is_void_v<T>) {
+      try {
+        if (!error) task_.take();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      task_ = Task<T>();
+      boost::asio::dispatch(
+          target, [handler = std::move(handler_), error]() mutable { std::move(handler)(error); });
+    } else {
+      std::optional<T> value;
+      try {
+        if (!error) value.emplace(task_.take());
+      } catch (...) {
+        error = std::current_exception();
+      }
+      task_ = Task<T>();
+      if constexpr (std::is_default_constructible_v<T>) {
+        if (!value) value.emplace();
+      }
+      boost::asio::dispatch(
+          target, [handler = std::move(handler_), error, value = std::move(value)]() mutable {
+            std::move(handler)(error, std::move(*value));
+          });
+    }
+    work_.reset();
+  }
+
+  Handler handler_;
+  decltype(boost::asio::make_work_guard(std::declval<Handler&>(),
+                                        std::declval<const boost::asio::any_io_executor&>())) work_;
+  Executor executor_;
+  Task<T> task_;
+};
+
+struct StartSpawned {
+  template <class Handler, class T>
+  void operator()(Handler&& handler, boost::asio::any_io_executor target, Task<T> task) const {
+    using State = Spawned<T, std::decay_t<Handler>>;
+    std::make_shared<State>(target, std::move(task), std::forward<Handler>(handler))->start();
+  }
+};
+
+// Completes with (exception_ptr) for a Task<void>, else (exception_ptr, T); T is
+// default-constructed (and must be so) when there is an exception. The task starts on `target`,
+// never inside this call.
+template <class T, class Token>
+auto co_spawn(const boost::asio::any_io_executor& target, Task<T> task, Token&& token) {
+  static_assert(std::is_void_v<T> || std::is_default_constructible_v<T>,
+                "co_spawn: the value of the task must have a default, as for asio::co_spawn");
+  return boost::asio::async_initiate<Token, typename SpawnSignature<T>::type>(
+      StartSpawned(), token, target, std::move(task));
+}
+
+template <class T, class Context, class Token>
+requires std::is_convertible_v<Context&, boost::asio::execution_context&>
+auto co_spawn(Context& context, Task<T> task, Token&& token) {
+  return co_spawn(boost::asio::any_io_executor(context.get_executor()), std::move(task),
+                  std::forward<Token>(token));
+}
+
+}  // namespace coshard
