@@ -123,7 +123,8 @@ class Executor {
 // there is none.
 inline Executor::YieldAwaiter yield() {
   Executor* executor = Executor::current();
-  CS_REQUIRE(executor != nullptr, "yield: no executor runs on this thread");
+  if (executor == nullptr) [[unlikely]]
+    fail(ErrorKind::BadInput, "yield: no executor runs on this thread");
   return executor->yield();
 }
 

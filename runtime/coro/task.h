@@ -18,6 +18,9 @@ namespace coshard {
 template <class T>
 class Task;
 
+// Error{BadInput}: a task that is empty was awaited. Out of line, so that awaiting stays small.
+[[noreturn]] void fail_empty_task();
+
 // How many children of a when_all are still running.
 struct Join {
   std::size_t running = 0;
@@ -124,7 +127,8 @@ class [[nodiscard]] Task {
     // not suspend either: a loop over finished tasks is as cheap as a loop over calls and needs no
     // stack.
     bool await_ready() {
-      CS_REQUIRE(task_.handle_, "Task: awaited after it was moved from or awaited before");
+      if (!task_.handle_) [[unlikely]]
+        fail_empty_task();
       task_.handle_.resume();
       return task_.handle_.done();
     }
