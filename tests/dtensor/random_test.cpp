@@ -1,0 +1,66 @@
+#include "dtensor/random.h"
+
+#include <gtest/gtest.h>
+
+#include "dtensor/ops/ops.h"
+#include "tests/support/ranks.h"
+
+namespace coshard {
+namespace {
+
+using testing::on_ranks;
+
+TEST(Random, AnyShardingDrawsWhatOneDeviceWould) {
+  for (int ranks : {1, 2, 3}) {
+    on_ranks(ranks, [](World& world) -> Task<void> {
+      const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+      for (Placement p : {Shard(0), Shard(1), Replicate()}) {
+        for (DType dtype : {DType::F32, DType::F64}) {
+          manual_seed(17);
+          const Tensor uniform = rand(world.device(), {7, 5}, dtype);
+          const Tensor normal = randn(world.device(), {7, 5}, dtype);
+          manual_seed(17);
+          EXPECT_EQ(full_tensor(rand(mesh, p, {7, 5}, dtype)).to_vector(), uniform.to_vector());
+          EXPECT_EQ(full_tensor(randn(mesh, p, {7, 5}, dtype)).to_vector(), normal.to_vector());
+        }
+      }
+      co_return;
+    });
+  }
+}
+
+TEST(Random, DropoutDropsTheSameElementsUnderAnyLayout) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
+    const Tensor x = ones(world.device(), {11, 8}, DType::F64);
+    manual_seed(3);
+    const std::vector<double> want = dropout(x, 0.4).to_vector();
+    int dropped = 0;
+    for (double v : want) dropped += v == 0;
+    EXPECT_GT(dropped, 20);
+    EXPECT_LT(dropped, 50);
+    for (Placement p : {Shard(0), Shard(1), Replicate()}) {
+      manual_seed(3);
+      const DTensor y = dropout(distribute_tensor(x, mesh, p, std::nullopt), 0.4);
+      EXPECT_EQ(full_tensor(y).to_vector(), want);
+    }
+    co_return;
+  });
+}
+
+TEST(Random, EveryCallDrawsANewStreamAndTheSeedRestartsThem) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    manual_seed(1);
+    const auto a = rand(world.device(), {16}).to_vector();
+    const auto b = rand(world.device(), {16}).to_vector();
+    EXPECT_NE(a, b);
+    manual_seed(1);
+    EXPECT_EQ(rand(world.device(), {16}).to_vector(), a);
+    manual_seed(2);
+    EXPECT_NE(rand(world.device(), {16}).to_vector(), a);
+    co_return;
+  });
+}
+
+}  // namespace
+}  // namespace coshard
