@@ -1,8 +1,9 @@
 #pragma once
 // The one interface through which the library is watched. Counters, traces, the exit table and the
-// flight recorder implement it; the library tells and never asks. Calls come on the rank's own thread,
-// between `World` creation and its end. Times are steady-clock nanoseconds.
+// flight recorder implement it; the library tells and never asks. Calls come on the rank's own
+// thread, between `World` creation and its end. Times are steady-clock nanoseconds.
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "runtime/dtype.h"
@@ -10,18 +11,26 @@
 namespace coshard {
 
 enum class CollectiveKind : std::uint8_t {
-  AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Scatter, Barrier, Send, Recv,
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  Scatter,
+  Barrier,
+  Send,
+  Recv,
 };
 std::string_view to_string(CollectiveKind kind);  // "all_reduce", ...
 
 struct CommEvent {
-  std::uint64_t id = 0;     // unique per rank and process; ties issued to ready
+  std::uint64_t id = 0;        // unique per rank and process; ties issued to ready
   std::uint64_t sequence = 0;  // position on its communicator; equal on all ranks
   CollectiveKind kind{};
   DType dtype{};
-  std::int64_t bytes = 0;        // bytes of the larger of this rank's two buffers
-  std::string_view communicator; // mesh dimension name
-  std::string_view label;        // what it is for: "S(0)->R", "optimizer", ...
+  std::int64_t bytes = 0;         // bytes of the larger of this rank's two buffers
+  std::string_view communicator;  // mesh dimension name
+  std::string_view label;         // what it is for: "S(0)->R", "optimizer", ...
 };
 
 enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };
@@ -29,19 +38,25 @@ enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };
 class Observer {
  public:
   virtual ~Observer() = default;
-  // A plan was chosen for a redistribute; `steps` reads "S(0)->R" and `bytes` is what this rank will receive.
+  // A plan was chosen for a redistribute; `steps` reads "S(0)->R" and `bytes` is what this rank
+  // will receive.
   virtual void planned(std::string_view /*steps*/, std::int64_t /*bytes*/) {}
   virtual void issued(const CommEvent&, std::int64_t /*now*/) {}
-  // The awaiter has it: it blocked the host from `wait_begin` to `now` (0 long when it was ready before).
-  // `done` is when the data was complete (<= now).
-  virtual void ready(const CommEvent&, std::int64_t /*wait_begin*/, std::int64_t /*done*/, std::int64_t /*now*/) {}
+  // The awaiter has it: it blocked the host from `wait_begin` to `now` (0 long when it was ready
+  // before). `done` is when the data was complete (<= now).
+  virtual void ready(const CommEvent&, std::int64_t /*wait_begin*/, std::int64_t /*done*/,
+                     std::int64_t /*now*/) {}
   // One kernel of operator `op` ran on the compute stream.
-  virtual void computed(std::string_view /*op*/, ComputeClass, std::int64_t /*begin*/, std::int64_t /*end*/) {}
+  virtual void computed(std::string_view /*op*/, ComputeClass, std::int64_t /*begin*/,
+                        std::int64_t /*end*/) {}
   virtual void module_enter(std::string_view /*path*/) {}
   virtual void module_exit(std::string_view /*path*/) {}
   virtual void backward_enter() {}
   virtual void backward_exit() {}
 };
+
+// Where a rank's current observer is found; the World of the rank sets it.
+using ObserverSlot = std::shared_ptr<Observer*>;
 
 // steady clock, nanoseconds
 std::int64_t now_ns();

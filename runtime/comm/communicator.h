@@ -1,6 +1,6 @@
 #pragma once
-// A communicator joins the ranks of one mesh dimension. Collectives are issued in program order by the
-// rank's thread (architecture C2) and are in flight until their Ticket is waited for.
+// A communicator joins the ranks of one mesh dimension. Collectives are issued in program order by
+// the rank's thread (architecture C2) and are in flight until their Ticket is waited for.
 #include <cstdint>
 #include <memory>
 #include <source_location>
@@ -18,13 +18,14 @@ namespace coshard {
 enum class Reduce : std::uint8_t { Sum, Avg, Min, Max, Product };
 std::string_view to_string(Reduce reduce);  // "sum", ...
 
-// How many positions of the cut dimension each rank has. Shared and immutable, so that a cached plan
-// hands it out without an allocation.
+// How many positions of the cut dimension each rank has. Shared and immutable, so that a cached
+// plan hands it out without an allocation.
 using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 
-// What one rank asks of a collective. The tensor is seen as [outer, cut, inner]; the cut dimension is
-// split over the ranks by `counts` (positions, prefix sums give the offsets; null: equal parts of `extent`,
-// which must divide). Buffers are contiguous; `send` may equal `recv` for all_reduce and broadcast.
+// What one rank asks of a collective. The tensor is seen as [outer, cut, inner]; the cut dimension
+// is split over the ranks by `counts` (positions, prefix sums give the offsets; null: equal parts
+// of `extent`, which must divide). Buffers are contiguous; `send` may equal `recv` for all_reduce
+// and broadcast.
 //
 //   AllReduce      send, recv [outer*extent*inner]
 //   AllGather      send [outer, counts[rank], inner]   recv [outer, sum(counts), inner]
@@ -32,10 +33,12 @@ using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 //   Scatter        send (root only) [outer, sum, inner] recv [outer, counts[rank], inner]
 //   Broadcast      send (root only), recv [outer*extent*inner]
 //   Send / Recv    [outer*extent*inner], `root` is the peer
-//   AllToAll       Shard(a) -> Shard(b): the tensor is [outer, a, middle, b, inner] (or [outer, b, middle, a,
+//   AllToAll       Shard(a) -> Shard(b): the tensor is [outer, a, middle, b, inner] (or [outer, b,
+//   middle, a,
 //                  inner] when gather_first is false). `counts` cuts a, `scatter_counts` cuts b.
 //                  send has a cut and b whole, recv has a whole and b cut.
-//   AllToAll with `send_counts`/`recv_counts`: element counts per peer, blocks back to back (MPI_Alltoallv).
+//   AllToAll with `send_counts`/`recv_counts`: element counts per peer, blocks back to back
+//   (MPI_Alltoallv).
 struct Collective {
   CollectiveKind kind = CollectiveKind::Barrier;
   DType dtype = DType::F32;
@@ -58,10 +61,12 @@ struct Collective {
 class TicketState {
  public:
   virtual ~TicketState() = default;
-  virtual bool ready() = 0;              // true: complete for this rank; never blocks
-  virtual void wait() = 0;               // blocks (and helps) until complete; throws the typed error
-  virtual int parts() const = 0;         // all_gather: one per rank; otherwise 1
-  virtual bool part_ready(int part) = 0; // all_gather: rank `part`'s shard has arrived in recv
+  // true: complete for this rank, or failed so that wait() throws at once. Never blocks; does a
+  // share of the transfer, so that polling alone gets there.
+  virtual bool ready() = 0;
+  virtual void wait() = 0;        // blocks (and helps) until complete; throws the typed error
+  virtual int parts() const = 0;  // all_gather: one per rank; otherwise 1
+  virtual bool part_ready(int part) = 0;  // all_gather: rank `part`'s shard has arrived in recv
   virtual void wait_part(int part) = 0;
 };
 
@@ -72,7 +77,9 @@ class Ticket {
   explicit Ticket(std::shared_ptr<TicketState> state) : state_(std::move(state)) {}
   explicit operator bool() const noexcept { return state_ != nullptr; }
   bool ready() const { return !state_ || state_->ready(); }
-  void wait() const { if (state_) state_->wait(); }
+  void wait() const {
+    if (state_) state_->wait();
+  }
   TicketState* state() const noexcept { return state_.get(); }
 
  private:
@@ -86,15 +93,22 @@ class Communicator {
   virtual int size() const = 0;
   virtual std::string_view name() const = 0;
   // Takes the next ticket and starts the collective. Error{BadInput} for shapes that do not fit;
-  // a disagreement between ranks is an Error{CommFailed} from wait() on all of them, naming both call sites.
+  // a disagreement between ranks is an Error{CommFailed} from wait() on all of them, naming both
+  // call sites.
   virtual Ticket issue(const Collective& collective) = 0;
-  // Collective over this communicator: ranks with the same `color` form a new one, ordered by `key`.
+  // Collective over this communicator: ranks with the same `color` form a new one, ordered by
+  // `key`, then by rank. A negative color takes part and gets null.
   virtual std::shared_ptr<Communicator> split(int color, int key, std::string name) = 0;
   // Every later wait, on every rank, fails at once with this cause. The first cause stays.
   virtual void poison(const std::string& cause) = 0;
-  virtual std::uint64_t issued() const = 0;      // how many tickets so far
-  virtual std::uint64_t order_hash() const = 0;  // hash of every issue so far, in order; equal on all ranks
-  virtual void set_timeout(std::int64_t ns) = 0;  // 0: none
+  // How many collectives so far, and the hash of them in order; equal on all ranks. Send and Recv,
+  // which only two ranks see, are matched per pair of ranks and count in neither.
+  virtual std::uint64_t issued() const = 0;
+  virtual std::uint64_t order_hash() const = 0;
+  virtual void set_timeout(std::int64_t ns) = 0;  // 0: none; counted from the start of each wait
+  // Who is told of issues and completions; null in the slot: nobody. Communicators split off
+  // inherit it.
+  virtual void observe(ObserverSlot slot) = 0;
 };
 
 }  // namespace coshard

@@ -1,6 +1,7 @@
 #pragma once
-// A device: memory, streams and events. One object per rank, owned by its World; used on the rank's thread.
-// `cpu` runs compute where it is enqueued; other back ends queue. Interfaces stay small (architecture C3).
+// A device: memory, streams and events. One object per rank, owned by its World; used on the rank's
+// thread. `cpu` runs compute where it is enqueued; other back ends queue. Interfaces stay small
+// (architecture C3).
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,7 +40,8 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual bool query() const = 0;
-  virtual void synchronize(std::int64_t deadline_ns) = 0;  // blocks the host; Error{Timeout} past the deadline
+  virtual void synchronize(
+      std::int64_t deadline_ns) = 0;  // blocks the host; Error{Timeout} past the deadline
 };
 
 // An ordered queue of work of one device.
@@ -48,7 +50,8 @@ class Stream {
   virtual ~Stream() = default;
   virtual StreamKind kind() const = 0;
   virtual std::shared_ptr<Event> record() = 0;
-  virtual void wait(const Event& event) = 0;  // orders what follows after `event`; does not block the host on a GPU
+  virtual void wait(const Event& event) = 0;  // orders what follows after `event`; does not block
+                                              // the host on a GPU
 };
 
 struct MemoryStats {
@@ -62,7 +65,8 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual std::string name() const = 0;  // "cpu", "cuda:0"
   virtual std::unique_ptr<Stream> make_stream(StreamKind kind) = 0;
   virtual Stream& compute_stream() = 0;
-  virtual void* allocate(std::size_t bytes) = 0;  // 64-byte aligned; Error{DeviceFailed} names the request
+  virtual void* allocate(
+      std::size_t bytes) = 0;  // 64-byte aligned; Error{DeviceFailed} names the request
   virtual void deallocate(void* data, std::size_t bytes) noexcept = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;
   virtual void synchronize() = 0;
@@ -73,7 +77,8 @@ class Device : public std::enable_shared_from_this<Device> {
   std::shared_ptr<Buffer> borrow(void* data, std::size_t bytes);
 };
 
-// `threads`: OpenMP threads that kernels of this device may use. Must be called on the rank's thread.
+// `threads`: OpenMP threads that kernels of this device may use. Must be called on the rank's
+// thread.
 std::shared_ptr<Device> make_cpu_device(int threads);
 
 }  // namespace coshard

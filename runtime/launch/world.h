@@ -1,6 +1,7 @@
 #pragma once
-// The world of one rank: who it is, its device, executor, communicator and observers. Created by `run` or
-// `run_ranks`, passed down by reference, alive until the program returns. Used on the rank's thread.
+// The world of one rank: who it is, its device, executor, communicator and observers. Created by
+// `run` or `run_ranks`, passed down by reference, alive until the program returns. Used on the
+// rank's thread.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -26,6 +27,7 @@ class World {
  public:
   World(int rank, WorldOptions options, std::shared_ptr<Device> device,
         std::shared_ptr<Communicator> communicator, Executor& executor);
+  ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -37,7 +39,8 @@ class World {
   Executor& executor() const { return executor_; }
 
   // The communicator of `ranks` (world ranks, ascending, all of which call this in the same order).
-  // Made once, then shared. A rank that is not among them gets null. Collective over the world the first time.
+  // Made once, then shared. A rank that is not among them gets null. Collective over the world the
+  // first time.
   std::shared_ptr<Communicator> group(std::span<const int> ranks, std::string name);
 
   // Observers are told of everything that happens on this rank, in the order they were added.
@@ -59,18 +62,23 @@ class World {
   Executor& executor_;
   std::vector<Observer*> observers_;
   std::shared_ptr<FanOut> fan_out_;
-  struct Group { std::vector<int> ranks; std::shared_ptr<Communicator> communicator; };
+  struct Group {
+    std::vector<int> ranks;
+    std::shared_ptr<Communicator> communicator;
+  };
   std::vector<Group> groups_;
 };
 
 using Program = std::function<Task<void>(World&)>;
 
-// Runs `program` on options.ranks threads of this process and returns when all have ended. When one throws,
-// all others end with it at once (their communicators are poisoned) and the first cause is rethrown.
+// Runs `program` on options.ranks threads of this process and returns when all have ended. When one
+// throws, all others end with it at once (their communicators are poisoned) and the first cause is
+// rethrown.
 void run_ranks(const WorldOptions& options, const Program& program);
 
-// main() in one line. Reads --ranks N, --threads N and --timeout SECONDS (other arguments are left alone), runs,
-// and returns the exit code: 0, 2 for Error{BadInput}, 1 for any other error, each printed as one line on stderr.
+// main() in one line. Reads --ranks N, --threads N and --timeout SECONDS (other arguments are left
+// alone), runs, and returns the exit code: 0, 2 for Error{BadInput}, 1 for any other error, each
+// printed as one line on stderr.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard

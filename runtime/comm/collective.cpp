@@ -1,0 +1,232 @@
+#include "runtime/comm/collective.h"
+
+#include <algorithm>
+
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+bool is_flat(const Collective& c) { return c.send_counts != nullptr || c.recv_counts != nullptr; }
+
+std::int64_t sum(const Counts& counts) {
+  std::int64_t total = 0;
+  for (std::int64_t count : *counts) total += count;
+  return total;
+}
+
+void check_counts(const Collective& c, const Counts& counts, std::int64_t extent, int ranks,
+                  std::string_view name) {
+  if (counts == nullptr) {
+    CS_REQUIRE(extent % ranks == 0, to_string(c.kind), ": ", name, " is null and ", extent,
+               " positions do not divide by ", ranks, " ranks, at ", place(c.where));
+    return;
+  }
+  CS_REQUIRE(counts->size() == static_cast<std::size_t>(ranks), to_string(c.kind), ": ", name,
+             " has ", counts->size(), " entries for ", ranks, " ranks, at ", place(c.where));
+  for (std::int64_t count : *counts) {
+    CS_REQUIRE(count >= 0, to_string(c.kind), ": ", name, " has the entry ", count, ", at ",
+               place(c.where));
+  }
+}
+
+void check_reduction(const Collective& c) {
+  const bool extreme = c.reduce == Reduce::Min || c.reduce == Reduce::Max;
+  CS_REQUIRE(c.dtype != DType::Bool || extreme, to_string(c.kind),
+             ": bool has min (and) and max (or), not ", to_string(c.reduce), ", at ",
+             place(c.where));
+}
+
+void check_buffers(const Collective& c, int ranks, int rank) {
+  CS_REQUIRE(c.send != nullptr || send_elements(c, ranks, rank) == 0, to_string(c.kind),
+             ": send is null for ", send_elements(c, ranks, rank), " elements, at ",
+             place(c.where));
+  CS_REQUIRE(c.recv != nullptr || recv_elements(c, ranks, rank) == 0, to_string(c.kind),
+             ": recv is null for ", recv_elements(c, ranks, rank), " elements, at ",
+             place(c.where));
+}
+
+std::string counts_text(const Counts& counts, std::int64_t extent, int ranks) {
+  if (counts == nullptr) return cat(extent, "/", ranks);
+  std::string text;
+  for (std::size_t i = 0; i < counts->size(); ++i) text += cat(i ? "+" : "", (*counts)[i]);
+  return text;
+}
+
+}  // namespace
+
+std::string_view to_string(Reduce reduce) {
+  switch (reduce) {
+    case Reduce::Sum: return "sum";
+    case Reduce::Avg: return "avg";
+    case Reduce::Min: return "min";
+    case Reduce::Max: return "max";
+    case Reduce::Product: return "product";
+  }
+  return "?";
+}
+
+Cut cut_of(const Counts& counts, std::int64_t extent, int ranks, int rank) {
+  if (counts == nullptr) return {extent / ranks, extent / ranks * rank, extent};
+  Cut cut;
+  for (int r = 0; r < ranks; ++r) {
+    const std::int64_t size = (*counts)[static_cast<std::size_t>(r)];
+    if (r < rank) cut.offset += size;
+    if (r == rank) cut.size = size;
+    cut.total += size;
+  }
+  return cut;
+}
+
+std::int64_t send_elements(const Collective& c, int ranks, int rank) {
+  const std::int64_t plane = c.outer * c.inner;
+  switch (c.kind) {
+    case CollectiveKind::AllReduce:
+    case CollectiveKind::Send: return plane * c.extent;
+    case CollectiveKind::Broadcast: return rank == c.root ? plane * c.extent : 0;
+    case CollectiveKind::AllGather: return plane * cut_of(c.counts, c.extent, ranks, rank).size;
+    case CollectiveKind::ReduceScatter:
+      return plane * cut_of(c.counts, c.extent, ranks, rank).total;
+    case CollectiveKind::Scatter:
+      return rank == c.root ? plane * cut_of(c.counts, c.extent, ranks, rank).total : 0;
+    case CollectiveKind::AllToAll:
+      if (is_flat(c)) return sum(c.send_counts);
+      return plane * c.middle * cut_of(c.counts, c.extent, ranks, rank).size *
+             cut_of(c.scatter_counts, c.scatter_extent, ranks, rank).total;
+    case CollectiveKind::Barrier:
+    case CollectiveKind::Recv: return 0;
+  }
+  return 0;
+}
+
+std::int64_t recv_elements(const Collective& c, int ranks, int rank) {
+  const std::int64_t plane = c.outer * c.inner;
+  switch (c.kind) {
+    case CollectiveKind::AllReduce:
+    case CollectiveKind::Recv:
+    case CollectiveKind::Broadcast: return plane * c.extent;
+    case CollectiveKind::AllGather: return plane * cut_of(c.counts, c.extent, ranks, rank).total;
+    case CollectiveKind::ReduceScatter:
+    case CollectiveKind::Scatter: return plane * cut_of(c.counts, c.extent, ranks, rank).size;
+    case CollectiveKind::AllToAll:
+      if (is_flat(c)) return sum(c.recv_counts);
+      return plane * c.middle * cut_of(c.counts, c.extent, ranks, rank).total *
+             cut_of(c.scatter_counts, c.scatter_extent, ranks, rank).size;
+    case CollectiveKind::Barrier:
+    case CollectiveKind::Send: return 0;
+  }
+  return 0;
+}
+
+std::int64_t larger_bytes(const Collective& c, int ranks, int rank) {
+  const std::int64_t elements =
+      std::max(send_elements(c, ranks, rank), recv_elements(c, ranks, rank));
+  return elements * static_cast<std::int64_t>(size_of(c.dtype));
+}
+
+void check(const Collective& c, int ranks, int rank) {
+  if (c.kind == CollectiveKind::Barrier) return;
+  CS_REQUIRE(
+      c.outer >= 0 && c.extent >= 0 && c.middle >= 0 && c.inner >= 0 && c.scatter_extent >= 0,
+      to_string(c.kind), ": negative size in outer ", c.outer, ", extent ", c.extent, ", middle ",
+      c.middle, ", scatter_extent ", c.scatter_extent, ", inner ", c.inner, ", at ",
+      place(c.where));
+  CS_REQUIRE(c.root >= 0 && c.root < ranks, to_string(c.kind), ": root ", c.root, " is not one of ",
+             ranks, " ranks, at ", place(c.where));
+  if (is_reduction(c.kind)) check_reduction(c);
+  if (is_point_to_point(c.kind)) {
+    CS_REQUIRE(c.root != rank, to_string(c.kind), ": the peer ", c.root,
+               " is this rank itself, at ", place(c.where));
+  } else if (c.kind == CollectiveKind::AllToAll && is_flat(c)) {
+    CS_REQUIRE(c.send_counts != nullptr && c.recv_counts != nullptr,
+               "all_to_all: send_counts and recv_counts come together, at ", place(c.where));
+    check_counts(c, c.send_counts, 0, ranks, "send_counts");
+    check_counts(c, c.recv_counts, 0, ranks, "recv_counts");
+  } else if (c.kind != CollectiveKind::AllReduce && c.kind != CollectiveKind::Broadcast) {
+    check_counts(c, c.counts, c.extent, ranks, "counts");
+    if (c.kind == CollectiveKind::AllToAll)
+      check_counts(c, c.scatter_counts, c.scatter_extent, ranks, "scatter_counts");
+  }
+  check_buffers(c, ranks, rank);
+}
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15U;  // 2^64 / golden ratio
+  return hash ^ (hash >> 29);
+}
+
+std::uint64_t fingerprint(const Collective& c, int ranks) {
+  std::uint64_t hash = mix(0x5bd1e995, static_cast<std::uint64_t>(c.kind));
+  if (c.kind == CollectiveKind::Barrier) return hash;
+  const auto add = [&hash](std::int64_t value) {
+    hash = mix(hash, static_cast<std::uint64_t>(value));
+  };
+  const auto add_cuts = [&](const Counts& counts, std::int64_t extent) {
+    for (int r = 0; r < ranks; ++r)
+      add(counts ? (*counts)[static_cast<std::size_t>(r)] : extent / ranks);
+  };
+  add(static_cast<std::int64_t>(c.dtype));
+  if (is_reduction(c.kind)) add(static_cast<std::int64_t>(c.reduce));
+  switch (c.kind) {
+    case CollectiveKind::Broadcast: add(c.root); [[fallthrough]];
+    case CollectiveKind::AllReduce:
+    case CollectiveKind::Send:
+    case CollectiveKind::Recv: add(c.outer * c.extent * c.inner); return hash;
+    case CollectiveKind::Scatter: add(c.root); break;
+    case CollectiveKind::AllToAll:
+      if (is_flat(c)) return hash;
+      add(c.gather_first);
+      add(c.middle);
+      add_cuts(c.scatter_counts, c.scatter_extent);
+      break;
+    default: break;
+  }
+  add(c.outer);
+  add(c.inner);
+  add_cuts(c.counts, c.extent);
+  return hash;
+}
+
+bool flat_counts_agree(const Collective& from, int from_rank, const Collective& to, int to_rank) {
+  if (from.kind != CollectiveKind::AllToAll) return true;
+  if (is_flat(from) != is_flat(to)) return false;
+  return !is_flat(from) || (*from.send_counts)[static_cast<std::size_t>(to_rank)] ==
+                               (*to.recv_counts)[static_cast<std::size_t>(from_rank)];
+}
+
+std::string describe(const Collective& c, int ranks) {
+  std::string text(to_string(c.kind));
+  if (c.kind == CollectiveKind::Barrier) return text;
+  if (is_reduction(c.kind)) text += cat(" ", to_string(c.reduce));
+  text += cat(" ", c.dtype);
+  const std::string cut = counts_text(c.counts, c.extent, ranks);
+  switch (c.kind) {
+    case CollectiveKind::AllReduce: return text + cat(" [", c.outer * c.extent * c.inner, "]");
+    case CollectiveKind::Broadcast:
+      return text + cat(" [", c.outer * c.extent * c.inner, "] from ", c.root);
+    case CollectiveKind::Send:
+      return text + cat(" [", c.outer * c.extent * c.inner, "] to ", c.root);
+    case CollectiveKind::Recv:
+      return text + cat(" [", c.outer * c.extent * c.inner, "] from ", c.root);
+    case CollectiveKind::Scatter:
+      return text + cat(" [", c.outer, ", ", cut, ", ", c.inner, "] from ", c.root);
+    case CollectiveKind::AllToAll:
+      if (is_flat(c)) {
+        return text + cat(" sends ", counts_text(c.send_counts, 0, ranks), " receives ",
+                          counts_text(c.recv_counts, 0, ranks));
+      }
+      return text + cat(" [", c.outer, ", ", cut, ", ", c.middle, ", ",
+                        counts_text(c.scatter_counts, c.scatter_extent, ranks), ", ", c.inner, "]",
+                        c.gather_first ? "" : " gathers last");
+    default: return text + cat(" [", c.outer, ", ", cut, ", ", c.inner, "]");
+  }
+}
+
+std::string place(const std::source_location& where) {
+  std::string_view file = where.file_name();
+  if (const auto slash = file.rfind('/'); slash != std::string_view::npos)
+    file.remove_prefix(slash + 1);
+  return cat(file, ":", where.line());
+}
+
+}  // namespace coshard

@@ -1,0 +1,61 @@
+#include "runtime/comm/local/fabric.h"
+
+#include <numeric>
+#include <thread>
+
+#include "runtime/comm/local/group.h"
+#include "runtime/comm/local/local_communicator.h"
+
+namespace coshard {
+namespace {
+
+std::vector<std::shared_ptr<LocalGroup>> groups_of(LocalRegistry& registry) {
+  std::vector<std::shared_ptr<LocalGroup>> alive;
+  const std::scoped_lock lock(registry.mutex);
+  for (const auto& group : registry.groups)
+    if (auto held = group.lock()) alive.push_back(std::move(held));
+  return alive;
+}
+
+}  // namespace
+
+std::shared_ptr<LocalGroup> make_group(const std::shared_ptr<LocalRegistry>& registry,
+                                       std::vector<int> members, std::string name) {
+  auto group = std::make_shared<LocalGroup>(registry, std::move(members), std::move(name));
+  std::erase_if(registry->groups, [](const auto& old) { return old.expired(); });
+  registry->groups.push_back(group);
+  if (!registry->cause.empty()) group->poison(registry->cause);
+  return group;
+}
+
+LocalFabric::LocalFabric(int ranks, std::string name)
+    : registry_(std::make_shared<LocalRegistry>()) {
+  CS_REQUIRE(ranks >= 1, "ranks must be at least 1, got ", ranks);
+  registry_->crowded =
+      static_cast<unsigned>(ranks) > std::max(1U, std::thread::hardware_concurrency());
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
+  world_ = make_group(registry_, std::move(members), std::move(name));
+}
+
+std::shared_ptr<Communicator> LocalFabric::communicator(int rank) {
+  CS_REQUIRE(rank >= 0 && rank < world_->size(), "rank ", rank, " is not one of ", world_->size());
+  return std::make_shared<LocalCommunicator>(world_, rank);
+}
+
+void LocalFabric::poison(const std::string& cause) {
+  {
+    const std::scoped_lock lock(registry_->mutex);
+    if (registry_->cause.empty()) registry_->cause = cause;
+  }
+  for (const auto& group : groups_of(*registry_)) group->poison(cause);
+}
+
+void LocalFabric::leave(int rank) {
+  for (const auto& group : groups_of(*registry_)) {
+    for (int r = 0; r < group->size(); ++r)
+      if (group->members()[static_cast<std::size_t>(r)] == rank) group->leave(r);
+  }
+}
+
+}  // namespace coshard

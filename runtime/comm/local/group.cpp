@@ -1,0 +1,147 @@
+#include "runtime/comm/local/group.h"
+
+#include <cstdio>
+
+#include "runtime/error.h"
+
+namespace coshard {
+
+LocalGroup::LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int> members,
+                       std::string name)
+    : registry_(std::move(registry)),
+      members_(std::move(members)),
+      name_(std::move(name)),
+      id_(registry_->next_id.fetch_add(1)),
+      states_(std::make_unique<RankState[]>(members_.size())) {}
+
+LocalGroup::~LocalGroup() = default;
+
+Job& LocalGroup::join(std::uint64_t sequence) {
+  const std::scoped_lock lock(jobs_mutex_);
+  const auto index = static_cast<std::size_t>(sequence - first_open_);
+  if (index == open_.size()) {
+    if (pool_.empty()) {
+      jobs_.push_back(std::make_unique<Job>(size()));
+      pool_.push_back(jobs_.back().get());
+    }
+    Job* fresh = pool_.back();
+    pool_.pop_back();
+    fresh->sequence = sequence;
+    fresh->joined = 0;
+    fresh->references.store(size(), std::memory_order_relaxed);
+    fresh->arrived.store(0, std::memory_order_relaxed);
+    fresh->armed.store(false, std::memory_order_relaxed);
+    fresh->next.store(0, std::memory_order_relaxed);
+    fresh->done.store(0, std::memory_order_relaxed);
+    fresh->over.store(false, std::memory_order_relaxed);
+    fresh->timed.store(false, std::memory_order_relaxed);
+    for (std::size_t r = 0; r < members_.size(); ++r)
+      fresh->entries[r].arrived.store(false, std::memory_order_relaxed);
+    for (std::size_t p = 0; p < members_.size() * members_.size(); ++p)
+      fresh->pairs[p].store(Pair::Todo, std::memory_order_relaxed);
+    open_.push_back(fresh);
+  }
+  Job& job = *open_[index];
+  if (++job.joined == size()) {  // every rank joins in sequence, so this is the front
+    open_.pop_front();
+    ++first_open_;
+  }
+  return job;
+}
+
+void LocalGroup::release(Job& job) {
+  if (job.references.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  const std::scoped_lock lock(jobs_mutex_);
+  pool_.push_back(&job);
+}
+
+bool LocalGroup::poison(const std::string& cause) {
+  {
+    const std::scoped_lock lock(cause_mutex_);
+    if (poisoned_.load()) return false;
+    cause_ = cause;
+    poisoned_.store(true);
+  }
+  wake();
+  return true;
+}
+
+std::string LocalGroup::cause() const {
+  const std::scoped_lock lock(cause_mutex_);
+  return cause_;
+}
+
+void LocalGroup::leave(int rank) {
+  state(rank).left.store(true);
+  wake();
+}
+
+int LocalGroup::lost(const Job& job) const {
+  for (std::size_t r = 0; r < members_.size(); ++r) {
+    // In this order: a rank that has left has issued all it will.
+    if (states_[r].left.load() && !job.entries[r].arrived.load()) return static_cast<int>(r);
+  }
+  return -1;
+}
+
+std::string LocalGroup::title() const { return cat(name_, "[", size(), "]"); }
+
+std::string LocalGroup::arrived_text(const Job& job) const {
+  std::string text;
+  for (std::size_t r = 0; r < members_.size(); ++r)
+    if (job.entries[r].arrived.load()) text += cat(text.empty() ? "" : ",", members_[r]);
+  return text.empty() ? "none" : text;
+}
+
+std::string LocalGroup::missing_text(const Job& job) const {
+  std::string text;
+  for (std::size_t r = 0; r < members_.size(); ++r)
+    if (!job.entries[r].arrived.load())
+      text += cat(text.empty() ? "" : ", ", rank_text(static_cast<int>(r)));
+  return text.empty() ? "none" : text;
+}
+
+std::string LocalGroup::rank_text(int rank) const {
+  const RankState& its = states_[static_cast<std::size_t>(rank)];
+  const int world_rank = members_[static_cast<std::size_t>(rank)];
+  const std::uint64_t count = its.issued.load(std::memory_order_relaxed);
+  if (count == 0) return cat(world_rank, " (issued nothing yet)");
+  const double ago =
+      static_cast<double>(now_ns() - its.issued_ns.load(std::memory_order_relaxed)) / 1e9;
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f", ago > 0 ? ago : 0.0);
+  return cat(world_rank, " (last issued #", count - 1, " ",
+             to_string(its.kind.load(std::memory_order_relaxed)), " ", seconds, " s ago)");
+}
+
+void LocalGroup::notify() {
+  {
+    const std::scoped_lock lock(sleep_mutex_);
+  }  // a sleeper is either in its wait or sees the new epoch
+  awake_.notify_all();
+}
+
+LocalGroup::Sleeper::Sleeper(LocalGroup& group, bool for_part)
+    : group_(group), for_part_(for_part) {
+  group_.sleepers_.fetch_add(1);
+  if (for_part_) group_.part_sleepers_.fetch_add(1);
+  epoch_ = group_.epoch_.load();
+}
+
+LocalGroup::Sleeper::~Sleeper() {
+  if (for_part_) group_.part_sleepers_.fetch_sub(1);
+  group_.sleepers_.fetch_sub(1);
+}
+
+void LocalGroup::Sleeper::until(std::int64_t deadline_ns) {
+  const auto woken = [this] { return group_.epoch_.load() != epoch_; };
+  std::unique_lock lock(group_.sleep_mutex_);
+  if (deadline_ns == 0) {
+    group_.awake_.wait(lock, woken);
+  } else {
+    const std::chrono::nanoseconds since_start(deadline_ns);
+    group_.awake_.wait_until(lock, std::chrono::steady_clock::time_point(since_start), woken);
+  }
+}
+
+}  // namespace coshard

@@ -1,0 +1,145 @@
+#pragma once
+// What the ranks of one communicator share: the open jobs, the mailbox of send and recv, who is
+// where, the poison, and the place to sleep. Owned by the communicators of its ranks; every
+// function from any thread.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/local/job.h"
+#include "runtime/comm/local/message.h"
+
+namespace coshard {
+
+struct LocalRegistry;
+
+// What peers may know of a rank, for their error messages. Written by the rank, relaxed but for
+// `left`.
+struct alignas(64) RankState {
+  std::atomic<std::uint64_t> issued{0};
+  std::atomic<CollectiveKind> kind{};      // of the last one issued
+  std::atomic<std::int64_t> issued_ns{0};  // when; steady clock to a few ms
+  std::atomic<bool> left{false};  // release: everything the rank issued has been issued before
+};
+
+class LocalGroup {
+ public:
+  // `members`: the world rank of each rank of the group, which is what error messages name.
+  LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int> members, std::string name);
+  ~LocalGroup();
+  LocalGroup(const LocalGroup&) = delete;
+  LocalGroup& operator=(const LocalGroup&) = delete;
+
+  int size() const { return static_cast<int>(members_.size()); }
+  const std::string& name() const { return name_; }
+  const std::vector<int>& members() const { return members_; }
+  const std::shared_ptr<LocalRegistry>& registry() const { return registry_; }
+  std::uint64_t id() const { return id_; }
+  RankState& state(int rank) { return states_[static_cast<std::size_t>(rank)]; }
+  Mailbox& mailbox() { return mailbox_; }
+
+  // The job of collective `sequence`, with the reference of one rank. Ranks join in sequence.
+  Job& join(std::uint64_t sequence);
+  void release(Job& job);
+  // Puts in the arguments of `rank`. The last one checks them all, arms the job, and does a small
+  // one at once.
+  void arrive(Job& job, int rank, const Collective& args, std::uint64_t fingerprint, bool timed);
+  // Does one unit of an armed job, or one pair of an all_gather; false when there was none to
+  // claim.
+  bool help(Job& job);
+  bool help_part(Job& job, int source, int target);
+  bool part_done(const Job& job, int source, int target) const;
+  // After the poison: returns when nobody touches the buffers of `rank` for this job any more.
+  void abandon(Job& job, int rank);
+
+  // The first cause stays; false when there was one already.
+  bool poison(const std::string& cause);
+  bool poisoned() const noexcept { return poisoned_.load(); }
+  std::string cause() const;
+  // `rank` issues nothing more: peers that miss it fail at once.
+  void leave(int rank);
+
+  // "0,1,3"; "2 (last issued #39 all_reduce 1.7 s ago)"; "tp[4]"
+  std::string arrived_text(const Job& job) const;
+  std::string missing_text(const Job& job) const;
+  std::string rank_text(int rank) const;
+  std::string title() const;
+  // A rank that the job misses and that has left; -1: none.
+  int lost(const Job& job) const;
+
+  // Wakes all who sleep here, after something they may wait for was stored.
+  void wake() {
+    epoch_.fetch_add(1);
+    if (sleepers_.load() > 0) notify();
+  }
+  // Declared, then the awaited state is checked, then `until` sleeps: no wake between is lost,
+  // since either the waker sees `sleepers_` or the sleeper's check sees what the waker stored
+  // before raising `epoch_`.
+  class Sleeper {
+   public:
+    Sleeper(LocalGroup& group, bool for_part);
+    ~Sleeper();
+    Sleeper(const Sleeper&) = delete;
+    Sleeper& operator=(const Sleeper&) = delete;
+    void until(std::int64_t deadline_ns);  // steady clock; 0: no deadline
+
+   private:
+    LocalGroup& group_;
+    bool for_part_;
+    std::uint32_t epoch_;
+  };
+
+ private:
+  bool checked(Job& job, int a, int b);
+  void finish_units(Job& job, std::uint32_t count, CollectiveKind kind);
+  void finish(Job& job);
+  bool try_pair(Job& job, int source, int target, bool copy);
+  void notify();
+
+  std::shared_ptr<LocalRegistry> registry_;
+  std::vector<int> members_;
+  std::string name_;
+  std::uint64_t id_;
+  std::unique_ptr<RankState[]> states_;
+  Mailbox mailbox_;
+
+  std::mutex jobs_mutex_;  // the four below
+  std::vector<std::unique_ptr<Job>> jobs_;
+  std::vector<Job*> pool_;
+  std::deque<Job*> open_;  // jobs that some rank has yet to join, in sequence
+  std::uint64_t first_open_ = 0;
+
+  std::atomic<bool> poisoned_{false};  // false -> true, with cause_ set before
+  mutable std::mutex cause_mutex_;
+  std::string cause_;
+
+  std::atomic<std::uint32_t> epoch_{0};
+  std::atomic<int> sleepers_{0};
+  std::atomic<int> part_sleepers_{0};  // those of them that an arrival alone may help
+  std::mutex sleep_mutex_;
+  std::condition_variable awake_;
+};
+
+// The groups of one run, so that a failure can reach them all.
+struct LocalRegistry {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<LocalGroup>> groups;
+  std::string cause;  // poison of the whole run; groups made later start with it
+  // Groups that split() is making, by parent, sequence and color; taken out by their last member.
+  struct Pending {
+    std::shared_ptr<LocalGroup> group;
+    int missing = 0;
+  };
+  std::map<std::tuple<std::uint64_t, std::uint64_t, int>, Pending> pending;
+  std::atomic<std::uint64_t> next_id{1};
+  bool crowded = false;  // more ranks than cores: spinning takes the core from who is waited for
+};
+
+}  // namespace coshard

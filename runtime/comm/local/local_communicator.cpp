@@ -1,0 +1,178 @@
+#include "runtime/comm/local/local_communicator.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "runtime/comm/collective.h"
+#include "runtime/comm/local/ticket.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+// The steady clock to a few milliseconds, for a quarter of its price.
+std::int64_t coarse_now_ns() {
+#ifdef CLOCK_MONOTONIC_COARSE
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+#else
+  return now_ns();
+#endif
+}
+
+}  // namespace
+
+LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank)
+    : group_(std::move(group)), rank_(rank) {}
+
+LocalCommunicator::~LocalCommunicator() {
+  group_->leave(rank_);
+  for (Job* job : in_flight_) group_->release(*job);
+}
+
+CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_t sequence) {
+  CommEvent event;
+  event.id = group_->id() << 40 | ++events_;
+  event.sequence = sequence;
+  event.kind = collective.kind;
+  event.dtype = collective.dtype;
+  event.bytes = larger_bytes(collective, size(), rank_);
+  event.communicator = group_->name();
+  event.label = collective.label;
+  return event;
+}
+
+void LocalCommunicator::note_issue(CollectiveKind kind) {
+  RankState& state = group_->state(rank_);
+  state.kind.store(kind, std::memory_order_relaxed);
+  state.issued_ns.store(coarse_now_ns(), std::memory_order_relaxed);
+  state.issued.store(issued_, std::memory_order_relaxed);
+}
+
+Ticket LocalCommunicator::issue(const Collective& collective) {
+  check(collective, size(), rank_);
+  if (is_point_to_point(collective.kind)) return issue_message(collective);
+  const std::uint64_t print = fingerprint(collective, size());
+  const std::uint64_t sequence = issued_++;
+  order_hash_ = mix(order_hash_, print);
+  note_issue(collective.kind);
+  retire();
+  Job* job = nullptr;
+  if (!group_->poisoned()) {
+    job = &group_->join(sequence);
+    in_flight_.push_back(job);
+  }
+  auto ticket = std::make_shared<JobTicket>(shared_from_this(), collective, sequence, job);
+  Observer* watching = observer();
+  if (watching != nullptr) {
+    ticket->watch(event_of(collective, sequence));
+    watching->issued(ticket->event(), now_ns());
+  }
+  if (job != nullptr) group_->arrive(*job, rank_, collective, print, watching != nullptr);
+  return Ticket(std::move(ticket));
+}
+
+Ticket LocalCommunicator::issue_message(const Collective& collective) {
+  std::erase_if(messages_, [](const auto& message) { return message->over(); });
+  bool both = false;
+  std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
+  messages_.push_back(message);
+  auto ticket = std::make_shared<MessageTicket>(shared_from_this(), collective, message);
+  if (Observer* watching = observer()) {
+    message->timed.store(true, std::memory_order_relaxed);
+    ticket->watch(event_of(collective, message->number));
+    watching->issued(ticket->event(), now_ns());
+  }
+  if (!both) return Ticket(std::move(ticket));
+  const Collective& send = message->send;
+  const Collective& recv = message->recv;
+  if (send.dtype == recv.dtype &&
+      send_elements(send, size(), 0) == recv_elements(recv, size(), 0)) {
+    Mailbox::match(*message);
+    constexpr std::int64_t kAtOnce =
+        64 * 1024;  // bytes; above, a waiter copies and this rank goes on
+    if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) message->help();
+    group_->wake();
+  } else {
+    const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
+    group_->poison(cat("ranks disagree on message #", message->number, " of ", group_->title(),
+                       ": rank ", world(message->source), " calls ", describe(send, size()), " at ",
+                       place(send.where), ", rank ", world(message->target), " calls ",
+                       describe(recv, size()), " at ", place(recv.where)));
+  }
+  return Ticket(std::move(ticket));
+}
+
+std::shared_ptr<Communicator> LocalCommunicator::split(int color, int key, std::string name) {
+  const std::uint64_t sequence = issued_;
+  const std::int64_t mine[2] = {color, key};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(2 * size()));
+  Collective exchange;
+  exchange.kind = CollectiveKind::AllGather;
+  exchange.dtype = DType::I64;
+  exchange.send = mine;
+  exchange.recv = all.data();
+  exchange.extent = 2 * size();
+  exchange.label = "split";
+  issue(exchange).wait();
+  if (color < 0) return nullptr;
+
+  std::vector<std::pair<std::int64_t, int>> order;  // (key, rank)
+  for (int r = 0; r < size(); ++r) {
+    const auto at = static_cast<std::size_t>(2 * r);
+    if (all[at] == color) order.emplace_back(all[at + 1], r);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<int> members;
+  int my_rank = 0;
+  for (const auto& [its_key, r] : order) {
+    if (r == rank_) my_rank = static_cast<int>(members.size());
+    members.push_back(group_->members()[static_cast<std::size_t>(r)]);
+  }
+
+  const std::shared_ptr<LocalRegistry>& registry = group_->registry();
+  std::shared_ptr<LocalGroup> group;
+  {
+    const std::scoped_lock lock(registry->mutex);
+    const auto place = std::tuple(group_->id(), sequence, color);
+    LocalRegistry::Pending& pending = registry->pending[place];
+    if (pending.group == nullptr) {
+      pending.missing = static_cast<int>(members.size());
+      pending.group = make_group(registry, std::move(members), std::move(name));
+    }
+    group = pending.group;
+    if (--pending.missing == 0) registry->pending.erase(place);
+  }
+  auto communicator = std::make_shared<LocalCommunicator>(std::move(group), my_rank);
+  communicator->timeout_ns_ = timeout_ns_;
+  communicator->slot_ = slot_;
+  return communicator;
+}
+
+bool LocalCommunicator::help_any() {
+  for (Job* job : in_flight_)
+    if (group_->help(*job)) return true;
+  for (const auto& message : messages_)
+    if (message->help()) {
+      group_->wake();
+      return true;
+    }
+  return false;
+}
+
+void LocalCommunicator::retire() {
+  while (!in_flight_.empty() && in_flight_.front()->over.load(std::memory_order_acquire)) {
+    group_->release(*in_flight_.front());
+    in_flight_.pop_front();
+  }
+}
+
+void LocalCommunicator::abandon() {
+  for (Job* job : in_flight_) group_->abandon(*job, rank_);
+  for (const auto& message : messages_) message->abandon();
+}
+
+}  // namespace coshard

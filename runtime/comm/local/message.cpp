@@ -1,0 +1,63 @@
+#include "runtime/comm/local/message.h"
+
+#include <sched.h>
+
+#include <cstring>
+
+#include "runtime/comm/collective.h"
+
+namespace coshard {
+
+bool Message::help() {
+  MessageState expected = MessageState::Matched;
+  if (state.load(std::memory_order_acquire) != expected) return false;
+  if (!state.compare_exchange_strong(expected, MessageState::Taken)) return false;
+  const std::int64_t bytes =
+      send_elements(send, 2, 0) * static_cast<std::int64_t>(size_of(send.dtype));
+  if (bytes > 0) std::memcpy(recv.recv, send.send, static_cast<std::size_t>(bytes));
+  send.keep_send.reset();
+  recv.keep_recv.reset();
+  if (timed.load(std::memory_order_relaxed)) over_ns.store(now_ns(), std::memory_order_relaxed);
+  state.store(MessageState::Over, std::memory_order_release);
+  return true;
+}
+
+void Message::abandon() {
+  for (MessageState seen = state.load(); seen != MessageState::Over; seen = state.load()) {
+    if (seen == MessageState::Taken) {
+      sched_yield();
+    } else {
+      state.compare_exchange_strong(seen, MessageState::Over);
+    }
+  }
+}
+
+std::shared_ptr<Message> Mailbox::post(const Collective& args, int rank, bool& both) {
+  const bool sends = args.kind == CollectiveKind::Send;
+  const auto key = sends ? std::pair(rank, args.root) : std::pair(args.root, rank);
+  const std::scoped_lock lock(mutex_);
+  Channel& channel = channels_[key];
+  std::uint64_t& mine = sends ? channel.sends : channel.recvs;
+  both = mine < (sends ? channel.recvs : channel.sends);
+  std::shared_ptr<Message> message;
+  if (both) {
+    message = std::move(channel.half.front());
+    channel.half.pop_front();
+  } else {
+    message = std::make_shared<Message>();
+    message->source = key.first;
+    message->target = key.second;
+    message->number = mine;
+    channel.half.push_back(message);
+  }
+  (sends ? message->send : message->recv) = args;
+  ++mine;
+  return message;
+}
+
+void Mailbox::match(Message& message) {
+  MessageState expected = MessageState::Half;
+  message.state.compare_exchange_strong(expected, MessageState::Matched);
+}
+
+}  // namespace coshard

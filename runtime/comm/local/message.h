@@ -1,0 +1,53 @@
+#pragma once
+// Send and recv inside a group: the n-th send from a to b meets the n-th recv of b from a. Neither
+// blocks at issue; both are over when the data is copied. Owned by the group; any thread.
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "runtime/comm/communicator.h"
+
+namespace coshard {
+
+// Half: one side is posted. Matched: both are, and agree. Taken: one thread copies. Over: done, or
+// given up.
+enum class MessageState : std::uint8_t { Half, Matched, Taken, Over };
+
+struct Message {
+  Collective send, recv;  // written under the mailbox's mutex before Matched
+  int source = 0, target = 0;
+  std::uint64_t number = 0;  // of the pair (source, target)
+  // Half -> Matched (release: both sides readable) -> Taken (compare-exchange) -> Over (release:
+  // data there). Half or Matched -> Over when a failing rank gives it up.
+  std::atomic<MessageState> state{MessageState::Half};
+  std::atomic<bool> timed{false};
+  std::atomic<std::int64_t> over_ns{0};
+
+  bool over() const { return state.load(std::memory_order_acquire) == MessageState::Over; }
+  // Copies if that is to be done now; true when it did.
+  bool help();
+  // Returns when nobody touches the buffers any more.
+  void abandon();
+};
+
+class Mailbox {
+ public:
+  // Posts one side. `both` is true when the other side was there already; then the caller compares
+  // them and lets the message go with match().
+  std::shared_ptr<Message> post(const Collective& args, int rank, bool& both);
+  static void match(Message& message);
+
+ private:
+  struct Channel {
+    std::deque<std::shared_ptr<Message>> half;  // all of the same side
+    std::uint64_t sends = 0, recvs = 0;
+  };
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, Channel> channels_;
+};
+
+}  // namespace coshard

@@ -1,0 +1,234 @@
+#include "runtime/comm/local/ticket.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "runtime/comm/collective.h"
+#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/units.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+inline void pause_cpu() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// How to wait before sleeping. With a core for every rank: spin for as long as a sleep and a
+// wake-up cost. With more ranks than cores: let the others run at once, a sleep is only for when
+// they are busy for long.
+class Patience {
+ public:
+  bool spin(bool crowded, std::int64_t begin_ns) {
+    if (spent_) return false;
+    ++turns_;
+    if (crowded) {
+      if (turns_ > kCrowdedPauses) sched_yield();
+      spent_ = turns_ >= kCrowdedPauses + kCrowdedYields;
+      pause_cpu();
+      return true;
+    }
+    pause_cpu();
+    if (turns_ % 32 == 0) spent_ = now_ns() - begin_ns > kSpinNs;
+    return true;
+  }
+
+ private:
+  static constexpr std::int64_t kSpinNs = 40'000;
+  static constexpr int kCrowdedPauses = 16;  // about 1 us
+  static constexpr int kCrowdedYields = 16;
+  int turns_ = 0;
+  bool spent_ = false;
+};
+
+}  // namespace
+
+LocalTicket::LocalTicket(std::shared_ptr<LocalCommunicator> communicator,
+                         const Collective& collective, std::uint64_t number)
+    : communicator_(std::move(communicator)),
+      kind_(collective.kind),
+      label_(collective.label),
+      where_(collective.where),
+      number_(number) {}
+
+template <class Done, class Help>
+void LocalTicket::block(const Done& done, const Help& help, bool for_part) {
+  LocalGroup& group = communicator_->group();
+  const bool crowded = group.registry()->crowded;
+  Patience patience;
+  std::int64_t begin_ns = 0;
+  for (;;) {
+    if (group.poisoned()) fail_poisoned();
+    if (done()) return;
+    if (help()) continue;
+    if (begin_ns == 0) begin_ns = now_ns();
+    if (patience.spin(crowded, begin_ns)) continue;
+    LocalGroup::Sleeper sleeper(group, for_part);
+    if (group.poisoned() || done() || help()) continue;
+    fail_if_lost();
+    const std::int64_t timeout_ns = communicator_->timeout_ns();
+    if (timeout_ns > 0 && now_ns() >= begin_ns + timeout_ns) fail_timeout(begin_ns);
+    sleeper.until(timeout_ns > 0 ? begin_ns + timeout_ns : 0);
+  }
+}
+
+bool LocalTicket::ready() {
+  if (settled_ || communicator_->group().poisoned() || complete()) return true;
+  help();
+  return complete();
+}
+
+void LocalTicket::wait() {
+  if (settled_) return;
+  const std::int64_t begin_ns = event_.id != 0 ? now_ns() : 0;
+  block([this] { return complete(); }, [this] { return help() || communicator_->help_any(); },
+        false);
+  settle(begin_ns);
+}
+
+void LocalTicket::settle(std::int64_t begin_ns) {
+  if (settled_) return;
+  settled_ = true;
+  communicator_->retire();
+  if (event_.id == 0) return;
+  if (Observer* watching = communicator_->observer()) {
+    const std::int64_t now = now_ns();
+    // Ranks that are not watched do not take the time; then it was over by now at the latest.
+    const std::int64_t over = over_ns() > 0 ? std::min(over_ns(), now) : now;
+    watching->ready(event_, std::min(begin_ns, now), over, now);
+  }
+}
+
+void LocalTicket::check_part(int part) const {
+  CS_REQUIRE(part >= 0 && part < parts(), text(), ": part ", part, " is not one of ", parts());
+}
+
+bool LocalTicket::part_ready(int part) {
+  check_part(part);
+  return ready();
+}
+
+void LocalTicket::wait_part(int part) {
+  check_part(part);
+  wait();
+}
+
+std::string LocalTicket::text() const {
+  const std::string label = label_.empty() ? "" : cat(" (", label_, ")");
+  return cat(to_string(kind_), " #", number_, " on ", communicator_->group().title(), label, " at ",
+             place(where_));
+}
+
+void LocalTicket::fail_poisoned() {
+  communicator_->abandon();
+  throw PeerFailure(cat(text(), " on rank ", communicator_->world_rank(),
+                        " failed: ", communicator_->group().cause()));
+}
+
+void LocalTicket::fail_timeout(std::int64_t begin_ns) {
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f", static_cast<double>(now_ns() - begin_ns) / 1e9);
+  const std::string message =
+      cat("timeout after ", seconds, " s on rank ", communicator_->world_rank(), " waiting for ",
+          text(), "; ", missing_text());
+  if (!communicator_->group().poison(message)) fail_poisoned();
+  communicator_->abandon();
+  throw Error(ErrorKind::Timeout, message);
+}
+
+void LocalTicket::fail_if_lost() {
+  const int rank = lost();
+  if (rank < 0) return;
+  LocalGroup& group = communicator_->group();
+  const std::uint64_t count = group.state(rank).issued.load();
+  const int world_rank = group.members()[static_cast<std::size_t>(rank)];
+  const std::string after =
+      count > 0 ? cat(" after #", count - 1) : std::string(" before its first collective");
+  group.poison(cat("rank ", world_rank, " left", after, " and ", text(), " waits for it"));
+  fail_poisoned();
+}
+
+JobTicket::JobTicket(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
+                     std::uint64_t number, Job* job)
+    : LocalTicket(std::move(communicator), collective, number), job_(job) {
+  const int ranks = communicator_->size();
+  early_ =
+      kind_ == CollectiveKind::AllGather && !is_one_shot(collective, ranks, communicator_->rank());
+  if (job_ != nullptr) job_->references.fetch_add(1, std::memory_order_relaxed);
+}
+
+JobTicket::~JobTicket() {
+  if (job_ != nullptr) communicator_->group().release(*job_);
+}
+
+int JobTicket::parts() const {
+  return kind_ == CollectiveKind::AllGather ? communicator_->size() : 1;
+}
+
+bool JobTicket::help() {
+  if (job_ == nullptr) return false;
+  if (communicator_->group().help(*job_)) return true;
+  for (int part = 0; early_ && part < parts(); ++part)
+    if (help_part(part)) return true;
+  return false;
+}
+
+bool JobTicket::part_complete(int part) const {
+  return complete() ||
+         (job_ != nullptr && communicator_->group().part_done(*job_, part, communicator_->rank()));
+}
+
+bool JobTicket::help_part(int part) {
+  return job_ != nullptr && communicator_->group().help_part(*job_, part, communicator_->rank());
+}
+
+bool JobTicket::part_ready(int part) {
+  if (kind_ != CollectiveKind::AllGather) return LocalTicket::part_ready(part);
+  check_part(part);
+  if (communicator_->group().poisoned() || part_complete(part)) return true;
+  help_part(part);
+  return part_complete(part);
+}
+
+void JobTicket::wait_part(int part) {
+  if (kind_ != CollectiveKind::AllGather) return LocalTicket::wait_part(part);
+  check_part(part);
+  const std::int64_t begin_ns = event().id != 0 ? now_ns() : 0;
+  block([&] { return part_complete(part); }, [&] { return help_part(part) || help(); }, true);
+  if (complete()) settle(begin_ns);
+}
+
+std::string JobTicket::missing_text() const {
+  const LocalGroup& group = communicator_->group();
+  return cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
+}
+
+MessageTicket::MessageTicket(std::shared_ptr<LocalCommunicator> communicator,
+                             const Collective& collective, std::shared_ptr<Message> message)
+    : LocalTicket(std::move(communicator), collective, message->number),
+      message_(std::move(message)),
+      peer_(collective.root) {}
+
+bool MessageTicket::help() {
+  if (!message_->help()) return false;
+  communicator_->group().wake();
+  return true;
+}
+
+int MessageTicket::lost() const {
+  const bool gone = communicator_->group().state(peer_).left.load();
+  return gone && message_->state.load() == MessageState::Half ? peer_ : -1;
+}
+
+std::string MessageTicket::missing_text() const {
+  return cat("missing: ", communicator_->group().rank_text(peer_));
+}
+
+}  // namespace coshard

@@ -1,0 +1,232 @@
+#include "runtime/comm/local/units.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "runtime/comm/collective.h"
+#include "runtime/comm/local/reduce.h"
+
+namespace coshard {
+namespace {
+
+// A block of up to three nested loops over rows of `row` contiguous elements, with the strides of
+// both sides.
+struct Block {
+  std::array<std::int64_t, 3> size{1, 1, 1}, from_stride{}, to_stride{};
+  std::int64_t row = 0, from = 0, to = 0;  // elements
+};
+
+const char* at(const void* base, std::int64_t elements, std::size_t width) {
+  return static_cast<const char*>(base) + elements * static_cast<std::int64_t>(width);
+}
+char* at(void* base, std::int64_t elements, std::size_t width) {
+  return static_cast<char*>(base) + elements * static_cast<std::int64_t>(width);
+}
+
+void copy_rows(void* to, const void* from, std::int64_t elements, std::size_t width) {
+  if (to != from) std::memcpy(to, from, static_cast<std::size_t>(elements) * width);
+}
+
+void copy_block(const Block& block, const void* send, void* recv, std::size_t width) {
+  if (block.row == 0) return;
+  for (std::int64_t i = 0; i < block.size[0]; ++i) {
+    for (std::int64_t j = 0; j < block.size[1]; ++j) {
+      std::int64_t from = block.from + i * block.from_stride[0] + j * block.from_stride[1];
+      std::int64_t to = block.to + i * block.to_stride[0] + j * block.to_stride[1];
+      for (std::int64_t k = 0; k < block.size[2]; ++k) {
+        copy_rows(at(recv, to, width), at(send, from, width), block.row, width);
+        from += block.from_stride[2];
+        to += block.to_stride[2];
+      }
+    }
+  }
+}
+
+// One dimension cut: all_gather writes the cut of `cut_rank` into the whole, scatter reads it from
+// there.
+Block cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
+  const Cut cut = cut_of(c.counts, c.extent, ranks, cut_rank);
+  Block block;
+  block.row = cut.size * c.inner;
+  block.size[2] = c.outer;
+  (gather ? block.from_stride : block.to_stride)[2] = block.row;
+  (gather ? block.to_stride : block.from_stride)[2] = cut.total * c.inner;
+  (gather ? block.to : block.from) = cut.offset * c.inner;
+  return block;
+}
+
+// Shard(a) -> Shard(b): `source` has its cut of a and all of b, `target` wants all of a and its cut
+// of b.
+Block transposing_block(const Collective& c, int ranks, int source, int target) {
+  const Cut a = cut_of(c.counts, c.extent, ranks, source);
+  const Cut b = cut_of(c.scatter_counts, c.scatter_extent, ranks, target);
+  Block block;
+  if (c.gather_first) {  // [outer, a, middle, b, inner]
+    block.row = b.size * c.inner;
+    block.size = {c.outer, a.size, c.middle};
+    const std::int64_t from_row = b.total * c.inner;
+    block.from_stride = {a.size * c.middle * from_row, c.middle * from_row, from_row};
+    block.to_stride = {a.total * c.middle * block.row, c.middle * block.row, block.row};
+    block.from = b.offset * c.inner;
+    block.to = a.offset * c.middle * block.row;
+  } else {  // [outer, b, middle, a, inner]
+    block.row = a.size * c.inner;
+    block.size = {c.outer, b.size, c.middle};
+    const std::int64_t to_row = a.total * c.inner;
+    block.from_stride = {b.total * c.middle * block.row, c.middle * block.row, block.row};
+    block.to_stride = {b.size * c.middle * to_row, c.middle * to_row, to_row};
+    block.from = b.offset * c.middle * block.row;
+    block.to = a.offset * c.inner;
+  }
+  return block;
+}
+
+Block flat_block(const Job& job, int source, int target) {
+  const auto before = [](const Counts& counts, int rank) {
+    std::int64_t offset = 0;
+    for (int r = 0; r < rank; ++r) offset += (*counts)[static_cast<std::size_t>(r)];
+    return offset;
+  };
+  const Collective& from = job.entries[static_cast<std::size_t>(source)].args;
+  Block block;
+  block.row = (*from.send_counts)[static_cast<std::size_t>(target)];
+  block.from = before(from.send_counts, target);
+  block.to = before(job.entries[static_cast<std::size_t>(target)].args.recv_counts, source);
+  return block;
+}
+
+// The buffers of all ranks at a position; on the stack for the usual number of ranks.
+class Pointers {
+ public:
+  explicit Pointers(int ranks) {
+    if (ranks > kInline) more_.resize(static_cast<std::size_t>(2 * ranks));
+    void** base = ranks > kInline ? more_.data() : inline_.data();
+    targets = {base, static_cast<std::size_t>(ranks)};
+    sources = {const_cast<const void**>(base) + ranks, static_cast<std::size_t>(ranks)};
+  }
+  std::span<void*> targets;
+  std::span<const void*> sources;
+
+ private:
+  static constexpr int kInline = 16;
+  std::array<void*, 2 * kInline> inline_;
+  std::vector<void*> more_;
+};
+
+void all_reduce_unit(const Job& job, int ranks, std::uint32_t unit) {
+  const Collective& c = job.entries[0].args;
+  const std::int64_t begin = unit * job.chunk;
+  const std::int64_t count = std::min(job.chunk, c.outer * c.extent * c.inner - begin);
+  if (count <= 0) return;
+  Pointers at_begin(ranks);
+  for (std::size_t r = 0; r < at_begin.targets.size(); ++r) {
+    const Collective& args = job.entries[r].args;
+    at_begin.sources[r] = at(args.send, begin, size_of(c.dtype));
+    at_begin.targets[r] = at(args.recv, begin, size_of(c.dtype));
+  }
+  reduce_into(c.dtype, c.reduce, at_begin.sources, at_begin.targets, count);
+}
+
+void reduce_scatter_unit(const Job& job, int ranks, std::uint32_t unit) {
+  const Collective& c = job.entries[0].args;
+  const std::size_t width = size_of(c.dtype);
+  const int target = static_cast<int>(unit / job.per_target);
+  const Cut cut = cut_of(c.counts, c.extent, ranks, target);
+  const std::int64_t row = cut.size * c.inner;
+  std::int64_t position = unit % job.per_target * job.chunk;
+  const std::int64_t end = std::min(position + job.chunk, c.outer * row);
+  Pointers pointers(ranks);
+  void* recv = job.entries[static_cast<std::size_t>(target)].args.recv;
+  while (position < end) {  // row by row: positions count the elements of recv
+    const std::int64_t column = position % row;
+    const std::int64_t count = std::min(row - column, end - position);
+    const std::int64_t from = position / row * cut.total * c.inner + cut.offset * c.inner + column;
+    for (std::size_t r = 0; r < pointers.sources.size(); ++r)
+      pointers.sources[r] = at(job.entries[r].args.send, from, width);
+    pointers.targets[0] = at(recv, position, width);
+    reduce_into(c.dtype, c.reduce, pointers.sources, pointers.targets.first(1), count);
+    position += count;
+  }
+}
+
+void broadcast_unit(const Job& job, int ranks, std::uint32_t unit) {
+  const Collective& c = job.entries[0].args;
+  const std::size_t width = size_of(c.dtype);
+  const std::int64_t begin = unit * job.chunk;
+  const std::int64_t count = std::min(job.chunk, c.outer * c.extent * c.inner - begin);
+  if (count <= 0) return;
+  const void* send = job.entries[static_cast<std::size_t>(c.root)].args.send;
+  for (int r = 0; r < ranks; ++r) {
+    void* recv = job.entries[static_cast<std::size_t>(r)].args.recv;
+    copy_rows(at(recv, begin, width), at(send, begin, width), count, width);
+  }
+}
+
+std::uint32_t chunks_of(std::int64_t elements, std::int64_t chunk) {
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, (elements + chunk - 1) / chunk));
+}
+
+}  // namespace
+
+bool is_one_shot(const Collective& args, int ranks, int rank) {
+  return ranks == 1 || larger_bytes(args, ranks, rank) * ranks <= kOneShotBytes;
+}
+
+void plan_units(Job& job, int ranks) {
+  const Collective& c = job.entries[0].args;
+  const auto n = static_cast<std::uint32_t>(ranks);
+  job.chunk = kUnitBytes / static_cast<std::int64_t>(size_of(c.dtype));
+  job.per_target = 1;
+  switch (c.kind) {
+    case CollectiveKind::AllReduce:
+    case CollectiveKind::Broadcast:
+      job.units = chunks_of(c.outer * c.extent * c.inner, job.chunk);
+      return;
+    case CollectiveKind::ReduceScatter:
+      for (int r = 0; r < ranks; ++r) {
+        const Cut cut = cut_of(c.counts, c.extent, ranks, r);
+        job.per_target =
+            std::max(job.per_target, chunks_of(c.outer * cut.size * c.inner, job.chunk));
+      }
+      job.units = n * job.per_target;
+      return;
+    case CollectiveKind::Scatter: job.units = n; return;
+    case CollectiveKind::AllGather:
+    case CollectiveKind::AllToAll: job.units = n * n; return;
+    default: job.units = 1; return;
+  }
+}
+
+void run_unit(const Job& job, int ranks, std::uint32_t unit) {
+  const Collective& c = job.entries[0].args;
+  switch (c.kind) {
+    case CollectiveKind::AllReduce: return all_reduce_unit(job, ranks, unit);
+    case CollectiveKind::Broadcast: return broadcast_unit(job, ranks, unit);
+    case CollectiveKind::ReduceScatter: return reduce_scatter_unit(job, ranks, unit);
+    case CollectiveKind::Scatter: return copy_pair(job, ranks, c.root, static_cast<int>(unit));
+    case CollectiveKind::AllGather:
+    case CollectiveKind::AllToAll: {
+      const int pair = static_cast<int>(unit);
+      return copy_pair(job, ranks, pair / ranks, pair % ranks);
+    }
+    default: return;
+  }
+}
+
+void copy_pair(const Job& job, int ranks, int source, int target) {
+  const Collective& from = job.entries[static_cast<std::size_t>(source)].args;
+  const Collective& to = job.entries[static_cast<std::size_t>(target)].args;
+  Block block;
+  switch (from.kind) {
+    case CollectiveKind::AllGather: block = cut_block(from, ranks, source, true); break;
+    case CollectiveKind::Scatter: block = cut_block(from, ranks, target, false); break;
+    default:
+      block = from.send_counts ? flat_block(job, source, target)
+                               : transposing_block(from, ranks, source, target);
+  }
+  copy_block(block, from.send, to.recv, size_of(from.dtype));
+}
+
+}  // namespace coshard

@@ -1,0 +1,62 @@
+#include <cstring>
+
+#include "runtime/device/cpu/block_cache.h"
+#include "runtime/device/device.h"
+#include "runtime/error.h"
+
+// Provided by whichever OpenMP runtime the kernels bring; absent when nothing in the process uses
+// OpenMP.
+extern "C" __attribute__((weak)) void omp_set_num_threads(int threads);
+
+namespace coshard {
+namespace {
+
+// Work has run when it is enqueued, so every event is complete.
+class DoneEvent final : public Event {
+ public:
+  bool query() const override { return true; }
+  void synchronize(std::int64_t) override {}
+};
+
+class InlineStream final : public Stream {
+ public:
+  explicit InlineStream(StreamKind kind) : kind_(kind), done_(std::make_shared<DoneEvent>()) {}
+  StreamKind kind() const override { return kind_; }
+  std::shared_ptr<Event> record() override { return done_; }
+  void wait(const Event&) override {}
+
+ private:
+  StreamKind kind_;
+  std::shared_ptr<Event> done_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  DeviceKind kind() const override { return DeviceKind::Cpu; }
+  std::string name() const override { return "cpu"; }
+  std::unique_ptr<Stream> make_stream(StreamKind kind) override {
+    return std::make_unique<InlineStream>(kind);
+  }
+  Stream& compute_stream() override { return compute_; }
+  void* allocate(std::size_t bytes) override { return cache_.take(bytes); }
+  void deallocate(void* data, std::size_t bytes) noexcept override { cache_.give(data, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes, Stream&) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void synchronize() override {}
+  MemoryStats memory() const override { return cache_.stats(); }
+
+ private:
+  BlockCache cache_;
+  InlineStream compute_{StreamKind::Compute};
+};
+
+}  // namespace
+
+std::shared_ptr<Device> make_cpu_device(int threads) {
+  CS_REQUIRE(threads >= 1, "a cpu device needs at least 1 thread, got ", threads);
+  if (omp_set_num_threads != nullptr) omp_set_num_threads(threads);
+  return std::make_shared<CpuDevice>();
+}
+
+}  // namespace coshard

@@ -1,0 +1,69 @@
+// run(): the options of a world from the command line, and errors as one line and an exit code.
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <optional>
+#include <string_view>
+
+#include "runtime/error.h"
+#include "runtime/launch/world.h"
+
+namespace coshard {
+namespace {
+
+template <class T>
+T parse_number(std::string_view name, std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  CS_REQUIRE(error == std::errc() && end == text.data() + text.size(), name,
+             " needs a number, got '", text, "'");
+  return value;
+}
+
+// The value of `name` when argv[i] is "name=value" or "name" with the value in the next argument.
+std::optional<std::string_view> value_of(std::string_view name, int argc, char** argv, int& i) {
+  const std::string_view argument = argv[i];
+  if (!argument.starts_with(name)) return std::nullopt;
+  if (argument.size() > name.size()) {
+    if (argument[name.size()] != '=') return std::nullopt;
+    return argument.substr(name.size() + 1);
+  }
+  CS_REQUIRE(i + 1 < argc, name, " needs a value");
+  return argv[++i];
+}
+
+WorldOptions parse_options(int argc, char** argv) {
+  WorldOptions options;
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    if (const auto ranks = value_of("--ranks", argc, argv, i)) {
+      options.ranks = parse_number<int>("--ranks", *ranks);
+      CS_REQUIRE(options.ranks >= 1, "ranks must be at least 1, got ", options.ranks);
+    } else if (const auto threads = value_of("--threads", argc, argv, i)) {
+      options.threads = parse_number<int>("--threads", *threads);
+      CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
+    } else if (const auto timeout = value_of("--timeout", argc, argv, i)) {
+      const double seconds = parse_number<double>("--timeout", *timeout);
+      CS_REQUIRE(seconds >= 0 && seconds <= 1e9, "--timeout needs 0 or more seconds, got ",
+                 *timeout);
+      options.timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+int run(int argc, char** argv, const Program& program) {
+  try {
+    run_ranks(parse_options(argc, argv), program);
+    return 0;
+  } catch (const Error& error) {
+    std::cerr << "error: " << error.what() << std::endl;
+    return error.kind() == ErrorKind::BadInput ? 2 : 1;
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << std::endl;
+    return 1;
+  }
+}
+
+}  // namespace coshard

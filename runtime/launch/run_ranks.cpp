@@ -1,0 +1,138 @@
+// Ranks as threads of this process.
+#include <pthread.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "runtime/comm/local/fabric.h"
+#include "runtime/error.h"
+#include "runtime/launch/world.h"
+
+namespace coshard {
+namespace {
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+bool is_secondary(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const PeerFailure&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// What the ranks of one run share: who runs, and what went wrong first.
+class Run {
+ public:
+  explicit Run(int ranks) : fabric_(ranks) {}
+  LocalFabric& fabric() { return fabric_; }
+
+  void started(Executor* executor) {
+    const std::scoped_lock lock(mutex_);
+    running_.push_back(executor);
+    if (first_ || echo_) interrupt(*executor);
+  }
+  void ended(Executor* executor) {
+    const std::scoped_lock lock(mutex_);
+    std::erase(running_, executor);
+  }
+
+  // Keeps the first cause and ends all other ranks: those that wait for a collective by the poison,
+  // those that wait for time or a socket by an error in their executor.
+  void failed(int rank, const std::exception_ptr& error) {
+    const bool secondary = is_secondary(error);
+    const std::string cause =
+        secondary ? text_of(error) : cat("rank ", rank, " ended with: ", text_of(error));
+    fabric_.poison(cause);
+    const std::scoped_lock lock(mutex_);
+    const bool interrupted = first_ || echo_;
+    std::exception_ptr& kept = secondary ? echo_ : first_;
+    if (!kept) kept = error;
+    if (interrupted) return;
+    cause_ = cause;
+    for (Executor* executor : running_) interrupt(*executor);
+  }
+
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+    if (echo_) std::rethrow_exception(echo_);
+  }
+
+ private:
+  void interrupt(Executor& executor) {
+    boost::asio::post(executor.io_context(), [cause = cause_] { throw PeerFailure(cause); });
+  }
+
+  LocalFabric fabric_;
+  std::mutex mutex_;  // all below
+  std::vector<Executor*> running_;
+  std::string cause_;
+  std::exception_ptr first_;  // the first error of a rank's own
+  std::exception_ptr echo_;   // the first error that only tells of a peer's
+};
+
+void run_program(Run& run, World& world, Executor& executor, const Program& program) {
+  run.started(&executor);
+  try {
+    executor.run(program(world));
+  } catch (...) {
+    run.ended(&executor);
+    run.failed(world.rank(), std::current_exception());
+    return;
+  }
+  run.ended(&executor);
+}
+
+void run_rank(Run& run, int rank, const WorldOptions& options, const Program& program) {
+  pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
+  try {
+    Executor executor;
+    auto communicator = run.fabric().communicator(rank);
+    communicator->set_timeout(std::chrono::nanoseconds(options.timeout).count());
+    World world(rank, options, make_cpu_device(options.threads), std::move(communicator), executor);
+    run_program(run, world, executor, program);
+    run.fabric().leave(rank);
+  } catch (...) {
+    run.failed(rank, std::current_exception());
+  }
+}
+
+}  // namespace
+
+void run_ranks(const WorldOptions& options, const Program& program) {
+  CS_REQUIRE(options.ranks >= 1, "ranks must be at least 1, got ", options.ranks);
+  CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
+  CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
+             options.timeout.count(), " ms");
+  WorldOptions settled = options;
+  if (settled.threads == 0) {
+    const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    settled.threads = std::max(1, cores / settled.ranks);
+  }
+  Run run(settled.ranks);
+  std::vector<std::thread> threads;
+  try {
+    for (int rank = 0; rank < settled.ranks; ++rank)
+      threads.emplace_back([&, rank] { run_rank(run, rank, settled, program); });
+  } catch (...) {  // the system has no thread left for a rank
+    run.failed(static_cast<int>(threads.size()), std::current_exception());
+  }
+  for (std::thread& thread : threads) thread.join();
+  run.rethrow();
+}
+
+}  // namespace coshard

@@ -1,0 +1,106 @@
+#include "runtime/launch/world.h"
+
+#include <algorithm>
+
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+thread_local World* current_world = nullptr;  // set by the World of this thread, for World::current
+
+}  // namespace
+
+// Tells all observers; one that is added while another is told hears of the next thing.
+class World::FanOut final : public Observer {
+ public:
+  explicit FanOut(const std::vector<Observer*>& observers) : observers_(observers) {}
+
+  void planned(std::string_view steps, std::int64_t bytes) override {
+    each([&](Observer& o) { o.planned(steps, bytes); });
+  }
+  void issued(const CommEvent& event, std::int64_t now) override {
+    each([&](Observer& o) { o.issued(event, now); });
+  }
+  void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
+             std::int64_t now) override {
+    each([&](Observer& o) { o.ready(event, wait_begin, done, now); });
+  }
+  void computed(std::string_view op, ComputeClass kind, std::int64_t begin,
+                std::int64_t end) override {
+    each([&](Observer& o) { o.computed(op, kind, begin, end); });
+  }
+  void module_enter(std::string_view path) override {
+    each([&](Observer& o) { o.module_enter(path); });
+  }
+  void module_exit(std::string_view path) override {
+    each([&](Observer& o) { o.module_exit(path); });
+  }
+  void backward_enter() override {
+    each([](Observer& o) { o.backward_enter(); });
+  }
+  void backward_exit() override {
+    each([](Observer& o) { o.backward_exit(); });
+  }
+
+  const ObserverSlot slot =
+      std::make_shared<Observer*>(nullptr);  // null while there are no observers
+
+ private:
+  template <class Tell>
+  void each(const Tell& tell) {
+    for (std::size_t i = 0; i < observers_.size(); ++i) tell(*observers_[i]);
+  }
+  const std::vector<Observer*>& observers_;
+};
+
+World::World(int rank, WorldOptions options, std::shared_ptr<Device> device,
+             std::shared_ptr<Communicator> communicator, Executor& executor)
+    : rank_(rank),
+      options_(options),
+      device_(std::move(device)),
+      communicator_(std::move(communicator)),
+      executor_(executor),
+      fan_out_(std::make_shared<FanOut>(observers_)) {
+  CS_REQUIRE(current_world == nullptr, "rank ", rank, ": this thread has a world already");
+  communicator_->observe(fan_out_->slot);
+  current_world = this;
+}
+
+World::~World() {
+  *fan_out_->slot = nullptr;
+  current_world = nullptr;
+}
+
+std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::string name) {
+  CS_REQUIRE(!ranks.empty(), "group ", name, ": no ranks");
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    CS_REQUIRE(ranks[i] >= 0 && ranks[i] < size() && (i == 0 || ranks[i - 1] < ranks[i]), "group ",
+               name, ": rank ", ranks[i], " is out of order or not one of ", size());
+  }
+  for (const Group& known : groups_) {
+    if (std::ranges::equal(known.ranks, ranks)) return known.communicator;
+  }
+  const bool mine = std::ranges::find(ranks, rank_) != ranks.end();
+  Group made{{ranks.begin(), ranks.end()},
+             communicator_->split(mine ? 0 : -1, rank_, std::move(name))};
+  groups_.push_back(std::move(made));
+  return groups_.back().communicator;
+}
+
+void World::add_observer(Observer* observer) {
+  CS_REQUIRE(observer != nullptr, "add_observer: null");
+  observers_.push_back(observer);
+  *fan_out_->slot = fan_out_.get();
+}
+
+void World::remove_observer(Observer* observer) {
+  std::erase(observers_, observer);
+  if (observers_.empty()) *fan_out_->slot = nullptr;
+}
+
+Observer& World::observer() { return *fan_out_; }
+
+World* World::current() { return current_world; }
+
+}  // namespace coshard
