@@ -1,6 +1,7 @@
 #pragma once
-// SGD and AdamW over tensors of any layout, and gradient-norm clipping. Gradients that are still Partial are summed in one
-// bucketed all_reduce per mesh dimension and dtype. Belongs to the rank's thread.
+// SGD and AdamW over tensors of any layout, and gradient-norm clipping. Gradients that are still
+// Partial are summed in one bucketed all_reduce per mesh dimension and dtype. Belongs to the rank's
+// thread.
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -10,13 +11,14 @@
 
 namespace coshard {
 
-// Brings every Partial gradient of `parameters` to its parameter's layout: one all_reduce for all that are
-// Replicate (label "gradients"), whatever their number.
+// Brings every Partial gradient of `parameters` to its parameter's layout: one all_reduce for all
+// that are Replicate (label "gradients"), whatever their number.
 Task<void> reduce_gradients(std::vector<Tensor> parameters);
 
-// Total 2-norm (p > 0) or largest magnitude (p = infinity) of the logical gradients, each element counted once; then gradients
-// are multiplied by min(1, max_norm / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_). Calls reduce_gradients first. One further
-// all_reduce when anything is sharded. The norm is the same on every rank.
+// Total 2-norm (p > 0) or largest magnitude (p = infinity) of the logical gradients, each element
+// counted once; then gradients are multiplied by min(1, max_norm / (norm + 1e-6))
+// (torch.nn.utils.clip_grad_norm_). Calls reduce_gradients first. One further all_reduce when
+// anything is sharded. The norm is the same on every rank.
 Task<double> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p = 2);
 
 class Optimizer {
@@ -31,10 +33,14 @@ class Optimizer {
 
  protected:
   virtual void update() = 0;
+  // The gradient in its parameter's layout, row-major; undefined when there is none.
+  static Tensor gradient_of(const Tensor& parameter);
   std::vector<Tensor> parameters_;
 };
 
-struct SgdOptions { double lr = 1e-3, momentum = 0, weight_decay = 0; };
+struct SgdOptions {
+  double lr = 1e-3, momentum = 0, weight_decay = 0;
+};
 class Sgd : public Optimizer {
  public:
   Sgd(std::vector<Tensor> parameters, SgdOptions options = {});
@@ -45,8 +51,11 @@ class Sgd : public Optimizer {
   std::vector<Tensor> momentum_;
 };
 
-// Decoupled weight decay (Loshchilov & Hutter); defaults are PyTorch's. bf16 parameters keep an f32 master copy.
-struct AdamWOptions { double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01; };
+// Decoupled weight decay (Loshchilov & Hutter); defaults are PyTorch's. bf16 parameters keep an f32
+// master copy.
+struct AdamWOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+};
 class AdamW : public Optimizer {
  public:
   AdamW(std::vector<Tensor> parameters, AdamWOptions options = {});
@@ -54,8 +63,10 @@ class AdamW : public Optimizer {
  private:
   void update() override;
   AdamWOptions options_;
-  std::int64_t step_ = 0;
-  struct State { Tensor m, v, master; };
+  struct State {
+    Tensor m, v, master;
+    std::int64_t step = 0;
+  };
   std::vector<State> states_;
 };
 

@@ -1,0 +1,30 @@
+#include "dtensor/optim/optimizer.h"
+
+#include "dtensor/redistribute/redistribute.h"
+
+namespace coshard {
+
+Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
+  for (const Tensor& p : parameters_)
+    CS_REQUIRE(p.defined() && p.is_leaf(), "optimizer: ", p, " is not a leaf");
+}
+
+Task<void> Optimizer::step() {
+  Task<void> reduced = reduce_gradients(parameters_);
+  co_await std::move(reduced);
+  update();
+}
+
+void Optimizer::zero_grad() {
+  for (const Tensor& p : parameters_) p.set_grad(Tensor());
+}
+
+Tensor Optimizer::gradient_of(const Tensor& parameter) {
+  Tensor g = parameter.grad();
+  if (!g.defined()) return g;
+  if (g.is_distributed() && !(g.layout() == parameter.layout()))
+    g = redistribute_raw(g, parameter.layout());
+  return g.is_contiguous() ? g : copy_of(g);
+}
+
+}  // namespace coshard

@@ -1,0 +1,26 @@
+#include "dtensor/optim/optimizer.h"
+#include "kernels/run.h"
+
+namespace coshard {
+
+Sgd::Sgd(std::vector<Tensor> parameters, SgdOptions options)
+    : Optimizer(std::move(parameters)), options_(options), momentum_(parameters_.size()) {
+  lr = options.lr;
+}
+
+void Sgd::update() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& p = parameters_[i];
+    const Tensor g = gradient_of(p);
+    if (!g.defined()) continue;
+    const bool first = !momentum_[i].defined();
+    if (first && options_.momentum != 0)
+      momentum_[i] = Tensor::empty(p.device(), p.local_shape(), p.dtype());
+    void* momentum = momentum_[i].defined() ? momentum_[i].data() : nullptr;
+    kernels::run(p.device()->kind(),
+                 kernels::Sgd{p.dtype(), p.local_numel(), p.data(), g.data(), momentum, lr,
+                              options_.momentum, options_.weight_decay, 1.0, first});
+  }
+}
+
+}  // namespace coshard
