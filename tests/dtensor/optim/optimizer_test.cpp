@@ -1,0 +1,119 @@
+#include "dtensor/optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/ranks.h"
+
+namespace coshard {
+namespace {
+
+using testing::counting;
+using testing::on_ranks;
+
+// Three steps with the gradients g, 2g, 3g where g = 0.1, 0.2, ...
+std::vector<double> adamw_by_hand(std::vector<double> p, AdamWOptions o) {
+  std::vector<double> m(p.size()), v(p.size());
+  for (int step = 1; step <= 3; ++step) {
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      const double g = step * 0.1 * static_cast<double>(i + 1);
+      p[i] *= 1 - o.lr * o.weight_decay;
+      m[i] = o.beta1 * m[i] + (1 - o.beta1) * g;
+      v[i] = o.beta2 * v[i] + (1 - o.beta2) * g * g;
+      const double mh = m[i] / (1 - std::pow(o.beta1, step));
+      const double vh = v[i] / (1 - std::pow(o.beta2, step));
+      p[i] -= o.lr * mh / (std::sqrt(vh) + o.eps);
+    }
+  }
+  return p;
+}
+
+std::vector<double> sgd_by_hand(std::vector<double> p, SgdOptions o) {
+  std::vector<double> buffer(p.size());
+  for (int step = 1; step <= 3; ++step) {
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      const double g = step * 0.1 * static_cast<double>(i + 1) + o.weight_decay * p[i];
+      buffer[i] = step == 1 ? g : o.momentum * buffer[i] + g;
+      p[i] -= o.lr * (o.momentum != 0 ? buffer[i] : g);
+    }
+  }
+  return p;
+}
+
+Task<void> three_steps(World& world, Optimizer& optimizer, const DTensor& x) {
+  for (int step = 1; step <= 3; ++step) {
+    const Tensor g = counting(world, x.shape(), DType::F64, 0.1 * step);
+    x.set_grad(distribute_tensor(g, x.mesh(), x.layout(), std::nullopt));
+    Task<void> stepped = optimizer.step();
+    co_await std::move(stepped);
+  }
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12);
+}
+
+TEST(AdamW, FollowsTheFormulaUnderAnyLayout) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
+    for (Placement p : {Replicate(), Shard(0), Shard(1)}) {
+      DTensor x = distribute_tensor(counting(world, {5, 2}), mesh, p, std::nullopt);
+      x.set_requires_grad(true);
+      const AdamWOptions options{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.1};
+      AdamW optimizer({x}, options);
+      Task<void> steps = three_steps(world, optimizer, x);
+      co_await std::move(steps);
+      expect_near(full_tensor(x).to_vector(),
+                  adamw_by_hand(counting(world, {5, 2}).to_vector(), options));
+    }
+  });
+}
+
+TEST(Sgd, FollowsTheFormulaWithAndWithoutMomentum) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    for (double momentum : {0.0, 0.9}) {
+      DTensor x = distribute_tensor(counting(world, {5, 2}), mesh, Shard(0), std::nullopt);
+      x.set_requires_grad(true);
+      const SgdOptions options{.lr = 0.1, .momentum = momentum, .weight_decay = 0.01};
+      Sgd optimizer({x}, options);
+      Task<void> steps = three_steps(world, optimizer, x);
+      co_await std::move(steps);
+      expect_near(full_tensor(x).to_vector(),
+                  sgd_by_hand(counting(world, {5, 2}).to_vector(), options));
+    }
+  });
+}
+
+TEST(AdamW, Bf16ParametersKeepAnExactMaster) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    Tensor x = Tensor::from_values(world.device(), {1}, DType::BF16, std::vector<double>{1.0});
+    x.set_requires_grad(true);
+    AdamW optimizer({x}, {.lr = 1e-4, .weight_decay = 0});
+    for (int i = 0; i < 100; ++i) {  // each step is far below bf16's resolution at 1
+      x.set_grad(Tensor::from_values(world.device(), {1}, DType::BF16, std::vector<double>{1.0}));
+      Task<void> stepped = optimizer.step();
+      co_await std::move(stepped);
+    }
+    EXPECT_NEAR(x.item(), 0.99, 0.004);
+  });
+}
+
+TEST(Optimizer, ZeroGradForgetsAndAMissingGradientIsNoStep) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    Tensor x = counting(world, {3});
+    x.set_requires_grad(true);
+    x.set_grad(counting(world, {3}));
+    Sgd optimizer({x}, {.lr = 1});
+    optimizer.zero_grad();
+    EXPECT_FALSE(x.grad().defined());
+    Task<void> stepped = optimizer.step();
+    co_await std::move(stepped);
+    EXPECT_EQ(x.to_vector(), (std::vector<double>{1, 2, 3}));
+  });
+}
+
+}  // namespace
+}  // namespace coshard
