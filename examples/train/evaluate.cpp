@@ -1,0 +1,106 @@
+#include "examples/train/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "dtensor/tape.h"
+
+namespace coshard::train {
+namespace {
+
+constexpr double kNotScored = -100;  // a target that cross-entropy leaves out
+constexpr int kWindows = 8;          // in one forward
+
+// Windows of seq bytes over the text; of each only the targets [score_begin, score_end) of the text
+// count.
+class Windows {
+ public:
+  Windows(const std::string& bytes, std::size_t seq) : bytes_(bytes), seq_(seq) {}
+  std::size_t count() const { return count_; }
+  std::size_t scored() const { return scored_; }
+  Batch take() {
+    count_ = scored_ = 0;
+    return std::move(batch_);
+  }
+  void add(std::size_t score_begin, std::size_t score_end) {
+    // The window ends with the last byte scored, unless the text is too short before it.
+    const std::size_t begin = score_end > seq_ ? score_end - seq_ - 1 : 0;
+    for (std::size_t i = begin; i < begin + seq_; ++i) {
+      const bool counts = i + 1 >= score_begin && i + 1 < score_end;
+      batch_.tokens.push_back(static_cast<unsigned char>(bytes_[i]));
+      batch_.targets.push_back(counts ? static_cast<unsigned char>(bytes_[i + 1]) : kNotScored);
+      scored_ += counts ? 1 : 0;
+    }
+    ++count_;
+  }
+
+ private:
+  const std::string& bytes_;
+  std::size_t seq_, count_ = 0, scored_ = 0;
+  Batch batch_;
+};
+
+class UniformDraws {
+ public:
+  explicit UniformDraws(std::uint64_t seed) : generator_(seed) {}
+  double operator()() { return static_cast<double>(generator_() >> 11) * 0x1.0p-53; }
+
+ private:
+  std::mt19937_64 generator_;
+};
+
+char draw_byte(const std::vector<double>& logits, double temperature, double u) {
+  const double highest = *std::max_element(logits.begin(), logits.end());
+  std::vector<double> weights;
+  double sum = 0;
+  for (const double logit : logits)
+    sum += weights.emplace_back(std::exp((logit - highest) / temperature));
+  std::size_t byte = 0;
+  for (double left = u * sum; byte + 1 < weights.size() && left >= weights[byte]; ++byte)
+    left -= weights[byte];
+  return static_cast<char>(byte);
+}
+
+}  // namespace
+
+Task<std::optional<double>> held_out_bits_per_byte(LanguageModel& model, const Options& options,
+                                                   const Text& text) {
+  const NoGradGuard no_grad;
+  const std::size_t blocks =
+      std::min(text.held_out_blocks(), static_cast<std::size_t>(options.eval_blocks));
+  const auto seq = static_cast<std::size_t>(options.seq);
+  const std::size_t stride = std::max<std::size_t>(1, seq / 2);
+  double nats = 0;
+  std::size_t scored = 0;
+  Windows windows(text.bytes(), seq);
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const std::size_t begin = text.held_out_begin(block), end = begin + kBlock;
+    for (std::size_t at = begin; at < end; at += stride) {
+      windows.add(at, std::min(end, at + stride));
+      const bool last = block + 1 == blocks && at + stride >= end;
+      if (windows.count() < kWindows && !last) continue;
+      const std::size_t bytes = windows.scored();
+      Task<Tensor> forward = model.loss(windows.take());
+      const Tensor loss = co_await std::move(forward);
+      nats += loss.item() * static_cast<double>(bytes);
+      scored += bytes;
+    }
+  }
+  if (scored == 0) co_return std::nullopt;
+  co_return nats / static_cast<double>(scored) / std::log(2.0);
+}
+
+Task<std::string> sample_continuation(LanguageModel& model, const Options& options) {
+  const NoGradGuard no_grad;
+  UniformDraws uniform(options.seed);
+  std::string text = options.prompt;
+  for (int i = 0; i < options.sample; ++i) {
+    Task<std::vector<double>> next = model.next_byte_logits(text);
+    const std::vector<double> logits = co_await std::move(next);
+    text += draw_byte(logits, options.temperature, uniform());
+  }
+  co_return text.substr(options.prompt.size());
+}
+
+}  // namespace coshard::train

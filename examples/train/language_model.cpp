@@ -1,0 +1,80 @@
+#include "examples/train/language_model.h"
+
+#include "dtensor/distribute.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+#include "styles/loss_parallel.h"
+
+namespace coshard::train {
+namespace {
+
+constexpr std::int64_t kBytes = 256;  // classes: every byte value
+
+nn::TransformerConfig config_of(const Options& options) {
+  nn::TransformerConfig config;
+  config.vocab = kBytes;
+  config.dim = options.dim;
+  config.layers = options.layers;
+  config.heads = options.heads;
+  config.ffn = options.ffn;
+  config.seq = options.seq;
+  config.dtype = options.dtype();
+  return config;
+}
+
+World& seeded(const Options& options, World& world) {
+  manual_seed(options.seed);
+  return world;
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(const Options& options, World& world)
+    : options_(options), world_(seeded(options, world)), model_(config_of(options), world) {
+  for (const Tensor& parameter : model_.parameters()) parameter_count_ += parameter.numel();
+}
+
+Task<void> LanguageModel::parallelize() {
+  if (world_.size() == 1) co_return;
+  DeviceMesh mesh = init_device_mesh(world_, {world_.size()}, {"tp"});
+  ParallelPlan plan = nn::transformer_plan(options_.sequence_parallel());
+  co_await parallelize_module(model_, mesh, plan);
+}
+
+Task<Tensor> LanguageModel::logits(std::vector<double> tokens, std::int64_t rows) {
+  const auto length = static_cast<std::int64_t>(tokens.size()) / rows;
+  Tensor ids = Tensor::from_values(world_.device(), Shape{rows, length}, DType::I64, tokens);
+  Task<Tensor> forward = model_.forward(ids);
+  co_return co_await std::move(forward);
+}
+
+Task<Tensor> LanguageModel::loss(Batch batch) {
+  const auto count = static_cast<std::int64_t>(batch.targets.size());
+  Tensor targets = Tensor::from_values(world_.device(), Shape{count}, DType::I64, batch.targets);
+  Task<Tensor> forward = logits(std::move(batch.tokens), count / options_.seq);
+  Tensor scores = co_await std::move(forward);
+  scores = view(scores, Shape{count, kBytes});
+  if (!scores.is_distributed()) co_return cross_entropy(scores, targets);
+  Task<Tensor> parallel = loss_parallel_cross_entropy(scores, targets);
+  co_return co_await std::move(parallel);
+}
+
+Task<std::vector<double>> LanguageModel::next_byte_logits(std::string context) {
+  const auto seq = static_cast<std::size_t>(options_.seq);
+  if (context.size() > seq) context.erase(0, context.size() - seq);
+  const auto last = static_cast<std::int64_t>(context.size()) - 1;
+  // Few different lengths; what is after the last byte does not reach it, since attention is
+  // causal.
+  constexpr std::size_t kStep = 32;
+  const std::size_t length = std::min(seq, (context.size() + kStep - 1) / kStep * kStep);
+  std::vector<double> tokens(length, 0.0);
+  for (std::size_t i = 0; i < context.size(); ++i)
+    tokens[i] = static_cast<unsigned char>(context[i]);
+  Task<Tensor> forward = logits(std::move(tokens), 1);
+  const Tensor scores = co_await std::move(forward);
+  Tensor row = slice(scores, 1, last, last + 1);
+  if (row.is_distributed()) row = full_tensor(row);
+  co_return row.to_vector();
+}
+
+}  // namespace coshard::train

@@ -1,0 +1,49 @@
+// Trains a tensor-parallel transformer on the bytes of a text. `train --help` lists the options.
+#include <exception>
+#include <iostream>
+
+#include "examples/train/report.h"
+#include "runtime/launch/world.h"
+
+namespace coshard::train {
+namespace {
+
+void announce(const Options& o, const Text& text) {
+  std::cout << o.text << ": " << text.bytes().size() << " bytes, " << text.held_out_blocks()
+            << " blocks held out; " << o.layers << " layers of " << o.dim << ", " << o.heads
+            << " heads, ffn " << o.ffn << ", " << o.dtype_name << "; " << o.ranks
+            << (o.ranks == 1 ? " rank" : " ranks, plan " + o.plan) << std::endl;
+}
+
+void train(const Options& options) {
+  require_writable(options);
+  const Text text(options.text, options.seq);
+  announce(options, text);
+  Outcome outcome(options.ranks);
+  WorldOptions world_options;
+  world_options.ranks = options.ranks;
+  world_options.threads = options.threads;
+  const Program program = [&](World& world) { return train_rank(world, options, text, outcome); };
+  run_ranks(world_options, program);
+  const std::vector<Compressor> compressors = compressors_on(options.text, text.bytes().size());
+  print_report(std::cout, options, outcome, compressors);
+  write_files(options, outcome, compressors);
+}
+
+}  // namespace
+}  // namespace coshard::train
+
+int main(int argc, char** argv) {
+  using coshard::ErrorKind;
+  try {
+    const auto options = coshard::train::parse_options(argc, argv);
+    if (options) coshard::train::train(*options);
+    return 0;
+  } catch (const coshard::Error& error) {
+    std::cerr << "train: " << error.what() << std::endl;
+    return error.kind() == ErrorKind::BadInput ? 2 : 1;
+  } catch (const std::exception& error) {
+    std::cerr << "train: " << error.what() << std::endl;
+    return 1;
+  }
+}

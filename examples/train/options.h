@@ -1,0 +1,41 @@
+#pragma once
+// The command line of examples/train, checked. A value made once in main and shared, unchanged, by
+// all ranks.
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/dtype.h"
+
+namespace coshard::train {
+
+struct Options {
+  int ranks = 2, threads = 0;  // threads per rank; 0: cores / ranks
+  int layers = 4, dim = 256, heads = 8, ffn = 688;
+  int seq = 256, batch = 4;  // bytes per sequence, sequences per step
+  int steps = 1000, warmup = 100;
+  double lr = 2e-3;
+  std::string dtype_name = "f32", plan = "tp";
+  std::uint64_t seed = 1;
+  std::string text = "data/kjv.txt";
+  std::string trace, json;  // files to write; empty: none
+  int trace_steps = 3;      // how many steps the trace holds, after the first
+  std::string prompt = "And it came to pass";
+  int sample = 300;  // bytes of the sampled continuation; 0: none
+  double temperature = 0.8;
+  int eval_blocks = 64;  // held-out blocks that are scored at most; 0: none
+  int log_every = 50;    // steps between two plain lines
+
+  DType dtype() const { return parse_dtype(dtype_name); }
+  bool sequence_parallel() const { return plan == "tp-sp"; }
+};
+
+// Reads and checks argv. Nothing when --help was asked for and printed. Error{BadInput}: an option
+// that is unknown or malformed, or values that do not fit each other, named in one line. Touches no
+// file.
+std::optional<Options> parse_options(int argc, char** argv);
+
+// Error{BadInput} when --trace or --json could not be written. Creates nothing.
+void require_writable(const Options& options);
+
+}  // namespace coshard::train

@@ -1,0 +1,24 @@
+#pragma once
+// What a run leaves behind: the text at the end, the JSON file, the trace. On main's thread, after
+// the ranks have ended.
+#include <ostream>
+
+#include "examples/train/compressors.h"
+#include "examples/train/training.h"
+
+namespace coshard::train {
+
+void print_report(std::ostream& out, const Options& options, const Outcome& outcome,
+                  const std::vector<Compressor>& compressors);
+
+// tokens_per_s and step_ms (of the median step), loss by step, bits_per_byte, gemm_share,
+// hidden_share, config, ...
+std::string report_json(const Options& options, const Outcome& outcome,
+                        const std::vector<Compressor>& compressors);
+
+// Writes --json and --trace where asked. Error{DeviceFailed} names a file that could not be
+// written.
+void write_files(const Options& options, const Outcome& outcome,
+                 const std::vector<Compressor>& compressors);
+
+}  // namespace coshard::train

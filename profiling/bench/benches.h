@@ -1,0 +1,45 @@
+#pragma once
+// The benches of the `coshard` command, one file each. They run ranks as threads of this process
+// and, where asked, PyTorch (bench_pytorch.py) or Open MPI beside them in the same run. Call them
+// from a thread that runs no executor.
+#include <functional>
+#include <string>
+
+#include "profiling/bench/report.h"
+
+namespace coshard::bench {
+
+// `progress` of the options below is called with a line of text now and then; may be empty.
+using Progress = std::function<void(const std::string&)>;
+
+// Host cost of a task, a yield, and of tensor operations on 64x64 f32.
+struct DispatchOptions {
+  int ranks = 2;
+  std::string peer;  // path of bench_pytorch.py; empty: without
+};
+Report bench_dispatch(const DispatchOptions& options);
+
+// Collectives and redistributes of 4 KiB to 16 MiB.
+struct RedistributeOptions {
+  int ranks = 2;
+  std::string peer;
+  std::string mpi_program;  // path of mpi_all_reduce; empty: without Open MPI
+};
+Report bench_redistribute(const RedistributeOptions& options);
+
+// One training step of the Transformer, on random tokens with AdamW at 1e-3, as bench_pytorch.py
+// does it.
+struct TrainOptions {
+  int ranks = 0;  // 0: the set of the comparison (1 and 2 ranks, both plans, batch 8 and 2)
+  int threads = 1;
+  int dim = 256, heads = 8, layers = 4, ffn = 688, seq = 256, batch = 8;
+  int steps = 15;
+  std::string plan = "tp";  // tp or tp-sp
+  std::string dtype = "f32";
+  std::string peer;
+  int rounds = 3;  // of ours and the peer in turns; the median round counts
+  Progress progress;
+};
+Report bench_train(const TrainOptions& options);
+
+}  // namespace coshard::bench

@@ -1,0 +1,117 @@
+#include "dtensor/distribute.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+#include "dtensor/tape.h"
+#include "profiling/bench/benches.h"
+#include "profiling/bench/peer.h"
+#include "profiling/bench/timed.h"
+#include "runtime/coro/when_all.h"
+#include "runtime/launch/world.h"
+
+namespace coshard::bench {
+namespace {
+
+constexpr int kCalls = 100'000;
+
+Task<int> finished(int value) { co_return value; }
+
+Task<RobustStats> time_task() {
+  std::vector<double> rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCalls; ++i) {
+      const int value = co_await finished(i);
+      CS_REQUIRE(value == i, "bench: a task gave ", value, " for ", i);
+    }
+    rounds.push_back(seconds_since(begin) / kCalls * 1e9);
+  }
+  co_return robust_stats(rounds);
+}
+
+Task<void> yield_often() {
+  for (int i = 0; i < kCalls; ++i) co_await yield();
+}
+
+Task<RobustStats> time_yield() {
+  std::vector<double> rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    Task<void> both = when_all(yield_often(), yield_often());
+    co_await std::move(both);
+    rounds.push_back(seconds_since(begin) / (2 * kCalls) * 1e9);
+  }
+  co_return robust_stats(rounds);
+}
+
+using Results = std::vector<Result>;
+
+void tensor_calls(const Tensor& a, const Tensor& b, const DeviceMesh& mesh, Results& results) {
+  const NoGradGuard no_grad;
+  const auto add_result = [&results](const char* name, const RobustStats& stats) {
+    results.push_back(measured(name, stats, "us"));
+  };
+  const DTensor da = from_local(a, mesh, Shard(0));
+  const DTensor db = from_local(b, mesh, Shard(0));
+  const DTensor w = from_local(b, mesh, Replicate());
+  add_result("tensor_add", timed([&] { return add(a, b); }, 2000));
+  add_result("dtensor_add", timed([&] { return add(da, db); }, 1000));
+  add_result("tensor_matmul", timed([&] { return matmul(a, b); }, 2000));
+  add_result("dtensor_matmul_S0_R", timed([&] { return matmul(da, w); }, 1000));
+  add_result("tensor_linear", timed([&] { return linear(a, b); }, 2000));
+  add_result("dtensor_linear_S0_R", timed([&] { return linear(da, w); }, 1000));
+  add_result("dtensor_mul_scalar", timed([&] { return mul(da, 2.0); }, 1000));
+  add_result("redistribute_same", timed([&] { return da.redistribute(Shard(0)); }, 2000));
+  add_result("redistribute_R_to_S_no_comm", timed([&] { return w.redistribute(Shard(0)); }, 1000));
+  add_result("to_local", timed([&] { return to_local(da); }, 2000));
+  add_result("from_local", timed([&] { return from_local(a, mesh, Shard(0)); }, 2000));
+}
+
+Task<void> measure(World& world, Results& results) {
+  const RobustStats task = co_await time_task();
+  const RobustStats yields = co_await time_yield();
+  DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+  const Tensor a = randn(world.device(), Shape{64, 64});
+  const Tensor b = randn(world.device(), Shape{64, 64});
+  Results mine;
+  mine.push_back(measured("task_call_and_await", task, "ns", 30));
+  mine.push_back(measured("yield_between_two_ready_tasks", yields, "ns", 150));
+  tensor_calls(a, b, mesh, mine);
+  Tensor x = from_local(a, mesh, Shard(0)).detach();
+  x.set_requires_grad(true);
+  const DTensor db = from_local(b, mesh, Shard(0));
+  mine.push_back(measured("dtensor_add_grad", timed([&] { return add(x, db); }, 1000), "us"));
+  if (world.rank() == 0) results = std::move(mine);
+}
+
+// The peer's medians, and how many times faster each of ours is.
+void beside_peer(Report& report, const std::map<std::string, double>& peer) {
+  const Results ours = report.results;
+  for (const Result& result : ours) {
+    const auto found = peer.find(result.name + ".median_us");
+    if (found == peer.end()) continue;
+    report.results.push_back({"pytorch_" + result.name, found->second, "us", {}, false, {}, {}});
+    report.results.push_back(ratio("ratio_" + result.name, found->second / result.value, {}));
+  }
+}
+
+}  // namespace
+
+Report bench_dispatch(const DispatchOptions& options) {
+  Report report("dispatch");
+  report.machine.emplace_back("ranks", std::to_string(options.ranks));
+  WorldOptions world_options;
+  world_options.ranks = options.ranks;
+  world_options.threads = 1;
+  Results results;
+  const Program program = [&results](World& world) { return measure(world, results); };
+  run_ranks(world_options, program);
+  report.results = std::move(results);
+  if (!options.peer.empty()) {
+    const std::vector<std::string> arguments = {"dispatch", "--world",
+                                                std::to_string(options.ranks)};
+    beside_peer(report, run_peer(options.peer, arguments));
+  }
+  return report;
+}
+
+}  // namespace coshard::bench

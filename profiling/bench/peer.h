@@ -1,0 +1,18 @@
+#pragma once
+// PyTorch doing the same work, run as a child process beside ours. Blocks the calling thread.
+#include <map>
+#include <string>
+#include <vector>
+
+namespace coshard::bench {
+
+// Numbers of a JSON object, nested keys joined by dots: {"a": {"b": 2}} gives "a.b". What is not a
+// number is left out.
+std::map<std::string, double> numbers_of(const std::string& json);
+
+// `python3 script arguments...`, its last line read by numbers_of. Error{Unsupported} names the
+// script when it fails.
+std::map<std::string, double> run_peer(const std::string& script,
+                                       const std::vector<std::string>& arguments);
+
+}  // namespace coshard::bench

@@ -1,0 +1,43 @@
+#pragma once
+// What a bench found, with targets, and the machine it ran on; printed as one JSON object or as an
+// aligned table. Values; any thread.
+#include <optional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "profiling/robust_stats.h"
+
+namespace coshard::bench {
+
+struct Result {
+  std::string name;
+  double value = 0;  // the median where there were several runs
+  std::string unit;
+  std::optional<double> target;
+  bool more_is_better = false;
+  std::optional<double> min, max;
+
+  std::optional<bool> ok() const;  // nothing without a target
+};
+
+// How a stand-alone figure and a measured one become results.
+Result measured(std::string name, const RobustStats& stats, std::string unit,
+                std::optional<double> target = std::nullopt, bool more_is_better = false);
+Result ratio(std::string name, double value, std::optional<double> target);  // more is better
+
+struct Report {
+  std::string bench;
+  std::vector<std::pair<std::string, std::string>> machine;  // key, JSON value
+  std::vector<Result> results;
+
+  // Cores, processor, compiler, build.
+  explicit Report(std::string bench_name);
+  void note(const std::string& key, const std::string& text);  // into machine
+  const Result* find(const std::string& name) const;
+  std::string json() const;
+  void print_table(std::ostream& out) const;
+};
+
+}  // namespace coshard::bench

@@ -1,0 +1,169 @@
+#include "profiling/chrome_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "profiling/json.h"
+
+namespace coshard {
+namespace {
+
+using Span = ChromeTrace::Span;
+using Track = ChromeTrace::Track;
+
+std::string title(const CommEvent& event) {
+  std::string name(to_string(event.kind));
+  if (!event.label.empty()) name += " " + std::string(event.label);
+  return name;
+}
+
+constexpr std::int64_t kShortest = 100;  // ns; a span without length could not hold an arrow
+
+// Outer spans first.
+bool before(const Span& a, const Span& b) {
+  return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+}
+
+// Collectives of one stream complete in order: each is drawn from its issue, or from the end of the
+// one before.
+void lay_end_to_end(std::vector<Span>& spans) {
+  std::int64_t free_at = std::numeric_limits<std::int64_t>::min();
+  for (Span& span : spans) {
+    span.begin = std::max(span.begin, free_at);
+    span.end = std::max(span.end, span.begin + kShortest);
+    free_at = span.end;
+  }
+}
+
+// Siblings of a when_all may overlap without nesting: the later one is cut at the end of the
+// earlier.
+void clip_to_nest(std::vector<Span>& spans) {
+  std::vector<std::int64_t> ends;
+  for (Span& span : spans) {
+    while (!ends.empty() && ends.back() <= span.begin) ends.pop_back();
+    if (!ends.empty()) span.end = std::min(span.end, ends.back());
+    ends.push_back(span.end);
+  }
+}
+
+class Writer {
+ public:
+  Writer(std::ostream& out, std::int64_t origin) : out_(out), origin_(origin) {}
+
+  void name(std::string_view what, int pid, int tid, std::string_view text) {
+    line(fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})", what,
+                     pid, tid, json_quote(text)));
+  }
+  void sort_index(int pid, int tid) {
+    line(fmt::format(
+        R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
+        pid, tid, tid));
+  }
+  void span(int pid, const Span& span) {
+    std::string args;
+    if (span.flow != 0)
+      args = fmt::format(R"(,"args":{{"bytes":{},"sequence":{}}})", span.bytes, span.sequence);
+    line(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{}{}}})",
+                     json_quote(span.name), pid, static_cast<int>(span.track), micros(span.begin),
+                     length(span.end - span.begin), args));
+    if (span.flow == 0) return;
+    const std::uint64_t id = static_cast<std::uint64_t>(pid) * 1'000'000'000 + span.flow;
+    const bool start = span.track == Track::Communication;
+    // The arrow ends where the await does, so that it never points back in time.
+    const std::int64_t at = start ? span.begin : std::max(span.begin, span.end - 1);
+    line(fmt::format(
+        R"({{"ph":"{}",{}"name":"await","cat":"comm","id":{},"pid":{},"tid":{},"ts":{}}})",
+        start ? "s" : "f", start ? "" : R"("bp":"e",)", id, pid, static_cast<int>(span.track),
+        micros(at)));
+  }
+
+ private:
+  std::string micros(std::int64_t at) const { return length(at - origin_); }
+  static std::string length(std::int64_t ns) {
+    return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+  }
+  void line(const std::string& text) {
+    out_ << (first_ ? "\n" : ",\n") << text;
+    first_ = false;
+  }
+
+  std::ostream& out_;
+  std::int64_t origin_;
+  bool first_ = true;
+};
+
+}  // namespace
+
+void ChromeTrace::keep(Span span) {
+  if (spans_.size() < max_events_) {
+    spans_.push_back(std::move(span));
+  } else {
+    ++dropped_;
+  }
+}
+
+void ChromeTrace::issued(const CommEvent& event, std::int64_t now) { issued_at_[event.id] = now; }
+
+// The collective and its await are kept together, so that no arrow lacks an end.
+void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
+                        std::int64_t now) {
+  const auto issue = issued_at_.find(event.id);
+  if (issue == issued_at_.end()) return;
+  const std::int64_t begin = issue->second;
+  issued_at_.erase(issue);
+  if (spans_.size() + 2 > max_events_) {
+    dropped_ += 2;
+    return;
+  }
+  const std::uint64_t flow = ++flows_;
+  const std::string name = title(event);
+  spans_.push_back({name, Track::Communication, begin, std::max(begin, done), flow, event.bytes,
+                    event.sequence});
+  spans_.push_back({"await " + name, Track::Host, wait_begin, std::max(now, wait_begin + kShortest),
+                    flow, event.bytes, event.sequence});
+}
+
+void ChromeTrace::computed(std::string_view op, ComputeClass, std::int64_t begin,
+                           std::int64_t end) {
+  keep({std::string(op), Track::Compute, begin, end});
+}
+
+void ChromeTrace::module_exit(std::string_view path) {
+  const auto entered = std::find_if(open_.rbegin(), open_.rend(),
+                                    [path](const Open& open) { return open.path == path; });
+  if (entered == open_.rend()) return;
+  keep({entered->path, Track::Host, entered->begin, now_ns()});
+  open_.erase(std::next(entered).base());
+}
+
+void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks) {
+  std::int64_t origin = std::numeric_limits<std::int64_t>::max();
+  for (const ChromeTrace& rank : ranks)
+    for (const Span& span : rank.spans()) origin = std::min(origin, span.begin);
+  out << R"({"displayTimeUnit":"ms","traceEvents":[)";
+  Writer writer(out, origin);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const int pid = static_cast<int>(r);
+    writer.name("process_name", pid, 0, fmt::format("rank {}", r));
+    constexpr const char* kTracks[] = {"host", "compute", "communication"};
+    for (int tid = 0; tid < 3; ++tid) {
+      writer.name("thread_name", pid, tid, kTracks[tid]);
+      writer.sort_index(pid, tid);
+      std::vector<Span> spans;
+      for (const Span& span : ranks[r].spans())
+        if (static_cast<int>(span.track) == tid) spans.push_back(span);
+      std::stable_sort(spans.begin(), spans.end(), before);
+      if (tid == static_cast<int>(Track::Communication)) {
+        lay_end_to_end(spans);
+      } else {
+        clip_to_nest(spans);
+      }
+      for (const Span& span : spans) writer.span(pid, span);
+    }
+  }
+  out << "\n]}\n";
+}
+
+}  // namespace coshard

@@ -1,0 +1,113 @@
+#include "profiling/exit_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace coshard {
+
+double ExitTable::Row::hidden() const {
+  if (in_flight_ns <= 0) return 0;
+  const double exposed = static_cast<double>(exposed_ns) / static_cast<double>(in_flight_ns);
+  return std::clamp(1 - exposed, 0.0, 1.0);
+}
+
+double ExitTable::Row::gigabytes_per_s() const {
+  return in_flight_ns > 0 ? static_cast<double>(bytes) / static_cast<double>(in_flight_ns) : 0;
+}
+
+ExitTable::Row& ExitTable::row(const CommEvent& event) {
+  Row& row = rows_[Key(event.kind, std::string(event.label))];
+  if (row.label.empty()) {
+    row.kind = event.kind;
+    row.label = event.label;
+  }
+  return row;
+}
+
+void ExitTable::issued(const CommEvent& event, std::int64_t now) {
+  Row& entry = row(event);
+  ++entry.count;
+  entry.bytes += event.bytes;
+  issued_at_[event.id] = now;
+}
+
+void ExitTable::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
+                      std::int64_t now) {
+  Row& entry = row(event);
+  entry.exposed_ns += std::max<std::int64_t>(0, now - wait_begin);
+  const auto issue = issued_at_.find(event.id);
+  if (issue == issued_at_.end()) return;
+  entry.in_flight_ns += std::max<std::int64_t>(0, done - issue->second);
+  issued_at_.erase(issue);
+}
+
+void ExitTable::computed(std::string_view, ComputeClass what, std::int64_t begin,
+                         std::int64_t end) {
+  compute_ns_[static_cast<std::size_t>(what)] += end - begin;
+}
+
+std::vector<ExitTable::Row> ExitTable::rows() const {
+  std::vector<Row> rows;
+  for (const auto& [key, row] : rows_) rows.push_back(row);
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.exposed_ns > b.exposed_ns; });
+  return rows;
+}
+
+ExitTable::Row ExitTable::total() const {
+  Row sum;
+  sum.label = "total";
+  for (const auto& [key, row] : rows_) {
+    sum.count += row.count;
+    sum.bytes += row.bytes;
+    sum.in_flight_ns += row.in_flight_ns;
+    sum.exposed_ns += row.exposed_ns;
+  }
+  return sum;
+}
+
+double ExitTable::gemm_share(std::int64_t wall_ns) const {
+  if (wall_ns <= 0) return 0;
+  const std::int64_t inside = compute_ns(ComputeClass::Gemm) + compute_ns(ComputeClass::Attention);
+  return static_cast<double>(inside) / static_cast<double>(wall_ns);
+}
+
+void ExitTable::merge(const ExitTable& other) {
+  for (const auto& [key, part] : other.rows_) {
+    Row& row = rows_[key];
+    row.kind = part.kind;
+    row.label = part.label;
+    row.count += part.count;
+    row.bytes += part.bytes;
+    row.in_flight_ns += part.in_flight_ns;
+    row.exposed_ns += part.exposed_ns;
+  }
+  for (std::size_t i = 0; i < compute_ns_.size(); ++i) compute_ns_[i] += other.compute_ns_[i];
+}
+
+void ExitTable::reset() {
+  rows_.clear();
+  compute_ns_ = {};
+}
+
+void print_exit_table(std::ostream& out, std::span<const ExitTable> tables) {
+  ExitTable all;
+  for (const ExitTable& table : tables) all.merge(table);
+  const double ranks = tables.empty() ? 1 : static_cast<double>(tables.size());
+  constexpr auto kLine = "{:<15} {:<22} {:>9} {:>11} {:>8} {:>12} {:>9}\n";
+  const auto line = [&](std::string_view op, const ExitTable::Row& row) {
+    out << fmt::format(fmt::runtime(kLine), op, row.label,
+                       fmt::format("{:.0f}", static_cast<double>(row.count) / ranks),
+                       fmt::format("{:.3f}", static_cast<double>(row.bytes) / ranks / 1e6),
+                       fmt::format("{:.2f}", row.gigabytes_per_s()),
+                       fmt::format("{:.1f}", static_cast<double>(row.exposed_ns) / ranks / 1e6),
+                       fmt::format("{:.1f}", row.hidden() * 100));
+  };
+  out << fmt::format(fmt::runtime(kLine), "op", "for", "count", "MB", "GB/s", "exposed ms",
+                     "hidden %");
+  for (const ExitTable::Row& row : all.rows()) line(to_string(row.kind), row);
+  line("all", all.total());
+}
+
+}  // namespace coshard
