@@ -38,9 +38,9 @@ enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };
 class Observer {
  public:
   virtual ~Observer() = default;
-  // A plan was chosen for a redistribute; `steps` reads "S(0)->R" and `bytes` is what this rank
-  // will receive.
-  virtual void planned(std::string_view /*steps*/, std::int64_t /*bytes*/) {}
+  // A step of a redistribute is about to be issued: `step` reads "S(0)->R", this rank will have
+  // `bytes` of the result.
+  virtual void planned(std::string_view /*step*/, std::int64_t /*bytes*/) {}
   virtual void issued(const CommEvent&, std::int64_t /*now*/) {}
   // The awaiter has it: it blocked the host from `wait_begin` to `now` (0 long when it was ready
   // before). `done` is when the data was complete (<= now).

@@ -117,7 +117,6 @@ std::unique_ptr<RedistributePlan> make_plan(const std::shared_ptr<const Spec>& s
     if (step.kind != StepKind::Slice && step.kind != StepKind::Share) {
       const Shape& shape = make_spec(mesh, whole, source->shape)->local_shape;
       step.collective = geometry(step, shape, mesh.size(t.mesh_dim));
-      plan->bytes_per_element_moved += numel(step.after->local_shape);
     }
     plan->steps.push_back(std::move(step));
   }

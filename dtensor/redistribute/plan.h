@@ -26,7 +26,6 @@ struct Step {
 struct RedistributePlan {
   std::shared_ptr<const Spec> source, target;
   std::vector<Step> steps;
-  std::int64_t bytes_per_element_moved = 0;  // elements that this rank receives
 };
 
 // The order of transitions alone: (mesh dimension, from, to). Inner shards of a tensor dimension

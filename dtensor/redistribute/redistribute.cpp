@@ -36,9 +36,15 @@ Tensor share_step(const Tensor& x, const Step& step) {
   return zero;
 }
 
+std::int64_t bytes_of(const Step& step, DType dtype) {
+  return numel(step.after->local_shape) * static_cast<std::int64_t>(size_of(dtype));
+}
+
 Tensor run_step(const Tensor& x, const Step& step) {
   if (step.kind == StepKind::Slice) return slice_step(x, step);
   if (step.kind == StepKind::Share) return share_step(x, step);
+  World& world = step.after->mesh.world();
+  if (world.observed()) world.observer().planned(step.label, bytes_of(step, x.dtype()));
   const Tensor from = contiguous_local(x);
   Tensor to = Tensor::empty(x.device(), step.after, x.dtype());
   Collective c = step.collective;
@@ -58,12 +64,6 @@ struct Issued {
 
 Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
   if (plan.steps.empty()) return {source.with_spec(plan.target), nullptr};
-  World& world = plan.target->mesh.world();
-  if (world.observed()) {
-    world.observer().planned(
-        plan.steps.front().label,
-        plan.bytes_per_element_moved * static_cast<std::int64_t>(size_of(source.dtype())));
-  }
   Issued issued{source, nullptr};
   for (const Step& step : plan.steps) {
     issued.result = run_step(issued.result, step);

@@ -1,0 +1,251 @@
+// Every operator, on every sample, under every combination of input placements: the value, the
+// gradients and the collectives.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "dtensor/ops/op.h"
+#include "dtensor/random.h"
+#include "tests/support/ranks.h"
+
+namespace coshard {
+namespace {
+
+using testing::on_ranks;
+
+// A fixed value in [low, high) for element i of input k.
+double value_at(std::size_t k, std::size_t i, double low, double high) {
+  const double x = std::sin(static_cast<double>(k * 7919 + i * 104729 + 13)) * 43758.5453;
+  return low + (high - low) * (x - std::floor(x));
+}
+
+Tensor make_input(World& world, const OpDef::Sample& sample, std::size_t k) {
+  const TensorInfo& info = sample.in[k];
+  if (!info.defined) return {};
+  std::vector<double> values(static_cast<std::size_t>(numel(info.shape)));
+  const bool floating = is_floating(info.dtype);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = floating ? value_at(k, i, sample.low, sample.high)
+                         : std::floor(value_at(k, i, 0, static_cast<double>(sample.int_high)));
+  }
+  return Tensor::from_values(world.device(), info.shape, floating ? DType::F64 : info.dtype,
+                             values);
+}
+
+std::vector<Placement> placements_of(const Tensor& x) {
+  std::vector<Placement> all{Replicate()};
+  for (int d = 0; d < x.ndim(); ++d) all.push_back(Shard(d));
+  if (is_floating(x.dtype())) all.push_back(Partial());
+  return all;
+}
+
+// A Partial is split 60/40 with alternating signs, the rest of the ranks cancelling out.
+DTensor distribute(World& world, const DeviceMesh& mesh, const Tensor& full, Placement p) {
+  const DTensor x = distribute_tensor(full, mesh, p.is_partial() ? Replicate() : p, std::nullopt);
+  if (!p.is_partial() || mesh.size() == 1) return x.with_spec(make_spec(mesh, p, full.shape()));
+  std::vector<double> values = x.to_vector();
+  const int rank = mesh.local_rank(0), n = mesh.size();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double noise = i % 2 ? 1.5 : -1.5;
+    const double share = rank == 0 ? 0.6 : rank == 1 ? 0.4 : 0.0;
+    values[i] = values[i] * share + (rank == 0 ? noise * (n - 1) : -noise);
+  }
+  return Tensor::from_values(world.device(), full.shape(), full.dtype(), values)
+      .with_spec(make_spec(mesh, p, full.shape()));
+}
+
+// Counts what was planned and what was issued.
+class PlanObserver final : public Observer {
+ public:
+  explicit PlanObserver(World& world) : world_(world) { world.add_observer(this); }
+  ~PlanObserver() override { world_.remove_observer(this); }
+  void planned(std::string_view step, std::int64_t) override { planned_.emplace_back(step); }
+  void issued(const CommEvent& event, std::int64_t) override { issued_.emplace_back(event.label); }
+  std::vector<std::string> planned_, issued_;
+
+ private:
+  World& world_;
+};
+
+struct Expected {
+  std::array<std::vector<double>, kMaxOutputs> outputs;
+  std::vector<std::vector<double>> gradients;
+};
+
+bool wants_gradient(const OpDef::Sample& sample, const Tensor& x, std::size_t k) {
+  if (!x.defined() || !is_floating(x.dtype())) return false;
+  if (sample.grads.empty()) return true;
+  for (int g : sample.grads)
+    if (static_cast<std::size_t>(g) == k) return true;
+  return false;
+}
+
+void expect_close(const std::vector<double>& got, const std::vector<double>& want,
+                  const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(want[i]) && std::isnan(got[i])) continue;
+    ASSERT_NEAR(got[i], want[i], 1e-9 * (1 + std::abs(want[i]))) << what << " element " << i;
+  }
+}
+
+// The seed of backward, different for every element.
+Tensor seed_for(World& world, const Tensor& out) {
+  std::vector<double> values(static_cast<std::size_t>(out.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_at(99, i, -1, 1);
+  return Tensor::from_values(world.device(), out.shape(), out.dtype(), values);
+}
+
+Expected on_one_device(World& world, const OpDef& op, const OpDef::Sample& sample,
+                       std::vector<Tensor> in) {
+  for (std::size_t k = 0; k < in.size(); ++k)
+    if (op.backward && wants_gradient(sample, in[k], k)) in[k].set_requires_grad(true);
+  const auto out = call(op, in, sample.attrs);
+  Expected expected;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (out[i].defined()) expected.outputs[i] = out[i].to_vector();
+  if (op.backward) run_backward(out[0], seed_for(world, out[0]));
+  for (const Tensor& x : in)
+    expected.gradients.push_back(x.defined() && x.grad().defined() ? x.grad().to_vector()
+                                                                   : std::vector<double>());
+  return expected;
+}
+
+void walk_combination(World& world, const DeviceMesh& mesh, const OpDef& op,
+                      const OpDef::Sample& sample, const std::vector<Tensor>& full,
+                      const std::vector<Placement>& placements, const Expected& expected) {
+  std::string what = cat(op.name, " on ", mesh, ":");
+  std::vector<Tensor> in(full.size());
+  for (std::size_t k = 0; k < full.size(); ++k) {
+    if (!full[k].defined()) continue;
+    in[k] = distribute(world, mesh, full[k], placements[k]);
+    if (op.backward && wants_gradient(sample, full[k], k)) in[k].set_requires_grad(true);
+    what += " " + describe(in[k]);
+  }
+  PlanObserver seen(world);
+  const auto out = call(op, in, sample.attrs);
+  EXPECT_EQ(seen.planned_, seen.issued_) << what;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (out[i].defined())
+      expect_close(full_tensor(out[i].detach()).to_vector(), expected.outputs[i],
+                   what + cat(" output ", i, " ", out[i].layout()));
+  if (!op.backward) return;
+  run_backward(out[0], distribute_tensor(seed_for(world, out[0]), mesh, Replicate(), std::nullopt));
+  for (std::size_t k = 0; k < in.size(); ++k) {
+    if (!in[k].defined() || !in[k].requires_grad()) continue;
+    ASSERT_TRUE(in[k].grad().defined()) << what << " input " << k;
+    expect_close(full_tensor(in[k].grad()).to_vector(), expected.gradients[k],
+                 what + cat(" gradient ", k, " ", in[k].grad().layout()));
+  }
+}
+
+void walk_sample(World& world, const DeviceMesh& mesh, const OpDef& op,
+                 const OpDef::Sample& sample) {
+  std::vector<Tensor> full;
+  for (std::size_t k = 0; k < sample.in.size(); ++k) full.push_back(make_input(world, sample, k));
+  const Expected expected = on_one_device(world, op, sample, full);
+  std::vector<std::vector<Placement>> choices;
+  std::size_t combinations = 1;
+  for (const Tensor& x : full) {
+    choices.push_back(x.defined() ? placements_of(x) : std::vector<Placement>{Replicate()});
+    combinations *= choices.back().size();
+  }
+  for (std::size_t c = 0; c < combinations; ++c) {
+    std::vector<Placement> placements;
+    for (std::size_t k = 0, rest = c; k < choices.size(); rest /= choices[k].size(), ++k)
+      placements.push_back(choices[k][rest % choices[k].size()]);
+    for (Tensor& x : full)
+      if (x.defined()) x = x.detach();
+    walk_combination(world, mesh, op, sample, full, placements, expected);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+class OperatorWalk : public ::testing::TestWithParam<std::tuple<int, std::string>> {};
+
+TEST_P(OperatorWalk, GivesTheValueTheGradientsAndThePlannedCollectives) {
+  const auto [ranks, name] = GetParam();
+  for (const OpDef* op : all_operators()) {
+    if (op->name != name) continue;
+    struct Body {
+      static Task<void> run(World& world, const OpDef& op) {
+        const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+        for (const OpDef::Sample& sample : op.samples()) walk_sample(world, mesh, op, sample);
+        co_return;
+      }
+    };
+    on_ranks(ranks, [op](World& world) { return Body::run(world, *op); });
+  }
+}
+
+std::vector<std::string> names_with_samples() {
+  std::vector<std::string> names;
+  for (const OpDef* op : all_operators())
+    if (op->samples && !op->samples().empty()) names.emplace_back(op->name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OperatorWalk,
+                         ::testing::Combine(::testing::Values(1, 2, 3),
+                                            ::testing::ValuesIn(names_with_samples())),
+                         [](const auto& info) {
+                           return std::get<1>(info.param) + "_on_" +
+                                  std::to_string(std::get<0>(info.param));
+                         });
+
+// The gradient of every operator against central differences, on plain tensors.
+class OperatorGradient : public ::testing::TestWithParam<std::string> {};
+
+double objective(World& world, const OpDef& op, const OpDef::Sample& sample,
+                 const std::vector<Tensor>& in) {
+  const auto out = call(op, in, sample.attrs);
+  const std::vector<double> y = out[0].to_vector(), w = seed_for(world, out[0]).to_vector();
+  double sum = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * w[i];
+  return sum;
+}
+
+void check_gradients(World& world, const OpDef& op, const OpDef::Sample& sample) {
+  std::vector<Tensor> in;
+  for (std::size_t k = 0; k < sample.in.size(); ++k) in.push_back(make_input(world, sample, k));
+  const Expected expected = on_one_device(world, op, sample, in);
+  constexpr double kStep = 1e-5;
+  const NoGradGuard no_grad;
+  for (std::size_t k = 0; k < in.size(); ++k) {
+    if (!wants_gradient(sample, in[k], k)) continue;
+    const Tensor original = in[k];
+    std::vector<double> values = original.to_vector();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double kept = values[i];
+      double sides[2];
+      for (int side : {0, 1}) {
+        values[i] = kept + (side ? kStep : -kStep);
+        in[k] = Tensor::from_values(world.device(), original.shape(), DType::F64, values);
+        sides[side] = objective(world, op, sample, in);
+      }
+      values[i] = kept;
+      EXPECT_NEAR(expected.gradients[k][i], (sides[1] - sides[0]) / (2 * kStep), 1e-6)
+          << op.name << " input " << k << " element " << i;
+    }
+    in[k] = original;
+  }
+}
+
+TEST_P(OperatorGradient, EqualsCentralDifferences) {
+  for (const OpDef* op : all_operators()) {
+    if (op->name != GetParam() || !op->backward) continue;
+    struct Body {
+      static Task<void> run(World& world, const OpDef& op) {
+        for (const OpDef::Sample& sample : op.samples()) check_gradients(world, op, sample);
+        co_return;
+      }
+    };
+    on_ranks(1, [op](World& world) { return Body::run(world, *op); });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OperatorGradient, ::testing::ValuesIn(names_with_samples()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace coshard
