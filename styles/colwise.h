@@ -1,0 +1,18 @@
+#pragma once
+// ColwiseParallel: a Linear or Embedding cut along its output features. A value.
+//   Linear: weight and bias S(0). Embedding: weight S(1). Input wanted as R.
+#include "styles/style.h"
+
+namespace coshard {
+
+struct ColwiseParallel {
+  Placement input_layouts = Replicate();  // of a plain input
+  Placement output_layouts = Shard(-1);
+  bool use_local_output = true;
+
+  // Error{BadInput} for any other module.
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
+  friend std::ostream& operator<<(std::ostream& out, const ColwiseParallel& style);
+};
+
+}  // namespace coshard

@@ -1,0 +1,31 @@
+#include "styles/distribute_module.h"
+
+#include "styles/prepare.h"
+
+namespace coshard {
+
+void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn,
+                       const InputFn& input_fn, const OutputFn& output_fn,
+                       const ParallelizeOptions& options) {
+  CS_REQUIRE(mesh.defined(), "distribute_module: the mesh is undefined");
+  Ties ties(module);
+  for (const auto& [path, below] : module.named_modules()) {
+    if (!partition_fn) break;
+    partition_fn(path, *below, mesh);
+    ties.restore();
+  }
+  const Layout replicas = Layout::filled(mesh.ndim(), Replicate());
+  for (const NamedParameter& p : module.named_parameters()) {
+    if (p.slot->is_distributed()) continue;
+    const bool requires_grad = p.slot->requires_grad();
+    *p.slot = distribute_tensor(p.slot->detach(), mesh, replicas, options.src_data_rank);
+    p.slot->set_requires_grad(requires_grad);
+  }
+  ties.restore();
+  if (input_fn)
+    module.add_pre_hook([=](Module& self, Inputs& inputs) { input_fn(self, inputs, mesh); });
+  if (output_fn)
+    module.add_post_hook([=](Module& self, Outputs& outputs) { output_fn(self, outputs, mesh); });
+}
+
+}  // namespace coshard

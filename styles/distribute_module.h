@@ -1,0 +1,21 @@
+#pragma once
+// distribute_module: a module on a mesh by functions of the user's. What the styles do in one line
+// each, for everything else.
+#include "styles/style.h"
+
+namespace coshard {
+
+// Called for the module ("") and every module below it; replaces parameters by DTensors.
+using PartitionFn = std::function<void(const std::string& path, Module&, const DeviceMesh&)>;
+// Hooks of the module itself.
+using InputFn = std::function<void(Module&, Inputs&, const DeviceMesh&)>;
+using OutputFn = std::function<void(Module&, Outputs&, const DeviceMesh&)>;
+
+// Parameters that partition_fn leaves plain are replicated: one broadcast each, none with
+// src_data_rank = nullopt. requires_grad is kept, tied parameters stay tied. Any of the functions
+// may be empty.
+void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn = {},
+                       const InputFn& input_fn = {}, const OutputFn& output_fn = {},
+                       const ParallelizeOptions& options = {});
+
+}  // namespace coshard

@@ -1,0 +1,230 @@
+#include "styles/module.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <typeinfo>
+#include <unordered_set>
+
+#include "dtensor/redistribute/redistribute.h"
+#include "runtime/launch/world.h"
+
+namespace coshard {
+
+Tensor Inputs::get(std::size_t position, std::string_view name) const {
+  for (const auto& [key, value] : kwargs)
+    if (key == name) return value;
+  return position < args.size() ? args[position] : Tensor();
+}
+
+// Tells the observers of this rank when a module's forward begins and ends.
+class Module::Watch {
+ public:
+  explicit Watch(Module& module) : world_(World::current()) {
+    if (world_ == nullptr || !world_->observed()) {
+      world_ = nullptr;
+      return;
+    }
+    path_ = module.path();
+    world_->observer().module_enter(path_);
+  }
+  ~Watch() {
+    if (world_ != nullptr) world_->observer().module_exit(path_);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  World* world_;
+  std::string path_;
+};
+
+Module::~Module() {
+  for (const Child& child : children_)
+    if (child.owner && child.owner->parent_ == this) child.owner->parent_ = nullptr;
+}
+
+Task<Tensor> Module::forward(Tensor x) {
+  const World* world = World::current();
+  if (!pre_hooks_.empty() || !post_hooks_.empty()) return forward(Inputs(std::move(x)));
+  if (world != nullptr && world->observed()) return run_watched(std::move(x));
+  return run(std::move(x));
+}
+
+Task<Tensor> Module::run_watched(Tensor x) {
+  const Watch watch(*this);
+  Task<Tensor> body = run(std::move(x));
+  co_return co_await std::move(body);
+}
+
+Task<Tensor> Module::forward(Inputs inputs) {
+  Task<Outputs> body = call(std::move(inputs));
+  Outputs outputs = co_await std::move(body);
+  CS_REQUIRE(outputs.size() == 1, "forward: ", type_name(), " '", path(), "' gave ", outputs.size(),
+             " outputs; use call()");
+  co_return std::move(outputs.front());
+}
+
+Task<Outputs> Module::call(Inputs inputs) {
+  const Watch watch(*this);
+  for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
+  // All hooks have issued what they need before the first of it is awaited.
+  if (!pre_hooks_.empty()) {
+    for (Tensor& x : inputs.args) {
+      if (!x.defined() || !x.in_flight()) continue;
+      const Redistribution arriving(x);
+      x = co_await arriving;
+    }
+    for (auto& named : inputs.kwargs) {
+      if (!named.second.defined() || !named.second.in_flight()) continue;
+      const Redistribution arriving(named.second);
+      named.second = co_await arriving;
+    }
+  }
+  Task<Outputs> body = run_all(std::move(inputs));
+  Outputs outputs = co_await std::move(body);
+  if (post_hooks_.empty()) co_return outputs;
+  for (const PostHook& hook : post_hooks_) hook(*this, outputs);
+  for (Tensor& y : outputs) {
+    if (!y.defined() || !y.in_flight()) continue;
+    const Redistribution arriving(y);
+    y = co_await arriving;
+  }
+  co_return outputs;
+}
+
+Task<Tensor> Module::run(Tensor x) {
+  Inputs inputs(std::move(x));
+  wrapping_ = true;
+  Task<Outputs> body = run_all(std::move(inputs));
+  Outputs outputs = co_await std::move(body);
+  wrapping_ = false;
+  CS_REQUIRE(outputs.size() == 1, "forward: ", type_name(), " '", path(), "' gave ", outputs.size(),
+             " outputs; use call()");
+  co_return std::move(outputs.front());
+}
+
+Task<Outputs> Module::run_all(Inputs inputs) {
+  CS_REQUIRE(!wrapping_, "forward: ", type_name(), " '", path(),
+             "' overrides neither run nor run_all");
+  CS_REQUIRE(inputs.args.size() == 1 && inputs.kwargs.empty() && inputs.args.front().defined(),
+             "forward: ", type_name(), " '", path(), "' takes one tensor by position, got ",
+             inputs.args.size(), " by position and ", inputs.kwargs.size(), " by keyword",
+             inputs.args.size() == 1 && inputs.kwargs.empty() ? " (undefined)" : "");
+  Task<Tensor> body = run(std::move(inputs.args.front()));
+  Outputs outputs;
+  outputs.push_back(co_await std::move(body));
+  co_return outputs;
+}
+
+void Module::check_name(const std::string& name) const {
+  CS_REQUIRE(!name.empty() && name.find('.') == std::string::npos, "register: '", name,
+             "' is not a name; it must have a character and no dot");
+  for (const auto& [taken, slot] : parameters_)
+    CS_REQUIRE(taken != name, "register: ", type_name(), " has a parameter '", name, "' already");
+  for (const Child& child : children_)
+    CS_REQUIRE(child.name != name, "register: ", type_name(), " has a module '", name, "' already");
+}
+
+void Module::register_parameter(std::string name, Tensor& slot) {
+  check_name(name);
+  parameters_.emplace_back(std::move(name), &slot);
+}
+
+void Module::register_module(std::string name, Module& child) {
+  check_name(name);
+  child.parent_ = this;
+  child.name_ = name;
+  child.forget_paths();
+  children_.push_back({std::move(name), &child, nullptr});
+}
+
+void Module::register_module(std::string name, std::shared_ptr<Module> child) {
+  CS_REQUIRE(child, "register_module: '", name, "' is null");
+  register_module(std::move(name), *child);
+  children_.back().owner = std::move(child);
+}
+
+void Module::forget_paths() {
+  for (const NamedModule& below : named_modules()) below.module->path_known_ = false;
+}
+
+const std::string& Module::path() {
+  if (!path_known_) {
+    const std::string above = parent_ != nullptr ? parent_->path() : "";
+    path_ = above.empty() ? name_ : above + "." + name_;
+    path_known_ = true;
+  }
+  return path_;
+}
+
+std::string Module::type_name() const {
+  int status = 0;
+  char* demangled = abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status);
+  std::string name = status == 0 ? demangled : typeid(*this).name();
+  std::free(demangled);
+  const std::size_t colon = name.substr(0, name.find('<')).rfind("::");
+  return colon == std::string::npos ? name : name.substr(colon + 2);
+}
+
+std::vector<NamedModule> Module::named_modules() {
+  std::vector<NamedModule> found;
+  std::unordered_set<Module*> seen;
+  const std::function<void(Module&, const std::string&)> visit = [&](Module& module,
+                                                                     const std::string& path) {
+    if (!seen.insert(&module).second) return;
+    found.push_back({path, &module});
+    for (const Child& child : module.children_)
+      visit(*child.module, path.empty() ? child.name : path + "." + child.name);
+  };
+  visit(*this, "");
+  return found;
+}
+
+std::vector<NamedParameter> Module::named_slots() {
+  std::vector<NamedParameter> found;
+  for (const auto& [path, module] : named_modules())
+    for (const auto& [name, slot] : module->parameters_)
+      if (slot->defined()) found.push_back({path.empty() ? name : path + "." + name, slot});
+  return found;
+}
+
+std::vector<NamedParameter> Module::named_parameters() {
+  std::vector<NamedParameter> found = named_slots();
+  std::unordered_set<const void*> seen;
+  std::erase_if(found, [&](const NamedParameter& p) { return !seen.insert(p.slot->id()).second; });
+  return found;
+}
+
+std::vector<Tensor> Module::parameters() {
+  std::vector<Tensor> tensors;
+  for (const NamedParameter& p : named_parameters()) tensors.push_back(*p.slot);
+  return tensors;
+}
+
+Tensor& Module::parameter(std::string_view name) {
+  std::string known;
+  for (const NamedParameter& p : named_slots()) {
+    if (p.name == name) return *p.slot;
+    known += known.empty() ? p.name : ", " + p.name;
+  }
+  fail(ErrorKind::BadInput,
+       cat("parameter: ", type_name(), " has no '", name, "'; it has: ", known));
+}
+
+Module* Module::find(std::string_view path) {
+  for (const NamedModule& below : named_modules())
+    if (below.path == path) return below.module;
+  return nullptr;
+}
+
+void Module::zero_grad() {
+  for (const Tensor& p : parameters()) p.set_grad({});
+}
+
+void Module::train(bool on) {
+  for (const NamedModule& below : named_modules()) below.module->training_ = on;
+}
+
+}  // namespace coshard

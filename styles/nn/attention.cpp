@@ -1,0 +1,59 @@
+#include "styles/nn/attention.h"
+
+#include "dtensor/ops/ops.h"
+
+namespace coshard::nn {
+namespace {
+
+AttentionOptions checked(AttentionOptions options) {
+  if (options.kv_heads == 0) options.kv_heads = options.heads;
+  CS_REQUIRE(options.heads > 0 && options.dim > 0 && options.dim % options.heads == 0,
+             "Attention: dim ", options.dim, " is not divisible by heads ", options.heads);
+  CS_REQUIRE(options.kv_heads > 0 && options.heads % options.kv_heads == 0, "Attention: heads ",
+             options.heads, " is not divisible by kv_heads ", options.kv_heads);
+  CS_REQUIRE(!options.rotary || options.dim / options.heads % 2 == 0, "Attention: head_dim ",
+             options.dim / options.heads, " (dim ", options.dim, " / heads ", options.heads,
+             ") is odd; rotary positions need an even one");
+  return options;
+}
+
+}  // namespace
+
+Attention::Attention(AttentionOptions options, World& world)
+    : head_dim(checked(options).dim / options.heads),
+      wq(options.dim, options.dim, world, {.bias = options.bias, .dtype = options.dtype}),
+      wk(options.dim, checked(options).kv_heads * head_dim, world,
+         {.bias = options.bias, .dtype = options.dtype}),
+      wv(options.dim, checked(options).kv_heads * head_dim, world,
+         {.bias = options.bias, .dtype = options.dtype}),
+      wo(options.dim, options.dim, world, {.bias = options.bias, .dtype = options.dtype}),
+      options_(checked(options)) {
+  register_module("wq", wq);
+  register_module("wk", wk);
+  register_module("wv", wv);
+  register_module("wo", wo);
+}
+
+// [batch, seq, width] -> [batch, heads at hand, seq, head_dim]
+Tensor Attention::split_heads(const Tensor& x, bool rotate) const {
+  CS_REQUIRE(x.ndim() == 3 && x.size(-1) % head_dim == 0, "Attention: a projection is ", x,
+             ", not [batch, seq, a multiple of head_dim ", head_dim, "]");
+  Tensor heads = view(x, Shape{x.size(0), x.size(1), x.size(2) / head_dim, head_dim});
+  if (rotate) heads = rotary_embedding(heads, options_.rope_theta);
+  return transpose(heads, 1, 2);
+}
+
+Task<Tensor> Attention::run(Tensor x) {
+  Tensor q = co_await wq.forward(x);
+  Tensor k = co_await wk.forward(x);
+  Tensor v = co_await wv.forward(x);
+  const Shape shape = q.shape();
+  q = split_heads(q, options_.rotary);
+  k = split_heads(k, options_.rotary);
+  v = split_heads(v, false);
+  const Tensor heads = transpose(attention(q, k, v, options_.causal), 1, 2);
+  Tensor joined = view(heads, shape);
+  co_return co_await wo.forward(std::move(joined));
+}
+
+}  // namespace coshard::nn

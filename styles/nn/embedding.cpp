@@ -1,0 +1,20 @@
+#include "styles/nn/embedding.h"
+
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+
+namespace coshard::nn {
+
+Embedding::Embedding(std::int64_t num, std::int64_t dim, World& world, EmbeddingOptions options)
+    : num(num), dim(dim), padding_idx(options.padding_idx) {
+  CS_REQUIRE(num > 0 && dim > 0, "Embedding: ", num, " rows of ", dim);
+  CS_REQUIRE(padding_idx < num, "Embedding: padding_idx ", padding_idx, " of ", num, " rows");
+  weight = Tensor::empty(world.device(), Shape{num, dim}, options.dtype);
+  normal_(weight, 0, options.init_std);
+  weight.set_requires_grad(true);
+  register_parameter("weight", weight);
+}
+
+Task<Tensor> Embedding::run(Tensor ids) { co_return embedding(ids, weight, padding_idx); }
+
+}  // namespace coshard::nn

@@ -1,0 +1,28 @@
+#pragma once
+// Embedding: ids [...] -> weight[ids] [..., dim]. Owned by the module it is a member of; rank's
+// thread.
+#include "runtime/launch/world.h"
+#include "styles/module.h"
+#include "styles/nn/linear.h"
+
+namespace coshard::nn {
+
+struct EmbeddingOptions {
+  std::int64_t padding_idx = -1;  // this row gets no gradient; -1: none
+  DType dtype = DType::F32;
+  double init_std = kInitStd;
+};
+
+// ids are i64 or i32. The weight starts as normal(0, init_std).
+class Embedding : public Module {
+ public:
+  Embedding(std::int64_t num, std::int64_t dim, World& world, EmbeddingOptions options = {});
+
+  std::int64_t num, dim, padding_idx;
+  Tensor weight;  // [num, dim]
+
+ protected:
+  Task<Tensor> run(Tensor ids) override;
+};
+
+}  // namespace coshard::nn

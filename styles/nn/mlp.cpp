@@ -1,0 +1,23 @@
+#include "styles/nn/mlp.h"
+
+#include "dtensor/ops/ops.h"
+
+namespace coshard::nn {
+
+MLP::MLP(MLPOptions options, World& world)
+    : w1(options.dim, options.ffn, world, {.bias = options.bias, .dtype = options.dtype}),
+      w3(options.dim, options.ffn, world, {.bias = options.bias, .dtype = options.dtype}),
+      w2(options.ffn, options.dim, world, {.bias = options.bias, .dtype = options.dtype}) {
+  register_module("w1", w1);
+  register_module("w3", w3);
+  register_module("w2", w2);
+}
+
+Task<Tensor> MLP::run(Tensor x) {
+  Tensor gate = co_await w1.forward(x);
+  Tensor up = co_await w3.forward(std::move(x));
+  Tensor hidden = swiglu(gate, up);
+  co_return co_await w2.forward(std::move(hidden));
+}
+
+}  // namespace coshard::nn

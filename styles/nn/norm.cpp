@@ -1,0 +1,51 @@
+#include "styles/nn/norm.h"
+
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+
+namespace coshard::nn {
+namespace {
+
+void check_width(const Tensor& x, std::int64_t dim, const char* what) {
+  CS_REQUIRE(x.ndim() > 0 && x.size(-1) == dim, what, ": ", x, " where the last dimension must be ",
+             dim);
+}
+
+}  // namespace
+
+LayerNorm::LayerNorm(std::int64_t dim, World& world, LayerNormOptions options)
+    : dim(dim), eps(options.eps) {
+  CS_REQUIRE(dim > 0, "LayerNorm: dim ", dim);
+  if (options.affine) {
+    weight = ones(world.device(), Shape{dim}, options.dtype);
+    weight.set_requires_grad(true);
+  }
+  if (options.affine && options.bias) {
+    bias = zeros(world.device(), Shape{dim}, options.dtype);
+    bias.set_requires_grad(true);
+  }
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+}
+
+Task<Tensor> LayerNorm::run(Tensor x) {
+  check_width(x, dim, "LayerNorm");
+  co_return layer_norm(x, weight, bias, eps);
+}
+
+RMSNorm::RMSNorm(std::int64_t dim, World& world, RMSNormOptions options)
+    : dim(dim), eps(options.eps) {
+  CS_REQUIRE(dim > 0, "RMSNorm: dim ", dim);
+  if (options.affine) {
+    weight = ones(world.device(), Shape{dim}, options.dtype);
+    weight.set_requires_grad(true);
+  }
+  register_parameter("weight", weight);
+}
+
+Task<Tensor> RMSNorm::run(Tensor x) {
+  check_width(x, dim, "RMSNorm");
+  co_return rms_norm(x, weight, eps);
+}
+
+}  // namespace coshard::nn

@@ -1,0 +1,72 @@
+#include "styles/parallelize.h"
+
+#include "styles/path_pattern.h"
+#include "styles/prepare.h"
+
+namespace coshard {
+namespace {
+
+[[noreturn]] void fail_unmatched(Module& root, const std::string& key) {
+  for (const NamedParameter& p : root.named_slots()) {
+    if (!matches(key, p.name)) continue;
+    const std::size_t dot = key.rfind('.');
+    fail(ErrorKind::BadInput, cat("parallelize_module: plan key '", key, "' names a parameter (",
+                                  p.name, "); styles apply to modules, use '",
+                                  key.substr(0, dot == std::string::npos ? 0 : dot), "'"));
+  }
+  std::vector<std::string> names;
+  for (const NamedModule& m : root.named_modules())
+    if (!m.path.empty()) names.push_back(m.path);
+  std::string near;
+  for (const std::string& name : nearest(key, std::move(names), 3))
+    near += (near.empty() ? "" : ", ") + name;
+  fail(ErrorKind::BadInput, cat("parallelize_module: plan key '", key, "' matches nothing; ",
+                                near.empty() ? "the module has no sub-modules" : "near: " + near));
+}
+
+struct Application {
+  Module* module;
+  const Style* style;
+};
+
+std::vector<Application> resolve(Module& root, const ParallelPlan& plan) {
+  std::vector<Application> applications;
+  const std::vector<NamedModule> modules = root.named_modules();
+  for (const auto& [key, style] : plan) {
+    CS_REQUIRE(style, "parallelize_module: plan key '", key, "' has no style");
+    const std::size_t before = applications.size();
+    for (const NamedModule& m : modules)
+      if (matches(key, m.path)) applications.push_back({m.module, &style});
+    if (applications.size() == before) fail_unmatched(root, key);
+  }
+  return applications;
+}
+
+}  // namespace
+
+Style& ParallelPlan::operator[](std::string key) {
+  for (auto& [known, style] : entries_)
+    if (known == key) return style;
+  return entries_.emplace_back(std::move(key), Style()).second;
+}
+
+std::ostream& operator<<(std::ostream& out, const ParallelPlan& plan) {
+  for (const auto& [key, style] : plan) out << '\'' << key << "': " << style << '\n';
+  return out;
+}
+
+Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan,
+                              ParallelizeOptions options) {
+  require_one_dimension(mesh, "parallelize_module");
+  CS_REQUIRE(!options.src_data_rank ||
+                 (*options.src_data_rank >= 0 && *options.src_data_rank < mesh.size()),
+             "parallelize_module: src_data_rank ", options.src_data_rank.value_or(0), " on ", mesh);
+  Ties ties(module);
+  for (const Application& each : resolve(module, plan)) {
+    each.style->apply(*each.module, mesh, options);
+    ties.restore();
+  }
+  co_return;
+}
+
+}  // namespace coshard

@@ -1,0 +1,93 @@
+#include "styles/prepare.h"
+
+#include <map>
+
+#include "dtensor/redistribute/redistribute.h"
+
+namespace coshard {
+
+DTensor as_distributed(const Module& module, const Tensor& x, const DeviceMesh& mesh,
+                       Placement placement, std::optional<std::int64_t> whole) {
+  CS_REQUIRE(x.defined(), module.type_name(), ": expected a tensor for layout ", placement,
+             ", got none");
+  if (x.is_distributed()) return x;
+  const Layout layout = normalize(Layout(placement), x.shape(), "input_layouts");
+  FromLocalOptions options;
+  if (whole && layout[0].is_shard(x.ndim() - 1)) {
+    Shape shape = x.shape();
+    shape.back() = *whole;
+    options.shape = shape;
+  }
+  return from_local(x, mesh, layout, options);
+}
+
+DTensor bring_to(const DTensor& x, Placement wanted) {
+  CS_REQUIRE(x.mesh().ndim() == 1, "a style for one mesh dimension got ", x);
+  const Layout target = normalize(Layout(wanted), x.shape(), "redistribute");
+  if (x.layout() == target) return x;
+  const Redistribution issued = redistribute(x, target);
+  return issued.tensor();
+}
+
+Tensor& only_input(Module& module, Inputs& inputs, std::string_view style) {
+  CS_REQUIRE(!inputs.args.empty() && inputs.args.front().defined(), style, ": ", module.type_name(),
+             " '", module.path(), "' was called without a tensor by position");
+  return inputs.args.front();
+}
+
+Tensor& only_output(Module& module, Outputs& outputs, std::string_view style) {
+  CS_REQUIRE(outputs.size() == 1 && outputs.front().defined(), style, ": ", module.type_name(),
+             " '", module.path(), "' gave ", outputs.size(), " outputs, not one tensor");
+  return outputs.front();
+}
+
+void cut_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
+                   const ParallelizeOptions& options) {
+  if (!slot.defined()) return;
+  if (slot.is_distributed()) {
+    CS_REQUIRE(slot.mesh() == mesh, "parallelize: the parameter is ", slot, ", not on ", mesh);
+    return;
+  }
+  const bool requires_grad = slot.requires_grad();
+  DTensor cut = distribute_tensor(slot.detach(), mesh, Layout(placement), options.src_data_rank);
+  cut.set_requires_grad(requires_grad);
+  slot = std::move(cut);
+}
+
+void replicate_parameter(Tensor& slot, const DeviceMesh& mesh) {
+  if (!slot.defined() || slot.is_distributed()) return;
+  const bool requires_grad = slot.requires_grad();
+  DTensor replica = from_local(slot.detach(), mesh, Layout(Replicate()));
+  replica.set_requires_grad(requires_grad);
+  slot = std::move(replica);
+}
+
+Ties::Ties(Module& root) {
+  std::map<const void*, Group> by_tensor;
+  for (const NamedParameter& p : root.named_slots()) {
+    Group& group = by_tensor[p.slot->id()];
+    group.before = *p.slot;
+    group.slots.push_back(p.slot);
+  }
+  for (auto& [id, group] : by_tensor)
+    if (group.slots.size() > 1) groups_.push_back(std::move(group));
+}
+
+void Ties::restore() {
+  for (Group& group : groups_) {
+    for (Tensor* slot : group.slots) {
+      if (slot->id() == group.before.id()) continue;
+      group.before = *slot;
+      break;
+    }
+    for (Tensor* slot : group.slots) *slot = group.before;
+  }
+}
+
+void require_one_dimension(const DeviceMesh& mesh, std::string_view what) {
+  CS_REQUIRE(mesh.defined(), what, ": the mesh is undefined");
+  CS_REQUIRE(mesh.ndim() == 1, what, ": the mesh ", mesh, " has ", mesh.ndim(),
+             " dimensions; a style needs exactly 1");
+}
+
+}  // namespace coshard

@@ -1,0 +1,25 @@
+#pragma once
+// PrepareModuleInputOutput: PrepareModuleInput and PrepareModuleOutput on one module. A value.
+#include "styles/prepare_input.h"
+#include "styles/prepare_output.h"
+
+namespace coshard {
+
+struct PrepareModuleInputOutput {
+  Placements input_layouts = {};
+  Placements desired_input_layouts = {};
+  KeywordPlacements input_kwarg_layouts = {};
+  KeywordPlacements desired_input_kwarg_layouts = {};
+  bool use_local_input = false;
+  Placements output_layouts = {};
+  Placements desired_output_layouts = {};
+  bool use_local_output = true;
+
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
+  friend std::ostream& operator<<(std::ostream& out, const PrepareModuleInputOutput& style);
+
+  PrepareModuleInput input() const;
+  PrepareModuleOutput output() const;
+};
+
+}  // namespace coshard

@@ -1,0 +1,45 @@
+#include "styles/prepare_output.h"
+
+#include "styles/prepare.h"
+
+namespace coshard {
+namespace {
+
+void prepare_outputs(const PrepareModuleOutput& style, const DeviceMesh& mesh, Module& module,
+                     Outputs& outputs) {
+  CS_REQUIRE(outputs.size() == style.output_layouts.size(), "PrepareModuleOutput: '", module.path(),
+             "' gave ", outputs.size(), " outputs, output_layouts ", style.output_layouts, " has ",
+             style.output_layouts.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!style.output_layouts[i]) continue;
+    DTensor y = as_distributed(module, outputs[i], mesh, *style.output_layouts[i]);
+    if (style.desired_output_layouts[i]) y = bring_to(y, *style.desired_output_layouts[i]);
+    outputs[i] = style.use_local_output ? to_local(y) : y;
+  }
+}
+
+}  // namespace
+
+void PrepareModuleOutput::check() const {
+  CS_REQUIRE(output_layouts.given() && desired_output_layouts.given() &&
+                 output_layouts.size() == desired_output_layouts.size(),
+             "PrepareModuleOutput: output_layouts ", output_layouts, " and desired_output_layouts ",
+             desired_output_layouts, " should have the same length");
+}
+
+void PrepareModuleOutput::apply(Module& module, const DeviceMesh& mesh,
+                                const ParallelizeOptions&) const {
+  require_one_dimension(mesh, "PrepareModuleOutput");
+  check();
+  module.add_post_hook([style = *this, mesh](Module& self, Outputs& outputs) {
+    prepare_outputs(style, mesh, self, outputs);
+  });
+}
+
+std::ostream& operator<<(std::ostream& out, const PrepareModuleOutput& style) {
+  return out << "PrepareModuleOutput(output_layouts=" << style.output_layouts
+             << ", desired_output_layouts=" << style.desired_output_layouts
+             << ", use_local_output=" << std::boolalpha << style.use_local_output << ')';
+}
+
+}  // namespace coshard

@@ -1,0 +1,21 @@
+#pragma once
+// PrepareModuleOutput: annotates and redistributes what a module gives. Cuts no parameter. A value.
+#include "styles/layouts.h"
+#include "styles/style.h"
+
+namespace coshard {
+
+// An output whose layout is nullopt is left alone; a DTensor is judged by its own layout.
+struct PrepareModuleOutput {
+  Placements output_layouts = {};  // of plain outputs; as many as outputs
+  Placements desired_output_layouts = {};
+  bool use_local_output = true;
+
+  // Error{BadInput}: one list without the other, or of another length.
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
+  friend std::ostream& operator<<(std::ostream& out, const PrepareModuleOutput& style);
+
+  void check() const;
+};
+
+}  // namespace coshard

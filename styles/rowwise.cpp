@@ -1,0 +1,43 @@
+#include "styles/rowwise.h"
+
+#include "styles/nn/embedding.h"
+#include "styles/nn/linear.h"
+#include "styles/prepare.h"
+
+namespace coshard {
+
+void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
+                            const ParallelizeOptions& options) const {
+  require_one_dimension(mesh, "RowwiseParallel");
+  std::optional<std::int64_t> width;
+  Placement wanted = Replicate();
+  if (auto* linear = dynamic_cast<nn::Linear*>(&module)) {
+    width = linear->in_features;
+    wanted = Shard(-1);
+    cut_parameter(linear->weight, mesh, Shard(1), options);
+    cut_parameter(linear->bias, mesh, Replicate(), options);
+  } else if (auto* embedding = dynamic_cast<nn::Embedding*>(&module)) {
+    cut_parameter(embedding->weight, mesh, Shard(0), options);
+  } else {
+    fail(ErrorKind::BadInput,
+         cat("RowwiseParallel: '", module.path(), "' is a ", module.type_name(),
+             "; only Linear and Embedding can be cut by rows"));
+  }
+  module.add_pre_hook([style = *this, mesh, width, wanted](Module& self, Inputs& inputs) {
+    Tensor& x = only_input(self, inputs, "RowwiseParallel");
+    x = bring_to(as_distributed(self, x, mesh, style.input_layouts, width), wanted);
+  });
+  module.add_post_hook([style = *this](Module& self, Outputs& outputs) {
+    Tensor& y = only_output(self, outputs, "RowwiseParallel");
+    y = bring_to(y, style.output_layouts);
+    if (style.use_local_output) y = to_local(y);
+  });
+}
+
+std::ostream& operator<<(std::ostream& out, const RowwiseParallel& style) {
+  return out << "RowwiseParallel(input_layouts=" << style.input_layouts
+             << ", output_layouts=" << style.output_layouts
+             << ", use_local_output=" << std::boolalpha << style.use_local_output << ')';
+}
+
+}  // namespace coshard

@@ -1,0 +1,18 @@
+#pragma once
+// RowwiseParallel: a Linear cut along its input features, or an Embedding along its rows. A value.
+//   Linear: weight S(1), bias R, input wanted as S(-1). Embedding: weight S(0), input wanted as R.
+#include "styles/style.h"
+
+namespace coshard {
+
+struct RowwiseParallel {
+  Placement input_layouts = Shard(-1);     // of a plain input
+  Placement output_layouts = Replicate();  // R: an all_reduce; a shard: a reduce_scatter
+  bool use_local_output = true;
+
+  // Error{BadInput} for any other module.
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
+  friend std::ostream& operator<<(std::ostream& out, const RowwiseParallel& style);
+};
+
+}  // namespace coshard

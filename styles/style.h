@@ -1,0 +1,68 @@
+#pragma once
+// A parallel style says how one module is cut: which layout its parameters get, and which layouts
+// go in and come out. Any copyable type with `apply` and `<<` is one; Style holds any of them.
+// Values; used on the rank's thread.
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <ostream>
+
+#include "dtensor/device_mesh.h"
+#include "styles/module.h"
+
+namespace coshard {
+
+struct ParallelizeOptions {
+  // The rank of the mesh whose parameters all ranks get; nullopt: every rank cuts its own and
+  // nothing is sent.
+  std::optional<int> src_data_rank = 0;
+};
+
+// apply(module, mesh, options) replaces parameters by DTensors and adds hooks. The mesh has one
+// dimension. Error{BadInput} before anything is changed.
+template <class T>
+concept ParallelStyle = std::copyable<T> &&
+    requires(const T& style, Module& module, const DeviceMesh& mesh,
+             const ParallelizeOptions& options, std::ostream& out) {
+  style.apply(module, mesh, options);
+  out << style;
+};
+
+class Style {
+ public:
+  Style() = default;  // empty
+  template <class S>
+  requires(!std::same_as<S, Style> && ParallelStyle<S>)
+      Style(S style)  // NOLINT: implicit, so that plan[key] = S{...}
+      : held_(std::make_shared<Held<S>>(std::move(style))) {}
+
+  explicit operator bool() const { return held_ != nullptr; }
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const {
+    held_->apply(module, mesh, options);
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Style& style) {
+    if (!style.held_) return out << "no style";
+    style.held_->print(out);
+    return out;
+  }
+
+ private:
+  struct Holder {
+    virtual ~Holder() = default;
+    virtual void apply(Module&, const DeviceMesh&, const ParallelizeOptions&) const = 0;
+    virtual void print(std::ostream&) const = 0;
+  };
+  template <class S>
+  struct Held final : Holder {
+    explicit Held(S style) : style(std::move(style)) {}
+    void apply(Module& module, const DeviceMesh& mesh,
+               const ParallelizeOptions& options) const override {
+      style.apply(module, mesh, options);
+    }
+    void print(std::ostream& out) const override { out << style; }
+    S style;
+  };
+  std::shared_ptr<const Holder> held_;
+};
+
+}  // namespace coshard
