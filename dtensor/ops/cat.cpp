@@ -1,0 +1,86 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+// attrs.ints: dim
+std::vector<TensorInfo> cat_infer(Infos in, const Attrs& attrs) {
+  const auto dim = static_cast<std::size_t>(attrs.ints[0]);
+  Shape out = in[0].shape;
+  for (const TensorInfo& x : in.subspan(1)) {
+    require_same_dtype("cat", in[0], x);
+    Shape expected = x.shape;
+    if (dim < expected.size()) expected[dim] = in[0].shape[dim];
+    CS_REQUIRE(expected == in[0].shape, "cat: ", in[0].shape, " and ", x.shape, " along dimension ",
+               dim);
+    out[dim] += x.shape[dim];
+  }
+  return {{out, in[0].dtype}};
+}
+
+Rule cat_rule(Infos in, const Attrs& attrs) {
+  Rule rule;
+  std::string text = letters(in[0].shape.size());
+  text[static_cast<std::size_t>(attrs.ints[0])] = '.';
+  rule.in.assign(in.size(), text);
+  rule.out = {text};
+  pass_partial(rule, std::string(in.size(), 'P'), "P", kLinear);
+  return rule;
+}
+
+void cat_forward(OpContext& c) {
+  const auto dim = static_cast<std::size_t>(c.attrs.ints[0]);
+  const Tensor& out = c.make();
+  std::int64_t start = 0;
+  for (const Tensor& x : c.in) {
+    const Tensor part =
+        out.view_as(x.local_shape(), out.strides(), start * out.strides()[dim], nullptr);
+    launch(c, kernels::Copy{view_of(part), view_of(x)});
+    start += x.local_shape()[dim];
+  }
+}
+
+void cat_backward(GradContext& c) {
+  const auto dim = static_cast<int>(c.attrs.ints[0]);
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < c.in_info.size(); ++i) {
+    const std::int64_t end = start + c.in_info[i].shape[static_cast<std::size_t>(dim)];
+    const auto input = static_cast<int>(i);
+    if (c.sink.wants(input)) c.sink.give(input, slice(c.out_grad[0], dim, start, end));
+    start = end;
+  }
+}
+
+std::vector<OpDef::Sample> cat_samples() {
+  return {{{input({3, 5}), input({2, 5})}, {{0}, {}}},
+          {{input({2, 3, 4}), input({2, 1, 4}), input({2, 2, 4})}, {{1}, {}}}};
+}
+
+const OpDef& cat_op() {
+  static const OpDef op{.name = "cat",
+                        .rule = cat_rule,
+                        .infer = cat_infer,
+                        .forward = cat_forward,
+                        .backward = cat_backward,
+                        .flops = no_flops,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = cat_samples};
+  return op;
+}
+
+}  // namespace
+
+Tensor cat(std::span<const Tensor> parts, int dim) {
+  CS_REQUIRE(!parts.empty(), "cat: no tensors");
+  return call(cat_op(), parts, {{normalize_dim(dim, parts[0].ndim(), "cat")}, {}})[0];
+}
+
+std::span<const OpDef* const> cat_ops() {
+  static const OpDef* const ops[] = {&cat_op()};
+  return ops;
+}
+
+}  // namespace coshard

@@ -1,0 +1,168 @@
+#include <cmath>
+
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+// in: logits, target; attrs.ints: summed, ignored target; attrs.reals: label smoothing
+// out: loss (per row or summed), log of the sum of exp per row, number of targets that count (as
+// loss, for `mean`)
+bool summed(const Attrs& attrs) { return attrs.ints[0] == 1; }
+
+std::vector<TensorInfo> cross_entropy_infer(Infos in, const Attrs& attrs) {
+  const Shape& logits = in[0].shape;
+  require_floating("cross_entropy", in[0]);
+  CS_REQUIRE(in[1].dtype == DType::I64, "cross_entropy: target is ", in[1].dtype, ", not i64");
+  CS_REQUIRE(!logits.empty() && in[1].shape == Shape(logits.begin(), logits.end() - 1),
+             "cross_entropy: target ", in[1].shape, " for logits ", logits);
+  const DType dtype = statistic_dtype(in[0].dtype);
+  const Shape loss = summed(attrs) ? Shape() : in[1].shape;
+  return {{loss, dtype}, {in[1].shape, dtype}, {loss, dtype}};
+}
+
+Rule cross_entropy_rule(Infos in, const Attrs& attrs) {
+  const std::string rows = letters(in[1].shape.size());
+  Rule rule;
+  rule.in = {rows + ".", rows};
+  rule.out = {summed(attrs) ? "" : rows, rows, summed(attrs) ? "" : rows};
+  return rule;
+}
+
+double cross_entropy_flops(Infos in, const Attrs& attrs) { return 4 * one_per_element(in, attrs); }
+
+// The loss of each row from what CrossEntropyStats found; lse replaces max.
+template <class T>
+void finish_rows(const OpContext& c, const std::int64_t* target, std::int64_t rows, double classes,
+                 const T* sum, const T* picked, const T* total, T* lse) {
+  const double smoothing = c.attrs.reals[0];
+  double loss_sum = 0;
+  double count = 0;
+  T* loss = c.out[0].data_as<T>();
+  T* counts = c.out[2].data_as<T>();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const bool counted = target[r] != c.attrs.ints[1];
+    const double log_sum = std::log(static_cast<double>(sum[r]));
+    double value = log_sum - (1 - smoothing) * static_cast<double>(picked[r]);
+    if (total) value -= smoothing * static_cast<double>(total[r]) / classes;
+    lse[r] += static_cast<T>(log_sum);
+    loss_sum += counted ? value : 0;
+    count += counted ? 1 : 0;
+    if (summed(c.attrs)) continue;
+    loss[r] = static_cast<T>(counted ? value : 0);
+    counts[r] = static_cast<T>(counted ? 1 : 0);
+  }
+  if (!summed(c.attrs)) return;
+  loss[0] = static_cast<T>(loss_sum);
+  counts[0] = static_cast<T>(count);
+}
+
+void cross_entropy_forward(OpContext& c) {
+  const Tensor logits = matrix_rows(c.in[0]);
+  const Tensor target = local_contiguous(c.in[1]);
+  const std::int64_t rows = logits.local_shape()[0];
+  const std::int64_t classes = logits.local_shape()[1];
+  const auto& device = logits.device();
+  const DType dtype = c.out_dtype[1];
+  for (int i = 0; i < 3; ++i) c.make(i);
+  const Tensor sum = Tensor::empty(device, {rows}, dtype);
+  const Tensor picked = Tensor::empty(device, {rows}, dtype);
+  const Tensor total = c.attrs.reals[0] == 0 ? Tensor() : Tensor::empty(device, {rows}, dtype);
+  void* max = c.out[1].data();
+  launch(c, kernels::RowMax{logits.dtype(), rows, classes, logits.data(), max});
+  launch(c, kernels::CrossEntropyStats{logits.dtype(), rows, classes, 0, c.attrs.ints[1],
+                                       logits.data(), target.data(), max, sum.data(), picked.data(),
+                                       data_or_null(total)});
+  const auto finish = [&](auto tag) {
+    using T = decltype(tag);
+    finish_rows(c, target.data_as<std::int64_t>(), rows, static_cast<double>(classes),
+                sum.data_as<T>(), picked.data_as<T>(), static_cast<const T*>(data_or_null(total)),
+                static_cast<T*>(max));
+  };
+  dtype == DType::F64 ? finish(double{}) : finish(float{});
+}
+
+// in: dloss, logits, target, lse; out: dlogits
+std::vector<TensorInfo> cross_entropy_backward_infer(Infos in, const Attrs&) { return {in[1]}; }
+
+Rule cross_entropy_backward_rule(Infos in, const Attrs& attrs) {
+  const std::string rows = letters(in[2].shape.size());
+  Rule rule;
+  rule.in = {summed(attrs) ? "" : rows, rows + ".", rows, rows};
+  rule.out = {rows + "."};
+  pass_partial(rule, "PRRR", "P", kLinear);
+  return rule;
+}
+
+double cross_entropy_backward_flops(Infos in, const Attrs& attrs) {
+  return 4 * one_per_element(in.subspan(1), attrs);
+}
+
+void cross_entropy_backward_forward(OpContext& c) {
+  const Tensor logits = matrix_rows(c.in[1]);
+  const Tensor target = local_contiguous(c.in[2]);
+  const Tensor lse = local_contiguous(c.in[3]);
+  const Shape& n = logits.local_shape();
+  // exp(logits - lse) is the softmax: the sum that the kernel divides by is 1
+  const Tensor one = Tensor::empty(logits.device(), {n[0]}, lse.dtype());
+  const Tensor scale = Tensor::empty(logits.device(), target.local_shape(), lse.dtype());
+  launch(c, kernels::Fill{one.data(), one.dtype(), n[0], 1});
+  launch(c, kernels::Copy{view_of(scale), broadcast_view(c.in[0], target.local_shape())});
+  launch(c, kernels::CrossEntropyGrad{logits.dtype(), n[0], n[1], 0, c.attrs.ints[1],
+                                      c.attrs.reals[0], n[1], logits.data(), target.data(),
+                                      lse.data(), one.data(), scale.data(), c.make().data()});
+}
+
+const OpDef& cross_entropy_backward_op() {
+  static const OpDef op{.name = "cross_entropy_backward",
+                        .rule = cross_entropy_backward_rule,
+                        .infer = cross_entropy_backward_infer,
+                        .forward = cross_entropy_backward_forward,
+                        .backward = nullptr,
+                        .flops = cross_entropy_backward_flops,
+                        .samples = no_samples};
+  return op;
+}
+
+void cross_entropy_backward(GradContext& c) {
+  if (!c.sink.wants(0) || !c.out_grad[0].defined()) return;
+  const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1]};
+  c.sink.give(0, call(cross_entropy_backward_op(), in, c.attrs)[0]);
+}
+
+std::vector<OpDef::Sample> cross_entropy_samples() {
+  return {{{input({5, 6}), input({5}, DType::I64)}, {{0, 2}, {0}}, -2, 2, 6},
+          {{input({5, 6}), input({5}, DType::I64)}, {{1, -100}, {0.1}}, -2, 2, 6},
+          {{input({2, 3, 4}), input({2, 3}, DType::I64)}, {{1, 3}, {0}}}};
+}
+
+const OpDef& cross_entropy_op() {
+  static const OpDef op{.name = "cross_entropy",
+                        .rule = cross_entropy_rule,
+                        .infer = cross_entropy_infer,
+                        .forward = cross_entropy_forward,
+                        .backward = cross_entropy_backward,
+                        .flops = cross_entropy_flops,
+                        .saves_out = 0b010,
+                        .samples = cross_entropy_samples};
+  return op;
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction,
+                     std::int64_t ignore_index, double label_smoothing) {
+  const Tensor in[] = {logits, target};
+  const auto out = call(cross_entropy_op(), in,
+                        {{reduction != Reduction::None, ignore_index}, {label_smoothing}});
+  return reduction == Reduction::Mean ? div(out[0], out[2].detach()) : out[0];
+}
+
+std::span<const OpDef* const> cross_entropy_ops() {
+  static const OpDef* const ops[] = {&cross_entropy_op(), &cross_entropy_backward_op()};
+  return ops;
+}
+
+}  // namespace coshard

@@ -1,0 +1,80 @@
+#include <bit>
+
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+
+namespace coshard {
+namespace {
+
+// attrs.ints: seed, stream; attrs.reals: p. Linear, with draws that depend on seed and stream only:
+// its gradient is itself.
+std::vector<TensorInfo> dropout_infer(Infos in, const Attrs&) {
+  require_floating("dropout", in[0]);
+  return {in[0]};
+}
+
+kernels::RandomRegion region_of(const OpContext& c) {
+  const Shape& local = c.out_shape[0];
+  const Spec* spec = c.out_spec[0].get();
+  const Strides global = row_major(spec ? spec->shape : local);
+  kernels::RandomRegion region{static_cast<int>(local.size()), {}, {}, {}};
+  for (std::size_t i = 0; i < local.size(); ++i) {
+    region.shape[i] = local[i];
+    region.offset[i] = spec ? spec->offset[i] : 0;
+    region.global_strides[i] = global[i];
+  }
+  return region;
+}
+
+void dropout_forward(OpContext& c) {
+  const Tensor x = local_contiguous(c.in[0]);
+  Tensor& y = c.make();
+  launch(c, kernels::Dropout{x.dtype(), region_of(c), std::bit_cast<std::uint64_t>(c.attrs.ints[0]),
+                             std::bit_cast<std::uint64_t>(c.attrs.ints[1]), c.attrs.reals[0],
+                             x.data(), y.data()});
+}
+
+void dropout_backward(GradContext& c);
+
+std::vector<OpDef::Sample> dropout_samples() {
+  return {{{input({3, 5})}, {{17, 3}, {0.4}}}, {{input({2, 3, 6})}, {{1, 0}, {0.5}}}};
+}
+
+const OpDef& dropout_op() {
+  static const OpDef op{.name = "dropout",
+                        .rule = elementwise_rule,
+                        .infer = dropout_infer,
+                        .forward = dropout_forward,
+                        .backward = dropout_backward,
+                        .flops = one_per_element,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = dropout_samples};
+  return op;
+}
+
+void dropout_backward(GradContext& c) {
+  if (c.sink.wants(0)) c.sink.give(0, call1(dropout_op(), {c.out_grad[0]}, c.attrs));
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, bool training) {
+  CS_REQUIRE(p >= 0 && p <= 1, "dropout: probability ", p, " is not in [0, 1]");
+  if (!training || p == 0) return x;
+  if (p == 1) return mul(x, 0.0);
+  const RandomState state = take_stream();
+  return call1(
+      dropout_op(), {x},
+      {{std::bit_cast<std::int64_t>(state.seed), std::bit_cast<std::int64_t>(state.next_stream)},
+       {p}});
+}
+
+std::span<const OpDef* const> dropout_ops() {
+  static const OpDef* const ops[] = {&dropout_op()};
+  return ops;
+}
+
+}  // namespace coshard

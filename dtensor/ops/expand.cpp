@@ -1,0 +1,71 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+Shape target_of(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.end()}; }
+
+// attrs.ints: the new shape
+std::vector<TensorInfo> expand_infer(Infos in, const Attrs& attrs) {
+  const Shape to = target_of(attrs);
+  CS_REQUIRE(broadcast(in[0].shape, to, "expand") == to, "expand: ", in[0].shape, " to ", to);
+  return {{to, in[0].dtype}};
+}
+
+Rule expand_rule(Infos in, const Attrs& attrs) {
+  const Shape to = target_of(attrs);
+  Rule rule;
+  rule.in = {broadcast_letters(in[0].shape, to)};
+  rule.out = {letters(to.size())};
+  pass_partial(rule, "P", "P", kMoving);
+  return rule;
+}
+
+void expand_forward(OpContext& c) {
+  const Tensor& x = c.in[0];
+  const Shape& to = c.out_shape[0];
+  Strides strides(to.size(), 0);
+  const std::size_t lead = to.size() - x.local_shape().size();
+  for (std::size_t i = 0; i < x.local_shape().size(); ++i)
+    if (x.local_shape()[i] == to[lead + i]) strides[lead + i] = x.strides()[i];
+  c.out[0] = x.view_as(to, strides, x.storage_offset(), nullptr);
+}
+
+void expand_backward(GradContext& c) {
+  if (c.sink.wants(0)) c.sink.give(0, sum_to(c.out_grad[0], c.in_info[0].shape));
+}
+
+std::vector<OpDef::Sample> expand_samples() {
+  return {
+      {{input({3, 1})}, {{3, 5}, {}}}, {{input({5})}, {{2, 3, 5}, {}}}, {{input({})}, {{3}, {}}}};
+}
+
+const OpDef& expand_op() {
+  static const OpDef op{.name = "expand",
+                        .rule = expand_rule,
+                        .infer = expand_infer,
+                        .forward = expand_forward,
+                        .backward = expand_backward,
+                        .flops = no_flops,
+                        .view = true,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = expand_samples};
+  return op;
+}
+
+}  // namespace
+
+Tensor expand(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  return call1(expand_op(), {x}, {{shape.begin(), shape.end()}, {}});
+}
+
+std::span<const OpDef* const> expand_ops() {
+  static const OpDef* const ops[] = {&expand_op()};
+  return ops;
+}
+
+}  // namespace coshard

@@ -1,0 +1,132 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+// in: x, weight, bias; out: y, mean, rstd; attrs.reals: eps
+std::vector<TensorInfo> layer_norm_infer(Infos in, const Attrs&) {
+  const Shape& x = in[0].shape;
+  require_floating("layer_norm", in[0]);
+  CS_REQUIRE(!x.empty(), "layer_norm: x has no dimensions");
+  for (const TensorInfo& w : in.subspan(1)) {
+    if (!w.defined) continue;
+    require_same_dtype("layer_norm", in[0], w);
+    CS_REQUIRE(w.shape == Shape({x.back()}), "layer_norm: weight or bias ", w.shape, " for x ", x);
+  }
+  const Shape rows(x.begin(), x.end() - 1);
+  const DType statistic = statistic_dtype(in[0].dtype);
+  return {in[0], {rows, statistic}, {rows, statistic}};
+}
+
+Rule layer_norm_rule(Infos in, const Attrs&) {
+  const std::string rows = letters(in[0].shape.size() - 1);
+  Rule rule;
+  rule.in = {rows + ".", in[1].defined ? "." : "", in[2].defined ? "." : ""};
+  rule.out = {rows + ".", rows, rows};
+  return rule;
+}
+
+double layer_norm_flops(Infos in, const Attrs& attrs) { return 8 * one_per_element(in, attrs); }
+
+void layer_norm_forward(OpContext& c) {
+  const Tensor x = matrix_rows(c.in[0]);
+  const Tensor weight = c.in[1].defined() ? local_contiguous(c.in[1]) : Tensor();
+  const Tensor bias = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
+  const Shape& n = x.local_shape();
+  launch(c, kernels::LayerNorm{x.dtype(), n[0], n[1], c.attrs.reals[0], x.data(),
+                               data_or_null(weight), data_or_null(bias), c.make(0).data(),
+                               c.make(1).data(), c.make(2).data()});
+}
+
+// in: dy, x, weight, mean, rstd; attrs.ints: is dweight wanted, is dbias; out: dx and those
+std::vector<TensorInfo> layer_norm_backward_infer(Infos in, const Attrs& attrs) {
+  std::vector<TensorInfo> out{in[1]};
+  const std::int64_t wanted = attrs.ints[0] + attrs.ints[1];
+  for (std::int64_t i = 0; i < wanted; ++i) out.push_back({{in[1].shape.back()}, in[1].dtype});
+  return out;
+}
+
+Rule layer_norm_backward_rule(Infos in, const Attrs& attrs) {
+  const std::string rows = letters(in[1].shape.size() - 1);
+  Rule rule;
+  rule.in = {rows + ".", rows + ".", in[2].defined ? "." : "", rows, rows};
+  rule.out.assign(static_cast<std::size_t>(1 + attrs.ints[0] + attrs.ints[1]), ".");
+  rule.out[0] = rows + ".";
+  pass_partial(rule, "PRRRR", std::string(rule.out.size(), 'P'), kLinear);
+  return rule;
+}
+
+double layer_norm_backward_flops(Infos in, const Attrs& attrs) {
+  return 14 * one_per_element(in, attrs);
+}
+
+void layer_norm_backward_forward(OpContext& c) {
+  const Tensor dy = matrix_rows(c.in[0]);
+  const Tensor x = matrix_rows(c.in[1]);
+  const Tensor weight = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
+  const Tensor mean = local_contiguous(c.in[3]);
+  const Tensor rstd = local_contiguous(c.in[4]);
+  const bool with_weight = c.attrs.ints[0] == 1;
+  const bool with_bias = c.attrs.ints[1] == 1;
+  void* dx = c.make(0).data();
+  void* dweight = with_weight ? c.make(1).data() : nullptr;
+  void* dbias = with_bias ? c.make(with_weight ? 2 : 1).data() : nullptr;
+  const Shape& n = x.local_shape();
+  launch(c, kernels::LayerNormGrad{x.dtype(), n[0], n[1], dy.data(), x.data(), data_or_null(weight),
+                                   mean.data(), rstd.data(), dx, dweight, dbias});
+}
+
+const OpDef& layer_norm_backward_op() {
+  static const OpDef op{.name = "layer_norm_backward",
+                        .rule = layer_norm_backward_rule,
+                        .infer = layer_norm_backward_infer,
+                        .forward = layer_norm_backward_forward,
+                        .backward = nullptr,
+                        .flops = layer_norm_backward_flops,
+                        .samples = no_samples};
+  return op;
+}
+
+void layer_norm_backward(GradContext& c) {
+  const bool weight = c.sink.wants(1);
+  const bool bias = c.sink.wants(2);
+  const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1], c.out[2]};
+  const auto grads = call(layer_norm_backward_op(), in, {{weight, bias}, {}});
+  if (c.sink.wants(0)) c.sink.give(0, grads[0]);
+  if (weight) c.sink.give(1, grads[1]);
+  if (bias) c.sink.give(2, grads[weight ? 2 : 1]);
+}
+
+std::vector<OpDef::Sample> layer_norm_samples() {
+  return {{{input({3, 5}), input({5}), input({5})}, {{}, {1e-5}}},
+          {{input({2, 3, 5}), input({5}), absent()}, {{}, {1e-5}}},
+          {{input({3, 4}), absent(), absent()}, {{}, {1e-5}}}};
+}
+
+const OpDef& layer_norm_op() {
+  static const OpDef op{.name = "layer_norm",
+                        .rule = layer_norm_rule,
+                        .infer = layer_norm_infer,
+                        .forward = layer_norm_forward,
+                        .backward = layer_norm_backward,
+                        .flops = layer_norm_flops,
+                        .saves_in = 0b011,
+                        .saves_out = 0b110,
+                        .samples = layer_norm_samples};
+  return op;
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  return call1(layer_norm_op(), {x, weight, bias}, {{}, {eps}});
+}
+
+std::span<const OpDef* const> layer_norm_ops() {
+  static const OpDef* const ops[] = {&layer_norm_op(), &layer_norm_backward_op()};
+  return ops;
+}
+
+}  // namespace coshard

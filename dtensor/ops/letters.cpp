@@ -1,0 +1,54 @@
+#include "dtensor/ops/letters.h"
+
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+
+std::string letters(std::size_t ndim, char first) {
+  std::string text;
+  for (std::size_t i = 0; i < ndim; ++i) text += static_cast<char>(first + static_cast<char>(i));
+  return text;
+}
+
+std::string broadcast_letters(const Shape& in, const Shape& out) {
+  const std::size_t lead = out.size() - in.size();
+  std::string text = letters(out.size()).substr(lead);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    if (in[i] != out[lead + i]) text[i] = '.';
+  return text;
+}
+
+void pass_partial(Rule& rule, std::string_view in, std::string_view out,
+                  std::span<const Reduce> reduces) {
+  for (const Reduce reduce : reduces) rule.extra.push_back(partial_strategy(in, out, reduce));
+}
+
+Rule elementwise_rule(Infos in, const Attrs&) {
+  Shape out;
+  for (const TensorInfo& x : in)
+    if (x.defined) out = broadcast(out, x.shape, "elementwise");
+  Rule rule;
+  for (const TensorInfo& x : in)
+    rule.in.push_back(x.defined ? broadcast_letters(x.shape, out) : std::string());
+  rule.out = {letters(out.size())};
+  return rule;
+}
+
+std::vector<TensorInfo> same_as_first(Infos in, const Attrs&) { return {in[0]}; }
+
+double one_per_element(Infos in, const Attrs&) { return static_cast<double>(numel(in[0].shape)); }
+
+double no_flops(Infos, const Attrs&) { return 0; }
+
+std::vector<OpDef::Sample> no_samples() { return {}; }
+
+void require_floating(std::string_view op, const TensorInfo& x) {
+  CS_REQUIRE(is_floating(x.dtype), op, ": ", x.dtype, x.shape, " is not floating");
+}
+
+void require_same_dtype(std::string_view op, const TensorInfo& a, const TensorInfo& b) {
+  CS_REQUIRE(a.dtype == b.dtype, op, ": dtypes differ: ", a.dtype, a.shape, " and ", b.dtype,
+             b.shape);
+}
+
+}  // namespace coshard

@@ -1,0 +1,107 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/ops/products.h"
+
+namespace coshard {
+namespace {
+
+Rule linear_rule(Infos in, const Attrs&) {
+  const std::string rows = letters(in[0].shape.size() - 1);
+  const bool bias = in[2].defined;
+  Rule rule;
+  rule.in = {rows + "y", "zy", bias ? "z" : ""};
+  rule.out = {rows + "z"};
+  if (bias) {
+    // Where the product is a sum over ranks, each adds its share of the bias (a Replicate becomes
+    // one for free).
+    rule.whole = "y";
+    const int last = static_cast<int>(rows.size());
+    for (const Reduce reduce : kLinear) {
+      if (reduce == Reduce::Sum)
+        rule.extra.push_back({{Shard(last), Shard(1), Partial(reduce)}, {Partial(reduce)}});
+      rule.extra.push_back(partial_strategy("PRP", "P", reduce));
+      rule.extra.push_back(partial_strategy("RPP", "P", reduce));
+    }
+  } else {
+    pass_partial(rule, "PRR", "P", kLinear);
+    pass_partial(rule, "RPR", "P", kLinear);
+  }
+  return rule;
+}
+
+std::vector<TensorInfo> linear_infer(Infos in, const Attrs&) {
+  const Shape& x = in[0].shape;
+  const Shape& weight = in[1].shape;
+  require_floating("linear", in[0]);
+  require_same_dtype("linear", in[0], in[1]);
+  CS_REQUIRE(x.size() >= 2 && weight.size() == 2 && x.back() == weight[1],
+             "linear: inner dimensions differ: x ", x, ", weight ", weight);
+  if (in[2].defined) {
+    require_same_dtype("linear", in[0], in[2]);
+    CS_REQUIRE(in[2].shape == Shape({weight[0]}), "linear: bias ", in[2].shape, " for weight ",
+               weight);
+  }
+  Shape out = x;
+  out.back() = weight[0];
+  return {{out, in[0].dtype}};
+}
+
+double linear_flops(Infos in, const Attrs&) {
+  return 2.0 * static_cast<double>(numel(in[0].shape)) * static_cast<double>(in[1].shape[0]);
+}
+
+void linear_forward(OpContext& c) {
+  const Tensor x = matrix_of(c.in[0]);
+  const Tensor weight = matrix_of(c.in[1]);
+  const Tensor out = matrix_of(c.make());
+  const kernels::View y = view_of(out);
+  launch(c, kernels::Matmul{y, view_of(x), transposed(view_of(weight))});
+  if (c.in[2].defined())
+    launch(c, kernels::Binary{kernels::BinaryOp::Add, y, y,
+                              broadcast_view(c.in[2], out.local_shape())});
+}
+
+void linear_backward(GradContext& c) {
+  const Tensor x = c.in[0];
+  const Tensor weight = c.in[1];
+  const Tensor dy = c.out_grad[0];
+  if (c.sink.wants(0)) c.sink.give(0, matmul(dy, weight));
+  if (c.sink.wants(1)) c.sink.defer(1, [=] { return matmul_rows(dy, x); });
+  if (c.sink.wants(2)) {
+    const Shape shape{dy.shape().back()};
+    c.sink.defer(2, [=] { return sum_to(dy, shape); });
+  }
+}
+
+std::vector<OpDef::Sample> linear_samples() {
+  return {{{input({3, 5}), input({6, 5}), absent()}, {}},
+          {{input({2, 3, 5}), input({4, 5}), input({4})}, {}}};
+}
+
+const OpDef& linear_op() {
+  static const OpDef op{.name = "linear",
+                        .rule = linear_rule,
+                        .infer = linear_infer,
+                        .forward = linear_forward,
+                        .backward = linear_backward,
+                        .flops = linear_flops,
+                        .compute = ComputeClass::Gemm,
+                        .saves_in = 0b011,
+                        .saves_out = 0,
+                        .samples = linear_samples};
+  return op;
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return call1(linear_op(), {x, weight, bias});
+}
+
+std::span<const OpDef* const> linear_ops() {
+  static const OpDef* const ops[] = {&linear_op()};
+  return ops;
+}
+
+}  // namespace coshard

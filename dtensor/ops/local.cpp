@@ -1,0 +1,87 @@
+#include "dtensor/ops/local.h"
+
+namespace coshard {
+
+kernels::View view_of(const Tensor& tensor) {
+  return view_of(tensor, tensor.local_shape(), tensor.strides());
+}
+
+kernels::View view_of(const Tensor& tensor, const Shape& shape, const Strides& strides) {
+  kernels::View view;
+  view.data = tensor.data();
+  view.dtype = tensor.dtype();
+  view.ndim = static_cast<int>(shape.size());
+  std::copy(shape.begin(), shape.end(), view.shape.begin());
+  std::copy(strides.begin(), strides.end(), view.strides.begin());
+  return view;
+}
+
+kernels::View broadcast_view(const Tensor& tensor, const Shape& shape) {
+  Strides strides(shape.size(), 0);
+  const Shape& own = tensor.local_shape();
+  const std::size_t lead = shape.size() - own.size();
+  for (std::size_t i = 0; i < own.size(); ++i)
+    if (own[i] == shape[lead + i]) strides[lead + i] = tensor.strides()[i];
+  return view_of(tensor, shape, strides);
+}
+
+Tensor local_contiguous(const Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor : copy_of(tensor);
+}
+
+std::optional<Strides> view_strides(const Shape& from, const Strides& strides, const Shape& to) {
+  if (numel(from) == 0) return row_major(to);
+  Shape sizes;
+  Strides steps;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i] == 1) continue;
+    sizes.push_back(from[i]);
+    steps.push_back(strides[i]);
+  }
+  Strides result(to.size(), 1);
+  std::size_t j = to.size();  // the dimensions of `to` from j on have their strides
+  for (std::size_t end = sizes.size(); end > 0;) {
+    std::size_t begin =
+        end - 1;  // [begin, end) lies in memory like one dimension of `run` elements
+    std::int64_t run = sizes[begin];
+    while (begin > 0 && steps[begin - 1] == run * steps[end - 1]) run *= sizes[--begin];
+    std::int64_t stride = steps[end - 1];
+    while (j > 0 && (run > 1 || to[j - 1] == 1)) {
+      if (run % to[j - 1] != 0) return std::nullopt;
+      --j;
+      result[j] = stride;
+      stride *= to[j];
+      run /= to[j];
+    }
+    if (run != 1) return std::nullopt;
+    end = begin;
+  }
+  return result;
+}
+
+Tensor local_reshape(const Tensor& tensor, const Shape& shape) {
+  if (tensor.local_shape() == shape) return tensor;
+  if (const auto strides = view_strides(tensor.local_shape(), tensor.strides(), shape))
+    return tensor.view_as(shape, *strides, tensor.storage_offset(), nullptr);
+  const Tensor copy = local_contiguous(tensor);
+  return copy.view_as(shape, row_major(shape), copy.storage_offset(), nullptr);
+}
+
+Tensor matrix_rows(const Tensor& tensor) {
+  const Tensor rows = local_contiguous(tensor);
+  const Shape& shape = rows.local_shape();
+  const Lines n = lines_of(shape, static_cast<int>(shape.size()) - 1);
+  const Shape flat{n.outer, n.extent};
+  return rows.view_as(flat, row_major(flat), rows.storage_offset(), nullptr);
+}
+
+Lines lines_of(const Shape& shape, int first, int count) {
+  Lines lines;
+  for (int i = 0; i < static_cast<int>(shape.size()); ++i) {
+    std::int64_t& part = i < first ? lines.outer : i < first + count ? lines.extent : lines.inner;
+    part *= shape[static_cast<std::size_t>(i)];
+  }
+  return lines;
+}
+
+}  // namespace coshard

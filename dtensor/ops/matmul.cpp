@@ -1,0 +1,204 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/ops/products.h"
+
+namespace coshard {
+namespace {
+
+bool shared(const TensorInfo& b) { return b.shape.size() == 2; }
+
+Rule matmul_rule(Infos in, const Attrs&) {
+  const std::size_t lead = in[0].shape.size() - 2;
+  const std::string batch = letters(lead);
+  Rule rule;
+  rule.in = {batch + "wy", (shared(in[1]) ? "" : batch) + "yz"};
+  rule.out = {batch + "wz"};
+  pass_partial(rule, "PR", "P", kLinear);
+  pass_partial(rule, "RP", "P", kLinear);
+  return rule;
+}
+
+std::vector<TensorInfo> matmul_infer(Infos in, const Attrs&) {
+  const Shape& a = in[0].shape;
+  const Shape& b = in[1].shape;
+  require_floating("matmul", in[0]);
+  require_same_dtype("matmul", in[0], in[1]);
+  CS_REQUIRE(a.size() >= 2 && b.size() >= 2, "matmul: ", a, " @ ", b,
+             ": at least 2 dimensions each");
+  CS_REQUIRE(a[a.size() - 1] == b[b.size() - 2], "matmul: inner dimensions differ: ", a, " @ ", b);
+  CS_REQUIRE(b.size() == 2 || Shape(a.begin(), a.end() - 2) == Shape(b.begin(), b.end() - 2),
+             "matmul: leading dimensions differ: ", a, " @ ", b);
+  Shape out = a;
+  out.back() = b.back();
+  return {{out, in[0].dtype}};
+}
+
+double matmul_flops(Infos in, const Attrs&) {
+  return 2.0 * static_cast<double>(numel(in[0].shape)) * static_cast<double>(in[1].shape.back());
+}
+
+void matmul_forward(OpContext& c) {
+  const bool flat = c.in[1].ndim() == 2;
+  const Tensor a = flat ? matrix_of(c.in[0]) : batch_of(c.in[0]);
+  const Tensor b = flat ? matrix_of(c.in[1]) : batch_of(c.in[1]);
+  const Tensor out = flat ? matrix_of(c.make()) : batch_of(c.make());
+  launch(c, kernels::Matmul{view_of(out), view_of(a), view_of(b)});
+}
+
+void matmul_backward(GradContext& c) {
+  const Tensor a = c.in[0];
+  const Tensor b = c.in[1];
+  const Tensor dy = c.out_grad[0];
+  if (c.sink.wants(0)) c.sink.give(0, matmul(dy, transpose(b, -2, -1)));
+  if (!c.sink.wants(1)) return;
+  if (!shared(c.in_info[1])) {
+    c.sink.defer(1, [=] { return matmul(transpose(a, -2, -1), dy); });
+  } else if (b.strides()[0] == 1 && b.strides()[1] != 1) {
+    // b is a transposed view: its gradient in the same order of memory
+    c.sink.defer(1, [=] { return transpose(matmul_rows(dy, a), 0, 1); });
+  } else {
+    c.sink.defer(1, [=] { return matmul_rows(a, dy); });
+  }
+}
+
+std::vector<OpDef::Sample> matmul_samples() {
+  return {{{input({3, 5}), input({5, 6})}, {}},
+          {{input({2, 3, 5}), input({5, 4})}, {}},
+          {{input({3, 2, 5}), input({3, 5, 4})}, {}}};
+}
+
+const OpDef& matmul_op() {
+  static const OpDef op{.name = "matmul",
+                        .rule = matmul_rule,
+                        .infer = matmul_infer,
+                        .forward = matmul_forward,
+                        .backward = matmul_backward,
+                        .flops = matmul_flops,
+                        .compute = ComputeClass::Gemm,
+                        .saves_out = 0,
+                        .samples = matmul_samples};
+  return op;
+}
+
+// --- a^T @ b over all rows: the gradient of a weight ---
+
+Rule matmul_rows_rule(Infos in, const Attrs&) {
+  const std::string rows = letters(in[0].shape.size() - 1);
+  Rule rule;
+  rule.in = {rows + "y", rows + "z"};
+  rule.out = {"yz"};
+  pass_partial(rule, "PR", "P", kLinear);
+  pass_partial(rule, "RP", "P", kLinear);
+  return rule;
+}
+
+std::vector<TensorInfo> matmul_rows_infer(Infos in, const Attrs&) {
+  const Shape& a = in[0].shape;
+  const Shape& b = in[1].shape;
+  require_floating("matmul_rows", in[0]);
+  require_same_dtype("matmul_rows", in[0], in[1]);
+  CS_REQUIRE(a.size() >= 2 && a.size() == b.size() &&
+                 Shape(a.begin(), a.end() - 1) == Shape(b.begin(), b.end() - 1),
+             "matmul_rows: rows differ: ", a, " and ", b);
+  return {{{a.back(), b.back()}, in[0].dtype}};
+}
+
+void matmul_rows_forward(OpContext& c) {
+  const Tensor a = matrix_of(c.in[0]);
+  const Tensor b = matrix_of(c.in[1]);
+  launch(c, kernels::Matmul{view_of(c.make()), transposed(view_of(a)), view_of(b)});
+}
+
+void matmul_rows_backward(GradContext& c) {
+  if (c.sink.wants(0)) c.sink.give(0, matmul(c.in[1], transpose(c.out_grad[0], 0, 1)));
+  if (c.sink.wants(1)) c.sink.give(1, matmul(c.in[0], c.out_grad[0]));
+}
+
+std::vector<OpDef::Sample> matmul_rows_samples() {
+  return {{{input({5, 3}), input({5, 4})}, {}}, {{input({2, 5, 3}), input({2, 5, 4})}, {}}};
+}
+
+const OpDef& matmul_rows_op() {
+  static const OpDef op{.name = "matmul_rows",
+                        .rule = matmul_rows_rule,
+                        .infer = matmul_rows_infer,
+                        .forward = matmul_rows_forward,
+                        .backward = matmul_rows_backward,
+                        .flops = matmul_flops,
+                        .compute = ComputeClass::Gemm,
+                        .saves_out = 0,
+                        .samples = matmul_rows_samples};
+  return op;
+}
+
+// The last two dimensions with a unit stride, as the kernel wants them; dimensions of size 1 take
+// any stride.
+std::optional<Strides> matrix_strides(const Shape& shape, Strides strides) {
+  const std::size_t row = shape.size() - 2;
+  const std::size_t column = row + 1;
+  if (shape[column] <= 1)
+    strides[column] = strides[row] == 1 ? std::max<std::int64_t>(shape[row], 1) : 1;
+  if (shape[row] <= 1)
+    strides[row] = strides[column] == 1 ? std::max<std::int64_t>(shape[column], 1) : 1;
+  if (strides[row] != 1 && strides[column] != 1) return std::nullopt;
+  if (strides[row] == 0 || strides[column] == 0) return std::nullopt;
+  return strides;
+}
+
+Tensor with_unit_stride(const Tensor& tensor, const Shape& shape) {
+  if (const auto view = view_strides(tensor.local_shape(), tensor.strides(), shape)) {
+    if (const auto strides = matrix_strides(shape, *view))
+      return tensor.view_as(shape, *strides, tensor.storage_offset(), nullptr);
+  }
+  const Tensor copy = local_contiguous(tensor);
+  return copy.view_as(shape, row_major(shape), copy.storage_offset(), nullptr);
+}
+
+}  // namespace
+
+Tensor matrix_of(const Tensor& local) {
+  const Shape& shape = local.local_shape();
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+  return with_unit_stride(local, {rows, shape.back()});
+}
+
+Tensor batch_of(const Tensor& local) {
+  const Shape& shape = local.local_shape();
+  std::int64_t batch = 1;
+  for (std::size_t i = 0; i + 2 < shape.size(); ++i) batch *= shape[i];
+  return with_unit_stride(local, {batch, shape[shape.size() - 2], shape.back()});
+}
+
+void matmul_into(const Tensor& into, const Tensor& a, const Tensor& b, bool accumulate) {
+  CS_REQUIRE(!into.is_distributed() && !a.is_distributed() && !b.is_distributed(),
+             "matmul_into: plain tensors only, got ", into, ", ", a, ", ", b);
+  const TensorInfo infos[] = {{a.shape(), a.dtype()}, {b.shape(), b.dtype()}};
+  const TensorInfo out = matmul_infer(infos, {}).front();
+  CS_REQUIRE(out.shape == into.shape() && out.dtype == into.dtype(), "matmul_into: ", a, " @ ", b,
+             " does not fit ", into);
+  const bool flat = b.ndim() == 2;
+  const Tensor to = flat ? matrix_of(into) : batch_of(into);
+  CS_REQUIRE(to.storage() == into.storage(), "matmul_into: ", into, " is not a view of rows");
+  const Tensor left = flat ? matrix_of(a) : batch_of(a);
+  const Tensor right = flat ? matrix_of(b) : batch_of(b);
+  kernels::run(into.device()->kind(), kernels::Matmul{view_of(to), view_of(left), view_of(right), 1,
+                                                      accumulate ? 1.0 : 0.0});
+}
+
+kernels::View transposed(kernels::View matrix) {
+  std::swap(matrix.shape[0], matrix.shape[1]);
+  std::swap(matrix.strides[0], matrix.strides[1]);
+  return matrix;
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) { return call1(matmul_op(), {a, b}); }
+Tensor matmul_rows(const Tensor& a, const Tensor& b) { return call1(matmul_rows_op(), {a, b}); }
+
+std::span<const OpDef* const> matmul_ops() {
+  static const OpDef* const ops[] = {&matmul_op(), &matmul_rows_op()};
+  return ops;
+}
+
+}  // namespace coshard

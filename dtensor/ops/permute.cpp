@@ -1,0 +1,88 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+// attrs.ints: which input dimension each output dimension is
+template <class Sequence>
+Sequence permuted(const Sequence& values, const Attrs& attrs) {
+  Sequence out = values;
+  for (std::size_t i = 0; i < attrs.ints.size(); ++i)
+    out[i] = values[static_cast<std::size_t>(attrs.ints[i])];
+  return out;
+}
+
+std::vector<TensorInfo> permute_infer(Infos in, const Attrs& attrs) {
+  return {{permuted(in[0].shape, attrs), in[0].dtype}};
+}
+
+Rule permute_rule(Infos in, const Attrs& attrs) {
+  Rule rule;
+  rule.in = {letters(in[0].shape.size())};
+  rule.out = {permuted(rule.in[0], attrs)};
+  pass_partial(rule, "P", "P", kMoving);
+  return rule;
+}
+
+void permute_forward(OpContext& c) {
+  const Tensor& x = c.in[0];
+  c.out[0] = x.view_as(permuted(x.local_shape(), c.attrs), permuted(x.strides(), c.attrs),
+                       x.storage_offset(), nullptr);
+}
+
+void permute_backward(GradContext& c) {
+  Shape inverse(c.attrs.ints.size(), 0);
+  for (std::size_t i = 0; i < inverse.size(); ++i)
+    inverse[static_cast<std::size_t>(c.attrs.ints[i])] = static_cast<std::int64_t>(i);
+  if (c.sink.wants(0)) c.sink.give(0, permute(c.out_grad[0], inverse));
+}
+
+std::vector<OpDef::Sample> permute_samples() {
+  return {{{input({3, 5})}, {{1, 0}, {}}}, {{input({2, 3, 5})}, {{2, 0, 1}, {}}}};
+}
+
+const OpDef& permute_op() {
+  static const OpDef op{.name = "permute",
+                        .rule = permute_rule,
+                        .infer = permute_infer,
+                        .forward = permute_forward,
+                        .backward = permute_backward,
+                        .flops = no_flops,
+                        .view = true,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = permute_samples};
+  return op;
+}
+
+}  // namespace
+
+Tensor permute(const Tensor& x, const Shape& dims) {
+  CS_REQUIRE(static_cast<int>(dims.size()) == x.ndim(), "permute: ", x, " by ", dims);
+  Attrs attrs;
+  std::array<bool, 8> seen{};
+  for (auto dim : dims) {
+    attrs.ints.push_back(normalize_dim(dim, x.ndim(), "permute"));
+    bool& used = seen[static_cast<std::size_t>(attrs.ints.back())];
+    CS_REQUIRE(!used, "permute: dimension ", dim, " is named twice in ", dims);
+    used = true;
+  }
+  return call1(permute_op(), {x}, attrs);
+}
+
+Tensor transpose(const Tensor& x, int dim0, int dim1) {
+  Shape dims;
+  for (int i = 0; i < x.ndim(); ++i) dims.push_back(i);
+  std::swap(dims[static_cast<std::size_t>(normalize_dim(dim0, x.ndim(), "transpose"))],
+            dims[static_cast<std::size_t>(normalize_dim(dim1, x.ndim(), "transpose"))]);
+  return permute(x, dims);
+}
+
+std::span<const OpDef* const> permute_ops() {
+  static const OpDef* const ops[] = {&permute_op()};
+  return ops;
+}
+
+}  // namespace coshard

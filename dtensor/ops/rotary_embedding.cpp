@@ -1,0 +1,70 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+// attrs.ints: first position, inverse; attrs.reals: theta. A rotation: its gradient is the inverse
+// one.
+std::vector<TensorInfo> rotary_infer(Infos in, const Attrs&) {
+  const Shape& x = in[0].shape;
+  require_floating("rotary_embedding", in[0]);
+  CS_REQUIRE(x.size() == 4, "rotary_embedding: x ", x, " is not [batch, seq, heads, dim]");
+  CS_REQUIRE(x[3] % 2 == 0, "rotary_embedding: dimension ", x[3], " of x ", x, " is odd");
+  return {in[0]};
+}
+
+Rule rotary_rule(Infos, const Attrs&) {
+  Rule rule;
+  rule.in = {"abc."};
+  rule.out = {"abc."};
+  pass_partial(rule, "P", "P", kLinear);
+  return rule;
+}
+
+double rotary_flops(Infos in, const Attrs& attrs) { return 3 * one_per_element(in, attrs); }
+
+void rotary_forward(OpContext& c) {
+  const kernels::View x = view_of(c.in[0]);
+  launch(c, kernels::Rope{view_of(c.make()), x, c.attrs.ints[0] + c.offset(0, 1), c.attrs.reals[0],
+                          c.attrs.ints[1] == 1});
+}
+
+void rotary_backward(GradContext& c);
+
+std::vector<OpDef::Sample> rotary_samples() {
+  return {{{input({2, 3, 4, 6})}, {{0, 0}, {10000}}}, {{input({1, 5, 3, 2})}, {{7, 0}, {100}}}};
+}
+
+const OpDef& rotary_embedding_op() {
+  static const OpDef op{.name = "rotary_embedding",
+                        .rule = rotary_rule,
+                        .infer = rotary_infer,
+                        .forward = rotary_forward,
+                        .backward = rotary_backward,
+                        .flops = rotary_flops,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = rotary_samples};
+  return op;
+}
+
+void rotary_backward(GradContext& c) {
+  Attrs attrs = c.attrs;
+  attrs.ints[1] = 1 - attrs.ints[1];
+  if (c.sink.wants(0)) c.sink.give(0, call1(rotary_embedding_op(), {c.out_grad[0]}, attrs));
+}
+
+}  // namespace
+
+Tensor rotary_embedding(const Tensor& x, double theta, std::int64_t first_position) {
+  return call1(rotary_embedding_op(), {x}, {{first_position, 0}, {theta}});
+}
+
+std::span<const OpDef* const> rotary_embedding_ops() {
+  static const OpDef* const ops[] = {&rotary_embedding_op()};
+  return ops;
+}
+
+}  // namespace coshard
