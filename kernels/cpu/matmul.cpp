@@ -1,0 +1,257 @@
+// Matmul through oneDNN. Primitives are made once per thread and per shape, strides, dtype, scales
+// and thread count.
+#include <omp.h>
+
+#include <array>
+#include <bit>
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/reference/reference.h"
+#include "runtime/error.h"
+
+namespace coshard::kernels::cpu {
+namespace {
+
+using Dims = dnnl::memory::dims;
+
+constexpr std::size_t kMaxPrimitives = 1024;  // per thread; then the cache starts anew
+
+// One operand as oneDNN sees it: [batch,] rows, columns with strides.
+struct Matrix {
+  void* data;
+  std::int64_t batch, rows, columns, batch_stride, row_stride, column_stride;
+
+  Matrix transposed() const {
+    return {data, batch, columns, rows, batch_stride, column_stride, row_stride};
+  }
+  bool folds() const { return batch_stride == rows * row_stride; }
+  Matrix folded() const { return {data, 1, batch * rows, columns, 0, row_stride, column_stride}; }
+  Matrix single() const { return {data, 1, rows, columns, 0, row_stride, column_stride}; }
+};
+
+struct Product {
+  Matrix out, a, b;
+  DType dtype;
+  float alpha, beta;
+};
+
+// Strides of dimensions of extent 1 mean nothing: they get the value that a plain matrix would
+// have.
+Matrix matrix_of(const View& v) {
+  const int lead = v.ndim - 2;
+  Matrix m = {v.data,
+              lead == 1 ? v.shape[0] : 1,
+              v.shape[lead],
+              v.shape[lead + 1],
+              lead == 1 ? v.strides[0] : 0,
+              v.strides[lead],
+              v.strides[lead + 1]};
+  if (m.columns == 1 && (m.rows == 1 || m.row_stride != 1)) m.column_stride = 1;
+  if (m.rows == 1 && m.column_stride == 1) m.row_stride = m.columns;
+  if (m.rows == 1 && m.column_stride != 1) m.row_stride = 1;
+  if (m.columns == 1 && m.row_stride == 1 && m.column_stride != 1) m.column_stride = m.rows;
+  if (m.batch == 1) m.batch_stride = 0;
+  return m;
+}
+
+// Whether oneDNN takes the strides as they are: one unit stride, the other past it.
+bool is_plain(const Matrix& m) {
+  if (m.batch_stride < 0) return false;
+  return (m.column_stride == 1 && m.row_stride >= m.columns) ||
+         (m.row_stride == 1 && m.column_stride >= m.rows);
+}
+
+// A contiguous copy in scratch memory, for operands with broadcast rows or columns or without a
+// unit stride.
+Matrix packed(const View& v, int slot) {
+  View copy = v;
+  std::int64_t count = 1;
+  for (int d = v.ndim - 1; d >= 0; --d) {
+    copy.strides[d] = count;
+    count *= v.shape[d];
+  }
+  copy.data = scratch(slot, count);
+  run(Copy{copy, v});
+  return matrix_of(copy);
+}
+
+struct Key {
+  std::array<std::int64_t, 17> words;
+  bool operator==(const Key&) const = default;
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const noexcept {
+    std::uint64_t hash = 0;
+    for (const std::int64_t word : key.words) {
+      hash = (std::rotl(hash, 5) ^ static_cast<std::uint64_t>(word)) * 0x517cc1b727220a95U;
+    }
+    return hash ^ (hash >> 32);
+  }
+};
+
+Key key_of(const Product& p) {
+  return {{p.out.batch, p.out.rows, p.out.columns, p.a.columns, p.out.batch_stride,
+           p.a.batch_stride, p.b.batch_stride, p.out.row_stride, p.a.row_stride, p.b.row_stride,
+           p.a.column_stride, p.b.column_stride, p.out.column_stride,
+           static_cast<std::int64_t>(p.dtype), std::bit_cast<std::int32_t>(p.alpha),
+           std::bit_cast<std::int32_t>(p.beta), omp_get_max_threads()}};
+}
+
+dnnl::engine& cpu_engine() {
+  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::memory::desc desc_of(const Matrix& m, DType dtype) {
+  const auto type =
+      dtype == DType::BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  const std::int64_t batch = m.batch_stride == 0 ? 1 : m.batch;
+  return {Dims{batch, m.rows, m.columns}, type,
+          Dims{m.batch_stride == 0 ? m.rows * m.columns : m.batch_stride, m.row_stride,
+               m.column_stride}};
+}
+
+dnnl::memory::desc flat_desc_of(const Matrix& m, DType dtype) {
+  const auto type =
+      dtype == DType::BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  return {Dims{m.rows, m.columns}, type, Dims{m.row_stride, m.column_stride}};
+}
+
+dnnl::matmul::primitive_desc describe(const Product& p) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (p.alpha != 1) attr.set_output_scales(0, {p.alpha});
+  if (p.beta != 0) {
+    dnnl::post_ops sum;
+    sum.append_sum(p.beta);
+    attr.set_post_ops(sum);
+  }
+  const auto desc = p.out.batch == 1 ? flat_desc_of : desc_of;
+  const dnnl::matmul::desc matmul(desc(p.a, p.dtype), desc(p.b, p.dtype), desc(p.out, p.dtype));
+  return {matmul, attr, cpu_engine()};
+}
+
+// A primitive with its memories, whose addresses are set at each call.
+class Planned {
+ public:
+  explicit Planned(const dnnl::matmul::primitive_desc& desc)
+      : primitive_(desc),
+        a_(desc.src_desc(), cpu_engine(), DNNL_MEMORY_NONE),
+        b_(desc.weights_desc(), cpu_engine(), DNNL_MEMORY_NONE),
+        out_(desc.dst_desc(), cpu_engine(), DNNL_MEMORY_NONE),
+        scratchpad_(desc.scratchpad_desc(), cpu_engine(), DNNL_MEMORY_NONE),
+        scratch_floats_(desc.scratchpad_desc().get_size() / sizeof(float) + 1),
+        args_{{{DNNL_ARG_SRC, a_.get()},
+               {DNNL_ARG_WEIGHTS, b_.get()},
+               {DNNL_ARG_DST, out_.get()},
+               {DNNL_ARG_SCRATCHPAD, scratchpad_.get()}}} {}
+
+  void execute(const Product& p, dnnl::stream& stream) {
+    dnnl_memory_set_data_handle(a_.get(), p.a.data);
+    dnnl_memory_set_data_handle(b_.get(), p.b.data);
+    dnnl_memory_set_data_handle(out_.get(), p.out.data);
+    dnnl_memory_set_data_handle(scratchpad_.get(), scratch(7, scratch_floats_));
+    const dnnl_status_t status = dnnl_primitive_execute(
+        primitive_.get(), stream.get(), static_cast<int>(args_.size()), args_.data());
+    if (status != dnnl_success) {
+      fail(ErrorKind::DeviceFailed, cat("oneDNN matmul failed with status ", int(status)));
+    }
+  }
+
+ private:
+  dnnl::matmul primitive_;
+  dnnl::memory a_, b_, out_, scratchpad_;
+  std::size_t scratch_floats_;
+  std::array<dnnl_exec_arg_t, 4> args_;
+};
+
+struct ThreadCache {
+  dnnl::stream stream{cpu_engine()};
+  std::unordered_map<Key, std::unique_ptr<Planned>, KeyHash> plans;
+};
+
+void execute(const Product& p) {
+  thread_local ThreadCache cache;
+  const Key key = key_of(p);
+  auto found = cache.plans.find(key);
+  if (found == cache.plans.end()) {
+    if (cache.plans.size() >= kMaxPrimitives) cache.plans.clear();
+    try {
+      found = cache.plans.emplace(key, std::make_unique<Planned>(describe(p))).first;
+    } catch (const dnnl::error& error) {
+      fail(ErrorKind::Unsupported, cat("oneDNN matmul [", p.out.batch, ", ", p.out.rows, ", ",
+                                       p.out.columns, "] over ", p.a.columns, ": ", error.what()));
+    }
+  }
+  found->second->execute(p, cache.stream);
+}
+
+// Contiguous f32 copies in scratch memory, and back: for machines whose bf16 arithmetic oneDNN does
+// not have.
+View widened(const View& v, int slot, bool copy) {
+  View wide = v;
+  wide.dtype = DType::F32;
+  std::int64_t count = 1;
+  for (int d = v.ndim - 1; d >= 0; --d) {
+    wide.strides[d] = count;
+    count *= v.shape[d];
+  }
+  wide.data = scratch(slot, count);
+  if (copy) run(Copy{wide, v});
+  return wide;
+}
+
+void run_widened(const Matmul& args) {
+  Matmul wide = args;
+  wide.out = widened(args.out, 4, args.beta != 0);
+  wide.a = widened(args.a, 5, true);
+  wide.b = widened(args.b, 6, true);
+  run(wide);
+  run(Copy{args.out, wide.out});
+}
+
+bool has_bf16() {
+#if defined(__x86_64__)
+  static const bool has = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16;
+  return has;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+void run(const Matmul& args) {
+  const DType dtype = args.out.dtype;
+  if (dtype != DType::F32 && dtype != DType::BF16) return reference::run(args);
+  CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype, "matmul of ", args.a.dtype, " and ",
+             args.b.dtype, " into ", dtype);
+  Product p = {matrix_of(args.out),
+               matrix_of(args.a),
+               matrix_of(args.b),
+               dtype,
+               static_cast<float>(args.alpha),
+               static_cast<float>(args.beta)};
+  if (p.out.batch == 0 || p.out.rows == 0 || p.out.columns == 0) return;
+  if (p.a.columns == 0 || !is_plain(p.out)) return reference::run(args);
+  if (dtype == DType::BF16 && !has_bf16()) return run_widened(args);
+  if (!is_plain(p.a)) p.a = packed(args.a, 0);
+  if (!is_plain(p.b)) p.b = packed(args.b, 1);
+  if (p.out.column_stride != 1) {
+    p = {p.out.transposed(), p.b.transposed(), p.a.transposed(), dtype, p.alpha, p.beta};
+  }
+  if (p.out.batch > 1 && p.b.batch_stride == 0 && p.out.folds() && p.a.folds()) {
+    p.out = p.out.folded();
+    p.a = p.a.folded();
+    p.b = p.b.single();
+  }
+  execute(p);
+}
+
+}  // namespace coshard::kernels::cpu

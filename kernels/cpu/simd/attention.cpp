@@ -1,0 +1,96 @@
+// Attention forward: blocks of queries against all the keys they see; the block's scores stay in
+// cache.
+#include "kernels/cpu/simd/attention.h"
+
+#include "kernels/cpu/simd/kernels.h"
+
+namespace coshard::kernels::cpu::COSHARD_ISA {
+namespace {
+
+// Turns a row of scores into exp(score - max), 0 past `keys` up to `width`; returns 1/sum and sets
+// lse.
+float softmax_in_place(float* scores, std::int64_t keys, std::int64_t width, float& lse) {
+  Vec highs = all(-kInf);
+  each_register(0, keys, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+    highs = larger(highs, lanes.load(scores + i, -kInf));
+  });
+  const float high = largest_lane(highs);
+  Vec sums{};
+  each_register(0, keys, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+    const Vec power = exponential(lanes.load(scores + i, -kInf) - high);
+    sums += power;
+    store(scores + i, power);
+  });
+  for (std::int64_t i = (keys + kLanes - 1) / kLanes * kLanes; i < width; i += kLanes) {
+    store(scores + i, Vec{});
+  }
+  if (keys == 0) {
+    lse = -kInf;
+    return 0;
+  }
+  const float sum = sum_lanes(sums);
+  lse = high + logarithm(all(sum))[0];
+  return 1.0F / sum;
+}
+
+struct Workspace {
+  float* keys;    // [dim][keys_width]: k transposed
+  float* values;  // [tk][width]
+  float* query;   // [kQueryRows][width]
+  float* scores;  // [kQueryRows][keys_width]
+  float* out;     // [kQueryRows][width]
+};
+
+template <class T>
+void forward_block(const Attention& args, const AttentionSizes& n, const Workspace& w,
+                   std::int64_t b, std::int64_t h, std::int64_t first) {
+  const std::int64_t rows = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
+  const std::int64_t seen = n.visible(first + rows - 1);
+  const std::int64_t width = n.width();
+  pack_rows(w.query, row_of<const T>(args.q, b, h, first), args.q.strides[2], rows, n.dim,
+            static_cast<float>(args.scale));
+  multiply({w.query, width, 1, w.keys, n.keys_width(), w.scores, n.keys_width(), false}, rows, seen,
+           n.dim);
+  float inverse[kQueryRows];
+  float* lse = as<float>(args.lse) + (b * n.heads + h) * n.tq + first;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    inverse[r] =
+        softmax_in_place(w.scores + r * n.keys_width(), n.visible(first + r), padded(seen), lse[r]);
+  }
+  multiply({w.scores, n.keys_width(), 1, w.values, width, w.out, width, false}, rows, n.dim, seen);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    unpack_rows(row_of<T>(args.out, b, h, first + r), 0, w.out + r * width, 1, n.dim, inverse[r]);
+  }
+}
+
+template <class T>
+void forward_group(const Attention& args, const AttentionSizes& n, std::int64_t b,
+                   std::int64_t kv) {
+  const Workspace w = {scratch(0, n.dim * n.keys_width()), scratch(1, n.tk * n.width()),
+                       scratch(2, kQueryRows * n.width()), scratch(3, kQueryRows * n.keys_width()),
+                       scratch(4, kQueryRows * n.width())};
+  pack_transposed(w.keys, n.keys_width(), row_of<const T>(args.k, b, kv, 0), args.k.strides[2],
+                  n.tk, n.dim);
+  pack_rows(w.values, row_of<const T>(args.v, b, kv, 0), args.v.strides[2], n.tk, n.dim, 1.0F);
+  for (std::int64_t h = kv * n.group(); h < (kv + 1) * n.group(); ++h) {
+    for (std::int64_t first = 0; first < n.tq; first += kQueryRows) {
+      forward_block<T>(args, n, w, b, h, first);
+    }
+  }
+}
+
+}  // namespace
+
+// Reaches this table with last strides of 1.
+void run(const Attention& args) {
+  const AttentionSizes n = attention_sizes(args.q, args.k, args.causal);
+  with_short_float(args.q.dtype, [&](auto tag) {
+    parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        forward_group<decltype(tag)>(args, n, i / n.kv_heads, i % n.kv_heads);
+      }
+    });
+  });
+}
+
+}  // namespace coshard::kernels::cpu::COSHARD_ISA

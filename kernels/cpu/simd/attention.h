@@ -1,0 +1,39 @@
+#pragma once
+// Shapes and pointers shared by the attention forward and backward. Only included by the sources of
+// this folder.
+#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/simd/math.h"
+#include "kernels/cpu/simd/parallel.h"
+#include "kernels/cpu/simd/tile.h"
+
+namespace coshard::kernels::cpu::COSHARD_ISA {
+
+constexpr std::int64_t kQueryRows = 32;  // queries per block
+
+struct AttentionSizes {
+  std::int64_t batch, heads, kv_heads, tq, tk, dim;
+  bool causal;
+
+  std::int64_t group() const { return heads / kv_heads; }
+  std::int64_t width() const { return padded(dim); }  // of a packed row of q, k, v
+  // Of a row of scores: not a power of two, which would put all rows into the same cache sets.
+  std::int64_t keys_width() const { return padded(tk) + kLanes; }
+  // How many keys query i sees.
+  std::int64_t visible(std::int64_t i) const {
+    if (!causal) return tk;
+    const std::int64_t keys = i + tk - tq + 1;
+    return keys < 0 ? 0 : keys > tk ? tk : keys;
+  }
+};
+
+inline AttentionSizes attention_sizes(const View& q, const View& k, bool causal) {
+  return {q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], causal};
+}
+
+// The first element of row t of head h.
+template <class T>
+COSHARD_INLINE T* row_of(const View& v, std::int64_t b, std::int64_t h, std::int64_t t) {
+  return static_cast<T*>(v.data) + b * v.strides[0] + h * v.strides[1] + t * v.strides[2];
+}
+
+}  // namespace coshard::kernels::cpu::COSHARD_ISA

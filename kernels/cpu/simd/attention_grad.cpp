@@ -1,0 +1,115 @@
+// Attention backward: per block of queries the probabilities are computed again from lse; dk and dv
+// of one key head are summed over its queries in a fixed order.
+#include "kernels/cpu/simd/attention.h"
+#include "kernels/cpu/simd/kernels.h"
+
+namespace coshard::kernels::cpu::COSHARD_ISA {
+namespace {
+
+struct Workspace {
+  float* keys;      // [tk][width]
+  float* keys_t;    // [dim][keys_width]
+  float* values_t;  // [dim][keys_width]
+  float* dkeys;     // [tk][width]
+  float* dvalues;   // [tk][width]
+  float* rows;      // query, dout, dq: 3 x [kQueryRows][width]
+  float* powers;    // [kQueryRows][keys_width]: probabilities
+  float* slopes;    // [kQueryRows][keys_width]: gradients of the scores
+};
+
+template <class T>
+float dot(const T* a, const T* b, std::int64_t dim) {
+  Vec sum{};
+  each_register(0, dim, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+    sum += lanes.load(a + i) * lanes.load(b + i);
+  });
+  return sum_lanes(sum);
+}
+
+// powers = exp(powers - lse), slopes = powers * (slopes - delta); both 0 past `keys` up to `width`.
+void score_gradients(float* powers, float* slopes, std::int64_t keys, std::int64_t width, float lse,
+                     float delta) {
+  const auto one = [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+    const Vec power = exponential(lanes.load(powers + i, -kInf) - lse);
+    store(powers + i, power);
+    store(slopes + i, power * (lanes.load(slopes + i) - delta));
+  };
+  each_register(0, keys, one);
+  for (std::int64_t i = (keys + kLanes - 1) / kLanes * kLanes; i < width; i += kLanes) {
+    store(powers + i, Vec{});
+    store(slopes + i, Vec{});
+  }
+}
+
+template <class T>
+void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Workspace& w,
+                    std::int64_t b, std::int64_t h, std::int64_t first) {
+  const std::int64_t rows = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
+  const std::int64_t seen = n.visible(first + rows - 1);
+  const std::int64_t width = n.width();
+  const std::int64_t wide = n.keys_width();
+  const auto scale = static_cast<float>(args.scale);
+  float* query = w.rows;
+  float* dout = query + kQueryRows * width;
+  float* dquery = dout + kQueryRows * width;
+  pack_rows(query, row_of<const T>(args.q, b, h, first), args.q.strides[2], rows, n.dim, scale);
+  pack_rows(dout, row_of<const T>(args.dout, b, h, first), args.dout.strides[2], rows, n.dim, 1.0F);
+  multiply({query, width, 1, w.keys_t, wide, w.powers, wide, false}, rows, seen, n.dim);
+  multiply({dout, width, 1, w.values_t, wide, w.slopes, wide, false}, rows, seen, n.dim);
+  const float* lse = as<float>(args.lse) + (b * n.heads + h) * n.tq + first;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float delta = dot(row_of<const T>(args.dout, b, h, first + r),
+                            row_of<const T>(args.out, b, h, first + r), n.dim);
+    score_gradients(w.powers + r * wide, w.slopes + r * wide, n.visible(first + r), padded(seen),
+                    lse[r], delta);
+  }
+  multiply({w.slopes, wide, 1, w.keys, width, dquery, width, false}, rows, n.dim, seen);
+  multiply({w.powers, 1, wide, dout, width, w.dvalues, width, true}, seen, n.dim, rows);
+  multiply({w.slopes, 1, wide, query, width, w.dkeys, width, true}, seen, n.dim, rows);
+  unpack_rows(row_of<T>(args.dq, b, h, first), args.dq.strides[2], dquery, rows, n.dim, scale);
+}
+
+template <class T>
+void backward_group(const AttentionGrad& args, const AttentionSizes& n, std::int64_t b,
+                    std::int64_t kv) {
+  const std::int64_t packed = n.tk * n.width();
+  const std::int64_t transposed = n.dim * n.keys_width();
+  const Workspace w = {scratch(0, packed),
+                       scratch(1, transposed),
+                       scratch(2, transposed),
+                       scratch(3, packed),
+                       scratch(4, packed),
+                       scratch(5, 3 * kQueryRows * n.width()),
+                       scratch(6, kQueryRows * n.keys_width()),
+                       scratch(7, kQueryRows * n.keys_width())};
+  const T* k = row_of<const T>(args.k, b, kv, 0);
+  const T* v = row_of<const T>(args.v, b, kv, 0);
+  pack_rows(w.keys, k, args.k.strides[2], n.tk, n.dim, 1.0F);
+  pack_transposed(w.keys_t, n.keys_width(), k, args.k.strides[2], n.tk, n.dim);
+  pack_transposed(w.values_t, n.keys_width(), v, args.v.strides[2], n.tk, n.dim);
+  std::memset(w.dkeys, 0, packed * sizeof(float));
+  std::memset(w.dvalues, 0, packed * sizeof(float));
+  for (std::int64_t h = kv * n.group(); h < (kv + 1) * n.group(); ++h) {
+    for (std::int64_t first = 0; first < n.tq; first += kQueryRows) {
+      backward_block<T>(args, n, w, b, h, first);
+    }
+  }
+  unpack_rows(row_of<T>(args.dk, b, kv, 0), args.dk.strides[2], w.dkeys, n.tk, n.dim, 1.0F);
+  unpack_rows(row_of<T>(args.dv, b, kv, 0), args.dv.strides[2], w.dvalues, n.tk, n.dim, 1.0F);
+}
+
+}  // namespace
+
+// Reaches this table with last strides of 1.
+void run(const AttentionGrad& args) {
+  const AttentionSizes n = attention_sizes(args.q, args.k, args.causal);
+  with_short_float(args.q.dtype, [&](auto tag) {
+    parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        backward_group<decltype(tag)>(args, n, i / n.kv_heads, i % n.kv_heads);
+      }
+    });
+  });
+}
+
+}  // namespace coshard::kernels::cpu::COSHARD_ISA

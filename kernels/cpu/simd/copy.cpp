@@ -1,0 +1,120 @@
+// Strided copies of one element size, transposes in tiles, and conversion between f32 and bf16.
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/strided.h"
+
+namespace coshard::kernels::cpu::COSHARD_ISA {
+namespace {
+
+constexpr std::int64_t kTile = 16;
+
+template <class T>
+void copy_contiguous(T* to, const T* from, std::int64_t count) {
+  constexpr std::int64_t kWords = 64 / sizeof(T);
+  std::int64_t i = 0;
+  if (count > 4096) {
+    std::memcpy(to, from, count * sizeof(T));
+    return;
+  }
+  for (; i + kWords <= count; i += kWords) std::memcpy(to + i, from + i, 64);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+// to[r * to_stride + c] = from[r + c * from_stride]
+template <class T>
+void transpose(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride,
+               std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t r0 = 0; r0 < rows; r0 += kTile) {
+    const std::int64_t r1 = r0 + kTile < rows ? r0 + kTile : rows;
+    for (std::int64_t c0 = 0; c0 < columns; c0 += kTile) {
+      const std::int64_t c1 = c0 + kTile < columns ? c0 + kTile : columns;
+      T tile[kTile][kTile];
+      for (std::int64_t c = c0; c < c1; ++c) {
+        for (std::int64_t r = r0; r < r1; ++r) tile[r - r0][c - c0] = from[r + c * from_stride];
+      }
+      for (std::int64_t r = r0; r < r1; ++r) {
+        for (std::int64_t c = c0; c < c1; ++c) to[r * to_stride + c] = tile[r - r0][c - c0];
+      }
+    }
+  }
+}
+
+// The dimension along which the source is contiguous while the destination is along the last; -1 if
+// none.
+int transposed_dim(const Loops<2>& loops) {
+  if (loops.ndim < 2 || loops.stride(0) != 1 || loops.stride(1) == 1) return -1;
+  for (int d = 0; d + 1 < loops.ndim; ++d) {
+    if (loops.strides[1][d] == 1) return d;
+  }
+  return -1;
+}
+
+template <class T>
+void copy_transposed(Loops<2> loops, int dim, T* to, const T* from) {
+  for (int d = dim; d + 2 < loops.ndim; ++d) loops.swap(d, d + 1);
+  const int row = loops.ndim - 2;
+  const std::int64_t rows = loops.shape[row];
+  const std::int64_t columns = loops.inner();
+  const std::int64_t to_stride = loops.strides[0][row];
+  const std::int64_t from_stride = loops.stride(1);
+  Loops<2> planes = loops;
+  planes.shape[row] = 1;
+  each_row(planes, [&](const std::int64_t(&at)[2], std::int64_t) {
+    transpose(to + at[0], to_stride, from + at[1], from_stride, rows, columns);
+  });
+}
+
+template <class T>
+void copy_same(const Copy& args) {
+  const View* views[2] = {&args.to, &args.from};
+  const Loops<2> loops = loops_over(views);
+  T* to = as<T>(args.to.data);
+  const T* from = as<T>(static_cast<const void*>(args.from.data));
+  const int dim = transposed_dim(loops);
+  if (dim >= 0) return copy_transposed(loops, dim, to, from);
+  const std::int64_t to_stride = loops.stride(0);
+  const std::int64_t from_stride = loops.stride(1);
+  each_row(loops, [&](const std::int64_t(&at)[2], std::int64_t count) {
+    if (to_stride == 1 && from_stride == 1) {
+      return copy_contiguous(to + at[0], from + at[1], count);
+    }
+    for (std::int64_t i = 0; i < count; ++i)
+      to[at[0] + i * to_stride] = from[at[1] + i * from_stride];
+  });
+}
+
+template <class To, class From>
+void convert(const Copy& args) {
+  const View* views[2] = {&args.to, &args.from};
+  const Loops<2> loops = loops_over(views);
+  const std::int64_t to_stride = loops.stride(0);
+  const std::int64_t from_stride = loops.stride(1);
+  each_row(loops, [&](const std::int64_t(&at)[2], std::int64_t count) {
+    To* to = as<To>(args.to.data) + at[0];
+    const From* from = as<From>(static_cast<const void*>(args.from.data)) + at[1];
+    if (to_stride != 1 || from_stride != 1) {
+      for (std::int64_t i = 0; i < count; ++i) to[i * to_stride] = To(from[i * from_stride]);
+      return;
+    }
+    each_register(0, count, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+      lanes.store(to + i, lanes.load(from + i));
+    });
+  });
+}
+
+}  // namespace
+
+// Reaches this table with equal dtypes, or with f32 and bf16.
+void run(const Copy& args) {
+  if (args.to.dtype != args.from.dtype) {
+    if (args.to.dtype == DType::BF16) return convert<BFloat16, float>(args);
+    return convert<float, BFloat16>(args);
+  }
+  switch (size_of(args.to.dtype)) {
+    case 1: return copy_same<std::uint8_t>(args);
+    case 2: return copy_same<std::uint16_t>(args);
+    case 4: return copy_same<std::uint32_t>(args);
+    default: return copy_same<std::uint64_t>(args);
+  }
+}
+
+}  // namespace coshard::kernels::cpu::COSHARD_ISA

@@ -1,0 +1,116 @@
+#pragma once
+// The register-blocked product that attention is made of: C[m, n] (+)= A[m, k] B[k, n] in f32,
+// where B and C are padded to whole panels of kPanel columns. Only included by the sources of this
+// folder.
+#include "kernels/cpu/simd/vec.h"
+
+namespace coshard::kernels::cpu::COSHARD_ISA {
+
+constexpr int kPanel = 2 * kLanes;               // columns per micro-tile
+constexpr int kTileRows = kLanes == 16 ? 8 : 4;  // rows per micro-tile
+
+COSHARD_INLINE std::int64_t padded(std::int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
+
+// A by row and column stride, so that a transposed A costs nothing; B and C by row stride.
+struct Product {
+  const float* a;
+  std::int64_t a_row, a_column;
+  const float* b;
+  std::int64_t b_row;
+  float* c;
+  std::int64_t c_row;
+  bool add;  // to what C holds
+};
+
+template <int Rows>
+COSHARD_INLINE void micro_tile(const Product& p, const float* a, const float* b, float* c,
+                               std::int64_t depth) {
+  Vec left[Rows];
+  Vec right[Rows];
+  for (int r = 0; r < Rows; ++r) {
+    left[r] = p.add ? load(c + r * p.c_row) : Vec{};
+    right[r] = p.add ? load(c + r * p.c_row + kLanes) : Vec{};
+  }
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const Vec b0 = load(b);
+    const Vec b1 = load(b + kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      const Vec factor = all(a[r * p.a_row]);
+      left[r] += factor * b0;
+      right[r] += factor * b1;
+    }
+    a += p.a_column;
+    b += p.b_row;
+  }
+  for (int r = 0; r < Rows; ++r) {
+    store(c + r * p.c_row, left[r]);
+    store(c + r * p.c_row + kLanes, right[r]);
+  }
+}
+
+template <int Rows>
+COSHARD_INLINE void last_rows(const Product& p, std::int64_t rows, const float* a, const float* b,
+                              float* c, std::int64_t depth) {
+  if constexpr (Rows > 0) {
+    if (rows == Rows) return micro_tile<Rows>(p, a, b, c, depth);
+    last_rows<Rows - 1>(p, rows, a, b, c, depth);
+  }
+}
+
+// `columns` is rounded up to whole panels.
+inline void multiply(const Product& p, std::int64_t rows, std::int64_t columns,
+                     std::int64_t depth) {
+  for (std::int64_t n = 0; n < columns; n += kPanel) {
+    std::int64_t m = 0;
+    for (; m + kTileRows <= rows; m += kTileRows) {
+      micro_tile<kTileRows>(p, p.a + m * p.a_row, p.b + n, p.c + m * p.c_row + n, depth);
+    }
+    last_rows<kTileRows - 1>(p, rows - m, p.a + m * p.a_row, p.b + n, p.c + m * p.c_row + n, depth);
+  }
+}
+
+// to[r, 0..padded(columns)) = factor * from[r * stride + ..], the padding 0.
+template <class T>
+inline void pack_rows(float* to, const T* from, std::int64_t stride, std::int64_t rows,
+                      std::int64_t columns, float factor) {
+  const std::int64_t width = padded(columns);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* row = to + r * width;
+    std::int64_t c = 0;
+    each_register(0, columns, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+      store(row + i, lanes.load(from + r * stride + i) * factor);
+      c = i + kLanes;
+    });
+    for (; c < width; c += kLanes) store(row + c, Vec{});
+  }
+}
+
+// to[c * width + r] = from[r * stride + c]: the transpose, its rows padded to `width` with 0.
+template <class T>
+inline void pack_transposed(float* to, std::int64_t width, const T* from, std::int64_t stride,
+                            std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kBlock = 16;
+  for (std::int64_t r0 = 0; r0 < width; r0 += kBlock) {
+    const std::int64_t r1 = r0 + kBlock < width ? r0 + kBlock : width;
+    const std::int64_t real = r1 < rows ? r1 : rows;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      std::int64_t r = r0;
+      for (; r < real; ++r) to[c * width + r] = static_cast<float>(from[r * stride + c]);
+      for (; r < r1; ++r) to[c * width + r] = 0;
+    }
+  }
+}
+
+template <class T>
+inline void unpack_rows(T* to, std::int64_t stride, const float* from, std::int64_t rows,
+                        std::int64_t columns, float factor) {
+  const std::int64_t width = padded(columns);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    each_register(0, columns, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+      lanes.store(to + r * stride + i, lanes.load(from + r * width + i) * factor);
+    });
+  }
+}
+
+}  // namespace coshard::kernels::cpu::COSHARD_ISA

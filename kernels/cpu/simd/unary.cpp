@@ -1,0 +1,130 @@
+// Elementwise functions of one tensor and their gradients, and the SwiGLU pair.
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/math.h"
+#include "kernels/cpu/simd/parallel.h"
+
+namespace coshard::kernels::cpu::COSHARD_ISA {
+namespace {
+
+constexpr float kGeluTanhScale = 0.7978845608F;  // sqrt(2 / pi)
+constexpr float kGeluTanhCubic = 0.044715F;
+constexpr float kRootHalf = 0.7071067812F;
+
+COSHARD_INLINE Vec normal_cdf(Vec x) { return 0.5F + 0.5F * error_function(x * kRootHalf); }
+COSHARD_INLINE Vec gelu_tanh_inner(Vec x) {
+  return hyperbolic_tangent(kGeluTanhScale * (x + kGeluTanhCubic * x * x * x));
+}
+
+template <class F>
+void map(const Unary& args, F f) {
+  with_short_float(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* x = as<T>(args.x);
+    T* y = as<T>(args.y);
+    parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
+      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+        lanes.store(y + i, f(lanes.load(x + i)));
+      });
+    });
+  });
+}
+
+template <class F>
+void map_grad(const UnaryGrad& args, F slope) {
+  with_short_float(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* x = as<T>(args.x);
+    const T* dy = as<T>(args.dy);
+    T* dx = as<T>(args.dx);
+    parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
+      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+        lanes.store(dx + i, lanes.load(dy + i) * slope(lanes.load(x + i)));
+      });
+    });
+  });
+}
+
+}  // namespace
+
+// PowScalar reaches this table only with alpha 2.
+void run(const Unary& args) {
+  const auto alpha = static_cast<float>(args.alpha);
+  switch (args.op) {
+    case UnaryOp::Neg: return map(args, [](Vec x) { return -x; });
+    case UnaryOp::Abs: return map(args, [](Vec x) { return absolute(x); });
+    case UnaryOp::Exp: return map(args, [](Vec x) { return exponential(x); });
+    case UnaryOp::Log: return map(args, [](Vec x) { return logarithm(x); });
+    case UnaryOp::Sqrt: return map(args, [](Vec x) { return square_root(x); });
+    case UnaryOp::Rsqrt: return map(args, [](Vec x) { return 1.0F / square_root(x); });
+    case UnaryOp::Tanh: return map(args, [](Vec x) { return hyperbolic_tangent(x); });
+    case UnaryOp::Sigmoid: return map(args, [](Vec x) { return sigmoid(x); });
+    case UnaryOp::Relu: return map(args, [](Vec x) { return larger(Vec{}, x); });
+    case UnaryOp::Silu: return map(args, [](Vec x) { return x / (1.0F + exponential(-x)); });
+    case UnaryOp::Gelu: return map(args, [](Vec x) { return x * normal_cdf(x); });
+    case UnaryOp::GeluTanh:
+      return map(args, [](Vec x) { return 0.5F * x * (1.0F + gelu_tanh_inner(x)); });
+    case UnaryOp::AddScalar: return map(args, [alpha](Vec x) { return x + alpha; });
+    case UnaryOp::MulScalar: return map(args, [alpha](Vec x) { return x * alpha; });
+    case UnaryOp::PowScalar: return map(args, [](Vec x) { return x * x; });
+  }
+}
+
+void run(const UnaryGrad& args) {
+  switch (args.op) {
+    case UnaryGradOp::Silu:
+      return map_grad(args, [](Vec x) {
+        const Vec s = sigmoid(x);
+        return s * (1.0F + x * (1.0F - s));
+      });
+    case UnaryGradOp::Gelu:
+      return map_grad(args, [](Vec x) {
+        return normal_cdf(x) + x * exponential(-0.5F * x * x) * 0.3989422804F;
+      });
+    case UnaryGradOp::GeluTanh:
+      return map_grad(args, [](Vec x) {
+        const Vec t = gelu_tanh_inner(x);
+        const Vec inner = kGeluTanhScale * (1.0F + 3.0F * kGeluTanhCubic * x * x);
+        return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * inner;
+      });
+    case UnaryGradOp::Relu:
+      return map_grad(args, [](Vec x) { return select(x > Vec{}, all(1.0F), Vec{}); });
+  }
+}
+
+void run(const SwiGlu& args) {
+  with_short_float(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* a = as<T>(args.a);
+    const T* b = as<T>(args.b);
+    T* y = as<T>(args.y);
+    parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
+      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+        const Vec gate = lanes.load(a + i);
+        lanes.store(y + i, gate * lanes.load(b + i) / (1.0F + exponential(-gate)));
+      });
+    });
+  });
+}
+
+void run(const SwiGluGrad& args) {
+  with_short_float(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* dy = as<T>(args.dy);
+    const T* a = as<T>(args.a);
+    const T* b = as<T>(args.b);
+    T* da = as<T>(args.da);
+    T* db = as<T>(args.db);
+    parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
+      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+        const Vec grad = lanes.load(dy + i);
+        const Vec gate = lanes.load(a + i);
+        const Vec up = lanes.load(b + i);
+        const Vec s = sigmoid(gate);
+        lanes.store(da + i, grad * up * (s * (1.0F + gate * (1.0F - s))));
+        lanes.store(db + i, grad * (gate * s));
+      });
+    });
+  });
+}
+
+}  // namespace coshard::kernels::cpu::COSHARD_ISA

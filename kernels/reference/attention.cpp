@@ -1,0 +1,119 @@
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/reference/reference.h"
+#include "kernels/reference/typed.h"
+
+namespace coshard::kernels::reference {
+namespace {
+
+struct Sizes {
+  std::int64_t batch, heads, kv_heads, tq, tk, dim;
+  bool causal;
+  // How many keys query i sees.
+  std::int64_t visible(std::int64_t i) const {
+    if (!causal) return tk;
+    return std::max<std::int64_t>(0, std::min(tk, i + tk - tq + 1));
+  }
+};
+
+Sizes sizes_of(const View& q, const View& k, bool causal) {
+  CS_REQUIRE(k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0, "attention with ", q.shape[1],
+             " query heads and ", k.shape[1], " key heads");
+  return {q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], causal};
+}
+
+template <class T>
+double dot(const View& a, const View& b, const std::array<std::int64_t, 3>& i,
+           const std::array<std::int64_t, 3>& j, std::int64_t dim) {
+  double sum = 0;
+  for (std::int64_t d = 0; d < dim; ++d) {
+    sum += static_cast<double>(at<T>(a, i[0], i[1], i[2], d)) *
+           static_cast<double>(at<T>(b, j[0], j[1], j[2], d));
+  }
+  return sum;
+}
+
+template <class T>
+void forward(const Attention& args) {
+  const Sizes n = sizes_of(args.q, args.k, args.causal);
+  const std::int64_t group = n.heads / n.kv_heads;
+  std::vector<double> p(n.tk);
+  for (std::int64_t b = 0; b < n.batch; ++b) {
+    for (std::int64_t h = 0; h < n.heads; ++h) {
+      for (std::int64_t i = 0; i < n.tq; ++i) {
+        const std::int64_t keys = n.visible(i);
+        double high = -std::numeric_limits<double>::infinity();
+        for (std::int64_t j = 0; j < keys; ++j) {
+          p[j] = args.scale * dot<T>(args.q, args.k, {b, h, i}, {b, h / group, j}, n.dim);
+          high = std::max(high, p[j]);
+        }
+        double sum = 0;
+        for (std::int64_t j = 0; j < keys; ++j) sum += p[j] = std::exp(p[j] - high);
+        for (std::int64_t d = 0; d < n.dim; ++d) {
+          double value = 0;
+          for (std::int64_t j = 0; j < keys; ++j) {
+            value += p[j] * static_cast<double>(at<T>(args.v, b, h / group, j, d));
+          }
+          at<T>(args.out, b, h, i, d) = rounded<T>(keys == 0 ? 0 : value / sum);
+        }
+        using S = Statistic<T>;
+        as<S>(args.lse)[(b * n.heads + h) * n.tq + i] = static_cast<S>(high + std::log(sum));
+      }
+    }
+  }
+}
+
+// The gradients of one (batch, kv head): dk and dv of all its keys, dq of the heads of its group.
+template <class T>
+void backward_group(const AttentionGrad& args, const Sizes& n, std::int64_t b, std::int64_t kv) {
+  using S = Statistic<T>;
+  const std::int64_t group = n.heads / n.kv_heads;
+  std::vector<double> dk(n.tk * n.dim);
+  std::vector<double> dv(n.tk * n.dim);
+  std::vector<double> dq(n.dim);
+  for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+    for (std::int64_t i = 0; i < n.tq; ++i) {
+      const double lse = as<S>(args.lse)[(b * n.heads + h) * n.tq + i];
+      const double delta = dot<T>(args.dout, args.out, {b, h, i}, {b, h, i}, n.dim);
+      std::fill(dq.begin(), dq.end(), 0.0);
+      for (std::int64_t j = 0; j < n.visible(i); ++j) {
+        const double score = args.scale * dot<T>(args.q, args.k, {b, h, i}, {b, kv, j}, n.dim);
+        const double p = std::exp(score - lse);
+        const double dp = dot<T>(args.dout, args.v, {b, h, i}, {b, kv, j}, n.dim);
+        const double ds = args.scale * p * (dp - delta);
+        for (std::int64_t d = 0; d < n.dim; ++d) {
+          dv[j * n.dim + d] += p * static_cast<double>(at<T>(args.dout, b, h, i, d));
+          dk[j * n.dim + d] += ds * static_cast<double>(at<T>(args.q, b, h, i, d));
+          dq[d] += ds * static_cast<double>(at<T>(args.k, b, kv, j, d));
+        }
+      }
+      for (std::int64_t d = 0; d < n.dim; ++d) at<T>(args.dq, b, h, i, d) = rounded<T>(dq[d]);
+    }
+  }
+  for (std::int64_t j = 0; j < n.tk; ++j) {
+    for (std::int64_t d = 0; d < n.dim; ++d) {
+      at<T>(args.dk, b, kv, j, d) = rounded<T>(dk[j * n.dim + d]);
+      at<T>(args.dv, b, kv, j, d) = rounded<T>(dv[j * n.dim + d]);
+    }
+  }
+}
+
+}  // namespace
+
+void run(const Attention& args) {
+  with_floating(args.q.dtype, [&](auto tag) { forward<decltype(tag)>(args); });
+}
+
+void run(const AttentionGrad& args) {
+  const Sizes n = sizes_of(args.q, args.k, args.causal);
+  with_floating(args.q.dtype, [&](auto tag) {
+    for (std::int64_t b = 0; b < n.batch; ++b) {
+      for (std::int64_t kv = 0; kv < n.kv_heads; ++kv)
+        backward_group<decltype(tag)>(args, n, b, kv);
+    }
+  });
+}
+
+}  // namespace coshard::kernels::reference

@@ -1,0 +1,45 @@
+#include "kernels/reference/reference.h"
+#include "kernels/reference/typed.h"
+
+namespace coshard::kernels::reference {
+namespace {
+
+template <class To, class From>
+To converted(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return value != From(0.0F);
+  } else if constexpr (std::is_same_v<To, BFloat16>) {
+    return BFloat16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<From, BFloat16>) {
+    return static_cast<To>(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+}  // namespace
+
+void run(const Copy& args) {
+  with_any(args.to.dtype, [&](auto to_tag) {
+    with_any(args.from.dtype, [&](auto from_tag) {
+      using To = decltype(to_tag);
+      using From = decltype(from_tag);
+      auto* to = as<To>(args.to.data);
+      const auto* from = as<From>(static_cast<const void*>(args.from.data));
+      walk<2>(args.to, {&args.to, &args.from},
+              [&](const auto& at) { to[at[0]] = converted<To>(from[at[1]]); });
+    });
+  });
+}
+
+void run(const Fill& args) {
+  with_any(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T value = converted<T>(args.value);
+    for (std::int64_t i = 0; i < args.count; ++i) as<T>(args.data)[i] = value;
+  });
+}
+
+}  // namespace coshard::kernels::reference

@@ -1,0 +1,70 @@
+#include <cmath>
+#include <limits>
+
+#include "kernels/reference/reference.h"
+#include "kernels/reference/typed.h"
+
+namespace coshard::kernels::reference {
+
+void run(const RowMax& args) {
+  with_floating(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    using S = Statistic<T>;
+    for (std::int64_t r = 0; r < args.rows; ++r) {
+      double high = -std::numeric_limits<double>::infinity();
+      for (std::int64_t c = 0; c < args.classes; ++c) {
+        const double value = get(as<T>(args.logits), r * args.classes + c);
+        if (value > high || std::isnan(value)) high = value;
+        if (std::isnan(high)) break;
+      }
+      as<S>(args.max)[r] = static_cast<S>(high);
+    }
+  });
+}
+
+void run(const CrossEntropyStats& args) {
+  with_floating(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    using S = Statistic<T>;
+    for (std::int64_t r = 0; r < args.rows; ++r) {
+      const T* logits = as<T>(args.logits) + r * args.classes;
+      const double high = as<S>(args.max)[r];
+      double sum = 0;
+      double total = 0;
+      for (std::int64_t c = 0; c < args.classes; ++c) {
+        sum += std::exp(get(logits, c) - high);
+        total += get(logits, c) - high;
+      }
+      const std::int64_t target = as<std::int64_t>(args.target)[r];
+      const std::int64_t own = target - args.first;
+      const bool here = target != args.ignore && own >= 0 && own < args.classes;
+      as<S>(args.sum)[r] = static_cast<S>(sum);
+      as<S>(args.picked)[r] = static_cast<S>(here ? get(logits, own) - high : 0);
+      if (args.total != nullptr) as<S>(args.total)[r] = static_cast<S>(total);
+    }
+  });
+}
+
+void run(const CrossEntropyGrad& args) {
+  with_floating(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    using S = Statistic<T>;
+    for (std::int64_t r = 0; r < args.rows; ++r) {
+      const T* logits = as<T>(args.logits) + r * args.classes;
+      T* dlogits = as<T>(args.dlogits) + r * args.classes;
+      const std::int64_t target = as<std::int64_t>(args.target)[r];
+      const double high = as<S>(args.max)[r];
+      const double sum = as<S>(args.sum)[r];
+      const double scale = as<S>(args.scale)[r];
+      const double everywhere =
+          args.smoothing == 0 ? 0 : args.smoothing / static_cast<double>(args.all_classes);
+      for (std::int64_t c = 0; c < args.classes; ++c) {
+        const double hit = c + args.first == target ? 1 - args.smoothing : 0;
+        const double grad = std::exp(get(logits, c) - high) / sum - hit - everywhere;
+        dlogits[c] = rounded<T>(target == args.ignore ? 0 : scale * grad);
+      }
+    }
+  });
+}
+
+}  // namespace coshard::kernels::reference

@@ -1,0 +1,50 @@
+#include <cmath>
+
+#include "kernels/reference/reference.h"
+#include "kernels/reference/typed.h"
+
+namespace coshard::kernels::reference {
+
+void run(const AdamW& args) {
+  with_floating(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    using S = Statistic<T>;
+    const double step_size = args.lr / (1 - std::pow(args.beta1, args.step));
+    const double root_correction = std::sqrt(1 - std::pow(args.beta2, args.step));
+    T* param = as<T>(args.param);
+    S* master = as<S>(args.master);
+    for (std::int64_t i = 0; i < args.count; ++i) {
+      const double grad = get(as<T>(args.grad), i) * args.grad_scale;
+      S& m = as<S>(args.m)[i];
+      S& v = as<S>(args.v)[i];
+      m = static_cast<S>(args.beta1 * m + (1 - args.beta1) * grad);
+      v = static_cast<S>(args.beta2 * v + (1 - args.beta2) * grad * grad);
+      const double old = master != nullptr ? static_cast<double>(master[i]) : get(param, i);
+      const double decayed = old * (1 - args.lr * args.weight_decay);
+      const double update =
+          step_size * m / (std::sqrt(static_cast<double>(v)) / root_correction + args.eps);
+      const double value = decayed - update;
+      if (master != nullptr) master[i] = static_cast<S>(value);
+      param[i] = rounded<T>(value);
+    }
+  });
+}
+
+void run(const Sgd& args) {
+  with_floating(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    T* param = as<T>(args.param);
+    T* momentum = as<T>(args.momentum);
+    for (std::int64_t i = 0; i < args.count; ++i) {
+      const double old = get(param, i);
+      double grad = get(as<T>(args.grad), i) * args.grad_scale + args.weight_decay * old;
+      if (momentum != nullptr) {
+        if (!args.first) grad += args.momentum_factor * get(momentum, i);
+        momentum[i] = rounded<T>(grad);
+      }
+      param[i] = rounded<T>(old - args.lr * grad);
+    }
+  });
+}
+
+}  // namespace coshard::kernels::reference

@@ -1,0 +1,90 @@
+#pragma once
+// From a run-time dtype to a C++ type, and from a View to its elements. Used by the reference loops
+// only.
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/args.h"
+#include "runtime/error.h"
+
+namespace coshard::kernels::reference {
+
+// Calls f(T{}) with the element type of a floating dtype; Error{Unsupported} otherwise.
+template <class F>
+void with_floating(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::F32: return f(float{});
+    case DType::F64: return f(double{});
+    case DType::BF16: return f(BFloat16{});
+    default: fail(ErrorKind::Unsupported, cat("a floating kernel was asked for ", dtype));
+  }
+}
+
+template <class F>
+void with_any(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::I64: return f(std::int64_t{});
+    case DType::I32: return f(std::int32_t{});
+    case DType::Bool: return f(bool{});
+    default: return with_floating(dtype, f);
+  }
+}
+
+// What sums, means and statistics of T are kept in memory as.
+template <class T>
+using Statistic = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <class T>
+T* as(void* data) {
+  return static_cast<T*>(data);
+}
+template <class T>
+const T* as(const void* data) {
+  return static_cast<const T*>(data);
+}
+
+template <class T>
+double get(const T* data, std::int64_t at) {
+  return static_cast<double>(data[at]);
+}
+
+// Rounds a double to T; through float for bf16.
+template <class T>
+T rounded(double value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+// Calls f(std::array of N element offsets) for every index of `shape`, in row-major order.
+template <std::size_t N, class F>
+void walk(const View& shape, const std::array<const View*, N>& views, F&& f) {
+  std::array<std::int64_t, kMaxDims> index{};
+  std::array<std::int64_t, N> offset{};
+  for (int d = 0; d < shape.ndim; ++d) {
+    if (shape.shape[d] == 0) return;
+  }
+  while (true) {
+    f(offset);
+    int d = shape.ndim - 1;
+    for (; d >= 0; --d) {
+      for (std::size_t v = 0; v < N; ++v) offset[v] += views[v]->strides[d];
+      if (++index[d] < shape.shape[d]) break;
+      for (std::size_t v = 0; v < N; ++v) offset[v] -= views[v]->strides[d] * shape.shape[d];
+      index[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+// The element of a rank-4 view.
+template <class T>
+T& at(const View& v, std::int64_t i, std::int64_t j, std::int64_t k, std::int64_t l) {
+  return static_cast<T*>(
+      v.data)[i * v.strides[0] + j * v.strides[1] + k * v.strides[2] + l * v.strides[3]];
+}
+
+}  // namespace coshard::kernels::reference
