@@ -39,7 +39,7 @@ struct Job {
   int joined = 0;              // ranks that got the job; under the group's mutex
   std::unique_ptr<Entry[]> entries;
   std::unique_ptr<std::atomic<Pair>[]> pairs;  // [source * ranks + target]
-  // Set before `armed`: how many units, elements per unit, and units per target rank.
+  // Set before `armed`: how many units, elements per unit, units per target rank.
   std::uint32_t units = 0;
   std::int64_t chunk = 0;
   std::uint32_t per_target = 1;

@@ -21,29 +21,25 @@ inline void pause_cpu() {
 #endif
 }
 
-// How to wait before sleeping. With a core for every rank: spin for as long as a sleep and a
-// wake-up cost. With more ranks than cores: let the others run at once, a sleep is only for when
-// they are busy for long.
+// How to wait before sleeping: spin for as long as a sleep and a wake-up cost. Now and then the
+// core is offered to others, since the peer may be queued behind this thread (a woken thread starts
+// on the core of its waker); with more ranks than cores that is the rule, and it is offered at
+// once.
 class Patience {
  public:
-  bool spin(bool crowded, std::int64_t begin_ns) {
+  explicit Patience(bool crowded) : pauses_per_yield_(crowded ? 16 : 32) {}
+  bool spin(std::int64_t begin_ns) {
     if (spent_) return false;
-    ++turns_;
-    if (crowded) {
-      if (turns_ > kCrowdedPauses) sched_yield();
-      spent_ = turns_ >= kCrowdedPauses + kCrowdedYields;
-      pause_cpu();
-      return true;
-    }
     pause_cpu();
-    if (turns_ % 32 == 0) spent_ = now_ns() - begin_ns > kSpinNs;
+    if (++turns_ % pauses_per_yield_ != 0) return true;
+    sched_yield();
+    spent_ = now_ns() - begin_ns > kSpinNs;
     return true;
   }
 
  private:
   static constexpr std::int64_t kSpinNs = 40'000;
-  static constexpr int kCrowdedPauses = 16;  // about 1 us
-  static constexpr int kCrowdedYields = 16;
+  int pauses_per_yield_;  // a pause is 10 to 60 ns
   int turns_ = 0;
   bool spent_ = false;
 };
@@ -61,15 +57,14 @@ LocalTicket::LocalTicket(std::shared_ptr<LocalCommunicator> communicator,
 template <class Done, class Help>
 void LocalTicket::block(const Done& done, const Help& help, bool for_part) {
   LocalGroup& group = communicator_->group();
-  const bool crowded = group.registry()->crowded;
-  Patience patience;
+  Patience patience(group.registry()->crowded);
   std::int64_t begin_ns = 0;
   for (;;) {
     if (group.poisoned()) fail_poisoned();
     if (done()) return;
     if (help()) continue;
     if (begin_ns == 0) begin_ns = now_ns();
-    if (patience.spin(crowded, begin_ns)) continue;
+    if (patience.spin(begin_ns)) continue;
     LocalGroup::Sleeper sleeper(group, for_part);
     if (group.poisoned() || done() || help()) continue;
     fail_if_lost();
