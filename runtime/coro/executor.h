@@ -129,7 +129,9 @@ inline Executor::YieldAwaiter yield() {
 }
 
 // Runs `task` on the calling thread, on an executor made for it. Error{BadInput} inside a running
-// executor, where the task is to be awaited.
+// executor, where the task is to be awaited. For a task that awaits operations of other threads'
+// contexts make an Executor that outlives those threads: they may still be leaving Asio's post when
+// the task has ended.
 template <class T>
 T sync_wait(Task<T> task) {
   CS_REQUIRE(Executor::current() == nullptr,
