@@ -54,6 +54,7 @@ struct Collective {
   // Kept alive until the collective is over on every rank.
   std::shared_ptr<const void> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
+  // The call site that error messages name; set it, the default is this line.
   std::source_location where = std::source_location::current();
 };
 

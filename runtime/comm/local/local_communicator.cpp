@@ -117,6 +117,7 @@ std::shared_ptr<Communicator> LocalCommunicator::split(int color, int key, std::
   exchange.recv = all.data();
   exchange.extent = 2 * size();
   exchange.label = "split";
+  exchange.where = std::source_location::current();
   issue(exchange).wait();
   if (color < 0) return nullptr;
 

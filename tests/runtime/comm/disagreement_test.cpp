@@ -1,0 +1,135 @@
+// Ranks that ask for different collectives: each field of the fingerprint, an error on all ranks
+// with both call sites.
+#include <functional>
+
+#include "runtime/comm/collective.h"
+#include "tests/runtime/comm/on_ranks.h"
+
+namespace coshard::test {
+namespace {
+
+std::vector<float> buffer(1000);  // never read: the disagreement is found before
+
+Collective base(CollectiveKind kind) {
+  Collective c;
+  c.kind = kind;
+  c.outer = 2;
+  c.extent = 12;
+  c.inner = 3;
+  c.scatter_extent = 6;
+  c.send = c.recv = buffer.data();
+  c.label = "S(0)->R";
+  return c;
+}
+
+// Three ranks; the last one changes the collective.
+void expect_disagreement(CollectiveKind kind, const std::function<void(Collective&)>& change) {
+  std::string here, there;
+  const auto outcomes = outcomes_on_ranks(3, [&](Communicator& comm, int rank) {
+    Collective c = base(kind);
+    if (rank == 0) here = place(c.where = std::source_location::current());
+    if (rank == 2) {
+      change(c);
+      there = place(c.where = std::source_location::current());
+    }
+    const Ticket ticket = comm.issue(c);
+    ticket.wait();
+  });
+  for (const Outcome& outcome : outcomes) {
+    ASSERT_TRUE(outcome.failed);
+    EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
+    EXPECT_NE(outcome.text.find(here), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find(there), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("rank 0 calls"), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("rank 2 calls"), std::string::npos) << outcome.text;
+    EXPECT_EQ(outcome.text.find('\n'), std::string::npos);
+  }
+}
+
+TEST(Disagreement, OnTheKindIsFound) {
+  expect_disagreement(CollectiveKind::AllReduce,
+                      [](Collective& c) { c.kind = CollectiveKind::Broadcast; });
+  expect_disagreement(CollectiveKind::AllGather,
+                      [](Collective& c) { c.kind = CollectiveKind::Barrier; });
+  expect_disagreement(CollectiveKind::Barrier,
+                      [](Collective& c) { c.kind = CollectiveKind::AllGather; });
+}
+
+TEST(Disagreement, OnTheTypeIsFound) {
+  expect_disagreement(CollectiveKind::AllReduce, [](Collective& c) { c.dtype = DType::BF16; });
+}
+
+TEST(Disagreement, OnTheReductionIsFound) {
+  expect_disagreement(CollectiveKind::ReduceScatter, [](Collective& c) { c.reduce = Reduce::Avg; });
+}
+
+TEST(Disagreement, OnTheRootIsFound) {
+  expect_disagreement(CollectiveKind::Broadcast, [](Collective& c) { c.root = 1; });
+  expect_disagreement(CollectiveKind::Scatter, [](Collective& c) { c.root = 1; });
+}
+
+TEST(Disagreement, OnTheNumberOfElementsIsFound) {
+  expect_disagreement(CollectiveKind::AllReduce, [](Collective& c) { c.extent = 13; });
+  expect_disagreement(CollectiveKind::Broadcast, [](Collective& c) { c.inner = 1; });
+}
+
+TEST(Disagreement, OnTheGeometryIsFound) {
+  expect_disagreement(CollectiveKind::AllGather,
+                      [](Collective& c) { std::swap(c.outer, c.inner); });
+  expect_disagreement(CollectiveKind::AllToAll, [](Collective& c) { c.middle = 2; });
+  expect_disagreement(CollectiveKind::AllToAll, [](Collective& c) { c.gather_first = false; });
+}
+
+TEST(Disagreement, OnTheCountsIsFound) {
+  expect_disagreement(CollectiveKind::AllGather, [](Collective& c) {
+    c.counts = counts_of({4, 5, 3});
+  });
+  expect_disagreement(CollectiveKind::AllToAll, [](Collective& c) {
+    c.scatter_counts = counts_of({1, 2, 3});
+  });
+}
+
+TEST(Disagreement, OnTheBlocksOfAFlatAllToAllIsFound) {
+  const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int rank) {
+    std::vector<float> send(8), recv(8);
+    Collective c;
+    c.kind = CollectiveKind::AllToAll;
+    c.send_counts = counts_of({2, 2});
+    c.recv_counts = rank == 0 ? counts_of({2, 3}) : counts_of({2, 2});
+    c.send = send.data();
+    c.recv = recv.data();
+    comm.issue(c).wait();
+  });
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
+    EXPECT_NE(outcome.text.find("receives 2+3"), std::string::npos) << outcome.text;
+  }
+}
+
+TEST(Disagreement, EqualCountsAndNullAreTheSame) {
+  on_ranks(2, [](Communicator& comm, int rank) {
+    std::vector<float> send(2, static_cast<float>(rank)), recv(4);
+    Collective c;
+    c.kind = CollectiveKind::AllGather;
+    c.extent = 4;
+    if (rank == 1) c.counts = counts_of({2, 2});
+    c.send = send.data();
+    c.recv = recv.data();
+    comm.issue(c).wait();
+    EXPECT_EQ(recv[3], 1.0F);
+  });
+}
+
+TEST(Disagreement, PoisonsTheCommunicatorForLater) {
+  const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int rank) {
+    std::vector<float> data(rank == 0 ? 4 : 5);
+    EXPECT_THROW(comm.issue(sum_of(data)).wait(), Error);
+    std::vector<float> more(3);
+    comm.issue(sum_of(more)).wait();
+  });
+  for (const Outcome& outcome : outcomes)
+    EXPECT_NE(outcome.text.find("disagree on collective #0"), std::string::npos) << outcome.text;
+}
+
+}  // namespace
+}  // namespace coshard::test

@@ -1,0 +1,127 @@
+// Send and recv inside a communicator.
+#include <atomic>
+
+#include "tests/runtime/comm/on_ranks.h"
+
+namespace coshard::test {
+namespace {
+
+Collective message(CollectiveKind kind, int peer, std::vector<float>& data,
+                   std::source_location where = std::source_location::current()) {
+  Collective c;
+  c.kind = kind;
+  c.root = peer;
+  c.extent = static_cast<std::int64_t>(data.size());
+  if (kind == CollectiveKind::Send)
+    c.send = data.data();
+  else
+    c.recv = data.data();
+  c.where = where;
+  return c;
+}
+
+TEST(Message, ArrivesAtItsPeer) {
+  for (std::size_t size : {std::size_t{0}, std::size_t{10}, std::size_t{500'000}}) {
+    on_ranks(2, [&](Communicator& comm, int rank) {
+      std::vector<float> data(size, rank == 0 ? 7.0F : 0.0F);
+      comm.issue(message(rank == 0 ? CollectiveKind::Send : CollectiveKind::Recv, 1 - rank, data))
+          .wait();
+      for (float value : data) ASSERT_EQ(value, 7.0F);
+    });
+  }
+}
+
+TEST(Message, RanksThatBothSendFirstDoNotBlockEachOther) {
+  for (std::size_t size : {std::size_t{10}, std::size_t{500'000}}) {
+    on_ranks(3, [&](Communicator& comm, int rank) {
+      std::vector<float> mine(size, static_cast<float>(rank)), got(size);
+      const Ticket sent = comm.issue(message(CollectiveKind::Send, (rank + 1) % 3, mine));
+      comm.issue(message(CollectiveKind::Recv, (rank + 2) % 3, got)).wait();
+      sent.wait();
+      EXPECT_EQ(got.back(), static_cast<float>((rank + 2) % 3));
+    });
+  }
+}
+
+TEST(Message, ASendIsCompleteOnlyWhenItWasReceived) {
+  std::atomic<int> stage{0};
+  on_ranks(2, [&](Communicator& comm, int rank) {
+    std::vector<float> data(10, 1.0F);
+    if (rank == 1) {
+      while (stage.load() == 0) std::this_thread::yield();
+      comm.issue(message(CollectiveKind::Recv, 0, data)).wait();
+      return;
+    }
+    const Ticket sent = comm.issue(message(CollectiveKind::Send, 1, data));
+    EXPECT_FALSE(sent.ready());
+    stage = 1;
+    sent.wait();
+  });
+}
+
+TEST(Message, MessagesOfAPairKeepTheirOrderAndCountAsNoCollective) {
+  on_ranks(2, [](Communicator& comm, int rank) {
+    std::vector<std::vector<float>> data(50, std::vector<float>(3));
+    std::vector<Ticket> tickets;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      if (rank == 0) data[i].assign(3, static_cast<float>(i));
+      tickets.push_back(comm.issue(
+          message(rank == 0 ? CollectiveKind::Send : CollectiveKind::Recv, 1 - rank, data[i])));
+    }
+    for (const Ticket& ticket : tickets) ticket.wait();
+    for (std::size_t i = 0; i < data.size(); ++i) EXPECT_EQ(data[i][2], static_cast<float>(i));
+    EXPECT_EQ(comm.issued(), 0U);
+  });
+}
+
+TEST(Message, ADifferentCountIsAnErrorOnBothSides) {
+  const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int rank) {
+    std::vector<float> data(rank == 0 ? 3 : 4);
+    comm.issue(message(rank == 0 ? CollectiveKind::Send : CollectiveKind::Recv, 1 - rank, data))
+        .wait();
+  });
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
+    EXPECT_NE(outcome.text.find("rank 0 calls send f32 [3] to 1 at message_test.cpp"),
+              std::string::npos)
+        << outcome.text;
+    EXPECT_NE(outcome.text.find("rank 1 calls recv f32 [4] from 0"), std::string::npos)
+        << outcome.text;
+  }
+}
+
+TEST(Message, ToARankThatLeftFails) {
+  const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int rank) {
+    comm.set_timeout(0);
+    std::vector<float> data(3);
+    if (rank == 0) comm.issue(message(CollectiveKind::Recv, 1, data)).wait();
+  });
+  EXPECT_EQ(outcomes[0].kind, ErrorKind::CommFailed);
+  EXPECT_NE(outcomes[0].text.find("rank 1 left before its first collective"), std::string::npos)
+      << outcomes[0].text;
+}
+
+TEST(Message, ATimeoutNamesThePeer) {
+  std::atomic<bool> over{false};
+  const auto outcomes = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
+    if (rank == 1) {
+      while (!over.load()) std::this_thread::yield();
+      return;
+    }
+    comm.set_timeout(kSecond / 20);
+    std::vector<float> data(3);
+    try {
+      comm.issue(message(CollectiveKind::Recv, 1, data)).wait();
+    } catch (...) {
+      over = true;
+      throw;
+    }
+  });
+  EXPECT_EQ(outcomes[0].kind, ErrorKind::Timeout);
+  EXPECT_NE(outcomes[0].text.find("waiting for recv #0 on tp[2]"), std::string::npos)
+      << outcomes[0].text;
+  EXPECT_NE(outcomes[0].text.find("missing: 1"), std::string::npos) << outcomes[0].text;
+}
+
+}  // namespace
+}  // namespace coshard::test

@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/error.h"
+
+namespace coshard::test {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kCaches = false;  // freed blocks go to the sanitizer's quarantine
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool kCaches = false;
+#else
+constexpr bool kCaches = true;
+#endif
+#else
+constexpr bool kCaches = true;
+#endif
+
+TEST(CpuDevice, BuffersOfAllSizesAreAlignedAndWritable) {
+  const auto device = make_cpu_device(1);
+  for (std::size_t bytes = 1; bytes < 10'000'000; bytes = bytes * 5 / 4 + 1) {
+    const auto buffer = device->make_buffer(bytes);
+    EXPECT_EQ(buffer->bytes(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer->data()) % 64, 0U) << bytes;
+    std::memset(buffer->data(), 1, bytes);
+  }
+}
+
+TEST(CpuDevice, LiveBuffersDoNotOverlap) {
+  const auto device = make_cpu_device(1);
+  std::vector<std::shared_ptr<Buffer>> live;
+  for (std::size_t round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < 100; ++i) {
+      live.push_back(device->make_buffer(i * 13 + 1));
+      std::memset(live.back()->data(), static_cast<int>(live.size() % 251), live.back()->bytes());
+    }
+    for (std::size_t i = 0; i < live.size(); ++i) {
+      const auto* bytes = static_cast<const unsigned char*>(live[i]->data());
+      ASSERT_EQ(bytes[0], (i + 1) % 251);
+      ASSERT_EQ(bytes[live[i]->bytes() - 1], (i + 1) % 251);
+    }
+    live.resize(live.size() / 2);
+  }
+}
+
+TEST(CpuDevice, AFreedBlockIsReused) {
+  if (!kCaches) GTEST_SKIP() << "no cache under AddressSanitizer";
+  const auto device = make_cpu_device(1);
+  for (std::size_t bytes : {std::size_t{10}, std::size_t{5000}, std::size_t{3} << 20}) {
+    void* first = device->make_buffer(bytes)->data();
+    EXPECT_EQ(device->make_buffer(bytes)->data(), first);
+  }
+}
+
+TEST(CpuDevice, CountsWhatIsInUseCachedAndThePeak) {
+  const auto device = make_cpu_device(1);
+  auto one = device->make_buffer(1000);
+  auto two = device->make_buffer(64);
+  const MemoryStats both = device->memory();
+  EXPECT_GE(both.in_use, 1064U);
+  EXPECT_LE(both.in_use, 1064U * 9 / 8);
+  one.reset();
+  const MemoryStats after = device->memory();
+  EXPECT_EQ(after.in_use, 64U);
+  EXPECT_EQ(after.peak, both.in_use);
+  EXPECT_EQ(after.cached, kCaches ? both.in_use - 64 : 0);
+}
+
+TEST(CpuDevice, AnEmptyBufferNeedsNoMemory) {
+  const auto device = make_cpu_device(1);
+  EXPECT_EQ(device->make_buffer(0)->bytes(), 0U);
+  EXPECT_EQ(device->memory().peak, 0U);
+}
+
+TEST(CpuDevice, ABorrowedBufferIsNotFreed) {
+  const auto device = make_cpu_device(1);
+  std::vector<float> mine(4, 3.0F);
+  { EXPECT_EQ(device->borrow(mine.data(), 16)->data(), mine.data()); }
+  EXPECT_EQ(mine[3], 3.0F);
+  EXPECT_EQ(device->memory().cached, 0U);
+}
+
+TEST(CpuDevice, AnImpossibleRequestNamesItsSize) {
+  const auto device = make_cpu_device(1);
+  try {
+    device->make_buffer(std::size_t{1} << 60);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::DeviceFailed);
+    EXPECT_NE(std::string(error.what()).find("1152921504606846976 bytes"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(CpuDevice, BuffersMayBeFreedByOtherThreads) {
+  const auto device = make_cpu_device(1);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::shared_ptr<Buffer>> made;
+    for (std::size_t i = 0; i < 100; ++i) made.push_back(device->make_buffer(100 * i));
+    std::thread peer([theirs = std::move(made)]() mutable { theirs.clear(); });
+    for (std::size_t i = 0; i < 100; ++i) device->make_buffer(100 * i);
+    peer.join();
+  }
+  EXPECT_EQ(device->memory().in_use, 0U);
+}
+
+TEST(CpuDevice, StreamsRunInlineAndTheirEventsAreComplete) {
+  const auto device = make_cpu_device(1);
+  const auto stream = device->make_stream(StreamKind::Communication);
+  EXPECT_EQ(stream->kind(), StreamKind::Communication);
+  const int from = 5;
+  int to = 0;
+  device->copy(&to, &from, sizeof to, *stream);
+  EXPECT_EQ(to, 5);
+  const auto event = stream->record();
+  EXPECT_TRUE(event->query());
+  device->compute_stream().wait(*event);
+  event->synchronize(0);
+}
+
+TEST(CpuDevice, NeedsAThread) { EXPECT_THROW(make_cpu_device(0), Error); }
+
+}  // namespace
+}  // namespace coshard::test

@@ -1,0 +1,173 @@
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <boost/asio/steady_timer.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "runtime/coro/asio.h"
+#include "runtime/error.h"
+#include "runtime/launch/world.h"
+
+namespace coshard::test {
+namespace {
+
+Collective sum_of(std::vector<float>& data) {
+  Collective c;
+  c.kind = CollectiveKind::AllReduce;
+  c.extent = static_cast<std::int64_t>(data.size());
+  c.send = c.recv = data.data();
+  return c;
+}
+
+struct Boom : std::runtime_error {
+  Boom() : std::runtime_error("boom") {}
+};
+
+Task<void> add_up(World& world, std::atomic<int>& ended) {
+  std::vector<float> data{static_cast<float>(world.rank())};
+  const Ticket ticket = world.communicator()->issue(sum_of(data));
+  co_await yield();
+  ticket.wait();
+  EXPECT_EQ(data[0], static_cast<float>(world.size() * (world.size() - 1) / 2));
+  EXPECT_EQ(World::current(), &world);
+  EXPECT_EQ(Executor::current(), &world.executor());
+  char name[16];
+  pthread_getname_np(pthread_self(), name, sizeof name);
+  EXPECT_EQ(std::string(name), cat("rank ", world.rank()));
+  ++ended;
+}
+
+TEST(RunRanks, RunsTheProgramOnEveryRank) {
+  for (int ranks : {1, 2, 5}) {
+    std::atomic<int> ended{0};
+    run_ranks({.ranks = ranks}, [&](World& world) { return add_up(world, ended); });
+    EXPECT_EQ(ended, ranks);
+  }
+  EXPECT_EQ(World::current(), nullptr);
+}
+
+Task<void> see_threads(World& world, int& threads) {
+  if (world.rank() == 0) threads = world.options().threads;
+  co_return;
+}
+
+TEST(RunRanks, GivesEachRankAtLeastOneThread) {
+  int threads = 0;
+  run_ranks({.ranks = 64}, [&](World& world) { return see_threads(world, threads); });
+  EXPECT_EQ(threads, 1);
+  run_ranks({.ranks = 1, .threads = 3}, [&](World& world) { return see_threads(world, threads); });
+  EXPECT_EQ(threads, 3);
+}
+
+Task<void> one_throws(World& world, int who) {
+  std::vector<float> data(4);
+  const Ticket first = world.communicator()->issue(sum_of(data));
+  first.wait();
+  co_await yield();
+  if (world.rank() == who) throw Boom();
+  const Ticket second = world.communicator()->issue(sum_of(data));
+  second.wait();
+  ADD_FAILURE() << "rank " << world.rank() << " went on";
+}
+
+TEST(RunRanks, ARankThatThrowsEndsAllWithItsOwnError) {
+  for (int round = 0; round < 10; ++round)
+    EXPECT_THROW(
+        run_ranks({.ranks = 3}, [&](World& world) { return one_throws(world, round % 3); }), Boom);
+}
+
+Task<void> one_throws_others_sleep(World& world) {
+  if (world.rank() == 1) throw Boom();
+  boost::asio::steady_timer timer(world.executor().io_context(), std::chrono::seconds(50));
+  co_await timer.async_wait(use_task);
+}
+
+TEST(RunRanks, ARankThatThrowsEndsThoseThatSleep) {
+  EXPECT_THROW(run_ranks({.ranks = 3}, one_throws_others_sleep), Boom);
+}
+
+Task<void> one_throws_in_a_group(World& world) {
+  const std::vector<int> members{0, 1};
+  const auto group = world.group(members, "tp");
+  if (world.rank() == 2) throw Boom();
+  std::vector<float> data(4);
+  const Ticket ticket = group->issue(sum_of(data));
+  ticket.wait();
+  if (world.rank() == 0) {
+    const Ticket alone = group->issue(sum_of(data));
+    alone.wait();
+  } else {
+    const Ticket recv = world.communicator()->issue(sum_of(data));
+    recv.wait();
+  }
+  co_return;
+}
+
+TEST(RunRanks, AFailureReachesGroupsThatTheRankIsNotIn) {
+  EXPECT_THROW(run_ranks({.ranks = 3}, one_throws_in_a_group), Boom);
+}
+
+Task<void> one_leaves(World& world) {
+  std::vector<float> data(4);
+  const Ticket first = world.communicator()->issue(sum_of(data));
+  first.wait();
+  if (world.rank() == 1) co_return;
+  const Ticket second = world.communicator()->issue(sum_of(data));
+  second.wait();
+}
+
+TEST(RunRanks, ARankThatEndsEarlyIsNamed) {
+  try {
+    run_ranks({.ranks = 2}, one_leaves);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::CommFailed);
+    EXPECT_NE(std::string(error.what()).find("rank 1 left after #0"), std::string::npos)
+        << error.what();
+  }
+}
+
+Task<void> one_is_late(World& world, std::atomic<bool>& over) {
+  if (world.rank() == 1) {
+    while (!over.load()) std::this_thread::yield();
+    co_return;
+  }
+  std::vector<float> data(4);
+  const Ticket ticket = world.communicator()->issue(sum_of(data));
+  try {
+    ticket.wait();
+  } catch (...) {
+    over = true;
+    throw;
+  }
+}
+
+TEST(RunRanks, TheTimeoutOfTheOptionsIsTheDeadlineOfEachWait) {
+  std::atomic<bool> over{false};
+  try {
+    run_ranks({.ranks = 2, .timeout = std::chrono::milliseconds(50)},
+              [&](World& world) { return one_is_late(world, over); });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Timeout);
+    EXPECT_NE(std::string(error.what()).find("missing: 1 (issued nothing yet)"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(RunRanks, RefusesANumberOfRanksBelowOne) {
+  for (int ranks : {0, -1}) {
+    try {
+      run_ranks({.ranks = ranks}, one_leaves);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+      EXPECT_EQ(std::string(error.what()), cat("ranks must be at least 1, got ", ranks));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace coshard::test

@@ -1,0 +1,87 @@
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "runtime/error.h"
+#include "runtime/launch/world.h"
+
+namespace coshard::test {
+namespace {
+
+Task<void> make_groups(World& world) {
+  const std::vector<int> even{0, 2}, odd{1, 3};
+  const auto first = world.group(even, "tp");
+  const auto second = world.group(odd, "tp");
+  const bool is_even = world.rank() % 2 == 0;
+  EXPECT_EQ(first != nullptr, is_even);
+  EXPECT_EQ(second != nullptr, !is_even);
+  const auto& mine = is_even ? first : second;
+  EXPECT_EQ(mine->size(), 2);
+  EXPECT_EQ(mine->rank(), world.rank() / 2);
+  EXPECT_EQ(mine->name(), "tp");
+  const std::uint64_t before = world.communicator()->issued();
+  EXPECT_EQ(world.group(even, "tp"), first);
+  EXPECT_EQ(world.communicator()->issued(), before);
+  const std::vector<int> unordered{2, 0}, strange{0, 4};
+  EXPECT_THROW(world.group(unordered, "tp"), Error);
+  EXPECT_THROW(world.group(strange, "tp"), Error);
+  co_return;
+}
+
+TEST(World, MakesAGroupOnceAndSharesIt) { run_ranks({.ranks = 4}, make_groups); }
+
+struct Log final : Observer {
+  std::vector<std::string> lines;
+  void planned(std::string_view steps, std::int64_t bytes) override {
+    lines.push_back(cat("planned ", steps, " ", bytes));
+  }
+  void issued(const CommEvent& event, std::int64_t) override {
+    lines.push_back(cat("issued ", to_string(event.kind)));
+  }
+  void ready(const CommEvent& event, std::int64_t, std::int64_t, std::int64_t) override {
+    lines.push_back(cat("ready ", to_string(event.kind)));
+  }
+  void computed(std::string_view op, ComputeClass, std::int64_t, std::int64_t) override {
+    lines.push_back(cat("computed ", op));
+  }
+  void module_enter(std::string_view path) override { lines.push_back(cat("enter ", path)); }
+  void module_exit(std::string_view path) override { lines.push_back(cat("exit ", path)); }
+  void backward_enter() override { lines.push_back("backward"); }
+  void backward_exit() override { lines.push_back("forward"); }
+};
+
+Task<void> observe(World& world) {
+  Log one, two;
+  EXPECT_FALSE(world.observed());
+  world.observer().planned("nobody", 1);
+  world.add_observer(&one);
+  world.add_observer(&two);
+  EXPECT_TRUE(world.observed());
+  world.observer().planned("S(0)->R", 8);
+  Collective barrier;
+  world.communicator()->issue(barrier).wait();
+  world.observer().computed("matmul", ComputeClass::Gemm, 1, 2);
+  world.observer().module_enter("layers.0");
+  world.observer().module_exit("layers.0");
+  world.observer().backward_enter();
+  world.observer().backward_exit();
+  const std::vector<std::string> all{"planned S(0)->R 8", "issued barrier", "ready barrier",
+                                     "computed matmul",   "enter layers.0", "exit layers.0",
+                                     "backward",          "forward"};
+  EXPECT_EQ(one.lines, all);
+  EXPECT_EQ(two.lines, all);
+  world.remove_observer(&one);
+  world.communicator()->issue(barrier).wait();
+  EXPECT_EQ(one.lines.size(), all.size());
+  EXPECT_EQ(two.lines.size(), all.size() + 2);
+  world.remove_observer(&two);
+  EXPECT_FALSE(world.observed());
+  world.communicator()->issue(barrier).wait();
+  EXPECT_EQ(two.lines.size(), all.size() + 2);
+  co_return;
+}
+
+TEST(World, TellsAllItsObservers) { run_ranks({.ranks = 2}, observe); }
+
+}  // namespace
+}  // namespace coshard::test
