@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "tests/integration/training.h"
+
+namespace coshard::testing {
+namespace {
+
+struct Ended {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  std::filesystem::remove(path);
+  return text.str();
+}
+
+// The real program, through the shell.
+Ended run_train(const std::string& arguments) {
+  const std::string out = temporary_path("out"), err = temporary_path("err");
+  const std::string command =
+      std::string(TRAIN_PROGRAM) + " " + arguments + " >" + out + " 2>" + err;
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(out), slurp(err)};
+}
+
+// Exit code 2, one line on stderr that says `named`, nothing on stdout, nothing written.
+void expect_refused(const std::string& arguments, const std::string& named) {
+  const std::string json = temporary_path("out.json"), trace = temporary_path("out.trace.json");
+  const Ended ended = run_train(arguments + " --json " + json + " --trace " + trace);
+  EXPECT_EQ(ended.code, 2) << arguments;
+  EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+  EXPECT_NE(ended.err.find(named), std::string::npos) << arguments << " said: " << ended.err;
+  EXPECT_EQ(ended.out, "") << arguments;
+  EXPECT_FALSE(std::filesystem::exists(json));
+  EXPECT_FALSE(std::filesystem::exists(trace));
+}
+
+TEST(BadInput, NumbersThatDoNotFitAreNamed) {
+  const TextFile text;
+  const std::string with_text = "--text " + text.path() + " ";
+  expect_refused(with_text + "--dim 100 --heads 8", "--dim 100 is not divisible by --heads 8");
+  expect_refused(with_text + "--heads 8 --ranks 3", "--heads 8 is not divisible by --ranks 3");
+  expect_refused(with_text + "--dim 24 --heads 8", "--dim 24 / --heads 8 = 3");
+  expect_refused(with_text + "--ranks 0", "--ranks 0");
+  expect_refused(with_text + "--ranks -1", "--ranks -1");
+  expect_refused(with_text + "--threads -2", "--threads -2");
+  for (const char* name : {"--batch", "--seq", "--steps", "--layers", "--dim", "--heads", "--ffn"})
+    expect_refused(with_text + name + " 0", std::string(name) + " 0");
+  expect_refused(with_text + "--lr 0", "--lr 0");
+}
+
+TEST(BadInput, WordsThatAreNotKnownAreNamed) {
+  const TextFile text;
+  const std::string with_text = "--text " + text.path() + " ";
+  expect_refused(with_text + "--dtype f16", "f16");
+  expect_refused(with_text + "--plan pp", "pp");
+  expect_refused(with_text + "--stepps 4", "--stepps");
+  expect_refused(with_text + "--steps many", "many");
+}
+
+TEST(BadInput, TextsThatCannotBeUsedAreNamed) {
+  expect_refused("--text /nowhere/at-all.txt", "/nowhere/at-all.txt");
+  const TextFile empty(0), tiny(100);
+  expect_refused("--text " + empty.path(), empty.path() + ": is empty");
+  expect_refused("--text " + tiny.path() + " --seq 256", "100 bytes");
+  expect_refused("--text /tmp", "/tmp: is a directory");
+}
+
+TEST(BadInput, TheDefaultTextComesWithACommandThatMakesIt) {
+  const std::string folder = temporary_path("empty-folder");
+  std::filesystem::create_directory(folder);
+  const std::string err = temporary_path("err");
+  const std::string command = "cd " + folder + " && " + TRAIN_PROGRAM + " 2>" + err + " >/dev/null";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 2);
+  const std::string said = slurp(err);
+  EXPECT_NE(said.find("data/kjv.txt"), std::string::npos) << said;
+  EXPECT_NE(said.find("bible -f"), std::string::npos) << said;
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove(folder);
+}
+
+TEST(BadInput, AnOutputThatCannotBeWrittenIsRefusedBeforeTraining) {
+  const TextFile text;
+  const Ended ended = run_train("--text " + text.path() + " --json /nowhere/figures.json");
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_NE(ended.err.find("/nowhere/figures.json"), std::string::npos) << ended.err;
+  EXPECT_EQ(ended.out, "");
+}
+
+TEST(BadInput, HelpIsNoErrorAndHasAnExample) {
+  const Ended ended = run_train("--help");
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_NE(ended.out.find("build/examples/train --text"), std::string::npos);
+  for (const char* name :
+       {"--ranks", "--threads", "--layers", "--dim", "--heads", "--ffn", "--seq", "--batch",
+        "--steps", "--lr", "--dtype", "--seed", "--text", "--trace", "--json", "--plan"})
+    EXPECT_NE(ended.out.find(name), std::string::npos) << name;
+}
+
+}  // namespace
+}  // namespace coshard::testing

@@ -1,0 +1,66 @@
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "examples/train/report.h"
+#include "tests/integration/training.h"
+
+namespace coshard::testing {
+namespace {
+
+class Outputs : public ::testing::Test {
+ protected:
+  Outputs() {
+    options_ = small_options(text_);
+    options_.ranks = 2;
+    options_.steps = 6;
+    options_.eval_blocks = 1;
+    options_.sample = 10;
+    options_.json = temporary_path("out.json");
+    options_.trace = temporary_path("out.trace.json");
+  }
+  ~Outputs() override {
+    std::remove(options_.json.c_str());
+    std::remove(options_.trace.c_str());
+  }
+  TextFile text_{100'000};
+  train::Options options_;
+};
+
+TEST_F(Outputs, TheJsonFileHoldsTheFiguresAndTheTraceEveryArrow) {
+  const train::Outcome outcome = run_training(options_);
+  train::write_files(options_, outcome, {{"gzip -9", 2.5}, {"xz -9", std::nullopt}});
+  EXPECT_TRUE(json_file_holds(options_.json, R"(
+assert d['tokens_per_s'] > 0 and d['step_ms_min'] <= d['step_ms'] <= d['step_ms_max']
+assert len(d['loss']) == 6 and all(0 < x < 10 for x in d['loss'])
+assert 0 < d['bits_per_byte'] < 10
+assert 0 < d['gemm_share'] < 1 and 0 <= d['hidden_share'] <= 1
+assert d['config']['ranks'] == 2 and d['config']['plan'] == 'tp' and d['config']['dtype'] == 'f32'
+assert d['compressors'] == {'gzip -9': 2.5, 'xz -9': None}
+)"));
+  EXPECT_TRUE(json_file_holds(options_.trace, R"(
+events = d['traceEvents']
+starts = [e['id'] for e in events if e['ph'] == 's']
+ends = [e['id'] for e in events if e['ph'] == 'f']
+assert len(starts) > 20 and sorted(starts) == sorted(ends) and len(set(starts)) == len(starts)
+assert {e['pid'] for e in events} == {0, 1}
+spans = {(e['pid'], e['tid']): 0 for e in events}
+for e in events:
+    if e['ph'] == 'X': spans[(e['pid'], e['tid'])] += 1
+assert all(spans.get((r, t), 0) > 10 for r in (0, 1) for t in (0, 1, 2)), spans
+assert any('layers.0.attn' in e['name'] for e in events)
+)"));
+}
+
+TEST_F(Outputs, TheReportShowsTableScoreAndSample) {
+  const train::Outcome outcome = run_training(options_);
+  std::ostringstream out;
+  train::print_report(out, options_, outcome, {{"gzip -9", 2.37}, {"xz -9", std::nullopt}});
+  for (const char* part :
+       {"tokens/s", "GEMM and attention", "all_reduce", "exposed ms", "hidden %", "held-out ",
+        " bits per byte\n", "2.370", "not installed", "And it came to pass |"})
+    EXPECT_NE(out.str().find(part), std::string::npos) << part << " is missing in\n" << out.str();
+}
+
+}  // namespace
+}  // namespace coshard::testing

@@ -1,0 +1,91 @@
+#include "profiling/exit_table.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace coshard {
+namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
+
+CommEvent event(std::uint64_t id, const char* label, std::int64_t bytes) {
+  CommEvent made;
+  made.id = id;
+  made.kind = CollectiveKind::AllReduce;
+  made.label = label;
+  made.bytes = bytes;
+  return made;
+}
+
+TEST(ExitTable, HiddenIsWhatTheHostDidNotWaitFor) {
+  ExitTable table;
+  table.issued(event(1, "P->R", 1000), 10 * kMs);
+  table.ready(event(1, "P->R", 1000), 17 * kMs, 20 * kMs, 20 * kMs);
+  const ExitTable::Row row = table.rows().at(0);
+  EXPECT_EQ(row.count, 1);
+  EXPECT_EQ(row.in_flight_ns, 10 * kMs);
+  EXPECT_EQ(row.exposed_ns, 3 * kMs);
+  EXPECT_NEAR(row.hidden(), 0.7, 1e-12);
+  EXPECT_NEAR(row.gigabytes_per_s(), 1000.0 / (10 * kMs), 1e-12);
+}
+
+TEST(ExitTable, WhatWasReadyBeforeTheAwaitIsHiddenAltogether) {
+  ExitTable table;
+  table.issued(event(1, "", 8), 0);
+  table.ready(event(1, "", 8), 9 * kMs, 4 * kMs, 9 * kMs);
+  EXPECT_EQ(table.total().exposed_ns, 0);
+  EXPECT_EQ(table.total().in_flight_ns, 4 * kMs);
+  EXPECT_EQ(table.hidden_share(), 1);
+}
+
+TEST(ExitTable, AnAwaitLongerThanTheFlightHidesNothing) {
+  ExitTable table;
+  table.issued(event(1, "", 8), 0);
+  table.ready(event(1, "", 8), 0, 2 * kMs, 5 * kMs);
+  EXPECT_EQ(table.hidden_share(), 0);
+}
+
+TEST(ExitTable, KeepsPurposesApartAndPutsTheMostExposedFirst) {
+  ExitTable table;
+  table.issued(event(1, "a", 8), 0);
+  table.issued(event(2, "b", 8), 0);
+  table.ready(event(1, "a", 8), 0, kMs, kMs);
+  table.ready(event(2, "b", 8), 0, 2 * kMs, 2 * kMs);
+  ASSERT_EQ(table.rows().size(), 2U);
+  EXPECT_EQ(table.rows()[0].label, "b");
+  EXPECT_EQ(table.total().count, 2);
+}
+
+TEST(ExitTable, KnowsTheShareOfGemmAndAttention) {
+  ExitTable table;
+  table.computed("linear", ComputeClass::Gemm, 0, 5 * kMs);
+  table.computed("attention", ComputeClass::Attention, 5 * kMs, 8 * kMs);
+  table.computed("add", ComputeClass::Other, 8 * kMs, 9 * kMs);
+  EXPECT_NEAR(table.gemm_share(10 * kMs), 0.8, 1e-12);
+}
+
+TEST(ExitTable, ResetForgetsFiguresButNotWhatIsInFlight) {
+  ExitTable table;
+  table.issued(event(1, "x", 8), 0);
+  table.reset();
+  EXPECT_TRUE(table.rows().empty());
+  table.ready(event(1, "x", 8), 1 * kMs, 2 * kMs, 2 * kMs);
+  EXPECT_EQ(table.total().in_flight_ns, 2 * kMs);
+}
+
+TEST(ExitTable, PrintsTheMeanOverRanks) {
+  std::vector<ExitTable> tables(2);
+  for (ExitTable& table : tables) {
+    table.issued(event(1, "P->R", 3'000'000), 0);
+    table.ready(event(1, "P->R", 3'000'000), 0, 4 * kMs, 4 * kMs);
+  }
+  std::ostringstream out;
+  print_exit_table(out, tables);
+  EXPECT_NE(out.str().find("P->R"), std::string::npos);
+  EXPECT_NE(out.str().find(" 3.000 "), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find(" 4.0 "), std::string::npos) << out.str();
+}
+
+}  // namespace
+}  // namespace coshard

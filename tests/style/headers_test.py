@@ -1,0 +1,34 @@
+"""Every header compiles alone. usage: headers_test.py SOURCE_ROOT BUILD_ROOT COMPILER..."""
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from tree import sources
+
+# Bodies that are compiled once per instruction set, with the namespace given from outside.
+NOT_ALONE = ("kernels/cpu/simd/",)
+
+
+def main():
+    root, build, *compiler = sys.argv[1:]
+    flags = ["-std=c++20", "-fsyntax-only", "-O0", "-x", "c++", "-Wno-pragma-once-outside-header", "-w",
+             "-I", root, "-I", os.path.join(root, "include"), "-I", build, "-I", os.path.join(root, "tests")]
+    if "clang" not in " ".join(compiler):
+        flags.append("-fcoroutines")
+    headers = [path for path in sources(root, suffixes=(".h",)) if not path.startswith(NOT_ALONE)]
+
+    def compile_alone(path):
+        run = subprocess.run([*compiler, *flags, os.path.join(root, path)], capture_output=True, text=True)
+        return path, run.returncode, run.stderr
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        failed = [(path, text) for path, code, text in pool.map(compile_alone, headers) if code]
+    for path, text in failed:
+        print(f"{path} does not stand alone:\n{text}")
+    print(f"{len(headers) - len(failed)} of {len(headers)} headers stand alone")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

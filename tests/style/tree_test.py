@@ -1,0 +1,117 @@
+"""Tests of the tree itself. usage: tree_test.py SOURCE_ROOT"""
+import os
+import re
+import sys
+import unittest
+
+from tree import FOLDERS, LAYERS, read, sources
+
+ROOT = sys.argv.pop(1)
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
+# Headers of back ends, and the only places that may include them.
+ROOMS = {
+    re.compile(r"^(cuda|cublas|cudnn|nvtx)"): ["runtime/device/cuda/", "kernels/cuda/"],
+    re.compile(r"^nccl"): ["runtime/comm/nccl/"],
+    re.compile(r"^mpi\.h"): ["runtime/comm/mpi/", "tools/mpi_all_reduce.cpp"],
+    re.compile(r"^(dnnl|oneapi/)"): ["kernels/cpu/"],
+}
+MAX_LINES = 400
+LAMBDA = re.compile(r"\[[^\[\]]+\]\s*(\([^()]*\)\s*)?(mutable\s*)?(->[^{;]*)?\{")
+
+
+def code(text):
+    """Without comments and literals, so that what they say is not taken for code."""
+    return re.sub(r'//[^\n]*|/\*.*?\*/|"(\\.|[^"\\\n])*"', '""', text, flags=re.S)
+
+
+def awaited(text):
+    """The expressions that are awaited, up to the end of their statement."""
+    return [m.group(0) for m in re.finditer(r"\bco_await\b[^;]*", code(text))]
+
+
+class Tree(unittest.TestCase):
+    def complain(self, problems):
+        self.assertFalse(problems, "\n" + "\n".join(problems))
+
+    def test_no_layer_includes_upward(self):
+        problems = []
+        for path in sources(ROOT, LAYERS):
+            layer = path.split("/")[0]
+            for name in INCLUDE.findall(read(ROOT, path)):
+                top = name.split("/")[0]
+                if top == "profiling" or top in LAYERS and LAYERS.index(top) > LAYERS.index(layer):
+                    problems.append(f"{path} includes {name}")
+        self.complain(problems)
+
+    def test_only_profiling_tools_examples_and_tests_include_profiling(self):
+        self.complain([
+            f"{path} includes {name}"
+            for path in sources(ROOT, LAYERS + ["include"])
+            for name in INCLUDE.findall(read(ROOT, path))
+            if name.startswith("profiling/")
+        ])
+
+    def test_headers_of_back_ends_stay_in_their_rooms(self):
+        problems = []
+        for path in sources(ROOT):
+            for name in INCLUDE.findall(read(ROOT, path)):
+                for pattern, rooms in ROOMS.items():
+                    if pattern.match(name) and not path.startswith(tuple(rooms)):
+                        problems.append(f"{path} includes {name}")
+        self.complain(problems)
+
+    def test_no_file_is_longer_than_400_lines(self):
+        lengths = [(read(ROOT, path).count("\n"), path) for path in sources(ROOT, suffixes=(".h", ".cpp", ".py", "meson.build"))]
+        self.complain([f"{path}: {lines} lines" for lines, path in lengths if lines > MAX_LINES])
+
+    def test_the_readme_is_at_most_200_lines(self):
+        self.assertLessEqual(read(ROOT, "README.md").count("\n"), 200)
+
+    def test_every_header_begins_with_pragma_once_and_says_what_it_is(self):
+        self.complain([
+            path for path in sources(ROOT, suffixes=(".h",))
+            if not re.match(r"#pragma once\n//", read(ROOT, path))
+        ])
+
+    def test_no_header_uses_a_whole_namespace(self):
+        self.complain([
+            path for path in sources(ROOT, suffixes=(".h",))
+            if re.search(r"^using namespace", read(ROOT, path), re.M)
+        ])
+
+    def test_every_build_file_begins_with_a_comment(self):
+        paths = ["meson.build"] + sources(ROOT, suffixes=("meson.build",))
+        self.complain([path for path in paths if not re.match(r"# ?\S", read(ROOT, path))])
+
+    def test_no_capturing_lambda_is_written_inside_an_await(self):
+        self.complain([
+            f"{path}: {' '.join(expression.split())[:90]}"
+            for path in sources(ROOT)
+            for expression in awaited(read(ROOT, path))
+            if LAMBDA.search(expression)
+        ])
+
+    def test_no_ternary_or_initializer_list_is_written_inside_an_await(self):
+        self.complain([
+            f"{path}: {' '.join(expression.split())[:90]}"
+            for path in sources(ROOT)
+            for expression in awaited(read(ROOT, path))
+            if "?" in expression or re.search(r"[(,]\s*\{", expression)
+        ])
+
+    def test_no_work_is_left_behind_in_comments(self):
+        words = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?!\()")
+        self.complain([path for path in sources(ROOT) if words.search(read(ROOT, path))])
+
+    def test_no_folder_is_a_drawer(self):
+        drawers = {"util", "utils", "common", "misc", "helpers"}
+        self.complain([
+            os.path.relpath(where, ROOT)
+            for folder in FOLDERS
+            for where, _, _ in os.walk(os.path.join(ROOT, folder))
+            if os.path.basename(where) in drawers
+        ])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv)

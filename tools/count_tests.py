@@ -1,0 +1,53 @@
+"""Adds up the tests that meson ran, GoogleTest cases one by one, and prints the closing line of tools/check.
+
+usage: count_tests.py FAILED_LANES BUILD_FOLDER...
+Exit code 1 when a test failed or a lane did, 0 otherwise.
+"""
+import json
+import os
+import re
+import sys
+
+CASES = {
+    "passed": re.compile(r"^\[  PASSED  \] (\d+) tests?", re.M),
+    "failed": re.compile(r"^ ?(\d+) FAILED TESTS?", re.M),
+    "skipped": re.compile(r"^\[  SKIPPED \] (\d+) tests?", re.M),
+}
+RESULTS = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}
+
+
+def count(test):
+    """(passed, failed, skipped) of one entry of testlog.json."""
+    found = {}
+    for name, pattern in CASES.items():
+        match = pattern.search(test.get("stdout") or "")
+        if match:
+            found[name] = int(match.group(1))
+    outcome = RESULTS.get(test["result"], "failed")
+    if not found:
+        found = {outcome: 1}
+    elif outcome == "failed" and not found.get("failed"):
+        found["failed"] = 1  # it crashed, or a sanitizer spoke up at its end
+    return found
+
+
+def main():
+    total = {"passed": 0, "failed": int(sys.argv[1]), "skipped": 0}
+    failed_lanes = total["failed"]
+    total["failed"] = 0
+    for folder in sys.argv[2:]:
+        log = os.path.join(folder, "meson-logs", "testlog.json")
+        if not os.path.exists(log):
+            continue
+        with open(log) as lines:
+            for line in lines:
+                for name, n in count(json.loads(line)).items():
+                    total[name] += n
+    if failed_lanes and not total["failed"]:
+        total["failed"] = failed_lanes  # a build that failed, or a lane that could not start
+    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+    return 1 if total["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
