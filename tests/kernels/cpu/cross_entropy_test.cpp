@@ -1,0 +1,59 @@
+#include "kernels/cpu/cpu.h"
+#include "kernels/reference/reference.h"
+#include "tests/kernels/samples.h"
+
+namespace coshard::kernels {
+namespace {
+using namespace testing;
+
+struct Outputs {
+  Data max, sum, picked, total, dlogits;
+};
+
+template <class Run>
+Outputs entropy(DType dtype, std::int64_t rows, std::int64_t classes, std::int64_t first,
+                const Data& logits, const Data& target, double smoothing, Run run) {
+  const DType s = statistic(dtype);
+  Outputs o{{s, rows}, {s, rows}, {s, rows}, {s, rows}, {dtype, rows * classes}};
+  const Data scale = Data::normal(s, rows, 9);
+  run(RowMax{dtype, rows, classes, logits.ptr(), o.max.ptr()});
+  run(CrossEntropyStats{dtype, rows, classes, first, 5, logits.ptr(), target.ptr(), o.max.ptr(),
+                        o.sum.ptr(), o.picked.ptr(), smoothing > 0 ? o.total.ptr() : nullptr});
+  run(CrossEntropyGrad{dtype, rows, classes, first, 5, smoothing, 3 * classes, logits.ptr(),
+                       target.ptr(), o.max.ptr(), o.sum.ptr(), scale.ptr(), o.dlogits.ptr()});
+  return o;
+}
+
+TEST(CrossEntropy, MatchesTheReferenceOnAClassShard) {
+  for (DType dtype : kFloating) {
+    for (std::int64_t rows : {0, 1, 40}) {
+      for (std::int64_t classes : {1, 17, 256, 300}) {
+        for (double smoothing : {0.0, 0.1}) {
+          const Data logits = Data::normal(dtype, rows * classes, 1, 3);
+          const Data target = Data::integers(DType::I64, rows, 2, 0, int(3 * classes) - 1);
+          const auto got = entropy(dtype, rows, classes, classes, logits, target, smoothing,
+                                   [](const auto& args) { cpu::run(args); });
+          const auto want = entropy(dtype, rows, classes, classes, logits, target, smoothing,
+                                    [](const auto& args) { reference::run(args); });
+          expect_close(got.max, want.max, "max");
+          expect_close(got.sum, want.sum, "sum");
+          expect_close(got.picked, want.picked, "picked");
+          expect_close(got.total, want.total, tolerance(statistic(dtype)) * 5, "total");
+          expect_close(got.dlogits, want.dlogits, "dlogits");
+        }
+      }
+    }
+  }
+}
+
+TEST(CrossEntropy, GivesIgnoredRowsNoGradient) {
+  const Data logits = Data::normal(DType::F32, 34, 1);
+  const Data target = Data::filled(DType::I64, 2, 5);
+  const auto got =
+      entropy(DType::F32, 2, 17, 0, logits, target, 0.1, [](const auto& args) { cpu::run(args); });
+  EXPECT_EQ(got.dlogits, Data(DType::F32, 34));
+  EXPECT_EQ(got.picked.get(0), 0);
+}
+
+}  // namespace
+}  // namespace coshard::kernels

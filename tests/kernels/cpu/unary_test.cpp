@@ -1,0 +1,119 @@
+#include <limits>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/reference/reference.h"
+#include "tests/kernels/samples.h"
+
+namespace coshard::kernels {
+namespace {
+using namespace testing;
+
+constexpr int kUnaryOps = static_cast<int>(UnaryOp::PowScalar) + 1;
+
+void compare(UnaryOp op, const Data& x, double alpha, double t) {
+  Data got(x.dtype(), x.count());
+  Data want = got;
+  Unary args{op, x.dtype(), x.count(), x.ptr(), got.ptr(), alpha};
+  cpu::run(args);
+  args.y = want.ptr();
+  reference::run(args);
+  expect_close(got, want, t, "unary " + std::to_string(int(op)));
+}
+
+TEST(Unary, MatchesTheReference) {
+  for (int op = 0; op < kUnaryOps; ++op) {
+    for (DType dtype : kFloating) {
+      for (std::int64_t count : kCounts) {
+        compare(UnaryOp(op), Data::normal(dtype, count, 1, 3), op % 2 == 0 ? 2 : 3,
+                tolerance(dtype));
+      }
+    }
+  }
+}
+
+TEST(Unary, IsAccurateOverTheWholeRangeOfF32) {
+  Data x(DType::F32, 40001);
+  for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, (double(i) - 20000) / 200);
+  for (UnaryOp op : {UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Silu, UnaryOp::Gelu}) {
+    compare(op, x, 0, 6e-7);
+  }
+  Data relative(DType::F32, x.count());
+  cpu::run(Unary{UnaryOp::Exp, DType::F32, x.count(), x.ptr(), relative.ptr(), 0});
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    const double want = std::exp(x.get(i));
+    if (want > 3.4e38 || want < 1.2e-38) continue;
+    ASSERT_NEAR(relative.get(i) / want, 1, 2.5e-7) << x.get(i);
+  }
+  for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, std::exp(double(i) / 300 - 66));
+  compare(UnaryOp::Log, x, 0, 2e-7);
+}
+
+TEST(Unary, KeepsInfinitiesZerosAndNaN) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double values[] = {inf, -inf, 0.0, -0.0, std::nan(""), 1e-40, -1e-40, 3e38, 200, -200};
+  Data x(DType::F32, 10);
+  for (int i = 0; i < 10; ++i) x.set(i, values[i]);
+  for (UnaryOp op : {UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Exp, UnaryOp::Log, UnaryOp::Sqrt,
+                     UnaryOp::Rsqrt, UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Relu}) {
+    compare(op, x, 0, 2e-5);
+  }
+}
+
+TEST(Unary, GivesTheSameResultWhereverAnElementLies) {
+  Data x = Data::normal(DType::F32, 64, 5);
+  Data whole(DType::F32, 64);
+  cpu::run(Unary{UnaryOp::Gelu, DType::F32, 64, x.ptr(), whole.ptr(), 0});
+  for (std::int64_t first = 0; first < 40; ++first) {
+    Data part(DType::F32, 7);
+    cpu::run(
+        Unary{UnaryOp::Gelu, DType::F32, 7, static_cast<float*>(x.ptr()) + first, part.ptr(), 0});
+    for (std::int64_t i = 0; i < 7; ++i) ASSERT_EQ(part.get(i), whole.get(first + i));
+  }
+}
+
+TEST(Unary, TakesIntegersWhereTheyMakeSense) {
+  Data x = Data::integers(DType::I64, 9, 3, -5, 5);
+  Data y(DType::I64, 9);
+  cpu::run(Unary{UnaryOp::AddScalar, DType::I64, 9, x.ptr(), y.ptr(), 4});
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(y.get(i), x.get(i) + 4);
+  EXPECT_ANY_THROW(cpu::run(Unary{UnaryOp::Exp, DType::I64, 9, x.ptr(), y.ptr(), 0}));
+}
+
+TEST(UnaryGrad, MatchesTheReference) {
+  for (int op = 0; op <= static_cast<int>(UnaryGradOp::Relu); ++op) {
+    for (DType dtype : kFloating) {
+      for (std::int64_t count : kCounts) {
+        const Data x = Data::normal(dtype, count, 1, 3);
+        const Data dy = Data::normal(dtype, count, 2);
+        Data got(dtype, count);
+        Data want = got;
+        UnaryGrad args{UnaryGradOp(op), dtype, count, dy.ptr(), x.ptr(), got.ptr()};
+        cpu::run(args);
+        args.dx = want.ptr();
+        reference::run(args);
+        expect_close(got, want, "unary gradient " + std::to_string(op));
+      }
+    }
+  }
+}
+
+TEST(SwiGlu, AndItsGradientsMatchTheReference) {
+  for (DType dtype : kFloating) {
+    for (std::int64_t count : kCounts) {
+      const Data a = Data::normal(dtype, count, 1, 3);
+      const Data b = Data::normal(dtype, count, 2);
+      const Data dy = Data::normal(dtype, count, 3);
+      Data got[3] = {{dtype, count}, {dtype, count}, {dtype, count}};
+      Data want[3] = {{dtype, count}, {dtype, count}, {dtype, count}};
+      cpu::run(SwiGlu{dtype, count, a.ptr(), b.ptr(), got[0].ptr()});
+      reference::run(SwiGlu{dtype, count, a.ptr(), b.ptr(), want[0].ptr()});
+      cpu::run(SwiGluGrad{dtype, count, dy.ptr(), a.ptr(), b.ptr(), got[1].ptr(), got[2].ptr()});
+      reference::run(
+          SwiGluGrad{dtype, count, dy.ptr(), a.ptr(), b.ptr(), want[1].ptr(), want[2].ptr()});
+      for (int i = 0; i < 3; ++i) expect_close(got[i], want[i], "swiglu " + std::to_string(i));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace coshard::kernels
