@@ -222,11 +222,11 @@ std::string describe(const Collective& c, int ranks) {
   }
 }
 
-std::string place(const std::source_location& where) {
-  std::string_view file = where.file_name();
+std::string place(const CallSite& where) {
+  std::string_view file = where.file;
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos)
     file.remove_prefix(slash + 1);
-  return cat(file, ":", where.line());
+  return cat(file, ":", where.line);
 }
 
 }  // namespace coshard

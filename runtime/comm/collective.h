@@ -2,7 +2,6 @@
 // What every back end needs to know of a Collective: its sizes, whether it is well formed, its
 // fingerprint and its text. Pure functions of the arguments; any thread.
 #include <cstdint>
-#include <source_location>
 #include <string>
 
 #include "runtime/comm/communicator.h"
@@ -40,6 +39,6 @@ bool flat_counts_agree(const Collective& from, int from_rank, const Collective& 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value);
 
 std::string describe(const Collective& collective, int ranks);  // "all_gather f32 [1, 3+5, 64]"
-std::string place(const std::source_location& where);           // "train.cpp:88"
+std::string place(const CallSite& where);                       // "train.cpp:88"
 
 }  // namespace coshard

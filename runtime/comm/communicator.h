@@ -3,12 +3,12 @@
 // the rank's thread (architecture C2) and are in flight until their Ticket is waited for.
 #include <cstdint>
 #include <memory>
-#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/call_site.h"
 #include "runtime/device/device.h"
 #include "runtime/dtype.h"
 #include "runtime/observer.h"
@@ -54,8 +54,7 @@ struct Collective {
   // Kept alive until the collective is over on every rank.
   std::shared_ptr<const void> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
-  // The call site that error messages name; set it, the default is this line.
-  std::source_location where = std::source_location::current();
+  CallSite where = {};          // what error messages name; unknown: where issue() is called
 };
 
 // The shared state behind a Ticket; one per issued collective and rank.
@@ -96,7 +95,7 @@ class Communicator {
   // Takes the next ticket and starts the collective. Error{BadInput} for shapes that do not fit;
   // a disagreement between ranks is an Error{CommFailed} from wait() on all of them, naming both
   // call sites.
-  virtual Ticket issue(const Collective& collective) = 0;
+  virtual Ticket issue(Collective collective, CallSite where = CallSite::current()) = 0;
   // Collective over this communicator: ranks with the same `color` form a new one, ordered by
   // `key`, then by rank. A negative color takes part and gets null.
   virtual std::shared_ptr<Communicator> split(int color, int key, std::string name) = 0;

@@ -50,7 +50,7 @@ class LocalGroup {
   void release(Job& job);
   // Puts in the arguments of `rank`. The last one checks them all, arms the job, and does a small
   // one at once.
-  void arrive(Job& job, int rank, const Collective& args, std::uint64_t fingerprint, bool timed);
+  void arrive(Job& job, int rank, Collective&& args, std::uint64_t fingerprint, bool timed);
   // Does one unit of an armed job, or one pair of an all_gather; false when there was none to
   // claim.
   bool help(Job& job);

@@ -52,9 +52,10 @@ void LocalCommunicator::note_issue(CollectiveKind kind) {
   state.issued.store(issued_, std::memory_order_relaxed);
 }
 
-Ticket LocalCommunicator::issue(const Collective& collective) {
+Ticket LocalCommunicator::issue(Collective collective, CallSite where) {
+  if (collective.where.line == 0) collective.where = where;
   check(collective, size(), rank_);
-  if (is_point_to_point(collective.kind)) return issue_message(collective);
+  if (is_point_to_point(collective.kind)) return issue_message(std::move(collective));
   const std::uint64_t print = fingerprint(collective, size());
   const std::uint64_t sequence = issued_++;
   order_hash_ = mix(order_hash_, print);
@@ -71,11 +72,12 @@ Ticket LocalCommunicator::issue(const Collective& collective) {
     ticket->watch(event_of(collective, sequence));
     watching->issued(ticket->event(), now_ns());
   }
-  if (job != nullptr) group_->arrive(*job, rank_, collective, print, watching != nullptr);
+  if (job != nullptr)
+    group_->arrive(*job, rank_, std::move(collective), print, watching != nullptr);
   return Ticket(std::move(ticket));
 }
 
-Ticket LocalCommunicator::issue_message(const Collective& collective) {
+Ticket LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
   bool both = false;
   std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
@@ -117,8 +119,7 @@ std::shared_ptr<Communicator> LocalCommunicator::split(int color, int key, std::
   exchange.recv = all.data();
   exchange.extent = 2 * size();
   exchange.label = "split";
-  exchange.where = std::source_location::current();
-  issue(exchange).wait();
+  issue(std::move(exchange), CallSite::current()).wait();
   if (color < 0) return nullptr;
 
   std::vector<std::pair<std::int64_t, int>> order;  // (key, rank)

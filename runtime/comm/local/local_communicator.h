@@ -21,7 +21,7 @@ class LocalCommunicator final : public Communicator,
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   std::string_view name() const override { return group_->name(); }
-  Ticket issue(const Collective& collective) override;
+  Ticket issue(Collective collective, CallSite where) override;
   std::shared_ptr<Communicator> split(int color, int key, std::string name) override;
   void poison(const std::string& cause) override { group_->poison(cause); }
   std::uint64_t issued() const override { return issued_; }
@@ -42,7 +42,7 @@ class LocalCommunicator final : public Communicator,
   void abandon();
 
  private:
-  Ticket issue_message(const Collective& collective);
+  Ticket issue_message(Collective collective);
   CommEvent event_of(const Collective& collective, std::uint64_t sequence);
   void note_issue(CollectiveKind kind);
 

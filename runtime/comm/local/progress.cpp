@@ -24,10 +24,10 @@ std::uint32_t units_to_finish(const Job& job, int ranks, CollectiveKind kind) {
 
 }  // namespace
 
-void LocalGroup::arrive(Job& job, int rank, const Collective& args, std::uint64_t fingerprint,
+void LocalGroup::arrive(Job& job, int rank, Collective&& collective, std::uint64_t fingerprint,
                         bool timed) {
   Entry& mine = entry(job, rank);
-  mine.args = args;
+  mine.args = std::move(collective);
   mine.fingerprint = fingerprint;
   if (timed) job.timed.store(true, std::memory_order_relaxed);
   mine.arrived.store(true);
@@ -37,18 +37,19 @@ void LocalGroup::arrive(Job& job, int rank, const Collective& args, std::uint64_
   for (int r = 1; r < size(); ++r)
     if (!checked(job, 0, r)) return;
   plan_units(job, size());
-  const bool at_once = is_one_shot(args, size(), rank);
-  if (at_once && args.kind != CollectiveKind::AllGather) job.next.store(job.units);
+  const CollectiveKind kind = mine.args.kind;  // before the job can be over
+  const bool at_once = is_one_shot(mine.args, size(), rank);
+  if (at_once && kind != CollectiveKind::AllGather) job.next.store(job.units);
   job.armed.store(true);
   if (!at_once) wake();
-  if (args.kind == CollectiveKind::AllGather) {
+  if (kind == CollectiveKind::AllGather) {
     while (at_once && help(job)) {
     }
-    finish_units(job, 1, args.kind);
+    finish_units(job, 1, kind);
   } else if (at_once) {
     for (std::uint32_t unit = 0; unit < job.units && !poisoned(); ++unit)
       run_unit(job, size(), unit);
-    finish_units(job, job.units, args.kind);
+    finish_units(job, job.units, kind);
   }
 }
 

@@ -2,7 +2,6 @@
 // The tickets of a LocalCommunicator: waiting helps with the transfer, spins briefly, then sleeps.
 // Owned by the Ticket handles of one rank, used on its thread.
 #include <memory>
-#include <source_location>
 #include <string>
 #include <string_view>
 
@@ -41,7 +40,7 @@ class LocalTicket : public TicketState {
   std::shared_ptr<LocalCommunicator> communicator_;
   CollectiveKind kind_;
   std::string_view label_;
-  std::source_location where_;
+  CallSite where_;
   std::uint64_t number_;
 
  private:

@@ -27,10 +27,10 @@ void expect_disagreement(CollectiveKind kind, const std::function<void(Collectiv
   std::string here, there;
   const auto outcomes = outcomes_on_ranks(3, [&](Communicator& comm, int rank) {
     Collective c = base(kind);
-    if (rank == 0) here = place(c.where = std::source_location::current());
+    if (rank == 0) here = place(c.where = CallSite::current());
     if (rank == 2) {
       change(c);
-      there = place(c.where = std::source_location::current());
+      there = place(c.where = CallSite::current());
     }
     const Ticket ticket = comm.issue(c);
     ticket.wait();

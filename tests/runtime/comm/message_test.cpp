@@ -7,7 +7,7 @@ namespace coshard::test {
 namespace {
 
 Collective message(CollectiveKind kind, int peer, std::vector<float>& data,
-                   std::source_location where = std::source_location::current()) {
+                   CallSite where = CallSite::current()) {
   Collective c;
   c.kind = kind;
   c.root = peer;

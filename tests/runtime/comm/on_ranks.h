@@ -63,8 +63,7 @@ inline Counts counts_of(std::vector<std::int64_t> counts) {
 }
 
 // An all_reduce (sum of f32) of `data` in place.
-inline Collective sum_of(std::vector<float>& data,
-                         std::source_location where = std::source_location::current()) {
+inline Collective sum_of(std::vector<float>& data, CallSite where = CallSite::current()) {
   Collective c;
   c.kind = CollectiveKind::AllReduce;
   c.dtype = DType::F32;
