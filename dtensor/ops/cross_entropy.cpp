@@ -44,6 +44,8 @@ void finish_rows(const OpContext& c, const std::int64_t* target, std::int64_t ro
   T* counts = c.out[2].data_as<T>();
   for (std::int64_t r = 0; r < rows; ++r) {
     const bool counted = target[r] != c.attrs.ints[1];
+    CS_REQUIRE(!counted || (target[r] >= 0 && static_cast<double>(target[r]) < classes),
+               "cross_entropy: target ", target[r], " of row ", r, " for ", classes, " classes");
     const double log_sum = std::log(static_cast<double>(sum[r]));
     double value = log_sum - (1 - smoothing) * static_cast<double>(picked[r]);
     if (total) value -= smoothing * static_cast<double>(total[r]) / classes;
