@@ -22,7 +22,8 @@ class ParallelPlan {
  public:
   ParallelPlan() = default;
   template <class S>
-  requires(std::same_as<S, Style> || ParallelStyle<S>) ParallelPlan(S style) {  // NOLINT: implicit
+  requires(!std::same_as<S, ParallelPlan> && (std::same_as<S, Style> || ParallelStyle<S>))
+      ParallelPlan(S style) {  // NOLINT: implicit
     (*this)[""] = std::move(style);
   }
 

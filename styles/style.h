@@ -21,9 +21,8 @@ struct ParallelizeOptions {
 // apply(module, mesh, options) replaces parameters by DTensors and adds hooks. The mesh has one
 // dimension. Error{BadInput} before anything is changed.
 template <class T>
-concept ParallelStyle = std::copyable<T> &&
-    requires(const T& style, Module& module, const DeviceMesh& mesh,
-             const ParallelizeOptions& options, std::ostream& out) {
+concept ParallelStyle = requires(const T& style, Module& module, const DeviceMesh& mesh,
+                                 const ParallelizeOptions& options, std::ostream& out) {
   style.apply(module, mesh, options);
   out << style;
 };
