@@ -17,7 +17,8 @@ std::string broadcast_letters(const Shape& in, const Shape& out);
 // Reductions that pass through linear operators, and those that pass through anything which only
 // moves elements.
 inline constexpr std::array kLinear{Reduce::Sum, Reduce::Avg};
-inline constexpr std::array kMoving{Reduce::Sum, Reduce::Avg, Reduce::Min, Reduce::Max, Reduce::Product};
+inline constexpr std::array kMoving{Reduce::Sum, Reduce::Avg, Reduce::Min, Reduce::Max,
+                                    Reduce::Product};
 // Adds partial_strategy(in, out, reduce) for each of `reduces` to rule.extra.
 void pass_partial(Rule& rule, std::string_view in, std::string_view out,
                   std::span<const Reduce> reduces);
