@@ -130,9 +130,10 @@ std::vector<Transition> transitions(const Layout& from, const Layout& to) {
              " entries, the tensor's ", from, " has ", from.ndim());
   std::vector<Transition> steps;
   Layout now = from;
+  for (int m = 0; m < from.ndim(); ++m)
+    if (!(from[m] == to[m])) check(from[m], to[m]);
   const auto move = [&](int m, Placement target) {
     if (now[m] == target) return;
-    check(now[m], target);
     steps.push_back({m, now[m], target});
     now[m] = target;
   };

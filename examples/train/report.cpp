@@ -74,7 +74,7 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
   if (outcome.bits_per_byte) {
     out << fmt::format("held-out {:.3f} bits per byte\n", *outcome.bits_per_byte);
   } else {
-    out << "held-out: nothing was scored (no block of 4 KiB was held out)\n";
+    out << "held-out: nothing was scored\n";
   }
   for (const Compressor& compressor : compressors)
     out << fmt::format("{:<8} {}\n", compressor.name,

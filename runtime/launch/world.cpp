@@ -83,7 +83,7 @@ std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::stri
   }
   const bool mine = std::ranges::find(ranks, rank_) != ranks.end();
   Group made{{ranks.begin(), ranks.end()},
-             communicator_->split(mine ? 0 : -1, rank_, std::move(name))};
+             communicator_->split(mine ? ranks.front() : -1, rank_, std::move(name))};
   groups_.push_back(std::move(made));
   return groups_.back().communicator;
 }

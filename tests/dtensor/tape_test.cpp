@@ -92,6 +92,7 @@ TEST(Backward, IssuesTheInputGradientsCollectiveBeforeItComputesTheWeightGradien
     OrderObserver seen(world);
     Task<void> walk = backward(before, ones(world.device(), before.shape(), DType::F64));
     co_await std::move(walk);
+    local.grad().wait();
     EXPECT_EQ(seen.order.size(), 4u);
     if (seen.order.size() != 4) co_return;
     EXPECT_EQ(seen.order[1], "all_reduce");

@@ -7,30 +7,45 @@
 namespace coshard::kernels::cpu::COSHARD_ISA {
 namespace {
 
-// Turns a row of scores into exp(score - max), 0 past `keys` up to `width`; returns 1/sum and sets
-// lse.
-float softmax_in_place(float* scores, std::int64_t keys, std::int64_t width, float& lse) {
-  Vec highs = all(-kInf);
-  each_register(0, keys, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    highs = larger(highs, lanes.load(scores + i, -kInf));
-  });
-  const float high = largest_lane(highs);
-  Vec sums{};
-  each_register(0, keys, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec power = exponential(lanes.load(scores + i, -kInf) - high);
-    sums += power;
-    store(scores + i, power);
-  });
-  for (std::int64_t i = (keys + kLanes - 1) / kLanes * kLanes; i < width; i += kLanes) {
-    store(scores + i, Vec{});
+// Turns rows of scores into exp(score - maximum of the row), 0 past the keys that a row sees. One
+// loop per step over all the rows keeps the constants of the exponential in registers.
+void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first, std::int64_t rows,
+                      float* highs, float* sums) {
+  const std::int64_t wide = n.keys_width();
+  const std::int64_t width = padded(n.visible(first + rows - 1));
+  Vec totals[kQueryRows];
+  for (std::int64_t r = 0; r < rows; ++r) {
+    Vec high = all(-kInf);
+    each_register(0, n.visible(first + r), [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+      high = larger(high, lanes.load(scores + r * wide + i, -kInf));
+    });
+    highs[r] = largest_lane(high);
   }
-  if (keys == 0) {
-    lse = -kInf;
-    return 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* row = scores + r * wide;
+    const std::int64_t keys = n.visible(first + r);
+    const Vec high = all(highs[r]);
+    Vec total{};
+    each_register(0, keys, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+      const Vec power = exponential(lanes.load(row + i, -kInf) - high);
+      total += power;
+      store(row + i, power);
+    });
+    totals[r] = total;
+    hide_rest(row, keys, width);
   }
-  const float sum = sum_lanes(sums);
-  lse = high + logarithm(all(sum))[0];
-  return 1.0F / sum;
+  for (std::int64_t r = 0; r < rows; ++r) sums[r] = sum_lanes(totals[r]);
+}
+
+// From the rows' sums and maxima: inverse = 1/sum (0 for a row that saw nothing) and lse = high +
+// log(sum).
+void finish_rows(const float* sums, const float* highs, float* inverse, float* lse,
+                 std::int64_t rows) {
+  each_register(0, rows, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+    const Vec sum = lanes.load(sums + i);
+    lanes.store(inverse + i, select(sum == Vec{}, Vec{}, 1.0F / sum));
+    lanes.store(lse + i, lanes.load(highs + i) + logarithm(sum));
+  });
 }
 
 struct Workspace {
@@ -51,13 +66,13 @@ void forward_block(const Attention& args, const AttentionSizes& n, const Workspa
             static_cast<float>(args.scale));
   multiply({w.query, width, 1, w.keys, n.keys_width(), w.scores, n.keys_width(), false}, rows, seen,
            n.dim);
+  float sums[kQueryRows];
+  float highs[kQueryRows];
   float inverse[kQueryRows];
-  float* lse = as<float>(args.lse) + (b * n.heads + h) * n.tq + first;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    inverse[r] =
-        softmax_in_place(w.scores + r * n.keys_width(), n.visible(first + r), padded(seen), lse[r]);
-  }
-  multiply({w.scores, n.keys_width(), 1, w.values, width, w.out, width, false}, rows, n.dim, seen);
+  softmax_in_place(w.scores, n, first, rows, highs, sums);
+  finish_rows(sums, highs, inverse, as<float>(args.lse) + (b * n.heads + h) * n.tq + first, rows);
+  multiply_seen(n, first, rows,
+                {w.scores, n.keys_width(), 1, w.values, width, w.out, width, false});
   for (std::int64_t r = 0; r < rows; ++r) {
     unpack_rows(row_of<T>(args.out, b, h, first + r), 0, w.out + r * width, 1, n.dim, inverse[r]);
   }

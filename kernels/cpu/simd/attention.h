@@ -30,6 +30,26 @@ inline AttentionSizes attention_sizes(const View& q, const View& k, bool causal)
   return {q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], causal};
 }
 
+// Sets scores [keys, width) of a row to 0, where [0, keys) was written in whole registers.
+COSHARD_INLINE void hide_rest(float* scores, std::int64_t keys, std::int64_t width) {
+  for (std::int64_t i = (keys + kLanes - 1) / kLanes * kLanes; i < width; i += kLanes) {
+    store(scores + i, Vec{});
+  }
+}
+
+// out[rows, dim] = scores[rows, ..] b, a few rows at a time, each over no more keys than its last
+// row sees.
+inline void multiply_seen(const AttentionSizes& n, std::int64_t first, std::int64_t rows,
+                          const Product& p) {
+  for (std::int64_t r = 0; r < rows; r += kTileRows) {
+    const std::int64_t some = rows - r < kTileRows ? rows - r : kTileRows;
+    Product part = p;
+    part.a += r * p.a_row;
+    part.c += r * p.c_row;
+    multiply(part, some, n.dim, n.visible(first + r + some - 1));
+  }
+}
+
 // The first element of row t of head h.
 template <class T>
 COSHARD_INLINE T* row_of(const View& v, std::int64_t b, std::int64_t h, std::int64_t t) {

@@ -27,18 +27,15 @@ float dot(const T* a, const T* b, std::int64_t dim) {
 }
 
 // powers = exp(powers - lse), slopes = powers * (slopes - delta); both 0 past `keys` up to `width`.
-void score_gradients(float* powers, float* slopes, std::int64_t keys, std::int64_t width, float lse,
-                     float delta) {
-  const auto one = [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
+COSHARD_INLINE void score_gradients(float* powers, float* slopes, std::int64_t keys,
+                                    std::int64_t width, float lse, float delta) {
+  each_register(0, keys, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
     const Vec power = exponential(lanes.load(powers + i, -kInf) - lse);
     store(powers + i, power);
     store(slopes + i, power * (lanes.load(slopes + i) - delta));
-  };
-  each_register(0, keys, one);
-  for (std::int64_t i = (keys + kLanes - 1) / kLanes * kLanes; i < width; i += kLanes) {
-    store(powers + i, Vec{});
-    store(slopes + i, Vec{});
-  }
+  });
+  hide_rest(powers, keys, width);
+  hide_rest(slopes, keys, width);
 }
 
 template <class T>
@@ -57,13 +54,16 @@ void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Wo
   multiply({query, width, 1, w.keys_t, wide, w.powers, wide, false}, rows, seen, n.dim);
   multiply({dout, width, 1, w.values_t, wide, w.slopes, wide, false}, rows, seen, n.dim);
   const float* lse = as<float>(args.lse) + (b * n.heads + h) * n.tq + first;
+  float delta[kQueryRows];
   for (std::int64_t r = 0; r < rows; ++r) {
-    const float delta = dot(row_of<const T>(args.dout, b, h, first + r),
-                            row_of<const T>(args.out, b, h, first + r), n.dim);
-    score_gradients(w.powers + r * wide, w.slopes + r * wide, n.visible(first + r), padded(seen),
-                    lse[r], delta);
+    delta[r] = dot(row_of<const T>(args.dout, b, h, first + r),
+                   row_of<const T>(args.out, b, h, first + r), n.dim);
   }
-  multiply({w.slopes, wide, 1, w.keys, width, dquery, width, false}, rows, n.dim, seen);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    score_gradients(w.powers + r * wide, w.slopes + r * wide, n.visible(first + r), padded(seen),
+                    lse[r], delta[r]);
+  }
+  multiply_seen(n, first, rows, {w.slopes, wide, 1, w.keys, width, dquery, width, false});
   multiply({w.powers, 1, wide, dout, width, w.dvalues, width, true}, seen, n.dim, rows);
   multiply({w.slopes, 1, wide, query, width, w.dkeys, width, true}, seen, n.dim, rows);
   unpack_rows(row_of<T>(args.dq, b, h, first), args.dq.strides[2], dquery, rows, n.dim, scale);

@@ -9,11 +9,21 @@ constexpr float kRoundToInt =
     12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
 constexpr float kInf = __builtin_inff();
 
+// p * 2^n for n = shifted - kRoundToInt; in two factors, as 2^n alone may leave the range of f32.
+COSHARD_INLINE Vec scale_by_power(Vec p, Vec shifted) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_scalef_ps(kEvery, p, shifted - kRoundToInt);
+#else
+  const IVec n = bits(shifted) - all_ints(0x4B400000);
+  const IVec half = n >> 1;
+  return p * from_bits((half + 127) << 23) * from_bits((n - half + 127) << 23);
+#endif
+}
+
 COSHARD_INLINE Vec exponential(Vec x) {
   x = larger(all(-104.0F), x);
   x = smaller(all(89.0F), x);
   const Vec shifted = x * 1.44269504F + kRoundToInt;
-  const IVec n = bits(shifted) - all_ints(0x4B400000);
   const Vec nf = shifted - kRoundToInt;
   const Vec r = (x - nf * 0.693359375F) + nf * 2.12194440e-4F;
   Vec p = all(1.9875691500e-4F);
@@ -23,8 +33,7 @@ COSHARD_INLINE Vec exponential(Vec x) {
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = (p * r) * r + r + 1.0F;
-  const IVec half = n >> 1;
-  return p * from_bits((half + 127) << 23) * from_bits((n - half + 127) << 23);
+  return scale_by_power(p, shifted);
 }
 
 COSHARD_INLINE Vec logarithm(Vec x) {

@@ -108,24 +108,28 @@ COSHARD_INLINE void store_part(float* to, Vec v, std::int64_t count) {
 }
 #endif
 
-// Sums and maxima over the lanes, by halves: the same order everywhere.
-COSHARD_INLINE float sum_lanes(Vec v) {
-  float lanes[kLanes];
-  store(lanes, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int l = 0; l < width; ++l) lanes[l] += lanes[l + width];
+// Joins all lanes, by halves: the same order everywhere. `join` takes vectors of four.
+using Quad [[gnu::vector_size(16)]] = float;
+template <class Join>
+COSHARD_INLINE float join_lanes(Vec v, Join join) {
+  Quad quads[kLanes / 4];
+  std::memcpy(quads, &v, sizeof v);
+  for (int width = kLanes / 8; width > 0; width /= 2) {
+    for (int q = 0; q < width; ++q) quads[q] = join(quads[q], quads[q + width]);
   }
-  return lanes[0];
+  const Quad all4 = quads[0];
+  const Quad pair = join(all4, Quad{all4[2], all4[3], all4[2], all4[3]});
+  return join(pair, Quad{pair[1], pair[1], pair[1], pair[1]})[0];
 }
+COSHARD_INLINE float sum_lanes(Vec v) {
+  return join_lanes(v, [](Quad a, Quad b) { return a + b; });
+}
+// NaN in any lane wins.
 COSHARD_INLINE float largest_lane(Vec v) {
-  float best = v[0];
-  for (int l = 1; l < kLanes; ++l) best = best != best || best > v[l] ? best : v[l];
-  return best;
+  return join_lanes(v, [](Quad a, Quad b) { return (a != a) | (a > b) ? a : b; });
 }
 COSHARD_INLINE float smallest_lane(Vec v) {
-  float best = v[0];
-  for (int l = 1; l < kLanes; ++l) best = best != best || best < v[l] ? best : v[l];
-  return best;
+  return join_lanes(v, [](Quad a, Quad b) { return (a != a) | (a < b) ? a : b; });
 }
 
 // Loads and stores of a whole register, and of one whose last lanes do not exist.

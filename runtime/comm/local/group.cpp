@@ -16,16 +16,21 @@ LocalGroup::LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int>
 
 LocalGroup::~LocalGroup() = default;
 
+Job& LocalGroup::free_job() {
+  constexpr int kTries = 8;  // a job may be held for long by a ticket; do not stop at it
+  for (int i = 0; i < kTries && !jobs_.empty(); ++i) {
+    next_job_ = (next_job_ + 1) % jobs_.size();
+    if (jobs_[next_job_]->references.load(std::memory_order_acquire) == 0) return *jobs_[next_job_];
+  }
+  jobs_.push_back(std::make_unique<Job>(size()));
+  return *jobs_.back();
+}
+
 Job& LocalGroup::join(std::uint64_t sequence) {
-  const std::scoped_lock lock(jobs_mutex_);
+  const std::scoped_lock lock(jobs_lock_);
   const auto index = static_cast<std::size_t>(sequence - first_open_);
   if (index == open_.size()) {
-    if (pool_.empty()) {
-      jobs_.push_back(std::make_unique<Job>(size()));
-      pool_.push_back(jobs_.back().get());
-    }
-    Job* fresh = pool_.back();
-    pool_.pop_back();
+    Job* fresh = &free_job();
     fresh->sequence = sequence;
     fresh->joined = 0;
     fresh->references.store(size(), std::memory_order_relaxed);
@@ -47,12 +52,6 @@ Job& LocalGroup::join(std::uint64_t sequence) {
     ++first_open_;
   }
   return job;
-}
-
-void LocalGroup::release(Job& job) {
-  if (job.references.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-  const std::scoped_lock lock(jobs_mutex_);
-  pool_.push_back(&job);
 }
 
 bool LocalGroup::poison(const std::string& cause) {
@@ -115,6 +114,7 @@ std::string LocalGroup::rank_text(int rank) const {
 }
 
 void LocalGroup::notify() {
+  epoch_.fetch_add(1);
   {
     const std::scoped_lock lock(sleep_mutex_);
   }  // a sleeper is either in its wait or sees the new epoch

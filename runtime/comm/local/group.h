@@ -15,6 +15,7 @@
 
 #include "runtime/comm/local/job.h"
 #include "runtime/comm/local/message.h"
+#include "runtime/spin_lock.h"
 
 namespace coshard {
 
@@ -47,7 +48,7 @@ class LocalGroup {
 
   // The job of collective `sequence`, with the reference of one rank. Ranks join in sequence.
   Job& join(std::uint64_t sequence);
-  void release(Job& job);
+  static void release(Job& job) { job.references.fetch_sub(1, std::memory_order_acq_rel); }
   // Puts in the arguments of `rank`. The last one checks them all, arms the job, and does a small
   // one at once.
   void arrive(Job& job, int rank, Collective&& args, std::uint64_t fingerprint, bool timed);
@@ -74,14 +75,13 @@ class LocalGroup {
   // A rank that the job misses and that has left; -1: none.
   int lost(const Job& job) const;
 
-  // Wakes all who sleep here, after something they may wait for was stored.
+  // Wakes all who sleep here, after something they may wait for was stored (sequentially
+  // consistent, as is the sleeper's check of it: one of the two sees the other). Costs one load
+  // when nobody sleeps.
   void wake() {
-    epoch_.fetch_add(1);
     if (sleepers_.load() > 0) notify();
   }
-  // Declared, then the awaited state is checked, then `until` sleeps: no wake between is lost,
-  // since either the waker sees `sleepers_` or the sleeper's check sees what the waker stored
-  // before raising `epoch_`.
+  // Declared, then the awaited state is checked, then `until` sleeps until the next wake.
   class Sleeper {
    public:
     Sleeper(LocalGroup& group, bool for_part);
@@ -97,6 +97,7 @@ class LocalGroup {
   };
 
  private:
+  Job& free_job();
   bool checked(Job& job, int a, int b);
   void finish_units(Job& job, std::uint32_t count, CollectiveKind kind);
   void finish(Job& job);
@@ -110,19 +111,20 @@ class LocalGroup {
   std::unique_ptr<RankState[]> states_;
   Mailbox mailbox_;
 
-  std::mutex jobs_mutex_;  // the four below
+  alignas(64) SpinLock jobs_lock_;  // the four below
   std::vector<std::unique_ptr<Job>> jobs_;
-  std::vector<Job*> pool_;
-  std::deque<Job*> open_;  // jobs that some rank has yet to join, in sequence
+  std::size_t next_job_ = 0;  // where to look for a free one
+  std::deque<Job*> open_;     // jobs that some rank has yet to join, in sequence
   std::uint64_t first_open_ = 0;
 
-  std::atomic<bool> poisoned_{false};  // false -> true, with cause_ set before
-  mutable std::mutex cause_mutex_;
-  std::string cause_;
-
-  std::atomic<std::uint32_t> epoch_{0};
+  // Read in every wait, hardly ever written; so kept apart from what is.
+  alignas(64) std::atomic<bool> poisoned_{false};  // false -> true, with cause_ set before
   std::atomic<int> sleepers_{0};
   std::atomic<int> part_sleepers_{0};  // those of them that an arrival alone may help
+
+  alignas(64) mutable std::mutex cause_mutex_;
+  std::string cause_;
+  std::atomic<std::uint32_t> epoch_{0};  // raised by each wake that finds a sleeper
   std::mutex sleep_mutex_;
   std::condition_variable awake_;
 };

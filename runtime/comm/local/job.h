@@ -44,7 +44,7 @@ struct Job {
   std::int64_t chunk = 0;
   std::uint32_t per_target = 1;
 
-  // Ranks and tickets that still use the job; at 0 it returns to the pool.
+  // Ranks and tickets that still use the job; at 0 (release / acquire) the group may open it again.
   std::atomic<int> references{0};
   // 0 .. ranks. The rank that makes it full checks and arms the job; acq_rel so that it sees all
   // entries.
@@ -56,7 +56,8 @@ struct Job {
   alignas(64) std::atomic<std::uint32_t> next{0};  // the next unit to claim; may run past `units`
   alignas(64) std::atomic<std::uint32_t> done{
       0};  // units done; acq_rel chains the writes of all workers
-  // false -> true (release) by the worker of the last unit, with over_ns set before.
+  // false -> true by the worker of the last unit, with over_ns set before; sequentially consistent,
+  // see LocalGroup::wake.
   alignas(64) std::atomic<bool> over{false};
   std::atomic<bool> timed{false};        // some rank is observed: take the time when over
   std::atomic<std::int64_t> over_ns{0};  // steady clock

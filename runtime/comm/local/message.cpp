@@ -10,7 +10,7 @@ namespace coshard {
 
 bool Message::help() {
   MessageState expected = MessageState::Matched;
-  if (state.load(std::memory_order_acquire) != expected) return false;
+  if (state.load() != expected) return false;
   if (!state.compare_exchange_strong(expected, MessageState::Taken)) return false;
   const std::int64_t bytes =
       send_elements(send, 2, 0) * static_cast<std::int64_t>(size_of(send.dtype));
@@ -18,7 +18,7 @@ bool Message::help() {
   send.keep_send.reset();
   recv.keep_recv.reset();
   if (timed.load(std::memory_order_relaxed)) over_ns.store(now_ns(), std::memory_order_relaxed);
-  state.store(MessageState::Over, std::memory_order_release);
+  state.store(MessageState::Over);
   return true;
 }
 

@@ -27,7 +27,7 @@ struct Message {
   std::atomic<bool> timed{false};
   std::atomic<std::int64_t> over_ns{0};
 
-  bool over() const { return state.load(std::memory_order_acquire) == MessageState::Over; }
+  bool over() const { return state.load() == MessageState::Over; }
   // Copies if that is to be done now; true when it did.
   bool help();
   // Returns when nobody touches the buffers any more.

@@ -128,7 +128,7 @@ void LocalGroup::finish(Job& job) {
   }
   if (job.timed.load(std::memory_order_relaxed))
     job.over_ns.store(now_ns(), std::memory_order_relaxed);
-  job.over.store(true, std::memory_order_release);
+  job.over.store(true);
   wake();
 }
 

@@ -63,9 +63,7 @@ class JobTicket final : public LocalTicket {
   void wait_part(int part) override;
 
  private:
-  bool complete() const override {
-    return job_ != nullptr && job_->over.load(std::memory_order_acquire);
-  }
+  bool complete() const override { return job_ != nullptr && job_->over.load(); }
   bool help() override;
   int lost() const override { return communicator_->group().lost(*job_); }
   std::string missing_text() const override;

@@ -1,6 +1,5 @@
 #include "runtime/device/cpu/block_cache.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -48,13 +47,6 @@ BlockCache::SizeClass BlockCache::size_class(std::size_t bytes) {
   return {8 * (shift + 1) + static_cast<int>(eighths) - 9, (eighths << shift) * kAlignment};
 }
 
-void BlockCache::lock() const noexcept {
-  int tries = 0;
-  while (locked_.exchange(true, std::memory_order_acquire)) {
-    if (++tries % 64 == 0) sched_yield();
-  }
-}
-
 void* BlockCache::take(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (bytes > std::size_t{1} << 50) {
@@ -63,7 +55,7 @@ void* BlockCache::take(std::size_t bytes) {
   }
   const SizeClass wanted = size_class(bytes);
   const auto index = static_cast<std::size_t>(wanted.index);
-  lock();
+  lock_.lock();
   Free* block = free_[index];
   if (block != nullptr) {
     free_[index] = block->next;
@@ -71,7 +63,7 @@ void* BlockCache::take(std::size_t bytes) {
   }
   stats_.in_use += wanted.bytes;
   stats_.peak = std::max(stats_.peak, stats_.in_use);
-  unlock();
+  lock_.unlock();
   if (block != nullptr) return block;
 
   void* fresh = from_system(wanted.bytes);
@@ -80,10 +72,10 @@ void* BlockCache::take(std::size_t bytes) {
     fresh = from_system(wanted.bytes);
   }
   if (fresh == nullptr) {
-    lock();
+    lock_.lock();
     stats_.in_use -= wanted.bytes;
     const MemoryStats held = stats_;
-    unlock();
+    lock_.unlock();
     fail(ErrorKind::DeviceFailed, cat("cpu: cannot allocate ", bytes, " bytes; ", held.in_use,
                                       " are in use, ", held.cached, " cached, peak ", held.peak));
   }
@@ -93,7 +85,7 @@ void* BlockCache::take(std::size_t bytes) {
 void BlockCache::give(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
   const SizeClass of = size_class(bytes);
-  lock();
+  lock_.lock();
   stats_.in_use -= of.bytes;
   const bool keep = kKeepFreed && stats_.cached + of.bytes <= kCacheLimit;
   if (keep) {
@@ -102,25 +94,25 @@ void BlockCache::give(void* block, std::size_t bytes) noexcept {
     free_[static_cast<std::size_t>(of.index)] = node;
     stats_.cached += of.bytes;
   }
-  unlock();
+  lock_.unlock();
   if (!keep) std::free(block);
 }
 
 void BlockCache::release_cached() noexcept {
-  lock();
+  lock_.lock();
   const auto lists = free_;
   free_.fill(nullptr);
   stats_.cached = 0;
-  unlock();
+  lock_.unlock();
   for (Free* block : lists) {
     while (block != nullptr) std::free(std::exchange(block, block->next));
   }
 }
 
 MemoryStats BlockCache::stats() const {
-  lock();
+  lock_.lock();
   const MemoryStats copy = stats_;
-  unlock();
+  lock_.unlock();
   return copy;
 }
 

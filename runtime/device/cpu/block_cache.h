@@ -3,10 +3,10 @@
 // since a peer that finishes a collective frees this rank's buffers. Blocks come in classes of an
 // eighth of a power of two, so at most 1/8 of a block is unused, and freed blocks keep their pages.
 #include <array>
-#include <atomic>
 #include <cstddef>
 
 #include "runtime/device/device.h"
+#include "runtime/spin_lock.h"
 
 namespace coshard {
 
@@ -38,12 +38,8 @@ class BlockCache {
   };
   static SizeClass size_class(std::size_t bytes);
   void release_cached() noexcept;
-  void lock() const noexcept;
-  void unlock() const noexcept { locked_.store(false, std::memory_order_release); }
 
-  // false: free; true: a thread is inside a critical section of a few instructions. Acquire on
-  // taking and release on leaving order the lists and the counts below.
-  mutable std::atomic<bool> locked_{false};
+  mutable SpinLock lock_;  // the two below
   std::array<Free*, kClasses> free_{};
   MemoryStats stats_;
 };
