@@ -1,0 +1,27 @@
+#pragma once
+// A lock for critical sections of a few instructions, where a contended std::mutex would cost two
+// system calls. A waiter offers its core now and then, so that a holder that was preempted gets on.
+// Any thread.
+#include <sched.h>
+
+#include <atomic>
+
+namespace coshard {
+
+class SpinLock {
+ public:
+  void lock() noexcept {
+    int tries = 0;
+    while (locked_.exchange(true, std::memory_order_acquire)) {
+      while (locked_.load(std::memory_order_relaxed))
+        if (++tries % 64 == 0) sched_yield();
+    }
+  }
+  void unlock() noexcept { locked_.store(false, std::memory_order_release); }
+
+ private:
+  // false: free; true: held. Acquire on taking, release on leaving.
+  std::atomic<bool> locked_{false};
+};
+
+}  // namespace coshard
