@@ -52,10 +52,18 @@ TEST(LossParallel, EqualsCrossEntropyForEveryReduction) {  // A115
   for (const int ranks : {1, 2, 4})
     on_ranks(ranks, [](World& world) -> Task<void> {
       for (const Reduction reduction : {Reduction::None, Reduction::Mean, Reduction::Sum}) {
-        co_await expect_equal(world, Case{Shape{8, 16}, {.reduction = reduction}});
-        co_await expect_equal(world, Case{Shape{8, 16, 12}, {.reduction = reduction}});
-        co_await expect_equal(world,
-                              Case{Shape{8, 16, 12}, {.reduction = reduction, .class_dim = 1}});
+        {
+          const Case one{Shape{8, 16}, {.reduction = reduction}};
+          co_await expect_equal(world, one);
+        }
+        {
+          const Case one{Shape{8, 16, 12}, {.reduction = reduction}};
+          co_await expect_equal(world, one);
+        }
+        {
+          const Case one{Shape{8, 16, 12}, {.reduction = reduction, .class_dim = 1}};
+          co_await expect_equal(world, one);
+        }
       }
     });
 }
@@ -63,18 +71,32 @@ TEST(LossParallel, EqualsCrossEntropyForEveryReduction) {  // A115
 TEST(LossParallel, HandlesUnevenAndEmptyClassShards) {
   for (const int ranks : {3, 4})
     on_ranks(ranks, [](World& world) -> Task<void> {
-      co_await expect_equal(world, Case{Shape{5, 13}, {}});
-      co_await expect_equal(world, Case{Shape{5, 2}, {.reduction = Reduction::Sum}});
+      {
+        const Case one{Shape{5, 13}, {}};
+        co_await expect_equal(world, one);
+      }
+      {
+        const Case one{Shape{5, 2}, {.reduction = Reduction::Sum}};
+        co_await expect_equal(world, one);
+      }
     });
 }
 
 TEST(LossParallel, IgnoresTargetsAndSmoothsLabels) {
   on_ranks(2, [](World& world) -> Task<void> {
-    co_await expect_equal(world, Case{Shape{9, 7}, {.ignore_index = 2}});
-    co_await expect_equal(world, Case{Shape{6, 10}, {.label_smoothing = 0.1}});
-    co_await expect_equal(
-        world, Case{Shape{6, 10},
-                    {.reduction = Reduction::None, .ignore_index = 3, .label_smoothing = 0.2}});
+    {
+      const Case one{Shape{9, 7}, {.ignore_index = 2}};
+      co_await expect_equal(world, one);
+    }
+    {
+      const Case one{Shape{6, 10}, {.label_smoothing = 0.1}};
+      co_await expect_equal(world, one);
+    }
+    {
+      const Case one{Shape{6, 10},
+                     {.reduction = Reduction::None, .ignore_index = 3, .label_smoothing = 0.2}};
+      co_await expect_equal(world, one);
+    }
   });
 }
 
