@@ -16,9 +16,10 @@ void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first
   Vec totals[kQueryRows];
   for (std::int64_t r = 0; r < rows; ++r) {
     Vec high = all(-kInf);
-    each_register(0, n.visible(first + r), [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-      high = larger(high, lanes.load(scores + r * wide + i, -kInf));
-    });
+    each_register(
+        0, n.visible(first + r), [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          high = larger(high, lanes.load(scores + r * wide + i, -kInf));
+        });
     highs[r] = largest_lane(high);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -26,11 +27,12 @@ void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first
     const std::int64_t keys = n.visible(first + r);
     const Vec high = all(highs[r]);
     Vec total{};
-    each_register(0, keys, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-      const Vec power = exponential(lanes.load(row + i, -kInf) - high);
-      total += power;
-      store(row + i, power);
-    });
+    each_register(
+        0, keys, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          const Vec power = exponential(lanes.load(row + i, -kInf) - high);
+          total += power;
+          store(row + i, power);
+        });
     totals[r] = total;
     hide_rest(row, keys, width);
   }
@@ -41,11 +43,12 @@ void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first
 // log(sum).
 void finish_rows(const float* sums, const float* highs, float* inverse, float* lse,
                  std::int64_t rows) {
-  each_register(0, rows, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec sum = lanes.load(sums + i);
-    lanes.store(inverse + i, select(sum == Vec{}, Vec{}, 1.0F / sum));
-    lanes.store(lse + i, lanes.load(highs + i) + logarithm(sum));
-  });
+  each_register(
+      0, rows, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec sum = lanes.load(sums + i);
+        lanes.store(inverse + i, select(sum == Vec{}, Vec{}, 1.0F / sum));
+        lanes.store(lse + i, lanes.load(highs + i) + logarithm(sum));
+      });
 }
 
 struct Workspace {

@@ -20,20 +20,22 @@ struct Workspace {
 template <class T>
 float dot(const T* a, const T* b, std::int64_t dim) {
   Vec sum{};
-  each_register(0, dim, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    sum += lanes.load(a + i) * lanes.load(b + i);
-  });
+  each_register(
+      0, dim, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        sum += lanes.load(a + i) * lanes.load(b + i);
+      });
   return sum_lanes(sum);
 }
 
 // powers = exp(powers - lse), slopes = powers * (slopes - delta); both 0 past `keys` up to `width`.
 COSHARD_INLINE void score_gradients(float* powers, float* slopes, std::int64_t keys,
                                     std::int64_t width, float lse, float delta) {
-  each_register(0, keys, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec power = exponential(lanes.load(powers + i, -kInf) - lse);
-    store(powers + i, power);
-    store(slopes + i, power * (lanes.load(slopes + i) - delta));
-  });
+  each_register(
+      0, keys, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec power = exponential(lanes.load(powers + i, -kInf) - lse);
+        store(powers + i, power);
+        store(slopes + i, power * (lanes.load(slopes + i) - delta));
+      });
   hide_rest(powers, keys, width);
   hide_rest(slopes, keys, width);
 }

@@ -17,19 +17,20 @@ void combine(const Binary& args, F f) {
     T* out = as<T>(args.out.data) + at[0];
     const T* a = as<T>(static_cast<const void*>(args.a.data)) + at[1];
     const T* b = as<T>(static_cast<const void*>(args.b.data)) + at[2];
-    each_register(0, count, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-      const std::int64_t here = count - i < kLanes ? count - i : kLanes;
-      const Vec x = load_strided(lanes, a + i * a_stride, a_stride, here);
-      const Vec y = load_strided(lanes, b + i * b_stride, b_stride, here) * alpha;
-      const Vec value = f(x, y);
-      if (out_stride == 1) {
-        lanes.store(out + i, value);
-      } else {
-        T scattered[kLanes];
-        store(scattered, value);
-        for (std::int64_t l = 0; l < here; ++l) out[(i + l) * out_stride] = scattered[l];
-      }
-    });
+    each_register(
+        0, count, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          const std::int64_t here = count - i < kLanes ? count - i : kLanes;
+          const Vec x = load_strided(lanes, a + i * a_stride, a_stride, here);
+          const Vec y = load_strided(lanes, b + i * b_stride, b_stride, here) * alpha;
+          const Vec value = f(x, y);
+          if (out_stride == 1) {
+            lanes.store(out + i, value);
+          } else {
+            T scattered[kLanes];
+            store(scattered, value);
+            for (std::int64_t l = 0; l < here; ++l) out[(i + l) * out_stride] = scattered[l];
+          }
+        });
   });
 }
 

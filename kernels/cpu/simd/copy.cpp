@@ -95,9 +95,10 @@ void convert(const Copy& args) {
       for (std::int64_t i = 0; i < count; ++i) to[i * to_stride] = To(from[i * from_stride]);
       return;
     }
-    each_register(0, count, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-      lanes.store(to + i, lanes.load(from + i));
-    });
+    each_register(
+        0, count, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          lanes.store(to + i, lanes.load(from + i));
+        });
   });
 }
 

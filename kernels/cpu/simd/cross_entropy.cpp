@@ -19,10 +19,11 @@ void stats_row(const CrossEntropyStats& args, std::int64_t r) {
   const float high = as<float>(args.max)[r];
   Vec sums{};
   Vec totals{};
-  each_register(0, args.classes, [&](std::int64_t c, auto lanes) [[gnu::always_inline]] {
-    sums += exponential(lanes.load(logits + c, -kInf) - high);
-    totals += lanes.load(logits + c, high) - high;
-  });
+  each_register(
+      0, args.classes, [&](std::int64_t c, auto lanes) __attribute__((always_inline)) {
+        sums += exponential(lanes.load(logits + c, -kInf) - high);
+        totals += lanes.load(logits + c, high) - high;
+      });
   const std::int64_t target = as<std::int64_t>(args.target)[r];
   const std::int64_t own = target - args.first;
   const bool here = target != args.ignore && own >= 0 && own < args.classes;
@@ -51,9 +52,10 @@ void grad_row(const CrossEntropyGrad& args, std::int64_t r) {
   const std::int64_t own = target - args.first;
   const bool here = own >= 0 && own < args.classes;
   const float picked = here ? static_cast<float>(logits[own]) : 0.0F;
-  each_register(0, args.classes, [=](std::int64_t c, auto lanes) [[gnu::always_inline]] {
-    lanes.store(dlogits + c, exponential(lanes.load(logits + c) - high) * factor - everywhere);
-  });
+  each_register(
+      0, args.classes, [=](std::int64_t c, auto lanes) __attribute__((always_inline)) {
+        lanes.store(dlogits + c, exponential(lanes.load(logits + c) - high) * factor - everywhere);
+      });
   if (here) {
     const float hit = exponential(all(picked - high))[0] * factor - everywhere;
     dlogits[own] = hit - scale * static_cast<float>(1 - smoothing);
@@ -67,9 +69,10 @@ void run(const RowMax& args) {
     const auto* logits = as<decltype(tag)>(args.logits);
     each_logits_row(args, [&](std::int64_t r) {
       Vec highs = all(-kInf);
-      each_register(0, args.classes, [&](std::int64_t c, auto lanes) [[gnu::always_inline]] {
-        highs = maximum(highs, lanes.load(logits + r * args.classes + c, -kInf));
-      });
+      each_register(
+          0, args.classes, [&](std::int64_t c, auto lanes) __attribute__((always_inline)) {
+            highs = maximum(highs, lanes.load(logits + r * args.classes + c, -kInf));
+          });
       as<float>(args.max)[r] = largest_lane(highs);
     });
   });

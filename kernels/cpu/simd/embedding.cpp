@@ -41,16 +41,18 @@ void run(const EmbeddingGrad& args) {
       const std::int64_t id = id_at(args.ids_dtype, args.ids, i);
       const std::int64_t row = id - args.first;
       if (row < 0 || row >= args.rows || (args.padding >= 0 && id == args.padding)) continue;
-      each_register(0, args.dim, [=](std::int64_t d, auto lanes) [[gnu::always_inline]] {
-        float* sum = sums + row * args.dim + d;
-        lanes.store(sum, lanes.load(sum) + lanes.load(dout + i * args.dim + d));
-      });
+      each_register(
+          0, args.dim, [=](std::int64_t d, auto lanes) __attribute__((always_inline)) {
+            float* sum = sums + row * args.dim + d;
+            lanes.store(sum, lanes.load(sum) + lanes.load(dout + i * args.dim + d));
+          });
     }
     if (args.dtype == DType::F32) return;
     T* dweight = as<T>(args.dweight);
-    each_register(0, size, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-      lanes.store(dweight + i, lanes.load(sums + i));
-    });
+    each_register(
+        0, size, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          lanes.store(dweight + i, lanes.load(sums + i));
+        });
   });
 }
 

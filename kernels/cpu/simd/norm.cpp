@@ -56,10 +56,11 @@ void layer_norm_row(const LayerNorm& args, std::int64_t row) {
     return centred * centred;
   });
   const float rstd = 1.0F / __builtin_sqrtf(squares / dim + static_cast<float>(args.eps));
-  each_register(0, args.dim, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec shift = bias == nullptr ? Vec{} : lanes.load(bias + i);
-    lanes.store(y + i, (lanes.load(x + i) - mean) * rstd * weight_at(lanes, weight, i) + shift);
-  });
+  each_register(
+      0, args.dim, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec shift = bias == nullptr ? Vec{} : lanes.load(bias + i);
+        lanes.store(y + i, (lanes.load(x + i) - mean) * rstd * weight_at(lanes, weight, i) + shift);
+      });
   as<float>(args.mean)[row] = mean;
   as<float>(args.rstd)[row] = rstd;
 }
@@ -75,22 +76,24 @@ void layer_norm_grad_row(const LayerNormGrad& args, std::int64_t row, float* dwe
   const float rstd = as<float>(args.rstd)[row];
   Vec sums{};
   Vec dots{};
-  each_register(0, args.dim, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec normal = (lanes.load(x + i, mean) - mean) * rstd;
-    const Vec out = lanes.load(dy + i);
-    const Vec grad = out * weight_at(lanes, weight, i);
-    sums += grad;
-    dots += grad * normal;
-    lanes.store(dweight + i, lanes.load(dweight + i) + out * normal);
-    lanes.store(dbias + i, lanes.load(dbias + i) + out);
-  });
+  each_register(
+      0, args.dim, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec normal = (lanes.load(x + i, mean) - mean) * rstd;
+        const Vec out = lanes.load(dy + i);
+        const Vec grad = out * weight_at(lanes, weight, i);
+        sums += grad;
+        dots += grad * normal;
+        lanes.store(dweight + i, lanes.load(dweight + i) + out * normal);
+        lanes.store(dbias + i, lanes.load(dbias + i) + out);
+      });
   const float sum = sum_lanes(sums) / static_cast<float>(args.dim);
   const float dot = sum_lanes(dots) / static_cast<float>(args.dim);
-  each_register(0, args.dim, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec normal = (lanes.load(x + i) - mean) * rstd;
-    const Vec grad = lanes.load(dy + i) * weight_at(lanes, weight, i);
-    lanes.store(dx + i, rstd * (grad - sum - normal * dot));
-  });
+  each_register(
+      0, args.dim, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec normal = (lanes.load(x + i) - mean) * rstd;
+        const Vec grad = lanes.load(dy + i) * weight_at(lanes, weight, i);
+        lanes.store(dx + i, rstd * (grad - sum - normal * dot));
+      });
 }
 
 template <class T>
@@ -104,9 +107,10 @@ void rms_norm_row(const RmsNorm& args, std::int64_t row) {
   });
   const float mean = squares / static_cast<float>(args.dim);
   const float rstd = 1.0F / __builtin_sqrtf(mean + static_cast<float>(args.eps));
-  each_register(0, args.dim, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    lanes.store(y + i, lanes.load(x + i) * rstd * weight_at(lanes, weight, i));
-  });
+  each_register(
+      0, args.dim, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        lanes.store(y + i, lanes.load(x + i) * rstd * weight_at(lanes, weight, i));
+      });
   as<float>(args.rstd)[row] = rstd;
 }
 
@@ -118,16 +122,18 @@ void rms_norm_grad_row(const RmsNormGrad& args, std::int64_t row, float* dweight
   const T* weight = as<T>(args.weight);
   const float rstd = as<float>(args.rstd)[row];
   Vec dots{};
-  each_register(0, args.dim, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec product = lanes.load(dy + i) * (lanes.load(x + i) * rstd);
-    dots += product * weight_at(lanes, weight, i);
-    lanes.store(dweight + i, lanes.load(dweight + i) + product);
-  });
+  each_register(
+      0, args.dim, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec product = lanes.load(dy + i) * (lanes.load(x + i) * rstd);
+        dots += product * weight_at(lanes, weight, i);
+        lanes.store(dweight + i, lanes.load(dweight + i) + product);
+      });
   const float dot = sum_lanes(dots) / static_cast<float>(args.dim);
-  each_register(0, args.dim, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec grad = lanes.load(dy + i) * weight_at(lanes, weight, i);
-    lanes.store(dx + i, rstd * (grad - lanes.load(x + i) * rstd * dot));
-  });
+  each_register(
+      0, args.dim, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec grad = lanes.load(dy + i) * weight_at(lanes, weight, i);
+        lanes.store(dx + i, rstd * (grad - lanes.load(x + i) * rstd * dot));
+      });
 }
 
 // Calls block(first row, end row, block number) over all blocks of rows.

@@ -26,18 +26,19 @@ void run(const AdamW& args) {
     T* param = as<T>(args.param);
     const T* grads = as<T>(args.grad);
     parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
-      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-        const Vec grad = lanes.load(grads + i) * grad_scale;
-        const Vec first = lanes.load(m + i) * beta1 + grad * rest1;
-        const Vec second = lanes.load(v + i) * beta2 + grad * grad * rest2;
-        const Vec old = master == nullptr ? lanes.load(param + i) : lanes.load(master + i);
-        const Vec divisor = square_root(second) * inverse_root + eps;
-        const Vec value = old * keep - step_size * first / divisor;
-        lanes.store(m + i, first);
-        lanes.store(v + i, second);
-        if (master != nullptr) lanes.store(master + i, value);
-        lanes.store(param + i, value);
-      });
+      each_register(
+          begin, end, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+            const Vec grad = lanes.load(grads + i) * grad_scale;
+            const Vec first = lanes.load(m + i) * beta1 + grad * rest1;
+            const Vec second = lanes.load(v + i) * beta2 + grad * grad * rest2;
+            const Vec old = master == nullptr ? lanes.load(param + i) : lanes.load(master + i);
+            const Vec divisor = square_root(second) * inverse_root + eps;
+            const Vec value = old * keep - step_size * first / divisor;
+            lanes.store(m + i, first);
+            lanes.store(v + i, second);
+            if (master != nullptr) lanes.store(master + i, value);
+            lanes.store(param + i, value);
+          });
     });
   });
 }
@@ -54,15 +55,16 @@ void run(const Sgd& args) {
     const T* grads = as<T>(args.grad);
     T* momentum = as<T>(args.momentum);
     parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
-      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-        const Vec old = lanes.load(param + i);
-        Vec grad = lanes.load(grads + i) * grad_scale + old * decay;
-        if (momentum != nullptr) {
-          if (!first) grad += lanes.load(momentum + i) * factor;
-          lanes.store(momentum + i, grad);
-        }
-        lanes.store(param + i, old - grad * lr);
-      });
+      each_register(
+          begin, end, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+            const Vec old = lanes.load(param + i);
+            Vec grad = lanes.load(grads + i) * grad_scale + old * decay;
+            if (momentum != nullptr) {
+              if (!first) grad += lanes.load(momentum + i) * factor;
+              lanes.store(momentum + i, grad);
+            }
+            lanes.store(param + i, old - grad * lr);
+          });
     });
   });
 }

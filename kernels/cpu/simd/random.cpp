@@ -143,9 +143,10 @@ void run(const Random& args) {
     auto* out = as<decltype(tag)>(args.out);
     draw_region(args.region, {args.seed, args.stream}, batch,
                 [=](const float* values, std::int64_t at, std::int64_t n) {
-                  each_register(0, n, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-                    lanes.store(out + at + i, lanes.load(values + i) * scale + shift);
-                  });
+                  each_register(
+                      0, n, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+                        lanes.store(out + at + i, lanes.load(values + i) * scale + shift);
+                      });
                 });
   });
 }
@@ -160,10 +161,12 @@ void run(const Dropout& args) {
     T* y = as<T>(args.y);
     draw_region(args.region, {args.seed, args.stream}, uniform_batch,
                 [=](const float* values, std::int64_t at, std::int64_t n) {
-                  each_register(0, n, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-                    const Vec kept = lanes.load(x + at + i) * factor;
-                    lanes.store(y + at + i, select(lanes.load(values + i) >= all(p), kept, Vec{}));
-                  });
+                  each_register(
+                      0, n, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+                        const Vec kept = lanes.load(x + at + i) * factor;
+                        lanes.store(y + at + i,
+                                    select(lanes.load(values + i) >= all(p), kept, Vec{}));
+                      });
                 });
   });
 }

@@ -83,15 +83,16 @@ template <class T>
 double sum_of_squares(const T* x, std::int64_t count) {
   DVec low{};
   DVec high{};
-  each_register(0, count, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec v = lanes.load(x + i);
-    HalfVec halves[2];
-    std::memcpy(halves, &v, sizeof v);
-    const DVec a = __builtin_convertvector(halves[0], DVec);
-    const DVec b = __builtin_convertvector(halves[1], DVec);
-    low += a * a;
-    high += b * b;
-  });
+  each_register(
+      0, count, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec v = lanes.load(x + i);
+        HalfVec halves[2];
+        std::memcpy(halves, &v, sizeof v);
+        const DVec a = __builtin_convertvector(halves[0], DVec);
+        const DVec b = __builtin_convertvector(halves[1], DVec);
+        low += a * a;
+        high += b * b;
+      });
   double sum = 0;
   for (int l = 0; l < kLanes / 2; ++l) sum += low[l] + high[l];
   return sum;

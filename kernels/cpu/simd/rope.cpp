@@ -29,14 +29,15 @@ void run(const Rope& args) {
         for (std::int64_t h = 0; h < heads; ++h) {
           const T* from = x + h * xs[2];
           T* to = y + h * ys[2];
-          each_register(0, half, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-            const Vec c = lanes.load(cosine + i);
-            const Vec sn = lanes.load(sine + i) * sign;
-            const Vec low = lanes.load(from + i);
-            const Vec high = lanes.load(from + half + i);
-            lanes.store(to + i, low * c - high * sn);
-            lanes.store(to + half + i, high * c + low * sn);
-          });
+          each_register(
+              0, half, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+                const Vec c = lanes.load(cosine + i);
+                const Vec sn = lanes.load(sine + i) * sign;
+                const Vec low = lanes.load(from + i);
+                const Vec high = lanes.load(from + half + i);
+                lanes.store(to + i, low * c - high * sn);
+                lanes.store(to + half + i, high * c + low * sn);
+              });
         }
       }
     });

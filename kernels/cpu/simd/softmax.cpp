@@ -12,27 +12,31 @@ void softmax_row(const Softmax& args, std::int64_t row, float* powers) {
   const T* x = as<T>(args.x) + row * args.extent;
   T* y = as<T>(args.y) + row * args.extent;
   Vec highs = all(-kInf);
-  each_register(0, args.extent, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    highs = maximum(highs, lanes.load(x + i, -kInf));
-  });
+  each_register(
+      0, args.extent, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        highs = maximum(highs, lanes.load(x + i, -kInf));
+      });
   const float high = largest_lane(highs);
   Vec sums{};
-  each_register(0, args.extent, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec power = exponential(lanes.load(x + i, -kInf) - high);
-    sums += power;
-    lanes.store(powers + i, power);
-  });
+  each_register(
+      0, args.extent, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec power = exponential(lanes.load(x + i, -kInf) - high);
+        sums += power;
+        lanes.store(powers + i, power);
+      });
   const float sum = sum_lanes(sums);
   if (args.log) {
     const float shift = logarithm(all(sum))[0];
-    each_register(0, args.extent, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-      lanes.store(y + i, lanes.load(x + i) - high - shift);
-    });
+    each_register(
+        0, args.extent, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          lanes.store(y + i, lanes.load(x + i) - high - shift);
+        });
   } else {
     const float factor = 1.0F / sum;
-    each_register(0, args.extent, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-      lanes.store(y + i, lanes.load(powers + i) * factor);
-    });
+    each_register(
+        0, args.extent, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          lanes.store(y + i, lanes.load(powers + i) * factor);
+        });
   }
 }
 
@@ -61,16 +65,18 @@ void softmax_grad_row(const SoftmaxGrad& args, std::int64_t row) {
   const T* dy = as<T>(args.dy) + row * args.extent;
   T* dx = as<T>(args.dx) + row * args.extent;
   Vec sums{};
-  each_register(0, args.extent, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec grad = lanes.load(dy + i);
-    sums += args.log ? grad : grad * lanes.load(y + i);
-  });
+  each_register(
+      0, args.extent, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec grad = lanes.load(dy + i);
+        sums += args.log ? grad : grad * lanes.load(y + i);
+      });
   const float sum = sum_lanes(sums);
-  each_register(0, args.extent, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-    const Vec grad = lanes.load(dy + i);
-    const Vec out = lanes.load(y + i);
-    lanes.store(dx + i, args.log ? grad - exponential(out) * sum : out * (grad - sum));
-  });
+  each_register(
+      0, args.extent, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec grad = lanes.load(dy + i);
+        const Vec out = lanes.load(y + i);
+        lanes.store(dx + i, args.log ? grad - exponential(out) * sum : out * (grad - sum));
+      });
 }
 
 template <class T, class Lanes>

@@ -78,10 +78,11 @@ inline void pack_rows(float* to, const T* from, std::int64_t stride, std::int64_
   for (std::int64_t r = 0; r < rows; ++r) {
     float* row = to + r * width;
     std::int64_t c = 0;
-    each_register(0, columns, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-      store(row + i, lanes.load(from + r * stride + i) * factor);
-      c = i + kLanes;
-    });
+    each_register(
+        0, columns, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          store(row + i, lanes.load(from + r * stride + i) * factor);
+          c = i + kLanes;
+        });
     for (; c < width; c += kLanes) store(row + c, Vec{});
   }
 }
@@ -107,9 +108,10 @@ inline void unpack_rows(T* to, std::int64_t stride, const float* from, std::int6
                         std::int64_t columns, float factor) {
   const std::int64_t width = padded(columns);
   for (std::int64_t r = 0; r < rows; ++r) {
-    each_register(0, columns, [&](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-      lanes.store(to + r * stride + i, lanes.load(from + r * width + i) * factor);
-    });
+    each_register(
+        0, columns, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          lanes.store(to + r * stride + i, lanes.load(from + r * width + i) * factor);
+        });
   }
 }
 

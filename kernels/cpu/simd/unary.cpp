@@ -22,9 +22,10 @@ void map(const Unary& args, F f) {
     const T* x = as<T>(args.x);
     T* y = as<T>(args.y);
     parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
-      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-        lanes.store(y + i, f(lanes.load(x + i)));
-      });
+      each_register(
+          begin, end, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+            lanes.store(y + i, f(lanes.load(x + i)));
+          });
     });
   });
 }
@@ -37,9 +38,10 @@ void map_grad(const UnaryGrad& args, F slope) {
     const T* dy = as<T>(args.dy);
     T* dx = as<T>(args.dx);
     parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
-      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-        lanes.store(dx + i, lanes.load(dy + i) * slope(lanes.load(x + i)));
-      });
+      each_register(
+          begin, end, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+            lanes.store(dx + i, lanes.load(dy + i) * slope(lanes.load(x + i)));
+          });
     });
   });
 }
@@ -98,10 +100,11 @@ void run(const SwiGlu& args) {
     const T* b = as<T>(args.b);
     T* y = as<T>(args.y);
     parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
-      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-        const Vec gate = lanes.load(a + i);
-        lanes.store(y + i, gate * lanes.load(b + i) / (1.0F + exponential(-gate)));
-      });
+      each_register(
+          begin, end, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+            const Vec gate = lanes.load(a + i);
+            lanes.store(y + i, gate * lanes.load(b + i) / (1.0F + exponential(-gate)));
+          });
     });
   });
 }
@@ -115,14 +118,15 @@ void run(const SwiGluGrad& args) {
     T* da = as<T>(args.da);
     T* db = as<T>(args.db);
     parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
-      each_register(begin, end, [=](std::int64_t i, auto lanes) [[gnu::always_inline]] {
-        const Vec grad = lanes.load(dy + i);
-        const Vec gate = lanes.load(a + i);
-        const Vec up = lanes.load(b + i);
-        const Vec s = sigmoid(gate);
-        lanes.store(da + i, grad * up * (s * (1.0F + gate * (1.0F - s))));
-        lanes.store(db + i, grad * (gate * s));
-      });
+      each_register(
+          begin, end, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+            const Vec grad = lanes.load(dy + i);
+            const Vec gate = lanes.load(a + i);
+            const Vec up = lanes.load(b + i);
+            const Vec s = sigmoid(gate);
+            lanes.store(da + i, grad * up * (s * (1.0F + gate * (1.0F - s))));
+            lanes.store(db + i, grad * (gate * s));
+          });
     });
   });
 }

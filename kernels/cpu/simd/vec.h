@@ -126,10 +126,10 @@ COSHARD_INLINE float sum_lanes(Vec v) {
 }
 // NaN in any lane wins.
 COSHARD_INLINE float largest_lane(Vec v) {
-  return join_lanes(v, [](Quad a, Quad b) { return (a != a) | (a > b) ? a : b; });
+  return join_lanes(v, [](Quad a, Quad b) { return ((a != a) | (a > b)) ? a : b; });
 }
 COSHARD_INLINE float smallest_lane(Vec v) {
-  return join_lanes(v, [](Quad a, Quad b) { return (a != a) | (a < b) ? a : b; });
+  return join_lanes(v, [](Quad a, Quad b) { return ((a != a) | (a < b)) ? a : b; });
 }
 
 // Loads and stores of a whole register, and of one whose last lanes do not exist.
