@@ -39,10 +39,10 @@ COSHARD_INLINE Vec exponential(Vec x) {
 COSHARD_INLINE Vec logarithm(Vec x) {
   const IVec tiny = x < all(1.17549435e-38F);
   const Vec scaled = select(tiny, x * 33554432.0F, x);
-  const IVec b = bits(scaled);
+  const UVec b = reinterpret_cast<UVec>(scaled);
   // The mantissa in [sqrt(1/2), sqrt(2)).
-  const IVec e = (b - all_ints(0x3f3504f3)) >> 23;
-  const Vec m = from_bits(b - (e << 23)) - 1.0F;
+  const IVec e = reinterpret_cast<IVec>(b - 0x3f3504f3U) >> 23;
+  const Vec m = reinterpret_cast<Vec>(b - (reinterpret_cast<UVec>(e) << 23)) - 1.0F;
   const Vec ef = __builtin_convertvector(e, Vec) - select(tiny, all(25.0F), Vec{});
   Vec p = all(7.0376836292e-2F);
   p = p * m - 1.1514610310e-1F;
