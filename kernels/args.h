@@ -273,7 +273,7 @@ struct RandomRegion {
 enum class RandomKind : std::uint8_t {
   Uniform,  // [0,1): (word >> 8) * 2^-24 (f64: the same value)
   Normal,   // Box-Muller: words of the aligned pair (index & ~1): u1 = (word_even>>8 + 1) * 2^-24,
-           // u2 = (word_odd>>8) * 2^-24; even index: sqrt(-2 ln u1) cos(2 pi u2), odd: sin
+            // u2 = (word_odd>>8) * 2^-24; even index: sqrt(-2 ln u1) cos(2 pi u2), odd: sin
 };
 struct Random {
   RandomKind kind;

@@ -50,11 +50,6 @@ Style& ParallelPlan::operator[](std::string key) {
   return entries_.emplace_back(std::move(key), Style()).second;
 }
 
-std::ostream& operator<<(std::ostream& out, const ParallelPlan& plan) {
-  for (const auto& [key, style] : plan) out << '\'' << key << "': " << style << '\n';
-  return out;
-}
-
 Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan,
                               ParallelizeOptions options) {
   require_one_dimension(mesh, "parallelize_module");

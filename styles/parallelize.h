@@ -33,7 +33,10 @@ class ParallelPlan {
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
   // One line per key.
-  friend std::ostream& operator<<(std::ostream& out, const ParallelPlan& plan);
+  friend std::ostream& operator<<(std::ostream& out, const ParallelPlan& plan) {
+    for (const auto& [key, style] : plan) out << '\'' << key << "': " << style << '\n';
+    return out;
+  }
 
  private:
   std::vector<std::pair<std::string, Style>> entries_;

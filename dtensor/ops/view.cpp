@@ -7,11 +7,11 @@
 namespace coshard {
 namespace {
 
-Shape target_of(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.end()}; }
+Shape target_shape(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.end()}; }
 
 // attrs.ints: the new shape
 std::vector<TensorInfo> view_infer(Infos in, const Attrs& attrs) {
-  const Shape to = target_of(attrs);
+  const Shape to = target_shape(attrs);
   CS_REQUIRE(numel(to) == numel(in[0].shape), "view: ", in[0].shape, " as ", to);
   return {{to, in[0].dtype}};
 }
@@ -21,7 +21,7 @@ std::vector<TensorInfo> view_infer(Infos in, const Attrs& attrs) {
 // no run.
 Rule view_rule(Infos in, const Attrs& attrs) {
   const Shape& from = in[0].shape;
-  const Shape to = target_of(attrs);
+  const Shape to = target_shape(attrs);
   Rule rule;
   std::string left(from.size(), '.');
   std::string right(to.size(), '.');

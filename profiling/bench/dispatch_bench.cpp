@@ -66,7 +66,7 @@ void tensor_calls(const Tensor& a, const Tensor& b, const DeviceMesh& mesh, Resu
   add_result("from_local", timed([&] { return from_local(a, mesh, Shard(0)); }, 2000));
 }
 
-Task<void> measure(World& world, Results& results) {
+Task<void> measure_dispatch(World& world, Results& results) {
   const RobustStats task = co_await time_task();
   const RobustStats yields = co_await time_yield();
   DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
@@ -103,7 +103,7 @@ Report bench_dispatch(const DispatchOptions& options) {
   world_options.ranks = options.ranks;
   world_options.threads = 1;
   Results results;
-  const Program program = [&results](World& world) { return measure(world, results); };
+  const Program program = [&results](World& world) { return measure_dispatch(world, results); };
   run_ranks(world_options, program);
   report.results = std::move(results);
   if (!options.peer.empty()) {

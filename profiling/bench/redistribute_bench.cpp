@@ -87,7 +87,7 @@ void redistributes(const DeviceMesh& mesh, World& world, int kib, Results& resul
   add_result("S0_to_S1", rows, Shard(1));
 }
 
-Task<void> measure(World& world, Results& results) {
+Task<void> measure_collectives(World& world, Results& results) {
   DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
   Results mine;
   for (const int kib : kSizes) {
@@ -153,7 +153,7 @@ Report bench_redistribute(const RedistributeOptions& options) {
   WorldOptions world_options;
   world_options.ranks = options.ranks;
   world_options.threads = 1;
-  const Program program = [&results](World& world) { return measure(world, results); };
+  const Program program = [&results](World& world) { return measure_collectives(world, results); };
   run_ranks(world_options, program);
   world_options.ranks = 8;
   const Program many = [&results](World& world) { return measure_many_ranks(world, results); };

@@ -50,7 +50,7 @@ Task<void> three_steps(World& world, Optimizer& optimizer, const DTensor& x) {
   }
 }
 
-void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
+void expect_formula(const std::vector<double>& got, const std::vector<double>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12);
 }
@@ -65,8 +65,8 @@ TEST(AdamW, FollowsTheFormulaUnderAnyLayout) {
       AdamW optimizer({x}, options);
       Task<void> steps = three_steps(world, optimizer, x);
       co_await std::move(steps);
-      expect_near(full_tensor(x).to_vector(),
-                  adamw_by_hand(counting(world, {5, 2}).to_vector(), options));
+      expect_formula(full_tensor(x).to_vector(),
+                     adamw_by_hand(counting(world, {5, 2}).to_vector(), options));
     }
   });
 }
@@ -81,8 +81,8 @@ TEST(Sgd, FollowsTheFormulaWithAndWithoutMomentum) {
       Sgd optimizer({x}, options);
       Task<void> steps = three_steps(world, optimizer, x);
       co_await std::move(steps);
-      expect_near(full_tensor(x).to_vector(),
-                  sgd_by_hand(counting(world, {5, 2}).to_vector(), options));
+      expect_formula(full_tensor(x).to_vector(),
+                     sgd_by_hand(counting(world, {5, 2}).to_vector(), options));
     }
   });
 }

@@ -9,30 +9,31 @@ namespace coshard::kernels {
 namespace {
 using namespace testing;
 
-struct Case {
+struct Product {
   std::int64_t batch, m, n, k;
   bool turn_a, turn_b, turn_out;
 };
 
-std::vector<std::int64_t> shape_of(std::int64_t batch, std::int64_t rows, std::int64_t columns) {
+std::vector<std::int64_t> product_shape(std::int64_t batch, std::int64_t rows,
+                                        std::int64_t columns) {
   if (batch == 0) return {rows, columns};
   return {batch, rows, columns};
 }
 
-View view_of(Data& data, const std::vector<std::int64_t>& shape, bool turn) {
+View turned_view(Data& data, const std::vector<std::int64_t>& shape, bool turn) {
   if (!turn) return data.view(shape);
   return data.view(shape, shape.size() == 2 ? std::vector<int>{1, 0} : std::vector<int>{0, 2, 1});
 }
 
-void check(DType dtype, const Case& c, double alpha, double beta) {
+void check(DType dtype, const Product& c, double alpha, double beta) {
   const std::int64_t batch = c.batch == 0 ? 1 : c.batch;
   Data a = Data::normal(dtype, batch * c.m * c.k, 1);
   Data b = Data::normal(dtype, batch * c.k * c.n, 2);
   Data got = Data::normal(dtype, batch * c.m * c.n, 3);
   Data want = got;
-  Matmul args{view_of(got, shape_of(c.batch, c.m, c.n), c.turn_out),
-              view_of(a, shape_of(c.batch, c.m, c.k), c.turn_a),
-              view_of(b, shape_of(c.batch, c.k, c.n), c.turn_b), alpha, beta};
+  Matmul args{turned_view(got, product_shape(c.batch, c.m, c.n), c.turn_out),
+              turned_view(a, product_shape(c.batch, c.m, c.k), c.turn_a),
+              turned_view(b, product_shape(c.batch, c.k, c.n), c.turn_b), alpha, beta};
   cpu::run(args);
   args.out.data = want.ptr();
   reference::run(args);
@@ -49,7 +50,7 @@ TEST(Matmul, MatchesTheReferenceForEveryTransposition) {
   for (DType dtype : kFloating) {
     for (const auto& s : sizes) {
       for (int turns = 0; turns < 8; ++turns) {
-        const Case c{0, s[0], s[1], s[2], (turns & 1) != 0, (turns & 2) != 0, (turns & 4) != 0};
+        const Product c{0, s[0], s[1], s[2], (turns & 1) != 0, (turns & 2) != 0, (turns & 4) != 0};
         check(dtype, c, 1, 0);
         check(dtype, c, 0.5, 1);
       }

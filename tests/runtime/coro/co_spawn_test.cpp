@@ -32,7 +32,7 @@ Task<int> square(int value) {
   co_await sleep_for(1ms);
   co_return value* value;
 }
-Task<void> throws() {
+Task<void> fails_in_a_task() {
   co_await yield();
   throw std::runtime_error("spawned");
 }
@@ -46,7 +46,7 @@ TEST(CoSpawn, WithAFutureCarriesTheValue) {
 
 TEST(CoSpawn, WithAFutureCarriesTheException) {
   asio::io_context context;
-  std::future<void> future = co_spawn(context, throws(), asio::use_future);
+  std::future<void> future = co_spawn(context, fails_in_a_task(), asio::use_future);
   context.run();
   EXPECT_THROW(future.get(), std::runtime_error);
 }
