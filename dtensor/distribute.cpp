@@ -6,12 +6,6 @@
 namespace coshard {
 namespace {
 
-Layout partial_as_replicate(Layout layout) {
-  for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].is_partial()) layout[m] = Replicate();
-  return layout;
-}
-
 class FromLocalRecord final : public Record {
  public:
   explicit FromLocalRecord(const Layout& wanted) : wanted_(wanted) {}
@@ -58,15 +52,10 @@ Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int s
   const Tensor from = whole.is_contiguous() ? whole : copy_of(whole);
   Collective c;
   c.kind = CollectiveKind::Broadcast;
-  c.dtype = whole.dtype();
   c.root = source;
   c.extent = numel(whole.local_shape());
-  c.send = from.data();
-  c.recv = out.data();
-  c.keep_send = from.storage()->buffer;
-  c.keep_recv = out.storage()->buffer;
   c.label = "distribute";
-  out.storage()->pending = comm.issue(c);
+  issue_into(comm, c, from, out);
   return out;
 }
 
@@ -79,7 +68,6 @@ Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim
   const Tensor from = whole.is_contiguous() ? whole : copy_of(whole);
   Collective c;
   c.kind = CollectiveKind::Scatter;
-  c.dtype = whole.dtype();
   c.root = source;
   c.extent = shape[at];
   for (std::size_t d = 0; d < at; ++d) c.outer *= shape[d];
@@ -87,12 +75,8 @@ Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim
   shape[at] = counts[static_cast<std::size_t>(comm.rank())];
   c.counts = std::make_shared<const std::vector<std::int64_t>>(std::move(counts));
   Tensor out = Tensor::empty(whole.device(), shape, whole.dtype());
-  c.send = from.data();
-  c.recv = out.data();
-  c.keep_send = from.storage()->buffer;
-  c.keep_recv = out.storage()->buffer;
   c.label = "distribute";
-  out.storage()->pending = comm.issue(c);
+  issue_into(comm, c, from, out);
   return out;
 }
 
@@ -166,10 +150,7 @@ DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layo
       value = layout[m].is_shard() ? scatter_along(value, mesh, m, layout[m].dim, *src_data_rank)
                                    : broadcast_along(value, mesh, m, *src_data_rank);
     }
-    Layout have = layout;
-    for (int m = 0; m < have.ndim(); ++m)
-      if (have[m].is_partial()) have[m] = Replicate();
-    value = value.with_spec(make_spec(mesh, have, full.local_shape()));
+    value = value.with_spec(make_spec(mesh, partial_as_replicate(layout), full.local_shape()));
   } else {
     value = value.with_spec(
         make_spec(mesh, Layout::filled(mesh.ndim(), Replicate()), full.local_shape()));

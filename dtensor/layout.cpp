@@ -9,6 +9,12 @@ std::ostream& operator<<(std::ostream& out, const Layout& layout) {
 
 std::string to_string(const Layout& layout) { return cat(layout); }
 
+Layout partial_as_replicate(Layout layout) {
+  for (int m = 0; m < layout.ndim(); ++m)
+    if (layout[m].is_partial()) layout[m] = Replicate();
+  return layout;
+}
+
 Layout normalize(Layout layout, const Shape& shape, const char* what) {
   for (int i = 0; i < layout.ndim(); ++i) {
     Placement& p = layout[i];

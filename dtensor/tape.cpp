@@ -19,9 +19,8 @@ thread_local std::uint64_t last_sequence = 0;
 // optimizer.
 Tensor fit_to_leaf(const Tensor& gradient, const GradMeta& leaf) {
   if (!leaf.spec || !gradient.is_distributed()) return gradient;
-  Layout target = leaf.spec->layout;
+  Layout target = partial_as_replicate(leaf.spec->layout);
   for (int m = 0; m < target.ndim(); ++m) {
-    if (target[m].is_partial()) target[m] = Replicate();
     if (target[m].is_replicate() && gradient.layout()[m].is_partial())
       target[m] = gradient.layout()[m];
   }
@@ -122,10 +121,7 @@ Tensor seed_of(const Tensor& loss, const Tensor& gradient) {
   CS_REQUIRE(loss.numel() == 1, "backward: ", loss, " has ", loss.numel(),
              " elements and no gradient was given");
   if (!loss.is_distributed()) return ones(loss.device(), loss.shape(), loss.dtype());
-  Layout layout = loss.layout();
-  for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].is_partial()) layout[m] = Replicate();
-  return ones(loss.mesh(), layout, loss.shape(), loss.dtype());
+  return ones(loss.mesh(), partial_as_replicate(loss.layout()), loss.shape(), loss.dtype());
 }
 
 // Tells the observers where backward begins and ends.

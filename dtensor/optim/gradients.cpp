@@ -72,13 +72,10 @@ void reduce_bucket(const Bucket& bucket) {
   if (bucket.mesh.size(bucket.mesh_dim) == 1) return;
   Collective c;
   c.kind = CollectiveKind::AllReduce;
-  c.dtype = bucket.dtype;
   c.reduce = bucket.reduce;
   c.extent = total;
-  c.send = c.recv = packed.data();
-  c.keep_send = c.keep_recv = packed.storage()->buffer;
   c.label = "gradients";
-  packed.storage()->pending = bucket.mesh.communicator(bucket.mesh_dim).issue(c);
+  issue_into(bucket.mesh.communicator(bucket.mesh_dim), c, packed, packed);
 }
 
 double local_power_sum(const Tensor& gradient, double p) {
@@ -105,13 +102,10 @@ double combine(double value, const DeviceMesh& mesh, const std::shared_ptr<Devic
         Tensor::from_values(device, {1}, DType::F64, std::span<const double>(&value, 1));
     Collective c;
     c.kind = CollectiveKind::AllReduce;
-    c.dtype = DType::F64;
     c.reduce = largest ? Reduce::Max : Reduce::Sum;
     c.extent = 1;
-    c.send = c.recv = cell.data();
-    c.keep_send = c.keep_recv = cell.storage()->buffer;
     c.label = "gradient norm";
-    cell.storage()->pending = mesh.communicator(m).issue(c);
+    issue_into(mesh.communicator(m), c, cell, cell);
     value = cell.item();
   }
   return value;

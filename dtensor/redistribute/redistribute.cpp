@@ -47,13 +47,7 @@ Tensor run_step(const Tensor& x, const Step& step) {
   if (world.observed()) world.observer().planned(step.label, bytes_of(step, x.dtype()));
   const Tensor from = contiguous_local(x);
   Tensor to = Tensor::empty(x.device(), step.after, x.dtype());
-  Collective c = step.collective;
-  c.dtype = x.dtype();
-  c.send = from.data();  // waits for an earlier step
-  c.recv = to.data();
-  c.keep_send = from.storage()->buffer;
-  c.keep_recv = to.storage()->buffer;
-  to.storage()->pending = step.after->mesh.communicator(step.mesh_dim).issue(c);
+  issue_into(step.after->mesh.communicator(step.mesh_dim), step.collective, from, to);
   return to;
 }
 
@@ -74,10 +68,7 @@ Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
 
 class RedistributeRecord final : public Record {
  public:
-  explicit RedistributeRecord(Layout source) : source_(std::move(source)) {
-    for (int m = 0; m < source_.ndim(); ++m)
-      if (source_[m].is_partial()) source_[m] = Replicate();
-  }
+  explicit RedistributeRecord(const Layout& source) : source_(partial_as_replicate(source)) {}
   std::string_view name() const override { return "redistribute"; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     sink.give(0, redistribute_raw(output_grads[0], source_));
@@ -88,6 +79,16 @@ class RedistributeRecord final : public Record {
 };
 
 }  // namespace
+
+void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
+                const Tensor& to) {
+  collective.dtype = from.dtype();
+  collective.send = from.data();
+  collective.recv = to.data();
+  collective.keep_send = from.storage()->buffer;
+  collective.keep_recv = to.storage()->buffer;
+  to.storage()->pending = communicator.issue(collective);
+}
 
 bool InFlightAwaiter::await_ready() const noexcept {
   return !result_.in_flight() || !Executor::current() || yield().await_ready();

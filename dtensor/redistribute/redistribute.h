@@ -110,6 +110,11 @@ Redistribution redistribute(const DTensor& source, const Layout& target);
 // What operators use: no tape, and Replicate -> Partial is allowed (each rank keeps its share).
 Tensor redistribute_raw(const DTensor& source, const Layout& target);
 
+// Issues `collective` (geometry and label) from one row-major tensor into another, or in place:
+// waits for `from`, keeps both buffers until it is over on every rank, and leaves `to` in flight.
+void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
+                const Tensor& to);
+
 template <class... Placements>
 Redistribution Tensor::redistribute(Placement first, Placements... rest) const {
   return coshard::redistribute(*this, Layout(first, rest...));
