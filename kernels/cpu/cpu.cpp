@@ -39,8 +39,7 @@ bool is_short(DType dtype) { return dtype == DType::F32 || dtype == DType::BF16;
 
 template <class Args>
 void vectorised(const Args& args) {
-  const Body<Args>& body = choice().bodies;
-  body.run(args);
+  choice().bodies.run(args);
 }
 
 // f32 and bf16 have vectorised bodies; `also` narrows that further.

@@ -5,9 +5,11 @@
 namespace coshard::kernels::cpu::COSHARD_ISA {
 
 Bodies bodies() {
-  return {{run}, {run}, {run}, {run}, {run}, {run}, {run}, {run}, {run},
-          {run}, {run}, {run}, {run}, {run}, {run}, {run}, {run}, {run},
-          {run}, {run}, {run}, {run}, {run}, {run}, {run}, {run}};
+  Bodies table{};
+#define X(Kernel) table.body_of_##Kernel = run;
+  COSHARD_SIMD_KERNELS(X)
+#undef X
+  return table;
 }
 
 }  // namespace coshard::kernels::cpu::COSHARD_ISA

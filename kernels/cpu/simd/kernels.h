@@ -1,34 +1,11 @@
 #pragma once
 // What one instruction set's sources define. Only included by the sources of this folder.
-#include "kernels/args.h"
+#include "kernels/cpu/simd/bodies.h"
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
 
-void run(const Copy& args);
-void run(const Unary& args);
-void run(const UnaryGrad& args);
-void run(const Binary& args);
-void run(const SwiGlu& args);
-void run(const SwiGluGrad& args);
-void run(const ReduceDim& args);
-void run(const Softmax& args);
-void run(const SoftmaxGrad& args);
-void run(const LayerNorm& args);
-void run(const LayerNormGrad& args);
-void run(const RmsNorm& args);
-void run(const RmsNormGrad& args);
-void run(const Embedding& args);
-void run(const EmbeddingGrad& args);
-void run(const Rope& args);
-void run(const Attention& args);
-void run(const AttentionGrad& args);
-void run(const RowMax& args);
-void run(const CrossEntropyStats& args);
-void run(const CrossEntropyGrad& args);
-void run(const Random& args);
-void run(const Dropout& args);
-void run(const AdamW& args);
-void run(const Sgd& args);
-void run(const PowSum& args);
+#define X(Kernel) void run(const Kernel& args);
+COSHARD_SIMD_KERNELS(X)
+#undef X
 
 }  // namespace coshard::kernels::cpu::COSHARD_ISA

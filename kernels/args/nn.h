@@ -1,0 +1,154 @@
+#pragma once
+// Layers of neural networks: softmax, norms, embedding, attention, cross-entropy. See
+// kernels/args.h.
+#include "kernels/args/view.h"
+
+namespace coshard::kernels {
+
+// over the middle of [outer, extent, inner]; log=true: log-softmax.
+struct Softmax {
+  DType dtype;
+  bool log;
+  std::int64_t outer, extent, inner;
+  const void* x;
+  void* y;
+};
+struct SoftmaxGrad {
+  DType dtype;
+  bool log;
+  std::int64_t outer, extent, inner;
+  const void* dy;
+  const void* y;
+  void* dx;
+};
+
+// rows x dim. mean and rstd are [rows] in f32 (f64 for f64). weight, bias [dim] may be null.
+struct LayerNorm {
+  DType dtype;
+  std::int64_t rows, dim;
+  double eps;
+  const void* x;
+  const void* weight;
+  const void* bias;
+  void* y;
+  void* mean;
+  void* rstd;
+};
+// dweight, dbias [dim] are overwritten with this call's sums; either may be null.
+struct LayerNormGrad {
+  DType dtype;
+  std::int64_t rows, dim;
+  const void* dy;
+  const void* x;
+  const void* weight;
+  const void* mean;
+  const void* rstd;
+  void* dx;
+  void* dweight;
+  void* dbias;
+};
+struct RmsNorm {
+  DType dtype;
+  std::int64_t rows, dim;
+  double eps;
+  const void* x;
+  const void* weight;
+  void* y;
+  void* rstd;
+};
+struct RmsNormGrad {
+  DType dtype;
+  std::int64_t rows, dim;
+  const void* dy;
+  const void* x;
+  const void* weight;
+  const void* rstd;
+  void* dx;
+  void* dweight;
+};
+
+// out[i,:] = weight[ids[i]-first,:], or 0 when ids[i] is outside [first, first+rows) (the masked
+// partial of a row-sharded table). ids I64 or I32.
+struct Embedding {
+  DType dtype;
+  DType ids_dtype;
+  std::int64_t count, rows, dim, first;
+  const void* ids;
+  const void* weight;
+  void* out;
+};
+// dweight[rows,dim] is overwritten: zero, then sums in index order. ids equal to padding (global
+// id, -1: none) get nothing.
+struct EmbeddingGrad {
+  DType dtype;
+  DType ids_dtype;
+  std::int64_t count, rows, dim, first, padding;
+  const void* ids;
+  const void* dout;
+  void* dweight;
+};
+
+// Rotary embedding (rotate-half form, as Hugging Face's Llama): x and y [batch, seq, heads, dim]
+// views; position of row s is first_position + s; angle of pair i is position * theta^(-2i/dim).
+// inverse: the transpose (its gradient).
+struct Rope {
+  View y, x;
+  std::int64_t first_position;
+  double theta;
+  bool inverse;
+};
+
+// Scaled dot-product attention. q [b,h,tq,d], k, v [b,hkv,tk,d] views (last stride 1); h a multiple
+// of hkv, query head i reads kv head i / (h/hkv). out [b,h,tq,d] view. lse [b,h,tq] contiguous f32
+// (f64 for f64): log of the sum of exp. causal: query i sees keys j <= i + (tk - tq). No tq x tk
+// matrix is stored.
+struct Attention {
+  View out, q, k, v;
+  void* lse;
+  double scale;
+  bool causal;
+};
+struct AttentionGrad {
+  View dq, dk, dv, dout, out, q, k, v;
+  const void* lse;
+  double scale;
+  bool causal;
+};
+
+// Cross-entropy in three pieces, so that a class-sharded one can reduce in between. logits [rows,
+// classes]; this rank holds classes [first, first+classes). target I64 [rows]; rows whose target is
+// ignore count for nothing. Statistics are f32 (f64 for f64), contiguous [rows].
+struct RowMax {
+  DType dtype;
+  std::int64_t rows, classes;
+  const void* logits;
+  void* max;
+};
+// sum[r] = sum_c exp(logits - max); picked[r] = logits[r, target] - max[r] if the target is here,
+// else 0; total[r] = sum_c (logits - max) (null unless label smoothing needs it)
+struct CrossEntropyStats {
+  DType dtype;
+  std::int64_t rows, classes, first, ignore;
+  const void* logits;
+  const void* target;
+  const void* max;
+  void* sum;
+  void* picked;
+  void* total;
+};
+// dlogits[r,c] = scale[r] * (exp(logits-max)/sum - (1-smoothing)*[c==target] -
+// smoothing/all_classes), 0 where ignored. scale [rows] of the statistics' dtype.
+struct CrossEntropyGrad {
+  DType dtype;
+  std::int64_t rows, classes, first, ignore;
+  double smoothing;
+  std::int64_t all_classes;
+  const void* logits;
+  const void* target;
+  const void* max;
+  const void* sum;
+  const void* scale;
+  void* dlogits;
+};
+
+}  // namespace coshard::kernels

@@ -1,0 +1,20 @@
+#pragma once
+// Memory as kernels see it. See kernels/args.h.
+#include <array>
+#include <cstdint>
+
+#include "runtime/dtype.h"
+
+namespace coshard::kernels {
+
+constexpr int kMaxDims = 8;
+
+struct View {
+  void* data = nullptr;
+  DType dtype = DType::F32;
+  int ndim = 0;
+  std::array<std::int64_t, kMaxDims> shape{};
+  std::array<std::int64_t, kMaxDims> strides{};
+};
+
+}  // namespace coshard::kernels
