@@ -1,4 +1,5 @@
-// The `coshard` command. It only reads the command line; what it runs lies in profiling/bench.
+// The `coshard` command. It only reads the command line; what it runs lies in profiling/bench and
+// tools/conform.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <filesystem>
@@ -7,6 +8,7 @@
 
 #include "profiling/bench/benches.h"
 #include "runtime/error.h"
+#include "tools/conform/conform.h"
 
 namespace {
 
@@ -47,15 +49,28 @@ int show(const Report& report, bool json) {
   return 0;
 }
 
+void add_conform(CLI::App& app, std::function<int()>& chosen) {
+  CLI::App* sub = app.add_subcommand("conform", "runs every conformance case of a directory");
+  const auto directory = std::make_shared<std::string>(), only = std::make_shared<std::string>();
+  sub->add_option("DIR", *directory, "*.json with *.safetensors beside them")->required();
+  sub->add_option("--only", *only, "cases whose name contains this");
+  sub->callback([directory, only, &chosen] {
+    chosen = [directory, only] {
+      const auto tally = coshard::conform::run_directory(*directory, *only, std::cout);
+      return tally.failed == 0 ? 0 : 1;
+    };
+  });
+}
+
 int run_command(int argc, char** argv) {
-  CLI::App app("coshard: measures the library on this machine", "coshard");
+  CLI::App app("coshard: measures and proves the library on this machine", "coshard");
   app.footer("Example: coshard bench train --json --peer bench_pytorch.py");
   app.require_subcommand(1);
   CLI::App* bench = app.add_subcommand("bench", "runs a bench and compares with its targets");
   bench->require_subcommand(1);
   bool json = false;
   std::string peer;
-  std::function<Report()> chosen;
+  std::function<int()> chosen;
   const auto add_bench = [&](const char* name, const char* help) {
     CLI::App* sub = bench->add_subcommand(name, help);
     sub->add_flag("--json", json, "print one JSON object");
@@ -67,7 +82,7 @@ int run_command(int argc, char** argv) {
   sub->add_option("--ranks", dispatch.ranks, "ranks")->capture_default_str();
   sub->callback([&] {
     dispatch.peer = peer;
-    chosen = [&] { return bench_dispatch(dispatch); };
+    chosen = [&] { return show(bench_dispatch(dispatch), json); };
   });
   RedistributeOptions redistribute;
   redistribute.mpi_program = mpi_program();
@@ -75,7 +90,7 @@ int run_command(int argc, char** argv) {
   sub->add_option("--ranks", redistribute.ranks, "ranks")->capture_default_str();
   sub->callback([&] {
     redistribute.peer = peer;
-    chosen = [&] { return bench_redistribute(redistribute); };
+    chosen = [&] { return show(bench_redistribute(redistribute), json); };
   });
   TrainOptions train;
   train.progress = [](const std::string& line) { std::cerr << line << std::endl; };
@@ -83,15 +98,16 @@ int run_command(int argc, char** argv) {
   add_train_options(*sub, train);
   sub->callback([&] {
     train.peer = peer;
-    chosen = [&] { return bench_train(train); };
+    chosen = [&] { return show(bench_train(train), json); };
   });
+  add_conform(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     coshard::fail(coshard::ErrorKind::BadInput, error.what());
   }
-  return show(chosen(), json);
+  return chosen();
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+#pragma once
+// The logical tensor, put together from what each rank holds, without the library's own
+// redistribute: the judge must not lean on the judged. Pure functions on snapshots.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dtensor/tensor.h"
+
+namespace coshard::conform {
+
+// One rank's view of a value at the end of a case.
+struct Snapshot {
+  bool defined = false;
+  bool distributed = false;
+  DType dtype = DType::F32;
+  Shape local_shape;
+  std::vector<double> values;  // row-major
+  // of a DTensor
+  Layout layout;
+  Shape shape;
+  std::vector<int> mesh_shape, mesh_ranks;
+  std::string text;  // as errors show it
+};
+Snapshot snapshot(const Tensor& tensor);
+
+struct Full {
+  Shape shape;
+  std::vector<double> values;
+};
+// The logical tensor as rank `viewer` would gather it: along a Replicate dimension it reads the
+// ranks at its own coordinate. `all`: by world rank. A Partial is reduced mesh dimension by mesh
+// dimension, the last first. Error{BadInput} when a rank's part has not the shape that its layout
+// gives it.
+Full gather(const std::vector<Snapshot>& all, int viewer);
+
+}  // namespace coshard::conform
