@@ -1,96 +1,311 @@
 #include "dtensor/device_mesh.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <set>
 
+#include "dtensor/layout.h"
 #include "runtime/error.h"
 
 namespace coshard {
 
-struct DeviceMesh::Impl {
+// What a mesh and all its slices share. A dimension of a slice is a set of the root's dimensions,
+// written as bits.
+struct DeviceMesh::Root {
+  struct Flat {
+    std::string name;
+    unsigned dims;
+  };
+  struct Slice {
+    std::vector<unsigned> dims;
+    std::vector<std::string> names;
+    std::weak_ptr<const Impl> impl;
+  };
+
   World* world;
   std::vector<int> shape;
   std::vector<std::string> names;
   std::vector<int> ranks;
   std::vector<int> coordinate;  // empty when this rank is not in the mesh
-  std::vector<std::shared_ptr<Communicator>> communicators;
+  std::vector<Flat> flattened;
+  std::vector<Slice> slices;
+
+  // The dimensions in `dims`, one set after the other.
+  static std::vector<int> listed(std::span<const unsigned> dims);
+  // World ranks that share this rank's other coordinates (0 for a rank outside), row-major.
+  std::vector<int> ranks_along(std::span<const unsigned> dims) const;
+  int size_of(unsigned dims) const;
+  int coordinate_of(unsigned dims) const;
 };
+
+struct DeviceMesh::Impl {
+  struct Merged {
+    unsigned dims;  // of this mesh, as bits
+    std::shared_ptr<Communicator> communicator;
+  };
+
+  std::shared_ptr<Root> root;
+  std::vector<unsigned> dims;  // of the root, as bits
+  std::vector<int> shape;
+  std::vector<std::string> names;
+  std::vector<int> ranks;
+  std::vector<int> coordinate;
+  std::vector<std::shared_ptr<Communicator>> communicators;
+  mutable std::vector<Merged> merged;
+};
+
+std::vector<int> DeviceMesh::Root::listed(std::span<const unsigned> dims) {
+  std::vector<int> list;
+  for (unsigned set : dims)
+    for (int d = 0; d < kMaxMeshDims; ++d)
+      if (set >> d & 1U) list.push_back(d);
+  return list;
+}
+
+std::vector<int> DeviceMesh::Root::ranks_along(std::span<const unsigned> dims) const {
+  const std::vector<int> list = listed(dims);
+  std::vector<int> at = coordinate.empty() ? std::vector<int>(shape.size(), 0) : coordinate;
+  for (int d : list) at[static_cast<std::size_t>(d)] = 0;
+  std::vector<int> out;
+  while (true) {
+    std::size_t place = 0;
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      place = place * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(at[d]);
+    out.push_back(ranks[place]);
+    std::size_t i = list.size();
+    while (i > 0) {
+      const auto d = static_cast<std::size_t>(list[i - 1]);
+      if (++at[d] < shape[d]) break;
+      at[d] = 0;
+      --i;
+    }
+    if (i == 0) return out;
+  }
+}
+
+int DeviceMesh::Root::size_of(unsigned dims) const {
+  int size = 1;
+  for (int d : listed({&dims, 1})) size *= shape[static_cast<std::size_t>(d)];
+  return size;
+}
+
+int DeviceMesh::Root::coordinate_of(unsigned dims) const {
+  int index = 0;
+  for (int d : listed({&dims, 1}))
+    index = index * shape[static_cast<std::size_t>(d)] + coordinate[static_cast<std::size_t>(d)];
+  return index;
+}
 
 int DeviceMesh::ndim() const { return static_cast<int>(impl_->shape.size()); }
 int DeviceMesh::size() const { return static_cast<int>(impl_->ranks.size()); }
 int DeviceMesh::size(int dim) const { return impl_->shape.at(static_cast<std::size_t>(dim)); }
-int DeviceMesh::local_rank(int dim) const {
-  return impl_->coordinate.at(static_cast<std::size_t>(dim));
-}
 const std::vector<int>& DeviceMesh::shape() const { return impl_->shape; }
 const std::vector<std::string>& DeviceMesh::names() const { return impl_->names; }
 const std::vector<int>& DeviceMesh::ranks() const { return impl_->ranks; }
+World& DeviceMesh::world() const { return *impl_->root->world; }
 bool DeviceMesh::contains_this_rank() const { return !impl_->coordinate.empty(); }
+const std::vector<int>& DeviceMesh::coordinate() const { return impl_->coordinate; }
+
+int DeviceMesh::local_rank() const {
+  CS_REQUIRE(ndim() == 1, "local_rank: the mesh ", *this, " has ", ndim(),
+             " dimensions; name one of them");
+  return local_rank(0);
+}
+
+int DeviceMesh::local_rank(int dim) const {
+  CS_REQUIRE(contains_this_rank(), "local_rank: rank ", world().rank(), " is not in the mesh ",
+             *this);
+  return impl_->coordinate.at(static_cast<std::size_t>(dim));
+}
+
+int DeviceMesh::dim(std::string_view name) const {
+  const auto found = std::ranges::find(impl_->names, name);
+  CS_REQUIRE(found != impl_->names.end(), "the mesh ", *this, " has no dimension '", name, "'");
+  return static_cast<int>(found - impl_->names.begin());
+}
+
+bool DeviceMesh::equal(const DeviceMesh& a, const DeviceMesh& b) {
+  if (!a.impl_ || !b.impl_) return false;
+  return &a.world() == &b.world() && a.shape() == b.shape() && a.names() == b.names() &&
+         a.ranks() == b.ranks();
+}
+
+DeviceMesh DeviceMesh::slice(const std::shared_ptr<Root>& root, const std::vector<unsigned>& dims,
+                             const std::vector<std::string>& names) {
+  DeviceMesh mesh;
+  std::erase_if(root->slices, [](const Root::Slice& old) { return old.impl.expired(); });
+  for (const Root::Slice& known : root->slices) {
+    if (known.dims != dims || known.names != names) continue;
+    mesh.impl_ = known.impl.lock();
+    return mesh;
+  }
+  auto impl = std::make_shared<Impl>();
+  impl->root = root;
+  impl->dims = dims;
+  impl->names = names;
+  impl->ranks = root->ranks_along(dims);
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    impl->shape.push_back(root->size_of(dims[d]));
+    if (root->coordinate.empty()) continue;
+    impl->coordinate.push_back(root->coordinate_of(dims[d]));
+    impl->communicators.push_back(root->world->group(root->ranks_along({&dims[d], 1}), names[d]));
+  }
+  root->slices.push_back({dims, names, impl});
+  mesh.impl_ = std::move(impl);
+  return mesh;
+}
+
+// The root's dimensions behind a name: a dimension of this mesh, or several that were flattened.
+unsigned DeviceMesh::mask_of(std::string_view name) const {
+  for (std::size_t d = 0; d < impl_->names.size(); ++d)
+    if (impl_->names[d] == name) return impl_->dims[d];
+  for (const Root::Flat& flat : impl_->root->flattened) {
+    if (flat.name != name) continue;
+    unsigned mine = 0;  // whole dimensions of this mesh that lie in it
+    for (unsigned dims : impl_->dims)
+      if ((dims & ~flat.dims) == 0) mine |= dims;
+    if (mine == flat.dims) return flat.dims;
+  }
+  return 0;
+}
+
+DeviceMesh DeviceMesh::operator[](std::string_view name) const {
+  return submesh({std::string(name)});
+}
+
+DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
+  CS_REQUIRE(!names.empty(), "submesh: no dimension of the mesh ", *this, " is named");
+  std::vector<unsigned> dims;
+  unsigned before = 0;
+  for (const std::string& name : names) {
+    const unsigned mask = mask_of(name);
+    CS_REQUIRE(mask != 0, "submesh: the mesh ", *this, " has no dimension '", name, "'");
+    CS_REQUIRE((mask & before) == 0, "submesh: '", name, "' of the mesh ", *this,
+               " is named twice or is part of an earlier name");
+    // Above the highest bit that came before.
+    CS_REQUIRE(std::countr_zero(mask) >= static_cast<int>(std::bit_width(before)), "submesh: '",
+               name, "' is out of order; dimensions come as in the mesh ", *this);
+    before |= mask;
+    dims.push_back(mask);
+  }
+  return slice(impl_->root, dims, names);
+}
+
+DeviceMesh DeviceMesh::flatten(std::string name) const {
+  if (name.empty())
+    for (const std::string& part : impl_->names) name += (name.empty() ? "" : "_") + part;
+  if (ndim() == 1 && name == impl_->names[0]) return *this;
+  unsigned all = 0;
+  for (unsigned dims : impl_->dims) all |= dims;
+  bool known = false;
+  for (const Root::Flat& flat : impl_->root->flattened) {
+    if (flat.name != name) continue;
+    CS_REQUIRE(flat.dims == all, "flatten: '", name, "' of the mesh ", *this,
+               " was given to other dimensions before");
+    known = true;
+  }
+  CS_REQUIRE(std::ranges::count(impl_->root->names, name) == 0, "flatten: '", name,
+             "' is the name of a dimension already; the mesh is ", *this);
+  if (!known) impl_->root->flattened.push_back({name, all});
+  return slice(impl_->root, {all}, {name});
+}
+
 Communicator& DeviceMesh::communicator(int dim) const {
+  CS_REQUIRE(contains_this_rank(), "communicator: rank ", world().rank(), " is not in the mesh ",
+             *this);
   return *impl_->communicators.at(static_cast<std::size_t>(dim));
 }
-World& DeviceMesh::world() const { return *impl_->world; }
 
-bool operator==(const DeviceMesh& a, const DeviceMesh& b) {
-  if (a.impl_ == b.impl_) return true;
-  if (!a.impl_ || !b.impl_) return false;
-  return a.impl_->world == b.impl_->world && a.impl_->shape == b.impl_->shape &&
-         a.impl_->names == b.impl_->names && a.impl_->ranks == b.impl_->ranks;
+Communicator& DeviceMesh::communicator(std::span<const int> dims) const {
+  CS_REQUIRE(!dims.empty(), "communicator: no dimension of the mesh ", *this);
+  if (dims.size() == 1) return communicator(dims[0]);
+  unsigned mine = 0, roots = 0;
+  for (int d : dims) {
+    CS_REQUIRE(d >= 0 && d < ndim() && mine >> d == 0, "communicator: dimension ", d,
+               " is out of order or none of the mesh ", *this);
+    mine |= 1U << d;
+    roots |= impl_->dims[static_cast<std::size_t>(d)];
+  }
+  for (const Impl::Merged& known : impl_->merged)
+    if (known.dims == mine) return *known.communicator;
+  CS_REQUIRE(contains_this_rank(), "communicator: rank ", world().rank(), " is not in the mesh ",
+             *this);
+  std::string name;
+  for (int d : dims) name += (name.empty() ? "" : "_") + impl_->names[static_cast<std::size_t>(d)];
+  impl_->merged.push_back({mine, world().group(impl_->root->ranks_along({&roots, 1}), name)});
+  return *impl_->merged.back().communicator;
 }
 
 namespace {
 
-std::string show(const std::vector<int>& values) {
+std::string mesh_shape_text(const std::vector<int>& values) {
   std::string text;
   for (int value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
   return "(" + text + ")";
 }
 
-void check_shape(const World& world, const std::vector<int>& shape,
-                 const std::vector<std::string>& names) {
-  CS_REQUIRE(!shape.empty(), "init_device_mesh: a mesh needs at least one dimension");
-  int product = 1;
+void check_mesh(const char* what, const World& world, const std::vector<int>& ranks,
+                const std::vector<int>& shape, const std::vector<std::string>& names) {
+  const std::string text = mesh_shape_text(shape);
+  CS_REQUIRE(!shape.empty(), what, ": a mesh needs at least one dimension");
+  CS_REQUIRE(shape.size() <= kMaxMeshDims, what, ": shape ", text, " has more than ", kMaxMeshDims,
+             " dimensions");
+  std::int64_t product = 1;
   for (int size : shape) {
-    CS_REQUIRE(size >= 1, "init_device_mesh: size ", size, " in shape ", show(shape));
+    CS_REQUIRE(size >= 1, what, ": size ", size, " in shape ", text);
     product *= size;
+    CS_REQUIRE(product <= world.size(), what, ": shape ", text, " has more places than the ",
+               world.size(), " ranks of the world");
   }
-  CS_REQUIRE(product == world.size(), "init_device_mesh: shape ", show(shape), " has ", product,
-             " places, the world has ", world.size(), " ranks");
-  CS_REQUIRE(names.empty() || names.size() == shape.size(), "init_device_mesh: ", names.size(),
-             " names for ", shape.size(), " dimensions");
-  const std::set<std::string> unique(names.begin(), names.end());
-  CS_REQUIRE(unique.size() == names.size(), "init_device_mesh: a dimension name repeats");
+  CS_REQUIRE(product == static_cast<std::int64_t>(ranks.size()), what, ": shape ", text, " has ",
+             product, " places for ", ranks.size(), " ranks");
+  CS_REQUIRE(names.empty() || names.size() == shape.size(), what, ": ", names.size(),
+             " names for the ", shape.size(), " dimensions of shape ", text);
+  std::set<std::string> unique;
+  for (const std::string& name : names) {
+    CS_REQUIRE(!name.empty(), what, ": an empty dimension name for shape ", text);
+    CS_REQUIRE(unique.insert(name).second, what, ": the dimension name '", name, "' repeats");
+  }
+  std::set<int> seen;
+  for (int rank : ranks) {
+    CS_REQUIRE(rank >= 0 && rank < world.size(), what, ": rank ", rank, " is not one of the ",
+               world.size(), " ranks of the world");
+    CS_REQUIRE(seen.insert(rank).second, what, ": rank ", rank, " comes twice");
+  }
 }
 
 }  // namespace
 
-DeviceMesh init_device_mesh(World& world, std::vector<int> shape, std::vector<std::string> names) {
-  check_shape(world, shape, names);
+DeviceMesh DeviceMesh::from_ranks(World& world, std::vector<int> ranks, std::vector<int> shape,
+                                  std::vector<std::string> names) {
+  check_mesh("from_ranks", world, ranks, shape, names);
   if (names.empty())
-    for (std::size_t i = 0; i < shape.size(); ++i) names.push_back("dim_" + std::to_string(i));
-  auto impl = std::make_shared<DeviceMesh::Impl>();
-  impl->world = &world;
-  impl->shape = shape;
-  impl->names = names;
-  impl->ranks.resize(static_cast<std::size_t>(world.size()));
-  std::iota(impl->ranks.begin(), impl->ranks.end(), 0);
-  impl->coordinate.resize(shape.size());
-  for (int rest = world.rank(), d = static_cast<int>(shape.size()); d-- > 0;) {
-    impl->coordinate[static_cast<std::size_t>(d)] = rest % shape[static_cast<std::size_t>(d)];
-    rest /= shape[static_cast<std::size_t>(d)];
+    for (std::size_t d = 0; d < shape.size(); ++d) names.push_back("dim_" + std::to_string(d));
+  auto root = std::make_shared<Root>();
+  root->world = &world;
+  root->shape = std::move(shape);
+  root->names = std::move(names);
+  root->ranks = std::move(ranks);
+  const auto found = std::ranges::find(root->ranks, world.rank());
+  if (found != root->ranks.end()) {
+    root->coordinate.resize(root->shape.size());
+    auto rest = static_cast<int>(found - root->ranks.begin());
+    for (std::size_t d = root->shape.size(); d-- > 0;) {
+      root->coordinate[d] = rest % root->shape[d];
+      rest /= root->shape[d];
+    }
   }
-  int stride = world.size();
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    stride /= shape[d];
-    const int base = world.rank() - impl->coordinate[d] * stride;
-    std::vector<int> members(static_cast<std::size_t>(shape[d]));
-    for (int i = 0; i < shape[d]; ++i) members[static_cast<std::size_t>(i)] = base + i * stride;
-    impl->communicators.push_back(world.group(members, names[d]));
-  }
-  DeviceMesh mesh;
-  mesh.impl_ = std::move(impl);
-  return mesh;
+  std::vector<unsigned> dims;
+  for (std::size_t d = 0; d < root->shape.size(); ++d) dims.push_back(1U << d);
+  return slice(root, dims, root->names);
+}
+
+DeviceMesh init_device_mesh(World& world, std::vector<int> shape, std::vector<std::string> names) {
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  check_mesh("init_device_mesh", world, ranks, shape, names);
+  return DeviceMesh::from_ranks(world, std::move(ranks), std::move(shape), std::move(names));
 }
 
 std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh) {

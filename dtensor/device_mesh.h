@@ -1,9 +1,14 @@
 #pragma once
 // An N-dimensional arrangement of ranks with a communicator for each of its dimensions. A cheap
-// handle to immutable data, made collectively by all ranks of a world; used on the rank's thread.
+// handle to immutable data; used on the rank's thread. Semantics: torch.distributed.device_mesh.
+//
+// Every rank of the world may make any mesh. Communicators are made by their members alone, when a
+// mesh is made or flattened, and shared by all meshes of the world: the ranks of a mesh do these in
+// the same order, the others need not. A rank outside a mesh has no coordinate and no
+// communicators; tensors on it are empty there and take part in nothing.
 #include <memory>
-#include <optional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,29 +20,72 @@ namespace coshard {
 class DeviceMesh {
  public:
   DeviceMesh() = default;
+  // ranks: any world ranks, each once, row-major over `shape`; names as for init_device_mesh.
+  // Error{BadInput}: what init_device_mesh refuses, a number of ranks that is not the product of
+  // the shape, a rank that is none of the world's or comes twice.
+  static DeviceMesh from_ranks(World& world, std::vector<int> ranks, std::vector<int> shape,
+                               std::vector<std::string> names = {});
+
   bool defined() const { return impl_ != nullptr; }
   int ndim() const;
-  int size() const;                   // product of all dimensions
-  int size(int dim) const;            // ranks along `dim`
-  int local_rank(int dim = 0) const;  // this rank's coordinate along `dim`
+  int size() const;         // product of all dimensions
+  int size(int dim) const;  // ranks along `dim`
+  int size(std::string_view name) const { return size(dim(name)); }
+  int dim(std::string_view name) const;  // Error{BadInput} lists the names there are
   const std::vector<int>& shape() const;
   const std::vector<std::string>& names() const;
   const std::vector<int>& ranks() const;  // world ranks, row-major over the shape
-  bool contains_this_rank() const;
-  Communicator& communicator(int dim) const;
   World& world() const;
+
+  // --- this rank ---
+  bool contains_this_rank() const;
+  // One number per dimension; empty when this rank is not in the mesh.
+  const std::vector<int>& coordinate() const;
+  // This rank's coordinate along one dimension; without one, of a 1-D mesh. Error{BadInput} on a
+  // rank outside, and without a dimension on an N-D mesh.
+  int local_rank() const;
+  int local_rank(int dim) const;
+  int local_rank(std::string_view name) const { return local_rank(dim(name)); }
+
+  // --- slices ---
+  // The sub-mesh of the named dimensions through this rank, in the order of this mesh; a name that
+  // flatten() gave works like any other. No communicator is made: those of this mesh are used.
+  // Error{BadInput}: a name that is none, that repeats, or that is out of order.
+  DeviceMesh operator[](std::string_view name) const;
+  DeviceMesh submesh(const std::vector<std::string>& names) const;
+  // All dimensions of this mesh as one, by default named "a_b". Makes one communicator the first
+  // time (the ranks of the slice do it together), none after; the name may be used in later slices
+  // of this mesh and of the mesh it was cut from. Error{BadInput}: a name that a dimension has, or
+  // that was given to other dimensions before.
+  DeviceMesh flatten(std::string name = {}) const;
+
+  // --- communication; Error{BadInput} on a rank outside ---
+  Communicator& communicator(int dim) const;
+  // Of several dimensions taken as one: ascending, at least one, ranks row-major over them. Made
+  // the first time by the ranks that differ in these dimensions alone; the same that flatten()
+  // makes.
+  Communicator& communicator(std::span<const int> dims) const;
+
   const void* id() const { return impl_.get(); }  // one per mesh object: equal ids are equal meshes
-  friend bool operator==(const DeviceMesh& a, const DeviceMesh& b);
+  // Same world, ranks, shape and names.
+  friend bool operator==(const DeviceMesh& a, const DeviceMesh& b) {
+    return a.impl_ == b.impl_ || equal(a, b);
+  }
 
  private:
+  struct Root;
   struct Impl;
+  static bool equal(const DeviceMesh& a, const DeviceMesh& b);
+  static DeviceMesh slice(const std::shared_ptr<Root>& root, const std::vector<unsigned>& dims,
+                          const std::vector<std::string>& names);
+  unsigned mask_of(std::string_view name) const;
+
   std::shared_ptr<const Impl> impl_;
-  friend DeviceMesh init_device_mesh(World&, std::vector<int>, std::vector<std::string>);
 };
 
-// shape: sizes whose product is world.size(); names: one per dimension or none. Ranks lie
-// row-major. Collective: all ranks call it in the same order. Error{BadInput} for a product that
-// differs, a size < 1, names that repeat or differ in number.
+// shape: at most 6 sizes whose product is world.size(); names: one per dimension, or none for
+// "dim_0", "dim_1", … Ranks lie row-major. Error{BadInput} for a product that differs, a size < 1,
+// names that repeat, are empty or differ in number.
 DeviceMesh init_device_mesh(World& world, std::vector<int> shape,
                             std::vector<std::string> names = {});
 

@@ -84,8 +84,11 @@ struct SpecEqual {
 
 void place_locally(Spec& spec) {
   const DeviceMesh& mesh = spec.mesh;
-  std::vector<int> coordinate;
-  for (int d = 0; d < mesh.ndim(); ++d) coordinate.push_back(mesh.local_rank(d));
+  if (!mesh.contains_this_rank()) {
+    spec.local_shape = spec.offset = Shape{0};
+    return;
+  }
+  const std::vector<int>& coordinate = mesh.coordinate();
   spec.local_shape = spec.shape;
   spec.offset = Shape(spec.shape.size(), 0);
   for (std::size_t d = 0; d < spec.shape.size(); ++d) {

@@ -14,7 +14,7 @@ struct Spec {
   DeviceMesh mesh;
   Layout layout;
   Shape shape;        // logical
-  Shape local_shape;  // on this rank
+  Shape local_shape;  // on this rank; [0] on a rank outside the mesh
   Shape offset;  // of this rank's part within the logical tensor (0 where it is not a contiguous
                  // range)
 };

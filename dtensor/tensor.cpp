@@ -121,7 +121,7 @@ kernels::View view_of(void* data, const Tensor& tensor, DType dtype, const Strid
   kernels::View view;
   view.data = data;
   view.dtype = dtype;
-  view.ndim = tensor.ndim();
+  view.ndim = static_cast<int>(tensor.local_shape().size());
   for (std::size_t i = 0; i < strides.size(); ++i) {
     view.shape[i] = tensor.local_shape()[i];
     view.strides[i] = strides[i];

@@ -34,7 +34,7 @@ class Tensor {
 
   // --- shape: of the logical tensor when distributed ---
   const Shape& shape() const { return impl_->spec ? impl_->spec->shape : impl_->local_shape; }
-  int ndim() const { return static_cast<int>(impl_->local_shape.size()); }
+  int ndim() const { return static_cast<int>(shape().size()); }
   std::int64_t size(std::int64_t dim) const;  // dim may be negative
   std::int64_t numel() const { return coshard::numel(shape()); }
   DType dtype() const { return impl_->dtype; }
@@ -51,7 +51,7 @@ class Tensor {
   Redistribution redistribute(Placement first, Placements... rest) const;
 
   // --- this rank's part ---
-  const Shape& local_shape() const { return impl_->local_shape; }
+  const Shape& local_shape() const { return impl_->local_shape; }  // [0] outside the mesh
   const Strides& strides() const { return impl_->strides; }
   std::int64_t local_numel() const { return coshard::numel(impl_->local_shape); }
   bool is_contiguous() const;

@@ -66,6 +66,14 @@ Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
   return issued;
 }
 
+// A rank outside the mesh has nothing and issues nothing.
+Issued issue_to(const Tensor& source, const Layout& target) {
+  if (source.mesh().contains_this_rank()) return run_plan(source, plan_for(source.spec(), target));
+  return {Tensor::empty(source.device(), make_spec(source.mesh(), target, source.shape()),
+                        source.dtype()),
+          nullptr};
+}
+
 class RedistributeRecord final : public Record {
  public:
   explicit RedistributeRecord(const Layout& source) : source_(partial_as_replicate(source)) {}
@@ -140,8 +148,7 @@ Redistribution redistribute(const DTensor& source, const Layout& target) {
   for (int m = 0; m < std::min(wanted.ndim(), now.ndim()); ++m)
     CS_REQUIRE(!wanted[m].is_partial() || wanted[m] == now[m], "redistribute: ", source, " to ",
                wanted, ": ", now[m], " cannot become ", wanted[m]);
-  const RedistributePlan& plan = plan_for(source.spec(), wanted);
-  Issued issued = run_plan(source, plan);
+  Issued issued = issue_to(source, wanted);
   // A slice or a share of the source must not alias it.
   if (issued.result.storage() == source.storage()) issued.result = copy_of(issued.result);
   const Tensor inputs[] = {source};
@@ -153,7 +160,7 @@ Redistribution redistribute(const DTensor& source, const Layout& target) {
 
 Tensor redistribute_raw(const DTensor& source, const Layout& target) {
   if (source.layout() == target) return source;
-  return run_plan(source, plan_for(source.spec(), target)).result.detach();
+  return issue_to(source, target).result.detach();
 }
 
 }  // namespace coshard

@@ -96,9 +96,10 @@ class Communicator {
   // a disagreement between ranks is an Error{CommFailed} from wait() on all of them, naming both
   // call sites.
   virtual Ticket issue(Collective collective, CallSite where = CallSite::current()) = 0;
-  // Collective over this communicator: ranks with the same `color` form a new one, ordered by
-  // `key`, then by rank. A negative color takes part and gets null.
-  virtual std::shared_ptr<Communicator> split(int color, int key, std::string name) = 0;
+  // A new communicator of `ranks` (of this one, each once), whose ranks follow their order. Only
+  // they call it, with the same list, in the same order among themselves; nobody else takes part,
+  // and nothing is issued. Error{BadInput} when this rank is not among them.
+  virtual std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) = 0;
   // Every later wait, on every rank, fails at once with this cause. The first cause stays.
   virtual void poison(const std::string& cause) = 0;
   // How many collectives so far, and the hash of them in order; equal on all ranks. Send and Recv,
@@ -106,8 +107,8 @@ class Communicator {
   virtual std::uint64_t issued() const = 0;
   virtual std::uint64_t order_hash() const = 0;
   virtual void set_timeout(std::int64_t ns) = 0;  // 0: none; counted from the start of each wait
-  // Who is told of issues and completions; null in the slot: nobody. Communicators split off
-  // inherit it.
+  // Who is told of issues and completions; null in the slot: nobody. Subgroups inherit
+  // it.
   virtual void observe(ObserverSlot slot) = 0;
 };
 

@@ -75,15 +75,16 @@ World::~World() {
 std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::string name) {
   CS_REQUIRE(!ranks.empty(), "group ", name, ": no ranks");
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    CS_REQUIRE(ranks[i] >= 0 && ranks[i] < size() && (i == 0 || ranks[i - 1] < ranks[i]), "group ",
-               name, ": rank ", ranks[i], " is out of order or not one of ", size());
+    CS_REQUIRE(ranks[i] >= 0 && ranks[i] < size(), "group ", name, ": rank ", ranks[i],
+               " is not one of ", size());
+    CS_REQUIRE(std::ranges::count(ranks, ranks[i]) == 1, "group ", name, ": rank ", ranks[i],
+               " comes twice");
   }
+  if (std::ranges::find(ranks, rank_) == ranks.end()) return nullptr;
   for (const Group& known : groups_) {
     if (std::ranges::equal(known.ranks, ranks)) return known.communicator;
   }
-  const bool mine = std::ranges::find(ranks, rank_) != ranks.end();
-  Group made{{ranks.begin(), ranks.end()},
-             communicator_->split(mine ? ranks.front() : -1, rank_, std::move(name))};
+  Group made{{ranks.begin(), ranks.end()}, communicator_->subgroup(ranks, std::move(name))};
   groups_.push_back(std::move(made));
   return groups_.back().communicator;
 }

@@ -38,10 +38,12 @@ class World {
   const std::shared_ptr<Communicator>& communicator() const { return communicator_; }
   Executor& executor() const { return executor_; }
 
-  // The communicator of `ranks` (world ranks, ascending, all of which call this in the same order).
-  // Made once, then shared. A rank that is not among them gets null. Collective over the world the
-  // first time.
+  // The communicator of `ranks` (world ranks, each once), whose ranks follow their order. Made
+  // once, then shared. Only its members need call it, in the same order among themselves; a rank
+  // that is not among them gets null. Error{BadInput} for a rank that is none or comes twice.
   std::shared_ptr<Communicator> group(std::span<const int> ranks, std::string name);
+  // How many communicators group() has made on this rank.
+  std::size_t groups() const { return groups_.size(); }
 
   // Observers are told of everything that happens on this rank, in the order they were added.
   void add_observer(Observer* observer);

@@ -7,11 +7,34 @@
 namespace coshard {
 namespace {
 
+using testing::CountingObserver;
+using testing::on_ranks;
+using Ranks = std::vector<int>;
+
+// The message of the error that `call` must give.
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 TEST(DeviceMesh, RanksLieRowMajor) {
-  testing::on_ranks(6, [](World& world) -> Task<void> {
+  on_ranks(6, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 3}, {"dp", "tp"});
     EXPECT_EQ(mesh.local_rank(0), world.rank() / 3);
-    EXPECT_EQ(mesh.local_rank(1), world.rank() % 3);
+    EXPECT_EQ(mesh.local_rank("tp"), world.rank() % 3);
+    EXPECT_EQ(mesh.coordinate(), (Ranks{world.rank() / 3, world.rank() % 3}));
+    EXPECT_EQ(mesh.size("tp"), 3);
     EXPECT_EQ(mesh.communicator(0).size(), 2);
     EXPECT_EQ(mesh.communicator(1).size(), 3);
     EXPECT_EQ(mesh.communicator(1).rank(), world.rank() % 3);
@@ -21,25 +44,184 @@ TEST(DeviceMesh, RanksLieRowMajor) {
 }
 
 TEST(DeviceMesh, EqualMeshesCompareEqualAndShareTheirCommunicators) {
-  testing::on_ranks(2, [](World& world) -> Task<void> {
+  on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh a = init_device_mesh(world, {2}, {"tp"});
     const DeviceMesh b = init_device_mesh(world, {2}, {"tp"});
     const DeviceMesh c = init_device_mesh(world, {1, 2}, {"dp", "tp"});
+    const DeviceMesh unnamed = init_device_mesh(world, {2});
     EXPECT_TRUE(a == b);
     EXPECT_FALSE(a == c);
+    EXPECT_FALSE(a == unnamed);
+    EXPECT_TRUE(a == c["tp"]);
+    EXPECT_FALSE(a == DeviceMesh::from_ranks(world, {1, 0}, {2}, {"tp"}));
     EXPECT_EQ(&a.communicator(0), &b.communicator(0));
+    EXPECT_EQ(&a.communicator(0), &c.communicator(1));
     co_return;
   });
 }
 
 TEST(DeviceMesh, ShapesAndNamesThatDoNotFitAreRefused) {
-  testing::on_ranks(2, [](World& world) -> Task<void> {
-    EXPECT_THROW(init_device_mesh(world, {3}, {"tp"}), Error);
-    EXPECT_THROW(init_device_mesh(world, {}, {}), Error);
-    EXPECT_THROW(init_device_mesh(world, {0}, {}), Error);
-    EXPECT_THROW(init_device_mesh(world, {2}, {"a", "b"}), Error);
-    EXPECT_THROW(init_device_mesh(world, {1, 2}, {"a", "a"}), Error);
+  on_ranks(2, [](World& world) -> Task<void> {
+    EXPECT_TRUE(says(refusal([&] { init_device_mesh(world, {3}, {"tp"}); }), "(3)"));
+    refusal([&] { init_device_mesh(world, {}, {}); });
+    EXPECT_TRUE(says(refusal([&] { init_device_mesh(world, {0}, {}); }), "size 0"));
+    EXPECT_TRUE(says(refusal([&] { init_device_mesh(world, {2}, {"a", "b"}); }), "2 names"));
+    EXPECT_TRUE(says(refusal([&] { init_device_mesh(world, {1, 2}, {"a", "a"}); }), "'a'"));
+    refusal([&] { init_device_mesh(world, {1, 2}, {"a", ""}); });
+    refusal([&] { init_device_mesh(world, {1, 1, 1, 1, 1, 1, 2}); });
+    refusal([&] { init_device_mesh(world, {1 << 30, 1 << 30, 1 << 30}); });
+    EXPECT_TRUE(says(refusal([&] { DeviceMesh::from_ranks(world, {0, 2}, {2}); }), "rank 2"));
+    EXPECT_TRUE(says(refusal([&] { DeviceMesh::from_ranks(world, {1, 1}, {2}); }), "twice"));
+    EXPECT_TRUE(says(refusal([&] { DeviceMesh::from_ranks(world, {1}, {2}); }), "2 places"));
     co_return;
+  });
+}
+
+// PyTorch's own examples (A157, A159) on (pp,dp,tp) = (2,2,2).
+TEST(SubMesh, HoldsTheRanksThatShareTheOtherCoordinates) {
+  on_ranks(8, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"pp", "dp", "tp"});
+    const int r = world.rank();
+    EXPECT_EQ(mesh["tp"].ranks(), (Ranks{r & ~1, r | 1}));
+    EXPECT_EQ(mesh["dp"].ranks(), (Ranks{r & ~2, r | 2}));
+    EXPECT_EQ(mesh["pp"].ranks(), (Ranks{r & ~4, r | 4}));
+    const DeviceMesh apart = mesh.submesh({"pp", "tp"});
+    EXPECT_EQ(apart.ranks(), r & 2 ? (Ranks{2, 3, 6, 7}) : (Ranks{0, 1, 4, 5}));
+    EXPECT_EQ(apart.coordinate(), (Ranks{r >> 2, r & 1}));
+    EXPECT_EQ(apart["tp"].ranks(), mesh["tp"].ranks());
+    EXPECT_EQ(&apart["tp"].communicator(0), &mesh.communicator(2));
+    co_return;
+  });
+}
+
+TEST(SubMesh, MakesNoCommunicatorAndASecondSliceIsTheSameMesh) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    CountingObserver seen(world);
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    EXPECT_EQ(world.groups(), 2U);
+    const DeviceMesh tp = mesh["tp"];
+    EXPECT_EQ(tp.id(), mesh["tp"].id());
+    EXPECT_EQ(mesh.id(), mesh.submesh({"dp", "tp"}).id());
+    EXPECT_EQ(world.groups(), 2U);
+    EXPECT_EQ(seen.total(), 0);
+    EXPECT_EQ(tp.communicator(0).rank(), tp.local_rank());
+    co_return;
+  });
+}
+
+TEST(SubMesh, NamesMustExistOnceAndInOrder) {
+  on_ranks(8, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"pp", "dp", "tp"});
+    EXPECT_TRUE(says(refusal([&] { mesh["cp"]; }), "(pp=2,dp=2,tp=2) has no dimension 'cp'"));
+    EXPECT_TRUE(says(refusal([&] { mesh.submesh({"tp", "dp"}); }), "'dp' is out of order"));
+    EXPECT_TRUE(says(refusal([&] { mesh.submesh({"dp", "dp"}); }), "'dp'"));
+    EXPECT_TRUE(says(refusal([&] { mesh["tp"]["dp"]; }), "tp=2 has no dimension 'dp'"));
+    refusal([&] { mesh.submesh({}); });
+    EXPECT_TRUE(says(refusal([&] { mesh.size("cp"); }), "'cp'"));
+    EXPECT_TRUE(says(refusal([&] { mesh.local_rank(); }), "3 dimensions"));
+    co_return;
+  });
+}
+
+TEST(Flatten, MakesOneCommunicatorOnceAndItsNameSlices) {
+  on_ranks(8, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"dp", "cp", "tp"});
+    const int r = world.rank();
+    EXPECT_EQ(world.groups(), 3U);
+    const DeviceMesh flat = mesh.submesh({"dp", "cp"}).flatten();
+    EXPECT_EQ(world.groups(), 4U);
+    EXPECT_EQ(cat(flat), "dp_cp=4");
+    EXPECT_EQ(flat.ranks(), r & 1 ? (Ranks{1, 3, 5, 7}) : (Ranks{0, 2, 4, 6}));
+    EXPECT_EQ(flat.communicator(0).name(), "dp_cp");
+    EXPECT_EQ(flat.communicator(0).rank(), flat.local_rank());
+    EXPECT_EQ(mesh.submesh({"dp", "cp"}).flatten().id(), flat.id());
+    EXPECT_EQ(mesh["dp_cp"].id(), flat.id());
+    const DeviceMesh two = mesh.submesh({"dp_cp", "tp"});
+    EXPECT_EQ(two.shape(), (Ranks{4, 2}));
+    EXPECT_EQ(two.coordinate(), (Ranks{r >> 1, r & 1}));
+    EXPECT_EQ(two.ranks(), mesh.ranks());
+    EXPECT_EQ(mesh.submesh({"dp", "tp"}).flatten("fsdp").ranks(),
+              r & 2 ? (Ranks{2, 3, 6, 7}) : (Ranks{0, 1, 4, 5}));
+    EXPECT_EQ(mesh["tp"].flatten().id(), mesh["tp"].id());
+    EXPECT_EQ(world.groups(), 5U);
+    co_return;
+  });
+}
+
+TEST(Flatten, NamesAreGivenOnce) {
+  on_ranks(8, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"dp", "cp", "tp"});
+    const DeviceMesh dp_cp = mesh.submesh({"dp", "cp"}), dp_tp = mesh.submesh({"dp", "tp"});
+    EXPECT_TRUE(says(refusal([&] { dp_cp.flatten("tp"); }), "'tp' is the name of a dimension"));
+    dp_cp.flatten("x");
+    EXPECT_TRUE(says(refusal([&] { dp_tp.flatten("x"); }), "'x'"));
+    dp_tp.flatten("outer");
+    EXPECT_TRUE(says(refusal([&] { mesh.submesh({"outer", "cp"}); }), "out of order"));
+    EXPECT_TRUE(says(refusal([&] { mesh.submesh({"x", "cp"}); }), "'cp'"));
+    EXPECT_TRUE(says(refusal([&] { mesh["tp"]["x"]; }), "'x'"));
+    co_return;
+  });
+}
+
+TEST(DeviceMesh, AMergedCommunicatorIsTheOneThatFlattenGives) {
+  on_ranks(8, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"dp", "cp", "tp"});
+    const Ranks outer{0, 1}, ends{0, 2}, reversed{1, 0}, one{1};
+    Communicator& merged = mesh.communicator(outer);
+    EXPECT_EQ(merged.size(), 4);
+    EXPECT_EQ(merged.rank(), world.rank() >> 1);
+    EXPECT_EQ(&merged, &mesh.submesh({"dp", "cp"}).flatten().communicator(0));
+    EXPECT_EQ(&mesh.communicator(ends), &mesh.submesh({"dp", "tp"}).communicator(outer));
+    EXPECT_EQ(&mesh.communicator(one), &mesh.communicator(1));
+    EXPECT_EQ(world.groups(), 5U);
+    refusal([&] { mesh.communicator(reversed); });
+    co_return;
+  });
+}
+
+TEST(DeviceMesh, OnlyTheRanksOfASliceNeedFlattenIt) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2, 1}, {"pp", "dp", "tp"});
+    if (mesh.local_rank("pp") == 1) co_return;
+    const DeviceMesh flat = mesh.submesh({"dp", "tp"}).flatten();
+    Collective barrier;
+    flat.communicator(0).issue(barrier).wait();
+    EXPECT_EQ(flat.ranks(), (Ranks{0, 1}));
+  });
+}
+
+TEST(FromRanks, TakesAnyRanksInAnyOrder) {
+  on_ranks(5, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = DeviceMesh::from_ranks(world, {4, 2, 0, 3}, {2, 2}, {"dp", "tp"});
+    const Ranks at{2, -1, 1, 3, 0};
+    const int place = at[static_cast<std::size_t>(world.rank())];
+    EXPECT_EQ(mesh.contains_this_rank(), place >= 0);
+    if (place < 0) co_return;
+    EXPECT_EQ(mesh.coordinate(), (Ranks{place / 2, place % 2}));
+    EXPECT_EQ(mesh.communicator(0).rank(), place / 2);
+    EXPECT_EQ(mesh.communicator(1).rank(), place % 2);
+    EXPECT_EQ(mesh["tp"].ranks(), place < 2 ? (Ranks{4, 2}) : (Ranks{0, 3}));
+    const DTensor x =
+        distribute_tensor(testing::counting(world, {4}), mesh, Layout(Shard(0), Shard(0)));
+    EXPECT_EQ(x.to_vector(), (std::vector<double>{place + 1.0}));
+    EXPECT_EQ(full_tensor(x).to_vector(), (std::vector<double>{1, 2, 3, 4}));
+    co_return;
+  });
+}
+
+TEST(FromRanks, ARankOutsideHasNoPlaceAndNoCommunicator) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = DeviceMesh::from_ranks(world, {0, 2}, {1, 2}, {"dp", "tp"});
+    EXPECT_EQ(mesh.ranks(), (Ranks{0, 2}));
+    EXPECT_EQ(mesh.size("tp"), 2);
+    if (world.rank() != 1) co_return;
+    EXPECT_FALSE(mesh.contains_this_rank());
+    EXPECT_TRUE(mesh.coordinate().empty());
+    EXPECT_FALSE(mesh["tp"].contains_this_rank());
+    EXPECT_FALSE(mesh.flatten().contains_this_rank());
+    EXPECT_EQ(world.groups(), 0U);
+    EXPECT_TRUE(says(refusal([&] { mesh.communicator(1); }), "rank 1 is not in the mesh"));
+    EXPECT_TRUE(says(refusal([&] { mesh.local_rank(0); }), "rank 1 is not in the mesh"));
   });
 }
 

@@ -25,6 +25,8 @@ std::shared_ptr<LocalGroup> make_group(const std::shared_ptr<LocalRegistry>& reg
   std::erase_if(registry->groups, [](const auto& old) { return old.expired(); });
   registry->groups.push_back(group);
   if (!registry->cause.empty()) group->poison(registry->cause);
+  for (int r = 0; r < group->size(); ++r)
+    if (registry->left.contains(group->members()[static_cast<std::size_t>(r)])) group->leave(r);
   return group;
 }
 
@@ -52,6 +54,10 @@ void LocalFabric::poison(const std::string& cause) {
 }
 
 void LocalFabric::leave(int rank) {
+  {
+    const std::scoped_lock lock(registry_->mutex);
+    registry_->left.insert(rank);
+  }
   for (const auto& group : groups_of(*registry_)) {
     for (int r = 0; r < group->size(); ++r)
       if (group->members()[static_cast<std::size_t>(r)] == rank) group->leave(r);

@@ -27,7 +27,7 @@ class LocalFabric {
   // The communicator of all ranks, for `rank`; once per rank. Its last owner says good-bye for the
   // rank: peers that still miss it fail at once.
   std::shared_ptr<Communicator> communicator(int rank);
-  // Fails every wait on every communicator that was or will be split off, on all ranks.
+  // Fails every wait on every communicator that was or will be made, on all ranks.
   void poison(const std::string& cause);
   // The program of world rank `rank` has ended: it will issue nothing more on any communicator.
   void leave(int rank);

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -133,13 +134,15 @@ class LocalGroup {
 struct LocalRegistry {
   std::mutex mutex;
   std::vector<std::weak_ptr<LocalGroup>> groups;
-  std::string cause;  // poison of the whole run; groups made later start with it
-  // Groups that split() is making, by parent, sequence and color; taken out by their last member.
+  std::string cause;   // poison of the whole run; groups made later start with it
+  std::set<int> left;  // world ranks whose program has ended; groups made later know it
+  // Subgroups that wait for members: by parent, world ranks and how many of these there were
+  // before; taken out by their last member.
   struct Pending {
     std::shared_ptr<LocalGroup> group;
     int missing = 0;
   };
-  std::map<std::tuple<std::uint64_t, std::uint64_t, int>, Pending> pending;
+  std::map<std::tuple<std::uint64_t, std::vector<int>, int>, Pending> pending;
   std::atomic<std::uint64_t> next_id{1};
   bool crowded = false;  // more ranks than cores: spinning takes the core from who is waited for
 };

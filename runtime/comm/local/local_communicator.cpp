@@ -108,38 +108,23 @@ Ticket LocalCommunicator::issue_message(Collective collective) {
   return Ticket(std::move(ticket));
 }
 
-std::shared_ptr<Communicator> LocalCommunicator::split(int color, int key, std::string name) {
-  const std::uint64_t sequence = issued_;
-  const std::int64_t mine[2] = {color, key};
-  std::vector<std::int64_t> all(static_cast<std::size_t>(2 * size()));
-  Collective exchange;
-  exchange.kind = CollectiveKind::AllGather;
-  exchange.dtype = DType::I64;
-  exchange.send = mine;
-  exchange.recv = all.data();
-  exchange.extent = 2 * size();
-  exchange.label = "split";
-  issue(std::move(exchange), CallSite::current()).wait();
-  if (color < 0) return nullptr;
-
-  std::vector<std::pair<std::int64_t, int>> order;  // (key, rank)
-  for (int r = 0; r < size(); ++r) {
-    const auto at = static_cast<std::size_t>(2 * r);
-    if (all[at] == color) order.emplace_back(all[at + 1], r);
-  }
-  std::sort(order.begin(), order.end());
-  std::vector<int> members;
-  int my_rank = 0;
-  for (const auto& [its_key, r] : order) {
+std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> ranks,
+                                                          std::string name) {
+  std::vector<int> members;  // world ranks
+  int my_rank = -1;
+  for (const int r : ranks) {
+    CS_REQUIRE(r >= 0 && r < size(), "subgroup ", name, ": rank ", r, " is not one of ", size());
     if (r == rank_) my_rank = static_cast<int>(members.size());
     members.push_back(group_->members()[static_cast<std::size_t>(r)]);
   }
+  CS_REQUIRE(my_rank >= 0, "subgroup ", name, ": rank ", rank_, " is not in it");
 
   const std::shared_ptr<LocalRegistry>& registry = group_->registry();
   std::shared_ptr<LocalGroup> group;
   {
+    const int turn = subgroups_[members]++;
     const std::scoped_lock lock(registry->mutex);
-    const auto place = std::tuple(group_->id(), sequence, color);
+    const auto place = std::tuple(group_->id(), members, turn);
     LocalRegistry::Pending& pending = registry->pending[place];
     if (pending.group == nullptr) {
       pending.missing = static_cast<int>(members.size());

@@ -3,6 +3,7 @@
 // rank puts its arguments in, and once all have, whoever waits does the transfer, for peers that
 // still compute too. Used on the rank's thread; kept alive by its tickets.
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ class LocalCommunicator final : public Communicator,
   int size() const override { return group_->size(); }
   std::string_view name() const override { return group_->name(); }
   Ticket issue(Collective collective, CallSite where) override;
-  std::shared_ptr<Communicator> split(int color, int key, std::string name) override;
+  std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) override;
   void poison(const std::string& cause) override { group_->poison(cause); }
   std::uint64_t issued() const override { return issued_; }
   std::uint64_t order_hash() const override { return order_hash_; }
@@ -53,7 +54,8 @@ class LocalCommunicator final : public Communicator,
   std::uint64_t issued_ = 0;
   std::uint64_t order_hash_ = 0;
   std::uint64_t events_ = 0;
-  std::deque<Job*> in_flight_;  // a reference each, in sequence
+  std::map<std::vector<int>, int> subgroups_;  // how many of these members it has asked for
+  std::deque<Job*> in_flight_;                 // a reference each, in sequence
   std::vector<std::shared_ptr<Message>> messages_;
 };
 

@@ -344,14 +344,11 @@ TEST(Collectives, ABadArgumentIsRefusedAndTakesNoTicket) {
   });
 }
 
-TEST(Collectives, SplitMakesAGroupPerColorInTheOrderOfTheKeys) {
+TEST(Collectives, ASubgroupFollowsTheOrderOfItsRanksAndNobodyElseTakesPart) {
   on_ranks(5, [](Communicator& comm, int rank) {
-    const int color = rank == 4 ? -1 : rank % 2;
-    const auto half = comm.split(color, -rank, "dp");
-    if (rank == 4) {
-      EXPECT_EQ(half, nullptr);
-      return;
-    }
+    if (rank == 4) return;
+    const std::vector<int> mine{rank % 2 + 2, rank % 2};
+    const auto half = comm.subgroup(mine, "dp");
     ASSERT_EQ(half->size(), 2);
     EXPECT_EQ(half->name(), "dp");
     EXPECT_EQ(half->rank(), rank < 2 ? 1 : 0);
@@ -359,6 +356,23 @@ TEST(Collectives, SplitMakesAGroupPerColorInTheOrderOfTheKeys) {
     half->issue(sum_of(data)).wait();
     EXPECT_EQ(data[0], rank % 2 == 0 ? 2.0F : 4.0F);
     EXPECT_EQ(half->issued(), 1U);
+    EXPECT_EQ(comm.issued(), 0U);
+    const std::vector<int> others{4, (rank + 1) % 4};
+    EXPECT_THROW(comm.subgroup(others, "dp"), Error);
+  });
+}
+
+TEST(Collectives, TwoSubgroupsOfTheSameRanksAreTwoCommunicators) {
+  on_ranks(2, [](Communicator& comm, int rank) {
+    const std::vector<int> both{0, 1};
+    const auto first = comm.subgroup(both, "a");
+    const auto second = comm.subgroup(both, "b");
+    std::vector<float> one{static_cast<float>(rank)}, two{1};
+    const Ticket later = second->issue(sum_of(two));
+    first->issue(sum_of(one)).wait();
+    later.wait();
+    EXPECT_EQ(one[0], 1.0F);
+    EXPECT_EQ(two[0], 2.0F);
   });
 }
 

@@ -128,7 +128,7 @@ TEST(Failure, NoPeerTouchesTheBuffersOfARankThatFailed) {
   }
 }
 
-TEST(Failure, TheFabricPoisonsGroupsThatWereSplitOff) {
+TEST(Failure, TheFabricPoisonsSubgroups) {
   LocalFabric fabric(2);
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
@@ -136,7 +136,8 @@ TEST(Failure, TheFabricPoisonsGroupsThatWereSplitOff) {
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       const auto world = fabric.communicator(rank);
-      const auto group = world->split(0, rank, "dp");
+      const std::vector<int> both{0, 1};
+      const auto group = world->subgroup(both, "dp");
       ready.arrive_and_wait();
       if (rank == 1) {
         fabric.poison("rank 1 ended with: boom");
@@ -153,6 +154,15 @@ TEST(Failure, TheFabricPoisonsGroupsThatWereSplitOff) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failures, 1);
+}
+
+TEST(Failure, ASubgroupWithARankThatHasLeftFailsAtOnce) {
+  LocalFabric fabric(2);
+  const auto world = fabric.communicator(0);
+  fabric.leave(1);
+  const std::vector<int> both{0, 1};
+  std::vector<float> data(4);
+  EXPECT_THROW(world->subgroup(both, "dp")->issue(sum_of(data)).wait(), Error);
 }
 
 }  // namespace

@@ -22,11 +22,23 @@ Task<void> make_groups(World& world) {
   const std::uint64_t before = world.communicator()->issued();
   EXPECT_EQ(world.group(even, "tp"), first);
   EXPECT_EQ(world.communicator()->issued(), before);
-  const std::vector<int> unordered{2, 0}, strange{0, 4};
-  EXPECT_THROW(world.group(unordered, "tp"), Error);
+  EXPECT_EQ(world.groups(), 1U);
+  const std::vector<int> twice{2, 0, 2}, strange{0, 4};
+  EXPECT_THROW(world.group(twice, "tp"), Error);
   EXPECT_THROW(world.group(strange, "tp"), Error);
   co_return;
 }
+
+Task<void> make_a_group_of_some(World& world) {
+  const std::vector<int> some{2, 0};
+  if (world.rank() == 1) co_return;  // the others do not wait for it
+  const auto group = world.group(some, "odd");
+  EXPECT_EQ(group->rank(), world.rank() == 2 ? 0 : 1);
+  Collective barrier;
+  group->issue(barrier).wait();
+}
+
+TEST(World, OnlyItsMembersMakeAGroup) { run_ranks({.ranks = 3}, make_a_group_of_some); }
 
 TEST(World, MakesAGroupOnceAndSharesIt) { run_ranks({.ranks = 4}, make_groups); }
 
