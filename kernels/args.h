@@ -4,6 +4,7 @@
 // elements. Unless a field is a View, memory is contiguous and row-major. Where a dtype field is
 // not otherwise limited, every floating dtype works; accumulation is in f32 for bf16 and f32, in
 // f64 for f64.
+#include "kernels/args/index.h"
 #include "kernels/args/matmul.h"
 #include "kernels/args/nn.h"
 #include "kernels/args/optimizer.h"
@@ -16,6 +17,7 @@
 // clang-format off
 #define COSHARD_KERNELS(X) \
   /* pointwise */ X(Copy) X(Fill) X(Unary) X(UnaryGrad) X(Binary) X(SwiGlu) X(SwiGluGrad) \
+  /* index     */ X(Gather) X(Scatter) \
   /* matmul    */ X(Matmul) \
   /* reduce    */ X(ReduceDim) X(PowSum) \
   /* nn        */ X(Softmax) X(SoftmaxGrad) X(LayerNorm) X(LayerNormGrad) X(RmsNorm) X(RmsNormGrad) \

@@ -67,6 +67,8 @@ void run(const Fill& args) {
   if (args.value != 0 || std::signbit(args.value)) return reference::run(args);
   if (args.count > 0) std::memset(args.data, 0, args.count * size_of(args.dtype));
 }
+void run(const Gather& args) { reference::run(args); }
+void run(const Scatter& args) { reference::run(args); }
 void run(const Unary& args) {
   const bool simple = args.op != UnaryOp::PowScalar || args.alpha == 2;
   vectorised_or_reference(args.dtype, args, simple);

@@ -1,0 +1,25 @@
+#pragma once
+// Selection by index along one dimension. See kernels/args.h.
+#include "kernels/args/view.h"
+
+namespace coshard::kernels {
+
+// out[.., i, ..] = x[.., index[.., i, ..], ..] along `dim`. Every dtype, one for out and x. index
+// (I64 or I32) has out's shape; x has it too but for `dim`. Error{BadInput} for an index outside x.
+struct Gather {
+  View out, x, index;
+  int dim;
+};
+
+// out[.., index[.., i, ..], ..] = src[.., i, ..] along `dim`, or += src; where src.data is null,
+// `value` stands for every element of it. index (I64 or I32) has src's shape; out has at least that
+// in all dimensions but `dim`. Of equal indices the last one is kept, or all are added.
+// Error{BadInput} for an index outside out.
+struct Scatter {
+  View out, src, index;
+  int dim;
+  bool add;
+  double value = 0;
+};
+
+}  // namespace coshard::kernels

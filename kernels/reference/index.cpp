@@ -1,0 +1,99 @@
+#include <vector>
+
+#include "kernels/reference/reference.h"
+#include "kernels/reference/typed.h"
+
+namespace coshard::kernels::reference {
+namespace {
+
+// Calls f(offset in `lines`, offset in `other`) for every element of the index, where `lines` is
+// the tensor that is indexed along `dim`.
+template <class F>
+void each_indexed(const View& index, int dim, const View& lines, const View& other, F&& f) {
+  View base = lines;
+  base.strides[dim] = 0;
+  const std::int64_t extent = lines.shape[dim];
+  const std::int64_t stride = lines.strides[dim];
+  walk<3>(index, {&index, &base, &other}, [&](const auto& at) {
+    const std::int64_t i = index.dtype == DType::I64
+                               ? as<std::int64_t>(static_cast<const void*>(index.data))[at[0]]
+                               : as<std::int32_t>(static_cast<const void*>(index.data))[at[0]];
+    if (i < 0 || i >= extent) {
+      fail(ErrorKind::BadInput,
+           cat("index ", i, " is outside a dimension of ", extent, " elements"));
+    }
+    f(at[1] + i * stride, at[2]);
+  });
+}
+
+View row_major_like(const View& view) {
+  View plain = view;
+  std::int64_t stride = 1;
+  for (int d = view.ndim - 1; d >= 0; --d) {
+    plain.strides[d] = stride;
+    stride *= view.shape[d];
+  }
+  return plain;
+}
+
+// The source as a typed element, or the value that stands for all of it.
+template <class T>
+struct ScatterSource {
+  const T* data;
+  T value;
+  T operator()(std::int64_t at) const { return data ? data[at] : value; }
+};
+
+// Adds in double and rounds once.
+template <class T>
+void add_indexed(const Scatter& args, const View& src, const ScatterSource<T>& source) {
+  const View plain = row_major_like(args.out);
+  std::int64_t count = 1;
+  for (int d = 0; d < plain.ndim; ++d) count *= plain.shape[d];
+  std::vector<double> sums(count);
+  T* out = as<T>(args.out.data);
+  walk<2>(plain, {&plain, &args.out},
+          [&](const auto& at) { sums[at[0]] = get(static_cast<const T*>(out), at[1]); });
+  each_indexed(args.index, args.dim, plain, src, [&](std::int64_t to, std::int64_t from) {
+    sums[to] += static_cast<double>(source(from));
+  });
+  walk<2>(plain, {&plain, &args.out},
+          [&](const auto& at) { out[at[1]] = rounded<T>(sums[at[0]]); });
+}
+
+bool adds_in_double(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::BF16;
+}
+
+}  // namespace
+
+void run(const Gather& args) {
+  with_any(args.out.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* x = as<T>(static_cast<const void*>(args.x.data));
+    T* out = as<T>(args.out.data);
+    each_indexed(args.index, args.dim, args.x, args.out,
+                 [&](std::int64_t from, std::int64_t to) { out[to] = x[from]; });
+  });
+}
+
+void run(const Scatter& args) {
+  with_any(args.out.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    T value{};
+    if constexpr (std::is_same_v<T, bool>) {
+      value = args.value != 0;
+    } else {
+      value = rounded<T>(args.value);
+    }
+    const ScatterSource<T> source{as<T>(static_cast<const void*>(args.src.data)), value};
+    const View& src = args.src.data ? args.src : args.index;
+    if (args.add && adds_in_double(args.out.dtype)) return add_indexed(args, src, source);
+    T* out = as<T>(args.out.data);
+    each_indexed(args.index, args.dim, args.out, src, [&](std::int64_t to, std::int64_t from) {
+      out[to] = args.add ? static_cast<T>(out[to] + source(from)) : source(from);
+    });
+  });
+}
+
+}  // namespace coshard::kernels::reference
