@@ -157,8 +157,12 @@ void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs) {
   record->sequence = ++last_sequence;
   record->inputs.reserve(inputs.size());
-  for (const Tensor& t : inputs)
-    record->inputs.push_back(t.defined() && t.requires_grad() ? t.grad_meta() : nullptr);
+  for (const Tensor& t : inputs) {
+    const bool wanted = t.defined() && t.requires_grad();
+    record->inputs.push_back(wanted ? t.grad_meta() : nullptr);
+    CS_REQUIRE(!wanted || t.is_leaf() || t.grad_meta()->version == t.storage()->version,
+               record->name(), ": ", t, " was changed in place through another view of its memory");
+  }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined() || !is_floating(outputs[i].dtype())) continue;
     auto meta = std::make_shared<GradMeta>();
@@ -166,8 +170,16 @@ void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
     meta->producer = record;
     meta->output = static_cast<int>(i);
     meta->spec = outputs[i].spec();
+    meta->version = outputs[i].storage()->version;
     outputs[i].set_grad_meta(std::move(meta));
   }
+}
+
+void replace_on_tape(const Tensor& x, const Tensor& result) {
+  auto meta = std::make_shared<GradMeta>(*result.grad_meta());
+  meta->spec = x.spec();
+  meta->version = x.storage()->version;
+  x.set_grad_meta(std::move(meta));
 }
 
 Task<void> backward(Tensor loss, Tensor gradient) {

@@ -23,6 +23,7 @@ struct GradMeta {
   int output = 0;                    // which output of the producer
   Tensor gradient;                   // of a leaf: accumulated over backward calls
   std::shared_ptr<const Spec> spec;  // of the tensor itself; null for a plain one
+  std::uint32_t version = 0;         // of its storage when a record made it
 };
 
 // Where a record hands over the gradients of its inputs.
@@ -50,8 +51,12 @@ class Record {
 // Puts `record` on the tape as the producer of `outputs`, when taping is on and an input requires a
 // gradient; returns whether it did. `inputs` are the tensors the gradients belong to.
 bool taped(std::span<const Tensor> inputs);  // would a record be made for these?
+// Error{BadInput} when an input's memory was changed in place through another tensor since.
 void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs);
+// From now on `x` stands for `result` on the tape: an in-place operator has written the one into
+// the other.
+void replace_on_tape(const Tensor& x, const Tensor& result);
 
 // No records are made on this thread while one lives. Do not hold one across a co_await that may
 // run siblings.

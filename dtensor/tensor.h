@@ -25,6 +25,7 @@ class Redistribution;
 struct Storage {
   std::shared_ptr<Buffer> buffer;
   Ticket pending;
+  std::uint32_t version = 0;  // how often an in-place operator has written to it
 };
 
 class Tensor {

@@ -5,6 +5,7 @@
 
 #include "dtensor/ops/op.h"
 #include "dtensor/redistribute/cost.h"
+#include "dtensor/redistribute/plan.h"
 #include "dtensor/redistribute/redistribute.h"
 
 namespace coshard {
@@ -21,12 +22,14 @@ struct InputKey {
 struct Decision {
   const OpDef* op;
   Attrs attrs;
+  bool in_place = false;
   std::vector<InputKey> inputs;
 
   std::vector<TensorInfo> in_info;
   std::vector<Layout> want;  // per input; used where `change` says so
   std::vector<bool> change;
   bool changes = false;
+  bool absent = false;  // this rank is not in the mesh: nothing runs
   int outputs = 1;
   std::array<Shape, kMaxOutputs> out_shape{};  // local
   std::array<DType, kMaxOutputs> out_dtype{};
@@ -37,8 +40,9 @@ void mix(std::uint64_t& h, std::uint64_t value) {
   h = (h ^ value) * 0x9E3779B97F4A7C15ULL, h ^= h >> 29;
 }
 
-std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
-  std::uint64_t h = reinterpret_cast<std::uintptr_t>(&op);
+std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+                      bool in_place) {
+  std::uint64_t h = reinterpret_cast<std::uintptr_t>(&op) + in_place;
   for (auto value : attrs.ints) mix(h, static_cast<std::uint64_t>(value));
   for (auto value : attrs.reals) mix(h, std::bit_cast<std::uint64_t>(value));
   for (const Tensor& t : in) {
@@ -54,8 +58,10 @@ std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& 
   return h;
 }
 
-bool matches(const Decision& d, const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+bool matches(const Decision& d, const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+             bool in_place) {
   if (d.op != &op || d.inputs.size() != in.size() || !(d.attrs == attrs)) return false;
+  if (d.in_place != in_place) return false;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const InputKey& key = d.inputs[i];
     if (key.defined != in[i].defined()) return false;
@@ -91,11 +97,14 @@ DeviceMesh mesh_of(const OpDef& op, std::span<const Tensor> in) {
   return mesh;
 }
 
+// `keep`: only strategies that leave the first input's placement alone and give it to the output.
 const Strategy* cheapest(const std::vector<Strategy>& strategies, std::span<const Tensor> in,
-                         int mesh_dim, int ranks) {
+                         int mesh_dim, int ranks, bool keep) {
   const Strategy* best = nullptr;
   double best_cost = std::numeric_limits<double>::infinity();
   for (const Strategy& strategy : strategies) {
+    if (keep && !(strategy.in[0] == in[0].layout()[mesh_dim] && strategy.out[0] == strategy.in[0]))
+      continue;
     double cost = 0;
     for (std::size_t i = 0; i < in.size(); ++i) {
       if (!in[i].defined()) continue;
@@ -107,6 +116,12 @@ const Strategy* cheapest(const std::vector<Strategy>& strategies, std::span<cons
   return best;
 }
 
+std::vector<Placement> placements_along(std::span<const Tensor> in, int mesh_dim) {
+  std::vector<Placement> placements;
+  for (const Tensor& t : in) placements.push_back(t.defined() ? t.layout()[mesh_dim] : Replicate());
+  return placements;
+}
+
 void decide_layouts(Decision& d, const OpDef& op, std::span<const Tensor> in,
                     const DeviceMesh& mesh, const std::vector<TensorInfo>& out_info) {
   const Rule rule = op.rule(d.in_info, d.attrs);
@@ -114,20 +129,18 @@ void decide_layouts(Decision& d, const OpDef& op, std::span<const Tensor> in,
              ": the rule has ", rule.in.size(), " inputs, the call ", in.size());
   d.want.assign(in.size(), Layout());
   std::vector<Layout> out_layout(out_info.size());
-  int cut_before = 1;
+  Parts parts;
   for (int m = 0; m < mesh.ndim(); ++m) {
     const int n = mesh.size(m);
-    const auto strategies = strategies_of(rule, n, cut_before);
-    const Strategy* best = cheapest(strategies, in, m, n);
+    const auto strategies = strategies_of(rule, n, parts, placements_along(in, m));
+    const Strategy* best = d.in_place ? cheapest(strategies, in, m, n, true) : nullptr;
+    if (!best) best = cheapest(strategies, in, m, n, false);
     CS_REQUIRE(best, show(op, in), ": no strategy along mesh dimension ", m);
-    bool cuts = false;
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      d.want[i].push_back(best->in[i]);
-      cuts = cuts || best->in[i].is_shard();
-    }
+    for (std::size_t i = 0; i < in.size(); ++i) d.want[i].push_back(best->in[i]);
     for (std::size_t i = 0; i < out_info.size(); ++i) out_layout[i].push_back(best->out[i]);
-    if (cuts) cut_before *= n;
+    if (best->letter) parts[best->letter] *= n;
   }
+  d.absent = !mesh.contains_this_rank();
   for (std::size_t i = 0; i < in.size(); ++i) {
     d.change.push_back(in[i].defined() && !(in[i].layout() == d.want[i]));
     d.changes = d.changes || d.change.back();
@@ -138,9 +151,11 @@ void decide_layouts(Decision& d, const OpDef& op, std::span<const Tensor> in,
   }
 }
 
-std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+                                 bool in_place) {
   auto d = std::make_unique<Decision>();
   d->op = &op;
+  d->in_place = in_place;
   d->attrs = attrs;
   for (const Tensor& t : in) {
     InputKey key;
@@ -173,18 +188,19 @@ std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, co
 }
 
 // Decisions of this rank. A cache by value: forgetting it changes nothing but time.
-const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+                             bool in_place) {
   thread_local std::unordered_map<std::uint64_t, std::vector<std::unique_ptr<Decision>>> table;
   thread_local std::size_t entries = 0;
   constexpr std::size_t kMostEntries = 16'384;
-  auto& bucket = table[hash_of(op, in, attrs)];
+  auto& bucket = table[hash_of(op, in, attrs, in_place)];
   for (const auto& d : bucket)
-    if (matches(*d, op, in, attrs)) return *d;
-  auto made = decide(op, in, attrs);
+    if (matches(*d, op, in, attrs, in_place)) return *d;
+  auto made = decide(op, in, attrs, in_place);
   if (++entries > kMostEntries) {
     table.clear();
     entries = 1;
-    auto& fresh = table[hash_of(op, in, attrs)];
+    auto& fresh = table[hash_of(op, in, attrs, in_place)];
     fresh.push_back(std::move(made));
     return *fresh.back();
   }
@@ -203,19 +219,32 @@ class OpRecord final : public Record {
                         : Tensor());
     for (std::size_t i = 0; i < out.size(); ++i)
       out_.push_back(op.saves_out >> i & 1U ? out[i].detach() : Tensor());
+    for (const auto* saved : {&in_, &out_})
+      for (const Tensor& t : *saved) versions_ += t.defined() ? t.storage()->version : 0;
   }
   std::string_view name() const override { return op_.name; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     CS_REQUIRE(op_.backward, op_.name, ": has no gradient");
+    require_unmodified();
     GradContext context{in_, out_, output_grads.first(out_.size()), attrs_, sink, in_info_};
     op_.backward(context);
   }
 
  private:
+  // A version only grows, so an equal sum means that none has changed.
+  void require_unmodified() const {
+    std::uint64_t now = 0;
+    for (const auto* saved : {&in_, &out_})
+      for (const Tensor& t : *saved) now += t.defined() ? t.storage()->version : 0;
+    CS_REQUIRE(now == versions_, show(op_, in_),
+               ": backward needs a tensor that was changed in place after this call");
+  }
+
   const OpDef& op_;
   Attrs attrs_;
   std::vector<TensorInfo> in_info_;
   std::vector<Tensor> in_, out_;
+  std::uint64_t versions_ = 0;
 };
 
 void run_body(const OpDef& op, OpContext& context) {
@@ -226,6 +255,58 @@ void run_body(const OpDef& op, OpContext& context) {
   const std::int64_t begin = now_ns();
   op.forward(context);
   world->observer().computed(op.name, op.compute, begin, now_ns());
+}
+
+thread_local ExplicitRedistribution::Forbid forbidden = ExplicitRedistribution::Forbid::Off;
+
+bool communicates(const Tensor& x, const Layout& want) {
+  for (const Step& step : plan_for(x.spec(), want).steps)
+    if (step.kind != StepKind::Slice && step.kind != StepKind::Share) return true;
+  return false;
+}
+
+void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decision& d) {
+  using Forbid = ExplicitRedistribution::Forbid;
+  if (forbidden == Forbid::Off) return;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (!d.change[i] || (forbidden == Forbid::Communication && !communicates(in[i], d.want[i])))
+      continue;
+    fail(ErrorKind::BadInput, cat(show(op, in), ": implicit redistribution of input ", i, " from ",
+                                  in[i].layout(), " to ", d.want[i]));
+  }
+}
+
+std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor> in,
+                                         const Attrs& attrs, bool in_place) {
+  CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
+  const Decision& d = decision_for(op, in, attrs, in_place);
+  std::vector<Tensor> moved;
+  std::span<const Tensor> used = in;
+  if (d.changes) {
+    require_explicit(op, in, d);
+    moved.assign(in.begin(), in.end());
+    for (std::size_t i = 0; i < in.size(); ++i)
+      if (d.change[i]) moved[i] = redistribute_raw(in[i], d.want[i]);
+    used = moved;
+  }
+  OpContext context{used, attrs};
+  context.outputs = d.outputs;
+  context.out_shape = d.out_shape;
+  context.out_dtype = d.out_dtype;
+  context.out_spec = d.out_spec;
+  const auto count = static_cast<std::size_t>(d.outputs);
+  if (d.absent) {
+    for (std::size_t i = 0; i < count; ++i) context.make(static_cast<int>(i));
+  } else {
+    run_body(op, context);
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    if (d.out_spec[i]) context.out[i] = context.out[i].with_spec(d.out_spec[i]);
+  if (taped(in)) {
+    const std::span<Tensor> out(context.out.data(), count);
+    push_record(std::make_shared<OpRecord>(op, attrs, used, out, d), in, out);
+  }
+  return std::move(context.out);
 }
 
 }  // namespace
@@ -252,35 +333,21 @@ Device& OpContext::device() const {
 
 std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in,
                                      const Attrs& attrs) {
-  for (const Tensor& t : in.first(std::min<std::size_t>(in.size(), 1)))
-    CS_REQUIRE(t.defined(), op.name, ": the first input is undefined");
-  const Decision& d = decision_for(op, in, attrs);
-  std::vector<Tensor> moved;
-  std::span<const Tensor> used = in;
-  if (d.changes) {
-    moved.assign(in.begin(), in.end());
-    for (std::size_t i = 0; i < in.size(); ++i)
-      if (d.change[i]) moved[i] = redistribute_raw(in[i], d.want[i]);
-    used = moved;
-  }
-  OpContext context{used, attrs};
-  context.outputs = d.outputs;
-  context.out_shape = d.out_shape;
-  context.out_dtype = d.out_dtype;
-  context.out_spec = d.out_spec;
-  run_body(op, context);
-  const auto count = static_cast<std::size_t>(d.outputs);
-  for (std::size_t i = 0; i < count; ++i)
-    if (d.out_spec[i]) context.out[i] = context.out[i].with_spec(d.out_spec[i]);
-  if (taped(in)) {
-    const std::span<Tensor> out(context.out.data(), count);
-    push_record(std::make_shared<OpRecord>(op, attrs, used, out, d), in, out);
-  }
-  return std::move(context.out);
+  return run_call(op, in, attrs, false);
+}
+
+std::array<Tensor, kMaxOutputs> call_keeping_layout(const OpDef& op, std::span<const Tensor> in,
+                                                    const Attrs& attrs) {
+  return run_call(op, in, attrs, true);
 }
 
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {
   return std::move(call(op, std::span<const Tensor>(in.begin(), in.size()), attrs)[0]);
 }
+
+ExplicitRedistribution::ExplicitRedistribution(Forbid forbid) : before_(forbidden) {
+  forbidden = forbid;
+}
+ExplicitRedistribution::~ExplicitRedistribution() { forbidden = before_; }
 
 }  // namespace coshard

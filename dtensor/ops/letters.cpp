@@ -31,6 +31,7 @@ Rule elementwise_rule(Infos in, const Attrs&) {
   for (const TensorInfo& x : in)
     rule.in.push_back(x.defined ? broadcast_letters(x.shape, out) : std::string());
   rule.out = {letters(out.size())};
+  rule.strided = true;
   return rule;
 }
 

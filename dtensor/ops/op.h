@@ -41,6 +41,7 @@ struct TensorInfo {
 struct Strategy {
   std::vector<Placement> in;
   std::vector<Placement> out;
+  char letter = 0;  // of the rule's, when it cuts one
 };
 
 // How an operator may be cut, in the manner of einsum: one letter per dimension. A letter that an
@@ -61,11 +62,29 @@ struct Rule {
   // Ways in which Partial inputs pass through, e.g. (P,R)->P for matmul, and whatever letters
   // cannot say.
   std::vector<Strategy> extra;
+  // The forward body minds neither where a part lies nor whether it is one range: a StridedShard of
+  // an input passes through its letter like a Shard.
+  bool strided = false;
+};
+
+// Into how many parts each letter has been cut by outer mesh dimensions.
+class Parts {
+ public:
+  std::int64_t& operator[](char letter) { return parts_[static_cast<unsigned char>(letter)]; }
+  std::int64_t operator[](char letter) const { return parts_[static_cast<unsigned char>(letter)]; }
+
+ private:
+  std::array<std::int64_t, 256> parts_ = [] {
+    std::array<std::int64_t, 256> ones;
+    ones.fill(1);
+    return ones;
+  }();
 };
 
 // The strategies of a rule on a mesh dimension of `n` ranks; the first is all-Replicate.
-// `cut_before`: into how many parts outer mesh dimensions may have cut already (see Rule::even).
-std::vector<Strategy> strategies_of(const Rule& rule, int n, int cut_before = 1);
+// `now`: the inputs' placements on it, where known: a StridedShard among them is offered too.
+std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts = {},
+                                    std::span<const Placement> now = {});
 
 // For `extra`: inputs and outputs as letters, P (Partial with that reduce) or R.
 Strategy partial_strategy(std::string_view in, std::string_view out, Reduce reduce = Reduce::Sum);
@@ -133,6 +152,34 @@ struct OpDef {
 std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in,
                                      const Attrs& attrs);
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
+
+// The same, with a strategy that gives the output the first input's layout where there is one.
+std::array<Tensor, kMaxOutputs> call_keeping_layout(const OpDef& op, std::span<const Tensor> in,
+                                                    const Attrs& attrs);
+
+// Runs an operator with in[0] as its destination: in[0] keeps its storage, dtype and layout (the
+// first output is redistributed and cast to them) and becomes, on the tape, the operator's output.
+// Error{BadInput}: in[0] is a leaf that requires a gradient, the output has another shape, or is
+// floating where in[0] is not. Whoever saved in[0] for its own backward fails there.
+Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs = {});
+
+// While one lives, an operator on this thread that would have to redistribute an input is
+// Error{BadInput} naming operator, input and layouts (torch.distributed.tensor
+// ExplicitRedistributionContext). Communication: only where it would communicate; Any: also the
+// free changes (R -> S, R -> P); Off: nested, allows all again. redistribute() itself is always
+// allowed. Backward obeys the scope it is called in. Do not hold one across a co_await that may
+// run siblings.
+class ExplicitRedistribution {
+ public:
+  enum class Forbid : std::uint8_t { Off, Communication, Any };
+  explicit ExplicitRedistribution(Forbid forbid = Forbid::Communication);
+  ~ExplicitRedistribution();
+  ExplicitRedistribution(const ExplicitRedistribution&) = delete;
+  ExplicitRedistribution& operator=(const ExplicitRedistribution&) = delete;
+
+ private:
+  Forbid before_;
+};
 
 // All operators, by name.
 std::span<const OpDef* const> all_operators();

@@ -3,9 +3,13 @@
 namespace coshard {
 namespace {
 
-Placement cut_at(const std::string& letters, char letter, Placement otherwise) {
+Placement cut_at(const std::string& letters, char letter, const Placement& cut,
+                 Placement otherwise) {
   const auto at = letters.find(letter);
-  return at == letters.npos ? otherwise : Shard(static_cast<int>(at));
+  if (at == letters.npos) return otherwise;
+  Placement placement = cut;
+  placement.dim = static_cast<std::int16_t>(at);
+  return placement;
 }
 
 bool may_cut(const Rule& rule, char letter, std::int64_t parts) {
@@ -15,9 +19,20 @@ bool may_cut(const Rule& rule, char letter, std::int64_t parts) {
   return true;
 }
 
+// Every dimension of that letter cut in the manner of `cut`.
+Strategy cut_strategy(const Rule& rule, char letter, const Placement& cut) {
+  Strategy strategy;
+  strategy.letter = letter;
+  for (const auto& in : rule.in) strategy.in.push_back(cut_at(in, letter, cut, Replicate()));
+  for (const auto& out : rule.out)
+    strategy.out.push_back(cut_at(out, letter, cut, Partial(rule.contraction)));
+  return strategy;
+}
+
 }  // namespace
 
-std::vector<Strategy> strategies_of(const Rule& rule, int n, int cut_before) {
+std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts,
+                                    std::span<const Placement> now) {
   std::vector<Strategy> strategies;
   strategies.push_back({std::vector<Placement>(rule.in.size(), Replicate()),
                         std::vector<Placement>(rule.out.size(), Replicate())});
@@ -26,13 +41,15 @@ std::vector<Strategy> strategies_of(const Rule& rule, int n, int cut_before) {
     for (char letter : letters) {
       if (seen.find(letter) != seen.npos) continue;
       seen.push_back(letter);
-      if (!may_cut(rule, letter, static_cast<std::int64_t>(n) * cut_before)) continue;
-      Strategy strategy;
-      for (const auto& in : rule.in) strategy.in.push_back(cut_at(in, letter, Replicate()));
-      for (const auto& out : rule.out)
-        strategy.out.push_back(cut_at(out, letter, Partial(rule.contraction)));
-      strategies.push_back(std::move(strategy));
+      if (may_cut(rule, letter, n * parts[letter]))
+        strategies.push_back(cut_strategy(rule, letter, Shard(0)));
     }
+  }
+  for (std::size_t i = 0; rule.strided && i < now.size(); ++i) {
+    if (now[i].kind != PlacementKind::StridedShard) continue;
+    const char letter = rule.in[i][static_cast<std::size_t>(now[i].dim)];
+    if (may_cut(rule, letter, n * parts[letter]))
+      strategies.push_back(cut_strategy(rule, letter, now[i]));
   }
   strategies.insert(strategies.end(), rule.extra.begin(), rule.extra.end());
   return strategies;
