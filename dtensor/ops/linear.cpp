@@ -96,7 +96,9 @@ const OpDef& linear_op() {
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  return call1(linear_op(), {x, weight, bias});
+  if (x.ndim() != 1) return call1(linear_op(), {x, weight, bias});
+  const Tensor row = call1(linear_op(), {view(x, Shape{1, x.size(0)}), weight, bias});
+  return view(row, Shape{row.size(1)});
 }
 
 std::span<const OpDef* const> linear_ops() {

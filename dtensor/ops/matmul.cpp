@@ -8,12 +8,14 @@ namespace {
 
 bool shared(const TensorInfo& b) { return b.shape.size() == 2; }
 
+Shape leading(const Shape& shape) { return Shape(shape.begin(), shape.end() - 2); }
+
 Rule matmul_rule(Infos in, const Attrs&) {
-  const std::size_t lead = in[0].shape.size() - 2;
-  const std::string batch = letters(lead);
+  const Shape lead = broadcast(leading(in[0].shape), leading(in[1].shape), "matmul");
   Rule rule;
-  rule.in = {batch + "wy", (shared(in[1]) ? "" : batch) + "yz"};
-  rule.out = {batch + "wz"};
+  rule.in = {broadcast_letters(leading(in[0].shape), lead) + "wy",
+             broadcast_letters(leading(in[1].shape), lead) + "yz"};
+  rule.out = {letters(lead.size()) + "wz"};
   pass_partial(rule, "PR", "P", kLinear);
   pass_partial(rule, "RP", "P", kLinear);
   return rule;
@@ -22,26 +24,40 @@ Rule matmul_rule(Infos in, const Attrs&) {
 std::vector<TensorInfo> matmul_infer(Infos in, const Attrs&) {
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
-  require_floating("matmul", in[0]);
+  CS_REQUIRE(in[0].dtype != DType::Bool, "matmul: of bool ", a, " @ ", b);
   require_same_dtype("matmul", in[0], in[1]);
   CS_REQUIRE(a.size() >= 2 && b.size() >= 2, "matmul: ", a, " @ ", b,
              ": at least 2 dimensions each");
   CS_REQUIRE(a[a.size() - 1] == b[b.size() - 2], "matmul: inner dimensions differ: ", a, " @ ", b);
-  CS_REQUIRE(b.size() == 2 || Shape(a.begin(), a.end() - 2) == Shape(b.begin(), b.end() - 2),
-             "matmul: leading dimensions differ: ", a, " @ ", b);
-  Shape out = a;
-  out.back() = b.back();
+  Shape out = broadcast(leading(a), leading(b), "matmul");
+  out.push_back(a[a.size() - 2]);
+  out.push_back(b.back());
   return {{out, in[0].dtype}};
 }
 
-double matmul_flops(Infos in, const Attrs&) {
-  return 2.0 * static_cast<double>(numel(in[0].shape)) * static_cast<double>(in[1].shape.back());
+double matmul_flops(Infos in, const Attrs& attrs) {
+  return 2.0 * static_cast<double>(numel(matmul_infer(in, attrs).front().shape)) *
+         static_cast<double>(in[0].shape.back());
+}
+
+// The local part with its leading dimensions stretched to those of `out`.
+Tensor stretched(const Tensor& x, const Shape& out) {
+  Shape shape = leading(out);
+  const std::size_t lead = shape.size() + 2 - x.local_shape().size();
+  Strides strides(out.size(), 0);
+  shape.push_back(x.local_shape()[x.local_shape().size() - 2]);
+  shape.push_back(x.local_shape().back());
+  if (shape == x.local_shape()) return x;
+  for (std::size_t i = lead; i < shape.size(); ++i)
+    if (x.local_shape()[i - lead] == shape[i]) strides[i] = x.strides()[i - lead];
+  return x.view_as(shape, strides, x.storage_offset(), nullptr);
 }
 
 void matmul_forward(OpContext& c) {
+  const Shape& shape = c.out_shape[0];
   const bool flat = c.in[1].ndim() == 2;
-  const Tensor a = flat ? matrix_of(c.in[0]) : batch_of(c.in[0]);
-  const Tensor b = flat ? matrix_of(c.in[1]) : batch_of(c.in[1]);
+  const Tensor a = flat ? matrix_of(c.in[0]) : batch_of(stretched(c.in[0], shape));
+  const Tensor b = flat ? matrix_of(c.in[1]) : batch_of(stretched(c.in[1], shape));
   const Tensor out = flat ? matrix_of(c.make()) : batch_of(c.make());
   launch(c, kernels::Matmul{view_of(out), view_of(a), view_of(b)});
 }
@@ -50,10 +66,11 @@ void matmul_backward(GradContext& c) {
   const Tensor a = c.in[0];
   const Tensor b = c.in[1];
   const Tensor dy = c.out_grad[0];
-  if (c.sink.wants(0)) c.sink.give(0, matmul(dy, transpose(b, -2, -1)));
+  if (c.sink.wants(0)) c.sink.give(0, sum_to(matmul(dy, transpose(b, -2, -1)), c.in_info[0].shape));
   if (!c.sink.wants(1)) return;
   if (!shared(c.in_info[1])) {
-    c.sink.defer(1, [=] { return matmul(transpose(a, -2, -1), dy); });
+    const Shape shape = c.in_info[1].shape;
+    c.sink.defer(1, [=] { return sum_to(matmul(transpose(a, -2, -1), dy), shape); });
   } else if (b.strides()[0] == 1 && b.strides()[1] != 1) {
     // b is a transposed view: its gradient in the same order of memory
     c.sink.defer(1, [=] { return transpose(matmul_rows(dy, a), 0, 1); });
@@ -65,7 +82,9 @@ void matmul_backward(GradContext& c) {
 std::vector<OpDef::Sample> matmul_samples() {
   return {{{input({3, 5}), input({5, 6})}, {}},
           {{input({2, 3, 5}), input({5, 4})}, {}},
-          {{input({3, 2, 5}), input({3, 5, 4})}, {}}};
+          {{input({3, 2, 5}), input({3, 5, 4})}, {}},
+          {{input({3, 5}), input({2, 5, 4})}, {}},
+          {{input({3, 1, 2, 2}), input({2, 2, 3})}, {}}};
 }
 
 const OpDef& matmul_op() {
@@ -104,6 +123,10 @@ std::vector<TensorInfo> matmul_rows_infer(Infos in, const Attrs&) {
   return {{{a.back(), b.back()}, in[0].dtype}};
 }
 
+double matmul_rows_flops(Infos in, const Attrs&) {
+  return 2.0 * static_cast<double>(numel(in[0].shape)) * static_cast<double>(in[1].shape.back());
+}
+
 void matmul_rows_forward(OpContext& c) {
   const Tensor a = matrix_of(c.in[0]);
   const Tensor b = matrix_of(c.in[1]);
@@ -125,7 +148,7 @@ const OpDef& matmul_rows_op() {
                         .infer = matmul_rows_infer,
                         .forward = matmul_rows_forward,
                         .backward = matmul_rows_backward,
-                        .flops = matmul_flops,
+                        .flops = matmul_rows_flops,
                         .compute = ComputeClass::Gemm,
                         .saves_out = 0,
                         .samples = matmul_rows_samples};
@@ -181,8 +204,8 @@ void matmul_into(const Tensor& into, const Tensor& a, const Tensor& b, bool accu
   const bool flat = b.ndim() == 2;
   const Tensor to = flat ? matrix_of(into) : batch_of(into);
   CS_REQUIRE(to.storage() == into.storage(), "matmul_into: ", into, " is not a view of rows");
-  const Tensor left = flat ? matrix_of(a) : batch_of(a);
-  const Tensor right = flat ? matrix_of(b) : batch_of(b);
+  const Tensor left = flat ? matrix_of(a) : batch_of(stretched(a, into.shape()));
+  const Tensor right = flat ? matrix_of(b) : batch_of(stretched(b, into.shape()));
   kernels::run(into.device()->kind(), kernels::Matmul{view_of(to), view_of(left), view_of(right), 1,
                                                       accumulate ? 1.0 : 0.0});
 }
@@ -193,7 +216,17 @@ kernels::View transposed(kernels::View matrix) {
   return matrix;
 }
 
-Tensor matmul(const Tensor& a, const Tensor& b) { return call1(matmul_op(), {a, b}); }
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (a.ndim() > 1 && b.ndim() > 1) return call1(matmul_op(), {a, b});
+  CS_REQUIRE(a.ndim() > 0 && b.ndim() > 0, "matmul: ", a, " @ ", b, ": at least 1 dimension each");
+  const Tensor left = a.ndim() > 1 ? a : view(a, Shape{1, a.size(0)});
+  const Tensor right = b.ndim() > 1 ? b : view(b, Shape{b.size(0), 1});
+  const Tensor y = call1(matmul_op(), {left, right});
+  Shape out = y.shape();
+  if (b.ndim() == 1) out.pop_back();
+  if (a.ndim() == 1) out.erase(out.size() - (b.ndim() == 1 ? 1 : 2));
+  return view(y, out);
+}
 Tensor matmul_rows(const Tensor& a, const Tensor& b) { return call1(matmul_rows_op(), {a, b}); }
 
 std::span<const OpDef* const> matmul_ops() {

@@ -1,0 +1,246 @@
+#include <algorithm>
+#include <cctype>
+
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/ops/products.h"
+
+namespace coshard {
+namespace {
+
+bool einsum_has(std::string_view letters, char letter) {
+  return letters.find(letter) != letters.npos;
+}
+
+// The letters of both operands and of the result. The operator itself takes equations in which each
+// letter stands at least twice and at most once in each place.
+struct Equation {
+  std::string a, b, out;
+
+  std::string text() const { return a + "," + b + "->" + out; }
+  // Letters of `from` that `other` has, or has not.
+  static std::string those(const std::string& from, const std::string& other, bool has) {
+    std::string result;
+    for (char c : from)
+      if (einsum_has(other, c) == has) result += c;
+    return result;
+  }
+  // The four kinds of letters of a product.
+  std::string batch() const { return those(those(out, a, true), b, true); }
+  std::string left() const { return those(out, b, false); }
+  std::string right() const { return those(out, a, false); }
+  std::string inner() const { return those(a, out, false); }
+};
+
+// attrs.ints: the letters of a, b and out, eight bytes each
+std::int64_t pack_letters(const std::string& letters) {
+  std::uint64_t word = 0;
+  for (char c : letters) word = word << 8 | static_cast<unsigned char>(c);
+  return static_cast<std::int64_t>(word);
+}
+
+std::string unpack_letters(std::int64_t packed) {
+  std::string letters;
+  for (auto word = static_cast<std::uint64_t>(packed); word; word >>= 8)
+    letters.insert(letters.begin(), static_cast<char>(word & 0xff));
+  return letters;
+}
+
+Equation equation_of(const Attrs& attrs) {
+  return {unpack_letters(attrs.ints[0]), unpack_letters(attrs.ints[1]),
+          unpack_letters(attrs.ints[2])};
+}
+
+std::int64_t size_of_letter(char letter, const std::string& letters, const Shape& shape) {
+  return shape[letters.find(letter)];
+}
+
+// The sizes of `order`, letters of a or b.
+Shape sizes_of_letters(const std::string& order, const Equation& e, const Shape& a,
+                       const Shape& b) {
+  Shape shape;
+  for (char c : order)
+    shape.push_back(einsum_has(e.a, c) ? size_of_letter(c, e.a, a) : size_of_letter(c, e.b, b));
+  return shape;
+}
+
+std::vector<TensorInfo> einsum_infer(Infos in, const Attrs& attrs) {
+  const Equation e = equation_of(attrs);
+  CS_REQUIRE(in[0].dtype != DType::Bool, "einsum: of bool ", in[0].shape);
+  require_same_dtype("einsum", in[0], in[1]);
+  for (char c : Equation::those(e.a, e.b, true))
+    CS_REQUIRE(size_of_letter(c, e.a, in[0].shape) == size_of_letter(c, e.b, in[1].shape),
+               "einsum: sizes of '", c, "' differ in ", e.text(), ": ", in[0].shape, " and ",
+               in[1].shape);
+  return {{sizes_of_letters(e.out, e, in[0].shape, in[1].shape), in[0].dtype}};
+}
+
+Rule einsum_rule(Infos, const Attrs& attrs) {
+  const Equation e = equation_of(attrs);
+  Rule rule;
+  rule.in = {e.a, e.b};
+  rule.out = {e.out};
+  pass_partial(rule, "PR", "P", kLinear);
+  pass_partial(rule, "RP", "P", kLinear);
+  return rule;
+}
+
+double einsum_flops(Infos in, const Attrs& attrs) {
+  const Equation e = equation_of(attrs);
+  return 2.0 * static_cast<double>(
+                   numel(sizes_of_letters(e.out + e.inner(), e, in[0].shape, in[1].shape)));
+}
+
+// The local part with its dimensions in the order of `to`.
+Tensor reordered(const Tensor& x, const std::string& from, const std::string& to) {
+  Shape shape;
+  Strides strides;
+  for (char c : to) {
+    shape.push_back(x.local_shape()[from.find(c)]);
+    strides.push_back(x.strides()[from.find(c)]);
+  }
+  return x.view_as(shape, strides, x.storage_offset(), nullptr);
+}
+
+void einsum_forward(OpContext& c) {
+  const Equation e = equation_of(c.attrs);
+  const auto sizes = [&](const std::string& letters) {
+    return sizes_of_letters(letters, e, c.in[0].local_shape(), c.in[1].local_shape());
+  };
+  const std::int64_t batch = numel(sizes(e.batch()));
+  const std::int64_t m = numel(sizes(e.left()));
+  const std::int64_t n = numel(sizes(e.right()));
+  const std::int64_t k = numel(sizes(e.inner()));
+  const Tensor a = reordered(c.in[0], e.a, e.batch() + e.left() + e.inner());
+  const Tensor b = reordered(c.in[1], e.b, e.batch() + e.inner() + e.right());
+  const std::string order = e.batch() + e.left() + e.right();
+  const Tensor memory = Tensor::empty(c.in[0].device(), sizes(order), c.out_dtype[0]);
+  launch(c, kernels::Matmul{view_of(batch_of(local_reshape(memory, {batch, m, n}))),
+                            view_of(batch_of(local_reshape(a, {batch, m, k}))),
+                            view_of(batch_of(local_reshape(b, {batch, k, n})))});
+  c.out[0] = reordered(memory, order, e.out);
+}
+
+Tensor einsum_call(const Equation& e, const Tensor& a, const Tensor& b);
+
+void einsum_backward(GradContext& c) {
+  const Equation e = equation_of(c.attrs);
+  const Tensor a = c.in[0];
+  const Tensor b = c.in[1];
+  const Tensor dy = c.out_grad[0];
+  if (c.sink.wants(0)) c.sink.give(0, einsum_call({e.out, e.b, e.a}, dy, b));
+  if (c.sink.wants(1)) c.sink.defer(1, [=] { return einsum_call({e.a, e.out, e.b}, a, dy); });
+}
+
+Attrs einsum_attrs(const Equation& e) {
+  return {{pack_letters(e.a), pack_letters(e.b), pack_letters(e.out)}, {}};
+}
+
+std::vector<OpDef::Sample> einsum_samples() {
+  return {{{input({3, 5}), input({5, 2})}, einsum_attrs({"mk", "kn", "nm"})},
+          {{input({2, 3, 2, 3}), input({2, 2, 2, 3})}, einsum_attrs({"bshd", "bthd", "bhst"})},
+          {{input({2, 3, 4}), input({5, 4})}, einsum_attrs({"bsh", "vh", "bsv"})},
+          {{input({3}), input({2})}, einsum_attrs({"i", "j", "ij"})}};
+}
+
+const OpDef& einsum_op() {
+  static const OpDef op{.name = "einsum",
+                        .rule = einsum_rule,
+                        .infer = einsum_infer,
+                        .forward = einsum_forward,
+                        .backward = einsum_backward,
+                        .flops = einsum_flops,
+                        .compute = ComputeClass::Gemm,
+                        .saves_out = 0,
+                        .samples = einsum_samples};
+  return op;
+}
+
+Tensor einsum_call(const Equation& e, const Tensor& a, const Tensor& b) {
+  return call1(einsum_op(), {a, b}, einsum_attrs(e));
+}
+
+// --- from text to an equation that the operator takes ---
+
+void check_operand(const std::string& letters, std::string_view equation, const char* which) {
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    CS_REQUIRE(std::isalpha(static_cast<unsigned char>(letters[i])), "einsum: '", letters[i],
+               "' in '", equation, "' is no letter");
+    CS_REQUIRE(letters.find(letters[i], i + 1) == letters.npos, "einsum: '", letters[i],
+               "' comes twice in the ", which, " of '", equation, "'");
+  }
+}
+
+Equation parse_equation(std::string_view equation) {
+  std::string text;
+  for (char c : equation)
+    if (c != ' ') text += c;
+  const auto arrow = text.find("->");
+  const std::string operands = text.substr(0, arrow);
+  const auto comma = operands.find(',');
+  CS_REQUIRE(comma != operands.npos && operands.find(',', comma + 1) == operands.npos, "einsum: '",
+             equation, "' does not have two operands");
+  Equation e{operands.substr(0, comma), operands.substr(comma + 1), {}};
+  check_operand(e.a, equation, "first operand");
+  check_operand(e.b, equation, "second operand");
+  if (arrow == text.npos) {
+    e.out = Equation::those(e.a, e.b, false) + Equation::those(e.b, e.a, false);
+    std::sort(e.out.begin(), e.out.end());
+  } else {
+    e.out = text.substr(arrow + 2);
+    check_operand(e.out, equation, "result");
+  }
+  for (char c : e.out)
+    CS_REQUIRE(einsum_has(e.a + e.b, c), "einsum: '", c, "' of the result is in no operand of '",
+               equation, "'");
+  return e;
+}
+
+// Drops dimensions of size 1 that the other operand stretches.
+Tensor without_ones(const Tensor& x, std::string& own, const std::string& other,
+                    const Shape& others) {
+  Shape shape;
+  std::string kept;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (x.shape()[i] == 1 && einsum_has(other, own[i]) &&
+        size_of_letter(own[i], other, others) != 1)
+      continue;
+    shape.push_back(x.shape()[i]);
+    kept += own[i];
+  }
+  if (kept == own) return x;
+  own = kept;
+  return view(x, shape);
+}
+
+// Sums out the letters that stand nowhere else.
+Tensor without_lone(Tensor x, std::string& own, const std::string& elsewhere) {
+  for (std::size_t i = own.size(); i-- > 0;) {
+    if (einsum_has(elsewhere, own[i])) continue;
+    x = sum(x, static_cast<int>(i));
+    own.erase(i, 1);
+  }
+  return x;
+}
+
+}  // namespace
+
+Tensor einsum(std::string_view equation, const Tensor& a, const Tensor& b) {
+  Equation e = parse_equation(equation);
+  CS_REQUIRE(static_cast<int>(e.a.size()) == a.ndim() && static_cast<int>(e.b.size()) == b.ndim(),
+             "einsum: '", equation, "' for ", a, " and ", b);
+  const std::string a_letters = e.a;
+  Tensor left = without_ones(a, e.a, e.b, b.shape());
+  Tensor right = without_ones(b, e.b, a_letters, a.shape());
+  left = without_lone(left, e.a, e.b + e.out);
+  right = without_lone(right, e.b, e.a + e.out);
+  return einsum_call(e, left, right);
+}
+
+std::span<const OpDef* const> einsum_ops() {
+  static const OpDef* const ops[] = {&einsum_op()};
+  return ops;
+}
+
+}  // namespace coshard
