@@ -1,12 +1,34 @@
 #include "tools/conform/op_call.h"
 
 namespace coshard::conform {
+namespace {
+
+std::vector<Tensor> addmm_of(const OpCall& c) {
+  return {addmm(c[0], c[1], c[2], c.number("beta", 1), c.number("alpha", 1))};
+}
+
+std::vector<Tensor> embedding_of(const OpCall& c) {
+  const std::int64_t padding = c.integer("padding_idx", -1);
+  const bool from_end = c.has("padding_idx") && padding < 0;
+  return {embedding(c[0], c[1], from_end ? padding + c[1].size(0) : padding)};
+}
+
+}  // namespace
 
 const OpTable& matmul_table() {
   static const OpTable table{
       {"matmul", [](const OpCall& c) { return std::vector{matmul(c[0], c[1])}; }},
-      {"mm", [](const OpCall& c) { return std::vector{matmul(c[0], c[1])}; }},
+      {"mm", [](const OpCall& c) { return std::vector{mm(c[0], c[1])}; }},
+      {"bmm", [](const OpCall& c) { return std::vector{bmm(c[0], c[1])}; }},
+      {"mv", [](const OpCall& c) { return std::vector{mv(c[0], c[1])}; }},
+      {"dot", [](const OpCall& c) { return std::vector{dot(c[0], c[1])}; }},
+      {"outer", [](const OpCall& c) { return std::vector{outer(c[0], c[1])}; }},
+      {"addmm", addmm_of},
+      {"baddbmm", addmm_of},
       {"linear", [](const OpCall& c) { return std::vector{linear(c[0], c[1], c[2])}; }},
+      {"einsum",
+       [](const OpCall& c) { return std::vector{einsum(c.text("equation"), c[0], c[1])}; }},
+      {"embedding", embedding_of},
   };
   return table;
 }
