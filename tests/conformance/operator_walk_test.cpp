@@ -2,6 +2,7 @@
 // gradients and the collectives.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "dtensor/ops/op.h"
@@ -32,26 +33,65 @@ Tensor make_input(World& world, const OpDef::Sample& sample, std::size_t k) {
                              values);
 }
 
-std::vector<Placement> placements_of(const Tensor& x) {
+// What every combination is made of, and what takes one input's turn while the others are simple.
+std::vector<Placement> simple_placements(const Tensor& x) {
   std::vector<Placement> all{Replicate()};
   for (int d = 0; d < x.ndim(); ++d) all.push_back(Shard(d));
   if (is_floating(x.dtype())) all.push_back(Partial());
   return all;
 }
+std::vector<Placement> rare_placements(const Tensor& x) {
+  std::vector<Placement> all;
+  if (getenv("STRIDED")) for (int d = 0; d < x.ndim(); ++d) all.push_back(StridedShard(d, 2));
+  if (!is_floating(x.dtype())) return all;
+  for (const Reduce reduce : {Reduce::Avg, Reduce::Min, Reduce::Max, Reduce::Product})
+    all.push_back(Partial(reduce));
+  return all;
+}
 
-// A Partial is split 60/40 with alternating signs, the rest of the ranks cancelling out.
-DTensor distribute(World& world, const DeviceMesh& mesh, const Tensor& full, Placement p) {
-  const DTensor x = distribute_tensor(full, mesh, p.is_partial() ? Replicate() : p, std::nullopt);
-  if (!p.is_partial() || mesh.size() == 1) return x.with_spec(make_spec(mesh, p, full.shape()));
-  std::vector<double> values = x.to_vector();
-  const int rank = mesh.local_rank(0), n = mesh.size();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double noise = i % 2 ? 1.5 : -1.5;
-    const double share = rank == 0 ? 0.6 : rank == 1 ? 0.4 : 0.0;
-    values[i] = values[i] * share + (rank == 0 ? noise * (n - 1) : -noise);
+// What rank `r` of n holds of element i when its reduction is to be `value`: sums are split 60/40
+// under noise of alternating sign that cancels out, an extreme is held by one rank only.
+double share_of(double value, Reduce reduce, std::size_t i, int r, int n) {
+  if (n == 1) return value;
+  if (reduce == Reduce::Product) return r == 0 ? value * 2 : r == 1 ? 0.5 : 1;
+  if (reduce == Reduce::Max || reduce == Reduce::Min) {
+    const double away = reduce == Reduce::Max ? -1.25 : 1.25;
+    return static_cast<int>(i % static_cast<std::size_t>(n)) == r ? value : value + away;
   }
-  return Tensor::from_values(world.device(), full.shape(), full.dtype(), values)
-      .with_spec(make_spec(mesh, p, full.shape()));
+  const double noise = i % 2 ? 1.5 : -1.5;
+  const double part = value * (r == 0   ? 0.6
+                               : r == 1 ? 0.4
+                                        : 0.0) +
+                      (r == 0 ? noise * (n - 1) : -noise);
+  return reduce == Reduce::Avg ? part * n : part;
+}
+
+// This rank's part of `full` in any layout, made without the library's redistribute.
+DTensor distribute(World& world, const DeviceMesh& mesh, const Tensor& full, const Layout& layout) {
+  const auto spec = make_spec(mesh, layout, full.shape());
+  std::vector<int> coordinate;
+  for (int m = 0; m < mesh.ndim(); ++m) coordinate.push_back(mesh.local_rank(m));
+  std::vector<std::size_t> flat{0};  // positions of the local elements, row-major
+  for (int d = 0; d < full.ndim(); ++d) {
+    const auto size = full.shape()[static_cast<std::size_t>(d)];
+    std::vector<std::size_t> longer;
+    for (const std::size_t base : flat)
+      for (const Range& r : ranges_of(layout, mesh.shape(), coordinate, d, size))
+        for (auto k = r.begin; k < r.end; ++k)
+          longer.push_back(base * static_cast<std::size_t>(size) + static_cast<std::size_t>(k));
+    flat = longer;
+  }
+  const std::vector<double> all = full.to_vector();
+  std::vector<double> values;
+  for (const std::size_t at : flat) {
+    double value = all[at];
+    for (int m = 0; m < mesh.ndim(); ++m)
+      if (layout[m].is_partial())
+        value = share_of(value, layout[m].reduce, at, mesh.local_rank(m), mesh.size(m));
+    values.push_back(value);
+  }
+  return Tensor::from_values(world.device(), spec->local_shape, full.dtype(), values)
+      .with_spec(spec);
 }
 
 // Counts what was planned and what was issued.
@@ -113,12 +153,12 @@ Expected on_one_device(World& world, const OpDef& op, const OpDef::Sample& sampl
 
 void walk_combination(World& world, const DeviceMesh& mesh, const OpDef& op,
                       const OpDef::Sample& sample, const std::vector<Tensor>& full,
-                      const std::vector<Placement>& placements, const Expected& expected) {
+                      const std::vector<Layout>& layouts, const Expected& expected) {
   std::string what = cat(op.name, " on ", mesh, ":");
   std::vector<Tensor> in(full.size());
   for (std::size_t k = 0; k < full.size(); ++k) {
     if (!full[k].defined()) continue;
-    in[k] = distribute(world, mesh, full[k], placements[k]);
+    in[k] = distribute(world, mesh, full[k], layouts[k]);
     if (op.backward && wants_gradient(sample, full[k], k)) in[k].set_requires_grad(true);
     what += " " + describe(in[k]);
   }
@@ -130,7 +170,8 @@ void walk_combination(World& world, const DeviceMesh& mesh, const OpDef& op,
       expect_close(full_tensor(out[i].detach()).to_vector(), expected.outputs[i],
                    what + cat(" output ", i, " ", out[i].layout()));
   if (!op.backward) return;
-  run_backward(out[0], distribute_tensor(seed_for(world, out[0]), mesh, Replicate(), std::nullopt));
+  const Layout whole = Layout::filled(mesh.ndim(), Replicate());
+  run_backward(out[0], distribute_tensor(seed_for(world, out[0]), mesh, whole, std::nullopt));
   for (std::size_t k = 0; k < in.size(); ++k) {
     if (!in[k].defined() || !in[k].requires_grad()) continue;
     ASSERT_TRUE(in[k].grad().defined()) << what << " input " << k;
@@ -139,42 +180,104 @@ void walk_combination(World& world, const DeviceMesh& mesh, const OpDef& op,
   }
 }
 
+// Every combination of simple placements on a mesh of one dimension; each rare one of each input
+// beside simple ones of the others, which take turns.
+std::vector<std::vector<Layout>> all_combinations(const std::vector<Tensor>& full) {
+  std::vector<std::vector<Placement>> simple, rare;
+  std::size_t combinations = 1;
+  for (const Tensor& x : full) {
+    simple.push_back(x.defined() ? simple_placements(x) : std::vector<Placement>{Replicate()});
+    rare.push_back(x.defined() ? rare_placements(x) : std::vector<Placement>{});
+    combinations *= simple.back().size();
+  }
+  const auto pick = [&](std::size_t c) {
+    std::vector<Layout> layouts;
+    for (const auto& choice : simple) {
+      layouts.emplace_back(choice[c % choice.size()]);
+      c /= choice.size();
+    }
+    return layouts;
+  };
+  std::vector<std::vector<Layout>> all;
+  for (std::size_t c = 0; c < combinations; ++c) all.push_back(pick(c));
+  std::size_t turn = 0;
+  for (std::size_t k = 0; k < full.size(); ++k) {
+    for (const Placement& p : rare[k]) {
+      for (int beside = 0; beside < (full.size() > 1 ? 3 : 1); ++beside) {
+        all.push_back(pick(turn++ * 7 % combinations));
+        all.back()[k] = Layout(p);
+      }
+      // The same in every input that can have it.
+      all.push_back(pick(0));
+      for (std::size_t other = 0; other < full.size(); ++other)
+        if (std::find(rare[other].begin(), rare[other].end(), p) != rare[other].end())
+          all.back()[other] = Layout(p);
+    }
+  }
+  return all;
+}
+
+// Layouts drawn for a mesh of more dimensions; the same on every rank.
+std::vector<std::vector<Layout>> drawn_combinations(const std::vector<Tensor>& full, int mesh_dims,
+                                                    std::uint64_t seed) {
+  constexpr int kDrawn = 24;
+  const auto draw = [&seed](std::size_t below) {
+    seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+    return static_cast<std::size_t>(seed >> 33) % below;
+  };
+  std::vector<std::vector<Layout>> all(kDrawn);
+  for (auto& layouts : all) {
+    for (const Tensor& x : full) {
+      Layout layout;
+      for (int m = 0; m < mesh_dims; ++m) {
+        if (!x.defined()) {
+          layout.push_back(Replicate());
+          continue;
+        }
+        auto choice = simple_placements(x);
+        if (draw(4) == 0)
+          for (const Placement& p : rare_placements(x)) choice.push_back(p);
+        layout.push_back(choice[draw(choice.size())]);
+      }
+      layouts.push_back(layout);
+    }
+  }
+  return all;
+}
+
 void walk_sample(World& world, const DeviceMesh& mesh, const OpDef& op,
                  const OpDef::Sample& sample) {
   std::vector<Tensor> full;
   for (std::size_t k = 0; k < sample.in.size(); ++k) full.push_back(make_input(world, sample, k));
   const Expected expected = on_one_device(world, op, sample, full);
-  std::vector<std::vector<Placement>> choices;
-  std::size_t combinations = 1;
-  for (const Tensor& x : full) {
-    choices.push_back(x.defined() ? placements_of(x) : std::vector<Placement>{Replicate()});
-    combinations *= choices.back().size();
-  }
-  for (std::size_t c = 0; c < combinations; ++c) {
-    std::vector<Placement> placements;
-    for (std::size_t k = 0, rest = c; k < choices.size(); rest /= choices[k].size(), ++k)
-      placements.push_back(choices[k][rest % choices[k].size()]);
+  for (const auto& layouts : mesh.ndim() == 1
+                                 ? all_combinations(full)
+                                 : drawn_combinations(full, mesh.ndim(), op.name.size())) {
     for (Tensor& x : full)
       if (x.defined()) x = x.detach();
-    walk_combination(world, mesh, op, sample, full, placements, expected);
+    walk_combination(world, mesh, op, sample, full, layouts, expected);
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
-class OperatorWalk : public ::testing::TestWithParam<std::tuple<int, std::string>> {};
+using MeshShape = std::vector<int>;
+
+class OperatorWalk : public ::testing::TestWithParam<std::tuple<MeshShape, std::string>> {};
 
 TEST_P(OperatorWalk, GivesTheValueTheGradientsAndThePlannedCollectives) {
-  const auto [ranks, name] = GetParam();
+  const auto [shape, name] = GetParam();
+  int ranks = 1;
+  for (int size : shape) ranks *= size;
   for (const OpDef* op : all_operators()) {
     if (op->name != name) continue;
     struct Body {
-      static Task<void> run(World& world, const OpDef& op) {
-        const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+      static Task<void> run(World& world, const OpDef& op, MeshShape shape) {
+        const DeviceMesh mesh = init_device_mesh(world, shape);
         for (const OpDef::Sample& sample : op.samples()) walk_sample(world, mesh, op, sample);
         co_return;
       }
     };
-    on_ranks(ranks, [op](World& world) { return Body::run(world, *op); });
+    on_ranks(ranks, [op, shape = shape](World& world) { return Body::run(world, *op, shape); });
   }
 }
 
@@ -186,11 +289,14 @@ std::vector<std::string> names_with_samples() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OperatorWalk,
-                         ::testing::Combine(::testing::Values(1, 2, 3),
+                         ::testing::Combine(::testing::Values(MeshShape{1}, MeshShape{2},
+                                                              MeshShape{3}, MeshShape{2, 2}),
                                             ::testing::ValuesIn(names_with_samples())),
                          [](const auto& info) {
-                           return std::get<1>(info.param) + "_on_" +
-                                  std::to_string(std::get<0>(info.param));
+                           std::string name = std::get<1>(info.param) + "_on";
+                           for (int size : std::get<0>(info.param))
+                             name += "_" + std::to_string(size);
+                           return name;
                          });
 
 // The gradient of every operator against central differences, on plain tensors.

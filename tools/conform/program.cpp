@@ -54,7 +54,7 @@ const std::string& Program::own_key(const Json& keys) const {
 
 DeviceMesh Program::mesh_of(const Json& step) const {
   if (!step.contains("mesh_dim") || step.at("mesh_dim").is_null()) return mesh;
-  fail(ErrorKind::Unsupported, cat("sub-mesh ", step.at("mesh_dim")));
+  return mesh[step.at("mesh_dim").get<std::string>()];
 }
 
 Layout layout_of(const Json& placements) {
