@@ -16,7 +16,7 @@
 // Every kernel, by the name of its struct. A back end defines `run` for each.
 // clang-format off
 #define COSHARD_KERNELS(X) \
-  /* pointwise */ X(Copy) X(Fill) X(Unary) X(UnaryGrad) X(Binary) X(SwiGlu) X(SwiGluGrad) \
+  /* pointwise */ X(Copy) X(Fill) X(Unary) X(UnaryGrad) X(Binary) X(Where) X(SwiGlu) X(SwiGluGrad) \
   /* index     */ X(Gather) X(Scatter) \
   /* matmul    */ X(Matmul) \
   /* reduce    */ X(ReduceDim) X(PowSum) \

@@ -30,5 +30,7 @@ enum class Reduction : std::uint8_t { None, Mean, Sum };
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                      Reduction reduction = Reduction::Mean, std::int64_t ignore_index = -100,
                      double label_smoothing = 0);
+// (x - target)^2, averaged, summed or as it is; the layouts are those of sub, square, mean and sum.
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::Mean);
 
 }  // namespace coshard

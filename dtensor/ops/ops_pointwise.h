@@ -1,30 +1,128 @@
 #pragma once
-// One element at a time: arithmetic, comparisons, activations, casts, in-place forms.
-// Conventions: dtensor/ops/ops.h.
-#include "dtensor/tensor.h"
+// One element at a time: arithmetic, comparisons, activations, casts.
+// Conventions: dtensor/ops/ops.h. Inputs broadcast together, and mixed dtypes are promoted as in
+// PyTorch (promotion.h); functions without integer results give f32 for integers. Shards pass
+// through without a collective; a replica beside a shard is cut. A Partial passes where it says so
+// and is reduced first everywhere else; where several inputs are Partial it passes only if all have
+// the same reduction, and otherwise all but one are reduced.
+#include <optional>
+
+#include "dtensor/ops/promotion.h"
 
 namespace coshard {
 
-// Broadcasting. alpha scales b. Partial + Partial stays Partial; Partial + Replicate stays Partial
-// (the replica is split).
+// --- arithmetic ---
+
+// a + alpha * b. Partial(sum) + Partial(sum) stays one, and so do averages; beside a Replicate, sum
+// (the replica is split), avg, max and min stay (max and min change places for b where alpha < 0).
+// Error{BadInput} for a fractional alpha of integers.
 Tensor add(const Tensor& a, const Tensor& b, double alpha = 1);
-Tensor sub(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b, double alpha = 1);  // not of two bools
+// a + alpha * scalar: avg, max and min stay Partial, a sum is reduced first.
+Tensor add(const Tensor& a, const Scalar& scalar, double alpha = 1);
+Tensor sub(const Tensor& a, const Scalar& scalar, double alpha = 1);
+Tensor rsub(const Tensor& a, const Scalar& scalar);  // scalar - a, as add(neg(a), scalar)
+// Partial(sum|avg) * Replicate stays Partial, Partial(product) * Partial(product) too.
 Tensor mul(const Tensor& a, const Tensor& b);
+// Every Partial but product stays; max and min change places where the scalar is negative.
+Tensor mul(const Tensor& a, const Scalar& scalar);
+// True division: integers give f32. Partial(sum|avg) / Replicate stays Partial.
 Tensor div(const Tensor& a, const Tensor& b);
-Tensor add(const Tensor& a, double scalar);  // a Partial is reduced first
-Tensor mul(const Tensor& a, double scalar);  // a Partial(sum|avg) stays
+Tensor div(const Tensor& a, const Scalar& scalar);  // as mul
+// Error{BadInput} for a negative integer power of integers.
+Tensor pow(const Tensor& a, const Tensor& exponent);
+Tensor pow(const Tensor& a, const Scalar& exponent);
+// With the sign of the divisor. Error{BadInput} for an integer 0.
+Tensor remainder(const Tensor& a, const Tensor& b);
+Tensor remainder(const Tensor& a, const Scalar& scalar);
+// NaN wins; equal elements share the gradient. max and min stay Partial beside a Replicate, and a
+// Partial of the same reduction (max for maximum) beside another.
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor atan2(const Tensor& a, const Tensor& b);
+// x + weight * (end - x), and x + value * a * b; of add's and mul's layouts.
+Tensor lerp(const Tensor& x, const Tensor& end, double weight);
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
+
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator*(const Tensor& a, double scalar) { return mul(a, scalar); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator+(const Tensor& a, const Scalar& scalar) { return add(a, scalar); }
+inline Tensor operator-(const Tensor& a, const Scalar& scalar) { return sub(a, scalar); }
+inline Tensor operator*(const Tensor& a, const Scalar& scalar) { return mul(a, scalar); }
+inline Tensor operator/(const Tensor& a, const Scalar& scalar) { return div(a, scalar); }
 
+// --- functions of one element ---
+
+// Integers stay integers. Every Partial but product passes neg (max becomes min and back).
 Tensor neg(const Tensor& x);
+Tensor abs(const Tensor& x);
+Tensor square(const Tensor& x);
+// Monotone: Partial(max) and Partial(min) stay. The gradient of sign and floor is 0.
 Tensor relu(const Tensor& x);
+Tensor sign(const Tensor& x);  // of NaN: 0
+Tensor floor(const Tensor& x);
+// One bound may be missing, not both; NaN stays. The gradient passes on the bounds too.
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = std::nullopt);
+// Floats. Monotone on all numbers: Partial(max) and Partial(min) stay.
+Tensor exp(const Tensor& x);
+Tensor expm1(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor softplus(const Tensor& x);  // x itself above 20
+Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
+// Floats. A Partial is reduced first.
+Tensor log(const Tensor& x);
+Tensor log1p(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
 Tensor silu(const Tensor& x);
 Tensor gelu(const Tensor& x, bool tanh_approximation = false);
 // silu(a) * b in one pass
 Tensor swiglu(const Tensor& a, const Tensor& b);
+
+// --- comparisons and logic: bool, no gradient; a Partial is reduced first ---
+
+Tensor lt(const Tensor& a, const Tensor& b);
+Tensor le(const Tensor& a, const Tensor& b);
+Tensor gt(const Tensor& a, const Tensor& b);
+Tensor ge(const Tensor& a, const Tensor& b);
+Tensor eq(const Tensor& a, const Tensor& b);
+Tensor ne(const Tensor& a, const Tensor& b);
+Tensor lt(const Tensor& a, const Scalar& b);
+Tensor le(const Tensor& a, const Scalar& b);
+Tensor gt(const Tensor& a, const Scalar& b);
+Tensor ge(const Tensor& a, const Scalar& b);
+Tensor eq(const Tensor& a, const Scalar& b);
+Tensor ne(const Tensor& a, const Scalar& b);
+Tensor isnan(const Tensor& x);
+Tensor logical_not(const Tensor& x);  // what is not 0 is true
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+
+// --- choice ---
+
+// condition is bool; Partials of x and y alike stay Partial where it is Replicate.
+Tensor where(const Tensor& condition, const Tensor& x, const Tensor& y);
+// `value`, in x's dtype, where the bool mask is true. avg, max and min stay Partial; a sum does for
+// the value 0 and is reduced first otherwise.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value);
+
+// --- casts and copies ---
+
+// x itself when it has the dtype. A gradient flows between floats only. Partial(max|min) stays, a
+// sum or an average only in a wider type.
 Tensor to(const Tensor& x, DType dtype);
+Tensor clone(const Tensor& x);  // a copy in new memory; any Partial stays
+// Constants in x's shape and dtype, cut like x; Replicate where x is Partial. No gradient.
+Tensor full_like(const Tensor& x, const Scalar& value);
+inline Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
+inline Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
 // Zeroes elements with probability p, scales the rest by 1/(1-p). Draws by the global element index
 // from the world's generator (random.h), so any layout drops what one device would. A Partial input
 // is reduced first. p = 0: x itself.

@@ -70,11 +70,17 @@ void run(const Fill& args) {
 void run(const Gather& args) { reference::run(args); }
 void run(const Scatter& args) { reference::run(args); }
 void run(const Unary& args) {
-  const bool simple = args.op != UnaryOp::PowScalar || args.alpha == 2;
+  const bool simple =
+      args.op < UnaryOp::PowScalar || (args.op == UnaryOp::PowScalar && args.alpha == 2);
   vectorised_or_reference(args.dtype, args, simple);
 }
-void run(const UnaryGrad& args) { vectorised_or_reference(args.dtype, args); }
-void run(const Binary& args) { vectorised_or_reference(args.out.dtype, args); }
+void run(const UnaryGrad& args) {
+  vectorised_or_reference(args.dtype, args, args.op < UnaryGradOp::PowScalar);
+}
+void run(const Binary& args) {
+  vectorised_or_reference(args.out.dtype, args, args.op <= BinaryOp::Minimum);
+}
+void run(const Where& args) { reference::run(args); }
 void run(const SwiGlu& args) { vectorised_or_reference(args.dtype, args); }
 void run(const SwiGluGrad& args) { vectorised_or_reference(args.dtype, args); }
 void run(const ReduceDim& args) { vectorised_or_reference(args.dtype, args); }

@@ -42,4 +42,22 @@ void run(const Fill& args) {
   });
 }
 
+void run(const Where& args) {
+  with_any(args.out.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T value = converted<T>(args.value);
+    const View* whole = &args.out;
+    const View* x = args.x.data ? &args.x : whole;
+    const View* y = args.y.data ? &args.y : whole;
+    const auto* condition = as<bool>(static_cast<const void*>(args.condition.data));
+    const auto* xs = as<T>(static_cast<const void*>(args.x.data));
+    const auto* ys = as<T>(static_cast<const void*>(args.y.data));
+    walk<4>(args.out, {whole, &args.condition, x, y}, [&](const auto& at) {
+      const bool first = condition[at[1]];
+      const T* from = first ? xs : ys;
+      as<T>(args.out.data)[at[0]] = from ? from[first ? at[2] : at[3]] : value;
+    });
+  });
+}
+
 }  // namespace coshard::kernels::reference

@@ -59,6 +59,18 @@ T rounded(double value) {
   }
 }
 
+// base^exponent, wrapping around as unsigned numbers do; of a negative exponent the integer part (0
+// stays 0).
+template <class T>
+T integer_power(T base, T exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  using Bits = std::make_unsigned_t<T>;
+  Bits result = 1;
+  for (auto power = static_cast<Bits>(base); exponent > 0; exponent /= 2, power *= power)
+    if (exponent % 2 != 0) result *= power;
+  return static_cast<T>(result);
+}
+
 // Calls f(std::array of N element offsets) for every index of `shape`, in row-major order.
 template <std::size_t N, class F>
 void walk(const View& shape, const std::array<const View*, N>& views, F&& f) {

@@ -25,6 +25,12 @@ double OpCall::number(const char* name) const {
 double OpCall::number(const char* name, double otherwise) const {
   return has(name) ? number(name) : otherwise;
 }
+Scalar OpCall::scalar(const char* name) const {
+  const double value = number(name);
+  const Json& given = attrs_.at(name);
+  if (given.is_boolean()) return given.get<bool>();
+  return given.is_number_integer() ? Scalar(static_cast<std::int64_t>(value)) : Scalar(value);
+}
 std::optional<double> OpCall::maybe_number(const char* name) const {
   return has(name) ? std::optional(number(name)) : std::nullopt;
 }
@@ -44,6 +50,13 @@ Shape OpCall::list(const char* name) const {
   CS_REQUIRE(has(name), "attribute ", name, " is missing");
   const Json& value = attrs_.at(name);
   return value.is_array() ? shape_of(value) : Shape{value.get<std::int64_t>()};
+}
+
+Reduction parse_reduction(std::string_view text) {
+  if (text == "none") return Reduction::None;
+  if (text == "sum") return Reduction::Sum;
+  CS_REQUIRE(text == "mean", "reduction '", text, "'");
+  return Reduction::Mean;
 }
 
 std::vector<Tensor> call_operator(const std::string& name, const OpCall& call) {

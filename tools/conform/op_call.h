@@ -27,6 +27,8 @@ class OpCall {
   double number(const char* name) const;
   double number(const char* name, double otherwise) const;
   std::optional<double> maybe_number(const char* name) const;
+  // A number with its category: 2 is an integer, 2.0 is not.
+  Scalar scalar(const char* name) const;
   std::int64_t integer(const char* name) const { return static_cast<std::int64_t>(number(name)); }
   std::int64_t integer(const char* name, std::int64_t otherwise) const;
   std::optional<int> maybe_dim(const char* name) const;
@@ -40,6 +42,8 @@ class OpCall {
   std::vector<Tensor> in_;
   const Json& attrs_;
 };
+
+Reduction parse_reduction(std::string_view text);
 
 using OpFunction = std::function<std::vector<Tensor>(const OpCall&)>;
 using OpTable = std::map<std::string, OpFunction, std::less<>>;

@@ -8,7 +8,8 @@ namespace {
 template <class T, class F>
 void combine(const Binary& args, F f) {
   const auto alpha = static_cast<float>(args.alpha);
-  const View* views[3] = {&args.out, &args.a, &args.b};
+  const bool number = args.b.data == nullptr;  // the right operand is alpha
+  const View* views[3] = {&args.out, &args.a, number ? &args.a : &args.b};
   const Loops<3> loops = loops_over(views);
   const std::int64_t out_stride = loops.stride(0);
   const std::int64_t a_stride = loops.stride(1);
@@ -16,12 +17,13 @@ void combine(const Binary& args, F f) {
   each_row(loops, [&](const std::int64_t(&at)[3], std::int64_t count) {
     T* out = as<T>(args.out.data) + at[0];
     const T* a = as<T>(static_cast<const void*>(args.a.data)) + at[1];
-    const T* b = as<T>(static_cast<const void*>(args.b.data)) + at[2];
+    const T* b = number ? a : as<T>(static_cast<const void*>(args.b.data)) + at[2];
     each_register(
         0, count, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
           const std::int64_t here = count - i < kLanes ? count - i : kLanes;
           const Vec x = load_strided(lanes, a + i * a_stride, a_stride, here);
-          const Vec y = load_strided(lanes, b + i * b_stride, b_stride, here) * alpha;
+          const Vec y =
+              number ? all(alpha) : load_strided(lanes, b + i * b_stride, b_stride, here) * alpha;
           const Vec value = f(x, y);
           if (out_stride == 1) {
             lanes.store(out + i, value);
@@ -43,6 +45,7 @@ void run_as(const Binary& args) {
     case BinaryOp::Div: return combine<T>(args, [](Vec x, Vec y) { return x / y; });
     case BinaryOp::Maximum: return combine<T>(args, [](Vec x, Vec y) { return maximum(x, y); });
     case BinaryOp::Minimum: return combine<T>(args, [](Vec x, Vec y) { return minimum(x, y); });
+    default: return;  // comes not here
   }
 }
 

@@ -15,6 +15,23 @@ COSHARD_INLINE Vec gelu_tanh_inner(Vec x) {
   return hyperbolic_tangent(kGeluTanhScale * (x + kGeluTanhCubic * x * x * x));
 }
 
+// f(x, dy) -> dx
+template <class F>
+void map_both(const UnaryGrad& args, F f) {
+  with_short_float(args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* x = as<T>(args.x);
+    const T* dy = as<T>(args.dy);
+    T* dx = as<T>(args.dx);
+    parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
+      each_register(
+          begin, end, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+            lanes.store(dx + i, f(lanes.load(x + i), lanes.load(dy + i)));
+          });
+    });
+  });
+}
+
 template <class F>
 void map(const Unary& args, F f) {
   with_short_float(args.dtype, [&](auto tag) {
@@ -32,25 +49,20 @@ void map(const Unary& args, F f) {
 
 template <class F>
 void map_grad(const UnaryGrad& args, F slope) {
-  with_short_float(args.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    const T* x = as<T>(args.x);
-    const T* dy = as<T>(args.dy);
-    T* dx = as<T>(args.dx);
-    parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
-      each_register(
-          begin, end, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-            lanes.store(dx + i, lanes.load(dy + i) * slope(lanes.load(x + i)));
-          });
-    });
-  });
+  map_both(
+      args, [slope](Vec x, Vec dy) __attribute__((always_inline)) { return dy * slope(x); });
+}
+
+COSHARD_INLINE Vec sign(Vec x) {
+  return select(x > Vec{}, all(1.0F), select(x < Vec{}, all(-1.0F), Vec{}));
 }
 
 }  // namespace
 
-// PowScalar reaches this table only with alpha 2.
+// PowScalar reaches this table only with alpha 2; what comes after it not at all.
 void run(const Unary& args) {
   const auto alpha = static_cast<float>(args.alpha);
+  const auto beta = static_cast<float>(args.beta);
   switch (args.op) {
     case UnaryOp::Neg: return map(args, [](Vec x) { return -x; });
     case UnaryOp::Abs: return map(args, [](Vec x) { return absolute(x); });
@@ -65,13 +77,25 @@ void run(const Unary& args) {
     case UnaryOp::Gelu: return map(args, [](Vec x) { return x * normal_cdf(x); });
     case UnaryOp::GeluTanh:
       return map(args, [](Vec x) { return 0.5F * x * (1.0F + gelu_tanh_inner(x)); });
+    case UnaryOp::Square: return map(args, [](Vec x) { return x * x; });
+    case UnaryOp::Reciprocal: return map(args, [](Vec x) { return 1.0F / x; });
+    case UnaryOp::Sign: return map(args, [](Vec x) { return sign(x); });
+    case UnaryOp::Erf: return map(args, [](Vec x) { return error_function(x); });
+    case UnaryOp::LeakyRelu:
+      return map(args, [alpha](Vec x) { return select(x > Vec{}, x, x * alpha); });
+    case UnaryOp::Clamp:
+      return map(args, [alpha, beta](Vec x) { return minimum(maximum(x, all(alpha)), all(beta)); });
     case UnaryOp::AddScalar: return map(args, [alpha](Vec x) { return x + alpha; });
     case UnaryOp::MulScalar: return map(args, [alpha](Vec x) { return x * alpha; });
     case UnaryOp::PowScalar: return map(args, [](Vec x) { return x * x; });
+    default: return;
   }
 }
 
+// PowScalar and what comes after it have no body here.
 void run(const UnaryGrad& args) {
+  const auto alpha = static_cast<float>(args.alpha);
+  const auto beta = static_cast<float>(args.beta);
   switch (args.op) {
     case UnaryGradOp::Silu:
       return map_grad(args, [](Vec x) {
@@ -89,7 +113,36 @@ void run(const UnaryGrad& args) {
         return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * inner;
       });
     case UnaryGradOp::Relu:
-      return map_grad(args, [](Vec x) { return select(x > Vec{}, all(1.0F), Vec{}); });
+      return map_both(args, [](Vec x, Vec dy) { return select(x <= Vec{}, Vec{}, dy); });
+    case UnaryGradOp::Abs: return map_grad(args, [](Vec x) { return sign(x); });
+    case UnaryGradOp::Exp: return map_grad(args, [](Vec x) { return exponential(x); });
+    case UnaryGradOp::Log: return map_grad(args, [](Vec x) { return 1.0F / x; });
+    case UnaryGradOp::Sqrt: return map_grad(args, [](Vec x) { return 0.5F / square_root(x); });
+    case UnaryGradOp::Rsqrt:
+      return map_grad(args, [](Vec x) { return -0.5F / (x * square_root(x)); });
+    case UnaryGradOp::Tanh:
+      return map_grad(args, [](Vec x) {
+        const Vec t = hyperbolic_tangent(x);
+        return 1.0F - t * t;
+      });
+    case UnaryGradOp::Sigmoid:
+      return map_grad(args, [](Vec x) {
+        const Vec s = sigmoid(x);
+        return s * (1.0F - s);
+      });
+    case UnaryGradOp::Softplus: return map_grad(args, [](Vec x) { return sigmoid(x); });
+    case UnaryGradOp::Square: return map_grad(args, [](Vec x) { return 2.0F * x; });
+    case UnaryGradOp::Reciprocal: return map_grad(args, [](Vec x) { return -1.0F / (x * x); });
+    case UnaryGradOp::Erf:
+      return map_grad(args, [](Vec x) { return 1.1283791671F * exponential(-x * x); });
+    case UnaryGradOp::LeakyRelu:
+      return map_grad(args, [alpha](Vec x) { return select(x > Vec{}, all(1.0F), all(alpha)); });
+    case UnaryGradOp::Clamp:
+      return map_both(args, [alpha, beta](Vec x, Vec dy) {
+        return select((x >= all(alpha)) & (x <= all(beta)), dy, Vec{});
+      });
+    case UnaryGradOp::Log1p: return map_grad(args, [](Vec x) { return 1.0F / (1.0F + x); });
+    default: return;
   }
 }
 

@@ -8,12 +8,12 @@ namespace coshard::kernels {
 namespace {
 using namespace testing;
 
-constexpr int kUnaryOps = static_cast<int>(UnaryOp::PowScalar) + 1;
+constexpr int kUnaryOps = static_cast<int>(UnaryOp::Softplus) + 1;
 
 void compare(UnaryOp op, const Data& x, double alpha, double t) {
   Data got(x.dtype(), x.count());
   Data want = got;
-  Unary args{op, x.dtype(), x.count(), x.ptr(), got.ptr(), alpha};
+  Unary args{op, x.dtype(), x.count(), x.ptr(), got.ptr(), alpha, alpha + 0.5};
   cpu::run(args);
   args.y = want.ptr();
   reference::run(args);
@@ -54,8 +54,34 @@ TEST(Unary, KeepsInfinitiesZerosAndNaN) {
   Data x(DType::F32, 10);
   for (int i = 0; i < 10; ++i) x.set(i, values[i]);
   for (UnaryOp op : {UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Exp, UnaryOp::Log, UnaryOp::Sqrt,
-                     UnaryOp::Rsqrt, UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Relu}) {
+                     UnaryOp::Rsqrt, UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Relu,
+                     UnaryOp::Square, UnaryOp::Reciprocal, UnaryOp::Sign, UnaryOp::Erf,
+                     UnaryOp::LeakyRelu, UnaryOp::Clamp, UnaryOp::Floor, UnaryOp::Softplus}) {
     compare(op, x, 0, 2e-5);
+  }
+}
+
+TEST(Unary, ClampsToBoundsThatMayBeMissingCrossedOrNaN) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::nan("");
+  struct Bounds {
+    double low, high, of_minus_two, of_two;
+  };
+  for (DType dtype : kFloating) {
+    for (const Bounds& b : {Bounds{-1, 1, -1, 1},
+                            {-inf, 1, -2, 1},
+                            {-1, inf, -1, 2},
+                            {1, -1, -1, -1},
+                            {nan, 1, nan, nan}}) {
+      Data x(dtype, 3);
+      Data want(dtype, 3);
+      const double values[] = {-2, 2, nan};
+      const double results[] = {b.of_minus_two, b.of_two, nan};
+      for (int i = 0; i < 3; ++i) x.set(i, values[i]), want.set(i, results[i]);
+      Data got(dtype, 3);
+      cpu::run(Unary{UnaryOp::Clamp, dtype, 3, x.ptr(), got.ptr(), b.low, b.high});
+      expect_close(got, want, "clamp");
+    }
   }
 }
 
@@ -76,24 +102,44 @@ TEST(Unary, TakesIntegersWhereTheyMakeSense) {
   Data y(DType::I64, 9);
   cpu::run(Unary{UnaryOp::AddScalar, DType::I64, 9, x.ptr(), y.ptr(), 4});
   for (int i = 0; i < 9; ++i) EXPECT_EQ(y.get(i), x.get(i) + 4);
+  cpu::run(Unary{UnaryOp::PowScalar, DType::I64, 9, x.ptr(), y.ptr(), 3});
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(y.get(i), x.get(i) * x.get(i) * x.get(i));
+  const double inf = std::numeric_limits<double>::infinity();
+  cpu::run(Unary{UnaryOp::Clamp, DType::I64, 9, x.ptr(), y.ptr(), -2, inf});
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(y.get(i), std::max(x.get(i), -2.0));
   EXPECT_ANY_THROW(cpu::run(Unary{UnaryOp::Exp, DType::I64, 9, x.ptr(), y.ptr(), 0}));
 }
 
 TEST(UnaryGrad, MatchesTheReference) {
-  for (int op = 0; op <= static_cast<int>(UnaryGradOp::Relu); ++op) {
+  for (int op = 0; op <= static_cast<int>(UnaryGradOp::Cos); ++op) {
     for (DType dtype : kFloating) {
       for (std::int64_t count : kCounts) {
         const Data x = Data::normal(dtype, count, 1, 3);
         const Data dy = Data::normal(dtype, count, 2);
         Data got(dtype, count);
         Data want = got;
-        UnaryGrad args{UnaryGradOp(op), dtype, count, dy.ptr(), x.ptr(), got.ptr()};
+        UnaryGrad args{UnaryGradOp(op), dtype, count, dy.ptr(), x.ptr(), got.ptr(), -1, 2};
         cpu::run(args);
         args.dx = want.ptr();
         reference::run(args);
         expect_close(got, want, "unary gradient " + std::to_string(op));
       }
     }
+  }
+}
+
+TEST(UnaryGrad, OfAFunctionWithKinksPassesOrNotWhateverTheGradientIs) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (DType dtype : kFloating) {
+    Data x(dtype, 4);
+    const double values[] = {-1, 0, 1, std::nan("")};
+    for (int i = 0; i < 4; ++i) x.set(i, values[i]);
+    const Data dy = Data::filled(dtype, 4, inf);
+    Data dx(dtype, 4);
+    cpu::run(UnaryGrad{UnaryGradOp::Relu, dtype, 4, dy.ptr(), x.ptr(), dx.ptr()});
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(dx.get(i), i < 2 ? 0 : inf);
+    cpu::run(UnaryGrad{UnaryGradOp::Clamp, dtype, 4, dy.ptr(), x.ptr(), dx.ptr(), 0, 1});
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(dx.get(i), i == 1 || i == 2 ? inf : 0);
   }
 }
 

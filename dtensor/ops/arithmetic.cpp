@@ -1,0 +1,342 @@
+// Functions of two tensors, and what is made of them.
+#include <cmath>
+
+#include "dtensor/ops/ops.h"
+#include "dtensor/ops/pointwise.h"
+
+namespace coshard {
+namespace {
+
+using kernels::BinaryOp;
+
+template <BinaryOp f>
+constexpr std::string_view arithmetic_name() {
+  switch (f) {
+    case BinaryOp::Add: return "add";
+    case BinaryOp::Mul: return "mul";
+    case BinaryOp::Div: return "div";
+    case BinaryOp::Maximum: return "maximum";
+    case BinaryOp::Minimum: return "minimum";
+    case BinaryOp::Pow: return "pow";
+    case BinaryOp::Remainder: return "remainder";
+    case BinaryOp::Atan2: return "atan2";
+    default: return "step";
+  }
+}
+
+template <BinaryOp f>
+std::vector<TensorInfo> arithmetic_infer(Infos in, const Attrs&) {
+  return broadcast_infer(arithmetic_name<f>(), in);
+}
+
+void give_first(GradContext& c, const Tensor& gradient) {
+  c.sink.give(0, sum_to(gradient, c.in_info[0].shape));
+}
+void give_second(GradContext& c, const Tensor& gradient) {
+  c.sink.give(1, sum_to(gradient, c.in_info[1].shape));
+}
+
+// --- a + alpha * b (attrs.reals: alpha) ---
+
+// With a replica: every term of an average, a maximum or a minimum gets all of it; a sum's terms
+// get a part each (the replica becomes a Partial(sum)).
+Rule add_rule(Infos in, const Attrs& attrs) {
+  Rule rule = elementwise_rule(in, attrs);
+  if (in[0].dtype == DType::Bool) return rule;
+  pass_partial(rule, "PP", "P", kLinear);
+  pass_one(rule, 0, Pass::Rising);
+  pass_one(rule, 1, attrs.reals[0] >= 0 ? Pass::Rising : Pass::Falling);
+  return rule;
+}
+
+void add_backward(GradContext& c) {
+  const Tensor& dy = c.out_grad[0];
+  if (c.sink.wants(0)) give_first(c, dy);
+  if (!c.sink.wants(1)) return;
+  const double alpha = c.attrs.reals[0];
+  const Tensor db = sum_to(dy, c.in_info[1].shape);
+  c.sink.give(1, alpha == 1 ? db : mul(db, alpha));
+}
+
+// --- a * b ---
+
+Rule mul_rule(Infos in, const Attrs& attrs) {
+  Rule rule = elementwise_rule(in, attrs);
+  if (in[0].dtype == DType::Bool) return rule;
+  pass_one(rule, 0, Pass::Linear);
+  pass_one(rule, 1, Pass::Linear);
+  rule.extra.push_back(partial_strategy("PP", "P", Reduce::Product));
+  return rule;
+}
+
+void mul_backward(GradContext& c) {
+  const Tensor& dy = c.out_grad[0];
+  if (c.sink.wants(0)) give_first(c, mul(dy, c.in[1]));
+  if (c.sink.wants(1)) give_second(c, mul(dy, c.in[0]));
+}
+
+// --- a / b ---
+
+Rule div_rule(Infos in, const Attrs& attrs) {
+  Rule rule = elementwise_rule(in, attrs);
+  pass_one(rule, 0, Pass::Linear);
+  return rule;
+}
+
+void div_backward(GradContext& c) {
+  const Tensor& b = c.in[1];
+  const Tensor scaled = div(c.out_grad[0], b);
+  if (c.sink.wants(0)) give_first(c, scaled);
+  // d(a/b)/db = -(a/b)/b
+  if (c.sink.wants(1)) give_second(c, neg(mul(scaled, c.out[0])));
+}
+
+// --- maximum, minimum ---
+
+// max(max(a, b), c) = max(max(a, c), max(b, c)), and so for a minimum: both rise.
+template <BinaryOp f>
+Rule extreme_rule(Infos in, const Attrs& attrs) {
+  Rule rule = elementwise_rule(in, attrs);
+  if (in[0].dtype == DType::Bool) return rule;
+  constexpr Reduce kOwn = f == BinaryOp::Maximum ? Reduce::Max : Reduce::Min;
+  rule.extra.push_back(partial_strategy("PP", "P", kOwn));
+  pass_one(rule, 0, Pass::Rising);
+  pass_one(rule, 1, Pass::Rising);
+  return rule;
+}
+
+const OpDef& step_op();
+
+// Each operand gets the gradient where it is the result; equal ones get half of it each.
+template <BinaryOp f>
+void extreme_backward(GradContext& c) {
+  const Tensor& a = c.in[f == BinaryOp::Maximum ? 0 : 1];
+  const Tensor& b = c.in[f == BinaryOp::Maximum ? 1 : 0];
+  const Tensor& dy = c.out_grad[0];
+  if (c.sink.wants(0)) give_first(c, mul(dy, call1(step_op(), {a, b})));
+  if (c.sink.wants(1)) give_second(c, mul(dy, call1(step_op(), {b, a})));
+}
+
+// --- a ** b, a % b, atan2(a, b) ---
+
+void pow_backward(GradContext& c) {
+  const Tensor &dy = c.out_grad[0], &a = c.in[0], &b = c.in[1];
+  if (c.sink.wants(0)) {
+    const Tensor slope = mul(b, pow(a, sub(b, 1)));
+    give_first(c, mul(dy, masked_fill(slope, eq(b, 0), 0)));
+  }
+  if (!c.sink.wants(1)) return;
+  const Tensor at_zero = logical_and(eq(a, 0), ge(b, 0));
+  give_second(c, mul(dy, masked_fill(mul(c.out[0], log(a)), at_zero, 0)));
+}
+
+void remainder_backward(GradContext& c) {
+  const Tensor& dy = c.out_grad[0];
+  if (c.sink.wants(0)) give_first(c, dy);
+  if (c.sink.wants(1)) give_second(c, neg(mul(dy, floor(div(c.in[0], c.in[1])))));
+}
+
+void atan2_backward(GradContext& c) {
+  const Tensor scaled = div(c.out_grad[0], add(square(c.in[0]), square(c.in[1])));
+  if (c.sink.wants(0)) give_first(c, mul(scaled, c.in[1]));
+  if (c.sink.wants(1)) give_second(c, neg(mul(scaled, c.in[0])));
+}
+
+// --- the operators ---
+
+std::vector<OpDef::Sample> add_samples() {
+  return {{{input({3, 5}), input({3, 5})}, {{}, {1}}},
+          {{input({2, 3, 5}), input({5})}, {{}, {1}}},
+          {{input({3, 1}), input({5})}, {{}, {-2}}}};
+}
+std::vector<OpDef::Sample> arithmetic_samples() {
+  return {{{input({3, 5}), input({3, 5})}, {}, 0.5, 2},
+          {{input({2, 3, 5}), input({3, 1})}, {}, 0.5, 2},
+          {{input({5}), input({3, 5})}, {}, 0.5, 2}};
+}
+
+template <BinaryOp f>
+OpDef arithmetic(Rule (*rule)(Infos, const Attrs&), void (*backward)(GradContext&)) {
+  return {.name = arithmetic_name<f>(),
+          .rule = rule,
+          .infer = arithmetic_infer<f>,
+          .forward = binary_forward<f>,
+          .backward = backward,
+          .flops = one_per_element,
+          .saves_out = 0,
+          .samples = arithmetic_samples};
+}
+
+const OpDef& add_op() {
+  static const OpDef op = [] {
+    OpDef add = arithmetic<BinaryOp::Add>(add_rule, add_backward);
+    add.saves_in = 0;
+    add.samples = add_samples;
+    return add;
+  }();
+  return op;
+}
+const OpDef& mul_op() {
+  static const OpDef op = arithmetic<BinaryOp::Mul>(mul_rule, mul_backward);
+  return op;
+}
+const OpDef& div_op() {
+  static const OpDef op = [] {
+    OpDef div = arithmetic<BinaryOp::Div>(div_rule, div_backward);
+    div.saves_in = 0b10, div.saves_out = 1;
+    return div;
+  }();
+  return op;
+}
+const OpDef& pow_op() {
+  static const OpDef op = [] {
+    OpDef pow = arithmetic<BinaryOp::Pow>(elementwise_rule, pow_backward);
+    pow.saves_out = 1;
+    return pow;
+  }();
+  return op;
+}
+const OpDef& remainder_op() {
+  static const OpDef op = arithmetic<BinaryOp::Remainder>(elementwise_rule, remainder_backward);
+  return op;
+}
+const OpDef& atan2_op() {
+  static const OpDef op = arithmetic<BinaryOp::Atan2>(elementwise_rule, atan2_backward);
+  return op;
+}
+const OpDef& step_op() {
+  static const OpDef op = arithmetic<BinaryOp::Step>(elementwise_rule, nullptr);
+  return op;
+}
+template <BinaryOp f>
+const OpDef& extreme_op() {
+  static const OpDef op = arithmetic<f>(extreme_rule<f>, extreme_backward<f>);
+  return op;
+}
+
+Tensor arithmetic_call(const OpDef& op, const Tensor& a, const Tensor& b, DType type,
+                       const Attrs& attrs = {}) {
+  return call1(op, {to(a, type), to(b, type)}, attrs);
+}
+
+// --- a number on the right: x / s and x % s (attrs.reals: s) ---
+
+std::vector<TensorInfo> by_scalar_infer(Infos in, const Attrs&) {
+  CS_REQUIRE(in[0].dtype != DType::Bool, "division: of bool ", in[0].shape);
+  return {in[0]};
+}
+
+Rule div_scalar_rule(Infos in, const Attrs& attrs) {
+  Rule rule = elementwise_rule(in, attrs);
+  if (attrs.reals[0] != 0) pass_scaled(rule, 0, attrs.reals[0]);
+  return rule;
+}
+
+void div_scalar_backward(GradContext& c) {
+  if (c.sink.wants(0)) c.sink.give(0, div(c.out_grad[0], c.attrs.reals[0]));
+}
+void remainder_scalar_backward(GradContext& c) {
+  if (c.sink.wants(0)) c.sink.give(0, c.out_grad[0]);
+}
+
+std::vector<OpDef::Sample> by_scalar_samples() {
+  return {{{input({3, 5})}, {{}, {-3}}, 0.5, 2}, {{input({})}, {{}, {3}}, 0.5, 2}};
+}
+
+OpDef by_scalar(std::string_view name, Rule (*rule)(Infos, const Attrs&),
+                void (*forward)(OpContext&), void (*backward)(GradContext&)) {
+  return {.name = name,
+          .rule = rule,
+          .infer = by_scalar_infer,
+          .forward = forward,
+          .backward = backward,
+          .flops = one_per_element,
+          .saves_in = 0,
+          .saves_out = 0,
+          .samples = by_scalar_samples};
+}
+
+const OpDef& div_scalar_op() {
+  static const OpDef op =
+      by_scalar("div_scalar", div_scalar_rule, binary_forward<BinaryOp::Div>, div_scalar_backward);
+  return op;
+}
+const OpDef& remainder_scalar_op() {
+  static const OpDef op = by_scalar("remainder_scalar", elementwise_rule,
+                                    binary_forward<BinaryOp::Remainder>, remainder_scalar_backward);
+  return op;
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+  const DType type = result_type(a, b);
+  CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add: alpha ", alpha, " of ", type);
+  return arithmetic_call(add_op(), a, b, type, {{}, {alpha}});
+}
+Tensor sub(const Tensor& a, const Tensor& b, double alpha) {
+  CS_REQUIRE(a.dtype() != DType::Bool || b.dtype() != DType::Bool, "sub: of bool ", a.shape());
+  return add(a, b, -alpha);
+}
+Tensor sub(const Tensor& a, const Scalar& scalar, double alpha) { return add(a, scalar, -alpha); }
+Tensor rsub(const Tensor& a, const Scalar& scalar) { return add(neg(a), scalar); }
+Tensor mul(const Tensor& a, const Tensor& b) {
+  return arithmetic_call(mul_op(), a, b, result_type(a, b));
+}
+Tensor div(const Tensor& a, const Tensor& b) {
+  return arithmetic_call(div_op(), a, b, floating_type(result_type(a, b)));
+}
+Tensor div(const Tensor& a, const Scalar& scalar) {
+  const DType type = floating_type(result_type(a, scalar));
+  return call1(div_scalar_op(), {to(a, type)}, {{}, {scalar.value}});
+}
+Tensor pow(const Tensor& a, const Tensor& exponent) {
+  return arithmetic_call(pow_op(), a, exponent, result_type(a, exponent));
+}
+Tensor remainder(const Tensor& a, const Tensor& b) {
+  return arithmetic_call(remainder_op(), a, b, result_type(a, b));
+}
+Tensor remainder(const Tensor& a, const Scalar& scalar) {
+  const DType type = result_type(a, scalar);
+  CS_REQUIRE(is_floating(type) || scalar.value != 0, "remainder: ", type, a.shape(), " by 0");
+  return call1(remainder_scalar_op(), {to(a, type)}, {{}, {scalar.value}});
+}
+Tensor atan2(const Tensor& a, const Tensor& b) {
+  return arithmetic_call(atan2_op(), a, b, floating_type(result_type(a, b)));
+}
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return arithmetic_call(extreme_op<BinaryOp::Maximum>(), a, b, result_type(a, b));
+}
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return arithmetic_call(extreme_op<BinaryOp::Minimum>(), a, b, result_type(a, b));
+}
+
+Tensor lerp(const Tensor& x, const Tensor& end, double weight) {
+  return add(mul(x, 1 - weight), end, weight);
+}
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value) {
+  return add(x, mul(a, b), value);
+}
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  const Tensor squares = square(sub(x, target));
+  if (reduction == Reduction::None) return squares;
+  return reduction == Reduction::Sum ? sum(squares) : mean(squares);
+}
+
+std::span<const OpDef* const> arithmetic_ops() {
+  static const OpDef* const ops[] = {&add_op(),
+                                     &mul_op(),
+                                     &div_op(),
+                                     &pow_op(),
+                                     &remainder_op(),
+                                     &atan2_op(),
+                                     &step_op(),
+                                     &extreme_op<BinaryOp::Maximum>(),
+                                     &extreme_op<BinaryOp::Minimum>(),
+                                     &div_scalar_op(),
+                                     &remainder_scalar_op()};
+  return ops;
+}
+
+}  // namespace coshard

@@ -1,0 +1,124 @@
+// Comparisons and logic: results are bool, nothing has a gradient.
+#include "dtensor/ops/ops.h"
+#include "dtensor/ops/pointwise.h"
+
+namespace coshard {
+namespace {
+
+using kernels::BinaryOp;
+
+std::vector<TensorInfo> compare_infer(Infos in, const Attrs&) {
+  TensorInfo out = broadcast_infer("comparison", in)[0];
+  out.dtype = DType::Bool;
+  return {out};
+}
+
+// Of one tensor with itself.
+template <BinaryOp f>
+void self_forward(OpContext& c) {
+  const Shape& shape = c.out_shape[0];
+  const kernels::View x = broadcast_view(c.in[0], shape);
+  launch(c, kernels::Binary{f, view_of(c.make()), x, x});
+}
+
+std::vector<OpDef::Sample> compare_pair_samples() {
+  return {{{input({3, 5}, DType::I64), input({3, 5}, DType::I64)}, {}},
+          {{input({2, 3, 4}), input({3, 1})}, {}}};
+}
+std::vector<OpDef::Sample> compare_number_samples() {
+  return {{{input({3, 5}, DType::I64)}, {{}, {1}}}, {{input({2, 3, 4})}, {{}, {0.25}}}};
+}
+std::vector<OpDef::Sample> compare_bool_samples() {
+  return {{{input({3, 5}, DType::Bool), input({3, 5}, DType::Bool)}, {}},
+          {{input({2, 3, 4}, DType::Bool), input({3, 1}, DType::Bool)}, {}}};
+}
+
+OpDef compare_op(std::string_view name, void (*forward)(OpContext&),
+                 std::vector<OpDef::Sample> (*samples)()) {
+  return {.name = name,
+          .rule = elementwise_rule,
+          .infer = compare_infer,
+          .forward = forward,
+          .backward = nullptr,
+          .flops = one_per_element,
+          .samples = samples};
+}
+
+// Of two tensors, and of a tensor and the number attrs.reals[0].
+struct Comparison {
+  OpDef pair, number;
+};
+template <BinaryOp f>
+Comparison comparison(std::string_view name, std::string_view number_name) {
+  return {compare_op(name, binary_forward<f>, compare_pair_samples),
+          compare_op(number_name, binary_forward<f>, compare_number_samples)};
+}
+
+const Comparison& comparison_of(BinaryOp op) {
+  static const Comparison all[] = {
+      comparison<BinaryOp::Lt>("lt", "lt_scalar"), comparison<BinaryOp::Le>("le", "le_scalar"),
+      comparison<BinaryOp::Gt>("gt", "gt_scalar"), comparison<BinaryOp::Ge>("ge", "ge_scalar"),
+      comparison<BinaryOp::Eq>("eq", "eq_scalar"), comparison<BinaryOp::Ne>("ne", "ne_scalar")};
+  return all[static_cast<int>(op) - static_cast<int>(BinaryOp::Lt)];
+}
+
+const OpDef& isnan_op() {
+  static const OpDef op = compare_op("isnan", self_forward<BinaryOp::Ne>, compare_number_samples);
+  return op;
+}
+const OpDef& logical_and_op() {
+  static const OpDef op =
+      compare_op("logical_and", binary_forward<BinaryOp::Minimum>, compare_bool_samples);
+  return op;
+}
+const OpDef& logical_or_op() {
+  static const OpDef op =
+      compare_op("logical_or", binary_forward<BinaryOp::Maximum>, compare_bool_samples);
+  return op;
+}
+
+Tensor compared(BinaryOp op, const Tensor& a, const Tensor& b) {
+  const DType type = result_type(a, b);
+  return call_untaped(comparison_of(op).pair, {to(a, type), to(b, type)});
+}
+Tensor compared(BinaryOp op, const Tensor& a, const Scalar& b) {
+  return call_untaped(comparison_of(op).number, {to(a, result_type(a, b))}, {{}, {b.value}});
+}
+
+}  // namespace
+
+Tensor lt(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Lt, a, b); }
+Tensor le(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Le, a, b); }
+Tensor gt(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Gt, a, b); }
+Tensor ge(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Ge, a, b); }
+Tensor eq(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Eq, a, b); }
+Tensor ne(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Ne, a, b); }
+Tensor lt(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Lt, a, b); }
+Tensor le(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Le, a, b); }
+Tensor gt(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Gt, a, b); }
+Tensor ge(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Ge, a, b); }
+Tensor eq(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Eq, a, b); }
+Tensor ne(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Ne, a, b); }
+
+Tensor isnan(const Tensor& x) { return call_untaped(isnan_op(), {x}); }
+Tensor logical_not(const Tensor& x) { return eq(x, 0); }
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return call_untaped(logical_and_op(), {to(a, DType::Bool), to(b, DType::Bool)});
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return call_untaped(logical_or_op(), {to(a, DType::Bool), to(b, DType::Bool)});
+}
+
+std::span<const OpDef* const> compare_ops() {
+  static const std::vector<const OpDef*> ops = [] {
+    std::vector<const OpDef*> list{&isnan_op(), &logical_and_op(), &logical_or_op()};
+    for (int op = static_cast<int>(BinaryOp::Lt); op <= static_cast<int>(BinaryOp::Ne); ++op) {
+      list.push_back(&comparison_of(static_cast<BinaryOp>(op)).pair);
+      list.push_back(&comparison_of(static_cast<BinaryOp>(op)).number);
+    }
+    return list;
+  }();
+  return ops;
+}
+
+}  // namespace coshard

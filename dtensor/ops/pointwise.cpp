@@ -1,0 +1,52 @@
+#include "dtensor/ops/pointwise.h"
+
+#include <cmath>
+
+namespace coshard {
+namespace {
+
+void pass_partial_as(Rule& rule, std::size_t at, Reduce in, Reduce out) {
+  Strategy strategy{std::vector<Placement>(rule.in.size(), Replicate()),
+                    std::vector<Placement>(rule.out.size(), Partial(out))};
+  strategy.in[at] = Partial(in);
+  rule.extra.push_back(std::move(strategy));
+}
+
+}  // namespace
+
+void pass_one(Rule& rule, std::size_t at, Pass pass) {
+  switch (pass) {
+    case Pass::Nothing: return;
+    case Pass::Linear: pass_partial_as(rule, at, Reduce::Sum, Reduce::Sum); [[fallthrough]];
+    case Pass::Affine: return pass_partial_as(rule, at, Reduce::Avg, Reduce::Avg);
+    case Pass::Rising:
+      pass_partial_as(rule, at, Reduce::Max, Reduce::Max);
+      return pass_partial_as(rule, at, Reduce::Min, Reduce::Min);
+    case Pass::Falling:
+      pass_partial_as(rule, at, Reduce::Max, Reduce::Min);
+      return pass_partial_as(rule, at, Reduce::Min, Reduce::Max);
+  }
+}
+
+void pass_scaled(Rule& rule, std::size_t at, double factor) {
+  if (!std::isfinite(factor)) return;
+  pass_one(rule, at, Pass::Linear);
+  pass_one(rule, at, factor >= 0 ? Pass::Rising : Pass::Falling);
+}
+
+Tensor call_untaped(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {
+  const NoGradGuard no_gradient;
+  return call1(op, in, attrs);
+}
+
+std::vector<TensorInfo> broadcast_infer(std::string_view op, Infos in) {
+  const std::string name(op);
+  Shape shape = in[0].shape;
+  for (const TensorInfo& x : in.subspan(1)) {
+    require_same_dtype(op, in[0], x);
+    shape = broadcast(shape, x.shape, name.c_str());
+  }
+  return {{shape, in[0].dtype}};
+}
+
+}  // namespace coshard

@@ -1,0 +1,43 @@
+#include "dtensor/ops/promotion.h"
+
+#include <algorithm>
+
+namespace coshard {
+namespace {
+
+int rank_of(DType dtype) {
+  switch (dtype) {
+    case DType::Bool: return 0;
+    case DType::I32: return 1;
+    case DType::I64: return 2;
+    case DType::BF16: return 3;
+    case DType::F32: return 4;
+    case DType::F64: return 5;
+  }
+  return 0;
+}
+
+enum class Category { Bool, Integer, Floating };
+Category category_of(DType dtype) {
+  if (dtype == DType::Bool) return Category::Bool;
+  return is_floating(dtype) ? Category::Floating : Category::Integer;
+}
+
+// `weaker` has a say only where its category is the higher one.
+DType with_weaker(DType stronger, DType weaker) {
+  return category_of(weaker) > category_of(stronger) ? promoted(stronger, weaker) : stronger;
+}
+
+}  // namespace
+
+DType promoted(DType a, DType b) { return rank_of(a) > rank_of(b) ? a : b; }
+
+DType result_type(const Tensor& a, const Tensor& b) {
+  if (a.dtype() == b.dtype()) return a.dtype();
+  if ((a.ndim() == 0) == (b.ndim() == 0)) return promoted(a.dtype(), b.dtype());
+  return a.ndim() == 0 ? with_weaker(b.dtype(), a.dtype()) : with_weaker(a.dtype(), b.dtype());
+}
+
+DType result_type(const Tensor& a, const Scalar& b) { return with_weaker(a.dtype(), b.dtype); }
+
+}  // namespace coshard

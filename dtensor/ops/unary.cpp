@@ -1,0 +1,267 @@
+// Functions of one element: a table of names, kernels, slopes and of the Partials that pass.
+#include <cmath>
+#include <limits>
+
+#include "dtensor/ops/ops.h"
+#include "dtensor/ops/pointwise.h"
+
+namespace coshard {
+namespace {
+
+using kernels::UnaryGradOp;
+using kernels::UnaryOp;
+
+enum class UnaryDomain : std::uint8_t { Floats, Numbers };  // Numbers: integers too, not bool
+enum class UnaryGradient : std::uint8_t { Slope, Itself, Zero };
+
+struct UnaryTraits {
+  std::string_view name, gradient_name;
+  Pass pass = Pass::Nothing;
+  UnaryGradOp slope = UnaryGradOp::Silu;
+  UnaryGradient gradient = UnaryGradient::Slope;
+  UnaryDomain domain = UnaryDomain::Floats;
+  double low = -2, high = 2;  // of samples
+  Attrs attrs{};              // of samples
+};
+
+UnaryTraits unary_of(std::string_view name, std::string_view gradient, UnaryGradOp slope,
+                     Pass pass = Pass::Nothing, double low = -2, double high = 2,
+                     Attrs attrs = {}) {
+  return {name, gradient, pass, slope, UnaryGradient::Slope, UnaryDomain::Floats, low, high, attrs};
+}
+UnaryTraits on_numbers(UnaryTraits traits) {
+  traits.domain = UnaryDomain::Numbers;
+  return traits;
+}
+
+// Where the function's domain has an end (log, sqrt, …) a local term may lie outside: nothing
+// passes.
+UnaryTraits unary_traits_of(UnaryOp op) {
+  using G = UnaryGradOp;
+  constexpr Pass kRising = Pass::Rising;
+  constexpr Pass kNothing = Pass::Nothing;
+  switch (op) {
+    case UnaryOp::Neg:
+      return {"neg", "", Pass::Falling, {}, UnaryGradient::Itself, UnaryDomain::Numbers};
+    case UnaryOp::Sign:
+      return {"sign", "", kRising, {}, UnaryGradient::Zero, UnaryDomain::Numbers, 0.1, 2};
+    case UnaryOp::Floor:
+      return {"floor", "", kRising, {}, UnaryGradient::Zero, UnaryDomain::Numbers, 1.1, 1.9};
+    case UnaryOp::MulScalar:
+      return {"mul_scalar",         "", kNothing, {},           UnaryGradient::Itself,
+              UnaryDomain::Numbers, -2, 2,        {{}, {-0.75}}};
+    case UnaryOp::AddScalar:
+      return {"add_scalar",         "", kNothing, {},         UnaryGradient::Itself,
+              UnaryDomain::Numbers, -2, 2,        {{}, {1.5}}};
+    case UnaryOp::PowScalar:
+      return on_numbers(unary_of("pow_scalar", "pow_scalar_backward", G::PowScalar, kNothing, 0.5,
+                                 2, {{}, {-1.5}}));
+    case UnaryOp::Abs: return on_numbers(unary_of("abs", "abs_backward", G::Abs, kNothing, 0.1, 2));
+    case UnaryOp::Square: return on_numbers(unary_of("square", "square_backward", G::Square));
+    case UnaryOp::Relu:
+      return on_numbers(unary_of("relu", "relu_backward", G::Relu, kRising, 0.1, 2));
+    case UnaryOp::Clamp:
+      return on_numbers(unary_of("clamp", "clamp_backward", G::Clamp, kRising, -1, 0.9,
+                                 {{}, {-1.5, std::numeric_limits<double>::infinity()}}));
+    case UnaryOp::Exp: return unary_of("exp", "exp_backward", G::Exp, kRising);
+    case UnaryOp::Expm1: return unary_of("expm1", "expm1_backward", G::Exp, kRising);
+    case UnaryOp::Tanh: return unary_of("tanh", "tanh_backward", G::Tanh, kRising);
+    case UnaryOp::Sigmoid: return unary_of("sigmoid", "sigmoid_backward", G::Sigmoid, kRising);
+    case UnaryOp::Softplus: return unary_of("softplus", "softplus_backward", G::Softplus, kRising);
+    case UnaryOp::Erf: return unary_of("erf", "erf_backward", G::Erf, kRising);
+    case UnaryOp::Silu: return unary_of("silu", "silu_backward", G::Silu);
+    case UnaryOp::Gelu: return unary_of("gelu", "gelu_backward", G::Gelu);
+    case UnaryOp::GeluTanh: return unary_of("gelu_tanh", "gelu_tanh_backward", G::GeluTanh);
+    case UnaryOp::Sin: return unary_of("sin", "sin_backward", G::Sin);
+    case UnaryOp::Cos: return unary_of("cos", "cos_backward", G::Cos);
+    case UnaryOp::LeakyRelu:
+      return unary_of("leaky_relu", "leaky_relu_backward", G::LeakyRelu, kNothing, -2, -0.1,
+                      {{}, {0.2}});
+    case UnaryOp::Log: return unary_of("log", "log_backward", G::Log, kNothing, 0.5, 2);
+    case UnaryOp::Log1p: return unary_of("log1p", "log1p_backward", G::Log1p, kNothing, -0.5, 2);
+    case UnaryOp::Sqrt: return unary_of("sqrt", "sqrt_backward", G::Sqrt, kNothing, 0.5, 2);
+    case UnaryOp::Rsqrt: return unary_of("rsqrt", "rsqrt_backward", G::Rsqrt, kNothing, 0.5, 2);
+    case UnaryOp::Reciprocal:
+      return unary_of("reciprocal", "reciprocal_backward", G::Reciprocal, kNothing, 0.5, 2);
+  }
+  return {};
+}
+
+template <UnaryOp f>
+const UnaryTraits& unary_traits() {
+  static const UnaryTraits traits = unary_traits_of(f);
+  return traits;
+}
+
+template <UnaryOp f>
+std::vector<TensorInfo> unary_infer(Infos in, const Attrs&) {
+  const UnaryTraits& traits = unary_traits<f>();
+  if (traits.domain == UnaryDomain::Floats) require_floating(traits.name, in[0]);
+  CS_REQUIRE(in[0].dtype != DType::Bool, traits.name, ": of bool ", in[0].shape);
+  return {in[0]};
+}
+
+template <UnaryOp f>
+Rule unary_rule(Infos in, const Attrs& attrs) {
+  Rule rule = elementwise_rule(in, attrs);
+  pass_one(rule, 0, unary_traits<f>().pass);
+  if (f == UnaryOp::Neg) pass_one(rule, 0, Pass::Linear);
+  if (f == UnaryOp::MulScalar) pass_scaled(rule, 0, attrs.reals[0]);
+  if (f == UnaryOp::LeakyRelu && attrs.reals[0] >= 0) pass_one(rule, 0, Pass::Rising);
+  if (f == UnaryOp::AddScalar) {
+    pass_one(rule, 0, Pass::Affine);
+    pass_one(rule, 0, Pass::Rising);
+  }
+  return rule;
+}
+
+// in: dy, x. Linear in dy.
+Rule unary_slope_rule(Infos in, const Attrs& attrs) {
+  Rule rule = elementwise_rule(in, attrs);
+  pass_one(rule, 0, Pass::Linear);
+  return rule;
+}
+
+template <UnaryOp f>
+void unary_slope_forward(OpContext& c) {
+  const Tensor dy = local_contiguous(c.in[0]);
+  const Tensor x = local_contiguous(c.in[1]);
+  Tensor& dx = c.make();
+  const auto& reals = c.attrs.reals;
+  launch(c, kernels::UnaryGrad{unary_traits<f>().slope, x.dtype(), x.local_numel(), dy.data(),
+                               x.data(), dx.data(), reals.size() > 0 ? reals[0] : 0,
+                               reals.size() > 1 ? reals[1] : 0});
+}
+
+template <UnaryOp f>
+const OpDef& unary_slope_op() {
+  static const OpDef op{.name = unary_traits<f>().gradient_name,
+                        .rule = unary_slope_rule,
+                        .infer = same_as_first,
+                        .forward = unary_slope_forward<f>,
+                        .backward = nullptr,
+                        .flops = one_per_element,
+                        .samples = no_samples};
+  return op;
+}
+
+template <UnaryOp f>
+const OpDef& unary_op();
+
+template <UnaryOp f>
+void unary_backward(GradContext& c) {
+  if (!c.sink.wants(0)) return;
+  const Tensor& dy = c.out_grad[0];
+  if constexpr (f == UnaryOp::AddScalar) {
+    c.sink.give(0, dy);
+  } else if (unary_traits<f>().gradient == UnaryGradient::Zero) {
+    c.sink.give(0, zeros_like(dy));
+  } else if (unary_traits<f>().gradient == UnaryGradient::Itself) {
+    c.sink.give(0, call1(unary_op<f>(), {dy}, c.attrs));
+  } else {
+    c.sink.give(0, call1(unary_slope_op<f>(), {dy, c.in[0]}, c.attrs));
+  }
+}
+
+template <UnaryOp f>
+std::vector<OpDef::Sample> unary_samples() {
+  const UnaryTraits& t = unary_traits<f>();
+  return {{{input({3, 5})}, t.attrs, t.low, t.high}, {{input({2, 3, 4})}, t.attrs, t.low, t.high}};
+}
+
+template <UnaryOp f>
+const OpDef& unary_op() {
+  static const OpDef op{.name = unary_traits<f>().name,
+                        .rule = unary_rule<f>,
+                        .infer = unary_infer<f>,
+                        .forward = unary_forward<f>,
+                        .backward = unary_backward<f>,
+                        .flops = one_per_element,
+                        .saves_in = unary_traits<f>().gradient == UnaryGradient::Slope ? ~0U : 0U,
+                        .saves_out = 0,
+                        .samples = unary_samples<f>};
+  return op;
+}
+
+// Of the dtype itself, or in f32 where the function has no integer results.
+template <UnaryOp f>
+Tensor unary(const Tensor& x, const Attrs& attrs = {}) {
+  return call1(unary_op<f>(), {x}, attrs);
+}
+template <UnaryOp f>
+Tensor unary_in_floats(const Tensor& x) {
+  return call1(unary_op<f>(), {to(x, floating_type(x.dtype()))});
+}
+
+template <UnaryOp... f>
+std::vector<const OpDef*> unary_list() {
+  std::vector<const OpDef*> list{&unary_op<f>()...};
+  for (const OpDef* slope : {&unary_slope_op<f>()...})
+    if (!slope->name.empty()) list.push_back(slope);
+  return list;
+}
+
+}  // namespace
+
+Tensor neg(const Tensor& x) { return unary<UnaryOp::Neg>(x); }
+Tensor abs(const Tensor& x) { return unary<UnaryOp::Abs>(x); }
+Tensor sign(const Tensor& x) { return unary<UnaryOp::Sign>(x); }
+Tensor floor(const Tensor& x) { return unary<UnaryOp::Floor>(x); }
+Tensor relu(const Tensor& x) { return unary<UnaryOp::Relu>(x); }
+Tensor square(const Tensor& x) {
+  return unary<UnaryOp::Square>(to(x, x.dtype() == DType::Bool ? DType::I64 : x.dtype()));
+}
+Tensor exp(const Tensor& x) { return unary_in_floats<UnaryOp::Exp>(x); }
+Tensor log(const Tensor& x) { return unary_in_floats<UnaryOp::Log>(x); }
+Tensor sqrt(const Tensor& x) { return unary_in_floats<UnaryOp::Sqrt>(x); }
+Tensor rsqrt(const Tensor& x) { return unary_in_floats<UnaryOp::Rsqrt>(x); }
+Tensor tanh(const Tensor& x) { return unary_in_floats<UnaryOp::Tanh>(x); }
+Tensor sigmoid(const Tensor& x) { return unary_in_floats<UnaryOp::Sigmoid>(x); }
+Tensor reciprocal(const Tensor& x) { return unary_in_floats<UnaryOp::Reciprocal>(x); }
+Tensor sin(const Tensor& x) { return unary_in_floats<UnaryOp::Sin>(x); }
+Tensor cos(const Tensor& x) { return unary_in_floats<UnaryOp::Cos>(x); }
+Tensor erf(const Tensor& x) { return unary_in_floats<UnaryOp::Erf>(x); }
+Tensor log1p(const Tensor& x) { return unary_in_floats<UnaryOp::Log1p>(x); }
+Tensor expm1(const Tensor& x) { return unary_in_floats<UnaryOp::Expm1>(x); }
+Tensor silu(const Tensor& x) { return unary<UnaryOp::Silu>(x); }
+Tensor softplus(const Tensor& x) { return unary<UnaryOp::Softplus>(x); }
+Tensor gelu(const Tensor& x, bool tanh_approximation) {
+  return tanh_approximation ? unary<UnaryOp::GeluTanh>(x) : unary<UnaryOp::Gelu>(x);
+}
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  return unary<UnaryOp::LeakyRelu>(x, {{}, {negative_slope}});
+}
+
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  CS_REQUIRE(min || max, "clamp: neither min nor max is given");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  DType type = min ? result_type(x, *min) : x.dtype();
+  if (max) type = promoted(type, result_type(x, *max));
+  return unary<UnaryOp::Clamp>(to(x, type),
+                               {{}, {min ? min->value : -kInfinity, max ? max->value : kInfinity}});
+}
+
+Tensor add(const Tensor& a, const Scalar& scalar, double alpha) {
+  return unary<UnaryOp::AddScalar>(to(a, result_type(a, scalar)), {{}, {scalar.value * alpha}});
+}
+Tensor mul(const Tensor& a, const Scalar& scalar) {
+  return unary<UnaryOp::MulScalar>(to(a, result_type(a, scalar)), {{}, {scalar.value}});
+}
+Tensor pow(const Tensor& a, const Scalar& exponent) {
+  const DType type = result_type(a, exponent);
+  CS_REQUIRE(is_floating(type) || exponent.value >= 0, "pow: ", type, a.shape(),
+             " to the negative integer power ", exponent.value);
+  return unary<UnaryOp::PowScalar>(to(a, type), {{}, {exponent.value}});
+}
+
+std::span<const OpDef* const> unary_ops() {
+  using O = UnaryOp;
+  static const auto ops =
+      unary_list<O::Neg, O::Abs, O::Exp, O::Log, O::Sqrt, O::Rsqrt, O::Tanh, O::Sigmoid, O::Relu,
+                 O::Silu, O::Gelu, O::GeluTanh, O::Square, O::Reciprocal, O::Sign, O::Erf,
+                 O::LeakyRelu, O::Clamp, O::AddScalar, O::MulScalar, O::PowScalar, O::Sin, O::Cos,
+                 O::Floor, O::Log1p, O::Expm1, O::Softplus>();
+  return ops;
+}
+
+}  // namespace coshard
