@@ -1,12 +1,17 @@
 #include "dtensor/optim/optimizer.h"
 
+#include <unordered_set>
+
 #include "dtensor/redistribute/redistribute.h"
 
 namespace coshard {
 
-Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
-  for (const Tensor& p : parameters_)
+Optimizer::Optimizer(std::vector<Tensor> parameters) {
+  std::unordered_set<const void*> seen;
+  for (Tensor& p : parameters) {
     CS_REQUIRE(p.defined() && p.is_leaf(), "optimizer: ", p, " is not a leaf");
+    if (seen.insert(p.id()).second) parameters_.push_back(std::move(p));
+  }
 }
 
 Task<void> Optimizer::step() {

@@ -15,14 +15,25 @@ namespace coshard {
 // that are Replicate (label "gradients"), whatever their number.
 Task<void> reduce_gradients(std::vector<Tensor> parameters);
 
-// Total 2-norm (p > 0) or largest magnitude (p = infinity) of the logical gradients, each element
-// counted once; then gradients are multiplied by min(1, max_norm / (norm + 1e-6))
-// (torch.nn.utils.clip_grad_norm_). Calls reduce_gradients first. One further all_reduce when
-// anything is sharded. The norm is the same on every rank.
+// Sums (or averages) each gradient over the replicas along dimension `dim` of `mesh`: data
+// parallelism beside parameters that lie on another dimension of it. Parameters may be plain, or
+// DTensors on meshes of other dimensions; a gradient keeps its layout, also P(sum). One bucketed
+// all_reduce per dtype, issued and not awaited: gradients are in flight. Error{BadInput}: a
+// dimension that the mesh lacks, another reduction.
+void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMesh& mesh, int dim,
+                          Reduce reduce = Reduce::Sum);
+
+// Total p-norm (p > 0) or largest magnitude (p = infinity) of the logical gradients, each element
+// counted once, a parameter that is given twice too; then gradients are replaced by gradients times
+// min(1, max_norm / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_). Gradients may lie on several
+// meshes or be plain (the same on every rank). Calls reduce_gradients first; then one all_reduce of
+// a number per mesh dimension. The norm is the same on every rank. Error{BadInput}: max_norm < 0,
+// p <= 0.
 Task<double> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p = 2);
 
 class Optimizer {
  public:
+  // A parameter that is given twice (a tied one) is stepped once. Error{BadInput}: no leaf.
   explicit Optimizer(std::vector<Tensor> parameters);
   virtual ~Optimizer() = default;
   // reduce_gradients, then one update of every parameter that has a gradient.
@@ -38,8 +49,13 @@ class Optimizer {
   std::vector<Tensor> parameters_;
 };
 
+// torch.optim.SGD. Error{BadInput}: a negative lr, momentum or weight_decay; nesterov without
+// momentum or with dampening.
 struct SgdOptions {
   double lr = 1e-3, momentum = 0, weight_decay = 0;
+  double dampening = 0;
+  bool nesterov = false;
+  bool maximize = false;
 };
 class Sgd : public Optimizer {
  public:
@@ -51,10 +67,12 @@ class Sgd : public Optimizer {
   std::vector<Tensor> momentum_;
 };
 
-// Decoupled weight decay (Loshchilov & Hutter); defaults are PyTorch's. bf16 parameters keep an f32
-// master copy.
+// torch.optim.AdamW: decoupled weight decay (Loshchilov & Hutter). bf16 parameters keep an f32
+// master copy. Error{BadInput}: a negative lr, eps or weight_decay, a beta outside [0, 1).
 struct AdamWOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+  bool amsgrad = false;
+  bool maximize = false;
 };
 class AdamW : public Optimizer {
  public:
@@ -64,7 +82,7 @@ class AdamW : public Optimizer {
   void update() override;
   AdamWOptions options_;
   struct State {
-    Tensor m, v, master;
+    Tensor m, v, master, largest_v;
     std::int64_t step = 0;
   };
   std::vector<State> states_;

@@ -5,6 +5,11 @@ namespace coshard {
 
 Sgd::Sgd(std::vector<Tensor> parameters, SgdOptions options)
     : Optimizer(std::move(parameters)), options_(options), momentum_(parameters_.size()) {
+  CS_REQUIRE(options.lr >= 0 && options.momentum >= 0 && options.weight_decay >= 0, "SGD: lr ",
+             options.lr, ", momentum ", options.momentum, ", weight_decay ", options.weight_decay);
+  CS_REQUIRE(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
+             "SGD: nesterov with momentum ", options.momentum, " and dampening ",
+             options.dampening);
   lr = options.lr;
 }
 
@@ -17,9 +22,11 @@ void Sgd::update() {
     if (first && options_.momentum != 0)
       momentum_[i] = Tensor::empty(p.device(), p.local_shape(), p.dtype());
     void* momentum = momentum_[i].defined() ? momentum_[i].data() : nullptr;
-    kernels::run(p.device()->kind(),
-                 kernels::Sgd{p.dtype(), p.local_numel(), p.data(), g.data(), momentum, lr,
-                              options_.momentum, options_.weight_decay, 1.0, first});
+    kernels::run(
+        p.device()->kind(),
+        kernels::Sgd{p.dtype(), p.local_numel(), p.data(), g.data(), momentum, lr,
+                     options_.momentum, options_.weight_decay, options_.maximize ? -1.0 : 1.0,
+                     first, options_.dampening, options_.nesterov});
   }
 }
 

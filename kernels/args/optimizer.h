@@ -16,8 +16,11 @@ struct AdamW {
   void* master;
   double lr, beta1, beta2, eps, weight_decay, grad_scale;
   std::int64_t step;
+  void* largest_v = nullptr;  // amsgrad (Reddi et al., 2018): the largest v so far divides
 };
-// momentum may be null. First step: buffer = grad (PyTorch). L2 decay added to the gradient.
+// momentum may be null. First step: buffer = grad (PyTorch), then buffer = factor * buffer +
+// (1 - dampening) * grad. nesterov: the step is grad + factor * buffer. L2 decay added to the
+// gradient.
 struct Sgd {
   DType dtype;
   std::int64_t count;
@@ -26,6 +29,8 @@ struct Sgd {
   void* momentum;
   double lr, momentum_factor, weight_decay, grad_scale;
   bool first;
+  double dampening = 0;
+  bool nesterov = false;
 };
 
 }  // namespace coshard::kernels

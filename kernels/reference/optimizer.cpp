@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/reference/reference.h"
@@ -13,16 +14,18 @@ void run(const AdamW& args) {
     const double root_correction = std::sqrt(1 - std::pow(args.beta2, args.step));
     T* param = as<T>(args.param);
     S* master = as<S>(args.master);
+    S* largest = as<S>(args.largest_v);
     for (std::int64_t i = 0; i < args.count; ++i) {
       const double grad = get(as<T>(args.grad), i) * args.grad_scale;
       S& m = as<S>(args.m)[i];
       S& v = as<S>(args.v)[i];
       m = static_cast<S>(args.beta1 * m + (1 - args.beta1) * grad);
       v = static_cast<S>(args.beta2 * v + (1 - args.beta2) * grad * grad);
+      if (largest != nullptr) largest[i] = std::max(largest[i], v);
+      const double divisor = largest != nullptr ? largest[i] : v;
       const double old = master != nullptr ? static_cast<double>(master[i]) : get(param, i);
       const double decayed = old * (1 - args.lr * args.weight_decay);
-      const double update =
-          step_size * m / (std::sqrt(static_cast<double>(v)) / root_correction + args.eps);
+      const double update = step_size * m / (std::sqrt(divisor) / root_correction + args.eps);
       const double value = decayed - update;
       if (master != nullptr) master[i] = static_cast<S>(value);
       param[i] = rounded<T>(value);
@@ -39,8 +42,11 @@ void run(const Sgd& args) {
       const double old = get(param, i);
       double grad = get(as<T>(args.grad), i) * args.grad_scale + args.weight_decay * old;
       if (momentum != nullptr) {
-        if (!args.first) grad += args.momentum_factor * get(momentum, i);
-        momentum[i] = rounded<T>(grad);
+        const double fresh =
+            args.first ? grad
+                       : args.momentum_factor * get(momentum, i) + (1 - args.dampening) * grad;
+        momentum[i] = rounded<T>(fresh);
+        grad = args.nesterov ? grad + args.momentum_factor * fresh : fresh;
       }
       param[i] = rounded<T>(old - args.lr * grad);
     }

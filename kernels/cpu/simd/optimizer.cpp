@@ -21,6 +21,7 @@ void run(const AdamW& args) {
   float* m = as<float>(args.m);
   float* v = as<float>(args.v);
   float* master = as<float>(args.master);
+  float* largest = as<float>(args.largest_v);
   with_short_float(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     T* param = as<T>(args.param);
@@ -32,7 +33,12 @@ void run(const AdamW& args) {
             const Vec first = lanes.load(m + i) * beta1 + grad * rest1;
             const Vec second = lanes.load(v + i) * beta2 + grad * grad * rest2;
             const Vec old = master == nullptr ? lanes.load(param + i) : lanes.load(master + i);
-            const Vec divisor = square_root(second) * inverse_root + eps;
+            Vec highest = second;
+            if (largest != nullptr) {
+              highest = maximum(second, lanes.load(largest + i));
+              lanes.store(largest + i, highest);
+            }
+            const Vec divisor = square_root(highest) * inverse_root + eps;
             const Vec value = old * keep - step_size * first / divisor;
             lanes.store(m + i, first);
             lanes.store(v + i, second);
@@ -45,7 +51,9 @@ void run(const AdamW& args) {
 
 void run(const Sgd& args) {
   const auto lr = static_cast<float>(args.lr);
-  const auto factor = static_cast<float>(args.first ? 0.0 : args.momentum_factor);
+  const auto factor = static_cast<float>(args.momentum_factor);
+  const auto share = static_cast<float>(1 - args.dampening);
+  const bool nesterov = args.nesterov;
   const auto decay = static_cast<float>(args.weight_decay);
   const auto grad_scale = static_cast<float>(args.grad_scale);
   const bool first = args.first;
@@ -60,8 +68,9 @@ void run(const Sgd& args) {
             const Vec old = lanes.load(param + i);
             Vec grad = lanes.load(grads + i) * grad_scale + old * decay;
             if (momentum != nullptr) {
-              if (!first) grad += lanes.load(momentum + i) * factor;
-              lanes.store(momentum + i, grad);
+              const Vec fresh = first ? grad : lanes.load(momentum + i) * factor + grad * share;
+              lanes.store(momentum + i, fresh);
+              grad = nesterov ? grad + fresh * factor : fresh;
             }
             lanes.store(param + i, old - grad * lr);
           });

@@ -7,14 +7,16 @@ namespace {
 using namespace testing;
 
 template <class Run>
-std::vector<Data> adam_steps(DType dtype, std::int64_t count, bool with_master, Run run) {
+std::vector<Data> adam_steps(DType dtype, std::int64_t count, bool with_master, bool amsgrad,
+                             Run run) {
   const DType s = statistic(dtype);
   std::vector<Data> state = {Data::normal(dtype, count, 1), Data(s, count), Data(s, count),
-                             Data::normal(s, count, 1)};
+                             Data::normal(s, count, 1), Data(s, count)};
   for (int step = 1; step <= 3; ++step) {
     const Data grad = Data::normal(dtype, count, 10 + step);
     run(AdamW{dtype, count, state[0].ptr(), grad.ptr(), state[1].ptr(), state[2].ptr(),
-              with_master ? state[3].ptr() : nullptr, 1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, step});
+              with_master ? state[3].ptr() : nullptr, 1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, step,
+              amsgrad ? state[4].ptr() : nullptr});
   }
   return state;
 }
@@ -22,12 +24,14 @@ std::vector<Data> adam_steps(DType dtype, std::int64_t count, bool with_master, 
 TEST(AdamW, MatchesTheReferenceOverSteps) {
   for (DType dtype : kFloating) {
     for (std::int64_t count : kCounts) {
-      for (bool with_master : {false, true}) {
-        const auto got =
-            adam_steps(dtype, count, with_master, [](const auto& args) { cpu::run(args); });
-        const auto want =
-            adam_steps(dtype, count, with_master, [](const auto& args) { reference::run(args); });
-        for (int i = 0; i < 4; ++i) expect_close(got[i], want[i], "adamw " + std::to_string(i));
+      for (int variant = 0; variant < 4; ++variant) {
+        const bool with_master = (variant & 1) != 0;
+        const bool amsgrad = (variant & 2) != 0;
+        const auto got = adam_steps(dtype, count, with_master, amsgrad,
+                                    [](const auto& args) { cpu::run(args); });
+        const auto want = adam_steps(dtype, count, with_master, amsgrad,
+                                     [](const auto& args) { reference::run(args); });
+        for (int i = 0; i < 5; ++i) expect_close(got[i], want[i], "adamw " + std::to_string(i));
       }
     }
   }
@@ -44,12 +48,15 @@ TEST(AdamW, MovesByTheLearningRateAtTheFirstStep) {
 }
 
 template <class Run>
-std::vector<Data> sgd_steps(DType dtype, std::int64_t count, bool with_momentum, Run run) {
+std::vector<Data> sgd_steps(DType dtype, std::int64_t count, int variant, Run run) {
+  const bool with_momentum = variant > 0;
+  const bool nesterov = variant == 2;
+  const double dampening = variant == 3 ? 0.3 : 0;
   std::vector<Data> state = {Data::normal(dtype, count, 1), Data::normal(dtype, count, 2)};
   for (int step = 0; step < 3; ++step) {
     const Data grad = Data::normal(dtype, count, 10 + step);
     run(Sgd{dtype, count, state[0].ptr(), grad.ptr(), with_momentum ? state[1].ptr() : nullptr, 0.1,
-            0.9, 0.01, 0.5, step == 0});
+            0.9, 0.01, 0.5, step == 0, dampening, nesterov});
   }
   return state;
 }
@@ -57,11 +64,10 @@ std::vector<Data> sgd_steps(DType dtype, std::int64_t count, bool with_momentum,
 TEST(Sgd, MatchesTheReferenceOverSteps) {
   for (DType dtype : kFloating) {
     for (std::int64_t count : kCounts) {
-      for (bool with_momentum : {false, true}) {
-        const auto got =
-            sgd_steps(dtype, count, with_momentum, [](const auto& args) { cpu::run(args); });
+      for (int variant = 0; variant < 4; ++variant) {  // plain, momentum, nesterov, dampening
+        const auto got = sgd_steps(dtype, count, variant, [](const auto& args) { cpu::run(args); });
         const auto want =
-            sgd_steps(dtype, count, with_momentum, [](const auto& args) { reference::run(args); });
+            sgd_steps(dtype, count, variant, [](const auto& args) { reference::run(args); });
         for (int i = 0; i < 2; ++i) expect_close(got[i], want[i], "sgd " + std::to_string(i));
       }
     }

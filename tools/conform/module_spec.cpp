@@ -1,0 +1,168 @@
+#include "tools/conform/module_spec.h"
+
+#include "styles/nn/activation.h"
+#include "styles/nn/embedding.h"
+#include "styles/nn/linear.h"
+#include "styles/nn/norm.h"
+#include "styles/nn/sequential.h"
+
+namespace coshard::conform {
+namespace {
+
+// (first(x), second(y)); without y the second output is missing.
+class Pair final : public Module {
+ public:
+  Pair(std::shared_ptr<Module> first, std::shared_ptr<Module> second)
+      : first_(std::move(first)), second_(std::move(second)) {
+    register_module("first", first_);
+    register_module("second", second_);
+  }
+
+ protected:
+  Task<Outputs> run_all(Inputs inputs) override {
+    Outputs outputs(2);
+    Task<Tensor> first = first_->forward(inputs.get(0, "x"));
+    outputs[0] = co_await std::move(first);
+    const Tensor y = inputs.get(1, "y");
+    if (!y.defined()) co_return outputs;
+    Task<Tensor> second = second_->forward(y);
+    outputs[1] = co_await std::move(second);
+    co_return outputs;
+  }
+
+ private:
+  std::shared_ptr<Module> first_, second_;
+};
+
+std::shared_ptr<Module> make_sequential(const Json& spec, World& world) {
+  auto sequential = std::make_shared<nn::Sequential>();
+  for (const Json& child : spec.at("children"))
+    sequential->append(child.at(0), make_module(child.at(1), world));
+  return sequential;
+}
+
+std::shared_ptr<Module> make_embedding(const Json& spec, World& world) {
+  nn::EmbeddingOptions options;
+  const std::int64_t num = spec.at("num");
+  if (spec.contains("padding_idx") && !spec.at("padding_idx").is_null()) {
+    options.padding_idx = spec.at("padding_idx");
+    if (options.padding_idx < 0) options.padding_idx += num;
+  }
+  return std::make_shared<nn::Embedding>(num, spec.at("dim"), world, options);
+}
+
+std::shared_ptr<Module> make_layer_norm(const Json& spec, World& world) {
+  nn::LayerNormOptions options;
+  options.eps = spec.value("eps", options.eps);
+  options.affine = spec.value("affine", true);
+  options.bias = spec.value("bias", true);
+  return std::make_shared<nn::LayerNorm>(spec.at("dim"), world, options);
+}
+
+std::shared_ptr<Module> make_rms_norm(const Json& spec, World& world) {
+  nn::RMSNormOptions options;
+  options.eps = spec.value("eps", options.eps);
+  options.affine = spec.value("affine", true);
+  return std::make_shared<nn::RMSNorm>(spec.at("dim"), world, options);
+}
+
+// One placement as text, or a list of them in which null leaves its tensor alone.
+Placements placements_of(const Json& style, const char* field) {
+  if (!style.contains(field) || style.at(field).is_null()) return {};
+  const Json& given = style.at(field);
+  if (given.is_string()) return parse_placement(given.get<std::string>());
+  std::vector<std::optional<Placement>> list;
+  for (const Json& text : given) {
+    list.emplace_back();
+    if (!text.is_null()) list.back() = parse_placement(text.get<std::string>());
+  }
+  return Placements(list);
+}
+
+KeywordPlacements keywords_of(const Json& style, const char* field) {
+  if (!style.contains(field) || style.at(field).is_null()) return {};
+  std::vector<KeywordPlacements::Entry> list;
+  for (const auto& [name, text] : style.at(field).items()) {
+    std::optional<Placement> placement;
+    if (!text.is_null()) placement = parse_placement(text.get<std::string>());
+    list.emplace_back(name, placement);
+  }
+  return KeywordPlacements(list);
+}
+
+Placement placement_of(const Json& style, const char* field, Placement otherwise) {
+  return style.contains(field) ? parse_placement(style.at(field).get<std::string>()) : otherwise;
+}
+
+PrepareModuleInput prepare_input_of(const Json& style) {
+  return {.input_layouts = placements_of(style, "input_layouts"),
+          .desired_input_layouts = placements_of(style, "desired_input_layouts"),
+          .input_kwarg_layouts = keywords_of(style, "input_kwarg_layouts"),
+          .desired_input_kwarg_layouts = keywords_of(style, "desired_input_kwarg_layouts"),
+          .use_local_output = style.value("use_local_output", false)};
+}
+
+PrepareModuleInputOutput prepare_both_of(const Json& style) {
+  return {.input_layouts = placements_of(style, "input_layouts"),
+          .desired_input_layouts = placements_of(style, "desired_input_layouts"),
+          .input_kwarg_layouts = keywords_of(style, "input_kwarg_layouts"),
+          .desired_input_kwarg_layouts = keywords_of(style, "desired_input_kwarg_layouts"),
+          .use_local_input = style.value("use_local_input", false),
+          .output_layouts = placements_of(style, "output_layouts"),
+          .desired_output_layouts = placements_of(style, "desired_output_layouts"),
+          .use_local_output = style.value("use_local_output", true)};
+}
+
+Style style_of(const Json& style) {
+  const std::string name = style.at("style");
+  if (name == "ColwiseParallel")
+    return ColwiseParallel{.input_layouts = placement_of(style, "input_layouts", Replicate()),
+                           .output_layouts = placement_of(style, "output_layouts", Shard(-1)),
+                           .use_local_output = style.value("use_local_output", true)};
+  if (name == "RowwiseParallel")
+    return RowwiseParallel{.input_layouts = placement_of(style, "input_layouts", Shard(-1)),
+                           .output_layouts = placement_of(style, "output_layouts", Replicate()),
+                           .use_local_output = style.value("use_local_output", true)};
+  if (name == "SequenceParallel")
+    return SequenceParallel{.sequence_dim = style.value("sequence_dim", 1),
+                            .use_local_output = style.value("use_local_output", false)};
+  if (name == "PrepareModuleInput") return prepare_input_of(style);
+  if (name == "PrepareModuleOutput")
+    return PrepareModuleOutput{
+        .output_layouts = placements_of(style, "output_layouts"),
+        .desired_output_layouts = placements_of(style, "desired_output_layouts"),
+        .use_local_output = style.value("use_local_output", true)};
+  CS_REQUIRE(name == "PrepareModuleInputOutput", "style '", name, "' is not known");
+  return prepare_both_of(style);
+}
+
+}  // namespace
+
+std::shared_ptr<Module> make_module(const Json& spec, World& world) {
+  const std::string type = spec.at("type");
+  if (type == "Linear")
+    return std::make_shared<nn::Linear>(spec.at("in"), spec.at("out"), world,
+                                        nn::LinearOptions{.bias = spec.value("bias", true)});
+  if (type == "Embedding") return make_embedding(spec, world);
+  if (type == "LayerNorm") return make_layer_norm(spec, world);
+  if (type == "RMSNorm") return make_rms_norm(spec, world);
+  if (type == "GELU") return std::make_shared<nn::GELU>();
+  if (type == "ReLU") return std::make_shared<nn::ReLU>();
+  if (type == "SiLU") return std::make_shared<nn::SiLU>();
+  if (type == "Identity") return std::make_shared<nn::Identity>();
+  if (type == "Dropout") return std::make_shared<nn::Dropout>(spec.value("p", 0.5));
+  if (type == "Sequential") return make_sequential(spec, world);
+  if (type == "Pair")
+    return std::make_shared<Pair>(make_module(spec.at("first"), world),
+                                  make_module(spec.at("second"), world));
+  fail(ErrorKind::Unsupported, cat("module type '", type, "' is not known"));
+}
+
+ParallelPlan plan_of(const Json& plan) {
+  if (plan.contains("style") && plan.at("style").is_string()) return ParallelPlan(style_of(plan));
+  ParallelPlan styles;
+  for (const auto& [path, style] : plan.items()) styles[path] = style_of(style);
+  return styles;
+}
+
+}  // namespace coshard::conform
