@@ -1,22 +1,12 @@
 #include "dtensor/distribute.h"
 
+#include "dtensor/partial.h"
+#include "dtensor/random.h"
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/tape.h"
 
 namespace coshard {
 namespace {
-
-class FromLocalRecord final : public Record {
- public:
-  explicit FromLocalRecord(const Layout& wanted) : wanted_(wanted) {}
-  std::string_view name() const override { return "from_local"; }
-  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    sink.give(0, redistribute_raw(output_grads[0], wanted_).raw_local());
-  }
-
- private:
-  Layout wanted_;
-};
 
 class ToLocalRecord final : public Record {
  public:
@@ -24,30 +14,18 @@ class ToLocalRecord final : public Record {
       : gradient_spec_(std::move(gradient_spec)) {}
   std::string_view name() const override { return "to_local"; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    sink.give(0, output_grads[0].with_spec(gradient_spec_));
+    const Tensor& gradient = output_grads[0];
+    CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: a gradient ",
+               gradient, " for ", describe(*gradient_spec_));
+    sink.give(0, gradient.with_spec(gradient_spec_));
   }
 
  private:
   std::shared_ptr<const Spec> gradient_spec_;
 };
 
-Shape logical_shape(const Tensor& local, const DeviceMesh& mesh, const Layout& layout) {
-  Shape shape = local.local_shape();
-  for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].kind == PlacementKind::Shard || layout[m].kind == PlacementKind::StridedShard)
-      shape[static_cast<std::size_t>(layout[m].dim)] *= mesh.size(m);
-  return shape;
-}
-
-void require_fit(const Layout& placements, const DeviceMesh& mesh, const char* what) {
-  CS_REQUIRE(mesh.defined(), what, ": the mesh is undefined");
-  CS_REQUIRE(placements.ndim() == mesh.ndim(), what, ": layout ", placements, " has ",
-             placements.ndim(), " entries, the mesh ", mesh, " has ", mesh.ndim(), " dimensions");
-}
-
 // Sends `whole` (valid on the source) so that every rank of the mesh dimension has it.
 Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source) {
-  Communicator& comm = mesh.communicator(m);
   Tensor out = Tensor::empty(whole.device(), whole.local_shape(), whole.dtype());
   const Tensor from = whole.is_contiguous() ? whole : copy_of(whole);
   Collective c;
@@ -55,7 +33,7 @@ Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int s
   c.root = source;
   c.extent = numel(whole.local_shape());
   c.label = "distribute";
-  issue_into(comm, c, from, out);
+  issue_into(mesh.communicator(m), c, from, out);
   return out;
 }
 
@@ -80,48 +58,60 @@ Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim
   return out;
 }
 
+// The source's data where every rank needs them: Shard by scatter, the rest whole.
+DTensor sent_from(int source, const Tensor& full, const DeviceMesh& mesh, const Layout& layout) {
+  Tensor value = full;
+  Layout sent = Layout::filled(mesh.ndim(), Replicate());
+  for (int m = 0; m < mesh.ndim(); ++m) {
+    const bool scatters = layout[m].is_shard();
+    if (scatters) sent[m] = layout[m];
+    if (mesh.size(m) == 1) continue;
+    value = scatters ? scatter_along(value, mesh, m, layout[m].dim, source)
+                     : broadcast_along(value, mesh, m, source);
+  }
+  return value.with_spec(make_spec(mesh, sent, full.local_shape()));
+}
+
+DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& layout,
+                     std::optional<int> source) {
+  auto spec = make_spec(mesh, layout, full.local_shape());
+  if (!mesh.contains_this_rank()) return Tensor::empty(full.device(), spec, full.dtype());
+  const Layout whole = Layout::filled(mesh.ndim(), Replicate());
+  Tensor value = source ? sent_from(*source, full, mesh, layout)
+                        : full.with_spec(make_spec(mesh, whole, full.local_shape()));
+  value = redistribute_raw(value, partial_as_replicate(layout));
+  if (value.storage() == full.storage()) value = copy_of(value);
+  value.wait();
+  if (const auto term = term_in_place_of_value(mesh, layout)) {
+    value = Tensor::empty(full.device(), spec, full.dtype());
+    fill_(value, *term);
+  }
+  return value.with_spec(spec);
+}
+
 }  // namespace
 
-DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& placements,
-                   const FromLocalOptions& options) {
-  CS_REQUIRE(local.defined() && !local.is_distributed(), "from_local: ", local,
-             " is not a plain tensor");
-  require_fit(placements, mesh, "from_local");
-  const Layout layout = normalize(placements, local.local_shape(), "from_local");
-  const Shape shape = options.shape ? *options.shape : logical_shape(local, mesh, layout);
-  CS_REQUIRE(shape.size() == local.local_shape().size(), "from_local: shape ", shape, " for ",
-             local);
-  auto spec = make_spec(mesh, layout, shape);
-  CS_REQUIRE(spec->local_shape == local.local_shape(), "from_local: ", local, " on rank ",
-             mesh.world().rank(), ", but ", describe(*spec), " gives it ", spec->local_shape);
-  Tensor value = local;
-  if (options.run_check) {
-    for (int m = 0; m < layout.ndim(); ++m)
-      if (layout[m].is_replicate() && mesh.size(m) > 1) value = broadcast_along(value, mesh, m, 0);
-  }
-  Tensor out = value.with_spec(std::move(spec));
-  const Tensor inputs[] = {local};
-  if (taped(inputs)) {
-    const Layout wanted = options.grad_placements
-                              ? normalize(*options.grad_placements, shape, "from_local")
-                              : partial_as_replicate(layout);
-    push_record(std::make_shared<FromLocalRecord>(wanted), inputs, std::span<Tensor>(&out, 1));
-  }
-  return out;
+void require_layout_of(const DeviceMesh& mesh, const Layout& placements, const char* what) {
+  CS_REQUIRE(mesh.defined(), what, ": the mesh is undefined");
+  CS_REQUIRE(placements.ndim() == mesh.ndim(), what, ": layout ", placements, " has ",
+             placements.ndim(), " entries, the mesh ", mesh, " has ", mesh.ndim(), " dimensions");
 }
 
 Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
   CS_REQUIRE(tensor.defined() && tensor.is_distributed(), "to_local: ", tensor,
              " is a plain tensor");
+  Layout layout = partial_as_replicate(tensor.layout());
+  if (grad_placements) {
+    require_layout_of(tensor.mesh(), *grad_placements, "to_local: grad_placements");
+    layout = normalize(*grad_placements, tensor.shape(), "to_local: grad_placements");
+    CS_REQUIRE(same_cuts(layout, tensor.layout()), "to_local: grad_placements ", layout, " for ",
+               tensor);
+  }
   Tensor out = tensor.raw_local();
   const Tensor inputs[] = {tensor};
-  if (taped(inputs)) {
-    const Layout layout =
-        grad_placements ? *grad_placements : partial_as_replicate(tensor.layout());
-    require_fit(layout, tensor.mesh(), "to_local: grad_placements");
+  if (taped(inputs))
     push_record(std::make_shared<ToLocalRecord>(make_spec(tensor.mesh(), layout, tensor.shape())),
                 inputs, std::span<Tensor>(&out, 1));
-  }
   return out;
 }
 
@@ -139,28 +129,34 @@ DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layo
                           std::optional<int> src_data_rank) {
   CS_REQUIRE(full.defined() && !full.is_distributed(), "distribute_tensor: ", full,
              " is not a plain tensor");
-  require_fit(placements, mesh, "distribute_tensor");
+  require_layout_of(mesh, placements, "distribute_tensor");
   const Layout layout = normalize(placements, full.local_shape(), "distribute_tensor");
-  Tensor value = full.detach();
-  if (src_data_rank) {
-    for (int m = 0; m < mesh.ndim(); ++m) {
-      CS_REQUIRE(*src_data_rank >= 0 && *src_data_rank < mesh.size(m),
-                 "distribute_tensor: src_data_rank ", *src_data_rank, " on ", mesh);
-      if (mesh.size(m) == 1) continue;
-      value = layout[m].is_shard() ? scatter_along(value, mesh, m, layout[m].dim, *src_data_rank)
-                                   : broadcast_along(value, mesh, m, *src_data_rank);
-    }
-    value = value.with_spec(make_spec(mesh, partial_as_replicate(layout), full.local_shape()));
-  } else {
-    value = value.with_spec(
-        make_spec(mesh, Layout::filled(mesh.ndim(), Replicate()), full.local_shape()));
-  }
-  value = redistribute_raw(value, layout);
-  if (value.storage() == full.storage()) value = copy_of(value);
-  value.wait();
-  DTensor out = value.detach();
+  for (int m = 0; src_data_rank && m < mesh.ndim(); ++m)
+    CS_REQUIRE(*src_data_rank >= 0 && *src_data_rank < mesh.size(m),
+               "distribute_tensor: src_data_rank ", *src_data_rank, " on ", mesh);
+  DTensor out = part_of_full(full.detach(), mesh, layout, src_data_rank).detach();
   if (full.requires_grad()) out.set_requires_grad(true);
   return out;
+}
+
+DTensor distribute_tensor(const Tensor& full, const Layout& placements,
+                          std::optional<int> src_data_rank) {
+  return distribute_tensor(full, DefaultMesh::current("distribute_tensor"), placements,
+                           src_data_rank);
+}
+
+Strides logical_strides(const DTensor& tensor) {
+  CS_REQUIRE(tensor.defined() && tensor.is_distributed(), "logical_strides: ", tensor,
+             " is a plain tensor");
+  const Shape& local = tensor.local_shape();
+  const Shape& shape = tensor.shape();
+  if (tensor.local_numel() == 0) return row_major(shape);
+  Strides strides = tensor.strides();
+  for (std::size_t d = 0; d < strides.size(); ++d)
+    for (std::size_t cut = 0; cut < strides.size(); ++cut)
+      if (tensor.strides()[d] > tensor.strides()[cut] && local[cut] != shape[cut])
+        strides[d] = strides[d] / local[cut] * shape[cut];
+  return strides;
 }
 
 }  // namespace coshard

@@ -1,5 +1,10 @@
 #include "dtensor/random.h"
 
+#include <vector>
+
+#include "dtensor/distribute.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/partial.h"
 #include "kernels/run.h"
 
 namespace coshard {
@@ -8,24 +13,74 @@ namespace {
 // The generator of this rank. Ranks call in the same order, so they draw the same streams.
 thread_local RandomState state;
 
-kernels::RandomRegion region_of(const Tensor& x) {
-  kernels::RandomRegion region{};
+// The positions of one box of x's elements: where it lies in the logical tensor and in x.
+struct RandomBox {
+  Shape shape, global, local;
+};
+
+// A StridedShard holds several ranges of a dimension: one box for each choice of ranges.
+std::vector<RandomBox> boxes_of(const Tensor& x) {
+  std::vector<RandomBox> boxes(1);
+  for (int d = 0; d < x.ndim(); ++d) {
+    std::vector<Range> ranges{{0, x.shape()[static_cast<std::size_t>(d)]}};
+    if (x.is_distributed())
+      ranges = ranges_of(x.layout(), x.mesh().shape(), x.mesh().coordinate(), d, ranges[0].end);
+    std::vector<RandomBox> next;
+    for (const RandomBox& box : boxes) {
+      std::int64_t local = 0;
+      for (const Range& range : ranges) {
+        RandomBox cut = box;
+        cut.shape.push_back(range.end - range.begin);
+        cut.global.push_back(range.begin);
+        cut.local.push_back(local);
+        local += range.end - range.begin;
+        next.push_back(cut);
+      }
+    }
+    boxes = next;
+  }
+  return boxes;
+}
+
+void draw_box(const Tensor& x, const RandomBox& box, kernels::Random drawing) {
+  kernels::RandomRegion& region = drawing.region;
   region.ndim = x.ndim();
   const Strides strides = row_major(x.shape());
+  std::int64_t offset = 0;
   for (std::size_t d = 0; d < strides.size(); ++d) {
-    region.shape[d] = x.local_shape()[d];
-    region.offset[d] = x.is_distributed() ? x.spec()->offset[d] : 0;
+    region.shape[d] = box.shape[d];
+    region.offset[d] = box.global[d];
     region.global_strides[d] = strides[d];
+    offset += box.local[d] * x.strides()[d];
   }
-  return region;
+  const bool all = box.shape == x.local_shape();
+  const Tensor part = all ? x : Tensor::empty(x.device(), box.shape, x.dtype());
+  drawing.out = part.data();
+  kernels::run(x.device()->kind(), drawing);
+  if (all) return;
+  const Tensor there = x.view_as(box.shape, x.strides(), x.storage_offset() + offset, nullptr);
+  kernels::run(x.device()->kind(), kernels::Copy{view_of(there), view_of(part)});
 }
 
 void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift) {
   CS_REQUIRE(is_floating(x.dtype()), "random: ", x, " is not floating");
   CS_REQUIRE(x.is_contiguous(), "random: ", x, " is not contiguous");
-  const RandomState stream = take_stream();
-  kernels::run(x.device()->kind(), kernels::Random{kind, x.dtype(), region_of(x), stream.seed,
-                                                   stream.next_stream, scale, shift, x.data()});
+  const RandomState stream = take_stream();  // on every rank, so that they stay in step
+  if (x.local_numel() == 0) return;
+  kernels::Random drawing{};
+  drawing.kind = kind;
+  drawing.dtype = x.dtype();
+  drawing.seed = stream.seed;
+  drawing.stream = stream.next_stream;
+  drawing.scale = scale;
+  drawing.shift = shift;
+  for (const RandomBox& box : boxes_of(x)) draw_box(x, box, drawing);
+}
+
+// A Partial is split into terms: most ranks hold a constant where the value would be.
+Tensor as_terms(Tensor x) {
+  if (const auto term = term_in_place_of_value(x.mesh(), x.layout())) fill_(x, *term);
+  return x;
 }
 
 Tensor filled(Tensor x, double value) {
@@ -79,11 +134,12 @@ Tensor randn(const DevicePtr& device, const Shape& shape, DType dtype) {
 }
 
 DTensor empty(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype) {
+  require_layout_of(mesh, layout, "factory");
   return Tensor::empty(mesh.world().device(), make_spec(mesh, layout, shape), dtype);
 }
 DTensor full(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, double value,
              DType dtype) {
-  return filled(empty(mesh, layout, shape, dtype), value);
+  return as_terms(filled(empty(mesh, layout, shape, dtype), value));
 }
 DTensor zeros(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype) {
   return full(mesh, layout, shape, 0, dtype);
@@ -92,10 +148,29 @@ DTensor ones(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, D
   return full(mesh, layout, shape, 1, dtype);
 }
 DTensor rand(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype) {
-  return drawn(empty(mesh, layout, shape, dtype), kernels::RandomKind::Uniform);
+  return as_terms(drawn(empty(mesh, layout, shape, dtype), kernels::RandomKind::Uniform));
 }
 DTensor randn(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype) {
-  return drawn(empty(mesh, layout, shape, dtype), kernels::RandomKind::Normal);
+  return as_terms(drawn(empty(mesh, layout, shape, dtype), kernels::RandomKind::Normal));
+}
+
+DTensor empty(const Layout& layout, const Shape& shape, DType dtype) {
+  return empty(DefaultMesh::current("empty"), layout, shape, dtype);
+}
+DTensor full(const Layout& layout, const Shape& shape, double value, DType dtype) {
+  return full(DefaultMesh::current("full"), layout, shape, value, dtype);
+}
+DTensor zeros(const Layout& layout, const Shape& shape, DType dtype) {
+  return zeros(DefaultMesh::current("zeros"), layout, shape, dtype);
+}
+DTensor ones(const Layout& layout, const Shape& shape, DType dtype) {
+  return ones(DefaultMesh::current("ones"), layout, shape, dtype);
+}
+DTensor rand(const Layout& layout, const Shape& shape, DType dtype) {
+  return rand(DefaultMesh::current("rand"), layout, shape, dtype);
+}
+DTensor randn(const Layout& layout, const Shape& shape, DType dtype) {
+  return randn(DefaultMesh::current("randn"), layout, shape, dtype);
 }
 
 }  // namespace coshard

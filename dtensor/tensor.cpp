@@ -171,6 +171,7 @@ double Tensor::item() const {
     for (const Placement& p : layout())
       CS_REQUIRE(p.is_replicate(), "item: ", *this, " is ", p,
                  " along a mesh dimension; redistribute first");
+    if (!mesh().contains_this_rank()) return 0;
   }
   return to_vector().front();
 }

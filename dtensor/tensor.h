@@ -81,7 +81,7 @@ class Tensor {
   // Convenience for tests and examples: this rank's elements as doubles, row-major.
   std::vector<double> to_vector() const;
   // The only element. Error{BadInput} for more than one, and for Shard or Partial, which names the
-  // placement.
+  // placement. 0 on a rank outside the mesh.
   double item() const;
 
   // Identity of the handle's target: two handles of one tensor are the same.

@@ -64,4 +64,9 @@ Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan
   co_return;
 }
 
+Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options) {
+  return parallelize_module(module, DefaultMesh::current("parallelize_module"), std::move(plan),
+                            options);
+}
+
 }  // namespace coshard

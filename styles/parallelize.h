@@ -53,5 +53,7 @@ class ParallelPlan {
 //            module.
 Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan,
                               ParallelizeOptions options = {});
+// On the mesh of the innermost DefaultMesh at the time of the call.
+Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options = {});
 
 }  // namespace coshard

@@ -40,6 +40,40 @@ TEST(FromLocal, AnExplicitShapeAllowsUnevenShardsAndIsChecked) {
   });
 }
 
+TEST(FromLocal, AStrideIsComparedWithTheOrderOfTheParts) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor local = counting(world, {8, 4});
+    EXPECT_EQ(logical_strides(from_local(local, mesh, Shard(0))), (Strides{4, 1}));
+    EXPECT_EQ(logical_strides(from_local(local, mesh, Shard(1))), (Strides{8, 1}));
+    const Tensor turned = permute(counting(world, {4, 8, 2}), {1, 2, 0});  // strides 2, 1, 16
+    EXPECT_EQ(logical_strides(from_local(turned, mesh, Shard(1))), (Strides{4, 1, 32}));
+    FromLocalOptions options;
+    options.stride = Strides{8, 1};
+    EXPECT_THROW(from_local(local, mesh, Shard(1), options), Error);  // without a shape
+    options.shape = Shape{8, 8};
+    EXPECT_EQ(from_local(local, mesh, Shard(1), options).shape(), (Shape{8, 8}));
+    options.stride = Strides{1, 8};
+    EXPECT_THROW(from_local(local, mesh, Shard(1), options), Error);
+    co_return;
+  });
+}
+
+TEST(FromLocal, TheGradientLiesWhereTheValueDoes) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    FromLocalOptions options;
+    options.grad_placements = Layout(Shard(0));
+    EXPECT_THROW(from_local(counting(world, {2, 2}), mesh, Replicate(), options), Error);
+    options.grad_placements = Layout(Shard(-2));
+    EXPECT_EQ(from_local(counting(world, {2, 2}), mesh, Shard(0), options).shape(), (Shape{4, 2}));
+    const DTensor x = ones(mesh, Shard(0), {4, 2});
+    EXPECT_THROW(to_local(x, Layout(Replicate())), Error);
+    EXPECT_THROW(to_local(x, Layout(Shard(0), Shard(0))), Error);
+    co_return;
+  });
+}
+
 TEST(FromLocal, RunCheckTakesReplicasFromTheFirstRank) {
   on_ranks(3, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});

@@ -9,6 +9,7 @@ namespace coshard {
 namespace {
 
 using testing::on_ranks;
+using Values = std::vector<double>;
 
 TEST(Random, AnyShardingDrawsWhatOneDeviceWould) {
   for (int ranks : {1, 2, 3}) {
@@ -27,6 +28,46 @@ TEST(Random, AnyShardingDrawsWhatOneDeviceWould) {
       co_return;
     });
   }
+}
+
+// The elements of a [7,5] tensor that this rank holds under `layout`.
+Values held(const DeviceMesh& mesh, const Layout& layout, const Values& whole) {
+  Values mine;
+  for (const Range& rows : ranges_of(layout, mesh.shape(), mesh.coordinate(), 0, 7))
+    for (std::int64_t i = rows.begin; i < rows.end; ++i)
+      for (const Range& columns : ranges_of(layout, mesh.shape(), mesh.coordinate(), 1, 5))
+        for (std::int64_t j = columns.begin; j < columns.end; ++j)
+          mine.push_back(whole[static_cast<std::size_t>(5 * i + j)]);
+  return mine;
+}
+
+TEST(Random, StridedShardsDrawWhatOneDeviceWould) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    manual_seed(17);
+    const Values whole = randn(world.device(), {7, 5}, DType::F64).to_vector();
+    for (const Layout& layout :
+         {Layout(StridedShard(0, 2), Shard(0)), Layout(StridedShard(1, 3), StridedShard(0, 2))}) {
+      manual_seed(17);
+      EXPECT_EQ(randn(mesh, layout, {7, 5}, DType::F64).to_vector(), held(mesh, layout, whole))
+          << layout;
+    }
+    co_return;
+  });
+}
+
+TEST(Random, TheTermsOfAPartialReduceToWhatOneDeviceWouldDraw) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    manual_seed(17);
+    const Values whole = rand(world.device(), {7, 5}, DType::F64).to_vector();
+    for (const Layout& layout :
+         {Layout(Partial(), Shard(1)), Layout(Partial(Reduce::Max), Partial(Reduce::Product))}) {
+      manual_seed(17);
+      EXPECT_EQ(full_tensor(rand(mesh, layout, {7, 5}, DType::F64)).to_vector(), whole) << layout;
+    }
+    co_return;
+  });
 }
 
 TEST(Random, DropoutDropsTheSameElementsUnderAnyLayout) {

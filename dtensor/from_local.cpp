@@ -1,0 +1,98 @@
+#include "dtensor/distribute.h"
+#include "dtensor/partial.h"
+#include "dtensor/run_check.h"
+#include "dtensor/tape.h"
+
+namespace coshard {
+namespace {
+
+class FromLocalRecord final : public Record {
+ public:
+  FromLocalRecord(const DTensor& value, const Layout& wanted)
+      : mesh_(value.mesh()), layout_(value.layout()), wanted_(wanted) {
+    if (gradient_needs_term(layout_)) term_ = value.detach();
+  }
+  std::string_view name() const override { return "from_local"; }
+  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
+    if (!mesh_.contains_this_rank()) return;
+    const Tensor gradient = redistribute_raw(output_grads[0], wanted_).raw_local();
+    sink.give(0, gradient_of_term(gradient, term_, mesh_, layout_));
+  }
+
+ private:
+  DeviceMesh mesh_;
+  Layout layout_, wanted_;
+  Tensor term_;
+};
+
+// Takes the replicas of rank 0 of each mesh dimension.
+Tensor first_replica(const Tensor& local, const DeviceMesh& mesh, const Layout& layout) {
+  Tensor value = local;
+  for (int m = 0; m < layout.ndim(); ++m) {
+    if (!layout[m].is_replicate() || mesh.size(m) == 1) continue;
+    const Tensor from = value.is_contiguous() ? value : copy_of(value);
+    value = Tensor::empty(local.device(), local.local_shape(), local.dtype());
+    Collective c;
+    c.kind = CollectiveKind::Broadcast;
+    c.extent = numel(local.local_shape());
+    c.label = "from_local";
+    issue_into(mesh.communicator(m), c, from, value);
+  }
+  return value;
+}
+
+void check_stride(const FromLocalOptions& options, const DTensor& made) {
+  if (!options.stride) return;
+  CS_REQUIRE(options.shape, "from_local: stride ", *options.stride, " without a shape");
+  const Strides own = logical_strides(made);
+  CS_REQUIRE(*options.stride == own, "from_local: stride ", *options.stride, " for ", made,
+             ", whose parts are laid out as ", own);
+}
+
+void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions& options) {
+  const Layout& layout = out.layout();
+  Layout wanted = partial_as_replicate(layout);
+  if (options.grad_placements) {
+    wanted = normalize(*options.grad_placements, out.shape(), "from_local: grad_placements");
+    CS_REQUIRE(same_cuts(wanted, layout), "from_local: grad_placements ", wanted, " for ", out);
+  }
+  const Tensor inputs[] = {local};
+  if (taped(inputs))
+    push_record(std::make_shared<FromLocalRecord>(out, wanted), inputs, std::span<Tensor>(&out, 1));
+}
+
+}  // namespace
+
+DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& placements,
+                   const FromLocalOptions& options) {
+  CS_REQUIRE(local.defined() && !local.is_distributed(), "from_local: ", local,
+             " is not a plain tensor");
+  require_layout_of(mesh, placements, "from_local");
+  const bool here = mesh.contains_this_rank();
+  if (options.run_check && here)
+    check_locals({local.dtype(), local.local_shape(), options.shape}, mesh, placements);
+  const Layout layout =
+      normalize(placements, options.shape ? *options.shape : local.local_shape(), "from_local");
+  const Shape shape =
+      options.shape ? *options.shape : even_shape(local.local_shape(), mesh.shape(), layout);
+  CS_REQUIRE(!here || shape.size() == local.local_shape().size(), "from_local: shape ", shape,
+             " for ", local);
+  auto spec = make_spec(mesh, layout, shape);
+  Tensor out;
+  if (here) {
+    CS_REQUIRE(spec->local_shape == local.local_shape(), "from_local: ", local, " on rank ",
+               mesh.world().rank(), ", but ", describe(*spec), " gives it ", spec->local_shape);
+    out = (options.run_check ? first_replica(local, mesh, layout) : local).with_spec(spec);
+    check_stride(options, out);
+  } else {
+    out = Tensor::empty(local.device(), spec, local.dtype());
+  }
+  record_from_local(local, out, options);
+  return out;
+}
+
+DTensor from_local(const Tensor& local, const Layout& placements, const FromLocalOptions& options) {
+  return from_local(local, DefaultMesh::current("from_local"), placements, options);
+}
+
+}  // namespace coshard

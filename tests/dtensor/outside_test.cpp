@@ -1,0 +1,84 @@
+// A rank outside the mesh holds empty tensors and issues nothing (PyTorch A24, A69, A82).
+#include <gtest/gtest.h>
+
+#include "dtensor/distribute.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+#include "dtensor/tape.h"
+#include "tests/support/ranks.h"
+
+namespace coshard {
+namespace {
+
+using testing::counting;
+using testing::CountingObserver;
+using testing::on_ranks;
+using Values = std::vector<double>;
+
+TEST(Outside, FactoriesGiveMembersTheirShardAndOthersNothing) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh two = DeviceMesh::from_ranks(world, {0, 3}, {2}, {"tp"});
+    const DeviceMesh three = DeviceMesh::from_ranks(world, {0, 1, 3}, {3}, {"tp"});
+    const int r = world.rank();
+    CountingObserver seen(world);
+    for (const DTensor& x : {zeros(two, Shard(0), {32, 3}), rand(two, Shard(0), {32, 3}),
+                             empty(two, Shard(0), {32, 3}), full(two, Shard(0), {32, 3}, 2)}) {
+      EXPECT_EQ(x.local_shape(), r == 0 || r == 3 ? (Shape{16, 3}) : (Shape{0}));
+      EXPECT_EQ(x.shape(), (Shape{32, 3}));
+      EXPECT_EQ(x.ndim(), 2);
+    }
+    const Shape rows[] = {{11, 3}, {11, 3}, {0}, {10, 3}};
+    EXPECT_EQ(ones(three, Shard(0), {32, 3}).local_shape(), rows[r]);
+    EXPECT_EQ(seen.total(), 0);
+    co_return;
+  });
+}
+
+TEST(Outside, RandomNumbersStayInStep) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh one = DeviceMesh::from_ranks(world, {1}, {1}, {"tp"});
+    manual_seed(5);
+    rand(one, Replicate(), {4});
+    EXPECT_EQ(random_state().next_stream, 1U);
+    co_return;
+  });
+}
+
+TEST(Outside, TensorsComeAndGoEmpty) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = DeviceMesh::from_ranks(world, {0, 2}, {2}, {"tp"});
+    const Tensor whole = counting(world, {4, 2});
+    const bool here = mesh.contains_this_rank();
+    CountingObserver seen(world);
+    const DTensor x = distribute_tensor(whole, mesh, Shard(0));
+    EXPECT_EQ(x.local_shape(), here ? (Shape{2, 2}) : (Shape{0}));
+    const DTensor y = x.redistribute(Shard(1)).tensor();
+    EXPECT_EQ(y.layout(), Layout(Shard(1)));
+    EXPECT_EQ(to_local(y).shape(), here ? (Shape{4, 1}) : (Shape{0}));
+    EXPECT_EQ(full_tensor(y).to_vector(), here ? whole.to_vector() : Values{});
+    FromLocalOptions options;
+    options.run_check = true;
+    const DTensor z = from_local(whole, mesh, Replicate(), options);
+    EXPECT_EQ(z.local_shape(), here ? (Shape{4, 2}) : (Shape{0}));
+    EXPECT_EQ(seen.total(), here ? 5 : 0);
+    EXPECT_EQ(ones(mesh, Replicate(), {1}).item(), here ? 1 : 0);
+    co_return;
+  });
+}
+
+TEST(Outside, GradientsStopThere) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = DeviceMesh::from_ranks(world, {0, 2}, {2}, {"tp"});
+    Tensor local = counting(world, {2, 2});
+    local.set_requires_grad(true);
+    const DTensor x = from_local(local, mesh, Shard(0));
+    const DTensor whole = x.redistribute(Replicate()).tensor();
+    run_backward(whole, ones(mesh, Replicate(), whole.shape(), DType::F64));
+    EXPECT_EQ(local.grad().defined(), mesh.contains_this_rank());
+    if (!local.grad().defined()) co_return;
+    EXPECT_EQ(local.grad().to_vector(), Values(4, 1.0));
+  });
+}
+
+}  // namespace
+}  // namespace coshard
