@@ -26,7 +26,7 @@ Rule cat_rule(Infos in, const Attrs& attrs) {
   text[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};
-  pass_partial(rule, std::string(in.size(), 'P'), "P", kLinear);
+  pass_partial(rule, std::string(in.size(), 'P'), "P", kMoving);
   return rule;
 }
 
@@ -76,6 +76,23 @@ const OpDef& cat_op() {
 Tensor cat(std::span<const Tensor> parts, int dim) {
   CS_REQUIRE(!parts.empty(), "cat: no tensors");
   return call(cat_op(), parts, {{normalize_dim(dim, parts[0].ndim(), "cat")}, {}})[0];
+}
+
+Tensor stack(std::span<const Tensor> parts, int dim) {
+  CS_REQUIRE(!parts.empty(), "stack: no tensors");
+  std::vector<Tensor> rows;
+  for (const Tensor& x : parts) {
+    CS_REQUIRE(x.shape() == parts[0].shape(), "stack: ", parts[0], " and ", x);
+    rows.push_back(unsqueeze(x, dim));
+  }
+  return cat(rows, dim);
+}
+
+Tensor roll(const Tensor& x, std::int64_t shift, int dim) {
+  const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "roll"));
+  const std::int64_t start = size == 0 ? 0 : ((-shift % size) + size) % size;
+  if (start == 0) return x;
+  return cat({slice(x, dim, start, size), slice(x, dim, 0, start)}, dim);
 }
 
 std::span<const OpDef* const> cat_ops() {

@@ -10,6 +10,7 @@ Shape target_of(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.end
 // attrs.ints: the new shape
 std::vector<TensorInfo> expand_infer(Infos in, const Attrs& attrs) {
   const Shape to = target_of(attrs);
+  for (auto size : to) CS_REQUIRE(size >= 0, "expand: ", in[0].shape, " to ", to);
   CS_REQUIRE(broadcast(in[0].shape, to, "expand") == to, "expand: ", in[0].shape, " to ", to);
   return {{to, in[0].dtype}};
 }
@@ -59,8 +60,13 @@ const OpDef& expand_op() {
 }  // namespace
 
 Tensor expand(const Tensor& x, const Shape& shape) {
-  if (x.shape() == shape) return x;
-  return call1(expand_op(), {x}, {{shape.begin(), shape.end()}, {}});
+  CS_REQUIRE(shape.size() >= x.shape().size(), "expand: ", x, " to ", shape);
+  const std::size_t lead = shape.size() - x.shape().size();
+  Shape to = shape;
+  for (std::size_t i = lead; i < to.size(); ++i)
+    if (to[i] == -1) to[i] = x.shape()[i - lead];
+  if (x.shape() == to) return x;
+  return call1(expand_op(), {x}, {{to.begin(), to.end()}, {}});
 }
 
 std::span<const OpDef* const> expand_ops() {

@@ -1,5 +1,5 @@
 #pragma once
-// Selection by index: gather, scatter, index_select, pad, triangles, diagonals.
+// Selection by index: gather, scatter, index_select.
 // Conventions: dtensor/ops/ops.h. An index is i64 or i32 and gets no gradient; an entry outside the
 // dimension is Error{BadInput} on the rank that has it.
 #include "dtensor/tensor.h"

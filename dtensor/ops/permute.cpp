@@ -80,6 +80,33 @@ Tensor transpose(const Tensor& x, int dim0, int dim1) {
   return permute(x, dims);
 }
 
+Tensor t(const Tensor& x) {
+  CS_REQUIRE(x.ndim() <= 2, "t: ", x, " has more than 2 dimensions");
+  return x.ndim() == 2 ? transpose(x, 0, 1) : x;
+}
+
+Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination) {
+  CS_REQUIRE(source.size() == destination.size(), "movedim: ", source, " to ", destination, " of ",
+             x);
+  Shape dims(x.shape().size(), -1);
+  std::array<bool, 8> moved{};
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const auto from = static_cast<std::size_t>(normalize_dim(source[i], x.ndim(), "movedim"));
+    const auto to = static_cast<std::size_t>(normalize_dim(destination[i], x.ndim(), "movedim"));
+    CS_REQUIRE(!moved[from] && dims[to] == -1, "movedim: a dimension is named twice in ", source,
+               " to ", destination);
+    moved[from] = true;
+    dims[to] = static_cast<std::int64_t>(from);
+  }
+  std::size_t next = 0;
+  for (auto& dim : dims) {
+    if (dim != -1) continue;
+    while (moved[next]) ++next;
+    dim = static_cast<std::int64_t>(next++);
+  }
+  return permute(x, dims);
+}
+
 std::span<const OpDef* const> permute_ops() {
   static const OpDef* const ops[] = {&permute_op()};
   return ops;

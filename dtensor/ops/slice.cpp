@@ -5,78 +5,52 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: dim, start, end; and for the gradient: size of the input along dim
-std::string but_dim(const Shape& shape, const Attrs& attrs) {
+std::size_t slice_dim(const Attrs& attrs) { return static_cast<std::size_t>(attrs.ints[0]); }
+
+std::string all_but_sliced(const Shape& shape, const Attrs& attrs) {
   std::string text = letters(shape.size());
-  text[static_cast<std::size_t>(attrs.ints[0])] = '.';
+  text[slice_dim(attrs)] = '.';
   return text;
 }
 
+// The elements start, start + step, … of `whole` along the dimension, seen in its memory.
+Tensor every_step(const Tensor& whole, const Attrs& attrs, const Shape& shape) {
+  const std::size_t dim = slice_dim(attrs);
+  Strides strides = whole.strides();
+  const std::int64_t start = shape[dim] > 0 ? attrs.ints[1] * strides[dim] : 0;
+  strides[dim] *= attrs.ints[2];
+  return whole.view_as(shape, strides, whole.storage_offset() + start, nullptr);
+}
+
+// --- slice: attrs.ints: dim, start, step, size of the result along dim ---
+
 std::vector<TensorInfo> slice_infer(Infos in, const Attrs& attrs) {
   Shape out = in[0].shape;
-  out[static_cast<std::size_t>(attrs.ints[0])] = attrs.ints[2] - attrs.ints[1];
+  out[slice_dim(attrs)] = attrs.ints[3];
   return {{out, in[0].dtype}};
 }
 
 Rule slice_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  rule.in = {but_dim(in[0].shape, attrs)};
+  rule.in = {all_but_sliced(in[0].shape, attrs)};
   rule.out = rule.in;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
 }
 
-void slice_forward(OpContext& c) {
-  const Tensor& x = c.in[0];
-  const std::int64_t start =
-      c.attrs.ints[1] * x.strides()[static_cast<std::size_t>(c.attrs.ints[0])];
-  c.out[0] = x.view_as(c.out_shape[0], x.strides(), x.storage_offset() + start, nullptr);
-}
-
-std::vector<TensorInfo> slice_backward_infer(Infos in, const Attrs& attrs) {
-  Shape out = in[0].shape;
-  out[static_cast<std::size_t>(attrs.ints[0])] = attrs.ints[3];
-  return {{out, in[0].dtype}};
-}
-
-Rule slice_backward_rule(Infos in, const Attrs& attrs) {
-  Rule rule;
-  rule.in = {but_dim(in[0].shape, attrs)};
-  rule.out = rule.in;
-  pass_partial(rule, "P", "P", kLinear);
-  return rule;
-}
-
-void slice_backward_forward(OpContext& c) {
-  const Tensor& dy = c.in[0];
-  const Tensor& dx = c.make();
-  launch(c, kernels::Fill{dx.data(), dx.dtype(), dx.local_numel(), 0});
-  const std::int64_t start =
-      c.attrs.ints[1] * dx.strides()[static_cast<std::size_t>(c.attrs.ints[0])];
-  const Tensor part = dx.view_as(dy.local_shape(), dx.strides(), start, nullptr);
-  launch(c, kernels::Copy{view_of(part), view_of(dy)});
-}
-
-const OpDef& slice_backward_op() {
-  static const OpDef op{.name = "slice_backward",
-                        .rule = slice_backward_rule,
-                        .infer = slice_backward_infer,
-                        .forward = slice_backward_forward,
-                        .backward = nullptr,
-                        .flops = no_flops,
-                        .samples = no_samples};
-  return op;
-}
+void slice_forward(OpContext& c) { c.out[0] = every_step(c.in[0], c.attrs, c.out_shape[0]); }
 
 void slice_backward(GradContext& c) {
   if (!c.sink.wants(0)) return;
-  Attrs attrs = c.attrs;
-  attrs.ints.push_back(c.in_info[0].shape[static_cast<std::size_t>(attrs.ints[0])]);
-  c.sink.give(0, call1(slice_backward_op(), {c.out_grad[0]}, attrs));
+  const Attrs& a = c.attrs;
+  c.sink.give(0, place(c.out_grad[0], static_cast<int>(a.ints[0]), a.ints[1], a.ints[2],
+                       c.in_info[0].shape[slice_dim(a)]));
 }
 
 std::vector<OpDef::Sample> slice_samples() {
-  return {{{input({5, 3})}, {{0, 1, 4}, {}}}, {{input({2, 3, 6})}, {{2, 0, 3}, {}}}};
+  return {{{input({5, 3})}, {{0, 1, 1, 3}, {}}},
+          {{input({2, 3, 6})}, {{2, 0, 1, 3}, {}}},
+          {{input({3, 7})}, {{1, 1, 3, 2}, {}}}};
 }
 
 const OpDef& slice_op() {
@@ -93,30 +67,88 @@ const OpDef& slice_op() {
   return op;
 }
 
-}  // namespace
+// --- place, its adjoint where the rest is 0: attrs.ints as slice, with the size of the result;
+// attrs.reals: what stands in the rest ---
 
-Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end) {
-  const int along = normalize_dim(dim, x.ndim(), "slice");
-  const std::int64_t size = x.size(along);
-  const std::int64_t from = start < 0 ? start + size : start;
-  const std::int64_t to = end < 0 ? end + size : end;
-  CS_REQUIRE(0 <= from && from <= to && to <= size, "slice: [", start, ", ", end,
-             ") along dimension ", dim, " of ", x);
-  if (from == 0 && to == size) return x;
-  return call1(slice_op(), {x}, {{along, from, to}, {}});
+std::vector<TensorInfo> place_infer(Infos in, const Attrs& attrs) {
+  const std::size_t dim = slice_dim(attrs);
+  Shape out = in[0].shape;
+  out[dim] = attrs.ints[3];
+  const std::int64_t count = in[0].shape[dim];
+  CS_REQUIRE(
+      count == 0 ||
+          (attrs.ints[1] >= 0 && attrs.ints[1] + (count - 1) * attrs.ints[2] < attrs.ints[3]),
+      "place: ", in[0].shape, " from ", attrs.ints[1], " on in ", out, " along dimension ", dim);
+  return {{out, in[0].dtype}};
 }
 
-std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim) {
-  CS_REQUIRE(size > 0, "split: pieces of ", size, " of ", x);
-  const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
-  std::vector<Tensor> pieces;
-  for (std::int64_t start = 0; start < extent || start == 0; start += size)
-    pieces.push_back(slice(x, dim, start, std::min(start + size, extent)));
-  return pieces;
+// What every rank puts around its part must reduce to itself.
+Rule place_rule(Infos in, const Attrs& attrs) {
+  Rule rule;
+  rule.in = {all_but_sliced(in[0].shape, attrs)};
+  rule.out = rule.in;
+  if (attrs.reals[0] == 0) pass_partial(rule, "P", "P", std::array{Reduce::Sum});
+  pass_partial(rule, "P", "P", std::array{Reduce::Avg, Reduce::Min, Reduce::Max});
+  return rule;
+}
+
+void place_forward(OpContext& c) {
+  const Tensor& y = c.make();
+  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), c.attrs.reals[0]});
+  const Tensor part = every_step(y, c.attrs, c.in[0].local_shape());
+  launch(c, kernels::Copy{view_of(part), view_of(c.in[0])});
+}
+
+void place_backward(GradContext& c) {
+  if (!c.sink.wants(0)) return;
+  Attrs attrs{c.attrs.ints, {}};
+  attrs.ints[3] = c.in_info[0].shape[slice_dim(attrs)];
+  c.sink.give(0, call1(slice_op(), {c.out_grad[0]}, attrs));
+}
+
+std::vector<OpDef::Sample> place_samples() {
+  return {{{input({3, 5})}, {{0, 1, 1, 7}, {0.0}}},
+          {{input({3, 2})}, {{1, 1, 2, 5}, {0.0}}},
+          {{input({3, 2})}, {{1, 1, 1, 5}, {-1.5}}}};
+}
+
+const OpDef& place_op() {
+  static const OpDef op{.name = "place",
+                        .rule = place_rule,
+                        .infer = place_infer,
+                        .forward = place_forward,
+                        .backward = place_backward,
+                        .flops = no_flops,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = place_samples};
+  return op;
+}
+
+// A bound as Python reads it: negative ones count from the end, and all are held within.
+std::int64_t slice_bound(std::int64_t at, std::int64_t size) {
+  return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
+}
+
+}  // namespace
+
+Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step) {
+  const int along = normalize_dim(dim, x.ndim(), "slice");
+  CS_REQUIRE(step > 0, "slice: a step of ", step, " along dimension ", dim, " of ", x);
+  const std::int64_t size = x.size(along);
+  const std::int64_t from = slice_bound(start, size);
+  const std::int64_t to = std::max(from, slice_bound(end, size));
+  if (from == 0 && to == size && step == 1) return x;
+  return call1(slice_op(), {x}, {{along, from, step, (to - from + step - 1) / step}, {}});
+}
+
+Tensor place(const Tensor& x, int dim, std::int64_t start, std::int64_t step, std::int64_t size,
+             double value) {
+  return call1(place_op(), {x}, {{dim, start, step, size}, {value}});
 }
 
 std::span<const OpDef* const> slice_ops() {
-  static const OpDef* const ops[] = {&slice_op(), &slice_backward_op()};
+  static const OpDef* const ops[] = {&slice_op(), &place_op()};
   return ops;
 }
 

@@ -16,40 +16,69 @@ std::vector<TensorInfo> view_infer(Infos in, const Attrs& attrs) {
   return {{to, in[0].dtype}};
 }
 
-// Both shapes fall into runs of dimensions with equal products; of each run only the first
-// dimensions can be cut, and where their sizes differ only evenly. Dimensions of size 1 belong to
-// no run.
-Rule view_rule(Infos in, const Attrs& attrs) {
-  const Shape& from = in[0].shape;
-  const Shape to = target_shape(attrs);
-  Rule rule;
-  std::string left(from.size(), '.');
-  std::string right(to.size(), '.');
-  const bool any = numel(from) > 0;
-  const auto skip_ones = [](const Shape& shape, std::size_t i) {
-    while (i < shape.size() && shape[i] == 1) ++i;
-    return i;
-  };
-  char letter = 'a';
-  for (std::size_t i = 0, j = 0; any;) {
-    i = skip_ones(from, i);
-    j = skip_ones(to, j);
-    if (i == from.size() || j == to.size()) break;
-    left[i] = right[j] = letter;
-    if (from[i] != to[j]) rule.even.push_back({letter, std::gcd(from[i], to[j])});
-    ++letter;
-    std::int64_t have = from[i++];
-    std::int64_t want = to[j++];
+// Reads both shapes from the left in runs of dimensions with equal products. A run begins with one
+// dimension of each; dimensions of size 1 belong to no run and are told where as many stand on
+// either side.
+class ViewRuns {
+ public:
+  ViewRuns(const Shape& from, const Shape& to)
+      : from_(from), to_(to), left_(from.size(), '.'), right_(to.size(), '.') {}
+
+  // Of each run only the first dimensions can be cut, and where their sizes differ only evenly.
+  Rule rule() {
+    Rule rule;
+    if (numel(from_) > 0) {
+      while (skip_ones()) {
+        if (from_[i_] != to_[j_]) rule.even.push_back({letter_, std::gcd(from_[i_], to_[j_])});
+        name_pair();
+        skip_run();
+      }
+    }
+    rule.in = {left_};
+    rule.out = {right_};
+    return rule;
+  }
+
+ private:
+  static std::size_t ones_from(const Shape& shape, std::size_t at) {
+    std::size_t count = 0;
+    while (at + count < shape.size() && shape[at + count] == 1) ++count;
+    return count;
+  }
+  // Whether a run begins after the dimensions of size 1 at hand.
+  bool skip_ones() {
+    const std::size_t left = ones_from(from_, i_);
+    const std::size_t right = ones_from(to_, j_);
+    if (left == right) {
+      for (std::size_t k = 0; k < left; ++k) name_pair(), ++i_, ++j_;
+    } else {
+      i_ += left;
+      j_ += right;
+    }
+    return i_ < from_.size() && j_ < to_.size();
+  }
+  void name_pair() { left_[i_] = right_[j_] = letter_++; }
+  void skip_run() {
+    std::int64_t have = from_[i_++];
+    std::int64_t want = to_[j_++];
     while (have != want) {
       if (have < want) {
-        have *= from[i++];
+        have *= from_[i_++];
       } else {
-        want *= to[j++];
+        want *= to_[j_++];
       }
     }
   }
-  rule.in = {left};
-  rule.out = {right};
+
+  const Shape& from_;
+  const Shape& to_;
+  std::string left_, right_;
+  std::size_t i_ = 0, j_ = 0;
+  char letter_ = 'a';
+};
+
+Rule view_rule(Infos in, const Attrs& attrs) {
+  Rule rule = ViewRuns(in[0].shape, target_shape(attrs)).rule();
   pass_partial(rule, "P", "P", kMoving);
   return rule;
 }
@@ -64,11 +93,10 @@ void view_backward(GradContext& c) {
 }
 
 std::vector<OpDef::Sample> view_samples() {
-  return {{{input({3, 5})}, {{15}, {}}},
-          {{input({6, 5})}, {{2, 3, 5}, {}}},
-          {{input({2, 3, 4})}, {{2, 12}, {}}},
-          {{input({1, 5, 6})}, {{5, 1, 3, 2}, {}}},
-          {{input({6, 4})}, {{4, 6}, {}}}};
+  return {{{input({3, 5})}, {{15}, {}}},       {{input({6, 5})}, {{2, 3, 5}, {}}},
+          {{input({2, 3, 4})}, {{2, 12}, {}}}, {{input({1, 5, 6})}, {{5, 1, 3, 2}, {}}},
+          {{input({6, 4})}, {{4, 6}, {}}},     {{input({3, 1, 4})}, {{1, 3, 4}, {}}},
+          {{input({1, 4})}, {{1, 2, 2}, {}}}};
 }
 
 const OpDef& view_op() {

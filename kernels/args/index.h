@@ -1,5 +1,5 @@
 #pragma once
-// Selection by index along one dimension. See kernels/args.h.
+// Selection by index along one dimension, and by triangle. See kernels/args.h.
 #include "kernels/args/view.h"
 
 namespace coshard::kernels {
@@ -20,6 +20,14 @@ struct Scatter {
   int dim;
   bool add;
   double value = 0;
+};
+
+// y[.., i, j] = x[.., i, j] where j - i <= diagonal (upper: >= diagonal), 0 elsewhere. Equal shapes
+// of at least 2 dimensions, every dtype.
+struct Triangle {
+  View y, x;
+  std::int64_t diagonal;
+  bool upper;
 };
 
 }  // namespace coshard::kernels

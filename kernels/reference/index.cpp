@@ -96,4 +96,29 @@ void run(const Scatter& args) {
   });
 }
 
+void run(const Triangle& args) {
+  // All matrices at their element (0, 0), then the elements of each.
+  View y = args.y;
+  View x = args.x;
+  const int i_dim = y.ndim - 2;
+  const int j_dim = y.ndim - 1;
+  const std::int64_t rows = y.shape[i_dim];
+  const std::int64_t columns = y.shape[j_dim];
+  y.ndim = x.ndim = i_dim;
+  with_any(args.y.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const T* from = as<T>(static_cast<const void*>(x.data));
+    T* to = as<T>(y.data);
+    walk<2>(y, {&y, &x}, [&](const auto& at) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) {
+          const bool kept = args.upper ? j - i >= args.diagonal : j - i <= args.diagonal;
+          const std::int64_t source = at[1] + i * x.strides[i_dim] + j * x.strides[j_dim];
+          to[at[0] + i * y.strides[i_dim] + j * y.strides[j_dim]] = kept ? from[source] : T{};
+        }
+      }
+    });
+  });
+}
+
 }  // namespace coshard::kernels::reference

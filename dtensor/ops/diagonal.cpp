@@ -1,0 +1,156 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+// attrs.ints: offset, dim1, dim2; and for the gradient: the sizes of the input along dim1 and dim2
+struct Diagonal {
+  explicit Diagonal(const Attrs& attrs)
+      : offset(attrs.ints[0]),
+        dim1(static_cast<std::size_t>(attrs.ints[1])),
+        dim2(static_cast<std::size_t>(attrs.ints[2])) {}
+  std::int64_t offset;
+  std::size_t dim1, dim2;
+
+  std::int64_t length(const Shape& shape) const {
+    const std::int64_t rows = shape[dim1] + std::min<std::int64_t>(offset, 0);
+    const std::int64_t columns = shape[dim2] - std::max<std::int64_t>(offset, 0);
+    return std::max<std::int64_t>(0, std::min(rows, columns));
+  }
+  // Sizes, strides or letters without the two dimensions, and with the diagonal's at the end.
+  template <class Sequence, class Value>
+  Sequence without(const Sequence& values, Value last) const {
+    Sequence out;
+    for (std::size_t d = 0; d < values.size(); ++d)
+      if (d != dim1 && d != dim2) out.push_back(values[d]);
+    out.push_back(last);
+    return out;
+  }
+  // The diagonal of a local tensor that is whole in both dimensions.
+  Tensor of(const Tensor& x) const {
+    const Strides& s = x.strides();
+    const std::int64_t count = length(x.local_shape());
+    const std::int64_t start = offset < 0 ? -offset * s[dim1] : offset * s[dim2];
+    return x.view_as(without(x.local_shape(), count), without(s, s[dim1] + s[dim2]),
+                     x.storage_offset() + (count > 0 ? start : 0), nullptr);
+  }
+  Shape with_both(const Shape& shape, const Attrs& attrs) const {
+    Shape out = shape;
+    out.pop_back();
+    const bool first = dim1 < dim2;
+    out.insert(first ? dim1 : dim2, attrs.ints[first ? 3 : 4]);
+    out.insert(first ? dim2 : dim1, attrs.ints[first ? 4 : 3]);
+    return out;
+  }
+};
+
+std::vector<TensorInfo> diagonal_infer(Infos in, const Attrs& attrs) {
+  const Diagonal d(attrs);
+  return {{d.without(in[0].shape, d.length(in[0].shape)), in[0].dtype}};
+}
+
+Rule diagonal_rule(Infos in, const Attrs& attrs) {
+  const Diagonal d(attrs);
+  std::string text = letters(in[0].shape.size());
+  text[d.dim1] = text[d.dim2] = '.';
+  Rule rule;
+  rule.in = {text};
+  rule.out = {d.without(text, '.')};
+  pass_partial(rule, "P", "P", kMoving);
+  return rule;
+}
+
+void diagonal_forward(OpContext& c) { c.out[0] = Diagonal(c.attrs).of(c.in[0]); }
+
+// --- its adjoint: zeros with the input on the diagonal ---
+
+std::vector<TensorInfo> diagonal_zeros_infer(Infos in, const Attrs& attrs) {
+  return {{Diagonal(attrs).with_both(in[0].shape, attrs), in[0].dtype}};
+}
+
+Rule diagonal_zeros_rule(Infos in, const Attrs& attrs) {
+  const Diagonal d(attrs);
+  std::string text = letters(in[0].shape.size() + 1);
+  text[d.dim1] = text[d.dim2] = '.';
+  Rule rule;
+  rule.in = {d.without(text, '.')};
+  rule.out = {text};
+  pass_partial(rule, "P", "P", kLinear);
+  return rule;
+}
+
+void diagonal_zeros_forward(OpContext& c) {
+  const Tensor& y = c.make();
+  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), 0});
+  launch(c, kernels::Copy{view_of(Diagonal(c.attrs).of(y)), view_of(c.in[0])});
+}
+
+void diagonal_zeros_backward(GradContext& c) {
+  if (c.sink.wants(0))
+    c.sink.give(0, diagonal(c.out_grad[0], c.attrs.ints[0], static_cast<int>(c.attrs.ints[1]),
+                            static_cast<int>(c.attrs.ints[2])));
+}
+
+std::vector<OpDef::Sample> diagonal_zeros_samples() {
+  return {{{input({2, 3})}, {{1, 1, 2, 3, 5}, {}}}};
+}
+
+const OpDef& diagonal_zeros_op() {
+  static const OpDef op{.name = "diagonal_zeros",
+                        .rule = diagonal_zeros_rule,
+                        .infer = diagonal_zeros_infer,
+                        .forward = diagonal_zeros_forward,
+                        .backward = diagonal_zeros_backward,
+                        .flops = no_flops,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = diagonal_zeros_samples};
+  return op;
+}
+
+void diagonal_backward(GradContext& c) {
+  if (!c.sink.wants(0)) return;
+  const Diagonal d(c.attrs);
+  Attrs attrs = c.attrs;
+  attrs.ints.push_back(c.in_info[0].shape[d.dim1]);
+  attrs.ints.push_back(c.in_info[0].shape[d.dim2]);
+  c.sink.give(0, call1(diagonal_zeros_op(), {c.out_grad[0]}, attrs));
+}
+
+std::vector<OpDef::Sample> diagonal_samples() {
+  return {{{input({4, 5})}, {{0, 0, 1}, {}}},
+          {{input({5, 3, 4})}, {{-1, 2, 0}, {}}},
+          {{input({3, 2, 4})}, {{2, 0, 2}, {}}}};
+}
+
+const OpDef& diagonal_op() {
+  static const OpDef op{.name = "diagonal",
+                        .rule = diagonal_rule,
+                        .infer = diagonal_infer,
+                        .forward = diagonal_forward,
+                        .backward = diagonal_backward,
+                        .flops = no_flops,
+                        .view = true,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = diagonal_samples};
+  return op;
+}
+
+}  // namespace
+
+Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
+  const int first = normalize_dim(dim1, x.ndim(), "diagonal");
+  const int second = normalize_dim(dim2, x.ndim(), "diagonal");
+  CS_REQUIRE(first != second, "diagonal: dimensions ", dim1, " and ", dim2, " of ", x);
+  return call1(diagonal_op(), {x}, {{offset, first, second}, {}});
+}
+
+std::span<const OpDef* const> diagonal_ops() {
+  static const OpDef* const ops[] = {&diagonal_op(), &diagonal_zeros_op()};
+  return ops;
+}
+
+}  // namespace coshard

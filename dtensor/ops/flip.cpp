@@ -1,0 +1,72 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+// attrs.ints: the dimensions
+Rule flip_rule(Infos in, const Attrs& attrs) {
+  Rule rule;
+  std::string text = letters(in[0].shape.size());
+  for (auto dim : attrs.ints) text[static_cast<std::size_t>(dim)] = '.';
+  rule.in = {text};
+  rule.out = {text};
+  pass_partial(rule, "P", "P", kMoving);
+  return rule;
+}
+
+void flip_forward(OpContext& c) {
+  const Tensor& y = c.make();
+  if (y.local_numel() == 0) return;
+  kernels::View from = view_of(c.in[0]);
+  for (auto dim : c.attrs.ints) {  // from the last element backwards
+    const auto d = static_cast<std::size_t>(dim);
+    const std::int64_t last = (from.shape[d] - 1) * from.strides[d];
+    from.data =
+        static_cast<std::byte*>(from.data) + last * static_cast<std::int64_t>(size_of(from.dtype));
+    from.strides[d] = -from.strides[d];
+  }
+  launch(c, kernels::Copy{view_of(y), from});
+}
+
+void flip_backward(GradContext& c) {
+  if (c.sink.wants(0)) c.sink.give(0, flip(c.out_grad[0], c.attrs.ints.span()));
+}
+
+std::vector<OpDef::Sample> flip_samples() {
+  return {{{input({5, 3})}, {{0}, {}}}, {{input({2, 3, 5})}, {{2, 0}, {}}}};
+}
+
+const OpDef& flip_op() {
+  static const OpDef op{.name = "flip",
+                        .rule = flip_rule,
+                        .infer = same_as_first,
+                        .forward = flip_forward,
+                        .backward = flip_backward,
+                        .flops = no_flops,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = flip_samples};
+  return op;
+}
+
+}  // namespace
+
+Tensor flip(const Tensor& x, std::span<const std::int64_t> dims) {
+  Attrs attrs;
+  for (auto dim : dims) {
+    const std::int64_t along = normalize_dim(dim, x.ndim(), "flip");
+    CS_REQUIRE(std::find(attrs.ints.begin(), attrs.ints.end(), along) == attrs.ints.end(),
+               "flip: dimension ", dim, " of ", x, " is named twice");
+    attrs.ints.push_back(along);
+  }
+  return call1(flip_op(), {x}, attrs);
+}
+
+std::span<const OpDef* const> flip_ops() {
+  static const OpDef* const ops[] = {&flip_op()};
+  return ops;
+}
+
+}  // namespace coshard

@@ -1,0 +1,83 @@
+// Pieces of a tensor, and a tensor with a margin, written with slice and place.
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+
+Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
+  const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "narrow"));
+  const std::int64_t from = start < 0 ? start + size : start;
+  CS_REQUIRE(from >= 0 && length >= 0 && from + length <= size, "narrow: ", length,
+             " elements from ", start, " on along dimension ", dim, " of ", x);
+  return slice(x, dim, from, from + length);
+}
+
+Tensor select(const Tensor& x, int dim, std::int64_t index) {
+  const int along = normalize_dim(dim, x.ndim(), "select");
+  const std::int64_t size = x.size(along);
+  const std::int64_t at = index < 0 ? index + size : index;
+  CS_REQUIRE(at >= 0 && at < size, "select: index ", index, " along dimension ", dim, " of ", x);
+  return squeeze(slice(x, along, at, at + 1), along);
+}
+
+std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim) {
+  CS_REQUIRE(size > 0, "split: pieces of ", size, " of ", x);
+  const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
+  std::vector<Tensor> pieces;
+  for (std::int64_t start = 0; start < extent || start == 0; start += size)
+    pieces.push_back(slice(x, dim, start, std::min(start + size, extent)));
+  return pieces;
+}
+
+std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, int dim) {
+  const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
+  std::int64_t sum = 0;
+  for (const std::int64_t size : sizes) {
+    CS_REQUIRE(size >= 0, "split: a piece of ", size, " of ", x);
+    sum += size;
+  }
+  CS_REQUIRE(sum == extent, "split: pieces of ", sum, " elements together along dimension ", dim,
+             " of ", x);
+  std::vector<Tensor> pieces;
+  std::int64_t start = 0;
+  for (const std::int64_t size : sizes) {
+    pieces.push_back(narrow(x, dim, start, size));
+    start += size;
+  }
+  return pieces;
+}
+
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
+  CS_REQUIRE(chunks > 0, "chunk: ", chunks, " pieces of ", x);
+  const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "chunk"));
+  if (extent == 0) return std::vector<Tensor>(static_cast<std::size_t>(chunks), x);
+  return split(x, (extent + chunks - 1) / chunks, dim);
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int dim) {
+  const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "unbind"));
+  std::vector<Tensor> pieces;
+  for (std::int64_t i = 0; i < extent; ++i) pieces.push_back(select(x, dim, i));
+  return pieces;
+}
+
+Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value) {
+  CS_REQUIRE(margins.size() % 2 == 0 && margins.size() <= 2 * static_cast<std::size_t>(x.ndim()),
+             "pad: ", margins.size(), " margins of ", x);
+  Tensor out = x;
+  for (std::size_t i = 0; i < margins.size(); i += 2) {
+    const int dim = x.ndim() - 1 - static_cast<int>(i / 2);
+    const std::int64_t before = margins[i];
+    const std::int64_t after = margins[i + 1];
+    const std::int64_t size = out.size(dim) + before + after;
+    CS_REQUIRE(size >= 0, "pad: ", before, " before and ", after, " after dimension ", dim, " of ",
+               x);
+    const std::int64_t start = std::min(std::max<std::int64_t>(-before, 0), out.size(dim));
+    const std::int64_t end = std::max(out.size(dim) - std::max<std::int64_t>(-after, 0), start);
+    out = slice(out, dim, start, end);
+    if (before > 0 || after > 0)
+      out = place(out, dim, std::max<std::int64_t>(before, 0), 1, size, value);
+  }
+  return out;
+}
+
+}  // namespace coshard

@@ -1,0 +1,92 @@
+// Dimensions joined, split, dropped, added and repeated, written with view, permute and expand.
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+
+Tensor reshape(const Tensor& x, const Shape& shape) { return view(x, shape); }
+
+Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
+  if (x.ndim() == 0) return view(x, Shape{1});
+  const int first = normalize_dim(start_dim, x.ndim(), "flatten");
+  const int last = normalize_dim(end_dim, x.ndim(), "flatten");
+  CS_REQUIRE(first <= last, "flatten: dimensions ", start_dim, " to ", end_dim, " of ", x);
+  Shape to;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d <= first || d > last) {
+      to.push_back(x.size(d));
+    } else {
+      to.back() *= x.size(d);
+    }
+  }
+  return view(x, to);
+}
+
+Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
+  const int along = normalize_dim(dim, x.ndim(), "unflatten");
+  std::int64_t known = 1;
+  for (const std::int64_t size : sizes) known *= size == -1 ? 1 : size;
+  Shape to;
+  std::int64_t product = 1;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d != along) {
+      to.push_back(x.size(d));
+      continue;
+    }
+    for (const std::int64_t size : sizes) {
+      to.push_back(size != -1 || known == 0 ? size : x.size(d) / known);
+      product *= to.back();
+    }
+  }
+  CS_REQUIRE(!sizes.empty() && product == x.size(along), "unflatten: dimension ", dim, " of ", x,
+             " into ", sizes);
+  return view(x, to);
+}
+
+Tensor squeeze(const Tensor& x) {
+  Shape to;
+  for (const std::int64_t size : x.shape())
+    if (size != 1) to.push_back(size);
+  return to == x.shape() ? x : view(x, to);
+}
+
+Tensor squeeze(const Tensor& x, int dim) {
+  if (x.ndim() == 0 && (dim == 0 || dim == -1)) return x;
+  const int along = normalize_dim(dim, x.ndim(), "squeeze");
+  if (x.size(along) != 1) return x;
+  Shape to = x.shape();
+  to.erase(static_cast<std::size_t>(along));
+  return view(x, to);
+}
+
+Tensor unsqueeze(const Tensor& x, int dim) {
+  const int at = normalize_dim(dim, x.ndim() + 1, "unsqueeze");
+  Shape to = x.shape();
+  to.insert(static_cast<std::size_t>(at), 1);
+  return view(x, to);
+}
+
+Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim) {
+  const int along = normalize_dim(dim, x.ndim(), "repeat_interleave");
+  CS_REQUIRE(repeats >= 0, "repeat_interleave: ", repeats, " times ", x);
+  if (repeats == 1) return x;
+  Shape stretched = x.shape();
+  stretched.insert(static_cast<std::size_t>(along) + 1, repeats);
+  return flatten(expand(unsqueeze(x, along + 1), stretched), along, along + 1);
+}
+
+Tensor repeat(const Tensor& x, const Shape& repeats) {
+  CS_REQUIRE(repeats.size() >= x.shape().size(), "repeat: ", repeats, " times ", x);
+  Tensor out = x;
+  while (static_cast<std::size_t>(out.ndim()) < repeats.size()) out = unsqueeze(out, 0);
+  for (int d = 0; d < out.ndim(); ++d) {
+    const std::int64_t times = repeats[static_cast<std::size_t>(d)];
+    CS_REQUIRE(times >= 0, "repeat: ", repeats, " times ", x);
+    if (times == 1) continue;
+    Shape stretched = out.shape();
+    stretched.insert(static_cast<std::size_t>(d), times);
+    out = flatten(expand(unsqueeze(out, d), stretched), d, d + 1);
+  }
+  return out;
+}
+
+}  // namespace coshard

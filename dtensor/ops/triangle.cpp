@@ -1,0 +1,69 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+// attrs.ints: the diagonal, and whether the part above it is kept (1) or the one below (0)
+std::vector<TensorInfo> triangle_infer(Infos in, const Attrs&) {
+  CS_REQUIRE(in[0].shape.size() >= 2, "tril, triu: of ", in[0].shape, ", which is no matrix");
+  return {in[0]};
+}
+
+Rule triangle_rule(Infos in, const Attrs&) {
+  Rule rule;
+  rule.in = {letters(in[0].shape.size())};
+  rule.out = rule.in;
+  pass_partial(rule, "P", "P", kMoving);
+  return rule;
+}
+
+void triangle_forward(OpContext& c) {
+  const Tensor& y = c.make();
+  const int n = static_cast<int>(y.local_shape().size());
+  const std::int64_t diagonal = c.attrs.ints[0] + c.offset(0, n - 2) - c.offset(0, n - 1);
+  launch(c, kernels::Triangle{view_of(y), view_of(c.in[0]), diagonal, c.attrs.ints[1] == 1});
+}
+
+Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper);
+
+void triangle_backward(GradContext& c) {
+  if (c.sink.wants(0))
+    c.sink.give(0, triangle(c.out_grad[0], c.attrs.ints[0], c.attrs.ints[1] == 1));
+}
+
+std::vector<OpDef::Sample> triangle_samples() {
+  return {{{input({5, 4})}, {{0, 0}, {}}},
+          {{input({2, 3, 5})}, {{1, 1}, {}}},
+          {{input({3, 7})}, {{-1, 0}, {}}}};
+}
+
+const OpDef& triangle_op() {
+  static const OpDef op{.name = "triangle",
+                        .rule = triangle_rule,
+                        .infer = triangle_infer,
+                        .forward = triangle_forward,
+                        .backward = triangle_backward,
+                        .flops = no_flops,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = triangle_samples};
+  return op;
+}
+
+Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper) {
+  return call1(triangle_op(), {x}, {{diagonal, upper ? 1 : 0}, {}});
+}
+
+}  // namespace
+
+Tensor tril(const Tensor& x, std::int64_t diagonal) { return triangle(x, diagonal, false); }
+Tensor triu(const Tensor& x, std::int64_t diagonal) { return triangle(x, diagonal, true); }
+
+std::span<const OpDef* const> triangle_ops() {
+  static const OpDef* const ops[] = {&triangle_op()};
+  return ops;
+}
+
+}  // namespace coshard
