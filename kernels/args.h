@@ -19,10 +19,10 @@
   /* pointwise */ X(Copy) X(Fill) X(Unary) X(UnaryGrad) X(Binary) X(Where) X(SwiGlu) X(SwiGluGrad) \
   /* index     */ X(Gather) X(Scatter) X(Triangle) \
   /* matmul    */ X(Matmul) \
-  /* reduce    */ X(ReduceDim) X(PowSum) \
+  /* reduce    */ X(ReduceDim) X(ReduceGrad) X(ArgReduce) X(Scan) X(ScanGrad) X(Sort) X(PowSum) \
   /* nn        */ X(Softmax) X(SoftmaxGrad) X(LayerNorm) X(LayerNormGrad) X(RmsNorm) X(RmsNormGrad) \
                   X(Embedding) X(EmbeddingGrad) X(Rope) X(Attention) X(AttentionGrad) \
-                  X(RowMax) X(CrossEntropyStats) X(CrossEntropyGrad) \
+                  X(RowMax) X(CrossEntropyStats) X(CrossEntropyGrad) X(NllLoss) X(NllLossGrad) \
   /* random    */ X(Random) X(Dropout) \
   /* optimizer */ X(AdamW) X(Sgd)
 // clang-format on

@@ -151,4 +151,29 @@ struct CrossEntropyGrad {
   void* dlogits;
 };
 
+// Negative log-likelihood of log_probs [outer, classes, inner] at target I64 [outer, inner].
+// loss[o,i] = -(1-smoothing) w[t] log_probs[o,t,i] - smoothing/classes sum_c w[c] log_probs[o,c,i]
+// and count[o,i] = w[t], both 0 where the target is `ignore`, and NaN where it is no class. weight
+// [classes] (of dtype) may be null: 1. loss and count are f32 (f64 for f64).
+struct NllLoss {
+  DType dtype;
+  std::int64_t outer, classes, inner, ignore;
+  double smoothing;
+  const void* log_probs;
+  const void* target;
+  const void* weight;
+  void* loss;
+  void* count;
+};
+// dlog_probs of it, for dloss [outer, inner] (f32, f64 for f64).
+struct NllLossGrad {
+  DType dtype;
+  std::int64_t outer, classes, inner, ignore;
+  double smoothing;
+  const void* dloss;
+  const void* target;
+  const void* weight;
+  void* dlog_probs;
+};
+
 }  // namespace coshard::kernels

@@ -4,15 +4,88 @@
 
 namespace coshard::kernels {
 
-enum class ReduceOp : std::uint8_t { Sum, Mean, Max, Min };
-// x [outer, extent, inner] -> y [outer, inner]. Extent 0: sum 0, mean NaN, max -inf, min +inf.
-// Ints: sum, max, min.
+enum class ReduceOp : std::uint8_t {
+  Sum,
+  Mean,
+  Max,
+  Min,
+  Product,
+  NanSum,     // NaN counts as 0
+  AbsMax,     // of |x|
+  AbsMin,     // of |x|
+  AbsPower,   // sum of |x|^alpha; alpha 0 counts what is not 0
+  Variance,   // divided by max(0, extent - alpha)
+  Deviation,  // its square root
+  LogSumExp,
+};
+// x [outer, extent, inner] -> y [outer, inner]. Extent 0: sums 0, product 1, mean and variance NaN,
+// Max -inf, Min +inf, LogSumExp -inf, and of integers the least and the greatest value. NaN wins
+// over every extreme. Ints: Sum, Max, Min, Product. Bool: Max (any), Min (all).
 struct ReduceDim {
   ReduceOp op;
   DType dtype;
   std::int64_t outer, extent, inner;
   const void* x;
   void* y;
+  double alpha = 0;
+};
+// dx[o,e,i] = dy[o,i] * the derivative of op over the line of x by x[o,e,i]. Every op but Sum and
+// Mean. Extremes: shared evenly among the elements that are the extreme. AbsPower: 0 at 0.
+// Deviation: 0 where it is 0.
+struct ReduceGrad {
+  ReduceOp op;
+  DType dtype;
+  std::int64_t outer, extent, inner;
+  const void* dy;
+  const void* x;
+  void* dx;
+  double alpha = 0;
+};
+
+// The largest (or smallest) element over the middle of [outer, extent, inner] and where it is, the
+// first one among equals; the first NaN wins. extent > 0. values may be null; indices I64. Any
+// dtype.
+struct ArgReduce {
+  bool largest;
+  DType dtype;
+  std::int64_t outer, extent, inner;
+  const void* x;
+  void* values;
+  void* indices;
+};
+
+enum class ScanOp : std::uint8_t { Sum, Product, LogSumExp, Max, Min };
+// y[o,e,i] = op over x[o,0..e,i]; reverse: over x[o,e..,i]. Max and Min: indices I64 say where, the
+// last one among equals; otherwise null. NaN stays. Ints: all but LogSumExp.
+struct Scan {
+  ScanOp op;
+  bool reverse;
+  DType dtype;
+  std::int64_t outer, extent, inner;
+  const void* x;
+  void* y;
+  void* indices;
+};
+// The gradient of Scan, forward direction: Product (right with zeros) and LogSumExp.
+struct ScanGrad {
+  ScanOp op;
+  DType dtype;
+  std::int64_t outer, extent, inner;
+  const void* dy;
+  const void* x;
+  const void* y;
+  void* dx;
+};
+
+// The first k of the middle of x [outer, extent, inner] in order: values and their positions (I64),
+// both [outer, k, inner]. Stable; NaN is greater than every number. Any dtype.
+struct Sort {
+  bool descending;
+  DType dtype;
+  std::int64_t outer, extent, inner, k;
+  const void* x;
+  void* values;
+  void* indices;
 };
 
 // returns the sum of |x|^p (p = 2), in double, over contiguous data; p = 0 means the largest |x|

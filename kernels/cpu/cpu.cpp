@@ -84,7 +84,14 @@ void run(const Binary& args) {
 void run(const Where& args) { reference::run(args); }
 void run(const SwiGlu& args) { vectorised_or_reference(args.dtype, args); }
 void run(const SwiGluGrad& args) { vectorised_or_reference(args.dtype, args); }
-void run(const ReduceDim& args) { vectorised_or_reference(args.dtype, args); }
+void run(const ReduceDim& args) {
+  vectorised_or_reference(args.dtype, args, args.op <= ReduceOp::Min);
+}
+void run(const ReduceGrad& args) { reference::run(args); }
+void run(const ArgReduce& args) { reference::run(args); }
+void run(const Scan& args) { reference::run(args); }
+void run(const ScanGrad& args) { reference::run(args); }
+void run(const Sort& args) { reference::run(args); }
 void run(const Softmax& args) { vectorised_or_reference(args.dtype, args); }
 void run(const SoftmaxGrad& args) { vectorised_or_reference(args.dtype, args); }
 void run(const LayerNorm& args) { vectorised_or_reference(args.dtype, args); }
@@ -113,6 +120,8 @@ void run(const AttentionGrad& args) {
 void run(const RowMax& args) { vectorised_or_reference(args.dtype, args); }
 void run(const CrossEntropyStats& args) { vectorised_or_reference(args.dtype, args); }
 void run(const CrossEntropyGrad& args) { vectorised_or_reference(args.dtype, args); }
+void run(const NllLoss& args) { reference::run(args); }
+void run(const NllLossGrad& args) { reference::run(args); }
 void run(const Random& args) {
   vectorised_or_reference(args.dtype, args, contiguous_rows(args.region));
 }

@@ -1,26 +1,15 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/reference/lines.h"
 #include "kernels/reference/reference.h"
-#include "kernels/reference/typed.h"
 
 namespace coshard::kernels::reference {
-namespace {
-
-// Calls line(offset of the first element) for each line over the middle dimension.
-template <class Args, class F>
-void each_line(const Args& args, F&& line) {
-  for (std::int64_t o = 0; o < args.outer; ++o) {
-    for (std::int64_t i = 0; i < args.inner; ++i) line(o * args.extent * args.inner + i);
-  }
-}
-
-}  // namespace
 
 void run(const Softmax& args) {
   with_floating(args.dtype, [&](auto tag) {
     using T = decltype(tag);
-    each_line(args, [&](std::int64_t first) {
+    each_line(args, [&](std::int64_t first, std::int64_t) {
       const T* x = as<T>(args.x) + first;
       T* y = as<T>(args.y) + first;
       double high = -std::numeric_limits<double>::infinity();
@@ -41,7 +30,7 @@ void run(const Softmax& args) {
 void run(const SoftmaxGrad& args) {
   with_floating(args.dtype, [&](auto tag) {
     using T = decltype(tag);
-    each_line(args, [&](std::int64_t first) {
+    each_line(args, [&](std::int64_t first, std::int64_t) {
       const T* y = as<T>(args.y) + first;
       const T* dy = as<T>(args.dy) + first;
       T* dx = as<T>(args.dx) + first;
