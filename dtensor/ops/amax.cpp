@@ -1,67 +1,51 @@
-#include "dtensor/ops/letters.h"
-#include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
+#include "dtensor/ops/reduction.h"
 
 namespace coshard {
 namespace {
 
-// attrs.ints: dim, keepdim
-std::vector<TensorInfo> amax_infer(Infos in, const Attrs& attrs) {
-  require_floating("amax", in[0]);
-  Shape out = in[0].shape;
-  const auto dim = static_cast<std::size_t>(attrs.ints[0]);
-  CS_REQUIRE(out[dim] > 0, "amax: dimension ", dim, " of ", out, " is empty");
-  if (attrs.ints[1] == 1) {
-    out[dim] = 1;
-  } else {
-    out.erase(dim);
-  }
-  return {{out, in[0].dtype}};
-}
-
-Rule amax_rule(Infos in, const Attrs& attrs) {
-  Rule rule;
-  rule.in = {letters(in[0].shape.size())};
-  std::string out = rule.in[0];
-  out.replace(static_cast<std::size_t>(attrs.ints[0]), 1, attrs.ints[1] == 1 ? "." : "");
-  rule.out = {out};
-  rule.contraction = Reduce::Max;
-  rule.extra = {partial_strategy("P", "P", Reduce::Max)};
-  return rule;
-}
-
-void amax_forward(OpContext& c) {
-  const Tensor x = local_contiguous(c.in[0]);
-  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[0]));
-  Tensor& y = c.make();
-  launch(c, kernels::ReduceDim{kernels::ReduceOp::Max, x.dtype(), n.outer, n.extent, n.inner,
-                               x.data(), y.data()});
-}
+using kernels::ReduceOp;
 
 std::vector<OpDef::Sample> amax_samples() {
-  return {{{input({3, 5})}, {{1, 0}, {}}}, {{input({2, 3, 4})}, {{1, 1}, {}}}};
+  return {reduction_sample({3, 5}, ReduceOp::Max, 0b10),
+          reduction_sample({2, 3, 4}, ReduceOp::Max, 0b101, true),
+          reduction_sample({5, 2}, ReduceOp::Max, 0b11)};
 }
 
 const OpDef& amax_op() {
-  static const OpDef op{.name = "amax",
-                        .rule = amax_rule,
-                        .infer = amax_infer,
-                        .forward = amax_forward,
-                        .backward = nullptr,
-                        .flops = one_per_element,
-                        .samples = amax_samples};
+  static const OpDef op = reduction_op("amax", amax_samples);
+  return op;
+}
+
+std::vector<OpDef::Sample> amin_samples() {
+  return {reduction_sample({3, 5}, ReduceOp::Min, 0b01),
+          reduction_sample({2, 3, 4}, ReduceOp::Min, 0b110, true)};
+}
+
+const OpDef& amin_op() {
+  static const OpDef op = reduction_op("amin", amin_samples);
   return op;
 }
 
 }  // namespace
 
-Tensor amax(const Tensor& x, int dim, bool keepdim) {
-  const NoGradGuard no_gradient;
-  return call1(amax_op(), {x}, {{normalize_dim(dim, x.ndim(), "amax"), keepdim}, {}});
+Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
+  return reduce(amax_op(), ReduceOp::Max, x, dims, keepdim);
+}
+
+Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
+  return reduce(amin_op(), ReduceOp::Min, x, dims, keepdim);
+}
+
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+  return amin(to(x, DType::Bool), dims, keepdim);
+}
+
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+  return amax(to(x, DType::Bool), dims, keepdim);
 }
 
 std::span<const OpDef* const> amax_ops() {
-  static const OpDef* const ops[] = {&amax_op()};
+  static const OpDef* const ops[] = {&amax_op(), &amin_op()};
   return ops;
 }
 

@@ -1,16 +1,98 @@
 #pragma once
 // Reductions, scans and sorting.
-// Conventions: dtensor/ops/ops.h.
+// Conventions: dtensor/ops/ops.h. A dimension that is not worked over may be cut any way: it stays
+// cut and nothing moves.
+#include <initializer_list>
 #include <optional>
 
 #include "dtensor/tensor.h"
 
 namespace coshard {
 
-// All dims when dim is absent. sum over a cut dim is Partial(sum).
-Tensor sum(const Tensor& x, std::optional<int> dim = std::nullopt, bool keepdim = false);
-Tensor mean(const Tensor& x, std::optional<int> dim = std::nullopt, bool keepdim = false);
-// Along the last-but-`inner` dim; a cut dim gives Partial(max). Not differentiable.
-Tensor amax(const Tensor& x, int dim, bool keepdim = false);
+// The dimensions that a reduction works over: all of them (nothing given, or an empty list), one,
+// or several. Negative ones count from the end.
+class Dims {
+ public:
+  Dims() = default;
+  Dims(std::nullopt_t) {}        // NOLINT: as an argument
+  Dims(int dim) : dims_{dim} {}  // NOLINT
+  Dims(std::initializer_list<int> dims) : dims_(dims.begin(), dims.end()) {}
+  Dims(const Shape& dims) : dims_(dims) {}  // NOLINT
+  // Bit i: dimension i of `ndim`. Error{BadInput} for one that is not there or given twice.
+  std::int64_t mask(int ndim, const char* op) const;
+
+ private:
+  Shape dims_;
+};
+
+struct ValuesAndIndices {
+  Tensor values, indices;  // indices i64, positions in the logical tensor
+};
+
+// --- reductions ---
+// keepdim leaves a dimension of size 1 for each that was reduced. Over a cut dimension the result
+// is a Partial and nothing moves, where no other layout is named.
+
+// Integers and booleans are summed as i64. Partial(sum); a Partial(sum|avg) input stays one.
+Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+// Floating dtypes. As sum, divided by the logical number of elements.
+Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+// NaN counts as 0. Partial(sum).
+Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+// How many elements are not 0, i64; not differentiable. Partial(sum).
+Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
+// Any dtype; NaN wins. The gradient is shared evenly among equals. Partial(max), Partial(min), and
+// such an input stays one. Gradient: a cut dimension that was reduced is gathered. Error{BadInput}
+// over 0 elements.
+Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+inline Tensor max(const Tensor& x) { return amax(x); }
+inline Tensor min(const Tensor& x) { return amin(x); }
+// Integers and booleans are multiplied as i64. Partial(product). The gradient is right with zeros;
+// it gathers a cut dimension that was reduced.
+Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+// bool: whether every, or any, element is not 0. Not differentiable. Partial(min), Partial(max).
+Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+// Divided by max(0, n - correction). Floating dtypes. A cut dimension is gathered first. The
+// gradient of stdev (torch.std) is 0 where it is 0.
+Tensor var(const Tensor& x, const Dims& dims = {}, double correction = 1, bool keepdim = false);
+Tensor stdev(const Tensor& x, const Dims& dims = {}, double correction = 1, bool keepdim = false);
+// (sum of |x|^ord)^(1/ord); ord 0 counts what is not 0, inf and -inf are the extremes of |x|. Over
+// a cut dimension: Partial(sum) for 0 and 1, Partial(max|min) for inf and -inf, otherwise one
+// all_reduce of the sums. The gradient is 0 where the norm is 0.
+Tensor vector_norm(const Tensor& x, double ord = 2, const Dims& dims = {}, bool keepdim = false);
+// log(sum(exp(x))). A cut dimension is gathered first.
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
+
+// --- where the extreme is --- The dimension is gathered first where it is cut.
+
+// Without dim: the position in the flattened tensor. The first among equals; NaN wins. i64.
+Tensor argmax(const Tensor& x, std::optional<int> dim = std::nullopt, bool keepdim = false);
+Tensor argmin(const Tensor& x, std::optional<int> dim = std::nullopt, bool keepdim = false);
+// The gradient of the values goes to the element that was chosen.
+ValuesAndIndices max(const Tensor& x, int dim, bool keepdim = false);
+ValuesAndIndices min(const Tensor& x, int dim, bool keepdim = false);
+
+// --- scans --- Along one dimension, which is gathered first (one all_gather) where it is cut.
+
+// Integers and booleans as i64. A Partial(sum|avg) stays one.
+Tensor cumsum(const Tensor& x, int dim);
+// Integers and booleans as i64. The gradient is right with zeros.
+Tensor cumprod(const Tensor& x, int dim);
+Tensor logcumsumexp(const Tensor& x, int dim);
+// The last among equals; NaN stays. The gradient goes to the elements that were chosen.
+ValuesAndIndices cummax(const Tensor& x, int dim);
+ValuesAndIndices cummin(const Tensor& x, int dim);
+
+// --- sorting --- Along one dimension, which is gathered first (one all_gather) where it is cut.
+// Stable; NaN is greater than every number. The gradient goes where the values came from.
+
+ValuesAndIndices sort(const Tensor& x, int dim = -1, bool descending = false);
+Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);
+// The k largest (smallest) in order. Error{BadInput} for k outside [0, size].
+ValuesAndIndices topk(const Tensor& x, std::int64_t k, int dim = -1, bool largest = true);
+// The k-th smallest, counted from 1. Error{BadInput} for k outside [1, size].
+ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, int dim = -1, bool keepdim = false);
 
 }  // namespace coshard
