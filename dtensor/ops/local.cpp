@@ -67,10 +67,10 @@ Tensor local_reshape(const Tensor& tensor, const Shape& shape) {
   return copy.view_as(shape, row_major(shape), copy.storage_offset(), nullptr);
 }
 
-Tensor matrix_rows(const Tensor& tensor) {
+Tensor matrix_rows(const Tensor& tensor, int count) {
   const Tensor rows = local_contiguous(tensor);
   const Shape& shape = rows.local_shape();
-  const Lines n = lines_of(shape, static_cast<int>(shape.size()) - 1);
+  const Lines n = lines_of(shape, static_cast<int>(shape.size()) - count, count);
   const Shape flat{n.outer, n.extent};
   return rows.view_as(flat, row_major(flat), rows.storage_offset(), nullptr);
 }

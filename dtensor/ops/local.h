@@ -23,8 +23,8 @@ std::optional<Strides> view_strides(const Shape& from, const Strides& strides, c
 // The local part with another shape: a view where strides allow it, otherwise a copy.
 Tensor local_reshape(const Tensor& tensor, const Shape& shape);
 
-// Row-major [rows, last dimension].
-Tensor matrix_rows(const Tensor& tensor);
+// Row-major [rows, the last `count` dimensions].
+Tensor matrix_rows(const Tensor& tensor, int count = 1);
 
 inline void* data_or_null(const Tensor& tensor) {
   return tensor.defined() ? tensor.data() : nullptr;

@@ -45,6 +45,7 @@ Rule reduction_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   rule.in = {parts ? all : whole_letters(all, r.mask)};
   rule.out = {remaining_letters(all, r.mask, r.keep)};
+  rule.strided = true;
   if (!parts) return rule;
   rule.contraction = *parts;
   if (r.op == ReduceOp::Sum) pass_partial(rule, "P", "P", kLinear);
@@ -74,6 +75,7 @@ Rule reduction_backward_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   rule.in = {remaining_letters(all, r.mask, r.keep), x};
   rule.out = {x};
+  rule.strided = true;
   pass_partial(rule, "PR", "P", kLinear);
   return rule;
 }

@@ -1,0 +1,96 @@
+#include "dtensor/ops/reduction.h"
+
+namespace coshard {
+namespace {
+
+// attrs.ints: dimension, descending, how many of the first are wanted; out: values, indices
+std::vector<TensorInfo> sort_infer(Infos in, const Attrs& attrs) {
+  Shape out = in[0].shape;
+  out[static_cast<std::size_t>(attrs.ints[0])] = attrs.ints[2];
+  return {{out, in[0].dtype}, {out, DType::I64}};
+}
+
+Rule sort_rule(Infos in, const Attrs& attrs) {
+  const std::string text =
+      whole_letters(letters(in[0].shape.size()), std::int64_t{1} << attrs.ints[0]);
+  Rule rule;
+  rule.in = {text};
+  rule.out = {text, text};
+  rule.strided = true;
+  return rule;
+}
+
+void sort_forward(OpContext& c) {
+  const Tensor x = local_contiguous(c.in[0]);
+  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[0]));
+  void* values = c.make(0).data();
+  void* indices = c.make(1).data();
+  launch(c, kernels::Sort{c.attrs.ints[1] == 1, x.dtype(), n.outer, n.extent, n.inner,
+                          c.attrs.ints[2], x.data(), values, indices});
+}
+
+void sort_backward(GradContext& c) {
+  if (c.sink.wants(0))
+    c.sink.give(0, scatter_add_zeros(c.in_info[0].shape, static_cast<int>(c.attrs.ints[0]),
+                                     c.out[1], c.out_grad[0]));
+}
+
+std::vector<OpDef::Sample> sort_samples() {
+  return {{{input({3, 5})}, {{1, 0, 5}, {}}},
+          {{input({2, 4, 3})}, {{1, 1, 4}, {}}},
+          {{input({5, 3})}, {{0, 1, 2}, {}}}};
+}
+
+const OpDef& sort_op() {
+  static const OpDef op{.name = "sort",
+                        .rule = sort_rule,
+                        .infer = sort_infer,
+                        .forward = sort_forward,
+                        .backward = sort_backward,
+                        .flops = one_per_element,
+                        .saves_in = 0,
+                        .saves_out = 0b10,
+                        .samples = sort_samples};
+  return op;
+}
+
+ValuesAndIndices first_sorted(const Tensor& x, std::int64_t k, int dim, bool descending) {
+  auto out = call(sort_op(), {&x, 1}, {{dim, descending, k}, {}});
+  return {std::move(out[0]), std::move(out[1])};
+}
+
+}  // namespace
+
+ValuesAndIndices sort(const Tensor& x, int dim, bool descending) {
+  const int along = normalize_dim(dim, x.ndim(), "sort");
+  return first_sorted(x, x.size(along), along, descending);
+}
+
+Tensor argsort(const Tensor& x, int dim, bool descending) {
+  const NoGradGuard no_gradient;
+  return sort(x, dim, descending).indices;
+}
+
+ValuesAndIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
+  const int along = normalize_dim(dim, x.ndim(), "topk");
+  CS_REQUIRE(k >= 0 && k <= x.size(along), "topk: ", k, " along dimension ", dim, " of ", x);
+  return first_sorted(x, k, along, largest);
+}
+
+ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim) {
+  const int along = normalize_dim(dim, x.ndim(), "kthvalue");
+  CS_REQUIRE(k >= 1 && k <= x.size(along), "kthvalue: ", k, " along dimension ", dim, " of ", x);
+  const ValuesAndIndices first = first_sorted(x, k, along, false);
+  const Tensor value = slice(first.values, along, k - 1, k);
+  const Tensor index = slice(first.indices, along, k - 1, k);
+  if (keepdim) return {value, index};
+  const Shape rest = remaining(x.shape(), std::int64_t{1} << along, false);
+  return {view(value, rest), view(index, rest)};
+}
+
+std::span<const OpDef* const> sort_ops() {
+  static const OpDef* const ops[] = {&sort_op()};
+  return ops;
+}
+
+}  // namespace coshard
