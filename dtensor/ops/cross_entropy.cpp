@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
@@ -33,34 +31,6 @@ Rule cross_entropy_rule(Infos in, const Attrs& attrs) {
 
 double cross_entropy_flops(Infos in, const Attrs& attrs) { return 4 * one_per_element(in, attrs); }
 
-// The loss of each row from what CrossEntropyStats found; lse replaces max.
-template <class T>
-void finish_rows(const OpContext& c, const std::int64_t* target, std::int64_t rows, double classes,
-                 const T* sum, const T* picked, const T* total, T* lse) {
-  const double smoothing = c.attrs.reals[0];
-  double loss_sum = 0;
-  double count = 0;
-  T* loss = c.out[0].data_as<T>();
-  T* counts = c.out[2].data_as<T>();
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const bool counted = target[r] != c.attrs.ints[1];
-    CS_REQUIRE(!counted || (target[r] >= 0 && static_cast<double>(target[r]) < classes),
-               "cross_entropy: target ", target[r], " of row ", r, " for ", classes, " classes");
-    const double log_sum = std::log(static_cast<double>(sum[r]));
-    double value = log_sum - (1 - smoothing) * static_cast<double>(picked[r]);
-    if (total) value -= smoothing * static_cast<double>(total[r]) / classes;
-    lse[r] += static_cast<T>(log_sum);
-    loss_sum += counted ? value : 0;
-    count += counted ? 1 : 0;
-    if (summed(c.attrs)) continue;
-    loss[r] = static_cast<T>(counted ? value : 0);
-    counts[r] = static_cast<T>(counted ? 1 : 0);
-  }
-  if (!summed(c.attrs)) return;
-  loss[0] = static_cast<T>(loss_sum);
-  counts[0] = static_cast<T>(count);
-}
-
 void cross_entropy_forward(OpContext& c) {
   const Tensor logits = matrix_rows(c.in[0]);
   const Tensor target = local_contiguous(c.in[1]);
@@ -77,13 +47,9 @@ void cross_entropy_forward(OpContext& c) {
   launch(c, kernels::CrossEntropyStats{logits.dtype(), rows, classes, 0, c.attrs.ints[1],
                                        logits.data(), target.data(), max, sum.data(), picked.data(),
                                        data_or_null(total)});
-  const auto finish = [&](auto tag) {
-    using T = decltype(tag);
-    finish_rows(c, target.data_as<std::int64_t>(), rows, static_cast<double>(classes),
-                sum.data_as<T>(), picked.data_as<T>(), static_cast<const T*>(data_or_null(total)),
-                static_cast<T*>(max));
-  };
-  dtype == DType::F64 ? finish(double{}) : finish(float{});
+  launch(c, kernels::CrossEntropyLoss{dtype, rows, classes, c.attrs.ints[1], c.attrs.reals[0],
+                                      summed(c.attrs), target.data(), sum.data(), picked.data(),
+                                      data_or_null(total), max, c.out[0].data(), c.out[2].data()});
 }
 
 // in: dloss, logits, target, lse; out: dlogits
@@ -154,12 +120,13 @@ const OpDef& cross_entropy_op() {
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction,
-                     std::int64_t ignore_index, double label_smoothing) {
+Tensor cross_entropy_rows(const Tensor& logits, const Tensor& target, Reduction reduction,
+                          std::int64_t ignore_index, double label_smoothing) {
   const Tensor in[] = {logits, target};
   const auto out = call(cross_entropy_op(), in,
                         {{reduction != Reduction::None, ignore_index}, {label_smoothing}});
-  return reduction == Reduction::Mean ? div(out[0], out[2].detach()) : out[0];
+  const Tensor loss = reduction == Reduction::Mean ? div(out[0], out[2].detach()) : out[0];
+  return to(loss, logits.dtype());
 }
 
 std::span<const OpDef* const> cross_entropy_ops() {

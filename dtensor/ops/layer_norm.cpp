@@ -5,33 +5,39 @@
 namespace coshard {
 namespace {
 
-// in: x, weight, bias; out: y, mean, rstd; attrs.reals: eps
-std::vector<TensorInfo> layer_norm_infer(Infos in, const Attrs&) {
+// in: x, weight, bias; out: y, mean, rstd; attrs.ints: how many dimensions are normalised;
+// attrs.reals: eps
+std::vector<TensorInfo> layer_norm_infer(Infos in, const Attrs& attrs) {
   const Shape& x = in[0].shape;
   require_floating("layer_norm", in[0]);
-  CS_REQUIRE(!x.empty(), "layer_norm: x has no dimensions");
+  const auto first = x.end() - attrs.ints[0];
   for (const TensorInfo& w : in.subspan(1)) {
     if (!w.defined) continue;
     require_same_dtype("layer_norm", in[0], w);
-    CS_REQUIRE(w.shape == Shape({x.back()}), "layer_norm: weight or bias ", w.shape, " for x ", x);
+    CS_REQUIRE(w.shape == Shape(first, x.end()), "layer_norm: weight or bias ", w.shape, " for x ",
+               x);
   }
-  const Shape rows(x.begin(), x.end() - 1);
+  const Shape rows(x.begin(), first);
   const DType statistic = statistic_dtype(in[0].dtype);
   return {in[0], {rows, statistic}, {rows, statistic}};
 }
 
-Rule layer_norm_rule(Infos in, const Attrs&) {
-  const std::string rows = letters(in[0].shape.size() - 1);
+// The rows may be cut, what is normalised stays whole.
+Rule layer_norm_rule(Infos in, const Attrs& attrs) {
+  const auto count = static_cast<std::size_t>(attrs.ints[0]);
+  const std::string rows = letters(in[0].shape.size() - count);
+  const std::string whole(count, '.');
   Rule rule;
-  rule.in = {rows + ".", in[1].defined ? "." : "", in[2].defined ? "." : ""};
-  rule.out = {rows + ".", rows, rows};
+  rule.in = {rows + whole, in[1].defined ? whole : "", in[2].defined ? whole : ""};
+  rule.out = {rows + whole, rows, rows};
+  rule.strided = true;
   return rule;
 }
 
 double layer_norm_flops(Infos in, const Attrs& attrs) { return 8 * one_per_element(in, attrs); }
 
 void layer_norm_forward(OpContext& c) {
-  const Tensor x = matrix_rows(c.in[0]);
+  const Tensor x = matrix_rows(c.in[0], static_cast<int>(c.attrs.ints[0]));
   const Tensor weight = c.in[1].defined() ? local_contiguous(c.in[1]) : Tensor();
   const Tensor bias = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
   const Shape& n = x.local_shape();
@@ -40,20 +46,26 @@ void layer_norm_forward(OpContext& c) {
                                c.make(1).data(), c.make(2).data()});
 }
 
-// in: dy, x, weight, mean, rstd; attrs.ints: is dweight wanted, is dbias; out: dx and those
+// in: dy, x, weight, mean, rstd; attrs.ints: how many dimensions are normalised, is
+// dweight wanted, is dbias; out: dx and those
 std::vector<TensorInfo> layer_norm_backward_infer(Infos in, const Attrs& attrs) {
   std::vector<TensorInfo> out{in[1]};
-  const std::int64_t wanted = attrs.ints[0] + attrs.ints[1];
-  for (std::int64_t i = 0; i < wanted; ++i) out.push_back({{in[1].shape.back()}, in[1].dtype});
+  const Shape& x = in[1].shape;
+  const Shape weight(x.end() - attrs.ints[0], x.end());
+  const std::int64_t wanted = attrs.ints[1] + attrs.ints[2];
+  for (std::int64_t i = 0; i < wanted; ++i) out.push_back({weight, in[1].dtype});
   return out;
 }
 
 Rule layer_norm_backward_rule(Infos in, const Attrs& attrs) {
-  const std::string rows = letters(in[1].shape.size() - 1);
+  const auto count = static_cast<std::size_t>(attrs.ints[0]);
+  const std::string rows = letters(in[1].shape.size() - count);
+  const std::string whole(count, '.');
   Rule rule;
-  rule.in = {rows + ".", rows + ".", in[2].defined ? "." : "", rows, rows};
-  rule.out.assign(static_cast<std::size_t>(1 + attrs.ints[0] + attrs.ints[1]), ".");
-  rule.out[0] = rows + ".";
+  rule.in = {rows + whole, rows + whole, in[2].defined ? whole : "", rows, rows};
+  rule.out.assign(static_cast<std::size_t>(1 + attrs.ints[1] + attrs.ints[2]), whole);
+  rule.out[0] = rows + whole;
+  rule.strided = true;
   pass_partial(rule, "PRRRR", std::string(rule.out.size(), 'P'), kLinear);
   return rule;
 }
@@ -63,13 +75,14 @@ double layer_norm_backward_flops(Infos in, const Attrs& attrs) {
 }
 
 void layer_norm_backward_forward(OpContext& c) {
-  const Tensor dy = matrix_rows(c.in[0]);
-  const Tensor x = matrix_rows(c.in[1]);
+  const int count = static_cast<int>(c.attrs.ints[0]);
+  const Tensor dy = matrix_rows(c.in[0], count);
+  const Tensor x = matrix_rows(c.in[1], count);
   const Tensor weight = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
   const Tensor mean = local_contiguous(c.in[3]);
   const Tensor rstd = local_contiguous(c.in[4]);
-  const bool with_weight = c.attrs.ints[0] == 1;
-  const bool with_bias = c.attrs.ints[1] == 1;
+  const bool with_weight = c.attrs.ints[1] == 1;
+  const bool with_bias = c.attrs.ints[2] == 1;
   void* dx = c.make(0).data();
   void* dweight = with_weight ? c.make(1).data() : nullptr;
   void* dbias = with_bias ? c.make(with_weight ? 2 : 1).data() : nullptr;
@@ -93,16 +106,17 @@ void layer_norm_backward(GradContext& c) {
   const bool weight = c.sink.wants(1);
   const bool bias = c.sink.wants(2);
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1], c.out[2]};
-  const auto grads = call(layer_norm_backward_op(), in, {{weight, bias}, {}});
+  const auto grads = call(layer_norm_backward_op(), in, {{c.attrs.ints[0], weight, bias}, {}});
   if (c.sink.wants(0)) c.sink.give(0, grads[0]);
   if (weight) c.sink.give(1, grads[1]);
   if (bias) c.sink.give(2, grads[weight ? 2 : 1]);
 }
 
 std::vector<OpDef::Sample> layer_norm_samples() {
-  return {{{input({3, 5}), input({5}), input({5})}, {{}, {1e-5}}},
-          {{input({2, 3, 5}), input({5}), absent()}, {{}, {1e-5}}},
-          {{input({3, 4}), absent(), absent()}, {{}, {1e-5}}}};
+  return {{{input({3, 5}), input({5}), input({5})}, {{1}, {1e-5}}},
+          {{input({2, 3, 5}), input({5}), absent()}, {{1}, {1e-5}}},
+          {{input({3, 2, 3}), input({2, 3}), input({2, 3})}, {{2}, {1e-5}}},
+          {{input({3, 4}), absent(), absent()}, {{1}, {1e-5}}}};
 }
 
 const OpDef& layer_norm_op() {
@@ -121,7 +135,14 @@ const OpDef& layer_norm_op() {
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  return call1(layer_norm_op(), {x, weight, bias}, {{}, {eps}});
+  CS_REQUIRE(x.ndim() > 0, "layer_norm: x has no dimensions");
+  return call1(layer_norm_op(), {x, weight, bias}, {{1}, {eps}});
+}
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  const auto count = normalized_dims("layer_norm", x, normalized_shape);
+  return call1(layer_norm_op(), {x, weight, bias}, {{count}, {eps}});
 }
 
 std::span<const OpDef* const> layer_norm_ops() {

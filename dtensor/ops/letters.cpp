@@ -47,6 +47,15 @@ void require_floating(std::string_view op, const TensorInfo& x) {
   CS_REQUIRE(is_floating(x.dtype), op, ": ", x.dtype, x.shape, " is not floating");
 }
 
+std::int64_t normalized_dims(std::string_view op, const Tensor& x, const Shape& normalized_shape) {
+  const auto count = static_cast<std::int64_t>(normalized_shape.size());
+  CS_REQUIRE(
+      count > 0 && count <= x.ndim() &&
+          std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - count),
+      op, ": normalized shape ", normalized_shape, " of ", x);
+  return count;
+}
+
 void require_same_dtype(std::string_view op, const TensorInfo& a, const TensorInfo& b) {
   CS_REQUIRE(a.dtype == b.dtype, op, ": dtypes differ: ", a.dtype, a.shape, " and ", b.dtype,
              b.shape);

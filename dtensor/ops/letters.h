@@ -42,6 +42,9 @@ inline TensorInfo absent() { return {{}, DType::F32, false}; }
 void require_floating(std::string_view op, const TensorInfo& x);
 void require_same_dtype(std::string_view op, const TensorInfo& a, const TensorInfo& b);
 
+// How many of the last dimensions of x `normalized_shape` is. Error{BadInput} unless it is.
+std::int64_t normalized_dims(std::string_view op, const Tensor& x, const Shape& normalized_shape);
+
 // Sums a gradient over the dimensions that broadcasting stretched.
 Tensor sum_to(const Tensor& gradient, const Shape& shape);
 

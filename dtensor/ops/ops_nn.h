@@ -7,12 +7,21 @@
 
 namespace coshard {
 
+// Over any dimension, which is gathered first where it is cut (one all_gather); all others stay
+// cut.
 Tensor softmax(const Tensor& x, int dim);
 Tensor log_softmax(const Tensor& x, int dim);
-// Over the last dimension. weight, bias [dim] may be undefined.
+// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, or over the last ones,
+// whose sizes are `normalized_shape`; they are gathered first where they are cut (one all_gather),
+// all others stay cut. weight and bias have that shape and may be undefined; their gradients are
+// Partial(sum) where another dimension is cut. rms_norm: x / sqrt(mean of x^2 + eps) * weight.
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
+                  const Tensor& bias, double eps = 1e-5);
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
+                double eps = 1e-6);
 
 // ids i64|i32 [...] -> weight[ids] [..., dim]. weight S(0): Partial(sum), each rank its own rows;
 // weight S(1): S(-1).
@@ -24,12 +33,24 @@ Tensor rotary_embedding(const Tensor& x, double theta = 10000, std::int64_t firs
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true,
                  std::optional<double> scale = std::nullopt);
 enum class Reduction : std::uint8_t { None, Mean, Sum };
-// logits [rows, classes] (or [..., classes]: leading dims are rows), target i64 [rows]. classes
-// cut: gathered first; use loss_parallel_cross_entropy to avoid that. mean: over targets !=
-// ignore_index.
+// Classes are dimension 1 (0 of a 1-D tensor): logits [classes], [n, classes] or [n, classes, d1,
+// ...] and target i64 [], [n] or [n, d1, ...]. weight [classes] may be undefined. mean divides by
+// the sum of the weights of the targets that are not ignore_index. Classes that are cut are
+// gathered first; loss_parallel_cross_entropy avoids that. Cut rows: nothing moves for none and
+// sum, which is a Partial(sum); mean sums its divisor (one all_reduce of one number). Only the
+// logits get a gradient. Error{BadInput} on the rank that has it: a target that is no class.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                      Reduction reduction = Reduction::Mean, std::int64_t ignore_index = -100,
-                     double label_smoothing = 0);
+                     double label_smoothing = 0, const Tensor& weight = {});
+// The same of log-probabilities.
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target,
+                Reduction reduction = Reduction::Mean, std::int64_t ignore_index = -100,
+                const Tensor& weight = {});
+// cross_entropy with the classes last: logits [..., classes], target [...]. No log-probabilities
+// are stored.
+Tensor cross_entropy_rows(const Tensor& logits, const Tensor& target,
+                          Reduction reduction = Reduction::Mean, std::int64_t ignore_index = -100,
+                          double label_smoothing = 0);
 // (x - target)^2, averaged, summed or as it is; the layouts are those of sub, square, mean and sum.
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::Mean);
 

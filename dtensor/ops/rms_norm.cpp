@@ -5,49 +5,59 @@
 namespace coshard {
 namespace {
 
-// in: x, weight; out: y, rstd; attrs.reals: eps
-std::vector<TensorInfo> rms_norm_infer(Infos in, const Attrs&) {
+// in: x, weight; out: y, rstd; attrs.ints: how many dimensions are normalised; attrs.reals: eps
+std::vector<TensorInfo> rms_norm_infer(Infos in, const Attrs& attrs) {
   const Shape& x = in[0].shape;
   require_floating("rms_norm", in[0]);
-  CS_REQUIRE(!x.empty(), "rms_norm: x has no dimensions");
+  const auto first = x.end() - attrs.ints[0];
   if (in[1].defined) {
     require_same_dtype("rms_norm", in[0], in[1]);
-    CS_REQUIRE(in[1].shape == Shape({x.back()}), "rms_norm: weight ", in[1].shape, " for x ", x);
+    CS_REQUIRE(in[1].shape == Shape(first, x.end()), "rms_norm: weight ", in[1].shape, " for x ",
+               x);
   }
-  return {in[0], {Shape(x.begin(), x.end() - 1), statistic_dtype(in[0].dtype)}};
+  return {in[0], {Shape(x.begin(), first), statistic_dtype(in[0].dtype)}};
 }
 
-Rule rms_norm_rule(Infos in, const Attrs&) {
-  const std::string rows = letters(in[0].shape.size() - 1);
+// The rows may be cut, what is normalised stays whole.
+Rule rms_norm_rule(Infos in, const Attrs& attrs) {
+  const auto count = static_cast<std::size_t>(attrs.ints[0]);
+  const std::string rows = letters(in[0].shape.size() - count);
+  const std::string whole(count, '.');
   Rule rule;
-  rule.in = {rows + ".", in[1].defined ? "." : ""};
-  rule.out = {rows + ".", rows};
+  rule.in = {rows + whole, in[1].defined ? whole : ""};
+  rule.out = {rows + whole, rows};
+  rule.strided = true;
   return rule;
 }
 
 double rms_norm_flops(Infos in, const Attrs& attrs) { return 4 * one_per_element(in, attrs); }
 
 void rms_norm_forward(OpContext& c) {
-  const Tensor x = matrix_rows(c.in[0]);
+  const Tensor x = matrix_rows(c.in[0], static_cast<int>(c.attrs.ints[0]));
   const Tensor weight = c.in[1].defined() ? local_contiguous(c.in[1]) : Tensor();
   const Shape& n = x.local_shape();
   launch(c, kernels::RmsNorm{x.dtype(), n[0], n[1], c.attrs.reals[0], x.data(),
                              data_or_null(weight), c.make(0).data(), c.make(1).data()});
 }
 
-// in: dy, x, weight, rstd; attrs.ints: is dweight wanted; out: dx, dweight
+// in: dy, x, weight, rstd; attrs.ints: how many dimensions are normalised, is dweight
+// wanted; out: dx, dweight
 std::vector<TensorInfo> rms_norm_backward_infer(Infos in, const Attrs& attrs) {
   std::vector<TensorInfo> out{in[1]};
-  if (attrs.ints[0] == 1) out.push_back({{in[1].shape.back()}, in[1].dtype});
+  const Shape& x = in[1].shape;
+  if (attrs.ints[1] == 1) out.push_back({Shape(x.end() - attrs.ints[0], x.end()), in[1].dtype});
   return out;
 }
 
 Rule rms_norm_backward_rule(Infos in, const Attrs& attrs) {
-  const std::string rows = letters(in[1].shape.size() - 1);
+  const auto count = static_cast<std::size_t>(attrs.ints[0]);
+  const std::string rows = letters(in[1].shape.size() - count);
+  const std::string whole(count, '.');
   Rule rule;
-  rule.in = {rows + ".", rows + ".", in[2].defined ? "." : "", rows};
-  rule.out = {rows + "."};
-  if (attrs.ints[0] == 1) rule.out.push_back(".");
+  rule.in = {rows + whole, rows + whole, in[2].defined ? whole : "", rows};
+  rule.out = {rows + whole};
+  if (attrs.ints[1] == 1) rule.out.push_back(whole);
+  rule.strided = true;
   pass_partial(rule, "PRRR", std::string(rule.out.size(), 'P'), kLinear);
   return rule;
 }
@@ -57,12 +67,13 @@ double rms_norm_backward_flops(Infos in, const Attrs& attrs) {
 }
 
 void rms_norm_backward_forward(OpContext& c) {
-  const Tensor dy = matrix_rows(c.in[0]);
-  const Tensor x = matrix_rows(c.in[1]);
+  const int count = static_cast<int>(c.attrs.ints[0]);
+  const Tensor dy = matrix_rows(c.in[0], count);
+  const Tensor x = matrix_rows(c.in[1], count);
   const Tensor weight = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
   const Tensor rstd = local_contiguous(c.in[3]);
   void* dx = c.make(0).data();
-  void* dweight = c.attrs.ints[0] == 1 ? c.make(1).data() : nullptr;
+  void* dweight = c.attrs.ints[1] == 1 ? c.make(1).data() : nullptr;
   const Shape& n = x.local_shape();
   launch(c, kernels::RmsNormGrad{x.dtype(), n[0], n[1], dy.data(), x.data(), data_or_null(weight),
                                  rstd.data(), dx, dweight});
@@ -82,15 +93,16 @@ const OpDef& rms_norm_backward_op() {
 void rms_norm_backward(GradContext& c) {
   const bool weight = c.sink.wants(1);
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1]};
-  const auto grads = call(rms_norm_backward_op(), in, {{weight}, {}});
+  const auto grads = call(rms_norm_backward_op(), in, {{c.attrs.ints[0], weight}, {}});
   if (c.sink.wants(0)) c.sink.give(0, grads[0]);
   if (weight) c.sink.give(1, grads[1]);
 }
 
 std::vector<OpDef::Sample> rms_norm_samples() {
-  return {{{input({3, 5}), input({5})}, {{}, {1e-6}}},
-          {{input({2, 3, 5}), input({5})}, {{}, {1e-6}}},
-          {{input({3, 4}), absent()}, {{}, {1e-6}}}};
+  return {{{input({3, 5}), input({5})}, {{1}, {1e-6}}},
+          {{input({2, 3, 5}), input({5})}, {{1}, {1e-6}}},
+          {{input({3, 2, 3}), input({2, 3})}, {{2}, {1e-6}}},
+          {{input({3, 4}), absent()}, {{1}, {1e-6}}}};
 }
 
 const OpDef& rms_norm_op() {
@@ -108,7 +120,13 @@ const OpDef& rms_norm_op() {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return call1(rms_norm_op(), {x, weight}, {{}, {eps}});
+  CS_REQUIRE(x.ndim() > 0, "rms_norm: x has no dimensions");
+  return call1(rms_norm_op(), {x, weight}, {{1}, {eps}});
+}
+
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
+  const auto count = normalized_dims("rms_norm", x, normalized_shape);
+  return call1(rms_norm_op(), {x, weight}, {{count}, {eps}});
 }
 
 std::span<const OpDef* const> rms_norm_ops() {

@@ -18,6 +18,7 @@ Rule softmax_rule(Infos in, const Attrs& attrs) {
   text[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};
+  rule.strided = true;
   return rule;
 }
 

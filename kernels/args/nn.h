@@ -151,10 +151,27 @@ struct CrossEntropyGrad {
   void* dlogits;
 };
 
+// The loss of each row (or their sum) from what CrossEntropyStats found, and how many targets
+// count, per row or in all. dtype: of the statistics, F32 or F64. lse holds max before and the
+// logarithm of the sum of exp after. Error{BadInput}: a target that is no class.
+struct CrossEntropyLoss {
+  DType dtype;
+  std::int64_t rows, classes, ignore;
+  double smoothing;
+  bool summed;
+  const void* target;
+  const void* sum;
+  const void* picked;
+  const void* total;
+  void* lse;
+  void* loss;
+  void* count;
+};
+
 // Negative log-likelihood of log_probs [outer, classes, inner] at target I64 [outer, inner].
 // loss[o,i] = -(1-smoothing) w[t] log_probs[o,t,i] - smoothing/classes sum_c w[c] log_probs[o,c,i]
-// and count[o,i] = w[t], both 0 where the target is `ignore`, and NaN where it is no class. weight
-// [classes] (of dtype) may be null: 1. loss and count are f32 (f64 for f64).
+// and count[o,i] = w[t], both 0 where the target is `ignore`. weight [classes] (of dtype) may be
+// null: 1. loss and count are f32 (f64 for f64). Error{BadInput}: a target that is no class.
 struct NllLoss {
   DType dtype;
   std::int64_t outer, classes, inner, ignore;

@@ -67,4 +67,32 @@ void run(const CrossEntropyGrad& args) {
   });
 }
 
+void run(const CrossEntropyLoss& args) {
+  const auto finish = [&](auto tag) {
+    using S = decltype(tag);
+    double loss_sum = 0;
+    double count = 0;
+    for (std::int64_t r = 0; r < args.rows; ++r) {
+      const std::int64_t target = as<std::int64_t>(args.target)[r];
+      const bool counted = target != args.ignore;
+      CS_REQUIRE(!counted || (target >= 0 && target < args.classes), "cross_entropy: target ",
+                 target, " of row ", r, " for ", args.classes, " classes");
+      const double log_sum = std::log(get(as<S>(args.sum), r));
+      double loss = log_sum - (1 - args.smoothing) * get(as<S>(args.picked), r);
+      if (args.total != nullptr)
+        loss -= args.smoothing * get(as<S>(args.total), r) / static_cast<double>(args.classes);
+      as<S>(args.lse)[r] += static_cast<S>(log_sum);
+      loss_sum += counted ? loss : 0;
+      count += counted ? 1 : 0;
+      if (args.summed) continue;
+      as<S>(args.loss)[r] = static_cast<S>(counted ? loss : 0);
+      as<S>(args.count)[r] = static_cast<S>(counted ? 1 : 0);
+    }
+    if (!args.summed) return;
+    as<S>(args.loss)[0] = static_cast<S>(loss_sum);
+    as<S>(args.count)[0] = static_cast<S>(count);
+  };
+  args.dtype == DType::F64 ? finish(double{}) : finish(float{});
+}
+
 }  // namespace coshard::kernels::reference

@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "kernels/reference/lines.h"
 #include "kernels/reference/reference.h"
 
@@ -30,16 +28,16 @@ void run(const NllLoss& args) {
       const Line<T> x{as<T>(args.log_probs) + first, args.classes, args.inner};
       const std::int64_t target = as<std::int64_t>(args.target)[row];
       const bool counted = target != args.ignore;
-      const bool known = target >= 0 && target < args.classes;
-      const double weight = counted && known ? class_weight<T>(args.weight, target) : 0;
-      double loss = counted && known ? -(1 - args.smoothing) * weight * x.get(target) : 0;
+      CS_REQUIRE(!counted || (target >= 0 && target < args.classes), "nll_loss: target ", target,
+                 " of row ", row, " for ", args.classes, " classes");
+      const double weight = counted ? class_weight<T>(args.weight, target) : 0;
+      double loss = counted ? -(1 - args.smoothing) * weight * x.get(target) : 0;
       if (counted && args.smoothing != 0) {
         double all = 0;
         for (std::int64_t c = 0; c < args.classes; ++c)
           all += class_weight<T>(args.weight, c) * x.get(c);
         loss -= args.smoothing / static_cast<double>(args.classes) * all;
       }
-      if (counted && !known) loss = std::numeric_limits<double>::quiet_NaN();
       as<S>(args.loss)[row] = static_cast<S>(loss);
       as<S>(args.count)[row] = static_cast<S>(weight);
     });

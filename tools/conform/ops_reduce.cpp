@@ -94,6 +94,31 @@ void add_lines(OpTable& table) {
   };
 }
 
+Reduction reduction_of(const OpCall& c) {
+  const std::string text = c.text("reduction", "mean");
+  if (text == "none") return Reduction::None;
+  CS_REQUIRE(text == "mean" || text == "sum", "reduction \"", text, "\"");
+  return text == "mean" ? Reduction::Mean : Reduction::Sum;
+}
+
+void add_layers(OpTable& table) {
+  table["layer_norm"] = [](const OpCall& c) {
+    const double eps = c.number("eps", 1e-5);
+    return std::vector{layer_norm(c[0], c.list("normalized_shape"), c[1], c[2], eps)};
+  };
+  table["rms_norm"] = [](const OpCall& c) {
+    return std::vector{rms_norm(c[0], c.list("normalized_shape"), c[1], c.number("eps", 1e-6))};
+  };
+  table["cross_entropy"] = [](const OpCall& c) {
+    return std::vector{cross_entropy(c[0], c[1], reduction_of(c), c.integer("ignore_index", -100),
+                                     c.number("label_smoothing", 0), c[2])};
+  };
+  table["nll_loss"] = [](const OpCall& c) {
+    return std::vector{
+        nll_loss(c[0], c[1], reduction_of(c), c.integer("ignore_index", -100), c[2])};
+  };
+}
+
 }  // namespace
 
 const OpTable& reduce_table() {
@@ -101,6 +126,7 @@ const OpTable& reduce_table() {
     OpTable all;
     add_reductions(all);
     add_lines(all);
+    add_layers(all);
     return all;
   }();
   return table;

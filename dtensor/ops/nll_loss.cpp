@@ -1,0 +1,170 @@
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+
+namespace coshard {
+namespace {
+
+// in: log-probabilities, target, weight; attrs.ints: ignored target; attrs.reals: label smoothing
+// out: loss and weight per target
+std::size_t nll_class_dim(std::size_t ndim) { return ndim == 1 ? 0 : 1; }
+
+std::vector<TensorInfo> nll_loss_infer(Infos in, const Attrs&) {
+  require_floating("nll_loss", in[0]);
+  const Shape& x = in[0].shape;
+  CS_REQUIRE(!x.empty(), "nll_loss: log-probabilities without dimensions");
+  CS_REQUIRE(in[1].dtype == DType::I64, "nll_loss: target is ", in[1].dtype, ", not i64");
+  const std::size_t classes = nll_class_dim(x.size());
+  Shape rows = x;
+  rows.erase(classes);
+  CS_REQUIRE(in[1].shape == rows, "nll_loss: target ", in[1].shape, " for log-probabilities ", x);
+  if (in[2].defined) {
+    require_same_dtype("nll_loss", in[0], in[2]);
+    CS_REQUIRE(in[2].shape == Shape({x[classes]}), "nll_loss: weight ", in[2].shape, " for ",
+               x[classes], " classes");
+  }
+  const DType dtype = statistic_dtype(in[0].dtype);
+  return {{rows, dtype}, {rows, dtype}};
+}
+
+// The letters of the log-probabilities, and of the targets: the classes stay whole.
+struct NllLetters {
+  explicit NllLetters(std::size_t ndim) : x(letters(ndim)), rows(x) {
+    x[nll_class_dim(ndim)] = '.';
+    rows.erase(nll_class_dim(ndim), 1);
+  }
+  std::string x, rows;
+};
+
+Rule nll_loss_rule(Infos in, const Attrs&) {
+  const NllLetters text(in[0].shape.size());
+  Rule rule;
+  rule.in = {text.x, text.rows, in[2].defined ? "." : ""};
+  rule.out = {text.rows, text.rows};
+  rule.strided = true;
+  return rule;
+}
+
+void nll_loss_forward(OpContext& c) {
+  const Tensor x = local_contiguous(c.in[0]);
+  const Tensor target = local_contiguous(c.in[1]);
+  const Tensor weight = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
+  const Shape& shape = x.local_shape();
+  const Lines n = lines_of(shape, static_cast<int>(nll_class_dim(shape.size())));
+  void* loss = c.make(0).data();
+  void* count = c.make(1).data();
+  launch(c,
+         kernels::NllLoss{x.dtype(), n.outer, n.extent, n.inner, c.attrs.ints[0], c.attrs.reals[0],
+                          x.data(), target.data(), data_or_null(weight), loss, count});
+}
+
+// --- gradient --- in: dloss, target, weight; attrs.ints: ignored target, number of classes, dtype
+
+std::vector<TensorInfo> nll_loss_backward_infer(Infos in, const Attrs& attrs) {
+  Shape x = in[1].shape;
+  x.insert(nll_class_dim(x.size() + 1), attrs.ints[1]);
+  return {{x, static_cast<DType>(attrs.ints[2])}};
+}
+
+Rule nll_loss_backward_rule(Infos in, const Attrs&) {
+  const NllLetters text(in[1].shape.size() + 1);
+  Rule rule;
+  rule.in = {text.rows, text.rows, in[2].defined ? "." : ""};
+  rule.out = {text.x};
+  rule.strided = true;
+  pass_partial(rule, "PRR", "P", kLinear);
+  return rule;
+}
+
+void nll_loss_backward_forward(OpContext& c) {
+  const Tensor dloss = local_contiguous(c.in[0]);
+  const Tensor target = local_contiguous(c.in[1]);
+  const Tensor weight = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
+  const Tensor& dx = c.make();
+  const Shape& shape = dx.local_shape();
+  const Lines n = lines_of(shape, static_cast<int>(nll_class_dim(shape.size())));
+  launch(c, kernels::NllLossGrad{dx.dtype(), n.outer, n.extent, n.inner, c.attrs.ints[0],
+                                 c.attrs.reals[0], dloss.data(), target.data(),
+                                 data_or_null(weight), dx.data()});
+}
+
+double nll_loss_backward_flops(Infos in, const Attrs& attrs) {
+  return one_per_element(in, attrs) * static_cast<double>(attrs.ints[1]);
+}
+
+const OpDef& nll_loss_backward_op() {
+  static const OpDef op{.name = "nll_loss_backward",
+                        .rule = nll_loss_backward_rule,
+                        .infer = nll_loss_backward_infer,
+                        .forward = nll_loss_backward_forward,
+                        .backward = nullptr,
+                        .flops = nll_loss_backward_flops,
+                        .samples = no_samples};
+  return op;
+}
+
+void nll_loss_backward(GradContext& c) {
+  if (!c.sink.wants(0) || !c.out_grad[0].defined()) return;
+  const TensorInfo& x = c.in_info[0];
+  Attrs attrs = c.attrs;
+  attrs.ints.push_back(x.shape[nll_class_dim(x.shape.size())]);
+  attrs.ints.push_back(static_cast<std::int64_t>(x.dtype));
+  c.sink.give(0, call1(nll_loss_backward_op(), {c.out_grad[0], c.in[1], c.in[2]}, attrs));
+}
+
+std::vector<OpDef::Sample> nll_loss_samples() {
+  return {{{input({5, 4}), input({5}, DType::I64), absent()}, {{-100}, {0}}, -3, 0, 4, {0}},
+          {{input({3, 4, 2}), input({3, 2}, DType::I64), input({4})}, {{1}, {0.1}}, -3, 0, 4, {0}},
+          {{input({4}), input({}, DType::I64), input({4})}, {{-100}, {0}}, -3, 0, 4, {0}}};
+}
+
+const OpDef& nll_loss_op() {
+  static const OpDef op{.name = "nll_loss",
+                        .rule = nll_loss_rule,
+                        .infer = nll_loss_infer,
+                        .forward = nll_loss_forward,
+                        .backward = nll_loss_backward,
+                        .flops = one_per_element,
+                        .saves_in = 0b110,
+                        .saves_out = 0,
+                        .samples = nll_loss_samples};
+  return op;
+}
+
+Tensor reduced_loss(const Tensor& loss, const Tensor& count, Reduction reduction, DType dtype) {
+  if (reduction == Reduction::None) return to(loss, dtype);
+  const Tensor total = sum(loss);
+  if (reduction == Reduction::Sum) return to(total, dtype);
+  return to(div(total, sum(count.detach())), dtype);
+}
+
+Tensor smoothed_nll_loss(const Tensor& log_probs, const Tensor& target, Reduction reduction,
+                         std::int64_t ignore_index, double smoothing, const Tensor& weight) {
+  const Tensor in[] = {log_probs, target, weight.defined() ? weight.detach() : Tensor()};
+  const auto out = call(nll_loss_op(), in, {{ignore_index}, {smoothing}});
+  return reduced_loss(out[0], out[1], reduction, log_probs.dtype());
+}
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target, Reduction reduction,
+                std::int64_t ignore_index, const Tensor& weight) {
+  return smoothed_nll_loss(log_probs, target, reduction, ignore_index, 0, weight);
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction,
+                     std::int64_t ignore_index, double label_smoothing, const Tensor& weight) {
+  if (logits.ndim() == 2 && !weight.defined())
+    return cross_entropy_rows(logits, target, reduction, ignore_index, label_smoothing);
+  CS_REQUIRE(logits.ndim() > 0, "cross_entropy: logits without dimensions");
+  const Tensor log_probs =
+      log_softmax(logits, static_cast<int>(nll_class_dim(static_cast<std::size_t>(logits.ndim()))));
+  return smoothed_nll_loss(log_probs, target, reduction, ignore_index, label_smoothing, weight);
+}
+
+std::span<const OpDef* const> nll_loss_ops() {
+  static const OpDef* const ops[] = {&nll_loss_op(), &nll_loss_backward_op()};
+  return ops;
+}
+
+}  // namespace coshard
