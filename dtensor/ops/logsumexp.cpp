@@ -18,7 +18,8 @@ const OpDef& logsumexp_op() {
 }  // namespace
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
-  return reduce(logsumexp_op(), ReduceOp::LogSumExp, x, dims, keepdim);
+  const Tensor real = is_floating(x.dtype()) ? x : to(x, DType::F32);
+  return reduce(logsumexp_op(), ReduceOp::LogSumExp, real, dims, keepdim);
 }
 
 std::span<const OpDef* const> logsumexp_ops() {

@@ -62,7 +62,7 @@ Tensor stdev(const Tensor& x, const Dims& dims = {}, double correction = 1, bool
 // a cut dimension: Partial(sum) for 0 and 1, Partial(max|min) for inf and -inf, otherwise one
 // all_reduce of the sums. The gradient is 0 where the norm is 0.
 Tensor vector_norm(const Tensor& x, double ord = 2, const Dims& dims = {}, bool keepdim = false);
-// log(sum(exp(x))). A cut dimension is gathered first.
+// log(sum(exp(x))), of integers in f32. A cut dimension is gathered first.
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 
 // --- where the extreme is --- The dimension is gathered first where it is cut.

@@ -116,7 +116,7 @@ Task<Step> train_step(World& world, Module& model, Optimizer& optimizer, Tensor 
   CountingObserver counter(world);
   const Tensor logits = co_await model.forward(ids);
   step.forward = take(counter);
-  const Tensor loss = cross_entropy(logits, targets);
+  const Tensor loss = cross_entropy_rows(logits, targets);
   step.loss = loss.item();
   co_await backward(loss);
   step.backward = take(counter);

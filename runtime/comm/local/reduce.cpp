@@ -31,10 +31,11 @@ struct Element<BFloat16> {
   }
 };
 
+// NaN wins over every extreme, whichever rank has it.
 template <Reduce op, class A>
 inline A combine(A a, A b) {
-  if constexpr (op == Reduce::Min) return b < a ? b : a;
-  if constexpr (op == Reduce::Max) return a < b ? b : a;
+  if constexpr (op == Reduce::Min) return b < a || b != b ? b : a;
+  if constexpr (op == Reduce::Max) return a < b || b != b ? b : a;
   if constexpr (std::is_integral_v<A>) {  // wraps, as on every other back end
     using U = std::make_unsigned_t<A>;
     if constexpr (op == Reduce::Product)
