@@ -21,6 +21,10 @@ struct Placement {
   constexpr bool is_partial() const { return kind == PlacementKind::Partial; }
   constexpr bool is_shard() const { return kind == PlacementKind::Shard; }
   constexpr bool is_shard(int d) const { return is_shard() && dim == d; }
+  constexpr bool is_strided() const { return kind == PlacementKind::StridedShard; }
+  // Does it cut the tensor, or its dimension d, in either way?
+  constexpr bool cuts() const { return is_shard() || is_strided(); }
+  constexpr bool cuts(int d) const { return cuts() && dim == d; }
   friend constexpr bool operator==(const Placement&, const Placement&) = default;
 };
 

@@ -28,13 +28,13 @@ std::vector<Range> slice_of(const std::vector<Range>& ranges, std::int64_t from,
   return out;
 }
 
+}  // namespace
+
 std::int64_t count_of(const std::vector<Range>& ranges) {
   std::int64_t count = 0;
   for (const Range& range : ranges) count += range.end - range.begin;
   return count;
 }
-
-}  // namespace
 
 std::vector<Range> ranges_of(const Layout& layout, const std::vector<int>& mesh_shape,
                              const std::vector<int>& coordinate, int dim, std::int64_t size) {

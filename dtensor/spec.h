@@ -34,6 +34,7 @@ Chunk chunk_of(std::int64_t size, std::int64_t n, std::int64_t index);
 struct Range {
   std::int64_t begin, end;
 };
+std::int64_t count_of(const std::vector<Range>& ranges);  // positions
 std::vector<Range> ranges_of(const Layout& layout, const std::vector<int>& mesh_shape,
                              const std::vector<int>& coordinate, int dim, std::int64_t size);
 

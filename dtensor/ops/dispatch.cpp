@@ -261,7 +261,7 @@ thread_local ExplicitRedistribution::Forbid forbidden = ExplicitRedistribution::
 
 bool communicates(const Tensor& x, const Layout& want) {
   for (const Step& step : plan_for(x.spec(), want).steps)
-    if (step.kind != StepKind::Slice && step.kind != StepKind::Share) return true;
+    if (coshard::communicates(step.kind)) return true;
   return false;
 }
 

@@ -1,14 +1,18 @@
 #pragma once
-// What a change of placement along one mesh dimension costs, in microseconds of a simple
-// latency-bandwidth model. Used to choose between an operator's strategies; relations matter, not
-// the unit.
+// What moving data costs, in microseconds of a simple latency-bandwidth model. Used to choose
+// between plans and between an operator's strategies; relations matter, not the unit.
 #include <cstdint>
 
 #include "dtensor/placement.h"
 
 namespace coshard {
 
-// Infinite when there is no such step (Shard -> Partial, one Partial to another).
+// One step of a plan: whether it issues a collective, the bytes that the busiest rank receives, and
+// those that it copies within its own memory (packing, unpacking, filling with zeros).
+double time_of(bool collective, double bytes_moved, double bytes_copied);
+
+// A change of placement along one mesh dimension of a tensor of `bytes`. Infinite when there is no
+// such step (Shard -> Partial, one Partial to another).
 double step_cost(Placement from, Placement to, std::int64_t bytes, int ranks);
 
 }  // namespace coshard

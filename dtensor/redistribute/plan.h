@@ -1,26 +1,40 @@
 #pragma once
-// The planner: from one layout to another, as steps that each change one mesh dimension. Pure: the
-// same arguments give the same plan, on every rank, and nothing is touched. Plans are cached by
-// value, per rank.
+// A plan made ready for one rank: its steps with communicators, geometry and local shapes. Cached
+// by value, per rank, so that a repeated redistribute pays a look-up and its collectives.
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "dtensor/redistribute/boxes.h"
+#include "dtensor/redistribute/search.h"
 #include "dtensor/spec.h"
 #include "runtime/comm/communicator.h"
 
 namespace coshard {
 
-enum class StepKind : std::uint8_t { AllGather, AllReduce, ReduceScatter, AllToAll, Slice, Share };
-
-// One change of one mesh dimension. Slice (R -> S) and Share (R -> P) move nothing.
 struct Step {
   StepKind kind;
-  int mesh_dim;
-  Placement from, to;
+  MeshDims dims;
   std::shared_ptr<const Spec> after;  // layout, logical and local shape once the step is done
-  Collective collective;   // geometry, counts and label; no buffers. Only for what communicates
-  std::string_view label;  // "S(0)->R"
+  std::string_view label;             // "S(0)->R"
+  // What communicates: on which communicator, and the collective's geometry, without buffers.
+  Communicator* communicator = nullptr;
+  Collective collective;
+  int gathered =
+      -1;           // AllGather in its own geometry: the dimension whose pieces come in rank order
+  int divisor = 1;  // of a sum that stands for averages
+  // Slice: where the part begins within the rank's own, when it is one block.
+  Shape begin;
+  bool is_view = false;
+  // Share, Expand: what the ranks that do not keep the value hold instead, and whether this one
+  // does.
+  double filling = 0;
+  bool keeps = true;
+  // Slice and Expand: out of the old local tensor into the new one. What communicates: into and out
+  // of packed buffers of so many elements, where it has them.
+  Boxes pack, unpack;
+  bool packs = false, unpacks = false;
+  std::int64_t packed = 0, unpacked = 0;
 };
 
 struct RedistributePlan {
@@ -28,16 +42,9 @@ struct RedistributePlan {
   std::vector<Step> steps;
 };
 
-// The order of transitions alone: (mesh dimension, from, to). Inner shards of a tensor dimension
-// are undone before outer ones and made after them. Error{BadInput} for a transition that does not
-// exist (Shard -> Partial, one Partial to another, Replicate -> Partial(product)).
-struct Transition {
-  int mesh_dim;
-  Placement from, to;
-};
-std::vector<Transition> transitions(const Layout& from, const Layout& to);
-
-// The cached plan for a tensor of `source` and `target`'s layout on the same mesh.
+// The cached plan for a tensor of `source` and `target`'s layout on the same mesh. Made by all
+// ranks of the mesh at the same point of the program, since it may create communicators.
+// Error{BadInput}: as plan_steps.
 const RedistributePlan& plan_for(const std::shared_ptr<const Spec>& source, const Layout& target);
 
 }  // namespace coshard

@@ -1,70 +1,13 @@
 #include "dtensor/redistribute/redistribute.h"
 
-#include "dtensor/redistribute/plan.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/redistribute/execute.h"
 #include "dtensor/tape.h"
-#include "kernels/run.h"
+#include "runtime/comm/collective.h"
 #include "runtime/coro/executor.h"
 
 namespace coshard {
 namespace {
-
-Tensor contiguous_local(const Tensor& local) {
-  return local.is_contiguous() ? local : copy_of(local);
-}
-
-// R -> S: this rank's rows, a view of the replica.
-Tensor slice_step(const Tensor& x, const Step& step) {
-  const auto& after = step.after;
-  if (x.local_shape() == after->local_shape) return x.with_spec(after);
-  const auto dim = static_cast<std::size_t>(step.to.dim);
-  const Chunk chunk = chunk_of(x.local_shape()[dim], after->mesh.size(step.mesh_dim),
-                               after->mesh.local_rank(step.mesh_dim));
-  const std::int64_t offset =
-      x.storage_offset() + (chunk.size ? chunk.offset * x.strides()[dim] : 0);
-  return x.view_as(after->local_shape, x.strides(), offset, after);
-}
-
-// R -> P: the first rank keeps the value of a sum, the others hold 0, so that the reduction is
-// exact; an average, minimum or maximum of equal values is the value itself.
-Tensor share_step(const Tensor& x, const Step& step) {
-  const bool kept =
-      step.to.reduce != Reduce::Sum || step.after->mesh.local_rank(step.mesh_dim) == 0;
-  if (kept) return x.with_spec(step.after);
-  Tensor zero = Tensor::empty(x.device(), step.after, x.dtype());
-  kernels::run(zero.device()->kind(),
-               kernels::Fill{zero.data(), zero.dtype(), zero.local_numel(), 0.0});
-  return zero;
-}
-
-std::int64_t bytes_of(const Step& step, DType dtype) {
-  return numel(step.after->local_shape) * static_cast<std::int64_t>(size_of(dtype));
-}
-
-Tensor run_step(const Tensor& x, const Step& step) {
-  if (step.kind == StepKind::Slice) return slice_step(x, step);
-  if (step.kind == StepKind::Share) return share_step(x, step);
-  World& world = step.after->mesh.world();
-  if (world.observed()) world.observer().planned(step.label, bytes_of(step, x.dtype()));
-  const Tensor from = contiguous_local(x);
-  Tensor to = Tensor::empty(x.device(), step.after, x.dtype());
-  issue_into(step.after->mesh.communicator(step.mesh_dim), step.collective, from, to);
-  return to;
-}
-
-struct Issued {
-  Tensor result;
-  const Step* last = nullptr;
-};
-
-Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
-  if (plan.steps.empty()) return {source.with_spec(plan.target), nullptr};
-  Issued issued{source, nullptr};
-  for (const Step& step : plan.steps) {
-    issued.result = run_step(issued.result, step);
-    issued.last = issued.result.in_flight() ? &step : nullptr;
-  }
-  return issued;
-}
 
 // A rank outside the mesh has nothing and issues nothing.
 Issued issue_to(const Tensor& source, const Layout& target) {
@@ -74,17 +17,59 @@ Issued issue_to(const Tensor& source, const Layout& target) {
           nullptr};
 }
 
+// The result of a redistribute as the tape sees it: never the source's own memory.
+struct Taped {
+  Tensor result;
+  const Step* last;
+};
+Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options);
+
 class RedistributeRecord final : public Record {
  public:
-  explicit RedistributeRecord(const Layout& source) : source_(partial_as_replicate(source)) {}
+  RedistributeRecord(const Tensor& source, const RedistributeOptions& options)
+      : source_(partial_as_replicate(source.layout())),
+        dtype_(source.dtype()),
+        backward_dtype_(options.backward_dtype.value_or(dtype_)) {}
   std::string_view name() const override { return "redistribute"; }
+  // Itself a redistribute, and recorded like one where gradients of gradients are wanted.
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    sink.give(0, redistribute_raw(output_grads[0], source_));
+    const Tensor& gradient = output_grads[0];
+    if (!taped(output_grads)) {
+      const Tensor sent = cast_local(gradient, backward_dtype_);
+      return sink.give(0, cast_local(redistribute_raw(sent, source_), dtype_));
+    }
+    const RedistributeOptions options{backward_dtype_, gradient.dtype()};
+    const Tensor back = run_taped(gradient, source_, options).result;
+    sink.give(0, back.dtype() == dtype_ ? back : to(back, dtype_));
   }
 
  private:
   Layout source_;
+  DType dtype_, backward_dtype_;
 };
+
+Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options) {
+  const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
+  Issued issued = sent.layout() == target ? Issued{sent.detach(), nullptr} : issue_to(sent, target);
+  if (issued.result.storage() == source.storage()) issued.result = copy_of(issued.result);
+  const Tensor inputs[] = {source};
+  if (taped(inputs))
+    push_record(std::make_shared<RedistributeRecord>(source, options), inputs,
+                std::span<Tensor>(&issued.result, 1));
+  return {issued.result, issued.last};
+}
+
+void check_partials(const Tensor& source, const Layout& wanted) {
+  const Layout& now = source.layout();
+  CS_REQUIRE(wanted.ndim() == now.ndim(), "redistribute: layout ", wanted, " has ", wanted.ndim(),
+             " entries, the mesh ", source.mesh(), " has ", now.ndim(), " dimensions");
+  for (int m = 0; m < now.ndim(); ++m) {
+    const bool allowed =
+        !wanted[m].is_partial() || wanted[m] == now[m] || (now[m].cuts() && wanted[m] == Partial());
+    CS_REQUIRE(allowed, "redistribute: ", source, " to ", wanted, ": ", now[m], " cannot become ",
+               wanted[m]);
+  }
+}
 
 }  // namespace
 
@@ -113,49 +98,40 @@ Tensor Redistribution::Awaiter::await_resume() const {
 }
 
 std::optional<ArrivedShard> Redistribution::ShardAwaiter::await_resume() const {
-  if (!step_ || step_->kind != StepKind::AllGather) {
+  if (!step_ || step_->gathered < 0) {
     if (index_ > 0) return std::nullopt;
     result_.wait();
     return ArrivedShard{result_.raw_local(), 0, 0, 0,
                         result_.local_shape().empty() ? 1 : result_.local_shape()[0]};
   }
-  const DeviceMesh& mesh = step_->after->mesh;
-  const int n = mesh.size(step_->mesh_dim);
+  const int n = step_->communicator->size();
   if (index_ >= n) {
     result_.wait();
     return std::nullopt;
   }
-  const int rank = (mesh.local_rank(step_->mesh_dim) + index_) % n;
+  const int rank = (step_->communicator->rank() + index_) % n;
   if (result_.in_flight()) result_.storage()->pending.state()->wait_part(rank);
-  const int dim = step_->from.dim;
+  const auto dim = static_cast<std::size_t>(step_->gathered);
+  const Cut cut = cut_of(step_->collective.counts, step_->collective.extent, n, rank);
   Shape shape = result_.local_shape();
-  const Chunk chunk = chunk_of(shape[static_cast<std::size_t>(dim)], n, rank);
-  shape[static_cast<std::size_t>(dim)] = chunk.size;
+  shape[dim] = cut.size;
   const std::int64_t offset =
-      result_.storage_offset() +
-      (chunk.size ? chunk.offset * result_.strides()[static_cast<std::size_t>(dim)] : 0);
+      result_.storage_offset() + (cut.size ? cut.offset * result_.strides()[dim] : 0);
   // A handle to the same memory that does not wait for the shards that are still travelling.
   const Tensor view = Tensor::alias(result_, shape, result_.strides(), offset);
-  return ArrivedShard{view, rank, dim, chunk.offset, chunk.size};
+  return ArrivedShard{view, rank, step_->gathered, cut.offset, cut.size};
 }
 
-Redistribution redistribute(const DTensor& source, const Layout& target) {
+Redistribution redistribute(const DTensor& source, const Layout& target,
+                            const RedistributeOptions& options) {
   CS_REQUIRE(source.defined() && source.is_distributed(), "redistribute: ", source,
              " is a plain tensor; from_local makes it a DTensor");
+  const bool casts = options.forward_dtype || options.backward_dtype;
   const Layout wanted = normalize(target, source.shape(), "redistribute");
-  const Layout& now = source.layout();
-  if (wanted == now) return Redistribution(source);
-  for (int m = 0; m < std::min(wanted.ndim(), now.ndim()); ++m)
-    CS_REQUIRE(!wanted[m].is_partial() || wanted[m] == now[m], "redistribute: ", source, " to ",
-               wanted, ": ", now[m], " cannot become ", wanted[m]);
-  Issued issued = issue_to(source, wanted);
-  // A slice or a share of the source must not alias it.
-  if (issued.result.storage() == source.storage()) issued.result = copy_of(issued.result);
-  const Tensor inputs[] = {source};
-  if (taped(inputs))
-    push_record(std::make_shared<RedistributeRecord>(now), inputs,
-                std::span<Tensor>(&issued.result, 1));
-  return Redistribution(issued.result, issued.last);
+  if (!casts && wanted == source.layout()) return Redistribution(source);
+  check_partials(source, wanted);
+  const Taped taken = run_taped(source, wanted, options);
+  return Redistribution(taken.result, taken.last);
 }
 
 Tensor redistribute_raw(const DTensor& source, const Layout& target) {

@@ -101,11 +101,22 @@ inline Redistribution::ShardAwaiter Redistribution::next_shard() {
   return ShardAwaiter(result_, last_, taken_++);
 }
 
-// The public entry: differentiable, and refuses what has no meaning. Error{BadInput}: a plain
-// tensor; entries that do not match the mesh; anything (but the same Partial) to Partial. `label`
-// names it in traces. Gradient: a redistribute back to the source layout, Partial read as Replicate
-// (PyTorch A57).
-Redistribution redistribute(const DTensor& source, const Layout& target);
+struct RedistributeOptions {
+  // The local tensor is cast, then sent; the result has this dtype.
+  std::optional<DType> forward_dtype = std::nullopt;
+  // So is the gradient, which then returns to the source's dtype; default: the source's.
+  std::optional<DType> backward_dtype = std::nullopt;
+};
+
+// The public entry: twice differentiable, and refuses what has no meaning. Any layout to any other,
+// uneven and strided shards included, except that only a shard becomes Partial, P(sum), at no cost:
+// each rank puts its part into zeros. Collectives: at most one where no Partial is reduced;
+// reductions of a kind come as one over several mesh dimensions, the inner first where their order
+// matters. The same layout: the source itself. Error{BadInput}: a plain tensor; entries that do not
+// match the mesh or the tensor; anything else that would become Partial. Gradient: a redistribute
+// back to the source layout, Partial read as Replicate (PyTorch A57).
+Redistribution redistribute(const DTensor& source, const Layout& target,
+                            const RedistributeOptions& options = {});
 
 // What operators use: no tape, and Replicate -> Partial is allowed (each rank keeps its share).
 Tensor redistribute_raw(const DTensor& source, const Layout& target);

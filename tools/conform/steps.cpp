@@ -43,11 +43,14 @@ void run_from_local(Program& p, const Json& step) {
 }
 
 void run_redistribute(Program& p, const Json& step) {
-  for (const char* field : {"forward_dtype", "backward_dtype"})
-    if (step.contains(field) && !step.at(field).is_null())
-      fail(ErrorKind::Unsupported, cat("redistribute with ", field));
+  RedistributeOptions options;
+  for (const char* field : {"forward_dtype", "backward_dtype"}) {
+    if (!step.contains(field) || step.at(field).is_null()) continue;
+    auto& wanted = field[0] == 'f' ? options.forward_dtype : options.backward_dtype;
+    wanted = parse_dtype(step.at(field).get<std::string>());
+  }
   const Redistribution moved =
-      redistribute(p.value(step.at("in")), layout_of(step.at("placements")));
+      redistribute(p.value(step.at("in")), layout_of(step.at("placements")), options);
   p.assign(step.at("out"), moved.tensor());
 }
 

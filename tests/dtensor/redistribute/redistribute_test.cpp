@@ -53,8 +53,12 @@ TEST(Redistribute, EveryPairOnOneDimensionGivesTheRightPartAndTheFewestCollectiv
               EXPECT_EQ(y.layout(), Layout(to));
               EXPECT_EQ(y.shape(), full.shape());
               EXPECT_EQ(y.to_vector(), local_of(full, mesh, to)) << from << to << full;
-              EXPECT_EQ(seen.total(), n == 1 || from == to || from.is_replicate() ? 0 : 1)
-                  << from << to;
+              const int most = n == 1 || from == to || from.is_replicate() ? 0 : 1;
+              EXPECT_LE(seen.total(), most) << from << to;
+              // With fewer elements all may lie on the first rank, before and after.
+              if (a > 1 && b > 1) {
+                EXPECT_EQ(seen.total(), most) << from << to << full;
+              }
             }
           }
         }

@@ -1,0 +1,214 @@
+#include "dtensor/redistribute/bind.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_set>
+
+namespace coshard {
+namespace {
+
+// Labels outlive every rank, since traces are written at the end; there are few of them.
+std::string_view intern(std::string text) {
+  static std::mutex mutex;
+  static std::unordered_set<std::string> table;
+  const std::lock_guard lock(mutex);
+  return *table.insert(std::move(text)).first;
+}
+
+Counts shared(std::vector<std::int64_t> counts) {
+  return std::make_shared<const std::vector<std::int64_t>>(std::move(counts));
+}
+
+std::int64_t product(const Shape& shape, int begin, int end) {
+  std::int64_t result = 1;
+  for (int i = begin; i < end; ++i) result *= shape[static_cast<std::size_t>(i)];
+  return result;
+}
+
+// Of this rank, row-major over the mesh.
+int place_in(const DeviceMesh& mesh) {
+  int place = 0;
+  for (int m = 0; m < mesh.ndim(); ++m) place = place * mesh.size(m) + mesh.local_rank(m);
+  return place;
+}
+
+// One step of one rank in the making. `group_`: the places of the communicator's ranks, in order.
+class Binding {
+ public:
+  Binding(Holdings& holdings, const DeviceMesh& mesh, const PlanStep& plan)
+      : holdings_(holdings), mesh_(mesh), plan_(plan), me_(place_in(mesh)) {
+    step_.kind = plan.kind;
+    step_.dims = plan.dims;
+    step_.label = intern(label_of(plan));
+    step_.after = make_spec(mesh, plan.to, holdings.shape());
+    step_.collective.label = step_.label;
+  }
+
+  Step run() {
+    if (!communicates(plan_.kind)) {
+      if (plan_.kind == StepKind::Slice) slice();
+      if (plan_.kind == StepKind::Share) share();
+      if (plan_.kind == StepKind::Expand) expand();
+      return std::move(step_);
+    }
+    std::vector<int> dims;
+    for (int m = 0; m < mesh_.ndim(); ++m)
+      if (has(plan_.dims, m)) dims.push_back(m);
+    step_.communicator = &mesh_.communicator(dims);
+    group_ = holdings_.group(me_, plan_.dims);
+    if (plan_.kind == StepKind::AllReduce || plan_.kind == StepKind::ReduceScatter) reduction();
+    if (plan_.kind == StepKind::AllReduce) {
+      step_.collective.kind = CollectiveKind::AllReduce;
+      step_.collective.extent = holdings_.held(plan_.from, me_);
+    } else if (is_plain(holdings_, plan_, group_)) {
+      plain();
+    } else {
+      packed();
+    }
+    return std::move(step_);
+  }
+
+ private:
+  Region parts(const Layout& layout, int place) {
+    Region parts;
+    for (int d = 0; d < holdings_.ndim(); ++d)
+      parts.push_back(holdings_.along(layout, d)[static_cast<std::size_t>(place)]);
+    return parts;
+  }
+  Region common(int source, int target) {
+    Region have = parts(plan_.from, source);
+    const Region want = parts(plan_.to, target);
+    for (std::size_t d = 0; d < have.size(); ++d) have[d] = intersect(have[d], want[d]);
+    return have;
+  }
+  void slice() {
+    const auto have = parts(plan_.from, me_), want = parts(plan_.to, me_);
+    if (numel(holdings_.shape()) == 0) return;
+    step_.is_view = true;
+    for (std::size_t d = 0; d < have.size(); ++d) {
+      const Ranges& ranges = want[d];
+      const bool empty = ranges.empty();
+      const std::int64_t begin = empty ? 0 : position_in(have[d], ranges.front().begin);
+      const std::int64_t end = empty ? 0 : position_in(have[d], ranges.back().end - 1) + 1;
+      step_.begin.push_back(begin);
+      step_.is_view = step_.is_view && end - begin == count_of(ranges);
+    }
+    if (!step_.is_view) step_.pack = boxes_of(want, have, want);
+  }
+
+  void expand() {
+    const auto have = parts(plan_.from, me_);
+    step_.pack = boxes_of(have, have, parts(plan_.to, me_));
+  }
+
+  // The first rank keeps the value of a sum or product, so that the reduction is exact; an average,
+  // minimum or maximum of equal values is the value itself.
+  void share() {
+    bool zero = false, one = false;
+    for (int m = 0; m < mesh_.ndim(); ++m) {
+      if (plan_.from[m] == plan_.to[m] || mesh_.local_rank(m) == 0) continue;
+      zero = zero || plan_.to[m].reduce == Reduce::Sum;
+      one = one || plan_.to[m].reduce == Reduce::Product;
+    }
+    step_.keeps = !zero && !one;
+    step_.filling = zero ? 0 : 1;
+  }
+
+  void reduction() {
+    const JointReduce reduction = reduction_of(plan_.from, plan_.dims, mesh_.shape());
+    step_.collective.reduce = reduction.reduce;
+    step_.divisor = reduction.divisor;
+  }
+
+  void plain() {
+    const Shape local = make_spec(mesh_, plan_.from, holdings_.shape())->local_shape;
+    Collective& c = step_.collective;
+    int gathered = -1, scattered = -1;
+    for (int d = 0; d < holdings_.ndim(); ++d) {
+      const auto& have = holdings_.along(plan_.from, d);
+      const auto& want = holdings_.along(plan_.to, d);
+      if (&have == &want) continue;
+      const bool grows = (cutting(plan_.from, d) & plan_.dims) == plan_.dims;
+      (grows ? gathered : scattered) = d;
+    }
+    const auto counts = [&](const Layout& layout, int d) {
+      std::vector<std::int64_t> counts;
+      for (const int place : group_)
+        counts.push_back(count_of(holdings_.along(layout, d)[static_cast<std::size_t>(place)]));
+      return shared(std::move(counts));
+    };
+    const auto total = [](const Counts& counts) {
+      std::int64_t sum = 0;
+      for (const std::int64_t count : *counts) sum += count;
+      return sum;
+    };
+    const int ndim = holdings_.ndim();
+    if (plan_.kind == StepKind::AllToAll) {
+      const int first = std::min(gathered, scattered), second = std::max(gathered, scattered);
+      c.kind = CollectiveKind::AllToAll;
+      c.gather_first = gathered < scattered;
+      c.outer = product(local, 0, first);
+      c.middle = product(local, first + 1, second);
+      c.inner = product(local, second + 1, ndim);
+      c.counts = counts(plan_.from, gathered);
+      c.scatter_counts = counts(plan_.to, scattered);
+      c.extent = total(c.counts);
+      c.scatter_extent = total(c.scatter_counts);
+      return;
+    }
+    const bool gathers = plan_.kind == StepKind::AllGather;
+    const int dim = gathers ? gathered : scattered;
+    c.kind = gathers ? CollectiveKind::AllGather : CollectiveKind::ReduceScatter;
+    c.outer = product(local, 0, dim);
+    c.inner = product(local, dim + 1, ndim);
+    c.counts = counts(gathers ? plan_.from : plan_.to, dim);
+    c.extent = total(c.counts);
+    if (gathers) step_.gathered = dim;
+  }
+
+  void packed() {
+    Collective& c = step_.collective;
+    step_.packs = plan_.kind != StepKind::AllGather;
+    step_.unpacks = plan_.kind != StepKind::ReduceScatter;
+    const auto mine = parts(plan_.from, me_), wanted = parts(plan_.to, me_);
+    std::vector<std::int64_t> sent, received;
+    for (const int peer : group_) {
+      const auto out = common(me_, peer), in = common(peer, me_);
+      sent.push_back(numel(out));
+      received.push_back(numel(in));
+      if (step_.packs) append(step_.pack, boxes_of(out, mine, out, step_.packed));
+      if (step_.unpacks) append(step_.unpack, boxes_of(in, wanted, in, step_.unpacked));
+      step_.packed += sent.back();
+      step_.unpacked += received.back();
+    }
+    if (plan_.kind == StepKind::AllToAll) {
+      c.kind = CollectiveKind::AllToAll;
+      c.send_counts = shared(std::move(sent));
+      c.recv_counts = shared(std::move(received));
+      return;
+    }
+    const bool gathers = plan_.kind == StepKind::AllGather;
+    c.kind = gathers ? CollectiveKind::AllGather : CollectiveKind::ReduceScatter;
+    c.extent = gathers ? step_.unpacked : step_.packed;
+    c.counts = shared(gathers ? std::move(received) : std::move(sent));
+  }
+
+  static void append(Boxes& all, const Boxes& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+
+  Holdings& holdings_;
+  const DeviceMesh& mesh_;
+  const PlanStep& plan_;
+  int me_;
+  std::vector<int> group_;
+  Step step_;
+};
+
+}  // namespace
+
+Step bind(Holdings& holdings, const DeviceMesh& mesh, const PlanStep& step) {
+  return Binding(holdings, mesh, step).run();
+}
+
+}  // namespace coshard

@@ -1,0 +1,87 @@
+#include "dtensor/redistribute/boxes.h"
+
+#include "kernels/run.h"
+
+namespace coshard {
+namespace {
+
+kernels::View block_view(const Tensor& tensor, const Shape& size, const Strides& strides,
+                         std::int64_t offset) {
+  kernels::View view;
+  view.dtype = tensor.dtype();
+  view.ndim = static_cast<int>(size.size());
+  for (std::size_t i = 0; i < size.size(); ++i) {
+    view.shape[i] = size[i];
+    view.strides[i] = strides[i];
+  }
+  view.data = static_cast<char*>(tensor.data()) +
+              offset * static_cast<std::int64_t>(size_of(tensor.dtype()));
+  return view;
+}
+
+std::int64_t dot(const Shape& position, const Strides& strides) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < position.size(); ++i) sum += position[i] * strides[i];
+  return sum;
+}
+
+kernels::View in_tensor(const Tensor& tensor, const Box& box) {
+  return block_view(tensor, box.size, tensor.strides(), dot(box.begin, tensor.strides()));
+}
+kernels::View in_buffer(const Tensor& buffer, const Box& box) {
+  return block_view(buffer, box.size, box.strides, box.offset);
+}
+
+Shape placed(const Shape& begin, const Region& whole) {
+  Shape place;
+  for (std::size_t d = 0; d < whole.size(); ++d) place.push_back(position_in(whole[d], begin[d]));
+  return place;
+}
+
+}  // namespace
+
+void copy_out(const Tensor& tensor, const Tensor& buffer, std::span<const Box> boxes) {
+  for (const Box& box : boxes)
+    kernels::run(buffer.device()->kind(),
+                 kernels::Copy{in_buffer(buffer, box), in_tensor(tensor, box)});
+}
+
+void copy_in(const Tensor& buffer, const Tensor& tensor, std::span<const Box> boxes) {
+  for (const Box& box : boxes)
+    kernels::run(tensor.device()->kind(),
+                 kernels::Copy{in_tensor(tensor, box), in_buffer(buffer, box)});
+}
+
+std::int64_t numel(const Region& parts) {
+  std::int64_t count = 1;
+  for (const Ranges& ranges : parts) count *= count_of(ranges);
+  return count;
+}
+
+Shape shape_of(const Region& parts) {
+  Shape shape;
+  for (const Ranges& ranges : parts) shape.push_back(count_of(ranges));
+  return shape;
+}
+
+Boxes boxes_of(const Region& part, const Region& whole, const Region& dense, std::int64_t offset) {
+  Boxes boxes;
+  if (numel(part) == 0) return boxes;
+  const Strides strides = row_major(shape_of(dense));
+  std::vector<std::size_t> at(part.size(), 0);  // one range of each dimension
+  while (true) {
+    Shape size, begin;
+    for (std::size_t d = 0; d < part.size(); ++d) {
+      const Range& range = part[d][at[d]];
+      size.push_back(range.end - range.begin);
+      begin.push_back(range.begin);
+    }
+    boxes.push_back(
+        {size, placed(begin, whole), offset + dot(placed(begin, dense), strides), strides});
+    std::size_t d = part.size();
+    while (d > 0 && ++at[d - 1] == part[d - 1].size()) at[--d] = 0;
+    if (d == 0) return boxes;
+  }
+}
+
+}  // namespace coshard
