@@ -37,8 +37,7 @@ Tensor product_of_others(const Tensor& terms, int rank, Tensor gradient) {
 // 1/k where this rank is one of the k that hold the extreme, 0 elsewhere.
 Tensor share_of_extreme(Tensor terms, int rank, bool smallest) {
   if (smallest) terms = neg(terms);
-  const Tensor below = to(to(sub(amax(terms, 0, true), terms), DType::Bool), terms.dtype());
-  const Tensor holds = add(neg(below), 1);
+  const Tensor holds = to(eq(terms, amax(terms, 0, true)), terms.dtype());
   return div(row_of(holds, rank), sum(holds, 0));
 }
 

@@ -27,6 +27,27 @@ Tensor fit_to_leaf(const Tensor& gradient, const GradMeta& leaf) {
   return target == gradient.layout() ? gradient : redistribute_raw(gradient, target);
 }
 
+// Tells the observers to whose forward the part of backward belongs that runs now.
+class ModuleTurn {
+ public:
+  ModuleTurn() = default;
+  ~ModuleTurn() { to(nullptr); }
+  ModuleTurn(const ModuleTurn&) = delete;
+  ModuleTurn& operator=(const ModuleTurn&) = delete;
+
+  void to(const std::shared_ptr<const std::string>& module) {
+    if (module == told_ || (module && told_ && *module == *told_)) return;
+    World* world = World::current();
+    if (!world || !world->observed()) return;
+    if (told_) world->observer().module_exit(*told_);
+    told_ = module;
+    if (told_) world->observer().module_enter(*told_);
+  }
+
+ private:
+  std::shared_ptr<const std::string> told_;
+};
+
 // The walk: records wait in a queue ordered by age, the newest first; since a record only points to
 // older ones, everything that feeds it has run when its turn comes.
 class Walk final : public GradSink {
@@ -54,6 +75,9 @@ class Walk final : public GradSink {
     return false;
   }
 
+  // What siblings do meanwhile is not this backward's.
+  void pause() { turn_.to(nullptr); }
+
   void run_deferred() {
     while (!deferred_.empty()) run_oldest_deferred();
   }
@@ -63,6 +87,7 @@ class Walk final : public GradSink {
     Waiting waiting = std::move(queue_.begin()->second);
     queue_.erase(queue_.begin());
     current_ = waiting.record.get();
+    turn_.to(current_->module);
     waiting.record->backward(waiting.gradients, *this);
     while (deferred_.size() > kMostDeferred) run_oldest_deferred();
   }
@@ -83,7 +108,7 @@ class Walk final : public GradSink {
     // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
     // under.
     if (meta->producer || !meta->spec) return give(input, compute());
-    deferred_.push_back({meta, std::move(compute)});
+    deferred_.push_back({meta, std::move(compute), current_->module});
   }
 
  private:
@@ -94,6 +119,7 @@ class Walk final : public GradSink {
   struct Deferred {
     std::shared_ptr<GradMeta> leaf;
     std::function<Tensor()> compute;
+    std::shared_ptr<const std::string> module;
   };
   // Bounds the activations that deferred gradients keep alive: one block's worth of weights.
   static constexpr std::size_t kMostDeferred = 8;
@@ -101,12 +127,14 @@ class Walk final : public GradSink {
   void run_oldest_deferred() {
     Deferred deferred = std::move(deferred_.front());
     deferred_.pop_front();
+    turn_.to(deferred.module);
     arrive(deferred.leaf, deferred.compute());
   }
 
   std::map<std::uint64_t, Waiting, std::greater<>> queue_;
   std::deque<Deferred> deferred_;
   Record* current_ = nullptr;
+  ModuleTurn turn_;
 };
 
 Tensor seed_of(const Tensor& loss, const Tensor& gradient) {
@@ -118,7 +146,9 @@ Tensor seed_of(const Tensor& loss, const Tensor& gradient) {
                " for ", loss);
     return gradient;
   }
-  CS_REQUIRE(loss.numel() == 1, "backward: ", loss, " has ", loss.numel(),
+  const bool nothing =
+      !loss.is_distributed() && loss.local_shape() == Shape{0};  // outside the mesh
+  CS_REQUIRE(loss.numel() == 1 || nothing, "backward: ", loss, " has ", loss.numel(),
              " elements and no gradient was given");
   if (!loss.is_distributed()) return ones(loss.device(), loss.shape(), loss.dtype());
   return ones(loss.mesh(), partial_as_replicate(loss.layout()), loss.shape(), loss.dtype());
@@ -156,6 +186,8 @@ bool taped(std::span<const Tensor> inputs) {
 void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs) {
   record->sequence = ++last_sequence;
+  if (const World* world = World::current(); world && world->observed())
+    record->module = world->module();
   record->inputs.reserve(inputs.size());
   for (const Tensor& t : inputs) {
     const bool wanted = t.defined() && t.requires_grad();
@@ -195,6 +227,7 @@ Task<void> backward(Tensor loss, Tensor gradient) {
         NoGradGuard no_grad;
         walk.run_deferred();
       }
+      walk.pause();
       co_await yield();
     }
     NoGradGuard no_grad;

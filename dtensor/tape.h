@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,6 +47,8 @@ class Record {
 
   std::uint64_t sequence = 0;
   std::vector<std::shared_ptr<GradMeta>> inputs;  // null where no gradient is wanted
+  // Path of the module whose forward made it; null for none, and while nobody watches.
+  std::shared_ptr<const std::string> module;
 };
 
 // Puts `record` on the tape as the producer of `outputs`, when taping is on and an input requires a

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "profiling/json.h"
+
 namespace coshard {
 namespace {
 
@@ -23,7 +25,7 @@ void add_to(CollectiveCounter::Count& sum, const CollectiveCounter::Count& part)
 
 void CollectiveCounter::issued(const CommEvent& event, std::int64_t) {
   const bool backward = backward_depth_ > 0;
-  const std::string module = backward || modules_.empty() ? std::string() : modules_.back();
+  const std::string module = modules_.empty() ? std::string() : modules_.back();
   Count& count = counts_[module][static_cast<std::size_t>(event.kind)];
   ++(backward ? count.backward : count.forward);
   count.bytes += event.bytes;
@@ -58,6 +60,32 @@ std::vector<std::string> CollectiveCounter::modules() const {
   std::vector<std::string> paths;
   for (const auto& [path, counts] : counts_) paths.push_back(path);
   return paths;
+}
+
+namespace {
+
+std::string json_of(const CollectiveCounter& counter, std::string_view module) {
+  std::string text;
+  for (int k = 0; k <= static_cast<int>(CollectiveKind::Recv); ++k) {
+    const auto kind = static_cast<CollectiveKind>(k);
+    const CollectiveCounter::Count count = counter.in_module(module, kind);
+    if (count.total() == 0) continue;
+    text +=
+        fmt::format(R"({}{}:{{"forward":{},"backward":{},"bytes":{}}})", text.empty() ? "" : ",",
+                    json_quote(to_string(kind)), count.forward, count.backward, count.bytes);
+  }
+  return '{' + text + '}';
+}
+
+}  // namespace
+
+std::string to_json(const CollectiveCounter& counter) {
+  std::string modules;
+  for (const std::string& path : counter.modules()) {
+    if (path.empty()) continue;
+    modules += (modules.empty() ? "" : ",") + json_quote(path) + ':' + json_of(counter, path);
+  }
+  return fmt::format(R"({{"all":{},"modules":{{{}}}}})", json_of(counter, ""), modules);
 }
 
 std::ostream& operator<<(std::ostream& out, const CollectiveCounter& counter) {

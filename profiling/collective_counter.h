@@ -27,8 +27,8 @@ class CollectiveCounter : public Observer {
   std::int64_t forward(CollectiveKind kind) const { return count(kind).forward; }
   std::int64_t backward(CollectiveKind kind) const { return count(kind).backward; }
   Count count(CollectiveKind kind) const;
-  // Issued inside the module `path` ("layers.0.attn") or a sub-module of it. Backward collectives
-  // have no module: they belong to the path "".
+  // Issued inside the module `path` ("layers.0.attn") or a sub-module of it; in backward, by what
+  // the forward of that module put on the tape while somebody watched. The path "" is everything.
   Count in_module(std::string_view path, CollectiveKind kind) const;
   // Modules that issued something themselves, sub-modules apart.
   std::vector<std::string> modules() const;
@@ -47,6 +47,10 @@ class CollectiveCounter : public Observer {
   std::vector<std::string> modules_;                   // entered and not yet left
   int backward_depth_ = 0;
 };
+
+// {"all": KINDS, "modules": {path: KINDS}}, KINDS being {"all_reduce": {"forward", "backward",
+// "bytes"}}; only what occurred, sub-modules included in their parents.
+std::string to_json(const CollectiveCounter& counter);
 
 // One line per module and kind.
 std::ostream& operator<<(std::ostream& out, const CollectiveCounter& counter);

@@ -49,6 +49,7 @@ class Observer {
   // One kernel of operator `op` ran on the compute stream.
   virtual void computed(std::string_view /*op*/, ComputeClass, std::int64_t /*begin*/,
                         std::int64_t /*end*/) {}
+  // A module's forward; within backward, the part of it that belongs to that forward.
   virtual void module_enter(std::string_view /*path*/) {}
   virtual void module_exit(std::string_view /*path*/) {}
   virtual void backward_enter() {}

@@ -31,9 +31,14 @@ class World::FanOut final : public Observer {
     each([&](Observer& o) { o.computed(op, kind, begin, end); });
   }
   void module_enter(std::string_view path) override {
+    modules.push_back(std::make_shared<const std::string>(path));
     each([&](Observer& o) { o.module_enter(path); });
   }
   void module_exit(std::string_view path) override {
+    // Siblings of a when_all may leave in another order than they entered.
+    const auto last = std::find_if(modules.rbegin(), modules.rend(),
+                                   [path](const auto& entered) { return *entered == path; });
+    if (last != modules.rend()) modules.erase(std::next(last).base());
     each([&](Observer& o) { o.module_exit(path); });
   }
   void backward_enter() override {
@@ -43,6 +48,7 @@ class World::FanOut final : public Observer {
     each([](Observer& o) { o.backward_exit(); });
   }
 
+  std::vector<std::shared_ptr<const std::string>> modules;  // entered and not yet left
   const ObserverSlot slot =
       std::make_shared<Observer*>(nullptr);  // null while there are no observers
 
@@ -101,6 +107,10 @@ void World::remove_observer(Observer* observer) {
 }
 
 Observer& World::observer() { return *fan_out_; }
+
+std::shared_ptr<const std::string> World::module() const {
+  return fan_out_->modules.empty() ? nullptr : fan_out_->modules.back();
+}
 
 World* World::current() { return current_world; }
 

@@ -51,6 +51,8 @@ class World {
   // Never null; forwards to all added observers. `observed()` is false when there are none.
   Observer& observer();
   bool observed() const { return !observers_.empty(); }
+  // Path of the module that the observers were told of last and that has not ended; null for none.
+  std::shared_ptr<const std::string> module() const;
 
   // The world whose program runs on this thread, or null.
   static World* current();

@@ -48,13 +48,15 @@ TEST(CollectiveCounter, AModuleCountsWhatItsSubModulesIssue) {
   EXPECT_EQ(counter.in_module("attn", CollectiveKind::AllReduce).forward, 0);
 }
 
-TEST(CollectiveCounter, BackwardBelongsToNoModule) {
+TEST(CollectiveCounter, BackwardBelongsToTheModuleThatItIsToldOf) {
   CollectiveCounter counter;
-  counter.module_enter("net");
   counter.backward_enter();
+  counter.module_enter("net");
   counter.issued(event(CollectiveKind::AllGather), 0);
-  EXPECT_EQ(counter.in_module("net", CollectiveKind::AllGather).total(), 0);
-  EXPECT_EQ(counter.count(CollectiveKind::AllGather).backward, 1);
+  counter.module_exit("net");
+  counter.issued(event(CollectiveKind::AllGather), 0);
+  EXPECT_EQ(counter.in_module("net", CollectiveKind::AllGather).backward, 1);
+  EXPECT_EQ(counter.count(CollectiveKind::AllGather).backward, 2);
 }
 
 TEST(CollectiveCounter, ModulesMayLeaveInAnotherOrderThanTheyEntered) {
