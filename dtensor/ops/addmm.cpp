@@ -36,6 +36,7 @@ Rule addmm_rule(Infos in, const Attrs& attrs) {
   a[static_cast<std::size_t>(last)] = 'y';
   b[static_cast<std::size_t>(last - 1)] = 'y';
   rule.in = {broadcast_letters(in[0].shape, out), a, b};
+  rule.strided = true;
   rule.whole = "y";
   rule.extra.push_back({{Partial(), Shard(last), Shard(last - 1)}, {Partial()}});
   pass_partial(rule, "PPR", "P", kLinear);

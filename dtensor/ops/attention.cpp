@@ -7,7 +7,10 @@
 namespace coshard {
 namespace {
 
-// in: q, k, v; out: out, lse; attrs.ints: causal; attrs.reals: scale
+// in: q, k, v, mask?; out: out, lse; attrs.ints: causal, diagonal (query i sees keys j <= i +
+// diagonal); attrs.reals: scale
+Shape scores_shape(const Shape& q, const Shape& k) { return {q[0], q[1], q[2], k[2]}; }
+
 std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
   const Shape& q = in[0].shape;
   const Shape& k = in[1].shape;
@@ -15,19 +18,43 @@ std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
   require_floating("attention", in[0]);
   require_same_dtype("attention", in[0], in[1]);
   require_same_dtype("attention", in[0], in[2]);
-  CS_REQUIRE(q.size() == 4 && k.size() == 4 && k == v && q[0] == k[0] && q[3] == k[3],
+  CS_REQUIRE(q.size() == 4 && k.size() == 4 && v.size() == 4 && k[0] == v[0] && k[1] == v[1] &&
+                 k[2] == v[2] && q[0] == k[0] && q[3] == k[3],
              "attention: q ", q, ", k ", k, ", v ", v,
-             " are not [b,h,tq,d], [b,hkv,tk,d], [b,hkv,tk,d]");
+             " are not [b,h,tq,d], [b,hkv,tk,d], [b,hkv,tk,dv]");
   CS_REQUIRE(k[1] > 0 && q[1] % k[1] == 0, "attention: ", q[1], " query heads are no multiple of ",
              k[1], " key heads");
-  return {in[0], {{q[0], q[1], q[2]}, statistic_dtype(in[0].dtype)}};
+  if (in[3].defined) {
+    if (in[3].dtype != DType::Bool) require_same_dtype("attention", in[0], in[3]);
+    const Shape scores = scores_shape(q, k);
+    CS_REQUIRE(broadcast(in[3].shape, scores, "attention") == scores, "attention: mask ",
+               in[3].shape, " does not broadcast to ", scores);
+  }
+  return {{{q[0], q[1], q[2], v[3]}, in[0].dtype},
+          {{q[0], q[1], q[2]}, statistic_dtype(in[0].dtype)}};
 }
 
+// The mask's dimensions in the letters of "bhq.", '.' where it stretches.
+std::string mask_letters(const TensorInfo& mask, const Shape& q, const Shape& k) {
+  if (!mask.defined) return {};
+  std::string text = broadcast_letters(mask.shape, scores_shape(q, k));
+  for (char& c : text)
+    if (c != '.') c = "bhq."[c - 'a'];
+  return text;
+}
+
+// Grouped heads are cut where whole groups stay together.
+void keep_groups(Rule& rule, const Shape& q, const Shape& k) {
+  if (q[1] != k[1]) rule.even = {{'h', k[1]}};
+}
+
+// Queries may be cut: where they start is known. Keys are wanted whole.
 Rule attention_rule(Infos in, const Attrs&) {
   Rule rule;
-  rule.in = {"bh..", "bh..", "bh.."};
-  rule.out = {"bh..", "bh."};
-  rule.even = {{'h', in[1].shape[1]}};
+  rule.in = {"bhq.", "bh..", "bh..", mask_letters(in[3], in[0].shape, in[1].shape)};
+  rule.out = {"bhq.", "bhq"};
+  keep_groups(rule, in[0].shape, in[1].shape);
+  pass_partial(rule, "RRPR", "PR", kLinear);
   return rule;
 }
 
@@ -35,6 +62,12 @@ Rule attention_rule(Infos in, const Attrs&) {
 double attention_flops(Infos in, const Attrs& attrs) {
   return (attrs.ints[0] == 1 ? 2.0 : 4.0) * static_cast<double>(numel(in[0].shape)) *
          static_cast<double>(in[1].shape[2]);
+}
+
+// The mask as the kernel wants it: stretched to this rank's scores.
+kernels::View mask_view(const Tensor& mask, const Tensor& q, const Tensor& k) {
+  if (!mask.defined()) return {};
+  return broadcast_view(mask, scores_shape(q.local_shape(), k.local_shape()));
 }
 
 Tensor with_unit_rows(const Tensor& x) {
@@ -56,27 +89,33 @@ void attention_forward(OpContext& c) {
   const Tensor q = with_unit_rows(c.in[0]);
   const Tensor k = with_unit_rows(c.in[1]);
   const Tensor v = with_unit_rows(c.in[2]);
-  if (q.local_numel() == 0) {
-    make_by_position(c, 0);
-    c.make(1);
-    return;
-  }
-  launch(c, kernels::Attention{view_of(make_by_position(c, 0)), view_of(q), view_of(k), view_of(v),
-                               c.make(1).data(), c.attrs.reals[0], c.attrs.ints[0] == 1});
+  const Tensor& out = make_by_position(c, 0);
+  c.make(1);
+  if (out.local_numel() == 0) return;
+  launch(c, kernels::Attention{view_of(out), view_of(q), view_of(k), view_of(v), c.out[1].data(),
+                               c.attrs.reals[0], c.attrs.ints[0] == 1,
+                               c.attrs.ints[1] + c.offset(0, 2), mask_view(c.in[3], q, k)});
 }
 
-// in: dout, q, k, v, out, lse; out: dq, dk, dv
-std::vector<TensorInfo> attention_backward_infer(Infos in, const Attrs&) {
-  return {in[1], in[2], in[3]};
+// in: dout, q, k, v, out, lse, mask?; attrs.ints: and whether dmask is wanted; out: dq, dk, dv,
+// dmask (of the scores)
+std::vector<TensorInfo> attention_backward_infer(Infos in, const Attrs& attrs) {
+  std::vector<TensorInfo> out{in[1], in[2], in[3]};
+  if (attrs.ints[2] == 1) out.push_back({scores_shape(in[1].shape, in[2].shape), in[1].dtype});
+  return out;
 }
 
-Rule attention_backward_rule(Infos in, const Attrs&) {
+// Cutting the queries leaves sums over them, dk and dv, Partial.
+Rule attention_backward_rule(Infos in, const Attrs& attrs) {
+  const bool dmask = attrs.ints[2] == 1;
   Rule rule;
-  rule.in.assign(6, "bh..");
-  rule.in[5] = "bh.";
-  rule.out.assign(3, "bh..");
-  rule.even = {{'h', in[2].shape[1]}};
-  pass_partial(rule, "PRRRRR", "PPP", kLinear);
+  rule.in = {
+      "bhq.", "bhq.", "bh..", "bh..", "bhq.", "bhq", mask_letters(in[6], in[1].shape, in[2].shape)};
+  rule.out = {"bhq.", "bh..", "bh.."};
+  if (dmask) rule.out.push_back("bhq.");
+  keep_groups(rule, in[1].shape, in[2].shape);
+  pass_partial(rule, "PRRRRRR", dmask ? "PPPP" : "PPP", kLinear);
+  pass_partial(rule, "RRRPPRR", dmask ? "PPRP" : "PPR", kLinear);
   return rule;
 }
 
@@ -89,11 +128,14 @@ void attention_backward_forward(OpContext& c) {
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = with_unit_rows(c.in[i]);
   const Tensor lse = local_contiguous(c.in[5]);
   for (int i = 0; i < 3; ++i) make_by_position(c, i);
+  kernels::View dmask;
+  if (c.attrs.ints[2] == 1) dmask = view_of(c.make(3));
   if (in[1].local_numel() == 0 && in[2].local_numel() == 0) return;
   launch(c, kernels::AttentionGrad{view_of(c.out[0]), view_of(c.out[1]), view_of(c.out[2]),
                                    view_of(in[0]), view_of(in[4]), view_of(in[1]), view_of(in[2]),
                                    view_of(in[3]), lse.data(), c.attrs.reals[0],
-                                   c.attrs.ints[0] == 1});
+                                   c.attrs.ints[0] == 1, c.attrs.ints[1] + c.offset(1, 2),
+                                   mask_view(c.in[6], in[1], in[2]), dmask});
 }
 
 const OpDef& attention_backward_op() {
@@ -109,17 +151,27 @@ const OpDef& attention_backward_op() {
 }
 
 void attention_backward(GradContext& c) {
-  const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.in[2], c.out[0], c.out[1]};
-  const auto grads = call(attention_backward_op(), in, c.attrs);
+  const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.in[3]};
+  const bool dmask = c.sink.wants(3);
+  Attrs attrs = c.attrs;
+  attrs.ints.push_back(dmask);
+  const auto grads = call(attention_backward_op(), in, attrs);
   for (int i = 0; i < 3; ++i)
     if (c.sink.wants(i)) c.sink.give(i, grads[static_cast<std::size_t>(i)]);
+  if (dmask) c.sink.give(3, sum_to(grads[3], c.in_info[3].shape));
 }
 
 std::vector<OpDef::Sample> attention_samples() {
   const TensorInfo x = input({2, 3, 5, 4});
-  return {{{x, x, x}, {{1}, {0.5}}},
-          {{input({1, 6, 3, 2}), input({1, 3, 5, 2}), input({1, 3, 5, 2})}, {{1}, {0.7}}},
-          {{input({3, 2, 3, 4}), input({3, 2, 4, 4}), input({3, 2, 4, 4})}, {{0}, {0.5}}}};
+  const TensorInfo q = input({2, 2, 3, 2});
+  const TensorInfo k = input({2, 2, 4, 2});
+  return {
+      {{x, x, x, absent()}, {{1, 0}, {0.5}}},
+      {{input({1, 6, 3, 2}), input({1, 3, 5, 2}), input({1, 3, 5, 2}), absent()}, {{1, 2}, {0.7}}},
+      {{input({3, 2, 3, 4}), input({3, 2, 4, 4}), input({3, 2, 4, 3}), absent()}, {{0, 0}, {0.5}}},
+      {{q, k, k, input({3, 4})}, {{0, 0}, {0.5}}},
+      {{q, k, k, input({2, 1, 1, 4})}, {{1, 0}, {0.5}}},
+      {{q, k, k, input({2, 3, 1}, DType::Bool)}, {{0, 0}, {0.5}}, -2, 2, 2}};
 }
 
 const OpDef& attention_op() {
@@ -136,11 +188,25 @@ const OpDef& attention_op() {
 
 }  // namespace
 
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& mask, bool is_causal, std::optional<double> scale,
+                                    bool enable_gqa) {
+  constexpr const char* kName = "scaled_dot_product_attention";
+  CS_REQUIRE(q.ndim() == 4 && k.ndim() == 4, kName, ": q ", q, ", k ", k,
+             " are not [batch, heads, seq, dim]");
+  CS_REQUIRE(!mask.defined() || !is_causal, kName, ": is_causal and a mask ", mask);
+  CS_REQUIRE(enable_gqa || q.size(1) == k.size(1), kName, ": ", q.size(1), " query heads and ",
+             k.size(1), " key heads without enable_gqa");
+  const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  return call1(attention_op(), {q, k, v, mask}, {{is_causal, 0}, {by}});
+}
+
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                  std::optional<double> scale) {
-  CS_REQUIRE(q.ndim() == 4, "attention: q ", q, " is not [b,h,tq,d]");
+  CS_REQUIRE(q.ndim() == 4 && k.ndim() == 4, "attention: q ", q, ", k ", k, " are not [b,h,t,d]");
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
-  return call1(attention_op(), {q, k, v}, {{causal}, {by}});
+  const std::int64_t diagonal = causal ? k.size(2) - q.size(2) : 0;
+  return call1(attention_op(), {q, k, v, Tensor()}, {{causal, diagonal}, {by}});
 }
 
 std::span<const OpDef* const> attention_ops() {

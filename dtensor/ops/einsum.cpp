@@ -81,6 +81,7 @@ Rule einsum_rule(Infos, const Attrs& attrs) {
   Rule rule;
   rule.in = {e.a, e.b};
   rule.out = {e.out};
+  rule.strided = true;
   pass_partial(rule, "PR", "P", kLinear);
   pass_partial(rule, "RP", "P", kLinear);
   return rule;

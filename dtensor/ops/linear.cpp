@@ -11,6 +11,7 @@ Rule linear_rule(Infos in, const Attrs&) {
   const bool bias = in[2].defined;
   Rule rule;
   rule.in = {rows + "y", "zy", bias ? "z" : ""};
+  rule.strided = true;
   rule.out = {rows + "z"};
   if (bias) {
     // Where the product is a sum over ranks, each adds its share of the bias (a Replicate becomes

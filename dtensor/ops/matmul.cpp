@@ -16,6 +16,7 @@ Rule matmul_rule(Infos in, const Attrs&) {
   rule.in = {broadcast_letters(leading(in[0].shape), lead) + "wy",
              broadcast_letters(leading(in[1].shape), lead) + "yz"};
   rule.out = {letters(lead.size()) + "wz"};
+  rule.strided = true;
   pass_partial(rule, "PR", "P", kLinear);
   pass_partial(rule, "RP", "P", kLinear);
   return rule;
@@ -107,6 +108,7 @@ Rule matmul_rows_rule(Infos in, const Attrs&) {
   Rule rule;
   rule.in = {rows + "y", rows + "z"};
   rule.out = {"yz"};
+  rule.strided = true;
   pass_partial(rule, "PR", "P", kLinear);
   pass_partial(rule, "RP", "P", kLinear);
   return rule;

@@ -14,7 +14,7 @@
 
 namespace coshard {
 
-constexpr int kMaxOutputs = 3;
+constexpr int kMaxOutputs = 4;
 
 // Everything about a call that is not a tensor: dims, sizes, flags, scalars. Which is which is the
 // operator's business.

@@ -28,8 +28,20 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 Tensor embedding(const Tensor& ids, const Tensor& weight, std::int64_t padding_idx = -1);
 // x [batch, seq, heads, dim], position of row s = first_position + s, rotate-half form.
 Tensor rotary_embedding(const Tensor& x, double theta = 10000, std::int64_t first_position = 0);
-// q [b,h,tq,d], k, v [b,hkv,tk,d] -> [b,h,tq,d]; scale defaults to 1/sqrt(d). No tq x tk matrix is
-// kept.
+// softmax(scale q k^T + mask) v: q [b,h,tq,d], k [b,hkv,tk,d], v [b,hkv,tk,dv] -> [b,h,tq,dv]
+// (torch's function). is_causal: query i sees keys j <= i. mask, of a shape that broadcasts to
+// [b,h,tq,tk]: bool keeps where true, a float (q's dtype, differentiable) is added; not together
+// with is_causal. A query that sees no key gives 0. scale defaults to 1/sqrt(d). enable_gqa: h is a
+// multiple of hkv, query head i reads key head i / (h/hkv). No tq x tk matrix is kept, but the
+// gradient of a mask is one. 0 collectives where batch, heads (whole groups) or tq are cut; k and v
+// cut along tk, and q, k, v along d, are gathered. Cutting tq leaves the gradients of k and v
+// Partial.
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& mask = {}, bool is_causal = false,
+                                    std::optional<double> scale = std::nullopt,
+                                    bool enable_gqa = false);
+// The same with grouped heads, and a causal mask aligned with the last key: query i sees keys
+// j <= i + (tk - tq), as the newest queries of a longer sequence do.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true,
                  std::optional<double> scale = std::nullopt);
 enum class Reduction : std::uint8_t { None, Mean, Sum };

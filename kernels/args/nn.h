@@ -98,21 +98,28 @@ struct Rope {
   bool inverse;
 };
 
-// Scaled dot-product attention. q [b,h,tq,d], k, v [b,hkv,tk,d] views (last stride 1); h a multiple
-// of hkv, query head i reads kv head i / (h/hkv). out [b,h,tq,d] view. lse [b,h,tq] contiguous f32
-// (f64 for f64): log of the sum of exp. causal: query i sees keys j <= i + (tk - tq). No tq x tk
-// matrix is stored.
+// Scaled dot-product attention. q [b,h,tq,d], k [b,hkv,tk,d], v [b,hkv,tk,dv] views (last stride
+// 1); h a multiple of hkv, query head i reads kv head i / (h/hkv). out [b,h,tq,dv] view. lse
+// [b,h,tq] contiguous f32 (f64 for f64): log of the sum of exp; -inf, and out 0, for a query that
+// sees nothing. causal: query i sees keys j <= i + diagonal. mask (data may be null): [b,h,tq,tk]
+// of any strides; Bool keeps where true, q's dtype is added to the scores. No tq x tk matrix is
+// stored.
 struct Attention {
   View out, q, k, v;
   void* lse;
   double scale;
   bool causal;
+  std::int64_t diagonal = 0;
+  View mask{};
 };
+// dmask (data may be null): [b,h,tq,tk], last stride 1.
 struct AttentionGrad {
   View dq, dk, dv, dout, out, q, k, v;
   const void* lse;
   double scale;
   bool causal;
+  std::int64_t diagonal = 0;
+  View mask{}, dmask{};
 };
 
 // Cross-entropy in three pieces, so that a class-sharded one can reduce in between. logits [rows,

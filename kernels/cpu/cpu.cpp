@@ -106,11 +106,11 @@ void run(const Rope& args) {
 }
 void run(const Attention& args) {
   const bool rows = contiguous_rows(args.q) && contiguous_rows(args.k) && contiguous_rows(args.v) &&
-                    contiguous_rows(args.out);
+                    contiguous_rows(args.out) && args.q.shape[3] == args.v.shape[3];
   vectorised_or_reference(args.q.dtype, args, rows);
 }
 void run(const AttentionGrad& args) {
-  bool rows = true;
+  bool rows = args.q.shape[3] == args.v.shape[3];
   for (const View* view :
        {&args.dq, &args.dk, &args.dv, &args.dout, &args.out, &args.q, &args.k, &args.v}) {
     rows = rows && contiguous_rows(*view);

@@ -9,19 +9,32 @@ namespace coshard::kernels::reference {
 namespace {
 
 struct Sizes {
-  std::int64_t batch, heads, kv_heads, tq, tk, dim;
+  std::int64_t batch, heads, kv_heads, tq, tk, dim, value_dim;
   bool causal;
+  std::int64_t diagonal;
   // How many keys query i sees.
   std::int64_t visible(std::int64_t i) const {
     if (!causal) return tk;
-    return std::max<std::int64_t>(0, std::min(tk, i + tk - tq + 1));
+    return std::max<std::int64_t>(0, std::min(tk, i + diagonal + 1));
   }
 };
 
-Sizes sizes_of(const View& q, const View& k, bool causal) {
+template <class Args>
+Sizes sizes_of(const Args& args) {
+  const View& q = args.q;
+  const View& k = args.k;
   CS_REQUIRE(k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0, "attention with ", q.shape[1],
              " query heads and ", k.shape[1], " key heads");
-  return {q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], causal};
+  return {q.shape[0], q.shape[1],      k.shape[1],  q.shape[2],   k.shape[2],
+          q.shape[3], args.v.shape[3], args.causal, args.diagonal};
+}
+
+// What the mask adds to a score.
+template <class T>
+double masked(const View& mask, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+  if (!mask.data) return 0;
+  if (mask.dtype != DType::Bool) return static_cast<double>(at<T>(mask, b, h, i, j));
+  return at<bool>(mask, b, h, i, j) ? 0 : -std::numeric_limits<double>::infinity();
 }
 
 template <class T>
@@ -37,26 +50,29 @@ double dot(const View& a, const View& b, const std::array<std::int64_t, 3>& i,
 
 template <class T>
 void forward(const Attention& args) {
-  const Sizes n = sizes_of(args.q, args.k, args.causal);
+  const Sizes n = sizes_of(args);
   const std::int64_t group = n.heads / n.kv_heads;
+  const double lowest = -std::numeric_limits<double>::infinity();
   std::vector<double> p(n.tk);
   for (std::int64_t b = 0; b < n.batch; ++b) {
     for (std::int64_t h = 0; h < n.heads; ++h) {
       for (std::int64_t i = 0; i < n.tq; ++i) {
         const std::int64_t keys = n.visible(i);
-        double high = -std::numeric_limits<double>::infinity();
+        double high = lowest;
         for (std::int64_t j = 0; j < keys; ++j) {
-          p[j] = args.scale * dot<T>(args.q, args.k, {b, h, i}, {b, h / group, j}, n.dim);
+          p[j] = args.scale * dot<T>(args.q, args.k, {b, h, i}, {b, h / group, j}, n.dim) +
+                 masked<T>(args.mask, b, h, i, j);
           high = std::max(high, p[j]);
         }
+        const bool blind = high == lowest;
         double sum = 0;
-        for (std::int64_t j = 0; j < keys; ++j) sum += p[j] = std::exp(p[j] - high);
-        for (std::int64_t d = 0; d < n.dim; ++d) {
+        for (std::int64_t j = 0; j < keys; ++j) sum += p[j] = blind ? 0 : std::exp(p[j] - high);
+        for (std::int64_t d = 0; d < n.value_dim; ++d) {
           double value = 0;
           for (std::int64_t j = 0; j < keys; ++j) {
             value += p[j] * static_cast<double>(at<T>(args.v, b, h / group, j, d));
           }
-          at<T>(args.out, b, h, i, d) = rounded<T>(keys == 0 ? 0 : value / sum);
+          at<T>(args.out, b, h, i, d) = rounded<T>(blind ? 0 : value / sum);
         }
         using S = Statistic<T>;
         as<S>(args.lse)[(b * n.heads + h) * n.tq + i] = static_cast<S>(high + std::log(sum));
@@ -71,20 +87,28 @@ void backward_group(const AttentionGrad& args, const Sizes& n, std::int64_t b, s
   using S = Statistic<T>;
   const std::int64_t group = n.heads / n.kv_heads;
   std::vector<double> dk(n.tk * n.dim);
-  std::vector<double> dv(n.tk * n.dim);
+  std::vector<double> dv(n.tk * n.value_dim);
   std::vector<double> dq(n.dim);
   for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
     for (std::int64_t i = 0; i < n.tq; ++i) {
       const double lse = as<S>(args.lse)[(b * n.heads + h) * n.tq + i];
-      const double delta = dot<T>(args.dout, args.out, {b, h, i}, {b, h, i}, n.dim);
+      const double delta = dot<T>(args.dout, args.out, {b, h, i}, {b, h, i}, n.value_dim);
+      const bool blind = std::isinf(lse) && lse < 0;
       std::fill(dq.begin(), dq.end(), 0.0);
-      for (std::int64_t j = 0; j < n.visible(i); ++j) {
-        const double score = args.scale * dot<T>(args.q, args.k, {b, h, i}, {b, kv, j}, n.dim);
+      for (std::int64_t j = 0; j < n.tk; ++j) {
+        if (blind || j >= n.visible(i)) {
+          if (args.dmask.data) at<T>(args.dmask, b, h, i, j) = T(0.0F);
+          continue;
+        }
+        const double score = args.scale * dot<T>(args.q, args.k, {b, h, i}, {b, kv, j}, n.dim) +
+                             masked<T>(args.mask, b, h, i, j);
         const double p = std::exp(score - lse);
-        const double dp = dot<T>(args.dout, args.v, {b, h, i}, {b, kv, j}, n.dim);
+        const double dp = dot<T>(args.dout, args.v, {b, h, i}, {b, kv, j}, n.value_dim);
         const double ds = args.scale * p * (dp - delta);
+        if (args.dmask.data) at<T>(args.dmask, b, h, i, j) = rounded<T>(p * (dp - delta));
+        for (std::int64_t d = 0; d < n.value_dim; ++d)
+          dv[j * n.value_dim + d] += p * static_cast<double>(at<T>(args.dout, b, h, i, d));
         for (std::int64_t d = 0; d < n.dim; ++d) {
-          dv[j * n.dim + d] += p * static_cast<double>(at<T>(args.dout, b, h, i, d));
           dk[j * n.dim + d] += ds * static_cast<double>(at<T>(args.q, b, h, i, d));
           dq[d] += ds * static_cast<double>(at<T>(args.k, b, kv, j, d));
         }
@@ -95,7 +119,9 @@ void backward_group(const AttentionGrad& args, const Sizes& n, std::int64_t b, s
   for (std::int64_t j = 0; j < n.tk; ++j) {
     for (std::int64_t d = 0; d < n.dim; ++d) {
       at<T>(args.dk, b, kv, j, d) = rounded<T>(dk[j * n.dim + d]);
-      at<T>(args.dv, b, kv, j, d) = rounded<T>(dv[j * n.dim + d]);
+    }
+    for (std::int64_t d = 0; d < n.value_dim; ++d) {
+      at<T>(args.dv, b, kv, j, d) = rounded<T>(dv[j * n.value_dim + d]);
     }
   }
 }
@@ -107,7 +133,7 @@ void run(const Attention& args) {
 }
 
 void run(const AttentionGrad& args) {
-  const Sizes n = sizes_of(args.q, args.k, args.causal);
+  const Sizes n = sizes_of(args);
   with_floating(args.q.dtype, [&](auto tag) {
     for (std::int64_t b = 0; b < n.batch; ++b) {
       for (std::int64_t kv = 0; kv < n.kv_heads; ++kv)

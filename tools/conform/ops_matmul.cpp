@@ -13,6 +13,11 @@ std::vector<Tensor> embedding_of(const OpCall& c) {
   return {embedding(c[0], c[1], from_end ? padding + c[1].size(0) : padding)};
 }
 
+std::vector<Tensor> attention_of(const OpCall& c) {
+  return {scaled_dot_product_attention(c[0], c[1], c[2], c[3], c.flag("is_causal", false),
+                                       c.maybe_number("scale"), c.flag("enable_gqa", false))};
+}
+
 }  // namespace
 
 const OpTable& matmul_table() {
@@ -29,6 +34,7 @@ const OpTable& matmul_table() {
       {"einsum",
        [](const OpCall& c) { return std::vector{einsum(c.text("equation"), c[0], c[1])}; }},
       {"embedding", embedding_of},
+      {"scaled_dot_product_attention", attention_of},
   };
   return table;
 }

@@ -25,7 +25,7 @@ void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first
   for (std::int64_t r = 0; r < rows; ++r) {
     float* row = scores + r * wide;
     const std::int64_t keys = n.visible(first + r);
-    const Vec high = all(highs[r]);
+    const Vec high = all(highs[r] == -kInf ? 0.0F : highs[r]);  // a row whose keys are all masked
     Vec total{};
     each_register(
         0, keys, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
@@ -69,6 +69,7 @@ void forward_block(const Attention& args, const AttentionSizes& n, const Workspa
             static_cast<float>(args.scale));
   multiply({w.query, width, 1, w.keys, n.keys_width(), w.scores, n.keys_width(), false}, rows, seen,
            n.dim);
+  if (args.mask.data) add_mask<T>(args.mask, b, h, first, rows, seen, w.scores, n.keys_width());
   float sums[kQueryRows];
   float highs[kQueryRows];
   float inverse[kQueryRows];
@@ -101,7 +102,7 @@ void forward_group(const Attention& args, const AttentionSizes& n, std::int64_t 
 
 // Reaches this table with last strides of 1.
 void run(const Attention& args) {
-  const AttentionSizes n = attention_sizes(args.q, args.k, args.causal);
+  const AttentionSizes n = attention_sizes(args);
   with_short_float(args.q.dtype, [&](auto tag) {
     parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {

@@ -13,6 +13,7 @@ constexpr std::int64_t kQueryRows = 32;  // queries per block
 struct AttentionSizes {
   std::int64_t batch, heads, kv_heads, tq, tk, dim;
   bool causal;
+  std::int64_t diagonal;
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t width() const { return padded(dim); }  // of a packed row of q, k, v
@@ -21,13 +22,37 @@ struct AttentionSizes {
   // How many keys query i sees.
   std::int64_t visible(std::int64_t i) const {
     if (!causal) return tk;
-    const std::int64_t keys = i + tk - tq + 1;
+    const std::int64_t keys = i + diagonal + 1;
     return keys < 0 ? 0 : keys > tk ? tk : keys;
   }
 };
 
-inline AttentionSizes attention_sizes(const View& q, const View& k, bool causal) {
-  return {q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], causal};
+template <class Args>
+AttentionSizes attention_sizes(const Args& args) {
+  const View& q = args.q;
+  const View& k = args.k;
+  return {q.shape[0], q.shape[1], k.shape[1],  q.shape[2],
+          k.shape[2], q.shape[3], args.causal, args.diagonal};
+}
+
+// Adds keys [0, keys) of the mask's rows [first, first + rows) to their scores.
+template <class T>
+inline void add_mask(const View& mask, std::int64_t b, std::int64_t h, std::int64_t first,
+                     std::int64_t rows, std::int64_t keys, float* scores, std::int64_t wide) {
+  const std::int64_t begin = b * mask.strides[0] + h * mask.strides[1];
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t row = begin + (first + r) * mask.strides[2];
+    float* score = scores + r * wide;
+    if (mask.dtype == DType::Bool) {
+      const bool* keep = static_cast<const bool*>(mask.data) + row;
+      for (std::int64_t j = 0; j < keys; ++j)
+        if (!keep[j * mask.strides[3]]) score[j] = -kInf;
+    } else {
+      const T* bias = static_cast<const T*>(mask.data) + row;
+      for (std::int64_t j = 0; j < keys; ++j)
+        score[j] += static_cast<float>(bias[j * mask.strides[3]]);
+    }
+  }
 }
 
 // Sets scores [keys, width) of a row to 0, where [0, keys) was written in whole registers.

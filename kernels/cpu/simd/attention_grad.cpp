@@ -41,6 +41,12 @@ COSHARD_INLINE void score_gradients(float* powers, float* slopes, std::int64_t k
 }
 
 template <class T>
+void store_mask_gradient(T* to, const float* slopes, std::int64_t seen, std::int64_t keys) {
+  unpack_rows(to, 0, slopes, 1, seen, 1.0F);
+  for (std::int64_t j = seen; j < keys; ++j) to[j] = T(0.0F);
+}
+
+template <class T>
 void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Workspace& w,
                     std::int64_t b, std::int64_t h, std::int64_t first) {
   const std::int64_t rows = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
@@ -55,6 +61,7 @@ void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Wo
   pack_rows(dout, row_of<const T>(args.dout, b, h, first), args.dout.strides[2], rows, n.dim, 1.0F);
   multiply({query, width, 1, w.keys_t, wide, w.powers, wide, false}, rows, seen, n.dim);
   multiply({dout, width, 1, w.values_t, wide, w.slopes, wide, false}, rows, seen, n.dim);
+  if (args.mask.data) add_mask<T>(args.mask, b, h, first, rows, seen, w.powers, wide);
   const float* lse = as<float>(args.lse) + (b * n.heads + h) * n.tq + first;
   float delta[kQueryRows];
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -62,8 +69,10 @@ void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Wo
                    row_of<const T>(args.out, b, h, first + r), n.dim);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    score_gradients(w.powers + r * wide, w.slopes + r * wide, n.visible(first + r), padded(seen),
-                    lse[r], delta[r]);
+    const std::int64_t keys = lse[r] == -kInf ? 0 : n.visible(first + r);
+    score_gradients(w.powers + r * wide, w.slopes + r * wide, keys, padded(seen), lse[r], delta[r]);
+    if (args.dmask.data)
+      store_mask_gradient(row_of<T>(args.dmask, b, h, first + r), w.slopes + r * wide, seen, n.tk);
   }
   multiply_seen(n, first, rows, {w.slopes, wide, 1, w.keys, width, dquery, width, false});
   multiply({w.powers, 1, wide, dout, width, w.dvalues, width, true}, seen, n.dim, rows);
@@ -104,7 +113,7 @@ void backward_group(const AttentionGrad& args, const AttentionSizes& n, std::int
 
 // Reaches this table with last strides of 1.
 void run(const AttentionGrad& args) {
-  const AttentionSizes n = attention_sizes(args.q, args.k, args.causal);
+  const AttentionSizes n = attention_sizes(args);
   with_short_float(args.q.dtype, [&](auto tag) {
     parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {

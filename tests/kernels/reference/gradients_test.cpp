@@ -150,17 +150,21 @@ TEST(Gradients, OfAttentionAreItsSlopes) {
     Data dq(kF64, 60);
     Data dk(kF64, 60);
     Data dv(kF64, 60);
+    Data mask = Data::normal(kF64, 4 * 3 * 6, 5);
+    Data dmask(kF64, 4 * 3 * 6);
+    const View bias = mask.view({1, 4, 3, 6});
     const auto forward = [&] {
       run(Attention{out.view(wide), q.view(wide), k.view(narrow), v.view(narrow), lse.ptr(), 0.4,
-                    causal});
+                    causal, 3, bias});
     };
     forward();
     run(AttentionGrad{dq.view(wide), dk.view(narrow), dv.view(narrow), dout.view(wide),
                       out.view(wide), q.view(wide), k.view(narrow), v.view(narrow), lse.ptr(), 0.4,
-                      causal});
+                      causal, 3, bias, dmask.view({1, 4, 3, 6})});
     expect_gradient(q, dq, dout, out, forward, "q");
     expect_gradient(k, dk, dout, out, forward, "k");
     expect_gradient(v, dv, dout, out, forward, "v");
+    expect_gradient(mask, dmask, dout, out, forward, "mask");
   }
 }
 
