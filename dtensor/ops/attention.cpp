@@ -171,7 +171,7 @@ std::vector<OpDef::Sample> attention_samples() {
       {{input({3, 2, 3, 4}), input({3, 2, 4, 4}), input({3, 2, 4, 3}), absent()}, {{0, 0}, {0.5}}},
       {{q, k, k, input({3, 4})}, {{0, 0}, {0.5}}},
       {{q, k, k, input({2, 1, 1, 4})}, {{1, 0}, {0.5}}},
-      {{q, k, k, input({2, 3, 1}, DType::Bool)}, {{0, 0}, {0.5}}, -2, 2, 2}};
+      {{q, k, k, input({2, 1, 3, 4}, DType::Bool)}, {{0, 0}, {0.5}}, -2, 2, 2}};
 }
 
 const OpDef& attention_op() {

@@ -17,6 +17,7 @@
 #include "styles/nn/attention.h"
 #include "styles/nn/embedding.h"
 #include "styles/nn/linear.h"
+#include "styles/nn/llama.h"
 #include "styles/nn/mlp.h"
 #include "styles/nn/norm.h"
 #include "styles/nn/sequential.h"

@@ -3,6 +3,7 @@
 #include "styles/nn/activation.h"
 #include "styles/nn/embedding.h"
 #include "styles/nn/linear.h"
+#include "styles/nn/llama.h"
 #include "styles/nn/norm.h"
 #include "styles/nn/sequential.h"
 
@@ -64,6 +65,27 @@ std::shared_ptr<Module> make_rms_norm(const Json& spec, World& world) {
   options.eps = spec.value("eps", options.eps);
   options.affine = spec.value("affine", true);
   return std::make_shared<nn::RMSNorm>(spec.at("dim"), world, options);
+}
+
+std::shared_ptr<Module> make_llama(const Json& spec, World& world) {
+  const Json& keys = spec.at("config");
+  nn::LlamaConfig c;
+  const auto take = [&keys](const char* key, auto& value) {
+    if (keys.contains(key) && !keys.at(key).is_null()) keys.at(key).get_to(value);
+  };
+  take("vocab_size", c.vocab_size);
+  take("hidden_size", c.hidden_size);
+  take("intermediate_size", c.intermediate_size);
+  take("num_hidden_layers", c.num_hidden_layers);
+  take("num_attention_heads", c.num_attention_heads);
+  take("num_key_value_heads", c.num_key_value_heads);
+  take("head_dim", c.head_dim);
+  take("rms_norm_eps", c.rms_norm_eps);
+  take("rope_theta", c.rope_theta);
+  take("attention_bias", c.attention_bias);
+  take("mlp_bias", c.mlp_bias);
+  take("tie_word_embeddings", c.tie_word_embeddings);
+  return std::make_shared<nn::LlamaForCausalLM>(c, world);
 }
 
 // One placement as text, or a list of them in which null leaves its tensor alone.
@@ -152,6 +174,7 @@ std::shared_ptr<Module> make_module(const Json& spec, World& world) {
   if (type == "Identity") return std::make_shared<nn::Identity>();
   if (type == "Dropout") return std::make_shared<nn::Dropout>(spec.value("p", 0.5));
   if (type == "Sequential") return make_sequential(spec, world);
+  if (type == "Llama") return make_llama(spec, world);
   if (type == "Pair")
     return std::make_shared<Pair>(make_module(spec.at("first"), world),
                                   make_module(spec.at("second"), world));

@@ -28,12 +28,19 @@ void tie(Module& module, const Json& step) {
     module.parameter(name) = module.parameter(other.get<std::string>());
 }
 
+// Puts a tensor into a parameter's slot, and into those that are tied to it.
+void set_parameter(Module& module, const std::string& name, const Tensor& value) {
+  const void* before = module.parameter(name).id();
+  for (const NamedParameter& parameter : module.named_slots())
+    if (parameter.slot->id() == before) *parameter.slot = value;
+}
+
 void run_module(Program& p, const Json& step) {
   const std::shared_ptr<Module> module = make_module(step.at("spec"), p.world);
   for (const auto& [name, key] : step.at("params").items()) {
     Tensor loaded = p.load(key.get<std::string>());
     loaded.set_requires_grad(true);
-    module->parameter(name) = loaded;
+    set_parameter(*module, name, loaded);
   }
   tie(*module, step);
   for (const NamedParameter& parameter : module->named_parameters())

@@ -1,0 +1,165 @@
+#include "styles/nn/llama.h"
+
+#include "dtensor/ops/ops.h"
+
+namespace coshard::nn {
+namespace {
+
+std::int64_t key_heads(const LlamaConfig& c) {
+  return c.num_key_value_heads ? c.num_key_value_heads : c.num_attention_heads;
+}
+
+LlamaConfig checked_llama(LlamaConfig c) {
+  c.num_key_value_heads = key_heads(c);
+  CS_REQUIRE(c.num_attention_heads > 0 && c.num_key_value_heads > 0 &&
+                 c.num_attention_heads % c.num_key_value_heads == 0,
+             "Llama: num_attention_heads ", c.num_attention_heads,
+             " is no multiple of num_key_value_heads ", c.num_key_value_heads);
+  if (c.head_dim == 0) {
+    CS_REQUIRE(c.hidden_size % c.num_attention_heads == 0, "Llama: hidden_size ", c.hidden_size,
+               " is not divisible by num_attention_heads ", c.num_attention_heads);
+    c.head_dim = c.hidden_size / c.num_attention_heads;
+  }
+  CS_REQUIRE(c.head_dim > 0 && c.head_dim % 2 == 0, "Llama: head_dim ", c.head_dim,
+             " is not even, as rotary positions need it");
+  return c;
+}
+
+LinearOptions llama_linear(const LlamaConfig& config, bool bias) {
+  return {.bias = bias, .dtype = config.dtype};
+}
+
+RMSNormOptions llama_norm(const LlamaConfig& config) {
+  return {.eps = config.rms_norm_eps, .dtype = config.dtype};
+}
+
+}  // namespace
+
+// The members of LlamaForCausalLM pass a checked config down; a part that is made on its own checks
+// it here.
+LlamaAttention::LlamaAttention(const LlamaConfig& config, World& world)
+    : q_proj(config.hidden_size, config.num_attention_heads * checked_llama(config).head_dim, world,
+             llama_linear(config, config.attention_bias)),
+      k_proj(config.hidden_size, key_heads(config) * checked_llama(config).head_dim, world,
+             llama_linear(config, config.attention_bias)),
+      v_proj(config.hidden_size, key_heads(config) * checked_llama(config).head_dim, world,
+             llama_linear(config, config.attention_bias)),
+      o_proj(config.num_attention_heads * checked_llama(config).head_dim, config.hidden_size, world,
+             llama_linear(config, config.attention_bias)),
+      head_dim_(checked_llama(config).head_dim),
+      group_(config.num_attention_heads / key_heads(config)),
+      rope_theta_(config.rope_theta) {
+  register_module("q_proj", q_proj);
+  register_module("k_proj", k_proj);
+  register_module("v_proj", v_proj);
+  register_module("o_proj", o_proj);
+}
+
+// [batch, seq, width] -> [batch, heads at hand, seq, head_dim]
+Tensor LlamaAttention::heads(const Tensor& projected, bool rotate) const {
+  CS_REQUIRE(projected.ndim() == 3 && projected.size(2) % head_dim_ == 0,
+             "LlamaAttention: a projection is ", projected,
+             ", not [batch, seq, a multiple of head_dim ", head_dim_, "]");
+  const Shape split{projected.size(0), projected.size(1), projected.size(2) / head_dim_, head_dim_};
+  Tensor x = view(projected, split);
+  if (rotate) x = rotary_embedding(x, rope_theta_);
+  return transpose(x, 1, 2);
+}
+
+Task<Outputs> LlamaAttention::run_all(Inputs inputs) {
+  const Tensor x = inputs.get(0, "hidden_states");
+  CS_REQUIRE(x.defined(), "LlamaAttention: no hidden_states");
+  Tensor q = co_await q_proj.forward(x);
+  Tensor k = co_await k_proj.forward(x);
+  Tensor v = co_await v_proj.forward(x);
+  const Shape joined = q.shape();
+  q = heads(q, true);
+  k = heads(k, true);
+  v = heads(v, false);
+  CS_REQUIRE(q.size(1) == k.size(1) * group_, "LlamaAttention: ", q.size(1),
+             " query heads at hand are not ", group_, " times the ", k.size(1), " key heads");
+  const Tensor mixed = transpose(attention(q, k, v), 1, 2);
+  Tensor out = view(mixed, joined);
+  out = co_await o_proj.forward(std::move(out));
+  Outputs outputs;
+  outputs.push_back(std::move(out));
+  co_return outputs;
+}
+
+LlamaMLP::LlamaMLP(const LlamaConfig& config, World& world)
+    : gate_proj(config.hidden_size, config.intermediate_size, world,
+                llama_linear(config, config.mlp_bias)),
+      up_proj(config.hidden_size, config.intermediate_size, world,
+              llama_linear(config, config.mlp_bias)),
+      down_proj(config.intermediate_size, config.hidden_size, world,
+                llama_linear(config, config.mlp_bias)) {
+  register_module("gate_proj", gate_proj);
+  register_module("up_proj", up_proj);
+  register_module("down_proj", down_proj);
+}
+
+Task<Tensor> LlamaMLP::run(Tensor x) {
+  Tensor gate = co_await gate_proj.forward(x);
+  Tensor up = co_await up_proj.forward(std::move(x));
+  Tensor hidden = swiglu(gate, up);
+  co_return co_await down_proj.forward(std::move(hidden));
+}
+
+LlamaDecoderLayer::LlamaDecoderLayer(const LlamaConfig& config, World& world)
+    : self_attn(config, world),
+      mlp(config, world),
+      input_layernorm(config.hidden_size, world, llama_norm(config)),
+      post_attention_layernorm(config.hidden_size, world, llama_norm(config)) {
+  register_module("self_attn", self_attn);
+  register_module("mlp", mlp);
+  register_module("input_layernorm", input_layernorm);
+  register_module("post_attention_layernorm", post_attention_layernorm);
+}
+
+Task<Tensor> LlamaDecoderLayer::run(Tensor x) {
+  Tensor h = co_await input_layernorm.forward(x);
+  Inputs inputs;
+  inputs.keyword("hidden_states", std::move(h));
+  Task<Tensor> attended = self_attn.forward(std::move(inputs));
+  h = co_await std::move(attended);
+  x = x + h;
+  h = co_await post_attention_layernorm.forward(x);
+  h = co_await mlp.forward(std::move(h));
+  co_return x + h;
+}
+
+LlamaModel::LlamaModel(const LlamaConfig& config, World& world)
+    : embed_tokens(config.vocab_size, config.hidden_size, world, {.dtype = config.dtype}),
+      norm(config.hidden_size, world, llama_norm(config)) {
+  register_module("embed_tokens", embed_tokens);
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i)
+    layers.append(std::make_shared<LlamaDecoderLayer>(config, world));
+  register_module("layers", layers);
+  register_module("norm", norm);
+}
+
+Task<Tensor> LlamaModel::run(Tensor ids) {
+  CS_REQUIRE(ids.ndim() == 2, "Llama: ids ", ids, " are not [batch, seq]");
+  Tensor x = co_await embed_tokens.forward(std::move(ids));
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    Task<Tensor> layer = layers[i].forward(std::move(x));
+    x = co_await std::move(layer);
+  }
+  co_return co_await norm.forward(std::move(x));
+}
+
+LlamaForCausalLM::LlamaForCausalLM(const LlamaConfig& config, World& world)
+    : config(checked_llama(config)),
+      model(this->config, world),
+      lm_head(config.hidden_size, config.vocab_size, world, llama_linear(config, false)) {
+  register_module("model", model);
+  register_module("lm_head", lm_head);
+  if (config.tie_word_embeddings) lm_head.weight = model.embed_tokens.weight;
+}
+
+Task<Tensor> LlamaForCausalLM::run(Tensor ids) {
+  Tensor x = co_await model.forward(std::move(ids));
+  co_return co_await lm_head.forward(std::move(x));
+}
+
+}  // namespace coshard::nn
