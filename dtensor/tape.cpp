@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 
+#include "dtensor/grad_mode.h"
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
@@ -175,6 +176,8 @@ class BackwardScope {
 bool grad_enabled() { return recording; }
 NoGradGuard::NoGradGuard() : before_(recording) { recording = false; }
 NoGradGuard::~NoGradGuard() { recording = before_; }
+RecordGuard::RecordGuard() : before_(recording) { recording = true; }
+RecordGuard::~RecordGuard() { recording = before_; }
 
 bool taped(std::span<const Tensor> inputs) {
   if (!recording) return false;

@@ -4,81 +4,65 @@
 
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
-#include "kernels/run.h"
-#include "runtime/launch/world.h"
+#include "styles/loss_rows.h"
 
 namespace coshard {
 namespace {
 
-// Runs a kernel and tells the observers how long it took.
-template <class Args>
-void run_observed(const Device& device, const Args& args) {
-  World* world = World::current();
-  if (world == nullptr || !world->observed()) return kernels::run(device.kind(), args);
-  const std::int64_t begin = now_ns();
-  kernels::run(device.kind(), args);
-  world->observer().computed("loss_parallel", ComputeClass::Other, begin, now_ns());
-}
+// Where the rows (all dimensions but the classes) and the loss lie.
+struct LossLayouts {
+  std::shared_ptr<const Spec> logits;  // classes last; null: plain tensors
+  int class_mesh_dim = -1;             // the mesh dimension that cuts the classes
+  Layout rows;                         // of the targets
+  Layout loss;
 
-// Logits as [rows, classes] on this rank, the targets, and what each row counts for.
-struct Problem {
-  Tensor logits;   // local, contiguous, classes last
-  Tensor targets;  // local i64 [rows]
-  std::int64_t rows = 0, classes = 0;
-  std::int64_t first = 0, all_classes = 0;  // where this rank's classes lie
-  LossParallelOptions options;
-  std::shared_ptr<const Spec> logits_spec;  // null: plain
-  Shape loss_shape;
-  std::vector<double> row_weight;  // of the loss: 0 where ignored, divided by the total for a mean
-
-  DType statistic() const { return logits.dtype() == DType::F64 ? DType::F64 : DType::F32; }
-  Device& device() const { return *logits.device(); }
+  const DeviceMesh& mesh() const { return logits->mesh; }
 };
 
 class LossParallelRecord final : public Record {
  public:
-  LossParallelRecord(Problem problem, Tensor max, Tensor sum)
-      : problem_(std::move(problem)), max_(std::move(max)), sum_(std::move(sum)) {}
+  LossParallelRecord(LossRows rows, LossLayouts layouts, Tensor max, Tensor sum)
+      : rows_(std::move(rows)),
+        layouts_(std::move(layouts)),
+        max_(std::move(max)),
+        sum_(std::move(sum)) {}
   std::string_view name() const override { return "loss_parallel_cross_entropy"; }
 
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    const Problem& p = problem_;
     Tensor gradient = output_grads[0];
-    if (gradient.is_distributed() && !gradient.layout().is_replicate())
-      gradient = redistribute_raw(gradient, Layout(Replicate()));
-    const std::vector<double> given = gradient.to_vector();
-    std::vector<double> scales = p.row_weight;
-    for (std::size_t r = 0; r < scales.size(); ++r)
-      scales[r] *= p.options.reduction == Reduction::None ? given[r] : given.front();
-    const Tensor scale =
-        Tensor::from_values(p.logits.device(), Shape{p.rows}, p.statistic(), scales);
-    Tensor out = Tensor::empty(p.logits.device(), p.logits.local_shape(), p.logits.dtype());
-    run_observed(p.device(),
-                 kernels::CrossEntropyGrad{p.logits.dtype(), p.rows, p.classes, p.first,
-                                           p.options.ignore_index, p.options.label_smoothing,
-                                           p.all_classes, p.logits.data(), p.targets.data(),
-                                           max_.data(), sum_.data(), scale.data(), out.data()});
-    sink.give(0, out.with_spec(p.logits_spec));
+    if (gradient.is_distributed())
+      gradient = redistribute_raw(gradient, partial_as_replicate(layouts_.loss));
+    std::vector<double> given = gradient.to_vector();
+    if (rows_.options.reduction != Reduction::None)
+      given.assign(static_cast<std::size_t>(rows_.rows), given.empty() ? 0 : given.front());
+    const Tensor out = rows_gradient(rows_, given, max_, sum_);
+    sink.give(0, out.with_spec(layouts_.logits));
   }
 
  private:
-  Problem problem_;
+  LossRows rows_;
+  LossLayouts layouts_;
   Tensor max_, sum_;
 };
 
-// Classes last; checks layouts. Replicas and plain tensors pass.
+// Exactly one mesh dimension cuts the classes (dimension `dim`), the others cut rows or nothing.
+void require_class_cut(const Tensor& logits, int dim) {
+  int cuts = 0;
+  bool fits = true;
+  for (const Placement& p : logits.layout()) {
+    cuts += p.is_shard(dim) ? 1 : 0;
+    fits = fits && (p.is_shard() || p.is_replicate());
+  }
+  CS_REQUIRE(fits && cuts == 1, "loss_parallel: logits ", logits,
+             ": exactly one mesh dimension must cut the classes, dimension ", dim,
+             "; the others may cut other dimensions or replicate");
+}
+
 Tensor classes_last(const Tensor& logits, int class_dim) {
   CS_REQUIRE(logits.defined() && logits.ndim() > 0 && is_floating(logits.dtype()),
              "loss_parallel: logits are ", logits);
   const int dim = normalize_dim(class_dim, logits.ndim(), "loss_parallel: class_dim");
-  if (logits.is_distributed()) {
-    if (logits.mesh().ndim() != 1)
-      fail(ErrorKind::Unsupported,
-           cat("loss_parallel: logits ", logits, "; the mesh must have 1 dimension"));
-    const Placement placement = logits.layout()[0];
-    CS_REQUIRE(placement.is_replicate() || placement.is_shard(dim), "loss_parallel: logits ",
-               logits, " must be cut along their classes, dimension ", dim, ", or replicated");
-  }
+  if (logits.is_distributed()) require_class_cut(logits, dim);
   if (dim == logits.ndim() - 1) return contiguous(logits);
   Shape order;
   for (int d = 0; d < logits.ndim(); ++d)
@@ -87,104 +71,104 @@ Tensor classes_last(const Tensor& logits, int class_dim) {
   return contiguous(permute(logits, order));
 }
 
-Tensor local_targets(const Tensor& targets, const Tensor& logits) {
+LossLayouts lay_out(const Tensor& logits, Reduction reduction) {
+  LossLayouts layouts;
+  layouts.logits = logits.spec();
+  if (!layouts.logits) return layouts;
+  for (int m = 0; m < logits.layout().ndim(); ++m) {
+    Placement rows = logits.layout()[m];
+    if (rows.is_shard(logits.ndim() - 1)) {
+      layouts.class_mesh_dim = m;
+      rows = Replicate();
+    }
+    layouts.rows.push_back(rows);
+    const bool summed = rows.is_shard() && reduction != Reduction::None;
+    layouts.loss.push_back(summed ? Partial() : rows);
+  }
+  return layouts;
+}
+
+// This rank's targets, i64 and contiguous.
+Tensor local_targets(const Tensor& targets, const Tensor& logits, const LossLayouts& layouts,
+                     std::int64_t ignore_index) {
   CS_REQUIRE(targets.defined() && !is_floating(targets.dtype()), "loss_parallel: targets are ",
              targets);
-  CS_REQUIRE(!targets.is_distributed() || targets.layout().is_replicate(),
-             "loss_parallel: targets ", targets,
-             " must be whole on every rank: plain or Replicate");
   Shape wanted = logits.shape();
   wanted.pop_back();
   CS_REQUIRE(targets.shape() == wanted, "loss_parallel: targets ", targets, " for logits ", logits,
              "; expected shape ", wanted);
-  return contiguous(to(targets.raw_local(), DType::I64));
+  CS_REQUIRE(!targets.is_distributed() || (layouts.logits && targets.mesh() == layouts.mesh()),
+             "loss_parallel: targets ", targets, " for logits ", logits);
+  Tensor own = contiguous(to(targets, DType::I64));
+  // Plain targets are checked whole, so that all ranks refuse them alike.
+  if (!own.is_distributed()) check_targets(own, logits.size(-1), ignore_index);
+  if (layouts.logits && !own.is_distributed())
+    own = own.with_spec(
+        make_spec(layouts.mesh(), Layout::filled(layouts.rows.ndim(), Replicate()), own.shape()));
+  if (layouts.logits) own = redistribute_raw(own, layouts.rows);
+  const Tensor local = contiguous(own.raw_local());
+  check_targets(local, logits.size(-1), ignore_index);
+  return local;
 }
 
-// Checks the targets and weighs the rows.
-void weigh_rows(Problem& p, const Tensor& weight) {
-  CS_REQUIRE(
-      !weight.defined() || (!weight.is_distributed() && weight.shape() == Shape{p.all_classes}),
-      "loss_parallel: weight ", weight, " for ", p.all_classes, " classes; it must be plain");
-  if (weight.defined() && p.options.label_smoothing != 0)
-    fail(ErrorKind::Unsupported, "loss_parallel: weight together with label_smoothing");
-  const std::vector<double> weights = weight.defined() ? weight.to_vector() : std::vector<double>();
-  const auto* target = p.targets.data_as<std::int64_t>();
-  double total = 0;
-  for (std::int64_t r = 0; r < p.rows; ++r) {
-    const std::int64_t c = target[r];
-    const bool ignored = c == p.options.ignore_index;
-    CS_REQUIRE(ignored || (c >= 0 && c < p.all_classes), "loss_parallel: target ", c, " at ", r,
-               " is outside of ", p.all_classes, " classes");
-    const double own = ignored ? 0 : weights.empty() ? 1 : weights[static_cast<std::size_t>(c)];
-    p.row_weight.push_back(own);
-    total += own;
+LossRows pose(const Tensor& logits, const Tensor& targets, const LossLayouts& layouts,
+              const LossParallelOptions& options, const Tensor& weight) {
+  CS_REQUIRE(!weight.defined() || !weight.is_distributed() || weight.layout().is_replicate(),
+             "loss_parallel: weight ", weight, " must be plain or Replicate");
+  LossRows rows;
+  rows.options = options;
+  rows.targets = local_targets(targets, logits, layouts, options.ignore_index);
+  rows.logits = logits.raw_local();
+  rows.all_classes = logits.size(-1);
+  rows.rows = rows.targets.local_numel();
+  rows.classes = logits.local_shape().back();
+  rows.first = layouts.logits ? layouts.logits->offset.back() : 0;
+  weigh_rows(rows, weight);
+  return rows;
+}
+
+void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms) {
+  Collective c;
+  c.kind = CollectiveKind::AllReduce;
+  c.reduce = reduce;
+  c.extent = terms.local_numel();
+  c.label = "loss_parallel";
+  issue_into(communicator, c, terms, terms);
+}
+
+// Brings a statistic of this rank's classes to that of all: in place and in flight.
+void reduce_classes(const LossLayouts& layouts, Reduce reduce, const Tensor& terms) {
+  const int m = layouts.class_mesh_dim;
+  if (m < 0 || layouts.mesh().size(m) == 1 || terms.local_numel() == 0) return;
+  issue_all_reduce(layouts.mesh().communicator(m), reduce, terms);
+}
+
+// The weight of the whole batch: in flight where rows are cut, in one all_reduce over the mesh
+// dimensions that cut them.
+Tensor whole_batch_weight(const LossRows& rows, const LossLayouts& layouts) {
+  const double own = batch_weight(rows);
+  const Tensor cell = Tensor::from_values(rows.logits.device(), Shape{1}, DType::F64,
+                                          std::span<const double>(&own, 1));
+  std::vector<int> cuts;
+  for (int m = 0; m < layouts.rows.ndim(); ++m)
+    if (layouts.rows[m].is_shard() && layouts.mesh().size(m) > 1) cuts.push_back(m);
+  if (!cuts.empty()) issue_all_reduce(layouts.mesh().communicator(cuts), Reduce::Sum, cell);
+  return cell;
+}
+
+Tensor finish(const LossRows& rows, const LossLayouts& layouts, const Shape& targets,
+              std::vector<double> losses) {
+  const bool each = rows.options.reduction == Reduction::None;
+  if (!each) {
+    double sum = std::isfinite(rows.scale) ? 0 : std::nan("");  // a mean over nothing
+    for (const double loss : losses) sum += loss;
+    losses.assign(1, sum);
   }
-  if (p.options.reduction != Reduction::Mean) return;
-  for (double& row : p.row_weight) row /= total;  // nothing counted: 0 / 0, as in PyTorch
-}
-
-Problem pose(const Tensor& logits, const Tensor& targets, const LossParallelOptions& options,
-             const Tensor& weight) {
-  Problem p;
-  p.options = options;
-  p.targets = local_targets(targets, logits);
-  p.logits = logits.raw_local();
-  p.logits_spec = logits.spec();
-  p.all_classes = logits.size(-1);
-  p.rows = p.targets.local_numel();
-  p.classes = logits.local_shape().back();
-  p.first = logits.is_distributed() ? logits.spec()->offset.back() : 0;
-  if (options.reduction == Reduction::None) p.loss_shape = targets.shape();
-  weigh_rows(p, weight);
-  return p;
-}
-
-// A statistic over this rank's classes: the ranks' terms of a reduction, or already whole.
-Tensor statistics(const Problem& p, std::int64_t count, Reduce reduce) {
-  const Shape shape{count, p.rows};
-  if (!p.logits_spec || p.classes == p.all_classes)
-    return Tensor::empty(p.logits.device(), shape, p.statistic());
-  return Tensor::empty(p.logits.device(),
-                       make_spec(p.logits_spec->mesh, Layout(Partial(reduce)), shape),
-                       p.statistic());
-}
-
-// Issues the all_reduce of a statistic; the result may be in flight.
-Tensor reduced(const Tensor& terms) {
-  return terms.is_distributed() ? redistribute_raw(terms, Layout(Replicate())).raw_local() : terms;
-}
-
-// The loss from the whole statistics: [sum of exp, picked, total] per row, relative to the row's
-// maximum.
-std::vector<double> row_losses(const Problem& p, const std::vector<double>& statistics) {
-  const auto rows = static_cast<std::size_t>(p.rows);
-  const double smoothing = p.options.label_smoothing;
-  std::vector<double> losses(rows);
-  for (std::size_t r = 0; r < rows; ++r) {
-    if (p.row_weight[r] == 0) continue;
-    const double log_sum = std::log(statistics[r]);
-    losses[r] = (1 - smoothing) * (log_sum - statistics[rows + r]);
-    if (smoothing != 0)
-      losses[r] +=
-          smoothing * (log_sum - statistics[2 * rows + r] / static_cast<double>(p.all_classes));
-    losses[r] *= p.row_weight[r];
-  }
-  return losses;
-}
-
-Tensor finish(const Problem& p, std::vector<double> losses) {
-  if (p.options.reduction != Reduction::None) {
-    double sum = 0;
-    for (double loss : losses) sum += loss;
-    bool counted = p.options.reduction == Reduction::Sum;
-    for (double weight : p.row_weight) counted = counted || weight != 0;
-    losses.assign(1, counted ? sum : std::nan(""));
-  }
-  const Tensor loss =
-      Tensor::from_values(p.logits.device(), p.loss_shape, p.logits.dtype(), losses);
-  if (!p.logits_spec) return loss;
-  const DeviceMesh& mesh = p.logits_spec->mesh;
-  return loss.with_spec(make_spec(mesh, Layout(Replicate()), p.loss_shape));
+  const Shape shape = each ? targets : Shape();
+  const auto spec = layouts.logits ? make_spec(layouts.mesh(), layouts.loss, shape) : nullptr;
+  const Shape local = spec ? spec->local_shape : shape;
+  const Tensor loss = Tensor::from_values(rows.logits.device(), local, rows.logits.dtype(), losses);
+  return spec ? loss.with_spec(spec) : loss;
 }
 
 }  // namespace
@@ -194,30 +178,27 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossPara
   CS_REQUIRE(options.label_smoothing >= 0 && options.label_smoothing <= 1,
              "loss_parallel: label_smoothing ", options.label_smoothing);
   const Tensor x = classes_last(logits, options.class_dim);
-  Problem p = pose(x, targets, options, weight);
+  LossLayouts layouts = lay_out(x, options.reduction);
+  LossRows rows = pose(x, targets, layouts, options, weight);
 
-  const Tensor own_max = statistics(p, 1, Reduce::Max);
-  run_observed(p.device(),
-               kernels::RowMax{x.dtype(), p.rows, p.classes, p.logits.data(), own_max.data()});
-  const Redistribution max_issued(reduced(own_max));
+  const Tensor own_max = row_max(rows);
+  reduce_classes(layouts, Reduce::Max, own_max);
+  Tensor batch;
+  if (options.reduction == Reduction::Mean) batch = whole_batch_weight(rows, layouts);
+  const Redistribution max_issued(own_max);
   const Tensor max = co_await max_issued;
 
-  const bool smooth = options.label_smoothing != 0;
-  const Tensor own = statistics(p, smooth ? 3 : 2, Reduce::Sum);
-  char* at = static_cast<char*>(own.data());
-  const std::int64_t row_bytes = p.rows * static_cast<std::int64_t>(size_of(p.statistic()));
-  run_observed(p.device(), kernels::CrossEntropyStats{
-                               x.dtype(), p.rows, p.classes, p.first, options.ignore_index,
-                               p.logits.data(), p.targets.data(), max.data(), at, at + row_bytes,
-                               smooth ? at + 2 * row_bytes : nullptr});
-  const Redistribution sum_issued(reduced(own));
+  const Tensor own_sum = row_statistics(rows, max);
+  reduce_classes(layouts, Reduce::Sum, own_sum);
+  const Redistribution sum_issued(own_sum);
   const Tensor sum = co_await sum_issued;
 
-  Tensor loss = finish(p, row_losses(p, sum.to_vector()));
+  if (batch.defined()) rows.scale = 1 / batch.item();
+  Tensor loss = finish(rows, layouts, targets.shape(), row_losses(rows, sum));
   const Tensor inputs[] = {x};
   if (taped(inputs))
-    push_record(std::make_shared<LossParallelRecord>(std::move(p), max, sum), inputs,
-                std::span<Tensor>(&loss, 1));
+    push_record(std::make_shared<LossParallelRecord>(std::move(rows), std::move(layouts), max, sum),
+                inputs, std::span<Tensor>(&loss, 1));
   co_return loss;
 }
 

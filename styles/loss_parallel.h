@@ -13,18 +13,20 @@ struct LossParallelOptions {
   int class_dim = -1;  // may be any dimension; all others are one batch
 };
 
-// logits: a DTensor on a one-dimensional mesh with its classes cut, or whole (Replicate, or a plain
-// tensor: then nothing is sent). targets: i64 or i32, the shape of logits without the class
-// dimension, whole on every rank (plain or Replicate). weight [classes] (plain, whole): the loss of
-// class c counts weight[c] times, also in the mean; not with label_smoothing. Returns the loss,
-// Replicate when logits are a DTensor: a scalar, or one value per target for Reduction::None.
+// logits: a DTensor of which exactly one mesh dimension cuts the classes; the others cut other
+// dimensions or replicate. Or a plain tensor: then nothing is sent. targets: i64 or i32, the shape
+// of logits without the class dimension: plain (whole on every rank), or a DTensor on the same
+// mesh, which is redistributed to lie as the logits' rows. weight [classes] (plain or Replicate):
+// class c counts weight[c] times (torch.nn.functional.cross_entropy, also with label_smoothing).
+// mean: over the whole batch of the mesh. Returns the loss: one value per target, lying as the
+// logits' rows, or a scalar: P(sum) along mesh dimensions that cut rows, Replicate along the
+// others.
 //   Resumes: when the loss is ordered on the device.
-//   Moves:   forward two all_reduces of one and two (label smoothing: three) statistics per target;
-//   backward nothing: the gradient
-//            lies as the logits do.
-//   Fails:   Error{BadInput}: another dimension is cut, Partial logits, shapes that do not fit, a
-//   target out of range;
-//            Error{Unsupported}: a mesh of more dimensions.
+//   Moves:   forward two all_reduces of one and two (label smoothing: three) statistics per target
+//   along the classes; for a mean over cut rows one more, of a number;
+//   backward nothing: the gradient lies as the logits do.
+//   Fails:   Error{BadInput}: any other layout of the logits, shapes that do not fit, a target out
+//   of range.
 Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets,
                                          LossParallelOptions options = {}, Tensor weight = {});
 

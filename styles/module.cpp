@@ -7,8 +7,10 @@
 #include <typeinfo>
 #include <unordered_set>
 
+#include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "runtime/launch/world.h"
+#include "styles/recompute.h"
 
 namespace coshard {
 
@@ -47,7 +49,8 @@ Module::~Module() {
 
 Task<Tensor> Module::forward(Tensor x) {
   const World* world = World::current();
-  if (!pre_hooks_.empty() || !post_hooks_.empty()) return forward(Inputs(std::move(x)));
+  if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_)
+    return forward(Inputs(std::move(x)));
   if (world != nullptr && world->observed()) return run_watched(std::move(x));
   return run(std::move(x));
 }
@@ -67,10 +70,14 @@ Task<Tensor> Module::forward(Inputs inputs) {
 }
 
 Task<Outputs> Module::call(Inputs inputs) {
+  return recompute_ ? recompute(*this, std::move(inputs)) : call_once(std::move(inputs));
+}
+
+Task<Outputs> Module::call_once(Inputs inputs) {
   const Watch watch(*this);
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   // All hooks have issued what they need before the first of it is awaited.
-  if (!pre_hooks_.empty()) {
+  if (!pre_hooks_.empty() && !redistributes_are_deferred()) {
     for (Tensor& x : inputs.args) {
       if (!x.defined() || !x.in_flight()) continue;
       const Redistribution arriving(x);
@@ -84,8 +91,8 @@ Task<Outputs> Module::call(Inputs inputs) {
   }
   Task<Outputs> body = run_all(std::move(inputs));
   Outputs outputs = co_await std::move(body);
-  if (post_hooks_.empty()) co_return outputs;
   for (const PostHook& hook : post_hooks_) hook(*this, outputs);
+  if (post_hooks_.empty() || redistributes_are_deferred()) co_return outputs;
   for (Tensor& y : outputs) {
     if (!y.defined() || !y.in_flight()) continue;
     const Redistribution arriving(y);

@@ -77,6 +77,11 @@ class Module {
     return forward(Inputs(std::move(first), std::move(second), std::move(rest)...));
   }
   Task<Outputs> call(Inputs inputs);
+  // From now on forward and call keep no activations, and backward runs this module again: see
+  // recompute.h.
+  void set_recompute(bool on = true) { recompute_ = on; }
+  // `call` as if set_recompute had never been called.
+  Task<Outputs> call_once(Inputs inputs);
 
   // Parameters of this module and of all below it, in order of registration. A tied parameter (one
   // tensor in several slots) comes once, under its first name; undefined ones (a missing bias) do
@@ -123,7 +128,6 @@ class Module {
     std::shared_ptr<Module> owner;  // null for a member
   };
   class Watch;
-
   Task<Tensor> run_watched(Tensor x);
   void check_name(const std::string& name) const;
   void forget_paths();
@@ -137,6 +141,7 @@ class Module {
   std::string path_;
   bool path_known_ = false;
   bool training_ = true;
+  bool recompute_ = false;
   bool wrapping_ = false;  // the default run is on its way to run_all
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "styles/colwise.h"
+#include "styles/no_parallel.h"
 #include "styles/prepare_input.h"
 #include "styles/prepare_input_output.h"
 #include "styles/prepare_output.h"

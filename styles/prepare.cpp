@@ -21,12 +21,18 @@ DTensor as_distributed(const Module& module, const Tensor& x, const DeviceMesh& 
   return from_local(x, mesh, layout, options);
 }
 
-DTensor bring_to(const DTensor& x, Placement wanted) {
+DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce_dtype) {
   CS_REQUIRE(x.mesh().ndim() == 1, "a style for one mesh dimension got ", x);
   const Layout target = normalize(Layout(wanted), x.shape(), "redistribute");
   if (x.layout() == target) return x;
-  const Redistribution issued = redistribute(x, target);
+  RedistributeOptions options;
+  if (x.layout()[0].is_partial()) options.forward_dtype = reduce_dtype;
+  const Redistribution issued = redistribute(x, target, options);
   return issued.tensor();
+}
+
+std::string reduce_dtype_text(const std::optional<DType>& dtype) {
+  return dtype ? cat(", reduce_dtype=", *dtype) : "";
 }
 
 Tensor& only_input(Module& module, Inputs& inputs, std::string_view style) {

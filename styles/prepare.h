@@ -16,7 +16,12 @@ DTensor as_distributed(const Module& module, const Tensor& x, const DeviceMesh& 
                        Placement placement, std::optional<std::int64_t> whole = std::nullopt);
 
 // Issues the redistribute to `wanted`, when x lies otherwise. Shard(-1) is the last dimension.
-DTensor bring_to(const DTensor& x, Placement wanted);
+// reduce_dtype: a Partial is cast to it before it is reduced, and the result stays so.
+DTensor bring_to(const DTensor& x, Placement wanted,
+                 std::optional<DType> reduce_dtype = std::nullopt);
+
+// For printing: ", reduce_dtype=bf16", or nothing.
+std::string reduce_dtype_text(const std::optional<DType>& dtype);
 
 // The only input, for styles that prepare one. Error{BadInput} when there is none.
 Tensor& only_input(Module& module, Inputs& inputs, std::string_view style);

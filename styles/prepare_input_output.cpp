@@ -13,7 +13,8 @@ PrepareModuleInput PrepareModuleInputOutput::input() const {
 PrepareModuleOutput PrepareModuleInputOutput::output() const {
   return {.output_layouts = output_layouts,
           .desired_output_layouts = desired_output_layouts,
-          .use_local_output = use_local_output};
+          .use_local_output = use_local_output,
+          .reduce_dtype = reduce_dtype};
 }
 
 void PrepareModuleInputOutput::apply(Module& module, const DeviceMesh& mesh,

@@ -14,6 +14,7 @@ struct PrepareModuleInputOutput {
   Placements output_layouts = {};
   Placements desired_output_layouts = {};
   bool use_local_output = true;
+  std::optional<DType> reduce_dtype = std::nullopt;  // of outputs
 
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
   friend std::ostream& operator<<(std::ostream& out, const PrepareModuleInputOutput& style);

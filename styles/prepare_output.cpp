@@ -13,7 +13,8 @@ void prepare_outputs(const PrepareModuleOutput& style, const DeviceMesh& mesh, M
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!style.output_layouts[i]) continue;
     DTensor y = as_distributed(module, outputs[i], mesh, *style.output_layouts[i]);
-    if (style.desired_output_layouts[i]) y = bring_to(y, *style.desired_output_layouts[i]);
+    if (style.desired_output_layouts[i])
+      y = bring_to(y, *style.desired_output_layouts[i], style.reduce_dtype);
     outputs[i] = style.use_local_output ? to_local(y) : y;
   }
 }
@@ -39,7 +40,8 @@ void PrepareModuleOutput::apply(Module& module, const DeviceMesh& mesh,
 std::ostream& operator<<(std::ostream& out, const PrepareModuleOutput& style) {
   return out << "PrepareModuleOutput(output_layouts=" << style.output_layouts
              << ", desired_output_layouts=" << style.desired_output_layouts
-             << ", use_local_output=" << std::boolalpha << style.use_local_output << ')';
+             << ", use_local_output=" << std::boolalpha << style.use_local_output
+             << reduce_dtype_text(style.reduce_dtype) << ')';
 }
 
 }  // namespace coshard

@@ -10,6 +10,8 @@ struct PrepareModuleOutput {
   Placements output_layouts = {};  // of plain outputs; as many as outputs
   Placements desired_output_layouts = {};
   bool use_local_output = true;
+  // Partial outputs are cast to it before they are reduced, and stay so. Later HyperParallel.
+  std::optional<DType> reduce_dtype = std::nullopt;
 
   // Error{BadInput}: one list without the other, or of another length.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;

@@ -29,7 +29,7 @@ void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
   });
   module.add_post_hook([style = *this](Module& self, Outputs& outputs) {
     Tensor& y = only_output(self, outputs, "RowwiseParallel");
-    y = bring_to(y, style.output_layouts);
+    y = bring_to(y, style.output_layouts, style.reduce_dtype);
     if (style.use_local_output) y = to_local(y);
   });
 }
@@ -37,7 +37,8 @@ void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
 std::ostream& operator<<(std::ostream& out, const RowwiseParallel& style) {
   return out << "RowwiseParallel(input_layouts=" << style.input_layouts
              << ", output_layouts=" << style.output_layouts
-             << ", use_local_output=" << std::boolalpha << style.use_local_output << ')';
+             << ", use_local_output=" << std::boolalpha << style.use_local_output
+             << reduce_dtype_text(style.reduce_dtype) << ')';
 }
 
 }  // namespace coshard

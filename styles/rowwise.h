@@ -9,6 +9,8 @@ struct RowwiseParallel {
   Placement input_layouts = Shard(-1);     // of a plain input
   Placement output_layouts = Replicate();  // R: an all_reduce; a shard: a reduce_scatter
   bool use_local_output = true;
+  // The partial output is cast to it before it is reduced, and stays so. Later HyperParallel.
+  std::optional<DType> reduce_dtype = std::nullopt;
 
   // Error{BadInput} for any other module.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;

@@ -1,6 +1,7 @@
 #include "dtensor/redistribute/redistribute.h"
 
 #include "dtensor/ops/ops.h"
+#include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/tape.h"
 #include "runtime/comm/collective.h"
@@ -15,6 +16,11 @@ Issued issue_to(const Tensor& source, const Layout& target) {
   return {Tensor::empty(source.device(), make_spec(source.mesh(), target, source.shape()),
                         source.dtype()),
           nullptr};
+}
+
+Issued issue_now_or_later(const Tensor& source, const Layout& target) {
+  if (redistributes_are_deferred()) return {redistribute_later(source, target), nullptr};
+  return issue_to(source, target);
 }
 
 // The result of a redistribute as the tape sees it: never the source's own memory.
@@ -50,7 +56,8 @@ class RedistributeRecord final : public Record {
 
 Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options) {
   const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
-  Issued issued = sent.layout() == target ? Issued{sent.detach(), nullptr} : issue_to(sent, target);
+  Issued issued =
+      sent.layout() == target ? Issued{sent.detach(), nullptr} : issue_now_or_later(sent, target);
   if (issued.result.storage() == source.storage()) issued.result = copy_of(issued.result);
   const Tensor inputs[] = {source};
   if (taped(inputs))
@@ -84,7 +91,8 @@ void issue_into(Communicator& communicator, Collective collective, const Tensor&
 }
 
 bool InFlightAwaiter::await_ready() const noexcept {
-  return !result_.in_flight() || !Executor::current() || yield().await_ready();
+  return !result_.in_flight() || redistributes_are_deferred() || !Executor::current() ||
+         yield().await_ready();
 }
 
 void InFlightAwaiter::await_suspend(std::coroutine_handle<> handle) const {

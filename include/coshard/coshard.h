@@ -3,6 +3,7 @@
 // optimizers, modules and styles. Installed; the only header that a consumer needs to name.
 #include "dtensor/device_mesh.h"
 #include "dtensor/distribute.h"
+#include "dtensor/local_map.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/random.h"
@@ -23,3 +24,4 @@
 #include "styles/nn/sequential.h"
 #include "styles/nn/transformer.h"
 #include "styles/parallelize.h"
+#include "styles/recompute.h"

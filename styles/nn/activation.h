@@ -31,7 +31,8 @@ class Identity : public Module {
 };
 
 // Zeroes elements with probability p while training() and scales the rest by 1/(1-p); which ones
-// does not depend on the layout of a DTensor. Error{BadInput} for p outside [0, 1).
+// does not depend on the layout of a DTensor. p = 1: all of them. Error{BadInput} for p outside [0,
+// 1].
 class Dropout : public Module {
  public:
   explicit Dropout(double p);

@@ -237,5 +237,44 @@ TEST(DistributeModule, ReplicatesWhatThePartitionLeavesAndHangsTheHooks) {
   });
 }
 
+TEST(ParallelizeModule, MakesEverySliceOfAMeshAReplicaOfItsOwn) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    auto [plain, mlp] = twins<Mlp>(world);
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    ParallelPlan plan;
+    plan["net1"] = ColwiseParallel{};
+    plan["net2"] = RowwiseParallel{};
+    co_await parallelize_module(*mlp, mesh["tp"], plan);
+    const Tensor x = random(world, Shape{6, 10});
+    const std::int64_t half = 3 * mesh.local_rank("dp");
+    const Tensor own = contiguous(slice(x, 0, half, half + 3));
+    const Tensor y = co_await mlp->forward(own);
+    const Tensor want = co_await plain->forward(x);
+    expect_close(y, contiguous(slice(want, 0, half, half + 3)).detach());
+    const Tensor loss = sum(mul(y, y)), want_loss = sum(mul(want, want));
+    co_await backward(loss);
+    co_await backward(want_loss);
+    all_reduce_gradients(mlp->parameters(), mesh, mesh.dim("dp"));
+    for (const NamedParameter& p : mlp->named_parameters())
+      expect_close(p.slot->grad(), plain->parameter(p.name).grad());
+  });
+}
+
+TEST(Mlp, InfersLikeTheLocalModuleWithoutATape) {  // A104
+  on_ranks(4, [](World& world) -> Task<void> {
+    auto [plain, mlp] = twins<Mlp>(world);
+    ParallelPlan plan;
+    plan["net1"] = ColwiseParallel{};
+    plan["net2"] = RowwiseParallel{};
+    co_await parallelize_module(*mlp, line(world), plan);
+    const Tensor x = random(world, Shape{12, 10});
+    const NoGradGuard no_grad;
+    const Tensor got = co_await mlp->forward(x);
+    const Tensor want = co_await plain->forward(x);
+    EXPECT_FALSE(got.requires_grad());
+    expect_close(got, want);
+  });
+}
+
 }  // namespace
 }  // namespace coshard::testing

@@ -116,5 +116,23 @@ TEST(RowwiseParallel, PrintsItsOptions) {
             "RowwiseParallel(input_layouts=S(-1), output_layouts=S(1), use_local_output=true)");
 }
 
+TEST(RowwiseParallel, ReducesInTheDTypeItIsTold) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    auto [plain, linear] = twins<nn::Linear>(8, 4, world, kF64);
+    co_await parallelize_module(*linear, line(world), RowwiseParallel{.reduce_dtype = DType::F32});
+    const Tensor x = random(world, Shape{3, 8});
+    const Counted got = co_await run_counted(world, *linear, part(world, x, 1));
+    EXPECT_EQ(got.forward, Issued{.all_reduce = 1});
+    EXPECT_EQ(got.output.dtype(), DType::F32);
+    EXPECT_EQ(linear->weight.grad().dtype(), DType::F64);
+    const Counted want = co_await run_counted(world, *plain, x.detach());
+    expect_close(to(got.output.detach(), DType::F64), want.output, 1e-6);
+    expect_close(linear->weight.grad(), plain->weight.grad(), 1e-5);
+    std::ostringstream text;
+    text << RowwiseParallel{.reduce_dtype = DType::BF16};
+    EXPECT_CONTAINS(text.str(), "use_local_output=true, reduce_dtype=bf16)");
+  });
+}
+
 }  // namespace
 }  // namespace coshard::testing

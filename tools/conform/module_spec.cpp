@@ -1,5 +1,7 @@
 #include "tools/conform/module_spec.h"
 
+#include <algorithm>
+
 #include "styles/nn/activation.h"
 #include "styles/nn/embedding.h"
 #include "styles/nn/linear.h"
@@ -113,10 +115,25 @@ KeywordPlacements keywords_of(const Json& style, const char* field) {
 }
 
 Placement placement_of(const Json& style, const char* field, Placement otherwise) {
-  return style.contains(field) ? parse_placement(style.at(field).get<std::string>()) : otherwise;
+  if (!style.contains(field) || style.at(field).is_null()) return otherwise;
+  return parse_placement(style.at(field).get<std::string>());
+}
+
+std::optional<DType> reduce_dtype_of(const Json& style) {
+  if (!style.contains("reduce_dtype") || style.at("reduce_dtype").is_null()) return std::nullopt;
+  return parse_dtype(style.at("reduce_dtype").get<std::string>());
+}
+
+// An argument that is not known is an error, not a default.
+void require_arguments(const Json& style, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : style.items())
+    CS_REQUIRE(key == "style" || std::find(known.begin(), known.end(), key) != known.end(),
+               "style ", style.at("style").dump(), ": argument '", key, "' is not known");
 }
 
 PrepareModuleInput prepare_input_of(const Json& style) {
+  require_arguments(style, {"input_layouts", "desired_input_layouts", "input_kwarg_layouts",
+                            "desired_input_kwarg_layouts", "use_local_output"});
   return {.input_layouts = placements_of(style, "input_layouts"),
           .desired_input_layouts = placements_of(style, "desired_input_layouts"),
           .input_kwarg_layouts = keywords_of(style, "input_kwarg_layouts"),
@@ -124,7 +141,19 @@ PrepareModuleInput prepare_input_of(const Json& style) {
           .use_local_output = style.value("use_local_output", false)};
 }
 
+PrepareModuleOutput prepare_output_of(const Json& style) {
+  require_arguments(
+      style, {"output_layouts", "desired_output_layouts", "use_local_output", "reduce_dtype"});
+  return {.output_layouts = placements_of(style, "output_layouts"),
+          .desired_output_layouts = placements_of(style, "desired_output_layouts"),
+          .use_local_output = style.value("use_local_output", true),
+          .reduce_dtype = reduce_dtype_of(style)};
+}
+
 PrepareModuleInputOutput prepare_both_of(const Json& style) {
+  require_arguments(style, {"input_layouts", "desired_input_layouts", "input_kwarg_layouts",
+                            "desired_input_kwarg_layouts", "use_local_input", "output_layouts",
+                            "desired_output_layouts", "use_local_output", "reduce_dtype"});
   return {.input_layouts = placements_of(style, "input_layouts"),
           .desired_input_layouts = placements_of(style, "desired_input_layouts"),
           .input_kwarg_layouts = keywords_of(style, "input_kwarg_layouts"),
@@ -132,28 +161,46 @@ PrepareModuleInputOutput prepare_both_of(const Json& style) {
           .use_local_input = style.value("use_local_input", false),
           .output_layouts = placements_of(style, "output_layouts"),
           .desired_output_layouts = placements_of(style, "desired_output_layouts"),
+          .use_local_output = style.value("use_local_output", true),
+          .reduce_dtype = reduce_dtype_of(style)};
+}
+
+Style parameter_style_of(const std::string& name, const Json& style) {
+  require_arguments(style, {"input_layouts", "output_layouts", "use_local_output",
+                            name == "RowwiseParallel" ? "reduce_dtype" : "use_local_output"});
+  if (name == "ColwiseParallel")
+    return ColwiseParallel{.input_layouts = placement_of(style, "input_layouts", Replicate()),
+                           .output_layouts = placement_of(style, "output_layouts", Shard(-1)),
+                           .use_local_output = style.value("use_local_output", true)};
+  return RowwiseParallel{.input_layouts = placement_of(style, "input_layouts", Shard(-1)),
+                         .output_layouts = placement_of(style, "output_layouts", Replicate()),
+                         .use_local_output = style.value("use_local_output", true),
+                         .reduce_dtype = reduce_dtype_of(style)};
+}
+
+SequenceParallel sequence_of(const Json& style) {
+  require_arguments(style, {"sequence_dim", "use_local_output"});
+  return {.sequence_dim = style.value("sequence_dim", 1),
+          .use_local_output = style.value("use_local_output", false)};
+}
+
+NoParallel no_parallel_of(const Json& style) {
+  require_arguments(style,
+                    {"input_layout", "desired_input_layout", "output_layout", "use_local_output"});
+  return {.input_layout = placement_of(style, "input_layout", Replicate()),
+          .desired_input_layout = placement_of(style, "desired_input_layout", Replicate()),
+          .output_layout = placement_of(style, "output_layout", Replicate()),
           .use_local_output = style.value("use_local_output", true)};
 }
 
 Style style_of(const Json& style) {
   const std::string name = style.at("style");
-  if (name == "ColwiseParallel")
-    return ColwiseParallel{.input_layouts = placement_of(style, "input_layouts", Replicate()),
-                           .output_layouts = placement_of(style, "output_layouts", Shard(-1)),
-                           .use_local_output = style.value("use_local_output", true)};
-  if (name == "RowwiseParallel")
-    return RowwiseParallel{.input_layouts = placement_of(style, "input_layouts", Shard(-1)),
-                           .output_layouts = placement_of(style, "output_layouts", Replicate()),
-                           .use_local_output = style.value("use_local_output", true)};
-  if (name == "SequenceParallel")
-    return SequenceParallel{.sequence_dim = style.value("sequence_dim", 1),
-                            .use_local_output = style.value("use_local_output", false)};
+  if (name == "ColwiseParallel" || name == "RowwiseParallel")
+    return parameter_style_of(name, style);
+  if (name == "SequenceParallel") return sequence_of(style);
+  if (name == "NoParallel") return no_parallel_of(style);
   if (name == "PrepareModuleInput") return prepare_input_of(style);
-  if (name == "PrepareModuleOutput")
-    return PrepareModuleOutput{
-        .output_layouts = placements_of(style, "output_layouts"),
-        .desired_output_layouts = placements_of(style, "desired_output_layouts"),
-        .use_local_output = style.value("use_local_output", true)};
+  if (name == "PrepareModuleOutput") return prepare_output_of(style);
   CS_REQUIRE(name == "PrepareModuleInputOutput", "style '", name, "' is not known");
   return prepare_both_of(style);
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "styles/loss_parallel.h"
+#include "styles/recompute.h"
 #include "tools/conform/module_spec.h"
 
 namespace coshard::conform {
@@ -75,8 +76,9 @@ Task<void> run_call(Program& p, const Json& step) {
   if (step.contains("kwargs"))
     for (const auto& [keyword, name] : step.at("kwargs").items())
       inputs.keyword(keyword, name.is_null() ? Tensor() : p.value(name.get<std::string>()));
-  CS_REQUIRE(!step.value("recompute", false), "call: recompute is not there yet");
-  Task<Outputs> body = module.call(std::move(inputs));
+  const bool again = step.value("recompute", false);
+  Task<Outputs> body =
+      again ? recompute(module, std::move(inputs)) : module.call(std::move(inputs));
   const Outputs outputs = co_await std::move(body);
   const Json& names = step.at("out");
   for (std::size_t i = 0; i < names.size(); ++i) {

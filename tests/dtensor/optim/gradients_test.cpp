@@ -71,6 +71,56 @@ TEST(ClipGradNorm, CountsEveryLogicalElementOnceUnderAnyLayout) {
   }
 }
 
+Task<void> expect_reduced_replicas(World& world, Reduce reduce) {
+  const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+  const DeviceMesh tp = mesh["tp"];
+  const double own = 1 + mesh.local_rank("dp");
+  std::vector<Tensor> parameters{parameter(world, tp, {6}, Shard(0)),
+                                 parameter(world, tp, {3}, Replicate()), counting(world, {2})};
+  parameters[2].set_requires_grad(true);
+  const Tensor cut = counting(world, {6}, DType::F64, own);
+  parameters[0].set_grad(distribute_tensor(cut, tp, Shard(0), std::nullopt));
+  parameters[1].set_grad(from_local(counting(world, {3}, DType::F64, own), tp, Partial()));
+  parameters[2].set_grad(counting(world, {2}, DType::F64, own));
+  CountingObserver seen(world);
+  all_reduce_gradients(parameters, mesh, mesh.dim("dp"), reduce);
+  EXPECT_EQ(seen.count(CollectiveKind::AllReduce), 1);
+  EXPECT_EQ(seen.total(), 1);
+  const double factor = reduce == Reduce::Sum ? 3 : 1.5;
+  EXPECT_EQ(parameters[0].grad().layout(), Layout(Shard(0)));
+  EXPECT_EQ(full_tensor(parameters[0].grad()).to_vector()[5], 6 * factor);
+  EXPECT_EQ(parameters[1].grad().layout(), Layout(Partial()));
+  EXPECT_EQ(full_tensor(parameters[1].grad()).to_vector()[2], 2 * 3 * factor);
+  EXPECT_EQ(parameters[2].grad().to_vector()[1], 2 * factor);
+  EXPECT_THROW(all_reduce_gradients(parameters, mesh, 2), Error);
+  EXPECT_THROW(all_reduce_gradients(parameters, mesh, 0, Reduce::Max), Error);
+  co_return;
+}
+
+TEST(AllReduceGradients, SumsOrAveragesReplicasInOneCollective) {
+  for (const Reduce reduce : {Reduce::Sum, Reduce::Avg})
+    on_ranks(4, [reduce](World& world) { return expect_reduced_replicas(world, reduce); });
+}
+
+TEST(ClipGradNorm, AddsUpMeshesAndPlainParameters) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh square = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    const DeviceMesh line = init_device_mesh(world, {4}, {"all"});
+    DTensor both = distribute_tensor(counting(world, {4, 2}), square, Layout(Shard(0), Replicate()),
+                                     std::nullopt);
+    both.set_requires_grad(true);
+    Tensor plain = counting(world, {2});
+    plain.set_requires_grad(true);
+    const std::vector<Tensor> parameters{both, parameter(world, line, {5}, Shard(0)), plain, both};
+    for (const Tensor& p : parameters) p.set_grad(p.detach());
+    Task<double> clipped = clip_grad_norm(parameters, 1.0);
+    const double norm = co_await std::move(clipped);
+    EXPECT_NEAR(norm, std::sqrt(204.0 + 55 + 5), 1e-12);
+    EXPECT_NEAR(plain.grad().to_vector()[1], 2 / norm, 1e-6);
+    EXPECT_EQ(plain.to_vector(), (std::vector<double>{1, 2}));  // shared memory is not written
+  });
+}
+
 TEST(ClipGradNorm, LeavesSmallGradientsAlone) {
   on_ranks(1, [](World& world) -> Task<void> {
     Tensor x = counting(world, {3});

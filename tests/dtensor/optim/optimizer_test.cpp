@@ -12,17 +12,20 @@ namespace {
 using testing::counting;
 using testing::on_ranks;
 
-// Three steps with the gradients g, 2g, 3g where g = 0.1, 0.2, ...
+// Three steps with gradients 1, 2, 3, ... times these: falling, so that amsgrad differs.
+constexpr double kScales[] = {0.3, 0.1, 0.05};
+
 std::vector<double> adamw_by_hand(std::vector<double> p, AdamWOptions o) {
-  std::vector<double> m(p.size()), v(p.size());
+  std::vector<double> m(p.size()), v(p.size()), largest(p.size());
   for (int step = 1; step <= 3; ++step) {
     for (std::size_t i = 0; i < p.size(); ++i) {
-      const double g = step * 0.1 * static_cast<double>(i + 1);
+      const double g = (o.maximize ? -1 : 1) * kScales[step - 1] * static_cast<double>(i + 1);
       p[i] *= 1 - o.lr * o.weight_decay;
       m[i] = o.beta1 * m[i] + (1 - o.beta1) * g;
       v[i] = o.beta2 * v[i] + (1 - o.beta2) * g * g;
       const double mh = m[i] / (1 - std::pow(o.beta1, step));
-      const double vh = v[i] / (1 - std::pow(o.beta2, step));
+      largest[i] = std::max(largest[i], v[i]);
+      const double vh = (o.amsgrad ? largest[i] : v[i]) / (1 - std::pow(o.beta2, step));
       p[i] -= o.lr * mh / (std::sqrt(vh) + o.eps);
     }
   }
@@ -33,9 +36,12 @@ std::vector<double> sgd_by_hand(std::vector<double> p, SgdOptions o) {
   std::vector<double> buffer(p.size());
   for (int step = 1; step <= 3; ++step) {
     for (std::size_t i = 0; i < p.size(); ++i) {
-      const double g = step * 0.1 * static_cast<double>(i + 1) + o.weight_decay * p[i];
-      buffer[i] = step == 1 ? g : o.momentum * buffer[i] + g;
-      p[i] -= o.lr * (o.momentum != 0 ? buffer[i] : g);
+      const double sign = o.maximize ? -1 : 1;
+      const double g =
+          sign * kScales[step - 1] * static_cast<double>(i + 1) + o.weight_decay * p[i];
+      buffer[i] = step == 1 ? g : o.momentum * buffer[i] + (1 - o.dampening) * g;
+      const double with_momentum = o.nesterov ? g + o.momentum * buffer[i] : buffer[i];
+      p[i] -= o.lr * (o.momentum != 0 ? with_momentum : g);
     }
   }
   return p;
@@ -43,7 +49,7 @@ std::vector<double> sgd_by_hand(std::vector<double> p, SgdOptions o) {
 
 Task<void> three_steps(World& world, Optimizer& optimizer, const DTensor& x) {
   for (int step = 1; step <= 3; ++step) {
-    const Tensor g = counting(world, x.shape(), DType::F64, 0.1 * step);
+    const Tensor g = counting(world, x.shape(), DType::F64, kScales[step - 1]);
     x.set_grad(distribute_tensor(g, x.mesh(), x.layout(), std::nullopt));
     Task<void> stepped = optimizer.step();
     co_await std::move(stepped);
@@ -71,13 +77,35 @@ TEST(AdamW, FollowsTheFormulaUnderAnyLayout) {
   });
 }
 
-TEST(Sgd, FollowsTheFormulaWithAndWithoutMomentum) {
+TEST(AdamW, FollowsTheFormulaWithAmsgradAndMaximize) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
-    for (double momentum : {0.0, 0.9}) {
+    for (const bool maximize : {false, true}) {
       DTensor x = distribute_tensor(counting(world, {5, 2}), mesh, Shard(0), std::nullopt);
       x.set_requires_grad(true);
-      const SgdOptions options{.lr = 0.1, .momentum = momentum, .weight_decay = 0.01};
+      const AdamWOptions options{
+          .lr = 0.01, .beta1 = 0.8, .beta2 = 0.9, .amsgrad = true, .maximize = maximize};
+      AdamW optimizer({x}, options);
+      Task<void> steps = three_steps(world, optimizer, x);
+      co_await std::move(steps);
+      expect_formula(full_tensor(x).to_vector(),
+                     adamw_by_hand(counting(world, {5, 2}).to_vector(), options));
+    }
+  });
+}
+
+TEST(Sgd, FollowsTheFormulaWithMomentumNesterovDampeningAndMaximize) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    for (int variant = 0; variant < 5; ++variant) {
+      DTensor x = distribute_tensor(counting(world, {5, 2}), mesh, Shard(0), std::nullopt);
+      x.set_requires_grad(true);
+      const SgdOptions options{.lr = 0.1,
+                               .momentum = variant > 0 ? 0.9 : 0,
+                               .weight_decay = 0.01,
+                               .dampening = variant == 3 ? 0.4 : 0,
+                               .nesterov = variant == 2,
+                               .maximize = variant == 4};
       Sgd optimizer({x}, options);
       Task<void> steps = three_steps(world, optimizer, x);
       co_await std::move(steps);
@@ -98,6 +126,31 @@ TEST(AdamW, Bf16ParametersKeepAnExactMaster) {
       co_await std::move(stepped);
     }
     EXPECT_NEAR(x.item(), 0.99, 0.004);
+  });
+}
+
+TEST(Optimizer, RefusesHyperParametersOutOfRange) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    Tensor x = counting(world, {3});
+    x.set_requires_grad(true);
+    EXPECT_THROW(Sgd({x}, {.lr = -1}), Error);
+    EXPECT_THROW(Sgd({x}, {.lr = 1, .nesterov = true}), Error);
+    EXPECT_THROW(Sgd({x}, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}), Error);
+    EXPECT_THROW(AdamW({x}, {.beta2 = 1}), Error);
+    EXPECT_THROW(AdamW({x}, {.eps = -1e-8}), Error);
+    co_return;
+  });
+}
+
+TEST(Optimizer, StepsAParameterThatIsGivenTwiceOnce) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    Tensor x = counting(world, {3});
+    x.set_requires_grad(true);
+    x.set_grad(counting(world, {3}));
+    Sgd optimizer({x, x}, {.lr = 1});
+    Task<void> stepped = optimizer.step();
+    co_await std::move(stepped);
+    EXPECT_EQ(x.to_vector(), (std::vector<double>{0, 0, 0}));
   });
 }
 

@@ -1,0 +1,26 @@
+#pragma once
+// Redistributes that are issued when their data are first read: what recomputation uses, so that a
+// collective whose result nobody reads again (a block's output) is not repeated. Rank's thread.
+#include "dtensor/tensor.h"
+
+namespace coshard {
+
+// While one lives, redistribute() on this thread issues nothing: its result is in flight until it
+// is read or awaited, and only then issued. All ranks read alike, so the order of collectives stays
+// the program's. Awaiting a redistribution does not give way to siblings meanwhile.
+class DeferRedistributes {
+ public:
+  DeferRedistributes();
+  ~DeferRedistributes();
+  DeferRedistributes(const DeferRedistributes&) = delete;
+  DeferRedistributes& operator=(const DeferRedistributes&) = delete;
+
+ private:
+  bool before_;
+};
+bool redistributes_are_deferred();
+
+// redistribute_raw(source, target), when the result is first read.
+Tensor redistribute_later(const DTensor& source, const Layout& target);
+
+}  // namespace coshard
