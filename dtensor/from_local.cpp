@@ -15,8 +15,11 @@ class FromLocalRecord final : public Record {
   std::string_view name() const override { return "from_local"; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     if (!mesh_.contains_this_rank()) return;
-    const Tensor gradient = redistribute_raw(output_grads[0], wanted_).raw_local();
-    sink.give(0, gradient_of_term(gradient, term_, mesh_, layout_));
+    const Tensor& gradient = output_grads[0];
+    // Recorded where gradients of gradients are wanted.
+    const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
+                                            : redistribute_raw(gradient, wanted_).raw_local();
+    sink.give(0, gradient_of_term(part, term_, mesh_, layout_));
   }
 
  private:

@@ -5,9 +5,9 @@
 //
 //   visualize_sharding({2, 2}, Layout(Shard(0), Shard(1)), {8, 6})
 //     [8,6] S(0)S(1) on (2,2)
-//           0:3  3:6
-//     0:4     0    1
-//     4:8     2    3
+//            0:3   3:6
+//     0:4      0     1
+//     4:8      2     3
 #include <ostream>
 #include <string>
 #include <vector>

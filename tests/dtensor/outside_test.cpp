@@ -66,6 +66,43 @@ TEST(Outside, TensorsComeAndGoEmpty) {
   });
 }
 
+TEST(Outside, OperatorsRunOnMembersAlone) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = DeviceMesh::from_ranks(world, {0, 2}, {2}, {"tp"});
+    const bool here = mesh.contains_this_rank();
+    CountingObserver seen(world);
+    const DTensor x = distribute_tensor(ones(world.device(), {3, 4}), mesh, Shard(0));
+    const DTensor y = add(x, 2);
+    EXPECT_EQ(y.shape(), (Shape{3, 4}));
+    EXPECT_EQ(y.local_shape(), here ? (Shape{world.rank() == 0 ? 2 : 1, 4}) : (Shape{0}));
+    const DTensor total = sum(x).redistribute(Replicate()).tensor();
+    EXPECT_EQ(total.item(), here ? 12 : 0);
+    for (const DTensor& piece : split(x, 2, 1)) {
+      EXPECT_EQ(piece.shape(), (Shape{3, 2}));
+      EXPECT_EQ(piece.local_numel() > 0, here);
+    }
+    EXPECT_EQ(seen.total(), here ? 2 : 0);  // a scatter and an all_reduce
+    co_return;
+  });
+}
+
+TEST(Outside, ATrainingStepRunsEverywhere) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = DeviceMesh::from_ranks(world, {1, 2}, {2}, {"tp"});
+    const bool here = mesh.contains_this_rank();
+    CountingObserver seen(world);
+    DTensor w = distribute_tensor(counting(world, {4, 2}), mesh, Shard(0), std::nullopt);
+    w.set_requires_grad(true);
+    const DTensor loss = sum(mul(w, w));
+    co_await backward(loss);
+    EXPECT_EQ(w.grad().local_shape(), w.local_shape());
+    EXPECT_EQ(w.grad().to_vector(), mul(w, 2).to_vector());
+    const Tensor plain = to_local(loss.redistribute(Replicate()).tensor());
+    co_await backward(plain);
+    EXPECT_EQ(seen.total() > 0, here);
+  });
+}
+
 TEST(Outside, GradientsStopThere) {
   on_ranks(3, [](World& world) -> Task<void> {
     const DeviceMesh mesh = DeviceMesh::from_ranks(world, {0, 2}, {2}, {"tp"});

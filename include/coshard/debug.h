@@ -1,0 +1,8 @@
+#pragma once
+// What a user of coshard looks at a program with: collectives counted per module, tables and traces
+// of communication, and which rank holds what.
+#include "profiling/chrome_trace.h"
+#include "profiling/collective_counter.h"
+#include "profiling/comm_debug.h"
+#include "profiling/exit_table.h"
+#include "profiling/visualize_sharding.h"

@@ -1,0 +1,65 @@
+#include "styles/distribute_module.h"
+
+#include "support.h"
+
+namespace coshard::testing {
+namespace {
+
+TEST(DistributeModule, WithoutFunctionsReplicatesEveryParameterOnAnyMesh) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    nn::Linear linear(4, 3, world);
+    const Tensor mine = linear.weight.detach();
+    linear.bias.set_requires_grad(false);
+    CountingObserver seen(world);
+    distribute_module(linear, mesh);
+    EXPECT_EQ(seen.count(CollectiveKind::Broadcast), 4);  // weight and bias, two mesh dimensions
+    EXPECT_EQ(linear.weight.layout(), Layout(Replicate(), Replicate()));
+    EXPECT_TRUE(linear.weight.requires_grad());
+    EXPECT_FALSE(linear.bias.requires_grad());
+    EXPECT_EQ(linear.weight.to_vector(), mine.to_vector());
+
+    // The gradient of a replica on replicated data is a replica (PyTorch A80).
+    const DTensor x = ones(mesh, Layout(Replicate(), Replicate()), {2, 4});
+    const Tensor y = co_await linear.forward(x);
+    const Tensor loss = sum(y);
+    co_await backward(loss);
+    EXPECT_EQ(linear.weight.grad().layout(), Layout(Replicate(), Replicate()));
+    EXPECT_EQ(linear.weight.grad().to_vector(), std::vector<double>(12, 2.0));
+  });
+}
+
+TEST(DistributeModule, SendsNothingWhenEveryRankCutsItsOwn) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = line(world);
+    nn::Linear linear(4, 3, world);
+    ParallelizeOptions own;
+    own.src_data_rank = std::nullopt;
+    CountingObserver seen(world);
+    distribute_module(
+        linear, mesh,
+        [](const std::string& path, Module& module, const DeviceMesh& on) {
+          EXPECT_EQ(path, "");
+          Tensor& weight = module.parameter("weight");
+          weight = distribute_tensor(weight, on, Shard(1), std::nullopt);
+        },
+        {}, {}, own);
+    EXPECT_EQ(seen.total(), 0);
+    EXPECT_EQ(linear.weight.layout(), Layout(Shard(1)));
+    EXPECT_EQ(linear.bias.layout(), Layout(Replicate()));
+    co_return;
+  });
+}
+
+TEST(ParallelizeModule, TakesTheDefaultMesh) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DefaultMesh scope(line(world));
+    nn::Linear linear(4, 3, world);
+    ParallelPlan plan{ColwiseParallel{}};
+    co_await parallelize_module(linear, plan);
+    EXPECT_EQ(linear.weight.layout(), Layout(Shard(0)));
+  });
+}
+
+}  // namespace
+}  // namespace coshard::testing
