@@ -13,6 +13,7 @@ class ToLocalRecord final : public Record {
   explicit ToLocalRecord(std::shared_ptr<const Spec> gradient_spec)
       : gradient_spec_(std::move(gradient_spec)) {}
   std::string_view name() const override { return "to_local"; }
+  bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
     CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: a gradient ",

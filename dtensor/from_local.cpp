@@ -13,6 +13,7 @@ class FromLocalRecord final : public Record {
     if (gradient_needs_term(layout_)) term_ = value.detach();
   }
   std::string_view name() const override { return "from_local"; }
+  bool records_backward() const override { return !gradient_needs_term(layout_); }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     if (!mesh_.contains_this_rank()) return;
     const Tensor& gradient = output_grads[0];

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "dtensor/grad_mode.h"
 #include "dtensor/ops/op.h"
@@ -25,7 +26,10 @@ Tensor fit_to_leaf(const Tensor& gradient, const GradMeta& leaf) {
     if (target[m].is_replicate() && gradient.layout()[m].is_partial())
       target[m] = gradient.layout()[m];
   }
-  return target == gradient.layout() ? gradient : redistribute_raw(gradient, target);
+  if (target == gradient.layout()) return gradient;
+  const Tensor inputs[] = {gradient};
+  return taped(inputs) ? redistribute(gradient, target).tensor()
+                       : redistribute_raw(gradient, target);
 }
 
 // Tells the observers to whose forward the part of backward belongs that runs now.
@@ -89,6 +93,8 @@ class Walk final : public GradSink {
     queue_.erase(queue_.begin());
     current_ = waiting.record.get();
     turn_.to(current_->module);
+    CS_REQUIRE(!recording || current_->records_backward(), current_->name(),
+               ": its gradient cannot be differentiated again");
     waiting.record->backward(waiting.gradients, *this);
     while (deferred_.size() > kMostDeferred) run_oldest_deferred();
   }
@@ -155,6 +161,14 @@ Tensor seed_of(const Tensor& loss, const Tensor& gradient) {
   return ones(loss.mesh(), partial_as_replicate(loss.layout()), loss.shape(), loss.dtype());
 }
 
+// The tape is off while one lives, unless gradients are to be recorded.
+struct QuietUnless {
+  explicit QuietUnless(bool recorded) {
+    if (!recorded) guard.emplace();
+  }
+  std::optional<NoGradGuard> guard;
+};
+
 // Tells the observers where backward begins and ends.
 class BackwardScope {
  public:
@@ -217,30 +231,30 @@ void replace_on_tape(const Tensor& x, const Tensor& result) {
   x.set_grad_meta(std::move(meta));
 }
 
-Task<void> backward(Tensor loss, Tensor gradient) {
+Task<void> backward(Tensor loss, Tensor gradient, bool create_graph) {
   BackwardScope scope;
   Walk walk;
   {
-    NoGradGuard no_grad;
+    const QuietUnless mode(create_graph);
     walk.arrive(loss.grad_meta(), seed_of(loss, gradient));
   }
   while (!walk.done()) {
     if (walk.about_to_wait()) {
       {
-        NoGradGuard no_grad;
+        const QuietUnless mode(create_graph);
         walk.run_deferred();
       }
       walk.pause();
       co_await yield();
     }
-    NoGradGuard no_grad;
+    const QuietUnless mode(create_graph);
     walk.step();
   }
 }
 
-void run_backward(const Tensor& loss, const Tensor& gradient) {
+void run_backward(const Tensor& loss, const Tensor& gradient, bool create_graph) {
   BackwardScope scope;
-  NoGradGuard no_grad;
+  const QuietUnless mode(create_graph);
   Walk walk;
   walk.arrive(loss.grad_meta(), seed_of(loss, gradient));
   while (!walk.done()) {

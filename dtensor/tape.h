@@ -38,10 +38,13 @@ class GradSink {
   virtual void defer(int input, std::function<Tensor()> compute) = 0;
 };
 
-class Record {
+class Record : public std::enable_shared_from_this<Record> {
  public:
   virtual ~Record() = default;
   virtual std::string_view name() const = 0;
+  // Whether `backward` is itself recorded where the tape is on, so that gradients of gradients are
+  // right. Without it they are refused.
+  virtual bool records_backward() const { return false; }
   // output_grads: undefined where nothing arrived, at least one is defined.
   virtual void backward(std::span<const Tensor> output_grads, GradSink& sink) = 0;
 
@@ -81,9 +84,11 @@ bool grad_enabled();
 // is left to the optimizer. Input-gradient collectives are issued first, weight gradients computed
 // under them. Error{BadInput}: no leaf behind it, or more than one element and no gradient. The
 // tape is kept: a second call adds again. Collectives: those of the redistributes on the tape,
-// mirrored, in reverse order.
-Task<void> backward(Tensor loss, Tensor gradient = {});
+// mirrored, in reverse order. create_graph: gradients are recorded too, so that they can be
+// differentiated in turn; a leaf and its gradient then keep each other alive until
+// set_grad({}). An operator whose backward is one with no gradient of its own says so.
+Task<void> backward(Tensor loss, Tensor gradient = {}, bool create_graph = false);
 // The same on the spot, outside a coroutine.
-void run_backward(const Tensor& loss, const Tensor& gradient = {});
+void run_backward(const Tensor& loss, const Tensor& gradient = {}, bool create_graph = false);
 
 }  // namespace coshard

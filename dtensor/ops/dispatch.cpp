@@ -223,14 +223,36 @@ class OpRecord final : public Record {
       for (const Tensor& t : *saved) versions_ += t.defined() ? t.storage()->version : 0;
   }
   std::string_view name() const override { return op_.name; }
+  bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     CS_REQUIRE(op_.backward, op_.name, ": has no gradient");
     require_unmodified();
+    if (grad_enabled()) return backward_on_tape(output_grads, sink);
     GradContext context{in_, out_, output_grads.first(out_.size()), attrs_, sink, in_info_};
     op_.backward(context);
   }
 
  private:
+  // What was saved stands for the tensors of the call again, so that its part in the gradient can
+  // be differentiated.
+  void backward_on_tape(std::span<const Tensor> output_grads, GradSink& sink) {
+    std::vector<Tensor> in = in_, out = out_;
+    for (std::size_t i = 0; i < in.size(); ++i)
+      if (in[i].defined() && inputs[i]) (in[i] = in[i].detach()).set_grad_meta(inputs[i]);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (!out[i].defined() || !is_floating(out[i].dtype())) continue;
+      auto meta = std::make_shared<GradMeta>();
+      meta->requires_grad = true;
+      meta->producer = shared_from_this();
+      meta->output = static_cast<int>(i);
+      meta->spec = out[i].spec();
+      meta->version = out[i].storage()->version;
+      (out[i] = out[i].detach()).set_grad_meta(std::move(meta));
+    }
+    GradContext context{in, out, output_grads.first(out.size()), attrs_, sink, in_info_};
+    op_.backward(context);
+  }
+
   // A version only grows, so an equal sum means that none has changed.
   void require_unmodified() const {
     std::uint64_t now = 0;

@@ -37,6 +37,7 @@ class RedistributeRecord final : public Record {
         dtype_(source.dtype()),
         backward_dtype_(options.backward_dtype.value_or(dtype_)) {}
   std::string_view name() const override { return "redistribute"; }
+  bool records_backward() const override { return true; }
   // Itself a redistribute, and recorded like one where gradients of gradients are wanted.
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];

@@ -100,5 +100,41 @@ TEST(Backward, IssuesTheInputGradientsCollectiveBeforeItComputesTheWeightGradien
   });
 }
 
+// The gradient of the sum of the squared gradient of sum(x^3), which is 36 x^3 (PyTorch A23).
+TEST(Backward, AGradientCanBeDifferentiatedAgainThroughARedistribute) {
+  testing::on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
+    for (int rows : {1, 2, 3, 5, 7}) {
+      const Tensor values = testing::counting(world, {rows, 2}, DType::F64, 0.5);
+      DTensor x = distribute_tensor(values, mesh, Shard(0));
+      x.set_requires_grad(true);
+      const Tensor whole = full_tensor(x);
+      const Tensor cubes = sum(mul(whole, mul(whole, whole)));
+      co_await backward(cubes, Tensor(), true);
+      const DTensor gradient = x.grad();
+      EXPECT_EQ(full_tensor(gradient.detach()).to_vector(),
+                mul(mul(values, values), 3).to_vector());
+      x.set_grad(Tensor());
+      const DTensor squares = sum(mul(gradient, gradient));
+      co_await backward(squares);
+      EXPECT_EQ(full_tensor(x.grad()).to_vector(),
+                mul(mul(values, mul(values, values)), 36).to_vector());
+      x.set_grad(Tensor());
+    }
+  });
+}
+
+TEST(Backward, WhatCannotBeDifferentiatedAgainSaysSo) {
+  testing::on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    Tensor local = testing::counting(world, {2});
+    local.set_requires_grad(true);
+    const DTensor x = from_local(local, mesh, Partial(Reduce::Product));
+    const DTensor loss = sum(x.redistribute(Replicate()).tensor());
+    EXPECT_THROW(run_backward(loss, Tensor(), true), Error);
+    co_return;
+  });
+}
+
 }  // namespace
 }  // namespace coshard
