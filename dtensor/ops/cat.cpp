@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "dtensor/ops/promotion.h"
 
 namespace coshard {
 namespace {
@@ -26,6 +27,7 @@ Rule cat_rule(Infos in, const Attrs& attrs) {
   text[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};
+  rule.strided = true;
   pass_partial(rule, std::string(in.size(), 'P'), "P", kMoving);
   return rule;
 }
@@ -75,7 +77,12 @@ const OpDef& cat_op() {
 
 Tensor cat(std::span<const Tensor> parts, int dim) {
   CS_REQUIRE(!parts.empty(), "cat: no tensors");
-  return call(cat_op(), parts, {{normalize_dim(dim, parts[0].ndim(), "cat")}, {}})[0];
+  const Attrs attrs{{normalize_dim(dim, parts[0].ndim(), "cat")}, {}};
+  DType dtype = parts[0].dtype();
+  for (const Tensor& x : parts) dtype = promoted(dtype, x.dtype());
+  std::vector<Tensor> same;
+  for (const Tensor& x : parts) same.push_back(to(x, dtype));
+  return call(cat_op(), same, attrs)[0];
 }
 
 Tensor stack(std::span<const Tensor> parts, int dim) {
@@ -92,7 +99,8 @@ Tensor roll(const Tensor& x, std::int64_t shift, int dim) {
   const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "roll"));
   const std::int64_t start = size == 0 ? 0 : ((-shift % size) + size) % size;
   if (start == 0) return x;
-  return cat({slice(x, dim, start, size), slice(x, dim, 0, start)}, dim);
+  const Tensor whole = whole_along(x, dim);
+  return cat({slice(whole, dim, start, size), slice(whole, dim, 0, start)}, dim);
 }
 
 std::span<const OpDef* const> cat_ops() {

@@ -58,6 +58,7 @@ Rule diagonal_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   rule.in = {text};
   rule.out = {d.without(text, '.')};
+  rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
 }
@@ -77,6 +78,7 @@ Rule diagonal_zeros_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   rule.in = {d.without(text, '.')};
   rule.out = {text};
+  rule.strided = true;
   pass_partial(rule, "P", "P", kLinear);
   return rule;
 }

@@ -20,6 +20,7 @@ Rule expand_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   rule.in = {broadcast_letters(in[0].shape, to)};
   rule.out = {letters(to.size())};
+  rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
 }

@@ -12,6 +12,7 @@ Rule flip_rule(Infos in, const Attrs& attrs) {
   for (auto dim : attrs.ints) text[static_cast<std::size_t>(dim)] = '.';
   rule.in = {text};
   rule.out = {text};
+  rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
 }

@@ -31,6 +31,7 @@ Rule gather_rule(Infos in, const Attrs& attrs) {
   lines[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in = {lines, text};
   rule.out = {text};
+  rule.strided = true;
   pass_partial(rule, "PR", "P", kMoving);
   return rule;
 }
@@ -95,6 +96,7 @@ Rule add_zeros_rule(Infos in, const Attrs& attrs) {
   }
   rule.in = {text, text};
   rule.out = {lines};
+  rule.strided = true;
   pass_partial(rule, "PR", "P", kLinear);
   return rule;
 }

@@ -42,6 +42,9 @@ struct Strategy {
   std::vector<Placement> in;
   std::vector<Placement> out;
   char letter = 0;  // of the rule's, when it cuts one
+  // An `extra` one with a letter is for inputs that are so already, for a number of parts that
+  // divides this, where the letter is not cut yet.
+  std::int64_t even_by = 0;
 };
 
 // How an operator may be cut, in the manner of einsum: one letter per dimension. A letter that an
@@ -53,10 +56,14 @@ struct Rule {
   std::vector<std::string> out;
   std::string whole;
   Reduce contraction = Reduce::Sum;
-  // Letters that may be cut only into a number of parts that divides `by` (views, grouped heads).
+  // Letters that may be cut only into a number of parts that divides `by`; with `other`, the
+  // dimension counted in larger or smaller units (a run of a view): where chunks of `by` and of
+  // `other` elements end at the same places.
   struct Even {
     char letter;
     std::int64_t by;
+    std::int64_t other = 0;
+    bool allows(std::int64_t parts, std::int64_t cut_before) const;
   };
   std::vector<Even> even;
   // Ways in which Partial inputs pass through, e.g. (P,R)->P for matmul, and whatever letters

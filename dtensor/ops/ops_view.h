@@ -42,10 +42,13 @@ Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination);
 // x[start:end:step] along dim, as Python reads it (bounds beyond the ends are held within); a cut
 // dim is redistributed first unless it is taken whole.
 Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1);
+// x itself, or redistributed so that `dim` is not cut: before several pieces are taken along it.
+Tensor whole_along(const Tensor& x, int dim);
 // Error{BadInput} for what lies outside.
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);
 Tensor select(const Tensor& x, int dim, std::int64_t index);
-// Pieces of `size` along dim, the last one smaller; or of these sizes.
+// Pieces of `size` along dim, the last one smaller; or of these sizes. A cut dim is redistributed
+// once.
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim = 0);
 std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, int dim);
 // Pieces of ceil(size / chunks); there may be fewer.
@@ -63,7 +66,8 @@ Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value 
 // gradient of slice. A Partial(sum) stays for 0 only.
 Tensor place(const Tensor& x, int dim, std::int64_t start, std::int64_t step, std::int64_t size,
              double value = 0);
-// Equal layouts stay; Partial with Replicate is Partial.
+// Equal layouts stay; Partial with Replicate is Partial. Of different dtypes: the one that holds
+// all.
 Tensor cat(std::span<const Tensor> parts, int dim);
 inline Tensor cat(const std::vector<Tensor>& parts, int dim) {
   return cat(std::span<const Tensor>(parts), dim);

@@ -22,6 +22,7 @@ Rule permute_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   rule.in = {letters(in[0].shape.size())};
   rule.out = {permuted(rule.in[0], attrs)};
+  rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
 }

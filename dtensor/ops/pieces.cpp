@@ -22,9 +22,10 @@ Tensor select(const Tensor& x, int dim, std::int64_t index) {
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim) {
   CS_REQUIRE(size > 0, "split: pieces of ", size, " of ", x);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
+  const Tensor whole = whole_along(x, dim);
   std::vector<Tensor> pieces;
   for (std::int64_t start = 0; start < extent || start == 0; start += size)
-    pieces.push_back(slice(x, dim, start, std::min(start + size, extent)));
+    pieces.push_back(slice(whole, dim, start, std::min(start + size, extent)));
   return pieces;
 }
 
@@ -37,10 +38,11 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
   }
   CS_REQUIRE(sum == extent, "split: pieces of ", sum, " elements together along dimension ", dim,
              " of ", x);
+  const Tensor whole = whole_along(x, dim);
   std::vector<Tensor> pieces;
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
-    pieces.push_back(narrow(x, dim, start, size));
+    pieces.push_back(narrow(whole, dim, start, size));
     start += size;
   }
   return pieces;
@@ -55,8 +57,9 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
 
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "unbind"));
+  const Tensor whole = whole_along(x, dim);
   std::vector<Tensor> pieces;
-  for (std::int64_t i = 0; i < extent; ++i) pieces.push_back(select(x, dim, i));
+  for (std::int64_t i = 0; i < extent; ++i) pieces.push_back(select(whole, dim, i));
   return pieces;
 }
 

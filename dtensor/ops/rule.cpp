@@ -12,10 +12,10 @@ Placement cut_at(const std::string& letters, char letter, const Placement& cut,
   return placement;
 }
 
-bool may_cut(const Rule& rule, char letter, std::int64_t parts) {
+bool may_cut(const Rule& rule, char letter, std::int64_t parts, std::int64_t cut_before) {
   if (letter == '.' || rule.whole.find(letter) != rule.whole.npos) return false;
   for (const Rule::Even& even : rule.even)
-    if (even.letter == letter && even.by % parts != 0) return false;
+    if (even.letter == letter && !even.allows(parts, cut_before)) return false;
   return true;
 }
 
@@ -29,7 +29,19 @@ Strategy cut_strategy(const Rule& rule, char letter, const Placement& cut) {
   return strategy;
 }
 
+bool fits(const Strategy& extra, int n, const Parts& parts, std::span<const Placement> now) {
+  return std::equal(extra.in.begin(), extra.in.end(), now.begin(), now.end()) &&
+         extra.even_by % n == 0 && parts[extra.letter] == 1;
+}
+
 }  // namespace
+
+bool Rule::Even::allows(std::int64_t parts, std::int64_t cut_before) const {
+  const std::int64_t all = parts * cut_before;
+  if (by % all == 0 && other % all == 0) return true;
+  if (other == 0 || cut_before != 1) return false;
+  return chunk_of(by, parts, 0).size * other == chunk_of(other, parts, 0).size * by;
+}
 
 std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts,
                                     std::span<const Placement> now) {
@@ -41,17 +53,18 @@ std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts,
     for (char letter : letters) {
       if (seen.find(letter) != seen.npos) continue;
       seen.push_back(letter);
-      if (may_cut(rule, letter, n * parts[letter]))
+      if (may_cut(rule, letter, n, parts[letter]))
         strategies.push_back(cut_strategy(rule, letter, Shard(0)));
     }
   }
   for (std::size_t i = 0; rule.strided && i < now.size(); ++i) {
     if (now[i].kind != PlacementKind::StridedShard) continue;
     const char letter = rule.in[i][static_cast<std::size_t>(now[i].dim)];
-    if (may_cut(rule, letter, n * parts[letter]))
+    if (may_cut(rule, letter, n, parts[letter] * now[i].split))
       strategies.push_back(cut_strategy(rule, letter, now[i]));
   }
-  strategies.insert(strategies.end(), rule.extra.begin(), rule.extra.end());
+  for (const Strategy& extra : rule.extra)
+    if (!extra.letter || fits(extra, n, parts, now)) strategies.push_back(extra);
   return strategies;
 }
 

@@ -39,6 +39,7 @@ Rule scatter_rule(Infos in, const Attrs& attrs) {
     if (static_cast<std::int64_t>(d) == attrs.ints[0] || x[d] != in[1].shape[d]) text[d] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};
+  rule.strided = true;
   scatter_pass_partial(rule, in.size(), attrs);
   return rule;
 }

@@ -34,6 +34,7 @@ Rule slice_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   rule.in = {all_but_sliced(in[0].shape, attrs)};
   rule.out = rule.in;
+  rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
 }
@@ -87,6 +88,7 @@ Rule place_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   rule.in = {all_but_sliced(in[0].shape, attrs)};
   rule.out = rule.in;
+  rule.strided = true;
   if (attrs.reals[0] == 0) pass_partial(rule, "P", "P", std::array{Reduce::Sum});
   pass_partial(rule, "P", "P", std::array{Reduce::Avg, Reduce::Min, Reduce::Max});
   return rule;
@@ -140,6 +142,15 @@ Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std
   const std::int64_t to = std::max(from, slice_bound(end, size));
   if (from == 0 && to == size && step == 1) return x;
   return call1(slice_op(), {x}, {{along, from, step, (to - from + step - 1) / step}, {}});
+}
+
+Tensor whole_along(const Tensor& x, int dim) {
+  const int along = normalize_dim(dim, x.ndim(), "slice");
+  if (!x.is_distributed()) return x;
+  for (const Placement& p : x.layout())
+    if (!p.is_replicate() && !p.is_partial() && p.dim == along)
+      return call1(slice_op(), {x}, {{along, 0, 1, x.size(along)}, {}});
+  return x;
 }
 
 Tensor place(const Tensor& x, int dim, std::int64_t start, std::int64_t step, std::int64_t size,

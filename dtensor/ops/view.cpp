@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
@@ -24,14 +22,15 @@ class ViewRuns {
   ViewRuns(const Shape& from, const Shape& to)
       : from_(from), to_(to), left_(from.size(), '.'), right_(to.size(), '.') {}
 
-  // Of each run only the first dimensions can be cut, and where their sizes differ only evenly.
+  // Of each run only the first dimensions can be cut, and where their sizes differ only where old
+  // and new chunks agree.
   Rule rule() {
     Rule rule;
     if (numel(from_) > 0) {
       while (skip_ones()) {
-        if (from_[i_] != to_[j_]) rule.even.push_back({letter_, std::gcd(from_[i_], to_[j_])});
+        if (from_[i_] != to_[j_]) rule.even.push_back({letter_, from_[i_], to_[j_]});
         name_pair();
-        skip_run();
+        join_or_split(rule);
       }
     }
     rule.in = {left_};
@@ -58,6 +57,29 @@ class ViewRuns {
     return i_ < from_.size() && j_ < to_.size();
   }
   void name_pair() { left_[i_] = right_[j_] = letter_++; }
+  // Goes past the run. Where one side is a single dimension, cutting a later dimension of the other
+  // side cuts it into strides (torch's _StridedShard).
+  void join_or_split(Rule& rule) {
+    const std::size_t i = i_;
+    const std::size_t j = j_;
+    skip_run();
+    if (j_ == j + 1) add_strides(rule, from_, i, i_, static_cast<int>(j), true);
+    if (i_ == i + 1) add_strides(rule, to_, j, j_, static_cast<int>(i), false);
+  }
+  void add_strides(Rule& rule, const Shape& many, std::size_t begin, std::size_t end, int one,
+                   bool joined) const {
+    std::int64_t split = many[begin];
+    for (std::size_t d = begin + 1; d < end; split *= many[d++]) {
+      Strategy cut;
+      cut.letter = left_[joined ? begin : static_cast<std::size_t>(one)];
+      cut.even_by = many[d];
+      const Placement in_many = Shard(static_cast<int>(d));
+      const Placement in_one = StridedShard(one, static_cast<int>(split));
+      cut.in = {joined ? in_many : in_one};
+      cut.out = {joined ? in_one : in_many};
+      rule.extra.push_back(cut);
+    }
+  }
   void skip_run() {
     std::int64_t have = from_[i_++];
     std::int64_t want = to_[j_++];
@@ -79,6 +101,7 @@ class ViewRuns {
 
 Rule view_rule(Infos in, const Attrs& attrs) {
   Rule rule = ViewRuns(in[0].shape, target_shape(attrs)).rule();
+  rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
 }
