@@ -19,7 +19,7 @@ struct RandomBox {
 };
 
 // A StridedShard holds several ranges of a dimension: one box for each choice of ranges.
-std::vector<RandomBox> boxes_of(const Tensor& x) {
+std::vector<RandomBox> random_boxes(const Tensor& x) {
   std::vector<RandomBox> boxes(1);
   for (int d = 0; d < x.ndim(); ++d) {
     std::vector<Range> ranges{{0, x.shape()[static_cast<std::size_t>(d)]}};
@@ -74,7 +74,7 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
   drawing.stream = stream.next_stream;
   drawing.scale = scale;
   drawing.shift = shift;
-  for (const RandomBox& box : boxes_of(x)) draw_box(x, box, drawing);
+  for (const RandomBox& box : random_boxes(x)) draw_box(x, box, drawing);
 }
 
 // A Partial is split into terms: most ranks hold a constant where the value would be.

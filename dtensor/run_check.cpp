@@ -24,7 +24,7 @@ std::optional<Shape> shape_at(const std::int64_t* numbers) {
   return shape;
 }
 
-Numbers gathered(const Numbers& mine, Communicator& communicator) {
+Numbers run_check_gathered(const Numbers& mine, Communicator& communicator) {
   Numbers all(mine.size() * static_cast<std::size_t>(communicator.size()));
   Collective c;
   c.kind = CollectiveKind::AllGather;
@@ -37,8 +37,8 @@ Numbers gathered(const Numbers& mine, Communicator& communicator) {
   return all;
 }
 
-Shape part_of(const Shape& shape, const std::vector<int>& mesh_shape,
-              const std::vector<int>& coordinate, const Layout& layout) {
+Shape run_check_part(const Shape& shape, const std::vector<int>& mesh_shape,
+                     const std::vector<int>& coordinate, const Layout& layout) {
   Shape part = shape;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     part[d] = 0;
@@ -48,7 +48,7 @@ Shape part_of(const Shape& shape, const std::vector<int>& mesh_shape,
   return part;
 }
 
-std::string shown(std::size_t place, const LocalFacts& facts) {
+std::string run_check_shown(std::size_t place, const LocalFacts& facts) {
   return cat("mesh rank ", place, " has ", facts.dtype, facts.local_shape);
 }
 
@@ -69,11 +69,11 @@ std::string disagreement(const std::vector<LocalFacts>& facts, const std::vector
   const std::size_t ndim = first.local_shape.size();
   for (std::size_t r = 1; r < facts.size(); ++r) {
     if (facts[r].dtype != first.dtype || facts[r].local_shape.size() != ndim)
-      return cat(shown(r, facts[r]), ", ", shown(0, first));
+      return cat(run_check_shown(r, facts[r]), ", ", run_check_shown(0, first));
     if (facts[r].shape != first.shape) return cat("mesh ranks 0 and ", r, " name different shapes");
   }
   if (first.shape && first.shape->size() != ndim)
-    return cat("shape ", *first.shape, ", but ", shown(0, first));
+    return cat("shape ", *first.shape, ", but ", run_check_shown(0, first));
   const Layout layout = normalize(placements, first.local_shape, "from_local");
   const Shape shape =
       first.shape ? *first.shape : even_shape(first.local_shape, mesh_shape, layout);
@@ -82,10 +82,10 @@ std::string disagreement(const std::vector<LocalFacts>& facts, const std::vector
     auto rest = static_cast<int>(r);
     for (std::size_t d = mesh_shape.size(); d-- > 0; rest /= mesh_shape[d])
       coordinate[d] = rest % mesh_shape[d];
-    const Shape part = part_of(shape, mesh_shape, coordinate, layout);
+    const Shape part = run_check_part(shape, mesh_shape, coordinate, layout);
     if (!(part == facts[r].local_shape))
-      return cat(shown(r, facts[r]), ", but its part of ", shape, ' ', layout, " is ", part,
-                 first.shape ? "" : "; uneven shards need the option `shape`");
+      return cat(run_check_shown(r, facts[r]), ", but its part of ", shape, ' ', layout, " is ",
+                 part, first.shape ? "" : "; uneven shards need the option `shape`");
   }
   return "";
 }
@@ -95,7 +95,7 @@ void check_locals(const LocalFacts& mine, const DeviceMesh& mesh, const Layout& 
   put_shape(numbers, &mine.local_shape);
   put_shape(numbers, mine.shape ? &*mine.shape : nullptr);
   for (int m = mesh.ndim(); m-- > 0;)
-    if (mesh.size(m) > 1) numbers = gathered(numbers, mesh.communicator(m));
+    if (mesh.size(m) > 1) numbers = run_check_gathered(numbers, mesh.communicator(m));
   std::vector<LocalFacts> facts;
   for (std::size_t at = 0; at < numbers.size(); at += kFactNumbers) {
     const std::int64_t* from = numbers.data() + at;
