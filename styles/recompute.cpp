@@ -5,6 +5,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/tape.h"
+#include "runtime/coro/nested.h"
 
 namespace coshard {
 namespace {
@@ -98,11 +99,7 @@ class RecomputeRecord final : public Record {
     const RecordGuard recording;
     const DeferRedistributes deferring;
     const RandomStateGuard random(before_);
-    Task<Outputs> body = module_.call_once(caught_inputs(gradients));
-    body.handle().resume();
-    CS_REQUIRE(body.done(), "recompute: ", module_.type_name(), " '", module_.path(),
-               "' awaits something else than modules, redistributions and losses");
-    const Outputs outputs = body.take();
+    const Outputs outputs = run_nested(module_.call_once(caught_inputs(gradients)));
     CS_REQUIRE(random_state().next_stream == after_.next_stream, "recompute: ", module_.type_name(),
                " '", module_.path(), "' took ", random_state().next_stream - before_.next_stream,
                " random streams, and ", after_.next_stream - before_.next_stream,

@@ -12,9 +12,8 @@ namespace coshard {
 //   Resumes: as Module::call.
 //   Moves:   forward as Module::call. Backward repeats those collectives of forward whose result
 //   is read again: not the redistribute of the last output.
-//   Fails:   Error{BadInput}: more than 3 outputs; in backward, when siblings of a when_all drew
-//   random numbers while the module ran, or when the module awaits something else than modules,
-//   redistributions and losses.
+//   Fails:   Error{BadInput}: more outputs than a record may have (4); in backward, when siblings
+//   of a when_all drew random numbers while the module ran.
 Task<Outputs> recompute(Module& module, Inputs inputs);
 // The same with one tensor in and one out.
 Task<Tensor> recompute(Module& module, Tensor x);

@@ -5,6 +5,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 
+#include "runtime/coro/nested.h"
+
 namespace coshard {
 
 struct Executor::Asio {
@@ -24,6 +26,7 @@ struct Executor::Asio {
 
 namespace {
 
+thread_local bool nested_run_allowed = false;
 constexpr std::size_t kFirstCapacity = 64;
 constexpr int kHandlersPerPoll = 16;
 constexpr const char* kForever = "executor: the task waits for something that nobody will complete";
@@ -43,6 +46,9 @@ class Running {
 };
 
 }  // namespace
+
+AllowNestedRun::AllowNestedRun() { nested_run_allowed = true; }
+AllowNestedRun::~AllowNestedRun() { nested_run_allowed = false; }
 
 Executor::Executor()
     : ring_(kFirstCapacity),
@@ -71,7 +77,8 @@ void Executor::grow() {
 }
 
 void Executor::drive(std::coroutine_handle<> root) {
-  CS_REQUIRE(current_ == nullptr,
+  const bool nested = std::exchange(nested_run_allowed, false);
+  CS_REQUIRE(current_ == nullptr || nested,
              "Executor::run: an executor runs on this thread already; co_await the task instead");
   CS_REQUIRE(asio_->own, "Executor::run: this executor lives on the user's context; use co_spawn");
   const Running running(current_, this);
