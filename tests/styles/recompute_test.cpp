@@ -168,6 +168,28 @@ TEST(Recompute, RefusesRandomNumbersOfSiblings) {
   });
 }
 
+// Suspends more often than an executor lets a lone task run on.
+struct Patient : Module {
+  Task<Tensor> run(Tensor x) override {
+    for (int i = 0; i < 300; ++i) co_await yield();
+    co_return mul(x, x);
+  }
+};
+
+TEST(Recompute, RunsAModuleAgainThatAwaitsOtherThings) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    Patient module;
+    Tensor x = random(world, Shape{5});
+    x.set_requires_grad(true);
+    Task<Tensor> first = recompute(module, x), second = recompute(module, x);
+    Task<std::tuple<Tensor, Tensor>> both = when_all(std::move(first), std::move(second));
+    const std::tuple<Tensor, Tensor> outputs = co_await std::move(both);
+    const Tensor loss = sum(add(std::get<0>(outputs), std::get<1>(outputs)));
+    co_await backward(loss);
+    expect_close(x.grad(), mul(x.detach(), 4.0));
+  });
+}
+
 TEST(Recompute, IsAPlainCallWhereNothingWantsAGradient) {
   on_ranks(1, [](World& world) -> Task<void> {
     nn::Identity identity;
