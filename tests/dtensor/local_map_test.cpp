@@ -22,7 +22,7 @@ void expect_equal(const Tensor& got, const Tensor& want) {
 }
 
 template <class Call>
-std::string refusal(const Call& call) {
+std::string local_map_refusal(const Call& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -76,7 +76,7 @@ TEST(LocalMap, RedistributesInputsOnlyWhenAskedTo) {  // A164
     LocalMapOptions options;
     options.out_placements = {Layout(Partial())};
     options.in_placements = OptionalLayouts{Layout(Shard(1)), Layout(Shard(0))};
-    const std::string text = refusal([&] { local_map(local_matmul, in, options); });
+    const std::string text = local_map_refusal([&] { local_map(local_matmul, in, options); });
     EXPECT_NE(text.find("redistribute_inputs"), std::string::npos) << text;
     options.redistribute_inputs = true;
     CountingObserver counter(world);
@@ -143,7 +143,9 @@ TEST(LocalMap, RefusesWhatDoesNotFit) {
     const DTensor x = distribute_tensor(normal(world, {4, 4}), mesh, Shard(0));
     const Tensor in[] = {x, x};
     LocalMapOptions options;
-    const auto text = [&] { return refusal([&] { local_map(local_matmul, in, options); }); };
+    const auto text = [&] {
+      return local_map_refusal([&] { local_map(local_matmul, in, options); });
+    };
     options.in_placements = OptionalLayouts{Layout(Shard(0))};
     EXPECT_NE(text().find("2 inputs, 1 in_placements"), std::string::npos) << text();
     options.in_placements = OptionalLayouts{Layout(Shard(0)), std::nullopt};
@@ -153,7 +155,7 @@ TEST(LocalMap, RefusesWhatDoesNotFit) {
     };
     options = {};
     options.out_placements = {Layout(Shard(0))};
-    const std::string count = refusal([&] { local_map(two, in, options); });
+    const std::string count = local_map_refusal([&] { local_map(two, in, options); });
     EXPECT_NE(count.find("2 outputs, out_placements has 1"), std::string::npos) << count;
     co_return;
   });

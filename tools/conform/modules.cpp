@@ -91,7 +91,7 @@ Task<void> run_call(Program& p, const Json& step) {
              names.dump());
 }
 
-Reduction reduction_of(const Json& attrs) {
+Reduction loss_reduction_of(const Json& attrs) {
   const std::string name = attrs.value("reduction", "mean");
   if (name == "none") return Reduction::None;
   if (name == "sum") return Reduction::Sum;
@@ -105,7 +105,7 @@ Task<void> run_loss(Program& p, const Json& step) {
   const Tensor logits = p.value(step.at("in").at(0));
   const Tensor target = p.value(step.at("in").at(1));
   LossParallelOptions options;
-  options.reduction = reduction_of(attrs);
+  options.reduction = loss_reduction_of(attrs);
   options.ignore_index = attrs.value("ignore_index", std::int64_t{-100});
   options.label_smoothing = attrs.value("label_smoothing", 0.0);
   options.class_dim = attrs.value("class_dim", logits.ndim() == 1 ? 0 : 1);
