@@ -15,7 +15,7 @@ std::string_view intern(std::string text) {
   return *table.insert(std::move(text)).first;
 }
 
-Counts shared(std::vector<std::int64_t> counts) {
+Counts shared_counts(std::vector<std::int64_t> counts) {
   return std::make_shared<const std::vector<std::int64_t>>(std::move(counts));
 }
 
@@ -59,7 +59,7 @@ class Binding {
     if (plan_.kind == StepKind::AllReduce || plan_.kind == StepKind::ReduceScatter) reduction();
     if (plan_.kind == StepKind::AllReduce) {
       step_.collective.kind = CollectiveKind::AllReduce;
-      step_.collective.extent = holdings_.held(plan_.from, me_);
+      step_.collective.extent = holdings_.held(plan_.from)[static_cast<std::size_t>(me_)];
     } else if (is_plain(holdings_, plan_, group_)) {
       plain();
     } else {
@@ -135,7 +135,7 @@ class Binding {
       std::vector<std::int64_t> counts;
       for (const int place : group_)
         counts.push_back(count_of(holdings_.along(layout, d)[static_cast<std::size_t>(place)]));
-      return shared(std::move(counts));
+      return shared_counts(std::move(counts));
     };
     const auto total = [](const Counts& counts) {
       std::int64_t sum = 0;
@@ -183,14 +183,14 @@ class Binding {
     }
     if (plan_.kind == StepKind::AllToAll) {
       c.kind = CollectiveKind::AllToAll;
-      c.send_counts = shared(std::move(sent));
-      c.recv_counts = shared(std::move(received));
+      c.send_counts = shared_counts(std::move(sent));
+      c.recv_counts = shared_counts(std::move(received));
       return;
     }
     const bool gathers = plan_.kind == StepKind::AllGather;
     c.kind = gathers ? CollectiveKind::AllGather : CollectiveKind::ReduceScatter;
     c.extent = gathers ? step_.unpacked : step_.packed;
-    c.counts = shared(gathers ? std::move(received) : std::move(sent));
+    c.counts = shared_counts(gathers ? std::move(received) : std::move(sent));
   }
 
   static void append(Boxes& all, const Boxes& more) {

@@ -4,9 +4,9 @@
 
 namespace coshard {
 namespace {
-constexpr double kLatency = 5;              // us per collective
-constexpr double kBytesPerUs = 10'000;      // 10 GB/s
-constexpr double kCopyBytesPerUs = 20'000;  // within one rank's memory
+constexpr double kLatency = 5;               // us per collective
+constexpr double kBytesPerUs = 10'000;       // 10 GB/s
+constexpr double kCopyBytesPerUs = 100'000;  // within one rank's memory
 // Cutting a replica moves nothing, yet a strategy that leaves an input alone is to be preferred.
 constexpr double kLocal = 1e-3;
 }  // namespace

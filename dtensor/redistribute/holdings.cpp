@@ -30,6 +30,16 @@ Ranges intersect(const Ranges& a, const Ranges& b) {
   return out;
 }
 
+std::int64_t common(const Ranges& a, const Ranges& b) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const std::int64_t begin = std::max(a[i].begin, b[j].begin);
+    count += std::max<std::int64_t>(0, std::min(a[i].end, b[j].end) - begin);
+    a[i].end < b[j].end ? ++i : ++j;
+  }
+  return count;
+}
+
 std::int64_t position_in(const Ranges& ranges, std::int64_t index) {
   std::int64_t before = 0;
   for (const Range& r : ranges) {
@@ -55,10 +65,11 @@ Holdings::Holdings(std::vector<int> mesh_shape, const Shape& shape)
 }
 
 const std::vector<Ranges>& Holdings::along(const Layout& layout, int dim) {
-  std::vector<int> key{dim};
-  for (const Placement& p : layout)
-    key.push_back(!p.cuts(dim) ? 0 : p.is_shard() ? 1 : 1 + p.split);
-  const auto [at, fresh] = cuts_.try_emplace(std::move(key));
+  Cuts key{dim};
+  for (int m = 0; m < layout.ndim(); ++m)
+    if (layout[m].cuts(dim))
+      key[static_cast<std::size_t>(m) + 1] = layout[m].is_shard() ? 1 : 1 + layout[m].split;
+  const auto [at, fresh] = cuts_.try_emplace(key);
   if (!fresh) return at->second;
   std::vector<int> coordinate(mesh_shape_.size());
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -70,26 +81,34 @@ const std::vector<Ranges>& Holdings::along(const Layout& layout, int dim) {
   return at->second;
 }
 
-std::int64_t Holdings::held(const Layout& layout, int rank) {
-  std::int64_t count = 1;
-  for (int d = 0; d < ndim(); ++d)
-    count *= count_of(along(layout, d)[static_cast<std::size_t>(rank)]);
-  return count;
+std::vector<std::int64_t> Holdings::held(const Layout& a, const Layout& b) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks_), 1);
+  for (int d = 0; d < ndim(); ++d) {
+    const auto& one = along(a, d);
+    const auto& other = along(b, d);
+    for (std::size_t rank = 0; rank < counts.size(); ++rank)
+      counts[rank] *= common(one[rank], other[rank]);
+  }
+  return counts;
 }
 
-std::vector<int> Holdings::group(int rank, MeshDims dims) const {
-  int base = rank;
-  for (std::size_t m = 0; m < mesh_shape_.size(); ++m)
-    if (has(dims, static_cast<int>(m))) base -= rank / strides_[m] % mesh_shape_[m] * strides_[m];
-  std::vector<int> ranks{base};
-  for (std::size_t m = 0; m < mesh_shape_.size(); ++m) {
-    if (!has(dims, static_cast<int>(m))) continue;
-    std::vector<int> longer;
-    for (const int r : ranks)
-      for (int i = 0; i < mesh_shape_[m]; ++i) longer.push_back(r + i * strides_[m]);
-    ranks = std::move(longer);
+const std::vector<int>& Holdings::group(int rank, MeshDims dims) {
+  const auto [at, fresh] = groups_.try_emplace(dims);
+  std::vector<std::vector<int>>& groups = at->second;
+  if (fresh) {
+    groups.resize(static_cast<std::size_t>(ranks_));
+    for (int other = 0; other < ranks_; ++other) {
+      int first = other;
+      for (std::size_t m = 0; m < mesh_shape_.size(); ++m)
+        if (has(dims, static_cast<int>(m)))
+          first -= other / strides_[m] % mesh_shape_[m] * strides_[m];
+      groups[static_cast<std::size_t>(first)].push_back(other);
+    }
+    for (std::size_t first = 0; first < groups.size(); ++first)
+      for (const int other : std::vector<int>(groups[first]))
+        groups[static_cast<std::size_t>(other)] = groups[first];
   }
-  return ranks;
+  return groups[static_cast<std::size_t>(rank)];
 }
 
 int Holdings::size(MeshDims dims) const {

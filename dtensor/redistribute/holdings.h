@@ -2,9 +2,11 @@
 // Which positions of a tensor the ranks of a mesh hold under a layout. Pure: functions of the
 // mesh's shape, the tensor's shape and layouts; ranks are counted row-major over the mesh. Mesh
 // dimensions come in sets, as bits: bit m is mesh dimension m.
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "dtensor/spec.h"
@@ -17,6 +19,7 @@ constexpr bool has(MeshDims dims, int m) { return (dims >> m & 1U) != 0; }
 using Ranges = std::vector<Range>;  // ascending, neither overlapping nor touching
 
 Ranges intersect(const Ranges& a, const Ranges& b);
+std::int64_t common(const Ranges& a, const Ranges& b);  // positions in both
 // The position of `index`, which lies in `ranges`, among the positions they list.
 std::int64_t position_in(const Ranges& ranges, std::int64_t index);
 
@@ -32,17 +35,29 @@ class Holdings {
   // What every rank holds along tensor dimension `dim`. Two layouts that cut it in the same way
   // give the same object.
   const std::vector<Ranges>& along(const Layout& layout, int dim);
-  std::int64_t held(const Layout& layout, int rank);  // elements
+  // Elements that every rank holds in both layouts.
+  std::vector<std::int64_t> held(const Layout& a, const Layout& b);
+  std::vector<std::int64_t> held(const Layout& layout) { return held(layout, layout); }
 
   // The ranks that differ from `rank` in these mesh dimensions only, row-major, itself included.
-  std::vector<int> group(int rank, MeshDims dims) const;
+  const std::vector<int>& group(int rank, MeshDims dims);
   int size(MeshDims dims) const;  // of such a group
 
  private:
   std::vector<int> mesh_shape_, strides_;
   Shape shape_;
   int ranks_ = 1;
-  std::map<std::vector<int>, std::vector<Ranges>> cuts_;
+  // Which tensor dimension, and how each mesh dimension cuts it: 0 not, 1 Shard, 1 + split.
+  using Cuts = std::array<int, kMaxMeshDims + 1>;
+  struct Hash {
+    std::size_t operator()(const Cuts& cuts) const {
+      std::size_t h = 0;
+      for (const int cut : cuts) h = h * 1099511628211ULL + static_cast<std::size_t>(cut);
+      return h;
+    }
+  };
+  std::unordered_map<Cuts, std::vector<Ranges>, Hash> cuts_;
+  std::map<MeshDims, std::vector<std::vector<int>>> groups_;
 };
 
 // The mesh dimensions that cut tensor dimension `dim`.

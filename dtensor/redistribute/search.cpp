@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "dtensor/redistribute/cost.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -33,7 +34,8 @@ void offer(Choices& choices, int m, Placement placement, bool needed) {
 
 // What each mesh dimension may be on the way: where it starts and ends, R, and where a reduction is
 // due, shards to scatter it to and sums to merge it with.
-Choices choices_of(const std::vector<int>& mesh_shape, const Layout& from, const Layout& to) {
+Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const Layout& from,
+                   const Layout& to) {
   Choices choices(static_cast<std::size_t>(from.ndim()));
   bool additive = false;
   for (int m = 0; m < from.ndim(); ++m) {
@@ -59,6 +61,13 @@ Choices choices_of(const std::vector<int>& mesh_shape, const Layout& from, const
       }
     }
   }
+  // Replicas may share the work of a large reduction.
+  const double all = static_cast<double>(numel(shape)) * kWidth;
+  if (from.has_partial() && time_of(false, all, 0) > time_of(true, 0, 0)) {
+    for (int m = 0; m < from.ndim(); ++m)
+      for (int d = 0; from[m].is_replicate() && d < static_cast<int>(shape.size()); ++d)
+        offer(choices, m, Shard(d), false);
+  }
   for (int m = 0; m < from.ndim(); ++m) offer(choices, m, Replicate(), false);
   return choices;
 }
@@ -80,6 +89,8 @@ class Search {
   }
 
   std::vector<PlanStep> run(const Layout& from, const Layout& to) {
+    start_ = from;
+    goal_ = to;
     best_[index_of(from)].time = 0;
     const std::size_t goal = index_of(to);
     while (true) {
@@ -87,7 +98,7 @@ class Search {
       CS_REQUIRE(now < best_.size(), "cannot redistribute ", from, " to ", to);
       if (now == goal) break;
       best_[now].settled = true;
-      relax(now);
+      relax(now, goal);
     }
     std::vector<PlanStep> steps;
     for (std::size_t at = goal; !(layouts_[at] == from); at = index_of(best_[at].step.from))
@@ -116,19 +127,45 @@ class Search {
     return nearest;
   }
 
-  void relax(std::size_t now) {
+  void relax(std::size_t now, std::size_t goal) {
+    reach(now, goal);  // first, so that what must take longer is not looked at
     for (std::size_t next = 0; next < layouts_.size(); ++next) {
-      if (best_[next].settled) continue;
-      const auto step = step_between(holdings_, layouts_[now], layouts_[next], kWidth);
-      if (!step || best_[now].time + step->time >= best_[next].time) continue;
-      best_[next].time = best_[now].time + step->time;
-      best_[next].step = *step;
+      if (best_[next].settled || next == goal) continue;
+      const double least = best_[now].time + time_to_reduce(now, next) + time_to_reduce(next, goal);
+      if (least < best_[goal].time) reach(now, next);
     }
+  }
+
+  // Partials that become shards are scattered: an all_reduce that is cut afterwards saves a
+  // collective at best, at twice the bytes.
+  double detour(const PlanStep& step) const {
+    if (step.kind != StepKind::AllReduce) return 0;
+    for (int m = 0; m < goal_.ndim(); ++m)
+      if (has(step.dims, m) && start_[m].is_partial() && goal_[m].is_replicate()) return 0;
+    return 2 * time_of(true, 0, 0);
+  }
+
+  // A bound from below: a Partial goes by a collective only.
+  double time_to_reduce(std::size_t from, std::size_t to) const {
+    const Layout &a = layouts_[from], &b = layouts_[to];
+    for (int m = 0; m < a.ndim(); ++m)
+      if (a[m].is_partial() && !(a[m] == b[m])) return time_of(true, 0, 0);
+    return 0;
+  }
+
+  void reach(std::size_t now, std::size_t next) {
+    const auto step = step_between(holdings_, layouts_[now], layouts_[next], kWidth);
+    if (!step) return;
+    const double time = best_[now].time + step->time + detour(*step);
+    if (time >= best_[next].time) return;
+    best_[next].time = time;
+    best_[next].step = *step;
   }
 
   Holdings& holdings_;
   std::vector<Layout> layouts_;
   std::vector<Best> best_;
+  Layout start_, goal_;
 };
 
 }  // namespace
@@ -150,7 +187,7 @@ std::vector<PlanStep> plan_steps(const std::vector<int>& mesh_shape, const Shape
     return {step};
   }
   Holdings holdings(mesh_shape, shape);
-  return Search(holdings, choices_of(mesh_shape, start, to)).run(start, to);
+  return Search(holdings, choices_of(mesh_shape, shape, start, to)).run(start, to);
 }
 
 std::string trace(const Layout& from, const std::vector<PlanStep>& steps) {

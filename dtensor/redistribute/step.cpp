@@ -43,7 +43,7 @@ MeshDims sources(Holdings& holdings, const Layout& from, const Layout& to, int d
       for (int rank = 0; enough && rank < holdings.ranks(); ++rank) {
         std::int64_t missing = count_of(of(want, rank));
         for (const int peer : holdings.group(rank, dims))
-          missing -= count_of(intersect(of(want, rank), of(have, peer)));
+          missing -= common(of(want, rank), of(have, peer));
         enough = missing == 0;
       }
       if (enough) best = dims;
@@ -56,10 +56,9 @@ MeshDims sources(Holdings& holdings, const Layout& from, const Layout& to, int d
 bool partitions(Holdings& holdings, const Pieces& from, const Pieces& to, MeshDims dims) {
   for (int rank = 0; rank < holdings.ranks(); ++rank) {
     std::int64_t count = 0;
-    Ranges before;
     for (const int peer : holdings.group(rank, dims)) {
       count += count_of(of(to, peer));
-      if (count_of(intersect(of(from, rank), of(to, peer))) != count_of(of(to, peer))) return false;
+      if (common(of(from, rank), of(to, peer)) != count_of(of(to, peer))) return false;
     }
     if (count != count_of(of(from, rank))) return false;
   }
@@ -76,18 +75,9 @@ bool make_up(Holdings& holdings, const Layout& whole, const Layout& cut, MeshDim
   return true;
 }
 
-std::int64_t common(Holdings& holdings, const Layout& a, const Layout& b, int rank) {
-  std::int64_t count = 1;
-  for (int d = 0; d < holdings.ndim(); ++d)
-    count *= count_of(intersect(of(holdings.along(a, d), rank), of(holdings.along(b, d), rank)));
-  return count;
-}
-
 double most(Holdings& holdings, const Layout& layout) {
-  std::int64_t most = 0;
-  for (int rank = 0; rank < holdings.ranks(); ++rank)
-    most = std::max(most, holdings.held(layout, rank));
-  return static_cast<double>(most);
+  const auto held = holdings.held(layout);
+  return static_cast<double>(*std::ranges::max_element(held));
 }
 
 std::optional<PlanStep> finish(Holdings& holdings, PlanStep step, int width) {
@@ -118,10 +108,9 @@ std::optional<PlanStep> move_data(Holdings& holdings, PlanStep step, int width) 
       gathers = gathers && partitions(holdings, want, have, dims);
   }
   step.kind = step.dims == 0 ? StepKind::Slice : gathers ? StepKind::AllGather : StepKind::AllToAll;
-  for (int rank = 0; step.dims != 0 && rank < holdings.ranks(); ++rank)
-    step.moved =
-        std::max(step.moved, static_cast<double>(holdings.held(step.to, rank) -
-                                                 common(holdings, step.from, step.to, rank)));
+  const auto wanted = holdings.held(step.to), kept = holdings.held(step.from, step.to);
+  for (std::size_t rank = 0; step.dims != 0 && rank < wanted.size(); ++rank)
+    step.moved = std::max(step.moved, static_cast<double>(wanted[rank] - kept[rank]));
   return finish(holdings, step, width);
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "dtensor/ops/ops.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/when_all.h"
@@ -242,6 +244,46 @@ TEST(Redistribute, ItsBackwardIsTheMirroredRedistribute) {
       EXPECT_EQ(x.grad().layout(), Layout(c.grad_layout)) << c.from << c.to;
       EXPECT_EQ(full_tensor(x.grad()).to_vector(), full.to_vector()) << c.from << c.to;
     }
+  });
+}
+
+TEST(Redistribute, AShardBecomesASumWithoutMovingAnything) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
+    const Tensor full = counting(world, {4, 3});  // 2, 2, 0 rows
+    DTensor x = distribute_tensor(full, mesh, Shard(0), std::nullopt);
+    x.set_requires_grad(true);
+    CountingObserver seen(world);
+    const DTensor y = x.redistribute(Partial()).tensor();
+    EXPECT_EQ(y.layout(), Layout(Partial()));
+    EXPECT_EQ(y.local_shape(), (Shape{4, 3}));
+    const DTensor dy = distribute_tensor(full, mesh, Replicate(), std::nullopt);
+    Task<void> walk = backward(y, dy);
+    co_await std::move(walk);
+    EXPECT_EQ(seen.total(), 0);
+    EXPECT_EQ(x.grad().to_vector(), x.to_vector());
+    EXPECT_EQ(full_tensor(y).to_vector(), full.to_vector());
+  });
+}
+
+TEST(Redistribute, ItsDtypesAreThoseOfWhatIsSent) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const double third = 1.0 / 3;
+    const Tensor full =
+        Tensor::from_values(world.device(), {2}, DType::F32, std::vector<double>{third, -third});
+    DTensor x = distribute_tensor(full, mesh, Shard(0), std::nullopt);
+    x.set_requires_grad(true);
+    const RedistributeOptions options{.forward_dtype = DType::BF16, .backward_dtype = DType::BF16};
+    const DTensor y = redistribute(x, Replicate(), options).tensor();
+    EXPECT_EQ(y.dtype(), DType::BF16);
+    const double rounded = 0.333984375;
+    EXPECT_EQ(y.to_vector(), (std::vector<double>{rounded, -rounded}));
+    const DTensor dy = distribute_tensor(full, mesh, Replicate(), std::nullopt);
+    Task<void> walk = backward(y, dy);
+    co_await std::move(walk);
+    EXPECT_EQ(x.grad().dtype(), DType::F32);
+    EXPECT_EQ(std::abs(x.grad().to_vector()[0]), rounded);
   });
 }
 

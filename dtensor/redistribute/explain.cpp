@@ -1,0 +1,121 @@
+#include "dtensor/redistribute/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "dtensor/redistribute/cost.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+// Pieces between commas that are not within brackets: "S(0),_S(1,2)" has two.
+std::vector<std::string_view> pieces_of(std::string_view text) {
+  std::vector<std::string_view> pieces;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && text[i] == '(') ++depth;
+    if (i < text.size() && text[i] == ')') --depth;
+    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
+    pieces.push_back(text.substr(begin, i - begin));
+    begin = i + 1;
+  }
+  return pieces;
+}
+
+template <class T>
+T number(std::string_view text, std::string_view what, T least) {
+  T value{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  CS_REQUIRE(status == std::errc{} && end == text.data() + text.size() && value >= least, what,
+             " '", text, "' is not a number of at least ", least);
+  return value;
+}
+
+Layout layout_of(std::string_view text) {
+  Layout layout;
+  for (const std::string_view piece : pieces_of(text)) layout.push_back(parse_placement(piece));
+  return layout;
+}
+
+void require_mesh(const PlanQuestion& q) {
+  constexpr std::int64_t kMostRanks = 65'536;
+  CS_REQUIRE(!q.mesh_shape.empty() && q.mesh_shape.size() <= std::size_t{kMaxMeshDims},
+             "plan: a mesh has 1 to ", kMaxMeshDims, " dimensions, not ", q.mesh_shape.size());
+  std::int64_t ranks = 1;
+  for (const int size : q.mesh_shape) {
+    CS_REQUIRE(size >= 1 && size <= kMostRanks / ranks, "plan: size ", size,
+               " of a mesh dimension; a mesh has at most ", kMostRanks, " ranks");
+    ranks *= size;
+  }
+  CS_REQUIRE(q.mesh_names.size() == q.mesh_shape.size(), "plan: ", q.mesh_names.size(),
+             " names for ", q.mesh_shape.size(), " mesh dimensions");
+  for (const Layout* layout : {&q.from, &q.to})
+    CS_REQUIRE(layout->ndim() == static_cast<int>(q.mesh_shape.size()), "plan: layout ", *layout,
+               " has ", layout->ndim(), " entries, the mesh ", q.mesh_shape.size(), " dimensions");
+}
+
+}  // namespace
+
+PlanAnswer explain(const PlanQuestion& q) {
+  require_mesh(q);
+  const Layout from = normalize(q.from, q.shape, "plan"), to = normalize(q.to, q.shape, "plan");
+  const auto steps = plan_steps(q.mesh_shape, q.shape, from, to);
+  PlanAnswer answer;
+  answer.trace = trace(from, steps);
+  const auto width = static_cast<double>(size_of(q.dtype));
+  for (const PlanStep& step : steps) {
+    PlanAnswer::Step out;
+    out.layouts = cat(step.from, " -> ", step.to);
+    out.collective = to_string(step.kind);
+    for (std::size_t m = 0; m < q.mesh_shape.size(); ++m) {
+      if (!has(step.dims, static_cast<int>(m))) continue;
+      out.over += (out.over.empty() ? "" : "_") + q.mesh_names[m];
+      out.ranks *= q.mesh_shape[m];
+    }
+    out.bytes = static_cast<std::int64_t>(step.moved * width);
+    out.us = time_of(communicates(step.kind), step.moved * width, step.copied * width);
+    answer.bytes += out.bytes;
+    answer.us += out.us;
+    answer.steps.push_back(std::move(out));
+  }
+  return answer;
+}
+
+std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer) {
+  out << answer.trace << '\n';
+  std::size_t width = 7;
+  for (const auto& step : answer.steps) width = std::max(width, step.layouts.size());
+  const auto row = [&](const auto&... cells) {
+    out << fmt::format("{:<{}}  {:<14}  {:<10}  {:>5}  {:>12}  {:>10}\n", cells...);
+  };
+  row("step", width, "by", "over", "ranks", "bytes", "us");
+  for (const auto& step : answer.steps)
+    row(step.layouts, width, step.collective, step.over.empty() ? "-" : step.over, step.ranks,
+        step.bytes, fmt::format("{:.2f}", step.us));
+  row("total", width, "", "", "", answer.bytes, fmt::format("{:.2f}", answer.us));
+  return out;
+}
+
+PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
+                            std::string_view to, std::string_view dtype) {
+  PlanQuestion q;
+  for (const std::string_view piece : pieces_of(mesh)) {
+    const auto equals = piece.find('=');
+    CS_REQUIRE(equals != piece.npos && equals > 0, "plan: mesh '", mesh, "' is not name=size,…");
+    q.mesh_names.emplace_back(piece.substr(0, equals));
+    q.mesh_shape.push_back(number(piece.substr(equals + 1), "plan: mesh size", 1));
+  }
+  if (!shape.empty())
+    for (const std::string_view piece : pieces_of(shape))
+      q.shape.push_back(number(piece, "plan: size", std::int64_t{0}));
+  q.from = layout_of(from);
+  q.to = layout_of(to);
+  q.dtype = parse_dtype(dtype);
+  return q;
+}
+
+}  // namespace coshard

@@ -1,0 +1,54 @@
+#include "dtensor/redistribute/explain.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+TEST(PlanExplain, NamesStepsCollectivesAndBytes) {
+  const PlanAnswer one = explain(parse_question("dp=2,tp=4", "8,16", "S(0),R", "R,R"));
+  EXPECT_EQ(one.trace, "S(0)R -> RR");
+  ASSERT_EQ(one.steps.size(), 1U);
+  EXPECT_EQ(one.steps[0].collective, "all_gather");
+  EXPECT_EQ(one.steps[0].over, "dp");
+  EXPECT_EQ(one.steps[0].ranks, 2);
+  EXPECT_EQ(one.bytes, 4 * 16 * 4);  // half of the tensor
+  const PlanAnswer merged =
+      explain(parse_question("dp=2,tp=4", "8,16", "P(sum),P(sum)", "S(0),S(-2)", "bf16"));
+  EXPECT_EQ(merged.trace, "P(sum)P(sum) -> S(0)S(0)");
+  EXPECT_EQ(merged.steps[0].over, "dp_tp");
+  EXPECT_EQ(merged.bytes, 8 * 16 * 2 * 7 / 8);
+  EXPECT_GT(merged.us, 0);
+  EXPECT_EQ(explain(parse_question("tp=4", "", "P(max)", "R")).trace, "P(max) -> R");  // a scalar
+}
+
+TEST(PlanExplain, PrintsOneLinePerStepAndTheSum) {
+  const auto text = cat(explain(parse_question("tp=2", "4", "R", "S(0)")));
+  EXPECT_NE(text.find("R -> S(0)  slice"), text.npos) << text;
+  EXPECT_NE(text.find("total"), text.npos) << text;
+}
+
+TEST(PlanExplain, BadInputIsAnErrorThatQuotesIt) {
+  const auto refuse = [](const char* mesh, const char* shape, const char* from, const char* to) {
+    try {
+      explain(parse_question(mesh, shape, from, to));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refuse("tp", "4", "R", "R"), "plan: mesh 'tp' is not name=size,…");
+  EXPECT_EQ(refuse("tp=0", "4", "R", "R"), "plan: mesh size '0' is not a number of at least 1");
+  EXPECT_EQ(refuse("tp=2", "4,x", "R", "R"), "plan: size 'x' is not a number of at least 0");
+  EXPECT_NE(refuse("tp=2", "4", "Q", "R").find("'Q'"), std::string::npos);
+  EXPECT_NE(refuse("tp=2", "4", "R,R", "R").find("has 2 entries"), std::string::npos);
+  EXPECT_NE(refuse("tp=2", "4", "R", "S(1)").find("S(1)"), std::string::npos);
+  EXPECT_EQ(refuse("tp=2", "4", "P(sum)", "P(max)"), "cannot redistribute P(sum) to P(max)");
+  EXPECT_NE(refuse("tp=2000000000", "4", "R", "R").find("at most"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace coshard
