@@ -7,12 +7,12 @@
 
 namespace coshard {
 
-// Over any dimension, which is gathered first where it is cut (one all_gather); all others stay
-// cut.
+// Over any dimension, which is gathered first where it is cut (one all_gather, or one
+// all_to_all that cuts another dimension instead); all others stay cut.
 Tensor softmax(const Tensor& x, int dim);
 Tensor log_softmax(const Tensor& x, int dim);
 // (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, or over the last ones,
-// whose sizes are `normalized_shape`; they are gathered first where they are cut (one all_gather),
+// whose sizes are `normalized_shape`; they are gathered first where they are cut (as in softmax),
 // all others stay cut. weight and bias have that shape and may be undefined; their gradients are
 // Partial(sum) where another dimension is cut. rms_norm: x / sqrt(mean of x^2 + eps) * weight.
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},

@@ -1,7 +1,8 @@
 #pragma once
 // Reductions, scans and sorting.
 // Conventions: dtensor/ops/ops.h. A dimension that is not worked over may be cut any way: it stays
-// cut and nothing moves.
+// cut and nothing moves. "Gathered" means one all_gather, or one all_to_all that cuts another
+// dimension instead, whichever is cheaper; the result is cut accordingly.
 #include <initializer_list>
 #include <optional>
 
