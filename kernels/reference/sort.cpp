@@ -50,7 +50,11 @@ void sort_lines(const Sort& args) {
       if (less(v, u)) return args.descending;
       return a < b;
     };
-    std::partial_sort(order.begin(), order.begin() + args.k, order.end(), before);
+    if (args.k == args.extent) {
+      std::sort(order.begin(), order.end(), before);
+    } else {
+      std::partial_sort(order.begin(), order.begin() + args.k, order.end(), before);
+    }
     const std::int64_t to = line / args.inner * args.k * args.inner + line % args.inner;
     for (std::int64_t i = 0; i < args.k; ++i) {
       as<T>(args.values)[to + i * args.inner] = x[order[i] * args.inner];
