@@ -324,6 +324,27 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
   return reduction == Reduction::Sum ? sum(squares) : mean(squares);
 }
 
+Tensor add_(const Tensor& x, const Tensor& y, double alpha) {
+  const DType type = result_type(x, y);
+  CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add_: alpha ", alpha, " of ", type);
+  return call_into(add_op(), x, y, type, {{}, {alpha}});
+}
+Tensor sub_(const Tensor& x, const Tensor& y) {
+  CS_REQUIRE(x.dtype() != DType::Bool || y.dtype() != DType::Bool, "sub_: of bool ", x.shape());
+  return add_(x, y, -1);
+}
+Tensor sub_(const Tensor& x, const Scalar& scalar) { return add_(x, scalar, -1); }
+Tensor mul_(const Tensor& x, const Tensor& y) {
+  return call_into(mul_op(), x, y, result_type(x, y));
+}
+Tensor div_(const Tensor& x, const Tensor& y) {
+  return call_into(div_op(), x, y, floating_type(result_type(x, y)));
+}
+Tensor div_(const Tensor& x, const Scalar& scalar) {
+  return call_into(div_scalar_op(), x, floating_type(result_type(x, scalar)),
+                   {{}, {scalar.value}});
+}
+
 std::span<const OpDef* const> arithmetic_ops() {
   static const OpDef* const ops[] = {&add_op(),
                                      &mul_op(),

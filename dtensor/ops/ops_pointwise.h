@@ -1,5 +1,5 @@
 #pragma once
-// One element at a time: arithmetic, comparisons, activations, casts.
+// One element at a time: arithmetic, comparisons, activations, casts, in-place forms.
 // Conventions: dtensor/ops/ops.h. Inputs broadcast together, and mixed dtypes are promoted as in
 // PyTorch (promotion.h); functions without integer results give f32 for integers. Shards pass
 // through without a collective; a replica beside a shard is cut. A Partial passes where it says so
@@ -127,5 +127,31 @@ inline Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
 // from the world's generator (random.h), so any layout drops what one device would. A Partial input
 // is reduced first. p = 0: x itself.
 Tensor dropout(const Tensor& x, double p, bool training = true);
+
+// --- in place ---
+
+// x becomes what the function of the same name gives, and is returned: x keeps storage, dtype and
+// layout, and its value is that of one device (fill_ of a Partial(sum) leaves terms that sum to the
+// value). Collectives: those of the function, and of bringing its result to x's layout.
+// Error{BadInput} where x is a leaf that requires a gradient, the result is bigger than x, or its
+// dtype does not fit (a float into integers, a number into bool); in backward, where another
+// operator had saved x.
+Tensor add_(const Tensor& x, const Tensor& y, double alpha = 1);
+Tensor add_(const Tensor& x, const Scalar& scalar, double alpha = 1);
+Tensor sub_(const Tensor& x, const Tensor& y);
+Tensor sub_(const Tensor& x, const Scalar& scalar);
+Tensor mul_(const Tensor& x, const Tensor& y);
+Tensor mul_(const Tensor& x, const Scalar& scalar);
+Tensor div_(const Tensor& x, const Tensor& y);
+Tensor div_(const Tensor& x, const Scalar& scalar);
+Tensor relu_(const Tensor& x);
+Tensor neg_(const Tensor& x);
+Tensor exp_(const Tensor& x);
+Tensor clamp_(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = std::nullopt);
+Tensor masked_fill_(const Tensor& x, const Tensor& mask, const Scalar& value);
+Tensor fill_(const Tensor& x, const Scalar& value);
+inline Tensor zero_(const Tensor& x) { return fill_(x, 0); }
+// y broadcast to x and cast to its dtype, whatever that is.
+Tensor copy_(const Tensor& x, const Tensor& y);
 
 }  // namespace coshard

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "dtensor/ops/ops.h"
+
 namespace coshard {
 namespace {
 
@@ -37,6 +39,18 @@ void pass_scaled(Rule& rule, std::size_t at, double factor) {
 Tensor call_untaped(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {
   const NoGradGuard no_gradient;
   return call1(op, in, attrs);
+}
+
+Tensor call_into(const OpDef& op, const Tensor& x, DType type, const Attrs& attrs) {
+  CS_REQUIRE(can_store(type, x.dtype()), op.name, "_: ", x, " cannot store a result of ", type);
+  const Tensor in[] = {x};
+  return call_in_place(op, in, attrs);
+}
+Tensor call_into(const OpDef& op, const Tensor& x, const Tensor& y, DType type,
+                 const Attrs& attrs) {
+  CS_REQUIRE(can_store(type, x.dtype()), op.name, "_: ", x, " cannot store a result of ", type);
+  const Tensor in[] = {x, to(y, x.dtype())};
+  return call_in_place(op, in, attrs);
 }
 
 std::vector<TensorInfo> broadcast_infer(std::string_view op, Infos in) {

@@ -38,6 +38,10 @@ DType result_type(const Tensor& a, const Tensor& b) {
   return a.ndim() == 0 ? with_weaker(b.dtype(), a.dtype()) : with_weaker(a.dtype(), b.dtype());
 }
 
+bool can_store(DType result, DType destination) {
+  return category_of(result) <= category_of(destination);
+}
+
 DType result_type(const Tensor& a, const Scalar& b) { return with_weaker(a.dtype(), b.dtype); }
 
 }  // namespace coshard

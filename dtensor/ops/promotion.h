@@ -32,6 +32,10 @@ DType promoted(DType a, DType b);
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, const Scalar& b);
 
+// Whether an in-place operator may store its result so: not from floats to integers, nor from
+// numbers to bool.
+bool can_store(DType result, DType destination);
+
 // What a function that has no integer results (exp, division, …) computes in: floats as they are,
 // everything else as f32.
 constexpr DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : DType::F32; }

@@ -5,7 +5,7 @@
 namespace coshard {
 namespace {
 
-void copy_forward(OpContext& c) {
+void to_forward(OpContext& c) {
   const kernels::View from = view_of(c.in[0]);
   launch(c, kernels::Copy{view_of(c.make()), from});
 }
@@ -40,7 +40,7 @@ const OpDef& to_op() {
   static const OpDef op{.name = "to",
                         .rule = to_rule,
                         .infer = to_infer,
-                        .forward = copy_forward,
+                        .forward = to_forward,
                         .backward = to_backward,
                         .flops = no_flops,
                         .saves_in = 0,
@@ -67,7 +67,7 @@ const OpDef& contiguous_op() {
   static const OpDef op{.name = "contiguous",
                         .rule = contiguous_rule,
                         .infer = same_as_first,
-                        .forward = copy_forward,
+                        .forward = to_forward,
                         .backward = contiguous_backward,
                         .flops = no_flops,
                         .saves_in = 0,
@@ -90,6 +90,11 @@ void full_like_forward(OpContext& c) {
   launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), c.attrs.reals[0]});
 }
 
+// Only in place: what was there before gets the gradient 0.
+void full_like_backward(GradContext& c) {
+  if (c.sink.wants(0)) c.sink.give(0, zeros_like(c.out_grad[0]));
+}
+
 std::vector<OpDef::Sample> full_like_samples() { return {{{input({3, 5})}, {{}, {2.5}}}}; }
 
 const OpDef& full_like_op() {
@@ -97,9 +102,56 @@ const OpDef& full_like_op() {
                         .rule = full_like_rule,
                         .infer = same_as_first,
                         .forward = full_like_forward,
-                        .backward = nullptr,
+                        .backward = full_like_backward,
                         .flops = no_flops,
+                        .saves_in = 0,
+                        .saves_out = 0,
                         .samples = full_like_samples};
+  return op;
+}
+
+// --- copy: in: x, y. What x becomes by x.copy_(y): y in x's shape and dtype ---
+
+std::vector<TensorInfo> copy_infer(Infos in, const Attrs&) {
+  CS_REQUIRE(broadcast(in[0].shape, in[1].shape, "copy") == in[0].shape, "copy: ", in[1].shape,
+             " into ", in[0].shape);
+  return {in[0]};
+}
+
+// x's own terms do not matter.
+Rule copy_rule(Infos in, const Attrs& attrs) {
+  Rule rule = elementwise_rule(in, attrs);
+  for (const Reduce reduce : kMoving)
+    rule.extra.push_back({{Partial(reduce), Replicate()}, {Replicate()}});
+  pass_partial(rule, "PP", "P", kMoving);
+  return rule;
+}
+
+void copy_forward(OpContext& c) {
+  const kernels::View from = broadcast_view(c.in[1], c.out_shape[0]);
+  launch(c, kernels::Copy{view_of(c.make()), from});
+}
+
+void copy_backward(GradContext& c) {
+  const Tensor& dy = c.out_grad[0];
+  if (c.sink.wants(0)) c.sink.give(0, zeros_like(dy));
+  if (c.sink.wants(1)) c.sink.give(1, to(sum_to(dy, c.in_info[1].shape), c.in_info[1].dtype));
+}
+
+std::vector<OpDef::Sample> copy_samples() {
+  return {{{input({3, 5}), input({3, 5})}, {}}, {{input({2, 3, 4}), input({3, 1})}, {}}};
+}
+
+const OpDef& copy_op() {
+  static const OpDef op{.name = "copy",
+                        .rule = copy_rule,
+                        .infer = copy_infer,
+                        .forward = copy_forward,
+                        .backward = copy_backward,
+                        .flops = no_flops,
+                        .saves_in = 0,
+                        .saves_out = 0,
+                        .samples = copy_samples};
   return op;
 }
 
@@ -119,8 +171,16 @@ Tensor full_like(const Tensor& x, const Scalar& value) {
   return call_untaped(full_like_op(), {x}, {{}, {value.value}});
 }
 
+Tensor fill_(const Tensor& x, const Scalar& value) {
+  return call_into(full_like_op(), x, x.dtype(), {{}, {value.value}});
+}
+Tensor copy_(const Tensor& x, const Tensor& y) {
+  const Tensor in[] = {x, y};
+  return call_in_place(copy_op(), in);
+}
+
 std::span<const OpDef* const> to_ops() {
-  static const OpDef* const ops[] = {&to_op(), &contiguous_op(), &full_like_op()};
+  static const OpDef* const ops[] = {&to_op(), &contiguous_op(), &full_like_op(), &copy_op()};
   return ops;
 }
 

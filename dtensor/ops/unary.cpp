@@ -14,6 +14,9 @@ using kernels::UnaryOp;
 enum class UnaryDomain : std::uint8_t { Floats, Numbers };  // Numbers: integers too, not bool
 enum class UnaryGradient : std::uint8_t { Slope, Itself, Zero };
 
+// Whether the slope is a function of the result.
+constexpr bool from_result(UnaryGradOp slope) { return slope <= UnaryGradOp::Reciprocal; }
+
 struct UnaryTraits {
   std::string_view name, gradient_name;
   Pass pass = Pass::Nothing;
@@ -115,7 +118,7 @@ Rule unary_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-// in: dy, x. Linear in dy.
+// in: dy, and x or y, as the slope wants. Linear in dy.
 Rule unary_slope_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   pass_one(rule, 0, Pass::Linear);
@@ -159,7 +162,9 @@ void unary_backward(GradContext& c) {
   } else if (unary_traits<f>().gradient == UnaryGradient::Itself) {
     c.sink.give(0, call1(unary_op<f>(), {dy}, c.attrs));
   } else {
-    c.sink.give(0, call1(unary_slope_op<f>(), {dy, c.in[0]}, c.attrs));
+    const bool result = from_result(unary_traits<f>().slope);
+    const Tensor& at = result ? c.out[0] : c.in[0];
+    c.sink.give(0, call1(unary_slope_op<f>(), {dy, at}, c.attrs));
   }
 }
 
@@ -171,14 +176,16 @@ std::vector<OpDef::Sample> unary_samples() {
 
 template <UnaryOp f>
 const OpDef& unary_op() {
+  const bool slope = unary_traits<f>().gradient == UnaryGradient::Slope;
+  const bool result = slope && from_result(unary_traits<f>().slope);
   static const OpDef op{.name = unary_traits<f>().name,
                         .rule = unary_rule<f>,
                         .infer = unary_infer<f>,
                         .forward = unary_forward<f>,
                         .backward = unary_backward<f>,
                         .flops = one_per_element,
-                        .saves_in = unary_traits<f>().gradient == UnaryGradient::Slope ? ~0U : 0U,
-                        .saves_out = 0,
+                        .saves_in = slope && !result ? 1U : 0U,
+.saves_out = result ? 1U : 0U,
                         .samples = unary_samples<f>};
   return op;
 }
@@ -191,6 +198,16 @@ Tensor unary(const Tensor& x, const Attrs& attrs = {}) {
 template <UnaryOp f>
 Tensor unary_in_floats(const Tensor& x) {
   return call1(unary_op<f>(), {to(x, floating_type(x.dtype()))});
+}
+
+DType clamp_type(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  CS_REQUIRE(min || max, "clamp: neither min nor max is given");
+  const DType type = min ? result_type(x, *min) : x.dtype();
+  return max ? promoted(type, result_type(x, *max)) : type;
+}
+Attrs clamp_attrs(std::optional<Scalar> min, std::optional<Scalar> max) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return {{}, {min ? min->value : -kInfinity, max ? max->value : kInfinity}};
 }
 
 template <UnaryOp... f>
@@ -233,12 +250,7 @@ Tensor leaky_relu(const Tensor& x, double negative_slope) {
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-  CS_REQUIRE(min || max, "clamp: neither min nor max is given");
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  DType type = min ? result_type(x, *min) : x.dtype();
-  if (max) type = promoted(type, result_type(x, *max));
-  return unary<UnaryOp::Clamp>(to(x, type),
-                               {{}, {min ? min->value : -kInfinity, max ? max->value : kInfinity}});
+  return unary<UnaryOp::Clamp>(to(x, clamp_type(x, min, max)), clamp_attrs(min, max));
 }
 
 Tensor add(const Tensor& a, const Scalar& scalar, double alpha) {
@@ -252,6 +264,23 @@ Tensor pow(const Tensor& a, const Scalar& exponent) {
   CS_REQUIRE(is_floating(type) || exponent.value >= 0, "pow: ", type, a.shape(),
              " to the negative integer power ", exponent.value);
   return unary<UnaryOp::PowScalar>(to(a, type), {{}, {exponent.value}});
+}
+
+Tensor add_(const Tensor& x, const Scalar& scalar, double alpha) {
+  return call_into(unary_op<UnaryOp::AddScalar>(), x, result_type(x, scalar),
+                   {{}, {scalar.value * alpha}});
+}
+Tensor mul_(const Tensor& x, const Scalar& scalar) {
+  return call_into(unary_op<UnaryOp::MulScalar>(), x, result_type(x, scalar),
+                   {{}, {scalar.value}});
+}
+Tensor relu_(const Tensor& x) { return call_into(unary_op<UnaryOp::Relu>(), x, x.dtype(), {}); }
+Tensor neg_(const Tensor& x) { return call_into(unary_op<UnaryOp::Neg>(), x, x.dtype(), {}); }
+Tensor exp_(const Tensor& x) {
+  return call_into(unary_op<UnaryOp::Exp>(), x, floating_type(x.dtype()), {});
+}
+Tensor clamp_(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  return call_into(unary_op<UnaryOp::Clamp>(), x, clamp_type(x, min, max), clamp_attrs(min, max));
 }
 
 std::span<const OpDef* const> unary_ops() {

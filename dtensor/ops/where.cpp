@@ -126,6 +126,11 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value) {
   return masked(x, mask, value.value, false);
 }
 
+Tensor masked_fill_(const Tensor& x, const Tensor& mask, const Scalar& value) {
+  const Tensor in[] = {x, mask};
+  return call_in_place(masked_fill_op(), in, {{0}, {value.value}});
+}
+
 std::span<const OpDef* const> where_ops() {
   static const OpDef* const ops[] = {&where_op(), &masked_fill_op()};
   return ops;

@@ -56,22 +56,25 @@ struct Unary {
   double alpha = 0, beta = 0;
 };
 
-// alpha and beta as the function's own. Relu passes where x > 0 or NaN, Clamp from bound to bound.
+// alpha and beta as the function's own. Relu passes where y > 0 or NaN, Clamp from bound to bound.
 enum class UnaryGradOp : std::uint8_t {
-  Silu,
-  Gelu,
-  GeluTanh,
+  // from the result: `x` is y
   Relu,
-  Abs,
   Exp,
-  Log,
+  Expm1,
   Sqrt,
   Rsqrt,
   Tanh,
   Sigmoid,
+  Reciprocal,
+  // from the argument
+  Silu,
+  Gelu,
+  GeluTanh,
+  Abs,
+  Log,
   Softplus,
   Square,
-  Reciprocal,
   Erf,
   LeakyRelu,
   Clamp,

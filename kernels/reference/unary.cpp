@@ -69,15 +69,16 @@ double slope(UnaryGradOp op, double x, double alpha = 0) {
       return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
     }
     case UnaryGradOp::Abs: return (x > 0) - (x < 0);
-    case UnaryGradOp::Exp: return std::exp(x);
+    case UnaryGradOp::Exp: return x;
+    case UnaryGradOp::Expm1: return x + 1;
     case UnaryGradOp::Log: return 1 / x;
-    case UnaryGradOp::Sqrt: return 0.5 / std::sqrt(x);
-    case UnaryGradOp::Rsqrt: return -0.5 / (x * std::sqrt(x));
-    case UnaryGradOp::Tanh: return 1 - std::tanh(x) * std::tanh(x);
-    case UnaryGradOp::Sigmoid: return sigmoid(x) * (1 - sigmoid(x));
+    case UnaryGradOp::Sqrt: return 0.5 / x;
+    case UnaryGradOp::Rsqrt: return -0.5 * x * x * x;
+    case UnaryGradOp::Tanh: return 1 - x * x;
+    case UnaryGradOp::Sigmoid: return x * (1 - x);
     case UnaryGradOp::Softplus: return x > 20 ? 1 : sigmoid(x);
     case UnaryGradOp::Square: return 2 * x;
-    case UnaryGradOp::Reciprocal: return -1 / (x * x);
+    case UnaryGradOp::Reciprocal: return -x * x;
     case UnaryGradOp::Erf: return 2 / std::sqrt(std::numbers::pi) * std::exp(-x * x);
     case UnaryGradOp::LeakyRelu: return x > 0 ? 1 : alpha;
     case UnaryGradOp::Log1p: return 1 / (1 + x);

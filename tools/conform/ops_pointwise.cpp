@@ -112,12 +112,34 @@ OpTable functions_of_more() {
   };
 }
 
+OpTable functions_in_place() {
+  return {
+      {"add_", with_alpha(add_, add_)},
+      {"sub_", of_either(sub_, sub_)},
+      {"mul_", of_either(mul_, mul_)},
+      {"div_", of_either(div_, div_)},
+      {"relu_", of_one(relu_)},
+      {"neg_", of_one(neg_)},
+      {"exp_", of_one(exp_)},
+      {"zero_", of_one(zero_)},
+      {"fill_", [](const OpCall& c) { return Tensors{fill_(c[0], c.scalar("value"))}; }},
+      {"clamp_",
+       [](const OpCall& c) {
+         return Tensors{clamp_(c[0], maybe_scalar(c, "min"), maybe_scalar(c, "max"))};
+       }},
+      {"copy_", of_two(copy_)},
+      {"masked_fill_",
+       [](const OpCall& c) { return Tensors{masked_fill_(c[0], c[1], c.scalar("value"))}; }},
+  };
+}
+
 }  // namespace
 
 const OpTable& pointwise_table() {
   static const OpTable table = [] {
     OpTable all = functions_of_one();
     all.merge(functions_of_more());
+    all.merge(functions_in_place());
     return all;
   }();
   return table;

@@ -115,24 +115,16 @@ void run(const UnaryGrad& args) {
     case UnaryGradOp::Relu:
       return map_both(args, [](Vec x, Vec dy) { return select(x <= Vec{}, Vec{}, dy); });
     case UnaryGradOp::Abs: return map_grad(args, [](Vec x) { return sign(x); });
-    case UnaryGradOp::Exp: return map_grad(args, [](Vec x) { return exponential(x); });
+    case UnaryGradOp::Exp: return map_grad(args, [](Vec y) { return y; });
+    case UnaryGradOp::Expm1: return map_grad(args, [](Vec y) { return y + 1.0F; });
     case UnaryGradOp::Log: return map_grad(args, [](Vec x) { return 1.0F / x; });
-    case UnaryGradOp::Sqrt: return map_grad(args, [](Vec x) { return 0.5F / square_root(x); });
-    case UnaryGradOp::Rsqrt:
-      return map_grad(args, [](Vec x) { return -0.5F / (x * square_root(x)); });
-    case UnaryGradOp::Tanh:
-      return map_grad(args, [](Vec x) {
-        const Vec t = hyperbolic_tangent(x);
-        return 1.0F - t * t;
-      });
-    case UnaryGradOp::Sigmoid:
-      return map_grad(args, [](Vec x) {
-        const Vec s = sigmoid(x);
-        return s * (1.0F - s);
-      });
+    case UnaryGradOp::Sqrt: return map_grad(args, [](Vec y) { return 0.5F / y; });
+    case UnaryGradOp::Rsqrt: return map_grad(args, [](Vec y) { return -0.5F * y * y * y; });
+    case UnaryGradOp::Tanh: return map_grad(args, [](Vec y) { return 1.0F - y * y; });
+    case UnaryGradOp::Sigmoid: return map_grad(args, [](Vec y) { return y * (1.0F - y); });
     case UnaryGradOp::Softplus: return map_grad(args, [](Vec x) { return sigmoid(x); });
     case UnaryGradOp::Square: return map_grad(args, [](Vec x) { return 2.0F * x; });
-    case UnaryGradOp::Reciprocal: return map_grad(args, [](Vec x) { return -1.0F / (x * x); });
+    case UnaryGradOp::Reciprocal: return map_grad(args, [](Vec y) { return -y * y; });
     case UnaryGradOp::Erf:
       return map_grad(args, [](Vec x) { return 1.1283791671F * exponential(-x * x); });
     case UnaryGradOp::LeakyRelu:

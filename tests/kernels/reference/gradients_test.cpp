@@ -36,14 +36,39 @@ TEST(Gradients, OfUnaryFunctionsAreTheirSlopes) {
   const std::pair<UnaryGradOp, UnaryOp> pairs[] = {{UnaryGradOp::Silu, UnaryOp::Silu},
                                                    {UnaryGradOp::Gelu, UnaryOp::Gelu},
                                                    {UnaryGradOp::GeluTanh, UnaryOp::GeluTanh},
-                                                   {UnaryGradOp::Relu, UnaryOp::Relu}};
+                                                   {UnaryGradOp::Relu, UnaryOp::Relu},
+                                                   {UnaryGradOp::Exp, UnaryOp::Exp},
+                                                   {UnaryGradOp::Expm1, UnaryOp::Expm1},
+                                                   {UnaryGradOp::Sqrt, UnaryOp::Sqrt},
+                                                   {UnaryGradOp::Rsqrt, UnaryOp::Rsqrt},
+                                                   {UnaryGradOp::Tanh, UnaryOp::Tanh},
+                                                   {UnaryGradOp::Sigmoid, UnaryOp::Sigmoid},
+                                                   {UnaryGradOp::Reciprocal, UnaryOp::Reciprocal},
+                                                   {UnaryGradOp::Abs, UnaryOp::Abs},
+                                                   {UnaryGradOp::Log, UnaryOp::Log},
+                                                   {UnaryGradOp::Softplus, UnaryOp::Softplus},
+                                                   {UnaryGradOp::Square, UnaryOp::Square},
+                                                   {UnaryGradOp::Erf, UnaryOp::Erf},
+                                                   {UnaryGradOp::LeakyRelu, UnaryOp::LeakyRelu},
+                                                   {UnaryGradOp::Clamp, UnaryOp::Clamp},
+                                                   {UnaryGradOp::Log1p, UnaryOp::Log1p},
+                                                   {UnaryGradOp::PowScalar, UnaryOp::PowScalar},
+                                                   {UnaryGradOp::Sin, UnaryOp::Sin},
+                                                   {UnaryGradOp::Cos, UnaryOp::Cos}};
   for (const auto& [grad_op, op] : pairs) {
+    const bool positive = op == UnaryOp::Sqrt || op == UnaryOp::Rsqrt || op == UnaryOp::Log ||
+                          op == UnaryOp::Log1p || op == UnaryOp::PowScalar ||
+                          op == UnaryOp::Reciprocal;
     Data x = Data::normal(kF64, 20, 1, 2);
+    if (positive)
+      for (int i = 0; i < 20; ++i) x.set(i, 0.5 + std::abs(x.get(i)));
     const Data dy = Data::normal(kF64, 20, 2);
     Data y(kF64, 20);
     Data dx(kF64, 20);
-    run(UnaryGrad{grad_op, kF64, 20, dy.ptr(), x.ptr(), dx.ptr()});
-    const auto forward = [&, op = op] { run(Unary{op, kF64, 20, x.ptr(), y.ptr(), 0}); };
+    const auto forward = [&, op = op] { run(Unary{op, kF64, 20, x.ptr(), y.ptr(), 0.3, 1.1}); };
+    forward();
+    const void* from = grad_op <= UnaryGradOp::Reciprocal ? y.ptr() : x.ptr();
+    run(UnaryGrad{grad_op, kF64, 20, dy.ptr(), from, dx.ptr(), 0.3, 1.1});
     expect_gradient(x, dx, dy, y, forward, "unary " + std::to_string(int(op)));
   }
 }
