@@ -84,7 +84,7 @@ Tensor as_terms(Tensor x) {
 }
 
 Tensor filled(Tensor x, double value) {
-  fill_(x, value);
+  kernels::run(x.device()->kind(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
   return x;
 }
 
@@ -104,10 +104,6 @@ RandomState take_stream() {
   return now;
 }
 
-void fill_(const Tensor& x, double value) {
-  CS_REQUIRE(x.is_contiguous(), "fill_: ", x, " is not contiguous");
-  kernels::run(x.device()->kind(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
-}
 void normal_(const Tensor& x, double mean, double std) {
   draw(x, kernels::RandomKind::Normal, std, mean);
 }

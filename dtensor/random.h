@@ -53,6 +53,5 @@ DTensor randn(const Layout& layout, const Shape& shape, DType dtype = DType::F32
 // In place, off the tape, on a leaf or plain value: normal(mean, std) and uniform [low, high).
 void normal_(const Tensor& x, double mean, double std);
 void uniform_(const Tensor& x, double low, double high);
-void fill_(const Tensor& x, double value);
 
 }  // namespace coshard

@@ -341,8 +341,7 @@ Tensor div_(const Tensor& x, const Tensor& y) {
   return call_into(div_op(), x, y, floating_type(result_type(x, y)));
 }
 Tensor div_(const Tensor& x, const Scalar& scalar) {
-  return call_into(div_scalar_op(), x, floating_type(result_type(x, scalar)),
-                   {{}, {scalar.value}});
+  return call_into(div_scalar_op(), x, floating_type(result_type(x, scalar)), {{}, {scalar.value}});
 }
 
 std::span<const OpDef* const> arithmetic_ops() {

@@ -24,8 +24,8 @@ void pass_scaled(Rule& rule, std::size_t at, double factor);
 // Outside the tape, for functions without a gradient.
 Tensor call_untaped(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
 
-// op(x, y) into x, computed in x's dtype. Error{BadInput} where x cannot store `type`, the dtype that
-// the operator gives out of place; for the rest see call_in_place.
+// op(x, y) into x, computed in x's dtype. Error{BadInput} where x cannot store `type`, the dtype
+// that the operator gives out of place; for the rest see call_in_place.
 Tensor call_into(const OpDef& op, const Tensor& x, DType type, const Attrs& attrs);
 Tensor call_into(const OpDef& op, const Tensor& x, const Tensor& y, DType type,
                  const Attrs& attrs = {});

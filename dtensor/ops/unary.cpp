@@ -185,7 +185,7 @@ const OpDef& unary_op() {
                         .backward = unary_backward<f>,
                         .flops = one_per_element,
                         .saves_in = slope && !result ? 1U : 0U,
-.saves_out = result ? 1U : 0U,
+                        .saves_out = result ? 1U : 0U,
                         .samples = unary_samples<f>};
   return op;
 }
@@ -271,8 +271,7 @@ Tensor add_(const Tensor& x, const Scalar& scalar, double alpha) {
                    {{}, {scalar.value * alpha}});
 }
 Tensor mul_(const Tensor& x, const Scalar& scalar) {
-  return call_into(unary_op<UnaryOp::MulScalar>(), x, result_type(x, scalar),
-                   {{}, {scalar.value}});
+  return call_into(unary_op<UnaryOp::MulScalar>(), x, result_type(x, scalar), {{}, {scalar.value}});
 }
 Tensor relu_(const Tensor& x) { return call_into(unary_op<UnaryOp::Relu>(), x, x.dtype(), {}); }
 Tensor neg_(const Tensor& x) { return call_into(unary_op<UnaryOp::Neg>(), x, x.dtype(), {}); }

@@ -8,8 +8,11 @@ namespace {
 TEST(RowwiseParallel, CutsALinearByRowsWithOneAllReduceForward) {  // A87, A89
   on_ranks(4, [](World& world) -> Task<void> {
     auto [plain, linear] = twins<nn::Linear>(16, 16, world, kF64);
-    fill_(plain->bias, 3);
-    fill_(linear->bias, 3);
+    {
+      const NoGradGuard no_grad;
+      fill_(plain->bias, 3);
+      fill_(linear->bias, 3);
+    }
     const DeviceMesh mesh = line(world);
     co_await parallelize_module(*linear, mesh, RowwiseParallel{});
     EXPECT_EQ(linear->weight.layout(), Layout(Shard(1)));
