@@ -86,10 +86,8 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
   value = redistribute_raw(value, partial_as_replicate(layout));
   if (value.storage() == full.storage()) value = copy_of(value);
   value.wait();
-  if (const auto term = term_in_place_of_value(mesh, layout)) {
-    value = Tensor::empty(full.device(), spec, full.dtype());
-    fill_(value, *term);
-  }
+  if (const auto term = term_in_place_of_value(mesh, layout))
+    value = coshard::full(full.device(), spec->local_shape, *term, full.dtype());
   return value.with_spec(spec);
 }
 

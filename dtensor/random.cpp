@@ -77,15 +77,15 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
   for (const RandomBox& box : random_boxes(x)) draw_box(x, box, drawing);
 }
 
-// A Partial is split into terms: most ranks hold a constant where the value would be.
-Tensor as_terms(Tensor x) {
-  if (const auto term = term_in_place_of_value(x.mesh(), x.layout())) fill_(x, *term);
-  return x;
-}
-
 Tensor filled(Tensor x, double value) {
   kernels::run(x.device()->kind(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
   return x;
+}
+
+// A Partial is split into terms: most ranks hold a constant where the value would be.
+Tensor as_terms(Tensor x) {
+  const auto term = term_in_place_of_value(x.mesh(), x.layout());
+  return term ? filled(x, *term) : x;
 }
 
 Tensor drawn(Tensor x, kernels::RandomKind kind) {
