@@ -18,6 +18,7 @@ void require_destination(const OpDef& op, const Tensor& x) {
 Tensor in_other_memory(const Tensor& x) {
   Tensor copy = copy_of(x);
   copy.set_grad_meta(x.grad_meta());
+  copy.storage()->version = x.storage()->version;  // x may have been changed before
   return copy;
 }
 
