@@ -9,7 +9,10 @@ namespace {
 TEST(NoParallel, ReplicatesParametersOfTheSourceRankAndGivesALocalOutput) {
   on_ranks(2, [](World& world) -> Task<void> {
     auto [plain, linear] = twins<nn::Linear>(6, 4, world, kF64);
-    if (world.rank() == 1) fill_(linear->weight, 0);
+    if (world.rank() == 1) {
+      const NoGradGuard no_grad;
+      fill_(linear->weight, 0);
+    }
     const DeviceMesh mesh = line(world);
     co_await parallelize_module(*linear, mesh, NoParallel{});
     EXPECT_EQ(linear->weight.layout(), Layout(Replicate()));
