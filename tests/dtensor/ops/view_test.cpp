@@ -13,20 +13,20 @@ using testing::counting;
 using testing::CountingObserver;
 using testing::on_ranks;
 using Values = std::vector<double>;
-using Function = std::function<Tensor(const Tensor&)>;
+using ViewFunction = std::function<Tensor(const Tensor&)>;
 
 // `shape` in layout `from` through f gives layout `to`, the plain tensor's values, and issues
 // `collectives`.
-struct Expectation {
+struct ViewExpectation {
   const char* what;
   Shape shape;
   Layout from;
-  Function f;
+  ViewFunction f;
   std::optional<Layout> to;
   int collectives = 0;
 };
 
-void check(World& world, const DeviceMesh& mesh, const Expectation& e) {
+void check_view(World& world, const DeviceMesh& mesh, const ViewExpectation& e) {
   const Tensor plain = counting(world, e.shape);
   const DTensor x = distribute_tensor(plain, mesh, e.from, std::nullopt);
   CountingObserver seen(world);
@@ -38,121 +38,124 @@ void check(World& world, const DeviceMesh& mesh, const Expectation& e) {
   EXPECT_EQ(full_tensor(y).to_vector(), e.f(plain).to_vector()) << e.what << " of " << x;
 }
 
-void check_all(int ranks, const std::vector<Expectation>& all) {
+void check_views(int ranks, const std::vector<ViewExpectation>& all) {
   struct Body {
-    static Task<void> run(World& world, const std::vector<Expectation>& all) {
+    static Task<void> run(World& world, const std::vector<ViewExpectation>& all) {
       const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
-      for (const Expectation& e : all) check(world, mesh, e);
+      for (const ViewExpectation& e : all) check_view(world, mesh, e);
       co_return;
     }
   };
   on_ranks(ranks, [&all](World& world) { return Body::run(world, all); });
 }
 
-Function as(const Shape& shape) {
+ViewFunction as_shape(const Shape& shape) {
   return [shape](const Tensor& x) { return view(x, shape); };
 }
 
 TEST(ViewLayout, AJoinedRunStaysCutWhereOldAndNewShardsHoldTheSame) {
-  check_all(2, {{"rows joined evenly", {4, 6}, Shard(0), as({24}), Layout(Shard(0))},
-                {"rows joined unevenly", {3, 4}, Shard(0), as({12}), {}, 1}});
-  check_all(3, {{"uneven rows that end alike", {5, 2}, Shard(0), as({10}), Layout(Shard(0))},
-                {"and split again", {10}, Shard(0), as({5, 2}), Layout(Shard(0))},
-                {"an even cut of neither", {6, 2}, Shard(0), as({4, 3}), {}, 1}});
+  check_views(2, {{"rows joined evenly", {4, 6}, Shard(0), as_shape({24}), Layout(Shard(0))},
+                  {"rows joined unevenly", {3, 4}, Shard(0), as_shape({12}), {}, 1}});
+  check_views(3,
+              {{"uneven rows that end alike", {5, 2}, Shard(0), as_shape({10}), Layout(Shard(0))},
+               {"and split again", {10}, Shard(0), as_shape({5, 2}), Layout(Shard(0))},
+               {"an even cut of neither", {6, 2}, Shard(0), as_shape({4, 3}), {}, 1}});
 }
 
 TEST(ViewLayout, ALaterDimensionOfAJoinedRunIsCutIntoStrides) {
-  check_all(
-      2,
-      {{"joined", {3, 4}, Shard(1), as({12}), Layout(StridedShard(0, 3))},
-       {"joined in the middle", {2, 3, 4, 5}, Shard(2), as({2, 12, 5}), Layout(StridedShard(1, 3))},
-       {"of three", {2, 3, 4}, Shard(2), as({24}), Layout(StridedShard(0, 6))},
-       {"split", {12}, StridedShard(0, 3), as({3, 4}), Layout(Shard(1))},
-       {"unevenly", {2, 3}, Shard(1), as({6}), {}, 1}});
+  check_views(2, {{"joined", {3, 4}, Shard(1), as_shape({12}), Layout(StridedShard(0, 3))},
+                  {"joined in the middle",
+                   {2, 3, 4, 5},
+                   Shard(2),
+                   as_shape({2, 12, 5}),
+                   Layout(StridedShard(1, 3))},
+                  {"of three", {2, 3, 4}, Shard(2), as_shape({24}), Layout(StridedShard(0, 6))},
+                  {"split", {12}, StridedShard(0, 3), as_shape({3, 4}), Layout(Shard(1))},
+                  {"unevenly", {2, 3}, Shard(1), as_shape({6}), {}, 1}});
 }
 
 TEST(ViewLayout, DimensionsOfOneComeAndGoWithoutAMove) {
-  check_all(3, {{"unsqueeze",
-                 {4, 2},
-                 Shard(0),
-                 [](const Tensor& x) { return unsqueeze(x, 0); },
-                 Layout(Shard(1))},
-                {"squeeze",
-                 {2, 1, 4},
-                 Shard(2),
-                 [](const Tensor& x) { return squeeze(x); },
-                 Layout(Shard(1))},
-                {"squeeze of a cut dimension",
-                 {2, 1},
-                 Shard(1),
-                 [](const Tensor& x) { return squeeze(x, 1); },
-                 {},
-                 1},
-                {"squeeze of a longer dimension",
-                 {2, 3},
-                 Shard(1),
-                 [](const Tensor& x) { return squeeze(x, 1); },
-                 Layout(Shard(1))}});
+  check_views(3, {{"unsqueeze",
+                   {4, 2},
+                   Shard(0),
+                   [](const Tensor& x) { return unsqueeze(x, 0); },
+                   Layout(Shard(1))},
+                  {"squeeze",
+                   {2, 1, 4},
+                   Shard(2),
+                   [](const Tensor& x) { return squeeze(x); },
+                   Layout(Shard(1))},
+                  {"squeeze of a cut dimension",
+                   {2, 1},
+                   Shard(1),
+                   [](const Tensor& x) { return squeeze(x, 1); },
+                   {},
+                   1},
+                  {"squeeze of a longer dimension",
+                   {2, 3},
+                   Shard(1),
+                   [](const Tensor& x) { return squeeze(x, 1); },
+                   Layout(Shard(1))}});
 }
 
 TEST(PieceLayout, OnlyTheDimensionAtHandMustBeWhole) {
-  const Function step = [](const Tensor& x) { return slice(x, 0, 1, 5, 2); };
-  const Function row = [](const Tensor& x) { return select(x, 0, -1); };
-  const Function all = [](const Tensor& x) { return slice(x, 0, 0, 5); };
-  const Function turn = [](const Tensor& x) { return roll(x, -2, 0); };
-  const Function mirror = [](const Tensor& x) { return flip(x, Shape{0}.span()); };
-  const Function margin = [](const Tensor& x) { return pad(x, Shape{0, 0, 2, -1}.span()); };
+  const ViewFunction step = [](const Tensor& x) { return slice(x, 0, 1, 5, 2); };
+  const ViewFunction row = [](const Tensor& x) { return select(x, 0, -1); };
+  const ViewFunction all = [](const Tensor& x) { return slice(x, 0, 0, 5); };
+  const ViewFunction turn = [](const Tensor& x) { return roll(x, -2, 0); };
+  const ViewFunction mirror = [](const Tensor& x) { return flip(x, Shape{0}.span()); };
+  const ViewFunction margin = [](const Tensor& x) { return pad(x, Shape{0, 0, 2, -1}.span()); };
   for (const auto& [what, f, cut] :
-       std::vector<std::tuple<const char*, Function, int>>{{"slice", step, 1},
-                                                           {"select", row, 0},
-                                                           {"roll", turn, 1},
-                                                           {"flip", mirror, 1},
-                                                           {"pad", margin, 1}}) {
-    check_all(2, {{what, {5, 3}, Shard(1), f, Layout(Shard(cut))},
-                  {what, {5, 3}, Partial(), f, Layout(Partial())},
-                  {what, {5, 3}, Partial(Reduce::Max), f, Layout(Partial(Reduce::Max))}});
+       std::vector<std::tuple<const char*, ViewFunction, int>>{{"slice", step, 1},
+                                                               {"select", row, 0},
+                                                               {"roll", turn, 1},
+                                                               {"flip", mirror, 1},
+                                                               {"pad", margin, 1}}) {
+    check_views(2, {{what, {5, 3}, Shard(1), f, Layout(Shard(cut))},
+                    {what, {5, 3}, Partial(), f, Layout(Partial())},
+                    {what, {5, 3}, Partial(Reduce::Max), f, Layout(Partial(Reduce::Max))}});
   }
-  check_all(2, {{"all of a cut dimension", {5, 3}, Shard(0), all, Layout(Shard(0))},
-                {"a slice of a cut dimension", {5, 3}, Shard(0), step, {}, 1},
-                {"several pieces of one",
-                 {5, 3},
-                 Shard(0),
-                 [](const Tensor& x) { return stack(unbind(x, 0), 0); },
-                 {},
-                 1},
-                {"a turn of one", {5, 3}, Shard(0), turn, {}, 1}});
+  check_views(2, {{"all of a cut dimension", {5, 3}, Shard(0), all, Layout(Shard(0))},
+                  {"a slice of a cut dimension", {5, 3}, Shard(0), step, {}, 1},
+                  {"several pieces of one",
+                   {5, 3},
+                   Shard(0),
+                   [](const Tensor& x) { return stack(unbind(x, 0), 0); },
+                   {},
+                   1},
+                  {"a turn of one", {5, 3}, Shard(0), turn, {}, 1}});
 }
 
 TEST(PieceLayout, AMarginThatIsNotZeroIsAddedOnceToAPartialSum) {
-  const Function f = [](const Tensor& x) { return pad(x, Shape{1, 2}.span(), -1.5); };
-  check_all(2, {{"pad", {2, 3}, Partial(), f, {}, 1},
-                {"pad", {2, 3}, Partial(Reduce::Avg), f, Layout(Partial(Reduce::Avg))}});
+  const ViewFunction f = [](const Tensor& x) { return pad(x, Shape{1, 2}.span(), -1.5); };
+  check_views(2, {{"pad", {2, 3}, Partial(), f, {}, 1},
+                  {"pad", {2, 3}, Partial(Reduce::Avg), f, Layout(Partial(Reduce::Avg))}});
 }
 
 TEST(TriangleLayout, EveryRankKnowsWhereItsPartOfTheMatrixLies) {
   for (const std::int64_t d : {-2, 0, 1}) {
-    const Function lower = [d](const Tensor& x) { return tril(x, d); };
-    const Function upper = [d](const Tensor& x) { return triu(x, d); };
+    const ViewFunction lower = [d](const Tensor& x) { return tril(x, d); };
+    const ViewFunction upper = [d](const Tensor& x) { return triu(x, d); };
     for (const Placement p : {Shard(0), Shard(1), Shard(2), Partial()}) {
-      check_all(
+      check_views(
           3, {{"tril", {2, 7, 5}, p, lower, Layout(p)}, {"triu", {2, 7, 5}, p, upper, Layout(p)}});
     }
   }
 }
 
 TEST(RepeatLayout, AnInterleavedDimensionStaysCut) {
-  const Function twice = [](const Tensor& x) { return repeat_interleave(x, 2, 0); };
-  const Function tiled = [](const Tensor& x) { return repeat(x, {2, 1, 3}); };
-  check_all(2, {{"repeat_interleave", {4, 3}, Shard(0), twice, Layout(Shard(0))},
-                {"repeat_interleave", {4, 3}, Shard(1), twice, Layout(Shard(1))},
-                {"repeat", {4, 3}, Shard(0), tiled, Layout(Shard(1))},
-                {"repeat", {4, 3}, Partial(), tiled, Layout(Partial())}});
+  const ViewFunction twice = [](const Tensor& x) { return repeat_interleave(x, 2, 0); };
+  const ViewFunction tiled = [](const Tensor& x) { return repeat(x, {2, 1, 3}); };
+  check_views(2, {{"repeat_interleave", {4, 3}, Shard(0), twice, Layout(Shard(0))},
+                  {"repeat_interleave", {4, 3}, Shard(1), twice, Layout(Shard(1))},
+                  {"repeat", {4, 3}, Shard(0), tiled, Layout(Shard(1))},
+                  {"repeat", {4, 3}, Partial(), tiled, Layout(Partial())}});
 }
 
 TEST(DiagonalLayout, BatchDimensionsStayCut) {
-  const Function f = [](const Tensor& x) { return diagonal(x, 1, 0, 2); };
-  check_all(2, {{"diagonal", {4, 3, 5}, Shard(1), f, Layout(Shard(0))},
-                {"diagonal", {4, 3, 5}, Shard(0), f, {}, 1}});
+  const ViewFunction f = [](const Tensor& x) { return diagonal(x, 1, 0, 2); };
+  check_views(2, {{"diagonal", {4, 3, 5}, Shard(1), f, Layout(Shard(0))},
+                  {"diagonal", {4, 3, 5}, Shard(0), f, {}, 1}});
 }
 
 TEST(CatLayout, APartialWithAReplicaIsPartialAndAStackGainsADimension) {
