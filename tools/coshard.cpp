@@ -1,5 +1,5 @@
-// The `coshard` command. It only reads the command line; what it runs lies in profiling/bench and
-// tools/conform.
+// The `coshard` command. It only reads the command line; what it runs lies in profiling/bench,
+// tools/conform and tools/plan.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include "profiling/bench/benches.h"
 #include "runtime/error.h"
 #include "tools/conform/conform.h"
+#include "tools/plan.h"
 
 namespace {
 
@@ -47,6 +48,25 @@ int show(const Report& report, bool json) {
     report.print_table(std::cout);
   }
   return 0;
+}
+
+void add_plan(CLI::App& app, std::function<int()>& chosen) {
+  CLI::App* plan = app.add_subcommand("plan", "looks at plans of redistribution");
+  plan->require_subcommand(1);
+  CLI::App* sub = plan->add_subcommand("explain", "steps, bytes and predicted time of a plan");
+  const auto options = std::make_shared<coshard::tools::PlanOptions>();
+  sub->add_option("--mesh", options->mesh, "names and sizes: dp=2,tp=4")->required();
+  sub->add_option("--shape", options->shape, "of the tensor: 8,16; nothing: a scalar");
+  sub->add_option("--from", options->from, "one placement per mesh dimension: S(0),R")->required();
+  sub->add_option("--to", options->to, "the same: R,S(1)")->required();
+  sub->add_option("--dtype", options->dtype, "of the tensor")->capture_default_str();
+  sub->add_flag("--json", options->json, "print one JSON object");
+  sub->callback([options, &chosen] {
+    chosen = [options] {
+      coshard::tools::explain_plan(*options, std::cout);
+      return 0;
+    };
+  });
 }
 
 void add_conform(CLI::App& app, std::function<int()>& chosen) {
@@ -101,6 +121,7 @@ int run_command(int argc, char** argv) {
     chosen = [&] { return show(bench_train(train), json); };
   });
   add_conform(app, chosen);
+  add_plan(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -82,6 +82,8 @@ std::int64_t bytes_of(const Step& step, DType dtype) {
   return numel(step.after->local_shape) * static_cast<std::int64_t>(size_of(dtype));
 }
 
+}  // namespace
+
 Tensor run_step(const Tensor& x, const Step& step) {
   if (!communicates(step.kind)) return local_step(x, step);
   World& world = step.after->mesh.world();
@@ -99,8 +101,6 @@ Tensor run_step(const Tensor& x, const Step& step) {
   if (step.divisor != 1) divide_later(to, step.divisor);
   return to;
 }
-
-}  // namespace
 
 Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
   if (plan.steps.empty()) return {source.with_spec(plan.target), nullptr};

@@ -14,6 +14,9 @@ struct Issued {
 // Fails: Error{CommFailed|Timeout}.
 Issued run_plan(const DTensor& source, const RedistributePlan& plan);
 
+// One step. A step that communicates must outlive its result's being waited for.
+Tensor run_step(const Tensor& x, const Step& step);
+
 // This rank's elements in another dtype; layout and logical shape stay. Off the tape.
 Tensor cast_local(const Tensor& tensor, DType dtype);
 

@@ -8,6 +8,7 @@
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/transfer.h"
 #include "dtensor/tape.h"
 #include "dtensor/tensor.h"
 #include "runtime/coro/when_all.h"

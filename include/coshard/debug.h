@@ -1,6 +1,7 @@
 #pragma once
 // What a user of coshard looks at a program with: collectives counted per module, tables and traces
-// of communication, and which rank holds what.
+// of communication, plans explained, and which rank holds what.
+#include "dtensor/redistribute/explain.h"
 #include "profiling/chrome_trace.h"
 #include "profiling/collective_counter.h"
 #include "profiling/comm_debug.h"

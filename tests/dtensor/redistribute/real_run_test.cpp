@@ -40,21 +40,33 @@ void run_pair(World& world, const DeviceMesh& mesh, const Tensor& full, const La
   EXPECT_EQ(y.to_vector(), want.to_vector()) << from << " to " << to << " of " << full;
 }
 
+struct Sample {
+  std::vector<int> mesh_shape;
+  std::vector<Shape> shapes;
+  std::vector<Placement> placements;
+  int every;  // of the pairs, the first of so many
+};
+
+Task<void> run_rank(World& world, Sample sample) {
+  const DeviceMesh mesh = init_device_mesh(world, sample.mesh_shape);
+  const auto layouts = layouts_of(mesh.ndim(), sample.placements);
+  std::size_t turn = 0;
+  for (const Layout& from : layouts) {
+    for (const Layout& to : layouts) {
+      if (!allowed(from, to) || turn++ % static_cast<std::size_t>(sample.every) != 0) continue;
+      const Tensor full = counting(world, sample.shapes[turn % sample.shapes.size()]);
+      run_pair(world, mesh, full, from, to);
+    }
+  }
+  co_return;
+}
+
 void run_sample(const std::vector<int>& mesh_shape, const std::vector<Shape>& shapes,
                 const std::vector<Placement>& placements, int every) {
   int ranks = 1;
   for (const int size : mesh_shape) ranks *= size;
-  on_ranks(ranks, [&](World& world) -> Task<void> {
-    const DeviceMesh mesh = init_device_mesh(world, mesh_shape);
-    const auto layouts = layouts_of(mesh.ndim(), placements);
-    int turn = 0;
-    for (const Layout& from : layouts)
-      for (const Layout& to : layouts)
-        if (allowed(from, to) && turn++ % every == 0)
-          run_pair(world, mesh,
-                   counting(world, shapes[static_cast<std::size_t>(turn) % shapes.size()]), from,
-                   to);
-    co_return;
+  on_ranks(ranks, [&](World& world) {
+    return run_rank(world, Sample{mesh_shape, shapes, placements, every});
   });
 }
 

@@ -287,5 +287,43 @@ TEST(Redistribute, ItsDtypesAreThoseOfWhatIsSent) {
   });
 }
 
+// f = sum over y of y^3, y = x redistributed: f' = 3 x^2, and g = sum of f'^2 has g' = 36 x^3.
+TEST(Redistribute, IsTwiceDifferentiable) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
+    for (const std::int64_t size : {1, 4, 6, 7}) {
+      const Tensor full = counting(world, {size, 2});
+      for (Placement from : {Shard(0), Replicate(), StridedShard(0, 2)}) {
+        for (Placement to : {Replicate(), Shard(1), Shard(0)}) {
+          DTensor x = distribute_tensor(full, mesh, from, std::nullopt);
+          x.set_requires_grad(true);
+          const DTensor y = x.redistribute(to).tensor();
+          const DTensor cube = mul(y, mul(y, y));
+          const DTensor ones = distribute_tensor(
+              Tensor::from_values(world.device(), full.shape(), DType::F64,
+                                  std::vector<double>(static_cast<std::size_t>(full.numel()), 1)),
+              mesh, Replicate(), std::nullopt);
+          Task<void> once = backward(cube, ones, true);
+          co_await std::move(once);
+          const DTensor slope = x.grad();
+          EXPECT_TRUE(slope.requires_grad());
+          x.set_grad({});
+          const DTensor square = mul(slope, slope);
+          Task<void> twice = backward(square, ones);
+          co_await std::move(twice);
+          const std::vector<double> values = full.to_vector();
+          const std::vector<double> first = full_tensor(slope.detach()).to_vector();
+          const std::vector<double> second = full_tensor(x.grad()).to_vector();
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            EXPECT_DOUBLE_EQ(first[i], 3 * std::pow(values[i], 2)) << from << to;
+            EXPECT_DOUBLE_EQ(second[i], 36 * std::pow(values[i], 3)) << from << to;
+          }
+          x.set_grad({});
+        }
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace coshard

@@ -1,0 +1,148 @@
+#include "dtensor/redistribute/transfer.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "dtensor/redistribute/execute.h"
+#include "dtensor/tape.h"
+
+namespace coshard {
+namespace {
+
+// One side of a transfer: which region each of its ranks holds, and which of them are replicas.
+struct Side {
+  explicit Side(const Spec& spec)
+      : ranks(spec.mesh.ranks()), layout(spec.layout), holdings(spec.mesh.shape(), spec.shape) {
+    for (int m = 0; m < layout.ndim(); ++m)
+      if (!layout[m].cuts()) alike |= 1U << m;
+  }
+
+  // The place of a world rank, row-major over the mesh; -1 outside.
+  int place(int rank) const {
+    const auto at = std::ranges::find(ranks, rank);
+    return at == ranks.end() ? -1 : static_cast<int>(at - ranks.begin());
+  }
+  Region region(int place) {
+    Region region;
+    for (int d = 0; d < holdings.ndim(); ++d)
+      region.push_back(holdings.along(layout, d)[static_cast<std::size_t>(place)]);
+    return region;
+  }
+
+  const std::vector<int>& ranks;
+  Layout layout;
+  Holdings holdings;
+  MeshDims alike = 0;  // mesh dimensions along which all hold the same
+};
+
+// Who sends to `target`, of the ranks that hold the same as the one at place `from`: itself if it
+// is one of them, else each replica serves its share of the targets.
+int sender(Side& source, int from, int target_rank, int target_place) {
+  const std::vector<int>& replicas = source.holdings.group(from, source.alike);
+  const int own = source.place(target_rank);
+  if (std::ranges::find(replicas, own) != replicas.end()) return own;
+  return replicas[static_cast<std::size_t>(target_place) % replicas.size()];
+}
+
+// What the rank `from` sends to the rank `to`; nothing: no dimension at all.
+Region sent(Side& source, Side& target, int from, int to) {
+  const int place = source.place(from), goal = target.place(to);
+  if (place < 0 || goal < 0 || sender(source, place, to, goal) != place) return {};
+  Region common = source.region(place);
+  const Region want = target.region(goal);
+  for (std::size_t d = 0; d < common.size(); ++d) common[d] = intersect(common[d], want[d]);
+  return common;
+}
+
+Step make_transfer(const Spec& from, const std::shared_ptr<const Spec>& to) {
+  World& world = from.mesh.world();
+  std::vector<int> members = from.mesh.ranks();
+  for (const int rank : to->mesh.ranks())
+    if (std::ranges::find(members, rank) == members.end()) members.push_back(rank);
+  std::ranges::sort(members);
+  Side source(from), target(*to);
+  Step step{};
+  step.kind = StepKind::AllToAll;
+  step.after = to;
+  step.label = "transfer";
+  step.communicator = world.group(members, "transfer").get();
+  step.packs = step.unpacks = true;
+  const int me = world.rank();
+  std::vector<std::int64_t> send_counts, recv_counts;
+  const auto add = [&](const Region& region, Side& side, Boxes& boxes, std::int64_t& total) {
+    const bool nothing = region.empty() && side.holdings.ndim() > 0;
+    const std::int64_t count = nothing ? 0 : numel(region);
+    if (count > 0)
+      for (const Box& box : boxes_of(region, side.region(side.place(me)), region, total))
+        boxes.push_back(box);
+    total += count;
+    return count;
+  };
+  for (const int peer : members) {
+    send_counts.push_back(add(sent(source, target, me, peer), source, step.pack, step.packed));
+    recv_counts.push_back(add(sent(source, target, peer, me), target, step.unpack, step.unpacked));
+  }
+  step.collective.kind = CollectiveKind::AllToAll;
+  step.collective.label = step.label;
+  step.collective.send_counts = std::make_shared<const std::vector<std::int64_t>>(send_counts);
+  step.collective.recv_counts = std::make_shared<const std::vector<std::int64_t>>(recv_counts);
+  return step;
+}
+
+// Of this rank, by value; an entry keeps what it is keyed by.
+const Step& transfer_for(const std::shared_ptr<const Spec>& from,
+                         const std::shared_ptr<const Spec>& to) {
+  struct Entry {
+    std::shared_ptr<const Spec> from, to;
+    std::unique_ptr<const Step> step;
+  };
+  thread_local std::unordered_map<const Spec*, std::vector<Entry>> table;
+  auto& entries = table[from.get()];
+  for (const Entry& entry : entries)
+    if (entry.to == to) return *entry.step;
+  entries.push_back({from, to, std::make_unique<const Step>(make_transfer(*from, to))});
+  return *entries.back().step;
+}
+
+Tensor transfer(const DTensor& source, const std::shared_ptr<const Spec>& to) {
+  const Tensor whole = redistribute_raw(source, partial_as_replicate(source.layout()));
+  if (!whole.mesh().contains_this_rank() && !to->mesh.contains_this_rank())
+    return Tensor::empty(source.device(), to, source.dtype());
+  return run_step(whole, transfer_for(whole.spec(), to));
+}
+
+class TransferRecord final : public Record {
+ public:
+  explicit TransferRecord(const Spec& source)
+      : source_(make_spec(source.mesh, partial_as_replicate(source.layout), source.shape)) {}
+  std::string_view name() const override { return "redistribute"; }
+  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
+    sink.give(0, transfer(output_grads[0], source_));
+  }
+
+ private:
+  std::shared_ptr<const Spec> source_;
+};
+
+}  // namespace
+
+Redistribution redistribute(const DTensor& source, const DeviceMesh& mesh, const Layout& target) {
+  CS_REQUIRE(source.defined() && source.is_distributed(), "redistribute: ", source,
+             " is a plain tensor; from_local makes it a DTensor");
+  if (mesh == source.mesh()) return redistribute(source, target);
+  CS_REQUIRE(mesh.defined() && &mesh.world() == &source.mesh().world(), "redistribute: ", source,
+             " to a mesh of another world");
+  CS_REQUIRE(target.ndim() == mesh.ndim(), "redistribute: layout ", target, " has ", target.ndim(),
+             " entries, the mesh ", mesh, " has ", mesh.ndim(), " dimensions");
+  CS_REQUIRE(!target.has_partial(), "redistribute: ", source, " to ", target, " on ", mesh,
+             ": nothing becomes Partial on another mesh");
+  const Layout wanted = normalize(target, source.shape(), "redistribute");
+  Tensor result = transfer(source, make_spec(mesh, wanted, source.shape()));
+  const Tensor inputs[] = {source};
+  if (taped(inputs))
+    push_record(std::make_shared<TransferRecord>(*source.spec()), inputs,
+                std::span<Tensor>(&result, 1));
+  return Redistribution(result);
+}
+
+}  // namespace coshard

@@ -1,0 +1,16 @@
+#pragma once
+// coshard plan explain: the steps of a redistribute, for a mesh that need not exist.
+#include <ostream>
+#include <string>
+
+namespace coshard::tools {
+
+struct PlanOptions {
+  std::string mesh, shape, from, to, dtype = "f32";
+  bool json = false;
+};
+
+// Prints the plan. Error{BadInput} for what cannot be read or redistributed.
+void explain_plan(const PlanOptions& options, std::ostream& out);
+
+}  // namespace coshard::tools
