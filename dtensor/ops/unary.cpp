@@ -67,7 +67,7 @@ UnaryTraits unary_traits_of(UnaryOp op) {
       return on_numbers(unary_of("clamp", "clamp_backward", G::Clamp, kRising, -1, 0.9,
                                  {{}, {-1.5, std::numeric_limits<double>::infinity()}}));
     case UnaryOp::Exp: return unary_of("exp", "exp_backward", G::Exp, kRising);
-    case UnaryOp::Expm1: return unary_of("expm1", "expm1_backward", G::Exp, kRising);
+    case UnaryOp::Expm1: return unary_of("expm1", "expm1_backward", G::Expm1, kRising);
     case UnaryOp::Tanh: return unary_of("tanh", "tanh_backward", G::Tanh, kRising);
     case UnaryOp::Sigmoid: return unary_of("sigmoid", "sigmoid_backward", G::Sigmoid, kRising);
     case UnaryOp::Softplus: return unary_of("softplus", "softplus_backward", G::Softplus, kRising);
