@@ -164,16 +164,44 @@ Tensor einsum_call(const Equation& e, const Tensor& a, const Tensor& b) {
 
 // --- from text to an equation that the operator takes ---
 
-void check_operand(const std::string& letters, std::string_view equation, const char* which) {
-  for (std::size_t i = 0; i < letters.size(); ++i) {
-    CS_REQUIRE(std::isalpha(static_cast<unsigned char>(letters[i])), "einsum: '", letters[i],
-               "' in '", equation, "' is no letter");
-    CS_REQUIRE(letters.find(letters[i], i + 1) == letters.npos, "einsum: '", letters[i],
-               "' comes twice in the ", which, " of '", equation, "'");
-  }
+void check_letters(const std::string& letters, std::string_view equation) {
+  for (char c : letters)
+    CS_REQUIRE(std::isalpha(static_cast<unsigned char>(c)), "einsum: '", c, "' in '", equation,
+               "' is no letter");
 }
 
-Equation parse_equation(std::string_view equation) {
+// How many dimensions "..." stands for in an operand of ndim; 0 without one.
+std::size_t dots_of(const std::string& operand, int ndim, std::string_view equation) {
+  if (operand.find("...") == operand.npos) return 0;
+  const auto letters = static_cast<int>(operand.size()) - 3;
+  CS_REQUIRE(letters <= ndim, "einsum: '", operand, "' of '", equation, "' for ", ndim,
+             " dimensions");
+  return static_cast<std::size_t>(ndim - letters);
+}
+
+// "..." written as the last `count` of the letters that stand for dimensions without a name.
+void spell_dots(std::string& text, const std::string& unnamed, std::size_t count) {
+  const auto at = text.find("...");
+  if (at != text.npos) text.replace(at, 3, unnamed.substr(unnamed.size() - count));
+}
+
+std::string letters_not_in(const std::string& text, std::size_t count) {
+  std::string unused;
+  for (char c = 'A'; c <= 'z' && unused.size() < count; ++c)
+    if (std::isalpha(static_cast<unsigned char>(c)) && !einsum_has(text, c)) unused += c;
+  return unused;
+}
+
+// Without "->": the dimensions without a name, then the letters that come once, in order.
+std::string implicit_result(const std::string& operands, const std::string& unnamed) {
+  std::string once;
+  for (char c : operands)
+    if (std::count(operands.begin(), operands.end(), c) == 1 && !einsum_has(unnamed, c)) once += c;
+  std::sort(once.begin(), once.end());
+  return unnamed + once;
+}
+
+Equation parse_equation(std::string_view equation, int a_dims, int b_dims) {
   std::string text;
   for (char c : equation)
     if (c != ' ') text += c;
@@ -183,19 +211,39 @@ Equation parse_equation(std::string_view equation) {
   CS_REQUIRE(comma != operands.npos && operands.find(',', comma + 1) == operands.npos, "einsum: '",
              equation, "' does not have two operands");
   Equation e{operands.substr(0, comma), operands.substr(comma + 1), {}};
-  check_operand(e.a, equation, "first operand");
-  check_operand(e.b, equation, "second operand");
-  if (arrow == text.npos) {
-    e.out = Equation::those(e.a, e.b, false) + Equation::those(e.b, e.a, false);
-    std::sort(e.out.begin(), e.out.end());
-  } else {
-    e.out = text.substr(arrow + 2);
-    check_operand(e.out, equation, "result");
-  }
-  for (char c : e.out)
+  const std::size_t a_dots = dots_of(e.a, a_dims, equation);
+  const std::size_t b_dots = dots_of(e.b, b_dims, equation);
+  const std::string unnamed = letters_not_in(text, std::max(a_dots, b_dots));
+  spell_dots(e.a, unnamed, a_dots);
+  spell_dots(e.b, unnamed, b_dots);
+  e.out = arrow == text.npos ? implicit_result(e.a + e.b, unnamed) : text.substr(arrow + 2);
+  spell_dots(e.out, unnamed, unnamed.size());
+  check_letters(e.a + e.b + e.out, equation);
+  for (char c : e.out) {
     CS_REQUIRE(einsum_has(e.a + e.b, c), "einsum: '", c, "' of the result is in no operand of '",
                equation, "'");
+    CS_REQUIRE(std::count(e.out.begin(), e.out.end(), c) == 1, "einsum: '", c,
+               "' comes twice in the result of '", equation, "'");
+  }
   return e;
+}
+
+// A letter that comes twice in an operand reads its diagonal.
+Tensor without_repeats(Tensor x, std::string& own) {
+  for (std::size_t i = 0; i < own.size();) {
+    const auto again = own.find(own[i], i + 1);
+    if (again == own.npos) {
+      ++i;
+      continue;
+    }
+    const char letter = own[i];
+    CS_REQUIRE(x.shape()[i] == x.shape()[again], "einsum: sizes of '", letter, "' differ in ", x);
+    x = diagonal(x, 0, static_cast<int>(i), static_cast<int>(again));
+    own.erase(again, 1);
+    own.erase(i, 1);
+    own += letter;
+  }
+  return x;
 }
 
 // Drops dimensions of size 1 that the other operand stretches.
@@ -228,12 +276,14 @@ Tensor without_lone(Tensor x, std::string& own, const std::string& elsewhere) {
 }  // namespace
 
 Tensor einsum(std::string_view equation, const Tensor& a, const Tensor& b) {
-  Equation e = parse_equation(equation);
+  Equation e = parse_equation(equation, a.ndim(), b.ndim());
   CS_REQUIRE(static_cast<int>(e.a.size()) == a.ndim() && static_cast<int>(e.b.size()) == b.ndim(),
              "einsum: '", equation, "' for ", a, " and ", b);
+  const Tensor first = without_repeats(a, e.a);
+  const Tensor second = without_repeats(b, e.b);
   const std::string a_letters = e.a;
-  Tensor left = without_ones(a, e.a, e.b, b.shape());
-  Tensor right = without_ones(b, e.b, a_letters, a.shape());
+  Tensor left = without_ones(first, e.a, e.b, second.shape());
+  Tensor right = without_ones(second, e.b, a_letters, first.shape());
   left = without_lone(left, e.a, e.b + e.out);
   right = without_lone(right, e.b, e.a + e.out);
   return einsum_call(e, left, right);

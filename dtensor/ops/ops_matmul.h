@@ -25,10 +25,10 @@ Tensor outer(const Tensor& a, const Tensor& b);
 Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, double beta = 1,
              double alpha = 1);
 // torch.einsum of two operands: "bshd,bthd->bhst", or without "->" (letters that occur once, in
-// alphabetical order). Letters of one operand that the result lacks are summed out first; size 1
-// stretches to the other operand's size. No ellipsis and no letter twice in one operand:
-// Error{BadInput}. Cutting a letter of the result cuts the result, cutting a contracted one gives
-// Partial(sum); Partials pass as in matmul.
+// alphabetical order). "..." stands for the leading dims without a letter; a letter twice in one
+// operand reads its diagonal; letters of one operand that the result lacks are summed out first;
+// size 1 stretches to the other operand's size. Cutting a letter of the result cuts the result,
+// cutting a contracted one gives Partial(sum); Partials pass as in matmul.
 Tensor einsum(std::string_view equation, const Tensor& a, const Tensor& b);
 // x[..., in] @ weight[out, in]^T + bias[out] (optional); x may be [in]. The gradient of a leaf
 // weight is deferred under the next collective.

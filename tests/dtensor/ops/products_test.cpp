@@ -148,7 +148,7 @@ TEST(Linear, TakesAVector) {
   });
 }
 
-TEST(Einsum, SumsOutLoneLettersStretchesOnesAndSortsAnImplicitResult) {
+TEST(Einsum, SumsOutLoneLettersStretchesOnesReadsDiagonalsAndSortsAnImplicitResult) {
   on_ranks(1, [](World& world) -> Task<void> {
     Tensor a = counting(world, {2, 3});
     a.set_requires_grad(true);
@@ -163,6 +163,11 @@ TEST(Einsum, SumsOutLoneLettersStretchesOnesAndSortsAnImplicitResult) {
     EXPECT_EQ(einsum("ij,ij->ij", a, one).to_vector(), (Values{1, 4, 9, 4, 10, 18}));
     EXPECT_EQ(einsum("ij,ij->", a, one).to_vector(), Values{14 + 32});
     EXPECT_EQ(einsum("ij,ij->j", one, a).to_vector(), (Values{5, 14, 27}));
+    const Tensor square = counting(world, {2, 2});
+    EXPECT_EQ(einsum("ii,i->i", square, v).to_vector(), (Values{1, 8}));
+    EXPECT_EQ(einsum("...ij,jk", counting(world, {3, 1, 2}), square).shape(), (Shape{3, 1, 2}));
+    EXPECT_EQ(einsum("...i,...i->...", counting(world, {3, 1, 2}), square).to_vector(),
+              (Values{5, 11, 11, 25, 17, 39}));
     co_return;
   });
 }
@@ -171,7 +176,7 @@ TEST(Einsum, RefusesWhatItCannotRead) {
   on_ranks(1, [](World& world) -> Task<void> {
     const Tensor a = counting(world, {2, 2});
     for (const char* equation :
-         {"ii,ij->j", "ij->ij", "ij,jk,kl", "i,jk->k", "ij,jk->iz", "ij,jk->ii", "...j,jk->k"})
+         {"ij->ij", "ij,jk,kl", "i,jk->k", "ij,jk->iz", "ij,jk->ii", "...ijk,ij"})
       EXPECT_THROW(einsum(equation, a, a), Error) << equation;
     EXPECT_THROW(einsum("ij,jk->ik", a, counting(world, {3, 2})), Error);
     co_return;

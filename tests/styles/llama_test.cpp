@@ -1,0 +1,145 @@
+// Hugging Face's Llama: names, and the collectives and gradients of its tensor-parallel plans.
+#include "tests/styles/support.h"
+
+namespace coshard::testing {
+namespace {
+
+nn::LlamaConfig small_llama() {
+  nn::LlamaConfig config;
+  config.vocab_size = 11;
+  config.hidden_size = 16;
+  config.intermediate_size = 12;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 8;
+  config.num_key_value_heads = 4;
+  config.dtype = DType::F64;
+  return config;
+}
+
+// Hugging Face's base_model_tp_plan, with or without a cut sequence between the blocks. `local`:
+// what the projections of attention and MLP hand on.
+ParallelPlan llama_plan(bool sequence, bool local) {
+  const Placement between = sequence ? Shard(1) : Replicate();
+  const ColwiseParallel columns{.use_local_output = local};
+  const RowwiseParallel rows{.output_layouts = between, .use_local_output = !sequence};
+  ParallelPlan plan;
+  plan["model.embed_tokens"] = RowwiseParallel{
+      .input_layouts = Replicate(), .output_layouts = between, .use_local_output = !sequence};
+  plan["model.layers.*.self_attn.[qkv]_proj"] = columns;
+  plan["model.layers.*.self_attn.o_proj"] = rows;
+  plan["model.layers.*.mlp.gate_proj"] = columns;
+  plan["model.layers.*.mlp.up_proj"] = columns;
+  plan["model.layers.*.mlp.down_proj"] = rows;
+  plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
+  if (!sequence) return plan;
+  plan["model.layers.*.*_layernorm"] = SequenceParallel{};
+  plan["model.norm"] = SequenceParallel{};
+  plan["model.layers.*.self_attn"] =
+      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", Shard(1)}},
+                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
+  plan["model.layers.*.mlp"] =
+      PrepareModuleInput{.input_layouts = Shard(1), .desired_input_layouts = Replicate()};
+  return plan;
+}
+
+// Logits and gradients of a parallel Llama equal those of a plain one; what it issued.
+Task<std::pair<Issued, Issued>> compare_llama(World& world, nn::LlamaConfig config,
+                                              ParallelPlan plan) {
+  const DeviceMesh mesh = line(world);
+  auto [plain, model] = twins<nn::LlamaForCausalLM>(config, world);
+  Task<void> cut = parallelize_module(*model, mesh, std::move(plan));
+  co_await std::move(cut);
+  const Tensor ids = integers(world, Shape{2, 5}, config.vocab_size);
+  const Tensor seed = random(world, Shape{2, 5, config.vocab_size});
+  const Tensor want = co_await plain->forward(ids);
+  co_await backward(want, seed);
+  CountingObserver counter(world);
+  const Tensor got = co_await model->forward(ids);
+  const Issued forward = take(counter);
+  EXPECT_EQ(got.layout(), Layout(Shard(2)));
+  const Tensor whole_seed = distribute_tensor(seed, mesh, Replicate(), std::nullopt);
+  co_await backward(got, whole_seed);
+  const Issued back = take(counter);
+  expect_close(got, want);
+  for (const NamedParameter& p : model->named_parameters())
+    expect_close(p.slot->grad(), plain->parameter(p.name).grad());
+  co_return std::pair{forward, back};
+}
+
+TEST(Llama, HasHuggingFacesNamesAndATiedHeadOnce) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    nn::LlamaConfig config = small_llama();
+    config.num_hidden_layers = 1;
+    config.attention_bias = true;
+    nn::LlamaForCausalLM model(config, world);
+    std::vector<std::string> names;
+    for (const NamedParameter& p : model.named_parameters()) names.push_back(p.name);
+    const std::string layer = "model.layers.0.";
+    EXPECT_EQ(names,
+              (std::vector<std::string>{
+                  "model.embed_tokens.weight", layer + "self_attn.q_proj.weight",
+                  layer + "self_attn.q_proj.bias", layer + "self_attn.k_proj.weight",
+                  layer + "self_attn.k_proj.bias", layer + "self_attn.v_proj.weight",
+                  layer + "self_attn.v_proj.bias", layer + "self_attn.o_proj.weight",
+                  layer + "self_attn.o_proj.bias", layer + "mlp.gate_proj.weight",
+                  layer + "mlp.up_proj.weight", layer + "mlp.down_proj.weight",
+                  layer + "input_layernorm.weight", layer + "post_attention_layernorm.weight",
+                  "model.norm.weight", "lm_head.weight"}));
+    config.tie_word_embeddings = true;
+    nn::LlamaForCausalLM tied(config, world);
+    EXPECT_EQ(tied.named_parameters().size(), names.size() - 1);
+    EXPECT_EQ(tied.lm_head.weight.id(), tied.model.embed_tokens.weight.id());
+    co_return;
+  });
+}
+
+TEST(Llama, TensorParallelAllReducesOncePerRowwiseProjection) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const auto [forward, back] =
+        co_await compare_llama(world, small_llama(), llama_plan(false, true));
+    EXPECT_EQ(forward, Issued{.all_reduce = 5});
+    EXPECT_LE(back.all_reduce, 11);  // of each column projection's input at most one
+    EXPECT_EQ(back, Issued{.all_reduce = back.all_reduce});
+  });
+}
+
+TEST(Llama, SequenceParallelSumsTheGradientsOfQKAndVBeforeItScattersThem) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    for (bool local : {true, false}) {
+      const auto [forward, back] =
+          co_await compare_llama(world, small_llama(), llama_plan(true, local));
+      EXPECT_EQ(forward, (Issued{.all_gather = 5, .reduce_scatter = 5}));
+      EXPECT_EQ(back, (Issued{.all_gather = 5, .reduce_scatter = 5}));
+    }
+  });
+}
+
+TEST(Llama, ATiedHeadKeepsOneGradient) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    nn::LlamaConfig config = small_llama();
+    config.tie_word_embeddings = true;
+    config.head_dim = 4;
+    config.mlp_bias = true;
+    const auto issued = co_await compare_llama(world, config, llama_plan(true, true));
+    EXPECT_EQ(issued.first, (Issued{.all_gather = 5, .reduce_scatter = 5}));
+  });
+}
+
+TEST(Llama, RefusesHeadsThatDoNotMakeGroupsOfTheConfig) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    nn::LlamaForCausalLM model(small_llama(), world);
+    ParallelPlan plan;
+    plan["model.layers.*.self_attn.q_proj"] = ColwiseParallel{};
+    Task<void> cut = parallelize_module(model, line(world), std::move(plan));
+    co_await std::move(cut);
+    Task<Tensor> call = model.forward(integers(world, Shape{2, 5}, 11));
+    const std::string text = co_await error_of(discard(std::move(call)));
+    EXPECT_CONTAINS(text, "4 query heads at hand are not 2 times the 4 key heads");
+    nn::LlamaConfig odd = small_llama();
+    odd.head_dim = 3;
+    EXPECT_THROW(nn::LlamaForCausalLM(odd, world), Error);
+  });
+}
+
+}  // namespace
+}  // namespace coshard::testing
