@@ -45,25 +45,62 @@ Task<RobustStats> time_yield() {
 
 using Results = std::vector<Result>;
 
+// `b` less `a`, each timed in turn in the same round.
+template <class A, class B>
+RobustStats difference(const A& a, const B& b, int calls) {
+  std::vector<double> rounds;
+  for (int round = 0; round < 3 * kRounds; ++round) {
+    const double first = timed(a, calls, 5).median;
+    rounds.push_back(timed(b, calls, 5).median - first);
+  }
+  return robust_stats(rounds);
+}
+
+// A cached redistribute of 4 KiB beside its bare collective, between buffers that are there.
+void above_the_collective(World& world, const DeviceMesh& mesh, Results& results) {
+  const NoGradGuard no_grad;
+  const Shape rows{16 * mesh.size(), 64 / mesh.size()};
+  const DTensor x = distribute_tensor(randn(world.device(), rows), mesh, Shard(0), std::nullopt);
+  const Tensor whole = zeros(world.device(), rows);
+  Collective call;
+  call.kind = CollectiveKind::AllGather;
+  call.extent = rows[0];
+  call.inner = rows[1];
+  call.counts = std::make_shared<const std::vector<std::int64_t>>(mesh.size(), 16);
+  const Tensor part = x.raw_local();
+  const auto bare = [&] {
+    issue_into(mesh.communicator(0), call, part, whole);
+    whole.wait();
+  };
+  const auto redistributed = [&] { x.redistribute(Replicate()).tensor().wait(); };
+  results.push_back(measured("all_gather_4KiB", timed(bare, 400), "us"));
+  results.push_back(measured("redistribute_S0_to_R_4KiB", timed(redistributed, 400), "us"));
+  results.push_back(measured("redistribute_above_its_collective",
+                             difference(bare, redistributed, 100), "us", 2.0));
+}
+
 void tensor_calls(const Tensor& a, const Tensor& b, const DeviceMesh& mesh, Results& results) {
   const NoGradGuard no_grad;
-  const auto add_result = [&results](const char* name, const RobustStats& stats) {
-    results.push_back(measured(name, stats, "us"));
+  const auto add_result = [&results](const char* name, const RobustStats& stats,
+                                     std::optional<double> target = std::nullopt) {
+    results.push_back(measured(name, stats, "us", target));
   };
   const DTensor da = from_local(a, mesh, Shard(0));
   const DTensor db = from_local(b, mesh, Shard(0));
   const DTensor w = from_local(b, mesh, Replicate());
   add_result("tensor_add", timed([&] { return add(a, b); }, 2000));
   add_result("dtensor_add", timed([&] { return add(da, db); }, 1000));
+  add_result("dtensor_add_above_tensor_add",
+             difference([&] { return add(a, b); }, [&] { return add(da, db); }, 500), 0.5);
   add_result("tensor_matmul", timed([&] { return matmul(a, b); }, 2000));
   add_result("dtensor_matmul_S0_R", timed([&] { return matmul(da, w); }, 1000));
   add_result("tensor_linear", timed([&] { return linear(a, b); }, 2000));
   add_result("dtensor_linear_S0_R", timed([&] { return linear(da, w); }, 1000));
   add_result("dtensor_mul_scalar", timed([&] { return mul(da, 2.0); }, 1000));
-  add_result("redistribute_same", timed([&] { return da.redistribute(Shard(0)); }, 2000));
+  add_result("redistribute_same", timed([&] { return da.redistribute(Shard(0)); }, 2000), 0.1);
   add_result("redistribute_R_to_S_no_comm", timed([&] { return w.redistribute(Shard(0)); }, 1000));
   add_result("to_local", timed([&] { return to_local(da); }, 2000));
-  add_result("from_local", timed([&] { return from_local(a, mesh, Shard(0)); }, 2000));
+  add_result("from_local", timed([&] { return from_local(a, mesh, Shard(0)); }, 2000), 0.3);
 }
 
 Task<void> measure_dispatch(World& world, Results& results) {
@@ -76,6 +113,7 @@ Task<void> measure_dispatch(World& world, Results& results) {
   mine.push_back(measured("task_call_and_await", task, "ns", 30));
   mine.push_back(measured("yield_between_two_ready_tasks", yields, "ns", 150));
   tensor_calls(a, b, mesh, mine);
+  above_the_collective(world, mesh, mine);
   Tensor x = from_local(a, mesh, Shard(0)).detach();
   x.set_requires_grad(true);
   const DTensor db = from_local(b, mesh, Shard(0));
