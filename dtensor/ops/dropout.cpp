@@ -28,6 +28,13 @@ kernels::RandomRegion region_of(const OpContext& c) {
   return region;
 }
 
+// Elementwise, but every element's place in the whole counts.
+Rule dropout_rule(Infos in, const Attrs& attrs) {
+  Rule rule = elementwise_rule(in, attrs);
+  rule.strided = false;
+  return rule;
+}
+
 void dropout_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
   Tensor& y = c.make();
@@ -44,7 +51,7 @@ std::vector<OpDef::Sample> dropout_samples() {
 
 const OpDef& dropout_op() {
   static const OpDef op{.name = "dropout",
-                        .rule = elementwise_rule,
+                        .rule = dropout_rule,
                         .infer = dropout_infer,
                         .forward = dropout_forward,
                         .backward = dropout_backward,
