@@ -182,7 +182,6 @@ std::optional<PlanStep> step_between(Holdings& holdings, const Layout& from, con
 }
 
 JointReduce reduction_of(const Layout& layout, MeshDims dims, std::span<const int> mesh_shape) {
-  JointReduce result;
   int averaged = 1, first = -1;
   bool alike = true;
   for (int m = 0; m < layout.ndim(); ++m) {

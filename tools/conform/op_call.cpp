@@ -37,6 +37,9 @@ std::optional<double> OpCall::maybe_number(const char* name) const {
 std::int64_t OpCall::integer(const char* name, std::int64_t otherwise) const {
   return has(name) ? integer(name) : otherwise;
 }
+int OpCall::dim(const char* name, int otherwise) const {
+  return static_cast<int>(integer(name, otherwise));
+}
 std::optional<int> OpCall::maybe_dim(const char* name) const {
   return has(name) ? std::optional(static_cast<int>(integer(name))) : std::nullopt;
 }

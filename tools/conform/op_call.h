@@ -31,6 +31,7 @@ class OpCall {
   Scalar scalar(const char* name) const;
   std::int64_t integer(const char* name) const { return static_cast<std::int64_t>(number(name)); }
   std::int64_t integer(const char* name, std::int64_t otherwise) const;
+  int dim(const char* name = "dim", int otherwise = 0) const;
   std::optional<int> maybe_dim(const char* name) const;
   bool flag(const char* name, bool otherwise) const;
   std::string text(const char* name, const char* otherwise = "") const;

@@ -6,8 +6,6 @@ namespace {
 // dim: missing, one number or a list.
 Dims dims_of(const OpCall& c) { return c.has("dim") ? Dims(c.list("dim")) : Dims(); }
 
-int dim_of(const OpCall& c, const char* name = "dim") { return static_cast<int>(c.integer(name)); }
-
 std::vector<Tensor> both(const ValuesAndIndices& result) { return {result.values, result.indices}; }
 
 // An operator on (x, dims, keepdim).
@@ -33,16 +31,16 @@ OpFunction extreme(Tensor (*all)(const Tensor&),
                    ValuesAndIndices (*along)(const Tensor&, int, bool)) {
   return [all, along](const OpCall& c) -> std::vector<Tensor> {
     if (!c.has("dim")) return {all(c[0])};
-    return both(along(c[0], dim_of(c), c.flag("keepdim", false)));
+    return both(along(c[0], c.dim(), c.flag("keepdim", false)));
   };
 }
 
 OpFunction along_dim(Tensor (*op)(const Tensor&, int)) {
-  return [op](const OpCall& c) { return std::vector{op(c[0], dim_of(c))}; };
+  return [op](const OpCall& c) { return std::vector{op(c[0], c.dim())}; };
 }
 
 OpFunction scan_with_indices(ValuesAndIndices (*op)(const Tensor&, int)) {
-  return [op](const OpCall& c) { return both(op(c[0], dim_of(c))); };
+  return [op](const OpCall& c) { return both(op(c[0], c.dim())); };
 }
 
 void add_reductions(OpTable& table) {

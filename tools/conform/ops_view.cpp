@@ -3,24 +3,20 @@
 namespace coshard::conform {
 namespace {
 
-int dim_of(const OpCall& c, const char* name, int otherwise = 0) {
-  return static_cast<int>(c.integer(name, otherwise));
-}
-
 Tensor slice_of(const OpCall& c) {
-  const int dim = dim_of(c, "dim");
+  const int dim = c.dim("dim");
   const std::int64_t size = c[0].size(dim);
   return slice(c[0], dim, c.integer("start", 0), c.integer("end", size), c.integer("step", 1));
 }
 
 Tensor scatter_of(const OpCall& c) {
-  const int dim = dim_of(c, "dim");
+  const int dim = c.dim("dim");
   if (c[2].defined()) return scatter(c[0], dim, c[1], c[2]);
   return scatter(c[0], dim, c[1], c.number("value"));
 }
 
 std::vector<Tensor> split_of(const OpCall& c) {
-  const int dim = dim_of(c, "dim");
+  const int dim = c.dim("dim");
   if (!c.attrs().at("size").is_array()) return split(c[0], c.integer("size"), dim);
   const Shape sizes = c.list("size");
   return split(c[0], sizes.span(), dim);
@@ -39,7 +35,7 @@ Tensor roll_of(const OpCall& c) {
 Tensor repeat_interleave_of(const OpCall& c) {
   const std::int64_t repeats = c.integer("repeats");
   if (!c.has("dim")) return repeat_interleave(flatten(c[0]), repeats, 0);
-  return repeat_interleave(c[0], repeats, dim_of(c, "dim"));
+  return repeat_interleave(c[0], repeats, c.dim("dim"));
 }
 
 // An entry for an operator with one output.
@@ -54,16 +50,16 @@ OpTable shape_entries() {
       {"reshape", one([](const OpCall& c) { return reshape(c[0], c.list("shape")); })},
       {"expand", one([](const OpCall& c) { return expand(c[0], c.list("shape")); })},
       {"flatten", one([](const OpCall& c) {
-         return flatten(c[0], dim_of(c, "start_dim"), dim_of(c, "end_dim", -1));
+         return flatten(c[0], c.dim("start_dim"), c.dim("end_dim", -1));
        })},
       {"unflatten",
-       one([](const OpCall& c) { return unflatten(c[0], dim_of(c, "dim"), c.list("sizes")); })},
+       one([](const OpCall& c) { return unflatten(c[0], c.dim("dim"), c.list("sizes")); })},
       {"squeeze", one([](const OpCall& c) {
-         return c.has("dim") ? squeeze(c[0], dim_of(c, "dim")) : squeeze(c[0]);
+         return c.has("dim") ? squeeze(c[0], c.dim("dim")) : squeeze(c[0]);
        })},
-      {"unsqueeze", one([](const OpCall& c) { return unsqueeze(c[0], dim_of(c, "dim")); })},
+      {"unsqueeze", one([](const OpCall& c) { return unsqueeze(c[0], c.dim("dim")); })},
       {"transpose",
-       one([](const OpCall& c) { return transpose(c[0], dim_of(c, "dim0"), dim_of(c, "dim1")); })},
+       one([](const OpCall& c) { return transpose(c[0], c.dim("dim0"), c.dim("dim1")); })},
       {"t", one([](const OpCall& c) { return t(c[0]); })},
       {"permute", one([](const OpCall& c) { return permute(c[0], c.list("dims")); })},
       {"movedim",
@@ -78,18 +74,18 @@ OpTable piece_entries() {
   return {
       {"slice", one(slice_of)},
       {"narrow", one([](const OpCall& c) {
-         return narrow(c[0], dim_of(c, "dim"), c.integer("start"), c.integer("length"));
+         return narrow(c[0], c.dim("dim"), c.integer("start"), c.integer("length"));
        })},
       {"select",
-       one([](const OpCall& c) { return select(c[0], dim_of(c, "dim"), c.integer("index")); })},
+       one([](const OpCall& c) { return select(c[0], c.dim("dim"), c.integer("index")); })},
       {"split", split_of},
-      {"chunk", [](const OpCall& c) { return chunk(c[0], c.integer("chunks"), dim_of(c, "dim")); }},
-      {"unbind", [](const OpCall& c) { return unbind(c[0], dim_of(c, "dim")); }},
+      {"chunk", [](const OpCall& c) { return chunk(c[0], c.integer("chunks"), c.dim("dim")); }},
+      {"unbind", [](const OpCall& c) { return unbind(c[0], c.dim("dim")); }},
       {"diagonal", one([](const OpCall& c) {
-         return diagonal(c[0], c.integer("offset", 0), dim_of(c, "dim1"), dim_of(c, "dim2", 1));
+         return diagonal(c[0], c.integer("offset", 0), c.dim("dim1"), c.dim("dim2", 1));
        })},
-      {"cat", one([](const OpCall& c) { return cat(c.inputs(), dim_of(c, "dim")); })},
-      {"stack", one([](const OpCall& c) { return stack(c.inputs(), dim_of(c, "dim")); })},
+      {"cat", one([](const OpCall& c) { return cat(c.inputs(), c.dim("dim")); })},
+      {"stack", one([](const OpCall& c) { return stack(c.inputs(), c.dim("dim")); })},
       {"flip", one([](const OpCall& c) {
          const Shape dims = c.list("dims");
          return flip(c[0], dims.span());
@@ -107,12 +103,11 @@ OpTable index_entries() {
          for (const auto& margin : c.attrs().at("pad")) margins.push_back(margin);
          return pad(c[0], margins, c.number("value", 0));
        })},
-      {"index_select",
-       one([](const OpCall& c) { return index_select(c[0], dim_of(c, "dim"), c[1]); })},
-      {"gather", one([](const OpCall& c) { return gather(c[0], dim_of(c, "dim"), c[1]); })},
+      {"index_select", one([](const OpCall& c) { return index_select(c[0], c.dim("dim"), c[1]); })},
+      {"gather", one([](const OpCall& c) { return gather(c[0], c.dim("dim"), c[1]); })},
       {"scatter", one(scatter_of)},
       {"scatter_add",
-       one([](const OpCall& c) { return scatter_add(c[0], dim_of(c, "dim"), c[1], c[2]); })},
+       one([](const OpCall& c) { return scatter_add(c[0], c.dim("dim"), c[1], c[2]); })},
   };
 }
 
