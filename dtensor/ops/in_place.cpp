@@ -22,6 +22,15 @@ Tensor in_other_memory(const Tensor& x) {
   return copy;
 }
 
+// The values in another layout; what cannot become Partial at once is made whole along that mesh
+// dimension first, and shared.
+DTensor in_layout(const DTensor& values, const Layout& layout) {
+  Layout between = layout;
+  for (int m = 0; m < layout.ndim(); ++m)
+    if (layout[m].is_partial() && !(values.layout()[m] == layout[m])) between[m] = Replicate();
+  return redistribute_raw(redistribute_raw(values, between), layout);
+}
+
 }  // namespace
 
 Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
@@ -35,7 +44,7 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
   CS_REQUIRE(is_floating(x.dtype()) || !is_floating(result.dtype()), op.name, "_: the result ",
              result, " is floating, ", x, " is not");
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
-  const Tensor data = x.is_distributed() ? redistribute_raw(result, x.layout()) : result;
+  const Tensor data = x.is_distributed() ? in_layout(result, x.layout()) : result;
   if (x.local_numel() > 0)
     kernels::run(x.device()->kind(), kernels::Copy{view_of(x), view_of(data)});
   ++x.storage()->version;

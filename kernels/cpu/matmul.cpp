@@ -31,7 +31,11 @@ struct Matrix {
     return {data, batch, columns, rows, batch_stride, column_stride, row_stride};
   }
   bool folds() const { return batch_stride == rows * row_stride; }
-  Matrix folded() const { return {data, 1, batch * rows, columns, 0, row_stride, column_stride}; }
+  // The batch as further rows; a single column's stride has to lie past them all.
+  Matrix folded() const {
+    const std::int64_t step = columns == 1 && row_stride == 1 ? batch * rows : column_stride;
+    return {data, 1, batch * rows, columns, 0, row_stride, step};
+  }
   Matrix single() const { return {data, 1, rows, columns, 0, row_stride, column_stride}; }
 };
 

@@ -103,6 +103,20 @@ TEST(Matmul, TakesStridedAndBroadcastViews) {
   }
 }
 
+TEST(Matmul, FoldsABatchOfSingleColumnsOverASharedMatrix) {
+  Data a = Data::normal(DType::F32, 4, 1), b = Data::normal(DType::F32, 5, 2);
+  Data got = Data::normal(DType::F32, 20, 3), want = got;
+  View column = a.view({2, 2, 1});
+  column.strides[2] = 2;  // says nothing: the extent is 1
+  View shared = b.view({2, 1, 5});
+  shared.strides[0] = 0;
+  Matmul args{got.view({2, 2, 5}), column, shared, 1, 0};
+  cpu::run(args);
+  args.out.data = want.ptr();
+  reference::run(args);
+  expect_close(got, want, tolerance(DType::F32), "folded columns");
+}
+
 TEST(Matmul, GivesTheSameBitsOnSeveralThreadsAtOnce) {
   Data a = Data::normal(DType::F32, 60 * 50, 1);
   Data b = Data::normal(DType::F32, 50 * 70, 2);
