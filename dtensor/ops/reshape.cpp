@@ -1,4 +1,4 @@
-// Dimensions joined, split, dropped, added and repeated, written with view, permute and expand.
+// Dimensions joined, split and repeated, written with view, permute and expand.
 #include "dtensor/ops/ops.h"
 
 namespace coshard {
@@ -39,29 +39,6 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
   }
   CS_REQUIRE(!sizes.empty() && product == x.size(along), "unflatten: dimension ", dim, " of ", x,
              " into ", sizes);
-  return view(x, to);
-}
-
-Tensor squeeze(const Tensor& x) {
-  Shape to;
-  for (const std::int64_t size : x.shape())
-    if (size != 1) to.push_back(size);
-  return to == x.shape() ? x : view(x, to);
-}
-
-Tensor squeeze(const Tensor& x, int dim) {
-  if (x.ndim() == 0 && (dim == 0 || dim == -1)) return x;
-  const int along = normalize_dim(dim, x.ndim(), "squeeze");
-  if (x.size(along) != 1) return x;
-  Shape to = x.shape();
-  to.erase(static_cast<std::size_t>(along));
-  return view(x, to);
-}
-
-Tensor unsqueeze(const Tensor& x, int dim) {
-  const int at = normalize_dim(dim, x.ndim() + 1, "unsqueeze");
-  Shape to = x.shape();
-  to.insert(static_cast<std::size_t>(at), 1);
   return view(x, to);
 }
 

@@ -7,7 +7,8 @@ namespace {
 
 Shape target_shape(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.end()}; }
 
-// attrs.ints: the new shape
+// attrs.ints: the new shape; attrs.reals: the dimension of size 1 that the longer shape has more,
+// where that is known (squeeze, unsqueeze)
 std::vector<TensorInfo> view_infer(Infos in, const Attrs& attrs) {
   const Shape to = target_shape(attrs);
   CS_REQUIRE(numel(to) == numel(in[0].shape), "view: ", in[0].shape, " as ", to);
@@ -15,12 +16,12 @@ std::vector<TensorInfo> view_infer(Infos in, const Attrs& attrs) {
 }
 
 // Reads both shapes from the left in runs of dimensions with equal products. A run begins with one
-// dimension of each; dimensions of size 1 belong to no run and are told where as many stand on
-// either side.
+// dimension of each; dimensions of size 1 belong to no run and are told by their order, without the
+// one that stands `alone` in the longer shape.
 class ViewRuns {
  public:
-  ViewRuns(const Shape& from, const Shape& to)
-      : from_(from), to_(to), left_(from.size(), '.'), right_(to.size(), '.') {}
+  ViewRuns(const Shape& from, const Shape& to, std::optional<std::size_t> alone)
+      : from_(from), to_(to), alone_(alone), left_(from.size(), '.'), right_(to.size(), '.') {}
 
   // Of each run only the first dimensions can be cut, and where their sizes differ only where old
   // and new chunks agree.
@@ -39,21 +40,19 @@ class ViewRuns {
   }
 
  private:
-  static std::size_t ones_from(const Shape& shape, std::size_t at) {
-    std::size_t count = 0;
-    while (at + count < shape.size() && shape[at + count] == 1) ++count;
-    return count;
+  // Goes past the dimensions of size 1 at hand and gives those that may have a counterpart.
+  std::vector<std::size_t> take_ones(const Shape& shape, std::size_t& at, bool longer) const {
+    std::vector<std::size_t> ones;
+    for (; at < shape.size() && shape[at] == 1; ++at)
+      if (!longer || alone_ != at) ones.push_back(at);
+    return ones;
   }
   // Whether a run begins after the dimensions of size 1 at hand.
   bool skip_ones() {
-    const std::size_t left = ones_from(from_, i_);
-    const std::size_t right = ones_from(to_, j_);
-    if (left == right) {
-      for (std::size_t k = 0; k < left; ++k) name_pair(), ++i_, ++j_;
-    } else {
-      i_ += left;
-      j_ += right;
-    }
+    const auto left = take_ones(from_, i_, from_.size() > to_.size());
+    const auto right = take_ones(to_, j_, to_.size() > from_.size());
+    for (std::size_t k = 0; k < std::min(left.size(), right.size()); ++k)
+      left_[left[k]] = right_[right[k]] = letter_++;
     return i_ < from_.size() && j_ < to_.size();
   }
   void name_pair() { left_[i_] = right_[j_] = letter_++; }
@@ -94,13 +93,17 @@ class ViewRuns {
 
   const Shape& from_;
   const Shape& to_;
+  const std::optional<std::size_t> alone_;
   std::string left_, right_;
   std::size_t i_ = 0, j_ = 0;
   char letter_ = 'a';
 };
 
 Rule view_rule(Infos in, const Attrs& attrs) {
-  Rule rule = ViewRuns(in[0].shape, target_shape(attrs)).rule();
+  const Shape to = target_shape(attrs);
+  std::optional<std::size_t> alone;
+  if (!attrs.reals.empty()) alone = static_cast<std::size_t>(attrs.reals[0]);
+  Rule rule = ViewRuns(in[0].shape, to, alone).rule();
   rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
@@ -111,15 +114,14 @@ void view_forward(OpContext& c) {
   c.out[0] = x.view_as(x.local_shape(), x.strides(), x.storage_offset(), nullptr);
 }
 
-void view_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, view(c.out_grad[0], c.in_info[0].shape));
-}
+void view_backward(GradContext& c);
 
 std::vector<OpDef::Sample> view_samples() {
   return {{{input({3, 5})}, {{15}, {}}},       {{input({6, 5})}, {{2, 3, 5}, {}}},
           {{input({2, 3, 4})}, {{2, 12}, {}}}, {{input({1, 5, 6})}, {{5, 1, 3, 2}, {}}},
           {{input({6, 4})}, {{4, 6}, {}}},     {{input({3, 1, 4})}, {{1, 3, 4}, {}}},
-          {{input({1, 4})}, {{1, 2, 2}, {}}}};
+          {{input({1, 4})}, {{1, 2, 2}, {}}},  {{input({1, 3})}, {{1, 1, 3}, {0}}},
+          {{input({2, 1, 1})}, {{2, 1}, {1}}}};
 }
 
 const OpDef& view_op() {
@@ -154,7 +156,41 @@ Shape resolved(Shape shape, const Tensor& x) {
   return shape;
 }
 
+void view_backward(GradContext& c) {
+  if (!c.sink.wants(0)) return;
+  const Shape& from = c.in_info[0].shape;
+  c.sink.give(0, call1(view_op(), {c.out_grad[0]}, {{from.begin(), from.end()}, c.attrs.reals}));
+}
+
+// Of a shape that has dimension `alone` of size 1 more, or less.
+Tensor view_but_one(const Tensor& x, const Shape& to, int alone) {
+  return call1(view_op(), {x}, {{to.begin(), to.end()}, {static_cast<double>(alone)}});
+}
+
 }  // namespace
+
+Tensor squeeze(const Tensor& x) {
+  Shape to;
+  for (const std::int64_t size : x.shape())
+    if (size != 1) to.push_back(size);
+  return to == x.shape() ? x : view(x, to);
+}
+
+Tensor squeeze(const Tensor& x, int dim) {
+  if (x.ndim() == 0 && (dim == 0 || dim == -1)) return x;
+  const int along = normalize_dim(dim, x.ndim(), "squeeze");
+  if (x.size(along) != 1) return x;
+  Shape to = x.shape();
+  to.erase(static_cast<std::size_t>(along));
+  return view_but_one(x, to, along);
+}
+
+Tensor unsqueeze(const Tensor& x, int dim) {
+  const int at = normalize_dim(dim, x.ndim() + 1, "unsqueeze");
+  Shape to = x.shape();
+  to.insert(static_cast<std::size_t>(at), 1);
+  return view_but_one(x, to, at);
+}
 
 Tensor view(const Tensor& x, const Shape& shape) {
   const Shape to = resolved(shape, x);
