@@ -55,7 +55,7 @@ void add_plan(CLI::App& app, std::function<int()>& chosen) {
   plan->require_subcommand(1);
   CLI::App* sub = plan->add_subcommand("explain", "steps, bytes and predicted time of a plan");
   const auto options = std::make_shared<coshard::tools::PlanOptions>();
-  sub->add_option("--mesh", options->mesh, "names and sizes: dp=2,tp=4")->required();
+  sub->add_option("--mesh", options->mesh, "sizes, with names or without: dp=2,tp=4")->required();
   sub->add_option("--shape", options->shape, "of the tensor: 8,16; nothing: a scalar");
   sub->add_option("--from", options->from, "one placement per mesh dimension: S(0),R")->required();
   sub->add_option("--to", options->to, "the same: R,S(1)")->required();

@@ -105,9 +105,11 @@ PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::
   PlanQuestion q;
   for (const std::string_view piece : pieces_of(mesh)) {
     const auto equals = piece.find('=');
-    CS_REQUIRE(equals != piece.npos && equals > 0, "plan: mesh '", mesh, "' is not name=size,…");
-    q.mesh_names.emplace_back(piece.substr(0, equals));
-    q.mesh_shape.push_back(number(piece.substr(equals + 1), "plan: mesh size", 1));
+    CS_REQUIRE(equals != 0, "plan: mesh '", mesh, "' is not name=size,…");
+    const bool named = equals != piece.npos;
+    q.mesh_names.push_back(named ? std::string(piece.substr(0, equals))
+                                 : cat("dim_", q.mesh_shape.size()));
+    q.mesh_shape.push_back(number(named ? piece.substr(equals + 1) : piece, "plan: mesh size", 1));
   }
   if (!shape.empty())
     for (const std::string_view piece : pieces_of(shape))

@@ -40,7 +40,7 @@ PlanAnswer explain(const PlanQuestion& question);
 std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer);  // a table, and its sum
 
 // From text, as on a command line. Error{BadInput} quotes what cannot be read.
-//   mesh "dp=2,tp=4"   shape "8,16"   layouts "S(0),R"
+//   mesh "dp=2,tp=4" or "2,4"   shape "8,16"   layouts "S(0),R"
 PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
                             std::string_view to, std::string_view dtype = "f32");
 

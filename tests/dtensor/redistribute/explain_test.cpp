@@ -40,7 +40,9 @@ TEST(PlanExplain, BadInputIsAnErrorThatQuotesIt) {
     }
     return std::string("accepted");
   };
-  EXPECT_EQ(refuse("tp", "4", "R", "R"), "plan: mesh 'tp' is not name=size,…");
+  EXPECT_EQ(refuse("2", "4", "R", "S(0)"), "accepted");
+  EXPECT_EQ(refuse("tp", "4", "R", "R"), "plan: mesh size 'tp' is not a number of at least 1");
+  EXPECT_EQ(refuse("=2", "4", "R", "R"), "plan: mesh '=2' is not name=size,…");
   EXPECT_EQ(refuse("tp=0", "4", "R", "R"), "plan: mesh size '0' is not a number of at least 1");
   EXPECT_EQ(refuse("tp=2", "4,x", "R", "R"), "plan: size 'x' is not a number of at least 0");
   EXPECT_NE(refuse("tp=2", "4", "Q", "R").find("'Q'"), std::string::npos);
