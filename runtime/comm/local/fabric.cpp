@@ -40,6 +40,12 @@ LocalFabric::LocalFabric(int ranks, std::string name)
   world_ = make_group(registry_, std::move(members), std::move(name));
 }
 
+LocalFabric::~LocalFabric() {
+  decltype(registry_->pending) unmade;
+  const std::scoped_lock lock(registry_->mutex);
+  unmade.swap(registry_->pending);
+}
+
 std::shared_ptr<Communicator> LocalFabric::communicator(int rank) {
   CS_REQUIRE(rank >= 0 && rank < world_->size(), "rank ", rank, " is not one of ", world_->size());
   return std::make_shared<LocalCommunicator>(world_, rank);

@@ -23,6 +23,10 @@ class PeerFailure : public Error {
 class LocalFabric {
  public:
   explicit LocalFabric(int ranks, std::string name = "world");
+  // After the ranks: lets go of groups that not all of their members came to.
+  ~LocalFabric();
+  LocalFabric(const LocalFabric&) = delete;
+  LocalFabric& operator=(const LocalFabric&) = delete;
 
   // The communicator of all ranks, for `rank`; once per rank. Its last owner says good-bye for the
   // rank: peers that still miss it fail at once.
