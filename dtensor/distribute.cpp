@@ -1,5 +1,6 @@
 #include "dtensor/distribute.h"
 
+#include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
 #include "dtensor/random.h"
 #include "dtensor/redistribute/plan.h"
@@ -28,26 +29,13 @@ class ToLocalRecord final : public Record {
   std::shared_ptr<const Spec> gradient_spec_;
 };
 
-// Sends `whole` (valid on the source) so that every rank of the mesh dimension has it.
-Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source) {
-  Tensor out = Tensor::empty(whole.device(), whole.local_shape(), whole.dtype());
-  const Tensor from = whole.is_contiguous() ? whole : copy_of(whole);
-  Collective c;
-  c.kind = CollectiveKind::Broadcast;
-  c.root = source;
-  c.extent = numel(whole.local_shape());
-  c.label = "distribute";
-  issue_into(mesh.communicator(m), c, from, out);
-  return out;
-}
-
 Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim, int source) {
   Communicator& comm = mesh.communicator(m);
   Shape shape = whole.local_shape();
   const auto at = static_cast<std::size_t>(dim);
   std::vector<std::int64_t> counts;
   for (int r = 0; r < comm.size(); ++r) counts.push_back(chunk_of(shape[at], comm.size(), r).size);
-  const Tensor from = whole.is_contiguous() ? whole : copy_of(whole);
+  const Tensor from = local_contiguous(whole);
   Collective c;
   c.kind = CollectiveKind::Scatter;
   c.root = source;
@@ -71,7 +59,7 @@ DTensor sent_from(int source, const Tensor& full, const DeviceMesh& mesh, const 
     if (scatters) sent[m] = layout[m];
     if (mesh.size(m) == 1) continue;
     value = scatters ? scatter_along(value, mesh, m, layout[m].dim, source)
-                     : broadcast_along(value, mesh, m, source);
+                     : broadcast_along(value, mesh, m, source, "distribute");
   }
   return value.with_spec(make_spec(mesh, sent, full.local_shape()));
 }

@@ -34,13 +34,7 @@ Tensor first_replica(const Tensor& local, const DeviceMesh& mesh, const Layout& 
   Tensor value = local;
   for (int m = 0; m < layout.ndim(); ++m) {
     if (!layout[m].is_replicate() || mesh.size(m) == 1) continue;
-    const Tensor from = value.is_contiguous() ? value : copy_of(value);
-    value = Tensor::empty(local.device(), local.local_shape(), local.dtype());
-    Collective c;
-    c.kind = CollectiveKind::Broadcast;
-    c.extent = numel(local.local_shape());
-    c.label = "from_local";
-    issue_into(mesh.communicator(m), c, from, value);
+    value = broadcast_along(value, mesh, m, 0, "from_local");
   }
   return value;
 }

@@ -41,9 +41,7 @@ Shape run_check_part(const Shape& shape, const std::vector<int>& mesh_shape,
                      const std::vector<int>& coordinate, const Layout& layout) {
   Shape part = shape;
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    part[d] = 0;
-    for (const Range& r : ranges_of(layout, mesh_shape, coordinate, static_cast<int>(d), shape[d]))
-      part[d] += r.end - r.begin;
+    part[d] = count_of(ranges_of(layout, mesh_shape, coordinate, static_cast<int>(d), shape[d]));
   }
   return part;
 }
@@ -58,7 +56,7 @@ Shape even_shape(const Shape& local_shape, const std::vector<int>& mesh_shape,
                  const Layout& placements) {
   Shape shape = local_shape;
   for (int m = 0; m < placements.ndim(); ++m)
-    if (placements[m].is_shard() || placements[m].kind == PlacementKind::StridedShard)
+    if (placements[m].cuts())
       shape[static_cast<std::size_t>(placements[m].dim)] *= mesh_shape[static_cast<std::size_t>(m)];
   return shape;
 }

@@ -46,7 +46,7 @@ std::vector<Range> ranges_of(const Layout& layout, const std::vector<int>& mesh_
     if (p.is_shard(dim)) {
       const Chunk chunk = chunk_of(count_of(ranges), n, index);
       ranges = slice_of(ranges, chunk.offset, chunk.size);
-    } else if (p.kind == PlacementKind::StridedShard && p.dim == dim) {
+    } else if (p.is_strided() && p.dim == dim) {
       std::vector<Range> joined;
       const std::int64_t total = count_of(ranges);
       for (int s = 0; s < p.split; ++s) {

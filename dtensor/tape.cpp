@@ -200,6 +200,16 @@ bool taped(std::span<const Tensor> inputs) {
   return false;
 }
 
+void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int output) {
+  auto meta = std::make_shared<GradMeta>();
+  meta->requires_grad = true;
+  meta->producer = std::move(producer);
+  meta->output = output;
+  meta->spec = tensor.spec();
+  meta->version = tensor.storage()->version;
+  tensor.set_grad_meta(std::move(meta));
+}
+
 void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs) {
   record->sequence = ++last_sequence;
@@ -214,13 +224,7 @@ void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined() || !is_floating(outputs[i].dtype())) continue;
-    auto meta = std::make_shared<GradMeta>();
-    meta->requires_grad = true;
-    meta->producer = record;
-    meta->output = static_cast<int>(i);
-    meta->spec = outputs[i].spec();
-    meta->version = outputs[i].storage()->version;
-    outputs[i].set_grad_meta(std::move(meta));
+    mark_output(outputs[i], record, static_cast<int>(i));
   }
 }
 

@@ -60,6 +60,8 @@ bool taped(std::span<const Tensor> inputs);  // would a record be made for these
 // Error{BadInput} when an input's memory was changed in place through another tensor since.
 void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs);
+// From now on `tensor` is what `producer` made as its output number `output`.
+void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int output);
 // From now on `x` stands for `result` on the tape: an in-place operator has written the one into
 // the other.
 void replace_on_tape(const Tensor& x, const Tensor& result);

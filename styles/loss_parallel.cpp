@@ -127,20 +127,11 @@ LossRows pose(const Tensor& logits, const Tensor& targets, const LossLayouts& la
   return rows;
 }
 
-void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms) {
-  Collective c;
-  c.kind = CollectiveKind::AllReduce;
-  c.reduce = reduce;
-  c.extent = terms.local_numel();
-  c.label = "loss_parallel";
-  issue_into(communicator, c, terms, terms);
-}
-
 // Brings a statistic of this rank's classes to that of all: in place and in flight.
 void reduce_classes(const LossLayouts& layouts, Reduce reduce, const Tensor& terms) {
   const int m = layouts.class_mesh_dim;
   if (m < 0 || layouts.mesh().size(m) == 1 || terms.local_numel() == 0) return;
-  issue_all_reduce(layouts.mesh().communicator(m), reduce, terms);
+  issue_all_reduce(layouts.mesh().communicator(m), reduce, terms, "loss_parallel");
 }
 
 // The weight of the whole batch: in flight where rows are cut, in one all_reduce over the mesh
@@ -152,7 +143,8 @@ Tensor whole_batch_weight(const LossRows& rows, const LossLayouts& layouts) {
   std::vector<int> cuts;
   for (int m = 0; m < layouts.rows.ndim(); ++m)
     if (layouts.rows[m].is_shard() && layouts.mesh().size(m) > 1) cuts.push_back(m);
-  if (!cuts.empty()) issue_all_reduce(layouts.mesh().communicator(cuts), Reduce::Sum, cell);
+  if (!cuts.empty())
+    issue_all_reduce(layouts.mesh().communicator(cuts), Reduce::Sum, cell, "loss_parallel");
   return cell;
 }
 

@@ -219,8 +219,7 @@ class OpRecord final : public Record {
                         : Tensor());
     for (std::size_t i = 0; i < out.size(); ++i)
       out_.push_back(op.saves_out >> i & 1U ? out[i].detach() : Tensor());
-    for (const auto* saved : {&in_, &out_})
-      for (const Tensor& t : *saved) versions_ += t.defined() ? t.storage()->version : 0;
+    versions_ = saved_versions();
   }
   std::string_view name() const override { return op_.name; }
   bool records_backward() const override { return true; }
@@ -241,24 +240,22 @@ class OpRecord final : public Record {
       if (in[i].defined() && inputs[i]) (in[i] = in[i].detach()).set_grad_meta(inputs[i]);
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (!out[i].defined() || !is_floating(out[i].dtype())) continue;
-      auto meta = std::make_shared<GradMeta>();
-      meta->requires_grad = true;
-      meta->producer = shared_from_this();
-      meta->output = static_cast<int>(i);
-      meta->spec = out[i].spec();
-      meta->version = out[i].storage()->version;
-      (out[i] = out[i].detach()).set_grad_meta(std::move(meta));
+      out[i] = out[i].detach();
+      mark_output(out[i], shared_from_this(), static_cast<int>(i));
     }
     GradContext context{in, out, output_grads.first(out.size()), attrs_, sink, in_info_};
     op_.backward(context);
   }
 
+  std::uint64_t saved_versions() const {
+    std::uint64_t sum = 0;
+    for (const auto* saved : {&in_, &out_})
+      for (const Tensor& t : *saved) sum += t.defined() ? t.storage()->version : 0;
+    return sum;
+  }
   // A version only grows, so an equal sum means that none has changed.
   void require_unmodified() const {
-    std::uint64_t now = 0;
-    for (const auto* saved : {&in_, &out_})
-      for (const Tensor& t : *saved) now += t.defined() ? t.storage()->version : 0;
-    CS_REQUIRE(now == versions_, show(op_, in_),
+    CS_REQUIRE(saved_versions() == versions_, show(op_, in_),
                ": backward needs a tensor that was changed in place after this call");
   }
 

@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "dtensor/ops/reduction.h"
 
 namespace coshard {
@@ -36,11 +38,9 @@ void max_backward(GradContext& c) {
   const Shape& shape = c.in_info[0].shape;
   const std::int64_t mask = c.attrs.ints[1];
   const bool keep = c.attrs.ints[2] == 1;
-  const Shape kept = remaining(shape, mask, true);
-  const Tensor index = keep ? c.out[1] : view(c.out[1], kept);
-  const Tensor dy = keep ? c.out_grad[0] : view(c.out_grad[0], kept);
-  int dim = 0;
-  while ((mask >> dim & 1) == 0) ++dim;
+  const int dim = std::countr_zero(static_cast<std::uint64_t>(mask));
+  const Tensor index = keep ? c.out[1] : unsqueeze(c.out[1], dim);
+  const Tensor dy = keep ? c.out_grad[0] : unsqueeze(c.out_grad[0], dim);
   c.sink.give(0, scatter_add_zeros(shape, dim, index, dy));
 }
 

@@ -58,7 +58,7 @@ std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts,
     }
   }
   for (std::size_t i = 0; rule.strided && i < now.size(); ++i) {
-    if (now[i].kind != PlacementKind::StridedShard) continue;
+    if (!now[i].is_strided()) continue;
     const char letter = rule.in[i][static_cast<std::size_t>(now[i].dim)];
     if (may_cut(rule, letter, n, parts[letter] * now[i].split))
       strategies.push_back(cut_strategy(rule, letter, now[i]));

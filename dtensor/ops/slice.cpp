@@ -148,8 +148,7 @@ Tensor whole_along(const Tensor& x, int dim) {
   const int along = normalize_dim(dim, x.ndim(), "slice");
   if (!x.is_distributed()) return x;
   for (const Placement& p : x.layout())
-    if (!p.is_replicate() && !p.is_partial() && p.dim == along)
-      return call1(slice_op(), {x}, {{along, 0, 1, x.size(along)}, {}});
+    if (p.cuts(along)) return call1(slice_op(), {x}, {{along, 0, 1, x.size(along)}, {}});
   return x;
 }
 

@@ -84,8 +84,7 @@ ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim
   const Tensor value = slice(first.values, along, k - 1, k);
   const Tensor index = slice(first.indices, along, k - 1, k);
   if (keepdim) return {value, index};
-  const Shape rest = remaining(x.shape(), std::int64_t{1} << along, false);
-  return {view(value, rest), view(index, rest)};
+  return {squeeze(value, along), squeeze(index, along)};
 }
 
 std::span<const OpDef* const> sort_ops() {

@@ -41,19 +41,15 @@ void combine_norm(NormPart& part, bool largest) {
     if (part.mesh.size(m) == 1) continue;
     const Tensor cell =
         Tensor::from_values(part.device, {1}, DType::F64, std::span<const double>(&part.value, 1));
-    Collective c;
-    c.kind = CollectiveKind::AllReduce;
-    c.reduce = largest ? Reduce::Max : Reduce::Sum;
-    c.extent = 1;
-    c.label = "gradient norm";
-    issue_into(part.mesh.communicator(m), c, cell, cell);
+    issue_all_reduce(part.mesh.communicator(m), largest ? Reduce::Max : Reduce::Sum, cell,
+                     "gradient norm");
     part.value = cell.item();
   }
 }
 
 // Not in place: gradients may share memory with each other or with what backward was given.
 Tensor scaled(const Tensor& gradient, double factor) {
-  const Tensor from = gradient.is_contiguous() ? gradient : copy_of(gradient);
+  const Tensor from = local_contiguous(gradient);
   const Tensor to = Tensor::empty(from.device(), from.local_shape(), from.dtype());
   kernels::run(from.device()->kind(),
                kernels::Unary{kernels::UnaryOp::MulScalar, from.dtype(), from.local_numel(),

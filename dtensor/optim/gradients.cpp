@@ -49,12 +49,7 @@ void reduce_bucket(const GradientBucket& bucket) {
     offset += g.local_numel();
     bucket.parameters[i].set_grad(view);
   }
-  Collective c;
-  c.kind = CollectiveKind::AllReduce;
-  c.reduce = bucket.reduce;
-  c.extent = total;
-  c.label = "gradients";
-  issue_into(*bucket.communicator, c, packed, packed);
+  issue_all_reduce(*bucket.communicator, bucket.reduce, packed, "gradients");
 }
 
 // The gradient that `parameter` waits for along mesh dimension m of its own mesh.

@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "dtensor/ops/local.h"
 #include "dtensor/redistribute/redistribute.h"
 
 namespace coshard {
@@ -29,7 +30,7 @@ Tensor Optimizer::gradient_of(const Tensor& parameter) {
   if (!g.defined()) return g;
   if (g.is_distributed() && !(g.layout() == parameter.layout()))
     g = redistribute_raw(g, parameter.layout());
-  return g.is_contiguous() ? g : copy_of(g);
+  return local_contiguous(g);
 }
 
 }  // namespace coshard

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "dtensor/partial.h"
+
 namespace coshard {
 namespace {
 
@@ -69,17 +71,9 @@ class Binding {
   }
 
  private:
-  Region parts(const Layout& layout, int place) {
-    Region parts;
-    for (int d = 0; d < holdings_.ndim(); ++d)
-      parts.push_back(holdings_.along(layout, d)[static_cast<std::size_t>(place)]);
-    return parts;
-  }
+  Region parts(const Layout& layout, int place) { return region_of(holdings_, layout, place); }
   Region common(int source, int target) {
-    Region have = parts(plan_.from, source);
-    const Region want = parts(plan_.to, target);
-    for (std::size_t d = 0; d < have.size(); ++d) have[d] = intersect(have[d], want[d]);
-    return have;
+    return intersect(parts(plan_.from, source), parts(plan_.to, target));
   }
   void slice() {
     const auto have = parts(plan_.from, me_), want = parts(plan_.to, me_);
@@ -101,17 +95,13 @@ class Binding {
     step_.pack = boxes_of(have, have, parts(plan_.to, me_));
   }
 
-  // The first rank keeps the value of a sum or product, so that the reduction is exact; an average,
-  // minimum or maximum of equal values is the value itself.
   void share() {
-    bool zero = false, one = false;
-    for (int m = 0; m < mesh_.ndim(); ++m) {
-      if (plan_.from[m] == plan_.to[m] || mesh_.local_rank(m) == 0) continue;
-      zero = zero || plan_.to[m].reduce == Reduce::Sum;
-      one = one || plan_.to[m].reduce == Reduce::Product;
-    }
-    step_.keeps = !zero && !one;
-    step_.filling = zero ? 0 : 1;
+    Layout made = plan_.to;
+    for (int m = 0; m < made.ndim(); ++m)
+      if (plan_.from[m] == made[m]) made[m] = Replicate();
+    const auto term = term_in_place_of_value(mesh_, made);
+    step_.keeps = !term;
+    step_.filling = term.value_or(0);
   }
 
   void reduction() {

@@ -1,21 +1,15 @@
 #include "dtensor/redistribute/boxes.h"
 
-#include "kernels/run.h"
+#include "dtensor/ops/local.h"
 
 namespace coshard {
 namespace {
 
 kernels::View block_view(const Tensor& tensor, const Shape& size, const Strides& strides,
                          std::int64_t offset) {
-  kernels::View view;
-  view.dtype = tensor.dtype();
-  view.ndim = static_cast<int>(size.size());
-  for (std::size_t i = 0; i < size.size(); ++i) {
-    view.shape[i] = size[i];
-    view.strides[i] = strides[i];
-  }
-  view.data = static_cast<char*>(tensor.data()) +
-              offset * static_cast<std::int64_t>(size_of(tensor.dtype()));
+  kernels::View view = view_of(tensor, size, strides);
+  view.data =
+      static_cast<char*>(view.data) + offset * static_cast<std::int64_t>(size_of(tensor.dtype()));
   return view;
 }
 
@@ -62,6 +56,19 @@ Shape shape_of(const Region& parts) {
   Shape shape;
   for (const Ranges& ranges : parts) shape.push_back(count_of(ranges));
   return shape;
+}
+
+Region region_of(Holdings& holdings, const Layout& layout, int rank) {
+  Region region;
+  for (int d = 0; d < holdings.ndim(); ++d)
+    region.push_back(holdings.along(layout, d)[static_cast<std::size_t>(rank)]);
+  return region;
+}
+
+Region intersect(const Region& a, const Region& b) {
+  Region common;
+  for (std::size_t d = 0; d < a.size(); ++d) common.push_back(intersect(a[d], b[d]));
+  return common;
 }
 
 Boxes boxes_of(const Region& part, const Region& whole, const Region& dense, std::int64_t offset) {

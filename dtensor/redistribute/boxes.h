@@ -24,6 +24,9 @@ void copy_in(const Tensor& buffer, const Tensor& tensor, std::span<const Box> bo
 using Region = std::vector<Ranges>;
 std::int64_t numel(const Region& parts);
 Shape shape_of(const Region& parts);
+// What a rank holds under a layout, and what two regions have in common.
+Region region_of(Holdings& holdings, const Layout& layout, int rank);
+Region intersect(const Region& a, const Region& b);
 
 // The blocks of `part`, which the tensor (positions `whole`) and the buffer (positions `dense`,
 // which lie row-major from `offset` on) both contain.

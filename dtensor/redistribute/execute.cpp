@@ -1,36 +1,12 @@
 #include "dtensor/redistribute/execute.h"
 
-#include <functional>
-
+#include "dtensor/ops/local.h"
+#include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "kernels/run.h"
 
 namespace coshard {
 namespace {
-
-// A collective whose result this rank still has to put in place: whoever waits does it.
-class FollowUp final : public TicketState {
- public:
-  FollowUp(Ticket ticket, std::function<void()> follow)
-      : ticket_(std::move(ticket)), follow_(std::move(follow)) {}
-  bool ready() override {
-    if (follow_ && !ticket_.ready()) return false;
-    wait();
-    return true;
-  }
-  void wait() override {
-    if (!follow_) return;
-    ticket_.wait();
-    std::exchange(follow_, nullptr)();
-  }
-  int parts() const override { return 1; }
-  bool part_ready(int) override { return ready(); }
-  void wait_part(int) override { wait(); }
-
- private:
-  Ticket ticket_;
-  std::function<void()> follow_;
-};
 
 void fill(const Tensor& x, double value) {
   kernels::run(x.device()->kind(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
@@ -49,18 +25,9 @@ void divide_later(const Tensor& to, int divisor) {
   const Ticket ticket = std::exchange(to.storage()->pending, {});
   const Tensor place = Tensor::alias(to, Shape{to.local_numel()}, Strides{1}, to.storage_offset());
   to.storage()->pending = Ticket(std::make_shared<FollowUp>(ticket, [place, divisor] {
-    const double value = divisor;
-    const Tensor scale = Tensor::from_values(place.device(), {}, place.dtype(), {&value, 1});
-    kernels::View x;
-    x.data = place.data();
-    x.dtype = place.dtype();
-    x.ndim = 1;
-    x.shape[0] = place.local_numel();
-    x.strides[0] = 1;
-    kernels::View by = x;
-    by.data = scale.data();
-    by.strides[0] = 0;
-    kernels::run(place.device()->kind(), kernels::Binary{kernels::BinaryOp::Div, x, x, by});
+    kernels::run(place.device()->kind(),
+                 kernels::Binary{
+                     kernels::BinaryOp::Div, view_of(place), view_of(place), {}, double(divisor)});
   }));
 }
 
@@ -115,8 +82,7 @@ Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
 Tensor cast_local(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
   Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), dtype);
-  const Box all{tensor.local_shape(), Shape(tensor.local_shape().size(), 0), 0, to.strides()};
-  copy_out(tensor, to, {&all, 1});
+  kernels::run(to.device()->kind(), kernels::Copy{view_of(to), view_of(tensor)});
   return to.with_spec(tensor.spec());
 }
 

@@ -1,5 +1,6 @@
 #include "dtensor/redistribute/redistribute.h"
 
+#include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
@@ -89,6 +90,29 @@ void issue_into(Communicator& communicator, Collective collective, const Tensor&
   collective.keep_send = from.storage()->buffer;
   collective.keep_recv = to.storage()->buffer;
   to.storage()->pending = communicator.issue(collective);
+}
+
+void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
+                      std::string_view label) {
+  Collective c;
+  c.kind = CollectiveKind::AllReduce;
+  c.reduce = reduce;
+  c.extent = terms.local_numel();
+  c.label = label;
+  issue_into(communicator, c, terms, terms);
+}
+
+Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source,
+                       std::string_view label) {
+  const Tensor from = local_contiguous(whole);
+  const Tensor out = Tensor::empty(from.device(), from.local_shape(), from.dtype());
+  Collective c;
+  c.kind = CollectiveKind::Broadcast;
+  c.root = source;
+  c.extent = from.local_numel();
+  c.label = label;
+  issue_into(mesh.communicator(m), c, from, out);
+  return out;
 }
 
 bool InFlightAwaiter::await_ready() const noexcept {

@@ -126,6 +126,15 @@ Tensor redistribute_raw(const DTensor& source, const Layout& target);
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to);
 
+// A sum (average, …) of what every rank has, in its place and in flight.
+void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
+                      std::string_view label);
+
+// Rank `source` of mesh dimension m sends `whole` to all of that dimension: a new tensor, in
+// flight.
+Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source,
+                       std::string_view label);
+
 template <class... Placements>
 Redistribution Tensor::redistribute(Placement first, Placements... rest) const {
   return coshard::redistribute(*this, Layout(first, rest...));

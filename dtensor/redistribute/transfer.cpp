@@ -22,12 +22,7 @@ struct Side {
     const auto at = std::ranges::find(ranks, rank);
     return at == ranks.end() ? -1 : static_cast<int>(at - ranks.begin());
   }
-  Region region(int place) {
-    Region region;
-    for (int d = 0; d < holdings.ndim(); ++d)
-      region.push_back(holdings.along(layout, d)[static_cast<std::size_t>(place)]);
-    return region;
-  }
+  Region region(int place) { return region_of(holdings, layout, place); }
 
   const std::vector<int>& ranks;
   Layout layout;
@@ -48,10 +43,7 @@ int sender(Side& source, int from, int target_rank, int target_place) {
 Region sent(Side& source, Side& target, int from, int to) {
   const int place = source.place(from), goal = target.place(to);
   if (place < 0 || goal < 0 || sender(source, place, to, goal) != place) return {};
-  Region common = source.region(place);
-  const Region want = target.region(goal);
-  for (std::size_t d = 0; d < common.size(); ++d) common[d] = intersect(common[d], want[d]);
-  return common;
+  return intersect(source.region(place), target.region(goal));
 }
 
 Step make_transfer(const Spec& from, const std::shared_ptr<const Spec>& to) {
