@@ -56,10 +56,10 @@ void draw_box(const Tensor& x, const RandomBox& box, kernels::Random drawing) {
   const bool all = box.shape == x.local_shape();
   const Tensor part = all ? x : Tensor::empty(x.device(), box.shape, x.dtype());
   drawing.out = part.data();
-  kernels::run(x.device()->kind(), drawing);
+  kernels::run(*x.device(), drawing);
   if (all) return;
   const Tensor there = x.view_as(box.shape, x.strides(), x.storage_offset() + offset, nullptr);
-  kernels::run(x.device()->kind(), kernels::Copy{view_of(there), view_of(part)});
+  kernels::run(*x.device(), kernels::Copy{view_of(there), view_of(part)});
 }
 
 void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift) {
@@ -78,7 +78,7 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
 }
 
 Tensor filled(Tensor x, double value) {
-  kernels::run(x.device()->kind(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
+  kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
   return x;
 }
 

@@ -136,16 +136,27 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
   Tensor out = empty(device, shape, dtype);
   CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(),
              "from_values: ", values.size(), " values for shape ", shape);
-  const kernels::View from =
-      view_of(const_cast<double*>(values.data()), out, DType::F64, out.strides());
-  kernels::run(device->kind(), kernels::Copy{view_of(out.data(), out, dtype, out.strides()), from});
+  // Elsewhere than on the cpu kernels cannot read the host's memory.
+  void* given = const_cast<double*>(values.data());
+  const Tensor there =
+      device->kind() == DeviceKind::Cpu ? Tensor() : empty(device, shape, DType::F64);
+  if (there.defined()) {
+    device->upload(there.data(), given, values.size_bytes());
+    given = there.data();
+  }
+  kernels::run(*device, kernels::Copy{view_of(out.data(), out, dtype, out.strides()),
+                                      view_of(given, out, DType::F64, out.strides())});
   return out;
 }
 
 std::vector<double> Tensor::to_vector() const {
   std::vector<double> values(static_cast<std::size_t>(local_numel()));
-  const kernels::View to = view_of(values.data(), *this, DType::F64, row_major(local_shape()));
-  kernels::run(device()->kind(), kernels::Copy{to, view_of(data(), *this, dtype(), strides())});
+  const Tensor there =
+      device()->kind() == DeviceKind::Cpu ? Tensor() : empty(device(), local_shape(), DType::F64);
+  void* to = there.defined() ? there.data() : values.data();
+  kernels::run(*device(), kernels::Copy{view_of(to, *this, DType::F64, row_major(local_shape())),
+                                        view_of(data(), *this, dtype(), strides())});
+  if (there.defined()) device()->download(values.data(), to, values.size() * sizeof(double));
   return values;
 }
 
@@ -159,7 +170,7 @@ Tensor Tensor::alias(const Tensor& x, const Shape& shape, const Strides& strides
 
 Tensor copy_of(const Tensor& tensor) {
   Tensor out = Tensor::empty(tensor.device(), tensor.local_shape(), tensor.dtype());
-  kernels::run(tensor.device()->kind(),
+  kernels::run(*tensor.device(),
                kernels::Copy{view_of(out.data(), out, out.dtype(), out.strides()),
                              view_of(tensor.data(), tensor, tensor.dtype(), tensor.strides())});
   return tensor.is_distributed() ? out.with_spec(tensor.spec()) : out;

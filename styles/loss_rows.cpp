@@ -14,7 +14,7 @@ namespace {
 // Runs a kernel and tells the observers how long it took.
 template <class Args>
 void run_loss_kernel(const LossRows& p, const Args& args) {
-  const DeviceKind device = p.logits.device()->kind();
+  Device& device = *p.logits.device();
   World* world = World::current();
   if (world == nullptr || !world->observed()) return kernels::run(device, args);
   const std::int64_t begin = now_ns();

@@ -45,8 +45,7 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
              result, " is floating, ", x, " is not");
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
   const Tensor data = x.is_distributed() ? in_layout(result, x.layout()) : result;
-  if (x.local_numel() > 0)
-    kernels::run(x.device()->kind(), kernels::Copy{view_of(x), view_of(data)});
+  if (x.local_numel() > 0) kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
   ++x.storage()->version;
   if (tape && result.requires_grad()) replace_on_tape(x, result);
   return x;

@@ -42,7 +42,7 @@ inline DType statistic_dtype(DType dtype) { return dtype == DType::F64 ? dtype :
 
 template <class Kernel>
 void launch(const OpContext& c, const Kernel& kernel) {
-  kernels::run(c.device().kind(), kernel);
+  kernels::run(c.device(), kernel);
 }
 
 }  // namespace coshard

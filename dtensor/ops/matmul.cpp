@@ -208,8 +208,8 @@ void matmul_into(const Tensor& into, const Tensor& a, const Tensor& b, bool accu
   CS_REQUIRE(to.storage() == into.storage(), "matmul_into: ", into, " is not a view of rows");
   const Tensor left = flat ? matrix_of(a) : batch_of(stretched(a, into.shape()));
   const Tensor right = flat ? matrix_of(b) : batch_of(stretched(b, into.shape()));
-  kernels::run(into.device()->kind(), kernels::Matmul{view_of(to), view_of(left), view_of(right), 1,
-                                                      accumulate ? 1.0 : 0.0});
+  kernels::run(*into.device(), kernels::Matmul{view_of(to), view_of(left), view_of(right), 1,
+                                               accumulate ? 1.0 : 0.0});
 }
 
 kernels::View transposed(kernels::View matrix) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/random.h"
@@ -14,29 +16,44 @@ AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
   lr = options.lr;
 }
 
+void AdamW::start(State& s, const Tensor& p) const {
+  const DType dtype = statistic_dtype(p.dtype());
+  s.m = zeros(p.device(), p.local_shape(), dtype);
+  s.v = zeros(p.device(), p.local_shape(), dtype);
+  if (options_.amsgrad) s.largest_v = zeros(p.device(), p.local_shape(), dtype);
+  if (p.dtype() != DType::BF16) return;
+  s.master = Tensor::empty(p.device(), p.local_shape(), DType::F32);
+  kernels::run(*p.device(), kernels::Copy{view_of(s.master), view_of(p)});
+}
+
+// Parameters of one dtype that have been updated as often go together.
 void AdamW::update() {
+  struct Group {
+    const Tensor* first;
+    std::int64_t step;
+    std::vector<kernels::AdamWTensor> tensors;
+  };
+  std::vector<Group> groups;
+  std::vector<Tensor> gradients;  // alive until the kernels are enqueued
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i];
     const Tensor g = gradient_of(p);
     if (!g.defined()) continue;
     State& s = states_[i];
-    if (s.step == 0) {
-      const DType dtype = p.dtype() == DType::F64 ? DType::F64 : DType::F32;
-      s.m = zeros(p.device(), p.local_shape(), dtype);
-      s.v = zeros(p.device(), p.local_shape(), dtype);
-      if (options_.amsgrad) s.largest_v = zeros(p.device(), p.local_shape(), dtype);
-      if (p.dtype() == DType::BF16) {
-        s.master = Tensor::empty(p.device(), p.local_shape(), DType::F32);
-        kernels::run(p.device()->kind(), kernels::Copy{view_of(s.master), view_of(p)});
-      }
-    }
-    kernels::run(
-        p.device()->kind(),
-        kernels::AdamW{p.dtype(), p.local_numel(), p.data(), g.data(), s.m.data(), s.v.data(),
-                       data_or_null(s.master), lr, options_.beta1, options_.beta2, options_.eps,
-                       options_.weight_decay, options_.maximize ? -1.0 : 1.0, ++s.step,
-                       data_or_null(s.largest_v)});
+    if (s.step++ == 0) start(s, p);
+    auto group = std::ranges::find_if(groups, [&](const Group& known) {
+      return known.step == s.step && known.first->dtype() == p.dtype();
+    });
+    if (group == groups.end()) group = groups.insert(group, Group{&p, s.step, {}});
+    group->tensors.push_back({p.local_numel(), p.data(), g.data(), s.m.data(), s.v.data(),
+                              data_or_null(s.master), data_or_null(s.largest_v)});
+    gradients.push_back(g);
   }
+  for (const Group& group : groups)
+    kernels::run(*group.first->device(),
+                 kernels::AdamW{group.first->dtype(), group.tensors, lr, options_.beta1,
+                                options_.beta2, options_.eps, options_.weight_decay,
+                                options_.maximize ? -1.0 : 1.0, group.step});
 }
 
 }  // namespace coshard

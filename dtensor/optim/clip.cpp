@@ -21,7 +21,7 @@ struct NormPart {
 double local_power_sum(const Tensor& gradient, double p) {
   const Tensor local = local_contiguous(gradient.raw_local());
   double result = 0;
-  kernels::run(local.device()->kind(),
+  kernels::run(*local.device(),
                kernels::PowSum{local.dtype(), local.local_numel(), local.data(), p, &result});
   return result;
 }
@@ -51,9 +51,8 @@ void combine_norm(NormPart& part, bool largest) {
 Tensor scaled(const Tensor& gradient, double factor) {
   const Tensor from = local_contiguous(gradient);
   const Tensor to = Tensor::empty(from.device(), from.local_shape(), from.dtype());
-  kernels::run(from.device()->kind(),
-               kernels::Unary{kernels::UnaryOp::MulScalar, from.dtype(), from.local_numel(),
-                              from.data(), to.data(), factor});
+  kernels::run(*from.device(), kernels::Unary{kernels::UnaryOp::MulScalar, from.dtype(),
+                                              from.local_numel(), from.data(), to.data(), factor});
   return to.with_spec(gradient.spec());
 }
 

@@ -44,7 +44,7 @@ void reduce_bucket(const GradientBucket& bucket) {
     const Tensor g = bucket.parameters[i].grad();
     const Shape& shape = g.local_shape();
     const Tensor view = packed.view_as(shape, row_major(shape), offset, bucket.after[i]);
-    kernels::run(packed.device()->kind(),
+    kernels::run(*packed.device(),
                  kernels::Copy{view_of(view.raw_local()), view_of(g.raw_local())});
     offset += g.local_numel();
     bucket.parameters[i].set_grad(view);

@@ -85,6 +85,7 @@ class AdamW : public Optimizer {
     Tensor m, v, master, largest_v;
     std::int64_t step = 0;
   };
+  void start(State& state, const Tensor& parameter) const;
   std::vector<State> states_;
 };
 

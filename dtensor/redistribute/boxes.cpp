@@ -36,14 +36,12 @@ Shape placed(const Shape& begin, const Region& whole) {
 
 void copy_out(const Tensor& tensor, const Tensor& buffer, std::span<const Box> boxes) {
   for (const Box& box : boxes)
-    kernels::run(buffer.device()->kind(),
-                 kernels::Copy{in_buffer(buffer, box), in_tensor(tensor, box)});
+    kernels::run(*buffer.device(), kernels::Copy{in_buffer(buffer, box), in_tensor(tensor, box)});
 }
 
 void copy_in(const Tensor& buffer, const Tensor& tensor, std::span<const Box> boxes) {
   for (const Box& box : boxes)
-    kernels::run(tensor.device()->kind(),
-                 kernels::Copy{in_tensor(tensor, box), in_buffer(buffer, box)});
+    kernels::run(*tensor.device(), kernels::Copy{in_tensor(tensor, box), in_buffer(buffer, box)});
 }
 
 std::int64_t numel(const Region& parts) {

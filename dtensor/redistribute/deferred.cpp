@@ -24,7 +24,7 @@ Tensor redistribute_later(const DTensor& source, const Layout& target) {
   result.storage()->pending =
       Ticket(std::make_shared<FollowUp>(Ticket(), [source = source.detach(), target, place] {
         const Tensor made = redistribute_raw(source, target);
-        kernels::run(place.device()->kind(), kernels::Copy{view_of(place), view_of(made)});
+        kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(made)});
       }));
   return result;
 }

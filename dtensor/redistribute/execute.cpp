@@ -9,7 +9,7 @@ namespace coshard {
 namespace {
 
 void fill(const Tensor& x, double value) {
-  kernels::run(x.device()->kind(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
+  kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
 }
 
 // Once `from` is there, its blocks go to `to`, whose owner waits for both.
@@ -25,7 +25,7 @@ void divide_later(const Tensor& to, int divisor) {
   const Ticket ticket = std::exchange(to.storage()->pending, {});
   const Tensor place = Tensor::alias(to, Shape{to.local_numel()}, Strides{1}, to.storage_offset());
   to.storage()->pending = Ticket(std::make_shared<FollowUp>(ticket, [place, divisor] {
-    kernels::run(place.device()->kind(),
+    kernels::run(*place.device(),
                  kernels::Binary{
                      kernels::BinaryOp::Div, view_of(place), view_of(place), {}, double(divisor)});
   }));
@@ -82,7 +82,7 @@ Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
 Tensor cast_local(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
   Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), dtype);
-  kernels::run(to.device()->kind(), kernels::Copy{view_of(to), view_of(tensor)});
+  kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(tensor)});
   return to.with_spec(tensor.spec());
 }
 

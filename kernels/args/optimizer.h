@@ -1,22 +1,27 @@
 #pragma once
-// One tensor's update. See kernels/args.h.
+// Updates of parameters. See kernels/args.h.
+#include <span>
+
 #include "kernels/args/view.h"
 
 namespace coshard::kernels {
 
-// One tensor's update. AdamW: m, v and (for bf16) master are f32 (f64 for f64). step counts from 1.
-// Decoupled decay (Loshchilov & Hutter).
-struct AdamW {
-  DType dtype;
+// Updates of many tensors of one dtype at once. m, v and (for bf16) master are f32 (f64 for f64);
+// master may be null. step counts from 1. Decoupled decay (Loshchilov & Hutter).
+struct AdamWTensor {
   std::int64_t count;
   void* param;
   const void* grad;
   void* m;
   void* v;
   void* master;
+  void* largest_v = nullptr;  // amsgrad (Reddi et al., 2018): the largest v so far divides
+};
+struct AdamW {
+  DType dtype;
+  std::span<const AdamWTensor> tensors;  // read during the call
   double lr, beta1, beta2, eps, weight_decay, grad_scale;
   std::int64_t step;
-  void* largest_v = nullptr;  // amsgrad (Reddi et al., 2018): the largest v so far divides
 };
 // momentum may be null. First step: buffer = grad (PyTorch), then buffer = factor * buffer +
 // (1 - dampening) * grad. nesterov: the step is grad + factor * buffer. L2 decay added to the

@@ -88,7 +88,8 @@ struct Sort {
   void* indices;
 };
 
-// returns the sum of |x|^p (p = 2), in double, over contiguous data; p = 0 means the largest |x|
+// *result, one F64 in the device's memory: the sum of |x|^p over contiguous data; p = 0: the
+// largest |x|
 struct PowSum {
   DType dtype;
   std::int64_t count;

@@ -12,11 +12,9 @@
 #include "runtime/device/device.h"
 #include "runtime/dtype.h"
 #include "runtime/observer.h"
+#include "runtime/reduce.h"
 
 namespace coshard {
-
-enum class Reduce : std::uint8_t { Sum, Avg, Min, Max, Product };
-std::string_view to_string(Reduce reduce);  // "sum", ...
 
 // How many positions of the cut dimension each rank has. Shared and immutable, so that a cached
 // plan hands it out without an allocation.

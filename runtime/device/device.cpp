@@ -1,9 +1,27 @@
 #include "runtime/device/device.h"
 
+#include <algorithm>
+
+#include "runtime/error.h"
+
 namespace coshard {
 
 Buffer::~Buffer() {
-  if (owned_) device_->deallocate(data_, bytes_);
+  if (owned_) device_->deallocate(data_, bytes_, uses_);
+}
+
+void Buffer::used_until(std::shared_ptr<Event> event) {
+  if (!owned_) return;
+  lock_.lock();
+  const auto same = std::find_if(uses_.begin(), uses_.end(), [&](const auto& known) {
+    return known->stream() == event->stream();
+  });
+  if (same == uses_.end()) {
+    uses_.push_back(std::move(event));
+  } else {
+    same->swap(event);
+  }
+  lock_.unlock();
 }
 
 std::shared_ptr<Buffer> Device::make_buffer(std::size_t bytes) {
@@ -15,6 +33,32 @@ std::shared_ptr<Buffer> Device::make_buffer(std::size_t bytes) {
 
 std::shared_ptr<Buffer> Device::borrow(void* data, std::size_t bytes) {
   return std::make_shared<Buffer>(shared_from_this(), data, bytes, false);
+}
+
+void Device::watch(std::shared_ptr<Watched> watched) {
+  if (watched_.size() >= kWatchedAtOnce)
+    std::erase_if(watched_, [](const auto& known) { return known->over(); });
+  watched_.push_back(std::move(watched));
+}
+
+void Device::check_watched(std::int64_t waited_ns) {
+  std::erase_if(watched_, [](const auto& known) { return known->over(); });
+  for (const auto& known : watched_) known->check(waited_ns);
+}
+
+std::string_view to_string(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::Cpu: return "cpu";
+    case DeviceKind::Cuda: return "cuda";
+    case DeviceKind::Sim: return "sim";
+  }
+  return "?";
+}
+
+DeviceKind parse_device_kind(std::string_view text) {
+  for (const DeviceKind kind : {DeviceKind::Cpu, DeviceKind::Cuda, DeviceKind::Sim})
+    if (text == to_string(kind)) return kind;
+  fail(ErrorKind::BadInput, cat("device '", text, "' is none of cpu, cuda"));
 }
 
 }  // namespace coshard

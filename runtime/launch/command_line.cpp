@@ -46,6 +46,10 @@ WorldOptions parse_options(int argc, char** argv) {
       CS_REQUIRE(seconds >= 0 && seconds <= 1e9, "--timeout needs 0 or more seconds, got ",
                  *timeout);
       options.timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
+    } else if (const auto device = value_of("--device", argc, argv, i)) {
+      options.device = parse_device_kind(*device);
+    } else if (const auto communicator = value_of("--communicator", argc, argv, i)) {
+      options.communicator = *communicator;
     }
   }
   return options;

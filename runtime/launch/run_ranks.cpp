@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "runtime/comm/local/fabric.h"
+#include "runtime/comm/make_communicator.h"
+#include "runtime/device/make_device.h"
 #include "runtime/error.h"
 #include "runtime/launch/world.h"
 
@@ -97,13 +99,23 @@ void run_program(Run& run, World& world, Executor& executor, const Program& prog
   run.ended(&executor);
 }
 
+std::shared_ptr<Device> device_of(int rank, const WorldOptions& options) {
+  if (options.make_device) return options.make_device(rank);
+  const int count = device_count(options.device);
+  return make_device(options.device, {count > 0 ? rank % count : rank, options.threads});
+}
+
 void run_rank(Run& run, int rank, const WorldOptions& options, const Program& program) {
   pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
   try {
     Executor executor;
-    auto communicator = run.fabric().communicator(rank);
-    communicator->set_timeout(std::chrono::nanoseconds(options.timeout).count());
-    World world(rank, options, make_cpu_device(options.threads), std::move(communicator), executor);
+    const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
+    const std::shared_ptr<Device> device = device_of(rank, options);
+    device->set_timeout(timeout_ns);
+    auto control = run.fabric().communicator(rank);
+    control->set_timeout(timeout_ns);
+    auto communicator = make_communicator(options.communicator, std::move(control), device);
+    World world(rank, options, device, std::move(communicator), executor);
     run_program(run, world, executor, program);
     run.fabric().leave(rank);
   } catch (...) {

@@ -20,7 +20,13 @@ namespace coshard {
 struct WorldOptions {
   int ranks = 2;
   int threads = 0;  // OpenMP threads per rank; 0: cores / ranks, at least 1
-  std::chrono::milliseconds timeout{60'000};  // deadline of every await on a collective; 0: none
+  std::chrono::milliseconds timeout{60'000};  // deadline of every wait of the host; 0: none
+  // What the ranks compute on. Of several devices rank r gets number r modulo their count.
+  DeviceKind device = DeviceKind::Cpu;
+  std::string communicator = "local";  // or "nccl"
+  // A device of the caller's own for each rank (its stream, its allocator: CudaOptions); called on
+  // the rank's thread. Null: made from `device`.
+  std::function<std::shared_ptr<Device>(int rank)> make_device = nullptr;
 };
 
 class World {
@@ -80,9 +86,9 @@ using Program = std::function<Task<void>(World&)>;
 // rethrown.
 void run_ranks(const WorldOptions& options, const Program& program);
 
-// main() in one line. Reads --ranks N, --threads N and --timeout SECONDS (other arguments are left
-// alone), runs, and returns the exit code: 0, 2 for Error{BadInput}, 1 for any other error, each
-// printed as one line on stderr.
+// main() in one line. Reads --ranks N, --threads N, --timeout SECONDS, --device cpu|cuda and
+// --communicator local|nccl (other arguments are left alone), runs, and returns the exit code: 0, 2
+// for Error{BadInput}, 1 for any other error, each printed as one line on stderr.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard

@@ -8,13 +8,12 @@
 #include "dtensor/device_mesh.h"
 #include "dtensor/distribute.h"
 #include "runtime/launch/world.h"
+#include "tests/support/device.h"
 
 namespace coshard::testing {
 
 inline void on_ranks(int ranks, const std::function<Task<void>(World&)>& body) {
-  WorldOptions options;
-  options.ranks = ranks;
-  options.threads = 1;
+  WorldOptions options = test_options(ranks);
   options.timeout = std::chrono::seconds(60);
   run_ranks(options, body);
 }

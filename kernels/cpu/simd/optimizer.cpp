@@ -18,15 +18,15 @@ void run(const AdamW& args) {
   const auto keep = static_cast<float>(1 - args.lr * args.weight_decay);
   const auto eps = static_cast<float>(args.eps);
   const auto grad_scale = static_cast<float>(args.grad_scale);
-  float* m = as<float>(args.m);
-  float* v = as<float>(args.v);
-  float* master = as<float>(args.master);
-  float* largest = as<float>(args.largest_v);
-  with_short_float(args.dtype, [&](auto tag) {
+  const auto update = [=](const AdamWTensor& of, auto tag) {
     using T = decltype(tag);
-    T* param = as<T>(args.param);
-    const T* grads = as<T>(args.grad);
-    parallel(args.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
+    float* m = as<float>(of.m);
+    float* v = as<float>(of.v);
+    float* master = as<float>(of.master);
+    float* largest = as<float>(of.largest_v);
+    T* param = as<T>(of.param);
+    const T* grads = as<T>(of.grad);
+    parallel(of.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
       each_register(
           begin, end, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
             const Vec grad = lanes.load(grads + i) * grad_scale;
@@ -46,6 +46,9 @@ void run(const AdamW& args) {
             lanes.store(param + i, value);
           });
     });
+  };
+  with_short_float(args.dtype, [&](auto tag) {
+    for (const AdamWTensor& of : args.tensors) update(of, tag);
   });
 }
 

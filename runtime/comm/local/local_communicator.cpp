@@ -7,6 +7,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/ticket.h"
+#include "runtime/comm/make_communicator.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -161,5 +162,13 @@ void LocalCommunicator::abandon() {
   for (Job* job : in_flight_) group_->abandon(*job, rank_);
   for (const auto& message : messages_) message->abandon();
 }
+
+extern const CommunicatorBackend local_communicator_backend;
+const CommunicatorBackend local_communicator_backend = {
+    "local", [](std::shared_ptr<Communicator> control, const std::shared_ptr<Device>& device) {
+      if (device->peers() != nullptr)
+        fail(ErrorKind::Unsupported, cat("communicator 'local' on ", device->name()));
+      return control;
+    }};
 
 }  // namespace coshard

@@ -2,6 +2,7 @@
 
 #include "runtime/device/cpu/block_cache.h"
 #include "runtime/device/device.h"
+#include "runtime/device/make_device.h"
 #include "runtime/error.h"
 
 // Provided by whichever OpenMP runtime the kernels bring; absent when nothing in the process uses
@@ -39,9 +40,15 @@ class CpuDevice final : public Device {
   }
   Stream& compute_stream() override { return compute_; }
   void* allocate(std::size_t bytes) override { return cache_.take(bytes); }
-  void deallocate(void* data, std::size_t bytes) noexcept override { cache_.give(data, bytes); }
-  void copy(void* to, const void* from, std::size_t bytes, Stream&) override {
-    if (bytes > 0) std::memcpy(to, from, bytes);
+  void deallocate(void* data, std::size_t bytes,
+                  std::span<const std::shared_ptr<Event>>) noexcept override {
+    cache_.give(data, bytes);
+  }
+  void upload(void* to, const void* host, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, host, bytes);
+  }
+  void download(void* host, const void* from, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(host, from, bytes);
   }
   void synchronize() override {}
   MemoryStats memory() const override { return cache_.stats(); }
@@ -58,5 +65,10 @@ std::shared_ptr<Device> make_cpu_device(int threads) {
   if (omp_set_num_threads != nullptr) omp_set_num_threads(threads);
   return std::make_shared<CpuDevice>();
 }
+
+extern const DeviceBackend cpu_device_backend;
+const DeviceBackend cpu_device_backend = {
+    DeviceKind::Cpu, [](const DeviceChoice& choice) { return make_cpu_device(choice.threads); },
+    [] { return 1; }};
 
 }  // namespace coshard

@@ -14,9 +14,14 @@ std::vector<Data> adam_steps(DType dtype, std::int64_t count, bool with_master, 
                              Data::normal(s, count, 1), Data(s, count)};
   for (int step = 1; step <= 3; ++step) {
     const Data grad = Data::normal(dtype, count, 10 + step);
-    run(AdamW{dtype, count, state[0].ptr(), grad.ptr(), state[1].ptr(), state[2].ptr(),
-              with_master ? state[3].ptr() : nullptr, 1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, step,
-              amsgrad ? state[4].ptr() : nullptr});
+    const AdamWTensor of{count,
+                         state[0].ptr(),
+                         grad.ptr(),
+                         state[1].ptr(),
+                         state[2].ptr(),
+                         with_master ? state[3].ptr() : nullptr,
+                         amsgrad ? state[4].ptr() : nullptr};
+    run(AdamW{dtype, {&of, 1}, 1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, step});
   }
   return state;
 }
@@ -42,8 +47,8 @@ TEST(AdamW, MovesByTheLearningRateAtTheFirstStep) {
   const Data grad = Data::filled(DType::F32, 1, 3);
   Data m(DType::F32, 1);
   Data v(DType::F32, 1);
-  cpu::run(AdamW{DType::F32, 1, param.ptr(), grad.ptr(), m.ptr(), v.ptr(), nullptr, 0.1, 0.9, 0.95,
-                 1e-12, 0.5, 1, 1});
+  const AdamWTensor of{1, param.ptr(), grad.ptr(), m.ptr(), v.ptr(), nullptr};
+  cpu::run(AdamW{DType::F32, {&of, 1}, 0.1, 0.9, 0.95, 1e-12, 0.5, 1, 1});
   EXPECT_NEAR(param.get(0), 1 * (1 - 0.1 * 0.5) - 0.1, 1e-6);
 }
 

@@ -116,7 +116,7 @@ TEST(CpuDevice, StreamsRunInlineAndTheirEventsAreComplete) {
   EXPECT_EQ(stream->kind(), StreamKind::Communication);
   const int from = 5;
   int to = 0;
-  device->copy(&to, &from, sizeof to, *stream);
+  device->upload(&to, &from, sizeof to);
   EXPECT_EQ(to, 5);
   const auto event = stream->record();
   EXPECT_TRUE(event->query());

@@ -1,0 +1,47 @@
+// Kernels that have no CUDA body yet.
+#include "kernels/cuda/typed.h"
+
+namespace coshard::kernels::cuda {
+
+#define MISSING(Kernel) \
+  void run(CudaDevice&, const Kernel&) { fail(ErrorKind::Unsupported, #Kernel " on cuda"); }
+MISSING(Unary)
+MISSING(UnaryGrad)
+MISSING(Binary)
+MISSING(Where)
+MISSING(SwiGlu)
+MISSING(SwiGluGrad)
+MISSING(Gather)
+MISSING(Scatter)
+MISSING(Triangle)
+MISSING(Matmul)
+MISSING(ReduceDim)
+MISSING(ReduceGrad)
+MISSING(ArgReduce)
+MISSING(Scan)
+MISSING(ScanGrad)
+MISSING(Sort)
+MISSING(PowSum)
+MISSING(Softmax)
+MISSING(SoftmaxGrad)
+MISSING(LayerNorm)
+MISSING(LayerNormGrad)
+MISSING(RmsNorm)
+MISSING(RmsNormGrad)
+MISSING(Embedding)
+MISSING(EmbeddingGrad)
+MISSING(Rope)
+MISSING(Attention)
+MISSING(AttentionGrad)
+MISSING(RowMax)
+MISSING(CrossEntropyStats)
+MISSING(CrossEntropyGrad)
+MISSING(CrossEntropyLoss)
+MISSING(NllLoss)
+MISSING(NllLossGrad)
+MISSING(Random)
+MISSING(Dropout)
+MISSING(AdamW)
+MISSING(Sgd)
+
+}  // namespace coshard::kernels::cuda

@@ -1,0 +1,13 @@
+#include "kernels/cuda/cuda.h"
+#include "kernels/run.h"
+
+namespace coshard::kernels {
+
+const KernelTable cuda_kernels = {DeviceKind::Cuda,
+#define X(Kernel) \
+  [](Device& device, const Kernel& args) { cuda::run(static_cast<CudaDevice&>(device), args); },
+                                  COSHARD_KERNELS(X)
+#undef X
+};
+
+}  // namespace coshard::kernels

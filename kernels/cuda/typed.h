@@ -1,0 +1,89 @@
+#pragma once
+// From a run-time dtype to a C++ type, and how elements are read, computed and written on a device.
+// Used by the .cu files only.
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/args.h"
+#include "kernels/cuda/cuda.h"
+#include "runtime/device/cuda/launch.h"
+#include "runtime/error.h"
+
+namespace coshard::kernels::cuda {
+
+template <class F>
+void with_floating(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::F32: return f(float{});
+    case DType::F64: return f(double{});
+    case DType::BF16: return f(BFloat16{});
+    default: fail(ErrorKind::Unsupported, cat("a floating kernel was asked for ", dtype));
+  }
+}
+
+template <class F>
+void with_any(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::I64: return f(std::int64_t{});
+    case DType::I32: return f(std::int32_t{});
+    case DType::Bool: return f(bool{});
+    default: return with_floating(dtype, f);
+  }
+}
+
+template <class F>
+void with_index(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::I64: return f(std::int64_t{});
+    case DType::I32: return f(std::int32_t{});
+    default: fail(ErrorKind::Unsupported, cat("an index of ", dtype));
+  }
+}
+
+// What T is computed in, and what statistics of it are kept as: f32 for bf16 and f32, f64 for f64.
+// Integers are themselves.
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+
+template <class T>
+CS_HOST_BODY Wide<T> widen(T value) {
+  return static_cast<Wide<T>>(value);
+}
+
+template <class T>
+T* as(void* data) {
+  return static_cast<T*>(data);
+}
+template <class T>
+const T* as(const void* data) {
+  return static_cast<const T*>(data);
+}
+
+inline std::int64_t count_of(const View& v) {
+  std::int64_t count = 1;
+  for (int d = 0; d < v.ndim; ++d) count *= v.shape[d];
+  return count;
+}
+
+// A View's shape or strides as a kernel's member.
+struct Dims {
+  std::int64_t at[kMaxDims];
+};
+inline Dims dims_of(const std::array<std::int64_t, kMaxDims>& from) {
+  Dims dims{};
+  for (int d = 0; d < kMaxDims; ++d) dims.at[d] = from[static_cast<std::size_t>(d)];
+  return dims;
+}
+
+// Leaves `value` for the host, unless something else was found before.
+CS_BODY void leave(Block& block, Finding* finding, FindingKind kind, std::int64_t value,
+                   std::int64_t limit) {
+  if (block.atomic_cas(&finding->kind, std::uint32_t{0}, static_cast<std::uint32_t>(kind)) != 0)
+    return;
+  finding->value = value;
+  finding->limit = limit;
+  block.fence();
+  *const_cast<volatile std::uint32_t*>(&finding->written) = 1;
+}
+
+}  // namespace coshard::kernels::cuda

@@ -1,0 +1,26 @@
+#pragma once
+// Makes a rank's communicator by its name, from whichever back ends this build has.
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/comm/communicator.h"
+
+namespace coshard {
+
+// `control` joins the same ranks through host memory, whatever the device; a back end that needs
+// more sets itself up over it and leaves error messages and liveness to it. Called by all ranks.
+// Error{Unsupported}: a name this build lacks, or a device it does not serve; names both.
+std::shared_ptr<Communicator> make_communicator(std::string_view name,
+                                                std::shared_ptr<Communicator> control,
+                                                const std::shared_ptr<Device>& device);
+std::string communicator_names();  // "local, nccl"
+
+// What a back end of the name defines.
+struct CommunicatorBackend {
+  std::string_view name;
+  std::shared_ptr<Communicator> (*make)(std::shared_ptr<Communicator> control,
+                                        const std::shared_ptr<Device>& device);
+};
+
+}  // namespace coshard

@@ -1,0 +1,39 @@
+#pragma once
+// Memory of one device. Owned through shared_ptr by tensors and by tickets in flight; freed to the
+// device's cache by the last owner, on whichever thread that is (the cache is locked).
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/spin_lock.h"
+
+namespace coshard {
+
+class Device;
+class Event;
+
+class Buffer {
+ public:
+  Buffer(std::shared_ptr<Device> device, void* data, std::size_t bytes, bool owned)
+      : device_(std::move(device)), data_(data), bytes_(bytes), owned_(owned) {}
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  void* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  const std::shared_ptr<Device>& device() const noexcept { return device_; }
+  // A stream other than the device's compute stream uses the memory until `event`; so long it is
+  // not given to others. Later events of a stream replace earlier ones. Any thread.
+  void used_until(std::shared_ptr<Event> event);
+
+ private:
+  std::shared_ptr<Device> device_;
+  void* data_;
+  std::size_t bytes_;
+  bool owned_;  // false: borrowed from the caller, who keeps it alive
+  SpinLock lock_;
+  std::vector<std::shared_ptr<Event>> uses_;  // one per stream; under the lock
+};
+
+}  // namespace coshard

@@ -1,0 +1,42 @@
+#pragma once
+// The one table through which every call to the CUDA runtime goes. Filled from libcudart, and by
+// tests from a fake driver (tests/support/fake_cuda). The table of a process is chosen before its
+// first device is made and never changes while one lives; any thread may call through it.
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "runtime/device/cuda/launch.h"
+
+// clang-format off
+#define COSHARD_CUDA_CALLS(X) \
+  X(DeviceCanAccessPeer) X(DeviceEnablePeerAccess) X(DeviceGetAttribute) X(DeviceGetStreamPriorityRange) X(DeviceSynchronize) \
+  X(DriverGetVersion) X(EventCreateWithFlags) X(EventDestroy) X(EventQuery) X(EventRecord) \
+  X(Free) X(FreeHost) X(GetDevice) X(GetDeviceCount) X(GetErrorName) X(GetErrorString) \
+  X(GetLastError) X(HostAlloc) X(Malloc) X(MemGetInfo) X(Memcpy2DAsync) X(MemcpyAsync) \
+  X(MemsetAsync) X(RuntimeGetVersion) X(SetDevice) X(StreamCreateWithPriority) X(StreamDestroy) \
+  X(StreamQuery) X(StreamSynchronize) X(StreamWaitEvent)
+// clang-format on
+
+namespace coshard {
+
+struct CudaApi {
+#define X(name) decltype(&::cuda##name) name;
+  COSHARD_CUDA_CALLS(X)
+#undef X
+  // cudaGetDeviceProperties, as far as it is needed: the marketing name of a device.
+  cudaError_t (*DeviceName)(char* name, int length, int device);
+  // cudaLaunchKernel with one argument, the kernel object (launch.h).
+  cudaError_t (*Launch)(const CudaLaunch& launch);
+  // cuStreamWaitValue32 (>=, cyclic) and cuStreamWriteValue32, on mapped host memory.
+  cudaError_t (*StreamWaitValue)(cudaStream_t stream, const std::uint32_t* at, std::uint32_t value);
+  cudaError_t (*StreamWriteValue)(cudaStream_t stream, std::uint32_t* at, std::uint32_t value);
+};
+
+// The table in use: libcudart's unless use_cuda() gave another.
+const CudaApi& cuda();
+const CudaApi& real_cuda();
+// For tests; null: libcudart again. The table must outlive every device.
+void use_cuda(const CudaApi* table);
+
+}  // namespace coshard

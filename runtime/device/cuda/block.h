@@ -1,0 +1,147 @@
+#pragma once
+// What a kernel body sees of its block: indices, shared memory, barrier, shuffles, atomics. On the
+// device these are the intrinsics; compiled by a host compiler `Block` is an interface that the
+// emulator of the tests implements, with a fiber for each thread. The same body runs on both.
+//
+// Rules for bodies: every thread of the block reaches every barrier, every lane of a warp every
+// shuffle (no divergent returns before one); shared memory holds nothing at the start; a kernel
+// that uses any of these derives from PerBlock.
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define CS_BODY __device__ __forceinline__
+#define CS_HOST_BODY __host__ __device__ __forceinline__
+#else
+#define CS_BODY inline
+#define CS_HOST_BODY inline
+#endif
+
+namespace coshard {
+
+constexpr int kWarp = 32;
+
+#if defined(__CUDACC__)
+
+class Block {
+ public:
+  CS_BODY std::uint32_t index() const { return blockIdx.x; }
+  CS_BODY std::uint32_t count() const { return gridDim.x; }  // blocks
+  CS_BODY int thread() const { return static_cast<int>(threadIdx.x); }
+  CS_BODY int threads() const { return static_cast<int>(blockDim.x); }
+  CS_BODY std::int64_t grid_thread() const {
+    return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  }
+  CS_BODY std::int64_t grid_threads() const {
+    return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  }
+  CS_BODY int lane() const { return thread() % kWarp; }
+  CS_BODY int warp() const { return thread() / kWarp; }
+  CS_BODY void barrier() { __syncthreads(); }
+  CS_BODY void warp_barrier() { __syncwarp(); }
+  // Dynamic shared memory, 16-byte aligned, from `offset` bytes on.
+  template <class T>
+  CS_BODY T* shared(std::size_t offset = 0) {
+    extern __shared__ __align__(16) unsigned char coshard_shared[];
+    return reinterpret_cast<T*>(coshard_shared + offset);
+  }
+  template <class T>
+  CS_BODY T shuffle(T value, int lane) {
+    return __shfl_sync(0xffffffffU, value, lane);
+  }
+  template <class T>
+  CS_BODY T shuffle_xor(T value, int mask) {
+    return __shfl_xor_sync(0xffffffffU, value, mask);
+  }
+  template <class T>
+  CS_BODY T shuffle_up(T value, int delta) {  // lanes below delta keep their own
+    return __shfl_up_sync(0xffffffffU, value, delta);
+  }
+  // *at += value; relaxed, device scope. Returns what was there.
+  CS_BODY float atomic_add(float* at, float value) { return atomicAdd(at, value); }
+  CS_BODY double atomic_add(double* at, double value) { return atomicAdd(at, value); }
+  CS_BODY std::int32_t atomic_add(std::int32_t* at, std::int32_t value) {
+    return atomicAdd(at, value);
+  }
+  CS_BODY std::int64_t atomic_add(std::int64_t* at, std::int64_t value) {
+    return static_cast<std::int64_t>(atomicAdd(reinterpret_cast<unsigned long long*>(at),
+                                               static_cast<unsigned long long>(value)));
+  }
+  // Compare and swap of one word; returns what was there.
+  CS_BODY std::uint32_t atomic_cas(std::uint32_t* at, std::uint32_t expected, std::uint32_t value) {
+    return atomicCAS(at, expected, value);
+  }
+  CS_BODY std::uint64_t atomic_cas(std::uint64_t* at, std::uint64_t expected, std::uint64_t value) {
+    return atomicCAS(reinterpret_cast<unsigned long long*>(at),
+                     static_cast<unsigned long long>(expected),
+                     static_cast<unsigned long long>(value));
+  }
+  // All this thread wrote before is seen by other blocks, and by the host for mapped memory, before
+  // what it writes after.
+  CS_BODY void fence() { __threadfence_system(); }
+};
+
+#else
+
+class Block {
+ public:
+  virtual ~Block() = default;
+  std::uint32_t index() const { return index_; }
+  std::uint32_t count() const { return count_; }
+  int thread() const { return thread_; }
+  int threads() const { return threads_; }
+  std::int64_t grid_thread() const {
+    return static_cast<std::int64_t>(index_) * threads_ + thread_;
+  }
+  std::int64_t grid_threads() const { return static_cast<std::int64_t>(count_) * threads_; }
+  int lane() const { return thread_ % kWarp; }
+  int warp() const { return thread_ / kWarp; }
+  virtual void barrier() = 0;
+  virtual void warp_barrier() = 0;
+  template <class T>
+  T* shared(std::size_t offset = 0) {
+    return reinterpret_cast<T*>(shared_ + offset);
+  }
+  template <class T>
+  T shuffle(T value, int lane) {
+    exchange(&value, sizeof value, lane % kWarp);
+    return value;
+  }
+  template <class T>
+  T shuffle_xor(T value, int mask) {
+    exchange(&value, sizeof value, lane() ^ mask);
+    return value;
+  }
+  template <class T>
+  T shuffle_up(T value, int delta) {
+    exchange(&value, sizeof value, lane() < delta ? lane() : lane() - delta);
+    return value;
+  }
+  // Blocks are run one at a time.
+  template <class T>
+  T atomic_add(T* at, T value) {
+    const T before = *at;
+    *at = static_cast<T>(before + value);
+    return before;
+  }
+  template <class T>
+  T atomic_cas(T* at, T expected, T value) {
+    const T before = *at;
+    if (before == expected) *at = value;
+    return before;
+  }
+  void fence() {}
+
+ protected:
+  // All lanes of the warp put their value in; each gets that of lane `from` (its own when that lane
+  // does not exist).
+  virtual void exchange(void* value, std::size_t bytes, int from) = 0;
+
+  std::uint32_t index_ = 0, count_ = 1;
+  int thread_ = 0, threads_ = 1;
+  unsigned char* shared_ = nullptr;
+};
+
+#endif
+
+}  // namespace coshard

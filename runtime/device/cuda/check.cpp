@@ -1,0 +1,33 @@
+#include "runtime/device/cuda/check.h"
+
+#include <cstdio>
+
+#include "runtime/device/cuda/api.h"
+#include "runtime/error.h"
+
+namespace coshard {
+
+std::string text_of(cudaError_t status) {
+  return cat(cuda().GetErrorName(status), " (", static_cast<int>(status),
+             "): ", cuda().GetErrorString(status));
+}
+
+bool succeeded(cudaError_t status) noexcept {
+  if (status == cudaSuccess) [[likely]]
+    return true;
+  cuda().GetLastError();
+  return false;
+}
+
+void check_cuda(cudaError_t status, std::string_view what) {
+  if (!succeeded(status)) [[unlikely]]
+    fail(ErrorKind::DeviceFailed, cat(what, ": ", text_of(status)));
+}
+
+void log_cuda(cudaError_t status, const char* what) noexcept {
+  // After the process has begun to end, the driver is gone and says so; nothing is lost.
+  if (succeeded(status) || status == cudaErrorCudartUnloading) return;
+  std::fprintf(stderr, "coshard: %s: %s\n", what, cuda().GetErrorString(status));
+}
+
+}  // namespace coshard

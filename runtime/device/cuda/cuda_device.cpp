@@ -1,0 +1,176 @@
+#include "runtime/device/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "runtime/device/allocation_label.h"
+#include "runtime/device/cuda/allocator.h"
+#include "runtime/device/cuda/api.h"
+#include "runtime/device/cuda/check.h"
+#include "runtime/device/cuda/peers.h"
+#include "runtime/device/cuda/staging.h"
+#include "runtime/device/cuda/stream.h"
+#include "runtime/device/make_device.h"
+#include "runtime/error.h"
+#include "runtime/observer.h"
+
+namespace coshard {
+namespace {
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check_cuda(cuda().DeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+// Error{DeviceFailed} unless there is a device of this index.
+void require_device(int index) {
+  int count = 0;
+  const cudaError_t status = cuda().GetDeviceCount(&count);
+  if (!succeeded(status) && status != cudaErrorNoDevice)
+    fail(ErrorKind::DeviceFailed, cat("cuda:", index, ": no usable driver: ", text_of(status),
+                                      "; `coshard doctor` says what is missing"));
+  if (count == 0)
+    fail(ErrorKind::DeviceFailed, cat("cuda:", index, ": this machine has no CUDA device"));
+  if (index < 0 || index >= count)
+    fail(ErrorKind::DeviceFailed,
+         cat("cuda:", index, ": there ", count == 1 ? "is 1 device" : "are ",
+             count == 1 ? "" : cat(count, " devices"), ", numbered from 0"));
+}
+
+std::string_view said_by(FindingKind kind) {
+  switch (kind) {
+    case FindingKind::EmbeddingId: return "embedding: id ";
+    case FindingKind::GatherIndex: return "gather: index ";
+    case FindingKind::ScatterIndex: return "scatter: index ";
+    case FindingKind::Target: return "cross entropy: target ";
+    case FindingKind::None: break;
+  }
+  return "kernel: value ";
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
+  require_device(options_.index);
+  name_ = cat("cuda:", options_.index);
+  make_current();
+  multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount, options_.index);
+  capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, options_.index) +
+                attribute(cudaDevAttrComputeCapabilityMinor, options_.index);
+  events_ = std::make_shared<EventPool>(options_.index);
+  allocator_ = std::make_unique<CudaAllocator>(options_.index);
+  staging_ = std::make_unique<StagingRing>();
+  compute_ = std::make_unique<CudaStream>(*this, StreamKind::Compute, options_.compute_stream);
+  void* mapped = nullptr;
+  check_cuda(
+      cuda().HostAlloc(&mapped, sizeof(Finding), cudaHostAllocMapped | cudaHostAllocPortable),
+      "cudaHostAlloc");
+  finding_ = new (mapped) Finding();
+}
+
+CudaDevice::~CudaDevice() {
+  // What is queued still uses the memory that goes now.
+  log_cuda(cuda().SetDevice(options_.index), "cudaSetDevice");
+  log_cuda(cuda().DeviceSynchronize(), "cudaDeviceSynchronize");
+  log_cuda(cuda().FreeHost(finding_), "cudaFreeHost");
+}
+
+void CudaDevice::make_current() const {
+  check_cuda(cuda().SetDevice(options_.index), cat(name_, ": cudaSetDevice"));
+}
+
+std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
+  return std::make_unique<CudaStream>(*this, kind);
+}
+
+void* CudaDevice::allocate(std::size_t bytes) {
+  void* data = nullptr;
+  if (options_.allocate) {
+    data = options_.allocate(bytes, compute_->native());
+    if (data == nullptr)
+      fail(ErrorKind::DeviceFailed,
+           cat(name_, ": the caller's allocator has no ", bytes, " bytes"));
+  } else {
+    make_current();
+    data = allocator_->take(bytes, AllocationLabel::current());
+  }
+  if (options_.poison)
+    check_cuda(cuda().MemsetAsync(data, 0xff, bytes, static_cast<cudaStream_t>(compute_->native())),
+               "cudaMemsetAsync");
+  return data;
+}
+
+void CudaDevice::deallocate(void* data, std::size_t bytes,
+                            std::span<const std::shared_ptr<Event>> uses) noexcept {
+  if (!options_.deallocate) return allocator_->give(data, uses);
+  try {
+    for (const auto& use : uses) compute_->wait(*use);
+    options_.deallocate(data, bytes, compute_->native());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "coshard: %s: %s\n", name_.c_str(), error.what());
+  }
+}
+
+void CudaDevice::upload(void* to, const void* host, std::size_t bytes) {
+  make_current();
+  staging_->upload(to, host, bytes, *compute_, deadline());
+}
+
+void CudaDevice::download(void* host, const void* from, std::size_t bytes) {
+  make_current();
+  staging_->download(host, from, bytes, *compute_, deadline());
+  check_finding();
+}
+
+std::int64_t CudaDevice::deadline() const { return timeout_ns() > 0 ? now_ns() + timeout_ns() : 0; }
+
+void CudaDevice::synchronize() {
+  compute_->record()->synchronize(deadline());
+  check_finding();
+}
+
+void CudaDevice::check_finding() {
+  auto* written = reinterpret_cast<std::atomic<std::uint32_t>*>(&finding_->written);
+  if (written->load(std::memory_order_acquire) == 0) return;
+  const Finding found = *finding_;
+  *finding_ = Finding();
+  fail(ErrorKind::BadInput, cat(said_by(static_cast<FindingKind>(found.kind)), found.value,
+                                " is outside of ", found.limit, " (found on ", name_, ")"));
+}
+
+MemoryStats CudaDevice::memory() const { return allocator_->stats(); }
+
+PeerEngine* CudaDevice::peers() {
+  if (!peers_) peers_ = make_peer_engine(*this);
+  return peers_.get();
+}
+
+void launch_on(CudaDevice& device, CudaLaunch launch) {
+  if (launch.blocks == 0) return;
+  if (launch.stream == nullptr) launch.stream = device.compute_stream().native();
+  device.make_current();
+  check_cuda(cuda().Launch(launch),
+             cat(launch.name, " on ", device.name(), " (", launch.blocks, " blocks of ",
+                 launch.threads, " threads, ", launch.shared_bytes, " bytes of shared memory)"));
+}
+
+std::shared_ptr<Device> make_cuda_device(CudaOptions options) {
+  return std::make_shared<CudaDevice>(std::move(options));
+}
+
+extern const DeviceBackend cuda_device_backend;
+const DeviceBackend cuda_device_backend = {DeviceKind::Cuda,
+                                           [](const DeviceChoice& choice) {
+                                             CudaOptions options;
+                                             options.index = choice.index;
+                                             return make_cuda_device(std::move(options));
+                                           },
+                                           [] {
+                                             int count = 0;
+                                             return succeeded(cuda().GetDeviceCount(&count)) ? count
+                                                                                             : 0;
+                                           }};
+
+}  // namespace coshard

@@ -1,0 +1,81 @@
+#pragma once
+// A CUDA device of one rank. Work is queued on streams: compute (lowest priority), one for each
+// communicator (highest). The host waits only in synchronize(), download() and Event::synchronize.
+// This header names no CUDA type, so that layers above may include it.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/device/device.h"
+#include "runtime/device/finding.h"
+
+namespace coshard {
+
+class CudaAllocator;
+class EventPool;
+class StagingRing;
+struct CudaLaunch;
+
+// What a caller brings along; all of it optional.
+struct CudaOptions {
+  int index = 0;
+  void* compute_stream = nullptr;  // cudaStream_t; the caller keeps it alive
+  // Device memory ordered on the compute stream, in place of the caching allocator. allocate
+  // returns null when there is none.
+  std::function<void*(std::size_t bytes, void* stream)> allocate;
+  std::function<void(void* data, std::size_t bytes, void* stream)> deallocate;
+  // Fills each allocation with NaN bytes on the compute stream: finds reads of memory that nothing
+  // wrote, and of memory that was given back too early.
+  bool poison = false;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(CudaOptions options);
+  ~CudaDevice() override;
+  DeviceKind kind() const override { return DeviceKind::Cuda; }
+  std::string name() const override { return name_; }
+  std::unique_ptr<Stream> make_stream(StreamKind kind) override;
+  Stream& compute_stream() override { return *compute_; }
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* data, std::size_t bytes,
+                  std::span<const std::shared_ptr<Event>> uses) noexcept override;
+  void upload(void* to, const void* host, std::size_t bytes) override;
+  void download(void* host, const void* from, std::size_t bytes) override;
+  void synchronize() override;
+  MemoryStats memory() const override;
+  PeerEngine* peers() override;
+
+  int index() const { return options_.index; }
+  int multiprocessors() const { return multiprocessors_; }
+  int capability() const { return capability_; }  // 90 for 9.0
+  // Makes this the calling thread's current device.
+  void make_current() const;
+  const std::shared_ptr<EventPool>& events() const { return events_; }
+  // Where kernels leave what is wrong with their input (finding.h); host memory that the device
+  // maps.
+  Finding* finding() const { return finding_; }
+  // Throws what kernels found, once, as Error{BadInput}.
+  void check_finding();
+
+ private:
+  std::int64_t deadline() const;
+
+  CudaOptions options_;
+  std::string name_;
+  int multiprocessors_ = 0, capability_ = 0;
+  std::shared_ptr<EventPool> events_;
+  std::unique_ptr<Stream> compute_;
+  std::unique_ptr<CudaAllocator> allocator_;
+  std::unique_ptr<StagingRing> staging_;
+  std::unique_ptr<PeerEngine> peers_;
+  Finding* finding_ = nullptr;
+};
+
+// Error{DeviceFailed}: no driver, no device, an index that is none of the devices; the text says
+// what to do.
+std::shared_ptr<Device> make_cuda_device(CudaOptions options);
+
+}  // namespace coshard

@@ -1,0 +1,95 @@
+#pragma once
+// How a kernel is started. A kernel is an object: its members are the arguments, its call operator
+// the body, run once by every thread of every block (block.h). `launch` copies the object to the
+// device and queues it. Compiled by nvcc the body becomes a __global__ function; compiled by a host
+// compiler it becomes a function that the block emulator of the tests runs thread by thread.
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "runtime/device/cuda/block.h"
+
+namespace coshard {
+
+class CudaDevice;
+
+// One launch of a one-dimensional grid. `function` is a __global__ function of one argument, or,
+// compiled for the host, an EmulatedKernel.
+struct CudaLaunch {
+  const char* name = "";  // what error messages and traces say
+  const void* function = nullptr;
+  const void* kernel = nullptr;  // the kernel object; copied by the call
+  std::size_t kernel_bytes = 0;  // at most 4096
+  std::uint32_t blocks = 0, threads = 0;
+  std::size_t shared_bytes = 0;
+  bool meets = false;      // threads of a block meet: barrier, shuffle, shared memory
+  void* stream = nullptr;  // cudaStream_t
+};
+using EmulatedKernel = void (*)(const void* kernel, Block& block);
+
+// Queues `launch` on its stream (null: the device's compute stream) after making the device
+// current. Error{DeviceFailed} names the kernel. No blocks: nothing happens.
+void launch_on(CudaDevice& device, CudaLaunch launch);
+
+#if defined(__CUDACC__)
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kMaxThreads)
+    cuda_entry(const __grid_constant__ Kernel kernel) {
+  Block block;
+  kernel(block);
+}
+template <class Kernel>
+const void* function_of() {
+  return reinterpret_cast<const void*>(&cuda_entry<Kernel>);
+}
+#else
+template <class Kernel>
+void emulated_entry(const void* kernel, Block& block) {
+  (*static_cast<const Kernel*>(kernel))(block);
+}
+template <class Kernel>
+const void* function_of() {
+  return reinterpret_cast<const void*>(static_cast<EmulatedKernel>(&emulated_entry<Kernel>));
+}
+#endif
+
+// A kernel's base: how many threads its blocks have at most, and whether they meet.
+template <int max_threads, bool meets>
+struct KernelTraits {
+  static constexpr int kMaxThreads = max_threads;
+  static constexpr bool kMeets = meets;
+};
+using PerElement = KernelTraits<256, false>;  // threads that know nothing of each other
+using PerBlock = KernelTraits<1024, true>;    // threads that meet
+
+template <class Kernel>
+void launch(CudaDevice& device, const char* name, const Kernel& kernel, std::int64_t blocks,
+            int threads, std::size_t shared_bytes = 0, void* stream = nullptr) {
+  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
+  CudaLaunch call;
+  call.name = name;
+  call.function = function_of<Kernel>();
+  call.kernel = &kernel;
+  call.kernel_bytes = sizeof(Kernel);
+  call.blocks = static_cast<std::uint32_t>(blocks);
+  call.threads = static_cast<std::uint32_t>(threads);
+  call.shared_bytes = shared_bytes;
+  call.meets = Kernel::kMeets;
+  call.stream = stream;
+  launch_on(device, call);
+}
+
+// Blocks of 256 threads for `count` elements, `each` per thread and turn; kernels walk on by
+// block.grid_threads().
+inline std::int64_t blocks_for(std::int64_t count, std::int64_t each = 1) {
+  const std::int64_t wanted = (count + 256 * each - 1) / (256 * each);
+  return wanted < 132 * 32 ? wanted : 132 * 32;
+}
+
+template <class Kernel>
+void launch_elements(CudaDevice& device, const char* name, const Kernel& kernel, std::int64_t count,
+                     std::int64_t each = 1) {
+  if (count > 0) launch(device, name, kernel, blocks_for(count, each), 256);
+}
+
+}  // namespace coshard

@@ -1,0 +1,97 @@
+#include "runtime/device/cuda/peers.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "runtime/device/cuda/api.h"
+#include "runtime/device/cuda/check.h"
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/reduce.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
+
+// A word of pinned memory that every device maps.
+class MappedFlag final : public Flag {
+ public:
+  MappedFlag() {
+    void* mapped = nullptr;
+    check_cuda(cuda().HostAlloc(&mapped, sizeof(std::uint32_t),
+                                cudaHostAllocMapped | cudaHostAllocPortable),
+               "cudaHostAlloc of a flag");
+    word_ = new (mapped) std::uint32_t(0);
+  }
+  ~MappedFlag() override { log_cuda(cuda().FreeHost(word_), "cudaFreeHost"); }
+  void wait(Stream& stream, std::uint32_t value) override {
+    check_cuda(cuda().StreamWaitValue(native(stream), word_, value), "cuStreamWaitValue32");
+  }
+  void write(Stream& stream, std::uint32_t value) override {
+    check_cuda(cuda().StreamWriteValue(native(stream), word_, value), "cuStreamWriteValue32");
+  }
+  void release(std::uint32_t value) noexcept override {
+    if (!reached(value)) atomic().store(value, std::memory_order_release);
+  }
+  bool reached(std::uint32_t value) const noexcept override {
+    return static_cast<std::int32_t>(atomic().load(std::memory_order_acquire) - value) >= 0;
+  }
+
+ private:
+  std::atomic_ref<std::uint32_t> atomic() const { return std::atomic_ref<std::uint32_t>(*word_); }
+  std::uint32_t* word_;
+};
+
+class CudaPeers final : public PeerEngine {
+ public:
+  explicit CudaPeers(CudaDevice& device) : device_(device) {}
+  std::unique_ptr<Flag> make_flag() override { return std::make_unique<MappedFlag>(); }
+
+  void reach(Device& peer) override {
+    if (peer.kind() != DeviceKind::Cuda)
+      fail(ErrorKind::Unsupported,
+           cat(device_.name(), " cannot exchange data with ", peer.name(), " in one collective"));
+    const int other = static_cast<CudaDevice&>(peer).index();
+    if (other == device_.index()) return;
+    int possible = 0;
+    check_cuda(cuda().DeviceCanAccessPeer(&possible, device_.index(), other),
+               "cudaDeviceCanAccessPeer");
+    if (possible == 0)
+      fail(ErrorKind::Unsupported, cat(device_.name(), " has no peer access to ", peer.name(),
+                                       "; ranks on these devices need the nccl communicator"));
+    device_.make_current();
+    const cudaError_t status = cuda().DeviceEnablePeerAccess(other, 0);
+    if (!succeeded(status) && status != cudaErrorPeerAccessAlreadyEnabled)
+      check_cuda(status, cat(device_.name(), ": peer access to ", peer.name()));
+  }
+
+  void copy(const StridedCopy& c, Stream& stream) override {
+    if (c.rows == 0 || c.bytes == 0) return;
+    const auto bytes = static_cast<std::size_t>(c.bytes);
+    const auto rows = static_cast<std::size_t>(c.rows);
+    const bool dense = c.rows == 1 || (c.to_pitch == c.bytes && c.from_pitch == c.bytes);
+    check_cuda(
+        dense ? cuda().MemcpyAsync(c.to, c.from, bytes * rows, cudaMemcpyDefault, native(stream))
+              : cuda().Memcpy2DAsync(c.to, static_cast<std::size_t>(c.to_pitch), c.from,
+                                     static_cast<std::size_t>(c.from_pitch), bytes, rows,
+                                     cudaMemcpyDefault, native(stream)),
+        "copy from a peer");
+  }
+
+  void reduce(DType dtype, Reduce reduce, std::span<const void* const> sources, void* target,
+              std::int64_t count, Stream& stream) override {
+    reduce_on_device(device_, dtype, reduce, sources, target, count, stream.native());
+  }
+
+ private:
+  CudaDevice& device_;
+};
+
+}  // namespace
+
+std::unique_ptr<PeerEngine> make_peer_engine(CudaDevice& device) {
+  return std::make_unique<CudaPeers>(device);
+}
+
+}  // namespace coshard

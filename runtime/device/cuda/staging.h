@@ -1,0 +1,36 @@
+#pragma once
+// Pinned host memory through which pageable memory travels, a ring of slots: an upload waits only
+// for the slot it takes, which is long over; a download waits for the stream. Owned by one
+// CudaDevice, used on its rank's thread.
+#include <array>
+#include <cstddef>
+#include <memory>
+
+#include "runtime/device/device.h"
+
+namespace coshard {
+
+class StagingRing {
+ public:
+  static constexpr std::size_t kSlots = 8, kSlotBytes = std::size_t{1} << 20;
+  StagingRing() = default;
+  ~StagingRing();
+  StagingRing(const StagingRing&) = delete;
+  StagingRing& operator=(const StagingRing&) = delete;
+  // The host memory may be reused at once.
+  void upload(void* to, const void* host, std::size_t bytes, Stream& stream,
+              std::int64_t deadline_ns);
+  // Returns when the data are there.
+  void download(void* host, const void* from, std::size_t bytes, Stream& stream,
+                std::int64_t deadline_ns);
+
+ private:
+  // The next slot, free for use.
+  char* take(std::size_t& slot, std::int64_t deadline_ns);
+
+  char* data_ = nullptr;  // made at the first use
+  std::size_t next_ = 0;
+  std::array<std::shared_ptr<Event>, kSlots> busy_;
+};
+
+}  // namespace coshard

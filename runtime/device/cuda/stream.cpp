@@ -1,0 +1,121 @@
+#include "runtime/device/cuda/stream.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "runtime/device/cuda/api.h"
+#include "runtime/device/cuda/check.h"
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/error.h"
+#include "runtime/observer.h"
+
+namespace coshard {
+namespace {
+
+// How the host waits: it spins, then offers the core, then sleeps between looks.
+class HostWait {
+ public:
+  void turn() {
+    const std::int64_t waited = waited_ns();
+    if (waited < 20'000) return;
+    if (waited < 2'000'000) {
+      sched_yield();
+      return;
+    }
+    const timespec pause{0, 100'000};
+    nanosleep(&pause, nullptr);
+  }
+  std::int64_t waited_ns() const { return now_ns() - begin_; }
+
+ private:
+  std::int64_t begin_ = now_ns();
+};
+
+}  // namespace
+
+EventPool::~EventPool() {
+  for (cudaEvent_t event : free_) log_cuda(cuda().EventDestroy(event), "cudaEventDestroy");
+}
+
+cudaEvent_t EventPool::take() {
+  lock_.lock();
+  cudaEvent_t event = nullptr;
+  if (!free_.empty()) {
+    event = free_.back();
+    free_.pop_back();
+  }
+  lock_.unlock();
+  if (event == nullptr)
+    check_cuda(cuda().EventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  return event;
+}
+
+void EventPool::give(cudaEvent_t event) noexcept {
+  lock_.lock();
+  free_.push_back(event);
+  lock_.unlock();
+}
+
+CudaEvent::CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream,
+                     std::weak_ptr<CudaDevice> owner)
+    : pool_(std::move(pool)), stream_(stream), owner_(std::move(owner)), event_(pool_->take()) {
+  const cudaError_t status = cuda().EventRecord(event_, stream_);
+  if (status != cudaSuccess) pool_->give(event_);
+  check_cuda(status, "cudaEventRecord");
+}
+
+CudaEvent::~CudaEvent() { pool_->give(event_); }
+
+bool CudaEvent::query() const {
+  const cudaError_t status = cuda().EventQuery(event_);
+  if (status == cudaErrorNotReady) {
+    cuda().GetLastError();
+    return false;
+  }
+  check_cuda(status, "cudaEventQuery");
+  return true;
+}
+
+void CudaEvent::synchronize(std::int64_t deadline_ns) {
+  HostWait wait;
+  const std::shared_ptr<CudaDevice> owner = owner_.lock();
+  while (!query()) {
+    wait.turn();
+    if (owner != nullptr) owner->check_watched(wait.waited_ns());
+    if (deadline_ns != 0 && now_ns() >= deadline_ns)
+      fail(ErrorKind::Timeout, cat(owner != nullptr ? owner->name() : cat("cuda:", pool_->device()),
+                                   ": the device has not come to an event after ",
+                                   static_cast<double>(wait.waited_ns()) / 1e9, " s"));
+  }
+}
+
+CudaStream::CudaStream(CudaDevice& device, StreamKind kind, void* given)
+    : device_(device), kind_(kind), owned_(given == nullptr) {
+  stream_ = static_cast<cudaStream_t>(given);
+  if (!owned_) return;
+  device.make_current();
+  int lowest = 0, highest = 0;
+  check_cuda(cuda().DeviceGetStreamPriorityRange(&lowest, &highest),
+             "cudaDeviceGetStreamPriorityRange");
+  const int priority = kind == StreamKind::Communication ? highest : lowest;
+  check_cuda(cuda().StreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
+             cat(device.name(), ": cudaStreamCreate"));
+}
+
+CudaStream::~CudaStream() {
+  if (owned_) log_cuda(cuda().StreamDestroy(stream_), "cudaStreamDestroy");
+}
+
+std::shared_ptr<Event> CudaStream::record() {
+  return std::make_shared<CudaEvent>(
+      device_.events(), stream_, std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
+}
+
+void CudaStream::wait(const Event& event) {
+  // Events of a stream are in its order already.
+  if (event.stream() == stream_) return;
+  const auto& recorded = dynamic_cast<const CudaEvent&>(event);
+  check_cuda(cuda().StreamWaitEvent(stream_, recorded.native(), 0), "cudaStreamWaitEvent");
+}
+
+}  // namespace coshard

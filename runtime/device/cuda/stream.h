@@ -1,0 +1,70 @@
+#pragma once
+// Streams and events of a CUDA device. Events are pooled, without timing: they order streams and
+// are polled by the host, nothing else.
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/spin_lock.h"
+
+namespace coshard {
+
+class CudaDevice;
+
+// Of one device; owned by it and by the events that are out. Any thread.
+class EventPool {
+ public:
+  explicit EventPool(int device) : device_(device) {}
+  ~EventPool();
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+  cudaEvent_t take();
+  void give(cudaEvent_t event) noexcept;
+  int device() const { return device_; }
+
+ private:
+  int device_;
+  SpinLock lock_;
+  std::vector<cudaEvent_t> free_;
+};
+
+class CudaEvent final : public Event {
+ public:
+  // Recorded on `stream` now. `owner`: whose host waits look after collectives; may be null.
+  CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream, std::weak_ptr<CudaDevice> owner);
+  ~CudaEvent() override;
+  bool query() const override;
+  void synchronize(std::int64_t deadline_ns) override;
+  const void* stream() const override { return stream_; }
+  cudaEvent_t native() const { return event_; }
+
+ private:
+  std::shared_ptr<EventPool> pool_;
+  cudaStream_t stream_;
+  std::weak_ptr<CudaDevice> owner_;
+  cudaEvent_t event_;
+};
+
+class CudaStream final : public Stream {
+ public:
+  // Compute streams have the lowest priority, communication the highest. `given`: the caller's
+  // own stream, which is not destroyed.
+  CudaStream(CudaDevice& device, StreamKind kind, void* given = nullptr);
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  StreamKind kind() const override { return kind_; }
+  std::shared_ptr<Event> record() override;
+  void wait(const Event& event) override;
+  void* native() const override { return stream_; }
+
+ private:
+  CudaDevice& device_;
+  StreamKind kind_;
+  bool owned_;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace coshard

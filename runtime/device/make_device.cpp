@@ -1,0 +1,41 @@
+#include "runtime/device/make_device.h"
+
+#include "runtime/device/backends.h"
+#include "runtime/error.h"
+
+namespace coshard {
+
+#define X(name) extern const DeviceBackend name##_device_backend;
+COSHARD_DEVICE_BACKENDS(X)
+#undef X
+
+namespace {
+
+const DeviceBackend* backend_of(DeviceKind kind) {
+#define X(name) &name##_device_backend,
+  static const DeviceBackend* const all[] = {COSHARD_DEVICE_BACKENDS(X)};
+#undef X
+  for (const DeviceBackend* backend : all)
+    if (backend->kind == kind) return backend;
+  return nullptr;
+}
+
+}  // namespace
+
+bool has_backend(DeviceKind kind) { return backend_of(kind) != nullptr; }
+
+std::shared_ptr<Device> make_device(DeviceKind kind, const DeviceChoice& choice) {
+  const DeviceBackend* backend = backend_of(kind);
+  if (backend == nullptr)
+    fail(ErrorKind::Unsupported,
+         cat("device '", to_string(kind), "': this build has no such back end (meson setup -D",
+             to_string(kind), "=enabled)"));
+  return backend->make(choice);
+}
+
+int device_count(DeviceKind kind) {
+  const DeviceBackend* backend = backend_of(kind);
+  return backend == nullptr ? 0 : backend->count();
+}
+
+}  // namespace coshard

@@ -1,0 +1,258 @@
+#include "tests/support/fake_cuda/fake_driver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace coshard::testing {
+namespace {
+
+constexpr int kPoison = 0xff;  // NaN in every floating type, -1 in every integer
+thread_local bool next_is_stuck = false;
+
+}  // namespace
+
+FakeDriver& FakeDriver::get() {
+  static auto* driver = new FakeDriver();  // outlives what uses it at exit
+  return *driver;
+}
+
+int& FakeDriver::current_device() {
+  thread_local int device = 0;
+  return device;
+}
+
+void FakeDriver::reseed(std::uint64_t seed) {
+  const auto held = lock();
+  random_.seed(seed);
+}
+
+void FakeDriver::set_fault(Fault fault) {
+  const auto held = lock();
+  faults_.push_back(std::move(fault));
+}
+
+void FakeDriver::clear_faults() {
+  const auto held = lock();
+  faults_.clear();
+  for (const auto& stream : streams_)
+    for (const OpRef& op : stream->queue) op->stuck = false;
+  more_.notify_all();
+}
+
+int FakeDriver::enter(const char* call) {
+  std::int64_t delay = 0;
+  int error = 0;
+  {
+    const auto held = lock();
+    ++counts_[call];
+    next_is_stuck = false;
+    for (Fault& fault : faults_) {
+      if (fault.call != call || fault.times == 0) continue;
+      if (fault.device >= 0 && fault.device != current_device()) continue;
+      if (fault.after-- > 0) continue;
+      --fault.times;
+      delay = fault.delay_ns;
+      error = fault.error;
+      next_is_stuck = fault.stuck;
+      break;
+    }
+  }
+  if (delay > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(delay));
+  return error;
+}
+
+std::uint64_t FakeDriver::calls(const std::string& name) const {
+  const auto held = lock();
+  if (!name.empty()) {
+    const auto found = counts_.find(name);
+    return found == counts_.end() ? 0 : found->second;
+  }
+  std::uint64_t sum = 0;
+  for (const auto& [call, count] : counts_) sum += count;
+  return sum;
+}
+
+std::uint64_t FakeDriver::synchronisations() const {
+  std::uint64_t sum = 0;
+  for (const char* call : {"DeviceSynchronize", "StreamSynchronize", "EventQuery", "StreamQuery",
+                           "Free", "Memcpy of pageable memory"})
+    sum += calls(call);
+  return sum;
+}
+
+void FakeDriver::reset_counts() {
+  const auto held = lock();
+  counts_.clear();
+}
+
+void FakeDriver::complain(const std::string& text) {
+  const auto held = lock();
+  complaints_.push_back(text);
+  std::fprintf(stderr, "fake driver: %s\n", text.c_str());
+}
+
+std::vector<std::string> FakeDriver::complaints() const {
+  const auto held = lock();
+  return complaints_;
+}
+
+FakeDriver::Stream* FakeDriver::make_stream(int device, int priority) {
+  const auto held = lock();
+  streams_.push_back(std::make_unique<Stream>());
+  streams_.back()->device = device;
+  streams_.back()->priority = priority;
+  return streams_.back().get();
+}
+
+// The null stream of each device is a stream like the others.
+FakeDriver::Stream& FakeDriver::stream(void* handle) {
+  if (handle != nullptr) return *static_cast<Stream*>(handle);
+  static std::map<int, Stream*> defaults;
+  const auto held = lock();
+  Stream*& mine = defaults[current_device()];
+  if (mine == nullptr) mine = make_stream(current_device(), 0);
+  return *mine;
+}
+
+FakeDriver::OpRef FakeDriver::enqueue(Stream& stream, Work work) {
+  Op op;
+  op.work = std::move(work);
+  return enqueue(stream, std::move(op));
+}
+
+FakeDriver::OpRef FakeDriver::enqueue(Stream& stream, Op op) {
+  const auto held = lock();
+  auto queued = std::make_shared<Op>(std::move(op));
+  queued->stream = &stream;
+  queued->number = stream.next++;
+  queued->stuck = std::exchange(next_is_stuck, false);
+  stream.queue.push_back(queued);
+  if (queued->gate != nullptr) queued->gate->arrivals.push_back(queued);
+  more_.notify_all();
+  return queued;
+}
+
+FakeDriver::OpRef FakeDriver::last_of(Stream& stream) const {
+  const auto held = lock();
+  return stream.queue.empty() ? nullptr : stream.queue.back();
+}
+
+// Of the front of a stream.
+bool FakeDriver::runnable(const Op& op) const {
+  if (op.stuck || (op.ready && !op.ready())) return false;
+  for (const OpRef& before : op.after)
+    if (!before->done) return false;
+  if (op.gate == nullptr) return true;
+  if (op.gate->arrivals.size() < op.gate->expected) return false;
+  return std::ranges::all_of(op.gate->arrivals, [](const OpRef& other) {
+    return other->done || other->stream->queue.front() == other;
+  });
+}
+
+// Marks the op and all that it waits for.
+void FakeDriver::need(const Op& op) {
+  Stream& stream = *op.stream;
+  if (op.done || stream.needed >= op.number) return;
+  const std::uint64_t from = std::exchange(stream.needed, op.number);
+  for (const OpRef& queued : stream.queue) {
+    if (queued->number <= from) continue;
+    if (queued->number > op.number) break;
+    for (const OpRef& before : queued->after) need(*before);
+    if (queued->gate != nullptr)
+      for (const OpRef& other : queued->gate->arrivals) need(*other);
+    if (queued->waits_for == nullptr || (queued->ready && queued->ready())) continue;
+    for (const auto& other : streams_)
+      for (const OpRef& writer : other->queue)
+        if (writer->writes == queued->waits_for) need(*writer);
+  }
+}
+
+// Runs one op that can run; false when there is none.
+bool FakeDriver::step(bool only_needed) {
+  std::vector<Stream*> able;
+  for (const auto& stream : streams_) {
+    if (stream->queue.empty()) continue;
+    const Op& front = *stream->queue.front();
+    if ((!only_needed || front.number <= stream->needed) && runnable(front))
+      able.push_back(stream.get());
+  }
+  if (able.empty()) return false;
+  Stream& chosen = *able[draw() % able.size()];
+  const OpRef op = chosen.queue.front();
+  if (op->work) op->work();
+  op->done = true;
+  op->work = nullptr;
+  op->after.clear();
+  chosen.queue.pop_front();
+  more_.notify_all();
+  return true;
+}
+
+bool FakeDriver::force(const OpRef& op) {
+  if (op == nullptr) return true;
+  const auto held = lock();
+  while (!op->done) {
+    for (const auto& stream : streams_) stream->needed = 0;
+    need(*op);
+    const bool extra = std::uniform_real_distribution<>(0, 1)(random_) < eagerness_;
+    if (extra && step(false)) continue;
+    if (!step(true)) break;
+  }
+  return op->done;
+}
+
+void FakeDriver::drain() {
+  const auto held = lock();
+  while (step(false)) {
+  }
+}
+
+void FakeDriver::wait(const OpRef& op) {
+  auto held = lock();
+  while (!force(op)) more_.wait_for(held, std::chrono::milliseconds(1));
+}
+
+bool FakeDriver::patient() {
+  const auto held = lock();
+  return draw() % 2 == 0;
+}
+
+void* FakeDriver::allocate(std::size_t bytes, bool on_device) {
+  const auto held = lock();
+  if (on_device && in_use_ + bytes > memory_limit_) return nullptr;
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 511) / 512 * 512;
+  void* data = std::aligned_alloc(512, rounded);
+  if (data == nullptr) return nullptr;
+  std::memset(data, kPoison, rounded);
+  memory_[data] = {bytes, on_device};
+  if (on_device) in_use_ += bytes;
+  return data;
+}
+
+bool FakeDriver::release(void* data) {
+  if (data == nullptr) return true;
+  const auto held = lock();
+  const auto found = memory_.find(data);
+  if (found == memory_.end()) return false;
+  if (found->second.second) in_use_ -= found->second.first;
+  std::memset(data, kPoison, found->second.first);
+  memory_.erase(found);
+  std::free(data);
+  return true;
+}
+
+bool FakeDriver::knows(const void* data) const {
+  const auto held = lock();
+  auto after = memory_.upper_bound(data);
+  if (after == memory_.begin()) return false;
+  --after;
+  return static_cast<const char*>(data) <
+         static_cast<const char*>(after->first) + std::max<std::size_t>(after->second.first, 1);
+}
+
+}  // namespace coshard::testing

@@ -1,0 +1,143 @@
+#pragma once
+// A CUDA driver without a GPU, for tests: fills the function table (runtime/device/cuda/api.h) from
+// the CPU. Device memory is host memory full of NaN bytes. A stream is a queue whose work runs as
+// late as allowed: when the host waits for it, asks about it, or needs memory back; then what it
+// depends on runs, and now and then something else, in an order drawn from a seed among all orders
+// that streams, events and flags permit. So a missing event wait or a buffer that is given back too
+// early shows as a wrong number for some seed. Kernels are the bodies of the .cu files, thread by
+// thread (emulator.h). Any call can be told to fail, to be slow, or to leave work that never ends.
+//
+// What it cannot show: speed, the memory model of a device (its atomics and fences are those of one
+// thread), tensor-core instructions, and races between threads of a block other than by the order
+// in which they run between two barriers.
+#include <cuda_runtime_api.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace coshard::testing {
+
+// What becomes of one call, counted from when the fault is set.
+struct Fault {
+  std::string call;           // "Malloc", "Launch", "EventRecord", …
+  int after = 0;              // so many calls of the name go well first
+  int times = 1;              // then so many do not
+  int error = 0;              // the status they return; 0: none
+  bool stuck = false;         // what they queue never runs
+  std::int64_t delay_ns = 0;  // before they do their work
+  int device = -1;            // only calls on this device; -1: any
+};
+
+class FakeDriver {
+ public:
+  using Work = std::function<void()>;
+  struct Stream;
+  struct Op;
+  using OpRef = std::shared_ptr<Op>;
+  // Work that several streams have a part in: none goes on before all `expected` are there.
+  struct Gate {
+    std::size_t expected = 0;
+    std::vector<OpRef> arrivals;
+  };
+
+  struct Op {
+    Work work;
+    std::vector<OpRef> after;         // besides what is before it in its stream
+    std::shared_ptr<Gate> gate;       // null: none
+    std::function<bool()> ready;      // null: always
+    const void* waits_for = nullptr;  // the flag that `ready` looks at
+    const void* writes = nullptr;     // the flag that the work writes
+    Stream* stream = nullptr;
+    std::uint64_t number = 0;  // in its stream
+    bool stuck = false, done = false;
+  };
+  struct Stream {
+    int device = 0;
+    int priority = 0;
+    std::uint64_t next = 1, needed = 0;  // numbers: of the next op; up to which a force asks for
+    std::deque<OpRef> queue;
+  };
+
+  // The driver of the process. Made at the first use; its table is installed by install().
+  static FakeDriver& get();
+  // Makes coshard's CUDA calls go here. `seed` draws the orders.
+  void install(std::uint64_t seed, int devices);
+
+  // --- for tests ---
+  void reseed(std::uint64_t seed);
+  void set_devices(int count) { devices_ = count; }
+  void set_peer_access(bool possible) { peer_access_ = possible; }
+  void set_memory_limit(std::size_t bytes) { memory_limit_ = bytes; }
+  void set_fault(Fault fault);
+  void clear_faults();
+  // How often the host called `name`; "" all together.
+  std::uint64_t calls(const std::string& name) const;
+  // Calls that made the host wait for a device.
+  std::uint64_t synchronisations() const;
+  void reset_counts();
+  // One line for each thing a program must not do (a barrier that not all threads reach, …).
+  std::vector<std::string> complaints() const;
+  void complain(const std::string& text);
+  // Work is never chosen before its time: no extra ops, everything as late as possible.
+  void set_eagerness(double probability) { eagerness_ = probability; }
+
+  // --- for the calls (fake_calls.cpp, other fake libraries) ---
+  std::unique_lock<std::recursive_mutex> lock() const {
+    return std::unique_lock<std::recursive_mutex>(mutex_);
+  }
+  // Counts the call and applies its fault; the status to return, 0 to go on. The flag stays for the
+  // next enqueue of this thread.
+  int enter(const char* call);
+  Stream& stream(void* handle);
+  Stream* make_stream(int device, int priority);
+  OpRef enqueue(Stream& stream, Work work);
+  OpRef enqueue(Stream& stream, Op op);
+  // Runs what `op` depends on and itself, as far as that is possible now; true when it is done.
+  bool force(const OpRef& op);
+  // Runs everything that can run.
+  void drain();
+  // force, and while that is not possible waits for other threads to enqueue more.
+  void wait(const OpRef& op);
+  OpRef last_of(Stream& stream) const;
+  // Polling may find work unfinished a few times before it is forced.
+  bool patient();
+  std::uint64_t draw() { return random_(); }
+
+  void* allocate(std::size_t bytes, bool on_device);
+  bool release(void* data);
+  bool knows(const void* data) const;  // device or pinned memory
+  int device_count() const { return devices_; }
+  bool peer_access() const { return peer_access_; }
+  std::size_t memory_in_use() const { return in_use_; }
+  std::size_t memory_limit() const { return memory_limit_; }
+  static int& current_device();
+
+ private:
+  FakeDriver() = default;
+  bool runnable(const Op& op) const;
+  void need(const Op& op);
+  bool step(bool only_needed);
+
+  mutable std::recursive_mutex mutex_;
+  std::condition_variable_any more_;
+  std::mt19937_64 random_{1};
+  double eagerness_ = 0.15;
+  int devices_ = 1;
+  bool peer_access_ = true;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::map<const void*, std::pair<std::size_t, bool>> memory_;  // bytes, on a device
+  std::size_t in_use_ = 0, memory_limit_ = std::size_t{8} << 30;
+  std::vector<Fault> faults_;
+  std::map<std::string, std::uint64_t> counts_;
+  std::vector<std::string> complaints_;
+};
+
+}  // namespace coshard::testing

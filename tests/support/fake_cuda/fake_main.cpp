@@ -1,0 +1,38 @@
+// main() of the tests on the fake driver. COSHARD_TEST_SEED is the first seed; each repetition
+// (GTEST_REPEAT) takes the next. COSHARD_TEST_DEVICES: how many devices there are.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "tests/support/device.h"
+#include "tests/support/fake_cuda/fake_driver.h"
+
+namespace {
+
+using coshard::testing::FakeDriver;
+
+class NextSeed final : public ::testing::Environment {
+ public:
+  explicit NextSeed(std::uint64_t first) : seed_(first) {}
+  void SetUp() override {
+    std::printf("fake driver: seed %llu\n", static_cast<unsigned long long>(seed_));
+    FakeDriver::get().reseed(seed_++);
+  }
+  void TearDown() override {
+    EXPECT_EQ(FakeDriver::get().complaints(), std::vector<std::string>());
+  }
+
+ private:
+  std::uint64_t seed_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using coshard::testing::variable;
+  ::testing::InitGoogleTest(&argc, argv);
+  const auto seed = std::stoull(variable("COSHARD_TEST_SEED", "1"));
+  FakeDriver::get().install(seed, std::stoi(variable("COSHARD_TEST_DEVICES", "2")));
+  ::testing::AddGlobalTestEnvironment(new NextSeed(seed));
+  return RUN_ALL_TESTS();
+}
