@@ -17,7 +17,7 @@
 // clang-format off
 #define COSHARD_KERNELS(X) \
   /* pointwise */ X(Copy) X(Fill) X(Unary) X(UnaryGrad) X(Binary) X(Where) X(SwiGlu) X(SwiGluGrad) \
-  /* index     */ X(Gather) X(Scatter) X(Triangle) \
+  /* index     */ X(Gather) X(Scatter) X(Triangle) X(CheckIndex) \
   /* matmul    */ X(Matmul) \
   /* reduce    */ X(ReduceDim) X(ReduceGrad) X(ArgReduce) X(Scan) X(ScanGrad) X(Sort) X(PowSum) \
   /* nn        */ X(Softmax) X(SoftmaxGrad) X(LayerNorm) X(LayerNormGrad) X(RmsNorm) X(RmsNormGrad) \

@@ -1,7 +1,6 @@
 #include "styles/loss_parallel.h"
 
-#include <cmath>
-
+#include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
 #include "styles/loss_rows.h"
@@ -32,10 +31,11 @@ class LossParallelRecord final : public Record {
     Tensor gradient = output_grads[0];
     if (gradient.is_distributed())
       gradient = redistribute_raw(gradient, partial_as_replicate(layouts_.loss));
-    std::vector<double> given = gradient.to_vector();
-    if (rows_.options.reduction != Reduction::None)
-      given.assign(static_cast<std::size_t>(rows_.rows), given.empty() ? 0 : given.front());
-    const Tensor out = rows_gradient(rows_, given, max_, sum_);
+    const NoGradGuard no_grad;
+    const bool each = rows_.options.reduction == Reduction::None;
+    const Tensor given = contiguous(gradient.raw_local());
+    const Shape shape{each ? rows_.rows : given.local_numel()};
+    const Tensor out = rows_gradient(rows_, view(given, shape), max_, sum_);
     sink.give(0, out.with_spec(layouts_.logits));
   }
 
@@ -137,9 +137,7 @@ void reduce_classes(const LossLayouts& layouts, Reduce reduce, const Tensor& ter
 // The weight of the whole batch: in flight where rows are cut, in one all_reduce over the mesh
 // dimensions that cut them.
 Tensor whole_batch_weight(const LossRows& rows, const LossLayouts& layouts) {
-  const double own = batch_weight(rows);
-  const Tensor cell = Tensor::from_values(rows.logits.device(), Shape{1}, DType::F64,
-                                          std::span<const double>(&own, 1));
+  const Tensor cell = batch_weight(rows);
   std::vector<int> cuts;
   for (int m = 0; m < layouts.rows.ndim(); ++m)
     if (layouts.rows[m].is_shard() && layouts.mesh().size(m) > 1) cuts.push_back(m);
@@ -148,19 +146,23 @@ Tensor whole_batch_weight(const LossRows& rows, const LossLayouts& layouts) {
   return cell;
 }
 
+Tensor inverse(const Tensor& x, DType dtype) {
+  const NoGradGuard no_grad;
+  return to(reciprocal(x), dtype);
+}
+
 Tensor finish(const LossRows& rows, const LossLayouts& layouts, const Shape& targets,
-              std::vector<double> losses) {
+              const Tensor& losses) {
+  const NoGradGuard no_grad;
   const bool each = rows.options.reduction == Reduction::None;
-  if (!each) {
-    double sum = std::isfinite(rows.scale) ? 0 : std::nan("");  // a mean over nothing
-    for (const double loss : losses) sum += loss;
-    losses.assign(1, sum);
-  }
+  Tensor loss = losses;
+  if (!each) loss = sum(losses, Dims{0}, true);
+  // A mean over nothing is NaN, also where this rank has no rows.
+  if (rows.scale.defined()) loss = add(loss, mul(rows.scale, 0.0));
   const Shape shape = each ? targets : Shape();
   const auto spec = layouts.logits ? make_spec(layouts.mesh(), layouts.loss, shape) : nullptr;
-  const Shape local = spec ? spec->local_shape : shape;
-  const Tensor loss = Tensor::from_values(rows.logits.device(), local, rows.logits.dtype(), losses);
-  return spec ? loss.with_spec(spec) : loss;
+  loss = view(to(loss, rows.logits.dtype()), spec ? spec->local_shape : shape);
+  return (loss.storage() == losses.storage() ? copy_of(loss) : loss).with_spec(spec);
 }
 
 }  // namespace
@@ -185,7 +187,7 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossPara
   const Redistribution sum_issued(own_sum);
   const Tensor sum = co_await sum_issued;
 
-  if (batch.defined()) rows.scale = 1 / batch.item();
+  if (batch.defined()) rows.scale = inverse(batch, rows.statistic());
   Tensor loss = finish(rows, layouts, targets.shape(), row_losses(rows, sum));
   const Tensor inputs[] = {x};
   if (taped(inputs))

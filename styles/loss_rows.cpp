@@ -1,7 +1,6 @@
 #include "styles/loss_rows.h"
 
-#include <cmath>
-
+#include "dtensor/grad_mode.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/random.h"
 #include "dtensor/tape.h"
@@ -27,15 +26,19 @@ Tensor as_matrix(const LossRows& p, const Tensor& x) {
                    x.storage_offset(), nullptr);
 }
 
-Tensor row_vector(const LossRows& p, const std::vector<double>& values) {
-  return Tensor::from_values(p.logits.device(), Shape{p.rows}, p.statistic(), values);
+Tensor times(const Tensor& x, const Tensor& factor) {
+  return factor.defined() ? mul(x, factor) : x;
+}
+
+Tensor times_weight_sum(const LossRows& p, const Tensor& x) {
+  return p.weight_sum.defined() ? mul(x, p.weight_sum) : mul(x, static_cast<double>(p.all_classes));
 }
 
 // sum of weight[c] * (logit[c] - max) over this rank's classes: [rows]
 Tensor weighted_total(const LossRows& p, const Tensor& max) {
   const Tensor logits = to(as_matrix(p, p.logits), p.statistic());
   const Tensor sums = view(matmul(logits, view(p.weight, Shape{p.classes, 1})), Shape{p.rows});
-  return add(sums, mul(view(max, Shape{p.rows}), -p.own_weight_sum));
+  return sub(sums, mul(view(max, Shape{p.rows}), p.own_weight_sum));
 }
 
 kernels::CrossEntropyGrad grad_args(const LossRows& p, const Tensor& targets, double smoothing,
@@ -49,26 +52,23 @@ kernels::CrossEntropyGrad grad_args(const LossRows& p, const Tensor& targets, do
 // With class weights w and smoothing e a row's gradient is
 //   (1-e) w[target] (softmax - hit) + e/C (W softmax - w):
 // the kernel's form twice, and an outer product.
-Tensor weighted_smooth_gradient(const LossRows& p, const std::vector<double>& given,
-                                const Tensor& max, const Tensor& sum) {
+Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Tensor& max,
+                                const Tensor& sum) {
   const double smoothing = p.options.label_smoothing;
-  std::vector<double> hit(given.size()), everywhere(given.size()), minus(given.size());
-  for (std::size_t r = 0; r < given.size(); ++r) {
-    const double part = p.counted[r] * p.scale * given[r] * smoothing;
-    hit[r] = (1 - smoothing) * p.target_weight[r] * p.scale * given[r];
-    everywhere[r] = part * p.weight_sum / static_cast<double>(p.all_classes);
-    minus[r] = -part / static_cast<double>(p.all_classes);
-  }
+  const Tensor per_class = mul(given, smoothing / static_cast<double>(p.all_classes));
+  const Tensor counted = mul(to(p.counted, p.statistic()), per_class);
+  const Tensor hit = mul(mul(p.target_weight, given), 1 - smoothing);
   const auto& device = p.logits.device();
   const Tensor first = Tensor::empty(device, p.logits.local_shape(), p.logits.dtype());
   const Tensor second = Tensor::empty(device, p.logits.local_shape(), p.logits.dtype());
-  run_loss_kernel(p, grad_args(p, p.targets, 0, max, sum, row_vector(p, hit), first));
+  run_loss_kernel(p, grad_args(p, p.targets, 0, max, sum, hit, first));
   // a target that no class has: nothing is hit
   const Tensor nowhere =
       full(device, Shape{p.rows}, static_cast<double>(p.all_classes), DType::I64);
-  run_loss_kernel(p, grad_args(p, nowhere, 0, max, sum, row_vector(p, everywhere), second));
+  const Tensor everywhere = times_weight_sum(p, counted);
+  run_loss_kernel(p, grad_args(p, nowhere, 0, max, sum, everywhere, second));
   const Tensor outer =
-      matmul(view(row_vector(p, minus), Shape{p.rows, 1}), view(p.weight, Shape{1, p.classes}));
+      matmul(view(neg(counted), Shape{p.rows, 1}), view(p.weight, Shape{1, p.classes}));
   const Tensor sums = add(as_matrix(p, first), as_matrix(p, second));
   const Tensor matrix = add(sums, to(outer, p.logits.dtype()));
   return view(matrix, p.logits.local_shape());
@@ -77,43 +77,31 @@ Tensor weighted_smooth_gradient(const LossRows& p, const std::vector<double>& gi
 }  // namespace
 
 void check_targets(const Tensor& targets, std::int64_t classes, std::int64_t ignore_index) {
-  const auto* target = targets.data_as<std::int64_t>();
-  for (std::int64_t r = 0; r < targets.local_numel(); ++r)
-    CS_REQUIRE(target[r] == ignore_index || (target[r] >= 0 && target[r] < classes),
-               "loss_parallel: target ", target[r], " at ", r, " is outside of ", classes,
-               " classes");
+  kernels::run(*targets.device(),
+               kernels::CheckIndex{FindingKind::Target, DType::I64, targets.local_numel(), classes,
+                                   targets.data(), ignore_index});
 }
 
 void weigh_rows(LossRows& p, const Tensor& weight) {
-  p.weight_sum = static_cast<double>(p.all_classes);
-  std::vector<double> weights;
-  if (weight.defined()) {
-    CS_REQUIRE(weight.shape() == Shape{p.all_classes}, "loss_parallel: weight ", weight, " for ",
-               p.all_classes, " classes");
-    const Tensor whole = weight.raw_local();
-    weights = whole.to_vector();
-    const NoGradGuard no_grad;
-    p.weight = contiguous(to(slice(whole, 0, p.first, p.first + p.classes), p.statistic()));
-    p.weight_sum = 0;
-    for (const double w : weights) p.weight_sum += w;
-    for (std::int64_t c = 0; c < p.classes; ++c)
-      p.own_weight_sum += weights[static_cast<std::size_t>(p.first + c)];
-  }
-  const auto* target = p.targets.data_as<std::int64_t>();
-  for (std::int64_t r = 0; r < p.rows; ++r) {
-    const std::int64_t c = target[r];
-    const bool ignored = c == p.options.ignore_index;
-    p.counted.push_back(ignored ? 0 : 1);
-    p.target_weight.push_back(ignored           ? 0
-                              : weights.empty() ? 1
-                                                : weights[static_cast<std::size_t>(c)]);
-  }
+  const NoGradGuard no_grad;
+  const Tensor targets = view(p.targets, Shape{p.rows});
+  p.counted = ne(targets, p.options.ignore_index);
+  const Tensor ones = to(p.counted, p.statistic());
+  p.target_weight = ones;
+  if (!weight.defined()) return;
+  CS_REQUIRE(weight.shape() == Shape{p.all_classes}, "loss_parallel: weight ", weight, " for ",
+             p.all_classes, " classes");
+  const Tensor whole = to(weight.raw_local(), p.statistic());
+  p.weight = contiguous(slice(whole, 0, p.first, p.first + p.classes));
+  p.weight_sum = sum(whole, Dims{0}, true);
+  p.own_weight_sum = sum(p.weight, Dims{0}, true);
+  const Tensor classes = mul(targets, to(p.counted, DType::I64));  // an ignored one: class 0
+  p.target_weight = mul(gather(whole, 0, classes), ones);
 }
 
-double batch_weight(const LossRows& p) {
-  double sum = 0;
-  for (const double w : p.target_weight) sum += w;
-  return sum;
+Tensor batch_weight(const LossRows& p) {
+  const NoGradGuard no_grad;
+  return sum(to(p.target_weight, DType::F64), Dims{0}, true);
 }
 
 Tensor row_max(const LossRows& p) {
@@ -140,31 +128,27 @@ Tensor row_statistics(const LossRows& p, const Tensor& max) {
   return own;
 }
 
-std::vector<double> row_losses(const LossRows& p, const Tensor& statistics) {
-  const std::vector<double> values = statistics.to_vector();
-  const auto rows = static_cast<std::size_t>(p.rows);
+Tensor row_losses(const LossRows& p, const Tensor& statistics) {
+  const NoGradGuard no_grad;
   const double smoothing = p.options.label_smoothing;
-  std::vector<double> losses(rows);
-  for (std::size_t r = 0; r < rows; ++r) {
-    if (p.counted[r] == 0) continue;
-    const double log_sum = std::log(values[r]);
-    losses[r] = (1 - smoothing) * p.target_weight[r] * (log_sum - values[rows + r]);
-    if (p.smooth())
-      losses[r] += smoothing * (p.weight_sum * log_sum - values[2 * rows + r]) /
-                   static_cast<double>(p.all_classes);
-    losses[r] *= p.scale;
+  const Tensor log_sum = log(select(statistics, 0, 0));
+  Tensor loss = mul(p.target_weight, sub(log_sum, select(statistics, 0, 1)));
+  if (p.smooth()) {
+    const Tensor everywhere = sub(times_weight_sum(p, log_sum), select(statistics, 0, 2));
+    loss =
+        add(mul(loss, 1 - smoothing), everywhere, smoothing / static_cast<double>(p.all_classes));
   }
-  return losses;
+  // What an ignored row has may be infinite.
+  return times(masked_fill(loss, logical_not(p.counted), 0.0), p.scale);
 }
 
-Tensor rows_gradient(const LossRows& p, const std::vector<double>& given, const Tensor& max,
-                     const Tensor& sum) {
-  if (p.smooth() && p.weight.defined()) return weighted_smooth_gradient(p, given, max, sum);
-  std::vector<double> scales = p.target_weight;
-  for (std::size_t r = 0; r < scales.size(); ++r) scales[r] *= p.scale * given[r];
+Tensor rows_gradient(const LossRows& p, const Tensor& given, const Tensor& max, const Tensor& sum) {
+  const NoGradGuard no_grad;
+  const Tensor scaled = times(to(given, p.statistic()), p.scale);
+  if (p.smooth() && p.weight.defined()) return weighted_smooth_gradient(p, scaled, max, sum);
+  const Tensor scales = contiguous(mul(p.target_weight, scaled));
   const Tensor out = Tensor::empty(p.logits.device(), p.logits.local_shape(), p.logits.dtype());
-  run_loss_kernel(
-      p, grad_args(p, p.targets, p.options.label_smoothing, max, sum, row_vector(p, scales), out));
+  run_loss_kernel(p, grad_args(p, p.targets, p.options.label_smoothing, max, sum, scales, out));
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "dtensor/redistribute/cost.h"
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "runtime/device/allocation_label.h"
 
 namespace coshard {
 namespace {
@@ -298,6 +299,7 @@ void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decisio
 std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor> in,
                                          const Attrs& attrs, bool in_place) {
   CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
+  const AllocationLabel label(op.name);
   const Decision& d = decision_for(op, in, attrs, in_place);
   std::vector<Tensor> moved;
   std::span<const Tensor> used = in;

@@ -27,23 +27,12 @@ Rule embedding_rule(Infos in, const Attrs&) {
   return rule;
 }
 
-// An id outside of the whole table, not only of this rank's rows, is the caller's error. Only where
-// the host may look.
-template <class T>
-void check_ids(const Tensor& ids, std::int64_t rows) {
-  const T* id = ids.data_as<T>();
-  for (std::int64_t i = 0; i < ids.local_numel(); ++i)
-    CS_REQUIRE(id[i] >= 0 && id[i] < rows, "embedding: id ", id[i], " for a table of ", rows,
-               " rows");
-}
-
 void embedding_forward(OpContext& c) {
   const Tensor ids = local_contiguous(c.in[0]);
-  if (c.device().kind() == DeviceKind::Cpu) {
-    const std::int64_t rows = c.in[1].shape()[0];
-    ids.dtype() == DType::I64 ? check_ids<std::int64_t>(ids, rows)
-                              : check_ids<std::int32_t>(ids, rows);
-  }
+  // An id outside of the whole table, not only of this rank's rows, is the caller's error.
+  const std::int64_t rows = c.in[1].shape()[0];
+  launch(c, kernels::CheckIndex{FindingKind::EmbeddingId, ids.dtype(), ids.local_numel(), rows,
+                                ids.data()});
   const Tensor weight = local_contiguous(c.in[1]);
   const Shape& n = weight.local_shape();
   launch(c, kernels::Embedding{weight.dtype(), ids.dtype(), ids.local_numel(), n[0], n[1],

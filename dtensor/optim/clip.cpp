@@ -1,30 +1,22 @@
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include "dtensor/grad_mode.h"
 #include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
 #include "dtensor/optim/optimizer.h"
+#include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "kernels/run.h"
 
 namespace coshard {
 namespace {
 
-// Sums of |g|^p (or the largest |g|) of the gradients of one mesh; an undefined mesh: plain ones,
-// which every rank has.
+// The gradients of one mesh; an undefined mesh: plain ones, which every rank has.
 struct NormPart {
   DeviceMesh mesh;
-  std::shared_ptr<Device> device;
-  double value = 0;
+  std::vector<Tensor> gradients;
 };
-
-double local_power_sum(const Tensor& gradient, double p) {
-  const Tensor local = local_contiguous(gradient.raw_local());
-  double result = 0;
-  kernels::run(*local.device(),
-               kernels::PowSum{local.dtype(), local.local_numel(), local.data(), p, &result});
-  return result;
-}
 
 // A replica is counted by the first rank of its mesh dimension only.
 bool counted_here(const Tensor& gradient) {
@@ -34,26 +26,36 @@ bool counted_here(const Tensor& gradient) {
   return gradient.mesh().contains_this_rank();
 }
 
-// One all_reduce of one number for each dimension of the mesh.
-void combine_norm(NormPart& part, bool largest) {
-  if (!part.mesh.defined() || !part.mesh.contains_this_rank()) return;
-  for (int m = 0; m < part.mesh.ndim(); ++m) {
-    if (part.mesh.size(m) == 1) continue;
-    const Tensor cell =
-        Tensor::from_values(part.device, {1}, DType::F64, std::span<const double>(&part.value, 1));
-    issue_all_reduce(part.mesh.communicator(m), largest ? Reduce::Max : Reduce::Sum, cell,
-                     "gradient norm");
-    part.value = cell.item();
+// Over this rank's share: the sum of |g|^p, or (p = 0) the largest |g|; f64 [1].
+Tensor own_norm(const NormPart& part, double p) {
+  const auto& device = part.gradients.front().device();
+  const auto count = static_cast<std::int64_t>(part.gradients.size());
+  const Tensor cells = zeros(device, Shape{count}, DType::F64);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Tensor& gradient = part.gradients[static_cast<std::size_t>(i)];
+    if (!gradient.local_numel() || !counted_here(gradient)) continue;
+    const Tensor local = local_contiguous(gradient.raw_local());
+    kernels::run(*device, kernels::PowSum{local.dtype(), local.local_numel(), local.data(), p,
+                                          cells.data_as<double>() + i});
   }
+  return p == 0 ? amax(cells, Dims{0}, true) : sum(cells, Dims{0}, true);
+}
+
+// One all_reduce of one number for each dimension of the mesh.
+void combine_norm(const NormPart& part, const Tensor& norm, bool largest) {
+  if (!part.mesh.defined() || !part.mesh.contains_this_rank()) return;
+  for (int m = 0; m < part.mesh.ndim(); ++m)
+    if (part.mesh.size(m) > 1)
+      issue_all_reduce(part.mesh.communicator(m), largest ? Reduce::Max : Reduce::Sum, norm,
+                       "gradient norm");
 }
 
 // Not in place: gradients may share memory with each other or with what backward was given.
-Tensor scaled(const Tensor& gradient, double factor) {
-  const Tensor from = local_contiguous(gradient);
-  const Tensor to = Tensor::empty(from.device(), from.local_shape(), from.dtype());
-  kernels::run(*from.device(), kernels::Unary{kernels::UnaryOp::MulScalar, from.dtype(),
-                                              from.local_numel(), from.data(), to.data(), factor});
-  return to.with_spec(gradient.spec());
+Tensor scaled(const Tensor& gradient, const Tensor& factor) {
+  const Tensor local = gradient.raw_local();
+  const DType wide = statistic_dtype(local.dtype());
+  const Tensor result = mul(to(local, wide), to(factor, wide));
+  return local_contiguous(to(result, local.dtype())).with_spec(gradient.spec());
 }
 
 // Those with a gradient, each once.
@@ -67,44 +69,50 @@ std::vector<Tensor> with_gradient(const std::vector<Tensor>& parameters) {
   return found;
 }
 
-NormPart& part_of(std::vector<NormPart>& parts, const Tensor& gradient) {
-  const DeviceMesh mesh = gradient.is_distributed() ? gradient.mesh() : DeviceMesh();
-  for (NormPart& part : parts)
-    if (part.mesh.defined() == mesh.defined() && (!mesh.defined() || part.mesh == mesh))
-      return part;
-  return parts.emplace_back(NormPart{mesh, gradient.device()});
-}
-
-double total_norm(const std::vector<Tensor>& parameters, double p, bool largest) {
+std::vector<NormPart> parts_of(const std::vector<Tensor>& parameters) {
   std::vector<NormPart> parts;
   for (const Tensor& parameter : parameters) {
-    const Tensor g = parameter.grad();
-    NormPart& part = part_of(parts, g);
-    if (!counted_here(g)) continue;
-    const double own = local_power_sum(g, largest ? 0 : p);
-    part.value = largest ? std::max(part.value, own) : part.value + own;
+    const Tensor gradient = parameter.grad();
+    const DeviceMesh mesh = gradient.is_distributed() ? gradient.mesh() : DeviceMesh();
+    auto part = std::ranges::find_if(parts, [&](const NormPart& known) {
+      return known.mesh.defined() == mesh.defined() && (!mesh.defined() || known.mesh == mesh);
+    });
+    if (part == parts.end()) part = parts.insert(part, NormPart{mesh, {}});
+    part->gradients.push_back(gradient);
   }
-  double total = 0;
-  for (NormPart& part : parts) {
-    combine_norm(part, largest);
-    total = largest ? std::max(total, part.value) : total + part.value;
+  return parts;
+}
+
+// f64 [1]
+Tensor total_norm(const std::vector<Tensor>& parameters, double p, bool largest) {
+  Tensor total;
+  for (const NormPart& part : parts_of(parameters)) {
+    const Tensor norm = own_norm(part, largest ? 0 : p);
+    combine_norm(part, norm, largest);
+    if (!total.defined()) {
+      total = norm;
+    } else {
+      total = largest ? maximum(total, norm) : add(total, norm);
+    }
   }
-  return largest ? total : std::pow(total, 1 / p);
+  return largest ? total : pow(total, 1 / p);
 }
 
 }  // namespace
 
-Task<double> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p) {
+Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p) {
   CS_REQUIRE(max_norm >= 0, "clip_grad_norm: max_norm ", max_norm);
   CS_REQUIRE(p > 0, "clip_grad_norm: norm type ", p);
+  CS_REQUIRE(!parameters.empty(), "clip_grad_norm: no parameters");
   const std::vector<Tensor> counted = with_gradient(parameters);
+  if (counted.empty()) co_return zeros(parameters.front().device(), Shape(), DType::F64);
   Task<void> reduced = reduce_gradients(counted);
   co_await std::move(reduced);
-  const double norm = total_norm(counted, p, p == std::numeric_limits<double>::infinity());
-  const double factor = max_norm / (norm + 1e-6);
-  if (factor >= 1) co_return norm;
+  const NoGradGuard no_grad;
+  const Tensor norm = total_norm(counted, p, p == std::numeric_limits<double>::infinity());
+  const Tensor factor = clamp(mul(reciprocal(add(norm, 1e-6)), max_norm), std::nullopt, 1.0);
   for (const Tensor& parameter : counted) parameter.set_grad(scaled(parameter.grad(), factor));
-  co_return norm;
+  co_return view(norm, Shape());
 }
 
 }  // namespace coshard

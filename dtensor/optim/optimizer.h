@@ -27,9 +27,9 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
 // counted once, a parameter that is given twice too; then gradients are replaced by gradients times
 // min(1, max_norm / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_). Gradients may lie on several
 // meshes or be plain (the same on every rank). Calls reduce_gradients first; then one all_reduce of
-// a number per mesh dimension. The norm is the same on every rank. Error{BadInput}: max_norm < 0,
-// p <= 0.
-Task<double> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p = 2);
+// a number per mesh dimension. Returns the norm, f64 [], plain and the same on every rank; the host
+// does not wait for it. Error{BadInput}: max_norm < 0, p <= 0, no parameters.
+Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p = 2);
 
 class Optimizer {
  public:

@@ -79,7 +79,12 @@ class Redistribution::Awaiter : public InFlightAwaiter {
 class Redistribution::HostAwaiter : public InFlightAwaiter {
  public:
   using InFlightAwaiter::InFlightAwaiter;
-  void await_resume() const { result_.wait(); }
+  // On a device that queues its work: polls an event with the device's deadline. The turn of the
+  // siblings was the yield before; they do not run in between, so that the order stays static.
+  void await_resume() const {
+    result_.wait();
+    result_.device()->synchronize();
+  }
 };
 
 class Redistribution::ShardAwaiter : public InFlightAwaiter {

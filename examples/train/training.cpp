@@ -15,17 +15,18 @@ namespace coshard::train {
 namespace {
 
 constexpr double kClip = 1.0;
+constexpr int kReadEvery = 10;  // steps between two looks at the losses on a device
 
-// One step; returns the loss before it.
-Task<double> train_step(LanguageModel& model, AdamW& optimizer, Batch batch) {
+// One step; returns the loss before it, which the host has not waited for.
+Task<Tensor> train_step(LanguageModel& model, AdamW& optimizer, Batch batch) {
   optimizer.zero_grad();
   Task<Tensor> forward = model.loss(std::move(batch));
   Tensor loss = co_await std::move(forward);
   co_await backward(loss);
-  Task<double> clip = clip_grad_norm(optimizer.parameters(), kClip);
+  Task<Tensor> clip = clip_grad_norm(optimizer.parameters(), kClip);
   co_await std::move(clip);
   co_await optimizer.step();
-  co_return loss.item();
+  co_return loss.detach();
 }
 
 AdamWOptions adamw_options() {
@@ -79,20 +80,27 @@ Task<void> train_steps(LanguageModel& model, World& world, const Options& option
   std::mt19937_64 generator(options.seed);
   Progress progress(options.steps, options.log_every, 1.0 * options.batch * options.seq);
   Watch watch(world, options, outcome);
-  std::int64_t wall = 0;
+  // Reading a loss makes the host wait for the device; on the cpu it is there anyway.
+  const int read_every = world.device()->kind() == DeviceKind::Cpu ? 1 : kReadEvery;
+  std::vector<Tensor> unread;
+  std::int64_t wall = 0, begin = now_ns();
   for (int step = 0; step < options.steps; ++step) {
     watch.before_step(step);
-    const std::int64_t begin = now_ns();
     optimizer.lr = learning_rate(options, step);
-    Task<double> one = train_step(model, optimizer, text.draw(generator, options.batch));
-    const double loss = co_await std::move(one);
-    const std::int64_t took = now_ns() - begin;
+    Task<Tensor> one = train_step(model, optimizer, text.draw(generator, options.batch));
+    unread.push_back(co_await std::move(one));
+    if ((step + 1) % read_every != 0 && step + 1 < options.steps) continue;
+    std::vector<double> losses;
+    for (const Tensor& loss : unread) losses.push_back(loss.item());
+    const std::int64_t took = now_ns() - std::exchange(begin, now_ns());
     if (step >= watch.settled()) wall += took;
+    const double step_ms = static_cast<double>(took) / 1e6 / static_cast<double>(losses.size());
+    unread.clear();
     if (world.rank() != 0) continue;
-    outcome.loss.push_back(loss);
-    outcome.step_ms.push_back(static_cast<double>(took) / 1e6);
+    outcome.loss.insert(outcome.loss.end(), losses.begin(), losses.end());
+    outcome.step_ms.insert(outcome.step_ms.end(), losses.size(), step_ms);
     const double hidden = world.size() > 1 ? watch.table().hidden_share() : -1;
-    progress.step(step + 1, loss, outcome.step_ms.back(), hidden);
+    progress.step(step + 1, losses.back(), step_ms, hidden);
   }
   if (world.rank() == 0) outcome.gemm_share = watch.table().gemm_share(wall);
 }

@@ -1,6 +1,9 @@
 #pragma once
 // Selection by index along one dimension, and by triangle. See kernels/args.h.
+#include <limits>
+
 #include "kernels/args/view.h"
+#include "runtime/device/finding.h"
 
 namespace coshard::kernels {
 
@@ -28,6 +31,16 @@ struct Triangle {
   View y, x;
   std::int64_t diagonal;
   bool upper;
+};
+
+// Every index (I64 or I32) is in [0, limit), or is `ignore`. Error{BadInput} otherwise, as `kind`
+// puts it: on the cpu from the call, elsewhere from the host's next wait.
+struct CheckIndex {
+  FindingKind kind;
+  DType dtype;
+  std::int64_t count, limit;
+  const void* index;
+  std::int64_t ignore = std::numeric_limits<std::int64_t>::min();
 };
 
 }  // namespace coshard::kernels

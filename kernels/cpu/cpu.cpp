@@ -70,6 +70,7 @@ void run(const Fill& args) {
 void run(const Gather& args) { reference::run(args); }
 void run(const Scatter& args) { reference::run(args); }
 void run(const Triangle& args) { reference::run(args); }
+void run(const CheckIndex& args) { reference::run(args); }
 void run(const Unary& args) {
   const bool simple =
       args.op < UnaryOp::PowScalar || (args.op == UnaryOp::PowScalar && args.alpha == 2);

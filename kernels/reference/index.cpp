@@ -67,6 +67,18 @@ bool adds_in_double(DType dtype) {
 
 }  // namespace
 
+void run(const CheckIndex& args) {
+  const auto check = [&](const auto* index) {
+    for (std::int64_t i = 0; i < args.count; ++i) {
+      const std::int64_t value = index[i];
+      if ((value < 0 || value >= args.limit) && value != args.ignore)
+        fail(ErrorKind::BadInput, describe(args.kind, value, args.limit));
+    }
+  };
+  args.dtype == DType::I64 ? check(as<std::int64_t>(args.index))
+                           : check(as<std::int32_t>(args.index));
+}
+
 void run(const Gather& args) {
   with_any(args.out.dtype, [&](auto tag) {
     using T = decltype(tag);

@@ -1,8 +1,9 @@
 #pragma once
-// What a kernel finds wrong with its input, an index out of range, and leaves for the host: the
-// first one is kept, in memory that both see, and thrown by the next wait of the host as
-// Error{BadInput}.
+// What a kernel finds wrong with its input, an index out of range. On the cpu it is thrown at once;
+// on other devices it is left for the host, the first one is kept, in memory that both see, and
+// thrown by the next wait of the host as Error{BadInput}.
 #include <cstdint>
+#include <string>
 
 namespace coshard {
 
@@ -19,5 +20,8 @@ struct Finding {
   std::uint32_t written = 0;  // 1 once value and limit are there
   std::int64_t value = 0, limit = 0;
 };
+
+// "embedding: id 9 is outside of 8 rows"
+std::string describe(FindingKind kind, std::int64_t value, std::int64_t limit);
 
 }  // namespace coshard

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "tests/support/device.h"
 #include "tools/conform/check.h"
 
 namespace coshard::conform {
@@ -15,7 +16,8 @@ std::vector<std::string> files() { return case_files(COSHARD_CONFORMANCE_CASES);
 class ConformanceCases : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ConformanceCases, AllHold) {
-  for (const Case& c : read_cases(GetParam())) EXPECT_EQ(run_case(c), "") << c.name;
+  for (const Case& c : read_cases(GetParam()))
+    EXPECT_EQ(run_case(c, coshard::testing::test_options(1)), "") << c.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, ConformanceCases, ::testing::ValuesIn(files()),

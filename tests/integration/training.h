@@ -6,6 +6,7 @@
 #include <string>
 
 #include "examples/train/training.h"
+#include "tests/support/device.h"
 #include "tests/support/json.h"
 
 namespace coshard::testing {
@@ -52,20 +53,22 @@ inline train::Options small_options(const TextFile& text) {
 }
 
 inline WorldOptions world_of(const train::Options& options) {
-  WorldOptions world;
-  world.ranks = options.ranks;
+  WorldOptions world = test_options(options.ranks);
   world.threads = options.threads;
   return world;
 }
 
-inline train::Outcome run_training(const train::Options& options) {
+inline train::Outcome run_training(const train::Options& options, const WorldOptions& world) {
   const train::Text text(options.text, options.seq);
   train::Outcome outcome(options.ranks);
   const Program program = [&](World& world) {
     return train::train_rank(world, options, text, outcome);
   };
-  run_ranks(world_of(options), program);
+  run_ranks(world, program);
   return outcome;
+}
+inline train::Outcome run_training(const train::Options& options) {
+  return run_training(options, world_of(options));
 }
 
 }  // namespace coshard::testing

@@ -73,18 +73,18 @@ Task<void> train_transformer(World& world, Shapes s, bool sequence_parallel) {
     const Tensor want_logits = co_await plain->forward(ids);
     const Tensor want = co_await loss_parallel_cross_entropy(want_logits, targets);
     co_await backward(want);
-    const double want_norm = co_await clip_grad_norm(plain->parameters(), 1.0);
+    const Tensor want_norm = co_await clip_grad_norm(plain->parameters(), 1.0);
     co_await reference.step();
     reference.zero_grad();
     const Tensor logits = co_await model->forward(ids);
     EXPECT_EQ(logits.layout(), Layout(Shard(2)));
     const Tensor loss = co_await loss_parallel_cross_entropy(logits, targets);
     co_await backward(loss);
-    const double norm = co_await clip_grad_norm(model->parameters(), 1.0);
+    const Tensor norm = co_await clip_grad_norm(model->parameters(), 1.0);
     co_await optimizer.step();
     optimizer.zero_grad();
     EXPECT_NEAR(loss.item(), want.item(), 1e-10 * std::abs(want.item()));
-    EXPECT_NEAR(norm, want_norm, 1e-10 * want_norm);
+    EXPECT_NEAR(norm.item(), want_norm.item(), 1e-10 * want_norm.item());
   }
   for (const NamedParameter& p : model->named_parameters())
     expect_close(*p.slot, plain->parameter(p.name), 1e-9);

@@ -53,6 +53,7 @@ Task<void> run_steps(Program& program, StepCounter& counter, std::size_t count, 
 Task<void> run_refused_step(Program& program, std::size_t at, Outcome& outcome) {
   try {
     co_await run_step(program, at);
+    program.world.device()->synchronize();  // what kernels found comes out there
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::BadInput) {
       const std::scoped_lock lock(outcome.mutex);
@@ -87,10 +88,9 @@ Task<void> run_rank(World& world, Outcome& outcome) {
 
 }  // namespace
 
-std::string run_case(const Case& c) {
+std::string run_case(const Case& c, WorldOptions options) {
   Outcome outcome(c);
   try {
-    WorldOptions options;
     options.ranks = c.ranks();
     options.threads = 1;
     options.timeout = kTimeout;
@@ -105,12 +105,13 @@ std::string run_case(const Case& c) {
   return outcome.failure + (outcome.op.empty() ? "" : " after " + outcome.op);
 }
 
-Tally run_directory(const std::string& directory, const std::string& only, std::ostream& out) {
+Tally run_directory(const std::string& directory, const std::string& only, std::ostream& out,
+                    const WorldOptions& world) {
   Tally tally;
   for (const std::string& path : case_files(directory)) {
     for (const Case& c : read_cases(path)) {
       if (c.name.find(only) == std::string::npos) continue;
-      const std::string failure = run_case(c);
+      const std::string failure = run_case(c, world);
       ++(failure.empty() ? tally.passed : tally.failed);
       if (!failure.empty()) out << "FAIL " << c.name << ": " << failure << "\n" << std::flush;
     }

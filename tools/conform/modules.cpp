@@ -190,13 +190,12 @@ Task<void> run_clip(Program& p, const Json& step) {
     const Json& given = step.at("norm_type");
     norm_type = given.is_string() ? std::numeric_limits<double>::infinity() : given.get<double>();
   }
-  Task<double> clipped = clip_grad_norm(parameters, step.at("max_norm"), norm_type);
-  const double norm = co_await std::move(clipped);
+  Task<Tensor> clipped = clip_grad_norm(parameters, step.at("max_norm"), norm_type);
+  const Tensor norm = co_await std::move(clipped);
   DType dtype = DType::F32;
   for (const Tensor& parameter : parameters)
     if (parameter.grad().defined()) dtype = parameter.grad().dtype();
-  p.assign(step.at("out"), Tensor::from_values(p.world.device(), Shape(), dtype,
-                                               std::span<const double>(&norm, 1)));
+  p.assign(step.at("out"), to(norm, dtype));
 }
 
 }  // namespace

@@ -39,17 +39,6 @@ void require_device(int index) {
              count == 1 ? "" : cat(count, " devices"), ", numbered from 0"));
 }
 
-std::string_view said_by(FindingKind kind) {
-  switch (kind) {
-    case FindingKind::EmbeddingId: return "embedding: id ";
-    case FindingKind::GatherIndex: return "gather: index ";
-    case FindingKind::ScatterIndex: return "scatter: index ";
-    case FindingKind::Target: return "cross entropy: target ";
-    case FindingKind::None: break;
-  }
-  return "kernel: value ";
-}
-
 }  // namespace
 
 CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
@@ -136,8 +125,9 @@ void CudaDevice::check_finding() {
   if (written->load(std::memory_order_acquire) == 0) return;
   const Finding found = *finding_;
   *finding_ = Finding();
-  fail(ErrorKind::BadInput, cat(said_by(static_cast<FindingKind>(found.kind)), found.value,
-                                " is outside of ", found.limit, " (found on ", name_, ")"));
+  fail(ErrorKind::BadInput,
+       cat(describe(static_cast<FindingKind>(found.kind), found.value, found.limit), " (found on ",
+           name_, ")"));
 }
 
 MemoryStats CudaDevice::memory() const { return allocator_->stats(); }

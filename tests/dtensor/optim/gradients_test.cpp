@@ -54,8 +54,9 @@ TEST(ClipGradNorm, CountsEveryLogicalElementOnceUnderAnyLayout) {
                                          parameter(world, mesh, {2}, Replicate())};
           for (Tensor& t : parameters) t.set_grad(t.detach());
           parameters[2].set_grad(from_local(counting(world, {2}), mesh, Partial()));  // 3, 6
-          Task<double> clipped = clip_grad_norm(parameters, 1.0, p);
-          const double norm = co_await std::move(clipped);
+          Task<Tensor> clipped = clip_grad_norm(parameters, 1.0, p);
+          const Tensor total = co_await std::move(clipped);
+          const double norm = total.item();
           double want = 0;
           for (double v : {1., 2., 3., 4., 5., 6., 7., 1., 2., 3., 4., 5., 3., 6.})
             want = std::isinf(p) ? std::max(want, v) : want + std::pow(v, p);
@@ -113,8 +114,9 @@ TEST(ClipGradNorm, AddsUpMeshesAndPlainParameters) {
     plain.set_requires_grad(true);
     const std::vector<Tensor> parameters{both, parameter(world, line, {5}, Shard(0)), plain, both};
     for (const Tensor& p : parameters) p.set_grad(p.detach());
-    Task<double> clipped = clip_grad_norm(parameters, 1.0);
-    const double norm = co_await std::move(clipped);
+    Task<Tensor> clipped = clip_grad_norm(parameters, 1.0);
+    const Tensor total = co_await std::move(clipped);
+    const double norm = total.item();
     EXPECT_NEAR(norm, std::sqrt(204.0 + 55 + 5), 1e-12);
     EXPECT_NEAR(plain.grad().to_vector()[1], 2 / norm, 1e-6);
     EXPECT_EQ(plain.to_vector(), (std::vector<double>{1, 2}));  // shared memory is not written
@@ -126,8 +128,9 @@ TEST(ClipGradNorm, LeavesSmallGradientsAlone) {
     Tensor x = counting(world, {3});
     x.set_requires_grad(true);
     x.set_grad(counting(world, {3}));
-    Task<double> clipped = clip_grad_norm({x}, 100.0);
-    const double norm = co_await std::move(clipped);
+    Task<Tensor> clipped = clip_grad_norm({x}, 100.0);
+    const Tensor total = co_await std::move(clipped);
+    const double norm = total.item();
     EXPECT_NEAR(norm, std::sqrt(14.0), 1e-14);
     EXPECT_EQ(x.grad().to_vector(), (std::vector<double>{1, 2, 3}));
   });

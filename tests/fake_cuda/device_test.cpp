@@ -1,0 +1,75 @@
+// A CUDA device: uploads and downloads of any size, events, timeouts, and what kernels find.
+#include <numeric>
+
+#include "kernels/run.h"
+#include "runtime/device/make_device.h"
+#include "tests/fake_cuda/on_fake.h"
+
+namespace coshard::testing {
+namespace {
+
+TEST(CudaDevice, UploadsAndDownloadsMoreThanTheStagingRingHolds) {
+  const auto device = fake_device();
+  std::vector<float> values(std::size_t{3} << 20);  // 12 MiB; the ring has 8
+  std::iota(values.begin(), values.end(), 0.0F);
+  const Numbers x(*device, values.size());
+  x.set(values);
+  EXPECT_EQ(x.get(), values);
+}
+
+TEST(CudaDevice, TheHostsMemoryMayBeReusedAfterAnUpload) {
+  const auto device = fake_device();
+  const Numbers x(*device, 4);
+  std::vector<float> values = {1, 2, 3, 4};
+  x.set(values);
+  values.assign(4, 0);
+  EXPECT_EQ(x.get(), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(CudaDevice, AnEventThatNeverComesIsATimeoutThatNamesTheDevice) {
+  const auto device = fake_device();
+  device->set_timeout(50'000'000);
+  const Numbers x(*device, 4);
+  x.set({1, 2, 3, 4});
+  FakeDriver::get().set_fault({.call = "Launch", .stuck = true});
+  add_one(*device, x.data(), x.data(), 4, device->compute_stream());
+  const std::string text = error_text(ErrorKind::Timeout, [&] { device->synchronize(); });
+  EXPECT_NE(text.find("cuda:0: the device has not come to an event"), std::string::npos) << text;
+  FakeDriver::get().clear_faults();
+  EXPECT_EQ(x.get()[0], 2);  // and it goes on when the device does
+}
+
+TEST(CudaDevice, AnIndexOutOfRangeIsThrownOnceByTheNextWait) {
+  const auto device = fake_device();
+  const std::vector<std::int64_t> ids = {3, 9, 1};
+  const auto buffer = device->make_buffer(3 * sizeof(std::int64_t));
+  device->upload(buffer->data(), ids.data(), 3 * sizeof(std::int64_t));
+  kernels::run(*device,
+               kernels::CheckIndex{FindingKind::EmbeddingId, DType::I64, 3, 8, buffer->data()});
+  const std::string text = error_text(ErrorKind::BadInput, [&] { device->synchronize(); });
+  EXPECT_EQ(text, "embedding: id 9 is outside of a table of 8 rows (found on cuda:0)");
+  device->synchronize();
+}
+
+TEST(CudaDevice, WithoutADeviceTheErrorSaysSo) {
+  FakeDriver::get().set_devices(0);
+  const std::string none = error_text(ErrorKind::DeviceFailed, [] { fake_device(); });
+  EXPECT_EQ(none, "cuda:0: this machine has no CUDA device");
+  EXPECT_EQ(device_count(DeviceKind::Cuda), 0);
+  FakeDriver::get().set_devices(2);
+  CudaOptions third;
+  third.index = 2;
+  const std::string wrong = error_text(ErrorKind::DeviceFailed, [&] { fake_device(third); });
+  EXPECT_EQ(wrong, "cuda:2: there are 2 devices, numbered from 0");
+}
+
+TEST(CudaDevice, WithoutADriverTheErrorNamesWhatCudaSaysAndTheDoctor) {
+  FakeDriver::get().set_fault({.call = "GetDeviceCount", .error = cudaErrorInsufficientDriver});
+  const std::string text = error_text(ErrorKind::DeviceFailed, [] { fake_device(); });
+  EXPECT_NE(text.find("no usable driver: cudaErrorInsufficientDriver (35)"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("coshard doctor"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace coshard::testing

@@ -1,0 +1,80 @@
+#pragma once
+// A CUDA device on the fake driver for one test, and how often something goes wrong over many
+// seeds.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/launch.h"
+#include "runtime/error.h"
+#include "tests/support/fake_cuda/fake_driver.h"
+
+namespace coshard::testing {
+
+inline std::shared_ptr<CudaDevice> fake_device(CudaOptions options = {}) {
+  auto device = std::static_pointer_cast<CudaDevice>(make_cuda_device(std::move(options)));
+  device->set_timeout(5'000'000'000);
+  return device;
+}
+
+// Of `seeds` orders, how many the body calls right.
+inline int right_of(int seeds, const std::function<bool()>& body) {
+  int right = 0;
+  for (int seed = 1; seed <= seeds; ++seed) {
+    FakeDriver::get().reseed(static_cast<std::uint64_t>(seed));
+    right += body() ? 1 : 0;
+  }
+  return right;
+}
+
+struct Numbers {
+  explicit Numbers(CudaDevice& device, std::size_t count)
+      : count(count), buffer(device.make_buffer(count * sizeof(float))) {}
+  float* data() const { return static_cast<float*>(buffer->data()); }
+  void set(const std::vector<float>& values) const {
+    buffer->device()->upload(data(), values.data(), count * sizeof(float));
+  }
+  std::vector<float> get() const {
+    std::vector<float> values(count);
+    buffer->device()->download(values.data(), data(), count * sizeof(float));
+    return values;
+  }
+  std::size_t count;
+  std::shared_ptr<Buffer> buffer;
+};
+
+// to[i] = from[i] + 1
+struct AddOne : PerElement {
+  const float* from;
+  float* to;
+  std::int64_t count;
+  CS_BODY void operator()(Block& block) const {
+    for (std::int64_t i = block.grid_thread(); i < count; i += block.grid_threads())
+      to[i] = from[i] + 1;
+  }
+};
+
+inline void add_one(CudaDevice& device, const float* from, float* to, std::size_t count,
+                    Stream& stream) {
+  AddOne kernel{};
+  kernel.from = from;
+  kernel.to = to;
+  kernel.count = static_cast<std::int64_t>(count);
+  launch(device, "add one", kernel, 1, 32, 0, stream.native());
+}
+
+// The text of the coshard error that `body` throws, "" for none; checks its kind.
+inline std::string error_text(ErrorKind kind, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace coshard::testing

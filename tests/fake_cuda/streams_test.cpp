@@ -1,0 +1,73 @@
+// What the fake driver catches: a missing wait between streams, and memory that is given back too
+// early.
+#include "tests/fake_cuda/on_fake.h"
+
+namespace coshard::testing {
+namespace {
+
+constexpr int kSeeds = 30;
+
+bool hand_over(bool waits) {
+  const auto device = fake_device();
+  const auto other = device->make_stream(StreamKind::Communication);
+  const Numbers x(*device, 8), y(*device, 8), z(*device, 8);
+  x.set(std::vector<float>(8, 1));
+  add_one(*device, x.data(), y.data(), 8, device->compute_stream());
+  if (waits) other->wait(*device->compute_stream().record());
+  add_one(*device, y.data(), z.data(), 8, *other);
+  device->compute_stream().wait(*other->record());
+  return z.get() == std::vector<float>(8, 3);
+}
+
+TEST(FakeStreams, AProgramThatWaitsIsRightInEveryOrder) {
+  EXPECT_EQ(right_of(kSeeds, [] { return hand_over(true); }), kSeeds);
+}
+
+TEST(FakeStreams, AMissingWaitIsAWrongNumberInSomeOrder) {
+  EXPECT_LT(right_of(kSeeds, [] { return hand_over(false); }), kSeeds);
+}
+
+bool give_back(bool marks) {
+  const auto device = fake_device();
+  const auto other = device->make_stream(StreamKind::Communication);
+  const Numbers z(*device, 8);
+  {
+    const Numbers x(*device, 8);
+    x.set(std::vector<float>(8, 1));
+    other->wait(*device->compute_stream().record());
+    add_one(*device, x.data(), z.data(), 8, *other);
+    if (marks) x.buffer->used_until(other->record());
+  }
+  const Numbers next(*device, 8);  // takes the memory as soon as it may
+  next.set(std::vector<float>(8, 50));
+  device->compute_stream().wait(*other->record());
+  return z.get() == std::vector<float>(8, 2);
+}
+
+TEST(FakeStreams, MemoryThatAnotherStreamUsesIsKept) {
+  EXPECT_EQ(right_of(kSeeds, [] { return give_back(true); }), kSeeds);
+}
+
+TEST(FakeStreams, MemoryGivenBackTooEarlyIsAWrongNumberInSomeOrder) {
+  EXPECT_LT(right_of(kSeeds, [] { return give_back(false); }), kSeeds);
+}
+
+TEST(FakeStreams, NothingRunsBeforeSomebodyAsks) {
+  FakeDriver::get().set_eagerness(0);
+  const auto device = fake_device();
+  const Numbers x(*device, 4), y(*device, 4);
+  x.set({1, 2, 3, 4});
+  add_one(*device, x.data(), y.data(), 4, device->compute_stream());
+  EXPECT_NE(y.data()[0], 2);  // poison: the fake device's memory is the host's
+  EXPECT_EQ(y.get(), (std::vector<float>{2, 3, 4, 5}));
+  FakeDriver::get().set_eagerness(0.15);
+}
+
+TEST(FakeStreams, FreshMemoryIsFullOfNaN) {
+  const auto device = fake_device();
+  const Numbers x(*device, 4);
+  for (const float value : x.get()) EXPECT_TRUE(value != value);
+}
+
+}  // namespace
+}  // namespace coshard::testing
