@@ -1,7 +1,7 @@
 """Adds up the tests that meson ran, GoogleTest cases one by one, and prints the closing line of tools/check.
 
-usage: count_tests.py FAILED_LANES BUILD_FOLDER...
-Exit code 1 when a test failed or a lane did, 0 otherwise.
+usage: count_tests.py FAILED_LANES LEFT_OUT BUILD_FOLDER...
+LEFT_OUT: parts that this machine cannot build; they count as skipped. Exit code 1 when a test failed or a lane did, 0 otherwise.
 """
 import json
 import os
@@ -32,10 +32,10 @@ def count(test):
 
 
 def main():
-    total = {"passed": 0, "failed": int(sys.argv[1]), "skipped": 0}
+    total = {"passed": 0, "failed": int(sys.argv[1]), "skipped": int(sys.argv[2])}
     failed_lanes = total["failed"]
     total["failed"] = 0
-    for folder in sys.argv[2:]:
+    for folder in sys.argv[3:]:
         log = os.path.join(folder, "meson-logs", "testlog.json")
         if not os.path.exists(log):
             continue

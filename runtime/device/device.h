@@ -87,9 +87,14 @@ class Device : public std::enable_shared_from_this<Device> {
   // Deadline of each wait of the host; 0: none.
   void set_timeout(std::int64_t ns) { timeout_ns_ = ns; }
   std::int64_t timeout_ns() const { return timeout_ns_; }
+  // How often the host has waited for the device: synchronize() and download().
+  std::uint64_t host_waits() const { return host_waits_; }
   // Looked after by every wait of the host until it is over.
   void watch(std::shared_ptr<Watched> watched);
   void check_watched(std::int64_t waited_ns);
+
+ protected:
+  std::uint64_t host_waits_ = 0;
 
  private:
   static constexpr std::size_t kWatchedAtOnce = 64;  // then those that are over are let go

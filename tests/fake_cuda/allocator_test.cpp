@@ -35,7 +35,7 @@ TEST(CudaMemory, AFullDeviceNamesTheRequestAndWhatIsHeldByWhom) {
   });
   EXPECT_NE(text.find("cuda:0: cannot allocate 512000 bytes for softmax"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("614400 are in use (matmul 614400)"), std::string::npos) << text;
+  EXPECT_NE(text.find("655360 are in use (matmul 655360)"), std::string::npos) << text;
   EXPECT_NE(text.find("of 1048576 are free on the device"), std::string::npos) << text;
   held.reset();
   device->make_buffer(500 * 1024);  // what was cached has gone back, and the device goes on

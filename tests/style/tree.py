@@ -3,7 +3,7 @@ import os
 
 LAYERS = ["runtime", "kernels", "dtensor", "styles"]  # each may include itself and those before it
 FOLDERS = LAYERS + ["profiling", "examples", "tools", "tests", "include"]
-SOURCES = (".h", ".cpp")
+SOURCES = (".h", ".cpp", ".cu")
 
 
 def sources(root, folders=FOLDERS, suffixes=SOURCES):

@@ -109,6 +109,7 @@ void CudaDevice::upload(void* to, const void* host, std::size_t bytes) {
 
 void CudaDevice::download(void* host, const void* from, std::size_t bytes) {
   make_current();
+  ++host_waits_;
   staging_->download(host, from, bytes, *compute_, deadline());
   check_finding();
 }
@@ -116,6 +117,7 @@ void CudaDevice::download(void* host, const void* from, std::size_t bytes) {
 std::int64_t CudaDevice::deadline() const { return timeout_ns() > 0 ? now_ns() + timeout_ns() : 0; }
 
 void CudaDevice::synchronize() {
+  ++host_waits_;
   compute_->record()->synchronize(deadline());
   check_finding();
 }

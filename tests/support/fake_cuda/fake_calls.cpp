@@ -230,9 +230,10 @@ cudaError_t copy_rows(void* to, std::size_t to_pitch, const void* from, std::siz
   return cudaSuccess;
 }
 
-cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                  cudaStream_t stream) {
   ENTER("MemcpyAsync");
+  if (kind == cudaMemcpyDeviceToHost) driver().enter("Memcpy to the host");
   return bytes == 0 ? cudaSuccess : copy_rows(to, bytes, from, bytes, bytes, 1, stream);
 }
 

@@ -80,7 +80,7 @@ class FakeDriver {
   void clear_faults();
   // How often the host called `name`; "" all together.
   std::uint64_t calls(const std::string& name) const;
-  // Calls that made the host wait for a device.
+  // Calls that made, or may have made, the host wait for a device.
   std::uint64_t synchronisations() const;
   void reset_counts();
   // One line for each thing a program must not do (a barrier that not all threads reach, …).
