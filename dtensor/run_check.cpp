@@ -24,16 +24,24 @@ std::optional<Shape> shape_at(const std::int64_t* numbers) {
   return shape;
 }
 
-Numbers run_check_gathered(const Numbers& mine, Communicator& communicator) {
-  Numbers all(mine.size() * static_cast<std::size_t>(communicator.size()));
+// Along dimension m, through memory of the device.
+Numbers run_check_gathered(const Numbers& mine, const DeviceMesh& mesh, int m) {
+  Device& device = *mesh.world().device();
+  Numbers all(mine.size() * static_cast<std::size_t>(mesh.size(m)));
+  const auto send = device.make_buffer(mine.size() * sizeof(std::int64_t));
+  const auto recv = device.make_buffer(all.size() * sizeof(std::int64_t));
+  device.upload(send->data(), mine.data(), send->bytes());
   Collective c;
   c.kind = CollectiveKind::AllGather;
   c.dtype = DType::I64;
   c.extent = static_cast<std::int64_t>(all.size());
-  c.send = mine.data();
-  c.recv = all.data();
+  c.send = send->data();
+  c.recv = recv->data();
+  c.keep_send = send;
+  c.keep_recv = recv;
   c.label = "run_check";
-  communicator.issue(c).wait();
+  mesh.communicator(m).issue(c).wait();
+  device.download(all.data(), recv->data(), recv->bytes());
   return all;
 }
 
@@ -93,7 +101,7 @@ void check_locals(const LocalFacts& mine, const DeviceMesh& mesh, const Layout& 
   put_shape(numbers, &mine.local_shape);
   put_shape(numbers, mine.shape ? &*mine.shape : nullptr);
   for (int m = mesh.ndim(); m-- > 0;)
-    if (mesh.size(m) > 1) numbers = run_check_gathered(numbers, mesh.communicator(m));
+    if (mesh.size(m) > 1) numbers = run_check_gathered(numbers, mesh, m);
   std::vector<LocalFacts> facts;
   for (std::size_t at = 0; at < numbers.size(); at += kFactNumbers) {
     const std::int64_t* from = numbers.data() + at;

@@ -196,12 +196,20 @@ bool FakeDriver::step(bool only_needed) {
 bool FakeDriver::force(const OpRef& op) {
   if (op == nullptr) return true;
   const auto held = lock();
+  bool marked = false;
   while (!op->done) {
-    for (const auto& stream : streams_) stream->needed = 0;
-    need(*op);
+    if (!marked) {
+      for (const auto& stream : streams_) stream->needed = 0;
+      need(*op);
+    }
     const bool extra = std::uniform_real_distribution<>(0, 1)(random_) < eagerness_;
-    if (extra && step(false)) continue;
-    if (!step(true)) break;
+    if (extra) step(false);
+    if (op->done || step(true)) {
+      marked = true;
+      continue;
+    }
+    if (!marked) break;
+    marked = false;  // a flag may have been written since: look again what is waited for
   }
   return op->done;
 }
