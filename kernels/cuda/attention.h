@@ -1,0 +1,85 @@
+#pragma once
+// What the kernels of attention know of a call, whichever units they compute on. Used by the .cu
+// files only.
+#include <algorithm>
+
+#include "kernels/cuda/typed.h"
+
+namespace coshard::kernels::cuda {
+
+// A view [b, h, rows, columns] with last stride 1.
+template <class T>
+struct HeadRows {
+  T* data;
+  std::int64_t batch, head, row;  // strides
+  CS_BODY T* at(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return data + b * batch + h * head + i * row;
+  }
+};
+template <class T>
+HeadRows<T> head_rows(const View& v) {
+  CS_REQUIRE(v.shape[3] <= 1 || v.strides[3] == 1, "attention over a last stride of ",
+             v.strides[3]);
+  return {static_cast<T*>(v.data), v.strides[0], v.strides[1], v.strides[2]};
+}
+
+struct AttentionSizes {
+  std::int64_t batch, heads, kv_heads, tq, tk;
+  int dim, value_dim;
+  bool causal;
+  std::int64_t diagonal;
+
+  // How many keys query i sees.
+  CS_BODY std::int64_t visible(std::int64_t i) const {
+    const std::int64_t end = i + diagonal + 1;
+    return !causal || end > tk ? tk : end < 0 ? 0 : end;
+  }
+  // The first query that sees key j.
+  CS_BODY std::int64_t first_query(std::int64_t j) const {
+    return !causal || j < diagonal ? 0 : j - diagonal;
+  }
+  CS_BODY std::int64_t kv_head(std::int64_t head) const { return head / (heads / kv_heads); }
+};
+
+// Which piece of the work a block has. Tiles of a head follow each other, so that they find its
+// other operands in the cache; with `longest_last` in falling order, so that causal blocks with
+// much to do start first.
+struct AttentionPlace {
+  std::int64_t batch, head, first;  // first: row of the tile
+};
+CS_BODY AttentionPlace attention_place(std::int64_t block, std::int64_t heads, std::int64_t rows,
+                                       int tile, bool longest_last) {
+  const std::int64_t tiles = (rows + tile - 1) / tile;
+  const std::int64_t number = block % tiles;
+  const std::int64_t head = block / tiles;
+  return {head / heads, head % heads, (longest_last ? tiles - 1 - number : number) * tile};
+}
+inline std::int64_t attention_blocks(std::int64_t batch, std::int64_t heads, std::int64_t rows,
+                                     int tile) {
+  return batch * heads * ((rows + tile - 1) / tile);
+}
+
+template <class Args>
+AttentionSizes attention_sizes(const Args& args) {
+  const View& q = args.q;
+  const View& k = args.k;
+  CS_REQUIRE(k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0, "attention with ", q.shape[1],
+             " query heads and ", k.shape[1], " key heads");
+  const std::int64_t widest = std::max(q.shape[3], args.v.shape[3]);
+  if (widest > 256)
+    fail(ErrorKind::Unsupported, cat("attention on cuda with a head dimension of ", widest));
+  return {q.shape[0],
+          q.shape[1],
+          k.shape[1],
+          q.shape[2],
+          k.shape[2],
+          static_cast<int>(q.shape[3]),
+          static_cast<int>(args.v.shape[3]),
+          args.causal,
+          args.diagonal};
+}
+
+// delta[b,h,i] = sum_d dout * out, in the statistics' dtype; where the gradients start.
+void attention_delta(CudaDevice& device, const AttentionGrad& args, void* delta);
+
+}  // namespace coshard::kernels::cuda

@@ -1,0 +1,148 @@
+#pragma once
+// Tiles of attention on the plain arithmetic units, for every dtype. A block of 128 threads keeps a
+// tile of rows (queries forward, keys for their gradients) and walks over tiles of columns: thread
+// (y, x) = (thread / 16, thread % 16) owns the products of rows y + 8 r with columns x + 16 c, and
+// of the same rows' results the 16-byte vectors x + 16 p. Operands lie in shared memory widened,
+// padded with zeros to kDim and by 16 bytes a row (so that 8 rows at one column hit all banks).
+// Used by attention.cu and attention_grad.cu.
+#include <cmath>
+
+#include "kernels/cuda/attention.h"
+
+namespace coshard::kernels::cuda {
+
+constexpr int kAttentionThreads = 128;
+
+// The mask of a call, or none.
+template <class T>
+struct AttentionMask {
+  const void* data;
+  bool keep;  // Bool: keeps where true; otherwise T, added
+  std::int64_t strides[4];
+  CS_BODY Wide<T> added(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const std::int64_t at = b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3];
+    if (!keep) return widen(static_cast<const T*>(data)[at]);
+    return static_cast<const bool*>(data)[at] ? Wide<T>(0) : -static_cast<Wide<T>>(HUGE_VALF);
+  }
+};
+template <class T>
+AttentionMask<T> attention_mask(const View& mask) {
+  return {mask.data,
+          mask.dtype == DType::Bool,
+          {mask.strides[0], mask.strides[1], mask.strides[2], mask.strides[3]}};
+}
+
+CS_BODY float attention_exp(float x) { return ::expf(x); }
+CS_BODY double attention_exp(double x) { return ::exp(x); }
+CS_BODY float attention_log(float x) { return ::logf(x); }
+CS_BODY double attention_log(double x) { return ::log(x); }
+
+template <class T, int dim>
+struct AttentionTile {
+  using W = Wide<T>;
+  static constexpr int kDim = dim;  // of q, k and v at most
+  static constexpr int kVector = 16 / static_cast<int>(sizeof(W));
+  static constexpr int kStride = kDim + kVector;
+  static constexpr int kRowBytes = kDim * static_cast<int>(sizeof(W));
+  static constexpr int kTall = kRowBytes > 512 ? 2 : 4;  // rows of a thread
+  static constexpr int kBroad = kRowBytes > 512 ? 1 : kRowBytes > 256 ? 2 : 4;
+  static constexpr int kRows = 8 * kTall;
+  static constexpr int kColumns = 16 * kBroad;
+  static constexpr int kPitch = kColumns + 1;  // of a tile of products
+  static constexpr int kParts = kDim / (16 * kVector);
+  static constexpr int kRowTile = kRows * kStride;  // elements
+  static constexpr int kColumnTile = kColumns * kStride;
+  static constexpr int kProductTile = kRows * kPitch;
+
+  struct alignas(16) Vector {
+    W at[kVector];
+  };
+  using Products = W[kTall][kBroad];
+  struct Results {
+    Vector at[kTall][kParts];
+  };
+
+  // `count` rows of `width` elements, as many as there are; the rest of `rows` x kDim becomes 0.
+  CS_BODY static void load(Block& block, W* to, int rows, const T* from, std::int64_t stride,
+                           std::int64_t count, int width) {
+    for (int e = block.thread(); e < rows * kDim; e += kAttentionThreads) {
+      const int row = e / kDim;
+      const int column = e % kDim;
+      to[row * kStride + column] =
+          row < count && column < width ? widen(from[row * stride + column]) : W(0);
+    }
+  }
+
+  // products = rows . columns^T
+  CS_BODY static void multiply(Block& block, Products& products, const W* rows, const W* columns,
+                               int width) {
+    const int x = block.thread() % 16;
+    const int y = block.thread() / 16;
+    for (int r = 0; r < kTall; ++r)
+      for (int c = 0; c < kBroad; ++c) products[r][c] = W(0);
+    for (int d = 0; d < width; d += kVector) {
+      Vector a[kTall], b[kBroad];
+      for (int r = 0; r < kTall; ++r) a[r] = vector(rows + (y + 8 * r) * kStride + d);
+      for (int c = 0; c < kBroad; ++c) b[c] = vector(columns + (x + 16 * c) * kStride + d);
+      for (int r = 0; r < kTall; ++r)
+        for (int c = 0; c < kBroad; ++c)
+          for (int e = 0; e < kVector; ++e) products[r][c] += a[r].at[e] * b[c].at[e];
+    }
+  }
+
+  CS_BODY static void store(Block& block, W* tile, const Products& products) {
+    const int x = block.thread() % 16;
+    const int y = block.thread() / 16;
+    for (int r = 0; r < kTall; ++r)
+      for (int c = 0; c < kBroad; ++c) tile[(y + 8 * r) * kPitch + x + 16 * c] = products[r][c];
+  }
+
+  // results += the tile of products . columns
+  CS_BODY static void accumulate(Block& block, Results& results, const W* products,
+                                 const W* columns) {
+    const int x = block.thread() % 16;
+    const int y = block.thread() / 16;
+    for (int j = 0; j < kColumns; ++j) {
+      Vector b[kParts];
+      for (int p = 0; p < kParts; ++p)
+        b[p] = vector(columns + j * kStride + (x + 16 * p) * kVector);
+      for (int r = 0; r < kTall; ++r) {
+        const W a = products[(y + 8 * r) * kPitch + j];
+        for (int p = 0; p < kParts; ++p)
+          for (int e = 0; e < kVector; ++e) results.at[r][p].at[e] += a * b[p].at[e];
+      }
+    }
+  }
+
+  // Writes the thread's part of the results, times factor[r] for row r.
+  CS_BODY static void write(Block& block, const Results& results, const W (&factor)[kTall], T* to,
+                            std::int64_t stride, std::int64_t count, int width) {
+    const int x = block.thread() % 16;
+    const int y = block.thread() / 16;
+    for (int r = 0; r < kTall; ++r) {
+      if (y + 8 * r >= count) continue;
+      for (int p = 0; p < kParts; ++p) {
+        for (int e = 0; e < kVector; ++e) {
+          const int column = (x + 16 * p) * kVector + e;
+          if (column < width)
+            to[(y + 8 * r) * stride + column] = static_cast<T>(results.at[r][p].at[e] * factor[r]);
+        }
+      }
+    }
+  }
+
+  CS_BODY static Vector vector(const W* at) { return *reinterpret_cast<const Vector*>(at); }
+};
+
+// Calls f(T{}, the smallest tile that holds heads of `width`).
+template <class F>
+void with_attention_tile(DType dtype, int width, F&& f) {
+  with_floating(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if (width <= 64) return f(tag, AttentionTile<T, 64>{});
+    if (width <= 128) return f(tag, AttentionTile<T, 128>{});
+    return f(tag, AttentionTile<T, 256>{});
+  });
+}
+
+}  // namespace coshard::kernels::cuda

@@ -1,0 +1,56 @@
+#include "tests/kernels/cuda/on_device.h"
+
+namespace coshard::kernels {
+namespace {
+using namespace testing;
+
+TEST(CudaRope, MatchesTheReferenceOnPermutedViews) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t dim : {2, 6, 32, 64, 100}) {
+      const std::vector<std::int64_t> shape = {2, 5, 3, dim};
+      for (const auto& order : {std::vector<int>{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 1, 3, 2}}) {
+        for (const bool inverse : {false, true}) {
+          Data x = Data::normal(dtype, 30 * dim, 1);
+          Data got(dtype, x.count());
+          Data want = got;
+          OnDevice on;
+          on.run(Rope{on.put(got.view(shape, order), got), on.put(x.view(shape), x), 100'000, 5e5,
+                      inverse});
+          reference::run(Rope{want.view(shape, order), x.view(shape), 100'000, 5e5, inverse});
+          expect_close(on.get(got), want, "rope");
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaRope, TurnsInPlaceAtAddressesThatAreNotAligned) {
+  for (const DType dtype : kFloating) {
+    const std::int64_t dim = 16;
+    const std::vector<std::int64_t> shape = {1, 7, 2, dim};
+    Data x = Data::normal(dtype, 14 * dim + 1, 1);
+    Data want = x;
+    OnDevice on;
+    const auto shifted = [&](View view) {
+      view.data = static_cast<std::byte*>(view.data) + size_of(dtype);
+      return view;
+    };
+    const View here = shifted(on.put(x.view(shape), x));
+    on.run(Rope{here, here, 3, 1e4, false});
+    reference::run(Rope{shifted(want.view(shape)), shifted(want.view(shape)), 3, 1e4, false});
+    expect_close(on.get(x), want, "rope in place");
+  }
+}
+
+TEST(CudaRope, TakesNoTokensAndNoOddDimension) {
+  Data x = Data::normal(DType::F32, 3, 1);
+  OnDevice on;
+  const View odd = on.put(x.view({1, 1, 1, 3}), x);
+  EXPECT_ANY_THROW(on.run(Rope{odd, odd, 0, 1e4, false}));
+  const View none = on.put(x.view({1, 0, 1, 4}), x);
+  on.run(Rope{none, none, 0, 1e4, false});
+  EXPECT_EQ(on.get(x), x);
+}
+
+}  // namespace
+}  // namespace coshard::kernels
