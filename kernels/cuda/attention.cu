@@ -2,6 +2,7 @@
 // softmax: Milakov and Gimelshein 2018; Dao et al. 2022), so that no tq x tk matrix is stored.
 #include <cmath>
 
+#include "kernels/cuda/attention_mma.h"
 #include "kernels/cuda/attention_tile.h"
 
 namespace coshard::kernels::cuda {
@@ -117,6 +118,7 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
 
 void run(CudaDevice& device, const Attention& args) {
   const AttentionSizes n = attention_sizes(args);
+  if (attention_by_mma(device, n, args)) return;
   with_attention_tile(args.q.dtype, std::max(n.dim, n.value_dim), [&](auto tag, auto tile) {
     using T = decltype(tag);
     using Kernel = AttentionKernel<T, decltype(tile)>;

@@ -3,6 +3,7 @@
 // over the queries of all heads of their group. Every sum has one order: the bits repeat.
 #include <cmath>
 
+#include "kernels/cuda/attention_mma.h"
 #include "kernels/cuda/attention_tile.h"
 #include "runtime/device/buffer.h"
 
@@ -234,6 +235,7 @@ void run(CudaDevice& device, const AttentionGrad& args) {
   const auto delta =
       device.make_buffer(queries * (args.q.dtype == DType::F64 ? sizeof(double) : sizeof(float)));
   attention_delta(device, args, delta->data());
+  if (attention_by_mma(device, n, args, as<float>(delta->data()))) return;
   with_attention_tile(args.q.dtype, std::max(n.dim, n.value_dim), [&](auto tag, auto tile) {
     using T = decltype(tag);
     using Tile = decltype(tile);

@@ -78,23 +78,36 @@ struct AttentionTile {
                                int width) {
     const int x = block.thread() % 16;
     const int y = block.thread() / 16;
-    for (int r = 0; r < kTall; ++r)
+    CS_UNROLL
+    for (int r = 0; r < kTall; ++r) {
+      CS_UNROLL
       for (int c = 0; c < kBroad; ++c) products[r][c] = W(0);
+    }
     for (int d = 0; d < width; d += kVector) {
       Vector a[kTall], b[kBroad];
+      CS_UNROLL
       for (int r = 0; r < kTall; ++r) a[r] = vector(rows + (y + 8 * r) * kStride + d);
+      CS_UNROLL
       for (int c = 0; c < kBroad; ++c) b[c] = vector(columns + (x + 16 * c) * kStride + d);
-      for (int r = 0; r < kTall; ++r)
-        for (int c = 0; c < kBroad; ++c)
+      CS_UNROLL
+      for (int r = 0; r < kTall; ++r) {
+        CS_UNROLL
+        for (int c = 0; c < kBroad; ++c) {
+          CS_UNROLL
           for (int e = 0; e < kVector; ++e) products[r][c] += a[r].at[e] * b[c].at[e];
+        }
+      }
     }
   }
 
   CS_BODY static void store(Block& block, W* tile, const Products& products) {
     const int x = block.thread() % 16;
     const int y = block.thread() / 16;
-    for (int r = 0; r < kTall; ++r)
+    CS_UNROLL
+    for (int r = 0; r < kTall; ++r) {
+      CS_UNROLL
       for (int c = 0; c < kBroad; ++c) tile[(y + 8 * r) * kPitch + x + 16 * c] = products[r][c];
+    }
   }
 
   // results += the tile of products . columns
@@ -104,12 +117,17 @@ struct AttentionTile {
     const int y = block.thread() / 16;
     for (int j = 0; j < kColumns; ++j) {
       Vector b[kParts];
+      CS_UNROLL
       for (int p = 0; p < kParts; ++p)
         b[p] = vector(columns + j * kStride + (x + 16 * p) * kVector);
+      CS_UNROLL
       for (int r = 0; r < kTall; ++r) {
         const W a = products[(y + 8 * r) * kPitch + j];
-        for (int p = 0; p < kParts; ++p)
+        CS_UNROLL
+        for (int p = 0; p < kParts; ++p) {
+          CS_UNROLL
           for (int e = 0; e < kVector; ++e) results.at[r][p].at[e] += a * b[p].at[e];
+        }
       }
     }
   }
@@ -119,9 +137,12 @@ struct AttentionTile {
                             std::int64_t stride, std::int64_t count, int width) {
     const int x = block.thread() % 16;
     const int y = block.thread() / 16;
+    CS_UNROLL
     for (int r = 0; r < kTall; ++r) {
       if (y + 8 * r >= count) continue;
+      CS_UNROLL
       for (int p = 0; p < kParts; ++p) {
+        CS_UNROLL
         for (int e = 0; e < kVector; ++e) {
           const int column = (x + 16 * p) * kVector + e;
           if (column < width)

@@ -5,16 +5,24 @@
 //
 // Rules for bodies: every thread of the block reaches every barrier, every lane of a warp every
 // shuffle (no divergent returns before one); shared memory holds nothing at the start; a kernel
-// that uses any of these derives from PerBlock.
+// that uses any of these derives from PerBlock. Asynchronous copies (sm_80): a thread's copies
+// since the last commit_copies() are one group; wait_copies<n>() returns when all but its n latest
+// groups have arrived, after which only a barrier shows them to other threads. Products of matrices
+// by a warp: fragment.h.
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <vector>
 
 #if defined(__CUDACC__)
 #define CS_BODY __device__ __forceinline__
 #define CS_HOST_BODY __host__ __device__ __forceinline__
+#define CS_UNROLL _Pragma("unroll")  // a loop over registers
 #else
 #define CS_BODY inline
 #define CS_HOST_BODY inline
+#define CS_UNROLL
 #endif
 
 namespace coshard {
@@ -79,6 +87,19 @@ class Block {
   // All this thread wrote before is seen by other blocks, and by the host for mapped memory, before
   // what it writes after.
   CS_BODY void fence() { __threadfence_system(); }
+  // 16 bytes to shared from global memory, both aligned to that; zeros, unless `there` (`global` is
+  // then not read).
+  CS_BODY void copy16(void* shared, const void* global, bool there = true) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+                 "l"(__cvta_generic_to_global(global)), "r"(there ? 16 : 0)
+                 : "memory");
+  }
+  CS_BODY void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  template <int newest>
+  CS_BODY void wait_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(newest) : "memory");
+  }
 };
 
 #else
@@ -131,15 +152,45 @@ class Block {
     return before;
   }
   void fence() {}
+  // A copy is made when it is waited for, so that one nobody waits for never arrives.
+  void copy16(void* shared, const void* global, bool there = true) {
+    copies_.push_back({group_, shared, there ? global : nullptr});
+  }
+  void commit_copies() { ++group_; }
+  template <int newest>
+  void wait_copies() {
+    std::erase_if(copies_, [&](const Copy& copy) {
+      if (copy.group + newest >= group_) return false;
+      std::memset(copy.to, 0, 16);
+      if (copy.from != nullptr) std::memcpy(copy.to, copy.from, 16);
+      return true;
+    });
+  }
+  // What all lanes of the warp brought, in their order.
+  template <class T>
+  std::array<T, kWarp> gather(const T& mine) {
+    std::array<T, kWarp> all;
+    exchange_all(&mine, sizeof mine, all.data());
+    return all;
+  }
 
  protected:
+  struct Copy {
+    int group;
+    void* to;
+    const void* from;  // null: zeros
+  };
   // All lanes of the warp put their value in; each gets that of lane `from` (its own when that lane
   // does not exist).
   virtual void exchange(void* value, std::size_t bytes, int from) = 0;
+  // All lanes of the warp put their value in and get those of all.
+  virtual void exchange_all(const void* value, std::size_t bytes, void* all) = 0;
 
   std::uint32_t index_ = 0, count_ = 1;
   int thread_ = 0, threads_ = 1;
   unsigned char* shared_ = nullptr;
+  std::vector<Copy> copies_;  // under way
+  int group_ = 0;             // that the next copy belongs to
 };
 
 #endif

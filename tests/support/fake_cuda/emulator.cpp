@@ -38,6 +38,8 @@ class EmulatedBlock final : public Block {
     thread_ = thread;
     threads_ = static_cast<int>(all.launch->threads);
     shared_ = all.shared.data();
+    copies_.clear();
+    group_ = 0;
     state = State::Ready;
   }
   void barrier() override { give_way(State::AtBarrier); }
@@ -54,6 +56,16 @@ class EmulatedBlock final : public Block {
     warp_barrier();
     const int other = warp() * kWarp + from;
     if (other < threads_) std::memcpy(value, slot(other), bytes);
+    warp_barrier();
+  }
+  void exchange_all(const void* value, std::size_t bytes, void* all) override {
+    if (bytes > kLaneBytes || (warp() + 1) * kWarp > threads_)
+      throw std::runtime_error("a warp exchanges a large value, or is not whole");
+    std::memcpy(slot(thread_), value, bytes);
+    warp_barrier();
+    for (int lane = 0; lane < kWarp; ++lane)
+      std::memcpy(static_cast<unsigned char*>(all) + static_cast<std::size_t>(lane) * bytes,
+                  slot(warp() * kWarp + lane), bytes);
     warp_barrier();
   }
 
