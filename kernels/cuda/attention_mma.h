@@ -26,36 +26,46 @@ struct MmaTile {
   // Starts to copy rows [0, rows) of which `count` exist; the others become 0.
   CS_BODY static void copy(Block& block, BFloat16* to, int rows, const BFloat16* from,
                            std::int64_t stride, std::int64_t count) {
+    constexpr int kStep = kMmaThreads / kPieces;  // rows; a multiple of 8, so pieces stay in place
+    const int exist = count < rows ? static_cast<int>(count) : rows;
+    const int first = block.thread() / kPieces;
+    const int p = block.thread() % kPieces;
+    to = piece(to, first, p);
+    from += first * stride + p * 8;
     CS_UNROLL
-    for (int e = block.thread(); e < rows * kPieces; e += kMmaThreads) {
-      const int row = e / kPieces;
-      const int p = e % kPieces;
-      const bool there = row < count;
-      block.copy16(piece(to, row, p), from + (there ? row * stride + p * 8 : 0), there);
+    for (int row = 0; row < rows; row += kStep) {
+      block.copy16(to + row * kDim, from, first + row < exist);
+      from += kStep * stride;
     }
   }
 
-  // The 16 x 16 part of A at (row, 16 k).
-  CS_BODY static FragmentA load_a(Block& block, BFloat16* tile, int row, int k) {
-    const int lane = block.lane();
-    const FourMatrices m = load_matrices(block, piece(tile, row + lane % 16, 2 * k + lane / 16));
-    return {{m.at[0], m.at[1], m.at[2], m.at[3]}};
+  // Where a lane reads, in elements from a tile's first: row lane % 16 of two pieces side by side,
+  // or (across) row lane % 8 of two pieces side by side and then of the eight rows below. Other
+  // pieces 2 k on lie at `^ 16 k`, rows further down at `+ row * kDim`, for row a multiple of 8.
+  CS_BODY static int lane_offset(int lane) {
+    return lane % 16 * kDim + ((lane / 16) ^ (lane % 8)) * 8;
+  }
+  CS_BODY static int across_offset(int lane) {
+    return (lane % 8 + lane / 16 * 8) * kDim + ((lane / 8 % 2) ^ (lane % 8)) * 8;
   }
 
   // c[m][n] += a[row + 16 m ...] . b[8 n ...]^T, over kDim. b: 8 kN rows.
   template <int kM, int kN>
-  CS_BODY static void multiply_transposed(Block& block, FragmentC (&c)[kM][kN], BFloat16* a,
-                                          int row, BFloat16* b) {
-    const int lane = block.lane();
+  CS_BODY static void multiply_transposed(Block& block, FragmentC (&c)[kM][kN], const BFloat16* a,
+                                          int row, const BFloat16* b) {
+    const int from_a = row * kDim + lane_offset(block.lane());
+    const int from_b = across_offset(block.lane());
     CS_UNROLL
     for (int k = 0; k < kDim / 16; ++k) {
       FragmentA fa[kM];
       CS_UNROLL
-      for (int m = 0; m < kM; ++m) fa[m] = load_a(block, a, row + 16 * m, k);
+      for (int m = 0; m < kM; ++m) {
+        const FourMatrices four = load_matrices(block, a + (from_a ^ 16 * k) + 16 * m * kDim);
+        fa[m] = {{four.at[0], four.at[1], four.at[2], four.at[3]}};
+      }
       CS_UNROLL
       for (int n = 0; n < kN; n += 2) {
-        const FourMatrices four =
-            load_matrices(block, piece(b, 8 * n + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+        const FourMatrices four = load_matrices(block, b + (from_b ^ 16 * k) + 8 * n * kDim);
         CS_UNROLL
         for (int m = 0; m < kM; ++m) {
           multiply_add(block, c[m][n], fa[m], {{four.at[0], four.at[1]}});
@@ -68,8 +78,8 @@ struct MmaTile {
   // c[m][n] += a[m] . b, where a is products rounded to bf16 [16, 8 kN] and b has 8 kN rows.
   template <int kM, int kN>
   CS_BODY static void multiply(Block& block, FragmentC (&c)[kM][kDim / 8],
-                               const FragmentC (&a)[kM][kN], BFloat16* b) {
-    const int lane = block.lane();
+                               const FragmentC (&a)[kM][kN], const BFloat16* b) {
+    const int from_b = lane_offset(block.lane());
     CS_UNROLL
     for (int k = 0; k < kN / 2; ++k) {
       FragmentA fa[kM];
@@ -78,7 +88,7 @@ struct MmaTile {
       CS_UNROLL
       for (int n = 0; n < kPieces; n += 2) {
         const FourMatrices four =
-            load_matrices_transposed(block, piece(b, 16 * k + lane % 16, n + lane / 16));
+            load_matrices_transposed(block, b + (from_b ^ 8 * n) + 16 * k * kDim);
         CS_UNROLL
         for (int m = 0; m < kM; ++m) {
           multiply_add(block, c[m][n], fa[m], {{four.at[0], four.at[1]}});

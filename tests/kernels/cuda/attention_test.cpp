@@ -1,3 +1,4 @@
+#include "kernels/cuda/attention_mma.h"
 #include "tests/kernels/cuda/on_device.h"
 
 namespace coshard::kernels {
@@ -140,7 +141,7 @@ TEST(CudaAttention, MatchesTheReferenceForDrawnShapes) {
   const auto draw = [&](std::vector<std::int64_t> of) {
     return of[std::uniform_int_distribution<std::size_t>(0, of.size() - 1)(engine)];
   };
-  for (int turn = 0; turn < 12; ++turn) {
+  for (int turn = 0; turn < 30; ++turn) {
     Case c{
         draw({1, 2}),         0, draw({1, 2}), draw({1, 7, 64, 65, 130}), draw({1, 7, 64, 65, 130}),
         draw({4, 16, 40, 64})};
@@ -151,6 +152,51 @@ TEST(CudaAttention, MatchesTheReferenceForDrawnShapes) {
     c.shift = draw({kSquare, 0, 5, -3});
     expect_matches(kFloating[static_cast<std::size_t>(draw({0, 1, 2}))], c);
   }
+}
+
+const Case kTensorCoreCases[] = {
+    {1, 1, 1, 16, 8, 64},
+    {1, 2, 1, 130, 130, 64, true},
+    {2, 2, 2, 65, 70, 64, false, Mask::None, 0, kSquare, true},
+    {1, 4, 2, 7, 200, 64, true, Mask::None, 0, kSquare, true},
+    {1, 2, 1, 64, 64, 128, true},
+    {1, 2, 2, 100, 65, 128, false},
+    {1, 3, 1, 70, 130, 128, true, Mask::None, 0, kSquare, true},
+    {1, 2, 1, 150, 40, 64, true},  // most queries see nothing
+    {1, 1, 1, 70, 70, 64, true, Mask::None, 0, 9},
+    {1, 1, 1, 1, 1, 128, true},
+    {1, 2, 2, 0, 4, 64, true},
+    {1, 2, 2, 70, 0, 128, false},
+};
+
+TEST(CudaAttention, OnTensorCoresMatchesTheReference) {
+  for (const Case& c : kTensorCoreCases) expect_matches(DType::BF16, c);
+}
+
+TEST(CudaAttention, TensorCoresTakeAlignedBf16HeadsOf64And128WithoutMask) {
+  const auto taken = [](DType dtype, const Case& c, std::int64_t shift) {
+    Arrays a(dtype, c);
+    OnDevice on;
+    const auto args =
+        arguments(c, a, [&](Data& data) { return static_cast<std::byte*>(on.put(data)) + shift; });
+    const auto n = cuda::attention_sizes(args.first);
+    const Data delta(DType::F32, c.batch * c.heads * c.tq);
+    const bool forward = cuda::attention_by_mma(on.device(), n, args.first);
+    EXPECT_EQ(
+        cuda::attention_by_mma(on.device(), n, args.second, static_cast<float*>(on.put(delta))),
+        forward);
+    on.device().synchronize();
+    return forward;
+  };
+  for (const bool interleaved : {false, true}) {
+    EXPECT_TRUE(taken(DType::BF16, {1, 2, 1, 5, 9, 64, true, Mask::None, 0, 0, interleaved}, 0));
+    EXPECT_TRUE(taken(DType::BF16, {1, 2, 1, 5, 9, 128, true, Mask::None, 0, 0, interleaved}, 0));
+  }
+  EXPECT_FALSE(taken(DType::F32, {1, 1, 1, 4, 4, 64}, 0));
+  EXPECT_FALSE(taken(DType::BF16, {1, 1, 1, 4, 4, 72}, 0));
+  EXPECT_FALSE(taken(DType::BF16, {1, 1, 1, 4, 4, 64, false, Mask::Bias}, 0));
+  EXPECT_FALSE(taken(DType::BF16, {1, 1, 1, 4, 4, 64, false, Mask::None, 128}, 0));
+  EXPECT_FALSE(taken(DType::BF16, {1, 1, 1, 4, 4, 64}, 2));
 }
 
 TEST(CudaAttention, GivesZeroToAQueryThatSeesNoKey) {
@@ -168,6 +214,8 @@ TEST(CudaAttention, GivesZeroToAQueryThatSeesNoKey) {
 TEST(CudaAttention, RepeatsItsBits) {
   const Case c{1, 4, 2, 50, 70, 32, true};
   for (const DType dtype : kFloating) EXPECT_EQ(on_device(dtype, c), on_device(dtype, c));
+  const Case wide{1, 4, 2, 70, 130, 64, true};
+  EXPECT_EQ(on_device(DType::BF16, wide), on_device(DType::BF16, wide));
 }
 
 TEST(CudaAttention, RefusesHeadsThatDoNotGroupOrAreTooWide) {
