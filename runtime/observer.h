@@ -42,10 +42,14 @@ class Observer {
   // `bytes` of the result.
   virtual void planned(std::string_view /*step*/, std::int64_t /*bytes*/) {}
   virtual void issued(const CommEvent&, std::int64_t /*now*/) {}
+  // The host begins to wait for it; `ready` follows unless the wait fails.
+  virtual void awaiting(const CommEvent&) {}
   // The awaiter has it: it blocked the host from `wait_begin` to `now` (0 long when it was ready
   // before). `done` is when the data was complete (<= now).
   virtual void ready(const CommEvent&, std::int64_t /*wait_begin*/, std::int64_t /*done*/,
                      std::int64_t /*now*/) {}
+  // One kernel of operator `op` is about to run; `computed` follows, also when it fails.
+  virtual void computing(std::string_view /*op*/, ComputeClass) {}
   // One kernel of operator `op` ran on the compute stream.
   virtual void computed(std::string_view /*op*/, ComputeClass, std::int64_t /*begin*/,
                         std::int64_t /*end*/) {}
@@ -61,5 +65,23 @@ using ObserverSlot = std::shared_ptr<Observer*>;
 
 // steady clock, nanoseconds
 std::int64_t now_ns();
+
+// Tells of one kernel: `computing` now, `computed` at its end.
+class Computing {
+ public:
+  Computing(Observer& observer, std::string_view op, ComputeClass what)
+      : observer_(observer), op_(op), what_(what), begin_(now_ns()) {
+    observer_.computing(op_, what_);
+  }
+  ~Computing() { observer_.computed(op_, what_, begin_, now_ns()); }
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+
+ private:
+  Observer& observer_;
+  std::string_view op_;
+  ComputeClass what_;
+  std::int64_t begin_;
+};
 
 }  // namespace coshard

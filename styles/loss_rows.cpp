@@ -16,9 +16,8 @@ void run_loss_kernel(const LossRows& p, const Args& args) {
   Device& device = *p.logits.device();
   World* world = World::current();
   if (world == nullptr || !world->observed()) return kernels::run(device, args);
-  const std::int64_t begin = now_ns();
+  const Computing told(world->observer(), "loss_parallel", ComputeClass::Other);
   kernels::run(device, args);
-  world->observer().computed("loss_parallel", ComputeClass::Other, begin, now_ns());
 }
 
 Tensor as_matrix(const LossRows& p, const Tensor& x) {

@@ -272,9 +272,8 @@ void run_body(const OpDef& op, OpContext& context) {
   if (op.view || !world || !world->observed()) return op.forward(context);
   for (const Tensor& t : context.in)
     if (t.defined()) t.wait();  // so that waiting is not counted as computing
-  const std::int64_t begin = now_ns();
+  const Computing told(world->observer(), op.name, op.compute);
   op.forward(context);
-  world->observer().computed(op.name, op.compute, begin, now_ns());
 }
 
 thread_local ExplicitRedistribution::Forbid forbidden = ExplicitRedistribution::Forbid::Off;

@@ -1,11 +1,13 @@
 #pragma once
 // The benches of the `coshard` command, one file each. They run ranks as threads of this process
 // and, where asked, PyTorch (bench_pytorch.py) or Open MPI beside them in the same run. Call them
-// from a thread that runs no executor.
+// from a thread that runs no executor. `world` of their options says on what they run: device and
+// communicator; ranks and threads are the bench's own.
 #include <functional>
 #include <string>
 
 #include "profiling/bench/report.h"
+#include "runtime/launch/world.h"
 
 namespace coshard::bench {
 
@@ -16,6 +18,7 @@ using Progress = std::function<void(const std::string&)>;
 struct DispatchOptions {
   int ranks = 2;
   std::string peer;  // path of bench_pytorch.py; empty: without
+  WorldOptions world = {};
 };
 Report bench_dispatch(const DispatchOptions& options);
 
@@ -24,6 +27,7 @@ struct RedistributeOptions {
   int ranks = 2;
   std::string peer;
   std::string mpi_program;  // path of mpi_all_reduce; empty: without Open MPI
+  WorldOptions world = {};
 };
 Report bench_redistribute(const RedistributeOptions& options);
 
@@ -39,7 +43,19 @@ struct TrainOptions {
   std::string peer;
   int rounds = 3;  // of ours and the peer in turns; the median round counts
   Progress progress;
+  WorldOptions world = {};
 };
 Report bench_train(const TrainOptions& options);
+
+// One device: a Llama-8B-shaped block forward and backward, a large matmul, bandwidth of fused
+// kernels as a share of a copy's, host time per operator and per cached redistribute, and the
+// host's waits in a training step. Beside PyTorch with peer/bench_pytorch_gpu.py.
+struct GpuOptions {
+  bool tiny = false;  // sizes for a test, not for figures
+  std::string peer;
+  Progress progress;
+  WorldOptions world = {};
+};
+Report bench_gpu(const GpuOptions& options);
 
 }  // namespace coshard::bench

@@ -159,7 +159,7 @@ Report bench_redistribute(const RedistributeOptions& options) {
   Report report("redistribute");
   report.machine.emplace_back("ranks", std::to_string(options.ranks));
   Results results;
-  WorldOptions world_options;
+  WorldOptions world_options = options.world;
   world_options.ranks = options.ranks;
   world_options.threads = 1;
   const Program program = [&results](World& world) { return measure_collectives(world, results); };

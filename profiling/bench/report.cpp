@@ -34,6 +34,8 @@ constexpr const char* kCompiler = "g++ " __VERSION__;
 
 }  // namespace
 
+std::string compiler_name() { return kCompiler; }
+
 std::optional<bool> Result::ok() const {
   if (!target) return std::nullopt;
   return more_is_better ? value >= *target : value <= *target;
@@ -80,7 +82,10 @@ std::string Report::json() const {
         number_or_null(r.target), ok ? (*ok ? "true" : "false") : "null", number_or_null(r.min),
         number_or_null(r.max));
   }
-  return out + "\n]}\n";
+  out += "\n], \"failures\": [";
+  for (std::size_t i = 0; i < failures.size(); ++i)
+    out += (i == 0 ? "" : ", ") + json_quote(failures[i]);
+  return out + "]}\n";
 }
 
 void Report::print_table(std::ostream& out) const {
@@ -96,6 +101,7 @@ void Report::print_table(std::ostream& out) const {
                        r.target ? (r.more_is_better ? ">= " : "<= ") + shown(*r.target) : "",
                        ok ? (*ok ? "yes" : "NO") : "");
   }
+  for (const std::string& failure : failures) out << "failed: " << failure << '\n';
 }
 
 }  // namespace coshard::bench

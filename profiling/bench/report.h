@@ -27,10 +27,13 @@ Result measured(std::string name, const RobustStats& stats, std::string unit,
                 std::optional<double> target = std::nullopt, bool more_is_better = false);
 Result ratio(std::string name, double value, std::optional<double> target);  // more is better
 
+std::string compiler_name();  // "g++ 12.2.0"
+
 struct Report {
   std::string bench;
   std::vector<std::pair<std::string, std::string>> machine;  // key, JSON value
   std::vector<Result> results;
+  std::vector<std::string> failures;  // parts that gave no result, and why
 
   // Cores, processor, compiler, build.
   explicit Report(std::string bench_name);

@@ -98,7 +98,7 @@ Task<void> measure(World& world, const TrainOptions& options, Measured& found) {
 
 Measured run_ours(const TrainOptions& options) {
   Measured found;
-  WorldOptions world_options;
+  WorldOptions world_options = options.world;
   world_options.ranks = options.ranks;
   world_options.threads = options.threads;
   const Program program = [&](World& world) { return measure(world, options, found); };

@@ -24,6 +24,19 @@ std::string communicator_names() {
   return names;
 }
 
+bool has_communicator(std::string_view name) {
+  for (const CommunicatorBackend* backend : kBackends)
+    if (backend->name == name) return true;
+  return false;
+}
+
+std::vector<std::pair<std::string, std::string>> communicator_versions() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const CommunicatorBackend* backend : kBackends)
+    all.emplace_back(backend->name, backend->versions != nullptr ? backend->versions() : "");
+  return all;
+}
+
 std::shared_ptr<Communicator> make_communicator(std::string_view name,
                                                 std::shared_ptr<Communicator> control,
                                                 const std::shared_ptr<Device>& device) {

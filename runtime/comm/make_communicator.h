@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 
@@ -15,12 +17,17 @@ std::shared_ptr<Communicator> make_communicator(std::string_view name,
                                                 std::shared_ptr<Communicator> control,
                                                 const std::shared_ptr<Device>& device);
 std::string communicator_names();  // "local, nccl"
+bool has_communicator(std::string_view name);
+// Of the libraries that they use, by name of the communicator; "" for none.
+std::vector<std::pair<std::string, std::string>> communicator_versions();
 
 // What a back end of the name defines.
 struct CommunicatorBackend {
   std::string_view name;
   std::shared_ptr<Communicator> (*make)(std::shared_ptr<Communicator> control,
                                         const std::shared_ptr<Device>& device);
+  // "2.28.9, built with 2.28.7"; null: it uses no library.
+  std::string (*versions)() = nullptr;
 };
 
 }  // namespace coshard

@@ -33,6 +33,15 @@ std::shared_ptr<Device> make_device(DeviceKind kind, const DeviceChoice& choice)
   return backend->make(choice);
 }
 
+BackendDescription describe_backend(DeviceKind kind) {
+  const DeviceBackend* backend = backend_of(kind);
+  if (backend != nullptr) return backend->describe();
+  BackendDescription missing;
+  missing.problem = "this build has no such back end";
+  missing.hint = cat("meson setup -D", to_string(kind), "=enabled");
+  return missing;
+}
+
 int device_count(DeviceKind kind) {
   const DeviceBackend* backend = backend_of(kind);
   return backend == nullptr ? 0 : backend->count();

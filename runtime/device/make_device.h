@@ -2,6 +2,7 @@
 // Makes a device by its kind, from whichever back ends this build has.
 #include <memory>
 
+#include "runtime/device/describe.h"
 #include "runtime/device/device.h"
 
 namespace coshard {
@@ -23,6 +24,7 @@ struct DeviceBackend {
   DeviceKind kind;
   std::shared_ptr<Device> (*make)(const DeviceChoice& choice);
   int (*count)();
+  BackendDescription (*describe)();
 };
 
 }  // namespace coshard

@@ -9,6 +9,12 @@ namespace {
 
 thread_local World* current_world = nullptr;  // set by the World of this thread, for World::current
 
+// Written before any world is made.
+std::vector<ObserverMaker>& observer_makers() {
+  static std::vector<ObserverMaker> makers;
+  return makers;
+}
+
 }  // namespace
 
 // Tells all observers; one that is added while another is told hears of the next thing.
@@ -22,9 +28,15 @@ class World::FanOut final : public Observer {
   void issued(const CommEvent& event, std::int64_t now) override {
     each([&](Observer& o) { o.issued(event, now); });
   }
+  void awaiting(const CommEvent& event) override {
+    each([&](Observer& o) { o.awaiting(event); });
+  }
   void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
              std::int64_t now) override {
     each([&](Observer& o) { o.ready(event, wait_begin, done, now); });
+  }
+  void computing(std::string_view op, ComputeClass kind) override {
+    each([&](Observer& o) { o.computing(op, kind); });
   }
   void computed(std::string_view op, ComputeClass kind, std::int64_t begin,
                 std::int64_t end) override {
@@ -71,6 +83,12 @@ World::World(int rank, WorldOptions options, std::shared_ptr<Device> device,
   CS_REQUIRE(current_world == nullptr, "rank ", rank, ": this thread has a world already");
   communicator_->observe(fan_out_->slot);
   current_world = this;
+  for (const ObserverMaker make : observer_makers()) {
+    std::unique_ptr<Observer> made = make(rank_);
+    if (made == nullptr) continue;
+    add_observer(made.get());
+    standing_.push_back(std::move(made));
+  }
 }
 
 World::~World() {
@@ -110,6 +128,11 @@ Observer& World::observer() { return *fan_out_; }
 
 std::shared_ptr<const std::string> World::module() const {
   return fan_out_->modules.empty() ? nullptr : fan_out_->modules.back();
+}
+
+bool observe_worlds(ObserverMaker make) {
+  observer_makers().push_back(make);
+  return true;
 }
 
 World* World::current() { return current_world; }

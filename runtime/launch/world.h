@@ -71,6 +71,7 @@ class World {
   std::shared_ptr<Communicator> communicator_;
   Executor& executor_;
   std::vector<Observer*> observers_;
+  std::vector<std::unique_ptr<Observer>> standing_;  // made by observe_worlds()
   std::shared_ptr<FanOut> fan_out_;
   struct Group {
     std::vector<int> ranks;
@@ -78,6 +79,11 @@ class World {
   };
   std::vector<Group> groups_;
 };
+
+// Gives each world made from now on an observer of its own, for its whole life; `make` is called on
+// the rank's thread, null: none. Before any world is made. True.
+using ObserverMaker = std::unique_ptr<Observer> (*)(int rank);
+bool observe_worlds(ObserverMaker make);
 
 using Program = std::function<Task<void>(World&)>;
 

@@ -54,7 +54,7 @@ TEST(CudaDevice, AnIndexOutOfRangeIsThrownOnceByTheNextWait) {
 TEST(CudaDevice, WithoutADeviceTheErrorSaysSo) {
   FakeDriver::get().set_devices(0);
   const std::string none = error_text(ErrorKind::DeviceFailed, [] { fake_device(); });
-  EXPECT_EQ(none, "cuda:0: this machine has no CUDA device");
+  EXPECT_EQ(none, "cuda:0: this machine has no CUDA device; `coshard doctor` says what is missing");
   EXPECT_EQ(device_count(DeviceKind::Cuda), 0);
   FakeDriver::get().set_devices(2);
   CudaOptions third;
@@ -63,12 +63,24 @@ TEST(CudaDevice, WithoutADeviceTheErrorSaysSo) {
   EXPECT_EQ(wrong, "cuda:2: there are 2 devices, numbered from 0");
 }
 
-TEST(CudaDevice, WithoutADriverTheErrorNamesWhatCudaSaysAndTheDoctor) {
-  FakeDriver::get().set_fault({.call = "GetDeviceCount", .error = cudaErrorInsufficientDriver});
-  const std::string text = error_text(ErrorKind::DeviceFailed, [] { fake_device(); });
-  EXPECT_NE(text.find("no usable driver: cudaErrorInsufficientDriver (35)"), std::string::npos)
-      << text;
-  EXPECT_NE(text.find("coshard doctor"), std::string::npos) << text;
+TEST(CudaDevice, WithoutADriverOrWithAnOldOneTheErrorSaysWhichAndNamesTheDoctor) {
+  FakeDriver::get().set_driver_version(0);
+  const std::string none = error_text(ErrorKind::DeviceFailed, [] { fake_device(); });
+  EXPECT_EQ(none,
+            "cuda:0: this machine has no CUDA driver (libcuda.so.1); `coshard doctor` says what is "
+            "missing");
+  EXPECT_EQ(device_count(DeviceKind::Cuda), 0);
+  FakeDriver::get().set_driver_version(11080);
+  const std::string old = error_text(ErrorKind::DeviceFailed, [] { fake_device(); });
+  EXPECT_NE(old.find("the CUDA driver serves CUDA 11.8 and this build needs CUDA "),
+            std::string::npos)
+      << old;
+  FakeDriver::get().set_driver_version(CUDART_VERSION);
+  FakeDriver::get().set_fault({.call = "GetDeviceCount", .error = cudaErrorInitializationError});
+  const std::string broken = error_text(ErrorKind::DeviceFailed, [] { fake_device(); });
+  EXPECT_NE(broken.find("no usable CUDA driver: cudaErrorInitializationError (3)"),
+            std::string::npos)
+      << broken;
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ ROOT = sys.argv.pop(1)
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 # Headers of back ends, and the only places that may include them.
 ROOMS = {
-    re.compile(r"^(cuda|cublas|cudnn|nvtx)"): ["runtime/device/cuda/", "kernels/cuda/", "tests/support/fake_cuda/"],
+    re.compile(r"^(cuda|cublas|cudnn)"): ["runtime/device/cuda/", "kernels/cuda/", "tests/support/fake_cuda/"],
+    re.compile(r"^nvtx"): ["runtime/device/cuda/", "profiling/nvtx", "tests/profiling/nvtx"],
     re.compile(r"^nccl"): ["runtime/comm/nccl/", "tests/support/fake_cuda/"],
     re.compile(r"^mpi\.h"): ["runtime/comm/mpi/", "tools/mpi_all_reduce.cpp"],
     re.compile(r"^(dnnl|oneapi/)"): ["kernels/cpu/"],

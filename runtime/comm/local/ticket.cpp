@@ -83,6 +83,8 @@ bool LocalTicket::ready() {
 void LocalTicket::wait() {
   if (settled_) return;
   const std::int64_t begin_ns = event_.id != 0 ? now_ns() : 0;
+  if (Observer* watching = event_.id != 0 ? communicator_->observer() : nullptr)
+    watching->awaiting(event_);
   block([this] { return complete(); }, [this] { return help() || communicator_->help_any(); },
         false);
   settle(begin_ns);

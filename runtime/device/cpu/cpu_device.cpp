@@ -1,4 +1,9 @@
+#include <unistd.h>
+
 #include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
 
 #include "runtime/device/cpu/block_cache.h"
 #include "runtime/device/device.h"
@@ -66,9 +71,30 @@ std::shared_ptr<Device> make_cpu_device(int threads) {
   return std::make_shared<CpuDevice>();
 }
 
+namespace {
+
+BackendDescription describe_host() {
+  DeviceDescription host;
+  host.name = "host";
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos)
+      host.name = line.substr(line.find(": ") + 2);
+  host.multiprocessors = static_cast<int>(std::thread::hardware_concurrency());
+  const auto pages = [](int which) { return static_cast<std::size_t>(::sysconf(which)); };
+  host.memory = pages(_SC_PHYS_PAGES) * pages(_SC_PAGESIZE);
+  host.free_memory = pages(_SC_AVPHYS_PAGES) * pages(_SC_PAGESIZE);
+  host.peers = {true};
+  BackendDescription all;
+  all.devices.push_back(std::move(host));
+  return all;
+}
+
+}  // namespace
+
 extern const DeviceBackend cpu_device_backend;
 const DeviceBackend cpu_device_backend = {
     DeviceKind::Cpu, [](const DeviceChoice& choice) { return make_cpu_device(choice.threads); },
-    [] { return 1; }};
+    [] { return 1; }, &describe_host};
 
 }  // namespace coshard

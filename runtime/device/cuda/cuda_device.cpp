@@ -8,6 +8,7 @@
 #include "runtime/device/cuda/allocator.h"
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
+#include "runtime/device/cuda/describe.h"
 #include "runtime/device/cuda/peers.h"
 #include "runtime/device/cuda/staging.h"
 #include "runtime/device/cuda/stream.h"
@@ -26,13 +27,11 @@ int attribute(cudaDeviceAttr which, int device) {
 
 // Error{DeviceFailed} unless there is a device of this index.
 void require_device(int index) {
-  int count = 0;
-  const cudaError_t status = cuda().GetDeviceCount(&count);
-  if (!succeeded(status) && status != cudaErrorNoDevice)
-    fail(ErrorKind::DeviceFailed, cat("cuda:", index, ": no usable driver: ", text_of(status),
-                                      "; `coshard doctor` says what is missing"));
+  const CudaPresence found = cuda_presence();
+  const int count = found.devices;
   if (count == 0)
-    fail(ErrorKind::DeviceFailed, cat("cuda:", index, ": this machine has no CUDA device"));
+    fail(ErrorKind::DeviceFailed,
+         cat("cuda:", index, ": ", found.problem, "; `coshard doctor` says what is missing"));
   if (index < 0 || index >= count)
     fail(ErrorKind::DeviceFailed,
          cat("cuda:", index, ": there ", count == 1 ? "is 1 device" : "are ",
@@ -159,10 +158,6 @@ const DeviceBackend cuda_device_backend = {DeviceKind::Cuda,
                                              options.index = choice.index;
                                              return make_cuda_device(std::move(options));
                                            },
-                                           [] {
-                                             int count = 0;
-                                             return succeeded(cuda().GetDeviceCount(&count)) ? count
-                                                                                             : 0;
-                                           }};
+                                           [] { return cuda_presence().devices; }, &describe_cuda};
 
 }  // namespace coshard

@@ -6,6 +6,7 @@
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/name_stream.h"
 #include "runtime/error.h"
 #include "runtime/observer.h"
 
@@ -30,6 +31,15 @@ class HostWait {
  private:
   std::int64_t begin_ = now_ns();
 };
+
+std::string_view text_of_kind(StreamKind kind) {
+  switch (kind) {
+    case StreamKind::Compute: return "compute";
+    case StreamKind::Communication: return "communication";
+    case StreamKind::Copy: return "copy";
+  }
+  return "stream";
+}
 
 }  // namespace
 
@@ -100,6 +110,7 @@ CudaStream::CudaStream(CudaDevice& device, StreamKind kind, void* given)
   const int priority = kind == StreamKind::Communication ? highest : lowest;
   check_cuda(cuda().StreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
              cat(device.name(), ": cudaStreamCreate"));
+  name_stream(stream_, cat(device.name(), " ", text_of_kind(kind)));
 }
 
 CudaStream::~CudaStream() {

@@ -14,6 +14,7 @@ namespace {
 FakeDriver& driver() { return FakeDriver::get(); }
 
 thread_local cudaError_t last_error = cudaSuccess;
+constexpr int kOldestDriver = CUDART_VERSION / 1000 * 1000;  // that serves this runtime
 
 cudaError_t status(int code) {
   const auto error = static_cast<cudaError_t>(code);
@@ -31,6 +32,8 @@ struct FakeEvent {
 
 cudaError_t get_device_count(int* count) {
   ENTER("GetDeviceCount");
+  *count = 0;
+  if (driver().driver_version() < kOldestDriver) return status(cudaErrorInsufficientDriver);
   *count = driver().device_count();
   return status(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
@@ -84,9 +87,15 @@ cudaError_t device_synchronize() {
   return cudaSuccess;
 }
 
-cudaError_t version(int* value) {
+cudaError_t get_driver_version(int* value) {
   ENTER("DriverGetVersion");
-  *value = 13000;
+  *value = driver().driver_version();
+  return cudaSuccess;
+}
+
+cudaError_t get_runtime_version(int* value) {
+  ENTER("RuntimeGetVersion");
+  *value = CUDART_VERSION;
   return cudaSuccess;
 }
 
@@ -289,7 +298,7 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.DeviceGetAttribute = get_attribute;
     api.DeviceGetStreamPriorityRange = priority_range;
     api.DeviceSynchronize = device_synchronize;
-    api.DriverGetVersion = version;
+    api.DriverGetVersion = get_driver_version;
     api.EventCreateWithFlags = event_create;
     api.EventDestroy = event_destroy;
     api.EventQuery = event_query;
@@ -307,7 +316,7 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.Memcpy2DAsync = copy_2d;
     api.MemcpyAsync = copy;
     api.MemsetAsync = set_memory;
-    api.RuntimeGetVersion = version;
+    api.RuntimeGetVersion = get_runtime_version;
     api.SetDevice = set_device;
     api.StreamCreateWithPriority = stream_create;
     api.StreamDestroy = stream_destroy;

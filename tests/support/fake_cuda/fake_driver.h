@@ -74,6 +74,8 @@ class FakeDriver {
   // --- for tests ---
   void reseed(std::uint64_t seed);
   void set_devices(int count) { devices_ = count; }
+  // What CUDA it serves; 0: there is no driver.
+  void set_driver_version(int version) { driver_version_ = version; }
   void set_peer_access(bool possible) { peer_access_ = possible; }
   void set_memory_limit(std::size_t bytes) { memory_limit_ = bytes; }
   void set_fault(Fault fault);
@@ -115,6 +117,7 @@ class FakeDriver {
   bool release(void* data);
   bool knows(const void* data) const;  // device or pinned memory
   int device_count() const { return devices_; }
+  int driver_version() const { return driver_version_; }
   bool peer_access() const { return peer_access_; }
   std::size_t memory_in_use() const { return in_use_; }
   std::size_t memory_limit() const { return memory_limit_; }
@@ -131,6 +134,7 @@ class FakeDriver {
   std::mt19937_64 random_{1};
   double eagerness_ = 0.15;
   int devices_ = 1;
+  int driver_version_ = CUDART_VERSION;
   bool peer_access_ = true;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::map<const void*, std::pair<std::size_t, bool>> memory_;  // bytes, on a device

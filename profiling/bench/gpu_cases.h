@@ -1,0 +1,75 @@
+#pragma once
+// The parts of `coshard bench gpu`. Each runs on the rank's thread of a world of one rank (host
+// time: two) and adds its results; peer/bench_pytorch_gpu.py does the same work under the same
+// names.
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "profiling/bench/report.h"
+#include "profiling/bench/timed.h"
+#include "runtime/coro/task.h"
+#include "runtime/launch/world.h"
+
+namespace coshard::bench {
+
+using GpuResults = std::vector<Result>;
+
+// Sizes of the work; the script gets them as arguments.
+struct GpuSizes {
+  std::int64_t hidden = 4096, ffn = 14336, heads = 32, kv_heads = 8;  // Llama 3 8B
+  std::int64_t tokens = 4096, vocab = 128256;
+  std::int64_t matmul = 8192;
+  std::int64_t parameters = std::int64_t{1} << 28;  // of AdamW, in tensors of a sixteenth
+  std::int64_t copied = std::int64_t{1} << 30;      // bf16 elements
+  int calls = 1000;                                 // whose host time is taken
+  int steps = 10;                                   // of everything else, per round
+
+  static GpuSizes tiny();
+};
+
+// Microseconds per call, of `calls` that are queued and then waited for together.
+template <class F>
+RobustStats timed_on_device(Device& device, const F& call, int calls) {
+  for (int i = 0; i < 3; ++i) call();
+  device.synchronize();
+  std::vector<double> rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) call();
+    device.synchronize();
+    rounds.push_back(seconds_since(begin) / calls * 1e6);
+  }
+  return robust_stats(rounds);
+}
+
+// The same of steps that are tasks.
+Task<RobustStats> timed_steps(Device& device, std::function<Task<void>()> step, int calls);
+
+// Microseconds of the host per call; the device is waited for outside of the time.
+template <class F>
+RobustStats timed_on_host(Device& device, const F& call, int calls) {
+  constexpr int kBurst = 100;  // a device holds about a thousand calls; then the host waits
+  for (int i = 0; i < kBurst; ++i) call();
+  std::vector<double> rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    double seconds = 0;
+    int done = 0;
+    for (; done < calls; done += kBurst) {
+      device.synchronize();
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < kBurst; ++i) call();
+      seconds += seconds_since(begin);
+    }
+    rounds.push_back(seconds / done * 1e6);
+  }
+  device.synchronize();
+  return robust_stats(rounds);
+}
+
+Task<void> measure_host_time(World& world, const GpuSizes& sizes, GpuResults& results);
+Task<void> measure_matmul(World& world, const GpuSizes& sizes, GpuResults& results);
+Task<void> measure_bandwidth(World& world, const GpuSizes& sizes, GpuResults& results);
+Task<void> measure_block(World& world, const GpuSizes& sizes, GpuResults& results);
+
+}  // namespace coshard::bench

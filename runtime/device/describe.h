@@ -1,0 +1,31 @@
+#pragma once
+// What a back end finds on this machine, for people: `coshard doctor` prints it. Values; any
+// thread. Starts no device.
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/device/device.h"
+
+namespace coshard {
+
+struct DeviceDescription {
+  std::string name;             // "NVIDIA H200"
+  int capability = 0;           // 90 for 9.0; 0: none
+  int multiprocessors = 0;      // or threads of the host
+  std::size_t memory = 0;       // bytes in all
+  std::size_t free_memory = 0;  // bytes
+  std::vector<bool> peers;      // whether it reaches the memory of device i
+};
+
+struct BackendDescription {
+  std::string problem, hint;  // why there is no device, and what to do; empty: there is one
+  std::vector<std::pair<std::string, std::string>> facts;  // "driver": "CUDA 13.0"
+  std::vector<DeviceDescription> devices;
+};
+
+// A kind that this build lacks has its problem too. Never throws for what is missing.
+BackendDescription describe_backend(DeviceKind kind);
+
+}  // namespace coshard

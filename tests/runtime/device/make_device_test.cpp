@@ -1,0 +1,50 @@
+// Devices by their kind on the machine at hand, and what is said of one that is not there.
+#include "runtime/device/make_device.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+TEST(MakeDevice, TheCpuIsThereAndDescribesItself) {
+  EXPECT_TRUE(has_backend(DeviceKind::Cpu));
+  EXPECT_EQ(device_count(DeviceKind::Cpu), 1);
+  const BackendDescription host = describe_backend(DeviceKind::Cpu);
+  EXPECT_EQ(host.problem, "");
+  ASSERT_EQ(host.devices.size(), 1U);
+  EXPECT_FALSE(host.devices[0].name.empty());
+  EXPECT_GE(host.devices[0].multiprocessors, 1);
+  EXPECT_GT(host.devices[0].memory, host.devices[0].free_memory);
+}
+
+TEST(MakeDevice, AKindThatThisBuildLacksIsUnsupportedAndSaysHowToGetIt) {
+  try {
+    make_device(DeviceKind::Sim, {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Unsupported);
+    EXPECT_NE(std::string(error.what()).find("-Dsim=enabled"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(describe_backend(DeviceKind::Sim).hint, "meson setup -Dsim=enabled");
+}
+
+// A build with CUDA on a machine without a driver starts, and says what is missing.
+TEST(MakeDevice, CudaWithoutADriverNamesTheDriverAndTheDoctor) {
+  if (!has_backend(DeviceKind::Cuda)) GTEST_SKIP() << "this build has no cuda device";
+  if (device_count(DeviceKind::Cuda) > 0) GTEST_SKIP() << "this machine has a CUDA device";
+  const std::string problem = describe_backend(DeviceKind::Cuda).problem;
+  EXPECT_NE(problem.find("CUDA"), std::string::npos);
+  try {
+    make_device(DeviceKind::Cuda, {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::DeviceFailed);
+    EXPECT_EQ(std::string(error.what()),
+              "cuda:0: " + problem + "; `coshard doctor` says what is missing");
+  }
+}
+
+}  // namespace
+}  // namespace coshard
