@@ -12,7 +12,9 @@ void announce(const Options& o, const Text& text) {
   std::cout << o.text << ": " << text.bytes().size() << " bytes, " << text.held_out_blocks()
             << " blocks held out; " << o.layers << " layers of " << o.dim << ", " << o.heads
             << " heads, ffn " << o.ffn << ", " << o.dtype_name << "; " << o.ranks
-            << (o.ranks == 1 ? " rank" : " ranks, plan " + o.plan) << std::endl;
+            << (o.ranks == 1 ? " rank" : " ranks, plan " + o.plan);
+  if (o.device != "cpu") std::cout << ", on " << o.device << " by " << o.communicator;
+  std::cout << std::endl;
 }
 
 void train(const Options& options) {
@@ -20,11 +22,8 @@ void train(const Options& options) {
   const Text text(options.text, options.seq);
   announce(options, text);
   Outcome outcome(options.ranks);
-  WorldOptions world_options;
-  world_options.ranks = options.ranks;
-  world_options.threads = options.threads;
   const Program program = [&](World& world) { return train_rank(world, options, text, outcome); };
-  run_ranks(world_options, program);
+  run_ranks(options.world(), program);
   const std::vector<Compressor> compressors = compressors_on(options.text, text.bytes().size());
   print_report(std::cout, options, outcome, compressors);
   write_files(options, outcome, compressors);

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <iostream>
 
+#include "runtime/comm/make_communicator.h"
+#include "runtime/device/make_device.h"
 #include "runtime/error.h"
 
 namespace coshard::train {
@@ -27,6 +29,8 @@ void add_options(CLI::App& app, Options& o) {
   };
   add("--ranks", o.ranks, "ranks; must divide --heads");
   add("--threads", o.threads, "threads per rank; 0: cores / ranks");
+  add("--device", o.device, "cpu or cuda; of several GPUs rank r gets number r modulo their count");
+  add("--communicator", o.communicator, "local, or nccl between GPUs");
   add("--layers", o.layers, "transformer blocks");
   add("--dim", o.dim, "width of the model; a multiple of 2 x heads");
   add("--heads", o.heads, "attention heads");
@@ -50,7 +54,17 @@ void add_options(CLI::App& app, Options& o) {
   add("--log-every", o.log_every, "steps between two lines of a log");
 }
 
+void check_place(const Options& o) {
+  CS_REQUIRE(o.device == "cpu" || o.device == "cuda", "--device ", o.device,
+             ": known are cpu and cuda");
+  CS_REQUIRE(has_backend(parse_device_kind(o.device)), "--device ", o.device,
+             ": this build has no such back end (meson setup -D", o.device, "=enabled)");
+  CS_REQUIRE(has_communicator(o.communicator), "--communicator ", o.communicator,
+             ": this build has ", communicator_names());
+}
+
 void check(const Options& o) {
+  check_place(o);
   CS_REQUIRE(o.ranks >= 1, "--ranks ", o.ranks, ": at least 1 is needed");
   CS_REQUIRE(o.ranks <= 256, "--ranks ", o.ranks, ": at most 256 threads can be ranks");
   CS_REQUIRE(o.threads >= 0, "--threads ", o.threads, ": must not be negative");
@@ -90,6 +104,15 @@ void check(const Options& o) {
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
+
+WorldOptions Options::world() const {
+  WorldOptions options;
+  options.ranks = ranks;
+  options.threads = threads;
+  options.device = parse_device_kind(device);
+  options.communicator = communicator;
+  return options;
+}
 
 std::optional<Options> parse_options(int argc, char** argv) {
   Options options;

@@ -6,11 +6,13 @@
 #include <string>
 
 #include "runtime/dtype.h"
+#include "runtime/launch/world.h"
 
 namespace coshard::train {
 
 struct Options {
   int ranks = 2, threads = 0;  // threads per rank; 0: cores / ranks
+  std::string device = "cpu", communicator = "local";
   int layers = 4, dim = 256, heads = 8, ffn = 688;
   int seq = 256, batch = 4;  // bytes per sequence, sequences per step
   int steps = 1000, warmup = 100;
@@ -27,6 +29,7 @@ struct Options {
   int log_every = 50;    // steps between two plain lines
 
   DType dtype() const { return parse_dtype(dtype_name); }
+  WorldOptions world() const;
   bool sequence_parallel() const { return plan == "tp-sp"; }
 };
 

@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/libraries.h"
 #include "kernels/reference/reference.h"
 #include "runtime/error.h"
 
@@ -282,3 +283,12 @@ void run(const Matmul& args) {
 }
 
 }  // namespace coshard::kernels::cpu
+
+namespace coshard::kernels {
+
+Libraries cpu_libraries() {
+  const dnnl_version_t& v = *dnnl_version();
+  return {{"oneDNN", cat(v.major, ".", v.minor, ".", v.patch)}};
+}
+
+}  // namespace coshard::kernels

@@ -1,4 +1,5 @@
 #include "kernels/cuda/cuda.h"
+#include "kernels/libraries.h"
 #include "kernels/run.h"
 
 namespace coshard::kernels {
@@ -9,5 +10,7 @@ const KernelTable cuda_kernels = {DeviceKind::Cuda,
                                   COSHARD_KERNELS(X)
 #undef X
 };
+
+Libraries cuda_libraries() { return {}; }
 
 }  // namespace coshard::kernels

@@ -106,5 +106,24 @@ TEST(BadInput, HelpIsNoErrorAndHasAnExample) {
     EXPECT_NE(ended.out.find(name), std::string::npos) << name;
 }
 
+TEST(BadInput, ADeviceOrCommunicatorThatIsNotThereIsNamed) {
+  const TextFile text;
+  const std::string with_text = "--text " + text.path() + " ";
+  expect_refused(with_text + "--device gpu", "--device gpu: known are cpu and cuda");
+  expect_refused(with_text + "--communicator mpi", "--communicator mpi: this build has local");
+}
+
+// A build with CUDA on a machine without a driver, or without a device.
+TEST(BadInput, ADeviceThatThisMachineLacksIsOneLineWithAHint) {
+  if (!has_backend(DeviceKind::Cuda)) GTEST_SKIP() << "this build has no cuda device";
+  if (device_count(DeviceKind::Cuda) > 0) GTEST_SKIP() << "this machine has a CUDA device";
+  const TextFile text;
+  const Ended ended = run_train("--device cuda --steps 1 --text " + text.path());
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+  EXPECT_NE(ended.err.find("this machine has no CUDA"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("coshard doctor"), std::string::npos) << ended.err;
+}
+
 }  // namespace
 }  // namespace coshard::testing

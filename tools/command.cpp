@@ -1,0 +1,210 @@
+// It only reads the command line; what it runs lies in profiling/bench, tools/conform, tools/doctor
+// and tools/plan.
+#include "tools/command.h"
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+
+#include "profiling/bench/benches.h"
+#include "runtime/comm/make_communicator.h"
+#include "runtime/error.h"
+#include "tools/conform/conform.h"
+#include "tools/doctor.h"
+#include "tools/plan.h"
+
+namespace coshard::tools {
+namespace {
+
+using namespace coshard::bench;
+
+using Chosen = std::function<int()>;
+
+// --device and --communicator, and the world that they ask for.
+struct Place {
+  std::string device = "cpu", communicator = "local";
+
+  void add_to(CLI::App& app) {
+    app.add_option("--device", device, "cpu or cuda")->capture_default_str();
+    app.add_option("--communicator", communicator, communicator_names())->capture_default_str();
+  }
+  WorldOptions world() const {
+    WorldOptions options;
+    options.device = parse_device_kind(device);
+    CS_REQUIRE(has_communicator(communicator), "--communicator ", communicator, ": this build has ",
+               communicator_names());
+    options.communicator = communicator;
+    return options;
+  }
+};
+
+// Built beside this program when meson found MPI.
+std::string mpi_program() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto program = self.parent_path() / "mpi_all_reduce";
+  return !error && std::filesystem::exists(program, error) ? program.string() : "";
+}
+
+void add_train_options(CLI::App& app, TrainOptions& o) {
+  const auto add = [&app](const char* name, auto& value, const char* help) {
+    app.add_option(name, value, help)->capture_default_str();
+  };
+  add("--ranks", o.ranks, "ranks; 0: 1 and 2 ranks, both plans, batch 8 and 2");
+  add("--threads", o.threads, "threads per rank");
+  add("--dim", o.dim, "width");
+  add("--heads", o.heads, "heads");
+  add("--layers", o.layers, "blocks");
+  add("--ffn", o.ffn, "width of the MLP");
+  add("--seq", o.seq, "tokens per sequence");
+  add("--batch", o.batch, "sequences per step");
+  add("--steps", o.steps, "measured steps per round");
+  add("--rounds", o.rounds, "rounds; the median counts");
+  add("--plan", o.plan, "tp or tp-sp");
+  add("--dtype", o.dtype, "f32, bf16 or f64");
+}
+
+int show(const Report& report, bool json) {
+  if (json) {
+    std::cout << report.json();
+  } else {
+    report.print_table(std::cout);
+  }
+  return report.failures.empty() ? 0 : 1;
+}
+
+void add_plan(CLI::App& app, Chosen& chosen) {
+  CLI::App* plan = app.add_subcommand("plan", "looks at plans of redistribution");
+  plan->require_subcommand(1);
+  CLI::App* sub = plan->add_subcommand("explain", "steps, bytes and predicted time of a plan");
+  const auto options = std::make_shared<PlanOptions>();
+  sub->add_option("--mesh", options->mesh, "sizes, with names or without: dp=2,tp=4")->required();
+  sub->add_option("--shape", options->shape, "of the tensor: 8,16; nothing: a scalar");
+  sub->add_option("--from", options->from, "one placement per mesh dimension: S(0),R")->required();
+  sub->add_option("--to", options->to, "the same: R,S(1)")->required();
+  sub->add_option("--dtype", options->dtype, "of the tensor")->capture_default_str();
+  sub->add_flag("--json", options->json, "print one JSON object");
+  sub->callback([options, &chosen] {
+    chosen = [options] {
+      explain_plan(*options, std::cout);
+      return 0;
+    };
+  });
+}
+
+void add_conform(CLI::App& app, Chosen& chosen) {
+  CLI::App* sub = app.add_subcommand("conform", "runs every conformance case of a directory");
+  const auto directory = std::make_shared<std::string>(), only = std::make_shared<std::string>();
+  const auto place = std::make_shared<Place>();
+  sub->add_option("DIR", *directory, "*.json with *.safetensors beside them")->required();
+  sub->add_option("--only", *only, "cases whose name contains this");
+  place->add_to(*sub);
+  sub->callback([directory, only, place, &chosen] {
+    chosen = [directory, only, place] {
+      const auto tally = conform::run_directory(*directory, *only, std::cout, place->world());
+      return tally.failed == 0 ? 0 : 1;
+    };
+  });
+}
+
+void add_doctor(CLI::App& app, Chosen& chosen) {
+  CLI::App* sub = app.add_subcommand("doctor", "says what this build and this machine have");
+  const auto options = std::make_shared<DoctorOptions>();
+  sub->add_option("--device", options->device, "must work: cpu or cuda");
+  sub->add_option("--communicator", options->communicator, "must be there: local or nccl");
+  sub->callback([options, &chosen] {
+    chosen = [options] {
+      options->mpi_program = mpi_program();
+      return doctor(*options, std::cout);
+    };
+  });
+}
+
+// What all benches share.
+class Benches {
+ public:
+  Benches(CLI::App& app, Chosen& chosen)
+      : bench_(*app.add_subcommand("bench", "runs a bench and compares with its targets")),
+        chosen_(chosen) {
+    bench_.require_subcommand(1);
+    train_.progress = [](const std::string& line) { std::cerr << line << std::endl; };
+    gpu_.progress = train_.progress;
+    redistribute_.mpi_program = mpi_program();
+    CLI::App* sub =
+        add("dispatch", "host cost of tasks and of tensor operations", dispatch_, bench_dispatch);
+    sub->add_option("--ranks", dispatch_.ranks, "ranks")->capture_default_str();
+    sub = add("redistribute", "collectives and redistributes of 4 KiB to 16 MiB", redistribute_,
+              bench_redistribute);
+    sub->add_option("--ranks", redistribute_.ranks, "ranks")->capture_default_str();
+    sub = add("train", "a training step of the Transformer", train_, bench_train);
+    add_train_options(*sub, train_);
+    sub =
+        add("gpu", "a Llama block, matmul, bandwidth and host time on one device", gpu_, bench_gpu);
+    sub->add_flag("--tiny", gpu_.tiny, "sizes for a test, not for figures");
+  }
+
+ private:
+  template <class Options>
+  CLI::App* add(const char* name, const char* help, Options& options,
+                Report (*run)(const Options&)) {
+    CLI::App* sub = bench_.add_subcommand(name, help);
+    sub->add_flag("--json", json_, "print one JSON object");
+    sub->add_option("--peer", peer_, "PyTorch script, to be run beside it with python3");
+    const auto place = std::make_shared<Place>();
+    if constexpr (std::is_same_v<Options, GpuOptions>) place->device = "cuda";
+    place->add_to(*sub);
+    sub->callback([this, &options, run, place] {
+      chosen_ = [this, &options, run, place] {
+        options.peer = peer_;
+        options.world = place->world();
+        return show(run(options), json_);
+      };
+    });
+    return sub;
+  }
+
+  CLI::App& bench_;
+  Chosen& chosen_;
+  std::string peer_;
+  bool json_ = false;
+  DispatchOptions dispatch_;
+  RedistributeOptions redistribute_;
+  TrainOptions train_;
+  GpuOptions gpu_;
+};
+
+int run_command(int argc, char** argv) {
+  CLI::App app("coshard: measures and proves the library on this machine", "coshard");
+  app.footer("Example: coshard bench train --json --peer bench_pytorch.py");
+  app.require_subcommand(1);
+  Chosen chosen;
+  const Benches benches(app, chosen);
+  add_conform(app, chosen);
+  add_doctor(app, chosen);
+  add_plan(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fail(ErrorKind::BadInput, error.what());
+  }
+  return chosen();
+}
+
+}  // namespace
+
+int command(int argc, char** argv) {
+  try {
+    return run_command(argc, argv);
+  } catch (const Error& error) {
+    std::cerr << "coshard: " << error.what() << std::endl;
+    return error.kind() == ErrorKind::BadInput ? 2 : 1;
+  } catch (const std::exception& error) {
+    std::cerr << "coshard: " << error.what() << std::endl;
+    return 1;
+  }
+}
+
+}  // namespace coshard::tools

@@ -1,0 +1,138 @@
+#include "tools/doctor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "kernels/libraries.h"
+#include "profiling/bench/report.h"
+#include "runtime/comm/make_communicator.h"
+#include "runtime/device/has_nvtx.h"
+#include "runtime/device/make_device.h"
+#include "runtime/error.h"
+#include "tools/build_info.h"
+
+namespace coshard::tools {
+namespace {
+
+constexpr std::array kKinds = {DeviceKind::Cpu, DeviceKind::Cuda};
+constexpr std::array kArchitectures = {COSHARD_GPU_ARCHITECTURES};
+
+class Doctor {
+ public:
+  Doctor(const DoctorOptions& options, std::ostream& out) : options_(options), out_(out) {}
+
+  int examine() {
+    line("compiler", bench::compiler_name());
+    line("build", COSHARD_BUILD);
+    for (const DeviceKind kind : kKinds) device_kind(kind);
+    line("communicators", communicator_names());
+    communicators();
+    line("NVTX", COSHARD_HAS_NVTX ? "built in" : "not built in");
+    line("Open MPI", options_.mpi_program.empty() ? "not built in: `coshard bench` goes without"
+                                                  : options_.mpi_program);
+    for (const std::string& text : problems_) out_ << "problem: " << text << '\n';
+    return asked_for_fails_ ? 1 : 0;
+  }
+
+ private:
+  void line(const std::string& what, const std::string& text) {
+    out_ << fmt::format("{:<14} {}\n", what, text);
+  }
+  void problem(bool asked_for, const std::string& what, const std::string& hint) {
+    problems_.push_back(what + ": " + hint);
+    asked_for_fails_ = asked_for_fails_ || asked_for;
+  }
+
+  void device_kind(DeviceKind kind) {
+    const std::string name(to_string(kind));
+    const bool asked_for = options_.device == name;
+    const BackendDescription found = describe_backend(kind);
+    for (const auto& [what, text] : found.facts) line(name + " " + what, text);
+    for (std::size_t i = 0; i < found.devices.size(); ++i)
+      device(kind == DeviceKind::Cpu ? name : fmt::format("{}:{}", name, i), found.devices[i]);
+    if (found.devices.size() > 1) peer_access(name, found.devices);
+    for (const auto& [what, text] : kernels::libraries_of(kind)) line(what, text);
+    if (!found.problem.empty()) problem(asked_for, name + ": " + found.problem, found.hint);
+    if (!asked_for || found.devices.empty()) return;
+    for (std::size_t i = 0; i < found.devices.size(); ++i) {
+      if (kind == DeviceKind::Cuda) has_code_for(i, found.devices[i]);
+      try_device(kind, static_cast<int>(i));
+    }
+  }
+
+  void device(const std::string& name, const DeviceDescription& found) {
+    constexpr double kGiB = 1024.0 * 1024 * 1024;
+    const bool host = found.capability == 0;
+    const std::string what =
+        host ? fmt::format("{} threads", found.multiprocessors)
+             : fmt::format("compute capability {}.{}, {} SMs", found.capability / 10,
+                           found.capability % 10, found.multiprocessors);
+    line(name, fmt::format("{}, {}, {:.1f} GiB, {:.1f} free", found.name, what,
+                           static_cast<double>(found.memory) / kGiB,
+                           static_cast<double>(found.free_memory) / kGiB));
+  }
+
+  // A row for each device: which others' memory it reaches.
+  void peer_access(const std::string& name, const std::vector<DeviceDescription>& devices) {
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      std::string row;
+      for (std::size_t j = 0; j < devices.size(); ++j)
+        row += i == j ? " -" : devices[i].peers[j] ? " y" : " n";
+      line(i == 0 ? "peer access" : "", fmt::format("{}:{} reaches{}", name, i, row));
+    }
+  }
+
+  // Machine code serves its own generation from its version on, PTX everything after it.
+  void has_code_for(std::size_t index, const DeviceDescription& found) {
+    const bool runs = std::ranges::any_of(kArchitectures, [&](int arch) {
+      return arch <= found.capability &&
+             (arch / 10 == found.capability / 10 || arch == kArchitectures.back());
+    });
+    if (runs) return;
+    problem(true,
+            fmt::format("cuda:{}: this build has no code for compute capability {}.{}", index,
+                        found.capability / 10, found.capability % 10),
+            fmt::format("meson configure -Dgpu_arch={}", found.capability));
+  }
+
+  void try_device(DeviceKind kind, int index) {
+    try {
+      const std::shared_ptr<Device> device = make_device(kind, {index, 1});
+      std::array<double, 64> there{}, back{};
+      for (std::size_t i = 0; i < there.size(); ++i) there[i] = static_cast<double>(i) + 0.5;
+      const auto buffer = device->make_buffer(sizeof there);
+      device->upload(buffer->data(), there.data(), sizeof there);
+      device->download(back.data(), buffer->data(), sizeof back);
+      if (there != back)
+        problem(true, device->name() + ": memory comes back changed", "look at the kernel's log");
+    } catch (const Error& error) {
+      problem(true, error.what(), "look at `nvidia-smi`");
+    }
+  }
+
+  void communicators() {
+    for (const auto& [name, versions] : communicator_versions())
+      if (!versions.empty()) line(name, versions);
+    const std::string& asked = options_.communicator;
+    if (!asked.empty() && !has_communicator(asked))
+      problem(true, "communicator '" + asked + "': this build has " + communicator_names(),
+              "meson setup -D" + asked + "=enabled");
+  }
+
+  const DoctorOptions& options_;
+  std::ostream& out_;
+  std::vector<std::string> problems_;
+  bool asked_for_fails_ = false;
+};
+
+}  // namespace
+
+int doctor(const DoctorOptions& options, std::ostream& out) {
+  if (!options.device.empty()) parse_device_kind(options.device);
+  return Doctor(options, out).examine();
+}
+
+}  // namespace coshard::tools
