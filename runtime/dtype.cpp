@@ -7,10 +7,11 @@
 
 namespace coshard {
 namespace {
-constexpr std::array<std::pair<std::string_view, DType>, 6> kNames{{
+constexpr std::array<std::pair<std::string_view, DType>, 7> kNames{{
     {"f32", DType::F32},
     {"f64", DType::F64},
     {"bf16", DType::BF16},
+    {"f16", DType::F16},
     {"i64", DType::I64},
     {"i32", DType::I32},
     {"bool", DType::Bool},
@@ -26,7 +27,7 @@ std::string_view to_string(DType dtype) {
 DType parse_dtype(std::string_view text) {
   for (const auto& [name, value] : kNames)
     if (name == text) return value;
-  fail(ErrorKind::BadInput, cat("dtype '", text, "' is unknown: f32, f64, bf16, i64, i32, bool"));
+  fail(ErrorKind::BadInput, cat("dtype '", text, "' is unknown: f32, f64, bf16, f16, i64, i32, bool"));
 }
 
 }  // namespace coshard

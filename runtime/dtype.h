@@ -1,14 +1,15 @@
 #pragma once
-// Element types, their sizes and names, and the bf16 value type. Shared by all layers.
+// Element types, their sizes and names, and the value types bf16 and f16. Shared by all layers.
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <ostream>
 #include <string_view>
+#include <type_traits>
 
 namespace coshard {
 
-enum class DType : std::uint8_t { F32, F64, BF16, I64, I32, Bool };
+enum class DType : std::uint8_t { F32, F64, BF16, I64, I32, Bool, F16 };
 
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
@@ -16,13 +17,14 @@ constexpr std::size_t size_of(DType dtype) {
     case DType::I64: return 8;
     case DType::F32:
     case DType::I32: return 4;
-    case DType::BF16: return 2;
+    case DType::BF16:
+    case DType::F16: return 2;
     case DType::Bool: return 1;
   }
   return 0;
 }
 constexpr bool is_floating(DType dtype) {
-  return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::BF16;
+  return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::BF16 || dtype == DType::F16;
 }
 std::string_view to_string(DType dtype);   // "f32", "bf16", ...
 DType parse_dtype(std::string_view text);  // Error{BadInput} names the text and what is known
@@ -46,6 +48,48 @@ struct BFloat16 {
 };
 static_assert(sizeof(BFloat16) == 2);
 
+// IEEE 754 binary16: 5 bits of exponent, subnormals down to 2^-24, 65504 at most. Conversion rounds
+// to nearest even and keeps NaN; from 65520 on it gives infinity.
+struct Float16 {
+  std::uint16_t bits = 0;
+  Float16() = default;
+  constexpr Float16(float value) {  // NOLINT: implicit on purpose, as for float
+#if defined(__CUDA_ARCH__)
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+#else
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t size = u & 0x7fffffffU;
+    std::uint32_t half = 0x7c00U;
+    if (size > 0x7f800000U) {
+      half = 0x7e00U | ((size >> 13) & 0x3ffU);
+    } else if (size < 0x38800000U) {  // subnormal: beside 0.5, floats lie 2^-24 apart
+      half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + 0.5F) - 0x3f000000U;
+    } else if (size < 0x477ff000U) {
+      half = (size - 0x38000000U + 0xfffU + ((size >> 13) & 1U)) >> 13;
+    }
+    bits = static_cast<std::uint16_t>((u >> 16 & 0x8000U) | half);
+#endif
+  }
+  constexpr operator float() const {  // NOLINT
+#if defined(__CUDA_ARCH__)
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+#else
+    const std::uint32_t half = bits & 0x7fffU;
+    std::uint32_t size = (half << 13) + 0x38000000U;
+    if (half >= 0x7c00U) size += 0x38000000U;
+    if (half < 0x400U) size = std::bit_cast<std::uint32_t>(static_cast<float>(half) * 0x1p-24F);
+    return std::bit_cast<float>((std::uint32_t{bits} & 0x8000U) << 16 | size);
+#endif
+  }
+};
+static_assert(sizeof(Float16) == 2);
+
+// Stored in 16 bits, computed in f32.
+template <class T>
+constexpr bool is_short_float = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
 template <class T>
 struct DTypeOf;
 template <>
@@ -59,6 +103,10 @@ struct DTypeOf<double> {
 template <>
 struct DTypeOf<BFloat16> {
   static constexpr DType value = DType::BF16;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::F16;
 };
 template <>
 struct DTypeOf<std::int64_t> {

@@ -57,10 +57,13 @@ void linear_forward(OpContext& c) {
   const Tensor weight = matrix_of(c.in[1]);
   const Tensor out = matrix_of(c.make());
   const kernels::View y = view_of(out);
-  launch(c, kernels::Matmul{y, view_of(x), transposed(view_of(weight))});
-  if (c.in[2].defined())
-    launch(c, kernels::Binary{kernels::BinaryOp::Add, y, y,
-                              broadcast_view(c.in[2], out.local_shape())});
+  kernels::Matmul product{y, view_of(x), transposed(view_of(weight))};
+  Tensor bias;  // alive until the kernel is enqueued
+  if (c.in[2].defined()) {
+    bias = local_contiguous(c.in[2]);
+    product.bias = bias.data();
+  }
+  launch(c, product);
 }
 
 void linear_backward(GradContext& c) {

@@ -10,7 +10,8 @@ int rank_of(DType dtype) {
     case DType::Bool: return 0;
     case DType::I32: return 1;
     case DType::I64: return 2;
-    case DType::BF16: return 3;
+    case DType::BF16:
+    case DType::F16: return 3;
     case DType::F32: return 4;
     case DType::F64: return 5;
   }
@@ -30,7 +31,10 @@ DType with_weaker(DType stronger, DType weaker) {
 
 }  // namespace
 
-DType promoted(DType a, DType b) { return rank_of(a) > rank_of(b) ? a : b; }
+DType promoted(DType a, DType b) {
+  if (a != b && rank_of(a) == rank_of(b)) return DType::F32;  // neither of bf16 and f16 holds both
+  return rank_of(a) > rank_of(b) ? a : b;
+}
 
 DType result_type(const Tensor& a, const Tensor& b) {
   if (a.dtype() == b.dtype()) return a.dtype();

@@ -24,8 +24,8 @@ struct Scalar {
       : value(static_cast<double>(number)), dtype(DType::I64) {}  // NOLINT
 };
 
-// The dtype that holds both: bool < i32 < i64 < bf16 < f32 < f64, where bf16 and an integer give
-// bf16.
+// The dtype that holds both: bool < i32 < i64 < bf16, f16 < f32 < f64, where bf16 and an integer
+// give bf16, bf16 and f16 give f32.
 DType promoted(DType a, DType b);
 
 // torch.result_type.

@@ -54,7 +54,7 @@ Tensor reduce(const OpDef& op, kernels::ReduceOp kernel, const Tensor& x, const 
 
 // Integers and booleans as i64; floating tensors as they are.
 Tensor as_sum_dtype(const Tensor& x);
-// bf16 as f32, for operators that keep their terms in it; the rest as it is.
+// bf16 and f16 as f32, for operators that keep their terms in it; the rest as it is.
 Tensor as_statistic(const Tensor& x);
 
 }  // namespace coshard

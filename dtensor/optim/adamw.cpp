@@ -21,7 +21,7 @@ void AdamW::start(State& s, const Tensor& p) const {
   s.m = zeros(p.device(), p.local_shape(), dtype);
   s.v = zeros(p.device(), p.local_shape(), dtype);
   if (options_.amsgrad) s.largest_v = zeros(p.device(), p.local_shape(), dtype);
-  if (p.dtype() != DType::BF16) return;
+  if (p.dtype() != DType::BF16 && p.dtype() != DType::F16) return;
   s.master = Tensor::empty(p.device(), p.local_shape(), DType::F32);
   kernels::run(*p.device(), kernels::Copy{view_of(s.master), view_of(p)});
 }

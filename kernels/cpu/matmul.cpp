@@ -12,7 +12,9 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/epilogue.h"
 #include "kernels/libraries.h"
+#include "kernels/matrix.h"
 #include "kernels/reference/reference.h"
 #include "runtime/error.h"
 
@@ -23,54 +25,11 @@ using Dims = dnnl::memory::dims;
 
 constexpr std::size_t kMaxPrimitives = 1024;  // per thread; then the cache starts anew
 
-// One operand as oneDNN sees it: [batch,] rows, columns with strides.
-struct Matrix {
-  void* data;
-  std::int64_t batch, rows, columns, batch_stride, row_stride, column_stride;
-
-  Matrix transposed() const {
-    return {data, batch, columns, rows, batch_stride, column_stride, row_stride};
-  }
-  bool folds() const { return batch_stride == rows * row_stride; }
-  // The batch as further rows; a single column's stride has to lie past them all.
-  Matrix folded() const {
-    const std::int64_t step = columns == 1 && row_stride == 1 ? batch * rows : column_stride;
-    return {data, 1, batch * rows, columns, 0, row_stride, step};
-  }
-  Matrix single() const { return {data, 1, rows, columns, 0, row_stride, column_stride}; }
-};
-
 struct Product {
   Matrix out, a, b;
   DType dtype;
   float alpha, beta;
 };
-
-// Strides of dimensions of extent 1 mean nothing: they get the value that a plain matrix would
-// have.
-Matrix matrix_of(const View& v) {
-  const int lead = v.ndim - 2;
-  Matrix m = {v.data,
-              lead == 1 ? v.shape[0] : 1,
-              v.shape[lead],
-              v.shape[lead + 1],
-              lead == 1 ? v.strides[0] : 0,
-              v.strides[lead],
-              v.strides[lead + 1]};
-  if (m.columns == 1 && (m.rows == 1 || m.row_stride != 1)) m.column_stride = 1;
-  if (m.rows == 1 && m.column_stride == 1) m.row_stride = m.columns;
-  if (m.rows == 1 && m.column_stride != 1) m.row_stride = 1;
-  if (m.columns == 1 && m.row_stride == 1 && m.column_stride != 1) m.column_stride = m.rows;
-  if (m.batch == 1) m.batch_stride = 0;
-  return m;
-}
-
-// Whether oneDNN takes the strides as they are: one unit stride, the other past it.
-bool is_plain(const Matrix& m) {
-  if (m.batch_stride < 0) return false;
-  return (m.column_stride == 1 && m.row_stride >= m.columns) ||
-         (m.row_stride == 1 && m.column_stride >= m.rows);
-}
 
 // A contiguous copy in scratch memory, for operands with broadcast rows or columns or without a
 // unit stride.
@@ -252,11 +211,9 @@ bool has_bf16() {
 #endif
 }
 
-}  // namespace
-
-void run(const Matmul& args) {
+// f32 and bf16, without an epilogue.
+void run_product(const Matmul& args) {
   const DType dtype = args.out.dtype;
-  if (dtype != DType::F32 && dtype != DType::BF16) return reference::run(args);
   CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype, "matmul of ", args.a.dtype, " and ",
              args.b.dtype, " into ", dtype);
   Product p = {matrix_of(args.out),
@@ -280,6 +237,19 @@ void run(const Matmul& args) {
   }
   if (suits_gemm(p)) return run_gemm(p);
   execute(p);
+}
+
+}  // namespace
+
+void run(const Matmul& args) {
+  const DType dtype = args.out.dtype;
+  check_epilogue(args);
+  if (dtype != DType::F32 && dtype != DType::BF16) return reference::run(args);
+  Matmul product = args;
+  product.bias = nullptr;
+  product.epilogue = Epilogue::None;
+  run_product(product);
+  if (has_epilogue(args)) run_epilogue(args, [](const auto& kernel) { run(kernel); });
 }
 
 }  // namespace coshard::kernels::cpu

@@ -17,6 +17,7 @@ void with_floating(DType dtype, F&& f) {
     case DType::F32: return f(float{});
     case DType::F64: return f(double{});
     case DType::BF16: return f(BFloat16{});
+    case DType::F16: return f(Float16{});
     default: fail(ErrorKind::Unsupported, cat("a floating kernel was asked for ", dtype));
   }
 }
@@ -40,10 +41,10 @@ void with_index(DType dtype, F&& f) {
   }
 }
 
-// What T is computed in, and what statistics of it are kept as: f32 for bf16 and f32, f64 for f64.
-// Integers are themselves.
+// What T is computed in, and what statistics of it are kept as: f32 for bf16, f16 and f32, f64 for
+// f64. Integers are themselves.
 template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+using Wide = std::conditional_t<is_short_float<T>, float, T>;
 
 template <class T>
 CS_HOST_BODY Wide<T> widen(T value) {

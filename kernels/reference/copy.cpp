@@ -10,9 +10,9 @@ To converted(From value) {
     return value;
   } else if constexpr (std::is_same_v<To, bool>) {
     return value != From(0.0F);
-  } else if constexpr (std::is_same_v<To, BFloat16>) {
-    return BFloat16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<From, BFloat16>) {
+  } else if constexpr (is_short_float<To>) {
+    return To(static_cast<float>(value));
+  } else if constexpr (is_short_float<From>) {
     return static_cast<To>(static_cast<float>(value));
   } else {
     return static_cast<To>(value);

@@ -62,7 +62,7 @@ void add_indexed(const Scatter& args, const View& src, const ScatterSource<T>& s
 }
 
 bool adds_in_double(DType dtype) {
-  return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::BF16;
+  return is_floating(dtype);
 }
 
 }  // namespace

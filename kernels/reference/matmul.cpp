@@ -1,7 +1,48 @@
+#include <cmath>
+
 #include "kernels/reference/reference.h"
 #include "kernels/reference/typed.h"
 
 namespace coshard::kernels::reference {
+namespace {
+
+constexpr double kMatmulGeluScale = 0.7978845608028654;  // sqrt(2 / pi)
+constexpr double kMatmulGeluCubic = 0.044715;
+
+double gelu_of(double y) {
+  return 0.5 * y * (1 + std::tanh(kMatmulGeluScale * (y + kMatmulGeluCubic * y * y * y)));
+}
+
+double gelu_slope(double y) {
+  const double t = std::tanh(kMatmulGeluScale * (y + kMatmulGeluCubic * y * y * y));
+  return 0.5 * (1 + t) +
+         0.5 * y * (1 - t * t) * kMatmulGeluScale * (1 + 3 * kMatmulGeluCubic * y * y);
+}
+
+// One result before it is stored: `at` is its place in aux, `column` that in the bias.
+template <class T>
+T finished(const Matmul& args, double y, std::int64_t at, std::int64_t column) {
+  if (args.bias != nullptr) y += get(as<T>(args.bias), column);
+  T* aux = as<T>(args.aux);
+  if (args.epilogue == Epilogue::Gelu) {
+    aux[at] = rounded<T>(y);
+    return rounded<T>(gelu_of(y));
+  }
+  if (args.epilogue == Epilogue::GeluGrad) return rounded<T>(y * gelu_slope(get(aux, at)));
+  return rounded<T>(y);
+}
+
+template <class T>
+void sum_rows(const View& a, T* sums) {
+  for (std::int64_t i = 0; i < a.shape[0]; ++i) {
+    double sum = 0;
+    for (std::int64_t p = 0; p < a.shape[1]; ++p)
+      sum += get(as<T>(static_cast<const void*>(a.data)), i * a.strides[0] + p * a.strides[1]);
+    sums[i] = rounded<T>(sum);
+  }
+}
+
+}  // namespace
 
 void run(const Matmul& args) {
   const int lead = args.out.ndim - 2;
@@ -31,11 +72,13 @@ void run(const Matmul& args) {
           if constexpr (std::is_integral_v<T>) {
             cell = static_cast<T>(value);
           } else {
-            cell = rounded<T>(value);
+            cell = finished<T>(args, value, (g * m + i) * n + j, j);
           }
         }
       }
     }
+    if constexpr (!std::is_integral_v<T>)
+      if (args.epilogue == Epilogue::BiasGrad) sum_rows<T>(args.a, as<T>(args.aux));
   });
 }
 

@@ -17,6 +17,7 @@ void with_floating(DType dtype, F&& f) {
     case DType::F32: return f(float{});
     case DType::F64: return f(double{});
     case DType::BF16: return f(BFloat16{});
+    case DType::F16: return f(Float16{});
     default: fail(ErrorKind::Unsupported, cat("a floating kernel was asked for ", dtype));
   }
 }
@@ -49,11 +50,11 @@ double get(const T* data, std::int64_t at) {
   return static_cast<double>(data[at]);
 }
 
-// Rounds a double to T; through float for bf16.
+// Rounds a double to T; through float for bf16 and f16.
 template <class T>
 T rounded(double value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return BFloat16(static_cast<float>(value));
+  if constexpr (is_short_float<T>) {
+    return T(static_cast<float>(value));
   } else {
     return static_cast<T>(value);
   }

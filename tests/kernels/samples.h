@@ -12,7 +12,7 @@
 
 namespace coshard::kernels::testing {
 
-inline const std::vector<DType> kFloating = {DType::F32, DType::F64, DType::BF16};
+inline const std::vector<DType> kFloating = {DType::F32, DType::F64, DType::BF16, DType::F16};
 inline const std::vector<std::int64_t> kCounts = {0, 1, 3, 15, 16, 17, 63, 100, 257, 1030};
 
 class Data {
@@ -52,6 +52,7 @@ class Data {
       case DType::F32: return at<float>(i);
       case DType::F64: return at<double>(i);
       case DType::BF16: return static_cast<float>(at<BFloat16>(i));
+      case DType::F16: return static_cast<float>(at<Float16>(i));
       case DType::I64: return static_cast<double>(at<std::int64_t>(i));
       case DType::I32: return at<std::int32_t>(i);
       case DType::Bool: return at<bool>(i) ? 1 : 0;
@@ -63,6 +64,7 @@ class Data {
       case DType::F32: at<float>(i) = static_cast<float>(value); break;
       case DType::F64: at<double>(i) = value; break;
       case DType::BF16: at<BFloat16>(i) = BFloat16(static_cast<float>(value)); break;
+      case DType::F16: at<Float16>(i) = Float16(static_cast<float>(value)); break;
       case DType::I64: at<std::int64_t>(i) = static_cast<std::int64_t>(value); break;
       case DType::I32: at<std::int32_t>(i) = static_cast<std::int32_t>(value); break;
       case DType::Bool: at<bool>(i) = value != 0; break;
@@ -104,7 +106,12 @@ class Data {
 inline DType statistic(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
 
 inline double tolerance(DType dtype) {
-  return dtype == DType::F64 ? 1e-12 : dtype == DType::BF16 ? 1.0 / 100 : 2e-5;
+  switch (dtype) {
+    case DType::F64: return 1e-12;
+    case DType::BF16: return 1.0 / 100;
+    case DType::F16: return 1.0 / 800;
+    default: return 2e-5;
+  }
 }
 
 // |got - want| <= t * (1 + |want|), NaN and infinities equal; reports the first difference.

@@ -23,6 +23,7 @@ DType dtype_from(const std::string& word, const std::string& path, const std::st
   if (word == "F32") return DType::F32;
   if (word == "F64") return DType::F64;
   if (word == "BF16") return DType::BF16;
+  if (word == "F16") return DType::F16;
   if (word == "I64") return DType::I64;
   if (word == "I32") return DType::I32;
   CS_REQUIRE(word == "BOOL", path, ": dtype ", word, " of ", key);
@@ -43,6 +44,7 @@ double StoredTensor::value(std::int64_t at) const {
     case DType::F32: return element<float>(data, at);
     case DType::F64: return element<double>(data, at);
     case DType::BF16: return element<BFloat16>(data, at);
+    case DType::F16: return element<Float16>(data, at);
     case DType::I64: return element<std::int64_t>(data, at);
     case DType::I32: return element<std::int32_t>(data, at);
     case DType::Bool: return data[at] == std::byte{0} ? 0 : 1;

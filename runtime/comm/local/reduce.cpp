@@ -30,6 +30,13 @@ struct Element<BFloat16> {
     return static_cast<Stored>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
   }
 };
+template <>
+struct Element<Float16> {
+  using Stored = std::uint16_t;
+  using Sum = float;
+  static Sum load(Stored bits) { return std::bit_cast<Float16>(bits); }
+  static Stored store(Sum sum) { return Float16(sum).bits; }
+};
 
 // NaN wins over every extreme, whichever rank has it.
 template <Reduce op, class A>
@@ -127,6 +134,7 @@ Loop loop_for(DType dtype, Reduce reduce) {
     case DType::F32: return loop_for<float>(reduce);
     case DType::F64: return loop_for<double>(reduce);
     case DType::BF16: return loop_for<BFloat16>(reduce);
+    case DType::F16: return loop_for<Float16>(reduce);
     case DType::I64: return loop_for<std::int64_t>(reduce);
     case DType::I32: return loop_for<std::int32_t>(reduce);
     case DType::Bool: break;

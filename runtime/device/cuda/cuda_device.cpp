@@ -62,6 +62,7 @@ CudaDevice::~CudaDevice() {
   // What is queued still uses the memory that goes now.
   log_cuda(cuda().SetDevice(options_.index), "cudaSetDevice");
   log_cuda(cuda().DeviceSynchronize(), "cudaDeviceSynchronize");
+  extensions_.clear();
   log_cuda(cuda().FreeHost(finding_), "cudaFreeHost");
 }
 

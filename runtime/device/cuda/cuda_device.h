@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -29,6 +30,8 @@ struct CudaOptions {
   // Fills each allocation with NaN bytes on the compute stream: finds reads of memory that nothing
   // wrote, and of memory that was given back too early.
   bool poison = false;
+  // Products of f32 matrices by tensor cores, which read 10 bits of each fraction.
+  bool tf32 = false;
 };
 
 class CudaDevice final : public Device {
@@ -51,6 +54,14 @@ class CudaDevice final : public Device {
   int index() const { return options_.index; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }  // 90 for 9.0
+  bool tf32() const { return options_.tf32; }
+  // Multiprocessors that a collective in flight runs on, from now on (0: none): products leave them
+  // free. Any thread.
+  void reserve_multiprocessors(int count) { reserved_ = count; }
+  int reserved_multiprocessors() const { return reserved_; }
+  // What a layer above keeps for this device under its key (an address of its own); null until it
+  // puts something there. Goes before the device's memory does. The rank's thread.
+  std::shared_ptr<void>& extension(const void* key) { return extensions_[key]; }
   // Makes this the calling thread's current device.
   void make_current() const;
   const std::shared_ptr<EventPool>& events() const { return events_; }
@@ -72,6 +83,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<StagingRing> staging_;
   std::unique_ptr<PeerEngine> peers_;
   Finding* finding_ = nullptr;
+  std::atomic<int> reserved_{0};
+  std::map<const void*, std::shared_ptr<void>> extensions_;
 };
 
 // Error{DeviceFailed}: no driver, no device, an index that is none of the devices; the text says

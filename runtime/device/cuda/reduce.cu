@@ -14,7 +14,7 @@ constexpr int kSources = 16;
 
 template <class T>
 struct ReduceKernel : PerElement {
-  using Sum = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+  using Sum = std::conditional_t<is_short_float<T>, float, T>;
   const T* sources[kSources];
   int source_count;
   int divisor;  // of an average, in the last turn; otherwise 1
@@ -75,6 +75,7 @@ void reduce_on_device(CudaDevice& device, DType dtype, Reduce reduce,
     case DType::F32: return reduce_typed<float>(device, reduce, sources, target, count, stream);
     case DType::F64: return reduce_typed<double>(device, reduce, sources, target, count, stream);
     case DType::BF16: return reduce_typed<BFloat16>(device, reduce, sources, target, count, stream);
+    case DType::F16: return reduce_typed<Float16>(device, reduce, sources, target, count, stream);
     case DType::I64:
       return reduce_typed<std::int64_t>(device, reduce, sources, target, count, stream);
     case DType::I32:

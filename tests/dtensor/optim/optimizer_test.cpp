@@ -115,17 +115,19 @@ TEST(Sgd, FollowsTheFormulaWithMomentumNesterovDampeningAndMaximize) {
   });
 }
 
-TEST(AdamW, Bf16ParametersKeepAnExactMaster) {
+TEST(AdamW, NarrowParametersKeepAnExactMaster) {
   on_ranks(1, [](World& world) -> Task<void> {
-    Tensor x = Tensor::from_values(world.device(), {1}, DType::BF16, std::vector<double>{1.0});
-    x.set_requires_grad(true);
-    AdamW optimizer({x}, {.lr = 1e-4, .weight_decay = 0});
-    for (int i = 0; i < 100; ++i) {  // each step is far below bf16's resolution at 1
-      x.set_grad(Tensor::from_values(world.device(), {1}, DType::BF16, std::vector<double>{1.0}));
-      Task<void> stepped = optimizer.step();
-      co_await std::move(stepped);
+    for (const DType dtype : {DType::BF16, DType::F16}) {
+      Tensor x = Tensor::from_values(world.device(), {1}, dtype, std::vector<double>{1.0});
+      x.set_requires_grad(true);
+      AdamW optimizer({x}, {.lr = 1e-4, .weight_decay = 0});
+      for (int i = 0; i < 100; ++i) {  // each step is below the resolution of either at 1
+        x.set_grad(Tensor::from_values(world.device(), {1}, dtype, std::vector<double>{1.0}));
+        Task<void> stepped = optimizer.step();
+        co_await std::move(stepped);
+      }
+      EXPECT_NEAR(x.item(), 0.99, 0.004);
     }
-    EXPECT_NEAR(x.item(), 0.99, 0.004);
   });
 }
 

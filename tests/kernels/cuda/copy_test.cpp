@@ -4,7 +4,7 @@ namespace coshard::kernels {
 namespace {
 using namespace testing;
 
-const std::vector<DType> kAll = {DType::F32, DType::F64, DType::BF16,
+const std::vector<DType> kAll = {DType::F32, DType::F64, DType::BF16, DType::F16,
                                  DType::I64, DType::I32, DType::Bool};
 
 TEST(CudaCopy, ConvertsBetweenAllDTypesAndStrides) {

@@ -57,7 +57,7 @@ T reduced(Reduce reduce, int ranks, std::int64_t index) {
     }
     return reduce == Reduce::Max ? any : all;
   } else {
-    using A = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+    using A = std::conditional_t<is_short_float<T>, float, T>;
     A sum = static_cast<A>(value_of<T>(index * ranks));
     for (int r = 1; r < ranks; ++r) {
       const A next = static_cast<A>(value_of<T>(index * ranks + r));
@@ -80,7 +80,7 @@ std::vector<Reduce> reductions() {
 
 template <class T>
 class CollectivesOf : public testing::Test {};
-using Types = testing::Types<float, double, BFloat16, std::int64_t, std::int32_t, bool>;
+using Types = testing::Types<float, double, BFloat16, Float16, std::int64_t, std::int32_t, bool>;
 TYPED_TEST_SUITE(CollectivesOf, Types);
 
 TYPED_TEST(CollectivesOf, AllReduceGivesEveryRankTheReduction) {

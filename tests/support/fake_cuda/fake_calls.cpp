@@ -6,6 +6,7 @@
 
 #include "runtime/device/cuda/api.h"
 #include "tests/support/fake_cuda/emulator.h"
+#include "tests/support/fake_cuda/fake_cublas_lt.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 
 namespace coshard::testing {
@@ -332,6 +333,7 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
   reseed(seed);
   devices_ = devices;
   use_cuda(&table);
+  install_cublas_lt();
 }
 
 }  // namespace coshard::testing

@@ -1,0 +1,48 @@
+#include "kernels/cuda/lt_api.h"
+
+#include <cstdio>
+
+#include "runtime/device/cuda/api.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+const CublasLtApi* lt_in_use = nullptr;  // null: the library; written before any device is made
+
+}  // namespace
+
+const CublasLtApi& real_cublas_lt() {
+  static const CublasLtApi table = {
+#define X(name) &::cublasLt##name,
+      COSHARD_LT_CALLS(X)
+#undef X
+  };
+  return table;
+}
+
+const CublasLtApi& cublas_lt() { return lt_in_use != nullptr ? *lt_in_use : real_cublas_lt(); }
+void use_cublas_lt(const CublasLtApi* table) { lt_in_use = table; }
+
+std::string text_of(cublasStatus_t status) {
+  return cat(cublas_lt().GetStatusName(status), " (", static_cast<int>(status), ")");
+}
+
+bool succeeded(cublasStatus_t status) noexcept {
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return true;
+  cuda().GetLastError();
+  return false;
+}
+
+void check_lt(cublasStatus_t status, const char* what) {
+  if (!succeeded(status)) [[unlikely]]
+    fail(ErrorKind::DeviceFailed, cat(what, ": ", text_of(status)));
+}
+
+void log_lt(cublasStatus_t status, const char* what) noexcept {
+  if (succeeded(status)) return;
+  std::fprintf(stderr, "coshard: %s: %s\n", what, cublas_lt().GetStatusName(status));
+}
+
+}  // namespace coshard

@@ -1,0 +1,41 @@
+#pragma once
+// The one table through which every call to cuBLASLt goes, and what becomes of a failed one. Filled
+// from the library, and by tests from a fake one (tests/support/fake_cuda). Chosen before its first
+// use by a device and not changed while that lives; any thread may call through it.
+#include <cublasLt.h>
+
+#include <string>
+
+// clang-format off
+#define COSHARD_LT_CALLS(X) \
+  X(Create) X(Destroy) X(GetStatusName) X(GetStatusString) X(GetVersion) \
+  X(Matmul) X(MatmulAlgoGetHeuristic) \
+  X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) \
+  X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) \
+  X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute)
+// clang-format on
+
+namespace coshard {
+
+struct CublasLtApi {
+#define X(name) decltype(&::cublasLt##name) name;
+  COSHARD_LT_CALLS(X)
+#undef X
+};
+
+// The table in use: the library's unless use_cublas_lt() gave another.
+const CublasLtApi& cublas_lt();
+const CublasLtApi& real_cublas_lt();
+// For tests; null: the library again. The table must outlive every device.
+void use_cublas_lt(const CublasLtApi* table);
+
+// "CUBLAS_STATUS_NOT_SUPPORTED (15)"
+std::string text_of(cublasStatus_t status);
+// Whether the call succeeded. Clears the error that CUDA remembers of one that did not.
+bool succeeded(cublasStatus_t status) noexcept;
+// Throws Error{DeviceFailed} "what: text" unless the call succeeded.
+void check_lt(cublasStatus_t status, const char* what);
+// For destructors: one line on stderr when the call failed.
+void log_lt(cublasStatus_t status, const char* what) noexcept;
+
+}  // namespace coshard

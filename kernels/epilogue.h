@@ -1,0 +1,88 @@
+#pragma once
+// The bias and the Epilogue of a Matmul by other kernels, for back ends whose product does not do
+// them itself. Host code of cpu and cuda.
+#include <utility>
+
+#include "kernels/args.h"
+#include "runtime/error.h"
+
+namespace coshard::kernels {
+
+inline bool is_contiguous(const View& v) {
+  std::int64_t count = 1;
+  for (int d = v.ndim - 1; d >= 0; --d) {
+    if (v.shape[d] != 1 && v.strides[d] != count) return false;
+    count *= v.shape[d];
+  }
+  return true;
+}
+
+inline View transposed_matrix(View v) {
+  std::swap(v.shape[0], v.shape[1]);
+  std::swap(v.strides[0], v.strides[1]);
+  return v;
+}
+
+inline bool has_epilogue(const Matmul& args) {
+  return args.bias != nullptr || args.epilogue != Epilogue::None;
+}
+
+// Error{BadInput} when the product cannot have the epilogue that it asks for.
+inline void check_epilogue(const Matmul& args) {
+  if (!has_epilogue(args)) return;
+  CS_REQUIRE(is_floating(args.out.dtype), "matmul: a bias or an epilogue of ", args.out.dtype);
+  if (args.epilogue == Epilogue::None) return;
+  CS_REQUIRE(args.aux != nullptr, "matmul: an epilogue without aux");
+  if (args.epilogue == Epilogue::BiasGrad) {
+    CS_REQUIRE(
+        args.a.ndim == 2 && (is_contiguous(args.a) || is_contiguous(transposed_matrix(args.a))),
+        "matmul: the sums of rows of a strided a");
+  } else {
+    CS_REQUIRE(is_contiguous(args.out), "matmul: gelu of a strided result");
+  }
+}
+
+template <class Run>
+void add_bias(const Matmul& args, Run&& run) {
+  View bias = args.out;
+  bias.data = const_cast<void*>(args.bias);
+  bias.strides = {};
+  bias.strides[bias.ndim - 1] = 1;
+  run(Binary{BinaryOp::Add, args.out, args.out, bias});
+}
+
+// The sums of a's rows, of a contiguous a or one whose transpose is.
+template <class Run>
+void sum_rows(const Matmul& args, Run&& run) {
+  ReduceDim sum{ReduceOp::Sum, args.a.dtype, args.a.shape[0], args.a.shape[1], 1,
+                args.a.data,   args.aux};
+  if (!is_contiguous(args.a)) {
+    sum.inner = sum.outer;
+    sum.outer = 1;
+  }
+  run(sum);
+}
+
+// What is left to do once `out` holds the bare product. `run` runs one kernel.
+template <class Run>
+void run_epilogue(const Matmul& args, Run&& run) {
+  if (args.bias != nullptr) add_bias(args, run);
+  const DType dtype = args.out.dtype;
+  std::int64_t count = 1;
+  for (int d = 0; d < args.out.ndim; ++d) count *= args.out.shape[d];
+  switch (args.epilogue) {
+    case Epilogue::None: return;
+    case Epilogue::Gelu: {
+      View aux = args.out;
+      aux.data = args.aux;
+      run(Copy{aux, args.out});
+      return run(Unary{UnaryOp::GeluTanh, dtype, count, args.aux, args.out.data});
+    }
+    case Epilogue::GeluGrad:
+      return run(
+          UnaryGrad{UnaryGradOp::GeluTanh, dtype, count, args.out.data, args.aux, args.out.data});
+    case Epilogue::BiasGrad: return sum_rows(args, run);
+  }
+}
+
+}  // namespace coshard::kernels

@@ -1,0 +1,99 @@
+// Products through cuBLASLt under faults: every call of the library fails once, the error is typed
+// and names the call, and the next device works.
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/lt_api.h"
+#include "tests/fake_cuda/on_fake.h"
+
+namespace coshard::testing {
+namespace {
+
+kernels::View matrix(const Numbers& numbers, std::int64_t rows, std::int64_t columns) {
+  return {numbers.data(), DType::F32, 2, {rows, columns}, {columns, 1}};
+}
+
+// [4, 100] of ones by [100, 8] of ones plus a bias of ones.
+void multiply_ones() {
+  const auto device = fake_device();
+  const Numbers a(*device, 400), b(*device, 800), out(*device, 32), bias(*device, 8);
+  for (const Numbers* numbers : {&a, &b, &bias})
+    numbers->set(std::vector<float>(numbers->count, 1));
+  kernels::Matmul product{matrix(out, 4, 8), matrix(a, 4, 100), matrix(b, 100, 8)};
+  product.bias = bias.data();
+  kernels::cuda::run(*device, product);
+  EXPECT_EQ(out.get(), std::vector<float>(32, 101));
+}
+
+class EveryLtCall : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryLtCall, ThatFailsIsATypedErrorAndTheNextDeviceWorks) {
+  FakeDriver::get().reset_counts();
+  multiply_ones();
+  const auto calls = FakeDriver::get().calls(GetParam());
+  ASSERT_GT(calls, 0U) << "a product does not call " << GetParam();
+  for (std::uint64_t after = 0; after < calls; ++after) {
+    FakeDriver::get().set_fault({.call = GetParam(),
+                                 .after = static_cast<int>(after),
+                                 .error = CUBLAS_STATUS_ALLOC_FAILED});
+    const std::string text = error_text(ErrorKind::DeviceFailed, multiply_ones);
+    EXPECT_NE(text.find(GetParam()), std::string::npos) << text;
+    EXPECT_NE(text.find("CUBLAS_STATUS_ALLOC_FAILED"), std::string::npos) << text;
+    FakeDriver::get().clear_faults();
+    multiply_ones();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    CublasLt, EveryLtCall,
+    ::testing::Values("cublasLtCreate", "cublasLtMatmul", "cublasLtMatmulAlgoGetHeuristic",
+                      "cublasLtMatmulDescCreate", "cublasLtMatmulDescSetAttribute",
+                      "cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceSetAttribute",
+                      "cublasLtMatrixLayoutCreate"),
+    [](const auto& info) { return std::string(info.param); });
+
+class EveryLtEnd : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryLtEnd, ThatFailsIsLoggedAndDoesNotThrow) {
+  FakeDriver::get().set_fault({.call = GetParam(), .error = CUBLAS_STATUS_ALLOC_FAILED});
+  ::testing::internal::CaptureStderr();
+  multiply_ones();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(std::string("coshard: ") + GetParam()), std::string::npos) << said;
+  FakeDriver::get().clear_faults();
+}
+
+INSTANTIATE_TEST_SUITE_P(CublasLt, EveryLtEnd,
+                         ::testing::Values("cublasLtDestroy", "cublasLtMatmulDescDestroy",
+                                           "cublasLtMatmulPreferenceDestroy",
+                                           "cublasLtMatrixLayoutDestroy"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(CublasLt, AProductTakesOneCallOfTheLibraryOnceItIsKnown) {
+  const auto device = fake_device();
+  const Numbers a(*device, 400), b(*device, 800), out(*device, 32);
+  const kernels::Matmul product{matrix(out, 4, 8), matrix(a, 4, 100), matrix(b, 100, 8)};
+  kernels::cuda::run(*device, product);
+  FakeDriver::get().reset_counts();
+  for (int i = 0; i < 5; ++i) kernels::cuda::run(*device, product);
+  EXPECT_EQ(FakeDriver::get().calls("cublasLtMatmul"), 5U);
+  EXPECT_EQ(FakeDriver::get().calls("SetDevice"), 5U);
+  EXPECT_EQ(FakeDriver::get().calls(""), 10U);
+  device->synchronize();
+}
+
+TEST(CublasLt, AnAlgorithmThatTheLibraryTakesBackIsNotAskedForAgain) {
+  FakeDriver::get().set_fault({.call = "cublasLtMatmul", .error = CUBLAS_STATUS_NOT_SUPPORTED});
+  const auto device = fake_device();
+  const Numbers a(*device, 400), b(*device, 800), out(*device, 32);
+  const kernels::Matmul product{matrix(out, 4, 8), matrix(a, 4, 100), matrix(b, 100, 8)};
+  FakeDriver::get().reset_counts();
+  for (int i = 0; i < 2; ++i) {
+    const std::string text =
+        error_text(ErrorKind::Unsupported, [&] { kernels::cuda::run(*device, product); });
+    EXPECT_NE(text.find("no algorithm"), std::string::npos) << text;
+  }
+  EXPECT_EQ(FakeDriver::get().calls("cublasLtMatmulAlgoGetHeuristic"), 1U);
+  FakeDriver::get().clear_faults();
+}
+
+}  // namespace
+}  // namespace coshard::testing

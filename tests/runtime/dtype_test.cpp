@@ -1,0 +1,98 @@
+#include "runtime/dtype.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+Float16 of_bits(int bits) { return std::bit_cast<Float16>(static_cast<std::uint16_t>(bits)); }
+
+// By the definition of the format.
+double value_of(int bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == 31)
+    return fraction == 0 ? sign * std::numeric_limits<double>::infinity()
+                         : std::numeric_limits<double>::quiet_NaN();
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+TEST(Float16, HoldsWhatItsBitsSay) {
+  for (int bits = 0; bits < 65536; ++bits) {
+    const double got = static_cast<float>(of_bits(bits)), want = value_of(bits);
+    if (std::isnan(want)) {
+      EXPECT_TRUE(std::isnan(got)) << bits;
+    } else {
+      EXPECT_EQ(got, want) << bits;
+      EXPECT_EQ(std::signbit(got), std::signbit(want)) << bits;
+    }
+  }
+}
+
+TEST(Float16, GoesToFloatAndBack) {
+  for (int bits = 0; bits < 65536; ++bits) {
+    const Float16 back(static_cast<float>(of_bits(bits)));
+    if (std::isnan(value_of(bits))) {
+      EXPECT_TRUE(std::isnan(static_cast<float>(back))) << bits;
+      EXPECT_EQ(back.bits >> 15, bits >> 15) << bits;
+    } else {
+      EXPECT_EQ(back.bits, bits);
+    }
+  }
+}
+
+// The bits of the nearest value of the same sign, the even one of two.
+int nearest(double x) {
+  const int sign = std::signbit(x) ? 0x8000 : 0;
+  const double size = std::abs(x);
+  int low = 0;
+  for (int step = 0x4000; step > 0; step /= 2)
+    if (low + step <= 0x7c00 && value_of(low + step) <= size) low += step;
+  if (low == 0x7c00) return sign | low;
+  const double above = low == 0x7bff ? 65536.0 : value_of(low + 1);  // where infinity begins to be
+  const double down = size - value_of(low), up = above - size;
+  return sign | (down < up || (down == up && low % 2 == 0) ? low : low + 1);
+}
+
+TEST(Float16, RoundsToTheNearestEven) {
+  std::mt19937 engine(1);
+  std::uniform_real_distribution<double> exponent(-27, 17);
+  for (int i = 0; i < 20000; ++i) {
+    const auto x = static_cast<float>(std::exp2(exponent(engine)) * (engine() % 2 == 0 ? 1 : -1));
+    EXPECT_EQ(Float16(x).bits, nearest(x)) << x;
+  }
+  for (int bits = 0; bits < 0x7c00; ++bits) {  // halfway, and beside it
+    const double above = bits == 0x7bff ? 65536.0 : value_of(bits + 1);
+    const auto middle = static_cast<float>((value_of(bits) + above) / 2);
+    for (const float x : {middle, std::nextafter(middle, 0.0F), std::nextafter(middle, 1e6F)})
+      EXPECT_EQ(Float16(x).bits, nearest(x)) << x;
+  }
+}
+
+TEST(Float16, IsInfinityFrom65520On) {
+  EXPECT_EQ(Float16(65519.996F).bits, 0x7bff);
+  EXPECT_EQ(Float16(65520.0F).bits, 0x7c00);
+  EXPECT_EQ(Float16(-1e30F).bits, 0xfc00);
+  EXPECT_EQ(Float16(std::numeric_limits<float>::denorm_min()).bits, 0);
+}
+
+TEST(DType, EveryOneHasANameASizeAndAType) {
+  const DType all[] = {DType::F32, DType::F64, DType::BF16, DType::F16,
+                       DType::I64, DType::I32, DType::Bool};
+  for (const DType dtype : all) EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
+  EXPECT_EQ(to_string(DType::F16), "f16");
+  EXPECT_EQ(size_of(DType::F16), 2U);
+  EXPECT_TRUE(is_floating(DType::F16));
+  EXPECT_EQ(dtype_of<Float16>, DType::F16);
+  EXPECT_THROW(parse_dtype("half"), Error);
+}
+
+}  // namespace
+}  // namespace coshard

@@ -1,0 +1,387 @@
+#include "tests/support/fake_cuda/fake_cublas_lt.h"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "kernels/cuda/lt_api.h"
+#include "runtime/dtype.h"
+#include "tests/support/fake_cuda/fake_driver.h"
+
+namespace coshard::testing {
+namespace {
+
+#define ENTER(name) \
+  if (const int fault = driver().enter(name); fault != 0) return static_cast<cublasStatus_t>(fault)
+
+FakeDriver& driver() { return FakeDriver::get(); }
+
+struct FakeHandle {
+  int device;
+};
+struct FakeLayout {
+  cudaDataType_t type;
+  std::int64_t rows, columns, ld, batch = 1, stride = 0;
+};
+struct FakeDesc {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void* bias = nullptr;
+  void* aux = nullptr;
+  std::int64_t aux_ld = 0, aux_stride = 0;
+  std::int32_t multiprocessors = 0;
+};
+struct FakePreference {
+  std::uint64_t workspace = 0;
+  std::uint32_t aligned[4] = {256, 256, 256, 256};  // a, b, c, d
+};
+
+FakeLayout& of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<FakeLayout*>(layout); }
+FakeDesc& of(cublasLtMatmulDesc_t desc) { return *reinterpret_cast<FakeDesc*>(desc); }
+FakePreference& of(cublasLtMatmulPreference_t p) { return *reinterpret_cast<FakePreference*>(p); }
+
+cublasStatus_t create(cublasLtHandle_t* handle) {
+  ENTER("cublasLtCreate");
+  *handle = reinterpret_cast<cublasLtHandle_t>(new FakeHandle{FakeDriver::current_device()});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t destroy(cublasLtHandle_t handle) {
+  ENTER("cublasLtDestroy");
+  delete reinterpret_cast<FakeHandle*>(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+const char* status_name(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    default: return "CUBLAS_STATUS_INTERNAL_ERROR";
+  }
+}
+std::size_t library_version() { return 130000; }
+
+// --- descriptors ---
+
+// Copies an attribute of the given size into a field; false for another size.
+template <class Field>
+bool put(Field& field, const void* from, std::size_t bytes) {
+  if (bytes != sizeof field) return false;
+  std::memcpy(&field, from, bytes);
+  return true;
+}
+cublasStatus_t status_of(bool valid) {
+  return valid ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t layout_create(cublasLtMatrixLayout_t* layout, cudaDataType_t type,
+                             std::uint64_t rows, std::uint64_t columns, std::int64_t ld) {
+  ENTER("cublasLtMatrixLayoutCreate");
+  *layout = reinterpret_cast<cublasLtMatrixLayout_t>(new FakeLayout{
+      type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), ld});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t layout_destroy(cublasLtMatrixLayout_t layout) {
+  ENTER("cublasLtMatrixLayoutDestroy");
+  delete &of(layout);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t layout_set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t which,
+                          const void* value, std::size_t bytes) {
+  ENTER("cublasLtMatrixLayoutSetAttribute");
+  FakeLayout& to = of(layout);
+  if (which == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+    return status_of(put(to.stride, value, bytes));
+  std::int32_t batch = 0;
+  if (which != CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT || !put(batch, value, bytes))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  to.batch = batch;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t desc_create(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                           cudaDataType_t scale) {
+  ENTER("cublasLtMatmulDescCreate");
+  *desc = reinterpret_cast<cublasLtMatmulDesc_t>(new FakeDesc{compute, scale});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t desc_destroy(cublasLtMatmulDesc_t desc) {
+  ENTER("cublasLtMatmulDescDestroy");
+  delete &of(desc);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t desc_set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which,
+                        const void* value, std::size_t bytes) {
+  ENTER("cublasLtMatmulDescSetAttribute");
+  FakeDesc& to = of(desc);
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: return status_of(put(to.transpose_a, value, bytes));
+    case CUBLASLT_MATMUL_DESC_TRANSB: return status_of(put(to.transpose_b, value, bytes));
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return status_of(put(to.epilogue, value, bytes));
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return status_of(put(to.bias, value, bytes));
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return status_of(put(to.aux, value, bytes));
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return status_of(put(to.aux_ld, value, bytes));
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
+      return status_of(put(to.aux_stride, value, bytes));
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      return status_of(put(to.multiprocessors, value, bytes));
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+}
+
+cublasStatus_t preference_create(cublasLtMatmulPreference_t* preference) {
+  ENTER("cublasLtMatmulPreferenceCreate");
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new FakePreference());
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t preference_destroy(cublasLtMatmulPreference_t preference) {
+  ENTER("cublasLtMatmulPreferenceDestroy");
+  delete &of(preference);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t preference_set(cublasLtMatmulPreference_t preference,
+                              cublasLtMatmulPreferenceAttributes_t which, const void* value,
+                              std::size_t bytes) {
+  ENTER("cublasLtMatmulPreferenceSetAttribute");
+  FakePreference& to = of(preference);
+  if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+    return status_of(put(to.workspace, value, bytes));
+  const int operand = which - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+  if (operand < 0 || operand > 3) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return status_of(put(to.aligned[operand], value, bytes));
+}
+
+// --- the product ---
+
+// All that a product needs to know, copied when it is queued.
+struct Call {
+  FakeDesc desc;
+  FakeLayout a, b, c, d;
+  double alpha = 1, beta = 0;
+  const void *left = nullptr, *right = nullptr, *old = nullptr;
+  void* result = nullptr;
+
+  std::int64_t depth() const { return desc.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
+  bool has(std::uint32_t epilogue) const { return (desc.epilogue & epilogue) == epilogue; }
+};
+
+bool is_in_memory(const FakeLayout& m) {
+  return m.rows > 0 && m.columns > 0 && m.ld >= m.rows && m.batch > 0 && m.stride >= 0;
+}
+
+bool fits(const Call& call) {
+  const bool ta = call.desc.transpose_a != CUBLAS_OP_N, tb = call.desc.transpose_b != CUBLAS_OP_N;
+  const FakeLayout &a = call.a, &b = call.b, &d = call.d;
+  for (const FakeLayout* m : {&a, &b, &call.c, &d})
+    if (!is_in_memory(*m) || m->type != d.type || m->batch != d.batch) return false;
+  if (d.batch > 1 && d.stride < d.ld * (d.columns - 1) + d.rows) return false;  // they overlap
+  const bool wide = d.type == CUDA_R_64F;
+  if (wide != (call.desc.compute == CUBLAS_COMPUTE_64F)) return false;
+  if (call.desc.scale != (wide ? CUDA_R_64F : CUDA_R_32F)) return false;
+  return (ta ? a.columns : a.rows) == d.rows && (tb ? b.rows : b.columns) == d.columns &&
+         (tb ? b.columns : b.rows) == call.depth() && call.c.ld == d.ld &&
+         call.c.stride == d.stride;
+}
+
+// What the library says no to: epilogues in f64, gelu's other matrix out of step.
+bool supports(const Call& call) {
+  if (call.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
+  if (call.d.type == CUDA_R_64F) return false;
+  if (!call.has(128)) return call.desc.bias != nullptr;
+  return call.desc.aux != nullptr && call.desc.aux_ld % 8 == 0 && call.desc.aux_ld >= call.d.rows &&
+         call.desc.aux_stride % 8 == 0;
+}
+
+// Of the whole problem: an algorithm is good for the one it was chosen for.
+std::uint64_t fingerprint(const Call& call) {
+  std::uint64_t hash = call.desc.epilogue;
+  const auto mix = [&](std::int64_t word) {
+    hash = (hash ^ static_cast<std::uint64_t>(word)) * 0x9e3779b97f4a7c15U;
+  };
+  mix(call.desc.transpose_a * 2 + call.desc.transpose_b);
+  mix(call.desc.compute);
+  mix(call.desc.multiprocessors);
+  for (const FakeLayout* m : {&call.a, &call.b, &call.d})
+    for (const std::int64_t word :
+         {m->rows, m->columns, m->ld, m->batch, m->stride, static_cast<std::int64_t>(m->type)})
+      mix(word);
+  return hash;
+}
+
+std::size_t workspace_of(const Call& call) { return call.depth() > 64 ? 4096 : 0; }
+
+cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                         cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                         cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+                         int wanted, cublasLtMatmulHeuristicResult_t* results, int* count) {
+  ENTER("cublasLtMatmulAlgoGetHeuristic");
+  const Call call{of(desc), of(a), of(b), of(c), of(d)};
+  *count = 0;
+  if (!fits(call)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!supports(call)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  for (const std::uint32_t aligned : of(preference).aligned)
+    if (aligned < 4) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Sometimes more than one, and the first is not always one that can run.
+  const auto number = static_cast<std::uint64_t>(call.d.rows % 3);
+  for (std::uint64_t i = 0; i <= number && *count < wanted; ++i) {
+    cublasLtMatmulHeuristicResult_t& result = results[(*count)++];
+    result = {};
+    const bool broken = i == 0 && number > 0;
+    result.state = broken ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+    result.algo.data[0] = broken ? 0 : fingerprint(call);
+    result.workspaceSize = workspace_of(call);
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T>
+double read(const void* data, std::int64_t at) {
+  return static_cast<double>(static_cast<const T*>(data)[at]);
+}
+template <class T>
+void write(void* data, std::int64_t at, double value) {
+  static_cast<T*>(data)[at] = static_cast<T>(value);
+}
+
+constexpr double kScale = 0.7978845608028654;  // sqrt(2 / pi)
+double inner_of(double x) { return std::tanh(kScale * (x + 0.044715 * x * x * x)); }
+double gelu(double x) { return 0.5 * x * (1 + inner_of(x)); }
+double slope(double x) {
+  const double t = inner_of(x);
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kScale * (1 + 3 * 0.044715 * x * x);
+}
+
+// y of row i and column j of batch g, and what the epilogue makes of it.
+template <class T>
+double finished(const Call& call, double y, std::int64_t g, std::int64_t i, std::int64_t j) {
+  if (call.has(CUBLASLT_EPILOGUE_BIAS)) y += read<T>(call.desc.bias, i);
+  const std::int64_t at = g * call.desc.aux_stride + j * call.desc.aux_ld + i;
+  if (call.has(CUBLASLT_EPILOGUE_DGELU)) return y * slope(read<T>(call.desc.aux, at));
+  if (!call.has(CUBLASLT_EPILOGUE_GELU)) return y;
+  if (call.has(CUBLASLT_EPILOGUE_GELU_AUX)) write<T>(call.desc.aux, at, y);
+  return gelu(y);
+}
+
+// The sums of op(a)'s rows, or of op(b)'s columns.
+template <class T>
+void sum_operand(const Call& call) {
+  const bool left = call.has(CUBLASLT_EPILOGUE_BGRADA);
+  if (!left && !call.has(CUBLASLT_EPILOGUE_BGRADB)) return;
+  const FakeLayout& m = left ? call.a : call.b;
+  const bool columns =
+      left ? call.desc.transpose_a != CUBLAS_OP_N : call.desc.transpose_b == CUBLAS_OP_N;
+  for (std::int64_t i = 0; i < (left ? call.d.rows : call.d.columns); ++i) {
+    double sum = 0;
+    for (std::int64_t p = 0; p < call.depth(); ++p)
+      sum += read<T>(left ? call.left : call.right, columns ? i * m.ld + p : p * m.ld + i);
+    write<T>(call.desc.bias, i, sum);
+  }
+}
+
+template <class T>
+void compute(const Call& call) {
+  const bool ta = call.desc.transpose_a != CUBLAS_OP_N, tb = call.desc.transpose_b != CUBLAS_OP_N;
+  const std::int64_t a_row = ta ? call.a.ld : 1, a_step = ta ? 1 : call.a.ld;
+  const std::int64_t b_column = tb ? 1 : call.b.ld, b_step = tb ? call.b.ld : 1;
+  for (std::int64_t g = 0; g < call.d.batch; ++g) {
+    for (std::int64_t j = 0; j < call.d.columns; ++j) {
+      for (std::int64_t i = 0; i < call.d.rows; ++i) {
+        double sum = 0;
+        for (std::int64_t p = 0; p < call.depth(); ++p)
+          sum += read<T>(call.left, g * call.a.stride + i * a_row + p * a_step) *
+                 read<T>(call.right, g * call.b.stride + j * b_column + p * b_step);
+        const std::int64_t at = g * call.d.stride + j * call.d.ld + i;
+        sum *= call.alpha;
+        if (call.beta != 0) sum += call.beta * read<T>(call.old, at);
+        write<T>(call.result, at, finished<T>(call, sum, g, i, j));
+      }
+    }
+  }
+  sum_operand<T>(call);
+}
+
+void compute_any(const Call& call) {
+  switch (call.d.type) {
+    case CUDA_R_64F: return compute<double>(call);
+    case CUDA_R_16BF: return compute<BFloat16>(call);
+    case CUDA_R_16F: return compute<Float16>(call);
+    default: return compute<float>(call);
+  }
+}
+
+double scalar(const void* value, cudaDataType_t type) {
+  return type == CUDA_R_64F ? *static_cast<const double*>(value)
+                            : *static_cast<const float*>(value);
+}
+
+// Memory that is the device's, everywhere.
+bool in_reach(const Call& call) {
+  for (const void* data : {call.left, call.right, call.old, static_cast<const void*>(call.result)})
+    if (!driver().knows(data)) return false;
+  for (const void* data : {call.desc.bias, call.desc.aux})
+    if (data != nullptr && !driver().knows(data)) return false;
+  return true;
+}
+
+cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
+                        const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                        cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                        cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
+                        const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t bytes,
+                        cudaStream_t stream) {
+  ENTER("cublasLtMatmul");
+  Call call{of(desc), of(a_layout), of(b_layout), of(c_layout), of(d_layout)};
+  call.alpha = scalar(alpha, call.desc.scale);
+  call.beta = scalar(beta, call.desc.scale);
+  call.left = a;
+  call.right = b;
+  call.old = c;
+  call.result = d;
+  const std::size_t needed = workspace_of(call);
+  const bool here = reinterpret_cast<FakeHandle*>(handle)->device == FakeDriver::current_device();
+  const bool room = needed == 0 || (bytes >= needed && driver().knows(workspace) &&
+                                    reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0);
+  if (!here || !room || !fits(call) || !supports(call) || !in_reach(call) ||
+      algorithm->data[0] != fingerprint(call)) {
+    driver().complain("cublasLtMatmul: wrong arguments");
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  driver().enqueue(driver().stream(stream), [call, workspace, needed] {
+    if (needed > 0) std::memset(workspace, 0xff, needed);  // it is the product's alone
+    compute_any(call);
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+void install_cublas_lt() {
+  static const CublasLtApi table = [] {
+    CublasLtApi api{};
+    api.Create = create;
+    api.Destroy = destroy;
+    api.GetStatusName = status_name;
+    api.GetStatusString = status_name;
+    api.GetVersion = library_version;
+    api.Matmul = multiply;
+    api.MatmulAlgoGetHeuristic = heuristic;
+    api.MatmulDescCreate = desc_create;
+    api.MatmulDescDestroy = desc_destroy;
+    api.MatmulDescSetAttribute = desc_set;
+    api.MatmulPreferenceCreate = preference_create;
+    api.MatmulPreferenceDestroy = preference_destroy;
+    api.MatmulPreferenceSetAttribute = preference_set;
+    api.MatrixLayoutCreate = layout_create;
+    api.MatrixLayoutDestroy = layout_destroy;
+    api.MatrixLayoutSetAttribute = layout_set;
+    return api;
+  }();
+  use_cublas_lt(&table);
+}
+
+}  // namespace coshard::testing
