@@ -5,8 +5,9 @@
 namespace coshard::testing {
 namespace {
 
-// A little of everything that one rank does.
+// A little of everything that one rank does; the same calls each time.
 void use_a_device() {
+  FakeDriver::get().reseed(7);
   const auto device = fake_device();
   const auto other = device->make_stream(StreamKind::Communication);
   const Numbers x(*device, 8), y(*device, 8);
