@@ -5,22 +5,12 @@ namespace coshard::kernels::cuda {
 
 #define MISSING(Kernel) \
   void run(CudaDevice&, const Kernel&) { fail(ErrorKind::Unsupported, #Kernel " on cuda"); }
-MISSING(Unary)
-MISSING(UnaryGrad)
-MISSING(Binary)
-MISSING(Where)
-MISSING(SwiGlu)
-MISSING(SwiGluGrad)
-MISSING(Gather)
-MISSING(Scatter)
-MISSING(Triangle)
 MISSING(ReduceDim)
 MISSING(ReduceGrad)
 MISSING(ArgReduce)
 MISSING(Scan)
 MISSING(ScanGrad)
 MISSING(Sort)
-MISSING(PowSum)
 MISSING(Softmax)
 MISSING(SoftmaxGrad)
 MISSING(LayerNorm)
@@ -35,9 +25,5 @@ MISSING(CrossEntropyGrad)
 MISSING(CrossEntropyLoss)
 MISSING(NllLoss)
 MISSING(NllLossGrad)
-MISSING(Random)
-MISSING(Dropout)
-MISSING(AdamW)
-MISSING(Sgd)
 
 }  // namespace coshard::kernels::cuda

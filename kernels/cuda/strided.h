@@ -3,6 +3,7 @@
 // merged, and the number of an element becomes its offset in each. Used by the .cu files only.
 #include <array>
 
+#include "kernels/cuda/divider.h"
 #include "kernels/cuda/typed.h"
 
 namespace coshard::kernels::cuda {
@@ -13,7 +14,20 @@ struct StridedIndex {
   std::int64_t count = 1;
   std::int64_t shape[kMaxDims] = {};
   std::int64_t strides[N][kMaxDims] = {};
+  Divider dividers[kMaxDims];
   bool dense = false;  // every view has stride 1 throughout: the offset is the number
+  bool small = false;  // fewer than 2^31 elements
+
+  // After changes of shape and strides; those of no dimension are 1.
+  void settle() {
+    count = 1;
+    for (int d = 0; d < ndim; ++d) count *= shape[d];
+    small = count < (std::int64_t{1} << 31);
+    for (int d = 0; small && count > 0 && d < ndim; ++d)
+      dividers[d] = Divider(static_cast<std::uint32_t>(shape[d]));
+    dense = ndim == 0 || ndim == 1;
+    for (int v = 0; dense && ndim == 1 && v < N; ++v) dense = strides[v][0] == 1;
+  }
 
   CS_HOST_BODY void offsets(std::int64_t element, std::int64_t (&out)[N]) const {
     if (dense) {
@@ -21,11 +35,14 @@ struct StridedIndex {
       return;
     }
     for (int v = 0; v < N; ++v) out[v] = 0;
-    for (int d = ndim - 1; d >= 0; --d) {
-      const std::int64_t here = d == 0 ? element : element % shape[d];
-      element /= shape[d];
+    for (int d = ndim - 1; d > 0; --d) {
+      const std::int64_t above =
+          small ? dividers[d].divide(static_cast<std::uint32_t>(element)) : element / shape[d];
+      const std::int64_t here = element - above * shape[d];
+      element = above;
       for (int v = 0; v < N; ++v) out[v] += here * strides[v][d];
     }
+    for (int v = 0; v < N; ++v) out[v] += element * strides[v][0];
   }
 };
 
@@ -40,7 +57,6 @@ StridedIndex<N> strided_index(const std::array<const View*, N>& views) {
   };
   for (int d = 0; d < first.ndim; ++d) {
     const std::int64_t size = first.shape[static_cast<std::size_t>(d)];
-    index.count *= size;
     if (size == 1) continue;
     bool merges = index.ndim > 0;
     for (int v = 0; merges && v < N; ++v)
@@ -52,9 +68,7 @@ StridedIndex<N> strided_index(const std::array<const View*, N>& views) {
     }
     for (int v = 0; v < N; ++v) index.strides[v][index.ndim - 1] = stride(v, d);
   }
-  index.dense = index.ndim == 0 || index.ndim == 1;
-  for (int v = 0; index.dense && index.ndim == 1 && v < N; ++v)
-    index.dense = index.strides[v][0] == 1;
+  index.settle();
   return index;
 }
 

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/reference/philox.h"
+#include "kernels/philox.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/typed.h"
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/args.h"
+#include "kernels/integer_power.h"
 #include "runtime/error.h"
 
 namespace coshard::kernels::reference {
@@ -58,18 +59,6 @@ T rounded(double value) {
   } else {
     return static_cast<T>(value);
   }
-}
-
-// base^exponent, wrapping around as unsigned numbers do; of a negative exponent the integer part (0
-// stays 0).
-template <class T>
-T integer_power(T base, T exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
-  using Bits = std::make_unsigned_t<T>;
-  Bits result = 1;
-  for (auto power = static_cast<Bits>(base); exponent > 0; exponent /= 2, power *= power)
-    if (exponent % 2 != 0) result *= power;
-  return static_cast<T>(result);
 }
 
 // Calls f(std::array of N element offsets) for every index of `shape`, in row-major order.

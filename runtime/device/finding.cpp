@@ -16,7 +16,8 @@ std::string describe(FindingKind kind, std::int64_t value, std::int64_t limit) {
       return cat("cross entropy: target ", value, " is outside of ", limit, " classes");
     case FindingKind::None: break;
   }
-  return cat("value ", value, " is outside of ", limit);
+  // What is not an index.
+  return cat("integer division of ", value, " by ", limit);
 }
 
 }  // namespace coshard

@@ -24,6 +24,60 @@ TEST(CudaCopy, ConvertsBetweenAllDTypesAndStrides) {
   }
 }
 
+// Blocks of [rows, columns] in [rows, all] arrays, as all-to-all packs them, of every width.
+TEST(CudaCopy, MovesRunsOfAnyLengthFromAndToAnyPlace) {
+  for (const DType dtype : kAll) {
+    for (const std::int64_t columns : {1, 2, 4, 6, 8, 24, 37}) {
+      for (const std::int64_t skip : {0, 1, 2, 4, 8}) {
+        for (const std::int64_t all : {48, 49}) {
+          Data x = Data::integers(dtype, 7 * all, 1, 0, 99);
+          const Data y = Data::filled(dtype, 7 * columns + 8, 1);
+          Data want = y;
+          View from = x.view({7, columns}), to = want.view({7, columns});
+          from.strides[0] = all;
+          const auto behind = [&](void* data) {
+            return static_cast<std::byte*>(data) + skip * static_cast<std::int64_t>(size_of(dtype));
+          };
+          OnDevice on;
+          View there = from, back = to;
+          there.data = behind(on.put(x)), back.data = behind(on.put(y));
+          from.data = behind(from.data), to.data = behind(to.data);
+          on.run(Copy{back, there});
+          reference::run(Copy{to, from});
+          EXPECT_EQ(on.get(y), want) << dtype << " " << columns << " " << skip;
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaCopy, TakesDenseArraysThatStartAnywhereAndConvertsThem) {
+  for (const DType from : kAll) {
+    for (const DType to : {from, DType::BF16, DType::F32}) {
+      for (const std::int64_t count : {0, 1, 100, 3000}) {
+        for (const std::int64_t skip : {0, 1, 3}) {
+          for (const std::int64_t ahead : {0, 1, 2}) {
+            const Data x = Data::integers(from, count + 3, 1, 0, 99);
+            const Data y = Data::filled(to, count + 8, 1);
+            Data want = y, source = x;
+            const auto view = [count](Data& data, void* memory, std::int64_t at) {
+              View v = data.view({count});
+              v.data = static_cast<std::byte*>(memory) +
+                       at * static_cast<std::int64_t>(size_of(data.dtype()));
+              return v;
+            };
+            OnDevice on;
+            on.run(Copy{view(want, on.put(y), skip + ahead), view(source, on.put(x), skip)});
+            reference::run(
+                Copy{view(want, want.ptr(), skip + ahead), view(source, source.ptr(), skip)});
+            EXPECT_EQ(on.get(y), want) << from << " to " << to << " " << count;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(CudaFill, WritesEveryElement) {
   for (const DType dtype : kAll) {
     for (const std::int64_t count : kCounts) {

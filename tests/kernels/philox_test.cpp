@@ -1,8 +1,8 @@
-#include "kernels/reference/philox.h"
+#include "kernels/philox.h"
 
 #include <gtest/gtest.h>
 
-namespace coshard::kernels::reference {
+namespace coshard::kernels {
 namespace {
 
 // The known answers of Random123's kat_vectors for philox4x32-10.
@@ -21,4 +21,4 @@ TEST(Philox, PutsSeedIntoTheKeyAndBlockAndStreamIntoTheCounter) {
 }
 
 }  // namespace
-}  // namespace coshard::kernels::reference
+}  // namespace coshard::kernels

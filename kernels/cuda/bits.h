@@ -1,0 +1,46 @@
+#pragma once
+// Elements as bits: kernels that only move them need one body for each size. Used by the .cu files
+// only.
+#include <cstring>
+
+#include "kernels/cuda/typed.h"
+
+namespace coshard::kernels::cuda {
+
+// Calls f with an unsigned integer of the dtype's size.
+template <class F>
+void with_bits(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 1: return f(std::uint8_t{});
+    case 2: return f(std::uint16_t{});
+    case 4: return f(std::uint32_t{});
+    default: return f(std::uint64_t{});
+  }
+}
+
+// As the reference converts: through float to bf16 and f16, to bool by comparison with 0.
+template <class To, class From>
+CS_HOST_BODY To converted(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (is_short_float<To>) {
+    return To(static_cast<float>(value));
+  } else if constexpr (is_short_float<From>) {
+    return static_cast<To>(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+// The bits of `value` as an element of `dtype`.
+template <class Bits>
+Bits bits_of(DType dtype, double value) {
+  Bits bits{};
+  with_any(dtype, [&](auto tag) {
+    const auto element = converted<decltype(tag)>(value);
+    if constexpr (sizeof element == sizeof bits) std::memcpy(&bits, &element, sizeof bits);
+  });
+  return bits;
+}
+
+}  // namespace coshard::kernels::cuda

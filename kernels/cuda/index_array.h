@@ -1,0 +1,31 @@
+#pragma once
+// The index of Gather and Scatter, of either dtype. Used by the .cu files only.
+#include "kernels/cuda/typed.h"
+
+namespace coshard::kernels::cuda {
+
+// A kernel's member.
+struct IndexArray {
+  const void* data;
+  bool wide;           // I64, not I32
+  FindingKind kind;    // what an index outside of [0, limit) is
+  std::int64_t limit;  // elements of the dimension
+  Finding* finding;
+
+  // The index that stands `at` there; -1, and left for the host, when it is none.
+  CS_BODY std::int64_t checked(Block& block, std::int64_t at) const {
+    const std::int64_t index = wide ? static_cast<const std::int64_t*>(data)[at]
+                                    : static_cast<const std::int32_t*>(data)[at];
+    if (index >= 0 && index < limit) return index;
+    leave(block, finding, kind, index, limit);
+    return -1;
+  }
+};
+
+inline IndexArray index_array(const CudaDevice& device, const View& index, FindingKind kind,
+                              std::int64_t limit) {
+  with_index(index.dtype, [](auto) {});  // refuses others
+  return {index.data, index.dtype == DType::I64, kind, limit, device.finding()};
+}
+
+}  // namespace coshard::kernels::cuda

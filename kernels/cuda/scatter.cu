@@ -1,0 +1,185 @@
+// Scatter. Deterministic: along each line the sources are taken in order, so that of equal indices
+// the last one is kept and sums are added as the reference adds them. A short line has a thread; a
+// long one a block, which takes 256 sources at a time and lets one thread act for all that go to
+// the same place (a single very long line therefore keeps one multiprocessor busy, no more).
+#include "kernels/cuda/bits.h"
+#include "kernels/cuda/index_array.h"
+#include "kernels/cuda/strided.h"
+
+namespace coshard::kernels::cuda {
+namespace {
+
+constexpr std::int64_t kShortLine = 64;
+constexpr int kSourcesAtOnce = 256;
+
+// Where the lines are, and what goes into them: of Out, sources of Src.
+template <class Out, class Src>
+struct ScatterLines {
+  StridedIndex<3> lines;  // index, out, src
+  IndexArray index;
+  Out* out;
+  const Src* src;  // null: `value`
+  Src value;
+  std::int64_t extent;  // of a line of the index
+  std::int64_t index_stride, out_stride, src_stride;
+
+  CS_BODY Src source(std::int64_t at) const { return src != nullptr ? src[at] : value; }
+};
+
+template <class Out, class Src>
+CS_BODY Out plus(Out sum, Src more) {
+  if constexpr (std::is_same_v<Out, bool>) {
+    return sum || more;
+  } else if constexpr (std::is_integral_v<Out>) {
+    using Bits = std::make_unsigned_t<Out>;
+    return static_cast<Out>(static_cast<Bits>(sum) + static_cast<Bits>(more));
+  } else {
+    return sum + static_cast<Out>(more);
+  }
+}
+
+template <class Out, class Src, bool kAdd>
+struct ShortLineKernel : PerElement {
+  ScatterLines<Out, Src> of;
+  CS_BODY void operator()(Block& block) const {
+    for (std::int64_t line = block.grid_thread(); line < of.lines.count;
+         line += block.grid_threads()) {
+      std::int64_t at[3];
+      of.lines.offsets(line, at);
+      for (std::int64_t i = 0; i < of.extent; ++i) {
+        const std::int64_t to = of.index.checked(block, at[0] + i * of.index_stride);
+        if (to < 0) continue;
+        Out& place = of.out[at[1] + to * of.out_stride];
+        const Src source = of.source(at[2] + i * of.src_stride);
+        if constexpr (kAdd) {
+          place = plus(place, source);
+        } else {
+          place = source;
+        }
+      }
+    }
+  }
+};
+
+template <class Out, class Src, bool kAdd>
+struct LongLineKernel : KernelTraits<kSourcesAtOnce, true> {
+  static constexpr std::size_t kShared =
+      kSourcesAtOnce * (sizeof(std::int64_t) + (kAdd ? sizeof(Src) : 0));
+  ScatterLines<Out, Src> of;
+
+  CS_BODY void operator()(Block& block) const {
+    auto* targets = block.shared<std::int64_t>();
+    auto* sources = block.shared<Src>(kSourcesAtOnce * sizeof(std::int64_t));
+    for (std::int64_t line = block.index(); line < of.lines.count; line += block.count()) {
+      std::int64_t at[3];
+      of.lines.offsets(line, at);
+      for (std::int64_t first = 0; first < of.extent; first += kSourcesAtOnce) {
+        const std::int64_t i = first + block.thread();
+        std::int64_t to = -1;
+        Src source{};
+        if (i < of.extent) {
+          to = of.index.checked(block, at[0] + i * of.index_stride);
+          source = of.source(at[2] + i * of.src_stride);
+        }
+        block.barrier();
+        targets[block.thread()] = to;
+        if constexpr (kAdd) sources[block.thread()] = source;
+        block.barrier();
+        if (to < 0) continue;
+        Out& place = of.out[at[1] + to * of.out_stride];
+        if constexpr (kAdd) {
+          add(block.thread(), targets, sources, place);
+        } else if (is_last(block.thread(), targets)) {
+          place = source;
+        }
+      }
+    }
+  }
+
+  CS_BODY static bool is_last(int mine, const std::int64_t* targets) {
+    for (int t = mine + 1; t < kSourcesAtOnce; ++t)
+      if (targets[t] == targets[mine]) return false;
+    return true;
+  }
+
+  // The first thread of those with one target adds for all of them.
+  CS_BODY static void add(int mine, const std::int64_t* targets, const Src* sources, Out& place) {
+    const std::int64_t target = targets[mine];
+    for (int t = 0; t < mine; ++t)
+      if (targets[t] == target) return;
+    Out sum = place;
+    for (int t = mine; t < kSourcesAtOnce; ++t)
+      if (targets[t] == target) sum = plus(sum, sources[t]);
+    place = sum;
+  }
+};
+
+template <class Out, class Src, bool kAdd>
+void launch_scatter(CudaDevice& device, const Scatter& args, const View& out, Src value) {
+  const auto dim = static_cast<std::size_t>(args.dim);
+  View starts = args.index;
+  starts.shape[dim] = 1;
+  ScatterLines<Out, Src> of{};
+  of.lines = strided_index<3>({&starts, &out, &args.src});
+  of.index = index_array(device, args.index, FindingKind::ScatterIndex, args.out.shape[dim]);
+  of.out = as<Out>(out.data);
+  of.src = as<Src>(static_cast<const void*>(args.src.data));
+  of.value = value;
+  of.extent = args.index.shape[dim];
+  of.index_stride = args.index.strides[dim];
+  of.out_stride = out.strides[dim];
+  of.src_stride = of.src != nullptr ? args.src.strides[dim] : 0;
+  if (of.extent == 0 || of.lines.count == 0) return;
+  if (of.extent <= kShortLine) {
+    ShortLineKernel<Out, Src, kAdd> kernel{};
+    kernel.of = of;
+    return launch_elements(device, "scatter", kernel, of.lines.count);
+  }
+  using Kernel = LongLineKernel<Out, Src, kAdd>;
+  Kernel kernel{};
+  kernel.of = of;
+  constexpr std::int64_t kMostBlocks = 1 << 20;
+  launch(device, "scatter", kernel, std::min(of.lines.count, kMostBlocks), kSourcesAtOnce,
+         Kernel::kShared);
+}
+
+// Sums of bf16 and f16 are kept in f32 and rounded once.
+template <class T>
+void add_short(CudaDevice& device, const Scatter& args) {
+  View sums = args.out;
+  std::int64_t count = 1;
+  for (int d = sums.ndim - 1; d >= 0; --d) {
+    sums.strides[static_cast<std::size_t>(d)] = count;
+    count *= sums.shape[static_cast<std::size_t>(d)];
+  }
+  if (count == 0) return;
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  sums.dtype = DType::F32;
+  sums.data = device.allocate(bytes);
+  run(device, Copy{sums, args.out});
+  launch_scatter<float, T, true>(device, args, sums, T(static_cast<float>(args.value)));
+  run(device, Copy{args.out, sums});
+  device.deallocate(sums.data, bytes, {});
+}
+
+}  // namespace
+
+void run(CudaDevice& device, const Scatter& args) {
+  if (!args.add) {
+    return with_bits(args.out.dtype, [&](auto tag) {
+      using Bits = decltype(tag);
+      launch_scatter<Bits, Bits, false>(device, args, args.out,
+                                        bits_of<Bits>(args.out.dtype, args.value));
+    });
+  }
+  with_any(args.out.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (is_short_float<T>) {
+      add_short<T>(device, args);
+    } else {
+      launch_scatter<T, T, true>(device, args, args.out, static_cast<T>(args.value));
+    }
+  });
+}
+
+}  // namespace coshard::kernels::cuda
