@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """tools/gpu-check from its tests to its JSON, on the fake driver. usage: gpu_check_test.py SOURCE_ROOT BUILD_ROOT COSHARD"""
+import importlib.machinery
+import importlib.util
 import json
 import os
 import subprocess
@@ -7,12 +9,21 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True
 COSHARD = os.path.abspath(sys.argv.pop())
 BUILD = sys.argv.pop()
 ROOT = sys.argv.pop()
 PEER = """import json
 print(json.dumps({"matmul": 1.0, "block_eager": 1.0, "block_compiled": 2.0}))
 """
+
+
+def gpu_check():
+    """The script as a module."""
+    loader = importlib.machinery.SourceFileLoader("gpu_check", os.path.join(ROOT, "tools", "gpu-check"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+    loader.exec_module(module)
+    return module
 
 
 class GpuCheck(unittest.TestCase):
@@ -64,6 +75,26 @@ class GpuCheck(unittest.TestCase):
 
     def test_a_suite_without_tests_fails(self):
         self.assertEqual(self.on_fake("--no-bench", "--only", "no such test").returncode, 1)
+
+    def test_headers_that_it_is_given_are_found_without_pkg_config(self):
+        for name in ("boost", "fmt", "CLI"):
+            os.makedirs(os.path.join(self.folder.name, "given", "usr", "include", name))
+        given = os.path.join(self.folder.name, "given")
+        headers = gpu_check().Headers(given, os.path.join(self.folder.name, "build"))
+        with open(headers.native_file(), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        self.assertIn(f"boost_root = '{given}/usr'", lines)
+        program = next(line.split("'")[1] for line in lines if line.startswith("pkg-config"))
+
+        def answer(*words):
+            return subprocess.run([program, *words], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(answer("--cflags", "fmt").stdout, f"-I{given}/usr/include -DFMT_HEADER_ONLY\n")
+        self.assertEqual(answer("--modversion", "CLI11").returncode, 0)
+        self.assertEqual(answer("--modversion", "nlohmann_json").returncode, 1)
+
+    def test_headers_that_are_not_there_are_named(self):
+        with self.assertRaisesRegex(SystemExit, "--headers /nowhere: there is no usr/include"):
+            gpu_check().Headers("/nowhere", self.folder.name)
 
     @unittest.skipIf(os.path.exists("/dev/nvidia0"), "this machine has a GPU")
     def test_without_a_gpu_it_is_skipped(self):
