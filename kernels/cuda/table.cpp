@@ -1,4 +1,5 @@
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/lt_api.h"
 #include "kernels/libraries.h"
 #include "kernels/run.h"
 
@@ -11,6 +12,11 @@ const KernelTable cuda_kernels = {DeviceKind::Cuda,
 #undef X
 };
 
-Libraries cuda_libraries() { return {}; }
+Libraries cuda_libraries() {
+  const auto text = [](std::size_t version) {
+    return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+  };
+  return {{"cuBLASLt", text(cublas_lt().GetVersion()) + ", built with " + text(CUBLAS_VERSION)}};
+}
 
 }  // namespace coshard::kernels

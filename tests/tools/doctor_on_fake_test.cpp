@@ -38,6 +38,7 @@ TEST_F(DoctorOnFake, OneDeviceIsDescribedAndTried) {
   ask();
   EXPECT_EQ(code, 0) << text;
   EXPECT_TRUE(says("cuda driver    CUDA ")) << text;
+  EXPECT_TRUE(says("cuBLASLt       1")) << text;
   EXPECT_TRUE(says("compute capability 9.0, 4 SMs, 8.0 GiB")) << text;
   EXPECT_FALSE(says("cuda:1")) << text;
   EXPECT_FALSE(says("peer access")) << text;
