@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/call_site.h"
@@ -49,6 +50,9 @@ struct Collective {
   std::int64_t scatter_extent = 0;
   Counts counts, scatter_counts;
   Counts send_counts, recv_counts;
+  // Ranks compare what they call, and nothing is moved: a ticket of it is over when all have come.
+  // What a back end that moves data by other means issues on its control communicator.
+  bool announced = false;
   // Kept alive until the collective is over on every rank.
   std::shared_ptr<const void> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
@@ -66,6 +70,9 @@ class TicketState {
   virtual int parts() const = 0;  // all_gather: one per rank; otherwise 1
   virtual bool part_ready(int part) = 0;  // all_gather: rank `part`'s shard has arrived in recv
   virtual void wait_part(int part) = 0;
+  // For who waits elsewhere, since `waited_ns`, for something that this is a part of: throws what
+  // wait() would when it has failed or is past the deadline. Never blocks.
+  virtual void check(std::int64_t /*waited_ns*/) {}
 };
 
 // A handle to a collective in flight. Dropping it does not cancel: peers rely on this rank's part.
@@ -98,6 +105,11 @@ class Communicator {
   // they call it, with the same list, in the same order among themselves; nobody else takes part,
   // and nothing is issued. Error{BadInput} when this rank is not among them.
   virtual std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) = 0;
+  // The same where all ranks of this communicator call it, each with the ranks that it will be
+  // with: a back end may make all of these at once.
+  virtual std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) {
+    return subgroup(ranks, std::move(name));
+  }
   // Every later wait, on every rank, fails at once with this cause. The first cause stays.
   virtual void poison(const std::string& cause) = 0;
   // How many collectives so far, and the hash of them in order; equal on all ranks. Send and Recv,

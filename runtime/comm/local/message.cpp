@@ -14,7 +14,8 @@ bool Message::help() {
   if (!state.compare_exchange_strong(expected, MessageState::Taken)) return false;
   const std::int64_t bytes =
       send_elements(send, 2, 0) * static_cast<std::int64_t>(size_of(send.dtype));
-  if (bytes > 0) std::memcpy(recv.recv, send.send, static_cast<std::size_t>(bytes));
+  if (bytes > 0 && !send.announced)
+    std::memcpy(recv.recv, send.send, static_cast<std::size_t>(bytes));
   send.keep_send.reset();
   recv.keep_recv.reset();
   if (timed.load(std::memory_order_relaxed)) over_ns.store(now_ns(), std::memory_order_relaxed);

@@ -103,6 +103,14 @@ void LocalTicket::settle(std::int64_t begin_ns) {
   }
 }
 
+void LocalTicket::check(std::int64_t waited_ns) {
+  if (communicator_->group().poisoned()) fail_poisoned();
+  if (settled_ || complete()) return;
+  fail_if_lost();
+  const std::int64_t timeout_ns = communicator_->timeout_ns();
+  if (timeout_ns > 0 && waited_ns >= timeout_ns) fail_timeout(now_ns() - waited_ns);
+}
+
 void LocalTicket::check_part(int part) const {
   CS_REQUIRE(part >= 0 && part < parts(), text(), ": part ", part, " is not one of ", parts());
 }

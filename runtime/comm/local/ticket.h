@@ -17,6 +17,7 @@ class LocalTicket : public TicketState {
   int parts() const override { return 1; }
   bool part_ready(int part) override;
   void wait_part(int part) override;
+  void check(std::int64_t waited_ns) final;
 
   void watch(const CommEvent& event) { event_ = event; }
   const CommEvent& event() const { return event_; }

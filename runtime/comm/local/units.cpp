@@ -171,7 +171,7 @@ std::uint32_t chunks_of(std::int64_t elements, std::int64_t chunk) {
 }  // namespace
 
 bool is_one_shot(const Collective& args, int ranks, int rank) {
-  return ranks == 1 || larger_bytes(args, ranks, rank) * ranks <= kOneShotBytes;
+  return ranks == 1 || args.announced || larger_bytes(args, ranks, rank) * ranks <= kOneShotBytes;
 }
 
 void plan_units(Job& job, int ranks) {
@@ -179,6 +179,8 @@ void plan_units(Job& job, int ranks) {
   const auto n = static_cast<std::uint32_t>(ranks);
   job.chunk = kUnitBytes / static_cast<std::int64_t>(size_of(c.dtype));
   job.per_target = 1;
+  job.units = 1;
+  if (c.announced && c.kind != CollectiveKind::AllGather) return;
   switch (c.kind) {
     case CollectiveKind::AllReduce:
     case CollectiveKind::Broadcast:
@@ -195,12 +197,13 @@ void plan_units(Job& job, int ranks) {
     case CollectiveKind::Scatter: job.units = n; return;
     case CollectiveKind::AllGather:
     case CollectiveKind::AllToAll: job.units = n * n; return;
-    default: job.units = 1; return;
+    default: return;
   }
 }
 
 void run_unit(const Job& job, int ranks, std::uint32_t unit) {
   const Collective& c = job.entries[0].args;
+  if (c.announced) return;
   switch (c.kind) {
     case CollectiveKind::AllReduce: return all_reduce_unit(job, ranks, unit);
     case CollectiveKind::Broadcast: return broadcast_unit(job, ranks, unit);
@@ -218,6 +221,7 @@ void run_unit(const Job& job, int ranks, std::uint32_t unit) {
 void copy_pair(const Job& job, int ranks, int source, int target) {
   const Collective& from = job.entries[static_cast<std::size_t>(source)].args;
   const Collective& to = job.entries[static_cast<std::size_t>(target)].args;
+  if (from.announced) return;
   Block block;
   switch (from.kind) {
     case CollectiveKind::AllGather: block = cut_block(from, ranks, source, true); break;

@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <time.h>
 
+#include <algorithm>
+
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
@@ -91,8 +93,12 @@ void CudaEvent::synchronize(std::int64_t deadline_ns) {
   const std::shared_ptr<CudaDevice> owner = owner_.lock();
   while (!query()) {
     wait.turn();
-    if (owner != nullptr) owner->check_watched(wait.waited_ns());
-    if (deadline_ns != 0 && now_ns() >= deadline_ns)
+    const bool late = deadline_ns != 0 && now_ns() >= deadline_ns;
+    // Who is watched knows better what is late, and is to say so first.
+    if (owner != nullptr)
+      owner->check_watched(late ? std::max(wait.waited_ns(), owner->timeout_ns())
+                                : wait.waited_ns());
+    if (late)
       fail(ErrorKind::Timeout, cat(owner != nullptr ? owner->name() : cat("cuda:", pool_->device()),
                                    ": the device has not come to an event after ",
                                    static_cast<double>(wait.waited_ns()) / 1e9, " s"));

@@ -66,6 +66,8 @@ int FakeDriver::enter(const char* call) {
   return error;
 }
 
+bool FakeDriver::take_stuck() { return std::exchange(next_is_stuck, false); }
+
 std::uint64_t FakeDriver::calls(const std::string& name) const {
   const auto held = lock();
   if (!name.empty()) {

@@ -98,6 +98,8 @@ class FakeDriver {
   // Counts the call and applies its fault; the status to return, 0 to go on. The flag stays for the
   // next enqueue of this thread.
   int enter(const char* call);
+  // Takes that flag, for calls that queue their work later, or never return.
+  static bool take_stuck();
   Stream& stream(void* handle);
   Stream* make_stream(int device, int priority);
   OpRef enqueue(Stream& stream, Work work);

@@ -6,6 +6,9 @@
 
 #include "tests/support/device.h"
 #include "tests/support/fake_cuda/fake_driver.h"
+#ifdef COSHARD_FAKE_NCCL
+#include "tests/support/fake_cuda/fake_nccl.h"
+#endif
 
 namespace {
 
@@ -33,6 +36,9 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const auto seed = std::stoull(variable("COSHARD_TEST_SEED", "1"));
   FakeDriver::get().install(seed, std::stoi(variable("COSHARD_TEST_DEVICES", "2")));
+#ifdef COSHARD_FAKE_NCCL
+  coshard::testing::install_fake_nccl();
+#endif
   ::testing::AddGlobalTestEnvironment(new NextSeed(seed));
   return RUN_ALL_TESTS();
 }

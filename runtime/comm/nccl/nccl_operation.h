@@ -1,0 +1,58 @@
+#pragma once
+// What is in flight on an NCCL communicator. A flight is what one issue asked for; an operation is
+// what NCCL was given, for one collective or for several messages at once. Rank's thread.
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/nccl/nccl_plan.h"
+
+namespace coshard {
+
+class NcclCommunicator;
+
+// Life: waiting to be handed over -> round after round, each maybe in progress -> posted, with the
+// event `done` behind it.
+struct NcclOperation {
+  NcclPlan plan;
+  std::size_t round = 0;                           // the one that is next, or in progress
+  std::shared_ptr<Event> begun;                    // after plan.before; only with round_of
+  std::vector<std::shared_ptr<Event>> rounds;      // after each; only with round_of
+  std::shared_ptr<Event> done;                     // set: posted
+  std::vector<std::shared_ptr<const void>> keeps;  // let go once the compute stream is past it
+  std::string_view path;
+};
+
+struct NcclFlight {
+  CollectiveKind kind{};
+  std::string_view label;
+  CallSite where;
+  std::uint64_t number = 0;
+  Ticket announced;  // on the control communicator
+  std::shared_ptr<NcclOperation> operation;
+  CommEvent event;  // id 0: nobody watched the issue
+  bool settled = false;
+};
+
+class NcclTicket final : public TicketState {
+ public:
+  NcclTicket(std::shared_ptr<NcclCommunicator> communicator, std::shared_ptr<NcclFlight> flight)
+      : communicator_(std::move(communicator)), flight_(std::move(flight)) {}
+  // The operation is over on the device, or failed.
+  bool ready() override;
+  // The compute stream waits for it, the host does not.
+  void wait() override;
+  int parts() const override;
+  bool part_ready(int part) override;
+  void wait_part(int part) override;
+  std::string_view path() const { return flight_->operation->path; }
+
+ private:
+  void check_part(int part) const;
+  std::shared_ptr<NcclCommunicator> communicator_;
+  std::shared_ptr<NcclFlight> flight_;
+};
+
+}  // namespace coshard

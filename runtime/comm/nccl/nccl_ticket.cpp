@@ -1,0 +1,34 @@
+#include "runtime/comm/nccl/nccl_communicator.h"
+#include "runtime/error.h"
+
+namespace coshard {
+
+bool NcclTicket::ready() { return communicator_->part_there(*flight_, -1); }
+
+void NcclTicket::wait() { communicator_->wait(*flight_); }
+
+int NcclTicket::parts() const {
+  return flight_->kind == CollectiveKind::AllGather ? communicator_->size() : 1;
+}
+
+void NcclTicket::check_part(int part) const {
+  CS_REQUIRE(part >= 0 && part < parts(), to_string(flight_->kind), ": part ", part,
+             " is not one of ", parts());
+}
+
+bool NcclTicket::part_ready(int part) {
+  check_part(part);
+  return communicator_->part_there(*flight_, part);
+}
+
+void NcclTicket::wait_part(int part) {
+  check_part(part);
+  communicator_->wait_part(*flight_, part);
+}
+
+std::string_view nccl_path(const Ticket& ticket) {
+  const auto* state = dynamic_cast<const NcclTicket*>(ticket.state());
+  return state == nullptr ? std::string_view() : state->path();
+}
+
+}  // namespace coshard

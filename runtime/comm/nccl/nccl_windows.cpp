@@ -1,0 +1,63 @@
+// Memory that the copy engines of all ranks reach: symmetric windows (NCCL 2.27), and collectives
+// on them that take no SMs (2.28.3).
+#include <algorithm>
+#include <cstdio>
+
+#include "runtime/comm/nccl/nccl_api.h"
+#include "runtime/comm/nccl/nccl_communicator.h"
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/error.h"
+
+namespace coshard {
+
+std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
+  require_nccl(NcclFeature::CopyEngine, "symmetric buffers");
+  CS_REQUIRE(bytes > 0, "symmetric_buffer on ", title(), ": 0 bytes");
+  flush_messages();
+  settle();
+  // The window holds whole pages.
+  constexpr std::size_t kPage = NCCL_WIN_REQUIRED_ALIGNMENT;
+  const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+  domain_->device->make_current();
+  void* data = nullptr;
+  check_nccl(nccl().MemAlloc(&data, rounded), cat("ncclMemAlloc of ", rounded, " bytes"));
+  // Freed with the last owner; the window goes with the communicator.
+  const std::shared_ptr<void> memory(
+      data, [](void* gone) { log_nccl(nccl().MemFree(gone), "ncclMemFree"); });
+  ncclWindow_t window = nullptr;
+  check_nccl(
+      nccl().CommWindowRegister(handle_->comm(), data, rounded, &window, NCCL_WIN_COLL_SYMMETRIC),
+      cat("ncclCommWindowRegister of ", rounded, " bytes on ", title()), handle_->comm());
+  await_connection(*handle_);
+  if (window == nullptr)
+    fail(ErrorKind::Unsupported, cat("symmetric buffers on ", title(),
+                                     ": NCCL gave no window; it needs devices that all "
+                                     "reach each other"));
+  windows_.push_back({data, rounded, window, memory});
+  auto borrowed = domain_->device->borrow(data, bytes);
+  struct Held {
+    std::shared_ptr<Buffer> buffer;
+    std::shared_ptr<void> memory;
+  };
+  auto held = std::make_shared<Held>(Held{std::move(borrowed), memory});
+  return {held, held->buffer.get()};
+}
+
+bool NcclCommunicator::in_window(const void* data) const {
+  const auto* at = static_cast<const char*>(data);
+  return std::ranges::any_of(windows_, [at](const Window& window) {
+    const auto* begin = static_cast<const char*>(window.data);
+    return at >= begin && at < begin + window.bytes;
+  });
+}
+
+std::string_view NcclCommunicator::path_of(const NcclPlan& plan) const {
+  constexpr std::string_view kKernel = "SM kernel requested";
+  if (!domain_->options.copy_engine || plan.rounds.size() != 1 || plan.rounds[0].size() != 1)
+    return kKernel;
+  const NcclCall& only = plan.rounds[0][0];
+  const bool able = only.kind == NcclCallKind::AllGather || only.kind == NcclCallKind::AllToAll;
+  return able && in_window(only.send) && in_window(only.recv) ? "copy engine" : kKernel;
+}
+
+}  // namespace coshard

@@ -1,0 +1,239 @@
+// Matching and arithmetic of the fake NCCL.
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/comm/local/reduce.h"
+#include "tests/support/fake_cuda/fake_nccl_state.h"
+
+namespace coshard::testing::nccl_fake {
+
+State& state() {
+  static auto* all = new State();  // outlives what uses it at exit
+  return *all;
+}
+
+namespace {
+
+FakeDriver& driver() { return FakeDriver::get(); }
+
+std::size_t width_of(ncclDataType_t dtype) {
+  switch (dtype) {
+    case ncclFloat64:
+    case ncclInt64: return 8;
+    case ncclFloat32:
+    case ncclInt32: return 4;
+    case ncclFloat16:
+    case ncclBfloat16: return 2;
+    default: return 1;
+  }
+}
+
+DType dtype_of(ncclDataType_t dtype) {
+  for (const DType known :
+       {DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::Bool})
+    if (coshard::nccl_type(known) == dtype) return known;
+  return DType::Bool;
+}
+
+Reduce reduction_of(ncclRedOp_t op) {
+  for (const Reduce known : {Reduce::Sum, Reduce::Avg, Reduce::Min, Reduce::Max, Reduce::Product})
+    if (coshard::nccl_reduction(known) == op) return known;
+  return Reduce::Sum;
+}
+
+void move(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
+}
+
+const char* at(const void* base, std::size_t bytes) {
+  return static_cast<const char*>(base) + bytes;
+}
+char* at(void* base, std::size_t bytes) { return static_cast<char*>(base) + bytes; }
+
+// The arithmetic, into memory of its own first: a rank's recv may be its send.
+std::vector<char> reduced(const Match& match, std::size_t offset, std::size_t count) {
+  const Part& first = match.parts[0];
+  std::vector<const void*> sources;
+  for (const Part& part : match.parts)
+    sources.push_back(at(part.send, offset * width_of(first.dtype)));
+  std::vector<char> result(count * width_of(first.dtype) + 1);
+  void* targets[] = {result.data()};
+  coshard::reduce_into(dtype_of(first.dtype), reduction_of(first.reduce), sources, targets,
+                       static_cast<std::int64_t>(count));
+  return result;
+}
+
+void run_reduction(Match& match) {
+  const Part& first = match.parts[0];
+  const std::size_t bytes = first.count * width_of(first.dtype);
+  if (first.kind == NcclCallKind::ReduceScatter) {
+    const auto all = reduced(match, 0, first.count * match.parts.size());
+    for (std::size_t r = 0; r < match.parts.size(); ++r)
+      move(match.parts[r].recv, all.data() + r * bytes, bytes);
+    return;
+  }
+  const auto all = reduced(match, 0, first.count);
+  for (std::size_t r = 0; r < match.parts.size(); ++r) {
+    if (first.kind == NcclCallKind::AllReduce || first.peer == static_cast<int>(r))
+      move(match.parts[r].recv, all.data(), bytes);
+  }
+}
+
+void run_match(Match& match) {
+  if (match.done) return;
+  match.done = true;
+  const Part& first = match.parts[0];
+  const std::size_t n = match.parts.size(), bytes = first.count * width_of(first.dtype);
+  switch (first.kind) {
+    case NcclCallKind::Send: move(match.parts[1].recv, first.send, bytes); return;
+    case NcclCallKind::Broadcast:
+      for (std::size_t r = 0; r < n; ++r)
+        move(match.parts[r].recv, match.parts[static_cast<std::size_t>(first.peer)].send, bytes);
+      return;
+    case NcclCallKind::AllGather:
+    case NcclCallKind::AllToAll: {
+      const bool gathers = first.kind == NcclCallKind::AllGather;
+      for (std::size_t s = 0; s < n; ++s)
+        for (std::size_t t = 0; t < n; ++t)
+          move(at(match.parts[t].recv, s * bytes), at(match.parts[s].send, gathers ? 0 : t * bytes),
+               bytes);
+      return;
+    }
+    default: run_reduction(match);
+  }
+}
+
+bool agree(const Part& a, const Part& b) {
+  return a.kind == b.kind && a.count == b.count && a.dtype == b.dtype && a.reduce == b.reduce &&
+         a.peer == b.peer;
+}
+
+// Puts `unit` into the match as `slot`; both wait for each other from now on. True when they do
+// not agree, and none of them will ever go on.
+bool join(const std::shared_ptr<Match>& match, std::size_t slot, const Part& part,
+          const std::shared_ptr<Unit>& unit) {
+  const bool message = part.kind == NcclCallKind::Send || part.kind == NcclCallKind::Recv;
+  match->parts[slot] = part;
+  match->units[slot] = unit;
+  unit->matches.push_back(match);
+  bool mismatch = false;
+  for (std::size_t other = 0; other < match->units.size(); ++other) {
+    if (other == slot || match->units[other] == nullptr) continue;
+    const Part& theirs = match->parts[other];
+    mismatch =
+        mismatch || match->units[other]->broken ||
+        (message ? theirs.count != part.count || theirs.dtype != part.dtype : !agree(theirs, part));
+  }
+  return mismatch;
+}
+
+void hang(Match& match) {
+  for (const auto& unit : match.units)
+    if (unit != nullptr) unit->gate->expected = kNever;
+}
+
+std::shared_ptr<Match> match_of(const Part& part, std::size_t& slot) {
+  Clique& clique = *part.comm->clique;
+  std::shared_ptr<Match>* found = nullptr;
+  std::size_t size = 2;
+  if (part.kind == NcclCallKind::Send || part.kind == NcclCallKind::Recv) {
+    const bool sends = part.kind == NcclCallKind::Send;
+    const int source = sends ? part.comm->rank : part.peer;
+    const int target = sends ? part.peer : part.comm->rank;
+    // Each side counts its own.
+    const auto key = sends ? std::pair(part.peer, 0) : std::pair(part.peer, 1);
+    found = &clique.messages[{source, target, part.comm->messages[key]++}];
+    slot = sends ? 0 : 1;
+  } else {
+    found = &clique.collectives[part.comm->collectives++];
+    size = static_cast<std::size_t>(clique.size);
+    slot = static_cast<std::size_t>(part.comm->rank);
+  }
+  if (*found == nullptr) {
+    *found = std::make_shared<Match>();
+    (*found)->parts.resize(size);
+    (*found)->units.resize(size);
+  }
+  return *found;
+}
+
+}  // namespace
+
+void enqueue(const std::vector<Part>& parts) {
+  const auto unit = std::make_shared<Unit>();
+  unit->gate = std::make_shared<FakeDriver::Gate>();
+  std::vector<std::shared_ptr<Match>> mismatched;  // these never end
+  std::size_t expected = 1;
+  for (const Part& part : parts) {
+    std::size_t slot = 0;
+    const auto match = match_of(part, slot);
+    bool hangs = join(match, slot, part, unit) || part.stuck;
+    expected += match->units.size() - 1;
+    AsyncFault& fault = state().faults[part.comm->rank];
+    if (fault.error != 0 && fault.after-- == 0) {
+      part.comm->async = static_cast<ncclResult_t>(std::exchange(fault.error, 0));
+      hangs = true;
+    }
+    if (hangs) mismatched.push_back(match);
+  }
+  unit->gate->expected = expected;
+  FakeDriver::Op op;
+  op.gate = unit->gate;
+  op.work = [unit] {
+    for (const auto& match : std::exchange(unit->matches, {})) run_match(*match);
+    unit->op->gate = nullptr;
+  };
+  unit->op = driver().enqueue(driver().stream(parts[0].stream), std::move(op));
+  for (const auto& match : unit->matches) {
+    for (const auto& other : match->units) {
+      if (other == nullptr || other == unit) continue;
+      unit->gate->arrivals.push_back(other->op);
+      other->gate->arrivals.push_back(unit->op);
+    }
+  }
+  for (const auto& match : mismatched) hang(*match);
+  Clique& clique = *parts[0].comm->clique;
+  const auto complete = [](const auto& entry) {
+    return std::ranges::all_of(entry.second->units, [](const auto& u) { return u != nullptr; });
+  };
+  std::erase_if(clique.collectives, complete);
+  std::erase_if(clique.messages, complete);
+  auto& queued = parts[0].comm->queued;
+  std::erase_if(queued, [](const auto& old) { return old->op->done; });
+  queued.push_back(unit);
+}
+
+ncclResult_t begin(std::vector<Part> parts) {
+  if (parts.empty()) return ncclSuccess;
+  const auto held = driver().lock();
+  ncclComm* comm = parts[0].comm;
+  std::string& trace = state().traces[comm->rank];
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    trace += (i > 0 ? "+" : trace.empty() ? "" : ",") + std::string(to_string(parts[i].kind));
+  comm->polls = static_cast<int>(driver().draw() % 3);
+  if (comm->polls == 0) {
+    enqueue(parts);
+    return ncclSuccess;
+  }
+  comm->pending = std::move(parts);
+  return ncclInProgress;
+}
+
+void release(ncclComm& comm) {
+  for (const auto& unit : comm.queued) {
+    if (unit->op->done) continue;
+    unit->broken = true;
+    for (const auto& match : unit->matches)
+      for (const auto& other : match->units)
+        if (other != nullptr && other != unit && !other->op->done) other->gate->expected = kNever;
+    unit->op->gate = nullptr;
+    unit->op->stuck = false;
+    unit->op->work = nullptr;
+    unit->matches.clear();
+  }
+  comm.queued.clear();
+  comm.pending.clear();
+  comm.polls = 0;
+}
+
+}  // namespace coshard::testing::nccl_fake
