@@ -32,8 +32,8 @@ class AllReduce {
     call_.extent = elements;
     call_.send = data_.data();
     call_.recv = result_.data();
-    call_.keep_send = data_.storage();
-    call_.keep_recv = result_.storage();
+    call_.keep_send = data_.storage()->buffer;
+    call_.keep_recv = result_.storage()->buffer;
   }
   void operator()() const { communicator_->issue(call_).wait(); }
 

@@ -53,8 +53,8 @@ struct Collective {
   // Ranks compare what they call, and nothing is moved: a ticket of it is over when all have come.
   // What a back end that moves data by other means issues on its control communicator.
   bool announced = false;
-  // Kept alive until the collective is over on every rank.
-  std::shared_ptr<const void> keep_send, keep_recv;
+  // Kept alive until the collective is over on every rank, or in the order of the compute stream.
+  std::shared_ptr<Buffer> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
   CallSite where = {};          // what error messages name; unknown: where issue() is called
 };
@@ -66,8 +66,11 @@ class TicketState {
   // true: complete for this rank, or failed so that wait() throws at once. Never blocks; does a
   // share of the transfer, so that polling alone gets there.
   virtual bool ready() = 0;
-  virtual void wait() = 0;        // blocks (and helps) until complete; throws the typed error
-  virtual int parts() const = 0;  // all_gather: one per rank; otherwise 1
+  // Blocks (and helps) until complete; throws the typed error. On a device that queues its work it
+  // orders the compute stream after the collective instead, and what goes wrong later is thrown by
+  // the next wait of the host.
+  virtual void wait() = 0;
+  virtual int parts() const = 0;          // all_gather: one per rank; otherwise 1
   virtual bool part_ready(int part) = 0;  // all_gather: rank `part`'s shard has arrived in recv
   virtual void wait_part(int part) = 0;
   // For who waits elsewhere, since `waited_ns`, for something that this is a part of: throws what

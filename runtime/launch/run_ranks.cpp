@@ -91,6 +91,8 @@ void run_program(Run& run, World& world, Executor& executor, const Program& prog
   run.started(&executor);
   try {
     executor.run(program(world));
+    // What is still queued may fail, and peers may need it; nobody waits for it later.
+    world.device()->synchronize();
   } catch (...) {
     run.ended(&executor);
     run.failed(world.rank(), std::current_exception());

@@ -19,12 +19,18 @@ std::vector<std::shared_ptr<LocalGroup>> groups_of(LocalRegistry& registry) {
 
 }  // namespace
 
+void LocalRegistry::poison(const std::string& cause) {
+  const auto alive = groups_of(*this);
+  for (const auto& group : alive) group->mark_poisoned(cause);
+  for (const auto& group : alive) group->devices().release();
+}
+
 std::shared_ptr<LocalGroup> make_group(const std::shared_ptr<LocalRegistry>& registry,
                                        std::vector<int> members, std::string name) {
   auto group = std::make_shared<LocalGroup>(registry, std::move(members), std::move(name));
   std::erase_if(registry->groups, [](const auto& old) { return old.expired(); });
   registry->groups.push_back(group);
-  if (!registry->cause.empty()) group->poison(registry->cause);
+  if (!registry->cause.empty()) group->mark_poisoned(registry->cause);
   for (int r = 0; r < group->size(); ++r)
     if (registry->left.contains(group->members()[static_cast<std::size_t>(r)])) group->leave(r);
   return group;
@@ -56,7 +62,7 @@ void LocalFabric::poison(const std::string& cause) {
     const std::scoped_lock lock(registry_->mutex);
     if (registry_->cause.empty()) registry_->cause = cause;
   }
-  for (const auto& group : groups_of(*registry_)) group->poison(cause);
+  registry_->poison(cause);
 }
 
 void LocalFabric::leave(int rank) {

@@ -44,6 +44,10 @@ Job& LocalGroup::join(std::uint64_t sequence) {
       fresh->entries[r].arrived.store(false, std::memory_order_relaxed);
     for (std::size_t p = 0; p < members_.size() * members_.size(); ++p)
       fresh->pairs[p].store(Pair::Todo, std::memory_order_relaxed);
+    if (devices_.used()) {
+      if (fresh->device == nullptr) fresh->device = std::make_unique<DeviceJob>(size());
+      fresh->device->reset();
+    }
     open_.push_back(fresh);
   }
   Job& job = *open_[index];
@@ -55,6 +59,12 @@ Job& LocalGroup::join(std::uint64_t sequence) {
 }
 
 bool LocalGroup::poison(const std::string& cause) {
+  if (!mark_poisoned(cause)) return false;
+  if (devices_.used()) registry_->poison(cause);
+  return true;
+}
+
+bool LocalGroup::mark_poisoned(const std::string& cause) {
   {
     const std::scoped_lock lock(cause_mutex_);
     if (poisoned_.load()) return false;

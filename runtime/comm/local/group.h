@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/local/device_group.h"
 #include "runtime/comm/local/job.h"
 #include "runtime/comm/local/message.h"
 #include "runtime/spin_lock.h"
@@ -46,12 +47,14 @@ class LocalGroup {
   std::uint64_t id() const { return id_; }
   RankState& state(int rank) { return states_[static_cast<std::size_t>(rank)]; }
   Mailbox& mailbox() { return mailbox_; }
+  DeviceGroup& devices() { return devices_; }
 
   // The job of collective `sequence`, with the reference of one rank. Ranks join in sequence.
   Job& join(std::uint64_t sequence);
   static void release(Job& job) { job.references.fetch_sub(1, std::memory_order_acq_rel); }
-  // Puts in the arguments of `rank`. The last one checks them all, arms the job, and does a small
-  // one at once.
+  // Puts in the arguments of `rank`; true for the last one to come, when all agree.
+  bool enter(Job& job, int rank, Collective&& args, std::uint64_t fingerprint);
+  // The same; the last one arms the job, and does a small one at once.
   void arrive(Job& job, int rank, Collective&& args, std::uint64_t fingerprint, bool timed);
   // Does one unit of an armed job, or one pair of an all_gather; false when there was none to
   // claim.
@@ -61,8 +64,16 @@ class LocalGroup {
   // After the poison: returns when nobody touches the buffers of `rank` for this job any more.
   void abandon(Job& job, int rank);
 
-  // The first cause stays; false when there was one already.
+  // The last rank's part when they are on devices: queues the work of all of them. A failure
+  // poisons the group and is thrown.
+  void queue_on_devices(Job& job, int rank);
+  void queue_on_devices(Message& message, int rank);
+
+  // The first cause stays; false when there was one already. On devices it reaches all groups:
+  // streams that are let go carry wrong numbers from one to the other.
   bool poison(const std::string& cause);
+  // What poison() does first: waits of the host fail from now on.
+  bool mark_poisoned(const std::string& cause);
   bool poisoned() const noexcept { return poisoned_.load(); }
   std::string cause() const;
   // `rank` issues nothing more: peers that miss it fail at once.
@@ -111,6 +122,7 @@ class LocalGroup {
   std::uint64_t id_;
   std::unique_ptr<RankState[]> states_;
   Mailbox mailbox_;
+  DeviceGroup devices_;
 
   alignas(64) SpinLock jobs_lock_;  // the four below
   std::vector<std::unique_ptr<Job>> jobs_;
@@ -144,6 +156,8 @@ struct LocalRegistry {
   };
   std::map<std::tuple<std::uint64_t, std::vector<int>, int>, Pending> pending;
   std::atomic<std::uint64_t> next_id{1};
+  // Two passes: no stream is let go before all know. Not with the mutex held.
+  void poison(const std::string& cause);
   bool crowded = false;  // more ranks than cores: spinning takes the core from who is waited for
 };
 

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/local/device_job.h"
 
 namespace coshard {
 
@@ -43,6 +44,7 @@ struct Job {
   std::uint32_t units = 0;
   std::int64_t chunk = 0;
   std::uint32_t per_target = 1;
+  std::unique_ptr<DeviceJob> device;  // null on the cpu
 
   // Ranks and tickets that still use the job; at 0 (release / acquire) the group may open it again.
   std::atomic<int> references{0};

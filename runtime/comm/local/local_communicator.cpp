@@ -56,12 +56,10 @@ void LocalCommunicator::note_issue(CollectiveKind kind) {
 Ticket LocalCommunicator::issue(Collective collective, CallSite where) {
   if (collective.where.line == 0) collective.where = where;
   check(collective, size(), rank_);
+  if (device_ != nullptr) return issue_on_device(std::move(collective));
   if (is_point_to_point(collective.kind)) return issue_message(std::move(collective));
   const std::uint64_t print = fingerprint(collective, size());
-  const std::uint64_t sequence = issued_++;
-  order_hash_ = mix(order_hash_, print);
-  note_issue(collective.kind);
-  retire();
+  const std::uint64_t sequence = take_number(collective.kind, print);
   Job* job = nullptr;
   if (!group_->poisoned()) {
     job = &group_->join(sequence);
@@ -78,6 +76,27 @@ Ticket LocalCommunicator::issue(Collective collective, CallSite where) {
   return Ticket(std::move(ticket));
 }
 
+std::uint64_t LocalCommunicator::take_number(CollectiveKind kind, std::uint64_t print) {
+  const std::uint64_t sequence = issued_++;
+  order_hash_ = mix(order_hash_, print);
+  note_issue(kind);
+  retire();
+  return sequence;
+}
+
+bool LocalCommunicator::agree(const Message& message) {
+  const Collective& send = message.send;
+  const Collective& recv = message.recv;
+  if (send.dtype == recv.dtype && send_elements(send, size(), 0) == recv_elements(recv, size(), 0))
+    return true;
+  const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
+  group_->poison(cat("ranks disagree on message #", message.number, " of ", group_->title(),
+                     ": rank ", world(message.source), " calls ", describe(send, size()), " at ",
+                     place(send.where), ", rank ", world(message.target), " calls ",
+                     describe(recv, size()), " at ", place(recv.where)));
+  return false;
+}
+
 Ticket LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
   bool both = false;
@@ -89,22 +108,12 @@ Ticket LocalCommunicator::issue_message(Collective collective) {
     ticket->watch(event_of(collective, message->number));
     watching->issued(ticket->event(), now_ns());
   }
-  if (!both) return Ticket(std::move(ticket));
-  const Collective& send = message->send;
-  const Collective& recv = message->recv;
-  if (send.dtype == recv.dtype &&
-      send_elements(send, size(), 0) == recv_elements(recv, size(), 0)) {
+  if (both && agree(*message)) {
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on
     if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) message->help();
     group_->wake();
-  } else {
-    const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
-    group_->poison(cat("ranks disagree on message #", message->number, " of ", group_->title(),
-                       ": rank ", world(message->source), " calls ", describe(send, size()), " at ",
-                       place(send.where), ", rank ", world(message->target), " calls ",
-                       describe(recv, size()), " at ", place(recv.where)));
   }
   return Ticket(std::move(ticket));
 }
@@ -137,6 +146,7 @@ std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> r
   auto communicator = std::make_shared<LocalCommunicator>(std::move(group), my_rank);
   communicator->timeout_ns_ = timeout_ns_;
   communicator->slot_ = slot_;
+  if (device_ != nullptr) communicator->use(device_);
   return communicator;
 }
 
@@ -166,8 +176,11 @@ void LocalCommunicator::abandon() {
 extern const CommunicatorBackend local_communicator_backend;
 const CommunicatorBackend local_communicator_backend = {
     "local", [](std::shared_ptr<Communicator> control, const std::shared_ptr<Device>& device) {
-      if (device->peers() != nullptr)
-        fail(ErrorKind::Unsupported, cat("communicator 'local' on ", device->name()));
+      if (device->peers() == nullptr) return control;
+      const auto local = std::dynamic_pointer_cast<LocalCommunicator>(control);
+      if (local == nullptr)
+        fail(ErrorKind::Unsupported, "communicator 'local': the ranks are not in one process");
+      local->use(device);
       return control;
     }};
 

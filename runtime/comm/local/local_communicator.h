@@ -30,8 +30,13 @@ class LocalCommunicator final : public Communicator,
   void set_timeout(std::int64_t ns) override { timeout_ns_ = ns; }
   void observe(ObserverSlot slot) override { slot_ = std::move(slot); }
 
+  // Before the first issue: collectives are between devices that queue their work, of which
+  // `device` is this rank's.
+  void use(std::shared_ptr<Device> device);
+
   // For the tickets.
   LocalGroup& group() const { return *group_; }
+  const std::shared_ptr<LocalGroup>& shared_group() const { return group_; }
   int world_rank() const { return group_->members()[static_cast<std::size_t>(rank_)]; }
   std::int64_t timeout_ns() const { return timeout_ns_; }
   Observer* observer() const { return slot_ ? *slot_ : nullptr; }
@@ -44,6 +49,18 @@ class LocalCommunicator final : public Communicator,
 
  private:
   Ticket issue_message(Collective collective);
+  // local/device_issue.cpp
+  Ticket issue_on_device(Collective collective);
+  Ticket issue_message_on_device(Collective collective);
+  DeviceSide device_side(Collective& collective, std::shared_ptr<Lane> lane, Kept& kept);
+  std::shared_ptr<Lane> message_lane(const Collective& collective);
+  template <class TicketType>
+  void tell_issue(TicketType& ticket, const Collective& collective, std::uint64_t number);
+
+  // Both sides are there: poisons the group when they do not fit.
+  bool agree(const Message& message);
+  // Takes the next number on the communicator.
+  std::uint64_t take_number(CollectiveKind kind, std::uint64_t print);
   CommEvent event_of(const Collective& collective, std::uint64_t sequence);
   void note_issue(CollectiveKind kind);
 
@@ -57,6 +74,11 @@ class LocalCommunicator final : public Communicator,
   std::map<std::vector<int>, int> subgroups_;  // how many of these members it has asked for
   std::deque<Job*> in_flight_;                 // a reference each, in sequence
   std::vector<std::shared_ptr<Message>> messages_;
+
+  // On devices that queue their work.
+  std::shared_ptr<Device> device_;  // null: on the cpu
+  std::shared_ptr<Lane> lane_;
+  std::map<std::pair<int, bool>, std::shared_ptr<Lane>> message_lanes_;  // by peer, sending or not
 };
 
 // With the registry's mutex held, or before it is shared.

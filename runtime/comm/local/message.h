@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/local/device_job.h"
 
 namespace coshard {
 
@@ -20,7 +21,8 @@ enum class MessageState : std::uint8_t { Half, Matched, Taken, Over };
 struct Message {
   Collective send, recv;  // written under the mailbox's mutex before Matched
   int source = 0, target = 0;
-  std::uint64_t number = 0;  // of the pair (source, target)
+  std::uint64_t number = 0;           // of the pair (source, target)
+  std::unique_ptr<DeviceJob> device;  // null on the cpu; sides: source, target
   // Half -> Matched (release: both sides readable) -> Taken (compare-exchange) -> Over (release:
   // data there). Half or Matched -> Over when a failing rank gives it up.
   std::atomic<MessageState> state{MessageState::Half};

@@ -24,21 +24,31 @@ std::uint32_t units_to_finish(const Job& job, int ranks, CollectiveKind kind) {
 
 }  // namespace
 
-void LocalGroup::arrive(Job& job, int rank, Collective&& collective, std::uint64_t fingerprint,
-                        bool timed) {
+bool LocalGroup::enter(Job& job, int rank, Collective&& collective, std::uint64_t fingerprint) {
   Entry& mine = entry(job, rank);
   mine.args = std::move(collective);
   mine.fingerprint = fingerprint;
-  if (timed) job.timed.store(true, std::memory_order_relaxed);
   mine.arrived.store(true);
   if (part_sleepers_.load() > 0) wake();
-  if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return;
-
+  if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return false;
   for (int r = 1; r < size(); ++r)
-    if (!checked(job, 0, r)) return;
+    if (!checked(job, 0, r)) return false;
+  return true;
+}
+
+void LocalGroup::arrive(Job& job, int rank, Collective&& collective, std::uint64_t fingerprint,
+                        bool timed) {
+  if (timed) job.timed.store(true, std::memory_order_relaxed);
+  if (!enter(job, rank, std::move(collective), fingerprint)) return;
+  if (job.device != nullptr) {
+    poison(cat("rank ", members_[static_cast<std::size_t>(rank)], " of ", title(),
+               " is on the cpu, others are on devices that queue their work"));
+    return;
+  }
+  const Collective& mine = entry(job, rank).args;
   plan_units(job, size());
-  const CollectiveKind kind = mine.args.kind;  // before the job can be over
-  const bool at_once = is_one_shot(mine.args, size(), rank);
+  const CollectiveKind kind = mine.kind;  // before the job can be over
+  const bool at_once = is_one_shot(mine, size(), rank);
   if (at_once && kind != CollectiveKind::AllGather) job.next.store(job.units);
   job.armed.store(true);
   if (!at_once) wake();

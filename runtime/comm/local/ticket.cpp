@@ -3,10 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "runtime/comm/collective.h"
-#include "runtime/comm/local/fabric.h"
 #include "runtime/comm/local/units.h"
 #include "runtime/error.h"
 
@@ -49,10 +47,7 @@ class Patience {
 LocalTicket::LocalTicket(std::shared_ptr<LocalCommunicator> communicator,
                          const Collective& collective, std::uint64_t number)
     : communicator_(std::move(communicator)),
-      kind_(collective.kind),
-      label_(collective.label),
-      where_(collective.where),
-      number_(number) {}
+      awaited_(collective, number, communicator_->world_rank()) {}
 
 template <class Done, class Help>
 void LocalTicket::block(const Done& done, const Help& help, bool for_part) {
@@ -112,7 +107,8 @@ void LocalTicket::check(std::int64_t waited_ns) {
 }
 
 void LocalTicket::check_part(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), text(), ": part ", part, " is not one of ", parts());
+  CS_REQUIRE(part >= 0 && part < parts(), awaited_.text(communicator_->group()), ": part ", part,
+             " is not one of ", parts());
 }
 
 bool LocalTicket::part_ready(int part) {
@@ -125,25 +121,15 @@ void LocalTicket::wait_part(int part) {
   wait();
 }
 
-std::string LocalTicket::text() const {
-  const std::string label = label_.empty() ? "" : cat(" (", label_, ")");
-  return cat(to_string(kind_), " #", number_, " on ", communicator_->group().title(), label, " at ",
-             place(where_));
-}
-
 void LocalTicket::fail_poisoned() {
   communicator_->abandon();
-  throw PeerFailure(cat(text(), " on rank ", communicator_->world_rank(),
-                        " failed: ", communicator_->group().cause()));
+  throw awaited_.poisoned(communicator_->group());
 }
 
 void LocalTicket::fail_timeout(std::int64_t begin_ns) {
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.1f", static_cast<double>(now_ns() - begin_ns) / 1e9);
-  const std::string message =
-      cat("timeout after ", seconds, " s on rank ", communicator_->world_rank(), " waiting for ",
-          text(), "; ", missing_text());
-  if (!communicator_->group().poison(message)) fail_poisoned();
+  LocalGroup& group = communicator_->group();
+  const std::string message = awaited_.timeout_text(group, now_ns() - begin_ns, missing_text());
+  if (!group.poison(message)) fail_poisoned();
   communicator_->abandon();
   throw Error(ErrorKind::Timeout, message);
 }
@@ -152,11 +138,7 @@ void LocalTicket::fail_if_lost() {
   const int rank = lost();
   if (rank < 0) return;
   LocalGroup& group = communicator_->group();
-  const std::uint64_t count = group.state(rank).issued.load();
-  const int world_rank = group.members()[static_cast<std::size_t>(rank)];
-  const std::string after =
-      count > 0 ? cat(" after #", count - 1) : std::string(" before its first collective");
-  group.poison(cat("rank ", world_rank, " left", after, " and ", text(), " waits for it"));
+  group.poison(awaited_.lost_text(group, rank));
   fail_poisoned();
 }
 
@@ -164,8 +146,8 @@ JobTicket::JobTicket(std::shared_ptr<LocalCommunicator> communicator, const Coll
                      std::uint64_t number, Job* job)
     : LocalTicket(std::move(communicator), collective, number), job_(job) {
   const int ranks = communicator_->size();
-  early_ =
-      kind_ == CollectiveKind::AllGather && !is_one_shot(collective, ranks, communicator_->rank());
+  early_ = awaited_.kind == CollectiveKind::AllGather &&
+           !is_one_shot(collective, ranks, communicator_->rank());
   if (job_ != nullptr) job_->references.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -174,7 +156,7 @@ JobTicket::~JobTicket() {
 }
 
 int JobTicket::parts() const {
-  return kind_ == CollectiveKind::AllGather ? communicator_->size() : 1;
+  return awaited_.kind == CollectiveKind::AllGather ? communicator_->size() : 1;
 }
 
 bool JobTicket::help() {
@@ -195,7 +177,7 @@ bool JobTicket::help_part(int part) {
 }
 
 bool JobTicket::part_ready(int part) {
-  if (kind_ != CollectiveKind::AllGather) return LocalTicket::part_ready(part);
+  if (awaited_.kind != CollectiveKind::AllGather) return LocalTicket::part_ready(part);
   check_part(part);
   if (communicator_->group().poisoned() || part_complete(part)) return true;
   help_part(part);
@@ -203,7 +185,7 @@ bool JobTicket::part_ready(int part) {
 }
 
 void JobTicket::wait_part(int part) {
-  if (kind_ != CollectiveKind::AllGather) return LocalTicket::wait_part(part);
+  if (awaited_.kind != CollectiveKind::AllGather) return LocalTicket::wait_part(part);
   check_part(part);
   const std::int64_t begin_ns = event().id != 0 ? now_ns() : 0;
   block([&] { return part_complete(part); }, [&] { return help_part(part) || help(); }, true);

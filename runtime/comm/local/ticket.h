@@ -3,9 +3,9 @@
 // Owned by the Ticket handles of one rank, used on its thread.
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/local/awaited.h"
 #include "runtime/comm/local/local_communicator.h"
 
 namespace coshard {
@@ -31,7 +31,6 @@ class LocalTicket : public TicketState {
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
   virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
-  std::string text() const;  // "all_gather #41 on tp[4] (S(0)->R) at train.cpp:88"
 
   template <class Done, class Help>
   void block(const Done& done, const Help& help, bool for_part);
@@ -39,10 +38,7 @@ class LocalTicket : public TicketState {
   void settle(std::int64_t begin_ns);
 
   std::shared_ptr<LocalCommunicator> communicator_;
-  CollectiveKind kind_;
-  std::string_view label_;
-  CallSite where_;
-  std::uint64_t number_;
+  Awaited awaited_;
 
  private:
   [[noreturn]] void fail_poisoned();

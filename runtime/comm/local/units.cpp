@@ -11,13 +11,6 @@
 namespace coshard {
 namespace {
 
-// A block of up to three nested loops over rows of `row` contiguous elements, with the strides of
-// both sides.
-struct Block {
-  std::array<std::int64_t, 3> size{1, 1, 1}, from_stride{}, to_stride{};
-  std::int64_t row = 0, from = 0, to = 0;  // elements
-};
-
 const char* at(const void* base, std::int64_t elements, std::size_t width) {
   return static_cast<const char*>(base) + elements * static_cast<std::int64_t>(width);
 }
@@ -29,7 +22,7 @@ void copy_rows(void* to, const void* from, std::int64_t elements, std::size_t wi
   if (to != from) std::memcpy(to, from, static_cast<std::size_t>(elements) * width);
 }
 
-void copy_block(const Block& block, const void* send, void* recv, std::size_t width) {
+void copy_block(const CopyBlock& block, const void* send, void* recv, std::size_t width) {
   if (block.row == 0) return;
   for (std::int64_t i = 0; i < block.size[0]; ++i) {
     for (std::int64_t j = 0; j < block.size[1]; ++j) {
@@ -46,9 +39,9 @@ void copy_block(const Block& block, const void* send, void* recv, std::size_t wi
 
 // One dimension cut: all_gather writes the cut of `cut_rank` into the whole, scatter reads it from
 // there.
-Block cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
+CopyBlock cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
   const Cut cut = cut_of(c.counts, c.extent, ranks, cut_rank);
-  Block block;
+  CopyBlock block;
   block.row = cut.size * c.inner;
   block.size[2] = c.outer;
   (gather ? block.from_stride : block.to_stride)[2] = block.row;
@@ -59,10 +52,10 @@ Block cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
 
 // Shard(a) -> Shard(b): `source` has its cut of a and all of b, `target` wants all of a and its cut
 // of b.
-Block transposing_block(const Collective& c, int ranks, int source, int target) {
+CopyBlock transposing_block(const Collective& c, int ranks, int source, int target) {
   const Cut a = cut_of(c.counts, c.extent, ranks, source);
   const Cut b = cut_of(c.scatter_counts, c.scatter_extent, ranks, target);
-  Block block;
+  CopyBlock block;
   if (c.gather_first) {  // [outer, a, middle, b, inner]
     block.row = b.size * c.inner;
     block.size = {c.outer, a.size, c.middle};
@@ -83,17 +76,16 @@ Block transposing_block(const Collective& c, int ranks, int source, int target) 
   return block;
 }
 
-Block flat_block(const Job& job, int source, int target) {
+CopyBlock flat_block(const Collective& from, const Collective& to, int source, int target) {
   const auto before = [](const Counts& counts, int rank) {
     std::int64_t offset = 0;
     for (int r = 0; r < rank; ++r) offset += (*counts)[static_cast<std::size_t>(r)];
     return offset;
   };
-  const Collective& from = job.entries[static_cast<std::size_t>(source)].args;
-  Block block;
+  CopyBlock block;
   block.row = (*from.send_counts)[static_cast<std::size_t>(target)];
   block.from = before(from.send_counts, target);
-  block.to = before(job.entries[static_cast<std::size_t>(target)].args.recv_counts, source);
+  block.to = before(to.recv_counts, source);
   return block;
 }
 
@@ -218,18 +210,22 @@ void run_unit(const Job& job, int ranks, std::uint32_t unit) {
   }
 }
 
+CopyBlock block_of(const Collective& from, const Collective& to, int ranks, int source,
+                   int target) {
+  switch (from.kind) {
+    case CollectiveKind::AllGather: return cut_block(from, ranks, source, true);
+    case CollectiveKind::Scatter: return cut_block(from, ranks, target, false);
+    default:
+      return from.send_counts ? flat_block(from, to, source, target)
+                              : transposing_block(from, ranks, source, target);
+  }
+}
+
 void copy_pair(const Job& job, int ranks, int source, int target) {
   const Collective& from = job.entries[static_cast<std::size_t>(source)].args;
   const Collective& to = job.entries[static_cast<std::size_t>(target)].args;
   if (from.announced) return;
-  Block block;
-  switch (from.kind) {
-    case CollectiveKind::AllGather: block = cut_block(from, ranks, source, true); break;
-    case CollectiveKind::Scatter: block = cut_block(from, ranks, target, false); break;
-    default:
-      block = from.send_counts ? flat_block(job, source, target)
-                               : transposing_block(from, ranks, source, target);
-  }
+  const CopyBlock block = block_of(from, to, ranks, source, target);
   copy_block(block, from.send, to.recv, size_of(from.dtype));
 }
 

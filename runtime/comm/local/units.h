@@ -2,6 +2,7 @@
 // How a job is cut into units of work, and the work itself: each unit reads the senders' buffers
 // and writes the receivers' buffers. Units write disjoint memory; any rank may do any of them, on
 // its own thread.
+#include <array>
 #include <cstdint>
 
 #include "runtime/comm/local/job.h"
@@ -14,11 +15,20 @@ constexpr std::int64_t kOneShotBytes = 128 * 1024;
 // Bytes of one rank's buffer per unit: several units per rank for balance, each well inside L2.
 constexpr std::int64_t kUnitBytes = 128 * 1024;
 
+// What a source has for a target: up to three nested loops over rows of `row` contiguous elements,
+// with the strides of both sides.
+struct CopyBlock {
+  std::array<std::int64_t, 3> size{1, 1, 1}, from_stride{}, to_stride{};
+  std::int64_t row = 0, from = 0, to = 0;  // elements
+};
+// Of all_gather, scatter and all_to_all; `from` and `to`: what the two ranks ask for.
+CopyBlock block_of(const Collective& from, const Collective& to, int ranks, int source, int target);
+
 bool is_one_shot(const Collective& args, int ranks, int rank);
 // Sets units, chunk and per_target of a job whose ranks have all arrived.
 void plan_units(Job& job, int ranks);
 void run_unit(const Job& job, int ranks, std::uint32_t unit);
-// The shard or block that `source` has for `target`: all_gather, scatter, all_to_all.
+// Moves the block that `source` has for `target`.
 void copy_pair(const Job& job, int ranks, int source, int target);
 
 }  // namespace coshard

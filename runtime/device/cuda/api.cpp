@@ -59,9 +59,9 @@ cudaError_t runtime_status(CUresult result) {
   return result == CUDA_ERROR_NOT_SUPPORTED ? cudaErrorNotSupported : cudaErrorUnknown;
 }
 
-cudaError_t stream_wait_value(cudaStream_t stream, const std::uint32_t* at, std::uint32_t value) {
+cudaError_t stream_wait_value(cudaStream_t stream, const std::uint64_t* at, std::uint64_t value) {
   static const auto call =
-      driver_call<CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned)>("cuStreamWaitValue32");
+      driver_call<CUresult (*)(CUstream, CUdeviceptr, cuuint64_t, unsigned)>("cuStreamWaitValue64");
   if (call == nullptr) return cudaErrorNotSupported;
   return runtime_status(
       call(stream, reinterpret_cast<CUdeviceptr>(at), value, CU_STREAM_WAIT_VALUE_GEQ));

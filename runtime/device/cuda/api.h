@@ -28,8 +28,8 @@ struct CudaApi {
   cudaError_t (*DeviceName)(char* name, int length, int device);
   // cudaLaunchKernel with one argument, the kernel object (launch.h).
   cudaError_t (*Launch)(const CudaLaunch& launch);
-  // cuStreamWaitValue32 (>=, cyclic) and cuStreamWriteValue32, on mapped host memory.
-  cudaError_t (*StreamWaitValue)(cudaStream_t stream, const std::uint32_t* at, std::uint32_t value);
+  // cuStreamWaitValue64 (>=, cyclic) and cuStreamWriteValue32, on mapped host memory.
+  cudaError_t (*StreamWaitValue)(cudaStream_t stream, const std::uint64_t* at, std::uint64_t value);
   cudaError_t (*StreamWriteValue)(cudaStream_t stream, std::uint32_t* at, std::uint32_t value);
 };
 

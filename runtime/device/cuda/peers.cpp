@@ -1,7 +1,9 @@
 #include "runtime/device/cuda/peers.h"
 
 #include <atomic>
+#include <bit>
 #include <mutex>
+#include <vector>
 
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
@@ -14,39 +16,61 @@ namespace {
 
 cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
-// A word of pinned memory that every device maps.
+// The count is the low half of the word, which streams write; a release sets the high half, which
+// they leave alone, so that the word is more than any count for good.
+struct alignas(64) FlagWord {
+  std::uint32_t count = 0, released = 0;
+};
+static_assert(std::endian::native == std::endian::little);
+
 class MappedFlag final : public Flag {
  public:
-  MappedFlag() {
-    void* mapped = nullptr;
-    check_cuda(cuda().HostAlloc(&mapped, sizeof(std::uint32_t),
-                                cudaHostAllocMapped | cudaHostAllocPortable),
-               "cudaHostAlloc of a flag");
-    word_ = new (mapped) std::uint32_t(0);
-  }
-  ~MappedFlag() override { log_cuda(cuda().FreeHost(word_), "cudaFreeHost"); }
+  explicit MappedFlag(FlagWord* word) : word_(word) {}
   void wait(Stream& stream, std::uint32_t value) override {
-    check_cuda(cuda().StreamWaitValue(native(stream), word_, value), "cuStreamWaitValue32");
+    check_cuda(cuda().StreamWaitValue(native(stream), reinterpret_cast<const std::uint64_t*>(word_),
+                                      value),
+               "cuStreamWaitValue64");
   }
   void write(Stream& stream, std::uint32_t value) override {
-    check_cuda(cuda().StreamWriteValue(native(stream), word_, value), "cuStreamWriteValue32");
+    check_cuda(cuda().StreamWriteValue(native(stream), &word_->count, value),
+               "cuStreamWriteValue32");
   }
-  void release(std::uint32_t value) noexcept override {
-    if (!reached(value)) atomic().store(value, std::memory_order_release);
+  void release() noexcept override {
+    std::atomic_ref<std::uint32_t>(word_->released).store(1, std::memory_order_release);
+  }
+  bool released() const noexcept override {
+    const std::atomic_ref<std::uint32_t> released(word_->released);
+    return released.load(std::memory_order_acquire) != 0;
   }
   bool reached(std::uint32_t value) const noexcept override {
-    return static_cast<std::int32_t>(atomic().load(std::memory_order_acquire) - value) >= 0;
+    const std::atomic_ref<std::uint32_t> count(word_->count);
+    return count.load(std::memory_order_acquire) >= value;
   }
 
  private:
-  std::atomic_ref<std::uint32_t> atomic() const { return std::atomic_ref<std::uint32_t>(*word_); }
-  std::uint32_t* word_;
+  FlagWord* word_;
 };
 
 class CudaPeers final : public PeerEngine {
  public:
   explicit CudaPeers(CudaDevice& device) : device_(device) {}
-  std::unique_ptr<Flag> make_flag() override { return std::make_unique<MappedFlag>(); }
+  // The device has done all its work by now.
+  ~CudaPeers() override {
+    for (FlagWord* page : pages_) log_cuda(cuda().FreeHost(page), "cudaFreeHost");
+  }
+  std::unique_ptr<Flag> make_flag() override {
+    const std::scoped_lock lock(mutex_);
+    if (used_ == kFlagsOfPage) {
+      void* mapped = nullptr;
+      check_cuda(cuda().HostAlloc(&mapped, kFlagsOfPage * sizeof(FlagWord),
+                                  cudaHostAllocMapped | cudaHostAllocPortable),
+                 "cudaHostAlloc of flags");
+      pages_.push_back(static_cast<FlagWord*>(mapped));
+      used_ = 0;
+    }
+    return std::make_unique<MappedFlag>(new (pages_.back() + used_++) FlagWord());
+  }
+  void make_current() override { device_.make_current(); }
 
   void reach(Device& peer) override {
     if (peer.kind() != DeviceKind::Cuda)
@@ -85,7 +109,12 @@ class CudaPeers final : public PeerEngine {
   }
 
  private:
+  // Words are not given out twice: streams may still wait for those of a flag that is gone.
+  static constexpr std::size_t kFlagsOfPage = 64;
   CudaDevice& device_;
+  std::mutex mutex_;  // the two below
+  std::vector<FlagWord*> pages_;
+  std::size_t used_ = kFlagsOfPage;  // of the last page
 };
 
 }  // namespace

@@ -57,8 +57,10 @@ cudaEvent_t EventPool::take() {
     free_.pop_back();
   }
   lock_.unlock();
-  if (event == nullptr)
+  if (event == nullptr) {  // on the current device, and the thread may be a peer's
+    check_cuda(cuda().SetDevice(device_), "cudaSetDevice");
     check_cuda(cuda().EventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  }
   return event;
 }
 
@@ -103,6 +105,8 @@ void CudaEvent::synchronize(std::int64_t deadline_ns) {
                                    ": the device has not come to an event after ",
                                    static_cast<double>(wait.waited_ns()) / 1e9, " s"));
   }
+  // What was let go by a failure has come here too.
+  if (owner != nullptr) owner->check_watched(0);
 }
 
 CudaStream::CudaStream(CudaDevice& device, StreamKind kind, void* given)

@@ -1,5 +1,6 @@
 // Every collective against a plain computation: dtypes, numbers of ranks, uneven and empty cuts,
 // small (done at once) and large (cut into units).
+#include <algorithm>
 #include <cstring>
 
 #include "tests/runtime/comm/on_ranks.h"
@@ -16,17 +17,6 @@ T value_of(std::int64_t seed) {
   if constexpr (std::is_same_v<T, bool>) return scrambled % 2 == 0;
   return static_cast<T>(static_cast<float>(static_cast<int>(scrambled % 5) - 2));
 }
-
-// vector<bool> has no buffer, so elements lie in an array.
-template <class T>
-struct Data {
-  explicit Data(std::int64_t n)
-      : size(n), elements(std::make_unique<T[]>(static_cast<std::size_t>(n) + 1)) {}
-  T& operator[](std::int64_t i) { return elements[static_cast<std::size_t>(i)]; }
-  T* data() { return elements.get(); }
-  std::int64_t size;
-  std::unique_ptr<T[]> elements;
-};
 
 // Cuts of `total` positions: even where it divides, uneven, and with empty ranks.
 std::vector<Counts> cuts(int ranks, std::int64_t total) {
@@ -79,8 +69,8 @@ std::vector<Reduce> reductions() {
 }
 
 template <class T>
-class CollectivesOf : public testing::Test {};
-using Types = testing::Types<float, double, BFloat16, Float16, std::int64_t, std::int32_t, bool>;
+class CollectivesOf : public ::testing::Test {};
+using Types = ::testing::Types<float, double, BFloat16, Float16, std::int64_t, std::int32_t, bool>;
 TYPED_TEST_SUITE(CollectivesOf, Types);
 
 TYPED_TEST(CollectivesOf, AllReduceGivesEveryRankTheReduction) {
@@ -91,17 +81,17 @@ TYPED_TEST(CollectivesOf, AllReduceGivesEveryRankTheReduction) {
         for (bool in_place : {false, true}) {
           if (count > 1000 && (ranks > 3 || reduce >= Reduce::Min)) continue;  // time
           on_ranks(ranks, [&](Communicator& comm, int rank) {
-            Data<T> send(count), recv(count);
+            Array<T> send(count), recv(count);
             for (std::int64_t i = 0; i < count; ++i) send[i] = value_of<T>(i * ranks + rank);
             Collective c;
             c.kind = CollectiveKind::AllReduce;
             c.dtype = dtype_of<T>;
             c.reduce = reduce;
             c.extent = count;
-            c.send = send.data();
-            c.recv = in_place ? send.data() : recv.data();
+            c.send = send.put();
+            c.recv = in_place ? send.data() : recv.put();
             comm.issue(c).wait();
-            Data<T>& result = in_place ? send : recv;
+            Array<T>& result = (in_place ? send : recv).get();
             for (std::int64_t i = 0; i < count; ++i)
               ASSERT_EQ(result[i], reduced<T>(reduce, ranks, i)) << i;
           });
@@ -121,8 +111,8 @@ TYPED_TEST(CollectivesOf, AllGatherPutsTheShardsOfTheCutDimensionTogether) {
         on_ranks(ranks, [&](Communicator& comm, int rank) {
           const std::int64_t mine = (*counts)[static_cast<std::size_t>(rank)],
                              offset = offset_of(counts, rank);
-          Data<T> send(g.outer * mine * g.inner), recv(g.outer * g.extent * g.inner);
-          for (std::int64_t i = 0; i < send.size; ++i) {
+          Array<T> send(g.outer * mine * g.inner), recv(g.outer * g.extent * g.inner);
+          for (std::int64_t i = 0; i < send.size(); ++i) {
             const std::int64_t o = i / (mine * g.inner), rest = i % (mine * g.inner);
             send[i] = value_of<T>((o * g.extent + offset) * g.inner + rest);
           }
@@ -132,10 +122,11 @@ TYPED_TEST(CollectivesOf, AllGatherPutsTheShardsOfTheCutDimensionTogether) {
           c.outer = g.outer;
           c.inner = g.inner;
           c.counts = counts;
-          c.send = send.data();
-          c.recv = recv.data();
+          c.send = send.put();
+          c.recv = recv.put();
           comm.issue(c).wait();
-          for (std::int64_t i = 0; i < recv.size; ++i) ASSERT_EQ(recv[i], value_of<T>(i)) << i;
+          recv.get();
+          for (std::int64_t i = 0; i < recv.size(); ++i) ASSERT_EQ(recv[i], value_of<T>(i)) << i;
         });
       }
 }
@@ -149,8 +140,8 @@ TYPED_TEST(CollectivesOf, ReduceScatterGivesEachRankItsCutOfTheReduction) {
         on_ranks(ranks, [&](Communicator& comm, int rank) {
           const std::int64_t mine = (*counts)[static_cast<std::size_t>(rank)],
                              offset = offset_of(counts, rank);
-          Data<T> send(g.outer * g.extent * g.inner), recv(g.outer * mine * g.inner);
-          for (std::int64_t i = 0; i < send.size; ++i) send[i] = value_of<T>(i * ranks + rank);
+          Array<T> send(g.outer * g.extent * g.inner), recv(g.outer * mine * g.inner);
+          for (std::int64_t i = 0; i < send.size(); ++i) send[i] = value_of<T>(i * ranks + rank);
           Collective c;
           c.kind = CollectiveKind::ReduceScatter;
           c.dtype = dtype_of<T>;
@@ -158,10 +149,11 @@ TYPED_TEST(CollectivesOf, ReduceScatterGivesEachRankItsCutOfTheReduction) {
           c.outer = g.outer;
           c.inner = g.inner;
           c.counts = counts;
-          c.send = send.data();
-          c.recv = recv.data();
+          c.send = send.put();
+          c.recv = recv.put();
           comm.issue(c).wait();
-          for (std::int64_t i = 0; i < recv.size; ++i) {
+          recv.get();
+          for (std::int64_t i = 0; i < recv.size(); ++i) {
             const std::int64_t o = i / (mine * g.inner), rest = i % (mine * g.inner);
             const std::int64_t whole = (o * g.extent + offset) * g.inner + rest;
             ASSERT_EQ(recv[i], reduced<T>(reduce, ranks, whole)) << i;
@@ -178,7 +170,7 @@ TYPED_TEST(CollectivesOf, BroadcastAndScatterGiveWhatTheRootHas) {
         on_ranks(ranks, [&](Communicator& comm, int rank) {
           const std::int64_t mine = (*counts)[static_cast<std::size_t>(rank)],
                              offset = offset_of(counts, rank);
-          Data<T> whole(g.outer * g.extent * g.inner), cut(g.outer * mine * g.inner);
+          Array<T> whole(g.outer * g.extent * g.inner), cut(g.outer * mine * g.inner);
           Collective c;
           c.kind = CollectiveKind::Scatter;
           c.dtype = dtype_of<T>;
@@ -188,19 +180,21 @@ TYPED_TEST(CollectivesOf, BroadcastAndScatterGiveWhatTheRootHas) {
           c.inner = g.inner;
           c.counts = counts;
           if (rank == c.root) {
-            for (std::int64_t i = 0; i < whole.size; ++i) whole[i] = value_of<T>(i);
-            c.send = whole.data();
+            for (std::int64_t i = 0; i < whole.size(); ++i) whole[i] = value_of<T>(i);
+            c.send = whole.put();
           }
-          c.recv = cut.data();
+          c.recv = cut.put();
           comm.issue(c).wait();
-          for (std::int64_t i = 0; i < cut.size; ++i) {
+          cut.get();
+          for (std::int64_t i = 0; i < cut.size(); ++i) {
             const std::int64_t o = i / (mine * g.inner), rest = i % (mine * g.inner);
             ASSERT_EQ(cut[i], value_of<T>((o * g.extent + offset) * g.inner + rest)) << i;
           }
           c.kind = CollectiveKind::Broadcast;
           c.recv = whole.data();
           comm.issue(c).wait();
-          for (std::int64_t i = 0; i < whole.size; ++i) ASSERT_EQ(whole[i], value_of<T>(i)) << i;
+          whole.get();
+          for (std::int64_t i = 0; i < whole.size(); ++i) ASSERT_EQ(whole[i], value_of<T>(i)) << i;
         });
       }
 }
@@ -225,9 +219,9 @@ void transpose_shards(int ranks, bool gather_first, std::int64_t inner, const Co
       const std::int64_t at1 = f + (gather_first ? a0 : b0), at2 = s + (gather_first ? b0 : a0);
       return value_of<T>((((o * whole1 + at1) * middle + m) * whole2 + at2) * inner + in);
     };
-    Data<T> send(outer * (*a)[me] * middle * all_b * inner),
+    Array<T> send(outer * (*a)[me] * middle * all_b * inner),
         recv(outer * all_a * middle * (*b)[me] * inner);
-    for (std::int64_t i = 0; i < send.size; ++i)
+    for (std::int64_t i = 0; i < send.size(); ++i)
       send[i] = value(i, offset_of(a, rank), (*a)[me], 0, all_b);
     Collective c;
     c.kind = CollectiveKind::AllToAll;
@@ -238,10 +232,11 @@ void transpose_shards(int ranks, bool gather_first, std::int64_t inner, const Co
     c.inner = inner;
     c.counts = a;
     c.scatter_counts = b;
-    c.send = send.data();
-    c.recv = recv.data();
+    c.send = send.put();
+    c.recv = recv.put();
     comm.issue(c).wait();
-    for (std::int64_t i = 0; i < recv.size; ++i)
+    recv.get();
+    for (std::int64_t i = 0; i < recv.size(); ++i)
       ASSERT_EQ(recv[i], value(i, 0, all_a, offset_of(b, rank), (*b)[me])) << i;
   });
 }
@@ -268,8 +263,8 @@ TYPED_TEST(CollectivesOf, FlatAllToAllSendsEachPeerItsBlock) {
         sends.push_back(count(rank, r));
         recvs.push_back(count(r, rank));
       }
-      Data<T> send(std::accumulate(sends.begin(), sends.end(), std::int64_t{0}));
-      Data<T> recv(std::accumulate(recvs.begin(), recvs.end(), std::int64_t{0}));
+      Array<T> send(std::accumulate(sends.begin(), sends.end(), std::int64_t{0}));
+      Array<T> recv(std::accumulate(recvs.begin(), recvs.end(), std::int64_t{0}));
       std::int64_t at = 0;
       for (int d = 0; d < ranks; ++d)
         for (std::int64_t i = 0; i < count(rank, d); ++i)
@@ -279,9 +274,10 @@ TYPED_TEST(CollectivesOf, FlatAllToAllSendsEachPeerItsBlock) {
       c.dtype = dtype_of<T>;
       c.send_counts = counts_of(sends);
       c.recv_counts = counts_of(recvs);
-      c.send = send.data();
-      c.recv = recv.data();
+      c.send = send.put();
+      c.recv = recv.put();
       comm.issue(c).wait();
+      recv.get();
       at = 0;
       for (int s = 0; s < ranks; ++s)
         for (std::int64_t i = 0; i < count(s, rank); ++i)
@@ -292,15 +288,16 @@ TYPED_TEST(CollectivesOf, FlatAllToAllSendsEachPeerItsBlock) {
 
 TEST(Collectives, NullCountsCutIntoEqualParts) {
   on_ranks(4, [](Communicator& comm, int rank) {
-    std::vector<std::int32_t> send(3, rank), recv(12);
+    Array<std::int32_t> send(3UL, rank), recv(12UL);
     Collective c;
     c.kind = CollectiveKind::AllGather;
     c.dtype = DType::I32;
     c.extent = 12;
-    c.send = send.data();
-    c.recv = recv.data();
+    c.send = send.put();
+    c.recv = recv.put();
     comm.issue(c).wait();
-    for (int i = 0; i < 12; ++i) EXPECT_EQ(recv[static_cast<std::size_t>(i)], i / 3);
+    recv.get();
+    for (int i = 0; i < 12; ++i) EXPECT_EQ(recv[i], i / 3);
   });
 }
 
@@ -309,10 +306,12 @@ TEST(Collectives, AllReduceHasTheSameBitsOnAllRanksAndInEveryRun) {
   for (int run = 0; run < 3; ++run) {
     std::vector<std::vector<float>> of_rank(3, std::vector<float>(200'000));
     on_ranks(3, [&](Communicator& comm, int rank) {
-      std::vector<float>& mine = of_rank[static_cast<std::size_t>(rank)];
-      for (std::size_t i = 0; i < mine.size(); ++i)
+      std::vector<float>& kept = of_rank[static_cast<std::size_t>(rank)];
+      Floats mine(kept.size());
+      for (std::size_t i = 0; i < kept.size(); ++i)
         mine[i] = 1.0F / static_cast<float>(i * 3 + static_cast<std::size_t>(rank) + 1);
       comm.issue(sum_of(mine)).wait();
+      std::copy_n(&mine.get()[0], kept.size(), kept.begin());
     });
     results.insert(results.end(), of_rank.begin(), of_rank.end());
   }
@@ -322,12 +321,12 @@ TEST(Collectives, AllReduceHasTheSameBitsOnAllRanksAndInEveryRun) {
 
 TEST(Collectives, ABadArgumentIsRefusedAndTakesNoTicket) {
   on_ranks(1, [](Communicator& comm, int) {
-    bool flag = true;
+    Array<bool> flag(1UL);
     Collective c;
     c.kind = CollectiveKind::AllReduce;
     c.dtype = DType::Bool;
     c.extent = 1;
-    c.send = c.recv = &flag;
+    c.send = c.recv = flag.data();
     EXPECT_THROW(comm.issue(c), Error);
     c.kind = CollectiveKind::AllGather;
     c.counts = counts_of({1, 1});
@@ -352,9 +351,9 @@ TEST(Collectives, ASubgroupFollowsTheOrderOfItsRanksAndNobodyElseTakesPart) {
     ASSERT_EQ(half->size(), 2);
     EXPECT_EQ(half->name(), "dp");
     EXPECT_EQ(half->rank(), rank < 2 ? 1 : 0);
-    std::vector<float> data{static_cast<float>(rank)};
+    Floats data(1UL, static_cast<float>(rank));
     half->issue(sum_of(data)).wait();
-    EXPECT_EQ(data[0], rank % 2 == 0 ? 2.0F : 4.0F);
+    EXPECT_EQ(data.get()[0], rank % 2 == 0 ? 2.0F : 4.0F);
     EXPECT_EQ(half->issued(), 1U);
     EXPECT_EQ(comm.issued(), 0U);
     const std::vector<int> others{4, (rank + 1) % 4};
@@ -367,12 +366,12 @@ TEST(Collectives, TwoSubgroupsOfTheSameRanksAreTwoCommunicators) {
     const std::vector<int> both{0, 1};
     const auto first = comm.subgroup(both, "a");
     const auto second = comm.subgroup(both, "b");
-    std::vector<float> one{static_cast<float>(rank)}, two{1};
+    Floats one(1UL, static_cast<float>(rank)), two(1UL, 1.0F);
     const Ticket later = second->issue(sum_of(two));
     first->issue(sum_of(one)).wait();
     later.wait();
-    EXPECT_EQ(one[0], 1.0F);
-    EXPECT_EQ(two[0], 2.0F);
+    EXPECT_EQ(one.get()[0], 1.0F);
+    EXPECT_EQ(two.get()[0], 2.0F);
   });
 }
 

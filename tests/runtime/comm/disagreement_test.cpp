@@ -8,9 +8,8 @@
 namespace coshard::test {
 namespace {
 
-std::vector<float> buffer(1000);  // never read: the disagreement is found before
-
-Collective base(CollectiveKind kind) {
+// The buffer is never read: the disagreement is found before.
+Collective base(CollectiveKind kind, const Floats& buffer) {
   Collective c;
   c.kind = kind;
   c.outer = 2;
@@ -26,14 +25,15 @@ Collective base(CollectiveKind kind) {
 void expect_disagreement(CollectiveKind kind, const std::function<void(Collective&)>& change) {
   std::string here, there;
   const auto outcomes = outcomes_on_ranks(3, [&](Communicator& comm, int rank) {
-    Collective c = base(kind);
+    const Floats buffer(1000UL);
+    Collective c = base(kind, buffer);
     if (rank == 0) here = place(c.where = CallSite::current());
     if (rank == 2) {
       change(c);
       there = place(c.where = CallSite::current());
     }
-    const Ticket ticket = comm.issue(c);
-    ticket.wait();
+    comm.issue(c).wait();
+    device_here()->synchronize();
   });
   for (const Outcome& outcome : outcomes) {
     ASSERT_TRUE(outcome.failed);
@@ -91,7 +91,7 @@ TEST(Disagreement, OnTheCountsIsFound) {
 
 TEST(Disagreement, OnTheBlocksOfAFlatAllToAllIsFound) {
   const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int rank) {
-    std::vector<float> send(8), recv(8);
+    Floats send(8UL), recv(8UL);
     Collective c;
     c.kind = CollectiveKind::AllToAll;
     c.send_counts = counts_of({2, 2});
@@ -99,6 +99,7 @@ TEST(Disagreement, OnTheBlocksOfAFlatAllToAllIsFound) {
     c.send = send.data();
     c.recv = recv.data();
     comm.issue(c).wait();
+    device_here()->synchronize();
   });
   for (const Outcome& outcome : outcomes) {
     EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
@@ -108,23 +109,22 @@ TEST(Disagreement, OnTheBlocksOfAFlatAllToAllIsFound) {
 
 TEST(Disagreement, EqualCountsAndNullAreTheSame) {
   on_ranks(2, [](Communicator& comm, int rank) {
-    std::vector<float> send(2, static_cast<float>(rank)), recv(4);
+    Floats send(2UL, static_cast<float>(rank)), recv(4UL);
     Collective c;
     c.kind = CollectiveKind::AllGather;
     c.extent = 4;
     if (rank == 1) c.counts = counts_of({2, 2});
-    c.send = send.data();
-    c.recv = recv.data();
+    c.send = send.put();
+    c.recv = recv.put();
     comm.issue(c).wait();
-    EXPECT_EQ(recv[3], 1.0F);
+    EXPECT_EQ(recv.get()[3], 1.0F);
   });
 }
 
 TEST(Disagreement, PoisonsTheCommunicatorForLater) {
   const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int rank) {
-    std::vector<float> data(rank == 0 ? 4 : 5);
-    EXPECT_THROW(comm.issue(sum_of(data)).wait(), Error);
-    std::vector<float> more(3);
+    Floats data(rank == 0 ? 4UL : 5UL), more(3UL);
+    EXPECT_THROW(wait_on_host(comm.issue(sum_of(data))), Error);
     comm.issue(sum_of(more)).wait();
   });
   for (const Outcome& outcome : outcomes)

@@ -11,11 +11,11 @@ namespace {
 TEST(Failure, ATimeoutNamesTheCollectiveWhoArrivedAndWhoIsMissing) {
   std::atomic<int> ended{0};
   const auto outcomes = outcomes_on_ranks(3, [&](Communicator& comm, int rank) {
-    std::vector<float> data(4);
-    comm.issue(sum_of(data)).wait();
+    Floats data(4UL);
+    wait_on_host(comm.issue(sum_of(data)));
     if (rank == 2) {  // alive, but does not come in time
       while (ended.load() < 2) std::this_thread::yield();
-      comm.issue(sum_of(data)).wait();
+      wait_on_host(comm.issue(sum_of(data)));
       return;
     }
     comm.set_timeout(kSecond / 5);
@@ -23,7 +23,7 @@ TEST(Failure, ATimeoutNamesTheCollectiveWhoArrivedAndWhoIsMissing) {
     c.label = "S(0)->R";
     const Ticket ticket = comm.issue(c);
     try {
-      ticket.wait();
+      wait_on_host(ticket);
     } catch (...) {
       ++ended;
       throw;
@@ -54,8 +54,8 @@ TEST(Failure, PoisonEndsASleepingWaiterWithTheCause) {
       comm.poison("and so is the glass");
       return;
     }
-    std::vector<float> data(4);
-    comm.issue(sum_of(data)).wait();
+    Floats data(4UL);
+    wait_on_host(comm.issue(sum_of(data)));
   });
   EXPECT_EQ(outcomes[0].kind, ErrorKind::CommFailed);
   EXPECT_NE(outcomes[0].text.find("the disk is full"), std::string::npos) << outcomes[0].text;
@@ -63,12 +63,12 @@ TEST(Failure, PoisonEndsASleepingWaiterWithTheCause) {
 
 TEST(Failure, APoisonedCommunicatorFailsEveryLaterWait) {
   const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int) {
-    std::vector<float> data(4, 1.0F);
-    comm.issue(sum_of(data)).wait();
+    Floats data(4UL, 1.0F);
+    wait_on_host(comm.issue(sum_of(data)));
     comm.poison("the disk is full");
     const Ticket ticket = comm.issue(sum_of(data));
     EXPECT_TRUE(ticket.ready());
-    ticket.wait();
+    wait_on_host(ticket);
   });
   int failed = 0;
   for (const Outcome& outcome : outcomes) failed += outcome.failed;
@@ -79,15 +79,16 @@ TEST(Failure, ARankThatLeftIsNamedAtOnce) {
   for (bool with_parts : {false, true}) {
     const auto outcomes = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
       comm.set_timeout(0);
-      std::vector<float> data(4), whole(8);
-      comm.issue(sum_of(data)).wait();
+      Floats data(4UL), whole(8UL);
+      wait_on_host(comm.issue(sum_of(data)));
       if (rank == 1) return;
       Collective c = sum_of(data);
       if (with_parts) {
         c.kind = CollectiveKind::AllGather;
         c.extent = 8;
-        c.recv = whole.data();
+        c.recv = whole.put();
         comm.issue(c).state()->wait_part(1);
+        device_here()->synchronize();
       }
       comm.issue(c).wait();
     });
@@ -99,14 +100,13 @@ TEST(Failure, ARankThatLeftIsNamedAtOnce) {
 
 TEST(Failure, WhatARankIssuedBeforeItLeftStillCompletes) {
   on_ranks(2, [](Communicator& comm, int rank) {
-    auto data = std::make_shared<std::vector<float>>(100'000, 1.0F);
-    Collective c = sum_of(*data);
-    c.keep_send = data;
+    Floats data(100'000UL, 1.0F);
+    const Collective c = sum_of(data);
     const Ticket ticket = comm.issue(c);
     if (rank == 1) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ticket.wait();
-    EXPECT_EQ(data->back(), 2.0F);
+    EXPECT_EQ(data.get().back(), 2.0F);
   });
 }
 
@@ -114,12 +114,13 @@ TEST(Failure, NoPeerTouchesTheBuffersOfARankThatFailed) {
   // Under AddressSanitizer: the vectors die while a peer could still be copying.
   for (int round = 0; round < 20; ++round) {
     outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
-      std::vector<float> a(1'000'000, 1.0F), b(2'000'000);
+      Floats a(1'000'000UL, 1.0F), b(2'000'000UL);
       Collective c = sum_of(a);
+      c.keep_send.reset();
       if (round % 2 == 0) {
         c.kind = CollectiveKind::AllGather;
         c.extent = 2'000'000;
-        c.recv = b.data();
+        c.recv = b.put();
       }
       const Ticket ticket = comm.issue(c);
       if (rank == 1) comm.poison("enough");
@@ -135,7 +136,7 @@ TEST(Failure, TheFabricPoisonsSubgroups) {
   std::barrier ready(2);
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto world = fabric.communicator(rank);
+      const auto world = communicator_of(fabric, rank, 0);
       const std::vector<int> both{0, 1};
       const auto group = world->subgroup(both, "dp");
       ready.arrive_and_wait();
@@ -143,9 +144,9 @@ TEST(Failure, TheFabricPoisonsSubgroups) {
         fabric.poison("rank 1 ended with: boom");
         return;
       }
-      std::vector<float> data(4);
+      Floats data(4UL);
       try {
-        group->issue(sum_of(data)).wait();
+        wait_on_host(group->issue(sum_of(data)));
       } catch (const Error& error) {
         EXPECT_NE(std::string(error.what()).find("boom"), std::string::npos) << error.what();
         ++failures;
@@ -158,11 +159,11 @@ TEST(Failure, TheFabricPoisonsSubgroups) {
 
 TEST(Failure, ASubgroupWithARankThatHasLeftFailsAtOnce) {
   LocalFabric fabric(2);
-  const auto world = fabric.communicator(0);
+  const auto world = communicator_of(fabric, 0, 0);
   fabric.leave(1);
   const std::vector<int> both{0, 1};
-  std::vector<float> data(4);
-  EXPECT_THROW(world->subgroup(both, "dp")->issue(sum_of(data)).wait(), Error);
+  Floats data(4UL);
+  EXPECT_THROW(wait_on_host(world->subgroup(both, "dp")->issue(sum_of(data))), Error);
 }
 
 }  // namespace

@@ -6,16 +6,16 @@
 namespace coshard::test {
 namespace {
 
-Collective message(CollectiveKind kind, int peer, std::vector<float>& data,
+Collective message(CollectiveKind kind, int peer, Floats& data,
                    CallSite where = CallSite::current()) {
   Collective c;
   c.kind = kind;
   c.root = peer;
-  c.extent = static_cast<std::int64_t>(data.size());
+  c.extent = data.size();
   if (kind == CollectiveKind::Send)
-    c.send = data.data();
+    c.send = data.put();
   else
-    c.recv = data.data();
+    c.recv = data.put();
   c.where = where;
   return c;
 }
@@ -23,10 +23,11 @@ Collective message(CollectiveKind kind, int peer, std::vector<float>& data,
 TEST(Message, ArrivesAtItsPeer) {
   for (std::size_t size : {std::size_t{0}, std::size_t{10}, std::size_t{500'000}}) {
     on_ranks(2, [&](Communicator& comm, int rank) {
-      std::vector<float> data(size, rank == 0 ? 7.0F : 0.0F);
+      Floats data(size, rank == 0 ? 7.0F : 0.0F);
       comm.issue(message(rank == 0 ? CollectiveKind::Send : CollectiveKind::Recv, 1 - rank, data))
           .wait();
-      for (float value : data) ASSERT_EQ(value, 7.0F);
+      data.get();
+      for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(data[i], 7.0F);
     });
   }
 }
@@ -34,11 +35,11 @@ TEST(Message, ArrivesAtItsPeer) {
 TEST(Message, RanksThatBothSendFirstDoNotBlockEachOther) {
   for (std::size_t size : {std::size_t{10}, std::size_t{500'000}}) {
     on_ranks(3, [&](Communicator& comm, int rank) {
-      std::vector<float> mine(size, static_cast<float>(rank)), got(size);
+      Floats mine(size, static_cast<float>(rank)), got(size);
       const Ticket sent = comm.issue(message(CollectiveKind::Send, (rank + 1) % 3, mine));
       comm.issue(message(CollectiveKind::Recv, (rank + 2) % 3, got)).wait();
       sent.wait();
-      EXPECT_EQ(got.back(), static_cast<float>((rank + 2) % 3));
+      EXPECT_EQ(got.get().back(), static_cast<float>((rank + 2) % 3));
     });
   }
 }
@@ -46,7 +47,7 @@ TEST(Message, RanksThatBothSendFirstDoNotBlockEachOther) {
 TEST(Message, ASendIsCompleteOnlyWhenItWasReceived) {
   std::atomic<int> stage{0};
   on_ranks(2, [&](Communicator& comm, int rank) {
-    std::vector<float> data(10, 1.0F);
+    Floats data(10UL, 1.0F);
     if (rank == 1) {
       while (stage.load() == 0) std::this_thread::yield();
       comm.issue(message(CollectiveKind::Recv, 0, data)).wait();
@@ -61,22 +62,23 @@ TEST(Message, ASendIsCompleteOnlyWhenItWasReceived) {
 
 TEST(Message, MessagesOfAPairKeepTheirOrderAndCountAsNoCollective) {
   on_ranks(2, [](Communicator& comm, int rank) {
-    std::vector<std::vector<float>> data(50, std::vector<float>(3));
+    std::vector<Floats> data;
+    for (int i = 0; i < 50; ++i) data.emplace_back(3UL, rank == 0 ? static_cast<float>(i) : 0.0F);
     std::vector<Ticket> tickets;
     for (std::size_t i = 0; i < data.size(); ++i) {
-      if (rank == 0) data[i].assign(3, static_cast<float>(i));
       tickets.push_back(comm.issue(
           message(rank == 0 ? CollectiveKind::Send : CollectiveKind::Recv, 1 - rank, data[i])));
     }
     for (const Ticket& ticket : tickets) ticket.wait();
-    for (std::size_t i = 0; i < data.size(); ++i) EXPECT_EQ(data[i][2], static_cast<float>(i));
+    for (std::size_t i = 0; i < data.size(); ++i)
+      EXPECT_EQ(data[i].get()[2], static_cast<float>(i));
     EXPECT_EQ(comm.issued(), 0U);
   });
 }
 
 TEST(Message, ADifferentCountIsAnErrorOnBothSides) {
   const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int rank) {
-    std::vector<float> data(rank == 0 ? 3 : 4);
+    Floats data(rank == 0 ? 3UL : 4UL);
     comm.issue(message(rank == 0 ? CollectiveKind::Send : CollectiveKind::Recv, 1 - rank, data))
         .wait();
   });
@@ -93,7 +95,7 @@ TEST(Message, ADifferentCountIsAnErrorOnBothSides) {
 TEST(Message, ToARankThatLeftFails) {
   const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int rank) {
     comm.set_timeout(0);
-    std::vector<float> data(3);
+    Floats data(3UL);
     if (rank == 0) comm.issue(message(CollectiveKind::Recv, 1, data)).wait();
   });
   EXPECT_EQ(outcomes[0].kind, ErrorKind::CommFailed);
@@ -109,9 +111,9 @@ TEST(Message, ATimeoutNamesThePeer) {
       return;
     }
     comm.set_timeout(kSecond / 20);
-    std::vector<float> data(3);
+    Floats data(3UL);
     try {
-      comm.issue(message(CollectiveKind::Recv, 1, data)).wait();
+      wait_on_host(comm.issue(message(CollectiveKind::Recv, 1, data)));
     } catch (...) {
       over = true;
       throw;

@@ -24,13 +24,13 @@ TEST(Order, RandomDelaysChangeNeitherResultsNorTheHash) {
     on_ranks(3, [&](Communicator& comm, int rank) {
       Random random(seed * 100 + static_cast<unsigned>(rank) + 1);
       for (int i = 0; i < 100; ++i) {
-        std::vector<float> data(static_cast<std::size_t>(i % 7 == 0 ? 50'000 : 10),
-                                static_cast<float>(rank + i));
+        Floats data(static_cast<std::size_t>(i % 7 == 0 ? 50'000 : 10),
+                    static_cast<float>(rank + i));
         if (random() % 3 == 0) sleep_some(random);
         const Ticket ticket = comm.issue(sum_of(data));
         if (random() % 3 == 0) sleep_some(random);
         ticket.wait();
-        ASSERT_EQ(data.back(), static_cast<float>(3 + 3 * i));
+        ASSERT_EQ(data.get().back(), static_cast<float>(3 + 3 * i));
       }
       const std::scoped_lock lock(mutex);
       hashes.insert(comm.order_hash());
@@ -43,12 +43,12 @@ TEST(Order, RandomDelaysChangeNeitherResultsNorTheHash) {
 Task<void> branch(World& world, Random& random, int which) {
   for (int i = 0; i < 3; ++i) {
     sleep_some(random);
-    std::vector<float> data(static_cast<std::size_t>(10 + which), 1.0F);
+    Floats data(static_cast<std::size_t>(10 + which), 1.0F);
     const Ticket ticket = world.communicator()->issue(sum_of(data));
     co_await yield();
     sleep_some(random);
     ticket.wait();
-    EXPECT_EQ(data[0], static_cast<float>(world.size()));
+    EXPECT_EQ(data.get()[0], static_cast<float>(world.size()));
   }
 }
 
@@ -68,7 +68,7 @@ TEST(Order, BranchesOfWhenAllIssueInTheSameOrderOnAllRanksUnderRandomDelays) {
   std::set<std::uint64_t> hashes;
   for (unsigned seed = 0; seed < 6; ++seed) {
     std::vector<std::atomic<std::uint64_t>> of_rank(4);
-    run_ranks({.ranks = 4}, [&](World& world) {
+    run_ranks(test_options(4), [&](World& world) {
       return branches(world, seed, of_rank[static_cast<std::size_t>(world.rank())]);
     });
     for (const auto& hash : of_rank) hashes.insert(hash.load());
@@ -80,7 +80,7 @@ TEST(Order, AnotherOrderHasAnotherHash) {
   std::set<std::uint64_t> hashes;
   for (bool swapped : {false, true}) {
     on_ranks(1, [&](Communicator& comm, int) {
-      std::vector<float> small(1), large(2);
+      Floats small(1UL), large(2UL);
       comm.issue(sum_of(swapped ? large : small)).wait();
       comm.issue(sum_of(swapped ? small : large)).wait();
       hashes.insert(comm.order_hash());

@@ -24,10 +24,12 @@ cudaError_t status(int code) {
 }
 
 // Counts the call; returns from the function when a fault says so.
-#define ENTER(name) \
-  if (const int fault = driver().enter(name); fault != 0) return status(fault)
+#define ENTER(name)                                       \
+  if (const int fault = driver().enter(name); fault != 0) \
+  return status(fault == FakeDriver::kSkip ? 0 : fault)
 
 struct FakeEvent {
+  int device = 0;
   FakeDriver::OpRef op;  // null: never recorded, which counts as complete
 };
 
@@ -102,7 +104,7 @@ cudaError_t get_runtime_version(int* value) {
 
 cudaError_t event_create(cudaEvent_t* event, unsigned) {
   ENTER("EventCreateWithFlags");
-  *event = reinterpret_cast<cudaEvent_t>(new FakeEvent());
+  *event = reinterpret_cast<cudaEvent_t>(new FakeEvent{FakeDriver::current_device(), nullptr});
   return cudaSuccess;
 }
 
@@ -116,7 +118,9 @@ cudaError_t event_destroy(cudaEvent_t event) {
 
 cudaError_t event_record(cudaEvent_t event, cudaStream_t stream) {
   ENTER("EventRecord");
-  event_of(event).op = driver().enqueue(driver().stream(stream), FakeDriver::Work());
+  FakeDriver::Stream& on = driver().stream(stream);
+  if (event_of(event).device != on.device) return status(cudaErrorInvalidResourceHandle);
+  event_of(event).op = driver().enqueue(on, FakeDriver::Work());
   return cudaSuccess;
 }
 
@@ -167,13 +171,13 @@ cudaError_t stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) 
   return cudaSuccess;
 }
 
-cudaError_t wait_value(cudaStream_t stream, const std::uint32_t* at, std::uint32_t value) {
+cudaError_t wait_value(cudaStream_t stream, const std::uint64_t* at, std::uint64_t value) {
   ENTER("StreamWaitValue");
   FakeDriver::Op op;
   op.waits_for = at;
   op.ready = [at, value] {
-    const std::uint32_t now = __atomic_load_n(at, __ATOMIC_ACQUIRE);
-    return static_cast<std::int32_t>(now - value) >= 0;
+    const std::uint64_t now = __atomic_load_n(at, __ATOMIC_ACQUIRE);
+    return static_cast<std::int64_t>(now - value) >= 0;
   };
   driver().enqueue(driver().stream(stream), std::move(op));
   return cudaSuccess;
@@ -271,6 +275,8 @@ cudaError_t launch_kernel(const CudaLaunch& launch) {
   if (launch.threads == 0 || launch.threads > 1024 || launch.kernel_bytes > 4096 ||
       launch.shared_bytes > 227 * 1024)
     return status(cudaErrorInvalidConfiguration);
+  if (driver().stream(launch.stream).device != FakeDriver::current_device())
+    return status(cudaErrorInvalidResourceHandle);
   CudaLaunch call = launch;
   const auto* bytes = static_cast<const char*>(launch.kernel);
   std::vector<char> kernel(bytes, bytes + launch.kernel_bytes);

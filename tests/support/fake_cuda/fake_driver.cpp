@@ -46,7 +46,7 @@ void FakeDriver::clear_faults() {
 
 int FakeDriver::enter(const char* call) {
   std::int64_t delay = 0;
-  int error = 0;
+  int status = 0;
   {
     const auto held = lock();
     ++counts_[call];
@@ -57,13 +57,13 @@ int FakeDriver::enter(const char* call) {
       if (fault.after-- > 0) continue;
       --fault.times;
       delay = fault.delay_ns;
-      error = fault.error;
+      status = fault.skipped ? kSkip : fault.error;
       next_is_stuck = fault.stuck;
       break;
     }
   }
   if (delay > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(delay));
-  return error;
+  return status;
 }
 
 bool FakeDriver::take_stuck() { return std::exchange(next_is_stuck, false); }

@@ -32,6 +32,7 @@ struct Fault {
   int times = 1;              // then so many do not
   int error = 0;              // the status they return; 0: none
   bool stuck = false;         // what they queue never runs
+  bool skipped = false;       // they return success and do nothing: shows what a mistake would do
   std::int64_t delay_ns = 0;  // before they do their work
   int device = -1;            // only calls on this device; -1: any
 };
@@ -95,8 +96,9 @@ class FakeDriver {
   std::unique_lock<std::recursive_mutex> lock() const {
     return std::unique_lock<std::recursive_mutex>(mutex_);
   }
-  // Counts the call and applies its fault; the status to return, 0 to go on. The flag stays for the
-  // next enqueue of this thread.
+  // Counts the call and applies its fault; the status to return, 0 to go on, kSkip to return
+  // success at once. The flag stays for the next enqueue of this thread.
+  static constexpr int kSkip = -1;
   int enter(const char* call);
   // Takes that flag, for calls that queue their work later, or never return.
   static bool take_stuck();

@@ -1,0 +1,248 @@
+#include "runtime/comm/local/device_job.h"
+
+#include <algorithm>
+
+#include "runtime/comm/collective.h"
+#include "runtime/comm/local/units.h"
+
+namespace coshard {
+namespace {
+
+using Sides = std::vector<DeviceSide>;
+
+int ranks_of(const Sides& sides) { return static_cast<int>(sides.size()); }
+Stream& stream_of(const DeviceSide& side) { return side.lane->stream(); }
+
+const char* at(const void* base, std::int64_t bytes) {
+  return static_cast<const char*>(base) + bytes;
+}
+char* at(void* base, std::int64_t bytes) { return static_cast<char*>(base) + bytes; }
+
+std::int64_t width_of(const Collective& c) { return static_cast<std::int64_t>(size_of(c.dtype)); }
+std::int64_t plain_bytes(const Collective& c) { return c.outer * c.extent * c.inner * width_of(c); }
+bool is_small(const Collective& c, int ranks) {
+  return plain_bytes(c) * ranks <= kDeviceOneShotBytes;
+}
+
+// What follows on every stream runs after what the first one has waited for until now.
+std::shared_ptr<Event> go_on(const Sides& sides) {
+  std::shared_ptr<Event> event = stream_of(sides[0]).record();
+  for (std::size_t r = 1; r < sides.size(); ++r) stream_of(sides[r]).wait(*event);
+  return event;
+}
+
+// What follows on every stream runs after what is queued on each of them.
+std::shared_ptr<Event> meet(const Sides& sides) {
+  for (std::size_t r = 1; r < sides.size(); ++r)
+    stream_of(sides[0]).wait(*stream_of(sides[r]).record());
+  return go_on(sides);
+}
+
+// What follows on every stream runs when the buffers of all ranks are ready.
+void meet_when_ready(const Sides& sides) {
+  for (const DeviceSide& side : sides) stream_of(sides[0]).wait(*side.ready);
+  go_on(sides);
+}
+
+void copy(const DeviceSide& on, void* to, const void* from, std::int64_t bytes) {
+  if (to == from || bytes == 0) return;
+  on.lane->engine().copy({to, from, 1, bytes, bytes, bytes}, stream_of(on));
+}
+
+// Loops whose strides fit become one loop over rows, which one copy does.
+void copy_block(const DeviceSide& on, const CopyBlock& block, const void* send, void* recv,
+                std::int64_t width) {
+  struct Loop {
+    std::int64_t size, from, to;
+  };
+  const auto loop = [&](std::size_t i) {
+    return Loop{block.size[i], block.from_stride[i], block.to_stride[i]};
+  };
+  Loop rows = loop(2);
+  std::array<Loop, 2> outer{loop(1), loop(0)};
+  if (block.row * rows.size * outer[0].size * outer[1].size == 0) return;
+  for (Loop& next : outer) {
+    if (rows.size == 1) {
+      std::swap(rows, next);
+    } else if (next.from == rows.size * rows.from && next.to == rows.size * rows.to) {
+      rows.size *= next.size;
+      next.size = 1;
+    }
+  }
+  for (std::int64_t i = 0; i < outer[0].size; ++i)
+    for (std::int64_t j = 0; j < outer[1].size; ++j) {
+      const std::int64_t from = block.from + i * outer[0].from + j * outer[1].from;
+      const std::int64_t to = block.to + i * outer[0].to + j * outer[1].to;
+      on.lane->engine().copy({at(recv, to * width), at(send, from * width), rows.size,
+                              block.row * width, rows.to * width, rows.from * width},
+                             stream_of(on));
+    }
+}
+
+// Each rank fetches what every other has for it, its own first.
+void queue_exchange(const Sides& sides, bool marks_parts) {
+  const int ranks = ranks_of(sides);
+  for (int target = 0; target < ranks; ++target) {
+    const DeviceSide& to = sides[static_cast<std::size_t>(target)];
+    for (int i = 0; i < ranks; ++i) {
+      const int source = (target + i) % ranks;
+      const DeviceSide& from = sides[static_cast<std::size_t>(source)];
+      stream_of(to).wait(*from.ready);
+      copy_block(to, block_of(*from.args, *to.args, ranks, source, target), from.args->send,
+                 to.args->recv, width_of(*from.args));
+      if (marks_parts)
+        to.marks.flag->write(stream_of(to), to.marks.first + static_cast<std::uint32_t>(i) + 1);
+    }
+  }
+}
+
+void queue_from_root(const Sides& sides, bool cuts) {
+  const Collective& any = *sides[0].args;
+  const DeviceSide& from = sides[static_cast<std::size_t>(any.root)];
+  for (int target = 0; target < ranks_of(sides); ++target) {
+    const DeviceSide& to = sides[static_cast<std::size_t>(target)];
+    stream_of(to).wait(*to.ready);
+    if (&to != &from) stream_of(to).wait(*from.ready);
+    if (cuts) {
+      copy_block(to, block_of(*from.args, *to.args, ranks_of(sides), any.root, target),
+                 from.args->send, to.args->recv, width_of(any));
+    } else {
+      copy(to, to.args->recv, from.args->send, plain_bytes(any));
+    }
+  }
+}
+
+void queue_message(const Sides& sides) {
+  const DeviceSide& to = sides[1];
+  for (const DeviceSide& side : sides) stream_of(to).wait(*side.ready);
+  copy(to, to.args->recv, sides[0].args->send, plain_bytes(*to.args));
+}
+
+// Elements [begin, begin + count) of all send buffers into `target`, in the order of the ranks.
+void reduce(const Sides& sides, const DeviceSide& on, std::int64_t begin, std::int64_t count,
+            void* target) {
+  if (count == 0) return;
+  const Collective& c = *on.args;
+  std::vector<const void*> sources;
+  for (const DeviceSide& side : sides) sources.push_back(at(side.args->send, begin * width_of(c)));
+  on.lane->engine().reduce(c.dtype, c.reduce, sources, target, count, stream_of(on));
+}
+
+// Every rank reduces all of it; in place only after all have read.
+void queue_small_all_reduce(const Sides& sides) {
+  const std::int64_t bytes = plain_bytes(*sides[0].args);
+  for (const DeviceSide& side : sides)
+    reduce(sides, side, 0, bytes / width_of(*side.args),
+           side.scratch != nullptr ? side.scratch : side.args->recv);
+  const auto in_place = [](const DeviceSide& side) { return side.scratch != nullptr; };
+  if (std::none_of(sides.begin(), sides.end(), in_place)) return;
+  meet(sides);
+  for (const DeviceSide& side : sides)
+    if (in_place(side)) copy(side, side.args->recv, side.scratch, bytes);
+}
+
+// Each rank reduces a slice of its own, then fetches the slices of the others. Nobody else reads or
+// writes a rank's own slice meanwhile, so that it works in place.
+void queue_large_all_reduce(const Sides& sides) {
+  const Collective& c = *sides[0].args;
+  const std::int64_t all = c.outer * c.extent * c.inner;
+  const std::size_t n = sides.size();
+  const auto begin = [&](std::size_t r) {
+    return all / static_cast<std::int64_t>(n) * static_cast<std::int64_t>(r) +
+           std::min<std::int64_t>(static_cast<std::int64_t>(r), all % static_cast<std::int64_t>(n));
+  };
+  for (std::size_t r = 0; r < n; ++r)
+    reduce(sides, sides[r], begin(r), begin(r + 1) - begin(r),
+           at(sides[r].args->recv, begin(r) * width_of(c)));
+  meet(sides);
+  for (std::size_t r = 0; r < n; ++r)
+    for (std::size_t i = 1; i < n; ++i) {
+      const std::size_t peer = (r + i) % n;
+      const std::int64_t offset = begin(peer) * width_of(c);
+      copy(sides[r], at(sides[r].args->recv, offset), at(sides[peer].args->recv, offset),
+           begin(peer + 1) * width_of(c) - offset);
+    }
+}
+
+// Where a cut is not one piece of memory it is first fetched from all ranks, then reduced.
+void queue_reduce_scatter(const Sides& sides) {
+  const int ranks = ranks_of(sides);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const DeviceSide& mine = sides[static_cast<std::size_t>(rank)];
+    const Collective& c = *mine.args;
+    const Cut cut = cut_of(c.counts, c.extent, ranks, rank);
+    const std::int64_t row = cut.size * c.inner, count = c.outer * row;
+    if (mine.scratch == nullptr) {
+      reduce(sides, mine, cut.offset * c.inner, count, c.recv);
+      continue;
+    }
+    std::vector<const void*> fetched;
+    for (const DeviceSide& side : sides) {
+      void* to = at(mine.scratch, static_cast<std::int64_t>(fetched.size()) * count * width_of(c));
+      mine.lane->engine().copy(
+          {to, at(side.args->send, cut.offset * c.inner * width_of(c)), c.outer, row * width_of(c),
+           row * width_of(c), cut.total * c.inner * width_of(c)},
+          stream_of(mine));
+      fetched.push_back(to);
+    }
+    mine.lane->engine().reduce(c.dtype, c.reduce, fetched, c.recv, count, stream_of(mine));
+  }
+}
+
+void queue_work(const Sides& sides) {
+  switch (sides[0].args->kind) {
+    case CollectiveKind::AllGather: return queue_exchange(sides, true);
+    case CollectiveKind::AllToAll: return queue_exchange(sides, false);
+    case CollectiveKind::Scatter: return queue_from_root(sides, true);
+    case CollectiveKind::Broadcast: return queue_from_root(sides, false);
+    case CollectiveKind::Send:
+    case CollectiveKind::Recv: return queue_message(sides);
+    case CollectiveKind::Barrier: return meet_when_ready(sides);
+    case CollectiveKind::AllReduce:
+      meet_when_ready(sides);
+      return is_small(*sides[0].args, ranks_of(sides)) ? queue_small_all_reduce(sides)
+                                                       : queue_large_all_reduce(sides);
+    case CollectiveKind::ReduceScatter: meet_when_ready(sides); return queue_reduce_scatter(sides);
+  }
+}
+
+}  // namespace
+
+void DeviceJob::reset() {
+  for (DeviceSide& side : sides) side = DeviceSide();
+  started = false;
+  over.reset();
+  queued.store(false, std::memory_order_relaxed);
+}
+
+std::int64_t scratch_bytes(const Collective& c, int ranks, int rank) {
+  if (c.kind == CollectiveKind::AllReduce && c.send == c.recv && is_small(c, ranks))
+    return plain_bytes(c);
+  if (c.kind == CollectiveKind::ReduceScatter && c.outer > 1)
+    return recv_elements(c, ranks, rank) * width_of(c) * ranks;
+  return 0;
+}
+
+std::uint32_t marks_of(const Collective& c, int ranks) {
+  return c.kind == CollectiveKind::AllGather ? static_cast<std::uint32_t>(ranks) + 1 : 1;
+}
+
+void queue(DeviceJob& job) {
+  job.started = true;
+  const Sides& sides = job.sides;
+  if (!sides[0].lane->met) {
+    for (const DeviceSide& one : sides)
+      for (const DeviceSide& other : sides) one.lane->engine().reach(other.lane->device());
+    sides[0].lane->met = true;
+  }
+  queue_work(sides);
+  job.over = meet(sides);
+  for (DeviceSide& side : job.sides) {
+    side.lane->write_last(side.marks);
+    for (auto& buffer : side.kept)
+      if (auto kept = std::move(buffer)) kept->used_until(job.over);
+  }
+  job.queued.store(true, std::memory_order_release);
+}
+
+}  // namespace coshard

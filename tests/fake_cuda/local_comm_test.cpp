@@ -1,0 +1,209 @@
+// The local communicator on devices: what a missing order between streams would do, and what
+// becomes of ranks whose device fails.
+#include <atomic>
+#include <thread>
+
+#include "tests/fake_cuda/on_fake.h"
+#include "tests/runtime/comm/on_ranks.h"
+
+namespace coshard::test {
+namespace {
+
+using coshard::testing::FakeDriver;
+using coshard::testing::Fault;
+using coshard::testing::right_of;
+
+constexpr int kSeeds = 30;
+
+class NoFaults {
+ public:
+  ~NoFaults() {
+    FakeDriver::get().clear_faults();
+    FakeDriver::get().set_peer_access(true);
+  }
+};
+
+// Exchanges whose results say which order was lost: in place, by parts, and with sends that are
+// written anew as soon as their ticket was waited for.
+bool exchange(std::size_t size) {
+  std::atomic<bool> right{true};
+  const auto outcomes = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
+    Floats sum(size, static_cast<float>(rank + 1)), whole(2 * size);
+    const Ticket summed = comm.issue(sum_of(sum));
+    summed.wait();
+    Collective gather;
+    gather.kind = CollectiveKind::AllGather;
+    gather.extent = whole.size();
+    gather.send = sum.data();
+    gather.recv = whole.data();
+    gather.keep_send = sum.buffer();
+    const Ticket gathered = comm.issue(gather);
+    for (int part = 0; part < 2; ++part) gathered.state()->wait_part(part);
+    gathered.wait();
+    for (std::int64_t i = 0; i < sum.size(); ++i) sum[i] = -1;
+    sum.put();
+    whole.get();
+    for (std::int64_t i = 0; i < whole.size(); ++i) right = right && whole[i] == 3;
+  });
+  for (const Outcome& outcome : outcomes) EXPECT_FALSE(outcome.failed) << outcome.text;
+  return right;
+}
+
+class LocalOnDevices : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(LocalOnDevices, AreRightInEveryOrder) {
+  EXPECT_EQ(right_of(kSeeds, [] { return exchange(GetParam()); }), kSeeds);
+}
+
+TEST_P(LocalOnDevices, NeedTheirWaitsForEventsAndFlags) {
+  const NoFaults after;
+  for (const char* call : {"StreamWaitEvent", "StreamWaitValue"}) {
+    int wrong = 0;
+    for (int skipped = 0; skipped < 6; ++skipped)
+      wrong += kSeeds - right_of(kSeeds, [&] {
+                 Fault fault;
+                 fault.call = call;
+                 fault.after = skipped;
+                 fault.skipped = true;
+                 FakeDriver::get().set_fault(fault);
+                 const bool right = exchange(GetParam());
+                 FakeDriver::get().clear_faults();
+                 return right;
+               });
+    EXPECT_GT(wrong, 0) << call;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, LocalOnDevices,
+                         ::testing::Values(std::size_t{8}, std::size_t{100'000}));
+
+// A rank drops its ticket and its buffer, and takes memory of that size anew.
+bool drop_a_send(bool kept) {
+  std::atomic<bool> right{true};
+  const auto outcomes = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
+    Floats got(8UL);
+    Collective c;
+    c.kind = CollectiveKind::Broadcast;
+    c.extent = 8;
+    c.recv = got.put();
+    {
+      Floats sent(8UL, 5.0F);
+      if (rank == 0) c.send = sent.put();
+      if (rank == 0 && kept) c.keep_send = sent.buffer();
+      const Ticket ticket = comm.issue(std::exchange(c, Collective()));
+      if (rank == 1) ticket.wait();
+    }
+    Floats next(8UL, 50.0F);
+    next.put();
+    if (rank == 1) right = got.get()[7] == 5;
+  });
+  for (const Outcome& outcome : outcomes) EXPECT_FALSE(outcome.failed) << outcome.text;
+  return right;
+}
+
+TEST(LocalOnDevices, ABufferOfADroppedTicketStaysUntilItsPeersHaveRead) {
+  EXPECT_EQ(right_of(kSeeds, [] { return drop_a_send(true); }), kSeeds);
+  EXPECT_LT(right_of(kSeeds, [] { return drop_a_send(false); }), kSeeds);
+}
+
+// Both ranks add up, and rank 0 waits for it on the host; with a deadline.
+std::vector<Outcome> add_up() {
+  return outcomes_on_ranks(2, [](Communicator& comm, int) {
+    comm.set_timeout(kSecond / 5);
+    device_here()->set_timeout(kSecond / 2);
+    Floats data(8UL, 1.0F);
+    wait_on_host(comm.issue(sum_of(data)));
+    EXPECT_EQ(data.get()[7], 2);
+  });
+}
+
+int failed(const std::vector<Outcome>& outcomes) {
+  int count = 0;
+  for (const Outcome& outcome : outcomes) count += outcome.failed ? 1 : 0;
+  return count;
+}
+
+TEST(LocalOnDevices, ADeviceThatDoesNotComeToTheCollectiveIsNamed) {
+  const NoFaults after;
+  Fault fault;
+  fault.call = "EventRecord";
+  fault.stuck = true;
+  fault.device = 1;
+  FakeDriver::get().set_fault(fault);
+  const auto outcomes = add_up();
+  ASSERT_EQ(failed(outcomes), 2);
+  bool named = false;
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_TRUE(outcome.kind == ErrorKind::Timeout || outcome.kind == ErrorKind::CommFailed);
+    EXPECT_NE(outcome.text.find("all_reduce #0"), std::string::npos) << outcome.text;
+    named = named || outcome.text.find("not there on its device: 1 (cuda:1)") != std::string::npos;
+  }
+  EXPECT_TRUE(named) << outcomes[0].text;
+  FakeDriver::get().clear_faults();
+  EXPECT_EQ(failed(add_up()), 0);
+}
+
+TEST(LocalOnDevices, DevicesOutOfReachAreNamed) {
+  const NoFaults after;
+  FakeDriver::get().set_peer_access(false);
+  const auto outcomes = add_up();
+  ASSERT_EQ(failed(outcomes), 2);
+  int unsupported = 0;
+  for (const Outcome& outcome : outcomes) {
+    unsupported += outcome.kind == ErrorKind::Unsupported;
+    EXPECT_NE(outcome.text.find("has no peer access to cuda:"), std::string::npos) << outcome.text;
+  }
+  EXPECT_EQ(unsupported, 1);
+  FakeDriver::get().set_peer_access(true);
+  EXPECT_EQ(failed(add_up()), 0);
+}
+
+class FailingCall : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FailingCall, FailsAllRanksWithItsErrorAndTheNextRunWorks) {
+  const NoFaults after;
+  FakeDriver::get().reset_counts();
+  ASSERT_EQ(failed(add_up()), 0);
+  const auto calls = FakeDriver::get().calls(GetParam());
+  ASSERT_GT(calls, 0U);
+  for (std::uint64_t n = 0; n < std::min<std::uint64_t>(calls, 8); ++n) {
+    Fault fault;
+    fault.call = GetParam();
+    fault.after = static_cast<int>(n);
+    fault.error = cudaErrorLaunchFailure;
+    FakeDriver::get().set_fault(fault);
+    const auto outcomes = add_up();
+    FakeDriver::get().clear_faults();
+    EXPECT_GE(failed(outcomes), 1);
+    bool named = false;
+    for (const Outcome& outcome : outcomes)
+      named = named || outcome.text.find("cudaErrorLaunchFailure") != std::string::npos;
+    EXPECT_TRUE(named) << outcomes[0].text << " | " << outcomes[1].text;
+    EXPECT_EQ(failed(add_up()), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, FailingCall,
+                         ::testing::Values("EventRecord", "StreamWaitEvent", "StreamWaitValue",
+                                           "StreamWriteValue", "Launch"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(LocalOnDevices, AFailedRankLetsTheStreamsOfTheOthersGo) {
+  const auto outcomes = outcomes_on_ranks(3, [](Communicator& comm, int rank) {
+    Floats data(8UL, 1.0F);
+    if (rank == 2) {
+      comm.poison("the disk is full");
+      return;
+    }
+    for (int i = 0; i < 3; ++i) comm.issue(sum_of(data)).wait();
+    data.get();
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(outcomes[static_cast<std::size_t>(rank)].kind, ErrorKind::CommFailed);
+    EXPECT_NE(outcomes[static_cast<std::size_t>(rank)].text.find("the disk is full"),
+              std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace coshard::test
