@@ -49,13 +49,13 @@ bool exchange(std::size_t size) {
   return right;
 }
 
-class LocalOnDevices : public ::testing::TestWithParam<std::size_t> {};
+class ExchangeOf : public ::testing::TestWithParam<std::size_t> {};
 
-TEST_P(LocalOnDevices, AreRightInEveryOrder) {
+TEST_P(ExchangeOf, IsRightInEveryOrder) {
   EXPECT_EQ(right_of(kSeeds, [] { return exchange(GetParam()); }), kSeeds);
 }
 
-TEST_P(LocalOnDevices, NeedTheirWaitsForEventsAndFlags) {
+TEST_P(ExchangeOf, NeedsItsWaitsForEventsAndFlags) {
   const NoFaults after;
   for (const char* call : {"StreamWaitEvent", "StreamWaitValue"}) {
     int wrong = 0;
@@ -74,7 +74,7 @@ TEST_P(LocalOnDevices, NeedTheirWaitsForEventsAndFlags) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, LocalOnDevices,
+INSTANTIATE_TEST_SUITE_P(Sizes, ExchangeOf,
                          ::testing::Values(std::size_t{8}, std::size_t{100'000}));
 
 // A rank drops its ticket and its buffer, and takes memory of that size anew.
@@ -106,13 +106,19 @@ TEST(LocalOnDevices, ABufferOfADroppedTicketStaysUntilItsPeersHaveRead) {
   EXPECT_LT(right_of(kSeeds, [] { return drop_a_send(false); }), kSeeds);
 }
 
-// Both ranks add up, and rank 0 waits for it on the host; with a deadline.
+// Both ranks add up and wait for it on the host, with a deadline. What is stuck goes on at the end,
+// so that nothing is left in a queue when the memory is freed.
 std::vector<Outcome> add_up() {
   return outcomes_on_ranks(2, [](Communicator& comm, int) {
     comm.set_timeout(kSecond / 5);
     device_here()->set_timeout(kSecond / 2);
     Floats data(8UL, 1.0F);
-    wait_on_host(comm.issue(sum_of(data)));
+    try {
+      wait_on_host(comm.issue(sum_of(data)));
+    } catch (const Error&) {
+      FakeDriver::get().clear_faults();
+      throw;
+    }
     EXPECT_EQ(data.get()[7], 2);
   });
 }
