@@ -129,6 +129,10 @@ bool DeviceTicket::passed(std::uint32_t mark) const {
   return work_->over->query() || flag.reached(mark);
 }
 
+void DeviceTicket::check(std::int64_t waited_ns) {
+  if (!watch_->over()) watch_->check(waited_ns);
+}
+
 bool DeviceTicket::ready() { return passed(watch_->marks().last); }
 
 void DeviceTicket::order_after(std::uint32_t mark) {

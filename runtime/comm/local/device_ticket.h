@@ -55,6 +55,7 @@ class DeviceTicket final : public TicketState {
   int parts() const override;
   bool part_ready(int part) override;
   void wait_part(int part) override;
+  void check(std::int64_t waited_ns) override;
   void watch(const CommEvent& event) { event_ = event; }
   const CommEvent& event() const { return event_; }
 
