@@ -1,7 +1,7 @@
 // The local communicator on devices: what a missing order between streams would do, and what
 // becomes of ranks whose device fails.
 #include <atomic>
-#include <thread>
+#include <utility>
 
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/runtime/comm/on_ranks.h"
