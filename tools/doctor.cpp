@@ -115,7 +115,7 @@ class Doctor {
 
   void communicators() {
     for (const auto& [name, versions] : communicator_versions())
-      if (!versions.empty()) line(name, versions);
+      if (!versions.empty()) line(name + " library", versions);
     const std::string& asked = options_.communicator;
     if (!asked.empty() && !has_communicator(asked))
       problem(true, "communicator '" + asked + "': this build has " + communicator_names(),

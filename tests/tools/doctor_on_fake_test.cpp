@@ -3,6 +3,7 @@
 
 #include <sstream>
 
+#include "runtime/comm/make_communicator.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 #include "tools/doctor.h"
 
@@ -39,6 +40,7 @@ TEST_F(DoctorOnFake, OneDeviceIsDescribedAndTried) {
   EXPECT_EQ(code, 0) << text;
   EXPECT_TRUE(says("cuda driver    CUDA ")) << text;
   EXPECT_TRUE(says("cuBLASLt       1")) << text;
+  EXPECT_EQ(says("nccl library   2."), has_communicator("nccl")) << text;
   EXPECT_TRUE(says("compute capability 9.0, 4 SMs, 8.0 GiB")) << text;
   EXPECT_FALSE(says("cuda:1")) << text;
   EXPECT_FALSE(says("peer access")) << text;

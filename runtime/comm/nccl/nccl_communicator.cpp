@@ -129,6 +129,8 @@ std::string NcclCommunicator::text_of(const NcclFlight& flight) const {
 void NcclCommunicator::wait(NcclFlight& flight) {
   if (flight.settled) return;
   const std::int64_t begin_ns = flight.event.id != 0 ? now_ns() : 0;
+  if (Observer* watching = slot_ && flight.event.id != 0 ? *slot_ : nullptr)
+    watching->awaiting(flight.event);
   block(flight, [&] { return flight.operation->done != nullptr; });
   domain_->device->compute_stream().wait(*flight.operation->done);
   settled(flight, begin_ns);
