@@ -1,6 +1,7 @@
 // Copies between views, with conversion, and fills.
 #include "kernels/cuda/bits.h"
 #include "kernels/cuda/elements.h"
+#include "kernels/cuda/transpose.h"
 
 namespace coshard::kernels::cuda {
 namespace {
@@ -78,7 +79,9 @@ void move(CudaDevice& device, const Copy& args) {
     int pack = kPackOf<Bits>;
     const auto all = elements_of<2>({&args.to, &args.from}, pack);
     if (all.run && all.aligned) return launch_move<Bits, kPackOf<Bits>>(device, args, all);
-    move_words(device, args, strided_index<2>({&args.to, &args.from}));
+    const auto index = strided_index<2>({&args.to, &args.from});
+    if (copy_transposed(device, args.to.data, args.from.data, sizeof(Bits), index)) return;
+    move_words(device, args, index);
   });
 }
 
