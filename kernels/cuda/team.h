@@ -1,0 +1,280 @@
+#pragma once
+// Threads that work on one line of [outer, extent, inner] together, and how kernels over lines are
+// started. Sums and extremes of a team are the same in each of its threads, and the same in every
+// run: trees of fixed shape, no atomics. Used by the .cu files only.
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cuda/row_packs.h"
+
+namespace coshard::kernels::cuda {
+
+enum class TeamShape : int {
+  Warp,     // a warp for each line: short lines
+  Block,    // a block for each line
+  Columns,  // 32 lines for each block, a lane of all its warps for each: neighbouring lanes read
+            // neighbouring lines
+};
+
+constexpr std::size_t kLargestState = 16;  // bytes of what a team combines
+
+// A value and where it is.
+template <class T>
+struct Placed {
+  T value;
+  std::int64_t where;
+  template <class F>
+  CS_BODY Placed moved(F&& f) const {
+    return {f(value), f(where)};
+  }
+};
+
+template <class T>
+struct Two {
+  T a, b;
+  template <class F>
+  CS_BODY Two moved(F&& f) const {
+    return {f(a), f(b)};
+  }
+};
+
+// Lanes exchange `value`, a number or something with moved(), by `move`.
+template <class T, class Move>
+CS_BODY T moved(const T& value, Move&& move) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return move(value);
+  } else {
+    return value.moved(move);
+  }
+}
+
+class Team {
+ public:
+  CS_BODY Team(Block& block, TeamShape shape) : block_(block), shape_(shape) {}
+
+  CS_BODY int rank() const {
+    return shape_ == TeamShape::Warp    ? block_.lane()
+           : shape_ == TeamShape::Block ? block_.thread()
+                                        : block_.warp();
+  }
+  CS_BODY int size() const {
+    return shape_ == TeamShape::Warp    ? kWarp
+           : shape_ == TeamShape::Block ? block_.threads()
+                                        : block_.threads() / kWarp;
+  }
+  // Calls f(line) for the team's share of `count` lines. All threads of the block call it equally
+  // often: then line may be past the end, for a team that has nothing to do but to meet the others.
+  template <class F>
+  CS_BODY void each_line(std::int64_t count, F&& f) {
+    const int warps = block_.threads() / kWarp;
+    const int lines = shape_ == TeamShape::Warp ? warps : shape_ == TeamShape::Block ? 1 : kWarp;
+    const int own = shape_ == TeamShape::Warp    ? block_.warp()
+                    : shape_ == TeamShape::Block ? 0
+                                                 : block_.lane();
+    const std::int64_t step = static_cast<std::int64_t>(block_.count()) * lines;
+    for (std::int64_t first = static_cast<std::int64_t>(block_.index()) * lines; first < count;
+         first += step)
+      f(first + own);
+  }
+
+  // What all threads of the team hold, combined; `op` is associative and commutative.
+  template <class T, class Op>
+  CS_BODY T combine(T value, Op&& op) {
+    static_assert(sizeof(T) <= kLargestState);
+    if (shape_ == TeamShape::Columns) return combine_columns(value, op);
+    value = combine_lanes(value, op, kWarp);
+    if (shape_ == TeamShape::Warp) return value;
+    T* of_warps = block_.template shared<T>();
+    const int warps = block_.threads() / kWarp;
+    if (block_.lane() == 0) of_warps[block_.warp()] = value;
+    block_.barrier();
+    value = combine_lanes(of_warps[block_.lane() % warps], op, warps);
+    block_.barrier();
+    return value;
+  }
+  template <class T>
+  CS_BODY T sum(T value) {
+    return combine(value, [](T a, T b) { return a + b; });
+  }
+  template <class T>
+  CS_BODY Two<T> sums(T a, T b) {
+    return combine(Two<T>{a, b}, [](const Two<T>& x, const Two<T>& y) {
+      return Two<T>{x.a + y.a, x.b + y.b};
+    });
+  }
+
+ private:
+  template <class T, class Op>
+  CS_BODY T combine_lanes(T value, Op&& op, int lanes) {
+    for (int mask = lanes / 2; mask > 0; mask /= 2)
+      value = op(value, moved(value, [&](auto v) { return block_.shuffle_xor(v, mask); }));
+    return value;
+  }
+  template <class T, class Op>
+  CS_BODY T combine_columns(T value, Op&& op) {
+    if (size() == 1) return value;
+    T* all = block_.template shared<T>();
+    all[block_.thread()] = value;
+    block_.barrier();
+    value = all[block_.lane()];
+    for (int warp = 1; warp < size(); ++warp) value = op(value, all[warp * kWarp + block_.lane()]);
+    block_.barrier();
+    return value;
+  }
+
+  Block& block_;
+  TeamShape shape_;
+};
+
+// Packs of W elements of one line.
+template <class T, int W>
+struct Span {
+  T* first;
+  std::int64_t packs, step;  // elements from pack to pack
+  CS_BODY T* at(std::int64_t pack) const { return first + pack * step; }
+};
+
+// The base of a kernel over lines; `max_threads` of a block.
+template <int max_threads = 1024>
+struct LineKernel : KernelTraits<max_threads, true> {
+  TeamShape shape;
+  std::int64_t outer, extent, inner;
+
+  CS_BODY std::int64_t lines() const { return outer * inner; }
+  CS_BODY std::int64_t offset(std::int64_t line) const {
+    return inner == 1 ? line * extent : line / inner * extent * inner + line % inner;
+  }
+  // A line of `data`; nothing past the end. W > 1 only with inner 1.
+  template <int W, class T>
+  CS_BODY Span<T, W> span(T* data, std::int64_t line) const {
+    if (line >= lines()) return {data, 0, 0};
+    return {data + offset(line), extent / W, W == 1 ? inner : W};
+  }
+};
+
+// Calls f(pack, number) for the team's packs of a line.
+template <class T, int W, class F>
+CS_BODY void each_pack(const Team& team, const Span<T, W>& line, F&& f) {
+  const int size = team.size();
+  for (std::int64_t n = team.rank(); n < line.packs; n += size)
+    f(load_pack<W>(static_cast<const T*>(line.at(n))), n);
+}
+// Likewise f(element as it is computed with).
+template <class T, int W, class F>
+CS_BODY void each_wide(const Team& team, const Span<const T, W>& line, F&& f) {
+  const int size = team.size();
+  CS_UNROLL_4
+  for (std::int64_t n = team.rank(); n < line.packs; n += size) {
+    Wide<T> x[W];
+    widen_pack(load_pack<W>(line.at(n)), x);
+    CS_UNROLL
+    for (int j = 0; j < W; ++j) f(x[j]);
+  }
+}
+
+// A line that is passed over several times: what fits stays in registers, the rest is read again.
+template <class T, int W>
+class Held {
+ public:
+  CS_BODY Held(const Team& team, const Span<const T, W>& line)
+      : rank_(team.rank()), size_(team.size()), line_(line) {
+    CS_UNROLL
+    for (int k = 0; k < kHeld; ++k) {
+      if (number(k) < line.packs) held_[k] = load_pack<W>(line.at(number(k)));
+    }
+  }
+  // Calls f(elements of a pack, its number) for the team's packs.
+  template <class F>
+  CS_BODY void each(F&& f) const {
+    CS_UNROLL
+    for (int k = 0; k < kHeld; ++k) {
+      if (number(k) < line_.packs) give(held_[k], number(k), f);
+    }
+    for (std::int64_t n = number(kHeld); n < line_.packs; n += size_)
+      give(load_pack<W>(line_.at(n)), n, f);
+  }
+  // Likewise of two lines of the same length.
+  template <class F>
+  CS_BODY void each_with(const Held& other, F&& f) const {
+    CS_UNROLL
+    for (int k = 0; k < kHeld; ++k) {
+      if (number(k) < line_.packs) give(held_[k], other.held_[k], number(k), f);
+    }
+    for (std::int64_t n = number(kHeld); n < line_.packs; n += size_)
+      give(load_pack<W>(line_.at(n)), load_pack<W>(other.line_.at(n)), n, f);
+  }
+
+ private:
+  static constexpr int kHeld = 2;
+
+  CS_BODY std::int64_t number(int k) const { return rank_ + static_cast<std::int64_t>(k) * size_; }
+  template <class F>
+  CS_BODY static void give(const Pack<T, W>& pack, std::int64_t number, F&& f) {
+    Wide<T> x[W];
+    widen_pack(pack, x);
+    f(x, number);
+  }
+  template <class F>
+  CS_BODY static void give(const Pack<T, W>& a, const Pack<T, W>& b, std::int64_t number, F&& f) {
+    Wide<T> x[W], y[W];
+    widen_pack(a, x);
+    widen_pack(b, y);
+    f(x, y, number);
+  }
+
+  int rank_, size_;
+  Span<const T, W> line_;
+  Pack<T, W> held_[kHeld];
+};
+
+template <class Kernel>
+void set_lines(Kernel& kernel, std::int64_t outer, std::int64_t extent, std::int64_t inner) {
+  kernel.outer = outer;
+  kernel.extent = extent;
+  kernel.inner = inner;
+}
+
+inline int power_of_two(std::int64_t at_least, int low, int high) {
+  const auto wanted = static_cast<std::uint64_t>(std::clamp<std::int64_t>(at_least, low, high));
+  return static_cast<int>(std::bit_ceil(wanted));
+}
+
+// The team for lines of `packs` packs: about two for each thread.
+inline TeamShape shape_for(std::int64_t packs, std::int64_t inner) {
+  if (inner > 1 || packs <= 4) return TeamShape::Columns;
+  return packs <= 2 * kWarp ? TeamShape::Warp : TeamShape::Block;
+}
+
+// Starts a LineKernel that had its set_lines, and which reads `width` elements at once; with
+// `chunks` teams for each line. Nothing happens for no lines.
+template <class Kernel>
+void launch_lines(CudaDevice& device, const char* name, Kernel kernel, int width = 1,
+                  std::int64_t chunks = 1) {
+  const std::int64_t lines = kernel.outer * kernel.inner * chunks;
+  if (lines == 0) return;
+  const std::int64_t packs = kernel.extent / width / chunks;
+  kernel.shape = shape_for(packs, kernel.inner);
+  int threads = 0;
+  std::int64_t together = 1;  // lines of a block
+  std::size_t shared = 0;
+  switch (kernel.shape) {
+    case TeamShape::Warp:
+      together = power_of_two(lines, 1, 4);
+      threads = static_cast<int>(together) * kWarp;
+      break;
+    case TeamShape::Block:
+      threads = power_of_two(packs / 2, 2 * kWarp, Kernel::kMaxThreads);
+      shared = kWarp * kLargestState;
+      break;
+    case TeamShape::Columns:
+      together = kWarp;
+      threads = kWarp * power_of_two(packs / 8, 1, Kernel::kMaxThreads / kWarp);
+      shared = static_cast<std::size_t>(threads) * kLargestState;
+      break;
+  }
+  constexpr std::int64_t kMostBlocks = 1 << 20;
+  const std::int64_t blocks = std::min((lines + together - 1) / together, kMostBlocks);
+  launch(device, name, kernel, blocks, threads, shared);
+}
+
+}  // namespace coshard::kernels::cuda
