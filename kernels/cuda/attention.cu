@@ -35,14 +35,14 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
     W* queries = block.shared<W>();
     W* columns = queries + Tile::kRowTile;  // keys, then values
     W* products = columns + Tile::kColumnTile;
-    Tile::load(block, queries, Tile::kRows, q.at(at.batch, at.head, at.first), q.row, rows, n.dim);
+    Tile::load(block, queries, Tile::kRows, q, at.batch, at.head, at.first, n.tq, n.dim);
     Running running{};
     for (W& high : running.high) high = -static_cast<W>(HUGE_VALF);
     const std::int64_t last = rows < Tile::kRows ? n.tq : at.first + Tile::kRows;
     const std::int64_t keys = n.visible(last - 1);
     for (std::int64_t j = 0; j < keys; j += Tile::kColumns) {
       block.barrier();
-      Tile::load(block, columns, Tile::kColumns, k.at(at.batch, kv, j), k.row, n.tk - j, n.dim);
+      Tile::load(block, columns, Tile::kColumns, k, at.batch, kv, j, n.tk, n.dim);
       block.barrier();
       typename Tile::Products scores;
       Tile::multiply(block, scores, queries, columns, n.dim);
@@ -50,8 +50,7 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
       weigh(block, scores, running);
       Tile::store(block, products, scores);
       block.barrier();
-      Tile::load(block, columns, Tile::kColumns, v.at(at.batch, kv, j), v.row, n.tk - j,
-                 n.value_dim);
+      Tile::load(block, columns, Tile::kColumns, v, at.batch, kv, j, n.tk, n.value_dim);
       block.barrier();
       Tile::accumulate(block, running.out, products, columns);
     }

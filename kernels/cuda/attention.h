@@ -3,6 +3,7 @@
 // files only.
 #include <algorithm>
 
+#include "kernels/cuda/pieces.h"
 #include "kernels/cuda/typed.h"
 
 namespace coshard::kernels::cuda {
@@ -12,6 +13,7 @@ template <class T>
 struct HeadRows {
   T* data;
   std::int64_t batch, head, row;  // strides
+  bool pieces;                    // rows may be read 16 bytes at a time
   CS_BODY T* at(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return data + b * batch + h * head + i * row;
   }
@@ -20,7 +22,8 @@ template <class T>
 HeadRows<T> head_rows(const View& v) {
   CS_REQUIRE(v.shape[3] <= 1 || v.strides[3] == 1, "attention over a last stride of ",
              v.strides[3]);
-  return {static_cast<T*>(v.data), v.strides[0], v.strides[1], v.strides[2]};
+  return {static_cast<T*>(v.data), v.strides[0], v.strides[1], v.strides[2],
+          rows_in_pieces(v, 16 / static_cast<int>(sizeof(T)))};
 }
 
 struct AttentionSizes {
@@ -78,8 +81,5 @@ AttentionSizes attention_sizes(const Args& args) {
           args.causal,
           args.diagonal};
 }
-
-// delta[b,h,i] = sum_d dout * out, in the statistics' dtype; where the gradients start.
-void attention_delta(CudaDevice& device, const AttentionGrad& args, void* delta);
 
 }  // namespace coshard::kernels::cuda

@@ -5,18 +5,22 @@
 
 #include "kernels/cuda/attention_mma.h"
 #include "kernels/cuda/attention_tile.h"
+#include "kernels/cuda/pieces.h"
 #include "runtime/device/buffer.h"
 
 namespace coshard::kernels::cuda {
 namespace {
 
-// A warp for each query.
-template <class T>
+// A warp for each query, lanes reading kPiece elements at once.
+template <class T, int kPiece>
 struct AttentionDeltaKernel : KernelTraits<kAttentionThreads, true> {
   using W = Wide<T>;
   AttentionSizes n;
   HeadRows<const T> dout, out;
   W* delta;
+  struct alignas(kPiece * sizeof(T)) Piece {
+    T at[kPiece];
+  };
   CS_BODY void operator()(Block& block) const {
     const std::int64_t row = block.grid_thread() / kWarp;
     const bool there = row < n.batch * n.heads * n.tq;
@@ -25,7 +29,12 @@ struct AttentionDeltaKernel : KernelTraits<kAttentionThreads, true> {
       const std::int64_t head = row / n.tq;
       const T* a = dout.at(head / n.heads, head % n.heads, row % n.tq);
       const T* b = out.at(head / n.heads, head % n.heads, row % n.tq);
-      for (int d = block.lane(); d < n.value_dim; d += kWarp) sum += widen(a[d]) * widen(b[d]);
+      for (int d = block.lane() * kPiece; d < n.value_dim; d += kWarp * kPiece) {
+        const Piece left = *reinterpret_cast<const Piece*>(a + d);
+        const Piece right = *reinterpret_cast<const Piece*>(b + d);
+        CS_UNROLL
+        for (int e = 0; e < kPiece; ++e) sum += widen(left.at[e]) * widen(right.at[e]);
+      }
     }
     for (int step = kWarp / 2; step > 0; step /= 2) sum += block.shuffle_xor(sum, step);
     if (there && block.lane() == 0) delta[row] = sum;
@@ -84,19 +93,16 @@ struct AttentionDqKernel : KernelTraits<kAttentionThreads, true>, AttentionGradA
     W* keys = douts + Tile::kRowTile;
     W* values = keys + Tile::kColumnTile;
     W* products = values + Tile::kColumnTile;
-    Tile::load(block, queries, Tile::kRows, this->q.at(at.batch, at.head, at.first), this->q.row,
-               rows, n.dim);
-    Tile::load(block, douts, Tile::kRows, this->dout.at(at.batch, at.head, at.first),
-               this->dout.row, rows, n.value_dim);
+    Tile::load(block, queries, Tile::kRows, this->q, at.batch, at.head, at.first, n.tq, n.dim);
+    Tile::load(block, douts, Tile::kRows, this->dout, at.batch, at.head, at.first, n.tq,
+               n.value_dim);
     typename Tile::Results results{};
     const std::int64_t last = rows < Tile::kRows ? n.tq : at.first + Tile::kRows;
     const std::int64_t end = dmask.data != nullptr ? n.tk : n.visible(last - 1);
     for (std::int64_t j = 0; j < end; j += Tile::kColumns) {
       block.barrier();
-      Tile::load(block, keys, Tile::kColumns, this->k.at(at.batch, kv, j), this->k.row, n.tk - j,
-                 n.dim);
-      Tile::load(block, values, Tile::kColumns, this->v.at(at.batch, kv, j), this->v.row, n.tk - j,
-                 n.value_dim);
+      Tile::load(block, keys, Tile::kColumns, this->k, at.batch, kv, j, n.tk, n.dim);
+      Tile::load(block, values, Tile::kColumns, this->v, at.batch, kv, j, n.tk, n.value_dim);
       block.barrier();
       typename Tile::Products scores, slopes;
       Tile::multiply(block, scores, queries, keys, n.dim);
@@ -152,10 +158,9 @@ struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGrad
     s.douts = s.queries + Tile::kColumnTile;
     s.weights = s.douts + Tile::kColumnTile;
     s.slopes = s.weights + Tile::kProductTile;
-    Tile::load(block, s.keys, Tile::kRows, this->k.at(at.batch, at.head, at.first), this->k.row,
-               rows, n.dim);
-    Tile::load(block, s.values, Tile::kRows, this->v.at(at.batch, at.head, at.first), this->v.row,
-               rows, n.value_dim);
+    Tile::load(block, s.keys, Tile::kRows, this->k, at.batch, at.head, at.first, n.tk, n.dim);
+    Tile::load(block, s.values, Tile::kRows, this->v, at.batch, at.head, at.first, n.tk,
+               n.value_dim);
     Sums sums{};
     const std::int64_t group = n.heads / n.kv_heads;
     const std::int64_t begin = n.first_query(at.first) / Tile::kColumns * Tile::kColumns;
@@ -173,10 +178,8 @@ struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGrad
                     std::int64_t h, std::int64_t first) const {
     const AttentionSizes& n = this->n;
     block.barrier();
-    Tile::load(block, s.queries, Tile::kColumns, this->q.at(at.batch, h, first), this->q.row,
-               n.tq - first, n.dim);
-    Tile::load(block, s.douts, Tile::kColumns, this->dout.at(at.batch, h, first), this->dout.row,
-               n.tq - first, n.value_dim);
+    Tile::load(block, s.queries, Tile::kColumns, this->q, at.batch, h, first, n.tq, n.dim);
+    Tile::load(block, s.douts, Tile::kColumns, this->dout, at.batch, h, first, n.tq, n.value_dim);
     block.barrier();
     typename Tile::Products scores, slopes;
     Tile::multiply(block, scores, s.keys, s.queries, n.dim);
@@ -212,22 +215,33 @@ AttentionGradArgs<T> grad_args(const AttentionGrad& args, const AttentionSizes& 
   return common;
 }
 
-}  // namespace
+template <class T, int kPiece>
+void launch_delta(CudaDevice& device, const AttentionSizes& n, const AttentionGrad& args,
+                  void* delta) {
+  AttentionDeltaKernel<T, kPiece> kernel{};
+  kernel.n = n;
+  kernel.dout = head_rows<const T>(args.dout);
+  kernel.out = head_rows<const T>(args.out);
+  kernel.delta = as<Wide<T>>(delta);
+  const std::int64_t rows = n.batch * n.heads * n.tq;
+  const int each = kAttentionThreads / kWarp;
+  launch(device, "attention delta", kernel, (rows + each - 1) / each, kAttentionThreads);
+}
 
+// delta[b,h,i] = sum_d dout * out, in the statistics' dtype.
 void attention_delta(CudaDevice& device, const AttentionGrad& args, void* delta) {
   const AttentionSizes n = attention_sizes(args);
   with_floating(args.q.dtype, [&](auto tag) {
     using T = decltype(tag);
-    AttentionDeltaKernel<T> kernel{};
-    kernel.n = n;
-    kernel.dout = head_rows<const T>(args.dout);
-    kernel.out = head_rows<const T>(args.out);
-    kernel.delta = as<Wide<T>>(delta);
-    const std::int64_t rows = n.batch * n.heads * n.tq;
-    const int each = kAttentionThreads / kWarp;
-    launch(device, "attention delta", kernel, (rows + each - 1) / each, kAttentionThreads);
+    constexpr int kPiece = sizeof(T) == 8 ? 2 : 4;
+    if (n.value_dim % kPiece == 0 && rows_in_pieces(args.dout, kPiece) &&
+        rows_in_pieces(args.out, kPiece))
+      return launch_delta<T, kPiece>(device, n, args, delta);
+    return launch_delta<T, 1>(device, n, args, delta);
   });
 }
+
+}  // namespace
 
 void run(CudaDevice& device, const AttentionGrad& args) {
   const AttentionSizes n = attention_sizes(args);

@@ -5,6 +5,7 @@
 // four warps; each owns 16 or 32 rows of a tile and keeps their products in fragments (after Dao
 // 2023, FlashAttention-2). Used by attention_mma.cu and attention_mma_grad.cu.
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/pieces.h"
 #include "runtime/device/cuda/fragment.h"
 
 namespace coshard::kernels::cuda {
@@ -148,11 +149,7 @@ bool attention_by_mma(CudaDevice& device, const AttentionSizes& n, const Attenti
 bool attention_by_mma(CudaDevice& device, const AttentionSizes& n, const AttentionGrad& args,
                       const float* delta);
 
-inline bool fits_mma(const View& v) {
-  bool fits = v.dtype == DType::BF16 && reinterpret_cast<std::uintptr_t>(v.data) % 16 == 0;
-  for (std::size_t d = 0; d < 3; ++d) fits = fits && v.strides[d] % 8 == 0;
-  return fits;
-}
+inline bool fits_mma(const View& v) { return v.dtype == DType::BF16 && rows_in_pieces(v, 8); }
 inline bool fits_mma(const CudaDevice& device, const AttentionSizes& n, const View& mask,
                      double scale) {
   return device.capability() >= 80 && n.dim == n.value_dim && (n.dim == 64 || n.dim == 128) &&

@@ -28,6 +28,11 @@ struct MmaGradArgs {
   }
 };
 
+// A distance of queries and keys, as far as a tile can tell.
+CS_BODY int mma_distance(std::int64_t distance) {
+  return static_cast<int>(distance < -1024 ? -1024 : distance > 1024 ? 1024 : distance);
+}
+
 template <int kDim>
 struct AttentionMmaDqKernel : KernelTraits<kMmaThreads, true>, MmaGradArgs {
   using Tile = MmaTile<kDim>;
@@ -89,7 +94,7 @@ struct AttentionMmaDqKernel : KernelTraits<kMmaThreads, true>, MmaGradArgs {
     CS_UNROLL
     for (int half = 0; half < 2; ++half) {
       const std::int64_t i = first_query + 8 * half + block.lane() / 4;
-      const std::int64_t seen = n.visible(i) - first_key - block.lane() % 4 * 2;
+      const int seen = mma_distance(n.visible(i) - first_key) - block.lane() % 4 * 2;
       CS_UNROLL
       for (int c = 0; c < kKeys / 8; ++c) {
         CS_UNROLL
@@ -158,11 +163,19 @@ struct AttentionMmaDkvKernel : KernelTraits<kMmaThreads, true>, MmaGradArgs {
     }
     block.wait_copies<0>();
     block.barrier();
+    finish(block, sums, keys, row, at);
+  }
+
+  // Writes the sums by way of the keys and values, which are no longer read.
+  CS_BODY void finish(Block& block, const Sums& sums, BFloat16* keys, int row,
+                      const AttentionPlace& at) const {
+    const std::int64_t rows = n.tk - at.first;
     const float one[1][2] = {{1.0F, 1.0F}};
     const float factor[1][2] = {{scale, scale}};
     Tile::write(block, sums.dk, factor, keys, row, dk.at(at.batch, at.head, at.first), dk.row,
                 rows);
-    Tile::write(block, sums.dv, one, values, row, dv.at(at.batch, at.head, at.first), dv.row, rows);
+    Tile::write(block, sums.dv, one, keys + kKeys * kDim, row, dv.at(at.batch, at.head, at.first),
+                dv.row, rows);
   }
 
   CS_BODY void copy_queries(Block& block, BFloat16* stage, std::int64_t batch,
@@ -181,7 +194,8 @@ struct AttentionMmaDkvKernel : KernelTraits<kMmaThreads, true>, MmaGradArgs {
     if (block.thread() < kQueries) to[block.thread()] = query;
   }
 
-  // Adds what the queries of a stage say to the warp's keys, which begin with `first_key`.
+  // Adds what the queries of a stage say to the warp's keys, which begin with `first_key`. Keys
+  // past the last are zeros, and what they get is not written.
   CS_BODY void add(Block& block, Sums& sums, BFloat16* keys, BFloat16* stage, const Query* queries,
                    std::int64_t first_key, std::int64_t first_query) const {
     const int row = block.warp() * 16;
@@ -189,6 +203,8 @@ struct AttentionMmaDkvKernel : KernelTraits<kMmaThreads, true>, MmaGradArgs {
     FragmentC slopes[1][kQueries / 8] = {};
     Tile::multiply_transposed(block, weights, keys, row, stage);
     Tile::multiply_transposed(block, slopes, keys + kKeys * kDim, row, stage + kQueries * kDim);
+    // Query `column` sees key `r` of the warp's from column = r + unseen on.
+    const int unseen = n.causal ? mma_distance(first_key - first_query - n.diagonal) : -1024;
     CS_UNROLL
     for (int c = 0; c < kQueries / 8; ++c) {
       CS_UNROLL
@@ -197,11 +213,10 @@ struct AttentionMmaDkvKernel : KernelTraits<kMmaThreads, true>, MmaGradArgs {
         const Query query = queries[column];
         CS_UNROLL
         for (int half = 0; half < 2; ++half) {
-          const std::int64_t j = first_key + 8 * half + block.lane() / 4;
           float& p = weights[0][c].at[2 * half + e];
           float& slope = slopes[0][c].at[2 * half + e];
-          p = j < n.visible(first_query + column) ? quick_exp2(p * (scale * kLog2E) - query.high)
-                                                  : 0.0F;
+          const bool sees = column - unseen >= 8 * half + block.lane() / 4;
+          p = sees ? quick_exp2(p * (scale * kLog2E) - query.high) : 0.0F;
           slope = p * (slope - query.delta);
         }
       }

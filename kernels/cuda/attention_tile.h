@@ -42,6 +42,7 @@ struct AttentionTile {
   using W = Wide<T>;
   static constexpr int kDim = dim;  // of q, k and v at most
   static constexpr int kVector = 16 / static_cast<int>(sizeof(W));
+  static constexpr int kPiece = 16 / static_cast<int>(sizeof(T));
   static constexpr int kStride = kDim + kVector;
   static constexpr int kRowBytes = kDim * static_cast<int>(sizeof(W));
   static constexpr int kTall = kRowBytes > 512 ? 2 : 4;  // rows of a thread
@@ -62,14 +63,33 @@ struct AttentionTile {
     Vector at[kTall][kParts];
   };
 
-  // `count` rows of `width` elements, as many as there are; the rest of `rows` x kDim becomes 0.
-  CS_BODY static void load(Block& block, W* to, int rows, const T* from, std::int64_t stride,
-                           std::int64_t count, int width) {
-    for (int e = block.thread(); e < rows * kDim; e += kAttentionThreads) {
+  // Rows first... of head (b, h), of which there are `end` with `width` elements; the rest of
+  // `rows` x kDim becomes 0.
+  CS_BODY static void load(Block& block, W* to, int rows, const HeadRows<const T>& from,
+                           std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t end,
+                           int width) {
+    if (from.pieces && width % kPiece == 0) {
+      load_pieces<kPiece>(block, to, rows, from.at(b, h, first), from.row, end - first, width);
+    } else {
+      load_pieces<1>(block, to, rows, from.at(b, h, first), from.row, end - first, width);
+    }
+  }
+
+  template <int piece>
+  CS_BODY static void load_pieces(Block& block, W* to, int rows, const T* from, std::int64_t stride,
+                                  std::int64_t count, int width) {
+    struct alignas(piece * sizeof(T)) Piece {
+      T at[piece];
+    };
+    for (int e = block.thread() * piece; e < rows * kDim; e += kAttentionThreads * piece) {
       const int row = e / kDim;
       const int column = e % kDim;
-      to[row * kStride + column] =
-          row < count && column < width ? widen(from[row * stride + column]) : W(0);
+      Piece in{};
+      if (row < count && column < width)
+        in = *reinterpret_cast<const Piece*>(from + row * stride + column);
+      W* at = to + row * kStride + column;
+      CS_UNROLL
+      for (int i = 0; i < piece; ++i) at[i] = widen(in.at[i]);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cuda/pieces.h"
 #include "kernels/cuda/typed.h"
 #include "runtime/device/buffer.h"
 
@@ -77,14 +78,6 @@ struct RopeKernel : PerElement {
   }
 };
 
-template <int kPiece>
-bool rope_in_pieces(const View& v) {
-  const auto at = reinterpret_cast<std::uintptr_t>(v.data);
-  bool fits = at % (kPiece * size_of(v.dtype)) == 0 && v.strides[3] == 1;
-  for (std::size_t d = 0; d < 3; ++d) fits = fits && v.strides[d] % kPiece == 0;
-  return fits && v.shape[3] / 2 % kPiece == 0;
-}
-
 template <class T, int kPiece>
 void rope_heads(CudaDevice& device, const Rope& args, const void* table) {
   const auto& shape = args.x.shape;
@@ -124,7 +117,7 @@ void run(CudaDevice& device, const Rope& args) {
     angles.inverse = args.inverse;
     launch_elements(device, "rope table", angles, shape[1] * half);
     constexpr int kPiece = 16 / sizeof(T);
-    if (rope_in_pieces<kPiece>(args.x) && rope_in_pieces<kPiece>(args.y))
+    if (half % kPiece == 0 && rows_in_pieces(args.x, kPiece) && rows_in_pieces(args.y, kPiece))
       return rope_heads<T, kPiece>(device, args, table->data());
     return rope_heads<T, 1>(device, args, table->data());
   });
