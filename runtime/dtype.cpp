@@ -27,7 +27,8 @@ std::string_view to_string(DType dtype) {
 DType parse_dtype(std::string_view text) {
   for (const auto& [name, value] : kNames)
     if (name == text) return value;
-  fail(ErrorKind::BadInput, cat("dtype '", text, "' is unknown: f32, f64, bf16, f16, i64, i32, bool"));
+  fail(ErrorKind::BadInput,
+       cat("dtype '", text, "' is unknown: f32, f64, bf16, f16, i64, i32, bool"));
 }
 
 }  // namespace coshard

@@ -67,8 +67,8 @@ class Sgd : public Optimizer {
   std::vector<Tensor> momentum_;
 };
 
-// torch.optim.AdamW: decoupled weight decay (Loshchilov & Hutter). bf16 and f16 parameters keep an f32
-// master copy. Error{BadInput}: a negative lr, eps or weight_decay, a beta outside [0, 1).
+// torch.optim.AdamW: decoupled weight decay (Loshchilov & Hutter). bf16 and f16 parameters keep an
+// f32 master copy. Error{BadInput}: a negative lr, eps or weight_decay, a beta outside [0, 1).
 struct AdamWOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
   bool amsgrad = false;

@@ -46,72 +46,71 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
            "cublasLtMatmulPreferenceSetAttribute");
 }
 
-class Layout {
- public:
-  Layout(const LtMatrix& matrix, DType dtype, std::int64_t batch) {
-    check_lt(cublas_lt().MatrixLayoutCreate(&layout_, lt_type(dtype),
-                                            static_cast<std::uint64_t>(matrix.rows),
-                                            static_cast<std::uint64_t>(matrix.columns), matrix.ld),
-             "cublasLtMatrixLayoutCreate");
-    if (batch == 1) return;
-    set(layout_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
-    set(layout_, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix.batch_stride);
+struct Destroy {
+  void operator()(cublasLtMatrixLayoutOpaque_t* layout) const {
+    log_lt(cublas_lt().MatrixLayoutDestroy(layout), "cublasLtMatrixLayoutDestroy");
   }
-  ~Layout() { log_lt(cublas_lt().MatrixLayoutDestroy(layout_), "cublasLtMatrixLayoutDestroy"); }
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
-  cublasLtMatrixLayout_t get() const { return layout_; }
-
- private:
-  cublasLtMatrixLayout_t layout_ = nullptr;
+  void operator()(cublasLtMatmulDescOpaque_t* desc) const {
+    log_lt(cublas_lt().MatmulDescDestroy(desc), "cublasLtMatmulDescDestroy");
+  }
+  void operator()(cublasLtMatmulPreferenceOpaque_t* preference) const {
+    log_lt(cublas_lt().MatmulPreferenceDestroy(preference), "cublasLtMatmulPreferenceDestroy");
+  }
 };
+using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
+using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy>;
+using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy>;
 
-class Description {
- public:
-  Description(const LtProduct& p, bool tf32, int multiprocessors) {
-    check_lt(cublas_lt().MatmulDescCreate(&desc_, compute_type(p.dtype, tf32),
-                                          p.dtype == DType::F64 ? CUDA_R_64F : CUDA_R_32F),
-             "cublasLtMatmulDescCreate");
-    if (p.transpose_a) set(desc_, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-    if (p.transpose_b) set(desc_, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
-    if (multiprocessors > 0)
-      set(desc_, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(multiprocessors));
-    if (p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return;
-    set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
-    point_to(p);
-    if (p.aux == nullptr) return;
-    set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.m);
-    set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, p.batch == 1 ? 0 : p.m * p.n);
-  }
-  ~Description() { log_lt(cublas_lt().MatmulDescDestroy(desc_), "cublasLtMatmulDescDestroy"); }
-  Description(const Description&) = delete;
-  Description& operator=(const Description&) = delete;
-  // What differs between two products of one plan.
-  void point_to(const LtProduct& p) {
-    if (p.bias != nullptr) set(desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    if (p.aux != nullptr) set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
-  }
-  cublasLtMatmulDesc_t get() const { return desc_; }
+Layout layout_of(const LtMatrix& matrix, const LtProduct& p) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check_lt(cublas_lt().MatrixLayoutCreate(&made, lt_type(p.dtype),
+                                          static_cast<std::uint64_t>(matrix.rows),
+                                          static_cast<std::uint64_t>(matrix.columns), matrix.ld),
+           "cublasLtMatrixLayoutCreate");
+  Layout layout(made);
+  if (p.batch == 1) return layout;
+  set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(p.batch));
+  set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix.batch_stride);
+  return layout;
+}
 
- private:
-  cublasLtMatmulDesc_t desc_ = nullptr;
-};
+// What differs between two products of one plan.
+void point_to(cublasLtMatmulDesc_t desc, const LtProduct& p) {
+  if (p.bias != nullptr) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  if (p.aux != nullptr) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
+}
 
-class Preference {
- public:
-  Preference() {
-    check_lt(cublas_lt().MatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate");
-  }
-  ~Preference() {
-    log_lt(cublas_lt().MatmulPreferenceDestroy(preference_), "cublasLtMatmulPreferenceDestroy");
-  }
-  Preference(const Preference&) = delete;
-  Preference& operator=(const Preference&) = delete;
-  cublasLtMatmulPreference_t get() const { return preference_; }
+Description description_of(const LtProduct& p, bool tf32, int multiprocessors) {
+  cublasLtMatmulDesc_t made = nullptr;
+  check_lt(cublas_lt().MatmulDescCreate(&made, compute_type(p.dtype, tf32),
+                                        p.dtype == DType::F64 ? CUDA_R_64F : CUDA_R_32F),
+           "cublasLtMatmulDescCreate");
+  Description description(made);
+  if (p.transpose_a) set(made, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  if (p.transpose_b) set(made, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
+  if (multiprocessors > 0)
+    set(made, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(multiprocessors));
+  if (p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return description;
+  set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
+  point_to(made, p);
+  if (p.aux == nullptr) return description;
+  set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.m);
+  const std::int64_t stride = p.batch == 1 ? 0 : p.m * p.n;
+  set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, stride);
+  return description;
+}
 
- private:
-  cublasLtMatmulPreference_t preference_ = nullptr;
-};
+Preference preference_of(const LtProduct& p, std::size_t workspace_bytes) {
+  cublasLtMatmulPreference_t made = nullptr;
+  check_lt(cublas_lt().MatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
+  Preference preference(made);
+  set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.a.data));
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.b.data));
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.d.data));
+  set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.d.data));
+  return preference;
+}
 
 std::string name_of(const char* call, const LtProduct& p) {
   return cat(call, " m=", p.m, " n=", p.n, " k=", p.k, p.batch > 1 ? cat(" batch=", p.batch) : "",
@@ -121,11 +120,6 @@ std::string name_of(const char* call, const LtProduct& p) {
 }  // namespace
 
 struct LtContext::Plan {
-  Plan(const LtProduct& p, bool tf32, int multiprocessors)
-      : description(p, tf32, multiprocessors),
-        a(p.a, p.dtype, p.batch),
-        b(p.b, p.dtype, p.batch),
-        d(p.d, p.dtype, p.batch) {}
   Description description;
   Layout a, b, d;
   cublasLtMatmulAlgo_t algorithm{};
@@ -199,12 +193,7 @@ LtContext::Key LtContext::key_of(const LtProduct& p) const {
 }
 
 void LtContext::choose_algorithm(Plan& plan, const LtProduct& p) const {
-  const Preference preference;
-  set(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes());
-  set(preference.get(), CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.a.data));
-  set(preference.get(), CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.b.data));
-  set(preference.get(), CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.d.data));
-  set(preference.get(), CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.d.data));
+  const Preference preference = preference_of(p, workspace_bytes());
   std::array<cublasLtMatmulHeuristicResult_t, 4> results{};
   int count = 0;
   const cublasStatus_t status = cublas_lt().MatmulAlgoGetHeuristic(
@@ -229,7 +218,11 @@ LtContext::Plan& LtContext::plan_of(const LtProduct& p) {
   if (found != plans_.end()) [[likely]]
     return *found->second;
   if (plans_.size() >= kMaxPlans) plans_.clear();
-  auto plan = std::make_unique<Plan>(p, device_.tf32(), multiprocessors());
+  auto plan = std::make_unique<Plan>();
+  plan->description = description_of(p, device_.tf32(), multiprocessors());
+  plan->a = layout_of(p.a, p);
+  plan->b = layout_of(p.b, p);
+  plan->d = layout_of(p.d, p);
   choose_algorithm(*plan, p);
   return *plans_.emplace(key, std::move(plan)).first->second;
 }
@@ -239,7 +232,7 @@ bool LtContext::run(const LtProduct& p) {
   device_.make_current();
   Plan& plan = plan_of(p);
   if (!plan.possible) return false;
-  plan.description.point_to(p);
+  point_to(plan.description.get(), p);
   const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
   const bool wide = p.dtype == DType::F64;
   void* space = plan.workspace_bytes > 0 ? workspace() : nullptr;
@@ -248,9 +241,12 @@ bool LtContext::run(const LtProduct& p) {
       plan.a.get(), p.b.data, plan.b.get(), wide ? static_cast<const void*>(&p.beta) : &beta,
       p.d.data, plan.d.get(), const_cast<void*>(p.d.data), plan.d.get(), &plan.algorithm, space,
       plan.workspace_bytes, static_cast<cudaStream_t>(device_.compute_stream().native()));
-  if (!succeeded(status)) [[unlikely]]
+  if (succeeded(status)) [[likely]]
+    return true;
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED)
     fail(ErrorKind::DeviceFailed, cat(name_of("cublasLtMatmul", p), ": ", text_of(status)));
-  return true;
+  plan.possible = false;  // the library thought better of its algorithm
+  return false;
 }
 
 }  // namespace coshard::kernels::cuda

@@ -170,13 +170,10 @@ void run(CudaDevice& device, const Matmul& args) {
   CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype, "matmul of ", args.a.dtype, " and ",
              args.b.dtype, " into ", dtype);
   check_epilogue(args);
-  if (is_empty(args.out)) {
-    // nothing to compute; a gradient of a bias may still be asked for
-  } else if (!is_floating(dtype) || args.a.shape[args.a.ndim - 1] == 0) {
-    run_plain(device, args);
-  } else if (run_library(device, args)) {
-    return;
-  }
+  const bool empty = is_empty(args.out);  // even so the gradient of a bias may be asked for
+  const bool plain = !is_floating(dtype) || args.a.shape[args.a.ndim - 1] == 0;
+  if (!empty && plain) run_plain(device, args);
+  if (!empty && !plain && run_library(device, args)) return;
   if (has_epilogue(args)) run_epilogue(args, [&](const auto& kernel) { run(device, kernel); });
 }
 

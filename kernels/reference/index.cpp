@@ -61,9 +61,7 @@ void add_indexed(const Scatter& args, const View& src, const ScatterSource<T>& s
           [&](const auto& at) { out[at[1]] = rounded<T>(sums[at[0]]); });
 }
 
-bool adds_in_double(DType dtype) {
-  return is_floating(dtype);
-}
+bool adds_in_double(DType dtype) { return is_floating(dtype); }
 
 }  // namespace
 

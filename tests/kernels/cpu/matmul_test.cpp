@@ -117,6 +117,42 @@ TEST(Matmul, FoldsABatchOfSingleColumnsOverASharedMatrix) {
   expect_close(got, want, tolerance(DType::F32), "folded columns");
 }
 
+TEST(Matmul, TakesABiasAndEpilogues) {
+  for (DType dtype : kFloating) {
+    for (const Epilogue epilogue :
+         {Epilogue::None, Epilogue::Gelu, Epilogue::GeluGrad, Epilogue::BiasGrad}) {
+      for (int turns = 0; turns < 8; ++turns) {
+        Data a = Data::normal(dtype, 7 * 20, 1), b = Data::normal(dtype, 20 * 9, 2);
+        Data bias = Data::normal(dtype, 9, 3);
+        Data got = Data::normal(dtype, 7 * 9, 4), aux = Data::normal(dtype, 7 * 9, 5);
+        Data want = got, want_aux = aux;
+        Matmul args{got.view({7, 9}), turned_view(a, {7, 20}, (turns & 1) != 0),
+                    turned_view(b, {20, 9}, (turns & 2) != 0), 0.5, 0};
+        args.bias = (turns & 4) != 0 ? bias.ptr() : nullptr;
+        args.epilogue = epilogue;
+        args.aux = aux.ptr();
+        cpu::run(args);
+        args.out.data = want.ptr();
+        args.aux = want_aux.ptr();
+        reference::run(args);
+        expect_close(got, want, tolerance(dtype) * 8, "epilogue");
+        expect_close(aux, want_aux, tolerance(dtype) * 8, "aux");
+      }
+    }
+  }
+}
+
+TEST(Matmul, RefusesEpiloguesOfIntegersAndOfStridedResults) {
+  Data ints(DType::I32, 4), data(DType::F32, 6);
+  Matmul args{ints.view({2, 2}), ints.view({2, 2}), ints.view({2, 2})};
+  args.bias = ints.ptr();
+  EXPECT_THROW(cpu::run(args), Error);
+  args = {data.view({2, 3}, {1, 0}), data.view({2, 1}), data.view({1, 3})};
+  args.epilogue = Epilogue::Gelu;
+  args.aux = data.ptr();
+  EXPECT_THROW(cpu::run(args), Error);
+}
+
 TEST(Matmul, GivesTheSameBitsOnSeveralThreadsAtOnce) {
   Data a = Data::normal(DType::F32, 60 * 50, 1);
   Data b = Data::normal(DType::F32, 50 * 70, 2);
