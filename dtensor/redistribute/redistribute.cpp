@@ -125,8 +125,7 @@ void InFlightAwaiter::await_suspend(std::coroutine_handle<> handle) const {
 }
 
 Tensor Redistribution::Awaiter::await_resume() const {
-  // On the cpu the order of the compute stream is the order of the host.
-  if (result_.device()->kind() == DeviceKind::Cpu) result_.wait();
+  result_.wait();
   return result_;
 }
 

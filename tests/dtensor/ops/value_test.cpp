@@ -128,7 +128,8 @@ TEST(CrossEntropy, MeansOverTheTargetsThatCount) {
     expect_near(logits.grad().to_vector(), {-0.25, 0.25, 0, 0, 0.25, -0.25});
     expect_near(cross_entropy(logits, target, Reduction::None).to_vector(),
                 {std::log(2), 0, std::log(2)});
-    EXPECT_THROW(cross_entropy(logits, values(world, {3}, {0, 2, 0}, DType::I64)), Error);
+    const Tensor high = values(world, {3}, {0, 2, 0}, DType::I64);
+    EXPECT_THROW(cross_entropy(logits, high).item(), Error);
     co_return;
   });
 }
@@ -142,7 +143,8 @@ TEST(Embedding, GivesThePaddingRowNoGradientAndRefusesIdsOutsideTheTable) {
     EXPECT_EQ(out.to_vector(), (Values{3, 4, 5, 6, 5, 6}));
     run_backward(sum(out));
     EXPECT_EQ(weight.grad().to_vector(), (Values{0, 0, 0, 0, 2, 2}));
-    EXPECT_THROW(embedding(values(world, {1}, {3}, DType::I64), weight), Error);
+    const Tensor high = values(world, {1}, {3}, DType::I64);
+    EXPECT_THROW(embedding(high, weight).to_vector(), Error);
     co_return;
   });
 }

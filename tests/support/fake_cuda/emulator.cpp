@@ -178,9 +178,11 @@ class Scheduler {
     return true;
   }
 
+  // Of the process, and never taken down: a device may end with its thread, after what is the
+  // thread's own. The driver runs one kernel at a time.
   static context::pooled_fixedsize_stack& stacks() {
-    static thread_local context::pooled_fixedsize_stack pool(kStackBytes);
-    return pool;
+    static auto* pool = new context::pooled_fixedsize_stack(kStackBytes);
+    return *pool;
   }
 
   const CudaLaunch& launch_;

@@ -1,5 +1,6 @@
 // main() of the tests on the fake driver. COSHARD_TEST_SEED is the first seed; each repetition
-// (GTEST_REPEAT) takes the next. COSHARD_TEST_DEVICES: how many devices there are.
+// (GTEST_REPEAT) takes the next. COSHARD_TEST_DEVICES: how many devices there
+// are; without it 1, 2 and 4 in turn.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -16,9 +17,11 @@ using coshard::testing::FakeDriver;
 
 class NextSeed final : public ::testing::Environment {
  public:
-  explicit NextSeed(std::uint64_t first) : seed_(first) {}
+  NextSeed(std::uint64_t first, int devices) : seed_(first), devices_(devices) {}
   void SetUp() override {
     std::printf("fake driver: seed %llu\n", static_cast<unsigned long long>(seed_));
+    if (devices_ == 0)
+      FakeDriver::get().set_devices(seed_ % 3 == 0 ? 4 : static_cast<int>(seed_ % 3));
     FakeDriver::get().reseed(seed_++);
   }
   void TearDown() override {
@@ -27,6 +30,7 @@ class NextSeed final : public ::testing::Environment {
 
  private:
   std::uint64_t seed_;
+  int devices_;  // 0: 1, 2 or 4 in turn
 };
 
 }  // namespace
@@ -35,10 +39,11 @@ int main(int argc, char** argv) {
   using coshard::testing::variable;
   ::testing::InitGoogleTest(&argc, argv);
   const auto seed = std::stoull(variable("COSHARD_TEST_SEED", "1"));
-  FakeDriver::get().install(seed, std::stoi(variable("COSHARD_TEST_DEVICES", "2")));
+  const int devices = std::stoi(variable("COSHARD_TEST_DEVICES", "0"));
+  FakeDriver::get().install(seed, devices == 0 ? 2 : devices);
 #ifdef COSHARD_FAKE_NCCL
   coshard::testing::install_fake_nccl();
 #endif
-  ::testing::AddGlobalTestEnvironment(new NextSeed(seed));
+  ::testing::AddGlobalTestEnvironment(new NextSeed(seed, devices));
   return RUN_ALL_TESTS();
 }
