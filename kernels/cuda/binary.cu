@@ -142,7 +142,7 @@ struct BinaryKernel : PerElement {
       if (op == BinaryOp::Div || op == BinaryOp::Remainder) {
         for (int i = 0; i < kCount; ++i)
           if (right[i] == 0 && places.has(i / kSize, i % kSize))
-            leave(block, finding, FindingKind::None, left[i], 0);
+            leave(block, finding, FindingKind::Division, left[i], 0);
       }
       apply_integers(op, left, right);
     } else {

@@ -1,36 +1,15 @@
 #pragma once
-// From a run-time dtype to a C++ type, and how elements are read, computed and written on a device.
+// How elements are read, computed and written on a device.
 // Used by the .cu files only.
 #include <cstdint>
 #include <type_traits>
 
 #include "kernels/args.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/typed.h"
 #include "runtime/device/cuda/launch.h"
-#include "runtime/error.h"
 
 namespace coshard::kernels::cuda {
-
-template <class F>
-void with_floating(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::F32: return f(float{});
-    case DType::F64: return f(double{});
-    case DType::BF16: return f(BFloat16{});
-    case DType::F16: return f(Float16{});
-    default: fail(ErrorKind::Unsupported, cat("a floating kernel was asked for ", dtype));
-  }
-}
-
-template <class F>
-void with_any(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::I64: return f(std::int64_t{});
-    case DType::I32: return f(std::int32_t{});
-    case DType::Bool: return f(bool{});
-    default: return with_floating(dtype, f);
-  }
-}
 
 template <class F>
 void with_index(DType dtype, F&& f) {
@@ -49,15 +28,6 @@ using Wide = std::conditional_t<is_short_float<T>, float, T>;
 template <class T>
 CS_HOST_BODY Wide<T> widen(T value) {
   return static_cast<Wide<T>>(value);
-}
-
-template <class T>
-T* as(void* data) {
-  return static_cast<T*>(data);
-}
-template <class T>
-const T* as(const void* data) {
-  return static_cast<const T*>(data);
 }
 
 inline std::int64_t count_of(const View& v) {

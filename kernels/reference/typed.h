@@ -1,50 +1,18 @@
 #pragma once
-// From a run-time dtype to a C++ type, and from a View to its elements. Used by the reference loops
-// only.
+// From a View to its elements, and roundings. Used by the reference loops only.
 #include <array>
 #include <cstdint>
 #include <type_traits>
 
 #include "kernels/args.h"
 #include "kernels/integer_power.h"
-#include "runtime/error.h"
+#include "kernels/typed.h"
 
 namespace coshard::kernels::reference {
-
-// Calls f(T{}) with the element type of a floating dtype; Error{Unsupported} otherwise.
-template <class F>
-void with_floating(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::F32: return f(float{});
-    case DType::F64: return f(double{});
-    case DType::BF16: return f(BFloat16{});
-    case DType::F16: return f(Float16{});
-    default: fail(ErrorKind::Unsupported, cat("a floating kernel was asked for ", dtype));
-  }
-}
-
-template <class F>
-void with_any(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::I64: return f(std::int64_t{});
-    case DType::I32: return f(std::int32_t{});
-    case DType::Bool: return f(bool{});
-    default: return with_floating(dtype, f);
-  }
-}
 
 // What sums, means and statistics of T are kept in memory as.
 template <class T>
 using Statistic = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-template <class T>
-T* as(void* data) {
-  return static_cast<T*>(data);
-}
-template <class T>
-const T* as(const void* data) {
-  return static_cast<const T*>(data);
-}
 
 template <class T>
 double get(const T* data, std::int64_t at) {

@@ -14,10 +14,10 @@ std::string describe(FindingKind kind, std::int64_t value, std::int64_t limit) {
       return cat("scatter: index ", value, " is outside a dimension of ", limit, " elements");
     case FindingKind::Target:
       return cat("cross entropy: target ", value, " is outside of ", limit, " classes");
+    case FindingKind::Division: return cat("integer division of ", value, " by ", limit);
     case FindingKind::None: break;
   }
-  // What is not an index.
-  return cat("integer division of ", value, " by ", limit);
+  return cat("value ", value, " is outside of ", limit);
 }
 
 }  // namespace coshard

@@ -1,7 +1,7 @@
 #pragma once
-// What a kernel finds wrong with its input, an index out of range. On the cpu it is thrown at once;
-// on other devices it is left for the host, the first one is kept, in memory that both see, and
-// thrown by the next wait of the host as Error{BadInput}.
+// What a kernel finds wrong with its input, say an index out of range. On the cpu it is thrown at
+// once; on other devices it is left for the host, the first one is kept, in memory that both see,
+// and thrown by the next wait of the host as Error{BadInput}.
 #include <cstdint>
 #include <string>
 
@@ -13,6 +13,7 @@ enum class FindingKind : std::uint32_t {
   GatherIndex,   // value: the index; limit: size of the dimension
   ScatterIndex,  // likewise
   Target,        // value: the target; limit: classes
+  Division,      // value: the dividend; limit: 0
 };
 
 struct Finding {
@@ -21,7 +22,7 @@ struct Finding {
   std::int64_t value = 0, limit = 0;
 };
 
-// "embedding: id 9 is outside of 8 rows"
+// "embedding: id 9 is outside of a table of 8 rows"
 std::string describe(FindingKind kind, std::int64_t value, std::int64_t limit);
 
 }  // namespace coshard

@@ -13,6 +13,11 @@ namespace coshard {
 
 class NcclCommunicator;
 
+// What nccl_path() says of a collective that takes no SMs.
+constexpr std::string_view kCopyEngine = "copy engine";
+// How many multiprocessors one of the others may take: NCCL's channels on one node. Not measured.
+constexpr int kNcclMultiprocessors = 16;
+
 // Life: waiting to be handed over -> round after round, each maybe in progress -> posted, with the
 // event `done` behind it.
 struct NcclOperation {

@@ -116,6 +116,8 @@ void NcclCommunicator::complete() {
     domain_->device->peers()->copy(copy, *stream_);
   posting_->done = stream_->record();
   domain_->last = posting_->done;
+  if (size() > 1 && posting_->path != kCopyEngine)
+    domain_->device->reserve_multiprocessors(kNcclMultiprocessors, posting_->done);
   domain_->posting = nullptr;
   posting_.reset();
 }

@@ -57,7 +57,7 @@ std::string_view NcclCommunicator::path_of(const NcclPlan& plan) const {
     return kKernel;
   const NcclCall& only = plan.rounds[0][0];
   const bool able = only.kind == NcclCallKind::AllGather || only.kind == NcclCallKind::AllToAll;
-  return able && in_window(only.send) && in_window(only.recv) ? "copy engine" : kKernel;
+  return able && in_window(only.send) && in_window(only.recv) ? kCopyEngine : kKernel;
 }
 
 }  // namespace coshard
