@@ -35,9 +35,12 @@ std::shared_ptr<Buffer> Device::borrow(void* data, std::size_t bytes) {
   return std::make_shared<Buffer>(shared_from_this(), data, bytes, false);
 }
 
+// They end in about the order they began in: a look at the oldest is enough, and costs little.
 void Device::watch(std::shared_ptr<Watched> watched) {
-  if (watched_.size() >= kWatchedAtOnce)
-    std::erase_if(watched_, [](const auto& known) { return known->over(); });
+  if (watched_.size() >= kWatchedAtOnce) {
+    const auto alive = std::ranges::find_if(watched_, [](const auto& w) { return !w->over(); });
+    watched_.erase(watched_.begin(), alive);
+  }
   watched_.push_back(std::move(watched));
 }
 
