@@ -1,8 +1,11 @@
 // A CUDA device: uploads and downloads of any size, events, timeouts, and what kernels find.
 #include <numeric>
 
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
 #include "kernels/run.h"
 #include "runtime/device/make_device.h"
+#include "runtime/launch/world.h"
 #include "tests/fake_cuda/on_fake.h"
 
 namespace coshard::testing {
@@ -49,6 +52,25 @@ TEST(CudaDevice, AnIndexOutOfRangeIsThrownOnceByTheNextWait) {
   const std::string text = error_text(ErrorKind::BadInput, [&] { device->synchronize(); });
   EXPECT_EQ(text, "embedding: id 9 is outside of a table of 8 rows (found on cuda:0)");
   device->synchronize();
+}
+
+TEST(CudaDevice, AWorldTakesADeviceOfTheCallersOwn) {
+  const auto mine = fake_device();
+  const auto stream = mine->make_stream(StreamKind::Compute);
+  WorldOptions options;
+  options.ranks = 1;
+  options.make_device = [&](int) {
+    CudaOptions cuda;
+    cuda.compute_stream = stream->native();
+    return fake_device(cuda);
+  };
+  const Program program = [&](World& world) -> Task<void> {
+    EXPECT_EQ(world.device()->compute_stream().native(), stream->native());
+    const Tensor x = full(world.device(), Shape{3}, 2.0);
+    EXPECT_EQ(mul(x, x).to_vector(), (std::vector<double>{4, 4, 4}));
+    co_return;
+  };
+  run_ranks(options, program);
 }
 
 TEST(CudaDevice, WithoutADeviceTheErrorSaysSo) {

@@ -62,6 +62,59 @@ TEST_F(NcclFailure, AnErrorAtAnyCallIsATypedErrorThatNamesIt) {
   on_nccl_ranks({.ranks = 2}, use_all);  // the process can go on
 }
 
+// What newer libraries have: a split, a window, and what goes by the copy engines.
+void use_newer(NcclRank& mine) {
+  const auto all = mine.comm->split(std::vector<int>{0, 1}, "all");
+  all->issue(nccl_sum_of(NcclNumbers(mine, {1, 2}))).wait();
+  const auto window = mine.comm->symmetric_buffer(4096);
+  Collective c;
+  c.kind = CollectiveKind::AllToAll;
+  c.extent = c.scatter_extent = 2;
+  c.send = static_cast<float*>(window->data()) + 64;
+  c.recv = window->data();
+  c.keep_send = c.keep_recv = window;
+  mine.comm->issue(c).wait();
+  mine.device->synchronize();
+}
+
+TEST_F(NcclFailure, AnErrorAtACallOfNewerLibrariesIsATypedErrorThatNamesIt) {
+  NcclSetting setting{.ranks = 2};
+  setting.options.copy_engine = true;
+  for (const char* name :
+       {"ncclCommSplit", "ncclMemAlloc", "ncclCommWindowRegister", "ncclAlltoAll"}) {
+    Fault fault;
+    fault.call = name;
+    fault.error = ncclSystemError;
+    FakeDriver::get().set_fault(fault);
+    const auto outcomes = nccl_outcomes(setting, use_newer);
+    FakeDriver::get().clear_faults();
+    int naming = 0;
+    for (const NcclOutcome& outcome : outcomes) {
+      ASSERT_TRUE(outcome.failed) << name;
+      naming += outcome.text.find(name) != std::string::npos &&
+                outcome.text.find("ncclSystemError") != std::string::npos;
+    }
+    EXPECT_GE(naming, 1) << name << ": " << outcomes[0].text << "; " << outcomes[1].text;
+  }
+  on_nccl_ranks(setting, use_newer);
+}
+
+TEST_F(NcclFailure, AnErrorWhileItIsTakenDownDoesNotThrow) {
+  FakeDriver& driver = FakeDriver::get();
+  driver.reset_counts();
+  driver.set_fault({.call = "ncclCommFinalize", .error = ncclSystemError});
+  on_nccl_ranks({.ranks = 2}, use_all);
+  driver.clear_faults();
+  EXPECT_GT(driver.calls("ncclCommAbort"), 0U);  // what cannot be finalized is aborted
+  driver.set_fault({.call = "ncclCommDestroy", .error = ncclSystemError});
+  ::testing::internal::CaptureStderr();
+  on_nccl_ranks({.ranks = 2}, use_all);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("ncclCommDestroy: ncclSystemError"), std::string::npos) << said;
+  driver.clear_faults();
+  on_nccl_ranks({.ranks = 2}, use_all);
+}
+
 TEST_F(NcclFailure, AnErrorWhenItIsAskedHowItIsIsFound) {
   for (int after : {0, 5}) {
     Fault fault;
