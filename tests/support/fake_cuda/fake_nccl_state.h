@@ -1,6 +1,7 @@
 #pragma once
 // What the fake NCCL knows, and how calls of several ranks become work on their streams. Everything
 // under the driver's lock.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
