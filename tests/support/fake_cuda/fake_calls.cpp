@@ -141,9 +141,9 @@ cudaError_t stream_create(cudaStream_t* stream, unsigned, int priority) {
   return cudaSuccess;
 }
 
-// What is queued on it still runs.
-cudaError_t stream_destroy(cudaStream_t) {
+cudaError_t stream_destroy(cudaStream_t stream) {
   ENTER("StreamDestroy");
+  driver().destroy(driver().stream(stream));
   return cudaSuccess;
 }
 

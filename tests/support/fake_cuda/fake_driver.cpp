@@ -11,7 +11,8 @@
 namespace coshard::testing {
 namespace {
 
-constexpr int kPoison = 0xff;  // NaN in every floating type, -1 in every integer
+constexpr int kPoison = 0xff;                // NaN in every floating type, -1 in every integer
+constexpr std::size_t kPinnedPoison = 4096;  // of pinned memory only so much, since rings are large
 thread_local bool next_is_stuck = false;
 
 }  // namespace
@@ -109,6 +110,13 @@ FakeDriver::Stream* FakeDriver::make_stream(int device, int priority) {
   streams_.back()->device = device;
   streams_.back()->priority = priority;
   return streams_.back().get();
+}
+
+// What is queued on it still runs.
+void FakeDriver::destroy(Stream& stream) {
+  const auto held = lock();
+  stream.destroyed = true;
+  std::erase_if(streams_, [](const auto& s) { return s->destroyed && s->queue.empty(); });
 }
 
 // The null stream of each device is a stream like the others.
@@ -238,7 +246,7 @@ void* FakeDriver::allocate(std::size_t bytes, bool on_device) {
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 511) / 512 * 512;
   void* data = std::aligned_alloc(512, rounded);
   if (data == nullptr) return nullptr;
-  std::memset(data, kPoison, rounded);
+  std::memset(data, kPoison, std::min(rounded, on_device ? rounded : kPinnedPoison));
   memory_[data] = {bytes, on_device};
   if (on_device) in_use_ += bytes;
   return data;
@@ -250,7 +258,8 @@ bool FakeDriver::release(void* data) {
   const auto found = memory_.find(data);
   if (found == memory_.end()) return false;
   if (found->second.second) in_use_ -= found->second.first;
-  std::memset(data, kPoison, found->second.first);
+  const auto [bytes, on_device] = found->second;
+  std::memset(data, kPoison, std::min(bytes, on_device ? bytes : kPinnedPoison));
   memory_.erase(found);
   std::free(data);
   return true;

@@ -64,6 +64,7 @@ class FakeDriver {
     int device = 0;
     int priority = 0;
     std::uint64_t next = 1, needed = 0;  // numbers: of the next op; up to which a force asks for
+    bool destroyed = false;              // goes when its queue is empty
     std::deque<OpRef> queue;
   };
 
@@ -104,6 +105,7 @@ class FakeDriver {
   static bool take_stuck();
   Stream& stream(void* handle);
   Stream* make_stream(int device, int priority);
+  void destroy(Stream& stream);
   OpRef enqueue(Stream& stream, Work work);
   OpRef enqueue(Stream& stream, Op op);
   // Runs what `op` depends on and itself, as far as that is possible now; true when it is done.
