@@ -101,13 +101,14 @@ Tensor local_targets(const Tensor& targets, const Tensor& logits, const LossLayo
              "loss_parallel: targets ", targets, " for logits ", logits);
   Tensor own = contiguous(to(targets, DType::I64));
   // Plain targets are checked whole, so that all ranks refuse them alike.
-  if (!own.is_distributed()) check_targets(own, logits.size(-1), ignore_index);
-  if (layouts.logits && !own.is_distributed())
+  const bool plain = !own.is_distributed();
+  if (plain) check_targets(own, logits.size(-1), ignore_index);
+  if (layouts.logits && plain)
     own = own.with_spec(
         make_spec(layouts.mesh(), Layout::filled(layouts.rows.ndim(), Replicate()), own.shape()));
   if (layouts.logits) own = redistribute_raw(own, layouts.rows);
   const Tensor local = contiguous(own.raw_local());
-  check_targets(local, logits.size(-1), ignore_index);
+  if (!plain) check_targets(local, logits.size(-1), ignore_index);
   return local;
 }
 

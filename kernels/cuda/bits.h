@@ -3,6 +3,7 @@
 // only.
 #include <cstring>
 
+#include "kernels/convert.h"
 #include "kernels/cuda/typed.h"
 
 namespace coshard::kernels::cuda {
@@ -15,20 +16,6 @@ void with_bits(DType dtype, F&& f) {
     case 2: return f(std::uint16_t{});
     case 4: return f(std::uint32_t{});
     default: return f(std::uint64_t{});
-  }
-}
-
-// As the reference converts: through float to bf16 and f16, to bool by comparison with 0.
-template <class To, class From>
-CS_HOST_BODY To converted(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (is_short_float<To>) {
-    return To(static_cast<float>(value));
-  } else if constexpr (is_short_float<From>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
   }
 }
 

@@ -141,43 +141,35 @@ void norm_grad(CudaDevice& device, NormGradKernel<T, W, layer> kernel, void* dwe
   norm_column_sums<T>(device, kernel.sums + blocks * kernel.dim, blocks, kernel.dim, dbias);
 }
 
-}  // namespace
-
-void run(CudaDevice& device, const LayerNormGrad& args) {
+// What the two have in common; layer norm's mean and dbias beside it.
+template <bool layer, class Args>
+void any_norm_grad(CudaDevice& device, const Args& args, const void* mean, void* dbias) {
   with_floating(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     const bool vectors = in_vectors<T>(args.dim, args.dy, args.x, args.weight, args.dx);
     with_width<T>(vectors, [&](auto width) {
-      NormGradKernel<T, width(), true> kernel{};
+      NormGradKernel<T, width(), layer> kernel{};
       kernel.rows = args.rows;
       kernel.dim = args.dim;
       kernel.dy = as<T>(args.dy);
       kernel.x = as<T>(args.x);
       kernel.weight = as<T>(args.weight);
-      kernel.mean = as<Wide<T>>(args.mean);
+      kernel.mean = as<Wide<T>>(mean);
       kernel.rstd = as<Wide<T>>(args.rstd);
       kernel.dx = as<T>(args.dx);
-      norm_grad(device, kernel, args.dweight, args.dbias);
+      norm_grad(device, kernel, args.dweight, dbias);
     });
   });
 }
 
+}  // namespace
+
+void run(CudaDevice& device, const LayerNormGrad& args) {
+  any_norm_grad<true>(device, args, args.mean, args.dbias);
+}
+
 void run(CudaDevice& device, const RmsNormGrad& args) {
-  with_floating(args.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    const bool vectors = in_vectors<T>(args.dim, args.dy, args.x, args.weight, args.dx);
-    with_width<T>(vectors, [&](auto width) {
-      NormGradKernel<T, width(), false> kernel{};
-      kernel.rows = args.rows;
-      kernel.dim = args.dim;
-      kernel.dy = as<T>(args.dy);
-      kernel.x = as<T>(args.x);
-      kernel.weight = as<T>(args.weight);
-      kernel.rstd = as<Wide<T>>(args.rstd);
-      kernel.dx = as<T>(args.dx);
-      norm_grad(device, kernel, args.dweight, nullptr);
-    });
-  });
+  any_norm_grad<false>(device, args, nullptr, nullptr);
 }
 
 }  // namespace coshard::kernels::cuda

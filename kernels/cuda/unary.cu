@@ -1,7 +1,6 @@
 // Functions of one dense array. One kernel per dtype: the operation is the same for a whole launch,
 // so that a branch per pack costs nothing beside the memory.
-#include <limits>
-
+#include "kernels/convert.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/functions.h"
 #include "kernels/integer_power.h"
@@ -116,15 +115,10 @@ struct UnaryKernel : PerElement {
   }
 };
 
-// A bound of an integer clamp; infinities are the ends of the range.
+// Of floats the value itself.
 template <class T>
 T unary_bound(double value) {
-  if constexpr (std::is_integral_v<T>) {
-    if (value <= static_cast<double>(std::numeric_limits<T>::min()))
-      return std::numeric_limits<T>::min();
-    if (value >= static_cast<double>(std::numeric_limits<T>::max()))
-      return std::numeric_limits<T>::max();
-  }
+  if constexpr (std::is_integral_v<T>) return integer_bound<T>(value);
   return static_cast<T>(value);
 }
 

@@ -1,25 +1,8 @@
+#include "kernels/convert.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/typed.h"
 
 namespace coshard::kernels::reference {
-namespace {
-
-template <class To, class From>
-To converted(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return value != From(0.0F);
-  } else if constexpr (is_short_float<To>) {
-    return To(static_cast<float>(value));
-  } else if constexpr (is_short_float<From>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
-}  // namespace
 
 void run(const Copy& args) {
   with_any(args.to.dtype, [&](auto to_tag) {

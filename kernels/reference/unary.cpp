@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
+#include "kernels/convert.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/typed.h"
 
@@ -98,22 +98,12 @@ double gradient(const UnaryGrad& f, double dy, double x) {
   }
 }
 
-// A bound of an integer clamp; infinities are the ends of the range.
-template <class T>
-T bound(double value) {
-  if (value <= static_cast<double>(std::numeric_limits<T>::min()))
-    return std::numeric_limits<T>::min();
-  if (value >= static_cast<double>(std::numeric_limits<T>::max()))
-    return std::numeric_limits<T>::max();
-  return static_cast<T>(value);
-}
-
 template <class T>
 void integer_unary(const Unary& args) {
   const T* x = as<T>(args.x);
   T* y = as<T>(args.y);
-  const T alpha = bound<T>(args.alpha);
-  const T beta = bound<T>(args.beta);
+  const T alpha = integer_bound<T>(args.alpha);
+  const T beta = integer_bound<T>(args.beta);
   for (std::int64_t i = 0; i < args.count; ++i) {
     switch (args.op) {
       case UnaryOp::Neg: y[i] = -x[i]; break;

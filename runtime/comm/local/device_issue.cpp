@@ -79,15 +79,6 @@ DeviceSide LocalCommunicator::device_side(Collective& collective, std::shared_pt
   return side;
 }
 
-template <class TicketType>
-void LocalCommunicator::tell_issue(TicketType& ticket, const Collective& collective,
-                                   std::uint64_t number) {
-  Observer* watching = observer();
-  if (watching == nullptr) return;
-  ticket.watch(event_of(collective, number));
-  watching->issued(ticket.event(), now_ns());
-}
-
 Ticket LocalCommunicator::issue_on_device(Collective collective) {
   if (is_point_to_point(collective.kind)) return issue_message_on_device(std::move(collective));
   Kept kept;

@@ -66,13 +66,8 @@ Ticket LocalCommunicator::issue(Collective collective, CallSite where) {
     in_flight_.push_back(job);
   }
   auto ticket = std::make_shared<JobTicket>(shared_from_this(), collective, sequence, job);
-  Observer* watching = observer();
-  if (watching != nullptr) {
-    ticket->watch(event_of(collective, sequence));
-    watching->issued(ticket->event(), now_ns());
-  }
-  if (job != nullptr)
-    group_->arrive(*job, rank_, std::move(collective), print, watching != nullptr);
+  const bool told = tell_issue(*ticket, collective, sequence);
+  if (job != nullptr) group_->arrive(*job, rank_, std::move(collective), print, told);
   return Ticket(std::move(ticket));
 }
 
@@ -103,11 +98,8 @@ Ticket LocalCommunicator::issue_message(Collective collective) {
   std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
   messages_.push_back(message);
   auto ticket = std::make_shared<MessageTicket>(shared_from_this(), collective, message);
-  if (Observer* watching = observer()) {
+  if (tell_issue(*ticket, collective, message->number))
     message->timed.store(true, std::memory_order_relaxed);
-    ticket->watch(event_of(collective, message->number));
-    watching->issued(ticket->event(), now_ns());
-  }
   if (both && agree(*message)) {
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =

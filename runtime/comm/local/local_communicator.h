@@ -54,9 +54,16 @@ class LocalCommunicator final : public Communicator,
   Ticket issue_message_on_device(Collective collective);
   DeviceSide device_side(Collective& collective, std::shared_ptr<Lane> lane, Kept& kept);
   std::shared_ptr<Lane> message_lane(const Collective& collective);
-  template <class TicketType>
-  void tell_issue(TicketType& ticket, const Collective& collective, std::uint64_t number);
 
+  // Tells the observer, if there is one; whether there is.
+  template <class TicketType>
+  bool tell_issue(TicketType& ticket, const Collective& collective, std::uint64_t number) {
+    Observer* watching = observer();
+    if (watching == nullptr) return false;
+    ticket.watch(event_of(collective, number));
+    watching->issued(ticket.event(), now_ns());
+    return true;
+  }
   // Both sides are there: poisons the group when they do not fit.
   bool agree(const Message& message);
   // Takes the next number on the communicator.

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "runtime/device/cuda/api.h"
-#include "runtime/error.h"
 
 namespace coshard {
 
@@ -19,9 +18,8 @@ bool succeeded(cudaError_t status) noexcept {
   return false;
 }
 
-void check_cuda(cudaError_t status, std::string_view what) {
-  if (!succeeded(status)) [[unlikely]]
-    fail(ErrorKind::DeviceFailed, cat(what, ": ", text_of(status)));
+void throw_cuda(cudaError_t status, const std::string& what) {
+  fail(ErrorKind::DeviceFailed, cat(what, ": ", text_of(status)));
 }
 
 void log_cuda(cudaError_t status, const char* what) noexcept {

@@ -1,8 +1,6 @@
 #include "runtime/device/cuda/cuda_device.h"
 
-#include <algorithm>
-#include <cstring>
-#include <thread>
+#include <cstdio>
 
 #include "runtime/device/allocation_label.h"
 #include "runtime/device/cuda/allocator.h"
@@ -67,7 +65,7 @@ CudaDevice::~CudaDevice() {
 }
 
 void CudaDevice::make_current() const {
-  check_cuda(cuda().SetDevice(options_.index), cat(name_, ": cudaSetDevice"));
+  check_cuda(cuda().SetDevice(options_.index), name_, ": cudaSetDevice");
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
@@ -153,9 +151,9 @@ void launch_on(CudaDevice& device, CudaLaunch launch) {
   if (launch.blocks == 0) return;
   if (launch.stream == nullptr) launch.stream = device.compute_stream().native();
   device.make_current();
-  check_cuda(cuda().Launch(launch),
-             cat(launch.name, " on ", device.name(), " (", launch.blocks, " blocks of ",
-                 launch.threads, " threads, ", launch.shared_bytes, " bytes of shared memory)"));
+  check_cuda(cuda().Launch(launch), launch.name, " on cuda:", device.index(), " (", launch.blocks,
+             " blocks of ", launch.threads, " threads, ", launch.shared_bytes,
+             " bytes of shared memory)");
 }
 
 std::shared_ptr<Device> make_cuda_device(CudaOptions options) {

@@ -87,7 +87,7 @@ class CudaPeers final : public PeerEngine {
     device_.make_current();
     const cudaError_t status = cuda().DeviceEnablePeerAccess(other, 0);
     if (!succeeded(status) && status != cudaErrorPeerAccessAlreadyEnabled)
-      check_cuda(status, cat(device_.name(), ": peer access to ", peer.name()));
+      check_cuda(status, device_.name(), ": peer access to ", peer.name());
   }
 
   void copy(const StridedCopy& c, Stream& stream) override {

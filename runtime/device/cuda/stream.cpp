@@ -119,7 +119,7 @@ CudaStream::CudaStream(CudaDevice& device, StreamKind kind, void* given)
              "cudaDeviceGetStreamPriorityRange");
   const int priority = kind == StreamKind::Communication ? highest : lowest;
   check_cuda(cuda().StreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
-             cat(device.name(), ": cudaStreamCreate"));
+             device.name(), ": cudaStreamCreate");
   name_stream(stream_, cat(device.name(), " ", text_of_kind(kind)));
 }
 
