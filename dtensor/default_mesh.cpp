@@ -1,24 +1,26 @@
 #include "dtensor/default_mesh.h"
 
+#include "runtime/coro/branch.h"
 #include "runtime/error.h"
 
 namespace coshard {
 namespace {
 
-thread_local const DefaultMesh* innermost_default_mesh = nullptr;
+const BranchLocal<const DefaultMesh*> innermost_default_mesh;
 
 }  // namespace
 
-DefaultMesh::DefaultMesh(DeviceMesh mesh) : mesh_(std::move(mesh)), outer_(innermost_default_mesh) {
+DefaultMesh::DefaultMesh(DeviceMesh mesh) : mesh_(std::move(mesh)), outer_(innermost_default_mesh.get()) {
   CS_REQUIRE(mesh_.defined(), "DefaultMesh: the mesh is undefined");
-  innermost_default_mesh = this;
+  innermost_default_mesh.own() = this;
 }
 
-DefaultMesh::~DefaultMesh() { innermost_default_mesh = outer_; }
+DefaultMesh::~DefaultMesh() { innermost_default_mesh.own() = outer_; }
 
 const DeviceMesh& DefaultMesh::current(const char* what) {
-  CS_REQUIRE(innermost_default_mesh, what, ": no mesh was given and no DefaultMesh scope is open");
-  return innermost_default_mesh->mesh_;
+  const DefaultMesh* innermost = innermost_default_mesh.get();
+  CS_REQUIRE(innermost, what, ": no mesh was given and no DefaultMesh scope is open");
+  return innermost->mesh_;
 }
 
 }  // namespace coshard

@@ -6,9 +6,9 @@
 //   co_await cs::parallelize_module(model, plan);
 //
 // While a scope lives, the functions that take a mesh can be called without one. Scopes nest; the
-// outer mesh is restored at the end of the inner one. One stack per rank (its thread): a scope is
-// held in a function or a task that the rank runs, and not across a co_await that lets siblings of
-// a when_all run, for they would see it too.
+// outer mesh is restored at the end of the inner one. They belong to the branch of the program
+// (runtime/coro/branch.h): siblings of a when_all do not see each other's, and see the one that was
+// open where the when_all was called.
 #include "dtensor/device_mesh.h"
 
 namespace coshard {

@@ -4,8 +4,7 @@
 
 namespace coshard {
 
-// Records are made on this thread while one lives, also under a NoGradGuard (tape.h). Do not hold
-// one across a co_await that may run siblings.
+// Records are made in this branch of the program while one lives, also under a NoGradGuard (tape.h).
 class RecordGuard {
  public:
   RecordGuard();

@@ -6,12 +6,28 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
 #include "kernels/run.h"
+#include "runtime/coro/branch.h"
 
 namespace coshard {
 namespace {
 
-// The generator of this rank. Ranks call in the same order, so they draw the same streams.
-thread_local RandomState state;
+// The generator of this branch. Ranks call in the same order, so they draw the same streams.
+const BranchLocal<RandomState> generator;
+
+// A child of a when_all draws from streams of its own, which depend on its position alone, whatever
+// its siblings draw and when.
+void fork_generator(Branch& parent, Branch& child, int position) {
+  RandomState& from = generator.own(parent);
+  if (position == 0) ++from.next_stream;  // once for all children
+  std::uint64_t seed = from.seed ^ 0x6a09e667f3bcc909U;  // sqrt(2) - 1
+  for (const std::uint64_t part : {from.next_stream, static_cast<std::uint64_t>(position) + 1}) {
+    seed = (seed ^ part) * 0x9e3779b97f4a7c15U;  // 2^64 / golden ratio
+    seed ^= seed >> 29;
+  }
+  generator.own(child) = {seed, 0};
+}
+[[maybe_unused]] const bool forks = on_branch_fork(fork_generator);
+
 
 // The positions of one box of x's elements: where it lies in the logical tensor and in x.
 struct RandomBox {
@@ -95,10 +111,11 @@ Tensor drawn(Tensor x, kernels::RandomKind kind) {
 
 }  // namespace
 
-void manual_seed(std::uint64_t seed) { state = {seed, 0}; }
-RandomState random_state() { return state; }
-void set_random_state(RandomState to) { state = to; }
+void manual_seed(std::uint64_t seed) { generator.own() = {seed, 0}; }
+RandomState random_state() { return generator.get(); }
+void set_random_state(RandomState to) { generator.own() = to; }
 RandomState take_stream() {
+  RandomState& state = generator.own();
   const RandomState now = state;
   ++state.next_stream;
   return now;

@@ -1,12 +1,13 @@
 #pragma once
 // Random numbers that do not depend on the sharding: Philox 4x32-10 (Salmon et al., SC'11) keyed by
 // the world's seed and counted by the global element index. Every call takes the next stream
-// number; all ranks call in the same order.
+// number; all ranks call in the same order. Children of a when_all draw from streams of their own,
+// forked by position.
 #include "dtensor/tensor.h"
 
 namespace coshard {
 
-// Seeds this rank's generator and restarts its streams. All ranks use the same seed. No
+// Seeds the generator of this branch and restarts its streams. All ranks use the same seed. No
 // communication.
 void manual_seed(std::uint64_t seed);
 // The state: seed, and the number of the next stream. take_stream() uses one up.

@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -105,8 +106,10 @@ std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layo
                                       const Shape& shape) {
   // Interned values outlive no world: the table belongs to the rank's thread and is keyed by the
   // mesh object, which every entry keeps alive.
-  thread_local std::unordered_map<const Spec*, std::shared_ptr<const Spec>, SpecHash, SpecEqual>
-      table;
+  using Specs =
+      std::unordered_map<const Spec*, std::shared_ptr<const Spec>, SpecHash, SpecEqual>;
+  static const RankLocal<Specs> specs;
+  Specs& table = *specs;
   Spec key{mesh, layout, shape, {}, {}};
   if (const auto found = table.find(&key); found != table.end()) return found->second;
   CS_REQUIRE(layout.ndim() == mesh.ndim(), "layout ", layout, " has ", layout.ndim(),

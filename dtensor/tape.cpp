@@ -1,21 +1,55 @@
 #include "dtensor/tape.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "dtensor/grad_mode.h"
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
-#include "runtime/coro/executor.h"
+#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 namespace {
 
-thread_local bool recording = true;
-thread_local std::uint64_t last_sequence = 0;
+struct Recording {
+  bool on = true;
+};
+const BranchLocal<Recording> recording;
+const RankLocal<std::uint64_t> last_sequence;
+
+// The gradients that met at one place, in the order in which they came. Those in flight are kept
+// apart until they have been awaited, so that adding them waits for nothing.
+struct Terms {
+  Tensor first;
+  std::vector<Tensor> more;
+
+  void add_term(Tensor gradient) {
+    if (!first.defined()) {
+      first = std::move(gradient);
+    } else if (more.empty() && !first.in_flight() && !gradient.in_flight()) {
+      first = add(first, gradient);
+    } else {
+      more.push_back(std::move(gradient));
+    }
+  }
+  bool in_flight() const {
+    if (first.defined() && first.in_flight()) return true;
+    return std::ranges::any_of(more, [](const Tensor& t) { return t.in_flight(); });
+  }
+  void list(std::vector<Tensor>& all) const {
+    if (first.defined()) all.push_back(first);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  Tensor sum() {
+    for (const Tensor& term : std::exchange(more, {})) first = add(first, term);
+    return first;
+  }
+};
 
 // A leaf keeps its own layout, except that a sum over a replicated dimension is left to the
 // optimizer.
@@ -60,24 +94,37 @@ class Walk final : public GradSink {
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) {
     if (!meta || !meta->requires_grad) return;
     if (!meta->producer) {
-      gradient = fit_to_leaf(gradient, *meta);
-      meta->gradient = meta->gradient.defined() ? add(meta->gradient, gradient) : gradient;
-      return;
+      return arrive_at_leaf(meta, fit_to_leaf(gradient, *meta));
     }
     Waiting& waiting = queue_[meta->producer->sequence];
     waiting.record = meta->producer;
-    Tensor& slot = waiting.gradients[static_cast<std::size_t>(meta->output)];
-    slot = slot.defined() ? add(slot, gradient) : gradient;
+    waiting.gradients[static_cast<std::size_t>(meta->output)].add_term(std::move(gradient));
   }
 
   bool done() const { return queue_.empty() && deferred_.empty(); }
 
-  // Whether the next record needs a collective that is still in flight.
+  // Whether the next record needs a collective that is still in flight: the program's structure,
+  // the same on all ranks.
   bool about_to_wait() const {
     if (queue_.empty()) return false;
-    for (const Tensor& g : queue_.begin()->second.gradients)
-      if (g.defined() && g.in_flight()) return true;
-    return false;
+    const auto& gradients = queue_.begin()->second.gradients;
+    return std::ranges::any_of(gradients, [](const Terms& terms) { return terms.in_flight(); });
+  }
+  // What that is.
+  std::vector<Tensor> awaited() const {
+    std::vector<Tensor> all;
+    for (const Terms& terms : queue_.begin()->second.gradients) terms.list(all);
+    return all;
+  }
+  // Leaves where gradients in flight met.
+  bool has_late_leaves() const { return !late_.empty(); }
+  std::vector<Tensor> awaited_by_leaves() const {
+    std::vector<Tensor> all;
+    for (const auto& [leaf, terms] : late_) terms.list(all);
+    return all;
+  }
+  void settle_leaves() {
+    for (auto& [leaf, terms] : std::exchange(late_, {})) leaf->gradient = terms.sum();
   }
 
   // What siblings do meanwhile is not this backward's.
@@ -87,16 +134,24 @@ class Walk final : public GradSink {
     while (!deferred_.empty()) run_oldest_deferred();
   }
 
-  void step() {
-    if (queue_.empty()) return run_deferred();
+  // Does the next part; a task when that has to await.
+  Task<void> step() {
+    if (queue_.empty()) {
+      run_deferred();
+      return {};
+    }
     Waiting waiting = std::move(queue_.begin()->second);
     queue_.erase(queue_.begin());
-    current_ = waiting.record.get();
+    current_ = std::move(waiting.record);
     turn_.to(current_->module);
-    CS_REQUIRE(!recording || current_->records_backward(), current_->name(),
+    CS_REQUIRE(!grad_enabled() || current_->records_backward(), current_->name(),
                ": its gradient cannot be differentiated again");
-    waiting.record->backward(waiting.gradients, *this);
+    std::vector<Tensor> gradients;
+    for (Terms& terms : waiting.gradients) gradients.push_back(terms.sum());
+    Task<void> task = current_->awaited_backward(gradients, *this);
+    if (!task) current_->backward(gradients, *this);
     while (deferred_.size() > kMostDeferred) run_oldest_deferred();
+    return task;
   }
 
   bool wants(int input) const override {
@@ -121,7 +176,7 @@ class Walk final : public GradSink {
  private:
   struct Waiting {
     std::shared_ptr<Record> record;
-    std::array<Tensor, kMaxOutputs> gradients;
+    std::array<Terms, kMaxOutputs> gradients;
   };
   struct Deferred {
     std::shared_ptr<GradMeta> leaf;
@@ -130,6 +185,15 @@ class Walk final : public GradSink {
   };
   // Bounds the activations that deferred gradients keep alive: one block's worth of weights.
   static constexpr std::size_t kMostDeferred = 8;
+
+  void arrive_at_leaf(const std::shared_ptr<GradMeta>& leaf, Tensor gradient) {
+    const auto late = std::ranges::find(late_, leaf, [](const auto& entry) { return entry.first; });
+    if (late != late_.end()) return late->second.add_term(std::move(gradient));
+    Terms terms{leaf->gradient, {}};
+    terms.add_term(std::move(gradient));
+    if (!terms.more.empty()) return late_.emplace_back(leaf, std::move(terms)), void();
+    leaf->gradient = terms.first;
+  }
 
   void run_oldest_deferred() {
     Deferred deferred = std::move(deferred_.front());
@@ -140,7 +204,8 @@ class Walk final : public GradSink {
 
   std::map<std::uint64_t, Waiting, std::greater<>> queue_;
   std::deque<Deferred> deferred_;
-  Record* current_ = nullptr;
+  std::vector<std::pair<std::shared_ptr<GradMeta>, Terms>> late_;
+  std::shared_ptr<Record> current_;
   ModuleTurn turn_;
 };
 
@@ -187,14 +252,14 @@ class BackwardScope {
 
 }  // namespace
 
-bool grad_enabled() { return recording; }
-NoGradGuard::NoGradGuard() : before_(recording) { recording = false; }
-NoGradGuard::~NoGradGuard() { recording = before_; }
-RecordGuard::RecordGuard() : before_(recording) { recording = true; }
-RecordGuard::~RecordGuard() { recording = before_; }
+bool grad_enabled() { return recording.get().on; }
+NoGradGuard::NoGradGuard() : before_(grad_enabled()) { recording.own().on = false; }
+NoGradGuard::~NoGradGuard() { recording.own().on = before_; }
+RecordGuard::RecordGuard() : before_(grad_enabled()) { recording.own().on = true; }
+RecordGuard::~RecordGuard() { recording.own().on = before_; }
 
 bool taped(std::span<const Tensor> inputs) {
-  if (!recording) return false;
+  if (!grad_enabled()) return false;
   for (const Tensor& t : inputs)
     if (t.defined() && t.requires_grad()) return true;
   return false;
@@ -212,7 +277,7 @@ void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int out
 
 void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs) {
-  record->sequence = ++last_sequence;
+  record->sequence = ++*last_sequence;
   if (const World* world = World::current(); world && world->observed())
     record->module = world->module();
   record->inputs.reserve(inputs.size());
@@ -237,23 +302,23 @@ void replace_on_tape(const Tensor& x, const Tensor& result) {
 
 Task<void> backward(Tensor loss, Tensor gradient, bool create_graph) {
   BackwardScope scope;
+  const QuietUnless mode(create_graph);
   Walk walk;
-  {
-    const QuietUnless mode(create_graph);
-    walk.arrive(loss.grad_meta(), seed_of(loss, gradient));
-  }
+  walk.arrive(loss.grad_meta(), seed_of(loss, gradient));
   while (!walk.done()) {
     if (walk.about_to_wait()) {
-      {
-        const QuietUnless mode(create_graph);
-        walk.run_deferred();
-      }
+      walk.run_deferred();
       walk.pause();
-      co_await yield();
+      Task<void> arrived = arrival_of(walk.awaited());
+      co_await std::move(arrived);
     }
-    const QuietUnless mode(create_graph);
-    walk.step();
+    Task<void> rest = walk.step();
+    if (rest) co_await std::move(rest);
   }
+  if (!walk.has_late_leaves()) co_return;
+  Task<void> arrived = arrival_of(walk.awaited_by_leaves());
+  co_await std::move(arrived);
+  walk.settle_leaves();
 }
 
 void run_backward(const Tensor& loss, const Tensor& gradient, bool create_graph) {
@@ -263,8 +328,9 @@ void run_backward(const Tensor& loss, const Tensor& gradient, bool create_graph)
   walk.arrive(loss.grad_meta(), seed_of(loss, gradient));
   while (!walk.done()) {
     if (walk.about_to_wait()) walk.run_deferred();
-    walk.step();
+    CS_REQUIRE(!walk.step(), "run_backward: what it goes through awaits; co_await backward instead");
   }
+  walk.settle_leaves();
 }
 
 }  // namespace coshard

@@ -46,7 +46,12 @@ class Record : public std::enable_shared_from_this<Record> {
   // right. Without it they are refused.
   virtual bool records_backward() const { return false; }
   // output_grads: undefined where nothing arrived, at least one is defined.
+  // On the cpu they have arrived.
   virtual void backward(std::span<const Tensor> output_grads, GradSink& sink) = 0;
+  // For a backward that awaits: null, or a task that takes the place of backward().
+  virtual Task<void> awaited_backward(std::vector<Tensor> /*output_grads*/, GradSink& /*sink*/) {
+    return {};
+  }
 
   std::uint64_t sequence = 0;
   std::vector<std::shared_ptr<GradMeta>> inputs;  // null where no gradient is wanted
@@ -66,8 +71,7 @@ void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int out
 // the other.
 void replace_on_tape(const Tensor& x, const Tensor& result);
 
-// No records are made on this thread while one lives. Do not hold one across a co_await that may
-// run siblings.
+// No records are made in this branch of the program while one lives.
 class NoGradGuard {
  public:
   NoGradGuard();
@@ -89,8 +93,11 @@ bool grad_enabled();
 // mirrored, in reverse order. create_graph: gradients are recorded too, so that they can be
 // differentiated in turn; a leaf and its gradient then keep each other alive until
 // set_grad({}). An operator whose backward is one with no gradient of its own says so.
+//   Resumes: suspends before each record whose gradients are in flight, so that siblings run under
+//   the collectives; gradients that meet there are added in the order in which they arrived.
 Task<void> backward(Tensor loss, Tensor gradient = {}, bool create_graph = false);
-// The same on the spot, outside a coroutine.
+// The same on the spot, outside a coroutine: waits in place. Error{BadInput} through what has to
+// await (recomputation).
 void run_backward(const Tensor& loss, const Tensor& gradient = {}, bool create_graph = false);
 
 }  // namespace coshard

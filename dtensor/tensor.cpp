@@ -1,6 +1,7 @@
 #include "dtensor/tensor.h"
 
 #include "dtensor/tape.h"
+#include "dtensor/waits_in_place.h"
 #include "kernels/run.h"
 
 namespace coshard {
@@ -30,17 +31,22 @@ bool Tensor::is_contiguous() const {
   return true;
 }
 
-void Tensor::wait() const {
+void Tensor::wait(std::string_view who) const {
   Storage& storage = *impl_->storage;
-  if (!storage.pending) return;
+  if (!storage.in_flight) return;
+  if (storage.pending && device()->kind() == DeviceKind::Cpu) count_wait_in_place(who);
   storage.pending.wait();
-  storage.pending = Ticket();
+  arrived();
+}
+
+void Tensor::arrived() const {
+  impl_->storage->pending = Work();
+  impl_->storage->in_flight = false;
 }
 
 void* Tensor::data() const {
   wait();
-  return static_cast<char*>(impl_->storage->buffer->data()) +
-         impl_->offset * static_cast<std::int64_t>(size_of(impl_->dtype));
+  return address();
 }
 
 bool Tensor::requires_grad() const { return impl_->grad && impl_->grad->requires_grad; }

@@ -24,7 +24,11 @@ class Redistribution;
 // Memory shared by views, and the collective that is still filling it (empty when none).
 struct Storage {
   std::shared_ptr<Buffer> buffer;
-  Ticket pending;
+  // What still fills it; may be empty on a rank that takes no part in it. `in_flight` is the
+  // program's structure: set where a collective is issued, on all ranks, cleared where it is waited
+  // for.
+  Work pending;
+  bool in_flight = false;
   std::uint32_t version = 0;  // how often an in-place operator has written to it
 };
 
@@ -62,8 +66,16 @@ class Tensor {
     CS_REQUIRE(dtype_of<T> == dtype(), "data_as<", dtype_of<T>, "> of a tensor of ", dtype());
     return static_cast<T*>(data());
   }
-  bool in_flight() const { return static_cast<bool>(impl_->storage->pending); }
-  void wait() const;  // until the data are there; observers see how long it took
+  bool in_flight() const { return impl_->storage->in_flight; }
+  void arrived() const;  // its await is over
+  // In place, until the data are there; counted for `who` (waits_in_place.h). A coroutine awaits
+  // the redistribution instead.
+  void wait(std::string_view who = "data") const;
+  // Does not wait for a collective in flight.
+  void* address() const {
+    return static_cast<char*>(impl_->storage->buffer->data()) +
+           impl_->offset * static_cast<std::int64_t>(size_of(impl_->dtype));
+  }
   const std::shared_ptr<Storage>& storage() const { return impl_->storage; }
   std::int64_t storage_offset() const { return impl_->offset; }
 
@@ -98,6 +110,12 @@ class Tensor {
   // Borrowed memory: the caller keeps it alive and unchanged for as long as any view of it is used.
   static Tensor borrow(const std::shared_ptr<Device>& device, void* data, const Shape& shape,
                        DType dtype);
+
+  // From now on the memory is in flight until `work` is over.
+  void set_in_flight(Work work) const {
+    impl_->storage->pending = std::move(work);
+    impl_->storage->in_flight = true;
+  }
 
   // An alias is a handle to part of x's memory that does not
   // wait for the collective that fills the rest.

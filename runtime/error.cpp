@@ -16,4 +16,14 @@ std::string_view to_string(ErrorKind kind) {
 
 void fail(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
 }  // namespace coshard

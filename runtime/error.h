@@ -2,6 +2,7 @@
 // The one error type of coshard: a kind and a one-line message that names the values.
 // Thrown by every layer; nobody below `run` catches it except task promises and the world's
 // shutdown.
+#include <exception>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -38,6 +39,9 @@ std::string cat(const Args&... args) {
 }
 
 [[noreturn]] void fail(ErrorKind kind, const std::string& message);
+
+// Its what(), or that it has none.
+std::string text_of(const std::exception_ptr& error);
 
 }  // namespace coshard
 

@@ -5,7 +5,6 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/tape.h"
-#include "runtime/coro/nested.h"
 
 namespace coshard {
 namespace {
@@ -69,13 +68,9 @@ class RecomputeRecord final : public Record {
   }
   std::string_view name() const override { return "recompute"; }
 
-  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    std::vector<std::shared_ptr<Tensor>> gradients;
-    const Tensor root = run_again(output_grads, gradients);
-    run_backward(root);
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i] && sink.wants(static_cast<int>(i)))
-        sink.give(static_cast<int>(i), *gradients[i]);
+  void backward(std::span<const Tensor>, GradSink&) override {}
+  Task<void> awaited_backward(std::vector<Tensor> output_grads, GradSink& sink) override {
+    return recompute_backward(std::move(output_grads), sink);
   }
 
  private:
@@ -93,22 +88,34 @@ class RecomputeRecord final : public Record {
     return inputs;
   }
 
+  Task<void> recompute_backward(std::vector<Tensor> output_grads, GradSink& sink) {
+    // The walk holds the record until its next step.
+    std::vector<std::shared_ptr<Tensor>> gradients;
+    Task<Tensor> run = run_again(std::move(output_grads), gradients);
+    Tensor root = co_await std::move(run);
+    Task<void> walk = coshard::backward(std::move(root));
+    co_await std::move(walk);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (gradients[i] && sink.wants(static_cast<int>(i)))
+        sink.give(static_cast<int>(i), *gradients[i]);
+  }
+
   // Runs the module with the tape on; gives a scalar behind which all outputs lie.
-  Tensor run_again(std::span<const Tensor> output_grads,
-                   std::vector<std::shared_ptr<Tensor>>& gradients) const {
+  Task<Tensor> run_again(std::vector<Tensor> output_grads,
+                         std::vector<std::shared_ptr<Tensor>>& gradients) const {
     const RecordGuard recording;
     const DeferRedistributes deferring;
     const RandomStateGuard random(before_);
-    const Outputs outputs = run_nested(module_.call_once(caught_inputs(gradients)));
+    Task<Outputs> again = module_.call_once(caught_inputs(gradients));
+    const Outputs outputs = co_await std::move(again);
     CS_REQUIRE(random_state().next_stream == after_.next_stream, "recompute: ", module_.type_name(),
                " '", module_.path(), "' took ", random_state().next_stream - before_.next_stream,
                " random streams, and ", after_.next_stream - before_.next_stream,
-               " were taken while it ran forward: siblings must not draw meanwhile");
+               " were taken while it ran forward");
     Tensor root = ones(World::current()->device(), Shape(), DType::F32);
-    push_record(std::make_shared<OutputGradients>(
-                    std::vector<Tensor>(output_grads.begin(), output_grads.end())),
-                outputs, std::span<Tensor>(&root, 1));
-    return root;
+    push_record(std::make_shared<OutputGradients>(std::move(output_grads)), outputs,
+                std::span<Tensor>(&root, 1));
+    co_return root;
   }
 
   Module& module_;

@@ -7,6 +7,7 @@
 #include "dtensor/redistribute/cost.h"
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "runtime/coro/rank_context.h"
 #include "runtime/device/allocation_label.h"
 
 namespace coshard {
@@ -191,8 +192,12 @@ std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, co
 // Decisions of this rank. A cache by value: forgetting it changes nothing but time.
 const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                              bool in_place) {
-  thread_local std::unordered_map<std::uint64_t, std::vector<std::unique_ptr<Decision>>> table;
-  thread_local std::size_t entries = 0;
+  struct Decisions {
+    std::unordered_map<std::uint64_t, std::vector<std::unique_ptr<Decision>>> table;
+    std::size_t entries = 0;
+  };
+  static const RankLocal<Decisions> decisions;
+  auto& [table, entries] = *decisions;
   constexpr std::size_t kMostEntries = 16'384;
   auto& bucket = table[hash_of(op, in, attrs, in_place)];
   for (const auto& d : bucket)
@@ -269,14 +274,16 @@ class OpRecord final : public Record {
 
 void run_body(const OpDef& op, OpContext& context) {
   World* world = World::current();
-  if (op.view || !world || !world->observed()) return op.forward(context);
+  if (op.view) return op.forward(context);
   for (const Tensor& t : context.in)
-    if (t.defined()) t.wait();  // so that waiting is not counted as computing
+    if (t.defined()) t.wait(op.name);  // so that waiting is not counted as computing
+  if (!world || !world->observed()) return op.forward(context);
   const Computing told(world->observer(), op.name, op.compute);
   op.forward(context);
 }
 
-thread_local ExplicitRedistribution::Forbid forbidden = ExplicitRedistribution::Forbid::Off;
+static_assert(ExplicitRedistribution::Forbid() == ExplicitRedistribution::Forbid::Off);
+const BranchLocal<ExplicitRedistribution::Forbid> forbidden;
 
 bool communicates(const Tensor& x, const Layout& want) {
   for (const Step& step : plan_for(x.spec(), want).steps)
@@ -286,9 +293,10 @@ bool communicates(const Tensor& x, const Layout& want) {
 
 void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decision& d) {
   using Forbid = ExplicitRedistribution::Forbid;
-  if (forbidden == Forbid::Off) return;
+  const Forbid forbid = forbidden.get();
+  if (forbid == Forbid::Off) return;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    if (!d.change[i] || (forbidden == Forbid::Communication && !communicates(in[i], d.want[i])))
+    if (!d.change[i] || (forbid == Forbid::Communication && !communicates(in[i], d.want[i])))
       continue;
     fail(ErrorKind::BadInput, cat(show(op, in), ": implicit redistribution of input ", i, " from ",
                                   in[i].layout(), " to ", d.want[i]));
@@ -365,9 +373,9 @@ Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& att
   return std::move(call(op, std::span<const Tensor>(in.begin(), in.size()), attrs)[0]);
 }
 
-ExplicitRedistribution::ExplicitRedistribution(Forbid forbid) : before_(forbidden) {
-  forbidden = forbid;
+ExplicitRedistribution::ExplicitRedistribution(Forbid forbid) : before_(forbidden.get()) {
+  forbidden.own() = forbid;
 }
-ExplicitRedistribution::~ExplicitRedistribution() { forbidden = before_; }
+ExplicitRedistribution::~ExplicitRedistribution() { forbidden.own() = before_; }
 
 }  // namespace coshard

@@ -6,7 +6,6 @@
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "kernels/run.h"
-#include "runtime/coro/executor.h"
 
 namespace coshard {
 namespace {
@@ -34,7 +33,7 @@ void put_gradient(std::vector<GradientBucket>& buckets, Communicator& communicat
 
 // Packs, issues, and makes every gradient a view into the bucket, in flight until somebody needs
 // it.
-void reduce_bucket(const GradientBucket& bucket) {
+Tensor reduce_bucket(const GradientBucket& bucket) {
   std::int64_t total = 0;
   for (const Tensor& p : bucket.parameters) total += p.grad().local_numel();
   const Tensor packed =
@@ -50,6 +49,7 @@ void reduce_bucket(const GradientBucket& bucket) {
     bucket.parameters[i].set_grad(view);
   }
   issue_all_reduce(*bucket.communicator, bucket.reduce, packed, "gradients");
+  return packed;
 }
 
 // The gradient that `parameter` waits for along mesh dimension m of its own mesh.
@@ -80,8 +80,10 @@ Task<void> reduce_gradients(std::vector<Tensor> parameters) {
     std::vector<GradientBucket> buckets;
     for (const Tensor& p : parameters)
       if (waits_for_sum(p, m)) gather_partial(buckets, p, m);
-    for (const GradientBucket& bucket : buckets) reduce_bucket(bucket);
-    if (!buckets.empty()) co_await yield();
+    std::vector<Tensor> packed;
+    for (const GradientBucket& bucket : buckets) packed.push_back(reduce_bucket(bucket));
+    Task<void> arrived = arrival_of(std::move(packed));  // also of none: outside of a mesh
+    co_await std::move(arrived);
   }
 }
 

@@ -1,31 +1,78 @@
 #include "dtensor/redistribute/deferred.h"
 
 #include "dtensor/ops/local.h"
-#include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "kernels/run.h"
+#include "runtime/coro/branch.h"
 
 namespace coshard {
 namespace {
 
-thread_local bool deferring = false;
+const BranchLocal<bool> deferring;
+
+// Issues when it is first looked at.
+class Later final : public WorkState {
+ public:
+  Later(Tensor source, const Layout& target, Tensor place)
+      : source_(std::move(source)), target_(target), place_(std::move(place)) {}
+
+  bool ready() override {
+    if (place_.defined() && !made().ready()) return false;
+    wait();
+    return true;
+  }
+  void wait() override {
+    if (!place_.defined()) return;
+    made().wait();
+    made_.arrived();
+    kernels::run(*place_.device(), kernels::Copy{view_of(place_), view_of(made_)});
+    place_ = source_ = made_ = Tensor();
+  }
+  int parts() const override { return 1; }
+  bool part_ready(int) override { return ready(); }
+  void wait_part(int) override { wait(); }
+  Look look(int) override {
+    if (!place_.defined()) return Look::Over;
+    const auto& state = made().state();
+    return state ? state->look(-1) : Look::Over;
+  }
+  bool listen(Parker& parker) override {
+    const auto state = place_.defined() ? made().state() : nullptr;
+    return !state || state->listen(parker);
+  }
+  void deaf(Parker& parker) noexcept override {
+    if (made_.defined() && made_.storage()->pending)
+      made_.storage()->pending.state()->deaf(parker);
+  }
+  void check(std::int64_t waited_ns) override {
+    if (made_.defined() && made_.storage()->pending)
+      made_.storage()->pending.state()->check(waited_ns);
+  }
+  std::string describe() const override { return cat("a redistribute to ", target_); }
+
+ private:
+  const Work& made() {
+    if (!made_.defined()) made_ = redistribute_raw(source_, target_);
+    return made_.storage()->pending;
+  }
+  Tensor source_;
+  Layout target_;
+  Tensor place_;  // undefined: over
+  Tensor made_;
+};
 
 }  // namespace
 
-DeferRedistributes::DeferRedistributes() : before_(deferring) { deferring = true; }
-DeferRedistributes::~DeferRedistributes() { deferring = before_; }
-bool redistributes_are_deferred() { return deferring; }
+DeferRedistributes::DeferRedistributes() : before_(deferring.get()) { deferring.own() = true; }
+DeferRedistributes::~DeferRedistributes() { deferring.own() = before_; }
+bool redistributes_are_deferred() { return deferring.get(); }
 
 Tensor redistribute_later(const DTensor& source, const Layout& target) {
   Tensor result = Tensor::empty(source.device(), make_spec(source.mesh(), target, source.shape()),
                                 source.dtype());
   const Tensor place =
       Tensor::alias(result, result.local_shape(), result.strides(), result.storage_offset());
-  result.storage()->pending =
-      Ticket(std::make_shared<FollowUp>(Ticket(), [source = source.detach(), target, place] {
-        const Tensor made = redistribute_raw(source, target);
-        kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(made)});
-      }));
+  result.set_in_flight(Work(std::make_shared<Later>(source.detach(), target, place)));
   return result;
 }
 

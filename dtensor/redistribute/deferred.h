@@ -5,9 +5,9 @@
 
 namespace coshard {
 
-// While one lives, redistribute() on this thread issues nothing: its result is in flight until it
+// While one lives, redistribute() in this branch issues nothing: its result is in flight until it
 // is read or awaited, and only then issued. All ranks read alike, so the order of collectives stays
-// the program's. Awaiting a redistribution does not give way to siblings meanwhile.
+// the program's.
 class DeferRedistributes {
  public:
   DeferRedistributes();

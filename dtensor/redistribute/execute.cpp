@@ -12,23 +12,33 @@ void fill(const Tensor& x, double value) {
   kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
 }
 
-// Once `from` is there, its blocks go to `to`, whose owner waits for both.
-void unpack_later(const Tensor& from, const Tensor& to, const Step& step) {
-  const Ticket ticket = std::exchange(from.storage()->pending, {});
-  const Tensor place = Tensor::alias(to, to.local_shape(), to.strides(), to.storage_offset());
-  to.storage()->pending = Ticket(std::make_shared<FollowUp>(
-      ticket, [from, place, &step] { copy_in(from, place, step.unpack); }));
+// Whether what is in flight can be continued by any thread, once it is there.
+bool continues(const Tensor& x) {
+  return x.in_flight() && x.device()->kind() == DeviceKind::Cpu &&
+         (!x.storage()->pending || x.storage()->pending.state()->any_thread());
 }
 
-// A sum that stands for averages is divided once it is there.
-void divide_later(const Tensor& to, int divisor) {
-  const Ticket ticket = std::exchange(to.storage()->pending, {});
-  const Tensor place = Tensor::alias(to, Shape{to.local_numel()}, Strides{1}, to.storage_offset());
-  to.storage()->pending = Ticket(std::make_shared<FollowUp>(ticket, [place, divisor] {
-    kernels::run(*place.device(),
-                 kernels::Binary{
-                     kernels::BinaryOp::Div, view_of(place), view_of(place), {}, double(divisor)});
-  }));
+// A handle to the same memory that waits for nothing.
+Tensor place_of(const Tensor& x) {
+  return Tensor::alias(x, x.local_shape(), x.strides(), x.storage_offset());
+}
+
+void divide(const Tensor& place, int divisor) {
+  kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Div, view_of(place),
+                                                view_of(place), {}, double(divisor)});
+}
+
+// What this rank does with what it has received: on the cpu a part of the job, elsewhere in the
+// order of the compute stream, when it is first waited for.
+std::function<void()> completion(const Tensor& into, const Tensor& to, const Step& step) {
+  if (!step.unpacks && step.divisor == 1) return nullptr;
+  const Tensor received = place_of(into), place = place_of(to);
+  return [received, place, &step] {
+    if (step.unpacks) copy_in(received, place, step.unpack);
+    if (step.divisor != 1)
+      divide(Tensor::alias(place, Shape{place.local_numel()}, Strides{1}, place.storage_offset()),
+             step.divisor);
+  };
 }
 
 Tensor local_step(const Tensor& x, const Step& step) {
@@ -40,8 +50,10 @@ Tensor local_step(const Tensor& x, const Step& step) {
     return x.view_as(after->local_shape, x.strides(), offset, after);
   }
   Tensor to = Tensor::empty(x.device(), after, x.dtype());
-  if (step.kind != StepKind::Slice) fill(to, step.filling);
-  copy_out(x, to, step.pack);
+  make_from(x, to, [place = place_of(to), &step](const Tensor& from) {
+    if (step.kind != StepKind::Slice) fill(place, step.filling);
+    copy_out(from, place, step.pack);
+  });
   return to;
 }
 
@@ -55,18 +67,54 @@ Tensor run_step(const Tensor& x, const Step& step) {
   if (!communicates(step.kind)) return local_step(x, step);
   World& world = step.after->mesh.world();
   if (world.observed()) world.observer().planned(step.label, bytes_of(step, x.dtype()));
+  Collective collective = step.collective;
   Tensor from = x, to = Tensor::empty(x.device(), step.after, x.dtype());
   if (step.packs) {
     from = Tensor::empty(x.device(), Shape{step.packed}, x.dtype());
-    copy_out(x, from, step.pack);
+    make_from(x, from, [place = place_of(from), &step](const Tensor& source) {
+      copy_out(source, place, step.pack);
+    });
   } else if (!x.is_contiguous()) {
-    from = copy_of(x);
+    from = copy_later(x);
   }
   Tensor into = step.unpacks ? Tensor::empty(x.device(), Shape{step.unpacked}, x.dtype()) : to;
-  issue_into(*step.communicator, step.collective, from, into);
-  if (step.unpacks) unpack_later(into, to, step);
-  if (step.divisor != 1) divide_later(to, step.divisor);
+  std::function<void()> complete = completion(into, to, step);
+  const bool queued = x.device()->kind() != DeviceKind::Cpu;
+  if (!queued) collective.complete = complete;
+  issue_into(*step.communicator, std::move(collective), from, into);
+  if (into.storage() != to.storage() || (queued && complete)) {
+    std::shared_ptr<WorkState> received = into.storage()->pending.state();
+    into.arrived();
+    if (queued) received = std::make_shared<FollowUp>(std::move(received), std::move(complete));
+    to.set_in_flight(Work(std::move(received)));
+  }
   return to;
+}
+
+void chain(Collective& collective, const Tensor& from) {
+  if (continues(from))
+    collective.after = from.storage()->pending.state();
+  else
+    from.wait();
+}
+
+void make_from(const Tensor& from, const Tensor& to, std::function<void(const Tensor& from)> make) {
+  if (!continues(from)) {
+    from.wait();
+    return make(from);
+  }
+  to.set_in_flight(Work(std::make_shared<FollowUp>(
+      from.storage()->pending.state(), [place = place_of(from), make = std::move(make)] {
+        make(place);
+      })));
+}
+
+Tensor copy_later(const Tensor& tensor) {
+  const Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), tensor.dtype());
+  make_from(tensor, to, [place = place_of(to)](const Tensor& from) {
+    kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(from)});
+  });
+  return tensor.is_distributed() ? to.with_spec(tensor.spec()) : to;
 }
 
 Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
@@ -74,7 +122,7 @@ Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
   Issued issued{source, nullptr};
   for (const Step& step : plan.steps) {
     issued.result = run_step(issued.result, step);
-    issued.last = issued.result.in_flight() ? &step : nullptr;
+    issued.last = communicates(step.kind) ? &step : nullptr;
   }
   return issued;
 }
@@ -82,7 +130,9 @@ Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
 Tensor cast_local(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
   Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), dtype);
-  kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(tensor)});
+  make_from(tensor, to, [place = place_of(to)](const Tensor& from) {
+    kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(from)});
+  });
   return to.with_spec(tensor.spec());
 }
 

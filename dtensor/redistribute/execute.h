@@ -1,5 +1,7 @@
 #pragma once
 // Runs a plan on this rank's part: issues its collectives, in order.
+#include <functional>
+
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/tensor.h"
 
@@ -10,14 +12,24 @@ struct Issued {
   const Step* last = nullptr;  // the step whose collective is in flight, if any
 };
 
-// A step that needs the result of the one before waits for it; the last one is left in flight.
-// Fails: Error{CommFailed|Timeout}.
+// Returns at once: a step that needs the result of the one before hangs on it, and the result is
+// left in flight. On a device that queues its work that is the order of the compute stream.
 Issued run_plan(const DTensor& source, const RedistributePlan& plan);
 
 // One step. A step that communicates must outlive its result's being waited for.
 Tensor run_step(const Tensor& x, const Step& step);
 
-// This rank's elements in another dtype; layout and logical shape stay. Off the tape.
+// `to` is written by `make`, which reads `from`: now, or once `from` is there; then `to` is in
+// flight.
+void make_from(const Tensor& from, const Tensor& to, std::function<void(const Tensor& from)> make);
+
+// The transfer of `collective` begins once `from`, which it sends or prepares from, is there.
+void chain(Collective& collective, const Tensor& from);
+
+// As copy_of, which may be in flight.
+Tensor copy_later(const Tensor& tensor);
+
+// This rank's elements in another dtype, in flight when those are; layout and logical shape stay. Off the tape.
 Tensor cast_local(const Tensor& tensor, DType dtype);
 
 }  // namespace coshard

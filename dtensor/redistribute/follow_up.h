@@ -1,35 +1,69 @@
 #pragma once
-// Work that is put off until its result is waited for. Rank's thread.
+// Work of this rank that follows a collective: a copy, a cast, a local step of a plan. Done by
+// whoever needs it first: this rank when it waits, or any thread where another collective hangs on
+// it.
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <utility>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/work.h"
 
 namespace coshard {
 
-// The ticket of a result that this rank still has to put in place, once `ticket` (which may be
-// empty) is over: whoever waits does it.
-class FollowUp final : public TicketState {
+class FollowUp final : public WorkState {
  public:
-  FollowUp(Ticket ticket, std::function<void()> follow)
-      : ticket_(std::move(ticket)), follow_(std::move(follow)) {}
+  // `before` may be null: nothing to wait for.
+  FollowUp(std::shared_ptr<WorkState> before, std::function<void()> follow)
+      : before_(std::move(before)), follow_(std::move(follow)) {}
+
   bool ready() override {
-    if (follow_ && !ticket_.ready()) return false;
+    if (done()) return true;
+    if (before_ && !before_->ready()) return false;
     wait();
     return true;
   }
-  void wait() override {
-    if (!follow_) return;
-    ticket_.wait();
-    std::exchange(follow_, nullptr)();
-  }
+  void wait() override;
   int parts() const override { return 1; }
   bool part_ready(int) override { return ready(); }
   void wait_part(int) override { wait(); }
+  Look look(int) override {
+    return done() || !before_ ? Look::Over : before_->look(-1);
+  }
+  void begin_wait() override {
+    if (before_) before_->begin_wait();
+  }
+  bool listen(Parker& parker) override { return !before_ || before_->listen(parker); }
+  void deaf(Parker& parker) noexcept override {
+    if (before_) before_->deaf(parker);
+  }
+  void check(std::int64_t waited_ns) override {
+    if (before_ && !done()) before_->check(waited_ns);
+  }
+  std::int64_t timeout_ns() const override { return before_ ? before_->timeout_ns() : 0; }
+  std::string describe() const override { return before_ ? before_->describe() : "a local step"; }
+  void given_up() override {
+    if (before_ && !done()) before_->given_up();
+  }
+  void poison(const std::string& cause) override {
+    if (before_ && !done()) before_->poison(cause);
+  }
+  bool any_thread() const override { return !before_ || before_->any_thread(); }
+  Look push() override;
+  std::string failure() const override { return before_ && !done() ? before_->failure() : ""; }
+  void has_dependents() override {
+    if (before_) before_->has_dependents();
+  }
 
  private:
-  Ticket ticket_;
+  // Todo -> Doing (by compare-exchange: one thread) -> Done (release: the data are there).
+  enum class State : std::uint8_t { Todo, Doing, Done };
+  bool done() const { return state_.load(std::memory_order_acquire) == State::Done; }
+  bool follow_now();
+
+  std::shared_ptr<WorkState> before_;
   std::function<void()> follow_;
+  std::atomic<State> state_{State::Todo};
 };
 
 }  // namespace coshard

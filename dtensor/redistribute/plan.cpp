@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "dtensor/redistribute/bind.h"
+#include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -23,9 +24,9 @@ std::unique_ptr<RedistributePlan> make_plan(const std::shared_ptr<const Spec>& s
 }  // namespace
 
 const RedistributePlan& plan_for(const std::shared_ptr<const Spec>& source, const Layout& target) {
-  thread_local std::unordered_map<const Spec*, std::vector<std::unique_ptr<RedistributePlan>>>
-      table;
-  auto& plans = table[source.get()];
+  using Plans = std::unordered_map<const Spec*, std::vector<std::unique_ptr<RedistributePlan>>>;
+  static const RankLocal<Plans> table;
+  auto& plans = (*table)[source.get()];
   for (const auto& plan : plans)
     if (plan->target->layout == target) return *plan;
   CS_REQUIRE(target.ndim() == source->mesh.ndim(), "redistribute: layout ", target, " has ",
@@ -35,6 +36,29 @@ const RedistributePlan& plan_for(const std::shared_ptr<const Spec>& source, cons
   if (!(normal == target)) return plan_for(source, normal);
   plans.push_back(make_plan(source, target));
   return *plans.back();
+}
+
+bool communicates(const std::shared_ptr<const Spec>& source, const Layout& target) {
+  if (source->mesh.contains_this_rank()) {
+    for (const Step& step : plan_for(source, target).steps)
+      if (communicates(step.kind)) return true;
+    return false;
+  }
+  struct Answer {
+    std::shared_ptr<const Spec> source;
+    Layout target;
+    bool value;
+  };
+  static const RankLocal<std::unordered_map<const Spec*, std::vector<Answer>>> answers;
+  auto& known = (*answers)[source.get()];
+  for (const Answer& answer : known)
+    if (answer.target == target) return answer.value;
+  bool value = false;
+  for (const PlanStep& step :
+       plan_steps(source->mesh.shape(), source->shape, source->layout, target))
+    value |= communicates(step.kind);
+  known.push_back({source, target, value});
+  return value;
 }
 
 }  // namespace coshard

@@ -47,4 +47,8 @@ struct RedistributePlan {
 // Error{BadInput}: as plan_steps.
 const RedistributePlan& plan_for(const std::shared_ptr<const Spec>& source, const Layout& target);
 
+// Whether it takes a collective: the same answer on every rank, also outside the mesh. `target` is
+// normalised.
+bool communicates(const std::shared_ptr<const Spec>& source, const Layout& target);
+
 }  // namespace coshard

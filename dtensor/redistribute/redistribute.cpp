@@ -6,7 +6,6 @@
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/tape.h"
 #include "runtime/comm/collective.h"
-#include "runtime/coro/executor.h"
 
 namespace coshard {
 namespace {
@@ -14,9 +13,12 @@ namespace {
 // A rank outside the mesh has nothing and issues nothing.
 Issued issue_to(const Tensor& source, const Layout& target) {
   if (source.mesh().contains_this_rank()) return run_plan(source, plan_for(source.spec(), target));
-  return {Tensor::empty(source.device(), make_spec(source.mesh(), target, source.shape()),
-                        source.dtype()),
-          nullptr};
+  Issued nothing{Tensor::empty(source.device(), make_spec(source.mesh(), target, source.shape()),
+                               source.dtype()),
+                 nullptr};
+  if (source.in_flight() || communicates(source.spec(), nothing.result.layout()))
+    nothing.result.set_in_flight(Work());
+  return nothing;
 }
 
 Issued issue_now_or_later(const Tensor& source, const Layout& target) {
@@ -60,7 +62,7 @@ Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOp
   const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
   Issued issued =
       sent.layout() == target ? Issued{sent.detach(), nullptr} : issue_now_or_later(sent, target);
-  if (issued.result.storage() == source.storage()) issued.result = copy_of(issued.result);
+  if (issued.result.storage() == source.storage()) issued.result = copy_later(issued.result);
   const Tensor inputs[] = {source};
   if (taped(inputs))
     push_record(std::make_shared<RedistributeRecord>(source, options), inputs,
@@ -85,11 +87,12 @@ void check_partials(const Tensor& source, const Layout& wanted) {
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to) {
   collective.dtype = from.dtype();
-  collective.send = from.data();
-  collective.recv = to.data();
+  chain(collective, from);
+  collective.send = from.address();
+  collective.recv = to.address();
   collective.keep_send = from.storage()->buffer;
   collective.keep_recv = to.storage()->buffer;
-  to.storage()->pending = communicator.issue(collective);
+  to.set_in_flight(communicator.issue(std::move(collective)));
 }
 
 void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
@@ -115,24 +118,33 @@ Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int s
   return out;
 }
 
-bool InFlightAwaiter::await_ready() const noexcept {
-  return !result_.in_flight() || redistributes_are_deferred() || !Executor::current() ||
-         yield().await_ready();
-}
-
-void InFlightAwaiter::await_suspend(std::coroutine_handle<> handle) const {
-  Executor::current()->enqueue(handle);
-}
-
-Tensor Redistribution::Awaiter::await_resume() const {
+Tensor Redistribution::Awaiter::await_resume() {
+  WorkAwaiter::await_resume();
   result_.wait();
   return result_;
 }
 
-std::optional<ArrivedShard> Redistribution::ShardAwaiter::await_resume() const {
+void Redistribution::Host::Awaiter::await_resume() {
+  WorkAwaiter::await_resume();
+  result_.wait();
+  result_.device()->synchronize();
+}
+
+// By whole when the shards do not come one by one.
+Redistribution::NextShard::Awaiter::Awaiter(Tensor result, const Step* step, int index)
+    : WorkAwaiter(result.storage()->pending.state(),
+                  step != nullptr && step->gathered >= 0 && index < step->communicator->size()
+                      ? (step->communicator->rank() + index) % step->communicator->size()
+                      : -1),
+      result_(std::move(result)),
+      step_(step),
+      index_(index) {}
+
+std::optional<ArrivedShard> Redistribution::NextShard::Awaiter::await_resume() {
+  WorkAwaiter::await_resume();
   if (!step_ || step_->gathered < 0) {
-    if (index_ > 0) return std::nullopt;
     result_.wait();
+    if (index_ > 0) return std::nullopt;
     return ArrivedShard{result_.raw_local(), 0, 0, 0,
                         result_.local_shape().empty() ? 1 : result_.local_shape()[0]};
   }
@@ -142,7 +154,6 @@ std::optional<ArrivedShard> Redistribution::ShardAwaiter::await_resume() const {
     return std::nullopt;
   }
   const int rank = (step_->communicator->rank() + index_) % n;
-  if (result_.in_flight()) result_.storage()->pending.state()->wait_part(rank);
   const auto dim = static_cast<std::size_t>(step_->gathered);
   const Cut cut = cut_of(step_->collective.counts, step_->collective.extent, n, rank);
   Shape shape = result_.local_shape();
@@ -152,6 +163,16 @@ std::optional<ArrivedShard> Redistribution::ShardAwaiter::await_resume() const {
   // A handle to the same memory that does not wait for the shards that are still travelling.
   const Tensor view = Tensor::alias(result_, shape, result_.strides(), offset);
   return ArrivedShard{view, rank, step_->gathered, cut.offset, cut.size};
+}
+
+Task<void> arrival_of(std::vector<Tensor> tensors) {
+  WorkStates states;
+  for (const Tensor& t : tensors)
+    if (t.defined() && t.in_flight()) states.push_back(t.storage()->pending.state());
+  WorkAwaiter all(std::move(states));
+  co_await all;
+  for (const Tensor& t : tensors)
+    if (t.defined()) t.wait();
 }
 
 Redistribution redistribute(const DTensor& source, const Layout& target,

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "dtensor/tensor.h"
+#include "runtime/comm/work.h"
+#include "runtime/coro/task.h"
 
 namespace coshard {
 
@@ -20,21 +22,21 @@ struct ArrivedShard {
   std::int64_t offset = 0, size = 0;
 };
 
-// A redistribution that has been issued. Move-only in spirit (copies share the state); dropping it
-// is allowed: the data still arrive, since peers rely on this rank's part.
+// A redistribution that has been issued. Copies share one flight, which may be awaited again, also
+// by siblings; dropping it is allowed: the data still arrive, since peers rely on this rank's part.
 //
-//   Resumes: co_await yields once to the next ready sibling of this rank (static order, never by
-//   which transfer
-//            finished first), then continues as soon as the result is ordered on the device; on the
-//            cpu: when the data are there.
+//   Resumes: co_await always suspends, in the queue `waiting` (static order, never by which transfer
+//            finished first), and continues once the result is ordered on the device; on the cpu:
+//            once the data are there. What is ready runs meanwhile.
 //   Ready:   every operator on the result waits for it by itself.
 //   Moves:   S->R all_gather, P->R all_reduce, P->S reduce_scatter, S(i)->S(j) all_to_all; R->S,
-//   R->P and S->S nothing. Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the
-//   source is unchanged. Cancel:  the collective is finished by whoever waits; the result is
-//   dropped.
+//   R->P and S->S nothing.
+//   Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the source is unchanged.
+//   Cancel:  the collective goes on without this rank's await; the result is dropped.
 class Redistribution {
  public:
   // `last` is the step whose collective is in flight, if any; it lives in the plan cache.
+  using awaitable_of_coshard = void;
   explicit Redistribution(Tensor result, const Step* last = nullptr)
       : result_(std::move(result)), last_(last) {}
 
@@ -44,13 +46,13 @@ class Redistribution {
   class Awaiter;
   Awaiter operator co_await() const;
   // Until the host may read the data.
-  class HostAwaiter;
-  HostAwaiter host() const;
+  class Host;
+  Host host() const;
   // The shards of an all-gather as they arrive, this rank's own first, then rank+1, rank+2, …: a
   // static order. nullopt after the last. A result that moved nothing, or came by another
   // collective, arrives as one shard.
-  class ShardAwaiter;
-  ShardAwaiter next_shard();
+  class NextShard;
+  NextShard next_shard();
 
  private:
   Tensor result_;
@@ -58,53 +60,68 @@ class Redistribution {
   int taken_ = 0;
 };
 
-// Gives the siblings their turn, as the static schedule wants it: whether it suspends depends on
-// what is ready to run, never on whether the data have arrived.
-class InFlightAwaiter {
+class Redistribution::Awaiter final : public WorkAwaiter {
  public:
-  explicit InFlightAwaiter(Tensor result) : result_(std::move(result)) {}
-  bool await_ready() const noexcept;
-  void await_suspend(std::coroutine_handle<> handle) const;
-
- protected:
-  Tensor result_;
-};
-
-class Redistribution::Awaiter : public InFlightAwaiter {
- public:
-  using InFlightAwaiter::InFlightAwaiter;
-  Tensor await_resume() const;
-};
-
-class Redistribution::HostAwaiter : public InFlightAwaiter {
- public:
-  using InFlightAwaiter::InFlightAwaiter;
-  // On a device that queues its work: polls an event with the device's deadline. The turn of the
-  // siblings was the yield before; they do not run in between, so that the order stays static.
-  void await_resume() const {
-    result_.wait();
-    result_.device()->synchronize();
-  }
-};
-
-class Redistribution::ShardAwaiter : public InFlightAwaiter {
- public:
-  ShardAwaiter(Tensor result, const Step* step, int index)
-      : InFlightAwaiter(std::move(result)), step_(step), index_(index) {}
-  std::optional<ArrivedShard> await_resume() const;
+  explicit Awaiter(Tensor result)
+      : WorkAwaiter(result.storage()->pending.state()), result_(std::move(result)) {}
+  Tensor await_resume();
 
  private:
-  const Step* step_;
-  int index_;
+  Tensor result_;
 };
-
 inline Redistribution::Awaiter Redistribution::operator co_await() const {
   return Awaiter(result_);
 }
-inline Redistribution::HostAwaiter Redistribution::host() const { return HostAwaiter(result_); }
-inline Redistribution::ShardAwaiter Redistribution::next_shard() {
-  return ShardAwaiter(result_, last_, taken_++);
+
+class Redistribution::Host {
+ public:
+  using awaitable_of_coshard = void;
+  class Awaiter final : public WorkAwaiter {
+   public:
+    explicit Awaiter(Tensor result)
+        : WorkAwaiter(result.storage()->pending.state()), result_(std::move(result)) {}
+    // On a device that queues its work: polls an event with the device's deadline.
+    void await_resume();
+
+   private:
+    Tensor result_;
+  };
+  explicit Host(Tensor result) : result_(std::move(result)) {}
+  Awaiter operator co_await() const { return Awaiter(result_); }
+
+ private:
+  Tensor result_;
+};
+inline Redistribution::Host Redistribution::host() const { return Host(result_); }
+
+class Redistribution::NextShard {
+ public:
+  using awaitable_of_coshard = void;
+  class Awaiter final : public WorkAwaiter {
+   public:
+    Awaiter(Tensor result, const Step* step, int index);
+    std::optional<ArrivedShard> await_resume();
+
+   private:
+    Tensor result_;
+    const Step* step_;
+    int index_;
+  };
+  NextShard(Tensor result, const Step* step, int index)
+      : result_(std::move(result)), step_(step), index_(index) {}
+  Awaiter operator co_await() const { return Awaiter(result_, step_, index_); }
+
+ private:
+  Tensor result_;
+  const Step* step_;
+  int index_;
+};
+inline Redistribution::NextShard Redistribution::next_shard() {
+  return NextShard(result_, last_, taken_++);
 }
+
+// Awaits what several tensors wait for, whatever that is; suspends once.
+Task<void> arrival_of(std::vector<Tensor> tensors);
 
 struct RedistributeOptions {
   // The local tensor is cast, then sent; the result has this dtype.
@@ -126,8 +143,10 @@ Redistribution redistribute(const DTensor& source, const Layout& target,
 // What operators use: no tape, and Replicate -> Partial is allowed (each rank keeps its share).
 Tensor redistribute_raw(const DTensor& source, const Layout& target);
 
-// Issues `collective` (geometry and label) from one row-major tensor into another, or in place:
-// waits for `from`, keeps both buffers until it is over on every rank, and leaves `to` in flight.
+// Issues `collective` (geometry and label) from one row-major tensor into another, or in place;
+// keeps both buffers until it is over on every rank, and leaves `to` in flight. Returns at once: on
+// the cpu the transfer begins when `from` is there, and collective.prepare has run; elsewhere that
+// is in the order of the compute stream.
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to);
 

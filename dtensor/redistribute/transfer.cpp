@@ -5,6 +5,7 @@
 
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/tape.h"
+#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 namespace {
@@ -88,8 +89,8 @@ const Step& transfer_for(const std::shared_ptr<const Spec>& from,
     std::shared_ptr<const Spec> from, to;
     std::unique_ptr<const Step> step;
   };
-  thread_local std::unordered_map<const Spec*, std::vector<Entry>> table;
-  auto& entries = table[from.get()];
+  static const RankLocal<std::unordered_map<const Spec*, std::vector<Entry>>> table;
+  auto& entries = (*table)[from.get()];
   for (const Entry& entry : entries)
     if (entry.to == to) return *entry.step;
   entries.push_back({from, to, std::make_unique<const Step>(make_transfer(*from, to))});
@@ -98,8 +99,11 @@ const Step& transfer_for(const std::shared_ptr<const Spec>& from,
 
 Tensor transfer(const DTensor& source, const std::shared_ptr<const Spec>& to) {
   const Tensor whole = redistribute_raw(source, partial_as_replicate(source.layout()));
-  if (!whole.mesh().contains_this_rank() && !to->mesh.contains_this_rank())
-    return Tensor::empty(source.device(), to, source.dtype());
+  if (!whole.mesh().contains_this_rank() && !to->mesh.contains_this_rank()) {
+    const Tensor nothing = Tensor::empty(source.device(), to, source.dtype());
+    nothing.set_in_flight(Work());
+    return nothing;
+  }
   return run_step(whole, transfer_for(whole.spec(), to));
 }
 

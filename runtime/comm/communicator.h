@@ -1,7 +1,8 @@
 #pragma once
 // A communicator joins the ranks of one mesh dimension. Collectives are issued in program order by
-// the rank's thread (architecture C2) and are in flight until their Ticket is waited for.
+// the rank's thread (architecture C2) and are in flight until their Work is awaited.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "runtime/call_site.h"
+#include "runtime/comm/work.h"
 #include "runtime/device/device.h"
 #include "runtime/dtype.h"
 #include "runtime/observer.h"
@@ -50,48 +52,20 @@ struct Collective {
   std::int64_t scatter_extent = 0;
   Counts counts, scatter_counts;
   Counts send_counts, recv_counts;
-  // Ranks compare what they call, and nothing is moved: a ticket of it is over when all have come.
+  // Ranks compare what they call, and nothing is moved: a work handle of it is over when all have come.
   // What a back end that moves data by other means issues on its control communicator.
   bool announced = false;
   // Kept alive until the collective is over on every rank, or in the order of the compute stream.
   std::shared_ptr<Buffer> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
   CallSite where = {};          // what error messages name; unknown: where issue() is called
-};
-
-// The shared state behind a Ticket; one per issued collective and rank.
-class TicketState {
- public:
-  virtual ~TicketState() = default;
-  // true: complete for this rank, or failed so that wait() throws at once. Never blocks; does a
-  // share of the transfer, so that polling alone gets there.
-  virtual bool ready() = 0;
-  // Blocks (and helps) until complete; throws the typed error. On a device that queues its work it
-  // orders the compute stream after the collective instead, and what goes wrong later is thrown by
-  // the next wait of the host.
-  virtual void wait() = 0;
-  virtual int parts() const = 0;          // all_gather: one per rank; otherwise 1
-  virtual bool part_ready(int part) = 0;  // all_gather: rank `part`'s shard has arrived in recv
-  virtual void wait_part(int part) = 0;
-  // For who waits elsewhere, since `waited_ns`, for something that this is a part of: throws what
-  // wait() would when it has failed or is past the deadline. Never blocks.
-  virtual void check(std::int64_t /*waited_ns*/) {}
-};
-
-// A handle to a collective in flight. Dropping it does not cancel: peers rely on this rank's part.
-class Ticket {
- public:
-  Ticket() = default;
-  explicit Ticket(std::shared_ptr<TicketState> state) : state_(std::move(state)) {}
-  explicit operator bool() const noexcept { return state_ != nullptr; }
-  bool ready() const { return !state_ || state_->ready(); }
-  void wait() const {
-    if (state_) state_->wait();
-  }
-  TicketState* state() const noexcept { return state_.get(); }
-
- private:
-  std::shared_ptr<TicketState> state_;
+  // On the cpu: the transfer begins once `after` (whose any_thread() holds) is over, and `complete`
+  // follows it on this rank's side, on any thread. Null: nothing.
+  std::shared_ptr<WorkState> after;
+  std::function<void()> complete;
+  // Set by issue(): which branch of the program issues.
+  std::uint64_t branch = 0;
+  std::shared_ptr<const std::string> branch_path;  // null: the program itself
 };
 
 class Communicator {
@@ -100,10 +74,12 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string_view name() const = 0;
-  // Takes the next ticket and starts the collective. Error{BadInput} for shapes that do not fit;
-  // a disagreement between ranks is an Error{CommFailed} from wait() on all of them, naming both
-  // call sites.
-  virtual Ticket issue(Collective collective, CallSite where = CallSite::current()) = 0;
+  // Starts the collective as the next one of this communicator, and returns at once. Error{BadInput}
+  // for shapes that do not fit, and in a branch that was resumed by as_it_comes or in_order; what
+  // the branch was cancelled with. A disagreement between ranks (of geometry, of the branch that
+  // issues, of what was given up before) is an Error{CommFailed} from the wait on all of them, which
+  // names both call sites.
+  Work issue(Collective collective, CallSite where = CallSite::current());
   // A new communicator of `ranks` (of this one, each once), whose ranks follow their order. Only
   // they call it, with the same list, in the same order among themselves; nobody else takes part,
   // and nothing is issued. Error{BadInput} when this rank is not among them.
@@ -123,6 +99,9 @@ class Communicator {
   // Who is told of issues and completions; null in the slot: nobody. Subgroups inherit
   // it.
   virtual void observe(ObserverSlot slot) = 0;
+
+ private:
+  virtual std::shared_ptr<WorkState> start(Collective collective) = 0;
 };
 
 }  // namespace coshard

@@ -30,7 +30,8 @@ namespace coshard {
 //   (exception_ptr, values...)  -> that exception, or the value
 //   (values...)                 -> the value
 // use_task(stop): a stop requested on any thread cancels the operation (terminal cancellation):
-// Error{Cancelled}.
+// Error{Cancelled}. So does the cancelling of the branch that awaits it (branch.h); an operation
+// that cannot be cancelled is left to end alone.
 class UseTask {
  public:
   constexpr UseTask() = default;
@@ -48,8 +49,14 @@ template <class... Args>
 struct AsioOperation {
   std::optional<std::tuple<Args...>> result;
   std::coroutine_handle<> awaiter;  // null: not suspended, or gone
-  bool open = true;  // false: completed or given up; a late cancellation does nothing
+  Branch* branch = nullptr;         // the awaiter's
+  bool open = true;                 // false: completed or given up
   boost::asio::cancellation_signal cancel;
+
+  // Nothing when it is late: what the operation worked on may be gone.
+  void emit() {
+    if (open) cancel.emit(boost::asio::cancellation_type::terminal);
+  }
 };
 
 // The completion handler: runs on the executor's Asio executor and queues the awaiter.
@@ -70,7 +77,9 @@ class AsioHandler {
   void operator()(Values&&... values) {
     operation_->open = false;
     operation_->result.emplace(std::forward<Values>(values)...);
-    if (operation_->awaiter) executor_->enqueue(std::exchange(operation_->awaiter, {}));
+    if (!operation_->awaiter) return;
+    operation_->branch->suspended = nullptr;
+    executor_->enqueue(std::exchange(operation_->awaiter, {}), *operation_->branch);
   }
 
  private:
@@ -81,20 +90,30 @@ class AsioHandler {
 };
 
 template <class... Args>
-class AsioAwaiter {
+class AsioAwaiter final : public Suspension {
  public:
-  explicit AsioAwaiter(AsioOperation<Args...>& operation) noexcept : operation_(operation) {}
-  AsioAwaiter(const AsioAwaiter&) = delete;
-  AsioAwaiter& operator=(const AsioAwaiter&) = delete;
+  using awaitable_of_coshard = void;
+  AsioAwaiter(Executor& executor, AsioOperation<Args...>& operation) noexcept
+      : executor_(executor), operation_(operation) {}
   ~AsioAwaiter() {
     operation_.open = false;
     operation_.awaiter = {};
   }
   bool await_ready() const noexcept { return operation_.result.has_value(); }
-  void await_suspend(std::coroutine_handle<> awaiter) noexcept { operation_.awaiter = awaiter; }
-  void await_resume() const noexcept {}
+  void await_suspend(std::coroutine_handle<> awaiter) noexcept {
+    operation_.awaiter = awaiter;
+    operation_.branch = &Branch::current();
+    operation_.branch->suspended = this;
+  }
+  void await_resume() const { Branch::current().throw_if_cancelled(); }
+  void give_up() noexcept override {
+    // Its memory is the operation's until that has completed, if it can be asked to.
+    if (operation_.cancel.slot().has_handler()) return operation_.emit();
+    executor_.enqueue(std::exchange(operation_.awaiter, {}), *operation_.branch);
+  }
 
  private:
+  Executor& executor_;
   AsioOperation<Args...>& operation_;
 };
 
@@ -136,8 +155,7 @@ template <class... Args>
 std::function<void()> cancel_on(Executor& executor,
                                 const std::shared_ptr<AsioOperation<Args...>>& operation) {
   return [target = executor.asio_executor(), operation] {
-    boost::asio::post(
-        target, [operation] { operation->cancel.emit(boost::asio::cancellation_type::terminal); });
+    boost::asio::post(target, [operation] { operation->emit(); });
   };
 }
 
@@ -146,6 +164,7 @@ Task<AsioOutcome<Args...>> start_asio_operation(std::stop_token stop, Initiation
                                                 InitArgs... init_args) {
   Executor* executor = Executor::current();
   CS_REQUIRE(executor != nullptr, "use_task: no executor runs on this thread");
+  Branch::current().throw_if_cancelled();
   if (stop.stop_requested())
     fail(ErrorKind::Cancelled, "an Asio operation was not started: a stop was requested");
   auto operation = std::make_shared<AsioOperation<Args...>>();
@@ -153,7 +172,7 @@ Task<AsioOutcome<Args...>> start_asio_operation(std::stop_token stop, Initiation
   std::move(initiation)(std::move(handler), std::move(init_args)...);
   {
     const std::stop_callback on_stop(stop, cancel_on(*executor, operation));
-    AsioAwaiter<Args...> awaiter(*operation);
+    AsioAwaiter<Args...> awaiter(*executor, *operation);
     co_await awaiter;
   }
   std::tuple<Args...> all = std::move(*operation->result);

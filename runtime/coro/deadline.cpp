@@ -1,19 +1,90 @@
 #include "runtime/coro/deadline.h"
 
 #include <array>
-#include <boost/asio/steady_timer.hpp>
+#include <limits>
 
-#include "runtime/coro/asio.h"
 #include "runtime/coro/executor.h"
 
 namespace coshard {
+namespace {
+
+Executor& executor_here(const char* what) {
+  Executor* executor = Executor::current();
+  CS_REQUIRE(executor != nullptr, what, ": no executor runs on this thread");
+  return *executor;
+}
+
+// The clock must not run past its end.
+std::int64_t due_after(const Executor& executor, std::chrono::nanoseconds duration) {
+  const std::int64_t now = executor.now();
+  return duration.count() > std::numeric_limits<std::int64_t>::max() - now
+             ? std::numeric_limits<std::int64_t>::max()
+             : now + duration.count();
+}
+
+class Sleep final : public Suspension, public Timer {
+ public:
+  using awaitable_of_coshard = void;
+  Sleep(Executor& executor, std::chrono::nanoseconds duration)
+      : executor_(executor), due_ns_(due_after(executor, duration)) {}
+
+  bool await_ready() const {
+    branch_.throw_if_cancelled();
+    return stopped_;
+  }
+  void await_suspend(std::coroutine_handle<> self) {
+    self_ = self;
+    branch_.suspended = this;
+    executor_.arm(*this, due_ns_);
+  }
+  void await_resume() const {
+    branch_.throw_if_cancelled();
+    if (stopped_) fail(ErrorKind::Cancelled, "sleep_for was cancelled: a stop was requested");
+  }
+
+  void stop() {
+    stopped_ = true;
+    if (self_) due();
+  }
+  void due() override {
+    disarm();
+    branch_.suspended = nullptr;
+    executor_.enqueue(std::exchange(self_, {}), branch_);
+  }
+  void give_up() noexcept override { due(); }
+
+ private:
+  Executor& executor_;
+  std::int64_t due_ns_;
+  Branch& branch_ = Branch::current();
+  std::coroutine_handle<> self_;  // null: not suspended
+  bool stopped_ = false;
+};
+
+// A stop that is on its way from another thread finds nobody when the target has gone.
+template <class Target>
+std::function<void()> stop_on(Executor& executor, const std::shared_ptr<Target*>& target) {
+  return [&executor, target] {
+    executor.run_soon([target] {
+      if (*target != nullptr) (*target)->stop();
+    });
+  };
+}
+
+}  // namespace
 
 Task<void> sleep_for(std::chrono::nanoseconds duration, std::stop_token stop) {
-  Executor* executor = Executor::current();
-  CS_REQUIRE(executor != nullptr, "sleep_for: no executor runs on this thread");
-  boost::asio::steady_timer timer(executor->asio_executor(), duration);
-  Task<void> wait = timer.async_wait(use_task(std::move(stop)));
-  co_await std::move(wait);
+  Executor& executor = executor_here("sleep_for");
+  if (stop.stop_requested())
+    fail(ErrorKind::Cancelled, "sleep_for was not begun: a stop was requested");
+  Sleep sleep(executor, duration);
+  const auto reach = std::make_shared<Sleep*>(&sleep);
+  struct Gone {
+    Sleep*& reach;
+    ~Gone() { reach = nullptr; }
+  } const gone{*reach};
+  const std::stop_callback on_stop(stop, stop_on(executor, reach));
+  co_await sleep;
 }
 
 std::string to_string(std::chrono::nanoseconds duration) {
@@ -30,41 +101,35 @@ std::string to_string(std::chrono::nanoseconds duration) {
   return cat(duration.count(), " ns");
 }
 
-struct Deadline::State {
-  State(const boost::asio::any_io_executor& executor, std::chrono::nanoseconds limit)
-      : timer(executor, limit) {}
-  boost::asio::steady_timer timer;
-  std::stop_source stop;
+struct Deadline::State final : Timer {
+  explicit State(std::string text) : what(std::move(text)) {}
+  void due() override {
+    passed = true;
+    cancel();
+  }
+  void stop() { cancel(); }
+  void cancel() {
+    scope.cancel(std::make_exception_ptr(Error(ErrorKind::Cancelled, what)));
+  }
+  std::string what;
+  CancelScope scope;
+  std::shared_ptr<State*> reach = std::make_shared<State*>(this);
   bool passed = false;
-  bool over = false;  // the work has ended: a handler that comes now is late
 };
 
-namespace {
-const boost::asio::any_io_executor& executor_here() {
-  Executor* executor = Executor::current();
-  CS_REQUIRE(executor != nullptr, "with_deadline: no executor runs on this thread");
-  return executor->asio_executor();
-}
-}  // namespace
-
 Deadline::Deadline(std::chrono::nanoseconds limit, std::string what, std::stop_token outer)
-    : state_(std::make_shared<State>(executor_here(), limit)),
+    : state_(std::make_unique<State>(
+          cat("cancelled: ", what, " has a deadline of ", to_string(limit)))),
       what_(std::move(what)),
       limit_(limit),
-      outer_(std::move(outer), [stop = state_->stop]() mutable { stop.request_stop(); }) {
-  state_->timer.async_wait([state = state_](const boost::system::error_code& error) {
-    if (error || state->over) return;
-    state->passed = true;
-    state->stop.request_stop();
-  });
+      outer_(std::move(outer), stop_on(executor_here("with_deadline"), state_->reach)) {
+  Executor& executor = executor_here("with_deadline");
+  executor.arm(*state_, due_after(executor, limit));
 }
 
-Deadline::~Deadline() {
-  state_->over = true;
-  state_->timer.cancel();
-}
+Deadline::~Deadline() { *state_->reach = nullptr; }
 
-std::stop_token Deadline::token() const { return state_->stop.get_token(); }
+std::stop_token Deadline::token() const { return state_->scope.stop_token(); }
 
 void Deadline::check(const std::exception_ptr& ended_with) const {
   if (!state_->passed) return;

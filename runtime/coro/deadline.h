@@ -1,7 +1,7 @@
 #pragma once
 // Waiting for time: sleep_for, and with_deadline, which bounds how long a task may take. Both run
-// on the executor of the calling task. A deadline is noticed when the executor looks at Asio: a
-// task that computes without awaiting is not interrupted.
+// on the executor of the calling task, by its clock. A deadline cancels whatever the work is
+// suspended in; a task that computes without awaiting is not interrupted.
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -16,10 +16,12 @@
 
 namespace coshard {
 
-// Resumes after `duration`. When `stop` is requested, on any thread: Error{Cancelled} at once.
+// Resumes after `duration`, through the queue `ready`. When `stop` is requested, on any thread:
+// Error{Cancelled} at once.
 Task<void> sleep_for(std::chrono::nanoseconds duration, std::stop_token stop = {});
 
-// A timer that requests a stop when it passes its limit; disarmed when it goes out of scope.
+// A timer that cancels what its branch awaits when it passes its limit; disarmed when it goes out
+// of scope. Lives in the coroutine that it bounds.
 class Deadline {
  public:
   // `outer` also stops what this deadline stops, without counting as its passing.
@@ -35,7 +37,7 @@ class Deadline {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;
+  std::unique_ptr<State> state_;
   std::string what_;
   std::chrono::nanoseconds limit_;
   std::stop_callback<std::function<void()>> outer_;
@@ -71,9 +73,11 @@ Task<T> run_with_deadline(std::chrono::nanoseconds limit, std::string what, Stop
   }
 }
 
-// Runs work(token), a Task<T>. When it takes longer than `limit` its token is asked to stop, it is
-// waited for (by contract it obeys the token), and Error{Timeout} is thrown: "<what>: not finished
-// after 50 ms". Name the result, or `work`, on the line before the co_await (architecture C9).
+// Runs work(token), a Task<T>. When it takes longer than `limit` what it awaits throws
+// Error{Cancelled}, its token is asked to stop, it is waited for, and Error{Timeout} is thrown:
+// "<what>: not finished after 50 ms". A collective that it awaited goes on without it: the program
+// can too, when all ranks have given up the same one. Name the result, or `work`, on the line
+// before the co_await (architecture C9).
 template <class Work>
 auto with_deadline(std::chrono::nanoseconds limit, std::string what, Work work,
                    std::stop_token outer = {}) {

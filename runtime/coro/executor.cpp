@@ -1,11 +1,15 @@
 #include "runtime/coro/executor.h"
 
+#include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
+#include <optional>
 
-#include "runtime/coro/nested.h"
+#include "runtime/coro/patience.h"
 
 namespace coshard {
 
@@ -18,100 +22,350 @@ struct Executor::Asio {
 
   std::unique_ptr<boost::asio::io_context> own;
   boost::asio::any_io_executor executor;
+  bool used = false;  // somebody has asked for it: it may have work
+  std::optional<boost::asio::steady_timer> alarm;  // on the user's context
   // On the user's context:
   std::weak_ptr<void> owner;
   std::coroutine_handle<> root;
   std::function<void(std::exception_ptr)> finished;
 };
 
-namespace {
-
-thread_local bool nested_run_allowed = false;
-constexpr std::size_t kFirstCapacity = 64;
-constexpr int kHandlersPerPoll = 16;
-constexpr const char* kForever = "executor: the task waits for something that nobody will complete";
-
-class Running {
+// On the user's context: who rings posts a pump there. Only a wait in place blocks the thread.
+class Executor::PumpParker final : public Parker {
  public:
-  Running(Executor*& current, Executor* executor) : current_(current), before_(current) {
-    current_ = executor;
+  explicit PumpParker(Executor& executor) : executor_(executor) {}
+  void park(std::int64_t deadline_ns, boost::asio::io_context*) override {
+    in_place_.park(deadline_ns);
   }
-  ~Running() { current_ = before_; }
+  void ring() noexcept override {
+    in_place_.ring();
+    if (const auto keep = executor_.keep_alive())
+      boost::asio::post(executor_.asio_->executor,
+                        [&executor = executor_, keep] { executor.pump(keep); });
+  }
+  std::int64_t now() const override { return in_place_.now(); }
+  bool shares_its_thread() const override { return false; }
+
+ private:
+  Executor& executor_;
+  ThreadParker in_place_;
+};
+
+// Makes the executor the one that runs on this thread.
+class Executor::Running {
+ public:
+  explicit Running(Executor& executor)
+      : context_(*executor.context_), thread_(RankContext::exchange(&context_)),
+        before_(std::exchange(context_.executor, &executor)), branch_(context_.branch()) {}
+  ~Running() {
+    context_.set_branch(branch_);
+    context_.executor = before_;
+    RankContext::exchange(thread_);
+  }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
  private:
-  Executor*& current_;
+  RankContext& context_;
+  RankContext* thread_;
   Executor* before_;
+  Branch& branch_;
 };
+
+namespace {
+
+constexpr std::size_t kFirstCapacity = 64;
+constexpr int kHandlersPerPoll = 16;
+constexpr std::int64_t kOverdueNs = 1'000'000'000;
+constexpr std::int64_t kGiveUpNs = 500'000'000;  // for what cannot be cancelled
+constexpr std::int64_t kPollNs = 200'000;        // for a wait that nobody rings for
+constexpr const char* kForever = "executor: the task waits for something that nobody will complete";
+
+std::int64_t earlier(std::int64_t a, std::int64_t b) {
+  return a == 0 ? b : b == 0 ? a : std::min(a, b);
+}
 
 }  // namespace
 
-AllowNestedRun::AllowNestedRun() { nested_run_allowed = true; }
-AllowNestedRun::~AllowNestedRun() { nested_run_allowed = false; }
-
 Executor::Executor()
     : ring_(kFirstCapacity),
-      asio_(std::make_unique<Asio>(std::make_unique<boost::asio::io_context>(1))) {}
+      asio_(std::make_unique<Asio>(std::make_unique<boost::asio::io_context>(1))) {
+  context_ = &RankContext::current();
+}
 
 Executor::Executor(const boost::asio::any_io_executor& target)
-    : ring_(kFirstCapacity), needs_pump_(true), asio_(std::make_unique<Asio>(target)) {}
+    : ring_(kFirstCapacity), needs_pump_(true), asio_(std::make_unique<Asio>(target)) {
+  // A task that is spawned on the rank's own context shares the rank's state.
+  Executor* here = current();
+  const auto* context = target.target<boost::asio::io_context::executor_type>();
+  if (here != nullptr && here->asio_->own && context != nullptr &&
+      &context->context() == here->asio_->own.get()) {
+    context_ = here->context_;
+  } else {
+    pump_parker_ = std::make_unique<PumpParker>(*this);
+    own_context_ = std::make_unique<RankContext>(pump_parker_.get());
+    context_ = own_context_.get();
+  }
+}
 
-Executor::~Executor() = default;
+Executor::~Executor() { abandon(); }
 
 boost::asio::io_context& Executor::io_context() {
   if (!asio_->own)
     fail(ErrorKind::Unsupported, "Executor::io_context: this executor lives on the user's context");
+  asio_->used = true;
   return *asio_->own;
 }
 
 const boost::asio::any_io_executor& Executor::asio_executor() const noexcept {
+  asio_->used = true;
   return asio_->executor;
 }
 
 void Executor::grow() {
-  std::vector<std::coroutine_handle<>> larger(ring_.size() * 2);
+  std::vector<Entry> larger(ring_.size() * 2);
   for (std::size_t i = 0; i < size_; ++i) larger[i] = ring_[(head_ + i) & (ring_.size() - 1)];
   ring_ = std::move(larger);
   head_ = 0;
 }
 
+void Executor::wait(Waiting& entry, std::coroutine_handle<> self) {
+  entry.coroutine_ = self;
+  entry.branch_ = &context_->branch();
+  entry.head_since_ns_ = 0;
+  entry.branch_->suspended = &entry;
+  waiting_.push_back(entry);
+  if (needs_pump_) [[unlikely]]
+    post_pump();
+}
+
+void Executor::wait_unordered(Waiting& entry, std::coroutine_handle<> self) {
+  wait(entry, self);
+  entry.unlink();
+  unordered_.push_back(entry);
+}
+
+void Executor::give_up(Waiting& entry) {
+  entry.unlink();
+  entry.branch_->suspended = nullptr;
+  enqueue(entry.coroutine_, *entry.branch_);
+}
+
+void Executor::release_held() {
+  for (const Entry& held : std::exchange(held_, {})) enqueue(held.coroutine, *held.branch);
+}
+
+void Executor::resume_head() {
+  Waiting& head = *waiting_.front();
+  head.unlink();
+  yields_ = 0;
+  polled_for_head_ = false;
+  if (!held_.empty()) [[unlikely]]
+    release_held();
+  --budget_;
+  head.branch_->suspended = nullptr;
+  context_->set_branch(*head.branch_);
+  head.coroutine_.resume();
+}
+
+bool Executor::look_after_unordered() {
+  bool found = false;
+  for (Waiting* entry = unordered_.front(); entry != nullptr;) {
+    Waiting* next = unordered_.after(*entry);
+    const Look look = entry->look();
+    found |= look == Look::Moved;
+    if (look == Look::Over) {
+      give_up(*entry);
+      found = true;
+    }
+    entry = next;
+  }
+  return found;
+}
+
+// Runs what is next; false when there is nothing to run now.
+bool Executor::turn() {
+  if (has_mail_.load(std::memory_order_acquire)) [[unlikely]]
+    open_mail();
+  if (size_ > 0) {
+    if (budget_ <= 0) poll();
+    resume_front();
+    return true;
+  }
+  if (!unordered_.empty() && look_after_unordered()) return true;
+  if (waiting_.empty()) {
+    if (held_.empty()) return false;
+    release_held();
+    return true;
+  }
+  const Look look = waiting_.front()->look();
+  if (look != Look::Over) {
+    if (look == Look::Moved && --budget_ <= 0) poll();
+    return look == Look::Moved;
+  }
+  if (!polled_for_head_ && (asio_->used || !timers_.empty())) {
+    polled_for_head_ = true;
+    poll();
+    if (size_ > 0) return true;
+  }
+  resume_head();
+  return true;
+}
+
 void Executor::drive(std::coroutine_handle<> root) {
-  const bool nested = std::exchange(nested_run_allowed, false);
-  CS_REQUIRE(current_ == nullptr || nested,
+  CS_REQUIRE(current() == nullptr,
              "Executor::run: an executor runs on this thread already; co_await the task instead");
   CS_REQUIRE(asio_->own, "Executor::run: this executor lives on the user's context; use co_spawn");
-  const Running running(current_, this);
+  context_ = &RankContext::current();
+  const Running running(*this);
   try {
     enqueue(root);
-    while (!root.done()) {
-      if (size_ == 0) {
-        wait_for_asio();
-        continue;
-      }
-      if (budget_ <= 0) poll_asio();
-      resume_front();
-    }
+    while (!root.done())
+      if (!turn()) idle();
   } catch (...) {  // a handler of the user's threw, or the wait is for ever: the root is given up
-    size_ = 0;
-    siblings_ = 0;
+    abandon();
     throw;
   }
 }
 
-void Executor::poll_asio() {
+void Executor::abandon() noexcept {
+  size_ = 0;
+  held_.clear();
+  waiting_.clear();
+  unordered_.clear();
+  failing_.clear();
+  Timer::disarm_all(timers_);
+}
+
+void Executor::fire_timers() {
+  if (timers_.empty()) return;
+  const std::int64_t now = this->now();
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    Timer& timer = *timers_.begin()->second;
+    timer.disarm();
+    timer.due();
+  }
+}
+
+// Timers that are due, and some handlers; whether Asio has work left.
+bool Executor::poll() {
   budget_ = kBudget;
+  fire_timers();
+  if (!asio_->own || !asio_->used) return false;
+  ++asio_polls_;
   boost::asio::io_context& context = *asio_->own;
   if (context.stopped()) context.restart();
   for (int i = 0; i < kHandlersPerPoll && context.poll_one() > 0; ++i) {
   }
+  return !context.stopped();
 }
 
-void Executor::wait_for_asio() {
-  budget_ = kBudget;
-  boost::asio::io_context& context = *asio_->own;
-  if (context.stopped()) context.restart();
-  CS_REQUIRE(context.run_one() > 0, kForever);
+void Executor::idle() {
+  const bool works = poll();
+  if (size_ > 0) return;
+  Waiting* head = waiting_.front();
+  const bool nothing = head == nullptr && unordered_.empty() && timers_.empty();
+  if (give_up_at_ns_ != 0 && nothing && (now() >= give_up_at_ns_ || (!works && foreign_ == 0)))
+    std::rethrow_exception(interruption_);
+  CS_REQUIRE(!nothing || works || foreign_ > 0, kForever);
+  if (head == nullptr || !spin(*head)) sleep(head, works || foreign_ > 0);
+}
+
+// Spins for as long as a sleep and a wake-up cost; whether there is something to do now.
+bool Executor::spin(Waiting& head) {
+  if (context_->parker().shares_its_thread()) return false;
+  Patience patience;
+  while (head.look() == Look::Stuck) {
+    if (has_mail_.load(std::memory_order_relaxed)) return true;
+    if (!patience.spin()) return false;
+  }
+  return true;
+}
+
+void Executor::sleep(Waiting* head, bool asio_works) {
+  Parker& parker = context_->parker();
+  const std::int64_t now = parker.now();
+  std::int64_t wake_ns = check_overdue(now);
+  if (give_up_at_ns_ != 0) wake_ns = earlier(wake_ns, give_up_at_ns_);
+  if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
+  std::vector<Waiting*> heard;
+  const auto attend = [&](Waiting& entry) {
+    if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;
+    if (!entry.listen(parker)) wake_ns = earlier(wake_ns, now + kPollNs);
+    heard.push_back(&entry);
+    wake_ns = earlier(wake_ns, entry.check(now - entry.head_since_ns_));
+  };
+  if (head != nullptr) attend(*head);
+  for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);
+  const bool stuck =
+      std::ranges::all_of(heard, [](Waiting* e) { return e->look() == Look::Stuck; });
+  if (stuck && !has_mail_.load(std::memory_order_acquire)) {
+    boost::asio::io_context* context = asio_works ? asio_->own.get() : nullptr;
+    if (context != nullptr) {
+      asio_->used = true;
+      // What resumes a foreign awaitable is posted here and need not have work before.
+      const auto open = boost::asio::make_work_guard(*context);
+      parker.park(wake_ns, context);
+    } else {
+      parker.park(wake_ns);
+    }
+  }
+  for (Waiting* entry : heard) entry->deaf(parker);
+}
+
+void Executor::failing(const void* place, const std::exception_ptr& error) {
+  failing_.push_back({place, context_->parker().now(), error});
+}
+
+void Executor::settled(const void* place) noexcept {
+  std::erase_if(failing_, [place](const Failing& f) { return f.place == place; });
+}
+
+std::int64_t Executor::check_overdue(std::int64_t now) {
+  std::int64_t next = 0;
+  for (Failing& failing : failing_) {
+    if (failing.error == nullptr) continue;
+    if (now - failing.since_ns < kOverdueNs) {
+      next = earlier(next, failing.since_ns + kOverdueNs);
+    } else if (overdue_) {
+      overdue_(std::exchange(failing.error, nullptr));
+    }
+  }
+  return next;
+}
+
+void Executor::run_soon(std::function<void()> work) {
+  {
+    const std::scoped_lock lock(mail_mutex_);
+    mail_.push_back(std::move(work));
+  }
+  has_mail_.store(true, std::memory_order_release);
+  context_->parker().ring();
+}
+
+void Executor::open_mail() {
+  has_mail_.store(false, std::memory_order_relaxed);
+  std::vector<std::function<void()>> mail;
+  {
+    const std::scoped_lock lock(mail_mutex_);
+    mail.swap(mail_);
+  }
+  for (const auto& work : mail) work();
+}
+
+void Executor::interrupt(std::exception_ptr cause) {
+  run_soon([this, cause = std::move(cause)] {
+    if (interruption_) return;
+    interruption_ = cause;
+    give_up_at_ns_ = now() + kGiveUpNs;
+    context_->root().cancel(cause);
+  });
+}
+
+std::string Executor::standing() const {
+  if (const Waiting* head = waiting_.front()) return cat("waits for ", head->describe());
+  if (const Waiting* entry = unordered_.front()) return cat("waits for ", entry->describe());
+  return size_ > 0 || foreign_ > 0 ? "runs" : "waits for a timer or a socket";
 }
 
 void Executor::launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
@@ -129,16 +383,43 @@ void Executor::post_pump() {
   boost::asio::post(asio_->executor, [this, keep = keep_alive()] { pump(keep); });
 }
 
+// Nothing can run now: whoever waits is rung for, and an alarm is set for what is due first.
+void Executor::pump_later() {
+  std::int64_t wake_ns = timers_.empty() ? 0 : timers_.begin()->first;
+  const auto attend = [&](Waiting& entry) {
+    if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now();
+    if (!entry.listen(context_->parker())) wake_ns = earlier(wake_ns, now() + kPollNs);
+    heard_.push_back(&entry);
+    wake_ns = earlier(wake_ns, entry.check(now() - entry.head_since_ns_));
+    if (entry.look() != Look::Stuck) wake_ns = earlier(wake_ns, now());
+  };
+  if (Waiting* head = waiting_.front()) attend(*head);
+  for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);
+  if (wake_ns == 0) return;
+  if (!asio_->alarm) asio_->alarm.emplace(asio_->executor);
+  asio_->alarm->expires_at(
+      std::chrono::steady_clock::time_point(std::chrono::nanoseconds(wake_ns)));
+  asio_->alarm->async_wait([this, keep = keep_alive()](const boost::system::error_code& error) {
+    if (!error) pump(keep);
+  });
+}
+
 void Executor::pump(const std::shared_ptr<void>& keep) {
+  if (!asio_->finished) return;  // rung for after the end
+  bool more = true;
   {
-    const Running running(current_, this);
+    const Running running(*this);
+    for (Waiting* entry : std::exchange(heard_, {})) entry->deaf(context_->parker());
     budget_ = kBudget;
-    while (size_ > 0 && budget_ > 0) resume_front();
+    fire_timers();
+    while (more && budget_ > 0 && !asio_->root.done()) more = turn();
+    if (!more && !asio_->root.done()) pump_later();
   }
   const bool done = asio_->root.done();
-  if (!done && size_ > 0) return post_pump();
+  if (!done && more) return post_pump();
+  const bool waits = !waiting_.empty() || !unordered_.empty() || !timers_.empty() || foreign_ > 0;
   // Nobody else holds the task: no handler is left that could resume it.
-  const bool forever = !done && keep.use_count() == 1;
+  const bool forever = !done && !waits && keep.use_count() == 1;
   if (!done && !forever) {
     needs_pump_ = true;
     return;

@@ -1,18 +1,25 @@
 #pragma once
-// The executor of one thread: a first-in first-out queue of ready coroutines in front of a
-// Boost.Asio io_context. The queue alone decides what runs next (architecture C2), so two runs of
-// the same program have the same order; time enters only where a task awaits an Asio operation. One
-// per rank, used on its thread.
+// The executor of one rank: two first-in-first-out queues in front of a Boost.Asio io_context
+// (architecture C2). `ready` holds first turns, yields, and what time or sockets resumed; it is
+// emptied first. Then the head of `waiting`, the coroutines that are suspended on a collective, is
+// next, and nothing behind it, however much of that is over. So the order in which a program's
+// coroutines resume, and issue, is decided by its structure alone; time enters only where a task
+// awaits an Asio operation. Used on its rank's thread.
+#include <atomic>
 #include <chrono>
 #include <coroutine>
 #include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/coro/rank_context.h"
 #include "runtime/coro/task.h"
+#include "runtime/coro/timer.h"
 
 namespace boost::asio {
 class any_io_executor;
@@ -20,6 +27,42 @@ class io_context;
 }  // namespace boost::asio
 
 namespace coshard {
+
+// A ring of waits, the head first.
+class WaitingQueue {
+ public:
+  WaitingQueue() noexcept { end_.next_ = end_.previous_ = &end_; }
+  ~WaitingQueue() { clear(); }
+  WaitingQueue(const WaitingQueue&) = delete;
+  WaitingQueue& operator=(const WaitingQueue&) = delete;
+  bool empty() const noexcept { return end_.next_ == &end_; }
+  Waiting* front() const noexcept { return empty() ? nullptr : end_.next_; }
+  Waiting* after(const Waiting& entry) const noexcept {
+    return entry.next_ == &end_ ? nullptr : entry.next_;
+  }
+  void push_back(Waiting& entry) noexcept {
+    entry.next_ = &end_;
+    entry.previous_ = end_.previous_;
+    end_.previous_->next_ = &entry;
+    end_.previous_ = &entry;
+  }
+  void clear() noexcept {
+    while (!empty()) end_.next_->unlink();
+  }
+
+ private:
+  struct End final : Waiting {
+    ~End() { next_ = nullptr; }
+    void give_up() noexcept override {}
+    Look look() override { return Look::Stuck; }
+    bool listen(Parker&) override { return false; }
+    void deaf(Parker&) noexcept override {}
+    std::int64_t check(std::int64_t) override { return 0; }
+    std::string describe() const override { return ""; }
+    using Waiting::next_;
+    using Waiting::previous_;
+  } end_;
+};
 
 class Executor {
  public:
@@ -33,11 +76,12 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // The executor that is running on this thread, or null.
-  static Executor* current() noexcept { return current_; }
+  static Executor* current() noexcept { return RankContext::current().executor; }
 
-  // Runs `task` on this thread until it ends; returns its value or throws its exception. Blocks
-  // only while nothing is ready. Error{BadInput} inside a running executor, and when the task waits
-  // for something that nobody will complete (nothing is ready and the io_context has no work).
+  // Runs `task` on this thread until it ends; returns its value or throws its exception. Sleeps
+  // only while nothing is ready and the head of `waiting` is not over. Error{BadInput} inside a
+  // running executor, and when the task waits for something that nobody will complete (nothing is
+  // ready or waiting, and the io_context has no work).
   template <class T>
   T run(Task<T> task) {
     CS_REQUIRE(task, "Executor::run: the task is empty");
@@ -47,38 +91,67 @@ class Executor {
 
   class YieldAwaiter {
    public:
+    using awaitable_of_coshard = void;
     explicit YieldAwaiter(Executor& executor) noexcept : executor_(executor) {}
     bool await_ready() const noexcept { return executor_.may_keep_running(); }
-    void await_suspend(std::coroutine_handle<> self) const { executor_.enqueue(self); }
-    void await_resume() const noexcept {}
+    void await_suspend(std::coroutine_handle<> self) const { executor_.enqueue_yield(self); }
+    void await_resume() const { executor_.context_->branch().throw_if_cancelled(); }
 
    private:
     Executor& executor_;
   };
-  // co_await: goes to the back of the queue and lets the front run; goes on at once when nothing
-  // else is ready.
+  // co_await: goes to the back of `ready` and lets the front run; goes on at once when nothing else
+  // is ready. While something waits for a collective, 1,024 turns of yields pass at most; then the
+  // others wait until that head has been resumed, so that it cannot be starved.
   YieldAwaiter yield() noexcept { return YieldAwaiter(*this); }
 
-  // Puts a suspended coroutine at the back of the queue. On this executor's thread only.
-  void enqueue(std::coroutine_handle<> ready) {
+  // Puts a suspended coroutine at the back of `ready`, in the branch that runs or in `branch`. On
+  // this executor's thread only.
+  void enqueue(std::coroutine_handle<> ready) { enqueue(ready, context_->branch()); }
+  void enqueue(std::coroutine_handle<> ready, Branch& branch) {
     if (size_ == ring_.size()) [[unlikely]]
       grow();
-    ring_[(head_ + size_) & (ring_.size() - 1)] = ready;
+    ring_[(head_ + size_) & (ring_.size() - 1)] = {ready, &branch};
     ++size_;
     if (needs_pump_) [[unlikely]]
       post_pump();
   }
   std::size_t ready() const noexcept { return size_; }
+  // Puts the coroutine that is being suspended at the back of `waiting`.
+  void wait(Waiting& entry, std::coroutine_handle<> self);
+  // The same for a wait that resumes through `ready` as soon as it is over (as_it_comes).
+  void wait_unordered(Waiting& entry, std::coroutine_handle<> self);
+  // A wait that was given up: out of its queue, and resumed through `ready`.
+  void give_up(Waiting& entry);
+  // "waits for all_reduce #3 on tp[2] at train.cpp:88": where this rank stands, for error messages.
+  std::string standing() const;
 
-  // Children of a when_all that wait for their first turn; while there are any, a yield gives way
-  // to them.
-  void expect_siblings(std::size_t count) noexcept { siblings_ += count; }
-  void sibling_starts() noexcept { --siblings_; }
+  // Ends the running program: every await throws `cause` from now on. Any thread.
+  void interrupt(std::exception_ptr cause);
+  // Runs `work` on the rank's thread, between two resumptions. Any thread.
+  void run_soon(std::function<void()> work);
+  // `timer` is due when the rank's clock, now(), has come to due_ns.
+  void arm(Timer& timer, std::int64_t due_ns) { timer.arm(timers_, due_ns); }
+  std::int64_t now() const { return context_->parker().now(); }
+  // Called on the rank's thread, once each, when siblings that were cancelled have not ended a
+  // second after what failed.
+  void on_overdue(std::function<void(const std::exception_ptr&)> tell) {
+    overdue_ = std::move(tell);
+  }
+  // A when_all has failed and waits for its other children; `place` identifies it.
+  void failing(const void* place, const std::exception_ptr& error);
+  void settled(const void* place) noexcept;
+
+  // A coroutine is suspended in an awaitable that is not of this library: somebody will enqueue it.
+  void hold_foreign() noexcept { ++foreign_; }
+  void release_foreign() noexcept { --foreign_; }
 
   // Where Asio operations of this executor's tasks complete. io_context(): Error{Unsupported} on
   // an executor that lives on the user's context.
   boost::asio::io_context& io_context();
   const boost::asio::any_io_executor& asio_executor() const noexcept;
+  // How often the io_context was polled or slept in.
+  std::uint64_t asio_polls() const noexcept { return asio_polls_; }
 
   // For co_spawn, on the user's context: starts `root`. `finished` is called there once: with null
   // when root is done, or with the error when it waits for something that nobody will complete.
@@ -88,34 +161,85 @@ class Executor {
               std::function<void(std::exception_ptr)> finished);
   std::shared_ptr<void> keep_alive() const;
 
+  RankContext& context() const noexcept { return *context_; }
+
  private:
   struct Asio;
+  class Running;
+  class PumpParker;
+  struct Entry {
+    std::coroutine_handle<> coroutine;
+    Branch* branch;
+  };
+  struct Failing {
+    const void* place;
+    std::int64_t since_ns;
+    std::exception_ptr error;
+  };
+
+  static constexpr int kBudget = 128;  // resumptions between two looks at Asio
+  static constexpr int kMostYields = 1024;
 
   // False when somebody else is ready, and once in a while so that Asio gets its turn.
-  bool may_keep_running() noexcept { return size_ == 0 && siblings_ == 0 && --budget_ > 0; }
+  bool may_keep_running() noexcept {
+    return size_ == 0 && --budget_ > 0 && (waiting_.empty() || ++yields_ < kMostYields);
+  }
+  void enqueue_yield(std::coroutine_handle<> self) {
+    if (!waiting_.empty() && ++yields_ >= kMostYields) [[unlikely]]
+      held_.push_back({self, &context_->branch()});
+    else
+      enqueue(self);
+  }
   void resume_front() {
-    std::coroutine_handle<> front = ring_[head_];
+    const Entry front = ring_[head_];
     head_ = (head_ + 1) & (ring_.size() - 1);
     --size_;
     --budget_;
-    front.resume();
+    context_->set_branch(*front.branch);
+    front.coroutine.resume();
   }
+  void resume_head();
+  void release_held();
   void drive(std::coroutine_handle<> root);
-  void poll_asio();
-  void wait_for_asio();
+  bool turn();
+  void idle();
+  bool spin(Waiting& head);
+  void sleep(Waiting* head, bool asio_works);
+  bool look_after_unordered();
+  std::int64_t check_overdue(std::int64_t now);
+  void abandon() noexcept;
+  void open_mail();
+  bool poll();
+  void fire_timers();
   void pump(const std::shared_ptr<void>& keep);
   void post_pump();
+  void pump_later();
   void grow();
 
-  static constexpr int kBudget = 128;  // resumptions between two looks at Asio
-  inline static constinit thread_local Executor* current_ = nullptr;
-
-  std::vector<std::coroutine_handle<>> ring_;  // size: a power of two
+  RankContext* context_ = nullptr;
+  std::vector<Entry> ring_;  // size: a power of two
   std::size_t head_ = 0;
   std::size_t size_ = 0;
-  std::size_t siblings_ = 0;
+  WaitingQueue waiting_;
+  WaitingQueue unordered_;
+  std::vector<Entry> held_;  // yields past the limit
+  int yields_ = 0;           // since the last head was resumed
   int budget_ = kBudget;
+  int foreign_ = 0;
+  bool polled_for_head_ = false;
   bool needs_pump_ = false;  // on the user's context, and no pump is posted or running
+  std::uint64_t asio_polls_ = 0;
+  std::vector<Failing> failing_;
+  std::function<void(const std::exception_ptr&)> overdue_;
+  Timers timers_;
+  std::atomic<bool> has_mail_{false};  // release / acquire: mail_ has something
+  std::mutex mail_mutex_;              // the one below
+  std::vector<std::function<void()>> mail_;
+  std::exception_ptr interruption_;
+  std::int64_t give_up_at_ns_ = 0;  // the root, after an interruption; 0: none came
+  std::unique_ptr<PumpParker> pump_parker_;   // on the user's context
+  std::unique_ptr<RankContext> own_context_;  // on the user's context, unless it is a rank's
+  std::vector<Waiting*> heard_;               // on the user's context, until the next pump
   std::unique_ptr<Asio> asio_;
 };
 

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "runtime/coro/foreign.h"
 #include "runtime/coro/frame_cache.h"
 #include "runtime/error.h"
 
@@ -21,9 +22,16 @@ class Task;
 // Error{BadInput}: a task that is empty was awaited. Out of line, so that awaiting stays small.
 [[noreturn]] void fail_empty_task();
 
-// How many children of a when_all are still running.
-struct Join {
-  std::size_t running = 0;
+class TaskPromiseBase;
+
+// Where the children of a when_all meet (when_all.h).
+class Join {
+ public:
+  // A child has ended, with an exception or without: what runs next.
+  virtual std::coroutine_handle<> ended(TaskPromiseBase& child) noexcept = 0;
+
+ protected:
+  ~Join() = default;
 };
 
 class TaskPromiseBase {
@@ -34,16 +42,14 @@ class TaskPromiseBase {
   }
 
   // At its end a task continues its awaiter. It has none yet while the awaiter itself runs it for
-  // the first time: then it returns to there. With a join, only the last child to end continues the
-  // awaiter.
+  // the first time: then it returns to there. The child of a join leaves that to the join.
   struct FinalAwaiter {
     bool await_ready() const noexcept { return false; }
     template <class Promise>
     std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> self) const noexcept {
       TaskPromiseBase& promise = self.promise();
-      if (!promise.continuation_) return std::noop_coroutine();
-      if (promise.join_ != nullptr && --promise.join_->running > 0) return std::noop_coroutine();
-      return promise.continuation_;
+      if (promise.join_ != nullptr) return promise.join_->ended(promise);
+      return promise.continuation_ ? promise.continuation_ : std::noop_coroutine();
     }
     void await_resume() const noexcept {}
   };
@@ -51,9 +57,20 @@ class TaskPromiseBase {
   std::suspend_always initial_suspend() const noexcept { return {}; }
   FinalAwaiter final_suspend() const noexcept { return {}; }
   void unhandled_exception() noexcept { error_ = std::current_exception(); }
-  void set_continuation(std::coroutine_handle<> awaiter, Join* join = nullptr) noexcept {
-    continuation_ = awaiter;
-    join_ = join;
+  void set_continuation(std::coroutine_handle<> awaiter) noexcept { continuation_ = awaiter; }
+  void set_join(Join& join) noexcept { join_ = &join; }
+  const std::exception_ptr& error() const noexcept { return error_; }
+
+  // What is not of this library is held by the executor until somebody resumes it (foreign.h).
+  template <class Awaitable>
+  decltype(auto) await_transform(Awaitable&& awaitable) const {
+    if constexpr (AwaitableOfCoshard<Awaitable> && HasCoAwait<Awaitable>) {
+      return static_cast<Awaitable&&>(awaitable);
+    } else if constexpr (AwaitableOfCoshard<Awaitable>) {
+      return AwaiterInPlace<std::remove_reference_t<Awaitable>>(awaitable);
+    } else {
+      return make_foreign_awaiter(static_cast<Awaitable&&>(awaitable));
+    }
   }
 
  protected:
@@ -99,6 +116,8 @@ class [[nodiscard]] Task {
   using promise_type = TaskPromise<T>;
   using value_type = T;
   using Handle = std::coroutine_handle<promise_type>;
+
+  using awaitable_of_coshard = void;
 
   Task() noexcept = default;
   explicit Task(Handle handle) noexcept : handle_(handle) {}

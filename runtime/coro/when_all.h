@@ -1,10 +1,15 @@
 #pragma once
-// when_all: runs several tasks in turns on one executor. The first runs until it yields or
-// suspends, then the second starts, and so on; afterwards the executor's queue decides. Ends when
-// all have ended; then the exception of the first task (by position) that failed is rethrown, or
-// the values are returned.
+// when_all: runs several tasks in turns on one executor, each in a branch of its own (branch.h).
+// All get their first turn through the queue `ready`, in order; afterwards the executor decides. It
+// ends when all have ended.
+//
+// when_all is structured: the first child to fail cancels the others (their awaits throw
+// Error{Cancelled}, Asio waits included, and they issue nothing any more), and its exception is what
+// the awaiter gets. when_all_settled lets the others end on their own, then throws the exception of
+// the first task (by position) that failed.
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -30,29 +35,34 @@ struct Child {
   }
 };
 
+enum class OnFailure : bool { CancelSiblings, LetSiblingsEnd };
+
 // Starts the children in order and resumes its awaiter when all have ended.
-class StartAll {
+class StartAll final : public Join, public Suspension {
  public:
-  explicit StartAll(std::span<const Child> children) noexcept : children_(children) {}
-  bool await_ready() {
-    Executor* executor = Executor::current();
-    if (executor != nullptr) executor->expect_siblings(children_.size());
-    for (const Child& child : children_) {
-      if (executor != nullptr) executor->sibling_starts();
-      child.handle.resume();
-      if (!child.handle.done()) ++join_.running;
-    }
-    return join_.running == 0;
-  }
-  void await_suspend(std::coroutine_handle<> awaiter) noexcept {
-    for (const Child& child : children_)
-      if (!child.handle.done()) child.promise->set_continuation(awaiter, &join_);
-  }
-  void await_resume() const noexcept {}
+  using awaitable_of_coshard = void;
+  StartAll(std::span<const Child> children, OnFailure on_failure);
+  ~StartAll();
+  bool await_ready();
+  void await_suspend(std::coroutine_handle<> awaiter);
+  // Throws what came first where siblings are cancelled.
+  void await_resume() const;
+
+  std::coroutine_handle<> ended(TaskPromiseBase& child) noexcept override;
+  void give_up() noexcept override;
 
  private:
+  void cancel_children(const std::exception_ptr& cause);
+  bool start_here();
+
   std::span<const Child> children_;
-  Join join_;
+  OnFailure on_failure_;
+  Executor* executor_;
+  Branch& parent_;
+  std::vector<std::unique_ptr<Branch>> branches_;
+  std::coroutine_handle<> awaiter_;
+  std::size_t running_ = 0;
+  std::exception_ptr first_;
 };
 
 template <class T>
@@ -67,29 +77,28 @@ auto take_or_monostate(Task<T>& task) {
 template <class T>
 using MonostateIfVoid = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
-// A tuple of the values, std::monostate for a Task<void>; nothing when all are Task<void>.
 template <class... Ts>
-requires(!(std::is_void_v<Ts> &&
-           ...)) Task<std::tuple<MonostateIfVoid<Ts>...>> when_all(Task<Ts>... tasks) {
+requires(!(std::is_void_v<Ts> && ...)) Task<std::tuple<MonostateIfVoid<Ts>...>> join_all(
+    OnFailure on_failure, Task<Ts>... tasks) {
   const std::array<Child, sizeof...(Ts)> children{Child(tasks)...};
-  StartAll start(children);
+  StartAll start(children, on_failure);
   co_await start;
   co_return std::tuple<MonostateIfVoid<Ts>...>{take_or_monostate(tasks)...};
 }
 
 template <class... Ts>
-requires((std::is_void_v<Ts> && ...) && sizeof...(Ts) > 0) Task<void> when_all(Task<Ts>... tasks) {
+requires((std::is_void_v<Ts> && ...) && sizeof...(Ts) > 0) Task<void> join_all(
+    OnFailure on_failure, Task<Ts>... tasks) {
   const std::array<Child, sizeof...(Ts)> children{Child(tasks)...};
-  StartAll start(children);
+  StartAll start(children, on_failure);
   co_await start;
   (tasks.take(), ...);
 }
 
-// The values in the order of the tasks.
 template <class T>
-Task<std::vector<T>> when_all(std::vector<Task<T>> tasks) {
+Task<std::vector<T>> join_all(OnFailure on_failure, std::vector<Task<T>> tasks) {
   std::vector<Child> children(tasks.begin(), tasks.end());
-  StartAll start(children);
+  StartAll start(children, on_failure);
   co_await start;
   std::vector<T> values;
   values.reserve(tasks.size());
@@ -97,11 +106,37 @@ Task<std::vector<T>> when_all(std::vector<Task<T>> tasks) {
   co_return values;
 }
 
-inline Task<void> when_all(std::vector<Task<void>> tasks) {
+inline Task<void> join_all(OnFailure on_failure, std::vector<Task<void>> tasks) {
   std::vector<Child> children(tasks.begin(), tasks.end());
-  StartAll start(children);
+  StartAll start(children, on_failure);
   co_await start;
   for (Task<void>& task : tasks) task.take();
+}
+
+// A tuple of the values, std::monostate for a Task<void>; nothing when all are Task<void>.
+template <class... Ts>
+requires(sizeof...(Ts) > 0) auto when_all(Task<Ts>... tasks) {
+  return join_all(OnFailure::CancelSiblings, std::move(tasks)...);
+}
+// The values in the order of the tasks.
+template <class T>
+Task<std::vector<T>> when_all(std::vector<Task<T>> tasks) {
+  return join_all(OnFailure::CancelSiblings, std::move(tasks));
+}
+inline Task<void> when_all(std::vector<Task<void>> tasks) {
+  return join_all(OnFailure::CancelSiblings, std::move(tasks));
+}
+
+template <class... Ts>
+requires(sizeof...(Ts) > 0) auto when_all_settled(Task<Ts>... tasks) {
+  return join_all(OnFailure::LetSiblingsEnd, std::move(tasks)...);
+}
+template <class T>
+Task<std::vector<T>> when_all_settled(std::vector<Task<T>> tasks) {
+  return join_all(OnFailure::LetSiblingsEnd, std::move(tasks));
+}
+inline Task<void> when_all_settled(std::vector<Task<void>> tasks) {
+  return join_all(OnFailure::LetSiblingsEnd, std::move(tasks));
 }
 
 }  // namespace coshard

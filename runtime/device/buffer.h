@@ -1,5 +1,5 @@
 #pragma once
-// Memory of one device. Owned through shared_ptr by tensors and by tickets in flight; freed to the
+// Memory of one device. Owned through shared_ptr by tensors and by work handles; freed to the
 // device's cache by the last owner, on whichever thread that is (the cache is locked).
 #include <cstddef>
 #include <memory>
@@ -23,6 +23,7 @@ class Buffer {
   void* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   const std::shared_ptr<Device>& device() const noexcept { return device_; }
+  bool owned() const noexcept { return owned_; }
   // A stream other than the device's compute stream uses the memory until `event`; so long it is
   // not given to others. Later events of a stream replace earlier ones. Any thread.
   void used_until(std::shared_ptr<Event> event);

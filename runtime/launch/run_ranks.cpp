@@ -2,8 +2,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -16,16 +14,6 @@
 
 namespace coshard {
 namespace {
-
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    return known.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
-  }
-}
 
 bool is_secondary(const std::exception_ptr& error) {
   try {
@@ -76,7 +64,7 @@ class Run {
 
  private:
   void interrupt(Executor& executor) {
-    boost::asio::post(executor.io_context(), [cause = cause_] { throw PeerFailure(cause); });
+    executor.interrupt(std::make_exception_ptr(PeerFailure(cause_)));
   }
 
   LocalFabric fabric_;
@@ -109,6 +97,8 @@ std::shared_ptr<Device> device_of(int rank, const WorldOptions& options) {
 
 void run_rank(Run& run, int rank, const WorldOptions& options, const Program& program) {
   pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
+  RankContext context;
+  RankContext::exchange(&context);
   try {
     Executor executor;
     const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();

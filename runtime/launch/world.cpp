@@ -7,8 +7,6 @@
 namespace coshard {
 namespace {
 
-thread_local World* current_world = nullptr;  // set by the World of this thread, for World::current
-
 // Written before any world is made.
 std::vector<ObserverMaker>& observer_makers() {
   static std::vector<ObserverMaker> makers;
@@ -43,14 +41,11 @@ class World::FanOut final : public Observer {
     each([&](Observer& o) { o.computed(op, kind, begin, end); });
   }
   void module_enter(std::string_view path) override {
-    modules.push_back(std::make_shared<const std::string>(path));
+    modules.own().push_back(std::make_shared<const std::string>(path));
     each([&](Observer& o) { o.module_enter(path); });
   }
   void module_exit(std::string_view path) override {
-    // Siblings of a when_all may leave in another order than they entered.
-    const auto last = std::find_if(modules.rbegin(), modules.rend(),
-                                   [path](const auto& entered) { return *entered == path; });
-    if (last != modules.rend()) modules.erase(std::next(last).base());
+    if (auto& entered = modules.own(); !entered.empty()) entered.pop_back();
     each([&](Observer& o) { o.module_exit(path); });
   }
   void backward_enter() override {
@@ -60,7 +55,9 @@ class World::FanOut final : public Observer {
     each([](Observer& o) { o.backward_exit(); });
   }
 
-  std::vector<std::shared_ptr<const std::string>> modules;  // entered and not yet left
+  // Entered and not yet left, by this branch and those around it.
+  using Modules = std::vector<std::shared_ptr<const std::string>>;
+  inline static const BranchLocal<Modules> modules;
   const ObserverSlot slot =
       std::make_shared<Observer*>(nullptr);  // null while there are no observers
 
@@ -80,9 +77,9 @@ World::World(int rank, WorldOptions options, std::shared_ptr<Device> device,
       communicator_(std::move(communicator)),
       executor_(executor),
       fan_out_(std::make_shared<FanOut>(observers_)) {
-  CS_REQUIRE(current_world == nullptr, "rank ", rank, ": this thread has a world already");
+  CS_REQUIRE(current() == nullptr, "rank ", rank, ": this thread has a world already");
   communicator_->observe(fan_out_->slot);
-  current_world = this;
+  RankContext::current().world = this;
   for (const ObserverMaker make : observer_makers()) {
     std::unique_ptr<Observer> made = make(rank_);
     if (made == nullptr) continue;
@@ -93,7 +90,7 @@ World::World(int rank, WorldOptions options, std::shared_ptr<Device> device,
 
 World::~World() {
   *fan_out_->slot = nullptr;
-  current_world = nullptr;
+  RankContext::current().world = nullptr;
 }
 
 std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::string name) {
@@ -127,7 +124,8 @@ void World::remove_observer(Observer* observer) {
 Observer& World::observer() { return *fan_out_; }
 
 std::shared_ptr<const std::string> World::module() const {
-  return fan_out_->modules.empty() ? nullptr : fan_out_->modules.back();
+  const FanOut::Modules& entered = FanOut::modules.get();
+  return entered.empty() ? nullptr : entered.back();
 }
 
 bool observe_worlds(ObserverMaker make) {
@@ -135,6 +133,6 @@ bool observe_worlds(ObserverMaker make) {
   return true;
 }
 
-World* World::current() { return current_world; }
+World* World::current() { return static_cast<World*>(RankContext::current().world); }
 
 }  // namespace coshard

@@ -24,12 +24,12 @@ class NoFaults {
 };
 
 // Exchanges whose results say which order was lost: in place, by parts, and with sends that are
-// written anew as soon as their ticket was waited for.
+// written anew as soon as their work was waited for.
 bool exchange(std::size_t size) {
   std::atomic<bool> right{true};
   const auto outcomes = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
     Floats sum(size, static_cast<float>(rank + 1)), whole(2 * size);
-    const Ticket summed = comm.issue(sum_of(sum));
+    const Work summed = comm.issue(sum_of(sum));
     summed.wait();
     Collective gather;
     gather.kind = CollectiveKind::AllGather;
@@ -37,7 +37,7 @@ bool exchange(std::size_t size) {
     gather.send = sum.data();
     gather.recv = whole.data();
     gather.keep_send = sum.buffer();
-    const Ticket gathered = comm.issue(gather);
+    const Work gathered = comm.issue(gather);
     for (int part = 0; part < 2; ++part) gathered.state()->wait_part(part);
     gathered.wait();
     for (std::int64_t i = 0; i < sum.size(); ++i) sum[i] = -1;
@@ -49,7 +49,7 @@ bool exchange(std::size_t size) {
   return right;
 }
 
-// Read as soon as its ticket was waited for, by which nothing else stands.
+// Read as soon as its work was waited for, by which nothing else stands.
 bool reduced(std::size_t size) {
   std::atomic<bool> right{true};
   const auto outcomes = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
@@ -95,7 +95,7 @@ TEST_P(ExchangeOf, NeedsItsWaitsForEventsAndFlags) {
 INSTANTIATE_TEST_SUITE_P(Sizes, ExchangeOf,
                          ::testing::Values(std::size_t{8}, std::size_t{100'000}));
 
-// A rank drops its ticket and its buffer, and takes memory of that size anew.
+// A rank drops its work and its buffer, and takes memory of that size anew.
 bool drop_a_send(bool kept) {
   std::atomic<bool> right{true};
   const auto outcomes = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
@@ -108,8 +108,8 @@ bool drop_a_send(bool kept) {
       Floats sent(8UL, 5.0F);
       if (rank == 0) c.send = sent.put();
       if (rank == 0 && kept) c.keep_send = sent.buffer();
-      const Ticket ticket = comm.issue(std::exchange(c, Collective()));
-      if (rank == 1) ticket.wait();
+      const Work work = comm.issue(std::exchange(c, Collective()));
+      if (rank == 1) work.wait();
     }
     Floats next(8UL, 50.0F);
     next.put();
@@ -119,7 +119,7 @@ bool drop_a_send(bool kept) {
   return right;
 }
 
-TEST(LocalOnDevices, ABufferOfADroppedTicketStaysUntilItsPeersHaveRead) {
+TEST(LocalOnDevices, ABufferOfADroppedWorkHandleStaysUntilItsPeersHaveRead) {
   EXPECT_EQ(right_of(kSeeds, [] { return drop_a_send(true); }), kSeeds);
   EXPECT_LT(right_of(kSeeds, [] { return drop_a_send(false); }), kSeeds);
 }

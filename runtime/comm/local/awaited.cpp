@@ -12,6 +12,7 @@ Awaited::Awaited(const Collective& collective, std::uint64_t of, int rank)
       label(collective.label),
       where(collective.where),
       number(of),
+      branch(collective.branch),
       world_rank(rank) {}
 
 std::string Awaited::text(const LocalGroup& group) const {

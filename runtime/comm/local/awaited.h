@@ -27,6 +27,7 @@ struct Awaited {
   std::string_view label;
   CallSite where;
   std::uint64_t number;
+  std::uint64_t branch;
   int world_rank;
 };
 

@@ -1,7 +1,7 @@
 // A LocalCommunicator on devices that queue their work: what a rank brings when it issues, and the
 // last rank's part.
 #include "runtime/comm/collective.h"
-#include "runtime/comm/local/device_ticket.h"
+#include "runtime/comm/local/device_work.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -62,7 +62,7 @@ std::shared_ptr<Lane> LocalCommunicator::message_lane(const Collective& collecti
   return lane;
 }
 
-// The buffers go to the ticket, which gives them back in the order of the compute stream.
+// The buffers go to the work, which gives them back in the order of the compute stream.
 DeviceSide LocalCommunicator::device_side(Collective& collective, std::shared_ptr<Lane> lane,
                                           Kept& kept) {
   DeviceSide side;
@@ -79,39 +79,39 @@ DeviceSide LocalCommunicator::device_side(Collective& collective, std::shared_pt
   return side;
 }
 
-Ticket LocalCommunicator::issue_on_device(Collective collective) {
+std::shared_ptr<WorkState> LocalCommunicator::issue_on_device(Collective collective) {
   if (is_point_to_point(collective.kind)) return issue_message_on_device(std::move(collective));
   Kept kept;
   DeviceSide side = device_side(collective, lane_, kept);
   const std::uint64_t print = fingerprint(collective, size());
-  const std::uint64_t sequence = take_number(collective.kind, print);
+  const std::uint64_t sequence = take_number(collective, print);
   Job* job = nullptr;
   if (!group_->poisoned()) {
-    job = &group_->join(sequence);
-    in_flight_.push_back(job);
+    job = &group_->join(sequence, collective.kind);
+    in_flight_.push_back({job, 0});
   }
   const auto mine = static_cast<std::size_t>(rank_);
   auto watch = std::make_shared<DeviceWatch>(*this, collective, sequence, side.marks, job, nullptr);
-  auto ticket = std::make_shared<DeviceTicket>(shared_from_this(), lane_, std::move(watch), nullptr,
+  auto work = std::make_shared<DeviceWork>(shared_from_this(), lane_, std::move(watch), nullptr,
                                                job != nullptr ? job->device.get() : nullptr, mine,
                                                std::move(kept));
-  tell_issue(*ticket, collective, sequence);
+  tell_issue(*work, collective, sequence);
   if (job != nullptr) {
     side.args = &job->entries[mine].args;
     job->device->sides[mine] = std::move(side);
-    if (group_->enter(*job, rank_, std::move(collective), print))
+    if (group_->enter(*job, rank_, std::move(collective), {print, given_up_}))
       group_->queue_on_devices(*job, rank_);
   }
-  return Ticket(std::move(ticket));
+  return work;
 }
 
-Ticket LocalCommunicator::issue_message_on_device(Collective collective) {
+std::shared_ptr<WorkState> LocalCommunicator::issue_message_on_device(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
   const std::shared_ptr<Lane> lane = message_lane(collective);
   Kept kept;
   DeviceSide side = device_side(collective, lane, kept);
   const std::size_t mine = collective.kind == CollectiveKind::Send ? 0 : 1;
-  std::shared_ptr<DeviceTicket> ticket;  // its end may take the lock
+  std::shared_ptr<DeviceWork> work;  // its end may take the lock
   // Held until it is queued, so that the messages of a pair are queued in their order.
   const std::scoped_lock lock(group_->devices().queueing());
   bool both = false;
@@ -120,13 +120,13 @@ Ticket LocalCommunicator::issue_message_on_device(Collective collective) {
   messages_.push_back(message);
   auto watch = std::make_shared<DeviceWatch>(*this, collective, message->number, side.marks,
                                              nullptr, message);
-  ticket = std::make_shared<DeviceTicket>(shared_from_this(), lane, std::move(watch), message,
+  work = std::make_shared<DeviceWork>(shared_from_this(), lane, std::move(watch), message,
                                           message->device.get(), mine, std::move(kept));
-  tell_issue(*ticket, collective, message->number);
+  tell_issue(*work, collective, message->number);
   side.args = mine == 0 ? &message->send : &message->recv;
   message->device->sides[mine] = std::move(side);
   if (both && agree(*message)) group_->queue_on_devices(*message, rank_);
-  return Ticket(std::move(ticket));
+  return work;
 }
 
 }  // namespace coshard

@@ -26,7 +26,7 @@ struct DeviceSide {
   Marks marks;                   // all_gather: one per part, own first; then, as for all, the end
   const Collective* args = nullptr;
   void* scratch = nullptr;
-  Kept kept;  // under the group's queueing mutex: of a ticket that was dropped
+  Kept kept;  // under the group's queueing mutex: of a work handle that was dropped
 };
 
 struct DeviceJob {

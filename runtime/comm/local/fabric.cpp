@@ -1,7 +1,6 @@
 #include "runtime/comm/local/fabric.h"
 
 #include <numeric>
-#include <thread>
 
 #include "runtime/comm/local/group.h"
 #include "runtime/comm/local/local_communicator.h"
@@ -18,6 +17,10 @@ std::vector<std::shared_ptr<LocalGroup>> groups_of(LocalRegistry& registry) {
 }
 
 }  // namespace
+
+void LocalRegistry::wake() {
+  for (const auto& group : groups_of(*this)) group->wake();
+}
 
 void LocalRegistry::poison(const std::string& cause) {
   const auto alive = groups_of(*this);
@@ -39,8 +42,6 @@ std::shared_ptr<LocalGroup> make_group(const std::shared_ptr<LocalRegistry>& reg
 LocalFabric::LocalFabric(int ranks, std::string name)
     : registry_(std::make_shared<LocalRegistry>()) {
   CS_REQUIRE(ranks >= 1, "ranks must be at least 1, got ", ranks);
-  registry_->crowded =
-      static_cast<unsigned>(ranks) > std::max(1U, std::thread::hardware_concurrency());
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
   world_ = make_group(registry_, std::move(members), std::move(name));

@@ -1,5 +1,6 @@
 #include "runtime/comm/local/group.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "runtime/error.h"
@@ -12,12 +13,13 @@ LocalGroup::LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int>
       members_(std::move(members)),
       name_(std::move(name)),
       id_(registry_->next_id.fetch_add(1)),
-      states_(std::make_unique<RankState[]>(members_.size())) {}
+      states_(std::make_unique<RankState[]>(members_.size())),
+      given_up_(members_.size()) {}
 
 LocalGroup::~LocalGroup() = default;
 
 Job& LocalGroup::free_job() {
-  constexpr int kTries = 8;  // a job may be held for long by a ticket; do not stop at it
+  constexpr int kTries = 8;  // a job may be held for long by a work handle; do not stop at it
   for (int i = 0; i < kTries && !jobs_.empty(); ++i) {
     next_job_ = (next_job_ + 1) % jobs_.size();
     if (jobs_[next_job_]->references.load(std::memory_order_acquire) == 0) return *jobs_[next_job_];
@@ -26,7 +28,7 @@ Job& LocalGroup::free_job() {
   return *jobs_.back();
 }
 
-Job& LocalGroup::join(std::uint64_t sequence) {
+Job& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
   const std::scoped_lock lock(jobs_lock_);
   const auto index = static_cast<std::size_t>(sequence - first_open_);
   if (index == open_.size()) {
@@ -40,10 +42,15 @@ Job& LocalGroup::join(std::uint64_t sequence) {
     fresh->done.store(0, std::memory_order_relaxed);
     fresh->over.store(false, std::memory_order_relaxed);
     fresh->timed.store(false, std::memory_order_relaxed);
+    fresh->unprepared.store(0, std::memory_order_relaxed);
+    fresh->has_dependents.store(false, std::memory_order_relaxed);
+    fresh->completes.store(false, std::memory_order_relaxed);
+    fresh->completing.store(false, std::memory_order_relaxed);
+    fresh->next_completion.store(0, std::memory_order_relaxed);
+    fresh->completions.store(0, std::memory_order_relaxed);
+    fresh->has_pairs = false;
     for (std::size_t r = 0; r < members_.size(); ++r)
-      fresh->entries[r].arrived.store(false, std::memory_order_relaxed);
-    for (std::size_t p = 0; p < members_.size() * members_.size(); ++p)
-      fresh->pairs[p].store(Pair::Todo, std::memory_order_relaxed);
+      fresh->entries[r].stage.store(Stage::None, std::memory_order_relaxed);
     if (devices_.used()) {
       if (fresh->device == nullptr) fresh->device = std::make_unique<DeviceJob>(size());
       fresh->device->reset();
@@ -51,6 +58,13 @@ Job& LocalGroup::join(std::uint64_t sequence) {
     open_.push_back(fresh);
   }
   Job& job = *open_[index];
+  if (kind == CollectiveKind::AllGather && !job.has_pairs) {
+    const std::size_t pairs = members_.size() * members_.size();
+    if (job.pairs == nullptr) job.pairs = std::make_unique<std::atomic<Pair>[]>(pairs);
+    for (std::size_t p = 0; p < pairs; ++p)
+      job.pairs[p].store(Pair::Todo, std::memory_order_relaxed);
+    job.has_pairs = true;
+  }
   if (++job.joined == size()) {  // every rank joins in sequence, so this is the front
     open_.pop_front();
     ++first_open_;
@@ -60,6 +74,7 @@ Job& LocalGroup::join(std::uint64_t sequence) {
 
 bool LocalGroup::poison(const std::string& cause) {
   if (!mark_poisoned(cause)) return false;
+  registry_->wake();  // who waits for something that needs this group
   if (devices_.used()) registry_->poison(cause);
   return true;
 }
@@ -88,7 +103,7 @@ void LocalGroup::leave(int rank) {
 int LocalGroup::lost(const Job& job) const {
   for (std::size_t r = 0; r < members_.size(); ++r) {
     // In this order: a rank that has left has issued all it will.
-    if (states_[r].left.load() && !job.entries[r].arrived.load()) return static_cast<int>(r);
+    if (states_[r].left.load() && !job.entries[r].issued()) return static_cast<int>(r);
   }
   return -1;
 }
@@ -98,14 +113,14 @@ std::string LocalGroup::title() const { return cat(name_, "[", size(), "]"); }
 std::string LocalGroup::arrived_text(const Job& job) const {
   std::string text;
   for (std::size_t r = 0; r < members_.size(); ++r)
-    if (job.entries[r].arrived.load()) text += cat(text.empty() ? "" : ",", members_[r]);
+    if (job.entries[r].issued()) text += cat(text.empty() ? "" : ",", members_[r]);
   return text.empty() ? "none" : text;
 }
 
 std::string LocalGroup::missing_text(const Job& job) const {
   std::string text;
   for (std::size_t r = 0; r < members_.size(); ++r)
-    if (!job.entries[r].arrived.load())
+    if (!job.entries[r].issued())
       text += cat(text.empty() ? "" : ", ", rank_text(static_cast<int>(r)));
   return text.empty() ? "none" : text;
 }
@@ -123,35 +138,32 @@ std::string LocalGroup::rank_text(int rank) const {
              to_string(its.kind.load(std::memory_order_relaxed)), " ", seconds, " s ago)");
 }
 
+void LocalGroup::note_given_up(int rank, std::string what) {
+  const std::scoped_lock lock(cause_mutex_);
+  given_up_[static_cast<std::size_t>(rank)] = std::move(what);
+}
+
 void LocalGroup::notify() {
-  epoch_.fetch_add(1);
+  const std::scoped_lock lock(sleep_mutex_);
+  for (Parker* parker : listening_) parker->ring();
+}
+
+void LocalGroup::listen(Parker& parker, bool for_part) {
   {
     const std::scoped_lock lock(sleep_mutex_);
-  }  // a sleeper is either in its wait or sees the new epoch
-  awake_.notify_all();
-}
-
-LocalGroup::Sleeper::Sleeper(LocalGroup& group, bool for_part)
-    : group_(group), for_part_(for_part) {
-  group_.sleepers_.fetch_add(1);
-  if (for_part_) group_.part_sleepers_.fetch_add(1);
-  epoch_ = group_.epoch_.load();
-}
-
-LocalGroup::Sleeper::~Sleeper() {
-  if (for_part_) group_.part_sleepers_.fetch_sub(1);
-  group_.sleepers_.fetch_sub(1);
-}
-
-void LocalGroup::Sleeper::until(std::int64_t deadline_ns) {
-  const auto woken = [this] { return group_.epoch_.load() != epoch_; };
-  std::unique_lock lock(group_.sleep_mutex_);
-  if (deadline_ns == 0) {
-    group_.awake_.wait(lock, woken);
-  } else {
-    const std::chrono::nanoseconds since_start(deadline_ns);
-    group_.awake_.wait_until(lock, std::chrono::steady_clock::time_point(since_start), woken);
+    listening_.push_back(&parker);
   }
+  // After it is in the list: who sees the count rings for it.
+  sleepers_.fetch_add(1);
+  if (for_part) part_sleepers_.fetch_add(1);
+}
+
+void LocalGroup::deaf(Parker& parker, bool for_part) noexcept {
+  if (for_part) part_sleepers_.fetch_sub(1);
+  sleepers_.fetch_sub(1);
+  const std::scoped_lock lock(sleep_mutex_);
+  const auto here = std::ranges::find(listening_, &parker);
+  if (here != listening_.end()) listening_.erase(here);
 }
 
 }  // namespace coshard

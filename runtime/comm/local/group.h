@@ -3,8 +3,6 @@
 // where, the poison, and the place to sleep. Owned by the communicators of its ranks; every
 // function from any thread.
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -17,6 +15,7 @@
 #include "runtime/comm/local/device_group.h"
 #include "runtime/comm/local/job.h"
 #include "runtime/comm/local/message.h"
+#include "runtime/coro/parker.h"
 #include "runtime/spin_lock.h"
 
 namespace coshard {
@@ -50,14 +49,15 @@ class LocalGroup {
   DeviceGroup& devices() { return devices_; }
 
   // The job of collective `sequence`, with the reference of one rank. Ranks join in sequence.
-  Job& join(std::uint64_t sequence);
+  Job& join(std::uint64_t sequence, CollectiveKind kind);
   static void release(Job& job) { job.references.fetch_sub(1, std::memory_order_acq_rel); }
   // Puts in the arguments of `rank`; true for the last one to come, when all agree.
-  bool enter(Job& job, int rank, Collective&& args, std::uint64_t fingerprint);
-  // The same; the last one arms the job, and does a small one at once.
-  void arrive(Job& job, int rank, Collective&& args, std::uint64_t fingerprint, bool timed);
-  // Does one unit of an armed job, or one pair of an all_gather; false when there was none to
-  // claim.
+  bool enter(Job& job, int rank, Collective&& args, Print print);
+  // The same; the last one arms the job, and does a small one at once. Where the send buffer is
+  // filled by something that is still in flight, whoever helps arrives for the rank.
+  void arrive(Job& job, int rank, Collective&& args, Print print, bool timed);
+  // Does one unit of an armed job, or one pair of an all_gather, or what comes before or after;
+  // false when there was none to claim.
   bool help(Job& job);
   bool help_part(Job& job, int source, int target);
   bool part_done(const Job& job, int source, int target) const;
@@ -87,30 +87,31 @@ class LocalGroup {
   // A rank that the job misses and that has left; -1: none.
   int lost(const Job& job) const;
 
-  // Wakes all who sleep here, after something they may wait for was stored (sequentially
+  // For the error of ranks that disagree.
+  void note_given_up(int rank, std::string what);
+
+  // Rings for all who listen here, after something they may wait for was stored (sequentially
   // consistent, as is the sleeper's check of it: one of the two sees the other). Costs one load
   // when nobody sleeps.
   void wake() {
     if (sleepers_.load() > 0) notify();
   }
-  // Declared, then the awaited state is checked, then `until` sleeps until the next wake.
-  class Sleeper {
-   public:
-    Sleeper(LocalGroup& group, bool for_part);
-    ~Sleeper();
-    Sleeper(const Sleeper&) = delete;
-    Sleeper& operator=(const Sleeper&) = delete;
-    void until(std::int64_t deadline_ns);  // steady clock; 0: no deadline
-
-   private:
-    LocalGroup& group_;
-    bool for_part_;
-    std::uint32_t epoch_;
-  };
+  // From now on `parker` is rung; the awaited state is checked after this and before it parks.
+  void listen(Parker& parker, bool for_part);
+  void deaf(Parker& parker, bool for_part) noexcept;
 
  private:
   Job& free_job();
   bool checked(Job& job, int a, int b);
+  std::string side_text(const Job& job, int rank) const;
+  bool push_before(Job& job, int rank);
+  bool prepare(Job& job, int rank);
+  bool prepare_some(Job& job);
+  void stop_preparing(Job& job, int rank);
+  bool raise_arrived(Job& job, int rank);
+  void arm(Job& job, int rank);
+  void run(Job& job, std::uint32_t unit);
+  bool complete_some(Job& job);
   void finish_units(Job& job, std::uint32_t count, CollectiveKind kind);
   void finish(Job& job);
   bool try_pair(Job& job, int source, int target, bool copy);
@@ -137,9 +138,9 @@ class LocalGroup {
 
   alignas(64) mutable std::mutex cause_mutex_;
   std::string cause_;
-  std::atomic<std::uint32_t> epoch_{0};  // raised by each wake that finds a sleeper
-  std::mutex sleep_mutex_;
-  std::condition_variable awake_;
+  std::vector<std::string> given_up_;  // by rank: the last await that it gave up; cause_mutex_
+  std::mutex sleep_mutex_;             // the one below
+  std::vector<Parker*> listening_;
 };
 
 // The groups of one run, so that a failure can reach them all.
@@ -155,10 +156,10 @@ struct LocalRegistry {
     int missing = 0;
   };
   std::map<std::tuple<std::uint64_t, std::vector<int>, int>, Pending> pending;
-  std::atomic<std::uint64_t> next_id{1};
+  inline static std::atomic<std::uint64_t> next_id{1};  // of groups, over all worlds
+  void wake();  // rings for all who listen to any group; not with the mutex held
   // Two passes: no stream is let go before all know. Not with the mutex held.
   void poison(const std::string& cause);
-  bool crowded = false;  // more ranks than cores: spinning takes the core from who is waited for
 };
 
 }  // namespace coshard

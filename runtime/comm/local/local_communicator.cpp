@@ -6,8 +6,9 @@
 #include <tuple>
 
 #include "runtime/comm/collective.h"
-#include "runtime/comm/local/ticket.h"
+#include "runtime/comm/local/local_work.h"
 #include "runtime/comm/make_communicator.h"
+#include "runtime/coro/branch.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -31,7 +32,7 @@ LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank
 
 LocalCommunicator::~LocalCommunicator() {
   group_->leave(rank_);
-  for (Job* job : in_flight_) group_->release(*job);
+  for (const InFlight& flight : in_flight_) group_->release(*flight.job);
 }
 
 CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_t sequence) {
@@ -53,28 +54,42 @@ void LocalCommunicator::note_issue(CollectiveKind kind) {
   state.issued.store(issued_, std::memory_order_relaxed);
 }
 
-Ticket LocalCommunicator::issue(Collective collective, CallSite where) {
-  if (collective.where.line == 0) collective.where = where;
-  check(collective, size(), rank_);
+std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   if (device_ != nullptr) return issue_on_device(std::move(collective));
   if (is_point_to_point(collective.kind)) return issue_message(std::move(collective));
   const std::uint64_t print = fingerprint(collective, size());
-  const std::uint64_t sequence = take_number(collective.kind, print);
+  const std::uint64_t sequence = take_number(collective, print);
+  if (collective.after != nullptr) collective.after->has_dependents();
   Job* job = nullptr;
   if (!group_->poisoned()) {
-    job = &group_->join(sequence);
-    in_flight_.push_back(job);
+    help_when_much_is_in_flight();
+    job = &group_->join(sequence, collective.kind);
+    const std::int64_t bytes = larger_bytes(collective, size(), rank_);
+    in_flight_.push_back({job, bytes});
+    bytes_in_flight_ += bytes;
   }
-  auto ticket = std::make_shared<JobTicket>(shared_from_this(), collective, sequence, job);
-  const bool told = tell_issue(*ticket, collective, sequence);
-  if (job != nullptr) group_->arrive(*job, rank_, std::move(collective), print, told);
-  return Ticket(std::move(ticket));
+  auto work = std::make_shared<JobWork>(shared_from_this(), collective, sequence, job);
+  const bool told = tell_issue(*work, collective, sequence);
+  if (job != nullptr) group_->arrive(*job, rank_, std::move(collective), {print, given_up_}, told);
+  return work;
 }
 
-std::uint64_t LocalCommunicator::take_number(CollectiveKind kind, std::uint64_t print) {
+// What is dropped and never waited for must not pile up.
+void LocalCommunicator::help_when_much_is_in_flight() {
+  constexpr std::int64_t kMuch = 32 * 1024 * 1024;
+  while (bytes_in_flight_ > kMuch && help_any()) retire();
+}
+
+void LocalCommunicator::note_given_up(const Awaited& awaited) {
+  const Branch& branch = Branch::current();
+  given_up_ += mix(mix(0x9e3779b9, awaited.branch), awaited.number);
+  group_->note_given_up(rank_, cat(awaited.text(*group_), " in branch ", branch.path()));
+}
+
+std::uint64_t LocalCommunicator::take_number(const Collective& collective, std::uint64_t print) {
   const std::uint64_t sequence = issued_++;
-  order_hash_ = mix(order_hash_, print);
-  note_issue(kind);
+  order_hash_ = mix(mix(order_hash_, print), collective.branch);
+  note_issue(collective.kind);
   retire();
   return sequence;
 }
@@ -92,13 +107,13 @@ bool LocalCommunicator::agree(const Message& message) {
   return false;
 }
 
-Ticket LocalCommunicator::issue_message(Collective collective) {
+std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
   bool both = false;
   std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
   messages_.push_back(message);
-  auto ticket = std::make_shared<MessageTicket>(shared_from_this(), collective, message);
-  if (tell_issue(*ticket, collective, message->number))
+  auto work = std::make_shared<MessageWork>(shared_from_this(), collective, message);
+  if (tell_issue(*work, collective, message->number))
     message->timed.store(true, std::memory_order_relaxed);
   if (both && agree(*message)) {
     Mailbox::match(*message);
@@ -107,7 +122,7 @@ Ticket LocalCommunicator::issue_message(Collective collective) {
     if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) message->help();
     group_->wake();
   }
-  return Ticket(std::move(ticket));
+  return work;
 }
 
 std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> ranks,
@@ -143,8 +158,8 @@ std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> r
 }
 
 bool LocalCommunicator::help_any() {
-  for (Job* job : in_flight_)
-    if (group_->help(*job)) return true;
+  for (const InFlight& flight : in_flight_)
+    if (group_->help(*flight.job)) return true;
   for (const auto& message : messages_)
     if (message->help()) {
       group_->wake();
@@ -154,14 +169,15 @@ bool LocalCommunicator::help_any() {
 }
 
 void LocalCommunicator::retire() {
-  while (!in_flight_.empty() && in_flight_.front()->over.load(std::memory_order_acquire)) {
-    group_->release(*in_flight_.front());
+  while (!in_flight_.empty() && in_flight_.front().job->over.load(std::memory_order_acquire)) {
+    bytes_in_flight_ -= in_flight_.front().bytes;
+    group_->release(*in_flight_.front().job);
     in_flight_.pop_front();
   }
 }
 
 void LocalCommunicator::abandon() {
-  for (Job* job : in_flight_) group_->abandon(*job, rank_);
+  for (const InFlight& flight : in_flight_) group_->abandon(*flight.job, rank_);
   for (const auto& message : messages_) message->abandon();
 }
 

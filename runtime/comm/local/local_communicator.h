@@ -1,7 +1,7 @@
 #pragma once
 // The communicator of one rank among threads of one process. A collective is a shared job: every
 // rank puts its arguments in, and once all have, whoever waits does the transfer, for peers that
-// still compute too. Used on the rank's thread; kept alive by its tickets.
+// still compute too. Used on the rank's thread; kept alive by its work handles.
 #include <deque>
 #include <map>
 #include <memory>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/local/awaited.h"
 #include "runtime/comm/local/group.h"
 
 namespace coshard {
@@ -22,7 +23,6 @@ class LocalCommunicator final : public Communicator,
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   std::string_view name() const override { return group_->name(); }
-  Ticket issue(Collective collective, CallSite where) override;
   std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) override;
   void poison(const std::string& cause) override { group_->poison(cause); }
   std::uint64_t issued() const override { return issued_; }
@@ -34,7 +34,7 @@ class LocalCommunicator final : public Communicator,
   // `device` is this rank's.
   void use(std::shared_ptr<Device> device);
 
-  // For the tickets.
+  // For the work handles.
   LocalGroup& group() const { return *group_; }
   const std::shared_ptr<LocalGroup>& shared_group() const { return group_; }
   int world_rank() const { return group_->members()[static_cast<std::size_t>(rank_)]; }
@@ -42,35 +42,43 @@ class LocalCommunicator final : public Communicator,
   Observer* observer() const { return slot_ ? *slot_ : nullptr; }
   // A unit of any collective of this rank that is in flight.
   bool help_any();
+  // The await of a collective was given up: what this rank issues from now on says so.
+  void note_given_up(const Awaited& awaited);
   // Lets go of what is over.
   void retire();
   // After the poison: returns when no peer touches a buffer of this rank any more.
   void abandon();
 
  private:
-  Ticket issue_message(Collective collective);
+  std::shared_ptr<WorkState> start(Collective collective) override;
+  std::shared_ptr<WorkState> issue_message(Collective collective);
   // local/device_issue.cpp
-  Ticket issue_on_device(Collective collective);
-  Ticket issue_message_on_device(Collective collective);
+  std::shared_ptr<WorkState> issue_on_device(Collective collective);
+  std::shared_ptr<WorkState> issue_message_on_device(Collective collective);
   DeviceSide device_side(Collective& collective, std::shared_ptr<Lane> lane, Kept& kept);
   std::shared_ptr<Lane> message_lane(const Collective& collective);
 
   // Tells the observer, if there is one; whether there is.
-  template <class TicketType>
-  bool tell_issue(TicketType& ticket, const Collective& collective, std::uint64_t number) {
+  template <class WorkType>
+  bool tell_issue(WorkType& work, const Collective& collective, std::uint64_t number) {
     Observer* watching = observer();
     if (watching == nullptr) return false;
-    ticket.watch(event_of(collective, number));
-    watching->issued(ticket.event(), now_ns());
+    work.watch(event_of(collective, number));
+    watching->issued(work.event(), now_ns());
     return true;
   }
   // Both sides are there: poisons the group when they do not fit.
   bool agree(const Message& message);
   // Takes the next number on the communicator.
-  std::uint64_t take_number(CollectiveKind kind, std::uint64_t print);
+  std::uint64_t take_number(const Collective& collective, std::uint64_t print);
   CommEvent event_of(const Collective& collective, std::uint64_t sequence);
   void note_issue(CollectiveKind kind);
+  void help_when_much_is_in_flight();
 
+  struct InFlight {
+    Job* job;
+    std::int64_t bytes;
+  };
   std::shared_ptr<LocalGroup> group_;
   int rank_;
   std::int64_t timeout_ns_ = 0;
@@ -79,7 +87,9 @@ class LocalCommunicator final : public Communicator,
   std::uint64_t order_hash_ = 0;
   std::uint64_t events_ = 0;
   std::map<std::vector<int>, int> subgroups_;  // how many of these members it has asked for
-  std::deque<Job*> in_flight_;                 // a reference each, in sequence
+  std::deque<InFlight> in_flight_;             // a reference to each job, in sequence
+  std::int64_t bytes_in_flight_ = 0;
+  std::uint64_t given_up_ = 0;  // of all awaits that this rank gave up here, in any order
   std::vector<std::shared_ptr<Message>> messages_;
 
   // On devices that queue their work.

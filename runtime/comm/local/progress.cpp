@@ -1,6 +1,9 @@
 // The transfer of a job: arriving, claiming units, finishing, giving up.
 #include <sched.h>
 
+#include <exception>
+#include <utility>
+
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
 #include "runtime/comm/local/units.h"
@@ -24,11 +27,31 @@ std::uint32_t units_to_finish(const Job& job, int ranks, CollectiveKind kind) {
 
 }  // namespace
 
-bool LocalGroup::enter(Job& job, int rank, Collective&& collective, std::uint64_t fingerprint) {
+bool LocalGroup::enter(Job& job, int rank, Collective&& collective, Print print) {
   Entry& mine = entry(job, rank);
   mine.args = std::move(collective);
-  mine.fingerprint = fingerprint;
-  mine.arrived.store(true);
+  mine.print = print;
+  return raise_arrived(job, rank);
+}
+
+void LocalGroup::arrive(Job& job, int rank, Collective&& collective, Print print, bool timed) {
+  if (timed) job.timed.store(true, std::memory_order_relaxed);
+  Entry& mine = entry(job, rank);
+  const bool prepares = collective.after != nullptr;
+  if (collective.complete) job.completes.store(true, std::memory_order_relaxed);
+  mine.args = std::move(collective);
+  mine.print = print;
+  if (prepares) {
+    job.unprepared.fetch_add(1);
+    mine.stage.store(Stage::Issued);
+    if (part_sleepers_.load() > 0) wake();
+  }
+  if (prepares ? prepare(job, rank) : raise_arrived(job, rank)) arm(job, rank);
+}
+
+// True for the last one to come, when all agree.
+bool LocalGroup::raise_arrived(Job& job, int rank) {
+  entry(job, rank).stage.store(Stage::Arrived);
   if (part_sleepers_.load() > 0) wake();
   if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return false;
   for (int r = 1; r < size(); ++r)
@@ -36,10 +59,47 @@ bool LocalGroup::enter(Job& job, int rank, Collective&& collective, std::uint64_
   return true;
 }
 
-void LocalGroup::arrive(Job& job, int rank, Collective&& collective, std::uint64_t fingerprint,
-                        bool timed) {
-  if (timed) job.timed.store(true, std::memory_order_relaxed);
-  if (!enter(job, rank, std::move(collective), fingerprint)) return;
+// Whether what the send buffer of `rank` waits for is over; does a share of it.
+bool LocalGroup::push_before(Job& job, int rank) {
+  WorkState& before = *entry(job, rank).args.after;
+  try {
+    if (before.push() != Look::Over) return false;
+    if (const std::string failure = before.failure(); !failure.empty())
+      poison(cat(side_text(job, rank), ": what it needs failed: ", failure));
+  } catch (const std::exception& error) {
+    poison(cat(side_text(job, rank), ": its data could not be prepared: ", error.what()));
+  }
+  return true;
+}
+
+// Arrives for `rank` if what it waits for is over; true when it was the last to come.
+bool LocalGroup::prepare(Job& job, int rank) {
+  Entry& its = entry(job, rank);
+  Stage expected = Stage::Issued;
+  if (its.stage.load(std::memory_order_relaxed) != expected) return false;
+  if (!its.stage.compare_exchange_strong(expected, Stage::Preparing)) return false;
+  if (!push_before(job, rank)) {
+    its.stage.store(Stage::Issued);
+    return false;
+  }
+  its.args.after.reset();
+  job.unprepared.fetch_sub(1);
+  return raise_arrived(job, rank);
+}
+
+bool LocalGroup::prepare_some(Job& job) {
+  if (job.unprepared.load() == 0) return false;
+  bool moved = false;
+  for (int r = 0; r < size() && !moved; ++r) {
+    if (entry(job, r).stage.load() != Stage::Issued) continue;
+    const bool last = prepare(job, r);
+    moved = last || entry(job, r).arrived();
+    if (last) arm(job, r);
+  }
+  return moved;
+}
+
+void LocalGroup::arm(Job& job, int rank) {
   if (job.device != nullptr) {
     poison(cat("rank ", members_[static_cast<std::size_t>(rank)], " of ", title(),
                " is on the cpu, others are on devices that queue their work"));
@@ -57,17 +117,36 @@ void LocalGroup::arrive(Job& job, int rank, Collective&& collective, std::uint64
     }
     finish_units(job, 1, kind);
   } else if (at_once) {
-    for (std::uint32_t unit = 0; unit < job.units && !poisoned(); ++unit)
-      run_unit(job, size(), unit);
+    for (std::uint32_t unit = 0; unit < job.units && !poisoned(); ++unit) run(job, unit);
     finish_units(job, job.units, kind);
   }
+}
+
+// A unit that fails ends the job on all ranks.
+void LocalGroup::run(Job& job, std::uint32_t unit) {
+  try {
+    run_unit(job, size(), unit);
+  } catch (const std::exception& error) {
+    poison(cat("collective #", job.sequence, " of ", title(), " failed: ", error.what()));
+  }
+}
+
+std::string LocalGroup::side_text(const Job& job, int rank) const {
+  const Entry& its = entry(job, rank);
+  const Collective& args = its.args;
+  std::string text = cat("rank ", members_[static_cast<std::size_t>(rank)], " calls ",
+                         describe(args, size()));
+  if (!args.label.empty()) text += cat(" (", args.label, ")");
+  return text + cat(" in branch ", args.branch_path ? *args.branch_path : "main", " at ",
+                    place(args.where));
 }
 
 // Compares two ranks that have arrived; poisons the group when they disagree.
 bool LocalGroup::checked(Job& job, int a, int b) {
   const Entry& one = entry(job, a);
   const Entry& other = entry(job, b);
-  bool agree = one.fingerprint == other.fingerprint;
+  bool agree = one.print.call == other.print.call && one.args.branch == other.args.branch &&
+               one.print.given_up == other.print.given_up;
   if (agree && one.args.kind == CollectiveKind::AllToAll) {
     for (int r = 0; r <= b && agree; ++r) {
       agree = flat_counts_agree(entry(job, r).args, r, other.args, b) &&
@@ -76,18 +155,21 @@ bool LocalGroup::checked(Job& job, int a, int b) {
     }
   }
   if (agree) return true;
-  const auto side = [&](int rank) {
-    const Collective& args = entry(job, rank).args;
-    const std::string label = args.label.empty() ? "" : cat(" (", args.label, ")");
-    return cat("rank ", members_[static_cast<std::size_t>(rank)], " calls ", describe(args, size()),
-               label, " at ", place(args.where));
-  };
-  poison(cat("ranks disagree on collective #", job.sequence, " of ", title(), ": ", side(a), ", ",
-             side(b)));
+  std::string text = cat("ranks disagree on collective #", job.sequence, " of ", title(), ": ",
+                         side_text(job, a), ", ", side_text(job, b));
+  if (one.print.given_up != other.print.given_up) {
+    const std::scoped_lock lock(cause_mutex_);
+    for (const int r : {a, b})
+      if (const std::string& gave_up = given_up_[static_cast<std::size_t>(r)]; !gave_up.empty())
+        text += cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up ", gave_up);
+  }
+  poison(text);
   return false;
 }
 
 bool LocalGroup::help(Job& job) {
+  if (job.unprepared.load(std::memory_order_relaxed) > 0 && prepare_some(job)) return true;
+  if (job.completing.load() && complete_some(job)) return true;
   if (!job.armed.load() || job.next.load(std::memory_order_relaxed) >= job.units) return false;
   const std::uint32_t unit = job.next.fetch_add(1);
   if (unit >= job.units) return false;
@@ -97,7 +179,7 @@ bool LocalGroup::help(Job& job) {
     try_pair(job, pair / size(), pair % size(), true);
     return true;
   }
-  if (!poisoned()) run_unit(job, size(), unit);
+  if (!poisoned()) run(job, unit);
   finish_units(job, 1, kind);
   return true;
 }
@@ -105,7 +187,8 @@ bool LocalGroup::help(Job& job) {
 bool LocalGroup::help_part(Job& job, int source, int target) {
   if (pair_state(job, size(), source, target).load(std::memory_order_relaxed) != Pair::Todo)
     return false;
-  if (!entry(job, source).arrived.load() || !entry(job, target).arrived.load()) return false;
+  if (job.unprepared.load(std::memory_order_relaxed) > 0 && prepare_some(job)) return true;
+  if (!entry(job, source).arrived() || !entry(job, target).issued()) return false;
   return checked(job, target, source) && try_pair(job, source, target, true);
 }
 
@@ -128,7 +211,30 @@ bool LocalGroup::part_done(const Job& job, int source, int target) const {
 void LocalGroup::finish_units(Job& job, std::uint32_t count, CollectiveKind kind) {
   // The target is read first: as soon as the count is in, somebody else may finish the job.
   const std::uint32_t target = units_to_finish(job, size(), kind);
-  if (job.done.fetch_add(count, std::memory_order_acq_rel) + count == target) finish(job);
+  const bool completes = job.completes.load(std::memory_order_relaxed);
+  if (job.done.fetch_add(count, std::memory_order_acq_rel) + count != target) return;
+  if (!completes) return finish(job);
+  job.completing.store(true);
+  wake();
+  while (complete_some(job)) {
+  }
+}
+
+// What follows the transfer on one rank's side.
+bool LocalGroup::complete_some(Job& job) {
+  const auto ranks = static_cast<std::uint32_t>(size());
+  if (job.next_completion.load(std::memory_order_relaxed) >= ranks) return false;
+  const std::uint32_t rank = job.next_completion.fetch_add(1);
+  if (rank >= ranks) return false;
+  std::function<void()> complete = std::exchange(job.entries[rank].args.complete, nullptr);
+  try {
+    if (complete && !poisoned()) complete();
+  } catch (const std::exception& error) {
+    poison(cat("collective #", job.sequence, " of ", title(), " failed: ", error.what()));
+  }
+  complete = nullptr;
+  if (job.completions.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) finish(job);
+  return true;
 }
 
 void LocalGroup::finish(Job& job) {
@@ -139,23 +245,42 @@ void LocalGroup::finish(Job& job) {
   if (job.timed.load(std::memory_order_relaxed))
     job.over_ns.store(now_ns(), std::memory_order_relaxed);
   job.over.store(true);
+  const bool dependents = job.has_dependents.load();
   wake();
+  if (dependents) registry_->wake();
+}
+
+// Nobody prepares, or still prepares, this rank's data.
+void LocalGroup::stop_preparing(Job& job, int rank) {
+  Entry& its = entry(job, rank);
+  for (Stage seen = its.stage.load(); seen == Stage::Issued || seen == Stage::Preparing;
+       seen = its.stage.load()) {
+    if (seen == Stage::Issued) prepare(job, rank);
+    if (its.stage.load() == Stage::Issued) {  // what it waits for is not over: nobody will do it
+      if (its.stage.compare_exchange_strong(seen, Stage::None)) return;
+    } else {
+      sched_yield();
+    }
+  }
 }
 
 void LocalGroup::abandon(Job& job, int rank) {
+  stop_preparing(job, rank);
   if (entry(job, rank).args.kind == CollectiveKind::AllGather) {
     for (int r = 0; r < size(); ++r) {
       try_pair(job, r, rank, false);
       try_pair(job, rank, r, false);
       while (!part_done(job, r, rank) || !part_done(job, rank, r)) sched_yield();
     }
-    return;
+  } else {
+    // Whoever arms it later sees the poison before it touches a buffer.
+    if (!job.armed.load()) return;
+    const std::uint32_t claimed = job.next.exchange(job.units);
+    if (claimed < job.units) finish_units(job, job.units - claimed, entry(job, rank).args.kind);
   }
-  if (!job.armed.load())
-    return;  // whoever arms it later sees the poison before it touches a buffer
-  const std::uint32_t claimed = job.next.exchange(job.units);
-  if (claimed < job.units) finish_units(job, job.units - claimed, entry(job, rank).args.kind);
-  while (!job.over.load(std::memory_order_acquire)) sched_yield();
+  if (entry(job, rank).args.kind == CollectiveKind::AllGather && !job.completing.load()) return;
+  while (!job.over.load(std::memory_order_acquire))
+    if (!complete_some(job)) sched_yield();
 }
 
 }  // namespace coshard

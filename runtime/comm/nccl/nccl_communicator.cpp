@@ -21,9 +21,7 @@ constexpr std::size_t kRemembered = 1024;  // flights of which a stuck wait can 
 
 std::string NcclCommunicator::title() const { return cat(name(), "[", size(), "]"); }
 
-Ticket NcclCommunicator::issue(Collective collective, CallSite where) {
-  if (collective.where.line == 0) collective.where = where;
-  coshard::check(collective, size(), rank());
+std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
   const bool message = is_point_to_point(collective.kind);
   if (!message) {
     flush_messages();
@@ -41,11 +39,11 @@ Ticket NcclCommunicator::issue(Collective collective, CallSite where) {
     event.label = collective.label;
     watching->issued(event, now_ns());
   }
-  auto ticket = std::make_shared<NcclTicket>(shared_from_this(), flight);
+  auto work = std::make_shared<NcclWork>(shared_from_this(), flight);
   NcclOperation& operation = *flight->operation;
   operation.keeps = {std::move(collective.keep_send), std::move(collective.keep_recv)};
   // Ranks that disagree, or a failure before: nothing is handed over, and the wait says it.
-  if (!handle_->alive()) return Ticket(std::move(ticket));
+  if (!handle_->alive()) return work;
   operation.plan = plan(collective, operation);
   track(flight);
   if (message) {
@@ -53,7 +51,7 @@ Ticket NcclCommunicator::issue(Collective collective, CallSite where) {
   } else {
     launch(flight->operation);
   }
-  return Ticket(std::move(ticket));
+  return work;
 }
 
 // The same collective on the control communicator, which moves nothing.
@@ -96,7 +94,7 @@ NcclPlan NcclCommunicator::plan(const Collective& collective, NcclOperation& ope
 
 void NcclCommunicator::track(const std::shared_ptr<NcclFlight>& flight) {
   if (in_flight_.size() >= kRemembered) {
-    // Dropped tickets, or many that are late: the compute stream is to be past what they use.
+    // Dropped work handles, or many that are late: the compute stream is to be past what they use.
     const std::shared_ptr<NcclOperation>& oldest = in_flight_.front()->operation;
     if (oldest->done != nullptr) domain_->device->compute_stream().wait(*oldest->done);
     in_flight_.pop_front();

@@ -1,10 +1,10 @@
 #pragma once
 // Collectives between devices by NCCL. Used on the rank's thread, in program order, also across the
 // communicators of one device: NCCL needs one thread per device, and one order of the operations
-// of all communicators, equal on all ranks. Kept alive by its tickets.
+// of all communicators, equal on all ranks. Kept alive by its work handles.
 //
 // Each communicator has a stream of the highest priority. An operation waits there for what the
-// compute stream has been given so far, and a ticket's wait makes the compute stream wait for the
+// compute stream has been given so far, and a wait makes the compute stream wait for the
 // operation; the host does not wait. Each operation is announced over `control` as well, a
 // communicator of the same ranks through host memory: it compares what the ranks call, knows who
 // is missing or gone, and holds the first cause of a failure. Send and Recv are handed to NCCL
@@ -63,7 +63,6 @@ class NcclCommunicator final : public Communicator,
   int rank() const override { return control_->rank(); }
   int size() const override { return control_->size(); }
   std::string_view name() const override { return control_->name(); }
-  Ticket issue(Collective collective, CallSite where = CallSite::current()) override;
   std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) override;
   std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) override;
   void poison(const std::string& cause) override;
@@ -76,7 +75,7 @@ class NcclCommunicator final : public Communicator,
   // the same size. Error{Unsupported}: NCCL older than 2.28.3, or devices that cannot do it.
   std::shared_ptr<Buffer> symmetric_buffer(std::size_t bytes);
 
-  // For the tickets and the device's waits. Each throws the typed error of a failure.
+  // For the work handles and the device's waits. Each throws the typed error of a failure.
   void wait(NcclFlight& flight);
   void wait_part(NcclFlight& flight, int part);
   bool part_there(NcclFlight& flight, int part);  // -1: all of it
@@ -84,6 +83,7 @@ class NcclCommunicator final : public Communicator,
   void look(std::int64_t waited_ns);
 
  private:
+  std::shared_ptr<WorkState> start(Collective collective) override;
   friend std::shared_ptr<NcclCommunicator> make_nccl_communicator(
       std::shared_ptr<Communicator> control, const std::shared_ptr<Device>& device,
       NcclOptions options);
@@ -127,7 +127,7 @@ class NcclCommunicator final : public Communicator,
 
   std::shared_ptr<Communicator> control_;
   std::shared_ptr<Communicator> setup_;  // of the same ranks; outlives control_ in destruction
-  Ticket connected_;                     // on setup_: all ranks have begun
+  Work connected_;                     // on setup_: all ranks have begun
   std::shared_ptr<NcclDomain> domain_;
   std::unique_ptr<NcclHandle> handle_;
   std::unique_ptr<Stream> stream_;
@@ -148,7 +148,7 @@ std::shared_ptr<NcclCommunicator> make_nccl_communicator(std::shared_ptr<Communi
                                                          NcclOptions options = NcclOptions());
 
 // How a collective was handed over: "copy engine", or "SM kernel requested" (then NCCL chooses).
-// Empty while it is not, and for tickets of others.
-std::string_view nccl_path(const Ticket& ticket);
+// Empty while it is not, and for work handles of others.
+std::string_view nccl_path(const Work& work);
 
 }  // namespace coshard

@@ -35,15 +35,15 @@ struct NcclFlight {
   std::string_view label;
   CallSite where;
   std::uint64_t number = 0;
-  Ticket announced;  // on the control communicator
+  Work announced;  // on the control communicator
   std::shared_ptr<NcclOperation> operation;
   CommEvent event;  // id 0: nobody watched the issue
   bool settled = false;
 };
 
-class NcclTicket final : public TicketState {
+class NcclWork final : public WorkState {
  public:
-  NcclTicket(std::shared_ptr<NcclCommunicator> communicator, std::shared_ptr<NcclFlight> flight)
+  NcclWork(std::shared_ptr<NcclCommunicator> communicator, std::shared_ptr<NcclFlight> flight)
       : communicator_(std::move(communicator)), flight_(std::move(flight)) {}
   // The operation is over on the device, or failed.
   bool ready() override;
@@ -52,6 +52,8 @@ class NcclTicket final : public TicketState {
   int parts() const override;
   bool part_ready(int part) override;
   void wait_part(int part) override;
+  Look look(int) override { return Look::Over; }  // waiting does not block the host for long
+  void given_up() override { flight_->announced.state()->given_up(); }
   std::string_view path() const { return flight_->operation->path; }
 
  private:

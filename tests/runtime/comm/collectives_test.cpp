@@ -319,7 +319,7 @@ TEST(Collectives, AllReduceHasTheSameBitsOnAllRanksAndInEveryRun) {
     EXPECT_EQ(std::memcmp(result.data(), results[0].data(), result.size() * sizeof(float)), 0);
 }
 
-TEST(Collectives, ABadArgumentIsRefusedAndTakesNoTicket) {
+TEST(Collectives, ABadArgumentIsRefusedAndTakesNoWork) {
   on_ranks(1, [](Communicator& comm, int) {
     Array<bool> flag(1UL);
     Collective c;
@@ -367,7 +367,7 @@ TEST(Collectives, TwoSubgroupsOfTheSameRanksAreTwoCommunicators) {
     const auto first = comm.subgroup(both, "a");
     const auto second = comm.subgroup(both, "b");
     Floats one(1UL, static_cast<float>(rank)), two(1UL, 1.0F);
-    const Ticket later = second->issue(sum_of(two));
+    const Work later = second->issue(sum_of(two));
     first->issue(sum_of(one)).wait();
     later.wait();
     EXPECT_EQ(one.get()[0], 1.0F);

@@ -21,9 +21,9 @@ TEST(Failure, ATimeoutNamesTheCollectiveWhoArrivedAndWhoIsMissing) {
     comm.set_timeout(kSecond / 5);
     Collective c = sum_of(data);
     c.label = "S(0)->R";
-    const Ticket ticket = comm.issue(c);
+    const Work work = comm.issue(c);
     try {
-      wait_on_host(ticket);
+      wait_on_host(work);
     } catch (...) {
       ++ended;
       throw;
@@ -66,9 +66,9 @@ TEST(Failure, APoisonedCommunicatorFailsEveryLaterWait) {
     Floats data(4UL, 1.0F);
     wait_on_host(comm.issue(sum_of(data)));
     comm.poison("the disk is full");
-    const Ticket ticket = comm.issue(sum_of(data));
-    EXPECT_TRUE(ticket.ready());
-    wait_on_host(ticket);
+    const Work work = comm.issue(sum_of(data));
+    EXPECT_TRUE(work.ready());
+    wait_on_host(work);
   });
   int failed = 0;
   for (const Outcome& outcome : outcomes) failed += outcome.failed;
@@ -102,10 +102,10 @@ TEST(Failure, WhatARankIssuedBeforeItLeftStillCompletes) {
   on_ranks(2, [](Communicator& comm, int rank) {
     Floats data(100'000UL, 1.0F);
     const Collective c = sum_of(data);
-    const Ticket ticket = comm.issue(c);
+    const Work work = comm.issue(c);
     if (rank == 1) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    ticket.wait();
+    work.wait();
     EXPECT_EQ(data.get().back(), 2.0F);
   });
 }
@@ -122,9 +122,9 @@ TEST(Failure, NoPeerTouchesTheBuffersOfARankThatFailed) {
         c.extent = 2'000'000;
         c.recv = b.put();
       }
-      const Ticket ticket = comm.issue(c);
+      const Work work = comm.issue(c);
       if (rank == 1) comm.poison("enough");
-      ticket.wait();
+      work.wait();
     });
   }
 }

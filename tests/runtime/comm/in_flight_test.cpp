@@ -23,20 +23,20 @@ Collective gather_of(Floats& send, Floats& recv) {
   return c;
 }
 
-TEST(InFlight, ATicketIsNotReadyBeforeAllRanksHaveIssued) {
+TEST(InFlight, AWorkHandleIsNotReadyBeforeAllRanksHaveIssued) {
   for (std::size_t size : kSizes) {
     std::atomic<int> stage{0};
     on_ranks(2, [&](Communicator& comm, int rank) {
       Floats data(size, 1.0F);
       if (rank == 1) wait_for(stage, 1);
-      const Ticket ticket = comm.issue(sum_of(data));
+      const Work work = comm.issue(sum_of(data));
       if (rank == 0) {
-        EXPECT_FALSE(ticket.ready());
+        EXPECT_FALSE(work.ready());
         stage = 1;
       }
-      ticket.wait();
+      work.wait();
       EXPECT_EQ(data.get().back(), 2.0F);
-      EXPECT_TRUE(ticket.ready());
+      EXPECT_TRUE(work.ready());
     });
   }
 }
@@ -47,16 +47,16 @@ TEST(InFlight, APeerThatWaitsCompletesItForOneThatComputes) {
     std::atomic<int> stage{0};
     on_ranks(2, [&](Communicator& comm, int rank) {
       Floats data(size, 1.0F);
-      const Ticket ticket = comm.issue(sum_of(data));
+      const Work work = comm.issue(sum_of(data));
       if (rank == 1) {
-        ticket.wait();
+        work.wait();
         stage = 1;
         return;
       }
-      wait_for(stage, 1);  // rank 0 has not touched its ticket
+      wait_for(stage, 1);  // rank 0 has not touched its work
       EXPECT_EQ(data.get().front(), 2.0F);
       EXPECT_EQ(data.back(), 2.0F);
-      EXPECT_TRUE(ticket.ready());
+      EXPECT_TRUE(work.ready());
     });
   }
 }
@@ -64,8 +64,8 @@ TEST(InFlight, APeerThatWaitsCompletesItForOneThatComputes) {
 TEST(InFlight, PollingAloneCompletesALargeCollective) {
   on_ranks(2, [](Communicator& comm, int) {
     Floats data(kLarge, 1.0F);
-    const Ticket ticket = comm.issue(sum_of(data));
-    while (!ticket.ready()) std::this_thread::yield();
+    const Work work = comm.issue(sum_of(data));
+    while (!work.ready()) std::this_thread::yield();
     EXPECT_EQ(data.get().back(), 2.0F);
   });
 }
@@ -74,15 +74,15 @@ TEST(InFlight, ManyCollectivesMayBeInFlightAndAreAwaitedInAnyOrder) {
   on_ranks(3, [](Communicator& comm, int rank) {
     std::vector<Floats> data;
     for (int i = 0; i < 200; ++i) data.emplace_back(100UL, static_cast<float>(rank));
-    std::vector<Ticket> tickets;
-    for (auto& one : data) tickets.push_back(comm.issue(sum_of(one)));
-    for (std::size_t i = tickets.size(); i-- > 0;) tickets[i].wait();
+    std::vector<Work> works;
+    for (auto& one : data) works.push_back(comm.issue(sum_of(one)));
+    for (std::size_t i = works.size(); i-- > 0;) works[i].wait();
     for (auto& one : data) EXPECT_EQ(one.get()[50], 3.0F);
     EXPECT_EQ(comm.issued(), 200U);
   });
 }
 
-TEST(InFlight, ADroppedTicketStillServesThePeers) {
+TEST(InFlight, ADroppedWorkHandleStillServesThePeers) {
   for (std::size_t size : kSizes) {
     on_ranks(2, [&](Communicator& comm, int rank) {
       Floats data(size, 1.0F);
@@ -105,13 +105,13 @@ TEST(InFlight, BuffersAreLetGoWhenTheCollectiveIsOver) {
     Collective c = sum_of(*data);
     data.reset();
     if (rank == 1) wait_for(stage, 1);
-    const Ticket ticket = comm.issue(c);
+    const Work work = comm.issue(c);
     c.keep_send.reset();
     if (rank == 0) {
       EXPECT_FALSE(watch.expired());
       stage = 1;
     }
-    ticket.wait();
+    work.wait();
     EXPECT_TRUE(watch.expired());
   });
 }
@@ -123,8 +123,8 @@ TEST(InFlight, APartOfAnAllGatherIsReadyWhenItsSourceHasIssued) {
     on_ranks(3, [&](Communicator& comm, int rank) {
       Floats send(size, static_cast<float>(rank + 1)), recv(3 * size);
       if (rank == 2) wait_for(stage, 1);
-      const Ticket ticket = comm.issue(gather_of(send, recv));
-      TicketState& state = *ticket.state();
+      const Work work = comm.issue(gather_of(send, recv));
+      WorkState& state = *work.state();
       ASSERT_EQ(state.parts(), 3);
       if (rank == 0) {
         state.wait_part(1);
@@ -134,12 +134,12 @@ TEST(InFlight, APartOfAnAllGatherIsReadyWhenItsSourceHasIssued) {
         EXPECT_TRUE(state.part_ready(0));
         EXPECT_EQ(recv.get()[0], 1.0F);
         EXPECT_FALSE(state.part_ready(2));
-        EXPECT_FALSE(ticket.ready());
+        EXPECT_FALSE(work.ready());
         stage = 1;
         state.wait_part(2);
         EXPECT_EQ(recv.get().back(), 3.0F);
       }
-      ticket.wait();
+      work.wait();
       for (std::size_t part = 0; part < 3; ++part) {
         EXPECT_EQ(recv.get()[part * size], static_cast<float>(part + 1));
         EXPECT_TRUE(state.part_ready(static_cast<int>(part)));
@@ -182,9 +182,9 @@ TEST(InFlight, AnObserverIsToldOfEachIssueAndItsFirstCompletedWait) {
     Floats data(10UL, 1.0F);
     Collective c = sum_of(data);
     c.label = "gradients";
-    const Ticket ticket = comm.issue(c);
-    ticket.wait();
-    ticket.wait();
+    const Work work = comm.issue(c);
+    work.wait();
+    work.wait();
     *slot = nullptr;
     comm.issue(c).wait();
     ASSERT_EQ(watch.issues.size(), 1U);

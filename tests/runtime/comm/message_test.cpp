@@ -36,7 +36,7 @@ TEST(Message, RanksThatBothSendFirstDoNotBlockEachOther) {
   for (std::size_t size : {std::size_t{10}, std::size_t{500'000}}) {
     on_ranks(3, [&](Communicator& comm, int rank) {
       Floats mine(size, static_cast<float>(rank)), got(size);
-      const Ticket sent = comm.issue(message(CollectiveKind::Send, (rank + 1) % 3, mine));
+      const Work sent = comm.issue(message(CollectiveKind::Send, (rank + 1) % 3, mine));
       comm.issue(message(CollectiveKind::Recv, (rank + 2) % 3, got)).wait();
       sent.wait();
       EXPECT_EQ(got.get().back(), static_cast<float>((rank + 2) % 3));
@@ -53,7 +53,7 @@ TEST(Message, ASendIsCompleteOnlyWhenItWasReceived) {
       comm.issue(message(CollectiveKind::Recv, 0, data)).wait();
       return;
     }
-    const Ticket sent = comm.issue(message(CollectiveKind::Send, 1, data));
+    const Work sent = comm.issue(message(CollectiveKind::Send, 1, data));
     EXPECT_FALSE(sent.ready());
     stage = 1;
     sent.wait();
@@ -64,12 +64,12 @@ TEST(Message, MessagesOfAPairKeepTheirOrderAndCountAsNoCollective) {
   on_ranks(2, [](Communicator& comm, int rank) {
     std::vector<Floats> data;
     for (int i = 0; i < 50; ++i) data.emplace_back(3UL, rank == 0 ? static_cast<float>(i) : 0.0F);
-    std::vector<Ticket> tickets;
+    std::vector<Work> works;
     for (std::size_t i = 0; i < data.size(); ++i) {
-      tickets.push_back(comm.issue(
+      works.push_back(comm.issue(
           message(rank == 0 ? CollectiveKind::Send : CollectiveKind::Recv, 1 - rank, data[i])));
     }
-    for (const Ticket& ticket : tickets) ticket.wait();
+    for (const Work& work : works) work.wait();
     for (std::size_t i = 0; i < data.size(); ++i)
       EXPECT_EQ(data[i].get()[2], static_cast<float>(i));
     EXPECT_EQ(comm.issued(), 0U);

@@ -114,8 +114,8 @@ std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
 }
 
 // Waits until the host may read the result.
-inline void wait_on_host(const Ticket& ticket) {
-  ticket.wait();
+inline void wait_on_host(const Work& work) {
+  work.wait();
   device_here()->synchronize();
 }
 

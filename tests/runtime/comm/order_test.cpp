@@ -27,9 +27,9 @@ TEST(Order, RandomDelaysChangeNeitherResultsNorTheHash) {
         Floats data(static_cast<std::size_t>(i % 7 == 0 ? 50'000 : 10),
                     static_cast<float>(rank + i));
         if (random() % 3 == 0) sleep_some(random);
-        const Ticket ticket = comm.issue(sum_of(data));
+        const Work work = comm.issue(sum_of(data));
         if (random() % 3 == 0) sleep_some(random);
-        ticket.wait();
+        work.wait();
         ASSERT_EQ(data.get().back(), static_cast<float>(3 + 3 * i));
       }
       const std::scoped_lock lock(mutex);
@@ -44,10 +44,10 @@ Task<void> branch(World& world, Random& random, int which) {
   for (int i = 0; i < 3; ++i) {
     sleep_some(random);
     Floats data(static_cast<std::size_t>(10 + which), 1.0F);
-    const Ticket ticket = world.communicator()->issue(sum_of(data));
+    const Work work = world.communicator()->issue(sum_of(data));
     co_await yield();
     sleep_some(random);
-    ticket.wait();
+    work.wait();
     EXPECT_EQ(data.get()[0], static_cast<float>(world.size()));
   }
 }

@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/nested.h"
 #include "runtime/coro/when_all.h"
 #include "tests/runtime/coro/counted.h"
 
@@ -141,42 +140,6 @@ TEST(Executor, AnExceptionOfAHandlerGivesTheRootUpAndComesOutOfRun) {
   EXPECT_EQ(executor.ready(), 0U);
   EXPECT_EQ(executor.run(who()), &executor);
 }
-
-Task<int> append_thrice(std::vector<int>& order) {
-  for (int i = 0; i < 3; ++i) {
-    order.push_back(i);
-    co_await yield();
-  }
-  co_return 7;
-}
-
-Task<void> append_nested(std::vector<int>& order) {
-  co_await yield();
-  EXPECT_EQ(run_nested(append_thrice(order)), 7);
-  order.push_back(3);
-}
-
-Task<void> append_beside(std::vector<int>& order) {
-  order.push_back(10);
-  co_await yield();
-  order.push_back(11);
-}
-
-TEST(RunNested, EndsBeforeSiblingsGetATurnAndLeavesTheOuterExecutorRunning) {
-  std::vector<int> order;
-  Task<void> nested = append_nested(order), beside = append_beside(order);
-  sync_wait(when_all(std::move(nested), std::move(beside)));
-  EXPECT_EQ(order, (std::vector<int>{10, 0, 1, 2, 3, 11}));
-  EXPECT_EQ(Executor::current(), nullptr);
-}
-
-Task<void> run_inside() {
-  Executor inner;
-  EXPECT_THROW(inner.run(who()), Error);
-  co_return;
-}
-
-TEST(RunNested, IsTheOnlyWayToRunInsideOfARunningExecutor) { sync_wait(run_inside()); }
 
 }  // namespace
 }  // namespace coshard

@@ -66,18 +66,30 @@ Task<void> nested(Log& log) {
   co_await std::move(all);
 }
 
-TEST(WhenAll, GivesTheFirstTurnsToTheSiblingsOfTheInnermostJoin) {
+TEST(WhenAll, GivesFirstTurnsInTheOrderInWhichTheJoinsWereMade) {
   Log log;
   sync_wait(nested(log));
-  EXPECT_EQ(log, (Log{"a0", "b0", "x0", "a1", "b1", "x1"}));
+  EXPECT_EQ(log, (Log{"x0", "a0", "b0", "x1", "a1", "b1"}));
 }
 
-TEST(WhenAll, LetsTheOthersEndAndThenThrowsTheFirstByPosition) {
+TEST(WhenAll, CancelsTheOthersAndThrowsWhatFailedFirst) {
+  Log log;
+  std::string thrown;
+  try {
+    sync_wait(when_all(fails_after(log, "late", 2), fails_after(log, "early", 0), steps(log, "c", 3)));
+  } catch (const std::runtime_error& error) {
+    thrown = error.what();
+  }
+  EXPECT_EQ(thrown, "early");
+  EXPECT_EQ(log, (Log{"late0", "c0"}));
+}
+
+TEST(WhenAllSettled, LetsTheOthersEndAndThenThrowsTheFirstByPosition) {
   Log log;
   std::string thrown;
   try {
     sync_wait(
-        when_all(fails_after(log, "late", 2), fails_after(log, "early", 0), steps(log, "c", 3)));
+        when_all_settled(fails_after(log, "late", 2), fails_after(log, "early", 0), steps(log, "c", 3)));
   } catch (const std::runtime_error& error) {
     thrown = error.what();
   }
@@ -99,13 +111,13 @@ TEST(WhenAll, OfAnEmptyVectorIsDoneAtOnce) {
   sync_wait(when_all(std::vector<Task<void>>()));
 }
 
-TEST(WhenAll, OfAVectorOfVoidTasksThrowsTheFirstByPosition) {
+TEST(WhenAllSettled, OfAVectorOfVoidTasksThrowsTheFirstByPosition) {
   Log log;
   std::vector<Task<void>> tasks;
   tasks.push_back(nothing());
   tasks.push_back(fails_after(log, "one", 1));
   tasks.push_back(fails_after(log, "two", 0));
-  Task<void> all = when_all(std::move(tasks));
+  Task<void> all = when_all_settled(std::move(tasks));
   try {
     sync_wait(std::move(all));
     FAIL() << "nothing was thrown";

@@ -27,9 +27,9 @@ struct Boom : std::runtime_error {
 
 Task<void> add_up(World& world, std::atomic<int>& ended) {
   std::vector<float> data{static_cast<float>(world.rank())};
-  const Ticket ticket = world.communicator()->issue(sum_of(data));
+  const Work work = world.communicator()->issue(sum_of(data));
   co_await yield();
-  ticket.wait();
+  work.wait();
   EXPECT_EQ(data[0], static_cast<float>(world.size() * (world.size() - 1) / 2));
   EXPECT_EQ(World::current(), &world);
   EXPECT_EQ(Executor::current(), &world.executor());
@@ -63,11 +63,11 @@ TEST(RunRanks, GivesEachRankAtLeastOneThread) {
 
 Task<void> one_throws(World& world, int who) {
   std::vector<float> data(4);
-  const Ticket first = world.communicator()->issue(sum_of(data));
+  const Work first = world.communicator()->issue(sum_of(data));
   first.wait();
   co_await yield();
   if (world.rank() == who) throw Boom();
-  const Ticket second = world.communicator()->issue(sum_of(data));
+  const Work second = world.communicator()->issue(sum_of(data));
   second.wait();
   ADD_FAILURE() << "rank " << world.rank() << " went on";
 }
@@ -93,13 +93,13 @@ Task<void> one_throws_in_a_group(World& world) {
   const auto group = world.group(members, "tp");
   if (world.rank() == 2) throw Boom();
   std::vector<float> data(4);
-  const Ticket ticket = group->issue(sum_of(data));
-  ticket.wait();
+  const Work work = group->issue(sum_of(data));
+  work.wait();
   if (world.rank() == 0) {
-    const Ticket alone = group->issue(sum_of(data));
+    const Work alone = group->issue(sum_of(data));
     alone.wait();
   } else {
-    const Ticket recv = world.communicator()->issue(sum_of(data));
+    const Work recv = world.communicator()->issue(sum_of(data));
     recv.wait();
   }
   co_return;
@@ -111,10 +111,10 @@ TEST(RunRanks, AFailureReachesGroupsThatTheRankIsNotIn) {
 
 Task<void> one_leaves(World& world) {
   std::vector<float> data(4);
-  const Ticket first = world.communicator()->issue(sum_of(data));
+  const Work first = world.communicator()->issue(sum_of(data));
   first.wait();
   if (world.rank() == 1) co_return;
-  const Ticket second = world.communicator()->issue(sum_of(data));
+  const Work second = world.communicator()->issue(sum_of(data));
   second.wait();
 }
 
@@ -135,9 +135,9 @@ Task<void> one_is_late(World& world, std::atomic<bool>& over) {
     co_return;
   }
   std::vector<float> data(4);
-  const Ticket ticket = world.communicator()->issue(sum_of(data));
+  const Work work = world.communicator()->issue(sum_of(data));
   try {
-    ticket.wait();
+    work.wait();
   } catch (...) {
     over = true;
     throw;

@@ -54,9 +54,9 @@ void same_as_on_host(NcclRank& mine, Collective c) {
   c.recv = to->data();
   c.keep_send = from;
   c.keep_recv = to;
-  const Ticket ticket = mine.comm->issue(c);
+  const Work work = mine.comm->issue(c);
   from.reset();
-  ticket.wait();
+  work.wait();
   if (recv_bytes > 0) mine.device->download(got.data(), to->data(), recv_bytes);
   EXPECT_EQ(std::memcmp(got.data(), expected.data(), recv_bytes), 0)
       << describe(c, n) << " on rank " << mine.rank;
@@ -178,11 +178,11 @@ TEST(NcclCollectives, RanksThatBothSendFirstDoNotBlockEachOther) {
       c.extent = 9;
       c.root = (mine.rank + 1) % 3;
       c.send = out.buffer->data();
-      const Ticket sent = mine.comm->issue(c);
+      const Work sent = mine.comm->issue(c);
       c.kind = CollectiveKind::Recv;
       c.root = (mine.rank + 2) % 3;
       c.recv = in.buffer->data();
-      const Ticket received = mine.comm->issue(c);
+      const Work received = mine.comm->issue(c);
       received.wait();
       sent.wait();
       EXPECT_EQ(in.get(), std::vector<float>(9, static_cast<float>((mine.rank + 2) % 3)));
@@ -219,23 +219,23 @@ TEST(NcclCollectives, AnAllGatherByPartsIsThereShardByShard) {
     take_fake_nccl_trace(mine.rank);
     const NcclNumbers from(mine, std::vector<float>(4, static_cast<float>(mine.rank + 1)));
     const NcclNumbers to(mine, std::vector<float>(12, 0.0F));
-    const Ticket ticket = mine.comm->issue(gather_of(from, to));
-    ASSERT_EQ(ticket.state()->parts(), 3);
+    const Work work = mine.comm->issue(gather_of(from, to));
+    ASSERT_EQ(work.state()->parts(), 3);
     for (int k = 0; k < 3; ++k) {
       const int part = (mine.rank + k) % 3;
-      ticket.state()->wait_part(part);
+      work.state()->wait_part(part);
       // What the compute stream does now sees this part.
       std::vector<float> shard(4);
       mine.device->download(shard.data(), static_cast<float*>(to.buffer->data()) + 4 * part, 16);
       EXPECT_EQ(shard, std::vector<float>(4, static_cast<float>(part + 1)));
-      EXPECT_TRUE(ticket.state()->part_ready(part) || k > 0);
+      EXPECT_TRUE(work.state()->part_ready(part) || k > 0);
     }
-    ticket.wait();
+    work.wait();
     EXPECT_EQ(take_fake_nccl_trace(mine.rank), "ncclSend+ncclRecv,ncclSend+ncclRecv");
   });
 }
 
-TEST(NcclCollectives, BuffersInWindowsGoByTheCopyEnginesAndTheTicketSaysSo) {
+TEST(NcclCollectives, BuffersInWindowsGoByTheCopyEnginesAndTheWorkHandleSaysSo) {
   NcclSetting setting{.ranks = 2};
   setting.options.copy_engine = true;
   on_nccl_ranks(setting, [](NcclRank& mine) {
@@ -249,20 +249,20 @@ TEST(NcclCollectives, BuffersInWindowsGoByTheCopyEnginesAndTheTicketSaysSo) {
     c.send = recv + 100;
     c.recv = recv;
     c.keep_recv = window;
-    const Ticket ticket = mine.comm->issue(c);
-    ticket.wait();
+    const Work work = mine.comm->issue(c);
+    work.wait();
     std::vector<float> got(2);
     mine.device->download(got.data(), recv, 8);
     EXPECT_EQ(got, (std::vector<float>{1, 2}));
-    EXPECT_EQ(nccl_path(ticket), "copy engine");
+    EXPECT_EQ(nccl_path(work), "copy engine");
 
     const NcclNumbers elsewhere(mine, {1, 1});
     c.recv = elsewhere.buffer->data();
     c.keep_recv = elsewhere.buffer;
-    const Ticket other = mine.comm->issue(c);
+    const Work other = mine.comm->issue(c);
     other.wait();
     EXPECT_EQ(nccl_path(other), "SM kernel requested");
-    const Ticket sum = mine.comm->issue(nccl_sum_of(elsewhere));
+    const Work sum = mine.comm->issue(nccl_sum_of(elsewhere));
     sum.wait();
     EXPECT_EQ(nccl_path(sum), "SM kernel requested");
     EXPECT_EQ(elsewhere.get(), (std::vector<float>{2, 4}));

@@ -182,9 +182,9 @@ TEST_F(NcclFailure, APeerThatDoesNotComeIsNamed) {
       while (!over.load()) std::this_thread::yield();
       return;
     }
-    const Ticket ticket = mine.comm->issue(nccl_sum_of(numbers));
+    const Work work = mine.comm->issue(nccl_sum_of(numbers));
     const NcclOutcome outcome = outcome_of([&] {
-      ticket.wait();
+      work.wait();
       mine.device->synchronize();
     });
     over = true;
@@ -294,7 +294,7 @@ TEST_F(NcclFailure, AFailedGroupLeavesTheOthersUsable) {
   for (const NcclOutcome& outcome : outcomes) EXPECT_FALSE(outcome.failed) << outcome.text;
 }
 
-TEST_F(NcclFailure, ABadArgumentIsRefusedAndTakesNoTicket) {
+TEST_F(NcclFailure, ABadArgumentIsRefusedAndTakesNoWork) {
   on_nccl_ranks({.ranks = 1}, [](NcclRank& mine) {
     Collective c;
     c.kind = CollectiveKind::AllReduce;

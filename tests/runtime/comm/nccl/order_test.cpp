@@ -15,13 +15,13 @@ TEST(NcclOrder, ACollectiveComesAfterTheComputeStreamAndBeforeWhatFollowsItsWait
     FakeDriver::get().reseed(seed);
     on_nccl_ranks({.ranks = 2}, [](NcclRank& mine) {
       std::vector<NcclNumbers> all;
-      std::vector<Ticket> tickets;
+      std::vector<Work> works;
       for (int i = 0; i < 5; ++i) {
         all.emplace_back(mine, std::vector<float>(8, static_cast<float>(i + mine.rank)));
-        tickets.push_back(mine.comm->issue(nccl_sum_of(all.back())));
+        works.push_back(mine.comm->issue(nccl_sum_of(all.back())));
       }
       for (std::size_t i = 0; i < all.size(); ++i) {
-        tickets[i].wait();
+        works[i].wait();
         EXPECT_EQ(all[i].get(), std::vector<float>(8, static_cast<float>(2 * i + 1)));
       }
     });
@@ -73,13 +73,13 @@ TEST(NcclOrder, AGroupOfSomeRanksNeedsNobodyElse) {
   });
 }
 
-TEST(NcclOrder, DroppedTicketsServeThePeersAndTheirMemoryIsNotGivenAwayEarly) {
+TEST(NcclOrder, DroppedWorkServesThePeersAndTheirMemoryIsNotGivenAwayEarly) {
   on_nccl_ranks({.ranks = 2}, [](NcclRank& mine) {
     for (int i = 0; i < 30; ++i) {
       const NcclNumbers numbers(mine, std::vector<float>(5, 1.0F));
-      const Ticket ticket = mine.comm->issue(nccl_sum_of(numbers));
+      const Work work = mine.comm->issue(nccl_sum_of(numbers));
       if (mine.rank == 0) continue;
-      ticket.wait();
+      work.wait();
       EXPECT_EQ(numbers.get(), std::vector<float>(5, 2.0F));
     }
   });
@@ -101,9 +101,9 @@ TEST(NcclOrder, AnObserverIsToldOnceOfEachIssueAndOfItsWait) {
     NcclSeen seen;
     mine.comm->observe(std::make_shared<Observer*>(&seen));
     const NcclNumbers numbers(mine, {1, 2});
-    const Ticket ticket = mine.comm->issue(nccl_sum_of(numbers));
-    ticket.wait();
-    ticket.wait();
+    const Work work = mine.comm->issue(nccl_sum_of(numbers));
+    work.wait();
+    work.wait();
     ASSERT_EQ(seen.issues.size(), 1U);
     ASSERT_EQ(seen.completions.size(), 1U);
     EXPECT_EQ(seen.issues[0].id, seen.completions[0].id);

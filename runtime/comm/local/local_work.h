@@ -1,6 +1,6 @@
 #pragma once
-// The tickets of a LocalCommunicator: waiting helps with the transfer, spins briefly, then sleeps.
-// Owned by the Ticket handles of one rank, used on its thread.
+// The work handles of a LocalCommunicator: waiting helps with the transfer, spins briefly, then sleeps.
+// Owned by the Work handles of one rank, used on its thread.
 #include <memory>
 #include <string>
 
@@ -10,7 +10,7 @@
 
 namespace coshard {
 
-class LocalTicket : public TicketState {
+class LocalWork : public WorkState {
  public:
   bool ready() final;
   void wait() final;
@@ -18,12 +18,23 @@ class LocalTicket : public TicketState {
   bool part_ready(int part) override;
   void wait_part(int part) override;
   void check(std::int64_t waited_ns) final;
+  Look look(int part) final;
+  void begin_wait() final;
+  bool listen(Parker& parker) final;
+  void deaf(Parker& parker) noexcept final;
+  std::int64_t timeout_ns() const final { return communicator_->timeout_ns(); }
+  std::string describe() const final { return awaited_.text(communicator_->group()); }
+  void given_up() final;
+  void poison(const std::string& cause) final;
+  bool any_thread() const final { return true; }
+  Look push() final;
+  std::string failure() const final;
 
   void watch(const CommEvent& event) { event_ = event; }
   const CommEvent& event() const { return event_; }
 
  protected:
-  LocalTicket(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
+  LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
               std::uint64_t number);
 
   virtual bool complete() const = 0;
@@ -32,8 +43,11 @@ class LocalTicket : public TicketState {
   virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
 
+  virtual bool part_complete(int) const { return complete(); }
+  virtual bool by_parts() const { return false; }  // an arrival alone may help it
+
   template <class Done, class Help>
-  void block(const Done& done, const Help& help, bool for_part);
+  void block(const Done& done, const Help& help);
   void check_part(int part) const;
   void settle(std::int64_t begin_ns);
 
@@ -42,22 +56,40 @@ class LocalTicket : public TicketState {
 
  private:
   [[noreturn]] void fail_poisoned();
-  [[noreturn]] void fail_timeout(std::int64_t begin_ns);
+  [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
 
+  class Listening {
+   public:
+    Listening(LocalWork& work, Parker& parker) : work_(work), parker_(parker) {
+      work_.listen(parker_);
+    }
+    ~Listening() { work_.deaf(parker_); }
+    Listening(const Listening&) = delete;
+    Listening& operator=(const Listening&) = delete;
+
+   private:
+    LocalWork& work_;
+    Parker& parker_;
+  };
+
   CommEvent event_;  // id 0: nobody watched the issue
+  std::int64_t begin_wait_ns_ = 0;
   bool settled_ = false;
 };
 
-class JobTicket final : public LocalTicket {
+class JobWork final : public LocalWork {
  public:
   // job: null when the communicator was poisoned before the issue.
-  JobTicket(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
+  JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
             std::uint64_t number, Job* job);
-  ~JobTicket() override;
+  ~JobWork() override;
   int parts() const override;
   bool part_ready(int part) override;
   void wait_part(int part) override;
+  void has_dependents() override {
+    if (job_ != nullptr) job_->has_dependents.store(true);
+  }
 
  private:
   bool complete() const override { return job_ != nullptr && job_->over.load(); }
@@ -65,16 +97,18 @@ class JobTicket final : public LocalTicket {
   int lost() const override { return communicator_->group().lost(*job_); }
   std::string missing_text() const override;
   std::int64_t over_ns() const override { return job_->over_ns.load(std::memory_order_relaxed); }
-  bool part_complete(int part) const;
+  bool part_complete(int part) const override;
+  bool by_parts() const override { return early_ || chained_; }
   bool help_part(int part);
 
   Job* job_;
-  bool early_;  // an all_gather that is large enough to start before all are there
+  bool early_;    // an all_gather that is large enough to start before all are there
+  bool chained_;  // it waits for something else before its data are there
 };
 
-class MessageTicket final : public LocalTicket {
+class MessageWork final : public LocalWork {
  public:
-  MessageTicket(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
+  MessageWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
                 std::shared_ptr<Message> message);
 
  private:

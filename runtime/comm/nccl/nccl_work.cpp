@@ -3,31 +3,31 @@
 
 namespace coshard {
 
-bool NcclTicket::ready() { return communicator_->part_there(*flight_, -1); }
+bool NcclWork::ready() { return communicator_->part_there(*flight_, -1); }
 
-void NcclTicket::wait() { communicator_->wait(*flight_); }
+void NcclWork::wait() { communicator_->wait(*flight_); }
 
-int NcclTicket::parts() const {
+int NcclWork::parts() const {
   return flight_->kind == CollectiveKind::AllGather ? communicator_->size() : 1;
 }
 
-void NcclTicket::check_part(int part) const {
+void NcclWork::check_part(int part) const {
   CS_REQUIRE(part >= 0 && part < parts(), to_string(flight_->kind), ": part ", part,
              " is not one of ", parts());
 }
 
-bool NcclTicket::part_ready(int part) {
+bool NcclWork::part_ready(int part) {
   check_part(part);
   return communicator_->part_there(*flight_, part);
 }
 
-void NcclTicket::wait_part(int part) {
+void NcclWork::wait_part(int part) {
   check_part(part);
   communicator_->wait_part(*flight_, part);
 }
 
-std::string_view nccl_path(const Ticket& ticket) {
-  const auto* state = dynamic_cast<const NcclTicket*>(ticket.state());
+std::string_view nccl_path(const Work& work) {
+  const auto* state = dynamic_cast<const NcclWork*>(work.state());
   return state == nullptr ? std::string_view() : state->path();
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/comm/local/device_ticket.h"
+#include "runtime/comm/local/device_work.h"
 
 #include <algorithm>
 
@@ -94,7 +94,7 @@ std::string DeviceWatch::missing_text(const LocalGroup& group) const {
   return cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
 }
 
-DeviceTicket::DeviceTicket(std::shared_ptr<LocalCommunicator> communicator,
+DeviceWork::DeviceWork(std::shared_ptr<LocalCommunicator> communicator,
                            std::shared_ptr<Lane> lane, std::shared_ptr<DeviceWatch> watch,
                            std::shared_ptr<Message> message, DeviceJob* work, std::size_t side,
                            Kept kept)
@@ -106,7 +106,7 @@ DeviceTicket::DeviceTicket(std::shared_ptr<LocalCommunicator> communicator,
       side_(side),
       kept_(std::move(kept)) {}
 
-DeviceTicket::~DeviceTicket() {
+DeviceWork::~DeviceWork() {
   if (waited_ || work_ == nullptr) return;
   const std::scoped_lock lock(communicator_->group().devices().queueing());
   if (work_->queued.load(std::memory_order_relaxed)) {
@@ -117,25 +117,29 @@ DeviceTicket::~DeviceTicket() {
   }
 }
 
-int DeviceTicket::parts() const {
+int DeviceWork::parts() const {
   return std::max(1, static_cast<int>(watch_->marks().last - watch_->marks().first) - 1);
 }
 
 // The query moves drivers to work that do so only when they are asked.
-bool DeviceTicket::passed(std::uint32_t mark) const {
+bool DeviceWork::passed(std::uint32_t mark) const {
   const Flag& flag = *watch_->marks().flag;
   if (flag.reached(mark) || communicator_->group().poisoned()) return true;
   if (work_ == nullptr || !work_->queued.load(std::memory_order_acquire)) return false;
   return work_->over->query() || flag.reached(mark);
 }
 
-void DeviceTicket::check(std::int64_t waited_ns) {
+void DeviceWork::check(std::int64_t waited_ns) {
   if (!watch_->over()) watch_->check(waited_ns);
 }
 
-bool DeviceTicket::ready() { return passed(watch_->marks().last); }
+void DeviceWork::given_up() {
+  if (!waited_) communicator_->note_given_up(watch_->awaited());
+}
 
-void DeviceTicket::order_after(std::uint32_t mark) {
+bool DeviceWork::ready() { return passed(watch_->marks().last); }
+
+void DeviceWork::order_after(std::uint32_t mark) {
   watch_->check(0);
   watch_->marks().flag->wait(lane_->device().compute_stream(), mark);
   if (!watched_) lane_->device().watch(watch_);
@@ -144,7 +148,7 @@ void DeviceTicket::order_after(std::uint32_t mark) {
   watch_->check(0);
 }
 
-void DeviceTicket::wait() {
+void DeviceWork::wait() {
   if (waited_) return;
   Observer* watching = event_.id != 0 ? communicator_->observer() : nullptr;
   if (watching != nullptr) watching->awaiting(event_);
@@ -156,7 +160,7 @@ void DeviceTicket::wait() {
   watching->ready(event_, now, now, now);
 }
 
-std::uint32_t DeviceTicket::mark_of(int part) const {
+std::uint32_t DeviceWork::mark_of(int part) const {
   CS_REQUIRE(part >= 0 && part < parts(), watch_->awaited().text(communicator_->group()), ": part ",
              part, " is not one of ", parts());
   const Marks& marks = watch_->marks();
@@ -165,9 +169,9 @@ std::uint32_t DeviceTicket::mark_of(int part) const {
   return marks.first + static_cast<std::uint32_t>(place) + 1;
 }
 
-bool DeviceTicket::part_ready(int part) { return passed(mark_of(part)); }
+bool DeviceWork::part_ready(int part) { return passed(mark_of(part)); }
 
-void DeviceTicket::wait_part(int part) {
+void DeviceWork::wait_part(int part) {
   const std::uint32_t mark = mark_of(part);
   if (mark == watch_->marks().last) return wait();
   if (!waited_) order_after(mark);

@@ -1,7 +1,7 @@
 #pragma once
-// The tickets of collectives on devices that queue their work. Waiting orders the compute stream
+// The work handles of collectives on devices that queue their work. Waiting orders the compute stream
 // after the collective and does not block the host; a wait of the host that comes to it later is
-// looked after by a watch. Tickets are used on their rank's thread.
+// looked after by a watch. Works are used on their rank's thread.
 #include <memory>
 #include <string>
 
@@ -41,21 +41,23 @@ class DeviceWatch final : public Watched {
 
 // Observers are told that it is ready when it is waited for, since nobody sees when the device is
 // done: wait_begin, done and now are the same.
-class DeviceTicket final : public TicketState {
+class DeviceWork final : public WorkState {
  public:
   // `work`: null when the communicator was poisoned before the issue; `side`: of this rank in it;
   // `kept`: its buffers.
-  DeviceTicket(std::shared_ptr<LocalCommunicator> communicator, std::shared_ptr<Lane> lane,
+  DeviceWork(std::shared_ptr<LocalCommunicator> communicator, std::shared_ptr<Lane> lane,
                std::shared_ptr<DeviceWatch> watch, std::shared_ptr<Message> message,
                DeviceJob* work, std::size_t side, Kept kept);
   // Buffers that the compute stream is not ordered after stay until the job is over.
-  ~DeviceTicket() override;
+  ~DeviceWork() override;
   bool ready() override;
   void wait() override;
   int parts() const override;
   bool part_ready(int part) override;
   void wait_part(int part) override;
   void check(std::int64_t waited_ns) override;
+  Look look(int) override { return Look::Over; }  // waiting does not block the host
+  void given_up() override;
   void watch(const CommEvent& event) { event_ = event; }
   const CommEvent& event() const { return event_; }
 

@@ -1,0 +1,35 @@
+#include "dtensor/redistribute/follow_up.h"
+
+#include <sched.h>
+
+namespace coshard {
+
+// False while another thread is at it.
+bool FollowUp::follow_now() {
+  State expected = State::Todo;
+  if (state_.compare_exchange_strong(expected, State::Doing)) {
+    try {
+      std::exchange(follow_, nullptr)();
+    } catch (...) {
+      state_.store(State::Done, std::memory_order_release);
+      throw;
+    }
+    state_.store(State::Done, std::memory_order_release);
+  }
+  return done();
+}
+
+void FollowUp::wait() {
+  if (done()) return;
+  if (before_) before_->wait();
+  while (!follow_now()) sched_yield();  // a copy, on another thread
+}
+
+Look FollowUp::push() {
+  if (done()) return Look::Over;
+  const Look before = before_ ? before_->push() : Look::Over;
+  if (before != Look::Over || !failure().empty()) return before;
+  return follow_now() ? Look::Over : Look::Stuck;
+}
+
+}  // namespace coshard

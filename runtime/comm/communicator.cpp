@@ -1,0 +1,33 @@
+#include "runtime/comm/communicator.h"
+
+#include "runtime/comm/collective.h"
+#include "runtime/coro/branch.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+bool is_callers(const void* data, const std::shared_ptr<Buffer>& keeper) {
+  return data != nullptr && (keeper == nullptr || !keeper->owned());
+}
+
+}  // namespace
+
+Work Communicator::issue(Collective collective, CallSite where) {
+  Branch& branch = Branch::current();
+  branch.throw_if_cancelled();
+  if (collective.where.line == 0) collective.where = where;
+  check(collective, size(), rank());
+  CS_REQUIRE(!branch.unordered || is_point_to_point(collective.kind), to_string(collective.kind),
+             " in branch ", branch.path(),
+             ", which was resumed by what came first (as_it_comes, in_order): the order of its "
+             "collectives would not be the program's, at ",
+             place(collective.where));
+  collective.branch = branch.id();
+  collective.branch_path = branch.child_path();
+  const bool callers = !collective.announced && (is_callers(collective.send, collective.keep_send) ||
+                                                is_callers(collective.recv, collective.keep_recv));
+  return Work(start(std::move(collective)), !callers);
+}
+
+}  // namespace coshard

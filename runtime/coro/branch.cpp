@@ -1,0 +1,94 @@
+#include "runtime/coro/branch.h"
+
+#include <atomic>
+#include <utility>
+
+#include "runtime/coro/rank_context.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+// Written before any rank runs.
+std::vector<BranchForked>& fork_hooks() {
+  static std::vector<BranchForked> hooks;
+  return hooks;
+}
+
+std::uint64_t mixed(std::uint64_t id, std::uint64_t position) {
+  id = (id ^ (position + 1)) * 0x9e3779b97f4a7c15U;  // 2^64 / golden ratio
+  return id ^ (id >> 29);
+}
+
+}  // namespace
+
+bool on_branch_fork(BranchForked hook) {
+  fork_hooks().push_back(hook);
+  return true;
+}
+
+int Branch::new_slot() {
+  static std::atomic<int> count{0};
+  return count.fetch_add(1);
+}
+
+Branch::Branch() = default;
+
+Branch::Branch(Branch& parent, int position)
+    : unordered(parent.unordered),
+      parent_(&parent),
+      id_(mixed(parent.id_, static_cast<std::uint64_t>(position))),
+      path_(std::make_shared<const std::string>(
+          parent.path_ ? cat(*parent.path_, '.', position) : cat(position))) {
+  for (const BranchForked hook : fork_hooks()) hook(parent, *this, position);
+}
+
+Branch::~Branch() {
+  for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot)
+    if (slot->value != nullptr) slot->destroy(slot->value);
+}
+
+Branch& Branch::current() noexcept { return RankContext::current().branch(); }
+
+const std::exception_ptr& Branch::cancelled() const noexcept {
+  for (const CancelScope* scope = innermost_; scope != nullptr; scope = scope->outer_)
+    if (scope->cause_) return scope->cause_;
+  return cause_;
+}
+
+void Branch::cancel(const std::exception_ptr& cause) {
+  if (cause_) return;
+  cause_ = cause;
+  for (CancelScope* scope = innermost_; scope != nullptr; scope = scope->outer_)
+    scope->stop_.request_stop();
+  if (stop_) stop_->request_stop();
+  if (suspended != nullptr) std::exchange(suspended, nullptr)->give_up();
+}
+
+std::stop_token Branch::stop_token() {
+  if (innermost_ != nullptr) return innermost_->stop_token();
+  if (!stop_) {
+    stop_.emplace();
+    if (cause_) stop_->request_stop();
+  }
+  return stop_->get_token();
+}
+
+CancelScope::CancelScope() : branch_(Branch::current()), outer_(branch_.innermost_) {
+  branch_.innermost_ = this;
+  if (branch_.cancelled()) stop_.request_stop();
+}
+
+CancelScope::~CancelScope() { branch_.innermost_ = outer_; }
+
+void CancelScope::cancel(const std::exception_ptr& cause) {
+  if (cause_) return;
+  cause_ = cause;
+  for (CancelScope* scope = branch_.innermost_; scope != outer_; scope = scope->outer_)
+    scope->stop_.request_stop();
+  if (branch_.suspended != nullptr) std::exchange(branch_.suspended, nullptr)->give_up();
+}
+
+std::stop_token CancelScope::stop_token() { return stop_.get_token(); }
+
+}  // namespace coshard

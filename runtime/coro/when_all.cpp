@@ -1,0 +1,75 @@
+#include "runtime/coro/when_all.h"
+
+#include "runtime/coro/branch.h"
+
+namespace coshard {
+
+StartAll::StartAll(std::span<const Child> children, OnFailure on_failure)
+    : children_(children),
+      on_failure_(on_failure),
+      executor_(Executor::current()),
+      parent_(Branch::current()) {}
+
+StartAll::~StartAll() {
+  if (executor_ != nullptr) executor_->settled(this);
+}
+
+bool StartAll::await_ready() {
+  parent_.throw_if_cancelled();
+  return children_.empty() || (executor_ == nullptr && start_here());
+}
+
+// Without an executor each runs on the caller's stack until it suspends.
+bool StartAll::start_here() {
+  for (const Child& child : children_) {
+    child.handle.resume();
+    if (!child.handle.done()) ++running_;
+  }
+  return running_ == 0;
+}
+
+void StartAll::await_suspend(std::coroutine_handle<> awaiter) {
+  awaiter_ = awaiter;
+  for (const Child& child : children_)
+    if (!child.handle.done()) child.promise->set_join(*this);
+  if (executor_ == nullptr) return;
+  running_ = children_.size();
+  parent_.suspended = this;
+  branches_.reserve(running_);
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    branches_.push_back(std::make_unique<Branch>(parent_, static_cast<int>(i)));
+    executor_->enqueue(children_[i].handle, *branches_.back());
+  }
+}
+
+std::coroutine_handle<> StartAll::ended(TaskPromiseBase& child) noexcept {
+  if (child.error() && !first_ && on_failure_ == OnFailure::CancelSiblings) {
+    first_ = child.error();
+    if (running_ > 1 && executor_ != nullptr) {
+      executor_->failing(this, first_);
+      cancel_children(std::make_exception_ptr(
+          Error(ErrorKind::Cancelled, cat("cancelled: a sibling in branch ",
+                                          Branch::current().path(), " failed: ", text_of(first_)))));
+    }
+  }
+  if (--running_ > 0) return std::noop_coroutine();
+  if (executor_ != nullptr) {
+    parent_.suspended = nullptr;
+    executor_->context().set_branch(parent_);
+  }
+  return awaiter_;
+}
+
+void StartAll::cancel_children(const std::exception_ptr& cause) {
+  for (std::size_t i = 0; i < branches_.size(); ++i)
+    if (!children_[i].handle.done()) branches_[i]->cancel(cause);
+}
+
+// The parent was cancelled: its children are, and it goes on when they have ended.
+void StartAll::give_up() noexcept { cancel_children(parent_.cancelled()); }
+
+void StartAll::await_resume() const {
+  if (first_) std::rethrow_exception(first_);
+}
+
+}  // namespace coshard
