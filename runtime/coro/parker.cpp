@@ -1,0 +1,107 @@
+#include "runtime/coro/parker.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <thread>
+
+namespace coshard {
+
+namespace {
+
+constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
+
+// Sleeps while `word` holds `value`; false when the deadline has passed. The steady clock counts as
+// CLOCK_MONOTONIC does, by which the kernel takes the deadline of FUTEX_WAIT_BITSET.
+bool futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t deadline_ns) {
+  timespec until{};
+  until.tv_sec = deadline_ns / kNanosecondsPerSecond;
+  until.tv_nsec = deadline_ns % kNanosecondsPerSecond;
+  const long result =
+      ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, value,
+                deadline_ns != 0 ? &until : nullptr, nullptr, FUTEX_BITSET_MATCH_ANY);
+  return result == 0 || errno != ETIMEDOUT;
+}
+
+}  // namespace
+
+std::int64_t ThreadParker::now() const {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
+void ThreadParker::ring() noexcept {
+  // Release: what was written before is visible to the rank that reads kRung. Acquire: asio_, and
+  // posted_ as false, are as the rank wrote them before kInAsio.
+  const std::uint32_t before = state_.exchange(kRung, std::memory_order_acq_rel);
+  if (before == kOnFutex) {
+    // The rank may be on its way already, and this parker gone: the kernel only compares addresses.
+    ::syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1);
+  } else if (before == kInAsio) {
+    boost::asio::post(*asio_, [] {});
+    // Release: the post has happened when the rank, which waits for this, lets go of asio_.
+    posted_.store(true, std::memory_order_release);
+  }
+}
+
+bool ThreadParker::fall_asleep(State how) {
+  std::uint32_t awake = kAwake;
+  // Release: a ringer that reads kInAsio sees asio_, and posted_ as false. When it has been rung
+  // already nothing is learned here; the exchange that takes the token acquires.
+  return state_.compare_exchange_strong(awake, how, std::memory_order_release,
+                                        std::memory_order_relaxed);
+}
+
+void ThreadParker::park(std::int64_t deadline_ns, boost::asio::io_context* asio) {
+  asio_ = asio;  // nobody else reads it: the state is kAwake or kRung
+  if (fall_asleep(asio != nullptr ? kInAsio : kOnFutex)) {
+    if (asio != nullptr) return sleep_in_asio(deadline_ns);
+    sleep_on_futex(deadline_ns);
+  }
+  // Acquire: pairs with the ring() whose token this takes.
+  state_.exchange(kAwake, std::memory_order_acquire);
+}
+
+void ThreadParker::sleep_on_futex(std::int64_t deadline_ns) {
+  if (deadline_ns < 0) return;  // long past; the kernel would call it invalid
+  // Relaxed: the exchange in park() acquires. The kernel compares the word under a lock that the
+  // wake takes too, so that no ring falls between the two.
+  while (state_.load(std::memory_order_relaxed) == kOnFutex) {
+    if (!futex_wait(state_, kOnFutex, deadline_ns)) return;
+  }
+}
+
+void ThreadParker::sleep_in_asio(std::int64_t deadline_ns) {
+  struct Leave {
+    ThreadParker& parker;
+    ~Leave() { parker.leave_asio(); }
+  };
+  const Leave leave{*this};  // also when a handler throws
+  if (asio_->stopped()) asio_->restart();
+  if (deadline_ns == 0) {
+    asio_->run_one();
+  } else if (deadline_ns <= now()) {
+    asio_->poll_one();
+  } else {
+    const std::chrono::nanoseconds since(deadline_ns);
+    asio_->run_one_until(std::chrono::steady_clock::time_point(since));
+  }
+}
+
+void ThreadParker::leave_asio() noexcept {
+  // Acquire: as in park().
+  if (state_.exchange(kAwake, std::memory_order_acquire) == kInAsio) return;
+  // One ringer has read kInAsio and may still be inside of asio_, which the caller may destroy. It
+  // is about to leave: no more than a post() is left to do. Acquire: that post has happened.
+  while (!posted_.load(std::memory_order_acquire)) std::this_thread::yield();
+  // Relaxed: fall_asleep() releases it before another ringer can read kInAsio.
+  posted_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace coshard
