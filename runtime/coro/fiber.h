@@ -1,7 +1,7 @@
 #pragma once
 // A fiber: a function on a stack of its own, which its thread enters with resume() and which goes
 // off with suspend(), in the middle of any call. Made on Boost.Context. Whoever makes it owns it;
-// it never changes its thread. About 10 ns for each way.
+// it never changes its thread. Some 50 ns there and back.
 #include <cstddef>
 #include <exception>
 #include <functional>
