@@ -1,0 +1,86 @@
+#include "runtime/coro/fiber.h"
+
+#include <cxxabi.h>
+
+// The two functions under Boost's fiber class: that one has its own frames around the jump, which
+// TSan would count on the wrong stack, and unwinds with an exception that is not an Error.
+#include <boost/context/detail/fcontext.hpp>
+#include <utility>
+
+#include "runtime/error.h"
+
+namespace coshard {
+
+namespace context = boost::context::detail;
+
+// The first function on a fiber's stack.
+struct Fiber::Entry {
+  static void run(context::transfer_t from) {
+    Fiber& fiber = *static_cast<Fiber*>(from.data);
+    fiber.context_ = from.fctx;
+    after_jump(fiber.own_, fiber.resumer_);
+    try {
+      fiber.body_();
+    } catch (...) {
+      fiber.error_ = std::current_exception();
+    }
+    fiber.state_ = State::Done;
+    fiber.leave_stack(true);
+  }
+};
+
+Fiber::Fiber(std::function<void()> body, std::size_t stack_bytes)
+    : body_(std::move(body)),
+      stack_(stack_bytes),
+      context_(context::make_fcontext(stack_.top(), stack_.bytes(), &Entry::run)) {
+  CS_REQUIRE(body_, "fiber: it has no body");
+  own_ = make_side(stack_.bottom(), stack_.bytes());
+}
+
+Fiber::~Fiber() {
+  given_up_ = true;
+  if (state_ == State::Suspended) enter_stack();
+  forget_fiber(own_);
+}
+
+void Fiber::resume() {
+  CS_REQUIRE(state_ != State::Done, "fiber: resumed after its body ended");
+  CS_REQUIRE(state_ != State::Running, "fiber: resumed while it runs");
+  if (thread_ == nullptr) thread_ = &current_;
+  CS_REQUIRE(thread_ == &current_, "fiber: resumed on another thread than its own");
+  enter_stack();
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Fiber::suspend() {
+  Fiber* fiber = current_;
+  CS_REQUIRE(fiber != nullptr, "fiber: suspended where none runs");
+  if (!fiber->given_up_) {
+    fiber->state_ = State::Suspended;
+    fiber->leave_stack(false);
+  }
+  if (fiber->given_up_) [[unlikely]]
+    fail(ErrorKind::Cancelled, "fiber: given up before its body ended");
+}
+
+void Fiber::enter_stack() noexcept {
+  auto& globals = *reinterpret_cast<ExceptionGlobals*>(abi::__cxa_get_globals());
+  Fiber* const before = std::exchange(current_, this);
+  state_ = State::Running;
+  std::swap(globals, exceptions_);
+  before_resume(resumer_, own_);
+  const context::transfer_t back = context::jump_fcontext(context_, this);
+  after_jump(resumer_, own_);
+  context_ = back.fctx;
+  std::swap(globals, exceptions_);
+  current_ = before;
+}
+
+void Fiber::leave_stack(bool for_ever) noexcept {
+  before_suspend(own_, resumer_, for_ever);
+  const context::transfer_t from = context::jump_fcontext(context_, nullptr);
+  after_jump(own_, resumer_);
+  context_ = from.fctx;
+}
+
+}  // namespace coshard

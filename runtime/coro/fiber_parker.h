@@ -1,0 +1,49 @@
+#pragma once
+// The parker of one fiber of a FiberThread, which owns it; see there.
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+
+#include "runtime/coro/fiber.h"
+#include "runtime/coro/fiber_thread.h"
+#include "runtime/coro/parker.h"
+
+namespace coshard {
+
+class FiberParker final : public Parker {
+ public:
+  FiberParker(FiberThread& home, int index, std::function<void(Parker&)> body,
+              std::size_t stack_bytes);
+
+  void park(std::int64_t deadline_ns, boost::asio::io_context* asio) override;
+  void ring() noexcept override;
+  std::int64_t now() const override { return home_.now(); }
+  bool shares_its_thread() const override { return true; }
+
+ private:
+  friend class FiberThread;
+  // The fiber: kAwake -> kAsleep, and kRung -> kAwake, in park().
+  // A ring: any -> kRung; the one that finds kAsleep makes the fiber runnable.
+  // Deadline, handler: kAsleep -> kAwake, and the fiber is runnable.
+  enum State : std::uint32_t { kAwake, kRung, kAsleep };
+
+  void let_others_run();
+  void fall_asleep(std::int64_t deadline_ns, bool in_asio);
+
+  FiberThread& home_;
+  const int index_;
+  std::unique_ptr<Fiber> fiber_;  // null: it has ended
+  std::atomic<std::uint32_t> state_{kAwake};
+  // In runnable_ or arrivals_. Of who moved the state from kAsleep, until that line is taken from.
+  FiberParker* next_ = nullptr;
+  // Of the home thread:
+  FiberThread::Timers::node_type timer_;  // empty while it is among the timers
+  FiberThread::Timers::iterator place_;
+  bool timed_ = false;
+  bool in_asio_ = false;
+  std::exception_ptr handler_error_;
+};
+
+}  // namespace coshard

@@ -1,0 +1,89 @@
+#pragma once
+// What AddressSanitizer and ThreadSanitizer are told when a thread goes from one stack to another;
+// nothing in other builds. Forced inline: the jump has to be in the function that calls these,
+// since TSan counts the functions that each stack has entered and left.
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define COSHARD_SWITCH_ASAN
+#elif defined(__SANITIZE_THREAD__)
+#define COSHARD_SWITCH_TSAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define COSHARD_SWITCH_ASAN
+#elif __has_feature(thread_sanitizer)
+#define COSHARD_SWITCH_TSAN
+#endif
+#endif
+
+#if defined(COSHARD_SWITCH_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#elif defined(COSHARD_SWITCH_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace coshard {
+
+// One of the two stacks of a switch: a fiber's, or that of who resumes it.
+struct SwitchSide {
+  const void* bottom = nullptr;
+  std::size_t bytes = 0;
+  void* fake_stack = nullptr;  // ASan's, while the stack is left
+  void* tsan_fiber = nullptr;
+};
+
+// A fiber that has not run yet; forget_fiber when it never will again, from another stack.
+inline SwitchSide make_side(const void* bottom, std::size_t bytes) {
+  SwitchSide side{bottom, bytes};
+#if defined(COSHARD_SWITCH_TSAN)
+  side.tsan_fiber = __tsan_create_fiber(0);
+#endif
+  return side;
+}
+inline void forget_fiber([[maybe_unused]] SwitchSide& side) noexcept {
+#if defined(COSHARD_SWITCH_TSAN)
+  __tsan_destroy_fiber(side.tsan_fiber);
+#endif
+}
+
+// Nobody is on this stack any more: the frames that were never left leave no marks for the next.
+inline void forget_stack([[maybe_unused]] void* bottom,
+                         [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(COSHARD_SWITCH_ASAN)
+  __asan_unpoison_memory_region(bottom, bytes);
+#endif
+}
+
+// Right before the jump to a fiber: `resumer` is the stack that runs now.
+[[gnu::always_inline]] inline void before_resume([[maybe_unused]] SwitchSide& resumer,
+                                                 [[maybe_unused]] const SwitchSide& fiber) {
+#if defined(COSHARD_SWITCH_ASAN)
+  __sanitizer_start_switch_fiber(&resumer.fake_stack, fiber.bottom, fiber.bytes);
+#elif defined(COSHARD_SWITCH_TSAN)
+  resumer.tsan_fiber = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(fiber.tsan_fiber, 0);
+#endif
+}
+
+// Right before the jump back; `for_ever`: the fiber does not go on after it.
+[[gnu::always_inline]] inline void before_suspend([[maybe_unused]] SwitchSide& fiber,
+                                                  [[maybe_unused]] const SwitchSide& resumer,
+                                                  [[maybe_unused]] bool for_ever) {
+#if defined(COSHARD_SWITCH_ASAN)
+  __sanitizer_start_switch_fiber(for_ever ? nullptr : &fiber.fake_stack, resumer.bottom,
+                                 resumer.bytes);
+#elif defined(COSHARD_SWITCH_TSAN)
+  __tsan_switch_to_fiber(resumer.tsan_fiber, 0);
+#endif
+}
+
+// First thing on the stack that was jumped to, `to`, from `from`.
+[[gnu::always_inline]] inline void after_jump([[maybe_unused]] const SwitchSide& to,
+                                              [[maybe_unused]] SwitchSide& from) {
+#if defined(COSHARD_SWITCH_ASAN)
+  __sanitizer_finish_switch_fiber(to.fake_stack, &from.bottom, &from.bytes);
+#endif
+}
+
+}  // namespace coshard

@@ -1,0 +1,180 @@
+#include "runtime/coro/fiber_thread.h"
+
+#include <boost/asio/io_context.hpp>
+#include <thread>
+#include <utility>
+
+#include "runtime/coro/fiber_parker.h"
+#include "runtime/error.h"
+
+namespace coshard {
+
+void FiberThread::Line::push(FiberParker& fiber) noexcept {
+  fiber.next_ = nullptr;
+  (first == nullptr ? first : last->next_) = &fiber;
+  last = &fiber;
+  ++size;
+}
+
+FiberParker& FiberThread::Line::take(std::size_t index) noexcept {
+  FiberParker* before = nullptr;
+  FiberParker* fiber = first;
+  for (; index > 0; --index) before = std::exchange(fiber, fiber->next_);
+  (before == nullptr ? first : before->next_) = fiber->next_;
+  if (fiber == last) last = before;
+  --size;
+  return *fiber;
+}
+
+FiberThread::FiberThread(FiberPolicy* policy, std::size_t stack_bytes)
+    : policy_(policy),
+      virtual_time_(policy != nullptr && policy->virtual_time()),
+      stack_bytes_(stack_bytes),
+      io_(std::make_unique<boost::asio::io_context>(1)) {}
+
+FiberThread::~FiberThread() {
+  give_up();    // bodies that never began may hold timers of the io_context
+  io_.reset();  // handlers that never ran may ring
+}
+
+Parker& FiberThread::spawn(std::function<void(Parker&)> body) {
+  CS_REQUIRE(body, "fiber thread: a fiber has no body");
+  const auto index = static_cast<int>(fibers_.size());
+  fibers_.push_back(std::make_unique<FiberParker>(*this, index, std::move(body), stack_bytes_));
+  ++alive_;
+  runnable_.push(*fibers_.back());
+  return *fibers_.back();
+}
+
+void FiberThread::run() {
+  CS_REQUIRE(here_ == nullptr, "fiber thread: run inside of one that runs on this thread");
+  here_ = this;
+  told_stuck_ = false;
+  try {
+    run_all();
+  } catch (...) {
+    note_error();
+    give_up();
+  }
+  here_ = nullptr;
+  // Who rang the last sleepers may still be at it. Acquire: they have done with this object. They
+  // counted themselves before those fibers could wake and end.
+  while (ringers_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void FiberThread::run_all() {
+  while (alive_ > 0) {
+    if (budget_-- <= 0) look_around();
+    take_arrivals();
+    if (FiberParker* fiber = next()) {
+      turn(*fiber);
+    } else {
+      rest();
+    }
+  }
+}
+
+FiberParker* FiberThread::next() {
+  if (runnable_.size == 0) return nullptr;
+  const std::size_t index = policy_ != nullptr ? policy_->pick(runnable_.size) : 0;
+  CS_REQUIRE(index < runnable_.size, "fiber thread: the policy picked ", index, " of ",
+             runnable_.size, " runnable fibers");
+  return &runnable_.take(index);
+}
+
+void FiberThread::turn(FiberParker& fiber) {
+  announce(fiber.index_);
+  try {
+    fiber.fiber_->resume();
+  } catch (...) {
+    note_error();
+  }
+  if (fiber.fiber_->done()) {
+    fiber.fiber_.reset();
+    --alive_;
+  }
+  announce(-1);
+}
+
+void FiberThread::announce(int fiber) noexcept {
+  if (on_switch_) on_switch_(fiber);
+}
+
+void FiberThread::note_error() noexcept {
+  if (!error_) error_ = std::current_exception();
+}
+
+// Ends as if all had ended.
+void FiberThread::give_up() noexcept {
+  FiberThread* const before = std::exchange(here_, this);
+  giving_up_ = true;
+  for (std::size_t i = 0; i < fibers_.size(); ++i) {  // a body may spawn as it goes
+    FiberParker& fiber = *fibers_[i];
+    if (fiber.fiber_ == nullptr) continue;
+    out_of_bed(fiber);
+    fiber.state_.store(FiberParker::kAwake, std::memory_order_relaxed);
+    announce(fiber.index_);
+    fiber.fiber_.reset();
+    announce(-1);
+  }
+  take_arrivals();
+  runnable_ = {};
+  alive_ = 0;
+  giving_up_ = false;
+  here_ = before;
+}
+
+void FiberThread::rung(FiberParker& fiber) noexcept {
+  if (here_ == this) {
+    take_arrivals();  // they came first
+    out_of_bed(fiber);
+    runnable_.push(fiber);
+    return;
+  }
+  // Relaxed: the release below makes it visible to the thread before the fiber can wake.
+  ringers_.fetch_add(1, std::memory_order_relaxed);
+  FiberParker* head = arrivals_.load(std::memory_order_relaxed);
+  do {
+    fiber.next_ = head;
+    // Release: next_, and all that ring() released.
+  } while (!arrivals_.compare_exchange_weak(head, &fiber, std::memory_order_release,
+                                            std::memory_order_relaxed));
+  if (head == nullptr) sleep_.ring();  // otherwise whoever found it empty does
+  // Release: nothing of this object is touched after it.
+  ringers_.fetch_sub(1, std::memory_order_release);
+}
+
+void FiberThread::take_arrivals() noexcept {
+  // Relaxed: one that is missed here is followed by a ring of sleep_.
+  if (arrivals_.load(std::memory_order_relaxed) == nullptr) return;
+  // Acquire: pairs with the push in rung().
+  FiberParker* last = arrivals_.exchange(nullptr, std::memory_order_acquire);
+  FiberParker* first = nullptr;
+  while (last != nullptr) {  // the last one first: turned round
+    FiberParker* const before = std::exchange(last->next_, first);
+    first = std::exchange(last, before);
+  }
+  while (first != nullptr) {
+    FiberParker& fiber = *std::exchange(first, first->next_);
+    out_of_bed(fiber);
+    if (fiber.fiber_ != nullptr) runnable_.push(fiber);
+  }
+}
+
+void FiberThread::wake(FiberParker& fiber) noexcept {
+  std::uint32_t asleep = FiberParker::kAsleep;
+  // Relaxed: this thread put it to sleep. When it fails a ring has come first: the fiber is among
+  // the arrivals, or about to be.
+  if (!fiber.state_.compare_exchange_strong(asleep, FiberParker::kAwake, std::memory_order_relaxed))
+    return;
+  out_of_bed(fiber);
+  runnable_.push(fiber);
+}
+
+void FiberThread::out_of_bed(FiberParker& fiber) noexcept {
+  if (std::exchange(fiber.timed_, false)) fiber.timer_ = timers_.extract(fiber.place_);
+  if (std::exchange(fiber.in_asio_, false)) --in_asio_;
+}
+
+}  // namespace coshard

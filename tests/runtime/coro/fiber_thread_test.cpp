@@ -1,0 +1,293 @@
+#include "runtime/coro/fiber_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+using namespace std::chrono_literals;
+namespace asio = boost::asio;
+
+constexpr std::int64_t kMillisecond = 1'000'000;
+constexpr std::int64_t kHour = 3'600'000 * kMillisecond;
+
+template <class F>
+std::string error_of(ErrorKind kind, F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind);
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(FiberThread, RunsFibersInTurnUntilAllHaveEnded) {
+  FiberThread thread;
+  std::string log;
+  for (const char name : {'a', 'b', 'c'}) {
+    thread.spawn([&log, name](Parker& parker) {
+      for (int round = 0; round < 3; ++round) {
+        log += name;
+        parker.park(1);  // a deadline that has passed: the others go first
+      }
+    });
+  }
+  thread.run();
+  EXPECT_EQ(log, "abcabcabc");
+  thread.run();  // there is nothing left to do
+}
+
+TEST(FiberThread, ARingBeforeParkMakesItReturnAtOnce) {
+  FiberThread thread;
+  std::string log;
+  Parker& first = thread.spawn([&log](Parker& parker) {
+    parker.park(0);
+    parker.ring();
+    parker.ring();
+    parker.park(0);
+    log += 'a';
+    EXPECT_TRUE(parker.shares_its_thread());
+  });
+  thread.spawn([&log](Parker&) { log += 'b'; });
+  first.ring();  // before it has begun
+  thread.run();
+  EXPECT_EQ(log, "ab");
+}
+
+TEST(FiberThread, WhoIsRungFirstRunsFirst) {
+  FiberThread thread;
+  std::string log;
+  std::vector<Parker*> sleepers;
+  for (const char name : {'a', 'b', 'c'}) {
+    sleepers.push_back(&thread.spawn([&log, name](Parker& parker) {
+      parker.park(0);
+      log += name;
+    }));
+  }
+  thread.spawn([&sleepers](Parker&) {
+    for (const int i : {2, 0, 2, 1, 0}) sleepers[static_cast<std::size_t>(i)]->ring();
+  });
+  thread.run();
+  EXPECT_EQ(log, "cab");
+}
+
+TEST(FiberThread, DeadlinesWakeInTheOrderOfTime) {
+  FiberThread thread;
+  std::string log;
+  const std::int64_t begin = thread.now();
+  for (const int late : {3, 1, 2, 1}) {
+    thread.spawn([&log, begin, late](Parker& parker) {
+      const std::int64_t deadline = begin + (5 + 5 * late) * kMillisecond;
+      while (parker.now() < deadline) parker.park(deadline);
+      log += std::to_string(late);
+    });
+  }
+  thread.run();
+  EXPECT_EQ(log, "1123");
+  EXPECT_GE(thread.now() - begin, 20 * kMillisecond);
+}
+
+TEST(FiberThread, ARingEndsASleepBeforeItsDeadline) {
+  FiberThread thread;
+  const std::int64_t begin = thread.now();
+  Parker& sleeper = thread.spawn([](Parker& parker) {
+    for (int i = 0; i < 2; ++i) parker.park(parker.now() + kHour);
+  });
+  thread.spawn([&sleeper](Parker& parker) {
+    for (int i = 0; i < 2; ++i) {
+      sleeper.ring();
+      parker.park(1);
+    }
+  });
+  thread.run();
+  EXPECT_LT(thread.now() - begin, kHour);
+}
+
+TEST(FiberThread, IsWokenByAnotherThread) {
+  FiberThread thread;
+  int value = 0;
+  Parker& sleeper = thread.spawn([&value](Parker& parker) {
+    parker.park(0);
+    EXPECT_EQ(value, 7);
+  });
+  std::thread other([&] {
+    std::this_thread::sleep_for(5ms);
+    value = 7;
+    sleeper.ring();
+  });
+  thread.run();
+  other.join();
+}
+
+// `fibers` on each of two threads; each waits for a turn of its own and hands it to its peer on the
+// other thread. A ring that got lost would end in a timeout.
+TEST(FiberThread, TwoOfThemRingEachOther) {
+  constexpr int kFibers = 16;
+  constexpr int kRounds = 300;
+  FiberThread threads[2];
+  std::vector<std::atomic<int>> turns(kFibers);
+  std::vector<Parker*> parkers[2];
+  const auto body = [&](int side, std::size_t i) {
+    return [&, side, i](Parker& parker) {
+      for (int round = side; round < kRounds; round += 2) {
+        while (turns[i].load(std::memory_order_acquire) != round)
+          parker.park(i % 2 == 0 ? 0 : parker.now() + kHour);
+        turns[i].store(round + 1, std::memory_order_release);
+        parkers[1 - side][i]->ring();
+      }
+    };
+  };
+  for (const int side : {0, 1}) {
+    for (std::size_t i = 0; i < kFibers; ++i)
+      parkers[side].push_back(&threads[side].spawn(body(side, i)));
+  }
+  std::thread other([&] { threads[1].run(); });
+  threads[0].run();
+  other.join();
+  for (const auto& turn : turns) EXPECT_EQ(turn.load(), kRounds);
+}
+
+// Rings that race with deadlines: the fiber is runnable once, whoever comes first.
+TEST(FiberThread, ARingThatComesWithTheDeadlineWakesOnce) {
+  FiberThread thread;
+  std::atomic<bool> over{false};
+  Parker& sleeper = thread.spawn([&over](Parker& parker) {
+    for (int i = 0; i < 2000; ++i) parker.park(parker.now() + 20'000);
+    over = true;
+  });
+  std::thread other([&] {
+    while (!over) sleeper.ring();
+  });
+  thread.run();
+  other.join();
+}
+
+TEST(FiberThread, ManyFibersParkAndRingEachOther) {
+  constexpr std::size_t kMany = 1024;
+  constexpr int kRounds = 100;
+  FiberThread thread;
+  std::vector<Parker*> parkers;
+  std::vector<int> rounds(kMany, 0);
+  for (std::size_t i = 0; i < kMany; ++i) {
+    parkers.push_back(&thread.spawn([&, i](Parker& parker) {
+      const std::size_t left = (i + kMany - 1) % kMany;
+      for (int round = 0; round < kRounds; ++round) {
+        ++rounds[i];
+        parkers[(i + 1) % kMany]->ring();
+        while (rounds[left] <= round) parker.park(0);
+      }
+    }));
+  }
+  const std::int64_t begin = thread.now();
+  thread.run();
+  RecordProperty("milliseconds", static_cast<int>((thread.now() - begin) / kMillisecond));
+  EXPECT_EQ(rounds, std::vector<int>(kMany, kRounds));
+}
+
+TEST(FiberThread, TheFirstExceptionIsThrownAfterTheOthersHaveGoneOn) {
+  FiberThread thread;
+  std::string log;
+  Parker& survivor = thread.spawn([&log](Parker& parker) {
+    parker.park(0);
+    log += "survived";
+  });
+  thread.spawn([](Parker&) { throw std::runtime_error("first"); });
+  thread.spawn([&survivor](Parker& parker) {
+    parker.park(1);
+    survivor.ring();
+    throw std::runtime_error("second");
+  });
+  try {
+    thread.run();
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "first");
+  }
+  EXPECT_EQ(log, "survived");
+  thread.run();  // it is told once
+}
+
+TEST(FiberThread, HandlersSeeTheirOwnExceptionAcrossParks) {
+  FiberThread thread;
+  std::vector<std::string> got;
+  for (const char* text : {"a", "b", "c"}) {
+    thread.spawn([&got, text](Parker& parker) {
+      try {
+        try {
+          throw std::runtime_error(text);
+        } catch (...) {
+          parker.park(1);
+          throw;
+        }
+      } catch (const std::exception& error) {
+        parker.park(1);
+        got.emplace_back(error.what());
+      }
+    });
+  }
+  thread.run();
+  EXPECT_EQ(got, (std::vector<std::string>{"a", "b", "c"}));
+}
+
+TEST(FiberThread, TellsBeforeAFiberGoesOnAndAfterItHasGoneOff) {
+  FiberThread thread;
+  std::vector<int> log;
+  int current = -1;
+  thread.on_switch([&](int fiber) {
+    log.push_back(fiber);
+    current = fiber;
+  });
+  for (const int i : {0, 1}) {
+    thread.spawn([&current, i](Parker& parker) {
+      EXPECT_EQ(current, i);
+      parker.park(1);
+      EXPECT_EQ(current, i);
+    });
+  }
+  thread.run();
+  EXPECT_EQ(log, (std::vector<int>{0, -1, 1, -1, 0, -1, 1, -1}));
+}
+
+TEST(FiberThread, AFiberMaySpawnAnother) {
+  FiberThread thread;
+  std::string log;
+  thread.spawn([&](Parker&) {
+    Parker& child = thread.spawn([&log](Parker& parker) {
+      parker.park(0);
+      log += "child";
+    });
+    child.ring();
+    log += "parent ";
+  });
+  thread.run();
+  EXPECT_EQ(log, "parent child");
+}
+
+TEST(FiberThread, MisuseIsAnErrorThatSaysWhat) {
+  FiberThread thread;
+  asio::io_context foreign(1);
+  EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.spawn(nullptr); }),
+            "fiber thread: a fiber has no body");
+  Parker& first = thread.spawn([&](Parker& parker) {
+    EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.run(); }),
+              "fiber thread: run inside of one that runs on this thread");
+    EXPECT_EQ(error_of(ErrorKind::BadInput, [&] { parker.park(0, &foreign); }),
+              "fiber thread: fiber 0 parks in an io_context that is not its thread's");
+  });
+  thread.run();
+  EXPECT_EQ(error_of(ErrorKind::BadInput, [&first] { first.park(0); }),
+            "fiber thread: the parker of fiber 0 was used outside of it");
+}
+
+}  // namespace
+}  // namespace coshard
