@@ -56,6 +56,8 @@ inline std::ostream& operator<<(std::ostream& out, const Child& child) {
     code = body();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "thrown: %s\n", error.what());
+  } catch (...) {
+    std::fprintf(stderr, "thrown: no std::exception\n");
   }
   std::fflush(nullptr);
   ::_exit(code);

@@ -72,7 +72,7 @@ void expect_the_call_does_not_wait(Call call, const Layout& from = Layout(Shard(
 }
 
 TEST(IssueAtOnce, InSeveralSteps) {
-  expect_the_call_does_not_wait(in_two_steps, Layout(Partial(), Shard(0)));
+  expect_the_call_does_not_wait(in_two_steps, Layout(Partial(Reduce::Max), Shard(0)));
 }
 TEST(IssueAtOnce, OfASourceInFlight) { expect_the_call_does_not_wait(of_a_source_in_flight); }
 TEST(IssueAtOnce, WithCastsOfASourceInFlight) { expect_the_call_does_not_wait(with_casts); }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -128,50 +129,49 @@ void drop_sum(World& world, std::size_t bytes) {
   std::fill_n(static_cast<float*>(c.recv), c.extent, 1.0F);
   auto dropped = world.communicator()->issue(c);
 }
-struct Held {
-  std::size_t most = 0, after_barrier = 0, after_many = 0;
-};
+std::size_t mebibytes_in_use(World& world) { return world.device()->memory().in_use / kMiB; }
 void barrier(World& world) {
   auto work = world.communicator()->issue(Collective());
   work.wait();
 }
-Task<void> drop_many(World& world, Held& held) {
-  const std::size_t before = world.device()->memory().in_use;
-  for (int i = 0; i < 150; ++i) drop_sum(world, kMiB);
-  barrier(world);
-  held.after_barrier = world.device()->memory().in_use - before;
-  for (int i = 0; i < 50; ++i) barrier(world);
-  held.after_many = world.device()->memory().in_use - before;
-  co_return;
-}
+constexpr std::size_t kInFlight = 34;  // MiB: what may be in flight, and the last two
 
-TEST(Ownership, DroppedCollectivesDoNotPileUp) {
-  std::vector<Held> held(2);
-  run_ranks(quick_options(2), [&](World& world) {
-    return drop_many(world, held[static_cast<std::size_t>(world.rank())]);
-  });
-  for (const Held& one : held) {
-    EXPECT_LE(one.after_barrier / kMiB, 34U);  // what may be in flight, and the last one
-    EXPECT_LE(one.after_many / kMiB, 34U);
-  }
-}
-
-Task<void> drop_many_in_step(World& world, Held& held) {
-  const std::size_t before = world.device()->memory().in_use;
+// The ranks stay in step, but neither waits for a collective.
+Task<void> drop_many_in_step(World& world, std::barrier<>& step, std::size_t& most) {
   for (int i = 0; i < 150; ++i) {
     drop_sum(world, kMiB);
-    barrier(world);  // so that the peer has issued it too
-    held.most = std::max(held.most, world.device()->memory().in_use - before);
+    most = std::max(most, mebibytes_in_use(world));
+    step.arrive_and_wait();
   }
   co_return;
 }
 
-TEST(Ownership, WhatAllHaveIssuedIsHelpedWhenItPassesThirtyTwoMebibytes) {
-  std::vector<Held> held(2);
+TEST(Ownership, IssueHelpsWhatAllHaveIssuedWhenItPassesThirtyTwoMebibytes) {
+  std::barrier step(2);
+  std::vector<std::size_t> most(2);
   run_ranks(quick_options(2), [&](World& world) {
-    return drop_many_in_step(world, held[static_cast<std::size_t>(world.rank())]);
+    return drop_many_in_step(world, step, most[static_cast<std::size_t>(world.rank())]);
   });
-  for (const Held& one : held) EXPECT_LE(one.most / kMiB, 34U);
+  for (const std::size_t one : most) EXPECT_LE(one, kInFlight);
+}
+
+Task<void> drop_many_then_meet(World& world, std::barrier<>& step, std::size_t& left) {
+  for (int i = 0; i < 150; ++i) drop_sum(world, kMiB);
+  for (int i = 0; i < 2; ++i) {
+    step.arrive_and_wait();
+    barrier(world);  // from the first on both have issued everything
+  }
+  left = mebibytes_in_use(world);
+  co_return;
+}
+
+TEST(Ownership, DroppedCollectivesDoNotPileUpBehindABarrier) {
+  std::barrier step(2);
+  std::vector<std::size_t> left(2);
+  run_ranks(quick_options(2), [&](World& world) {
+    return drop_many_then_meet(world, step, left[static_cast<std::size_t>(world.rank())]);
+  });
+  for (const std::size_t one : left) EXPECT_LE(one, kInFlight);
 }
 
 // --- many ranks on one thread ---
