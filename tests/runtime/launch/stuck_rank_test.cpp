@@ -85,6 +85,7 @@ Task<void> rank_1_is_stuck_for_ever(World& world) {
   }
   co_return;
 }
+// The grace is ten seconds where the command line does not say it.
 int run_a_rank_that_never_ends() {
   return run_with({"--ranks=2", "--timeout=0.3", "--grace=1"}, rank_1_is_stuck_for_ever);
 }
