@@ -32,6 +32,37 @@ TEST(Turns, ALookAtAsioRunsSixteenHandlersAndNoMore) {
   EXPECT_EQ(between, (std::vector<int>{16, 16, 8}));
 }
 
+// Posts itself again until it is told to stop; so each look at Asio finds it.
+struct Again {
+  boost::asio::io_context& context;
+  int& handlers;
+  const bool& stop;
+  void operator()() const {
+    ++handlers;
+    if (!stop) boost::asio::post(context, *this);
+  }
+};
+Task<int> count_looks(int turns, const int& handlers, bool& stop) {
+  int looks = 0;
+  for (int turn = 0; turn < turns; ++turn) {
+    const int before = handlers;
+    co_await yield();
+    looks += handlers > before;
+  }
+  stop = true;
+  co_return looks;
+}
+
+TEST(Turns, AsioIsLookedAtNowAndThenAndNotAtEveryTurn) {
+  Executor executor;
+  int handlers = 0;
+  bool stop = false;
+  boost::asio::post(executor.io_context(), Again{executor.io_context(), handlers, stop});
+  const int looks = executor.run(count_looks(10'000, handlers, stop));
+  EXPECT_LE(looks, 10'000 / 64);
+  EXPECT_GE(looks, 10'000 / 2048);
+}
+
 Task<int> one_turn(int value) {
   co_await yield();
   co_return value;
