@@ -1,0 +1,38 @@
+#pragma once
+// Sums over ranks whose result says who took part: what tests of order and lateness communicate.
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dtensor/distribute.h"
+#include "dtensor/redistribute/redistribute.h"
+#include "runtime/coro/task.h"
+#include "runtime/launch/world.h"
+
+namespace coshard::testing {
+
+// This rank's term of a sum over `mesh`: awaited as Replicate it is value * mesh.size().
+inline DTensor term(World& world, const DeviceMesh& mesh, double value) {
+  const std::vector<double> values{value};
+  return from_local(Tensor::from_values(world.device(), {1}, DType::F64, values), mesh, Partial());
+}
+
+inline Task<void> await_sum(World& world, DeviceMesh mesh, double value, double& sum) {
+  const Redistribution issued = term(world, mesh, value).redistribute(Replicate());
+  const Tensor total = co_await issued;
+  sum = total.item();
+}
+
+// In the program's own code: neither the executor nor transfers go on meanwhile.
+inline void be_busy(std::chrono::milliseconds duration) { std::this_thread::sleep_for(duration); }
+
+// Two meshes of ranks 0 and 1 with a communicator each.
+inline DeviceMesh one_mesh(World& world) {
+  return DeviceMesh::from_ranks(world, {0, 1}, {2}, {"one"});
+}
+inline DeviceMesh other_mesh(World& world) {
+  return DeviceMesh::from_ranks(world, {1, 0}, {2}, {"other"});
+}
+
+}  // namespace coshard::testing

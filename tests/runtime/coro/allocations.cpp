@@ -1,0 +1,26 @@
+#include "tests/runtime/coro/allocations.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace coshard::test {
+namespace {
+thread_local long made = 0;
+thread_local long until_failure = -1;
+}  // namespace
+
+long allocations() { return made; }
+void fail_allocation_after(long count) { until_failure = count; }
+
+static void* counted(std::size_t bytes) {
+  ++made;
+  if (until_failure >= 0 && until_failure-- == 0) throw std::bad_alloc();
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace coshard::test
+
+void* operator new(std::size_t bytes) { return coshard::test::counted(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
