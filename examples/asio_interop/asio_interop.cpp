@@ -1,53 +1,91 @@
-// coshard tasks and Boost.Asio in one program, both ways: an Asio timer awaited inside a Task, and
-// Tasks spawned into an io_context that belongs to the program, with a future and with a callback.
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_future.hpp>
+// Boost.Asio beside training, on the same thread: all ranks train a small MLP, and rank 0 meanwhile
+// answers whoever connects to 127.0.0.1 with one line of JSON. In two terminals:
+//   build/examples/asio_interop/asio_interop --ranks 2 --port 7777 --steps 1000 --straggle 20
+//   nc 127.0.0.1 7777
+#include <coshard/coshard.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/post.hpp>
 #include <chrono>
-#include <cstdio>
-#include <exception>
-#include <future>
-#include <string>
+#include <iostream>
+#include <optional>
+#include <thread>
 
+#include "examples/asio_interop/status_server.h"
 #include "runtime/coro/asio.h"
-#include "runtime/coro/co_spawn.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
 
-namespace asio = boost::asio;
 namespace cs = coshard;
-using namespace std::chrono_literals;
+using asio_interop::Status, asio_interop::StatusServer;
 
-// Any Asio operation is awaitable with the token use_task.
-cs::Task<void> wait_for(asio::steady_timer& timer, std::string name) {
-  co_await timer.async_wait(cs::use_task);
-  std::printf("timer '%s' fired\n", name.c_str());
+struct Options {
+  int ranks = 2, steps = 200, straggle = 0;
+  std::uint16_t port = 0;
+};
+
+// Ends the server when training is over, also when it failed.
+struct StopAtEnd {
+  std::stop_source& source;
+  ~StopAtEnd() { source.request_stop(); }
+};
+
+cs::Task<void> train(cs::World& world, Options options, Status& status, std::stop_source& over) {
+  const StopAtEnd at_end{over};
+  cs::DeviceMesh mesh = cs::init_device_mesh(world, {world.size()}, {"tp"});
+  cs::nn::MLP mlp({.dim = 64, .ffn = 256}, world);
+  cs::ParallelPlan plan;
+  plan["w[13]"] = cs::ColwiseParallel{};
+  plan["w2"] = cs::RowwiseParallel{};
+  co_await cs::parallelize_module(mlp, mesh, plan);
+  cs::AdamW optimizer(mlp.parameters(), {.lr = 1e-3});
+  const bool straggler = world.rank() + 1 == world.size();
+  for (int step = 1; step <= options.steps; ++step) {
+    if (straggler) std::this_thread::sleep_for(std::chrono::milliseconds(options.straggle));
+    cs::Tensor x = cs::randn(world.device(), {16, 64});
+    cs::Tensor error = co_await mlp.forward(x) - x;
+    cs::Tensor loss = cs::mean(error * error);
+    optimizer.zero_grad();
+    co_await cs::backward(loss);
+    co_await optimizer.step();
+    status.step = step;
+    status.loss = loss.item();
+    // Any Asio operation is a Task with the token use_task. This one gives the server its turn,
+    // also where no other rank is waited for.
+    cs::Task<void> turn = boost::asio::post(world.executor().io_context(), cs::use_task);
+    co_await std::move(turn);
+  }
 }
 
-cs::Task<void> two_timers() {
-  asio::io_context& context = cs::Executor::current()->io_context();
-  asio::steady_timer slow(context, 20ms);
-  asio::steady_timer fast(context, 10ms);
-  cs::Task<void> first = wait_for(slow, "slow");
-  cs::Task<void> second = wait_for(fast, "fast");
+cs::Task<void> nothing() { co_return; }
+
+// Both branches on all ranks, so that all have one structure; the server issues no collective.
+cs::Task<void> program(cs::World& world, Options options) {
+  Status status{.ranks = world.size()};
+  std::stop_source over;
+  std::optional<StatusServer> server;
+  cs::Task<void> second = nothing();
+  if (world.rank() == 0) {
+    server.emplace(world.executor().io_context(), options.port);
+    std::cout << "status on 127.0.0.1:" << server->port() << std::endl;
+    second = server->serve(status, over.get_token());
+  }
+  cs::Task<void> first = train(world, options, status, over);
   co_await cs::when_all(std::move(first), std::move(second));
+  if (world.rank() == 0) std::cout << to_json(status) << std::flush;
 }
 
-// yield and sleep_for work on the user's context, too.
-cs::Task<int> square(int value) {
-  co_await cs::yield();
-  co_await cs::sleep_for(5ms);
-  co_return value* value;
-}
-
-int main() {
-  cs::sync_wait(two_timers());
-
-  asio::io_context context;  // the program's own
-  std::future<int> future = cs::co_spawn(context, square(6), asio::use_future);
-  cs::co_spawn(context, square(7), [](std::exception_ptr error, int value) {
-    if (!error) std::printf("callback: 7 * 7 = %d\n", value);
-  });
-  context.run();
-  std::printf("future: 6 * 6 = %d\n", future.get());
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Trains a small MLP and tells how far it is to whoever connects.", "asio_interop");
+  const CLI::Range at_least_one(1, 1'000'000'000), not_negative(0, 1'000'000'000);
+  app.add_option("--ranks", options.ranks, "threads that train")->check(at_least_one);
+  app.add_option("--port", options.port, "of the server on 127.0.0.1; 0: a free one");
+  app.add_option("--steps", options.steps, "steps of AdamW")->check(at_least_one);
+  app.add_option("--straggle", options.straggle, "ms that the last rank is late in each step")
+      ->check(not_negative);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return cs::run(argc, argv, [&](cs::World& world) { return program(world, options); });
 }

@@ -1,8 +1,10 @@
 // Trains a tensor-parallel transformer on the bytes of a text. `train --help` lists the options.
+// SIGINT or SIGTERM ends it early with all its figures, a second one at once (stop_signals.h).
 #include <exception>
 #include <iostream>
 
 #include "examples/train/report.h"
+#include "examples/train/stop_signals.h"
 #include "runtime/launch/world.h"
 
 namespace coshard::train {
@@ -17,16 +19,25 @@ void announce(const Options& o, const Text& text) {
   std::cout << std::endl;
 }
 
-void train(const Options& options) {
+// The exit code: 1 when the loss became something that is not finite.
+int train(const Options& options) {
   require_writable(options);
   const Text text(options.text, options.seq);
   announce(options, text);
+  const StopSignals signals;
+  WorldOptions world = options.world();
+  world.stop = signals.token();
   Outcome outcome(options.ranks);
   const Program program = [&](World& world) { return train_rank(world, options, text, outcome); };
-  run_ranks(options.world(), program);
+  run_ranks(world, program);
   const std::vector<Compressor> compressors = compressors_on(options.text, text.bytes().size());
   print_report(std::cout, options, outcome, compressors);
   write_files(options, outcome, compressors);
+  const std::string error = loss_error(options, outcome);
+  if (error.empty()) return 0;
+  std::cout << std::flush;
+  std::cerr << "train: " << error << std::endl;
+  return 1;
 }
 
 }  // namespace
@@ -36,8 +47,7 @@ int main(int argc, char** argv) {
   using coshard::ErrorKind;
   try {
     const auto options = coshard::train::parse_options(argc, argv);
-    if (options) coshard::train::train(*options);
-    return 0;
+    return options ? coshard::train::train(*options) : 0;
   } catch (const coshard::Error& error) {
     std::cerr << "train: " << error.what() << std::endl;
     return error.kind() == ErrorKind::BadInput ? 2 : 1;

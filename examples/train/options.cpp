@@ -21,7 +21,9 @@ constexpr const char* kExample =
     "ui.perfetto.dev\n"
     "  bible -f \"gen1:1-rev22:21\" > data/kjv.txt\n"
     "  build/examples/train --text data/kjv.txt --ranks 2 --plan tp-sp --steps 1200 --trace "
-    "run.trace.json\n";
+    "run.trace.json\n"
+    "Ctrl-C or SIGTERM ends a run after its step, with score, report and files; a second one at "
+    "once.\n";
 
 void add_options(CLI::App& app, Options& o) {
   const auto add = [&app](const char* name, auto& value, const char* help) {

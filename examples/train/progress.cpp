@@ -28,10 +28,9 @@ Progress::Progress(int steps, int log_every, double tokens)
       tokens_(tokens),
       terminal_(::isatty(STDOUT_FILENO) == 1) {}
 
-void Progress::step(int step, double loss, double step_ms, double hidden) {
+void Progress::step(int step, double loss, double step_ms, double hidden, bool last) {
   recent_.push_back(step_ms);
   if (recent_.size() > kRecent) recent_.pop_front();
-  const bool last = step == steps_;
   const std::int64_t now = now_ns();
   const bool show = terminal_ ? now - shown_at_ >= kRefresh : step == 1 || step % log_every_ == 0;
   if (!show && !last) return;

@@ -10,8 +10,9 @@ class Progress {
  public:
   // tokens: of one step.
   Progress(int steps, int log_every, double tokens);
-  // hidden: share of communication under compute, in [0, 1]; negative: there is none.
-  void step(int step, double loss, double step_ms, double hidden);
+  // hidden: share of communication under compute, in [0, 1]; negative: there is none. last: no
+  // step follows.
+  void step(int step, double loss, double step_ms, double hidden, bool last);
 
  private:
   int steps_, log_every_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "profiling/json.h"
@@ -42,6 +43,21 @@ std::string config_json(const Options& o) {
       json_quote(o.device), json_quote(o.communicator));
 }
 
+// Why a run that ended early did.
+std::string cause(const Outcome& outcome) {
+  const int step = step_not_finite(outcome);
+  if (step == 0) return "a stop was requested";
+  const double loss = outcome.loss[static_cast<std::size_t>(step - 1)];
+  if (std::isnan(loss)) return "the loss is nan";
+  return loss > 0 ? "the loss is inf" : "the loss is -inf";
+}
+
+std::string stopped_json(const Outcome& outcome) {
+  if (outcome.stopped_after == 0) return "null";
+  return fmt::format(R"({{"after_step": {}, "why": {}}})", outcome.stopped_after,
+                     json_quote(cause(outcome)));
+}
+
 template <class Write>
 void write_file(const std::string& name, const Write& write) {
   std::ofstream file(name, std::ios::binary);
@@ -62,6 +78,9 @@ std::string printable(std::string text) {
 void print_report(std::ostream& out, const Options& options, const Outcome& outcome,
                   const std::vector<Compressor>& compressors) {
   const RobustStats steps = step_stats(outcome);
+  if (outcome.stopped_after > 0)
+    out << fmt::format("\nstopped after step {} of {}: {}\n", outcome.stopped_after, options.steps,
+                       cause(outcome));
   out << fmt::format(
       "\n{} steps, median {:.1f} ms ({:.1f} to {:.1f}): {:.0f} tokens/s; {:.1f} % of a step in "
       "GEMM and attention\n",
@@ -82,10 +101,21 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
                        compressor.bits_per_byte
                            ? fmt::format("{:.3f} on the whole text", *compressor.bits_per_byte)
                            : "not installed");
-  if (options.sample > 0)
+  if (!outcome.sample.empty())
     out << "\n" << printable(options.prompt) << " |" << printable(outcome.sample) << "\n";
   if (!options.trace.empty())
     out << "\ntrace: " << options.trace << " (open it in https://ui.perfetto.dev)\n";
+}
+
+std::string loss_error(const Options& options, const Outcome& outcome) {
+  const int step = step_not_finite(outcome);
+  if (step == 0) return "";
+  std::string text = fmt::format("{} at step {} (learning rate {:.3g}", cause(outcome), step,
+                                 learning_rate(options, step - 1));
+  if (step > 1)
+    text += fmt::format("; the loss before it is {:.4g}",
+                        outcome.loss[static_cast<std::size_t>(step - 2)]);
+  return text + ")";
 }
 
 std::string report_json(const Options& options, const Outcome& outcome,
@@ -99,12 +129,12 @@ std::string report_json(const Options& options, const Outcome& outcome,
   return fmt::format(
       "{{\"tokens_per_s\": {},\n \"step_ms\": {}, \"step_ms_min\": {}, \"step_ms_max\": {},\n"
       " \"bits_per_byte\": {},\n \"gemm_share\": {}, \"hidden_share\": {},\n \"parameters\": {},\n"
-      " \"compressors\": {{{}}},\n \"config\": {},\n \"loss\": {}}}\n",
+      " \"stopped\": {},\n \"compressors\": {{{}}},\n \"config\": {},\n \"loss\": {}}}\n",
       json_number(tokens_per_s(options, outcome)), json_number(steps.median),
       json_number(steps.min), json_number(steps.max),
       outcome.bits_per_byte ? json_number(*outcome.bits_per_byte) : "null",
       json_number(outcome.gemm_share), json_number(hidden_share(outcome)), outcome.parameters,
-      packed, config_json(options), list(outcome.loss));
+      stopped_json(outcome), packed, config_json(options), list(outcome.loss));
 }
 
 void write_files(const Options& options, const Outcome& outcome,

@@ -1,6 +1,11 @@
 #pragma once
 // The training run of one rank: steps, then held-out score and sample. Rank 0 leaves what it found
 // in the Outcome; every rank leaves its tables and traces in its own slot.
+//
+// It ends before its last step in two cases, on all ranks after the same step. A stop that is
+// requested (WorldOptions::stop) ends it after the step at hand or the one after it; score and
+// sample follow as ever. A loss that is not finite ends it when it is looked at, without score and
+// sample: on the cpu after each step, on a device after every tenth, so that no step waits for it.
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,13 +29,19 @@ struct Outcome {
   std::int64_t parameters = 0;
   std::vector<double> loss;     // nats per byte, by step
   std::vector<double> step_ms;  // by step
-  double gemm_share = 0;        // of the time of the steps that count
+  // How many steps were done when the run ended early, or with a loss that is not finite; 0: it did
+  // not.
+  int stopped_after = 0;
+  double gemm_share = 0;  // of the time of the steps that count
   std::optional<double> bits_per_byte;
   std::string sample;
   // of every rank
   std::vector<ExitTable> tables;
   std::vector<ChromeTrace> traces;
 };
+
+// The step, counted from 1, whose loss is the first that is not finite; 0: all are.
+int step_not_finite(const Outcome& outcome);
 
 // Peak rate x linear warm-up, then a cosine down to a tenth of it. step counts from 0.
 double learning_rate(const Options& options, int step);

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <thread>
+#include <vector>
 
 #include "runtime/comm/local/fabric.h"
 #include "runtime/comm/make_communicator.h"
@@ -95,6 +97,15 @@ std::shared_ptr<Device> device_of(int rank, const WorldOptions& options) {
   return make_device(options.device, {count > 0 ? rank % count : rank, options.threads});
 }
 
+// Of all ranks and on the host, whatever is done with `world` later. Null where nobody can ask for
+// a stop.
+std::shared_ptr<Communicator> control_of(Communicator& world, const WorldOptions& options) {
+  if (options.stop == std::stop_token()) return nullptr;
+  std::vector<int> all(static_cast<std::size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return world.subgroup(all, "control");
+}
+
 void run_rank(Run& run, int rank, const WorldOptions& options, const Program& program) {
   pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
   RankContext context;
@@ -106,8 +117,9 @@ void run_rank(Run& run, int rank, const WorldOptions& options, const Program& pr
     device->set_timeout(timeout_ns);
     auto control = run.fabric().communicator(rank);
     control->set_timeout(timeout_ns);
+    auto stopping = control_of(*control, options);
     auto communicator = make_communicator(options.communicator, std::move(control), device);
-    World world(rank, options, device, std::move(communicator), executor);
+    World world(rank, options, device, std::move(communicator), executor, std::move(stopping));
     run_program(run, world, executor, program);
     run.fabric().leave(rank);
   } catch (...) {
@@ -127,6 +139,8 @@ void run_ranks(const WorldOptions& options, const Program& program) {
     const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     settled.threads = std::max(1, cores / settled.ranks);
   }
+  // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
+  if (!settled.stop.stop_possible()) settled.stop = {};
   Run run(settled.ranks);
   std::vector<std::thread> threads;
   try {

@@ -70,12 +70,14 @@ class World::FanOut final : public Observer {
 };
 
 World::World(int rank, WorldOptions options, std::shared_ptr<Device> device,
-             std::shared_ptr<Communicator> communicator, Executor& executor)
+             std::shared_ptr<Communicator> communicator, Executor& executor,
+             std::shared_ptr<Communicator> control)
     : rank_(rank),
       options_(options),
       device_(std::move(device)),
       communicator_(std::move(communicator)),
       executor_(executor),
+      stop_request_(std::move(control), options_.stop),
       fan_out_(std::make_shared<FanOut>(observers_)) {
   CS_REQUIRE(current() == nullptr, "rank ", rank, ": this thread has a world already");
   communicator_->observe(fan_out_->slot);
@@ -109,6 +111,8 @@ std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::stri
   groups_.push_back(std::move(made));
   return groups_.back().communicator;
 }
+
+Task<bool> World::stop_requested() { return stop_request_.ask(); }
 
 void World::add_observer(Observer* observer) {
   CS_REQUIRE(observer != nullptr, "add_observer: null");

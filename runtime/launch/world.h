@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "runtime/coro/executor.h"
 #include "runtime/coro/task.h"
 #include "runtime/device/device.h"
+#include "runtime/launch/stop_request.h"
 #include "runtime/observer.h"
 
 namespace coshard {
@@ -27,12 +29,17 @@ struct WorldOptions {
   // A device of the caller's own for each rank (its stream, its allocator: CudaOptions); called on
   // the rank's thread. Null: made from `device`.
   std::function<std::shared_ptr<Device>(int rank)> make_device = nullptr;
+  // Asks the program to stop; what it does then is its own affair (World::stop_requested). May be
+  // requested on any thread, before the ranks start or while they run. Empty: nobody asks.
+  std::stop_token stop = {};
 };
 
 class World {
  public:
+  // `control`: all ranks, on the host, beside `communicator`; null: nobody can ask for a stop.
   World(int rank, WorldOptions options, std::shared_ptr<Device> device,
-        std::shared_ptr<Communicator> communicator, Executor& executor);
+        std::shared_ptr<Communicator> communicator, Executor& executor,
+        std::shared_ptr<Communicator> control = nullptr);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -51,7 +58,14 @@ class World {
   // How many communicators group() has made on this rank.
   std::size_t groups() const { return groups_.size(); }
 
-  // Observers are told of everything that happens on this rank, in the order they were added.
+  // Whether WorldOptions::stop was requested, with the same answer on all ranks, which call this
+  // alike (once per step, say). Nobody waits for a rank that is less than one call behind: call k
+  // puts one byte on its way and gives what call k-1 found; the first gives false. So the answer is
+  // true at the latest at the second call that begins after the request, and then for ever.
+  // Observers are not told of it. Fails like a collective.
+  Task<bool> stop_requested();
+
+  // Observers are told of everything else that happens on this rank, in the order they were added.
   void add_observer(Observer* observer);
   void remove_observer(Observer* observer);
   // Never null; forwards to all added observers. `observed()` is false when there are none.
@@ -70,6 +84,7 @@ class World {
   std::shared_ptr<Device> device_;
   std::shared_ptr<Communicator> communicator_;
   Executor& executor_;
+  StopRequest stop_request_;
   std::vector<Observer*> observers_;
   std::vector<std::unique_ptr<Observer>> standing_;  // made by observe_worlds()
   std::shared_ptr<FanOut> fan_out_;

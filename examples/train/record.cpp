@@ -1,0 +1,64 @@
+#include "examples/train/record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace coshard::train {
+namespace {
+
+constexpr int kReadEvery = 10;  // steps between two looks at the losses on a device
+
+}  // namespace
+
+Record::Record(World& world, const Options& options, Outcome& outcome)
+    : world_(world),
+      outcome_(outcome),
+      table_(outcome.tables[static_cast<std::size_t>(world.rank())]),
+      trace_(outcome.traces[static_cast<std::size_t>(world.rank())]),
+      progress_(options.steps, options.log_every, 1.0 * options.batch * options.seq),
+      settled_(std::min(kSettlingSteps, options.steps - 1)),
+      trace_begin_(options.trace.empty() ? -1 : std::min(1, options.steps - 1)),
+      trace_end_(trace_begin_ + options.trace_steps),
+      read_every_(world.device()->kind() == DeviceKind::Cpu ? 1 : kReadEvery),
+      begin_(now_ns()) {
+  world_.add_observer(&table_);
+}
+
+Record::~Record() {
+  if (world_.rank() == 0) outcome_.gemm_share = table_.gemm_share(wall_);
+  world_.remove_observer(&table_);
+  if (tracing_) world_.remove_observer(&trace_);
+}
+
+void Record::before_step(int step) {
+  if (step == settled_) table_.reset();
+  const bool trace = trace_begin_ >= 0 && step >= trace_begin_ && step < trace_end_;
+  if (trace && !tracing_) world_.add_observer(&trace_);
+  if (!trace && tracing_) world_.remove_observer(&trace_);
+  tracing_ = trace;
+}
+
+bool Record::after_step(int step, Tensor loss, bool last) {
+  unread_.push_back(std::move(loss));
+  const bool wait = (step + 1) % read_every_ != 0 && !last;
+  return wait || read(step, last);
+}
+
+bool Record::read(int step, bool last) {
+  std::vector<double> losses;
+  for (const Tensor& loss : unread_) losses.push_back(loss.item());
+  unread_.clear();
+  const std::int64_t took = now_ns() - std::exchange(begin_, now_ns());
+  if (step >= settled_) wall_ += took;
+  const bool finite = std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); });
+  if (world_.rank() != 0) return finite;
+  const double step_ms = static_cast<double>(took) / 1e6 / static_cast<double>(losses.size());
+  outcome_.loss.insert(outcome_.loss.end(), losses.begin(), losses.end());
+  outcome_.step_ms.insert(outcome_.step_ms.end(), losses.size(), step_ms);
+  const double hidden = world_.size() > 1 ? table_.hidden_share() : -1;
+  progress_.step(step + 1, losses.back(), step_ms, hidden, last || !finite);
+  return finite;
+}
+
+}  // namespace coshard::train

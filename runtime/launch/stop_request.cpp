@@ -1,0 +1,41 @@
+#include "runtime/launch/stop_request.h"
+
+#include <utility>
+
+namespace coshard {
+
+// Host memory, whatever the device is, so that nobody waits for a device to read it. Kept alive by
+// the collective until all ranks are done with it.
+struct StopRequest::Byte {
+  explicit Byte(bool stop) : value(stop ? 1 : 0) {}
+  std::uint8_t value;
+  Buffer memory{nullptr, &value, sizeof value, false};
+};
+
+StopRequest::StopRequest(std::shared_ptr<Communicator> control, std::stop_token stop)
+    : control_(std::move(control)), stop_(std::move(stop)) {}
+
+StopRequest::Question StopRequest::issue() {
+  auto byte = std::make_shared<Byte>(stop_.stop_requested());
+  Collective c;
+  c.kind = CollectiveKind::AllReduce;
+  c.dtype = DType::Bool;
+  c.reduce = Reduce::Max;
+  c.extent = 1;
+  c.send = c.recv = &byte->value;
+  c.keep_send = c.keep_recv = std::shared_ptr<Buffer>(byte, &byte->memory);
+  c.label = "stop_requested";
+  Ticket ticket = control_->issue(std::move(c));
+  return {std::move(byte), std::move(ticket)};
+}
+
+Task<bool> StopRequest::ask() {
+  if (control_ == nullptr) co_return false;
+  Question mine = issue();
+  const Question before = std::exchange(last_, std::move(mine));
+  if (before.byte == nullptr) co_return false;
+  before.ticket.wait();  // the one place that waits
+  co_return before.byte->value != 0;
+}
+
+}  // namespace coshard
