@@ -25,16 +25,16 @@ StopRequest::Question StopRequest::issue() {
   c.send = c.recv = &byte->value;
   c.keep_send = c.keep_recv = std::shared_ptr<Buffer>(byte, &byte->memory);
   c.label = "stop_requested";
-  Ticket ticket = control_->issue(std::move(c));
-  return {std::move(byte), std::move(ticket)};
+  Work work = control_->issue(std::move(c));
+  return {std::move(byte), std::move(work)};
 }
 
 Task<bool> StopRequest::ask() {
   if (control_ == nullptr) co_return false;
   Question mine = issue();
-  const Question before = std::exchange(last_, std::move(mine));
+  Question before = std::exchange(last_, std::move(mine));
   if (before.byte == nullptr) co_return false;
-  before.ticket.wait();  // the one place that waits
+  co_await before.work;
   co_return before.byte->value != 0;
 }
 

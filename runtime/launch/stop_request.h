@@ -27,7 +27,7 @@ class StopRequest {
   // One call: its byte, and the collective that makes it the greatest of all ranks.
   struct Question {
     std::shared_ptr<Byte> byte;  // null: there was no call yet
-    Ticket ticket;
+    Work work;
   };
 
   Question issue();
