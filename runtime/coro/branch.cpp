@@ -43,9 +43,11 @@ Branch::Branch(Branch& parent, int position)
   for (const BranchForked hook : fork_hooks()) hook(parent, *this, position);
 }
 
-Branch::~Branch() {
+Branch::~Branch() { forget(); }
+
+void Branch::forget() noexcept {
   for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot)
-    if (slot->value != nullptr) slot->destroy(slot->value);
+    if (slot->value != nullptr) slot->destroy(std::exchange(slot->value, nullptr));
 }
 
 Branch& Branch::current() noexcept { return RankContext::current().branch(); }

@@ -46,6 +46,9 @@ class Branch {
   // The innermost scope's.
   std::stop_token stop_token();
 
+  // Destroys its values: a rank does so on its own thread, before the branch goes.
+  void forget() noexcept;
+
   // Resumed by what came first (as_it_comes, in_order): it may issue no collective.
   bool unordered = false;
   Suspension* suspended = nullptr;

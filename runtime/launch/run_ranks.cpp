@@ -3,92 +3,61 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
 #include <numeric>
 #include <thread>
 #include <vector>
 
-#include "runtime/comm/local/fabric.h"
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/make_device.h"
 #include "runtime/error.h"
+#include "runtime/launch/rank_seat.h"
+#include "runtime/launch/roster.h"
+#include "runtime/launch/run_state.h"
 #include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {
 
-bool is_secondary(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const PeerFailure&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
+constexpr const char* kStandstill = "every rank waits, and nothing is left that could wake one: ";
 
-// What the ranks of one run share: who runs, and what went wrong first.
-class Run {
- public:
-  explicit Run(int ranks) : fabric_(ranks) {}
-  LocalFabric& fabric() { return fabric_; }
-
-  void started(Executor* executor) {
-    const std::scoped_lock lock(mutex_);
-    running_.push_back(executor);
-    if (first_ || echo_) interrupt(*executor);
+// In this order: what is later uses what is earlier.
+struct Run {
+  Run(const WorldOptions& settled, const Program& main) : options(settled), program(main) {
+    for (std::size_t i = 0; i < seats.size(); ++i) seats[i].count_in(census, roster->here()[i]);
+    roster->count_in(census);
   }
-  void ended(Executor* executor) {
-    const std::scoped_lock lock(mutex_);
-    std::erase(running_, executor);
+  RankSeat& seat_of(int rank) {
+    const auto place = std::ranges::find(roster->here(), rank) - roster->here().begin();
+    return seats[static_cast<std::size_t>(place)];
   }
 
-  // Keeps the first cause and ends all other ranks: those that wait for a collective by the poison,
-  // those that wait for time or a socket by an error in their executor.
-  void failed(int rank, const std::exception_ptr& error) {
-    const bool secondary = is_secondary(error);
-    const std::string cause =
-        secondary ? text_of(error) : cat("rank ", rank, " ended with: ", text_of(error));
-    fabric_.poison(cause);
-    const std::scoped_lock lock(mutex_);
-    const bool interrupted = first_ || echo_;
-    std::exception_ptr& kept = secondary ? echo_ : first_;
-    if (!kept) kept = error;
-    if (interrupted) return;
-    cause_ = cause;
-    for (Executor* executor : running_) interrupt(*executor);
-  }
-
-  void rethrow() const {
-    if (first_) std::rethrow_exception(first_);
-    if (echo_) std::rethrow_exception(echo_);
-  }
-
- private:
-  void interrupt(Executor& executor) {
-    executor.interrupt(std::make_exception_ptr(PeerFailure(cause_)));
-  }
-
-  LocalFabric fabric_;
-  std::mutex mutex_;  // all below
-  std::vector<Executor*> running_;
-  std::string cause_;
-  std::exception_ptr first_;  // the first error of a rank's own
-  std::exception_ptr echo_;   // the first error that only tells of a peer's
+  const WorldOptions& options;
+  const Program& program;
+  std::unique_ptr<Roster> roster = make_roster(options);
+  Census census{[this](int rank) { seat_of(rank).ring(); },
+                [this](const std::string& all) { state.standstill(cat(kStandstill, all)); }};
+  std::vector<RankSeat> seats = std::vector<RankSeat>(roster->here().size());
+  RunState state{*roster, options};
 };
 
-void run_program(Run& run, World& world, Executor& executor, const Program& program) {
-  run.started(&executor);
+Failure failure_of(const World& world, const std::exception_ptr& error) {
+  return {world.rank(), text_of(error), world.module_of(error)};
+}
+
+void run_program(Run& run, World& world, Executor& executor) {
+  executor.on_failing([&](const std::exception_ptr& error) {
+    const Failure failure = error ? failure_of(world, error) : Failure{world.rank()};
+    run.state.failing(failure, error);
+  });
   try {
-    executor.run(program(world));
+    executor.run(run.program(world));
     // What is still queued may fail, and peers may need it; nobody waits for it later.
     world.device()->synchronize();
   } catch (...) {
-    run.ended(&executor);
-    run.failed(world.rank(), std::current_exception());
-    return;
+    const std::exception_ptr error = std::current_exception();
+    run.state.failed(failure_of(world, error), error);
   }
-  run.ended(&executor);
+  executor.on_failing(nullptr);
 }
 
 std::shared_ptr<Device> device_of(int rank, const WorldOptions& options) {
@@ -106,34 +75,67 @@ std::shared_ptr<Communicator> control_of(Communicator& world, const WorldOptions
   return world.subgroup(all, "control");
 }
 
-void run_rank(Run& run, int rank, const WorldOptions& options, const Program& program) {
+void run_world(Run& run, int rank, Executor& executor) {
+  const WorldOptions& options = run.options;
+  const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
+  const std::shared_ptr<Device> device = device_of(rank, options);
+  device->set_timeout(timeout_ns);
+  auto control = run.roster->control(rank);
+  control->set_timeout(timeout_ns);
+  auto stopping = control_of(*control, options);
+  auto communicator = make_communicator(options.communicator, std::move(control), device);
+  World world(rank, options, device, std::move(communicator), executor, std::move(stopping));
+  run_program(run, world, executor);
+  run.roster->leave(rank);
+}
+
+void run_rank(Run& run, int rank, RankSeat& seat) {
   pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
-  RankContext context;
-  RankContext::exchange(&context);
-  try {
-    Executor executor;
-    const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
-    const std::shared_ptr<Device> device = device_of(rank, options);
-    device->set_timeout(timeout_ns);
-    auto control = run.fabric().communicator(rank);
-    control->set_timeout(timeout_ns);
-    auto stopping = control_of(*control, options);
-    auto communicator = make_communicator(options.communicator, std::move(control), device);
-    World world(rank, options, device, std::move(communicator), executor, std::move(stopping));
-    run_program(run, world, executor, program);
-    run.fabric().leave(rank);
-  } catch (...) {
-    run.failed(rank, std::current_exception());
+  {
+    const RankSeat::Taken taken(seat);
+    try {
+      run_world(run, rank, seat.executor());
+    } catch (...) {
+      const std::exception_ptr error = std::current_exception();
+      run.state.failed({rank, text_of(error)}, error);
+    }
+    seat.leave_census();
   }
+  run.state.ends(rank);
+}
+
+std::vector<std::thread> start(Run& run) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < run.seats.size(); ++i) {
+    const int rank = run.roster->here()[i];
+    RankSeat& seat = run.seats[i];
+    run.state.begins(rank, seat.executor());
+    try {
+      threads.emplace_back([&run, &seat, rank] { run_rank(run, rank, seat); });
+    } catch (...) {  // the system has no thread left for it
+      const std::exception_ptr error = std::current_exception();
+      run.state.failed({rank, text_of(error)}, error);
+      seat.leave_census();
+      run.state.ends(rank);
+      break;
+    }
+  }
+  return threads;
+}
+
+void check(const WorldOptions& options) {
+  CS_REQUIRE(options.ranks >= 1, "ranks must be at least 1, got ", options.ranks);
+  CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
+  CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
+             options.timeout.count(), " ms");
+  CS_REQUIRE(options.grace.count() >= 0, "grace must be at least 0, got ", options.grace.count(),
+             " ms");
 }
 
 }  // namespace
 
 void run_ranks(const WorldOptions& options, const Program& program) {
-  CS_REQUIRE(options.ranks >= 1, "ranks must be at least 1, got ", options.ranks);
-  CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
-  CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
-             options.timeout.count(), " ms");
+  check(options);
   WorldOptions settled = options;
   if (settled.threads == 0) {
     const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -141,16 +143,11 @@ void run_ranks(const WorldOptions& options, const Program& program) {
   }
   // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
   if (!settled.stop.stop_possible()) settled.stop = {};
-  Run run(settled.ranks);
-  std::vector<std::thread> threads;
-  try {
-    for (int rank = 0; rank < settled.ranks; ++rank)
-      threads.emplace_back([&, rank] { run_rank(run, rank, settled, program); });
-  } catch (...) {  // the system has no thread left for a rank
-    run.failed(static_cast<int>(threads.size()), std::current_exception());
-  }
+  Run run{settled, program};
+  std::vector<std::thread> threads = start(run);
+  run.state.watch();
   for (std::thread& thread : threads) thread.join();
-  run.rethrow();
+  run.state.rethrow();
 }
 
 }  // namespace coshard

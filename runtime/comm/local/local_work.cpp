@@ -4,6 +4,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/units.h"
+#include "runtime/coro/census.h"
 #include "runtime/coro/patience.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
@@ -26,19 +27,30 @@ void LocalWork::block(const Done& done, const Help& help) {
     if (help()) continue;
     if (begin_ns == 0) begin_ns = parker.now();
     if (!parker.shares_its_thread() && patience.spin()) continue;
+    Nap nap(sleeper());
     const Listening ear(*this, parker);
     if (group.poisoned() || done() || help()) continue;
     fail_if_lost();
     const std::int64_t timeout_ns = communicator_->timeout_ns();
     const std::int64_t now = parker.now();
     if (timeout_ns > 0 && now >= begin_ns + timeout_ns) fail_timeout(now - begin_ns);
+    if (!nap.begin()) continue;
     parker.park(timeout_ns > 0 ? begin_ns + timeout_ns : 0);
+    nap.end([this] { return cat("waits in place for ", describe()); });
   }
+}
+
+// Null where others than the ranks of the census may end the wait.
+Sleeper* LocalWork::sleeper() const {
+  Sleeper* sleeper = RankContext::current().sleeper;
+  const bool counts =
+      sleeper != nullptr && communicator_->group().registry()->census == &sleeper->census();
+  return counts ? sleeper : nullptr;
 }
 
 bool LocalWork::listen(Parker& parker) {
   communicator_->group().listen(parker, by_parts());
-  return true;
+  return sleeper() == RankContext::current().sleeper;
 }
 void LocalWork::deaf(Parker& parker) noexcept { communicator_->group().deaf(parker, by_parts()); }
 
@@ -107,7 +119,7 @@ void LocalWork::check(std::int64_t waited_ns) {
 }
 
 void LocalWork::check_part(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), awaited_.text(communicator_->group()), ": part ", part,
+  CS_REQUIRE(part >= 0 && part < parts(), describe(), ": part ", part,
              " is not one of ", parts());
 }
 
@@ -123,12 +135,12 @@ void LocalWork::wait_part(int part) {
 
 void LocalWork::fail_poisoned() {
   communicator_->abandon();
-  throw awaited_.poisoned(communicator_->group());
+  throw communicator_->group().poisoned(awaited_);
 }
 
 void LocalWork::fail_timeout(std::int64_t waited_ns) {
   LocalGroup& group = communicator_->group();
-  const std::string message = awaited_.timeout_text(group, waited_ns, missing_text());
+  const std::string message = awaited_.timeout_text(group.title(), waited_ns, missing_text());
   if (!group.poison(message)) fail_poisoned();
   communicator_->abandon();
   throw Error(ErrorKind::Timeout, message);
@@ -138,7 +150,7 @@ void LocalWork::fail_if_lost() {
   const int rank = lost();
   if (rank < 0) return;
   LocalGroup& group = communicator_->group();
-  group.poison(awaited_.lost_text(group, rank));
+  group.poison(group.lost_text(awaited_, rank));
   fail_poisoned();
 }
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/comm/awaited.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/local/awaited.h"
 #include "runtime/comm/local/local_communicator.h"
 
 namespace coshard {
@@ -23,7 +23,7 @@ class LocalWork : public WorkState {
   bool listen(Parker& parker) final;
   void deaf(Parker& parker) noexcept final;
   std::int64_t timeout_ns() const final { return communicator_->timeout_ns(); }
-  std::string describe() const final { return awaited_.text(communicator_->group()); }
+  std::string describe() const final { return awaited_.text(communicator_->group().title()); }
   void given_up() final;
   void poison(const std::string& cause) final;
   bool any_thread() const final { return true; }
@@ -58,6 +58,7 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
+  Sleeper* sleeper() const;
 
   class Listening {
    public:
