@@ -151,6 +151,10 @@ class [[nodiscard]] Task {
   // For executors and joins: the frame, still owned by this Task, and the result of a task that is
   // done.
   Handle handle() const noexcept { return handle_; }
+  // Who is told of the exception with which it ends; before it starts.
+  void set_witness(FailureWitness& witness) const noexcept {
+    if (handle_) handle_.promise().set_witness(witness);
+  }
   T take() { return handle_.promise().take(); }
 
   // The awaiter takes the frame over and destroys it at the end of the co_await expression.
