@@ -130,6 +130,7 @@ void check(const WorldOptions& options) {
              options.timeout.count(), " ms");
   CS_REQUIRE(options.grace.count() >= 0, "grace must be at least 0, got ", options.grace.count(),
              " ms");
+  check_communicator(options.communicator);
 }
 
 }  // namespace
