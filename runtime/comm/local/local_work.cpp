@@ -201,6 +201,11 @@ void JobWork::wait_part(int part) {
   if (awaited_.kind != CollectiveKind::AllGather) return LocalWork::wait_part(part);
   check_part(part);
   const std::int64_t begin_ns = event().id != 0 ? now_ns() : 0;
+  struct Waits {
+    bool& it;
+    ~Waits() { it = false; }
+  } const waits{waits_for_part_};
+  waits_for_part_ = true;
   block([&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
   if (complete()) settle(begin_ns);
 }

@@ -99,12 +99,13 @@ class JobWork final : public LocalWork {
   std::string missing_text() const override;
   std::int64_t over_ns() const override { return job_->over_ns.load(std::memory_order_relaxed); }
   bool part_complete(int part) const override;
-  bool by_parts() const override { return early_ || chained_; }
+  bool by_parts() const override { return early_ || chained_ || waits_for_part_; }
   bool help_part(int part);
 
   Job* job_;
   bool early_;    // an all_gather that is large enough to start before all are there
   bool chained_;  // it waits for something else before its data are there
+  bool waits_for_part_ = false;
 };
 
 class MessageWork final : public LocalWork {

@@ -148,6 +148,28 @@ TEST(InFlight, APartOfAnAllGatherIsReadyWhenItsSourceHasIssued) {
   }
 }
 
+// The waiter sleeps already: an arrival alone has to wake it, also where all parts are small.
+TEST(InFlight, APartThatArrivesWhileItsWaiterSleepsWakesIt) {
+  if (!on_cpu()) GTEST_SKIP() << "parts travel when all ranks have issued";
+  for (std::size_t size : kSizes) {
+    std::atomic<int> stage{0};
+    on_ranks(3, [&](Communicator& comm, int rank) {
+      comm.set_timeout(2 * kSecond);
+      Floats send(size, 1.0F), recv(3 * size);
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (rank == 2) wait_for(stage, 1);
+      const Work work = comm.issue(gather_of(send, recv));
+      if (rank == 0) {
+        const std::int64_t begin_ns = now_ns();
+        work.state()->wait_part(1);
+        EXPECT_LT(now_ns() - begin_ns, kSecond);
+        stage = 1;
+      }
+      work.wait();
+    });
+  }
+}
+
 TEST(InFlight, MoreRanksThanCoresMakeProgress) {
   on_ranks(16, [](Communicator& comm, int rank) {
     for (int round = 0; round < 50; ++round) {
