@@ -78,6 +78,8 @@ class WorkAwaiter : public Waiting {
   void await_suspend(std::coroutine_handle<> self);
   void await_resume();
 
+  const std::shared_ptr<WorkState>& awaited() const noexcept { return state_; }
+
   void give_up() noexcept final;
   Look look() final;
   bool listen(Parker& parker) final;
