@@ -12,7 +12,7 @@ bool WorkAwaiter::await_ready() const {
 }
 
 void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
-  Executor& executor = *Executor::current();
+  Executor& executor = *(executor_ = Executor::current());
   if (resume_ == Resume::InOrder) return executor.wait(*this, self);
   Branch::current().unordered = true;
   executor.wait_unordered(*this, self);
@@ -26,7 +26,7 @@ void WorkAwaiter::await_resume() {
 
 void WorkAwaiter::give_up() noexcept {
   each([](WorkState& state) { state.given_up(); });
-  Executor::current()->give_up(*this);
+  executor_->give_up(*this);
 }
 
 // The first that is not over; null: all are.

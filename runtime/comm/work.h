@@ -98,6 +98,7 @@ class WorkAwaiter : public Waiting {
 
   std::shared_ptr<WorkState> state_;  // null: nothing to wait for
   WorkStates more_;
+  Executor* executor_ = nullptr;  // of the rank that is suspended
   int part_ = -1;
   Resume resume_ = Resume::InOrder;
   bool begun_ = false;
