@@ -30,7 +30,7 @@ bool is_secondary(const std::exception_ptr& error) {
 // What the ranks of one run share: who runs, and what went wrong first.
 class Run {
  public:
-  explicit Run(int ranks) : fabric_(ranks) {}
+  explicit Run(const WorldOptions& options) : fabric_(options.ranks, "world", {options.link}) {}
   LocalFabric& fabric() { return fabric_; }
 
   void started(Executor* executor) {
@@ -134,6 +134,9 @@ void run_ranks(const WorldOptions& options, const Program& program) {
   CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
   CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
              options.timeout.count(), " ms");
+  if (options.link) check(*options.link);
+  CS_REQUIRE(!options.link || options.communicator == "local", "link ", to_string(*options.link),
+             " is for communicator local, got ", options.communicator);
   WorldOptions settled = options;
   if (settled.threads == 0) {
     const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -141,7 +144,7 @@ void run_ranks(const WorldOptions& options, const Program& program) {
   }
   // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
   if (!settled.stop.stop_possible()) settled.stop = {};
-  Run run(settled.ranks);
+  Run run(settled);
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < settled.ranks; ++rank)
