@@ -31,6 +31,7 @@ struct CommEvent {
   std::int64_t bytes = 0;         // bytes of the larger of this rank's two buffers
   std::string_view communicator;  // mesh dimension name
   std::string_view label;         // what it is for: "S(0)->R", "optimizer", ...
+  std::string_view link;  // "20us,1GB/s" where its time is that of an emulated link; else empty
 };
 
 enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };

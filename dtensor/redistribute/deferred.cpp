@@ -49,6 +49,10 @@ class Later final : public WorkState {
     if (made_.defined() && made_.storage()->pending)
       made_.storage()->pending.state()->check(waited_ns);
   }
+  std::int64_t not_before(int) const override {
+    const bool pends = made_.defined() && made_.storage()->pending;
+    return pends ? made_.storage()->pending.state()->not_before(-1) : 0;
+  }
   std::string describe() const override { return cat("a redistribute to ", target_); }
 
  private:

@@ -42,6 +42,9 @@ class WorkState {
   virtual bool listen(Parker&) { return false; }
   virtual void deaf(Parker&) noexcept {}
   virtual std::int64_t timeout_ns() const { return 0; }
+  // By the clock of the rank: nobody rings when that time has come, and before it is not over (or
+  // its part is not); it may change until the next ring. 0: it is rung for.
+  virtual std::int64_t not_before(int /*part*/) const { return 0; }
   virtual std::string describe() const { return "a collective"; }
   // The await of it was given up on this rank.
   virtual void given_up() {}

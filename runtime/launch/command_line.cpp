@@ -54,6 +54,8 @@ WorldOptions parse_options(int argc, char** argv) {
       options.device = parse_device_kind(*device);
     } else if (const auto communicator = value_of("--communicator", argc, argv, i)) {
       options.communicator = *communicator;
+    } else if (const auto link = value_of("--link", argc, argv, i)) {
+      options.link = parse_link(*link);
     }
   }
   return options;

@@ -29,7 +29,7 @@ bool is_secondary(const std::exception_ptr& error) {
 // What the ranks of one run share: who runs, and what went wrong first.
 class Run {
  public:
-  explicit Run(int ranks) : fabric_(ranks) {}
+  explicit Run(const WorldOptions& options) : fabric_(options.ranks, "world", {options.link}) {}
   LocalFabric& fabric() { return fabric_; }
 
   void started(Executor* executor) {
@@ -142,6 +142,9 @@ WorldOptions settled_options(const WorldOptions& options) {
     fail(ErrorKind::Unsupported,
          cat("rank_threads of ", options.rank_threads,
              ": only ranks on the cpu can share a thread, not on ", to_string(options.device)));
+  if (options.link) check(*options.link);
+  CS_REQUIRE(!options.link || options.communicator == "local", "link ", to_string(*options.link),
+             " is for communicator local, got ", options.communicator);
   WorldOptions settled = options;
   if (settled.threads == 0) settled.threads = cores_per_rank(options);
   // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
@@ -153,7 +156,7 @@ WorldOptions settled_options(const WorldOptions& options) {
 
 void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& program) {
   const WorldOptions settled = settled_options(options);
-  Run run(settled.ranks);
+  Run run(settled);
   const RankProgram ranks{
       [&](int rank, Executor& executor) { run_rank(run, rank, settled, program, executor); },
       [&](int rank, const std::exception_ptr& error) { run.failed(rank, error); }};

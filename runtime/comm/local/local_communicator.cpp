@@ -46,6 +46,7 @@ CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_
   event.bytes = larger_bytes(collective, size(), rank_);
   event.communicator = group_->name();
   event.label = collective.label;
+  if (const LinkQueue* link = group_->link()) event.link = link->text();
   return event;
 }
 
@@ -118,6 +119,9 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
   if (tell_issue(*work, collective, message->number))
     message->timed.store(true, std::memory_order_relaxed);
   if (both && agree(*message)) {
+    if (LinkQueue* link = group_->link())
+      message->passage =
+          link->pass_message(message->source, larger_bytes(collective, size(), rank_));
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on

@@ -15,7 +15,7 @@ LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Coll
       awaited_(collective, number, communicator_->world_rank()) {}
 
 template <class Done, class Help>
-void LocalWork::block(const Done& done, const Help& help) {
+void LocalWork::block(int part, const Done& done, const Help& help) {
   LocalGroup& group = communicator_->group();
   RankContext& rank = RankContext::current();
   Parker& parker = rank.parker();
@@ -33,9 +33,14 @@ void LocalWork::block(const Done& done, const Help& help) {
     const std::int64_t timeout_ns = communicator_->timeout_ns();
     const std::int64_t now = parker.now();
     if (timeout_ns > 0 && now >= begin_ns + timeout_ns) fail_timeout(now - begin_ns);
-    parker.park(timeout_ns > 0 ? begin_ns + timeout_ns : 0);
+    std::int64_t wake_ns = timeout_ns > 0 ? begin_ns + timeout_ns : 0;
+    if (const std::int64_t later = not_before(part); later > now)
+      wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
+    parker.park(wake_ns);
   }
 }
+
+std::int64_t LocalWork::not_before(int part) const { return link() == nullptr ? 0 : link_ns(part); }
 
 bool LocalWork::listen(Parker& parker) {
   communicator_->group().listen(parker, by_parts());
@@ -82,7 +87,8 @@ bool LocalWork::ready() {
 void LocalWork::wait() {
   if (settled_) return;
   begin_wait();
-  block([this] { return complete(); }, [this] { return help() || communicator_->help_any(); });
+  block(
+      -1, [this] { return complete(); }, [this] { return help() || communicator_->help_any(); });
   settle(begin_wait_ns_);
 }
 
@@ -171,7 +177,27 @@ bool JobWork::help() {
 
 bool JobWork::part_complete(int part) const {
   return complete() ||
-         (job_ != nullptr && communicator_->group().part_done(*job_, part, communicator_->rank()));
+         (job_ != nullptr && communicator_->group().part_done(*job_, part, communicator_->rank()) &&
+          (link() == nullptr || !part_on_link(part)));
+}
+
+// Its own part passes no link.
+bool JobWork::part_on_link(int part) const {
+  if (part == communicator_->rank()) return false;
+  return !job_->armed.load() ||
+         LinkQueue::now() < link()->part_ns(*job_, part, communicator_->rank());
+}
+
+std::int64_t JobWork::link_ns(int part) const {
+  if (job_ == nullptr) return 0;
+  if (part < 0 || parts() == 1 || !job_->armed.load())
+    return communicator_->group().not_before(*job_);
+  return link()->part_ns(*job_, part, communicator_->rank());
+}
+
+std::int64_t JobWork::over_ns() const {
+  const std::int64_t over = job_->over_ns.load(std::memory_order_relaxed);
+  return link() == nullptr ? over : std::max(over, job_->passage.end);
 }
 
 bool JobWork::help_part(int part) {
@@ -190,12 +216,16 @@ void JobWork::wait_part(int part) {
   if (awaited_.kind != CollectiveKind::AllGather) return LocalWork::wait_part(part);
   check_part(part);
   const std::int64_t begin_ns = event().id != 0 ? now_ns() : 0;
-  block([&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
+  block(
+      part, [&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
   if (complete()) settle(begin_ns);
 }
 
 std::string JobWork::missing_text() const {
   const LocalGroup& group = communicator_->group();
+  if (link() != nullptr && job_->armed.load())
+    return cat("its emulated link needs another ",
+               std::max<std::int64_t>(0, job_->passage.end - LinkQueue::now()), " ns");
   return cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
 }
 
@@ -209,6 +239,15 @@ bool MessageWork::help() {
   if (!message_->help()) return false;
   communicator_->group().wake();
   return true;
+}
+
+std::int64_t MessageWork::link_ns(int) const {
+  return message_->state.load() == MessageState::Half ? 0 : message_->passage.end;
+}
+
+std::int64_t MessageWork::over_ns() const {
+  const std::int64_t over = message_->over_ns.load(std::memory_order_relaxed);
+  return link() == nullptr ? over : std::max(over, message_->passage.end);
 }
 
 int MessageWork::lost() const {

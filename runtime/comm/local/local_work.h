@@ -24,6 +24,7 @@ class LocalWork : public WorkState {
   bool listen(Parker& parker) final;
   void deaf(Parker& parker) noexcept final;
   std::int64_t timeout_ns() const final { return communicator_->timeout_ns(); }
+  std::int64_t not_before(int part) const final;
   std::string describe() const final { return awaited_.text(communicator_->group()); }
   void given_up() final;
   void poison(const std::string& cause) final;
@@ -44,12 +45,15 @@ class LocalWork : public WorkState {
   virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
 
+  virtual std::int64_t link_ns(int part) const = 0;  // not_before(), with links
+
   virtual bool part_complete(int) const { return complete(); }
   virtual bool by_parts() const { return false; }  // an arrival alone may help it
 
   template <class Done, class Help>
-  void block(const Done& done, const Help& help);
+  void block(int part, const Done& done, const Help& help);
   void check_part(int part) const;
+  const LinkQueue* link() const { return communicator_->group().link(); }  // null: none
   void settle(std::int64_t begin_ns);
 
   std::shared_ptr<LocalCommunicator> communicator_;
@@ -99,11 +103,16 @@ class JobWork final : public LocalWork {
   }
 
  private:
-  bool complete() const override { return job_ != nullptr && job_->over.load(); }
+  bool complete() const override {
+    return job_ != nullptr && job_->over.load() &&
+           (link() == nullptr || LinkQueue::now() >= job_->passage.end);
+  }
   bool help() override;
   int lost() const override { return communicator_->group().lost(*job_); }
   std::string missing_text() const override;
-  std::int64_t over_ns() const override { return job_->over_ns.load(std::memory_order_relaxed); }
+  std::int64_t over_ns() const override;
+  std::int64_t link_ns(int part) const override;
+  bool part_on_link(int part) const;
   bool part_complete(int part) const override;
   bool by_parts() const override { return early_ || chained_; }
   bool help_part(int part);
@@ -119,13 +128,14 @@ class MessageWork final : public LocalWork {
               std::shared_ptr<Message> message);
 
  private:
-  bool complete() const override { return message_->over(); }
+  bool complete() const override {
+    return message_->over() && (link() == nullptr || LinkQueue::now() >= message_->passage.end);
+  }
   bool help() override;
   int lost() const override;
   std::string missing_text() const override;
-  std::int64_t over_ns() const override {
-    return message_->over_ns.load(std::memory_order_relaxed);
-  }
+  std::int64_t over_ns() const override;
+  std::int64_t link_ns(int part) const override;
 
   std::shared_ptr<Message> message_;
   int peer_;
