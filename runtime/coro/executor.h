@@ -206,6 +206,7 @@ class Executor {
   bool spin(Waiting& head);
   void sleep(Waiting* head, bool asio_works);
   bool look_after_unordered();
+  bool waits_for_others() const;
   std::int64_t check_overdue(std::int64_t now);
   void abandon() noexcept;
   void open_mail();
