@@ -20,9 +20,11 @@ bool WorkAwaiter::await_ready() const {
 
 void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
   Executor& executor = *(executor_ = Executor::current());
-  if (resume_ == Resume::InOrder) return executor.wait(*this, self);
-  Branch::current().unordered = true;
-  executor.wait_unordered(*this, self);
+  Branch& branch = Branch::current();
+  if (resume_ == Resume::AsItComes) branch.unordered = true;
+  // A branch without order must not stand in the way of those that have one.
+  if (branch.unordered) return executor.wait_unordered(*this, self);
+  executor.wait(*this, self);
 }
 
 void WorkAwaiter::await_resume() {

@@ -288,11 +288,20 @@ void Executor::take_turns() {
     context_->parker().park(1, operations_ + foreign_ > 0 ? asio_->context : nullptr);
 }
 
+// Whether a peer or another thread will end something that can go on then.
+bool Executor::waits_for_others() const {
+  const Waiting* head = waiting_.front();
+  if (head != nullptr && head->ends_elsewhere()) return true;
+  for (const Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e))
+    if (e->ends_elsewhere()) return true;
+  return false;
+}
+
 void Executor::idle() {
   const bool works = poll();
   if (size_ > 0) return;
   Waiting* head = waiting_.front();
-  const bool nothing = head == nullptr && unordered_.empty() && timers_.empty();
+  const bool nothing = timers_.empty() && !waits_for_others();
   if (give_up_at_ns_ != 0 && nothing && (now() >= give_up_at_ns_ || (!works && foreign_ == 0)))
     std::rethrow_exception(interruption_);
   CS_REQUIRE(!nothing || works || foreign_ > 0, kForever);

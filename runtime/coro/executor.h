@@ -238,6 +238,7 @@ class Executor {
   bool look_after_unordered();
   void take_turns();
   void require_asio() const;
+  bool waits_for_others() const;
   std::int64_t check_overdue(std::int64_t now);
   void abandon() noexcept;
   void open_mail();
