@@ -12,6 +12,7 @@
 namespace coshard {
 
 class Executor;
+struct Neighbours;
 
 class RankContext {
  public:
@@ -24,6 +25,9 @@ class RankContext {
   static RankContext& current() noexcept {
     return current_ != nullptr ? *current_ : of_this_thread();
   }
+  // The rank is over: destroys its values, on its thread, while it is the current one. What other
+  // threads may still use stays: parker and executor.
+  void end() noexcept;
   // Makes it the current one of this thread; gives the one before, null for the thread's own.
   static RankContext* exchange(RankContext* context) noexcept;
 
@@ -34,6 +38,7 @@ class RankContext {
 
   Executor* executor = nullptr;  // the one that runs, or null
   void* world = nullptr;         // see World::current
+  const Neighbours* neighbours = nullptr;  // on a caller's context (run_on_asio.h), or null
 
  private:
   template <class T>

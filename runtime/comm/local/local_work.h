@@ -40,6 +40,7 @@ class LocalWork : public WorkState {
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
+  virtual bool misses(int rank) const = 0;  // it has not issued its part
   virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
 
@@ -58,6 +59,7 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
+  void fail_if_missing_is_here() const;
 
   class Listening {
    public:
@@ -95,6 +97,7 @@ class JobWork final : public LocalWork {
   bool complete() const override { return job_ != nullptr && job_->over.load(); }
   bool help() override;
   int lost() const override { return communicator_->group().lost(*job_); }
+  bool misses(int rank) const override;
   std::string missing_text() const override;
   std::int64_t over_ns() const override { return job_->over_ns.load(std::memory_order_relaxed); }
   bool part_complete(int part) const override;
@@ -115,6 +118,7 @@ class MessageWork final : public LocalWork {
   bool complete() const override { return message_->over(); }
   bool help() override;
   int lost() const override;
+  bool misses(int rank) const override;
   std::string missing_text() const override;
   std::int64_t over_ns() const override {
     return message_->over_ns.load(std::memory_order_relaxed);
