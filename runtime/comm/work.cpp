@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/comm/neighbours.h"
 #include "runtime/coro/executor.h"
 
 namespace coshard {
@@ -101,7 +102,12 @@ void Work::finish() noexcept {
   try {
     if (std::uncaught_exceptions() > exceptions_)
       state_->poison(cat(state_->describe(), ": its memory goes while an exception unwinds"));
-    state_->wait();
+    try {
+      state_->wait();
+    } catch (const MissingIsHere& error) {  // it never will be over, and its memory goes
+      state_->poison(error.what());
+      state_->wait();
+    }
   } catch (...) {  // its awaiter was told, or is being unwound by what went wrong first
   }
 }

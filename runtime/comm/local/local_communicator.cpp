@@ -112,6 +112,7 @@ bool LocalCommunicator::agree(const Message& message) {
 
 std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
+  if (collective.after != nullptr) collective.after->has_dependents();
   bool both = false;
   std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
   messages_.push_back(message);
@@ -125,7 +126,7 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on
-    if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) message->help();
+    if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) help(*message);
     group_->wake();
   }
   return work;
@@ -167,11 +168,18 @@ bool LocalCommunicator::help_any() {
   for (const InFlight& flight : in_flight_)
     if (group_->help(*flight.job)) return true;
   for (const auto& message : messages_)
-    if (message->help()) {
-      group_->wake();
-      return true;
-    }
+    if (help(*message)) return true;
   return false;
+}
+
+bool LocalCommunicator::help(Message& message) {
+  std::string failure;
+  const bool moved = message.help(failure);
+  if (!failure.empty())
+    group_->poison(cat("message #", message.number, " of ", group_->title(), " at ",
+                       place(message.send.where), ": what it sends failed: ", failure));
+  if (moved) group_->wake();
+  return moved;
 }
 
 void LocalCommunicator::retire() {

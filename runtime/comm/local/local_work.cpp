@@ -4,6 +4,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/units.h"
+#include "runtime/comm/neighbours.h"
 #include "runtime/coro/patience.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
@@ -25,6 +26,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     if (group.poisoned()) fail_poisoned();
     if (done()) return;
     if (help()) continue;
+    fail_if_missing_is_here();
     if (begin_ns == 0) begin_ns = parker.now();
     if (!parker.shares_its_thread() && patience.spin()) continue;
     const Listening ear(*this, rank);
@@ -149,6 +151,17 @@ void LocalWork::fail_if_lost() {
   fail_poisoned();
 }
 
+// On a caller's context a peer of the same one cannot run while this waits.
+void LocalWork::fail_if_missing_is_here() const {
+  const Neighbours* neighbours = RankContext::current().neighbours;
+  if (neighbours == nullptr) return;
+  const std::vector<int>& members = communicator_->group().members();
+  for (std::size_t r = 0; r < members.size(); ++r)
+    if (misses(static_cast<int>(r)) &&
+        neighbours->together(communicator_->world_rank(), members[r]))
+      throw MissingIsHere(describe(), members[r]);
+}
+
 JobWork::JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
                  std::uint64_t number, Job* job)
     : LocalWork(std::move(communicator), collective, number), job_(job) {
@@ -221,6 +234,10 @@ void JobWork::wait_part(int part) {
   if (complete()) settle(begin_ns);
 }
 
+bool JobWork::misses(int rank) const {
+  return job_ != nullptr && !job_->entries[static_cast<std::size_t>(rank)].issued();
+}
+
 std::string JobWork::missing_text() const {
   const LocalGroup& group = communicator_->group();
   if (link() != nullptr && job_->armed.load())
@@ -235,10 +252,10 @@ MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,
       message_(std::move(message)),
       peer_(collective.root) {}
 
-bool MessageWork::help() {
-  if (!message_->help()) return false;
-  communicator_->group().wake();
-  return true;
+bool MessageWork::help() { return communicator_->help(*message_); }
+
+bool MessageWork::misses(int rank) const {
+  return rank == peer_ && message_->state.load() == MessageState::Half;
 }
 
 std::int64_t MessageWork::link_ns(int) const {

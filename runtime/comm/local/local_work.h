@@ -42,6 +42,7 @@ class LocalWork : public WorkState {
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
+  virtual bool misses(int rank) const = 0;  // it has not issued its part
   virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
 
@@ -63,6 +64,7 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
+  void fail_if_missing_is_here() const;
 
   // While a wait in place sleeps.
   class Listening final : public WaitInPlace {
@@ -109,6 +111,7 @@ class JobWork final : public LocalWork {
   }
   bool help() override;
   int lost() const override { return communicator_->group().lost(*job_); }
+  bool misses(int rank) const override;
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
   std::int64_t link_ns(int part) const override;
@@ -133,6 +136,7 @@ class MessageWork final : public LocalWork {
   }
   bool help() override;
   int lost() const override;
+  bool misses(int rank) const override;
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
   std::int64_t link_ns(int part) const override;
