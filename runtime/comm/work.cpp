@@ -89,6 +89,13 @@ std::int64_t WorkAwaiter::check(std::int64_t waited_ns) {
   return next;
 }
 
+bool WorkAwaiter::ends_in_time() const {
+  bool ends = false;
+  const std::int64_t now = RankContext::current().parker().now();
+  each([&](WorkState& state) { ends |= state.not_before(part_) > now; });
+  return ends;
+}
+
 std::string WorkAwaiter::describe() const {
   std::string text;
   each([&](WorkState& state) { text += cat(text.empty() ? "" : ", ", state.describe()); });

@@ -4,6 +4,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include "runtime/coro/census.h"
 #include "runtime/coro/executor_asio.h"
 #include "runtime/coro/fiber_thread.h"
 #include "runtime/coro/patience.h"
@@ -146,7 +147,7 @@ void Executor::drive(std::coroutine_handle<> root) {
              "Executor::run: an executor runs on this thread already; co_await the task instead");
   CS_REQUIRE(asio_->context != nullptr,
              "Executor::run: this executor lives on the user's context; use co_spawn");
-  context_ = &RankContext::current();
+  if (context_ != &RankContext::current()) context_ = &RankContext::current();  // others read it
   const Running running(*this);
   try {
     enqueue(root);
@@ -240,14 +241,20 @@ bool Executor::spin(Waiting& head) {
 
 void Executor::sleep(Waiting* head, bool asio_works) {
   Parker& parker = context_->parker();
+  Nap nap(context_->sleeper);
   const std::int64_t now = parker.now();
   std::int64_t wake_ns = check_overdue(now);
   if (give_up_at_ns_ != 0) wake_ns = earlier(wake_ns, give_up_at_ns_);
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
+  bool only_by_ranks = !asio_works && wake_ns == 0;  // is it woken
   std::vector<Waiting*> heard;
   const auto attend = [&](Waiting& entry) {
     if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;
-    if (!entry.listen(parker)) wake_ns = earlier(wake_ns, now + kPollNs);
+    if (!entry.listen(parker)) {
+      wake_ns = earlier(wake_ns, now + kPollNs);
+      only_by_ranks = false;
+    }
+    only_by_ranks = only_by_ranks && !entry.ends_in_time();
     heard.push_back(&entry);
     wake_ns = earlier(wake_ns, entry.check(now - entry.head_since_ns_));
   };
@@ -255,7 +262,7 @@ void Executor::sleep(Waiting* head, bool asio_works) {
   for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);
   const bool stuck =
       std::ranges::all_of(heard, [](Waiting* e) { return e->look() == Look::Stuck; });
-  if (stuck && !has_mail_.load(std::memory_order_acquire)) {
+  if (stuck && !has_mail_.load(std::memory_order_acquire) && (!only_by_ranks || nap.begin())) {
     boost::asio::io_context* context = asio_works ? asio_->context : nullptr;
     if (context != nullptr) {
       asio_->used.store(true, std::memory_order_relaxed);
@@ -268,14 +275,17 @@ void Executor::sleep(Waiting* head, bool asio_works) {
     }
   }
   for (Waiting* entry : heard) entry->deaf(parker);
+  nap.end([this] { return standing(); });
 }
 
 void Executor::failing(const void* place, const std::exception_ptr& error) {
   failing_.push_back({place, context_->parker().now(), error});
+  if (on_failing_) on_failing_(error);
 }
 
 void Executor::settled(const void* place) noexcept {
-  std::erase_if(failing_, [place](const Failing& f) { return f.place == place; });
+  const auto gone = std::erase_if(failing_, [place](const Failing& f) { return f.place == place; });
+  if (gone > 0 && failing_.empty() && on_failing_) on_failing_(nullptr);
 }
 
 std::int64_t Executor::check_overdue(std::int64_t now) {

@@ -155,6 +155,11 @@ class Executor {
   void on_overdue(std::function<void(const std::exception_ptr&)> tell) {
     overdue_ = std::move(tell);
   }
+  // Called on the rank's thread when siblings are cancelled because one has failed, with its error,
+  // and with null when the last of those have ended: who catches it goes on.
+  void on_failing(std::function<void(const std::exception_ptr&)> tell) {
+    on_failing_ = std::move(tell);
+  }
   // A when_all has failed and waits for its other children; `place` identifies it.
   void failing(const void* place, const std::exception_ptr& error);
   void settled(const void* place) noexcept;
@@ -280,6 +285,7 @@ class Executor {
   std::uint64_t asio_polls_ = 0;
   std::vector<Failing> failing_;
   std::function<void(const std::exception_ptr&)> overdue_;
+  std::function<void(const std::exception_ptr&)> on_failing_;
   Timers timers_;
   std::atomic<bool> has_mail_{false};  // release / acquire: mail_ has something
   std::mutex mail_mutex_;              // the one below

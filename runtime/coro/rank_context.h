@@ -24,6 +24,7 @@ class WaitInPlace {
  protected:
   ~WaitInPlace() = default;
 };
+class Sleeper;
 
 class RankContext {
  public:
@@ -52,6 +53,7 @@ class RankContext {
   std::string_view allocations_are_for = "";  // see AllocationLabel
   const WaitInPlace* in_place = nullptr;      // null: it does not wait in place, or has not slept
   const Neighbours* neighbours = nullptr;  // on a caller's context (run_on_asio.h), or null
+  Sleeper* sleeper = nullptr;    // in the census of its world (census.h), or null
 
  private:
   template <class T>

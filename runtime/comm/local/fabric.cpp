@@ -68,6 +68,15 @@ void LocalFabric::poison(const std::string& cause) {
   registry_->poison(cause);
 }
 
+bool LocalFabric::left(int rank) const {
+  const std::scoped_lock lock(registry_->mutex);
+  return registry_->left.contains(rank);
+}
+
+void LocalFabric::count_in(const Census& census) { registry_->census = &census; }
+
+std::string LocalFabric::last_seen(int rank) const { return world_->last_seen(rank); }
+
 void LocalFabric::leave(int rank) {
   {
     const std::scoped_lock lock(registry_->mutex);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/awaited.h"
 #include "runtime/comm/local/device_group.h"
 #include "runtime/comm/local/job.h"
 #include "runtime/comm/local/link_queue.h"
@@ -22,6 +23,7 @@
 
 namespace coshard {
 
+class Census;
 struct LocalRegistry;
 
 // What peers may know of a rank, for their error messages. Written by the rank, relaxed but for
@@ -89,6 +91,9 @@ class LocalGroup {
   std::string missing_text(const Job& job) const;
   std::string rank_text(int rank) const;
   std::string title() const;
+  std::string lost_text(const Awaited& awaited, int lost) const;
+  PeerFailure poisoned(const Awaited& awaited) const;
+  std::string last_seen(int rank) const;  // "last issued #39 all_reduce 1.7 s ago"
   // A rank that the job misses and that has left; -1: none.
   int lost(const Job& job) const;
 
@@ -165,6 +170,8 @@ struct LocalRegistry {
   };
   std::map<std::tuple<std::uint64_t, std::vector<int>, int>, Pending> pending;
   inline static std::atomic<std::uint64_t> next_id{1};  // of groups, over all worlds
+  // Whose sleepers only ring each other here; null: anybody may use these groups. Before the ranks.
+  const Census* census = nullptr;
   void wake();  // rings for all who listen to any group; not with the mutex held
   // Two passes: no stream is let go before all know. Not with the mutex held.
   void poison(const std::string& cause);

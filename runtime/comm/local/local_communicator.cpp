@@ -86,7 +86,7 @@ void LocalCommunicator::help_when_much_is_in_flight() {
 void LocalCommunicator::note_given_up(const Awaited& awaited) {
   const Branch& branch = Branch::current();
   given_up_ += mix(mix(0x9e3779b9, awaited.branch), awaited.number);
-  group_->note_given_up(rank_, cat(awaited.text(*group_), " in branch ", branch.path()));
+  group_->note_given_up(rank_, cat(awaited.text(group_->title()), " in branch ", branch.path()));
 }
 
 std::uint64_t LocalCommunicator::take_number(const Collective& collective, std::uint64_t print) {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/comm/awaited.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/local/awaited.h"
 #include "runtime/comm/local/local_communicator.h"
 #include "runtime/coro/rank_context.h"
 
@@ -25,7 +25,7 @@ class LocalWork : public WorkState {
   void deaf(Parker& parker) noexcept final;
   std::int64_t timeout_ns() const final { return communicator_->timeout_ns(); }
   std::int64_t not_before(int part) const final;
-  std::string describe() const final { return awaited_.text(communicator_->group()); }
+  std::string describe() const final { return awaited_.text(communicator_->group().title()); }
   void given_up() final;
   void poison(const std::string& cause) final;
   bool any_thread() const final { return true; }
@@ -65,6 +65,7 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
   void fail_if_missing_is_here() const;
+  Sleeper* sleeper() const;
 
   // While a wait in place sleeps.
   class Listening final : public WaitInPlace {

@@ -95,7 +95,7 @@ TEST(Run, AnyOtherErrorIsOneLineAndExitCodeOne) {
   std::vector<char*> argv{name.data()};
   testing::internal::CaptureStderr();
   EXPECT_EQ(run(1, argv.data(), fail_on_one), 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: boom\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: rank 1: boom\n");
 }
 
 }  // namespace
