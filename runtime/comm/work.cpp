@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "runtime/coro/executor.h"
+#include "runtime/coro/fault_switch.h"
 
 namespace coshard {
 
 bool WorkAwaiter::await_ready() const {
   Branch::current().throw_if_cancelled();
+  if (has(Fault::NullWorkDoesNotSuspend) && !state_ && more_.empty()) return true;
   return Executor::current() == nullptr;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 // Ranks that share one thread, each on a fiber of its own. Owned by a RankHost. The executors
 // outlive the FiberThread: its io_context may hold handlers of their tasks.
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/coro/executor.h"
@@ -19,6 +21,8 @@ class RankFibers {
   void run();
 
   FiberThread& thread() { return thread_; }
+  // `hook` before a rank goes on; throws nothing.
+  void on_turn(std::function<void(int rank)> hook) { on_turn_ = std::move(hook); }
   // The executors of ranks that have begun and not ended, by rank; of this thread.
   template <class F>
   void each(const F& f) {
@@ -34,7 +38,10 @@ class RankFibers {
   };
   static void live(Rank& rank, Parker& parker, FiberThread& thread, const RankProgram& program);
 
+  void switched(int fiber);
+
   std::vector<std::unique_ptr<Rank>> ranks_;
+  std::function<void(int)> on_turn_;
   FiberThread thread_;
 };
 

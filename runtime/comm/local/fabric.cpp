@@ -66,6 +66,10 @@ void LocalFabric::poison(const std::string& cause) {
   registry_->poison(cause);
 }
 
+void LocalFabric::use(TransferClock& clock) { registry_->clock = &clock; }
+
+void LocalFabric::wake() { registry_->wake(); }
+
 void LocalFabric::leave(int rank) {
   {
     const std::scoped_lock lock(registry_->mutex);

@@ -15,6 +15,7 @@
 #include "runtime/comm/local/device_group.h"
 #include "runtime/comm/local/job.h"
 #include "runtime/comm/local/message.h"
+#include "runtime/comm/local/transfer_clock.h"
 #include "runtime/coro/parker.h"
 #include "runtime/spin_lock.h"
 
@@ -59,7 +60,10 @@ class LocalGroup {
   // Does one unit of an armed job, or one pair of an all_gather, or what comes before or after;
   // false when there was none to claim.
   bool help(Job& job);
+  bool help(Message& message);
   bool help_part(Job& job, int source, int target);
+  // Whether what is small is done by who comes last.
+  bool does_at_once() const;
   bool part_done(const Job& job, int source, int target) const;
   // After the poison: returns when nobody touches the buffers of `rank` for this job any more.
   void abandon(Job& job, int rank);
@@ -104,6 +108,7 @@ class LocalGroup {
   Job& free_job();
   bool checked(Job& job, int a, int b);
   std::string side_text(const Job& job, int rank) const;
+  bool may_go_on() const;
   bool push_before(Job& job, int rank);
   bool prepare(Job& job, int rank);
   bool prepare_some(Job& job);
@@ -147,8 +152,9 @@ class LocalGroup {
 struct LocalRegistry {
   std::mutex mutex;
   std::vector<std::weak_ptr<LocalGroup>> groups;
-  std::string cause;   // poison of the whole run; groups made later start with it
-  std::set<int> left;  // world ranks whose program has ended; groups made later know it
+  TransferClock* clock = nullptr;  // of a simulation; set before the ranks begin
+  std::string cause;               // poison of the whole run; groups made later start with it
+  std::set<int> left;              // world ranks whose program has ended; groups made later know it
   // Subgroups that wait for members: by parent, world ranks and how many of these there were
   // before; taken out by their last member.
   struct Pending {

@@ -121,7 +121,9 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on
-    if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) message->help();
+    if (group_->does_at_once() && !group_->poisoned() &&
+        larger_bytes(collective, size(), rank_) <= kAtOnce)
+      message->help();
     group_->wake();
   }
   return work;
@@ -163,7 +165,7 @@ bool LocalCommunicator::help_any() {
   for (const InFlight& flight : in_flight_)
     if (group_->help(*flight.job)) return true;
   for (const auto& message : messages_)
-    if (message->help()) {
+    if (group_->help(*message)) {
       group_->wake();
       return true;
     }

@@ -66,7 +66,8 @@ void LocalWork::begin_wait() {
 }
 
 void LocalWork::given_up() {
-  if (!settled_) communicator_->note_given_up(awaited_);
+  // A message is the affair of two ranks: the others, which did not wait for it, gave up nothing.
+  if (!settled_ && !is_point_to_point(awaited_.kind)) communicator_->note_given_up(awaited_);
 }
 
 void LocalWork::poison(const std::string& cause) {
@@ -206,7 +207,7 @@ MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,
       peer_(collective.root) {}
 
 bool MessageWork::help() {
-  if (!message_->help()) return false;
+  if (!communicator_->group().help(*message_)) return false;
   communicator_->group().wake();
   return true;
 }
