@@ -4,6 +4,7 @@
 
 #include "runtime/comm/neighbours.h"
 #include "runtime/coro/executor.h"
+#include "runtime/coro/fault_switch.h"
 
 namespace coshard {
 namespace {
@@ -16,6 +17,7 @@ std::int64_t earlier(std::int64_t a, std::int64_t b) {
 
 bool WorkAwaiter::await_ready() const {
   Branch::current().throw_if_cancelled();
+  if (has(Fault::NullWorkDoesNotSuspend) && !state_ && more_.empty()) return true;
   return Executor::current() == nullptr;
 }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/coro/census.h"
 #include "runtime/coro/executor_asio.h"
+#include "runtime/coro/fault_switch.h"
 #include "runtime/coro/fiber_thread.h"
 #include "runtime/coro/patience.h"
 
@@ -113,6 +114,16 @@ bool Executor::look_after_unordered() {
   return found;
 }
 
+// The fault of that name, for tests.
+void Executor::first_over_to_front() {
+  for (Waiting* entry = waiting_.front(); entry != nullptr; entry = waiting_.after(*entry)) {
+    if (entry->look() != Look::Over) continue;
+    entry->unlink();
+    waiting_.push_front(*entry);
+    return;
+  }
+}
+
 // Runs what is next; false when there is nothing to run now.
 bool Executor::turn() {
   if (has_mail_.load(std::memory_order_acquire)) [[unlikely]]
@@ -128,6 +139,7 @@ bool Executor::turn() {
     release_held();
     return true;
   }
+  if (has(Fault::WaitingByCompletion)) first_over_to_front();
   const Look look = waiting_.front()->look();
   if (look != Look::Over) {
     if (look == Look::Moved && --budget_ <= 0) take_turns();
@@ -258,7 +270,9 @@ void Executor::sleep(Waiting* head, bool asio_works) {
     heard.push_back(&entry);
     wake_ns = earlier(wake_ns, entry.check(now - entry.head_since_ns_));
   };
-  if (head != nullptr) attend(*head);
+  for (Waiting* e = head; e != nullptr;
+       e = has(Fault::WaitingByCompletion) ? waiting_.after(*e) : nullptr)
+    attend(*e);
   for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);
   const bool stuck =
       std::ranges::all_of(heard, [](Waiting* e) { return e->look() == Look::Stuck; });

@@ -48,6 +48,12 @@ class WaitingQueue {
     end_.previous_->next_ = &entry;
     end_.previous_ = &entry;
   }
+  void push_front(Waiting& entry) noexcept {
+    entry.previous_ = &end_;
+    entry.next_ = end_.next_;
+    end_.next_->previous_ = &entry;
+    end_.next_ = &entry;
+  }
   void clear() noexcept {
     while (!empty()) end_.next_->unlink();
   }
@@ -242,6 +248,7 @@ class Executor {
     front.coroutine.resume();
   }
   void resume_head();
+  void first_over_to_front();
   void release_held();
   void drive(std::coroutine_handle<> root);
   bool turn();

@@ -48,8 +48,8 @@ class RankContext {
   Branch& root() noexcept { return root_; }
   Parker& parker() const noexcept { return *parker_; }
 
-  Executor* executor = nullptr;  // the one that runs, or null
-  void* world = nullptr;         // see World::current
+  Executor* executor = nullptr;               // the one that runs, or null
+  void* world = nullptr;                      // see World::current
   std::string_view allocations_are_for = "";  // see AllocationLabel
   const WaitInPlace* in_place = nullptr;      // null: it does not wait in place, or has not slept
   const Neighbours* neighbours = nullptr;  // on a caller's context (run_on_asio.h), or null

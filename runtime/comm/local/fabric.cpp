@@ -77,6 +77,10 @@ void LocalFabric::count_in(const Census& census) { registry_->census = &census; 
 
 std::string LocalFabric::last_seen(int rank) const { return world_->last_seen(rank); }
 
+void LocalFabric::use(TransferClock& clock) { registry_->clock = &clock; }
+
+void LocalFabric::wake() { registry_->wake(); }
+
 void LocalFabric::leave(int rank) {
   {
     const std::scoped_lock lock(registry_->mutex);

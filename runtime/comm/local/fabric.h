@@ -13,6 +13,7 @@ namespace coshard {
 
 class Census;
 class LocalGroup;
+class TransferClock;
 struct LocalRegistry;
 
 struct FabricOptions {
@@ -32,6 +33,10 @@ class LocalFabric {
   std::shared_ptr<Communicator> communicator(int rank);
   // Fails every wait on every communicator that was or will be made, on all ranks.
   void poison(const std::string& cause);
+  // In a simulation, before the ranks begin: transfers ask it whether they may go on.
+  void use(TransferClock& clock);
+  // Rings for all who wait for any communicator.
+  void wake();
   // The program of world rank `rank` has ended: it will issue nothing more on any communicator.
   void leave(int rank);
   bool left(int rank) const;

@@ -18,6 +18,7 @@
 #include "runtime/comm/local/job.h"
 #include "runtime/comm/local/link_queue.h"
 #include "runtime/comm/local/message.h"
+#include "runtime/comm/local/transfer_clock.h"
 #include "runtime/coro/parker.h"
 #include "runtime/spin_lock.h"
 
@@ -64,7 +65,10 @@ class LocalGroup {
   // Does one unit of an armed job, or one pair of an all_gather, or what comes before or after;
   // false when there was none to claim.
   bool help(Job& job);
+  bool help(Message& message, std::string& failure);
   bool help_part(Job& job, int source, int target);
+  // Whether what is small is done by who comes last.
+  bool does_at_once() const;
   bool part_done(const Job& job, int source, int target) const;
   // With links: when what a sleeper waits for may be over, as far as is known; 0: unknown.
   std::int64_t not_before(const Job& job) const;
@@ -114,6 +118,7 @@ class LocalGroup {
   Job& free_job();
   bool checked(Job& job, int a, int b);
   std::string side_text(const Job& job, int rank) const;
+  bool may_go_on() const;
   bool push_before(Job& job, int rank);
   void note_not_before(Job& job, int rank);
   bool prepare(Job& job, int rank);
@@ -159,9 +164,10 @@ class LocalGroup {
 struct LocalRegistry {
   std::mutex mutex;
   std::vector<std::weak_ptr<LocalGroup>> groups;
-  std::string cause;         // poison of the whole run; groups made later start with it
-  std::set<int> left;        // world ranks whose program has ended; groups made later know it
-  std::optional<Link> link;  // of all groups; set before the first
+  TransferClock* clock = nullptr;  // of a simulation; set before the ranks begin
+  std::string cause;               // poison of the whole run; groups made later start with it
+  std::set<int> left;              // world ranks whose program has ended; groups made later know it
+  std::optional<Link> link;        // of all groups; set before the first
   // Subgroups that wait for members: by parent, world ranks and how many of these there were
   // before; taken out by their last member.
   struct Pending {

@@ -126,7 +126,9 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on
-    if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) help(*message);
+    if (group_->does_at_once() && !group_->poisoned() &&
+        larger_bytes(collective, size(), rank_) <= kAtOnce)
+      help(*message);
     group_->wake();
   }
   return work;
@@ -174,7 +176,7 @@ bool LocalCommunicator::help_any() {
 
 bool LocalCommunicator::help(Message& message) {
   std::string failure;
-  const bool moved = message.help(failure);
+  const bool moved = group_->help(message, failure);
   if (!failure.empty())
     group_->poison(cat("message #", message.number, " of ", group_->title(), " at ",
                        place(message.send.where), ": what it sends failed: ", failure));

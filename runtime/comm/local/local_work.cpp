@@ -86,7 +86,8 @@ void LocalWork::begin_wait() {
 }
 
 void LocalWork::given_up() {
-  if (!settled_) communicator_->note_given_up(awaited_);
+  // A message is the affair of two ranks: the others, which did not wait for it, gave up nothing.
+  if (!settled_ && !is_point_to_point(awaited_.kind)) communicator_->note_given_up(awaited_);
 }
 
 void LocalWork::poison(const std::string& cause) {
