@@ -30,7 +30,8 @@ bool is_secondary(const std::exception_ptr& error) {
 // What the ranks of one run share: who runs, and what went wrong first.
 class Run {
  public:
-  explicit Run(const WorldOptions& options) : fabric_(options.ranks, "world", {options.link}) {}
+  explicit Run(const WorldOptions& options)
+      : fabric_(options.ranks, "world", {options.link, options.progress_threads}) {}
   LocalFabric& fabric() { return fabric_; }
 
   void started(Executor* executor) {
@@ -127,6 +128,18 @@ void run_rank(Run& run, int rank, const WorldOptions& options, const Program& pr
   }
 }
 
+// What only the communicator local can do.
+void check_local(const WorldOptions& options) {
+  if (options.link) check(*options.link);
+  CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
+             options.progress_threads);
+  if (options.communicator == "local") return;
+  CS_REQUIRE(!options.link, "link ", to_string(*options.link), " is for communicator local, got ",
+             options.communicator);
+  CS_REQUIRE(options.progress_threads == 0, "progress_threads ", options.progress_threads,
+             " is for communicator local, got ", options.communicator);
+}
+
 }  // namespace
 
 void run_ranks(const WorldOptions& options, const Program& program) {
@@ -134,9 +147,7 @@ void run_ranks(const WorldOptions& options, const Program& program) {
   CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
   CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
              options.timeout.count(), " ms");
-  if (options.link) check(*options.link);
-  CS_REQUIRE(!options.link || options.communicator == "local", "link ", to_string(*options.link),
-             " is for communicator local, got ", options.communicator);
+  check_local(options);
   WorldOptions settled = options;
   if (settled.threads == 0) {
     const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));

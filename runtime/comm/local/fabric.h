@@ -24,6 +24,7 @@ class PeerFailure : public Error {
 
 struct FabricOptions {
   std::optional<Link> link;  // emulated, of each communicator; see local/link_queue.h
+  int progress_threads = 0;  // see local/progress_threads.h; they end with the fabric
 };
 
 class LocalFabric {

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_work.h"
+#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/make_communicator.h"
 #include "runtime/coro/branch.h"
 #include "runtime/error.h"
@@ -123,7 +124,11 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on
-    if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) message->help();
+    if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) {
+      message->help();
+    } else if (const auto& progress = group_->registry()->progress) {
+      progress->offer(group_, message);
+    }
     group_->wake();
   }
   return work;
