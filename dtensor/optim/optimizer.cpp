@@ -18,6 +18,10 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) {
 Task<void> Optimizer::step() {
   Task<void> reduced = reduce_gradients(parameters_);
   co_await std::move(reduced);
+  std::vector<Tensor> gradients;
+  for (const Tensor& p : parameters_) gradients.push_back(p.grad());
+  Task<void> arrived = arrival_of(std::move(gradients));
+  co_await std::move(arrived);
   update();
 }
 

@@ -23,8 +23,9 @@ class Later final : public WorkState {
   }
   void wait() override {
     if (!place_.defined()) return;
-    made().wait();
-    made_.arrived();
+    const std::shared_ptr<WorkState> state = made().state();
+    if (state) state->wait();
+    made_.arrived(state);
     kernels::run(*place_.device(), kernels::Copy{view_of(place_), view_of(made_)});
     place_ = source_ = made_ = Tensor();
   }

@@ -19,10 +19,12 @@ bool WorkAwaiter::await_ready() const {
 }
 
 void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
-  Executor& executor = *Executor::current();
-  if (resume_ == Resume::InOrder) return executor.wait(*this, self);
-  Branch::current().unordered = true;
-  executor.wait_unordered(*this, self);
+  Executor& executor = *(executor_ = Executor::current());
+  Branch& branch = Branch::current();
+  if (resume_ == Resume::AsItComes) branch.unordered = true;
+  // A branch without order must not stand in the way of those that have one.
+  if (branch.unordered) return executor.wait_unordered(*this, self);
+  executor.wait(*this, self);
 }
 
 void WorkAwaiter::await_resume() {
@@ -33,7 +35,7 @@ void WorkAwaiter::await_resume() {
 
 void WorkAwaiter::give_up() noexcept {
   each([](WorkState& state) { state.given_up(); });
-  Executor::current()->give_up(*this);
+  executor_->give_up(*this);
 }
 
 // The first that is not over; null: all are.

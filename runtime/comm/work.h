@@ -81,6 +81,8 @@ class WorkAwaiter : public Waiting {
   void await_suspend(std::coroutine_handle<> self);
   void await_resume();
 
+  const std::shared_ptr<WorkState>& awaited() const noexcept { return state_; }
+
   void give_up() noexcept final;
   Look look() final;
   bool listen(Parker& parker) final;
@@ -99,6 +101,7 @@ class WorkAwaiter : public Waiting {
 
   std::shared_ptr<WorkState> state_;  // null: nothing to wait for
   WorkStates more_;
+  Executor* executor_ = nullptr;  // of the rank that is suspended
   int part_ = -1;
   Resume resume_ = Resume::InOrder;
   bool begun_ = false;

@@ -23,7 +23,11 @@ namespace coshard {
 
 struct WorldOptions {
   int ranks = 2;
-  int threads = 0;  // OpenMP threads per rank; 0: cores / ranks, at least 1
+  int threads = 0;  // OpenMP threads per rank; 0: cores / ranks, or / rank_threads, at least 1
+  // Ranks share so many threads, rank r on r modulo that, on the cpu; 0: a thread each. One that
+  // waits lets the next run, one that computes does not. Handlers of its io_context run between
+  // ranks, with none current.
+  int rank_threads = 0;
   std::chrono::milliseconds timeout{60'000};  // deadline of every wait of the host; 0: none
   // What the ranks compute on. Of several devices rank r gets number r modulo their count.
   DeviceKind device = DeviceKind::Cpu;
@@ -119,10 +123,10 @@ using Program = std::function<Task<void>(World&)>;
 // rethrown.
 void run_ranks(const WorldOptions& options, const Program& program);
 
-// main() in one line. Reads --ranks N, --threads N, --timeout SECONDS, --device cpu|cuda,
-// --communicator local|nccl, --link LATENCY,RATE and --progress-threads N (other arguments are left
-// alone), runs, and returns the exit code: 0, 2 for Error{BadInput}, 1 for any other error, each
-// printed as one line on stderr.
+// main() in one line. Reads --ranks N, --threads N, --rank-threads N, --timeout SECONDS,
+// --device cpu|cuda, --communicator local|nccl, --link LATENCY,RATE and --progress-threads N (other
+// arguments are left alone), runs, and returns the exit code: 0, 2 for Error{BadInput}, 1 for any
+// other error, each printed as one line on stderr.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard

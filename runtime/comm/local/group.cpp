@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -136,8 +137,8 @@ std::string LocalGroup::rank_text(int rank) const {
   const int world_rank = members_[static_cast<std::size_t>(rank)];
   const std::uint64_t count = its.issued.load(std::memory_order_relaxed);
   if (count == 0) return cat(world_rank, " (issued nothing yet)");
-  const double ago =
-      static_cast<double>(now_ns() - its.issued_ns.load(std::memory_order_relaxed)) / 1e9;
+  const std::int64_t now = RankContext::current().parker().now();
+  const double ago = static_cast<double>(now - its.issued_ns.load(std::memory_order_relaxed)) / 1e9;
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.1f", ago > 0 ? ago : 0.0);
   return cat(world_rank, " (last issued #", count - 1, " ",

@@ -9,15 +9,16 @@
 #include "runtime/error.h"
 
 namespace coshard {
-LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator,
-                         const Collective& collective, std::uint64_t number)
+LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
+                     std::uint64_t number)
     : communicator_(std::move(communicator)),
       awaited_(collective, number, communicator_->world_rank()) {}
 
 template <class Done, class Help>
 void LocalWork::block(int part, const Done& done, const Help& help) {
   LocalGroup& group = communicator_->group();
-  Parker& parker = RankContext::current().parker();
+  RankContext& rank = RankContext::current();
+  Parker& parker = rank.parker();
   Patience patience;
   std::int64_t begin_ns = 0;
   for (;;) {
@@ -26,7 +27,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     if (help()) continue;
     if (begin_ns == 0) begin_ns = parker.now();
     if (!parker.shares_its_thread() && patience.spin()) continue;
-    const Listening ear(*this, parker);
+    const Listening ear(*this, rank);
     if (group.poisoned() || done() || help()) continue;
     fail_if_lost();
     const std::int64_t timeout_ns = communicator_->timeout_ns();
@@ -149,7 +150,7 @@ void LocalWork::fail_if_lost() {
 }
 
 JobWork::JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-                     std::uint64_t number, Job* job)
+                 std::uint64_t number, Job* job)
     : LocalWork(std::move(communicator), collective, number), job_(job) {
   const int ranks = communicator_->size();
   early_ = awaited_.kind == CollectiveKind::AllGather &&
@@ -229,7 +230,7 @@ std::string JobWork::missing_text() const {
 }
 
 MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,
-                             const Collective& collective, std::shared_ptr<Message> message)
+                         const Collective& collective, std::shared_ptr<Message> message)
     : LocalWork(std::move(communicator), collective, message->number),
       message_(std::move(message)),
       peer_(collective.root) {}

@@ -1,12 +1,13 @@
 #pragma once
-// The work handles of a LocalCommunicator: waiting helps with the transfer, spins briefly, then sleeps.
-// Owned by the Work handles of one rank, used on its thread.
+// The work handles of a LocalCommunicator: waiting helps with the transfer, spins briefly, then
+// sleeps. Owned by the Work handles of one rank, used on its thread.
 #include <memory>
 #include <string>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/local/awaited.h"
 #include "runtime/comm/local/local_communicator.h"
+#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 
@@ -36,7 +37,7 @@ class LocalWork : public WorkState {
 
  protected:
   LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-              std::uint64_t number);
+            std::uint64_t number);
 
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
@@ -63,18 +64,24 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
 
-  class Listening {
+  // While a wait in place sleeps.
+  class Listening final : public WaitInPlace {
    public:
-    Listening(LocalWork& work, Parker& parker) : work_(work), parker_(parker) {
-      work_.listen(parker_);
+    Listening(LocalWork& work, RankContext& rank) : work_(work), rank_(rank) {
+      work_.listen(rank_.parker());
+      rank_.in_place = this;
     }
-    ~Listening() { work_.deaf(parker_); }
+    ~Listening() {
+      rank_.in_place = nullptr;
+      work_.deaf(rank_.parker());
+    }
     Listening(const Listening&) = delete;
     Listening& operator=(const Listening&) = delete;
+    std::string text() const override { return work_.describe(); }
 
    private:
     LocalWork& work_;
-    Parker& parker_;
+    RankContext& rank_;
   };
 
   CommEvent event_;  // id 0: nobody watched the issue
@@ -86,7 +93,7 @@ class JobWork final : public LocalWork {
  public:
   // job: null when the communicator was poisoned before the issue.
   JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-            std::uint64_t number, Job* job);
+          std::uint64_t number, Job* job);
   ~JobWork() override;
   int parts() const override;
   bool part_ready(int part) override;
@@ -118,7 +125,7 @@ class JobWork final : public LocalWork {
 class MessageWork final : public LocalWork {
  public:
   MessageWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-                std::shared_ptr<Message> message);
+              std::shared_ptr<Message> message);
 
  private:
   bool complete() const override {

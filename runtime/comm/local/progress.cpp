@@ -199,6 +199,7 @@ bool LocalGroup::checked(Job& job, int a, int b) {
         text += cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up ", gave_up);
   }
   poison(text);
+  registry_->poison(text);  // the program is not the same on all ranks: nothing goes on
   return false;
 }
 
