@@ -62,6 +62,8 @@ WorldOptions parse_options(int argc, char** argv) {
       options.communicator = *communicator;
     } else if (const auto link = value_of("--link", argc, argv, i)) {
       options.link = parse_link(*link);
+    } else if (const auto helpers = value_of("--progress-threads", argc, argv, i)) {
+      options.progress_threads = parse_number<int>("--progress-threads", *helpers);
     }
   }
   return options;

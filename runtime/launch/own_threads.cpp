@@ -25,7 +25,7 @@ class OwnThreads final : public RankHost {
   void run(int ranks, LocalFabric&, const RankProgram& program) override {
     std::deque<RankSeat> seats(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank)
-      seats[static_cast<std::size_t>(rank)].count_in(*program.sleeper(rank));
+      seats[static_cast<std::size_t>(rank)].count_in(program.sleeper(rank));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
       RankSeat& seat = seats[static_cast<std::size_t>(rank)];

@@ -30,7 +30,7 @@ void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const Ran
   RankContext context(&*rank.parker);
   if (program.sleeper) {
     context.sleeper = program.sleeper(rank.number);
-    rank.parker->count(*context.sleeper);
+    rank.parker->count(context.sleeper);
   }
   rank.context = &context;
   RankContext::exchange(&context);

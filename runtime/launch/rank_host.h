@@ -27,7 +27,8 @@ struct RankProgram {
   // On the thread that called RankHost::run, while ranks run on others: returns when all have
   // ended.
   std::function<void()> watch;
-  // The rank in the census of its world (census.h), for a host whose ranks sleep in real time.
+  // The rank in the census of its world (census.h), for a host whose ranks sleep in real time; may
+  // be null, and give null.
   std::function<Sleeper*(int rank)> sleeper;
 };
 

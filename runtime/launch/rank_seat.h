@@ -19,8 +19,8 @@ class RankSeat {
 
   Executor& executor() noexcept { return *executor_; }
   // Before the rank starts.
-  void count_in(Sleeper& sleeper) {
-    context_.sleeper = &sleeper;
+  void count_in(Sleeper* sleeper) {  // null: it is in no census
+    context_.sleeper = sleeper;
     parker_.count(sleeper);
   }
   // The rank is over, in its thread.

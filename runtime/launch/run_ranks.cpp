@@ -22,6 +22,7 @@ constexpr const char* kStandstill = "every rank waits, and nothing is left that 
 // In this order: what is later uses what is earlier.
 struct Run {
   Run(const WorldOptions& settled, const Program& main) : options(settled), program(main) {
+    if (options.progress_threads > 0) return;  // they wake ranks too
     for (const int rank : roster->here()) sleepers[rank] = &census.add(rank);
     roster->count_in(census);
   }
@@ -94,6 +95,18 @@ void run_rank(Run& run, int rank, Executor& executor) {
   }
 }
 
+// What only the communicator local can do.
+void check_local(const WorldOptions& options) {
+  if (options.link) check(*options.link);
+  CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
+             options.progress_threads);
+  if (options.communicator == "local") return;
+  CS_REQUIRE(!options.link, "link ", to_string(*options.link), " is for communicator local, got ",
+             options.communicator);
+  CS_REQUIRE(options.progress_threads == 0, "progress_threads ", options.progress_threads,
+             " is for communicator local, got ", options.communicator);
+}
+
 // How many cores each rank has for itself.
 int cores_per_rank(const WorldOptions& options) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -115,9 +128,7 @@ void check(const WorldOptions& options) {
     fail(ErrorKind::Unsupported,
          cat("rank_threads of ", options.rank_threads,
              ": only ranks on the cpu can share a thread, not on ", to_string(options.device)));
-  if (options.link) check(*options.link);
-  CS_REQUIRE(!options.link || options.communicator == "local", "link ", to_string(*options.link),
-             " is for communicator local, got ", options.communicator);
+  check_local(options);
   check_communicator(options.communicator);
 }
 
@@ -142,7 +153,10 @@ void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& pr
       },
       [&](int rank) { run.state.ends(rank); },
       [&] { run.state.watch(); },
-      [&](int rank) { return run.sleepers.at(rank); },
+      [&](int rank) {
+        const auto found = run.sleepers.find(rank);
+        return found == run.sleepers.end() ? nullptr : found->second;
+      },
   };
   host.run(settled.ranks, *run.roster->fabric(), ranks);
   run.state.rethrow();

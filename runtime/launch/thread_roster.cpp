@@ -11,7 +11,7 @@ namespace {
 class ThreadRoster final : public Roster {
  public:
   explicit ThreadRoster(const WorldOptions& options)
-      : fabric_(options.ranks, "world", {options.link}),
+      : fabric_(options.ranks, "world", {options.link, options.progress_threads}),
         here_(static_cast<std::size_t>(options.ranks)) {
     std::iota(here_.begin(), here_.end(), 0);
   }

@@ -39,6 +39,10 @@ struct WorldOptions {
   // / rate have passed since (Link). Nothing is slowed down: a rank that computes meanwhile has it
   // for nothing. None: a collective is over when its data are there.
   std::optional<Link> link = std::nullopt;
+  // Of communicator local, on the cpu: threads "progress 0" and so on, which move what is in flight
+  // while all ranks compute. They sleep while nothing is, and end before run_ranks returns. None:
+  // it is moved by ranks that wait.
+  int progress_threads = 0;
   // A device of the caller's own for each rank (its stream, its allocator: CudaOptions); called on
   // the rank's thread. Null: made from `device`.
   std::function<std::shared_ptr<Device>(int rank)> make_device = nullptr;
@@ -146,8 +150,8 @@ void run_ranks(const WorldOptions& options, const Program& program);
 // Error{BadInput}, 1 for anything else that was thrown.
 int run(WorldOptions options, const Program& program);
 // main() in one line. Reads --ranks N, --threads N, --rank-threads N, --timeout SECONDS, --grace
-// SECONDS, --device cpu|cuda, --communicator local|nccl and --link LATENCY,RATE; other arguments are
-// left alone.
+// SECONDS, --device cpu|cuda, --communicator local|nccl, --link LATENCY,RATE and --progress-threads N;
+// other arguments are left alone.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard

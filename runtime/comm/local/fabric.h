@@ -18,6 +18,7 @@ struct LocalRegistry;
 
 struct FabricOptions {
   std::optional<Link> link;  // emulated, of each communicator; see local/link_queue.h
+  int progress_threads = 0;  // see local/progress_threads.h; they end with the fabric
 };
 
 class LocalFabric {

@@ -25,6 +25,7 @@
 namespace coshard {
 
 class Census;
+class ProgressThreads;
 struct LocalRegistry;
 
 // What peers may know of a rank, for their error messages. Written by the rank, relaxed but for
@@ -36,7 +37,7 @@ struct alignas(64) RankState {
   std::atomic<bool> left{false};  // release: everything the rank issued has been issued before
 };
 
-class LocalGroup {
+class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
   // `members`: the world rank of each rank of the group, which is what error messages name.
   LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int> members, std::string name);
@@ -128,6 +129,7 @@ class LocalGroup {
   void arm(Job& job, int rank);
   void run(Job& job, std::uint32_t unit);
   bool complete_some(Job& job);
+  void offer(Job& job);
   void finish_units(Job& job, std::uint32_t count, CollectiveKind kind);
   void finish(Job& job);
   bool try_pair(Job& job, int source, int target, bool copy);
@@ -168,6 +170,7 @@ struct LocalRegistry {
   std::string cause;               // poison of the whole run; groups made later start with it
   std::set<int> left;              // world ranks whose program has ended; groups made later know it
   std::optional<Link> link;        // of all groups; set before the first
+  std::shared_ptr<ProgressThreads> progress;  // null: none; set before the first group
   // Subgroups that wait for members: by parent, world ranks and how many of these there were
   // before; taken out by their last member.
   struct Pending {

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_work.h"
+#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/make_communicator.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
@@ -127,8 +128,11 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on
     if (group_->does_at_once() && !group_->poisoned() &&
-        larger_bytes(collective, size(), rank_) <= kAtOnce)
+        larger_bytes(collective, size(), rank_) <= kAtOnce) {
       help(*message);
+    } else if (const auto& progress = group_->registry()->progress) {
+      progress->offer(group_, message);
+    }
     group_->wake();
   }
   return work;

@@ -6,6 +6,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
+#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/local/units.h"
 #include "runtime/coro/fault_switch.h"
 #include "runtime/error.h"
@@ -46,8 +47,14 @@ void LocalGroup::arrive(Job& job, int rank, Collective&& collective, Print print
     job.unprepared.fetch_add(1);
     mine.stage.store(Stage::Issued);
     if (part_sleepers_.load() > 0) wake();
+    offer(job);
   }
   if (prepares ? prepare(job, rank) : raise_arrived(job, rank)) arm(job, rank);
+}
+
+// The caller holds a reference to it.
+void LocalGroup::offer(Job& job) {
+  if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), job);
 }
 
 // True for the last one to come, when all agree.
@@ -137,7 +144,10 @@ void LocalGroup::arm(Job& job, int rank) {
   if (link_ != nullptr) job.passage = link_->pass(job);
   if (at_once && kind != CollectiveKind::AllGather) job.next.store(job.units);
   job.armed.store(true);
-  if (!at_once) wake();
+  if (!at_once) {
+    wake();
+    offer(job);
+  }
   if (kind == CollectiveKind::AllGather) {
     while (at_once && help(job)) {
     }
@@ -272,12 +282,12 @@ bool LocalGroup::complete_some(Job& job) {
 }
 
 void LocalGroup::finish(Job& job) {
+  if (job.timed.load(std::memory_order_relaxed))
+    job.over_ns.store(now_ns(), std::memory_order_relaxed);
   for (int r = 0; r < size(); ++r) {
     entry(job, r).args.keep_send.reset();
     entry(job, r).args.keep_recv.reset();
   }
-  if (job.timed.load(std::memory_order_relaxed))
-    job.over_ns.store(now_ns(), std::memory_order_relaxed);
   job.over.store(true);
   const bool dependents = job.has_dependents.load();
   if (has(Fault::NoWakeUpAfterAJob)) return;
