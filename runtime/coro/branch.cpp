@@ -36,10 +36,11 @@ Branch::Branch() = default;
 
 Branch::Branch(Branch& parent, int position)
     : unordered(parent.unordered),
+      place(parent.place),
       parent_(&parent),
       id_(mixed(parent.id_, static_cast<std::uint64_t>(position))),
-      path_(std::make_shared<const std::string>(
-          parent.path_ ? cat(*parent.path_, '.', position) : cat(position))) {
+      path_(std::make_shared<const std::string>(parent.path_ ? cat(*parent.path_, '.', position)
+                                                             : cat(position))) {
   for (const BranchForked hook : fork_hooks()) hook(parent, *this, position);
 }
 

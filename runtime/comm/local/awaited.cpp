@@ -10,14 +10,14 @@ namespace coshard {
 Awaited::Awaited(const Collective& collective, std::uint64_t of, int rank)
     : kind(collective.kind),
       label(collective.label),
-      where(collective.where),
+      place{collective.where, collective.operation, collective.module},
       number(of),
       branch(collective.branch),
       world_rank(rank) {}
 
 std::string Awaited::text(const LocalGroup& group) const {
   return cat(to_string(kind), " #", number, " on ", group.title(),
-             label.empty() ? "" : cat(" (", label, ")"), " at ", place(where));
+             label.empty() ? "" : cat(" (", label, ")"), place_text(place));
 }
 
 std::string Awaited::timeout_text(const LocalGroup& group, std::int64_t waited_ns,

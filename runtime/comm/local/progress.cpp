@@ -134,11 +134,10 @@ void LocalGroup::run(Job& job, std::uint32_t unit) {
 std::string LocalGroup::side_text(const Job& job, int rank) const {
   const Entry& its = entry(job, rank);
   const Collective& args = its.args;
-  std::string text = cat("rank ", members_[static_cast<std::size_t>(rank)], " calls ",
-                         describe(args, size()));
+  std::string text =
+      cat("rank ", members_[static_cast<std::size_t>(rank)], " calls ", describe(args, size()));
   if (!args.label.empty()) text += cat(" (", args.label, ")");
-  return text + cat(" in branch ", args.branch_path ? *args.branch_path : "main", " at ",
-                    place(args.where));
+  return text + cat(" in branch ", args.branch_path ? *args.branch_path : "main", place_text(args));
 }
 
 // Compares two ranks that have arrived; poisons the group when they disagree.
