@@ -35,13 +35,16 @@ void Tensor::wait(std::string_view who) const {
   Storage& storage = *impl_->storage;
   if (!storage.in_flight) return;
   if (storage.pending && device()->kind() == DeviceKind::Cpu) count_wait_in_place(who);
+  const std::shared_ptr<WorkState> state = storage.pending.state();
   storage.pending.wait();
-  arrived();
+  arrived(state);
 }
 
-void Tensor::arrived() const {
-  impl_->storage->pending = Work();
-  impl_->storage->in_flight = false;
+void Tensor::arrived(const std::shared_ptr<WorkState>& awaited) const {
+  Storage& storage = *impl_->storage;
+  if (storage.pending.state() != awaited) return;
+  storage.in_flight = false;
+  storage.pending = Work();
 }
 
 void* Tensor::data() const {

@@ -76,7 +76,8 @@ class Tensor {
     return static_cast<T*>(data());
   }
   bool in_flight() const { return impl_->storage->in_flight; }
-  void arrived() const;  // its await is over
+  // What it waited for is over; nothing when something else fills it by now.
+  void arrived(const std::shared_ptr<WorkState>& awaited) const;
   // In place, until the data are there; counted for `who` (waits_in_place.h). A coroutine awaits
   // the redistribution instead.
   void wait(std::string_view who = "data") const;

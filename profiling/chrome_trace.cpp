@@ -106,7 +106,10 @@ void ChromeTrace::keep(Span span) {
   }
 }
 
-void ChromeTrace::issued(const CommEvent& event, std::int64_t now) { issued_at_[event.id] = now; }
+void ChromeTrace::issued(const CommEvent& event, std::int64_t now) {
+  issued_at_[event.id] = now;
+  if (event.link != link_ && !event.link.empty()) link_ = event.link;
+}
 
 // The collective and its await are kept together, so that no arrow lacks an end.
 void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
@@ -149,9 +152,11 @@ void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const int pid = static_cast<int>(r);
     writer.name("process_name", pid, 0, fmt::format("rank {}", r));
-    constexpr const char* kTracks[] = {"host", "compute", "communication"};
+    const std::string& link = ranks[r].link();
+    const std::string tracks[] = {
+        "host", "compute", link.empty() ? "communication" : "communication, emulated link " + link};
     for (int tid = 0; tid < 3; ++tid) {
-      writer.name("thread_name", pid, tid, kTracks[tid]);
+      writer.name("thread_name", pid, tid, tracks[tid]);
       writer.sort_index(pid, tid);
       std::vector<Span> spans;
       for (const Span& span : ranks[r].spans())

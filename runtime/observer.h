@@ -33,6 +33,7 @@ struct CommEvent {
   std::string_view communicator;  // mesh dimension name
   std::string_view label;         // what it is for: "S(0)->R", "optimizer", ...
   CallSite where;                 // the line of the user's program that led to it
+  std::string_view link;  // "20us,1GB/s" where its time is that of an emulated link; else empty
 };
 
 enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };

@@ -190,6 +190,10 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossPara
   const Redistribution sum_issued(own_sum);
   const Tensor sum = co_await sum_issued;
 
+  if (batch.defined()) {
+    const Redistribution batch_issued(batch);
+    batch = co_await batch_issued;
+  }
   if (batch.defined()) rows.scale = inverse(batch, rows.statistic());
   Tensor loss = finish(rows, layouts, targets.shape(), row_losses(rows, sum));
   const Tensor inputs[] = {x};

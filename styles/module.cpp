@@ -63,7 +63,8 @@ Module::~Module() {
 Task<Tensor> Module::forward(Tensor x, CallSite site) {
   if (site.known()) return forward_for(site, std::move(x));
   const World* world = World::current();
-  if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_)
+  const bool arrives = x.defined() && x.in_flight();
+  if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_ || arrives)
     return forward(Inputs(std::move(x)), site);
   if (world != nullptr && world->observed()) return run_watched(std::move(x));
   return run(std::move(x));
@@ -111,27 +112,21 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   const WithinModule within(path());
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   // All hooks have issued what they need before the first of it is awaited.
-  if (!pre_hooks_.empty() && !redistributes_are_deferred()) {
-    for (Tensor& x : inputs.args) {
-      if (!x.defined() || !x.in_flight()) continue;
-      const Redistribution arriving(x);
-      x = co_await arriving;
-    }
-    for (auto& named : inputs.kwargs) {
-      if (!named.second.defined() || !named.second.in_flight()) continue;
-      const Redistribution arriving(named.second);
-      named.second = co_await arriving;
-    }
+  std::vector<Tensor> arriving;
+  for (const Tensor& x : inputs.args)
+    if (x.defined() && x.in_flight()) arriving.push_back(x);
+  for (const auto& named : inputs.kwargs)
+    if (named.second.defined() && named.second.in_flight()) arriving.push_back(named.second);
+  if (!arriving.empty()) {
+    Task<void> arrived = arrival_of(std::move(arriving));
+    co_await std::move(arrived);
   }
   Task<Outputs> body = run_all(std::move(inputs));
   Outputs outputs = co_await std::move(body);
   for (const PostHook& hook : post_hooks_) hook(*this, outputs);
   if (post_hooks_.empty() || redistributes_are_deferred()) co_return outputs;
-  for (Tensor& y : outputs) {
-    if (!y.defined() || !y.in_flight()) continue;
-    const Redistribution arriving(y);
-    y = co_await arriving;
-  }
+  Task<void> arrived = arrival_of({outputs.begin(), outputs.end()});
+  co_await std::move(arrived);
   co_return outputs;
 }
 

@@ -20,6 +20,10 @@ Task<void> Optimizer::step(CallSite site) {
   const UserCall user(site);
   Task<void> reduced = reduce_gradients(parameters_);
   co_await std::move(reduced);
+  std::vector<Tensor> gradients;
+  for (const Tensor& p : parameters_) gradients.push_back(p.grad());
+  Task<void> arrived = arrival_of(std::move(gradients));
+  co_await std::move(arrived);
   update();
 }
 

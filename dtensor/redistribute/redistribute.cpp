@@ -119,15 +119,9 @@ Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int s
   return out;
 }
 
-Tensor Redistribution::Awaiter::await_resume() {
-  WorkAwaiter::await_resume();
-  result_.wait();
-  return result_;
-}
-
 void Redistribution::Host::Awaiter::await_resume() {
   WorkAwaiter::await_resume();
-  result_.wait();
+  result_.arrived(awaited());
   result_.device()->synchronize();
 }
 
@@ -144,14 +138,14 @@ Redistribution::NextShard::Awaiter::Awaiter(Tensor result, const Step* step, int
 std::optional<ArrivedShard> Redistribution::NextShard::Awaiter::await_resume() {
   WorkAwaiter::await_resume();
   if (!step_ || step_->gathered < 0) {
-    result_.wait();
+    result_.arrived(awaited());
     if (index_ > 0) return std::nullopt;
     return ArrivedShard{result_.raw_local(), 0, 0, 0,
                         result_.local_shape().empty() ? 1 : result_.local_shape()[0]};
   }
   const int n = step_->communicator->size();
   if (index_ >= n) {
-    result_.wait();
+    result_.arrived(awaited());
     return std::nullopt;
   }
   const int rank = (step_->communicator->rank() + index_) % n;
@@ -167,13 +161,12 @@ std::optional<ArrivedShard> Redistribution::NextShard::Awaiter::await_resume() {
 }
 
 Task<void> arrival_of(std::vector<Tensor> tensors) {
+  std::erase_if(tensors, [](const Tensor& t) { return !t.defined() || !t.in_flight(); });
   WorkStates states;
-  for (const Tensor& t : tensors)
-    if (t.defined() && t.in_flight()) states.push_back(t.storage()->pending.state());
-  WorkAwaiter all(std::move(states));
+  for (const Tensor& t : tensors) states.push_back(t.storage()->pending.state());
+  WorkAwaiter all(states);
   co_await all;
-  for (const Tensor& t : tensors)
-    if (t.defined()) t.wait();
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].arrived(states[i]);
 }
 
 Redistribution redistribute(const DTensor& source, const Layout& target,

@@ -65,7 +65,11 @@ class Redistribution::Awaiter final : public WorkAwaiter {
  public:
   explicit Awaiter(Tensor result)
       : WorkAwaiter(result.storage()->pending.state()), result_(std::move(result)) {}
-  Tensor await_resume();
+  Tensor await_resume() {
+    WorkAwaiter::await_resume();
+    result_.arrived(awaited());
+    return result_;
+  }
 
  private:
   Tensor result_;

@@ -5,6 +5,13 @@
 #include "runtime/coro/executor.h"
 
 namespace coshard {
+namespace {
+
+std::int64_t earlier(std::int64_t a, std::int64_t b) {
+  return a == 0 ? b : b == 0 ? a : std::min(a, b);
+}
+
+}  // namespace
 
 bool WorkAwaiter::await_ready() const {
   Branch::current().throw_if_cancelled();
@@ -12,10 +19,12 @@ bool WorkAwaiter::await_ready() const {
 }
 
 void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
-  Executor& executor = *Executor::current();
-  if (resume_ == Resume::InOrder) return executor.wait(*this, self);
-  Branch::current().unordered = true;
-  executor.wait_unordered(*this, self);
+  Executor& executor = *(executor_ = Executor::current());
+  Branch& branch = Branch::current();
+  if (resume_ == Resume::AsItComes) branch.unordered = true;
+  // A branch without order must not stand in the way of those that have one.
+  if (branch.unordered) return executor.wait_unordered(*this, self);
+  executor.wait(*this, self);
 }
 
 void WorkAwaiter::await_resume() {
@@ -26,7 +35,7 @@ void WorkAwaiter::await_resume() {
 
 void WorkAwaiter::give_up() noexcept {
   each([](WorkState& state) { state.given_up(); });
-  Executor::current()->give_up(*this);
+  executor_->give_up(*this);
 }
 
 // The first that is not over; null: all are.
@@ -67,10 +76,11 @@ std::int64_t WorkAwaiter::check(std::int64_t waited_ns) {
   try {
     each([&](WorkState& state) {
       state.check(waited_ns);
-      const std::int64_t timeout = state.timeout_ns();
-      if (timeout <= 0) return;
-      const std::int64_t due = RankContext::current().parker().now() + timeout - waited_ns;
-      next = next == 0 ? due : std::min(next, due);
+      const std::int64_t timeout = state.timeout_ns(), not_before = state.not_before(part_);
+      if (timeout <= 0 && not_before == 0) return;
+      const std::int64_t now = RankContext::current().parker().now();
+      if (timeout > 0) next = earlier(next, now + timeout - waited_ns);
+      if (not_before > now) next = earlier(next, not_before);
     });
   } catch (...) {
     error_ = std::current_exception();

@@ -9,20 +9,24 @@
 #include <boost/asio/strand.hpp>
 #include <optional>
 
+#include "runtime/coro/fiber_thread.h"
 #include "runtime/coro/patience.h"
 
 namespace coshard {
 
 struct Executor::Asio {
-  explicit Asio(std::unique_ptr<boost::asio::io_context> context)
-      : own(std::move(context)), executor(own->get_executor()) {}
+  explicit Asio(std::unique_ptr<boost::asio::io_context> made)
+      : own(std::move(made)), context(own.get()), executor(own->get_executor()) {}
+  explicit Asio(boost::asio::io_context& shared)
+      : context(&shared), executor(shared.get_executor()) {}
   // The strand: tasks of one executor never run at the same time, whatever the target's threads.
   explicit Asio(const boost::asio::any_io_executor& target)
       : executor(boost::asio::make_strand(target)) {}
 
   std::unique_ptr<boost::asio::io_context> own;
+  boost::asio::io_context* context = nullptr;  // the rank's; null: it lives on the user's
   boost::asio::any_io_executor executor;
-  bool used = false;  // somebody has asked for it: it may have work
+  bool used = false;                               // somebody has asked for it: it may have work
   std::optional<boost::asio::steady_timer> alarm;  // on the user's context
   // On the user's context:
   std::weak_ptr<void> owner;
@@ -55,8 +59,10 @@ class Executor::PumpParker final : public Parker {
 class Executor::Running {
  public:
   explicit Running(Executor& executor)
-      : context_(*executor.context_), thread_(RankContext::exchange(&context_)),
-        before_(std::exchange(context_.executor, &executor)), branch_(context_.branch()) {}
+      : context_(*executor.context_),
+        thread_(RankContext::exchange(&context_)),
+        before_(std::exchange(context_.executor, &executor)),
+        branch_(context_.branch()) {}
   ~Running() {
     context_.set_branch(branch_);
     context_.executor = before_;
@@ -93,13 +99,17 @@ Executor::Executor()
   context_ = &RankContext::current();
 }
 
+Executor::Executor(FiberThread& thread)
+    : ring_(kFirstCapacity), thread_(&thread), asio_(std::make_unique<Asio>(thread.io_context())) {
+  context_ = &RankContext::current();
+}
+
 Executor::Executor(const boost::asio::any_io_executor& target)
     : ring_(kFirstCapacity), needs_pump_(true), asio_(std::make_unique<Asio>(target)) {
   // A task that is spawned on the rank's own context shares the rank's state.
   Executor* here = current();
   const auto* context = target.target<boost::asio::io_context::executor_type>();
-  if (here != nullptr && here->asio_->own && context != nullptr &&
-      &context->context() == here->asio_->own.get()) {
+  if (here != nullptr && context != nullptr && &context->context() == here->asio_->context) {
     context_ = here->context_;
   } else {
     pump_parker_ = std::make_unique<PumpParker>(*this);
@@ -110,14 +120,22 @@ Executor::Executor(const boost::asio::any_io_executor& target)
 
 Executor::~Executor() { abandon(); }
 
-boost::asio::io_context& Executor::io_context() {
-  if (!asio_->own)
-    fail(ErrorKind::Unsupported, "Executor::io_context: this executor lives on the user's context");
-  asio_->used = true;
-  return *asio_->own;
+void Executor::require_asio() const {
+  if (thread_ != nullptr && thread_->virtual_time()) [[unlikely]]
+    fail(ErrorKind::Unsupported,
+         "executor: a simulation has no Asio timers and sockets; its ranks wait with sleep_for");
 }
 
-const boost::asio::any_io_executor& Executor::asio_executor() const noexcept {
+boost::asio::io_context& Executor::io_context() {
+  require_asio();
+  if (asio_->context == nullptr)
+    fail(ErrorKind::Unsupported, "Executor::io_context: this executor lives on the user's context");
+  asio_->used = true;
+  return *asio_->context;
+}
+
+const boost::asio::any_io_executor& Executor::asio_executor() const {
+  require_asio();
   asio_->used = true;
   return asio_->executor;
 }
@@ -188,7 +206,7 @@ bool Executor::turn() {
   if (has_mail_.load(std::memory_order_acquire)) [[unlikely]]
     open_mail();
   if (size_ > 0) {
-    if (budget_ <= 0) poll();
+    if (budget_ <= 0) take_turns();
     resume_front();
     return true;
   }
@@ -200,7 +218,7 @@ bool Executor::turn() {
   }
   const Look look = waiting_.front()->look();
   if (look != Look::Over) {
-    if (look == Look::Moved && --budget_ <= 0) poll();
+    if (look == Look::Moved && --budget_ <= 0) take_turns();
     return look == Look::Moved;
   }
   if (!polled_for_head_ && (asio_->used || !timers_.empty())) {
@@ -215,7 +233,8 @@ bool Executor::turn() {
 void Executor::drive(std::coroutine_handle<> root) {
   CS_REQUIRE(current() == nullptr,
              "Executor::run: an executor runs on this thread already; co_await the task instead");
-  CS_REQUIRE(asio_->own, "Executor::run: this executor lives on the user's context; use co_spawn");
+  CS_REQUIRE(asio_->context != nullptr,
+             "Executor::run: this executor lives on the user's context; use co_spawn");
   context_ = &RankContext::current();
   const Running running(*this);
   try {
@@ -249,8 +268,9 @@ void Executor::fire_timers() {
 
 // Timers that are due, and some handlers; whether Asio has work left.
 bool Executor::poll() {
-  budget_ = kBudget;
   fire_timers();
+  if (thread_ != nullptr) return operations_ > 0;  // the thread polls
+  budget_ = kBudget;
   if (!asio_->own || !asio_->used) return false;
   ++asio_polls_;
   boost::asio::io_context& context = *asio_->own;
@@ -260,11 +280,28 @@ bool Executor::poll() {
   return !context.stopped();
 }
 
+// After many resumptions: Asio's turn, and that of the other ranks of the thread.
+void Executor::take_turns() {
+  poll();
+  budget_ = kBudget;
+  if (thread_ != nullptr)
+    context_->parker().park(1, operations_ + foreign_ > 0 ? asio_->context : nullptr);
+}
+
+// Whether a peer or another thread will end something that can go on then.
+bool Executor::waits_for_others() const {
+  const Waiting* head = waiting_.front();
+  if (head != nullptr && head->ends_elsewhere()) return true;
+  for (const Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e))
+    if (e->ends_elsewhere()) return true;
+  return false;
+}
+
 void Executor::idle() {
   const bool works = poll();
   if (size_ > 0) return;
   Waiting* head = waiting_.front();
-  const bool nothing = head == nullptr && unordered_.empty() && timers_.empty();
+  const bool nothing = timers_.empty() && !waits_for_others();
   if (give_up_at_ns_ != 0 && nothing && (now() >= give_up_at_ns_ || (!works && foreign_ == 0)))
     std::rethrow_exception(interruption_);
   CS_REQUIRE(!nothing || works || foreign_ > 0, kForever);
@@ -300,7 +337,7 @@ void Executor::sleep(Waiting* head, bool asio_works) {
   const bool stuck =
       std::ranges::all_of(heard, [](Waiting* e) { return e->look() == Look::Stuck; });
   if (stuck && !has_mail_.load(std::memory_order_acquire)) {
-    boost::asio::io_context* context = asio_works ? asio_->own.get() : nullptr;
+    boost::asio::io_context* context = asio_works ? asio_->context : nullptr;
     if (context != nullptr) {
       asio_->used = true;
       // What resumes a foreign awaitable is posted here and need not have work before.
@@ -363,6 +400,7 @@ void Executor::interrupt(std::exception_ptr cause) {
 }
 
 std::string Executor::standing() const {
+  if (context_->in_place != nullptr) return cat("waits in place for ", context_->in_place->text());
   if (const Waiting* head = waiting_.front()) return cat("waits for ", head->describe());
   if (const Waiting* entry = unordered_.front()) return cat("waits for ", entry->describe());
   return size_ > 0 || foreign_ > 0 ? "runs" : "waits for a timer or a socket";

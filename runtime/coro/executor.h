@@ -28,6 +28,8 @@ class io_context;
 
 namespace coshard {
 
+class FiberThread;
+
 // A ring of waits, the head first.
 class WaitingQueue {
  public:
@@ -71,6 +73,11 @@ class Executor {
   // On the user's context, whose threads do the running: the queue is emptied by handlers that are
   // posted there, one at a time. `run` is not for this kind; see co_spawn in asio.h.
   explicit Executor(const boost::asio::any_io_executor& target);
+  // For a rank on a fiber of `thread`, whose io_context it shares with the other ranks there: the
+  // thread runs the handlers, between turns and with no rank current; what they resume is queued.
+  // Made on that fiber; outlives the thread, whose io_context may hold handlers of its tasks. In
+  // virtual time it has no Asio (see io_context).
+  explicit Executor(FiberThread& thread);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -116,6 +123,11 @@ class Executor {
     if (needs_pump_) [[unlikely]]
       post_pump();
   }
+  // The same from a completion handler: the rank may sleep, and another or none be current.
+  void enqueue_from_handler(std::coroutine_handle<> ready, Branch& branch) {
+    enqueue(ready, branch);
+    if (thread_ != nullptr) context_->parker().ring();
+  }
   std::size_t ready() const noexcept { return size_; }
   // Puts the coroutine that is being suspended at the back of `waiting`.
   void wait(Waiting& entry, std::coroutine_handle<> self);
@@ -147,9 +159,27 @@ class Executor {
   void release_foreign() noexcept { --foreign_; }
 
   // Where Asio operations of this executor's tasks complete. io_context(): Error{Unsupported} on
-  // an executor that lives on the user's context.
+  // an executor that lives on the user's context. Both: Error{Unsupported} in a simulation, where
+  // time does not pass.
   boost::asio::io_context& io_context();
-  const boost::asio::any_io_executor& asio_executor() const noexcept;
+  const boost::asio::any_io_executor& asio_executor() const;
+  // An Asio operation of this executor's tasks is under way, as a thread that many ranks share
+  // cannot tell by itself.
+  class Operation {
+   public:
+    explicit Operation(Executor& executor) noexcept
+        : executor_(executor.thread_ != nullptr ? &executor : nullptr) {
+      if (executor_ != nullptr) ++executor_->operations_;
+    }
+    Operation(Operation&& other) noexcept : executor_(std::exchange(other.executor_, nullptr)) {}
+    Operation& operator=(Operation&&) = delete;
+    ~Operation() {
+      if (executor_ != nullptr) --executor_->operations_;
+    }
+
+   private:
+    Executor* executor_;
+  };
   // How often the io_context was polled or slept in.
   std::uint64_t asio_polls() const noexcept { return asio_polls_; }
 
@@ -206,6 +236,9 @@ class Executor {
   bool spin(Waiting& head);
   void sleep(Waiting* head, bool asio_works);
   bool look_after_unordered();
+  void take_turns();
+  void require_asio() const;
+  bool waits_for_others() const;
   std::int64_t check_overdue(std::int64_t now);
   void abandon() noexcept;
   void open_mail();
@@ -226,6 +259,8 @@ class Executor {
   int yields_ = 0;           // since the last head was resumed
   int budget_ = kBudget;
   int foreign_ = 0;
+  int operations_ = 0;             // under way, on a shared thread
+  FiberThread* thread_ = nullptr;  // that this rank shares with others
   bool polled_for_head_ = false;
   bool needs_pump_ = false;  // on the user's context, and no pump is posted or running
   std::uint64_t asio_polls_ = 0;
@@ -236,7 +271,7 @@ class Executor {
   std::mutex mail_mutex_;              // the one below
   std::vector<std::function<void()>> mail_;
   std::exception_ptr interruption_;
-  std::int64_t give_up_at_ns_ = 0;  // the root, after an interruption; 0: none came
+  std::int64_t give_up_at_ns_ = 0;            // the root, after an interruption; 0: none came
   std::unique_ptr<PumpParker> pump_parker_;   // on the user's context
   std::unique_ptr<RankContext> own_context_;  // on the user's context, unless it is a rank's
   std::vector<Waiting*> heard_;               // on the user's context, until the next pump

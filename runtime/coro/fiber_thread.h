@@ -60,6 +60,7 @@ class FiberThread {
   // In virtual time, at the first standstill of a run(), before that is an error: may ring fibers.
   void on_stuck(std::function<void()> hook) { on_stuck_ = std::move(hook); }
 
+  bool virtual_time() const noexcept { return virtual_time_; }
   std::int64_t now() const { return virtual_time_ ? virtual_now_ : sleep_.now(); }
 
  private:

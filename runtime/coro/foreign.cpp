@@ -5,7 +5,7 @@
 namespace coshard {
 
 Bounce Bounce::make(Executor& executor, Branch& branch, std::coroutine_handle<> awaiter) {
-  executor.enqueue(awaiter, branch);
+  executor.enqueue_from_handler(awaiter, branch);
   co_return;
 }
 

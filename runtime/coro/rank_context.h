@@ -4,6 +4,8 @@
 // context of their own.
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/coro/branch.h"
@@ -12,6 +14,15 @@
 namespace coshard {
 
 class Executor;
+
+// What a rank waits for in place, for who asks why nothing goes on.
+class WaitInPlace {
+ public:
+  virtual std::string text() const = 0;
+
+ protected:
+  ~WaitInPlace() = default;
+};
 
 class RankContext {
  public:
@@ -34,6 +45,8 @@ class RankContext {
 
   Executor* executor = nullptr;  // the one that runs, or null
   void* world = nullptr;         // see World::current
+  std::string_view allocations_are_for = "";  // see AllocationLabel
+  const WaitInPlace* in_place = nullptr;      // null: it does not wait in place, or has not slept
 
  private:
   template <class T>

@@ -41,6 +41,10 @@ WorldOptions parse_options(int argc, char** argv) {
     } else if (const auto threads = value_of("--threads", argc, argv, i)) {
       options.threads = parse_number<int>("--threads", *threads);
       CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
+    } else if (const auto shared = value_of("--rank-threads", argc, argv, i)) {
+      options.rank_threads = parse_number<int>("--rank-threads", *shared);
+      CS_REQUIRE(options.rank_threads >= 1, "rank_threads must be at least 1, got ",
+                 options.rank_threads);
     } else if (const auto timeout = value_of("--timeout", argc, argv, i)) {
       const double seconds = parse_number<double>("--timeout", *timeout);
       CS_REQUIRE(seconds >= 0 && seconds <= 1e9, "--timeout needs 0 or more seconds, got ",
@@ -50,6 +54,8 @@ WorldOptions parse_options(int argc, char** argv) {
       options.device = parse_device_kind(*device);
     } else if (const auto communicator = value_of("--communicator", argc, argv, i)) {
       options.communicator = *communicator;
+    } else if (const auto link = value_of("--link", argc, argv, i)) {
+      options.link = parse_link(*link);
     }
   }
   return options;

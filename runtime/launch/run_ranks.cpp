@@ -1,6 +1,4 @@
-// Ranks as threads of this process.
-#include <pthread.h>
-
+// Ranks in this process.
 #include <algorithm>
 #include <exception>
 #include <mutex>
@@ -12,6 +10,7 @@
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/make_device.h"
 #include "runtime/error.h"
+#include "runtime/launch/rank_host.h"
 #include "runtime/launch/world.h"
 
 namespace coshard {
@@ -30,7 +29,7 @@ bool is_secondary(const std::exception_ptr& error) {
 // What the ranks of one run share: who runs, and what went wrong first.
 class Run {
  public:
-  explicit Run(int ranks) : fabric_(ranks) {}
+  explicit Run(const WorldOptions& options) : fabric_(options.ranks, "world", {options.link}) {}
   LocalFabric& fabric() { return fabric_; }
 
   void started(Executor* executor) {
@@ -106,12 +105,9 @@ std::shared_ptr<Communicator> control_of(Communicator& world, const WorldOptions
   return world.subgroup(all, "control");
 }
 
-void run_rank(Run& run, int rank, const WorldOptions& options, const Program& program) {
-  pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
-  RankContext context;
-  RankContext::exchange(&context);
+void run_rank(Run& run, int rank, const WorldOptions& options, const Program& program,
+              Executor& executor) {
   try {
-    Executor executor;
     const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
     const std::shared_ptr<Device> device = device_of(rank, options);
     device->set_timeout(timeout_ns);
@@ -127,30 +123,50 @@ void run_rank(Run& run, int rank, const WorldOptions& options, const Program& pr
   }
 }
 
-}  // namespace
+// How many cores each rank has for itself.
+int cores_per_rank(const WorldOptions& options) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int side_by_side =
+      options.rank_threads > 0 ? std::min(options.rank_threads, options.ranks) : options.ranks;
+  return std::max(1, cores / side_by_side);
+}
 
-void run_ranks(const WorldOptions& options, const Program& program) {
+WorldOptions settled_options(const WorldOptions& options) {
   CS_REQUIRE(options.ranks >= 1, "ranks must be at least 1, got ", options.ranks);
   CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
   CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
              options.timeout.count(), " ms");
+  CS_REQUIRE(options.rank_threads >= 0, "rank_threads must be at least 0, got ",
+             options.rank_threads);
+  if (options.rank_threads > 0 && options.device != DeviceKind::Cpu)
+    fail(ErrorKind::Unsupported,
+         cat("rank_threads of ", options.rank_threads,
+             ": only ranks on the cpu can share a thread, not on ", to_string(options.device)));
+  if (options.link) check(*options.link);
+  CS_REQUIRE(!options.link || options.communicator == "local", "link ", to_string(*options.link),
+             " is for communicator local, got ", options.communicator);
   WorldOptions settled = options;
-  if (settled.threads == 0) {
-    const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    settled.threads = std::max(1, cores / settled.ranks);
-  }
+  if (settled.threads == 0) settled.threads = cores_per_rank(options);
   // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
   if (!settled.stop.stop_possible()) settled.stop = {};
-  Run run(settled.ranks);
-  std::vector<std::thread> threads;
-  try {
-    for (int rank = 0; rank < settled.ranks; ++rank)
-      threads.emplace_back([&, rank] { run_rank(run, rank, settled, program); });
-  } catch (...) {  // the system has no thread left for a rank
-    run.failed(static_cast<int>(threads.size()), std::current_exception());
-  }
-  for (std::thread& thread : threads) thread.join();
+  return settled;
+}
+
+}  // namespace
+
+void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& program) {
+  const WorldOptions settled = settled_options(options);
+  Run run(settled);
+  const RankProgram ranks{
+      [&](int rank, Executor& executor) { run_rank(run, rank, settled, program, executor); },
+      [&](int rank, const std::exception_ptr& error) { run.failed(rank, error); }};
+  host.run(settled.ranks, run.fabric(), ranks);
   run.rethrow();
+}
+
+void run_ranks(const WorldOptions& options, const Program& program) {
+  const auto host = options.rank_threads > 0 ? shared_threads(options.rank_threads) : own_threads();
+  run_ranks_on(*host, options, program);
 }
 
 }  // namespace coshard

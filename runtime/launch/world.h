@@ -5,12 +5,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/link.h"
 #include "runtime/coro/executor.h"
 #include "runtime/coro/task.h"
 #include "runtime/device/device.h"
@@ -21,11 +23,21 @@ namespace coshard {
 
 struct WorldOptions {
   int ranks = 2;
-  int threads = 0;  // OpenMP threads per rank; 0: cores / ranks, at least 1
+  int threads = 0;  // OpenMP threads per rank; 0: cores / ranks, or / rank_threads, at least 1
+  // Ranks share so many threads, rank r on r modulo that, on the cpu; 0: a thread each. One that
+  // waits lets the next run, one that computes does not. Handlers of its io_context run between
+  // ranks, with none current.
+  int rank_threads = 0;
   std::chrono::milliseconds timeout{60'000};  // deadline of every wait of the host; 0: none
   // What the ranks compute on. Of several devices rank r gets number r modulo their count.
   DeviceKind device = DeviceKind::Cpu;
   std::string communicator = "local";  // or "nccl"
+  // Of communicator local, on the cpu: each communicator, and with it each mesh dimension, emulates
+  // a link of its own per rank, first in, first out. A collective begins when its last rank has
+  // issued it and the links are free, and is over at the earliest when latency + algorithmic bytes
+  // / rate have passed since (Link). Nothing is slowed down: a rank that computes meanwhile has it
+  // for nothing. None: a collective is over when its data are there.
+  std::optional<Link> link = std::nullopt;
   // A device of the caller's own for each rank (its stream, its allocator: CudaOptions); called on
   // the rank's thread. Null: made from `device`.
   std::function<std::shared_ptr<Device>(int rank)> make_device = nullptr;
@@ -108,9 +120,10 @@ using Program = std::function<Task<void>(World&)>;
 // rethrown.
 void run_ranks(const WorldOptions& options, const Program& program);
 
-// main() in one line. Reads --ranks N, --threads N, --timeout SECONDS, --device cpu|cuda and
-// --communicator local|nccl (other arguments are left alone), runs, and returns the exit code: 0, 2
-// for Error{BadInput}, 1 for any other error, each printed as one line on stderr.
+// main() in one line. Reads --ranks N, --threads N, --rank-threads N, --timeout SECONDS,
+// --device cpu|cuda, --communicator local|nccl and --link LATENCY,RATE (other arguments are left alone), runs, and
+// returns the exit code: 0, 2 for Error{BadInput}, 1 for any other error, each printed as one line
+// on stderr.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard

@@ -67,6 +67,17 @@ assert min(e['ts'] for e in d['traceEvents'] if 'ts' in e) == 0
 )"));
 }
 
+TEST(ChromeTrace, NamesTheLinkThatWasEmulated) {
+  std::vector<ChromeTrace> ranks = busy_ranks();
+  CommEvent linked = event(3);
+  linked.link = "20us,1GB/s";
+  ranks[1].issued(linked, now_ns());
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+names = [e['args']['name'] for e in d['traceEvents'] if e['name'] == 'thread_name' and e['tid'] == 2]
+assert names == ['communication', 'communication, emulated link 20us,1GB/s'], names
+)"));
+}
+
 TEST(ChromeTrace, SpansOfATrackNest) {
   EXPECT_TRUE(testing::json_holds(written(busy_ranks()), kNests));
 }

@@ -39,9 +39,11 @@ std::shared_ptr<LocalGroup> make_group(const std::shared_ptr<LocalRegistry>& reg
   return group;
 }
 
-LocalFabric::LocalFabric(int ranks, std::string name)
+LocalFabric::LocalFabric(int ranks, std::string name, FabricOptions options)
     : registry_(std::make_shared<LocalRegistry>()) {
   CS_REQUIRE(ranks >= 1, "ranks must be at least 1, got ", ranks);
+  if (options.link) check(*options.link);
+  registry_->link = options.link;
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
   world_ = make_group(registry_, std::move(members), std::move(name));

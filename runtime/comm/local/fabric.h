@@ -2,9 +2,11 @@
 // Joins ranks that are threads of one process. Made before the threads, owned by who starts them;
 // each rank takes its communicator from it. Every function from any thread.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/link.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -20,9 +22,13 @@ class PeerFailure : public Error {
   explicit PeerFailure(const std::string& message) : Error(ErrorKind::CommFailed, message) {}
 };
 
+struct FabricOptions {
+  std::optional<Link> link;  // emulated, of each communicator; see local/link_queue.h
+};
+
 class LocalFabric {
  public:
-  explicit LocalFabric(int ranks, std::string name = "world");
+  explicit LocalFabric(int ranks, std::string name = "world", FabricOptions options = {});
   // After the ranks: lets go of groups that not all of their members came to.
   ~LocalFabric();
   LocalFabric(const LocalFabric&) = delete;

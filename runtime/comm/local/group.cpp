@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -14,7 +15,9 @@ LocalGroup::LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int>
       name_(std::move(name)),
       id_(registry_->next_id.fetch_add(1)),
       states_(std::make_unique<RankState[]>(members_.size())),
-      given_up_(members_.size()) {}
+      given_up_(members_.size()) {
+  if (registry_->link && size() > 1) link_ = std::make_unique<LinkQueue>(*registry_->link, size());
+}
 
 LocalGroup::~LocalGroup() = default;
 
@@ -49,6 +52,10 @@ Job& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
     fresh->next_completion.store(0, std::memory_order_relaxed);
     fresh->completions.store(0, std::memory_order_relaxed);
     fresh->has_pairs = false;
+    if (link_ != nullptr) {
+      fresh->passage = {};
+      for (std::size_t r = 0; r < members_.size(); ++r) fresh->entries[r].not_before_ns.store(0);
+    }
     for (std::size_t r = 0; r < members_.size(); ++r)
       fresh->entries[r].stage.store(Stage::None, std::memory_order_relaxed);
     if (devices_.used()) {
@@ -130,8 +137,8 @@ std::string LocalGroup::rank_text(int rank) const {
   const int world_rank = members_[static_cast<std::size_t>(rank)];
   const std::uint64_t count = its.issued.load(std::memory_order_relaxed);
   if (count == 0) return cat(world_rank, " (issued nothing yet)");
-  const double ago =
-      static_cast<double>(now_ns() - its.issued_ns.load(std::memory_order_relaxed)) / 1e9;
+  const std::int64_t now = RankContext::current().parker().now();
+  const double ago = static_cast<double>(now - its.issued_ns.load(std::memory_order_relaxed)) / 1e9;
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.1f", ago > 0 ? ago : 0.0);
   return cat(world_rank, " (last issued #", count - 1, " ",

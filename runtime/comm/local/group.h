@@ -8,12 +8,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/local/device_group.h"
 #include "runtime/comm/local/job.h"
+#include "runtime/comm/local/link_queue.h"
 #include "runtime/comm/local/message.h"
 #include "runtime/coro/parker.h"
 #include "runtime/spin_lock.h"
@@ -47,6 +49,7 @@ class LocalGroup {
   RankState& state(int rank) { return states_[static_cast<std::size_t>(rank)]; }
   Mailbox& mailbox() { return mailbox_; }
   DeviceGroup& devices() { return devices_; }
+  LinkQueue* link() const { return link_.get(); }  // null: nothing is emulated
 
   // The job of collective `sequence`, with the reference of one rank. Ranks join in sequence.
   Job& join(std::uint64_t sequence, CollectiveKind kind);
@@ -61,6 +64,8 @@ class LocalGroup {
   bool help(Job& job);
   bool help_part(Job& job, int source, int target);
   bool part_done(const Job& job, int source, int target) const;
+  // With links: when what a sleeper waits for may be over, as far as is known; 0: unknown.
+  std::int64_t not_before(const Job& job) const;
   // After the poison: returns when nobody touches the buffers of `rank` for this job any more.
   void abandon(Job& job, int rank);
 
@@ -105,6 +110,7 @@ class LocalGroup {
   bool checked(Job& job, int a, int b);
   std::string side_text(const Job& job, int rank) const;
   bool push_before(Job& job, int rank);
+  void note_not_before(Job& job, int rank);
   bool prepare(Job& job, int rank);
   bool prepare_some(Job& job);
   void stop_preparing(Job& job, int rank);
@@ -124,6 +130,7 @@ class LocalGroup {
   std::unique_ptr<RankState[]> states_;
   Mailbox mailbox_;
   DeviceGroup devices_;
+  std::unique_ptr<LinkQueue> link_;
 
   alignas(64) SpinLock jobs_lock_;  // the four below
   std::vector<std::unique_ptr<Job>> jobs_;
@@ -147,8 +154,9 @@ class LocalGroup {
 struct LocalRegistry {
   std::mutex mutex;
   std::vector<std::weak_ptr<LocalGroup>> groups;
-  std::string cause;   // poison of the whole run; groups made later start with it
-  std::set<int> left;  // world ranks whose program has ended; groups made later know it
+  std::string cause;         // poison of the whole run; groups made later start with it
+  std::set<int> left;        // world ranks whose program has ended; groups made later know it
+  std::optional<Link> link;  // of all groups; set before the first
   // Subgroups that wait for members: by parent, world ranks and how many of these there were
   // before; taken out by their last member.
   struct Pending {

@@ -8,14 +8,16 @@
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_work.h"
 #include "runtime/comm/make_communicator.h"
-#include "runtime/coro/branch.h"
+#include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
 namespace coshard {
 namespace {
 
-// The steady clock to a few milliseconds, for a quarter of its price.
+// The rank's clock to a few milliseconds, for a quarter of its price.
 std::int64_t coarse_now_ns() {
+  const Parker& parker = RankContext::current().parker();
+  if (parker.shares_its_thread()) return parker.now();  // which may be virtual
 #ifdef CLOCK_MONOTONIC_COARSE
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -45,6 +47,7 @@ CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_
   event.communicator = group_->name();
   event.label = collective.label;
   event.where = collective.where;
+  if (const LinkQueue* link = group_->link()) event.link = link->text();
   return event;
 }
 
@@ -117,6 +120,9 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
   if (tell_issue(*work, collective, message->number))
     message->timed.store(true, std::memory_order_relaxed);
   if (both && agree(*message)) {
+    if (LinkQueue* link = group_->link())
+      message->passage =
+          link->pass_message(message->source, larger_bytes(collective, size(), rank_));
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on

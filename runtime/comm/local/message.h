@@ -11,6 +11,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/local/device_job.h"
+#include "runtime/comm/local/link_queue.h"
 
 namespace coshard {
 
@@ -22,6 +23,7 @@ struct Message {
   Collective send, recv;  // written under the mailbox's mutex before Matched
   int source = 0, target = 0;
   std::uint64_t number = 0;           // of the pair (source, target)
+  Passage passage;                    // with links; set before Matched
   std::unique_ptr<DeviceJob> device;  // null on the cpu; sides: source, target
   // Half -> Matched (release: both sides readable) -> Taken (compare-exchange) -> Over (release:
   // data there). Half or Matched -> Over when a failing rank gives it up.

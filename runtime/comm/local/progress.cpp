@@ -63,13 +63,37 @@ bool LocalGroup::raise_arrived(Job& job, int rank) {
 bool LocalGroup::push_before(Job& job, int rank) {
   WorkState& before = *entry(job, rank).args.after;
   try {
-    if (before.push() != Look::Over) return false;
+    if (before.push() != Look::Over) {
+      if (link_ != nullptr) note_not_before(job, rank);
+      return false;
+    }
     if (const std::string failure = before.failure(); !failure.empty())
       poison(cat(side_text(job, rank), ": what it needs failed: ", failure));
   } catch (const std::exception& error) {
     poison(cat(side_text(job, rank), ": its data could not be prepared: ", error.what()));
   }
   return true;
+}
+
+// Who sleeps has to know it too. Sequentially consistent: a sleeper is seen here, or sees the time.
+void LocalGroup::note_not_before(Job& job, int rank) {
+  Entry& its = entry(job, rank);
+  const std::int64_t known = its.args.after->not_before(-1);
+  if (known == 0 || its.not_before_ns.exchange(known) == known) return;
+  wake();
+  if (job.has_dependents.load()) registry_->wake();
+}
+
+std::int64_t LocalGroup::not_before(const Job& job) const {
+  if (job.armed.load()) return job.passage.end;
+  const std::int64_t now = LinkQueue::now();
+  std::int64_t first = 0;
+  for (int r = 0; r < size(); ++r) {
+    if (entry(job, r).stage.load() != Stage::Issued) continue;
+    const std::int64_t known = entry(job, r).not_before_ns.load();
+    if (known > now && (first == 0 || known < first)) first = known;
+  }
+  return first;
 }
 
 // Arrives for `rank` if what it waits for is over; true when it was the last to come.
@@ -109,6 +133,7 @@ void LocalGroup::arm(Job& job, int rank) {
   plan_units(job, size());
   const CollectiveKind kind = mine.kind;  // before the job can be over
   const bool at_once = is_one_shot(mine, size(), rank);
+  if (link_ != nullptr) job.passage = link_->pass(job);
   if (at_once && kind != CollectiveKind::AllGather) job.next.store(job.units);
   job.armed.store(true);
   if (!at_once) wake();
@@ -163,6 +188,7 @@ bool LocalGroup::checked(Job& job, int a, int b) {
         text += cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up ", gave_up);
   }
   poison(text);
+  registry_->poison(text);  // the program is not the same on all ranks: nothing goes on
   return false;
 }
 
