@@ -12,6 +12,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "runtime/coro/rank_context.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -300,7 +301,8 @@ void replace_on_tape(const Tensor& x, const Tensor& result) {
   x.set_grad_meta(std::move(meta));
 }
 
-Task<void> backward(Tensor loss, Tensor gradient, bool create_graph) {
+Task<void> backward(Tensor loss, Tensor gradient, bool create_graph, CallSite site) {
+  const UserCall user(site);
   BackwardScope scope;
   const QuietUnless mode(create_graph);
   Walk walk;
@@ -321,14 +323,16 @@ Task<void> backward(Tensor loss, Tensor gradient, bool create_graph) {
   walk.settle_leaves();
 }
 
-void run_backward(const Tensor& loss, const Tensor& gradient, bool create_graph) {
+void run_backward(const Tensor& loss, const Tensor& gradient, bool create_graph, CallSite site) {
+  const UserCall user(site);
   BackwardScope scope;
   const QuietUnless mode(create_graph);
   Walk walk;
   walk.arrive(loss.grad_meta(), seed_of(loss, gradient));
   while (!walk.done()) {
     if (walk.about_to_wait()) walk.run_deferred();
-    CS_REQUIRE(!walk.step(), "run_backward: what it goes through awaits; co_await backward instead");
+    CS_REQUIRE(!walk.step(),
+               "run_backward: what it goes through awaits; co_await backward instead");
   }
   walk.settle_leaves();
 }

@@ -21,6 +21,15 @@ namespace coshard {
 struct GradMeta;
 class Redistribution;
 
+// The first of a list of placements, and the line on which it is passed: what follows a variadic
+// list can have no default.
+struct FirstPlacement {
+  FirstPlacement(Placement wanted, CallSite passed_at = CallSite::current())  // NOLINT: implicit
+      : placement(wanted), site(passed_at) {}
+  Placement placement;
+  CallSite site;
+};
+
 // Memory shared by views, and the collective that is still filling it (empty when none).
 struct Storage {
   std::shared_ptr<Buffer> buffer;
@@ -55,7 +64,7 @@ class Tensor {
   // Issues the collectives that bring this DTensor to `layout` and returns at once; see
   // redistribute.h.
   template <class... Placements>
-  Redistribution redistribute(Placement first, Placements... rest) const;
+  Redistribution redistribute(FirstPlacement first, Placements... rest) const;
 
   // --- this rank's part ---
   const Shape& local_shape() const { return impl_->local_shape; }  // [0] outside the mesh

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "profiling/json.h"
+#include "runtime/comm/collective.h"
 
 namespace coshard {
 namespace {
@@ -64,7 +65,8 @@ class Writer {
   void span(int pid, const Span& span) {
     std::string args;
     if (span.flow != 0)
-      args = fmt::format(R"(,"args":{{"bytes":{},"sequence":{}}})", span.bytes, span.sequence);
+      args = fmt::format(R"(,"args":{{"bytes":{},"sequence":{}{}}})", span.bytes, span.sequence,
+                         span.where.known() ? R"(,"at":)" + json_quote(place(span.where)) : "");
     line(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{}{}}})",
                      json_quote(span.name), pid, static_cast<int>(span.track), micros(span.begin),
                      length(span.end - span.begin), args));
@@ -123,9 +125,9 @@ void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::in
   const std::uint64_t flow = ++flows_;
   const std::string name = title(event);
   spans_.push_back({name, Track::Communication, begin, std::max(begin, done), flow, event.bytes,
-                    event.sequence});
+                    event.sequence, event.where});
   spans_.push_back({"await " + name, Track::Host, wait_begin, std::max(now, wait_begin + kShortest),
-                    flow, event.bytes, event.sequence});
+                    flow, event.bytes, event.sequence, event.where});
 }
 
 void ChromeTrace::computed(std::string_view op, ComputeClass, std::int64_t begin,

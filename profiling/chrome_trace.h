@@ -41,6 +41,7 @@ class ChromeTrace : public Observer {
     std::uint64_t flow = 0;
     std::int64_t bytes = 0;
     std::uint64_t sequence = 0;
+    CallSite where{};  // of the program that led to the collective
   };
   const std::vector<Span>& spans() const { return spans_; }
   std::size_t dropped() const { return dropped_; }

@@ -3,6 +3,7 @@
 #include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
+#include "runtime/coro/user_call.h"
 #include "styles/loss_rows.h"
 
 namespace coshard {
@@ -169,7 +170,8 @@ Tensor finish(const LossRows& rows, const LossLayouts& layouts, const Shape& tar
 }  // namespace
 
 Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossParallelOptions options,
-                                         Tensor weight) {
+                                         Tensor weight, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(options.label_smoothing >= 0 && options.label_smoothing <= 1,
              "loss_parallel: label_smoothing ", options.label_smoothing);
   const Tensor x = classes_last(logits, options.class_dim);

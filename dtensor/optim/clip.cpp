@@ -8,6 +8,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "kernels/run.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -102,7 +103,9 @@ Tensor total_norm(const std::vector<Tensor>& norms, double p, bool largest) {
 
 }  // namespace
 
-Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p) {
+Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p,
+                            CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(max_norm >= 0, "clip_grad_norm: max_norm ", max_norm);
   CS_REQUIRE(p > 0, "clip_grad_norm: norm type ", p);
   CS_REQUIRE(!parameters.empty(), "clip_grad_norm: no parameters");

@@ -4,6 +4,7 @@
 
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 
@@ -15,7 +16,8 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) {
   }
 }
 
-Task<void> Optimizer::step() {
+Task<void> Optimizer::step(CallSite site) {
+  const UserCall user(site);
   Task<void> reduced = reduce_gradients(parameters_);
   co_await std::move(reduced);
   std::vector<Tensor> gradients;

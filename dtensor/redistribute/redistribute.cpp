@@ -6,6 +6,7 @@
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/tape.h"
 #include "runtime/comm/collective.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -169,13 +170,14 @@ Task<void> arrival_of(std::vector<Tensor> tensors) {
 }
 
 Redistribution redistribute(const DTensor& source, const Layout& target,
-                            const RedistributeOptions& options) {
+                            const RedistributeOptions& options, CallSite site) {
   CS_REQUIRE(source.defined() && source.is_distributed(), "redistribute: ", source,
              " is a plain tensor; from_local makes it a DTensor");
   const bool casts = options.forward_dtype || options.backward_dtype;
   const Layout wanted = normalize(target, source.shape(), "redistribute");
   if (!casts && wanted == source.layout()) return Redistribution(source);
   check_partials(source, wanted);
+  const UserCall user(site);
   const Taped taken = run_taped(source, wanted, options);
   return Redistribution(taken.result, taken.last);
 }

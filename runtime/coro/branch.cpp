@@ -36,6 +36,7 @@ Branch::Branch() = default;
 
 Branch::Branch(Branch& parent, int position, const std::string& name)
     : unordered(parent.unordered),
+      place(parent.place),
       parent_(&parent),
       id_(mixed(parent.id_, static_cast<std::uint64_t>(position))),
       path_(std::make_shared<const std::string>(

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/call_site.h"
 #include "runtime/coro/suspension.h"
 
 namespace coshard {
@@ -53,6 +54,7 @@ class Branch {
   // Resumed by what came first (as_it_comes, in_order): it may issue no collective.
   bool unordered = false;
   Suspension* suspended = nullptr;
+  Place place;  // where in the user's program it is (user_call.h)
 
  private:
   friend class CancelScope;
@@ -65,7 +67,8 @@ class Branch {
   static int new_slot();
   Slot* find(int index) noexcept {
     for (Branch* b = this; b != nullptr; b = b->parent_)
-      if (const auto i = static_cast<std::size_t>(index); i < b->slots_.size() && b->slots_[i].value)
+      if (const auto i = static_cast<std::size_t>(index);
+          i < b->slots_.size() && b->slots_[i].value)
         return &b->slots_[i];
     return nullptr;
   }
@@ -134,7 +137,8 @@ class BranchLocal {
   int index_;
 };
 
-// Called with each new child, in order, before any runs: for values that a child does not simply inherit.
+// Called with each new child, in order, before any runs: for values that a child does not simply
+// inherit.
 using BranchForked = void (*)(Branch& parent, Branch& child, int position);
 bool on_branch_fork(BranchForked hook);
 

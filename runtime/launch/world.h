@@ -79,7 +79,8 @@ class World {
   // The communicator of `ranks` (world ranks, each once), whose ranks follow their order. Made
   // once, then shared. Only its members need call it, in the same order among themselves; a rank
   // that is not among them gets null. Error{BadInput} for a rank that is none or comes twice.
-  std::shared_ptr<Communicator> group(std::span<const int> ranks, std::string name);
+  std::shared_ptr<Communicator> group(std::span<const int> ranks, std::string name,
+                                      CallSite site = CallSite::current());
   // How many communicators group() has made on this rank.
   std::size_t groups() const { return groups_.size(); }
 
@@ -88,7 +89,7 @@ class World {
   // puts one byte on its way and gives what call k-1 found; the first gives false. So the answer is
   // true at the latest at the second call that begins after the request, and then for ever.
   // Observers are not told of it. Fails like a collective.
-  Task<bool> stop_requested();
+  Task<bool> stop_requested(CallSite site = CallSite::current());
 
   // Observers are told of everything else that happens on this rank, in the order they were added.
   void add_observer(Observer* observer);

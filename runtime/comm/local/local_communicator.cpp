@@ -47,6 +47,7 @@ CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_
   event.bytes = larger_bytes(collective, size(), rank_);
   event.communicator = group_->name();
   event.label = collective.label;
+  event.where = collective.where;
   if (const LinkQueue* link = group_->link()) event.link = link->text();
   return event;
 }
@@ -105,9 +106,9 @@ bool LocalCommunicator::agree(const Message& message) {
     return true;
   const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
   group_->poison(cat("ranks disagree on message #", message.number, " of ", group_->title(),
-                     ": rank ", world(message.source), " calls ", describe(send, size()), " at ",
-                     place(send.where), ", rank ", world(message.target), " calls ",
-                     describe(recv, size()), " at ", place(recv.where)));
+                     ": rank ", world(message.source), " calls ", describe(send, size()),
+                     place_text(send), ", rank ", world(message.target), " calls ",
+                     describe(recv, size()), place_text(recv)));
   return false;
 }
 
