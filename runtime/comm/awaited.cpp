@@ -19,14 +19,14 @@ std::string seconds_text(std::int64_t ns) {
 Awaited::Awaited(const Collective& collective, std::uint64_t of, int rank)
     : kind(collective.kind),
       label(collective.label),
-      where(collective.where),
+      place{collective.where, collective.operation, collective.module},
       number(of),
       branch(collective.branch),
       world_rank(rank) {}
 
 std::string Awaited::text(std::string_view on) const {
   return cat(to_string(kind), " #", number, " on ", on, label.empty() ? "" : cat(" (", label, ")"),
-             " at ", place(where));
+             place_text(place));
 }
 
 std::string Awaited::timeout_text(std::string_view on, std::int64_t waited_ns,
@@ -54,8 +54,7 @@ std::string LastIssued::text() const {
 std::string call_text(const Collective& collective, int ranks, int world_rank) {
   return cat("rank ", world_rank, " calls ", describe(collective, ranks),
              collective.label.empty() ? "" : cat(" (", collective.label, ")"), " in branch ",
-             collective.branch_path ? *collective.branch_path : "main", " at ",
-             place(collective.where));
+             collective.branch_path ? *collective.branch_path : "main", place_text(collective));
 }
 
 }  // namespace coshard

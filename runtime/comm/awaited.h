@@ -27,7 +27,7 @@ struct Awaited {
 
   CollectiveKind kind;
   std::string_view label;
-  CallSite where;
+  Place place;
   std::uint64_t number;
   std::uint64_t branch;
   int world_rank;

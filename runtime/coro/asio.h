@@ -67,7 +67,10 @@ class AsioHandler {
   using cancellation_slot_type = boost::asio::cancellation_slot;
 
   AsioHandler(Executor& executor, std::shared_ptr<AsioOperation<Args...>> operation)
-      : executor_(&executor), keep_(executor.keep_alive()), operation_(std::move(operation)) {}
+      : executor_(&executor),
+        keep_(executor.keep_alive()),
+        under_way_(executor),
+        operation_(std::move(operation)) {}
   executor_type get_executor() const noexcept { return executor_->asio_executor(); }
   cancellation_slot_type get_cancellation_slot() const noexcept {
     return operation_->cancel.slot();
@@ -79,13 +82,14 @@ class AsioHandler {
     operation_->result.emplace(std::forward<Values>(values)...);
     if (!operation_->awaiter) return;
     operation_->branch->suspended = nullptr;
-    executor_->enqueue(std::exchange(operation_->awaiter, {}), *operation_->branch);
+    executor_->enqueue_from_handler(std::exchange(operation_->awaiter, {}), *operation_->branch);
   }
 
  private:
   Executor* executor_;
   std::shared_ptr<void>
       keep_;  // the spawned task this will resume, until it is resumed or given up
+  Executor::Operation under_way_;
   std::shared_ptr<AsioOperation<Args...>> operation_;
 };
 
@@ -167,6 +171,7 @@ Task<AsioOutcome<Args...>> start_asio_operation(std::stop_token stop, Initiation
   Branch::current().throw_if_cancelled();
   if (stop.stop_requested())
     fail(ErrorKind::Cancelled, "an Asio operation was not started: a stop was requested");
+  static_cast<void>(executor->asio_executor());  // an error in a simulation
   auto operation = std::make_shared<AsioOperation<Args...>>();
   AsioHandler<Args...> handler(*executor, operation);
   std::move(initiation)(std::move(handler), std::move(init_args)...);

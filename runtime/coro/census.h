@@ -111,7 +111,7 @@ class Census {
 class CountedParker final : public Parker {
  public:
   explicit CountedParker(Parker& inner) : inner_(inner) {}
-  void count(Sleeper& sleeper) noexcept { sleeper_ = &sleeper; }  // before the rank starts
+  void count(Sleeper* sleeper) noexcept { sleeper_ = sleeper; }  // before the rank starts
 
   void park(std::int64_t deadline_ns, boost::asio::io_context* asio) override {
     inner_.park(deadline_ns, asio);

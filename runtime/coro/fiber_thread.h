@@ -24,9 +24,11 @@ struct FiberPolicy {
   virtual ~FiberPolicy() = default;
   // Before each turn: the one of `runnable` fibers that goes on; 0 has waited longest.
   virtual std::size_t pick(std::size_t runnable) = 0;
-  // now() is a counter, which begins at one second and jumps to the earliest deadline when no fiber
-  // can run. Asked once, at the beginning.
+  // now() is a counter, which begins at one second, goes on by turn_ns(), and jumps to the earliest
+  // deadline when no fiber can run. Asked once, at the beginning.
   virtual bool virtual_time() const = 0;
+  // What a turn takes in virtual time, so that fibers that only let others run come to its end too.
+  virtual std::int64_t turn_ns() const { return 0; }
 };
 
 class FiberThread {
@@ -60,6 +62,7 @@ class FiberThread {
   // In virtual time, at the first standstill of a run(), before that is an error: may ring fibers.
   void on_stuck(std::function<void()> hook) { on_stuck_ = std::move(hook); }
 
+  bool virtual_time() const noexcept { return virtual_time_; }
   std::int64_t now() const { return virtual_time_ ? virtual_now_ : sleep_.now(); }
 
  private:

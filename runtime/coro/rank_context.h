@@ -4,6 +4,8 @@
 // context of their own.
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/coro/branch.h"
@@ -12,6 +14,16 @@
 namespace coshard {
 
 class Executor;
+struct Neighbours;
+
+// What a rank waits for in place, for who asks why nothing goes on.
+class WaitInPlace {
+ public:
+  virtual std::string text() const = 0;
+
+ protected:
+  ~WaitInPlace() = default;
+};
 class Sleeper;
 
 class RankContext {
@@ -36,8 +48,11 @@ class RankContext {
   Branch& root() noexcept { return root_; }
   Parker& parker() const noexcept { return *parker_; }
 
-  Executor* executor = nullptr;  // the one that runs, or null
-  void* world = nullptr;         // see World::current
+  Executor* executor = nullptr;               // the one that runs, or null
+  void* world = nullptr;                      // see World::current
+  std::string_view allocations_are_for = "";  // see AllocationLabel
+  const WaitInPlace* in_place = nullptr;      // null: it does not wait in place, or has not slept
+  const Neighbours* neighbours = nullptr;  // on a caller's context (run_on_asio.h), or null
   Sleeper* sleeper = nullptr;    // in the census of its world (census.h), or null
 
  private:

@@ -48,6 +48,10 @@ WorldOptions parse_options(int argc, char** argv) {
     } else if (const auto threads = value_of("--threads", argc, argv, i)) {
       options.threads = parse_number<int>("--threads", *threads);
       CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
+    } else if (const auto shared = value_of("--rank-threads", argc, argv, i)) {
+      options.rank_threads = parse_number<int>("--rank-threads", *shared);
+      CS_REQUIRE(options.rank_threads >= 1, "rank_threads must be at least 1, got ",
+                 options.rank_threads);
     } else if (const auto timeout = value_of("--timeout", argc, argv, i)) {
       options.timeout = parse_seconds("--timeout", *timeout);
     } else if (const auto grace = value_of("--grace", argc, argv, i)) {
@@ -56,6 +60,10 @@ WorldOptions parse_options(int argc, char** argv) {
       options.device = parse_device_kind(*device);
     } else if (const auto communicator = value_of("--communicator", argc, argv, i)) {
       options.communicator = *communicator;
+    } else if (const auto link = value_of("--link", argc, argv, i)) {
+      options.link = parse_link(*link);
+    } else if (const auto helpers = value_of("--progress-threads", argc, argv, i)) {
+      options.progress_threads = parse_number<int>("--progress-threads", *helpers);
     }
   }
   return options;

@@ -19,16 +19,15 @@ class RankSeat {
 
   Executor& executor() noexcept { return *executor_; }
   // Before the rank starts.
-  void count_in(Census& census, int rank) {
-    context_.sleeper = &census.add(rank);
-    parker_.count(*context_.sleeper);
+  void count_in(Sleeper* sleeper) {  // null: it is in no census
+    context_.sleeper = sleeper;
+    parker_.count(sleeper);
   }
   // The rank is over, in its thread.
   void leave_census() {
     if (context_.sleeper == nullptr) return;
     context_.sleeper->census().leave(*std::exchange(context_.sleeper, nullptr));
   }
-  void ring() noexcept { parker_.ring(); }  // any thread
 
   // While it lives its thread is the rank's; at its end the rank's values go, on that thread.
   class Taken {

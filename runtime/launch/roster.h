@@ -12,6 +12,7 @@
 namespace coshard {
 
 class Census;
+class LocalFabric;
 struct WorldOptions;
 
 class Roster {
@@ -20,6 +21,8 @@ class Roster {
   virtual int size() const = 0;
   // The ranks of the world that this process runs, ascending.
   virtual const std::vector<int>& here() const = 0;
+  // What joins the ranks of here(); null: they do not share memory.
+  virtual LocalFabric* fabric() = 0;
   // Joins all ranks through host memory, whatever their devices are; once per rank of here(), on
   // its thread. Its last owner says good-bye for the rank on it.
   virtual std::shared_ptr<Communicator> control(int rank) = 0;

@@ -1,8 +1,7 @@
-// Ranks as threads of this process.
-#include <pthread.h>
-
+// Ranks in this process.
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -10,7 +9,7 @@
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/make_device.h"
 #include "runtime/error.h"
-#include "runtime/launch/rank_seat.h"
+#include "runtime/launch/rank_host.h"
 #include "runtime/launch/roster.h"
 #include "runtime/launch/run_state.h"
 #include "runtime/launch/world.h"
@@ -23,21 +22,18 @@ constexpr const char* kStandstill = "every rank waits, and nothing is left that 
 // In this order: what is later uses what is earlier.
 struct Run {
   Run(const WorldOptions& settled, const Program& main) : options(settled), program(main) {
-    for (std::size_t i = 0; i < seats.size(); ++i) seats[i].count_in(census, roster->here()[i]);
+    if (options.progress_threads > 0) return;  // they wake ranks too
+    for (const int rank : roster->here()) sleepers[rank] = &census.add(rank);
     roster->count_in(census);
-  }
-  RankSeat& seat_of(int rank) {
-    const auto place = std::ranges::find(roster->here(), rank) - roster->here().begin();
-    return seats[static_cast<std::size_t>(place)];
   }
 
   const WorldOptions& options;
   const Program& program;
   std::unique_ptr<Roster> roster = make_roster(options);
-  Census census{[this](int rank) { seat_of(rank).ring(); },
-                [this](const std::string& all) { state.standstill(cat(kStandstill, all)); }};
-  std::vector<RankSeat> seats = std::vector<RankSeat>(roster->here().size());
   RunState state{*roster, options};
+  Census census{[this](int rank) { state.ring(rank); },
+                [this](const std::string& all) { state.standstill(cat(kStandstill, all)); }};
+  std::map<int, Sleeper*> sleepers;
 };
 
 Failure failure_of(const World& world, const std::exception_ptr& error) {
@@ -89,38 +85,34 @@ void run_world(Run& run, int rank, Executor& executor) {
   run.roster->leave(rank);
 }
 
-void run_rank(Run& run, int rank, RankSeat& seat) {
-  pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
-  {
-    const RankSeat::Taken taken(seat);
-    try {
-      run_world(run, rank, seat.executor());
-    } catch (...) {
-      const std::exception_ptr error = std::current_exception();
-      run.state.failed({rank, text_of(error)}, error);
-    }
-    seat.leave_census();
+void run_rank(Run& run, int rank, Executor& executor) {
+  run.state.begins(rank, executor);
+  try {
+    run_world(run, rank, executor);
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    run.state.failed({rank, text_of(error)}, error);
   }
-  run.state.ends(rank);
 }
 
-std::vector<std::thread> start(Run& run) {
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < run.seats.size(); ++i) {
-    const int rank = run.roster->here()[i];
-    RankSeat& seat = run.seats[i];
-    run.state.begins(rank, seat.executor());
-    try {
-      threads.emplace_back([&run, &seat, rank] { run_rank(run, rank, seat); });
-    } catch (...) {  // the system has no thread left for it
-      const std::exception_ptr error = std::current_exception();
-      run.state.failed({rank, text_of(error)}, error);
-      seat.leave_census();
-      run.state.ends(rank);
-      break;
-    }
-  }
-  return threads;
+// What only the communicator local can do.
+void check_local(const WorldOptions& options) {
+  if (options.link) check(*options.link);
+  CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
+             options.progress_threads);
+  if (options.communicator == "local") return;
+  CS_REQUIRE(!options.link, "link ", to_string(*options.link), " is for communicator local, got ",
+             options.communicator);
+  CS_REQUIRE(options.progress_threads == 0, "progress_threads ", options.progress_threads,
+             " is for communicator local, got ", options.communicator);
+}
+
+// How many cores each rank has for itself.
+int cores_per_rank(const WorldOptions& options) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int side_by_side =
+      options.rank_threads > 0 ? std::min(options.rank_threads, options.ranks) : options.ranks;
+  return std::max(1, cores / side_by_side);
 }
 
 void check(const WorldOptions& options) {
@@ -130,25 +122,49 @@ void check(const WorldOptions& options) {
              options.timeout.count(), " ms");
   CS_REQUIRE(options.grace.count() >= 0, "grace must be at least 0, got ", options.grace.count(),
              " ms");
+  CS_REQUIRE(options.rank_threads >= 0, "rank_threads must be at least 0, got ",
+             options.rank_threads);
+  if (options.rank_threads > 0 && options.device != DeviceKind::Cpu)
+    fail(ErrorKind::Unsupported,
+         cat("rank_threads of ", options.rank_threads,
+             ": only ranks on the cpu can share a thread, not on ", to_string(options.device)));
+  check_local(options);
   check_communicator(options.communicator);
+}
+
+WorldOptions settled_options(const WorldOptions& options) {
+  check(options);
+  WorldOptions settled = options;
+  if (settled.threads == 0) settled.threads = cores_per_rank(options);
+  // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
+  if (!settled.stop.stop_possible()) settled.stop = {};
+  return settled;
 }
 
 }  // namespace
 
-void run_ranks(const WorldOptions& options, const Program& program) {
-  check(options);
-  WorldOptions settled = options;
-  if (settled.threads == 0) {
-    const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    settled.threads = std::max(1, cores / settled.ranks);
-  }
-  // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
-  if (!settled.stop.stop_possible()) settled.stop = {};
-  Run run{settled, program};
-  std::vector<std::thread> threads = start(run);
-  run.state.watch();
-  for (std::thread& thread : threads) thread.join();
+void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& program) {
+  const WorldOptions settled = settled_options(options);
+  Run run(settled, program);
+  const RankProgram ranks{
+      [&](int rank, Executor& executor) { run_rank(run, rank, executor); },
+      [&](int rank, const std::exception_ptr& error) {
+        run.state.failed({rank, text_of(error)}, error);
+      },
+      [&](int rank) { run.state.ends(rank); },
+      [&] { run.state.watch(); },
+      [&](int rank) {
+        const auto found = run.sleepers.find(rank);
+        return found == run.sleepers.end() ? nullptr : found->second;
+      },
+  };
+  host.run(settled.ranks, *run.roster->fabric(), ranks);
   run.state.rethrow();
+}
+
+void run_ranks(const WorldOptions& options, const Program& program) {
+  const auto host = options.rank_threads > 0 ? shared_threads(options.rank_threads) : own_threads();
+  run_ranks_on(*host, options, program);
 }
 
 }  // namespace coshard

@@ -25,6 +25,7 @@ bool may_be_a_consequence(const std::exception_ptr& error) {
 
 RunState::RunState(Roster& roster, const WorldOptions& options)
     : roster_(roster), options_(options), ranks_(static_cast<std::size_t>(roster.size())) {
+  for (const int rank : roster_.here()) ranks_[static_cast<std::size_t>(rank)].here = true;
   roster_.on_failure([this](const std::string& cause) {
     failed({-1, cause}, std::make_exception_ptr(PeerFailure(cause)));
   });
@@ -46,6 +47,12 @@ void RunState::begins(int rank, Executor& executor) {
   const std::scoped_lock lock(mutex_);
   ranks_[static_cast<std::size_t>(rank)].executor = &executor;
   if (!cause_.empty()) executor.interrupt(std::make_exception_ptr(PeerFailure(cause_)));
+}
+
+void RunState::ring(int rank) {
+  const std::scoped_lock lock(mutex_);
+  const Rank& rung = ranks_[static_cast<std::size_t>(rank)];
+  if (rung.executor != nullptr && !rung.ended) rung.executor->context().parker().ring();
 }
 
 void RunState::ends(int rank) {
@@ -117,7 +124,7 @@ void RunState::end_all(const std::string& cause) {
 
 bool RunState::all_have_ended() const {
   return std::ranges::all_of(ranks_,
-                             [](const Rank& r) { return r.executor == nullptr || r.ended; });
+                             [](const Rank& r) { return !r.here || r.ended; });
 }
 
 void RunState::rethrow() const {

@@ -24,10 +24,9 @@ class RunState {
   // Both outlive it.
   RunState(Roster& roster, const WorldOptions& options);
 
-  // Before the rank's thread starts. The executor outlives all of them: it may be interrupted until
-  // the last rank has ended.
+  // The rank's thread, up to ends(). The executor outlives all ranks: it may be interrupted until
+  // the last of them has ended.
   void begins(int rank, Executor& executor);
-  // The rank's thread, up to ends(), which is the last thing it does.
   // A sibling has failed, but the program may still catch that; null: it has been caught.
   void failing(const Failure& failure, const std::exception_ptr& error);
   // `error` has left the program, or is told because what it cancelled does not end. All other
@@ -36,7 +35,9 @@ class RunState {
   void failed(const Failure& failure, const std::exception_ptr& error);
   void ends(int rank);
 
-  // Any thread. Every rank waits, and nothing is left that could wake one.
+  // Any thread. Wakes a rank that has begun and not ended.
+  void ring(int rank);
+  // Every rank waits, and nothing is left that could wake one.
   void standstill(const std::string& text);
 
   // The caller's thread: returns when all ranks that began have ended; meanwhile calls the hooks of
@@ -55,6 +56,7 @@ class RunState {
     Clock::time_point at;
   };
   struct Rank {
+    bool here = false;             // in this process
     Executor* executor = nullptr;  // null: it has not begun
     bool ended = false;
     std::optional<Kept> failing;

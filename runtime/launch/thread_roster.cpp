@@ -10,11 +10,14 @@ namespace {
 
 class ThreadRoster final : public Roster {
  public:
-  explicit ThreadRoster(int ranks) : fabric_(ranks), here_(static_cast<std::size_t>(ranks)) {
+  explicit ThreadRoster(const WorldOptions& options)
+      : fabric_(options.ranks, "world", {options.link, options.progress_threads}),
+        here_(static_cast<std::size_t>(options.ranks)) {
     std::iota(here_.begin(), here_.end(), 0);
   }
   int size() const override { return static_cast<int>(here_.size()); }
   const std::vector<int>& here() const override { return here_; }
+  LocalFabric* fabric() override { return &fabric_; }
   std::shared_ptr<Communicator> control(int rank) override { return fabric_.communicator(rank); }
   void fail(const std::string& cause) override { fabric_.poison(cause); }
   void on_failure(std::function<void(const std::string&)>) override {}  // there is no other process
@@ -31,7 +34,7 @@ class ThreadRoster final : public Roster {
 }  // namespace
 
 std::unique_ptr<Roster> make_roster(const WorldOptions& options) {
-  return std::make_unique<ThreadRoster>(options.ranks);
+  return std::make_unique<ThreadRoster>(options);
 }
 
 }  // namespace coshard

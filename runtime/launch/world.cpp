@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/coro/user_call.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -95,7 +96,9 @@ World::~World() {
   RankContext::current().world = nullptr;
 }
 
-std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::string name) {
+std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::string name,
+                                           CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(!ranks.empty(), "group ", name, ": no ranks");
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     CS_REQUIRE(ranks[i] >= 0 && ranks[i] < size(), "group ", name, ": rank ", ranks[i],
@@ -112,7 +115,7 @@ std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::stri
   return groups_.back().communicator;
 }
 
-Task<bool> World::stop_requested() { return stop_request_.ask(); }
+Task<bool> World::stop_requested(CallSite site) { return stop_request_.ask(site); }
 
 void World::add_observer(Observer* observer) {
   CS_REQUIRE(observer != nullptr, "add_observer: null");

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/link.h"
 #include "runtime/coro/executor.h"
 #include "runtime/coro/task.h"
 #include "runtime/device/device.h"
@@ -22,11 +24,25 @@ namespace coshard {
 
 struct WorldOptions {
   int ranks = 2;
-  int threads = 0;  // OpenMP threads per rank; 0: cores / ranks, at least 1
+  int threads = 0;  // OpenMP threads per rank; 0: cores / ranks, or / rank_threads, at least 1
+  // Ranks share so many threads, rank r on r modulo that, on the cpu; 0: a thread each. One that
+  // waits lets the next run, one that computes does not. Handlers of its io_context run between
+  // ranks, with none current.
+  int rank_threads = 0;
   std::chrono::milliseconds timeout{60'000};  // deadline of every wait of the host; 0: none
   // What the ranks compute on. Of several devices rank r gets number r modulo their count.
   DeviceKind device = DeviceKind::Cpu;
   std::string communicator = "local";  // or "nccl"
+  // Of communicator local, on the cpu: each communicator, and with it each mesh dimension, emulates
+  // a link of its own per rank, first in, first out. A collective begins when its last rank has
+  // issued it and the links are free, and is over at the earliest when latency + algorithmic bytes
+  // / rate have passed since (Link). Nothing is slowed down: a rank that computes meanwhile has it
+  // for nothing. None: a collective is over when its data are there.
+  std::optional<Link> link = std::nullopt;
+  // Of communicator local, on the cpu: threads "progress 0" and so on, which move what is in flight
+  // while all ranks compute. They sleep while nothing is, and end before run_ranks returns. None:
+  // it is moved by ranks that wait.
+  int progress_threads = 0;
   // A device of the caller's own for each rank (its stream, its allocator: CudaOptions); called on
   // the rank's thread. Null: made from `device`.
   std::function<std::shared_ptr<Device>(int rank)> make_device = nullptr;
@@ -63,7 +79,8 @@ class World {
   // The communicator of `ranks` (world ranks, each once), whose ranks follow their order. Made
   // once, then shared. Only its members need call it, in the same order among themselves; a rank
   // that is not among them gets null. Error{BadInput} for a rank that is none or comes twice.
-  std::shared_ptr<Communicator> group(std::span<const int> ranks, std::string name);
+  std::shared_ptr<Communicator> group(std::span<const int> ranks, std::string name,
+                                      CallSite site = CallSite::current());
   // How many communicators group() has made on this rank.
   std::size_t groups() const { return groups_.size(); }
 
@@ -72,7 +89,7 @@ class World {
   // puts one byte on its way and gives what call k-1 found; the first gives false. So the answer is
   // true at the latest at the second call that begins after the request, and then for ever.
   // Observers are not told of it. Fails like a collective.
-  Task<bool> stop_requested();
+  Task<bool> stop_requested(CallSite site = CallSite::current());
 
   // Observers are told of everything else that happens on this rank, in the order they were added.
   void add_observer(Observer* observer);
@@ -133,8 +150,9 @@ void run_ranks(const WorldOptions& options, const Program& program);
 // and after options.grace the process is ended with code 1. Returns the exit code: 0, 2 for
 // Error{BadInput}, 1 for anything else that was thrown.
 int run(WorldOptions options, const Program& program);
-// main() in one line. Reads --ranks N, --threads N, --timeout SECONDS, --grace SECONDS, --device
-// cpu|cuda and --communicator local|nccl; other arguments are left alone.
+// main() in one line. Reads --ranks N, --threads N, --rank-threads N, --timeout SECONDS, --grace
+// SECONDS, --device cpu|cuda, --communicator local|nccl, --link LATENCY,RATE and --progress-threads N;
+// other arguments are left alone.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard

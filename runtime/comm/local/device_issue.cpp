@@ -47,6 +47,10 @@ void LocalGroup::queue_on_devices(Message& message, int rank) {
 }
 
 void LocalCommunicator::use(std::shared_ptr<Device> device) {
+  if (group_->registry()->link)
+    fail(ErrorKind::Unsupported,
+         cat("link ", to_string(*group_->registry()->link), ": ", device->name(),
+             " moves its own data; a link is emulated for ranks on the cpu"));
   device_ = std::move(device);
   lane_ = std::make_shared<Lane>(device_);
   group_->devices().add(lane_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -13,7 +14,9 @@ LocalGroup::LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int>
       name_(std::move(name)),
       id_(registry_->next_id.fetch_add(1)),
       states_(std::make_unique<RankState[]>(members_.size())),
-      given_up_(members_.size()) {}
+      given_up_(members_.size()) {
+  if (registry_->link && size() > 1) link_ = std::make_unique<LinkQueue>(*registry_->link, size());
+}
 
 LocalGroup::~LocalGroup() = default;
 
@@ -48,6 +51,10 @@ Job& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
     fresh->next_completion.store(0, std::memory_order_relaxed);
     fresh->completions.store(0, std::memory_order_relaxed);
     fresh->has_pairs = false;
+    if (link_ != nullptr) {
+      fresh->passage = {};
+      for (std::size_t r = 0; r < members_.size(); ++r) fresh->entries[r].not_before_ns.store(0);
+    }
     for (std::size_t r = 0; r < members_.size(); ++r)
       fresh->entries[r].stage.store(Stage::None, std::memory_order_relaxed);
     if (devices_.used()) {

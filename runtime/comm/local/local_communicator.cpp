@@ -7,15 +7,18 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_work.h"
+#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/make_communicator.h"
-#include "runtime/coro/branch.h"
+#include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
 namespace coshard {
 namespace {
 
-// The steady clock to a few milliseconds, for a quarter of its price.
+// The rank's clock to a few milliseconds, for a quarter of its price.
 std::int64_t coarse_now_ns() {
+  const Parker& parker = RankContext::current().parker();
+  if (parker.shares_its_thread()) return parker.now();  // which may be virtual
 #ifdef CLOCK_MONOTONIC_COARSE
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -44,6 +47,8 @@ CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_
   event.bytes = larger_bytes(collective, size(), rank_);
   event.communicator = group_->name();
   event.label = collective.label;
+  event.where = collective.where;
+  if (const LinkQueue* link = group_->link()) event.link = link->text();
   return event;
 }
 
@@ -101,14 +106,15 @@ bool LocalCommunicator::agree(const Message& message) {
     return true;
   const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
   group_->poison(cat("ranks disagree on message #", message.number, " of ", group_->title(),
-                     ": rank ", world(message.source), " calls ", describe(send, size()), " at ",
-                     place(send.where), ", rank ", world(message.target), " calls ",
-                     describe(recv, size()), " at ", place(recv.where)));
+                     ": rank ", world(message.source), " calls ", describe(send, size()),
+                     place_text(send), ", rank ", world(message.target), " calls ",
+                     describe(recv, size()), place_text(recv)));
   return false;
 }
 
 std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
+  if (collective.after != nullptr) collective.after->has_dependents();
   bool both = false;
   std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
   messages_.push_back(message);
@@ -116,10 +122,18 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
   if (tell_issue(*work, collective, message->number))
     message->timed.store(true, std::memory_order_relaxed);
   if (both && agree(*message)) {
+    if (LinkQueue* link = group_->link())
+      message->passage =
+          link->pass_message(message->source, larger_bytes(collective, size(), rank_));
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on
-    if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) message->help();
+    if (group_->does_at_once() && !group_->poisoned() &&
+        larger_bytes(collective, size(), rank_) <= kAtOnce) {
+      help(*message);
+    } else if (const auto& progress = group_->registry()->progress) {
+      progress->offer(group_, message);
+    }
     group_->wake();
   }
   return work;
@@ -161,11 +175,18 @@ bool LocalCommunicator::help_any() {
   for (const InFlight& flight : in_flight_)
     if (group_->help(*flight.job)) return true;
   for (const auto& message : messages_)
-    if (message->help()) {
-      group_->wake();
-      return true;
-    }
+    if (help(*message)) return true;
   return false;
+}
+
+bool LocalCommunicator::help(Message& message) {
+  std::string failure;
+  const bool moved = group_->help(message, failure);
+  if (!failure.empty())
+    group_->poison(cat("message #", message.number, " of ", group_->title(), " at ",
+                       place(message.send.where), ": what it sends failed: ", failure));
+  if (moved) group_->wake();
+  return moved;
 }
 
 void LocalCommunicator::retire() {

@@ -4,41 +4,50 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/units.h"
+#include "runtime/comm/neighbours.h"
 #include "runtime/coro/census.h"
 #include "runtime/coro/patience.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
 namespace coshard {
-LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator,
-                         const Collective& collective, std::uint64_t number)
+LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
+                     std::uint64_t number)
     : communicator_(std::move(communicator)),
       awaited_(collective, number, communicator_->world_rank()) {}
 
 template <class Done, class Help>
-void LocalWork::block(const Done& done, const Help& help) {
+void LocalWork::block(int part, const Done& done, const Help& help) {
   LocalGroup& group = communicator_->group();
-  Parker& parker = RankContext::current().parker();
+  RankContext& rank = RankContext::current();
+  Parker& parker = rank.parker();
   Patience patience;
   std::int64_t begin_ns = 0;
   for (;;) {
     if (group.poisoned()) fail_poisoned();
     if (done()) return;
     if (help()) continue;
+    fail_if_missing_is_here();
     if (begin_ns == 0) begin_ns = parker.now();
     if (!parker.shares_its_thread() && patience.spin()) continue;
     Nap nap(sleeper());
-    const Listening ear(*this, parker);
+    const Listening ear(*this, rank);
     if (group.poisoned() || done() || help()) continue;
     fail_if_lost();
     const std::int64_t timeout_ns = communicator_->timeout_ns();
     const std::int64_t now = parker.now();
     if (timeout_ns > 0 && now >= begin_ns + timeout_ns) fail_timeout(now - begin_ns);
-    if (!nap.begin()) continue;
-    parker.park(timeout_ns > 0 ? begin_ns + timeout_ns : 0);
+    std::int64_t wake_ns = timeout_ns > 0 ? begin_ns + timeout_ns : 0;
+    const std::int64_t later = not_before(part);
+    if (later > now) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
+    // A link that is busy ends the wait as well.
+    if (later <= now && !nap.begin()) continue;
+    parker.park(wake_ns);
     nap.end([this] { return cat("waits in place for ", describe()); });
   }
 }
+
+std::int64_t LocalWork::not_before(int part) const { return link() == nullptr ? 0 : link_ns(part); }
 
 // Null where others than the ranks of the census may end the wait.
 Sleeper* LocalWork::sleeper() const {
@@ -77,7 +86,8 @@ void LocalWork::begin_wait() {
 }
 
 void LocalWork::given_up() {
-  if (!settled_) communicator_->note_given_up(awaited_);
+  // A message is the affair of two ranks: the others, which did not wait for it, gave up nothing.
+  if (!settled_ && !is_point_to_point(awaited_.kind)) communicator_->note_given_up(awaited_);
 }
 
 void LocalWork::poison(const std::string& cause) {
@@ -93,7 +103,8 @@ bool LocalWork::ready() {
 void LocalWork::wait() {
   if (settled_) return;
   begin_wait();
-  block([this] { return complete(); }, [this] { return help() || communicator_->help_any(); });
+  block(
+      -1, [this] { return complete(); }, [this] { return help() || communicator_->help_any(); });
   settle(begin_wait_ns_);
 }
 
@@ -154,8 +165,19 @@ void LocalWork::fail_if_lost() {
   fail_poisoned();
 }
 
+// On a caller's context a peer of the same one cannot run while this waits.
+void LocalWork::fail_if_missing_is_here() const {
+  const Neighbours* neighbours = RankContext::current().neighbours;
+  if (neighbours == nullptr) return;
+  const std::vector<int>& members = communicator_->group().members();
+  for (std::size_t r = 0; r < members.size(); ++r)
+    if (misses(static_cast<int>(r)) &&
+        neighbours->together(communicator_->world_rank(), members[r]))
+      throw MissingIsHere(describe(), members[r]);
+}
+
 JobWork::JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-                     std::uint64_t number, Job* job)
+                 std::uint64_t number, Job* job)
     : LocalWork(std::move(communicator), collective, number), job_(job) {
   const int ranks = communicator_->size();
   early_ = awaited_.kind == CollectiveKind::AllGather &&
@@ -182,7 +204,27 @@ bool JobWork::help() {
 
 bool JobWork::part_complete(int part) const {
   return complete() ||
-         (job_ != nullptr && communicator_->group().part_done(*job_, part, communicator_->rank()));
+         (job_ != nullptr && communicator_->group().part_done(*job_, part, communicator_->rank()) &&
+          (link() == nullptr || !part_on_link(part)));
+}
+
+// Its own part passes no link.
+bool JobWork::part_on_link(int part) const {
+  if (part == communicator_->rank()) return false;
+  return !job_->armed.load() ||
+         LinkQueue::now() < link()->part_ns(*job_, part, communicator_->rank());
+}
+
+std::int64_t JobWork::link_ns(int part) const {
+  if (job_ == nullptr) return 0;
+  if (part < 0 || parts() == 1 || !job_->armed.load())
+    return communicator_->group().not_before(*job_);
+  return link()->part_ns(*job_, part, communicator_->rank());
+}
+
+std::int64_t JobWork::over_ns() const {
+  const std::int64_t over = job_->over_ns.load(std::memory_order_relaxed);
+  return link() == nullptr ? over : std::max(over, job_->passage.end);
 }
 
 bool JobWork::help_part(int part) {
@@ -206,25 +248,42 @@ void JobWork::wait_part(int part) {
     ~Waits() { it = false; }
   } const waits{waits_for_part_};
   waits_for_part_ = true;
-  block([&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
+  block(
+      part, [&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
   if (complete()) settle(begin_ns);
+}
+
+bool JobWork::misses(int rank) const {
+  return job_ != nullptr && !job_->entries[static_cast<std::size_t>(rank)].issued();
 }
 
 std::string JobWork::missing_text() const {
   const LocalGroup& group = communicator_->group();
+  if (link() != nullptr && job_->armed.load())
+    return cat("its emulated link needs another ",
+               std::max<std::int64_t>(0, job_->passage.end - LinkQueue::now()), " ns");
   return cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
 }
 
 MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,
-                             const Collective& collective, std::shared_ptr<Message> message)
+                         const Collective& collective, std::shared_ptr<Message> message)
     : LocalWork(std::move(communicator), collective, message->number),
       message_(std::move(message)),
       peer_(collective.root) {}
 
-bool MessageWork::help() {
-  if (!message_->help()) return false;
-  communicator_->group().wake();
-  return true;
+bool MessageWork::help() { return communicator_->help(*message_); }
+
+bool MessageWork::misses(int rank) const {
+  return rank == peer_ && message_->state.load() == MessageState::Half;
+}
+
+std::int64_t MessageWork::link_ns(int) const {
+  return message_->state.load() == MessageState::Half ? 0 : message_->passage.end;
+}
+
+std::int64_t MessageWork::over_ns() const {
+  const std::int64_t over = message_->over_ns.load(std::memory_order_relaxed);
+  return link() == nullptr ? over : std::max(over, message_->passage.end);
 }
 
 int MessageWork::lost() const {

@@ -1,12 +1,13 @@
 #pragma once
-// The work handles of a LocalCommunicator: waiting helps with the transfer, spins briefly, then sleeps.
-// Owned by the Work handles of one rank, used on its thread.
+// The work handles of a LocalCommunicator: waiting helps with the transfer, spins briefly, then
+// sleeps. Owned by the Work handles of one rank, used on its thread.
 #include <memory>
 #include <string>
 
 #include "runtime/comm/awaited.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/local/local_communicator.h"
+#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 
@@ -23,6 +24,7 @@ class LocalWork : public WorkState {
   bool listen(Parker& parker) final;
   void deaf(Parker& parker) noexcept final;
   std::int64_t timeout_ns() const final { return communicator_->timeout_ns(); }
+  std::int64_t not_before(int part) const final;
   std::string describe() const final { return awaited_.text(communicator_->group().title()); }
   void given_up() final;
   void poison(const std::string& cause) final;
@@ -35,20 +37,24 @@ class LocalWork : public WorkState {
 
  protected:
   LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-              std::uint64_t number);
+            std::uint64_t number);
 
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
+  virtual bool misses(int rank) const = 0;  // it has not issued its part
   virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
+
+  virtual std::int64_t link_ns(int part) const = 0;  // not_before(), with links
 
   virtual bool part_complete(int) const { return complete(); }
   virtual bool by_parts() const { return false; }  // an arrival alone may help it
 
   template <class Done, class Help>
-  void block(const Done& done, const Help& help);
+  void block(int part, const Done& done, const Help& help);
   void check_part(int part) const;
+  const LinkQueue* link() const { return communicator_->group().link(); }  // null: none
   void settle(std::int64_t begin_ns);
 
   std::shared_ptr<LocalCommunicator> communicator_;
@@ -58,20 +64,27 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
+  void fail_if_missing_is_here() const;
   Sleeper* sleeper() const;
 
-  class Listening {
+  // While a wait in place sleeps.
+  class Listening final : public WaitInPlace {
    public:
-    Listening(LocalWork& work, Parker& parker) : work_(work), parker_(parker) {
-      work_.listen(parker_);
+    Listening(LocalWork& work, RankContext& rank) : work_(work), rank_(rank) {
+      work_.listen(rank_.parker());
+      rank_.in_place = this;
     }
-    ~Listening() { work_.deaf(parker_); }
+    ~Listening() {
+      rank_.in_place = nullptr;
+      work_.deaf(rank_.parker());
+    }
     Listening(const Listening&) = delete;
     Listening& operator=(const Listening&) = delete;
+    std::string text() const override { return work_.describe(); }
 
    private:
     LocalWork& work_;
-    Parker& parker_;
+    RankContext& rank_;
   };
 
   CommEvent event_;  // id 0: nobody watched the issue
@@ -83,7 +96,7 @@ class JobWork final : public LocalWork {
  public:
   // job: null when the communicator was poisoned before the issue.
   JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-            std::uint64_t number, Job* job);
+          std::uint64_t number, Job* job);
   ~JobWork() override;
   int parts() const override;
   bool part_ready(int part) override;
@@ -93,11 +106,17 @@ class JobWork final : public LocalWork {
   }
 
  private:
-  bool complete() const override { return job_ != nullptr && job_->over.load(); }
+  bool complete() const override {
+    return job_ != nullptr && job_->over.load() &&
+           (link() == nullptr || LinkQueue::now() >= job_->passage.end);
+  }
   bool help() override;
   int lost() const override { return communicator_->group().lost(*job_); }
+  bool misses(int rank) const override;
   std::string missing_text() const override;
-  std::int64_t over_ns() const override { return job_->over_ns.load(std::memory_order_relaxed); }
+  std::int64_t over_ns() const override;
+  std::int64_t link_ns(int part) const override;
+  bool part_on_link(int part) const;
   bool part_complete(int part) const override;
   bool by_parts() const override { return early_ || chained_ || waits_for_part_; }
   bool help_part(int part);
@@ -111,16 +130,18 @@ class JobWork final : public LocalWork {
 class MessageWork final : public LocalWork {
  public:
   MessageWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-                std::shared_ptr<Message> message);
+              std::shared_ptr<Message> message);
 
  private:
-  bool complete() const override { return message_->over(); }
+  bool complete() const override {
+    return message_->over() && (link() == nullptr || LinkQueue::now() >= message_->passage.end);
+  }
   bool help() override;
   int lost() const override;
+  bool misses(int rank) const override;
   std::string missing_text() const override;
-  std::int64_t over_ns() const override {
-    return message_->over_ns.load(std::memory_order_relaxed);
-  }
+  std::int64_t over_ns() const override;
+  std::int64_t link_ns(int part) const override;
 
   std::shared_ptr<Message> message_;
   int peer_;

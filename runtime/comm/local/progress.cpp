@@ -6,7 +6,9 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
+#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/local/units.h"
+#include "runtime/coro/fault_switch.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -45,8 +47,14 @@ void LocalGroup::arrive(Job& job, int rank, Collective&& collective, Print print
     job.unprepared.fetch_add(1);
     mine.stage.store(Stage::Issued);
     if (part_sleepers_.load() > 0) wake();
+    offer(job);
   }
   if (prepares ? prepare(job, rank) : raise_arrived(job, rank)) arm(job, rank);
+}
+
+// The caller holds a reference to it.
+void LocalGroup::offer(Job& job) {
+  if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), job);
 }
 
 // True for the last one to come, when all agree.
@@ -63,13 +71,37 @@ bool LocalGroup::raise_arrived(Job& job, int rank) {
 bool LocalGroup::push_before(Job& job, int rank) {
   WorkState& before = *entry(job, rank).args.after;
   try {
-    if (before.push() != Look::Over) return false;
+    if (before.push() != Look::Over) {
+      if (link_ != nullptr) note_not_before(job, rank);
+      return false;
+    }
     if (const std::string failure = before.failure(); !failure.empty())
       poison(cat(side_text(job, rank), ": what it needs failed: ", failure));
   } catch (const std::exception& error) {
     poison(cat(side_text(job, rank), ": its data could not be prepared: ", error.what()));
   }
   return true;
+}
+
+// Who sleeps has to know it too. Sequentially consistent: a sleeper is seen here, or sees the time.
+void LocalGroup::note_not_before(Job& job, int rank) {
+  Entry& its = entry(job, rank);
+  const std::int64_t known = its.args.after->not_before(-1);
+  if (known == 0 || its.not_before_ns.exchange(known) == known) return;
+  wake();
+  if (job.has_dependents.load()) registry_->wake();
+}
+
+std::int64_t LocalGroup::not_before(const Job& job) const {
+  if (job.armed.load()) return job.passage.end;
+  const std::int64_t now = LinkQueue::now();
+  std::int64_t first = 0;
+  for (int r = 0; r < size(); ++r) {
+    if (entry(job, r).stage.load() != Stage::Issued) continue;
+    const std::int64_t known = entry(job, r).not_before_ns.load();
+    if (known > now && (first == 0 || known < first)) first = known;
+  }
+  return first;
 }
 
 // Arrives for `rank` if what it waits for is over; true when it was the last to come.
@@ -108,10 +140,14 @@ void LocalGroup::arm(Job& job, int rank) {
   const Collective& mine = entry(job, rank).args;
   plan_units(job, size());
   const CollectiveKind kind = mine.kind;  // before the job can be over
-  const bool at_once = is_one_shot(mine, size(), rank);
+  const bool at_once = does_at_once() && is_one_shot(mine, size(), rank);
+  if (link_ != nullptr) job.passage = link_->pass(job);
   if (at_once && kind != CollectiveKind::AllGather) job.next.store(job.units);
   job.armed.store(true);
-  if (!at_once) wake();
+  if (!at_once) {
+    wake();
+    offer(job);
+  }
   if (kind == CollectiveKind::AllGather) {
     while (at_once && help(job)) {
     }
@@ -120,6 +156,17 @@ void LocalGroup::arm(Job& job, int rank) {
     for (std::uint32_t unit = 0; unit < job.units && !poisoned(); ++unit) run(job, unit);
     finish_units(job, job.units, kind);
   }
+}
+
+bool LocalGroup::does_at_once() const { return registry_->clock == nullptr; }
+
+bool LocalGroup::may_go_on() const {
+  return registry_->clock == nullptr || registry_->clock->go_on();
+}
+
+bool LocalGroup::help(Message& message, std::string& failure) {
+  if (message.state.load() != MessageState::Matched || !may_go_on()) return false;
+  return message.help(failure);
 }
 
 // A unit that fails ends the job on all ranks.
@@ -139,8 +186,9 @@ std::string LocalGroup::side_text(const Job& job, int rank) const {
 bool LocalGroup::checked(Job& job, int a, int b) {
   const Entry& one = entry(job, a);
   const Entry& other = entry(job, b);
-  bool agree = one.print.call == other.print.call && one.args.branch == other.args.branch &&
-               one.print.given_up == other.print.given_up;
+  bool agree = one.print.call == other.print.call &&
+               (one.args.branch == other.args.branch || has(Fault::BranchIsNotCompared)) &&
+               (one.print.given_up == other.print.given_up || has(Fault::GivenUpIsNotCompared));
   if (agree && one.args.kind == CollectiveKind::AllToAll) {
     for (int r = 0; r <= b && agree; ++r) {
       agree = flat_counts_agree(entry(job, r).args, r, other.args, b) &&
@@ -158,6 +206,7 @@ bool LocalGroup::checked(Job& job, int a, int b) {
         text += cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up ", gave_up);
   }
   poison(text);
+  registry_->poison(text);  // the program is not the same on all ranks: nothing goes on
   return false;
 }
 
@@ -165,6 +214,7 @@ bool LocalGroup::help(Job& job) {
   if (job.unprepared.load(std::memory_order_relaxed) > 0 && prepare_some(job)) return true;
   if (job.completing.load() && complete_some(job)) return true;
   if (!job.armed.load() || job.next.load(std::memory_order_relaxed) >= job.units) return false;
+  if (!may_go_on()) return false;
   const std::uint32_t unit = job.next.fetch_add(1);
   if (unit >= job.units) return false;
   const CollectiveKind kind = job.entries[0].args.kind;
@@ -183,7 +233,7 @@ bool LocalGroup::help_part(Job& job, int source, int target) {
     return false;
   if (job.unprepared.load(std::memory_order_relaxed) > 0 && prepare_some(job)) return true;
   if (!entry(job, source).arrived() || !entry(job, target).issued()) return false;
-  return checked(job, target, source) && try_pair(job, source, target, true);
+  return checked(job, target, source) && may_go_on() && try_pair(job, source, target, true);
 }
 
 bool LocalGroup::try_pair(Job& job, int source, int target, bool copy) {
@@ -232,14 +282,15 @@ bool LocalGroup::complete_some(Job& job) {
 }
 
 void LocalGroup::finish(Job& job) {
+  if (job.timed.load(std::memory_order_relaxed))
+    job.over_ns.store(now_ns(), std::memory_order_relaxed);
   for (int r = 0; r < size(); ++r) {
     entry(job, r).args.keep_send.reset();
     entry(job, r).args.keep_recv.reset();
   }
-  if (job.timed.load(std::memory_order_relaxed))
-    job.over_ns.store(now_ns(), std::memory_order_relaxed);
   job.over.store(true);
   const bool dependents = job.has_dependents.load();
+  if (has(Fault::NoWakeUpAfterAJob)) return;
   wake();
   if (dependents) registry_->wake();
 }

@@ -1,0 +1,49 @@
+#include <pthread.h>
+
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "runtime/launch/rank_host.h"
+#include "runtime/launch/rank_seat.h"
+
+namespace coshard {
+namespace {
+
+void run_rank(int rank, RankSeat& seat, const RankProgram& program) {
+  pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
+  {
+    const RankSeat::Taken taken(seat);
+    program.run(rank, seat.executor());
+    seat.leave_census();
+  }
+  program.ended(rank);
+}
+
+class OwnThreads final : public RankHost {
+ public:
+  void run(int ranks, LocalFabric&, const RankProgram& program) override {
+    std::deque<RankSeat> seats(static_cast<std::size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank)
+      seats[static_cast<std::size_t>(rank)].count_in(program.sleeper(rank));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      RankSeat& seat = seats[static_cast<std::size_t>(rank)];
+      try {
+        threads.emplace_back([&program, &seat, rank] { run_rank(rank, seat, program); });
+      } catch (...) {  // the system has no thread left for it
+        program.failed(rank, std::current_exception());
+        seat.leave_census();
+        program.ended(rank);
+      }
+    }
+    program.watch();
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<RankHost> own_threads() { return std::make_unique<OwnThreads>(); }
+
+}  // namespace coshard

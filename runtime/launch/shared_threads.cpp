@@ -1,0 +1,60 @@
+// Many ranks on few threads.
+#include <pthread.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "runtime/launch/rank_fibers.h"
+#include "runtime/launch/rank_host.h"
+
+namespace coshard {
+namespace {
+
+class SharedThreads final : public RankHost {
+ public:
+  explicit SharedThreads(int threads) : threads_(threads) {}
+
+  void run(int ranks, LocalFabric&, const RankProgram& program) override {
+    const int count = std::min(threads_, ranks);
+    // They outlive all threads: ranks of one may still be ringing those of another.
+    std::vector<std::unique_ptr<RankFibers>> shares;
+    for (int t = 0; t < count; ++t) shares.push_back(std::make_unique<RankFibers>());
+    std::vector<std::exception_ptr> errors(shares.size());
+    std::vector<std::thread> threads;
+    try {
+      for (int t = 0; t < count; ++t) {
+        threads.emplace_back([&, t] {
+          pthread_setname_np(pthread_self(), cat("ranks ", t, "+").c_str());
+          const auto i = static_cast<std::size_t>(t);
+          try {
+            for (int rank = t; rank < ranks; rank += count) shares[i]->add(rank, program);
+            shares[i]->run();
+          } catch (...) {
+            errors[i] = std::current_exception();
+            program.failed(t, errors[i]);
+          }
+        });
+      }
+    } catch (...) {  // the system has no thread left: the ranks of the others cannot be run
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (rank % count < static_cast<int>(threads.size())) continue;
+        program.failed(rank, std::current_exception());
+        program.ended(rank);
+      }
+    }
+    program.watch();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  int threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<RankHost> shared_threads(int threads) {
+  return std::make_unique<SharedThreads>(threads);
+}
+
+}  // namespace coshard
