@@ -117,14 +117,14 @@ void RunState::end_all(const std::string& cause) {
   const std::scoped_lock lock(mutex_);
   if (!cause_.empty()) return;
   cause_ = cause;
+  // Of a rank that has ended no more than the executor is there, for who still posts to it.
   for (const Rank& rank : ranks_)
-    if (rank.executor != nullptr)
+    if (rank.executor != nullptr && !rank.ended)
       rank.executor->interrupt(std::make_exception_ptr(PeerFailure(cause_)));
 }
 
 bool RunState::all_have_ended() const {
-  return std::ranges::all_of(ranks_,
-                             [](const Rank& r) { return !r.here || r.ended; });
+  return std::ranges::all_of(ranks_, [](const Rank& r) { return !r.here || r.ended; });
 }
 
 void RunState::rethrow() const {

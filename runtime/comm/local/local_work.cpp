@@ -130,8 +130,7 @@ void LocalWork::check(std::int64_t waited_ns) {
 }
 
 void LocalWork::check_part(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), describe(), ": part ", part,
-             " is not one of ", parts());
+  CS_REQUIRE(part >= 0 && part < parts(), describe(), ": part ", part, " is not one of ", parts());
 }
 
 bool LocalWork::part_ready(int part) {

@@ -178,6 +178,8 @@ Task<void> a_deadline_ends_the_wait(World& world) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Timeout) << error.what();
   }
+  Task<void> nap = sleep_for(200ms);  // who ends would fail the other's wait
+  co_await std::move(nap);
 }
 
 TEST(NoStandstill, WhereADeadlineEndsTheWait) {
