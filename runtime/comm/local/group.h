@@ -109,6 +109,8 @@ class LocalGroup {
   bool checked(Job& job, int a, int b);
   std::string side_text(const Job& job, int rank) const;
   bool may_go_on() const;
+  bool pause();
+  void let_others_run() const;
   bool push_before(Job& job, int rank);
   bool prepare(Job& job, int rank);
   bool prepare_some(Job& job);

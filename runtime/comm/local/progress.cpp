@@ -129,6 +129,21 @@ bool LocalGroup::may_go_on() const {
   return registry_->clock == nullptr || registry_->clock->go_on();
 }
 
+// Between claiming a share and doing it.
+bool LocalGroup::pause() {
+  if (registry_->clock == nullptr || registry_->clock->pause()) return true;
+  poison("the simulation was given up");
+  return false;
+}
+
+void LocalGroup::let_others_run() const {
+  if (registry_->clock != nullptr) {
+    registry_->clock->let_others_run();
+  } else {
+    sched_yield();
+  }
+}
+
 bool LocalGroup::help(Message& message) {
   if (message.state.load() != MessageState::Matched || !may_go_on()) return false;
   return message.help();
@@ -136,6 +151,7 @@ bool LocalGroup::help(Message& message) {
 
 // A unit that fails ends the job on all ranks.
 void LocalGroup::run(Job& job, std::uint32_t unit) {
+  if (!pause()) return;
   try {
     run_unit(job, size(), unit);
   } catch (const std::exception& error) {
@@ -211,7 +227,7 @@ bool LocalGroup::try_pair(Job& job, int source, int target, bool copy) {
   Pair expected = Pair::Todo;
   if (state.load(std::memory_order_relaxed) != expected) return false;
   if (!state.compare_exchange_strong(expected, Pair::Taken)) return false;
-  if (copy) copy_pair(job, size(), source, target);
+  if (copy && pause()) copy_pair(job, size(), source, target);
   state.store(Pair::Done);
   if (part_sleepers_.load() > 0) wake();
   finish_units(job, 1, CollectiveKind::AllGather);
@@ -274,7 +290,7 @@ void LocalGroup::stop_preparing(Job& job, int rank) {
     if (its.stage.load() == Stage::Issued) {  // what it waits for is not over: nobody will do it
       if (its.stage.compare_exchange_strong(seen, Stage::None)) return;
     } else {
-      sched_yield();
+      let_others_run();
     }
   }
 }
@@ -285,7 +301,7 @@ void LocalGroup::abandon(Job& job, int rank) {
     for (int r = 0; r < size(); ++r) {
       try_pair(job, r, rank, false);
       try_pair(job, rank, r, false);
-      while (!part_done(job, r, rank) || !part_done(job, rank, r)) sched_yield();
+      while (!part_done(job, r, rank) || !part_done(job, rank, r)) let_others_run();
     }
   } else {
     // Whoever arms it later sees the poison before it touches a buffer.
@@ -295,7 +311,7 @@ void LocalGroup::abandon(Job& job, int rank) {
   }
   if (entry(job, rank).args.kind == CollectiveKind::AllGather && !job.completing.load()) return;
   while (!job.over.load(std::memory_order_acquire))
-    if (!complete_some(job)) sched_yield();
+    if (!job.completing.load() || !complete_some(job)) let_others_run();
 }
 
 }  // namespace coshard
