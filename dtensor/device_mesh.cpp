@@ -6,6 +6,7 @@
 #include <set>
 
 #include "dtensor/layout.h"
+#include "runtime/coro/user_call.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -192,7 +193,8 @@ DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
   return slice(impl_->root, dims, names);
 }
 
-DeviceMesh DeviceMesh::flatten(std::string name) const {
+DeviceMesh DeviceMesh::flatten(std::string name, CallSite site) const {
+  const UserCall user(site);
   if (name.empty())
     for (const std::string& part : impl_->names) name += (name.empty() ? "" : "_") + part;
   if (ndim() == 1 && name == impl_->names[0]) return *this;
@@ -278,7 +280,8 @@ void check_mesh(const char* what, const World& world, const std::vector<int>& ra
 }  // namespace
 
 DeviceMesh DeviceMesh::from_ranks(World& world, std::vector<int> ranks, std::vector<int> shape,
-                                  std::vector<std::string> names) {
+                                  std::vector<std::string> names, CallSite site) {
+  const UserCall user(site);
   check_mesh("from_ranks", world, ranks, shape, names);
   if (names.empty())
     for (std::size_t d = 0; d < shape.size(); ++d) names.push_back("dim_" + std::to_string(d));
@@ -301,7 +304,9 @@ DeviceMesh DeviceMesh::from_ranks(World& world, std::vector<int> ranks, std::vec
   return slice(root, dims, root->names);
 }
 
-DeviceMesh init_device_mesh(World& world, std::vector<int> shape, std::vector<std::string> names) {
+DeviceMesh init_device_mesh(World& world, std::vector<int> shape, std::vector<std::string> names,
+                            CallSite site) {
+  const UserCall user(site);
   std::vector<int> ranks(static_cast<std::size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   check_mesh("init_device_mesh", world, ranks, shape, names);

@@ -24,7 +24,8 @@ class DeviceMesh {
   // Error{BadInput}: what init_device_mesh refuses, a number of ranks that is not the product of
   // the shape, a rank that is none of the world's or comes twice.
   static DeviceMesh from_ranks(World& world, std::vector<int> ranks, std::vector<int> shape,
-                               std::vector<std::string> names = {});
+                               std::vector<std::string> names = {},
+                               CallSite site = CallSite::current());
 
   bool defined() const { return impl_ != nullptr; }
   int ndim() const;
@@ -57,7 +58,7 @@ class DeviceMesh {
   // time (the ranks of the slice do it together), none after; the name may be used in later slices
   // of this mesh and of the mesh it was cut from. Error{BadInput}: a name that a dimension has, or
   // that was given to other dimensions before.
-  DeviceMesh flatten(std::string name = {}) const;
+  DeviceMesh flatten(std::string name = {}, CallSite site = CallSite::current()) const;
 
   // --- communication; Error{BadInput} on a rank outside ---
   Communicator& communicator(int dim) const;
@@ -87,7 +88,8 @@ class DeviceMesh {
 // "dim_0", "dim_1", … Ranks lie row-major. Error{BadInput} for a product that differs, a size < 1,
 // names that repeat, are empty or differ in number.
 DeviceMesh init_device_mesh(World& world, std::vector<int> shape,
-                            std::vector<std::string> names = {});
+                            std::vector<std::string> names = {},
+                            CallSite site = CallSite::current());
 
 std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh);  // tp=4 or (dp=2,tp=4)
 

@@ -5,6 +5,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/tape.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -105,7 +106,8 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
   return out;
 }
 
-Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements) {
+Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(tensor.defined() && tensor.is_distributed(), "full_tensor: ", tensor,
              " is a plain tensor");
   const Redistribution whole =
@@ -116,7 +118,8 @@ Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements)
 }
 
 DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
-                          std::optional<int> src_data_rank) {
+                          std::optional<int> src_data_rank, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(full.defined() && !full.is_distributed(), "distribute_tensor: ", full,
              " is not a plain tensor");
   require_layout_of(mesh, placements, "distribute_tensor");
@@ -130,9 +133,9 @@ DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layo
 }
 
 DTensor distribute_tensor(const Tensor& full, const Layout& placements,
-                          std::optional<int> src_data_rank) {
+                          std::optional<int> src_data_rank, CallSite site) {
   return distribute_tensor(full, DefaultMesh::current("distribute_tensor"), placements,
-                           src_data_rank);
+                           src_data_rank, site);
 }
 
 Strides logical_strides(const DTensor& tensor) {

@@ -36,9 +36,9 @@ struct FromLocalOptions {
 //             rank alone); with run_check, on all ranks alike: shapes or dtypes that do not fit
 //             each other, shards that do not fit `shape`.
 DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& placements,
-                   const FromLocalOptions& options = {});
+                   const FromLocalOptions& options = {}, CallSite site = CallSite::current());
 DTensor from_local(const Tensor& local, const Layout& placements,
-                   const FromLocalOptions& options = {});
+                   const FromLocalOptions& options = {}, CallSite site = CallSite::current());
 
 // This rank's part as a plain tensor (in flight if the DTensor is). grad_placements: how the
 // per-rank gradients are to be read; shards as in the tensor's layout; default: that layout,
@@ -47,7 +47,8 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements = s
 
 // The logical tensor on every rank, ready. Redistributes to Replicate on every mesh dimension.
 // grad_placements as for to_local, of that replica.
-Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements = std::nullopt);
+Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements = std::nullopt,
+                   CallSite site = CallSite::current());
 
 // Cuts a full tensor of the same shape on all ranks.
 //   src_data_rank: the rank of each mesh dimension whose data are taken; nullopt: every rank cuts
@@ -58,9 +59,11 @@ Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements 
 //   Fails:    Error{BadInput}: a DTensor; a layout with more or fewer entries than the mesh, a dim
 //             the tensor lacks, a src_data_rank that is not one of every mesh dimension.
 DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
-                          std::optional<int> src_data_rank = 0);
+                          std::optional<int> src_data_rank = 0,
+                          CallSite site = CallSite::current());
 DTensor distribute_tensor(const Tensor& full, const Layout& placements,
-                          std::optional<int> src_data_rank = 0);
+                          std::optional<int> src_data_rank = 0,
+                          CallSite site = CallSite::current());
 
 // The strides of the logical tensor if its memory is ordered like this rank's part: [8,4] of
 // strides (1,8) in S(1) on 2 ranks is part of [8,8] of strides (1,8); in S(0), of [16,4] of (1,16).

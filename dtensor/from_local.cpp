@@ -2,6 +2,7 @@
 #include "dtensor/partial.h"
 #include "dtensor/run_check.h"
 #include "dtensor/tape.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -62,11 +63,12 @@ void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions
 }  // namespace
 
 DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& placements,
-                   const FromLocalOptions& options) {
+                   const FromLocalOptions& options, CallSite site) {
   CS_REQUIRE(local.defined() && !local.is_distributed(), "from_local: ", local,
              " is not a plain tensor");
   require_layout_of(mesh, placements, "from_local");
   const bool here = mesh.contains_this_rank();
+  const UserCall user(site);
   if (options.run_check && here)
     check_locals({local.dtype(), local.local_shape(), options.shape}, mesh, placements);
   const Layout layout =
@@ -89,8 +91,9 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
   return out;
 }
 
-DTensor from_local(const Tensor& local, const Layout& placements, const FromLocalOptions& options) {
-  return from_local(local, DefaultMesh::current("from_local"), placements, options);
+DTensor from_local(const Tensor& local, const Layout& placements, const FromLocalOptions& options,
+                   CallSite site) {
+  return from_local(local, DefaultMesh::current("from_local"), placements, options, site);
 }
 
 }  // namespace coshard

@@ -1,4 +1,5 @@
 #include "dtensor/local_map.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -51,7 +52,9 @@ void wrap_outputs(std::vector<Tensor>& outputs, const DeviceMesh& mesh,
 }  // namespace
 
 std::vector<Tensor> local_map(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& fn,
-                              std::span<const Tensor> inputs, const LocalMapOptions& options) {
+                              std::span<const Tensor> inputs, const LocalMapOptions& options,
+                              CallSite site) {
+  const UserCall user(site);
   check_lengths(inputs.size(), options);
   DeviceMesh mesh = options.device_mesh;
   bool distributed = false;

@@ -34,6 +34,7 @@ struct LocalMapOptions {
 // that lies otherwise without redistribute_inputs, an output that is a DTensor already or is
 // missing where a layout is given.
 std::vector<Tensor> local_map(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& fn,
-                              std::span<const Tensor> inputs, const LocalMapOptions& options);
+                              std::span<const Tensor> inputs, const LocalMapOptions& options,
+                              CallSite site = CallSite::current());
 
 }  // namespace coshard

@@ -12,6 +12,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "runtime/coro/rank_context.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -271,7 +272,7 @@ void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int out
   meta->producer = std::move(producer);
   meta->output = output;
   meta->spec = tensor.spec();
-  meta->version = tensor.storage()->version;
+  meta->version = tensor.storage()->changes();
   tensor.set_grad_meta(std::move(meta));
 }
 
@@ -284,7 +285,7 @@ void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
   for (const Tensor& t : inputs) {
     const bool wanted = t.defined() && t.requires_grad();
     record->inputs.push_back(wanted ? t.grad_meta() : nullptr);
-    CS_REQUIRE(!wanted || t.is_leaf() || t.grad_meta()->version == t.storage()->version,
+    CS_REQUIRE(!wanted || t.is_leaf() || t.grad_meta()->version == t.storage()->changes(),
                record->name(), ": ", t, " was changed in place through another view of its memory");
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -296,11 +297,12 @@ void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
 void replace_on_tape(const Tensor& x, const Tensor& result) {
   auto meta = std::make_shared<GradMeta>(*result.grad_meta());
   meta->spec = x.spec();
-  meta->version = x.storage()->version;
+  meta->version = x.storage()->changes();
   x.set_grad_meta(std::move(meta));
 }
 
-Task<void> backward(Tensor loss, Tensor gradient, bool create_graph) {
+Task<void> backward(Tensor loss, Tensor gradient, bool create_graph, CallSite site) {
+  const UserCall user(site);
   BackwardScope scope;
   const QuietUnless mode(create_graph);
   Walk walk;
@@ -321,14 +323,16 @@ Task<void> backward(Tensor loss, Tensor gradient, bool create_graph) {
   walk.settle_leaves();
 }
 
-void run_backward(const Tensor& loss, const Tensor& gradient, bool create_graph) {
+void run_backward(const Tensor& loss, const Tensor& gradient, bool create_graph, CallSite site) {
+  const UserCall user(site);
   BackwardScope scope;
   const QuietUnless mode(create_graph);
   Walk walk;
   walk.arrive(loss.grad_meta(), seed_of(loss, gradient));
   while (!walk.done()) {
     if (walk.about_to_wait()) walk.run_deferred();
-    CS_REQUIRE(!walk.step(), "run_backward: what it goes through awaits; co_await backward instead");
+    CS_REQUIRE(!walk.step(),
+               "run_backward: what it goes through awaits; co_await backward instead");
   }
   walk.settle_leaves();
 }

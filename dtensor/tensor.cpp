@@ -3,6 +3,7 @@
 #include "dtensor/tape.h"
 #include "dtensor/waits_in_place.h"
 #include "kernels/run.h"
+#include "runtime/comm/neighbours.h"
 
 namespace coshard {
 
@@ -35,13 +36,21 @@ void Tensor::wait(std::string_view who) const {
   Storage& storage = *impl_->storage;
   if (!storage.in_flight) return;
   if (storage.pending && device()->kind() == DeviceKind::Cpu) count_wait_in_place(who);
-  storage.pending.wait();
-  arrived();
+  const std::shared_ptr<WorkState> state = storage.pending.state();
+  try {
+    storage.pending.wait();
+  } catch (const MissingIsHere& error) {
+    fail(error.kind(), cat(who, ": its input is in flight and ", error.reason(),
+                           "; co_await the redistribution first"));
+  }
+  arrived(state);
 }
 
-void Tensor::arrived() const {
-  impl_->storage->pending = Work();
-  impl_->storage->in_flight = false;
+void Tensor::arrived(const std::shared_ptr<WorkState>& awaited) const {
+  Storage& storage = *impl_->storage;
+  if (storage.pending.state() != awaited) return;
+  storage.in_flight = false;
+  storage.pending = Work();
 }
 
 void* Tensor::data() const {

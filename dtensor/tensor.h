@@ -21,6 +21,15 @@ namespace coshard {
 struct GradMeta;
 class Redistribution;
 
+// The first of a list of placements, and the line on which it is passed: what follows a variadic
+// list can have no default.
+struct FirstPlacement {
+  FirstPlacement(Placement wanted, CallSite passed_at = CallSite::current())  // NOLINT: implicit
+      : placement(wanted), site(passed_at) {}
+  Placement placement;
+  CallSite site;
+};
+
 // Memory shared by views, and the collective that is still filling it (empty when none).
 struct Storage {
   std::shared_ptr<Buffer> buffer;
@@ -30,6 +39,8 @@ struct Storage {
   Work pending;
   bool in_flight = false;
   std::uint32_t version = 0;  // how often an in-place operator has written to it
+  std::shared_ptr<Storage> shares;  // whose memory, and version, this is; null: its own
+  std::uint32_t& changes() { return shares ? shares->changes() : version; }
 };
 
 class Tensor {
@@ -53,7 +64,7 @@ class Tensor {
   // Issues the collectives that bring this DTensor to `layout` and returns at once; see
   // redistribute.h.
   template <class... Placements>
-  Redistribution redistribute(Placement first, Placements... rest) const;
+  Redistribution redistribute(FirstPlacement first, Placements... rest) const;
 
   // --- this rank's part ---
   const Shape& local_shape() const { return impl_->local_shape; }  // [0] outside the mesh
@@ -67,7 +78,8 @@ class Tensor {
     return static_cast<T*>(data());
   }
   bool in_flight() const { return impl_->storage->in_flight; }
-  void arrived() const;  // its await is over
+  // What it waited for is over; nothing when something else fills it by now.
+  void arrived(const std::shared_ptr<WorkState>& awaited) const;
   // In place, until the data are there; counted for `who` (waits_in_place.h). A coroutine awaits
   // the redistribution instead.
   void wait(std::string_view who = "data") const;

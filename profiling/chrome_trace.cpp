@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "profiling/json.h"
+#include "runtime/comm/collective.h"
 
 namespace coshard {
 namespace {
@@ -64,7 +65,8 @@ class Writer {
   void span(int pid, const Span& span) {
     std::string args;
     if (span.flow != 0)
-      args = fmt::format(R"(,"args":{{"bytes":{},"sequence":{}}})", span.bytes, span.sequence);
+      args = fmt::format(R"(,"args":{{"bytes":{},"sequence":{}{}}})", span.bytes, span.sequence,
+                         span.where.known() ? R"(,"at":)" + json_quote(place(span.where)) : "");
     line(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{}{}}})",
                      json_quote(span.name), pid, static_cast<int>(span.track), micros(span.begin),
                      length(span.end - span.begin), args));
@@ -104,7 +106,10 @@ void ChromeTrace::keep(Span span) {
   }
 }
 
-void ChromeTrace::issued(const CommEvent& event, std::int64_t now) { issued_at_[event.id] = now; }
+void ChromeTrace::issued(const CommEvent& event, std::int64_t now) {
+  issued_at_[event.id] = now;
+  if (event.link != link_ && !event.link.empty()) link_ = event.link;
+}
 
 // The collective and its await are kept together, so that no arrow lacks an end.
 void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
@@ -120,9 +125,9 @@ void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::in
   const std::uint64_t flow = ++flows_;
   const std::string name = title(event);
   spans_.push_back({name, Track::Communication, begin, std::max(begin, done), flow, event.bytes,
-                    event.sequence});
+                    event.sequence, event.where});
   spans_.push_back({"await " + name, Track::Host, wait_begin, std::max(now, wait_begin + kShortest),
-                    flow, event.bytes, event.sequence});
+                    flow, event.bytes, event.sequence, event.where});
 }
 
 void ChromeTrace::computed(std::string_view op, ComputeClass, std::int64_t begin,
@@ -147,9 +152,11 @@ void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const int pid = static_cast<int>(r);
     writer.name("process_name", pid, 0, fmt::format("rank {}", r));
-    constexpr const char* kTracks[] = {"host", "compute", "communication"};
+    const std::string& link = ranks[r].link();
+    const std::string tracks[] = {
+        "host", "compute", link.empty() ? "communication" : "communication, emulated link " + link};
     for (int tid = 0; tid < 3; ++tid) {
-      writer.name("thread_name", pid, tid, kTracks[tid]);
+      writer.name("thread_name", pid, tid, tracks[tid]);
       writer.sort_index(pid, tid);
       std::vector<Span> spans;
       for (const Span& span : ranks[r].spans())

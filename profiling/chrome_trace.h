@@ -41,9 +41,12 @@ class ChromeTrace : public Observer {
     std::uint64_t flow = 0;
     std::int64_t bytes = 0;
     std::uint64_t sequence = 0;
+    CallSite where{};  // of the program that led to the collective
   };
   const std::vector<Span>& spans() const { return spans_; }
   std::size_t dropped() const { return dropped_; }
+  // "20us,1GB/s" when the collectives are on an emulated link; else empty.
+  const std::string& link() const { return link_; }
 
  private:
   struct Open {
@@ -57,10 +60,11 @@ class ChromeTrace : public Observer {
   std::vector<Open> open_;                                     // modules entered and not yet left
   std::unordered_map<std::uint64_t, std::int64_t> issued_at_;  // by event id
   std::uint64_t flows_ = 0;
+  std::string link_;
 };
 
 // One JSON object; trace i is rank i. Times start at 0 with the earliest span. Spans of one track
-// nest or are apart.
+// nest or are apart. The track of an emulated link is named so.
 void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks);
 
 }  // namespace coshard

@@ -30,6 +30,7 @@ void ExitTable::issued(const CommEvent& event, std::int64_t now) {
   ++entry.count;
   entry.bytes += event.bytes;
   issued_at_[event.id] = now;
+  if (event.link != link_ && !event.link.empty()) link_ = event.link;
 }
 
 void ExitTable::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
@@ -74,6 +75,7 @@ double ExitTable::gemm_share(std::int64_t wall_ns) const {
 }
 
 void ExitTable::merge(const ExitTable& other) {
+  if (!other.link_.empty()) link_ = other.link_;
   for (const auto& [key, part] : other.rows_) {
     Row& row = rows_[key];
     row.kind = part.kind;
@@ -104,6 +106,7 @@ void print_exit_table(std::ostream& out, std::span<const ExitTable> tables) {
                        fmt::format("{:.1f}", static_cast<double>(row.exposed_ns) / ranks / 1e6),
                        fmt::format("{:.1f}", row.hidden() * 100));
   };
+  if (!all.link().empty()) out << "on an emulated link of " << all.link() << ":\n";
   out << fmt::format(fmt::runtime(kLine), "op", "for", "count", "MB", "GB/s", "exposed ms",
                      "hidden %");
   for (const ExitTable::Row& row : all.rows()) line(to_string(row.kind), row);

@@ -29,6 +29,8 @@ class ExitTable : public Observer {
   };
 
   std::vector<Row> rows() const;  // most exposed first
+  // "20us,1GB/s" when the times are those of an emulated link; else empty.
+  const std::string& link() const { return link_; }
   Row total() const;
   double hidden_share() const { return total().hidden(); }
   std::int64_t compute_ns(ComputeClass what) const {
@@ -50,11 +52,12 @@ class ExitTable : public Observer {
   Row& row(const CommEvent& event);
 
   std::map<Key, Row> rows_;
+  std::string link_;
   std::unordered_map<std::uint64_t, std::int64_t> issued_at_;
   std::array<std::int64_t, 3> compute_ns_{};
 };
 
-// The table; figures are means over `tables`, one per rank.
+// The table; figures are means over `tables`, one per rank. Says so when a link was emulated.
 void print_exit_table(std::ostream& out, std::span<const ExitTable> tables);
 
 }  // namespace coshard

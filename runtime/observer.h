@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "runtime/call_site.h"
 #include "runtime/dtype.h"
 
 namespace coshard {
@@ -31,6 +32,8 @@ struct CommEvent {
   std::int64_t bytes = 0;         // bytes of the larger of this rank's two buffers
   std::string_view communicator;  // mesh dimension name
   std::string_view label;         // what it is for: "S(0)->R", "optimizer", ...
+  CallSite where;                 // the line of the user's program that led to it
+  std::string_view link;  // "20us,1GB/s" where its time is that of an emulated link; else empty
 };
 
 enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };

@@ -1,12 +1,14 @@
 #include "styles/distribute_module.h"
 
+#include "runtime/coro/user_call.h"
 #include "styles/prepare.h"
 
 namespace coshard {
 
 void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn,
                        const InputFn& input_fn, const OutputFn& output_fn,
-                       const ParallelizeOptions& options) {
+                       const ParallelizeOptions& options, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(mesh.defined(), "distribute_module: the mesh is undefined");
   Ties ties(module);
   for (const auto& [path, below] : module.named_modules()) {

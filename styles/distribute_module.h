@@ -18,6 +18,6 @@ using OutputFn = std::function<void(Module&, Outputs&, const DeviceMesh&)>;
 // dimension; what partition_fn throws.
 void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn = {},
                        const InputFn& input_fn = {}, const OutputFn& output_fn = {},
-                       const ParallelizeOptions& options = {});
+                       const ParallelizeOptions& options = {}, CallSite site = CallSite::current());
 
 }  // namespace coshard

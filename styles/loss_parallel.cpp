@@ -3,6 +3,7 @@
 #include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
+#include "runtime/coro/user_call.h"
 #include "styles/loss_rows.h"
 
 namespace coshard {
@@ -169,7 +170,8 @@ Tensor finish(const LossRows& rows, const LossLayouts& layouts, const Shape& tar
 }  // namespace
 
 Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossParallelOptions options,
-                                         Tensor weight) {
+                                         Tensor weight, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(options.label_smoothing >= 0 && options.label_smoothing <= 1,
              "loss_parallel: label_smoothing ", options.label_smoothing);
   const Tensor x = classes_last(logits, options.class_dim);
@@ -188,6 +190,10 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossPara
   const Redistribution sum_issued(own_sum);
   const Tensor sum = co_await sum_issued;
 
+  if (batch.defined()) {
+    const Redistribution batch_issued(batch);
+    batch = co_await batch_issued;
+  }
   if (batch.defined()) rows.scale = inverse(batch, rows.statistic());
   Tensor loss = finish(rows, layouts, targets.shape(), row_losses(rows, sum));
   const Tensor inputs[] = {x};

@@ -28,6 +28,7 @@ struct LossParallelOptions {
 //   Fails:   Error{BadInput}: any other layout of the logits, shapes that do not fit, a target out
 //   of range.
 Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets,
-                                         LossParallelOptions options = {}, Tensor weight = {});
+                                         LossParallelOptions options = {}, Tensor weight = {},
+                                         CallSite site = CallSite::current());
 
 }  // namespace coshard

@@ -4,15 +4,28 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 #include <typeinfo>
 #include <unordered_set>
 
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "runtime/coro/user_call.h"
 #include "runtime/launch/world.h"
 #include "styles/recompute.h"
 
 namespace coshard {
+namespace {
+
+// Kept for as long as the process: what names a module may outlive it.
+const std::string& lasting_path(std::string path) {
+  static std::mutex mutex;
+  static std::unordered_set<std::string> paths;
+  const std::scoped_lock lock(mutex);
+  return *paths.insert(std::move(path)).first;
+}
+
+}  // namespace
 
 Tensor Inputs::get(std::size_t position, std::string_view name) const {
   for (const auto& [key, value] : kwargs)
@@ -47,57 +60,88 @@ Module::~Module() {
     if (child.owner && child.owner->parent_ == this) child.owner->parent_ = nullptr;
 }
 
-Task<Tensor> Module::forward(Tensor x) {
+// An error that leaves this module is noted with its path, unless one inside has noted it before.
+void Module::left_by(const std::exception_ptr& error) noexcept {
+  try {
+    if (World* world = World::current()) world->module_left(path(), error);
+  } catch (const std::bad_alloc&) {  // then the error names no module
+  }
+}
+
+Task<Tensor> Module::forward(Tensor x, CallSite site) {
+  if (site.known()) return forward_for(site, std::move(x));
+  const bool arrives = x.defined() && x.in_flight();
+  if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_ || arrives)
+    return forward(Inputs(std::move(x)), site);
+  Task<Tensor> body = begin(std::move(x));
+  body.set_witness(*this);
+  return body;
+}
+
+Task<Tensor> Module::begin(Tensor x) {
   const World* world = World::current();
-  if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_)
-    return forward(Inputs(std::move(x)));
-  if (world != nullptr && world->observed()) return run_watched(std::move(x));
-  return run(std::move(x));
+  return world != nullptr && world->observed() ? run_watched(std::move(x)) : run(std::move(x));
+}
+
+Task<Tensor> Module::forward_for(CallSite site, Tensor x) {
+  const UserCall user(site);
+  Task<Tensor> body = forward(std::move(x), CallSite());
+  co_return co_await std::move(body);
 }
 
 Task<Tensor> Module::run_watched(Tensor x) {
   const Watch watch(*this);
+  const WithinModule within(path());
   Task<Tensor> body = run(std::move(x));
   co_return co_await std::move(body);
 }
 
-Task<Tensor> Module::forward(Inputs inputs) {
-  Task<Outputs> body = call(std::move(inputs));
+Task<Tensor> Module::forward(Tensor a, Tensor b, CallSite site) {
+  return forward(Inputs(std::move(a), std::move(b)), site);
+}
+Task<Tensor> Module::forward(Tensor a, Tensor b, Tensor c, CallSite site) {
+  return forward(Inputs(std::move(a), std::move(b), std::move(c)), site);
+}
+Task<Tensor> Module::forward(Tensor a, Tensor b, Tensor c, Tensor d, CallSite site) {
+  return forward(Inputs(std::move(a), std::move(b), std::move(c), std::move(d)), site);
+}
+
+Task<Tensor> Module::forward(Inputs inputs, CallSite site) {
+  Task<Outputs> body = call(std::move(inputs), site);
   Outputs outputs = co_await std::move(body);
   CS_REQUIRE(outputs.size() == 1, "forward: ", type_name(), " '", path(), "' gave ", outputs.size(),
              " outputs; use call()");
   co_return std::move(outputs.front());
 }
 
-Task<Outputs> Module::call(Inputs inputs) {
-  return recompute_ ? recompute(*this, std::move(inputs)) : call_once(std::move(inputs));
+Task<Outputs> Module::call(Inputs inputs, CallSite site) {
+  Task<Outputs> body = recompute_ ? recompute(*this, std::move(inputs), site)
+                                  : call_once(std::move(inputs), site);
+  body.set_witness(*this);
+  return body;
 }
 
-Task<Outputs> Module::call_once(Inputs inputs) {
+Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
+  const UserCall user(site);
   const Watch watch(*this);
+  const WithinModule within(path());
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   // All hooks have issued what they need before the first of it is awaited.
-  if (!pre_hooks_.empty() && !redistributes_are_deferred()) {
-    for (Tensor& x : inputs.args) {
-      if (!x.defined() || !x.in_flight()) continue;
-      const Redistribution arriving(x);
-      x = co_await arriving;
-    }
-    for (auto& named : inputs.kwargs) {
-      if (!named.second.defined() || !named.second.in_flight()) continue;
-      const Redistribution arriving(named.second);
-      named.second = co_await arriving;
-    }
+  std::vector<Tensor> arriving;
+  for (const Tensor& x : inputs.args)
+    if (x.defined() && x.in_flight()) arriving.push_back(x);
+  for (const auto& named : inputs.kwargs)
+    if (named.second.defined() && named.second.in_flight()) arriving.push_back(named.second);
+  if (!arriving.empty()) {
+    Task<void> arrived = arrival_of(std::move(arriving));
+    co_await std::move(arrived);
   }
   Task<Outputs> body = run_all(std::move(inputs));
   Outputs outputs = co_await std::move(body);
   for (const PostHook& hook : post_hooks_) hook(*this, outputs);
   if (post_hooks_.empty() || redistributes_are_deferred()) co_return outputs;
-  for (Tensor& y : outputs) {
-    if (!y.defined() || !y.in_flight()) continue;
-    const Redistribution arriving(y);
-    y = co_await arriving;
-  }
+  Task<void> arrived = arrival_of({outputs.begin(), outputs.end()});
+  co_await std::move(arrived);
   co_return outputs;
 }
 
@@ -154,16 +198,15 @@ void Module::register_module(std::string name, std::shared_ptr<Module> child) {
 }
 
 void Module::forget_paths() {
-  for (const NamedModule& below : named_modules()) below.module->path_known_ = false;
+  for (const NamedModule& below : named_modules()) below.module->path_ = nullptr;
 }
 
 const std::string& Module::path() {
-  if (!path_known_) {
+  if (path_ == nullptr) {
     const std::string above = parent_ != nullptr ? parent_->path() : "";
-    path_ = above.empty() ? name_ : above + "." + name_;
-    path_known_ = true;
+    path_ = &lasting_path(above.empty() ? name_ : above + "." + name_);
   }
-  return path_;
+  return *path_;
 }
 
 std::string Module::type_name() const {

@@ -59,7 +59,7 @@ struct NamedModule {
   Module* module;
 };
 
-class Module {
+class Module : private FailureWitness {
  public:
   Module() = default;
   virtual ~Module();
@@ -70,18 +70,19 @@ class Module {
   //   Resumes: when the result is ordered on the device; yields to siblings where the module or a
   //   hook awaits a collective. Fails:   Error{BadInput} of shapes and layouts; what a collective
   //   fails with.
-  Task<Tensor> forward(Tensor x);
-  Task<Tensor> forward(Inputs inputs);
-  template <class... Rest>
-  Task<Tensor> forward(Tensor first, Tensor second, Rest... rest) {
-    return forward(Inputs(std::move(first), std::move(second), std::move(rest)...));
-  }
-  Task<Outputs> call(Inputs inputs);
+  // `site`: the line that errors name of collectives which the library's modules and hooks issue; a
+  // module of the user's names its own lines where its run calls the library.
+  Task<Tensor> forward(Tensor x, CallSite site = CallSite::current());
+  Task<Tensor> forward(Inputs inputs, CallSite site = CallSite::current());
+  Task<Tensor> forward(Tensor a, Tensor b, CallSite site = CallSite::current());
+  Task<Tensor> forward(Tensor a, Tensor b, Tensor c, CallSite site = CallSite::current());
+  Task<Tensor> forward(Tensor a, Tensor b, Tensor c, Tensor d, CallSite site = CallSite::current());
+  Task<Outputs> call(Inputs inputs, CallSite site = CallSite::current());
   // From now on forward and call keep no activations, and backward runs this module again: see
   // recompute.h.
   void set_recompute(bool on = true) { recompute_ = on; }
   // `call` as if set_recompute had never been called.
-  Task<Outputs> call_once(Inputs inputs);
+  Task<Outputs> call_once(Inputs inputs, CallSite site = CallSite::current());
 
   // Parameters of this module and of all below it, in order of registration. A tied parameter (one
   // tensor in several slots) comes once, under its first name; undefined ones (a missing bias) do
@@ -128,7 +129,10 @@ class Module {
     std::shared_ptr<Module> owner;  // null for a member
   };
   class Watch;
+  Task<Tensor> begin(Tensor x);
+  Task<Tensor> forward_for(CallSite site, Tensor x);
   Task<Tensor> run_watched(Tensor x);
+  void left_by(const std::exception_ptr& error) noexcept override;
   void check_name(const std::string& name) const;
   void forget_paths();
 
@@ -138,8 +142,7 @@ class Module {
   std::vector<PostHook> post_hooks_;
   Module* parent_ = nullptr;
   std::string name_;
-  std::string path_;
-  bool path_known_ = false;
+  const std::string* path_ = nullptr;  // null: not known yet
   bool training_ = true;
   bool recompute_ = false;
   bool wrapping_ = false;  // the default run is on its way to run_all

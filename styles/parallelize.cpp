@@ -1,5 +1,6 @@
 #include "styles/parallelize.h"
 
+#include "runtime/coro/user_call.h"
 #include "styles/path_pattern.h"
 #include "styles/prepare.h"
 
@@ -51,7 +52,8 @@ Style& ParallelPlan::operator[](std::string key) {
 }
 
 Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan,
-                              ParallelizeOptions options) {
+                              ParallelizeOptions options, CallSite site) {
+  const UserCall user(site);
   require_one_dimension(mesh, "parallelize_module");
   CS_REQUIRE(!options.src_data_rank ||
                  (*options.src_data_rank >= 0 && *options.src_data_rank < mesh.size()),
@@ -64,9 +66,10 @@ Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan
   co_return;
 }
 
-Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options) {
+Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options,
+                              CallSite site) {
   return parallelize_module(module, DefaultMesh::current("parallelize_module"), std::move(plan),
-                            options);
+                            options, site);
 }
 
 }  // namespace coshard

@@ -53,8 +53,9 @@ class ParallelPlan {
 //            names are listed) or names a parameter; while applying: a style that does not fit its
 //            module.
 Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan,
-                              ParallelizeOptions options = {});
+                              ParallelizeOptions options = {}, CallSite site = CallSite::current());
 // On the mesh of the innermost DefaultMesh at the time of the call.
-Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options = {});
+Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options = {},
+                              CallSite site = CallSite::current());
 
 }  // namespace coshard

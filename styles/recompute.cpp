@@ -5,6 +5,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/tape.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -126,7 +127,8 @@ class RecomputeRecord final : public Record {
 
 }  // namespace
 
-Task<Outputs> recompute(Module& module, Inputs inputs) {
+Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site) {
+  const UserCall user(site);
   std::vector<Tensor> behind;  // what gradients may flow to: the inputs, then the parameters
   for (const Tensor* x : tensors_of(inputs)) behind.push_back(*x);
   for (const Tensor& parameter : module.parameters()) behind.push_back(parameter);
@@ -147,7 +149,8 @@ Task<Outputs> recompute(Module& module, Inputs inputs) {
   co_return outputs;
 }
 
-Task<Tensor> recompute(Module& module, Tensor x) {
+Task<Tensor> recompute(Module& module, Tensor x, CallSite site) {
+  const UserCall user(site);
   Inputs inputs(std::move(x));
   Task<Outputs> body = recompute(module, std::move(inputs));
   Outputs outputs = co_await std::move(body);

@@ -14,8 +14,8 @@ namespace coshard {
 //   is read again: not the redistribute of the last output.
 //   Fails:   Error{BadInput}: more outputs than a record may have (4); in backward, when siblings
 //   of a when_all drew random numbers while the module ran.
-Task<Outputs> recompute(Module& module, Inputs inputs);
+Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site = CallSite::current());
 // The same with one tensor in and one out.
-Task<Tensor> recompute(Module& module, Tensor x);
+Task<Tensor> recompute(Module& module, Tensor x, CallSite site = CallSite::current());
 
 }  // namespace coshard

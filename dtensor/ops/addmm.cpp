@@ -2,6 +2,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/ops/products.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -96,7 +97,9 @@ const OpDef& addmm_op() {
 
 }  // namespace
 
-Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, double beta, double alpha) {
+Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, double beta, double alpha,
+             CallSite site) {
+  const UserCall user(site);
   return call1(addmm_op(), {bias, a, b}, {{}, {beta, alpha}});
 }
 

@@ -1,4 +1,5 @@
 #include "dtensor/ops/reduction.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -28,19 +29,23 @@ const OpDef& amin_op() {
 
 }  // namespace
 
-Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor amax(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return reduce(amax_op(), ReduceOp::Max, x, dims, keepdim);
 }
 
-Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor amin(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return reduce(amin_op(), ReduceOp::Min, x, dims, keepdim);
 }
 
-Tensor all(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return amin(to(x, DType::Bool), dims, keepdim);
 }
 
-Tensor any(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return amax(to(x, DType::Bool), dims, keepdim);
 }
 

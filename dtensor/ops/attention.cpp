@@ -3,6 +3,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -190,7 +191,8 @@ const OpDef& attention_op() {
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& mask, bool is_causal, std::optional<double> scale,
-                                    bool enable_gqa) {
+                                    bool enable_gqa, CallSite site) {
+  const UserCall user(site);
   constexpr const char* kName = "scaled_dot_product_attention";
   CS_REQUIRE(q.ndim() == 4 && k.ndim() == 4, kName, ": q ", q, ", k ", k,
              " are not [batch, heads, seq, dim]");
@@ -202,7 +204,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                 std::optional<double> scale) {
+                 std::optional<double> scale, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(q.ndim() == 4 && k.ndim() == 4, "attention: q ", q, ", k ", k, " are not [b,h,t,d]");
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   const std::int64_t diagonal = causal ? k.size(2) - q.size(2) : 0;

@@ -2,6 +2,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/ops/promotion.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -75,7 +76,8 @@ const OpDef& cat_op() {
 
 }  // namespace
 
-Tensor cat(std::span<const Tensor> parts, int dim) {
+Tensor cat(std::span<const Tensor> parts, int dim, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(!parts.empty(), "cat: no tensors");
   const Attrs attrs{{normalize_dim(dim, parts[0].ndim(), "cat")}, {}};
   DType dtype = parts[0].dtype();
@@ -85,7 +87,8 @@ Tensor cat(std::span<const Tensor> parts, int dim) {
   return call(cat_op(), same, attrs)[0];
 }
 
-Tensor stack(std::span<const Tensor> parts, int dim) {
+Tensor stack(std::span<const Tensor> parts, int dim, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(!parts.empty(), "stack: no tensors");
   std::vector<Tensor> rows;
   for (const Tensor& x : parts) {
@@ -95,7 +98,8 @@ Tensor stack(std::span<const Tensor> parts, int dim) {
   return cat(rows, dim);
 }
 
-Tensor roll(const Tensor& x, std::int64_t shift, int dim) {
+Tensor roll(const Tensor& x, std::int64_t shift, int dim, CallSite site) {
+  const UserCall user(site);
   const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "roll"));
   const std::int64_t start = size == 0 ? 0 : ((-shift % size) + size) % size;
   if (start == 0) return x;

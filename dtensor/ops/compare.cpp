@@ -1,6 +1,7 @@
 // Comparisons and logic: results are bool, nothing has a gradient.
 #include "dtensor/ops/ops.h"
 #include "dtensor/ops/pointwise.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -77,35 +78,69 @@ const OpDef& logical_or_op() {
   return op;
 }
 
-Tensor compared(BinaryOp op, const Tensor& a, const Tensor& b) {
+Tensor compared(BinaryOp op, const Tensor& a, const Tensor& b, CallSite site) {
+  const UserCall user(site);
   const DType type = result_type(a, b);
   return call_untaped(comparison_of(op).pair, {to(a, type), to(b, type)});
 }
-Tensor compared(BinaryOp op, const Tensor& a, const Scalar& b) {
+Tensor compared(BinaryOp op, const Tensor& a, const Scalar& b, CallSite site) {
+  const UserCall user(site);
   return call_untaped(comparison_of(op).number, {to(a, result_type(a, b))}, {{}, {b.value}});
 }
 
 }  // namespace
 
-Tensor lt(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Lt, a, b); }
-Tensor le(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Le, a, b); }
-Tensor gt(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Gt, a, b); }
-Tensor ge(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Ge, a, b); }
-Tensor eq(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Eq, a, b); }
-Tensor ne(const Tensor& a, const Tensor& b) { return compared(BinaryOp::Ne, a, b); }
-Tensor lt(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Lt, a, b); }
-Tensor le(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Le, a, b); }
-Tensor gt(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Gt, a, b); }
-Tensor ge(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Ge, a, b); }
-Tensor eq(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Eq, a, b); }
-Tensor ne(const Tensor& a, const Scalar& b) { return compared(BinaryOp::Ne, a, b); }
+Tensor lt(const Tensor& a, const Tensor& b, CallSite site) {
+  return compared(BinaryOp::Lt, a, b, site);
+}
+Tensor le(const Tensor& a, const Tensor& b, CallSite site) {
+  return compared(BinaryOp::Le, a, b, site);
+}
+Tensor gt(const Tensor& a, const Tensor& b, CallSite site) {
+  return compared(BinaryOp::Gt, a, b, site);
+}
+Tensor ge(const Tensor& a, const Tensor& b, CallSite site) {
+  return compared(BinaryOp::Ge, a, b, site);
+}
+Tensor eq(const Tensor& a, const Tensor& b, CallSite site) {
+  return compared(BinaryOp::Eq, a, b, site);
+}
+Tensor ne(const Tensor& a, const Tensor& b, CallSite site) {
+  return compared(BinaryOp::Ne, a, b, site);
+}
+Tensor lt(const Tensor& a, const Scalar& b, CallSite site) {
+  return compared(BinaryOp::Lt, a, b, site);
+}
+Tensor le(const Tensor& a, const Scalar& b, CallSite site) {
+  return compared(BinaryOp::Le, a, b, site);
+}
+Tensor gt(const Tensor& a, const Scalar& b, CallSite site) {
+  return compared(BinaryOp::Gt, a, b, site);
+}
+Tensor ge(const Tensor& a, const Scalar& b, CallSite site) {
+  return compared(BinaryOp::Ge, a, b, site);
+}
+Tensor eq(const Tensor& a, const Scalar& b, CallSite site) {
+  return compared(BinaryOp::Eq, a, b, site);
+}
+Tensor ne(const Tensor& a, const Scalar& b, CallSite site) {
+  return compared(BinaryOp::Ne, a, b, site);
+}
 
-Tensor isnan(const Tensor& x) { return call_untaped(isnan_op(), {x}); }
-Tensor logical_not(const Tensor& x) { return eq(x, 0); }
-Tensor logical_and(const Tensor& a, const Tensor& b) {
+Tensor isnan(const Tensor& x, CallSite site) {
+  const UserCall user(site);
+  return call_untaped(isnan_op(), {x});
+}
+Tensor logical_not(const Tensor& x, CallSite site) {
+  const UserCall user(site);
+  return eq(x, 0);
+}
+Tensor logical_and(const Tensor& a, const Tensor& b, CallSite site) {
+  const UserCall user(site);
   return call_untaped(logical_and_op(), {to(a, DType::Bool), to(b, DType::Bool)});
 }
-Tensor logical_or(const Tensor& a, const Tensor& b) {
+Tensor logical_or(const Tensor& a, const Tensor& b, CallSite site) {
+  const UserCall user(site);
   return call_untaped(logical_or_op(), {to(a, DType::Bool), to(b, DType::Bool)});
 }
 

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -121,7 +122,8 @@ const OpDef& cross_entropy_op() {
 }  // namespace
 
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& target, Reduction reduction,
-                          std::int64_t ignore_index, double label_smoothing) {
+                          std::int64_t ignore_index, double label_smoothing, CallSite site) {
+  const UserCall user(site);
   const Tensor in[] = {logits, target};
   const auto out = call(cross_entropy_op(), in,
                         {{reduction != Reduction::None, ignore_index}, {label_smoothing}});

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -143,7 +144,8 @@ const OpDef& diagonal_op() {
 
 }  // namespace
 
-Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
+Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2, CallSite site) {
+  const UserCall user(site);
   const int first = normalize_dim(dim1, x.ndim(), "diagonal");
   const int second = normalize_dim(dim2, x.ndim(), "diagonal");
   CS_REQUIRE(first != second, "diagonal: dimensions ", dim1, " and ", dim2, " of ", x);

@@ -8,6 +8,7 @@
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "runtime/coro/rank_context.h"
+#include "runtime/coro/user_call.h"
 #include "runtime/device/allocation_label.h"
 
 namespace coshard {
@@ -256,7 +257,7 @@ class OpRecord final : public Record {
   std::uint64_t saved_versions() const {
     std::uint64_t sum = 0;
     for (const auto* saved : {&in_, &out_})
-      for (const Tensor& t : *saved) sum += t.defined() ? t.storage()->version : 0;
+      for (const Tensor& t : *saved) sum += t.defined() ? t.storage()->changes() : 0;
     return sum;
   }
   // A version only grows, so an equal sum means that none has changed.
@@ -312,6 +313,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   std::span<const Tensor> used = in;
   if (d.changes) {
     require_explicit(op, in, d);
+    const WithinOperator within(op.name);
     moved.assign(in.begin(), in.end());
     for (std::size_t i = 0; i < in.size(); ++i)
       if (d.change[i]) moved[i] = redistribute_raw(in[i], d.want[i]);

@@ -4,6 +4,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -68,7 +69,8 @@ void dropout_backward(GradContext& c) {
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double p, bool training) {
+Tensor dropout(const Tensor& x, double p, bool training, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(p >= 0 && p <= 1, "dropout: probability ", p, " is not in [0, 1]");
   if (!training || p == 0) return x;
   if (p == 1) return mul(x, 0.0);

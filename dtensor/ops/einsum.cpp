@@ -5,6 +5,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/ops/products.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -275,7 +276,8 @@ Tensor without_lone(Tensor x, std::string& own, const std::string& elsewhere) {
 
 }  // namespace
 
-Tensor einsum(std::string_view equation, const Tensor& a, const Tensor& b) {
+Tensor einsum(std::string_view equation, const Tensor& a, const Tensor& b, CallSite site) {
+  const UserCall user(site);
   Equation e = parse_equation(equation, a.ndim(), b.ndim());
   CS_REQUIRE(static_cast<int>(e.a.size()) == a.ndim() && static_cast<int>(e.b.size()) == b.ndim(),
              "einsum: '", equation, "' for ", a, " and ", b);

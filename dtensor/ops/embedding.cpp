@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -104,7 +105,8 @@ const OpDef& embedding_op() {
 
 }  // namespace
 
-Tensor embedding(const Tensor& ids, const Tensor& weight, std::int64_t padding_idx) {
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::int64_t padding_idx, CallSite site) {
+  const UserCall user(site);
   return call1(embedding_op(), {ids, weight}, {{padding_idx}, {}});
 }
 

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -60,7 +61,8 @@ const OpDef& expand_op() {
 
 }  // namespace
 
-Tensor expand(const Tensor& x, const Shape& shape) {
+Tensor expand(const Tensor& x, const Shape& shape, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(shape.size() >= x.shape().size(), "expand: ", x, " to ", shape);
   const std::size_t lead = shape.size() - x.shape().size();
   Shape to = shape;

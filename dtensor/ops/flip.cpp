@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -54,7 +55,8 @@ const OpDef& flip_op() {
 
 }  // namespace
 
-Tensor flip(const Tensor& x, std::span<const std::int64_t> dims) {
+Tensor flip(const Tensor& x, std::span<const std::int64_t> dims, CallSite site) {
+  const UserCall user(site);
   Attrs attrs;
   for (auto dim : dims) {
     const std::int64_t along = normalize_dim(dim, x.ndim(), "flip");

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -133,7 +134,8 @@ const OpDef& add_zeros_op() {
 
 }  // namespace
 
-Tensor cropped(const Tensor& x, const Shape& shape, int but_dim) {
+Tensor cropped(const Tensor& x, const Shape& shape, int but_dim, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(static_cast<std::size_t>(x.ndim()) == shape.size(), "an index ", shape, " of ", x);
   Tensor part = x;
   for (int d = 0; d < x.ndim(); ++d)
@@ -141,24 +143,30 @@ Tensor cropped(const Tensor& x, const Shape& shape, int but_dim) {
   return part;
 }
 
-Tensor gather(const Tensor& x, int dim, const Tensor& index) {
+Tensor gather(const Tensor& x, int dim, const Tensor& index, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "gather");
   return call1(gather_op(), {cropped(x, index.shape(), along), index}, {{along}, {}});
 }
 
-Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const Tensor& src) {
+Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const Tensor& src,
+                         CallSite site) {
+  const UserCall user(site);
   Attrs attrs;
   attrs.ints.push_back(normalize_dim(dim, static_cast<int>(shape.size()), "scatter_add"));
   for (auto size : shape) attrs.ints.push_back(size);
   return call1(add_zeros_op(), {cropped(src, index.shape(), -1), index}, attrs);
 }
 
-Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
+                   CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(x.dtype() == src.dtype(), "scatter_add: ", src, " into ", x);
   return add(x, scatter_add_zeros(x.shape(), dim, index, src));
 }
 
-Tensor index_select(const Tensor& x, int dim, const Tensor& index) {
+Tensor index_select(const Tensor& x, int dim, const Tensor& index, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "index_select");
   CS_REQUIRE(index.ndim() == 1, "index_select: an index ", index, " of ", x);
   Shape line(static_cast<std::size_t>(x.ndim()), 1);

@@ -4,6 +4,7 @@
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -18,16 +19,17 @@ void require_destination(const OpDef& op, const Tensor& x) {
 Tensor in_other_memory(const Tensor& x) {
   Tensor copy = copy_of(x);
   copy.set_grad_meta(x.grad_meta());
-  copy.storage()->version = x.storage()->version;  // x may have been changed before
+  copy.storage()->changes() = x.storage()->changes();  // x may have been changed before
   return copy;
 }
 
 // The values in another layout; what cannot become Partial at once is made whole along that mesh
 // dimension first, and shared.
-DTensor in_layout(const DTensor& values, const Layout& layout) {
+DTensor in_layout(const OpDef& op, const DTensor& values, const Layout& layout) {
   Layout between = layout;
   for (int m = 0; m < layout.ndim(); ++m)
     if (layout[m].is_partial() && !(values.layout()[m] == layout[m])) between[m] = Replicate();
+  const WithinOperator within(op.name);
   return redistribute_raw(redistribute_raw(values, between), layout);
 }
 
@@ -44,9 +46,9 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
   CS_REQUIRE(is_floating(x.dtype()) || !is_floating(result.dtype()), op.name, "_: the result ",
              result, " is floating, ", x, " is not");
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
-  const Tensor data = x.is_distributed() ? in_layout(result, x.layout()) : result;
+  const Tensor data = x.is_distributed() ? in_layout(op, result, x.layout()) : result;
   if (x.local_numel() > 0) kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
-  ++x.storage()->version;
+  ++x.storage()->changes();
   if (tape && result.requires_grad()) replace_on_tape(x, result);
   return x;
 }

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -134,13 +135,16 @@ const OpDef& layer_norm_op() {
 
 }  // namespace
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                  CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(x.ndim() > 0, "layer_norm: x has no dimensions");
   return call1(layer_norm_op(), {x, weight, bias}, {{1}, {eps}});
 }
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
-                  const Tensor& bias, double eps) {
+                  const Tensor& bias, double eps, CallSite site) {
+  const UserCall user(site);
   const auto count = normalized_dims("layer_norm", x, normalized_shape);
   return call1(layer_norm_op(), {x, weight, bias}, {{count}, {eps}});
 }

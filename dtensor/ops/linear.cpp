@@ -2,6 +2,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/ops/products.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -99,7 +100,8 @@ const OpDef& linear_op() {
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, CallSite site) {
+  const UserCall user(site);
   if (x.ndim() != 1) return call1(linear_op(), {x, weight, bias});
   const Tensor row = call1(linear_op(), {view(x, Shape{1, x.size(0)}), weight, bias});
   return view(row, Shape{row.size(1)});

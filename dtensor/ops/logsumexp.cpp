@@ -1,4 +1,5 @@
 #include "dtensor/ops/reduction.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -17,7 +18,8 @@ const OpDef& logsumexp_op() {
 
 }  // namespace
 
-Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   const Tensor real = is_floating(x.dtype()) ? x : to(x, DType::F32);
   return reduce(logsumexp_op(), ReduceOp::LogSumExp, real, dims, keepdim);
 }

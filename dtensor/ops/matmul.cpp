@@ -2,6 +2,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/ops/products.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -218,7 +219,8 @@ kernels::View transposed(kernels::View matrix) {
   return matrix;
 }
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
+Tensor matmul(const Tensor& a, const Tensor& b, CallSite site) {
+  const UserCall user(site);
   if (a.ndim() > 1 && b.ndim() > 1) return call1(matmul_op(), {a, b});
   CS_REQUIRE(a.ndim() > 0 && b.ndim() > 0, "matmul: ", a, " @ ", b, ": at least 1 dimension each");
   const Tensor left = a.ndim() > 1 ? a : view(a, Shape{1, a.size(0)});

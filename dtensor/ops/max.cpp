@@ -1,6 +1,7 @@
 #include <bit>
 
 #include "dtensor/ops/reduction.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -77,16 +78,20 @@ Tensor arg_call(const Tensor& x, bool largest, std::optional<int> dim, bool keep
 
 }  // namespace
 
-Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim) {
+Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return arg_call(x, true, dim, keepdim, "argmax");
 }
-Tensor argmin(const Tensor& x, std::optional<int> dim, bool keepdim) {
+Tensor argmin(const Tensor& x, std::optional<int> dim, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return arg_call(x, false, dim, keepdim, "argmin");
 }
-ValuesAndIndices max(const Tensor& x, int dim, bool keepdim) {
+ValuesAndIndices max(const Tensor& x, int dim, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return max_call(x, true, dim, keepdim, "max");
 }
-ValuesAndIndices min(const Tensor& x, int dim, bool keepdim) {
+ValuesAndIndices min(const Tensor& x, int dim, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return max_call(x, false, dim, keepdim, "min");
 }
 

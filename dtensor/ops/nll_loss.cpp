@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -148,12 +149,15 @@ Tensor smoothed_nll_loss(const Tensor& log_probs, const Tensor& target, Reductio
 }  // namespace
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, Reduction reduction,
-                std::int64_t ignore_index, const Tensor& weight) {
+                std::int64_t ignore_index, const Tensor& weight, CallSite site) {
+  const UserCall user(site);
   return smoothed_nll_loss(log_probs, target, reduction, ignore_index, 0, weight);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction,
-                     std::int64_t ignore_index, double label_smoothing, const Tensor& weight) {
+                     std::int64_t ignore_index, double label_smoothing, const Tensor& weight,
+                     CallSite site) {
+  const UserCall user(site);
   if (logits.ndim() == 2 && !weight.defined())
     return cross_entropy_rows(logits, target, reduction, ignore_index, label_smoothing);
   CS_REQUIRE(logits.ndim() > 0, "cross_entropy: logits without dimensions");

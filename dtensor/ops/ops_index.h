@@ -10,23 +10,29 @@ namespace coshard {
 // smaller than x's in the other dimensions. A cut of `dim` of x is redistributed first; elsewhere x
 // and index are cut alike, and a cut of `dim` of the index cuts the result. A Partial x stays
 // Partial.
-Tensor gather(const Tensor& x, int dim, const Tensor& index);
+Tensor gather(const Tensor& x, int dim, const Tensor& index, CallSite site = CallSite::current());
 // A copy of x with out[index[i][j]][j] = src[i][j] (dim 0); src may be larger than the index. A cut
 // of `dim` is redistributed first. Partial x and src alike stay Partial. Where indices are equal,
 // the last one counts in the value, and every one in the gradient of src (as PyTorch).
-Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
+               CallSite site = CallSite::current());
 // With one value instead: a Partial(sum) x stays for 0 only.
-Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value);
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value,
+               CallSite site = CallSite::current());
 // x plus scatter_add_zeros.
-Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src);
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
+                   CallSite site = CallSite::current());
 // Zeros of `shape` with out[index[i][j]][j] += src[i][j] (dim 0): the gradient of gather. index and
 // src cut along `dim`: Partial(sum), no collective.
-Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const Tensor& src);
+Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const Tensor& src,
+                         CallSite site = CallSite::current());
 // x[index] along dim, index 1-D. A cut of `dim` of x is redistributed first; a cut index cuts the
 // result.
-Tensor index_select(const Tensor& x, int dim, const Tensor& index);
+Tensor index_select(const Tensor& x, int dim, const Tensor& index,
+                    CallSite site = CallSite::current());
 
 // The first shape[d] elements of every dimension d but `but_dim`.
-Tensor cropped(const Tensor& x, const Shape& shape, int but_dim);
+Tensor cropped(const Tensor& x, const Shape& shape, int but_dim,
+               CallSite site = CallSite::current());
 
 }  // namespace coshard

@@ -9,25 +9,28 @@ namespace coshard {
 
 // Over any dimension, which is gathered first where it is cut (one all_gather, or one
 // all_to_all that cuts another dimension instead); all others stay cut.
-Tensor softmax(const Tensor& x, int dim);
-Tensor log_softmax(const Tensor& x, int dim);
+Tensor softmax(const Tensor& x, int dim, CallSite site = CallSite::current());
+Tensor log_softmax(const Tensor& x, int dim, CallSite site = CallSite::current());
 // (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, or over the last ones,
 // whose sizes are `normalized_shape`; they are gathered first where they are cut (as in softmax),
 // all others stay cut. weight and bias have that shape and may be undefined; their gradients are
 // Partial(sum) where another dimension is cut. rms_norm: x / sqrt(mean of x^2 + eps) * weight.
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
-                  double eps = 1e-5);
+                  double eps = 1e-5, CallSite site = CallSite::current());
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
-                  const Tensor& bias, double eps = 1e-5);
-Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
+                  const Tensor& bias, double eps = 1e-5, CallSite site = CallSite::current());
+Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6,
+                CallSite site = CallSite::current());
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
-                double eps = 1e-6);
+                double eps = 1e-6, CallSite site = CallSite::current());
 
 // ids i64|i32 [...] -> weight[ids] [..., dim]. weight S(0): Partial(sum), each rank its own rows;
 // weight S(1): S(-1).
-Tensor embedding(const Tensor& ids, const Tensor& weight, std::int64_t padding_idx = -1);
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::int64_t padding_idx = -1,
+                 CallSite site = CallSite::current());
 // x [batch, seq, heads, dim], position of row s = first_position + s, rotate-half form.
-Tensor rotary_embedding(const Tensor& x, double theta = 10000, std::int64_t first_position = 0);
+Tensor rotary_embedding(const Tensor& x, double theta = 10000, std::int64_t first_position = 0,
+                        CallSite site = CallSite::current());
 // softmax(scale q k^T + mask) v: q [b,h,tq,d], k [b,hkv,tk,d], v [b,hkv,tk,dv] -> [b,h,tq,dv]
 // (torch's function). is_causal: query i sees keys j <= i. mask, of a shape that broadcasts to
 // [b,h,tq,tk]: bool keeps where true, a float (q's dtype, differentiable) is added; not together
@@ -39,11 +42,11 @@ Tensor rotary_embedding(const Tensor& x, double theta = 10000, std::int64_t firs
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& mask = {}, bool is_causal = false,
                                     std::optional<double> scale = std::nullopt,
-                                    bool enable_gqa = false);
+                                    bool enable_gqa = false, CallSite site = CallSite::current());
 // The same with grouped heads, and a causal mask aligned with the last key: query i sees keys
 // j <= i + (tk - tq), as the newest queries of a longer sequence do.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true,
-                 std::optional<double> scale = std::nullopt);
+                 std::optional<double> scale = std::nullopt, CallSite site = CallSite::current());
 enum class Reduction : std::uint8_t { None, Mean, Sum };
 // Classes are dimension 1 (0 of a 1-D tensor): logits [classes], [n, classes] or [n, classes, d1,
 // ...] and target i64 [], [n] or [n, d1, ...]. weight [classes] may be undefined. mean divides by
@@ -53,17 +56,19 @@ enum class Reduction : std::uint8_t { None, Mean, Sum };
 // logits get a gradient. Error{BadInput} on the rank that has it: a target that is no class.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                      Reduction reduction = Reduction::Mean, std::int64_t ignore_index = -100,
-                     double label_smoothing = 0, const Tensor& weight = {});
+                     double label_smoothing = 0, const Tensor& weight = {},
+                     CallSite site = CallSite::current());
 // The same of log-probabilities.
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target,
                 Reduction reduction = Reduction::Mean, std::int64_t ignore_index = -100,
-                const Tensor& weight = {});
+                const Tensor& weight = {}, CallSite site = CallSite::current());
 // cross_entropy with the classes last: logits [..., classes], target [...]. No log-probabilities
 // are stored.
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& target,
                           Reduction reduction = Reduction::Mean, std::int64_t ignore_index = -100,
-                          double label_smoothing = 0);
+                          double label_smoothing = 0, CallSite site = CallSite::current());
 // (x - target)^2, averaged, summed or as it is; the layouts are those of sub, square, mean and sum.
-Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::Mean);
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::Mean,
+                CallSite site = CallSite::current());
 
 }  // namespace coshard

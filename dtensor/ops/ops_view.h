@@ -17,73 +17,84 @@ namespace coshard {
 // One size may be -1. A view where strides allow it, otherwise a copy. The first dimension of a run
 // that is joined or split anew may stay cut where old and new shards hold the same elements
 // ([4,6] S(0) on 2 as [24]); any other cut of such a run is redistributed first.
-Tensor view(const Tensor& x, const Shape& shape);
-Tensor reshape(const Tensor& x, const Shape& shape);
-Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1);
+Tensor view(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
+Tensor reshape(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
+Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1,
+               CallSite site = CallSite::current());
 // Dimension `dim` as several; one of the sizes may be -1.
-Tensor unflatten(const Tensor& x, int dim, const Shape& sizes);
+Tensor unflatten(const Tensor& x, int dim, const Shape& sizes, CallSite site = CallSite::current());
 // Without dimensions of size 1: all of them, or `dim` if it is one.
-Tensor squeeze(const Tensor& x);
-Tensor squeeze(const Tensor& x, int dim);
-Tensor unsqueeze(const Tensor& x, int dim);
+Tensor squeeze(const Tensor& x, CallSite site = CallSite::current());
+Tensor squeeze(const Tensor& x, int dim, CallSite site = CallSite::current());
+Tensor unsqueeze(const Tensor& x, int dim, CallSite site = CallSite::current());
 // Sizes of 1 stretch; -1 keeps a size. A view.
-Tensor expand(const Tensor& x, const Shape& shape);
+Tensor expand(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
 
 // --- another order: views ---
 
-Tensor transpose(const Tensor& x, int dim0, int dim1);
-Tensor t(const Tensor& x);  // of at most 2 dimensions
-Tensor permute(const Tensor& x, const Shape& dims);
+Tensor transpose(const Tensor& x, int dim0, int dim1, CallSite site = CallSite::current());
+Tensor t(const Tensor& x, CallSite site = CallSite::current());  // of at most 2 dimensions
+Tensor permute(const Tensor& x, const Shape& dims, CallSite site = CallSite::current());
 // Dimension source[i] becomes destination[i]; the others keep their order.
-Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination);
+Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination,
+               CallSite site = CallSite::current());
 
 // --- pieces: views ---
 
 // x[start:end:step] along dim, as Python reads it (bounds beyond the ends are held within); a cut
 // dim is redistributed first unless it is taken whole.
-Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1);
+Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1,
+             CallSite site = CallSite::current());
 // x itself, or redistributed so that `dim` is not cut: before several pieces are taken along it.
-Tensor whole_along(const Tensor& x, int dim);
+Tensor whole_along(const Tensor& x, int dim, CallSite site = CallSite::current());
 // Error{BadInput} for what lies outside.
-Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length);
-Tensor select(const Tensor& x, int dim, std::int64_t index);
+Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length,
+              CallSite site = CallSite::current());
+Tensor select(const Tensor& x, int dim, std::int64_t index, CallSite site = CallSite::current());
 // Pieces of `size` along dim, the last one smaller; or of these sizes. A cut dim is redistributed
 // once.
-std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim = 0);
-std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, int dim);
+std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim = 0,
+                          CallSite site = CallSite::current());
+std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, int dim,
+                          CallSite site = CallSite::current());
 // Pieces of ceil(size / chunks); there may be fewer.
-std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0);
-std::vector<Tensor> unbind(const Tensor& x, int dim = 0);
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0,
+                          CallSite site = CallSite::current());
+std::vector<Tensor> unbind(const Tensor& x, int dim = 0, CallSite site = CallSite::current());
 // The elements with offset (columns minus rows) on the diagonal of dim1 and dim2, as the last dim.
-Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int dim1 = 0, int dim2 = 1);
+Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int dim1 = 0, int dim2 = 1,
+                CallSite site = CallSite::current());
 
 // --- copies ---
 
 // `value` before and after: pairs (before, after), the last dimension first; negative ones crop. A
 // Partial(sum) stays for 0 only.
-Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value = 0);
+Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value = 0,
+           CallSite site = CallSite::current());
 // A tensor of `size` along dim that holds x at start, start + step, … and `value` elsewhere: the
 // gradient of slice. A Partial(sum) stays for 0 only.
 Tensor place(const Tensor& x, int dim, std::int64_t start, std::int64_t step, std::int64_t size,
-             double value = 0);
+             double value = 0, CallSite site = CallSite::current());
 // Equal layouts stay; Partial with Replicate is Partial. Of different dtypes: the one that holds
 // all.
-Tensor cat(std::span<const Tensor> parts, int dim);
-inline Tensor cat(const std::vector<Tensor>& parts, int dim) {
-  return cat(std::span<const Tensor>(parts), dim);
+Tensor cat(std::span<const Tensor> parts, int dim, CallSite site = CallSite::current());
+inline Tensor cat(const std::vector<Tensor>& parts, int dim, CallSite site = CallSite::current()) {
+  return cat(std::span<const Tensor>(parts), dim, site);
 }
 // cat along a new dimension.
-Tensor stack(std::span<const Tensor> parts, int dim = 0);
+Tensor stack(std::span<const Tensor> parts, int dim = 0, CallSite site = CallSite::current());
 // The whole of it, repeats[i] times along dimension i (new ones in front).
-Tensor repeat(const Tensor& x, const Shape& repeats);
+Tensor repeat(const Tensor& x, const Shape& repeats, CallSite site = CallSite::current());
 // Every element `repeats` times in a row; a cut dim stays cut where view keeps it.
-Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim);
-Tensor flip(const Tensor& x, std::span<const std::int64_t> dims);
+Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim,
+                         CallSite site = CallSite::current());
+Tensor flip(const Tensor& x, std::span<const std::int64_t> dims,
+            CallSite site = CallSite::current());
 // Moves elements by `shift` along dim, around the end.
-Tensor roll(const Tensor& x, std::int64_t shift, int dim);
+Tensor roll(const Tensor& x, std::int64_t shift, int dim, CallSite site = CallSite::current());
 // Zero above (tril) or below (triu) the diagonal of the last two dimensions, which may be cut.
-Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
-Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
-Tensor contiguous(const Tensor& x);
+Tensor tril(const Tensor& x, std::int64_t diagonal = 0, CallSite site = CallSite::current());
+Tensor triu(const Tensor& x, std::int64_t diagonal = 0, CallSite site = CallSite::current());
+Tensor contiguous(const Tensor& x, CallSite site = CallSite::current());
 
 }  // namespace coshard

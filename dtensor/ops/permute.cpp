@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -60,7 +61,8 @@ const OpDef& permute_op() {
 
 }  // namespace
 
-Tensor permute(const Tensor& x, const Shape& dims) {
+Tensor permute(const Tensor& x, const Shape& dims, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(static_cast<int>(dims.size()) == x.ndim(), "permute: ", x, " by ", dims);
   Attrs attrs;
   std::array<bool, 8> seen{};
@@ -73,7 +75,8 @@ Tensor permute(const Tensor& x, const Shape& dims) {
   return call1(permute_op(), {x}, attrs);
 }
 
-Tensor transpose(const Tensor& x, int dim0, int dim1) {
+Tensor transpose(const Tensor& x, int dim0, int dim1, CallSite site) {
+  const UserCall user(site);
   Shape dims;
   for (int i = 0; i < x.ndim(); ++i) dims.push_back(i);
   std::swap(dims[static_cast<std::size_t>(normalize_dim(dim0, x.ndim(), "transpose"))],
@@ -81,12 +84,14 @@ Tensor transpose(const Tensor& x, int dim0, int dim1) {
   return permute(x, dims);
 }
 
-Tensor t(const Tensor& x) {
+Tensor t(const Tensor& x, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(x.ndim() <= 2, "t: ", x, " has more than 2 dimensions");
   return x.ndim() == 2 ? transpose(x, 0, 1) : x;
 }
 
-Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination) {
+Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(source.size() == destination.size(), "movedim: ", source, " to ", destination, " of ",
              x);
   Shape dims(x.shape().size(), -1);

@@ -1,9 +1,11 @@
 // Pieces of a tensor, and a tensor with a margin, written with slice and place.
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 
-Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
+Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length, CallSite site) {
+  const UserCall user(site);
   const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "narrow"));
   const std::int64_t from = start < 0 ? start + size : start;
   CS_REQUIRE(from >= 0 && length >= 0 && from + length <= size, "narrow: ", length,
@@ -11,7 +13,8 @@ Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length)
   return slice(x, dim, from, from + length);
 }
 
-Tensor select(const Tensor& x, int dim, std::int64_t index) {
+Tensor select(const Tensor& x, int dim, std::int64_t index, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "select");
   const std::int64_t size = x.size(along);
   const std::int64_t at = index < 0 ? index + size : index;
@@ -19,7 +22,8 @@ Tensor select(const Tensor& x, int dim, std::int64_t index) {
   return squeeze(slice(x, along, at, at + 1), along);
 }
 
-std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim) {
+std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(size > 0, "split: pieces of ", size, " of ", x);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
   const Tensor whole = whole_along(x, dim);
@@ -29,7 +33,9 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim) {
   return pieces;
 }
 
-std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, int dim) {
+std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, int dim,
+                          CallSite site) {
+  const UserCall user(site);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
   std::int64_t sum = 0;
   for (const std::int64_t size : sizes) {
@@ -48,14 +54,16 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
   return pieces;
 }
 
-std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(chunks > 0, "chunk: ", chunks, " pieces of ", x);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "chunk"));
   if (extent == 0) return std::vector<Tensor>(static_cast<std::size_t>(chunks), x);
   return split(x, (extent + chunks - 1) / chunks, dim);
 }
 
-std::vector<Tensor> unbind(const Tensor& x, int dim) {
+std::vector<Tensor> unbind(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "unbind"));
   const Tensor whole = whole_along(x, dim);
   std::vector<Tensor> pieces;
@@ -63,7 +71,8 @@ std::vector<Tensor> unbind(const Tensor& x, int dim) {
   return pieces;
 }
 
-Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value) {
+Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(margins.size() % 2 == 0 && margins.size() <= 2 * static_cast<std::size_t>(x.ndim()),
              "pad: ", margins.size(), " margins of ", x);
   Tensor out = x;

@@ -1,4 +1,5 @@
 #include "dtensor/ops/reduction.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -18,7 +19,8 @@ const OpDef& prod_op() {
 
 }  // namespace
 
-Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor prod(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return reduce(prod_op(), ReduceOp::Product, as_sum_dtype(x), dims, keepdim);
 }
 

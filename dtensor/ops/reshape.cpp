@@ -1,11 +1,13 @@
 // Dimensions joined, split and repeated, written with view, permute and expand.
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 
-Tensor reshape(const Tensor& x, const Shape& shape) { return view(x, shape); }
+Tensor reshape(const Tensor& x, const Shape& shape, CallSite site) { return view(x, shape, site); }
 
-Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
+Tensor flatten(const Tensor& x, int start_dim, int end_dim, CallSite site) {
+  const UserCall user(site);
   if (x.ndim() == 0) return view(x, Shape{1});
   const int first = normalize_dim(start_dim, x.ndim(), "flatten");
   const int last = normalize_dim(end_dim, x.ndim(), "flatten");
@@ -21,7 +23,8 @@ Tensor flatten(const Tensor& x, int start_dim, int end_dim) {
   return view(x, to);
 }
 
-Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
+Tensor unflatten(const Tensor& x, int dim, const Shape& sizes, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "unflatten");
   std::int64_t known = 1;
   for (const std::int64_t size : sizes) known *= size == -1 ? 1 : size;
@@ -42,7 +45,8 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
   return view(x, to);
 }
 
-Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim) {
+Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "repeat_interleave");
   CS_REQUIRE(repeats >= 0, "repeat_interleave: ", repeats, " times ", x);
   if (repeats == 1) return x;
@@ -51,7 +55,8 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim) {
   return flatten(expand(unsqueeze(x, along + 1), stretched), along, along + 1);
 }
 
-Tensor repeat(const Tensor& x, const Shape& repeats) {
+Tensor repeat(const Tensor& x, const Shape& repeats, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(repeats.size() >= x.shape().size(), "repeat: ", repeats, " times ", x);
   Tensor out = x;
   while (static_cast<std::size_t>(out.ndim()) < repeats.size()) out = unsqueeze(out, 0);

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -119,12 +120,15 @@ const OpDef& rms_norm_op() {
 
 }  // namespace
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(x.ndim() > 0, "rms_norm: x has no dimensions");
   return call1(rms_norm_op(), {x, weight}, {{1}, {eps}});
 }
 
-Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps,
+                CallSite site) {
+  const UserCall user(site);
   const auto count = normalized_dims("rms_norm", x, normalized_shape);
   return call1(rms_norm_op(), {x, weight}, {{count}, {eps}});
 }

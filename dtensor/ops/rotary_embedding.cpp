@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -58,7 +59,8 @@ void rotary_backward(GradContext& c) {
 
 }  // namespace
 
-Tensor rotary_embedding(const Tensor& x, double theta, std::int64_t first_position) {
+Tensor rotary_embedding(const Tensor& x, double theta, std::int64_t first_position, CallSite site) {
+  const UserCall user(site);
   return call1(rotary_embedding_op(), {x}, {{first_position, 0}, {theta}});
 }
 

@@ -1,4 +1,5 @@
 #include "dtensor/ops/reduction.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -119,17 +120,26 @@ ValuesAndIndices scan(const Tensor& x, ScanOp op, int dim, const char* name) {
 
 }  // namespace
 
-Tensor cumsum(const Tensor& x, int dim) {
+Tensor cumsum(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
   return scan(as_sum_dtype(x), ScanOp::Sum, dim, "cumsum").values;
 }
-Tensor cumprod(const Tensor& x, int dim) {
+Tensor cumprod(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
   return scan(as_sum_dtype(x), ScanOp::Product, dim, "cumprod").values;
 }
-Tensor logcumsumexp(const Tensor& x, int dim) {
+Tensor logcumsumexp(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
   return scan(x, ScanOp::LogSumExp, dim, "logcumsumexp").values;
 }
-ValuesAndIndices cummax(const Tensor& x, int dim) { return scan(x, ScanOp::Max, dim, "cummax"); }
-ValuesAndIndices cummin(const Tensor& x, int dim) { return scan(x, ScanOp::Min, dim, "cummin"); }
+ValuesAndIndices cummax(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
+  return scan(x, ScanOp::Max, dim, "cummax");
+}
+ValuesAndIndices cummin(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
+  return scan(x, ScanOp::Min, dim, "cummin");
+}
 
 std::span<const OpDef* const> scan_ops() {
   static const OpDef* const ops[] = {&scan_op(), &scan_backward_op()};

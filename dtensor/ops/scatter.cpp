@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -84,12 +85,14 @@ const OpDef& scatter_op() {
 
 }  // namespace
 
-Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "scatter");
   return call1(scatter_op(), {x, index, cropped(src, index.shape(), -1)}, {{along}, {}});
 }
 
-Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value) {
+Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "scatter");
   return call1(scatter_op(), {x, index}, {{along}, {value}});
 }

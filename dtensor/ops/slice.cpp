@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -134,7 +135,9 @@ std::int64_t slice_bound(std::int64_t at, std::int64_t size) {
 
 }  // namespace
 
-Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step) {
+Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step,
+             CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "slice");
   CS_REQUIRE(step > 0, "slice: a step of ", step, " along dimension ", dim, " of ", x);
   const std::int64_t size = x.size(along);
@@ -144,7 +147,8 @@ Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std
   return call1(slice_op(), {x}, {{along, from, step, (to - from + step - 1) / step}, {}});
 }
 
-Tensor whole_along(const Tensor& x, int dim) {
+Tensor whole_along(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "slice");
   if (!x.is_distributed()) return x;
   for (const Placement& p : x.layout())
@@ -153,7 +157,8 @@ Tensor whole_along(const Tensor& x, int dim) {
 }
 
 Tensor place(const Tensor& x, int dim, std::int64_t start, std::int64_t step, std::int64_t size,
-             double value) {
+             double value, CallSite site) {
+  const UserCall user(site);
   return call1(place_op(), {x}, {{dim, start, step, size}, {value}});
 }
 

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -85,10 +86,12 @@ const OpDef& softmax_op() {
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, int dim) {
+Tensor softmax(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
   return call1(softmax_op(), {x}, {{normalize_dim(dim, x.ndim(), "softmax"), 0}, {}});
 }
-Tensor log_softmax(const Tensor& x, int dim) {
+Tensor log_softmax(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
   return call1(softmax_op(), {x}, {{normalize_dim(dim, x.ndim(), "log_softmax"), 1}, {}});
 }
 

@@ -1,4 +1,5 @@
 #include "dtensor/ops/reduction.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -61,23 +62,27 @@ ValuesAndIndices first_sorted(const Tensor& x, std::int64_t k, int dim, bool des
 
 }  // namespace
 
-ValuesAndIndices sort(const Tensor& x, int dim, bool descending) {
+ValuesAndIndices sort(const Tensor& x, int dim, bool descending, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "sort");
   return first_sorted(x, x.size(along), along, descending);
 }
 
-Tensor argsort(const Tensor& x, int dim, bool descending) {
+Tensor argsort(const Tensor& x, int dim, bool descending, CallSite site) {
+  const UserCall user(site);
   const NoGradGuard no_gradient;
   return sort(x, dim, descending).indices;
 }
 
-ValuesAndIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest) {
+ValuesAndIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "topk");
   CS_REQUIRE(k >= 0 && k <= x.size(along), "topk: ", k, " along dimension ", dim, " of ", x);
   return first_sorted(x, k, along, largest);
 }
 
-ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim) {
+ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim, CallSite site) {
+  const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "kthvalue");
   CS_REQUIRE(k >= 1 && k <= x.size(along), "kthvalue: ", k, " along dimension ", dim, " of ", x);
   const ValuesAndIndices first = first_sorted(x, k, along, false);

@@ -1,4 +1,5 @@
 #include "dtensor/ops/reduction.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -44,23 +45,29 @@ Tensor sum_mask(const Tensor& x, std::int64_t mask, bool keepdim) {
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return reduce(sum_op(), ReduceOp::Sum, as_sum_dtype(x), dims, keepdim);
 }
 
-Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   require_floating("mean", {x.shape(), x.dtype()});
   const std::int64_t count = count_over(x.shape(), dims.mask(x.ndim(), "mean"));
   const Tensor total = sum(as_statistic(x), dims, keepdim);
   return to(mul(total, 1 / static_cast<double>(count)), x.dtype());
 }
 
-Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   if (!is_floating(x.dtype())) return sum(x, dims, keepdim);
   return reduce(nansum_op(), ReduceOp::NanSum, x, dims, keepdim);
 }
 
-Tensor count_nonzero(const Tensor& x, const Dims& dims) { return sum(to(x, DType::Bool), dims); }
+Tensor count_nonzero(const Tensor& x, const Dims& dims, CallSite site) {
+  const UserCall user(site);
+  return sum(to(x, DType::Bool), dims);
+}
 
 Tensor sum_to(const Tensor& gradient, const Shape& shape) {
   Tensor sums = gradient;

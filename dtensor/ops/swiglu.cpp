@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -82,7 +83,10 @@ const OpDef& swiglu_op() {
 
 }  // namespace
 
-Tensor swiglu(const Tensor& a, const Tensor& b) { return call1(swiglu_op(), {a, b}); }
+Tensor swiglu(const Tensor& a, const Tensor& b, CallSite site) {
+  const UserCall user(site);
+  return call1(swiglu_op(), {a, b});
+}
 
 std::span<const OpDef* const> swiglu_ops() {
   static const OpDef* const ops[] = {&swiglu_op(), &swiglu_backward_op()};

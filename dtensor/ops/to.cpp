@@ -1,6 +1,7 @@
 // Casts, copies, and constants in the shape of a tensor.
 #include "dtensor/ops/ops.h"
 #include "dtensor/ops/pointwise.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -157,24 +158,34 @@ const OpDef& copy_op() {
 
 }  // namespace
 
-Tensor to(const Tensor& x, DType dtype) {
+Tensor to(const Tensor& x, DType dtype, CallSite site) {
+  const UserCall user(site);
   if (x.dtype() == dtype) return x;
   const Attrs attrs{{static_cast<std::int64_t>(dtype)}, {}};
   if (is_floating(x.dtype()) && is_floating(dtype)) return call1(to_op(), {x}, attrs);
   return call_untaped(to_op(), {x}, attrs);
 }
 
-Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : call1(contiguous_op(), {x}); }
+Tensor contiguous(const Tensor& x, CallSite site) {
+  const UserCall user(site);
+  return x.is_contiguous() ? x : call1(contiguous_op(), {x});
+}
 
-Tensor clone(const Tensor& x) { return call1(contiguous_op(), {x}); }
-Tensor full_like(const Tensor& x, const Scalar& value) {
+Tensor clone(const Tensor& x, CallSite site) {
+  const UserCall user(site);
+  return call1(contiguous_op(), {x});
+}
+Tensor full_like(const Tensor& x, const Scalar& value, CallSite site) {
+  const UserCall user(site);
   return call_untaped(full_like_op(), {x}, {{}, {value.value}});
 }
 
-Tensor fill_(const Tensor& x, const Scalar& value) {
+Tensor fill_(const Tensor& x, const Scalar& value, CallSite site) {
+  const UserCall user(site);
   return call_into(full_like_op(), x, x.dtype(), {{}, {value.value}});
 }
-Tensor copy_(const Tensor& x, const Tensor& y) {
+Tensor copy_(const Tensor& x, const Tensor& y, CallSite site) {
+  const UserCall user(site);
   const Tensor in[] = {x, y};
   return call_in_place(copy_op(), in);
 }

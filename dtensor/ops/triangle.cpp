@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -26,7 +27,7 @@ void triangle_forward(OpContext& c) {
   launch(c, kernels::Triangle{view_of(y), view_of(c.in[0]), diagonal, c.attrs.ints[1] == 1});
 }
 
-Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper);
+Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper, CallSite site = {});
 
 void triangle_backward(GradContext& c) {
   if (c.sink.wants(0))
@@ -52,14 +53,19 @@ const OpDef& triangle_op() {
   return op;
 }
 
-Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper) {
+Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper, CallSite site) {
+  const UserCall user(site);
   return call1(triangle_op(), {x}, {{diagonal, upper ? 1 : 0}, {}});
 }
 
 }  // namespace
 
-Tensor tril(const Tensor& x, std::int64_t diagonal) { return triangle(x, diagonal, false); }
-Tensor triu(const Tensor& x, std::int64_t diagonal) { return triangle(x, diagonal, true); }
+Tensor tril(const Tensor& x, std::int64_t diagonal, CallSite site) {
+  return triangle(x, diagonal, false, site);
+}
+Tensor triu(const Tensor& x, std::int64_t diagonal, CallSite site) {
+  return triangle(x, diagonal, true, site);
+}
 
 std::span<const OpDef* const> triangle_ops() {
   static const OpDef* const ops[] = {&triangle_op()};

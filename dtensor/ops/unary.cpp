@@ -4,6 +4,7 @@
 
 #include "dtensor/ops/ops.h"
 #include "dtensor/ops/pointwise.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -192,11 +193,17 @@ const OpDef& unary_op() {
 
 // Of the dtype itself, or in f32 where the function has no integer results.
 template <UnaryOp f>
-Tensor unary(const Tensor& x, const Attrs& attrs = {}) {
+Tensor unary_of(const Tensor& x, const Attrs& attrs) {
   return call1(unary_op<f>(), {x}, attrs);
 }
 template <UnaryOp f>
-Tensor unary_in_floats(const Tensor& x) {
+Tensor unary(const Tensor& x, CallSite site) {
+  const UserCall user(site);
+  return unary_of<f>(x, {});
+}
+template <UnaryOp f>
+Tensor unary_in_floats(const Tensor& x, CallSite site) {
+  const UserCall user(site);
   return call1(unary_op<f>(), {to(x, floating_type(x.dtype()))});
 }
 
@@ -220,65 +227,86 @@ std::vector<const OpDef*> unary_list() {
 
 }  // namespace
 
-Tensor neg(const Tensor& x) { return unary<UnaryOp::Neg>(x); }
-Tensor abs(const Tensor& x) { return unary<UnaryOp::Abs>(x); }
-Tensor sign(const Tensor& x) { return unary<UnaryOp::Sign>(x); }
-Tensor floor(const Tensor& x) { return unary<UnaryOp::Floor>(x); }
-Tensor relu(const Tensor& x) { return unary<UnaryOp::Relu>(x); }
-Tensor square(const Tensor& x) {
-  return unary<UnaryOp::Square>(to(x, x.dtype() == DType::Bool ? DType::I64 : x.dtype()));
+Tensor neg(const Tensor& x, CallSite site) { return unary<UnaryOp::Neg>(x, site); }
+Tensor abs(const Tensor& x, CallSite site) { return unary<UnaryOp::Abs>(x, site); }
+Tensor sign(const Tensor& x, CallSite site) { return unary<UnaryOp::Sign>(x, site); }
+Tensor floor(const Tensor& x, CallSite site) { return unary<UnaryOp::Floor>(x, site); }
+Tensor relu(const Tensor& x, CallSite site) { return unary<UnaryOp::Relu>(x, site); }
+Tensor square(const Tensor& x, CallSite site) {
+  const UserCall user(site);
+  return unary_of<UnaryOp::Square>(to(x, x.dtype() == DType::Bool ? DType::I64 : x.dtype()), {});
 }
-Tensor exp(const Tensor& x) { return unary_in_floats<UnaryOp::Exp>(x); }
-Tensor log(const Tensor& x) { return unary_in_floats<UnaryOp::Log>(x); }
-Tensor sqrt(const Tensor& x) { return unary_in_floats<UnaryOp::Sqrt>(x); }
-Tensor rsqrt(const Tensor& x) { return unary_in_floats<UnaryOp::Rsqrt>(x); }
-Tensor tanh(const Tensor& x) { return unary_in_floats<UnaryOp::Tanh>(x); }
-Tensor sigmoid(const Tensor& x) { return unary_in_floats<UnaryOp::Sigmoid>(x); }
-Tensor reciprocal(const Tensor& x) { return unary_in_floats<UnaryOp::Reciprocal>(x); }
-Tensor sin(const Tensor& x) { return unary_in_floats<UnaryOp::Sin>(x); }
-Tensor cos(const Tensor& x) { return unary_in_floats<UnaryOp::Cos>(x); }
-Tensor erf(const Tensor& x) { return unary_in_floats<UnaryOp::Erf>(x); }
-Tensor log1p(const Tensor& x) { return unary_in_floats<UnaryOp::Log1p>(x); }
-Tensor expm1(const Tensor& x) { return unary_in_floats<UnaryOp::Expm1>(x); }
-Tensor silu(const Tensor& x) { return unary<UnaryOp::Silu>(x); }
-Tensor softplus(const Tensor& x) { return unary<UnaryOp::Softplus>(x); }
-Tensor gelu(const Tensor& x, bool tanh_approximation) {
-  return tanh_approximation ? unary<UnaryOp::GeluTanh>(x) : unary<UnaryOp::Gelu>(x);
+Tensor exp(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Exp>(x, site); }
+Tensor log(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Log>(x, site); }
+Tensor sqrt(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Sqrt>(x, site); }
+Tensor rsqrt(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Rsqrt>(x, site); }
+Tensor tanh(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Tanh>(x, site); }
+Tensor sigmoid(const Tensor& x, CallSite site) {
+  return unary_in_floats<UnaryOp::Sigmoid>(x, site);
 }
-Tensor leaky_relu(const Tensor& x, double negative_slope) {
-  return unary<UnaryOp::LeakyRelu>(x, {{}, {negative_slope}});
+Tensor reciprocal(const Tensor& x, CallSite site) {
+  return unary_in_floats<UnaryOp::Reciprocal>(x, site);
+}
+Tensor sin(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Sin>(x, site); }
+Tensor cos(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Cos>(x, site); }
+Tensor erf(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Erf>(x, site); }
+Tensor log1p(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Log1p>(x, site); }
+Tensor expm1(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Expm1>(x, site); }
+Tensor silu(const Tensor& x, CallSite site) { return unary<UnaryOp::Silu>(x, site); }
+Tensor softplus(const Tensor& x, CallSite site) { return unary<UnaryOp::Softplus>(x, site); }
+Tensor gelu(const Tensor& x, bool tanh_approximation, CallSite site) {
+  return tanh_approximation ? unary<UnaryOp::GeluTanh>(x, site) : unary<UnaryOp::Gelu>(x, site);
+}
+Tensor leaky_relu(const Tensor& x, double negative_slope, CallSite site) {
+  const UserCall user(site);
+  return unary_of<UnaryOp::LeakyRelu>(x, {{}, {negative_slope}});
 }
 
-Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-  return unary<UnaryOp::Clamp>(to(x, clamp_type(x, min, max)), clamp_attrs(min, max));
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max, CallSite site) {
+  const UserCall user(site);
+  return unary_of<UnaryOp::Clamp>(to(x, clamp_type(x, min, max)), clamp_attrs(min, max));
 }
 
-Tensor add(const Tensor& a, const Scalar& scalar, double alpha) {
-  return unary<UnaryOp::AddScalar>(to(a, result_type(a, scalar)), {{}, {scalar.value * alpha}});
+Tensor add(const Tensor& a, const Scalar& scalar, double alpha, CallSite site) {
+  const UserCall user(site);
+  return unary_of<UnaryOp::AddScalar>(to(a, result_type(a, scalar)), {{}, {scalar.value * alpha}});
 }
-Tensor mul(const Tensor& a, const Scalar& scalar) {
-  return unary<UnaryOp::MulScalar>(to(a, result_type(a, scalar)), {{}, {scalar.value}});
+Tensor mul(const Tensor& a, const Scalar& scalar, CallSite site) {
+  const UserCall user(site);
+  return unary_of<UnaryOp::MulScalar>(to(a, result_type(a, scalar)), {{}, {scalar.value}});
 }
-Tensor pow(const Tensor& a, const Scalar& exponent) {
+Tensor pow(const Tensor& a, const Scalar& exponent, CallSite site) {
+  const UserCall user(site);
   const DType type = result_type(a, exponent);
   CS_REQUIRE(is_floating(type) || exponent.value >= 0, "pow: ", type, a.shape(),
              " to the negative integer power ", exponent.value);
-  return unary<UnaryOp::PowScalar>(to(a, type), {{}, {exponent.value}});
+  return unary_of<UnaryOp::PowScalar>(to(a, type), {{}, {exponent.value}});
 }
 
-Tensor add_(const Tensor& x, const Scalar& scalar, double alpha) {
+Tensor add_(const Tensor& x, const Scalar& scalar, double alpha, CallSite site) {
+  const UserCall user(site);
   return call_into(unary_op<UnaryOp::AddScalar>(), x, result_type(x, scalar),
                    {{}, {scalar.value * alpha}});
 }
-Tensor mul_(const Tensor& x, const Scalar& scalar) {
+Tensor mul_(const Tensor& x, const Scalar& scalar, CallSite site) {
+  const UserCall user(site);
   return call_into(unary_op<UnaryOp::MulScalar>(), x, result_type(x, scalar), {{}, {scalar.value}});
 }
-Tensor relu_(const Tensor& x) { return call_into(unary_op<UnaryOp::Relu>(), x, x.dtype(), {}); }
-Tensor neg_(const Tensor& x) { return call_into(unary_op<UnaryOp::Neg>(), x, x.dtype(), {}); }
-Tensor exp_(const Tensor& x) {
+Tensor relu_(const Tensor& x, CallSite site) {
+  const UserCall user(site);
+  return call_into(unary_op<UnaryOp::Relu>(), x, x.dtype(), {});
+}
+Tensor neg_(const Tensor& x, CallSite site) {
+  const UserCall user(site);
+  return call_into(unary_op<UnaryOp::Neg>(), x, x.dtype(), {});
+}
+Tensor exp_(const Tensor& x, CallSite site) {
+  const UserCall user(site);
   return call_into(unary_op<UnaryOp::Exp>(), x, floating_type(x.dtype()), {});
 }
-Tensor clamp_(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+Tensor clamp_(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max,
+              CallSite site) {
+  const UserCall user(site);
   return call_into(unary_op<UnaryOp::Clamp>(), x, clamp_type(x, min, max), clamp_attrs(min, max));
 }
 

@@ -1,4 +1,5 @@
 #include "dtensor/ops/reduction.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -19,11 +20,13 @@ const OpDef& variance_op() {
 
 }  // namespace
 
-Tensor var(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+Tensor var(const Tensor& x, const Dims& dims, double correction, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return reduce(variance_op(), ReduceOp::Variance, x, dims, keepdim, correction);
 }
 
-Tensor stdev(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+Tensor stdev(const Tensor& x, const Dims& dims, double correction, bool keepdim, CallSite site) {
+  const UserCall user(site);
   return reduce(variance_op(), ReduceOp::Deviation, x, dims, keepdim, correction);
 }
 

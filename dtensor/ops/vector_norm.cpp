@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "dtensor/ops/reduction.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -33,7 +34,8 @@ Tensor norm_of(const Tensor& x, double ord, const Dims& dims, bool keepdim) {
 
 }  // namespace
 
-Tensor vector_norm(const Tensor& x, double ord, const Dims& dims, bool keepdim) {
+Tensor vector_norm(const Tensor& x, double ord, const Dims& dims, bool keepdim, CallSite site) {
+  const UserCall user(site);
   require_floating("vector_norm", {x.shape(), x.dtype()});
   return to(norm_of(as_statistic(x), ord, dims, keepdim), x.dtype());
 }

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -169,14 +170,16 @@ Tensor view_but_one(const Tensor& x, const Shape& to, int alone) {
 
 }  // namespace
 
-Tensor squeeze(const Tensor& x) {
+Tensor squeeze(const Tensor& x, CallSite site) {
+  const UserCall user(site);
   Shape to;
   for (const std::int64_t size : x.shape())
     if (size != 1) to.push_back(size);
   return to == x.shape() ? x : view(x, to);
 }
 
-Tensor squeeze(const Tensor& x, int dim) {
+Tensor squeeze(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
   if (x.ndim() == 0 && (dim == 0 || dim == -1)) return x;
   const int along = normalize_dim(dim, x.ndim(), "squeeze");
   if (x.size(along) != 1) return x;
@@ -185,14 +188,16 @@ Tensor squeeze(const Tensor& x, int dim) {
   return view_but_one(x, to, along);
 }
 
-Tensor unsqueeze(const Tensor& x, int dim) {
+Tensor unsqueeze(const Tensor& x, int dim, CallSite site) {
+  const UserCall user(site);
   const int at = normalize_dim(dim, x.ndim() + 1, "unsqueeze");
   Shape to = x.shape();
   to.insert(static_cast<std::size_t>(at), 1);
   return view_but_one(x, to, at);
 }
 
-Tensor view(const Tensor& x, const Shape& shape) {
+Tensor view(const Tensor& x, const Shape& shape, CallSite site) {
+  const UserCall user(site);
   const Shape to = resolved(shape, x);
   return call1(view_op(), {x}, {{to.begin(), to.end()}, {}});
 }

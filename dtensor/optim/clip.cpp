@@ -8,6 +8,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "kernels/run.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -83,24 +84,28 @@ std::vector<NormPart> parts_of(const std::vector<Tensor>& parameters) {
   return parts;
 }
 
-// f64 [1]
-Tensor total_norm(const std::vector<Tensor>& parameters, double p, bool largest) {
-  Tensor total;
+// f64 [1]; of each mesh, and in flight.
+std::vector<Tensor> norms_of(const std::vector<Tensor>& parameters, double p, bool largest) {
+  std::vector<Tensor> norms;
   for (const NormPart& part : parts_of(parameters)) {
-    const Tensor norm = own_norm(part, largest ? 0 : p);
-    combine_norm(part, norm, largest);
-    if (!total.defined()) {
-      total = norm;
-    } else {
-      total = largest ? maximum(total, norm) : add(total, norm);
-    }
+    norms.push_back(own_norm(part, largest ? 0 : p));
+    combine_norm(part, norms.back(), largest);
   }
+  return norms;
+}
+
+Tensor total_norm(const std::vector<Tensor>& norms, double p, bool largest) {
+  Tensor total = norms.front();
+  for (std::size_t i = 1; i < norms.size(); ++i)
+    total = largest ? maximum(total, norms[i]) : add(total, norms[i]);
   return largest ? total : pow(total, 1 / p);
 }
 
 }  // namespace
 
-Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p) {
+Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p,
+                            CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(max_norm >= 0, "clip_grad_norm: max_norm ", max_norm);
   CS_REQUIRE(p > 0, "clip_grad_norm: norm type ", p);
   CS_REQUIRE(!parameters.empty(), "clip_grad_norm: no parameters");
@@ -109,7 +114,15 @@ Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, dou
   Task<void> reduced = reduce_gradients(counted);
   co_await std::move(reduced);
   const NoGradGuard no_grad;
-  const Tensor norm = total_norm(counted, p, p == std::numeric_limits<double>::infinity());
+  std::vector<Tensor> gradients;
+  for (const Tensor& parameter : counted) gradients.push_back(parameter.grad());
+  Task<void> there = arrival_of(std::move(gradients));
+  co_await std::move(there);
+  const bool largest = p == std::numeric_limits<double>::infinity();
+  const std::vector<Tensor> norms = norms_of(counted, p, largest);
+  Task<void> summed = arrival_of(norms);
+  co_await std::move(summed);
+  const Tensor norm = total_norm(norms, p, largest);
   const Tensor factor = clamp(mul(reciprocal(add(norm, 1e-6)), max_norm), std::nullopt, 1.0);
   for (const Tensor& parameter : counted) parameter.set_grad(scaled(parameter.grad(), factor));
   co_return view(norm, Shape());

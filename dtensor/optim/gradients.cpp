@@ -6,6 +6,7 @@
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "kernels/run.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -71,7 +72,8 @@ void gather_partial(std::vector<GradientBucket>& buckets, const Tensor& paramete
 
 }  // namespace
 
-Task<void> reduce_gradients(std::vector<Tensor> parameters) {
+Task<void> reduce_gradients(std::vector<Tensor> parameters, CallSite site) {
+  const UserCall user(site);
   int mesh_dims = 0;
   for (const Tensor& p : parameters)
     if (p.grad().defined() && p.grad().is_distributed())
@@ -88,7 +90,8 @@ Task<void> reduce_gradients(std::vector<Tensor> parameters) {
 }
 
 void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMesh& mesh, int dim,
-                          Reduce reduce) {
+                          Reduce reduce, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(mesh.defined() && dim >= 0 && dim < mesh.ndim(), "all_reduce_gradients: dimension ",
              dim, " of ", mesh);
   CS_REQUIRE(reduce == Reduce::Sum || reduce == Reduce::Avg,

@@ -4,6 +4,7 @@
 
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 
@@ -15,9 +16,14 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) {
   }
 }
 
-Task<void> Optimizer::step() {
+Task<void> Optimizer::step(CallSite site) {
+  const UserCall user(site);
   Task<void> reduced = reduce_gradients(parameters_);
   co_await std::move(reduced);
+  std::vector<Tensor> gradients;
+  for (const Tensor& p : parameters_) gradients.push_back(p.grad());
+  Task<void> arrived = arrival_of(std::move(gradients));
+  co_await std::move(arrived);
   update();
 }
 

@@ -13,7 +13,7 @@ namespace coshard {
 
 // Brings every Partial gradient of `parameters` to its parameter's layout: one all_reduce for all
 // that are Replicate (label "gradients"), whatever their number.
-Task<void> reduce_gradients(std::vector<Tensor> parameters);
+Task<void> reduce_gradients(std::vector<Tensor> parameters, CallSite site = CallSite::current());
 
 // Sums (or averages) each gradient over the replicas along dimension `dim` of `mesh`: data
 // parallelism beside parameters that lie on another dimension of it. Parameters may be plain, or
@@ -21,7 +21,7 @@ Task<void> reduce_gradients(std::vector<Tensor> parameters);
 // all_reduce per dtype, issued and not awaited: gradients are in flight. Error{BadInput}: a
 // dimension that the mesh lacks, another reduction.
 void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMesh& mesh, int dim,
-                          Reduce reduce = Reduce::Sum);
+                          Reduce reduce = Reduce::Sum, CallSite site = CallSite::current());
 
 // Total p-norm (p > 0) or largest magnitude (p = infinity) of the logical gradients, each element
 // counted once, a parameter that is given twice too; then gradients are replaced by gradients times
@@ -29,7 +29,8 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
 // meshes or be plain (the same on every rank). Calls reduce_gradients first; then one all_reduce of
 // a number per mesh dimension. Returns the norm, f64 [], plain and the same on every rank; the host
 // does not wait for it. Error{BadInput}: max_norm < 0, p <= 0, no parameters.
-Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p = 2);
+Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p = 2,
+                            CallSite site = CallSite::current());
 
 class Optimizer {
  public:
@@ -37,7 +38,7 @@ class Optimizer {
   explicit Optimizer(std::vector<Tensor> parameters);
   virtual ~Optimizer() = default;
   // reduce_gradients, then one update of every parameter that has a gradient.
-  Task<void> step();
+  Task<void> step(CallSite site = CallSite::current());
   void zero_grad();
   const std::vector<Tensor>& parameters() const { return parameters_; }
   double lr = 0;  // may be changed between steps

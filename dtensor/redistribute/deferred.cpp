@@ -23,8 +23,9 @@ class Later final : public WorkState {
   }
   void wait() override {
     if (!place_.defined()) return;
-    made().wait();
-    made_.arrived();
+    const std::shared_ptr<WorkState> state = made().state();
+    if (state) state->wait();
+    made_.arrived(state);
     kernels::run(*place_.device(), kernels::Copy{view_of(place_), view_of(made_)});
     place_ = source_ = made_ = Tensor();
   }
@@ -47,6 +48,10 @@ class Later final : public WorkState {
   void check(std::int64_t waited_ns) override {
     if (made_.defined() && made_.storage()->pending)
       made_.storage()->pending.state()->check(waited_ns);
+  }
+  std::int64_t not_before(int) const override {
+    const bool pends = made_.defined() && made_.storage()->pending;
+    return pends ? made_.storage()->pending.state()->not_before(-1) : 0;
   }
   std::string describe() const override { return cat("a redistribute to ", target_); }
 

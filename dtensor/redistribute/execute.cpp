@@ -84,7 +84,7 @@ Tensor run_step(const Tensor& x, const Step& step) {
   issue_into(*step.communicator, std::move(collective), from, into);
   if (into.storage() != to.storage() || (queued && complete)) {
     std::shared_ptr<WorkState> received = into.storage()->pending.state();
-    into.arrived();
+    into.arrived(received);
     if (queued) received = std::make_shared<FollowUp>(std::move(received), std::move(complete));
     to.set_in_flight(Work(std::move(received)));
   }

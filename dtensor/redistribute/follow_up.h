@@ -41,6 +41,9 @@ class FollowUp final : public WorkState {
     if (before_ && !done()) before_->check(waited_ns);
   }
   std::int64_t timeout_ns() const override { return before_ ? before_->timeout_ns() : 0; }
+  std::int64_t not_before(int) const override {
+    return before_ && !done() ? before_->not_before(-1) : 0;
+  }
   std::string describe() const override { return before_ ? before_->describe() : "a local step"; }
   void given_up() override {
     if (before_ && !done()) before_->given_up();

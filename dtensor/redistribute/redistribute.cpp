@@ -6,6 +6,7 @@
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/tape.h"
 #include "runtime/comm/collective.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -118,15 +119,9 @@ Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int s
   return out;
 }
 
-Tensor Redistribution::Awaiter::await_resume() {
-  WorkAwaiter::await_resume();
-  result_.wait();
-  return result_;
-}
-
 void Redistribution::Host::Awaiter::await_resume() {
   WorkAwaiter::await_resume();
-  result_.wait();
+  result_.arrived(awaited());
   result_.device()->synchronize();
 }
 
@@ -143,14 +138,14 @@ Redistribution::NextShard::Awaiter::Awaiter(Tensor result, const Step* step, int
 std::optional<ArrivedShard> Redistribution::NextShard::Awaiter::await_resume() {
   WorkAwaiter::await_resume();
   if (!step_ || step_->gathered < 0) {
-    result_.wait();
+    result_.arrived(awaited());
     if (index_ > 0) return std::nullopt;
     return ArrivedShard{result_.raw_local(), 0, 0, 0,
                         result_.local_shape().empty() ? 1 : result_.local_shape()[0]};
   }
   const int n = step_->communicator->size();
   if (index_ >= n) {
-    result_.wait();
+    result_.arrived(awaited());
     return std::nullopt;
   }
   const int rank = (step_->communicator->rank() + index_) % n;
@@ -166,23 +161,23 @@ std::optional<ArrivedShard> Redistribution::NextShard::Awaiter::await_resume() {
 }
 
 Task<void> arrival_of(std::vector<Tensor> tensors) {
+  std::erase_if(tensors, [](const Tensor& t) { return !t.defined() || !t.in_flight(); });
   WorkStates states;
-  for (const Tensor& t : tensors)
-    if (t.defined() && t.in_flight()) states.push_back(t.storage()->pending.state());
-  WorkAwaiter all(std::move(states));
+  for (const Tensor& t : tensors) states.push_back(t.storage()->pending.state());
+  WorkAwaiter all(states);
   co_await all;
-  for (const Tensor& t : tensors)
-    if (t.defined()) t.wait();
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].arrived(states[i]);
 }
 
 Redistribution redistribute(const DTensor& source, const Layout& target,
-                            const RedistributeOptions& options) {
+                            const RedistributeOptions& options, CallSite site) {
   CS_REQUIRE(source.defined() && source.is_distributed(), "redistribute: ", source,
              " is a plain tensor; from_local makes it a DTensor");
   const bool casts = options.forward_dtype || options.backward_dtype;
   const Layout wanted = normalize(target, source.shape(), "redistribute");
   if (!casts && wanted == source.layout()) return Redistribution(source);
   check_partials(source, wanted);
+  const UserCall user(site);
   const Taped taken = run_taped(source, wanted, options);
   return Redistribution(taken.result, taken.last);
 }

@@ -25,7 +25,8 @@ struct ArrivedShard {
 // A redistribution that has been issued. Copies share one flight, which may be awaited again, also
 // by siblings; dropping it is allowed: the data still arrive, since peers rely on this rank's part.
 //
-//   Resumes: co_await always suspends, in the queue `waiting` (static order, never by which transfer
+//   Resumes: co_await always suspends, in the queue `waiting` (static order, never by which
+//   transfer
 //            finished first), and continues once the result is ordered on the device; on the cpu:
 //            once the data are there. What is ready runs meanwhile.
 //   Ready:   every operator on the result waits for it by itself.
@@ -64,7 +65,11 @@ class Redistribution::Awaiter final : public WorkAwaiter {
  public:
   explicit Awaiter(Tensor result)
       : WorkAwaiter(result.storage()->pending.state()), result_(std::move(result)) {}
-  Tensor await_resume();
+  Tensor await_resume() {
+    WorkAwaiter::await_resume();
+    result_.arrived(awaited());
+    return result_;
+  }
 
  private:
   Tensor result_;
@@ -138,7 +143,8 @@ struct RedistributeOptions {
 // match the mesh or the tensor; anything else that would become Partial. Gradient: a redistribute
 // back to the source layout, Partial read as Replicate (PyTorch A57).
 Redistribution redistribute(const DTensor& source, const Layout& target,
-                            const RedistributeOptions& options = {});
+                            const RedistributeOptions& options = {},
+                            CallSite site = CallSite::current());
 
 // What operators use: no tape, and Replicate -> Partial is allowed (each rank keeps its share).
 Tensor redistribute_raw(const DTensor& source, const Layout& target);
@@ -160,8 +166,8 @@ Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int s
                        std::string_view label);
 
 template <class... Placements>
-Redistribution Tensor::redistribute(Placement first, Placements... rest) const {
-  return coshard::redistribute(*this, Layout(first, rest...));
+Redistribution Tensor::redistribute(FirstPlacement first, Placements... rest) const {
+  return coshard::redistribute(*this, Layout(first.placement, rest...), {}, first.site);
 }
 
 }  // namespace coshard

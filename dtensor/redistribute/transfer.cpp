@@ -6,6 +6,7 @@
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/rank_context.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -122,7 +123,9 @@ class TransferRecord final : public Record {
 
 }  // namespace
 
-Redistribution redistribute(const DTensor& source, const DeviceMesh& mesh, const Layout& target) {
+Redistribution redistribute(const DTensor& source, const DeviceMesh& mesh, const Layout& target,
+                            CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(source.defined() && source.is_distributed(), "redistribute: ", source,
              " is a plain tensor; from_local makes it a DTensor");
   if (mesh == source.mesh()) return redistribute(source, target);

@@ -11,6 +11,7 @@ namespace coshard {
 // one replica each. Differentiable: the gradient goes back the same way. On the source's own mesh:
 // the ordinary redistribute. Error{BadInput}: a plain tensor, a mesh of another world, entries that
 // do not match the mesh or the tensor, a Partial target.
-Redistribution redistribute(const DTensor& source, const DeviceMesh& mesh, const Layout& target);
+Redistribution redistribute(const DTensor& source, const DeviceMesh& mesh, const Layout& target,
+                            CallSite site = CallSite::current());
 
 }  // namespace coshard

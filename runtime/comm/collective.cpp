@@ -19,31 +19,27 @@ void check_counts(const Collective& c, const Counts& counts, std::int64_t extent
                   std::string_view name) {
   if (counts == nullptr) {
     CS_REQUIRE(extent % ranks == 0, to_string(c.kind), ": ", name, " is null and ", extent,
-               " positions do not divide by ", ranks, " ranks, at ", place(c.where));
+               " positions do not divide by ", ranks, " ranks", place_text(c));
     return;
   }
   CS_REQUIRE(counts->size() == static_cast<std::size_t>(ranks), to_string(c.kind), ": ", name,
-             " has ", counts->size(), " entries for ", ranks, " ranks, at ", place(c.where));
+             " has ", counts->size(), " entries for ", ranks, " ranks", place_text(c));
   for (std::int64_t count : *counts) {
-    CS_REQUIRE(count >= 0, to_string(c.kind), ": ", name, " has the entry ", count, ", at ",
-               place(c.where));
+    CS_REQUIRE(count >= 0, to_string(c.kind), ": ", name, " has the entry ", count, place_text(c));
   }
 }
 
 void check_reduction(const Collective& c) {
   const bool extreme = c.reduce == Reduce::Min || c.reduce == Reduce::Max;
   CS_REQUIRE(c.dtype != DType::Bool || extreme, to_string(c.kind),
-             ": bool has min (and) and max (or), not ", to_string(c.reduce), ", at ",
-             place(c.where));
+             ": bool has min (and) and max (or), not ", to_string(c.reduce), place_text(c));
 }
 
 void check_buffers(const Collective& c, int ranks, int rank) {
   CS_REQUIRE(c.send != nullptr || send_elements(c, ranks, rank) == 0, to_string(c.kind),
-             ": send is null for ", send_elements(c, ranks, rank), " elements, at ",
-             place(c.where));
+             ": send is null for ", send_elements(c, ranks, rank), " elements", place_text(c));
   CS_REQUIRE(c.recv != nullptr || recv_elements(c, ranks, rank) == 0, to_string(c.kind),
-             ": recv is null for ", recv_elements(c, ranks, rank), " elements, at ",
-             place(c.where));
+             ": recv is null for ", recv_elements(c, ranks, rank), " elements", place_text(c));
 }
 
 std::string counts_text(const Counts& counts, std::int64_t extent, int ranks) {
@@ -129,17 +125,16 @@ void check(const Collective& c, int ranks, int rank) {
   CS_REQUIRE(
       c.outer >= 0 && c.extent >= 0 && c.middle >= 0 && c.inner >= 0 && c.scatter_extent >= 0,
       to_string(c.kind), ": negative size in outer ", c.outer, ", extent ", c.extent, ", middle ",
-      c.middle, ", scatter_extent ", c.scatter_extent, ", inner ", c.inner, ", at ",
-      place(c.where));
+      c.middle, ", scatter_extent ", c.scatter_extent, ", inner ", c.inner, place_text(c));
   CS_REQUIRE(c.root >= 0 && c.root < ranks, to_string(c.kind), ": root ", c.root, " is not one of ",
-             ranks, " ranks, at ", place(c.where));
+             ranks, " ranks", place_text(c));
   if (is_reduction(c.kind)) check_reduction(c);
   if (is_point_to_point(c.kind)) {
-    CS_REQUIRE(c.root != rank, to_string(c.kind), ": the peer ", c.root,
-               " is this rank itself, at ", place(c.where));
+    CS_REQUIRE(c.root != rank, to_string(c.kind), ": the peer ", c.root, " is this rank itself",
+               place_text(c));
   } else if (c.kind == CollectiveKind::AllToAll && is_flat(c)) {
     CS_REQUIRE(c.send_counts != nullptr && c.recv_counts != nullptr,
-               "all_to_all: send_counts and recv_counts come together, at ", place(c.where));
+               "all_to_all: send_counts and recv_counts come together", place_text(c));
     check_counts(c, c.send_counts, 0, ranks, "send_counts");
     check_counts(c, c.recv_counts, 0, ranks, "recv_counts");
   } else if (c.kind != CollectiveKind::AllReduce && c.kind != CollectiveKind::Broadcast) {
@@ -227,6 +222,14 @@ std::string place(const CallSite& where) {
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos)
     file.remove_prefix(slash + 1);
   return cat(file, ":", where.line);
+}
+
+std::string place_text(const Place& at) {
+  std::string text;
+  if (at.site.known()) text = cat(" at ", place(at.site));
+  if (!at.operation.empty()) text += cat(text.empty() ? " in " : ", in ", at.operation);
+  if (!at.module.empty()) text += cat(text.empty() ? " in module " : ", module ", at.module);
+  return text;
 }
 
 }  // namespace coshard

@@ -40,5 +40,10 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value);
 
 std::string describe(const Collective& collective, int ranks);  // "all_gather f32 [1, 3+5, 64]"
 std::string place(const CallSite& where);                       // "train.cpp:88"
+// " at train.cpp:88, in matmul, module layers.0.mlp"; what is not known is left out.
+std::string place_text(const Place& place);
+inline std::string place_text(const Collective& c) {
+  return place_text(Place{c.where, c.operation, c.module});
+}
 
 }  // namespace coshard

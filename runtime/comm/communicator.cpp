@@ -11,22 +11,29 @@ bool is_callers(const void* data, const std::shared_ptr<Buffer>& keeper) {
   return data != nullptr && (keeper == nullptr || !keeper->owned());
 }
 
+void put_down_to(Collective& collective, const Place& place, CallSite where) {
+  if (!collective.where.known()) collective.where = where.known() ? where : place.site;
+  collective.operation = place.operation;
+  collective.module = place.module;
+}
+
 }  // namespace
 
 Work Communicator::issue(Collective collective, CallSite where) {
   Branch& branch = Branch::current();
   branch.throw_if_cancelled();
-  if (collective.where.line == 0) collective.where = where;
+  put_down_to(collective, branch.place, where);
   check(collective, size(), rank());
   CS_REQUIRE(!branch.unordered || is_point_to_point(collective.kind), to_string(collective.kind),
              " in branch ", branch.path(),
              ", which was resumed by what came first (as_it_comes, in_order): the order of its "
-             "collectives would not be the program's, at ",
-             place(collective.where));
+             "collectives would not be the program's",
+             place_text(collective));
   collective.branch = branch.id();
   collective.branch_path = branch.child_path();
-  const bool callers = !collective.announced && (is_callers(collective.send, collective.keep_send) ||
-                                                is_callers(collective.recv, collective.keep_recv));
+  const bool callers =
+      !collective.announced && (is_callers(collective.send, collective.keep_send) ||
+                                is_callers(collective.recv, collective.keep_recv));
   return Work(start(std::move(collective)), !callers);
 }
 

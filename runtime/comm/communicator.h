@@ -52,13 +52,15 @@ struct Collective {
   std::int64_t scatter_extent = 0;
   Counts counts, scatter_counts;
   Counts send_counts, recv_counts;
-  // Ranks compare what they call, and nothing is moved: a work handle of it is over when all have come.
-  // What a back end that moves data by other means issues on its control communicator.
+  // Ranks compare what they call, and nothing is moved: a work handle of it is over when all have
+  // come. What a back end that moves data by other means issues on its control communicator.
   bool announced = false;
   // Kept alive until the collective is over on every rank, or in the order of the compute stream.
   std::shared_ptr<Buffer> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
   CallSite where = {};          // what error messages name; unknown: where issue() is called
+  // Set by issue(): what else they can say of the place.
+  std::string_view operation = "", module = "";
   // On the cpu: the transfer begins once `after` (whose any_thread() holds) is over, and `complete`
   // follows it on this rank's side, on any thread. Null: nothing.
   std::shared_ptr<WorkState> after;
@@ -74,11 +76,12 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string_view name() const = 0;
-  // Starts the collective as the next one of this communicator, and returns at once. Error{BadInput}
-  // for shapes that do not fit, and in a branch that was resumed by as_it_comes or in_order; what
-  // the branch was cancelled with. A disagreement between ranks (of geometry, of the branch that
-  // issues, of what was given up before) is an Error{CommFailed} from the wait on all of them, which
-  // names both call sites.
+  // Starts the collective as the next one of this communicator, and returns at once.
+  // Error{BadInput} for shapes that do not fit, and in a branch that was resumed by as_it_comes or
+  // in_order; what the branch was cancelled with. A disagreement between ranks (of geometry, of the
+  // branch that issues, of what was given up before) is an Error{CommFailed} from the wait on all
+  // of them, which names both call sites. From the library itself: those of the user call that it
+  // works for (coro/user_call.h).
   Work issue(Collective collective, CallSite where = CallSite::current());
   // A new communicator of `ranks` (of this one, each once), whose ranks follow their order. Only
   // they call it, with the same list, in the same order among themselves; nobody else takes part,

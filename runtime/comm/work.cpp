@@ -2,10 +2,18 @@
 
 #include <algorithm>
 
+#include "runtime/comm/neighbours.h"
 #include "runtime/coro/executor.h"
 #include "runtime/coro/fault_switch.h"
 
 namespace coshard {
+namespace {
+
+std::int64_t earlier(std::int64_t a, std::int64_t b) {
+  return a == 0 ? b : b == 0 ? a : std::min(a, b);
+}
+
+}  // namespace
 
 bool WorkAwaiter::await_ready() const {
   Branch::current().throw_if_cancelled();
@@ -15,9 +23,11 @@ bool WorkAwaiter::await_ready() const {
 
 void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
   Executor& executor = *(executor_ = Executor::current());
-  if (resume_ == Resume::InOrder) return executor.wait(*this, self);
-  Branch::current().unordered = true;
-  executor.wait_unordered(*this, self);
+  Branch& branch = Branch::current();
+  if (resume_ == Resume::AsItComes) branch.unordered = true;
+  // A branch without order must not stand in the way of those that have one.
+  if (branch.unordered) return executor.wait_unordered(*this, self);
+  executor.wait(*this, self);
 }
 
 void WorkAwaiter::await_resume() {
@@ -27,7 +37,12 @@ void WorkAwaiter::await_resume() {
 }
 
 void WorkAwaiter::give_up() noexcept {
+  // Another branch runs, or none.
+  RankContext& rank = executor_->context();
+  Branch& running = rank.branch();
+  rank.set_branch(branch());
   each([](WorkState& state) { state.given_up(); });
+  rank.set_branch(running);
   executor_->give_up(*this);
 }
 
@@ -69,15 +84,23 @@ std::int64_t WorkAwaiter::check(std::int64_t waited_ns) {
   try {
     each([&](WorkState& state) {
       state.check(waited_ns);
-      const std::int64_t timeout = state.timeout_ns();
-      if (timeout <= 0) return;
-      const std::int64_t due = RankContext::current().parker().now() + timeout - waited_ns;
-      next = next == 0 ? due : std::min(next, due);
+      const std::int64_t timeout = state.timeout_ns(), not_before = state.not_before(part_);
+      if (timeout <= 0 && not_before == 0) return;
+      const std::int64_t now = RankContext::current().parker().now();
+      if (timeout > 0) next = earlier(next, now + timeout - waited_ns);
+      if (not_before > now) next = earlier(next, not_before);
     });
   } catch (...) {
     error_ = std::current_exception();
   }
   return next;
+}
+
+bool WorkAwaiter::ends_in_time() const {
+  bool ends = false;
+  const std::int64_t now = RankContext::current().parker().now();
+  each([&](WorkState& state) { ends |= state.not_before(part_) > now; });
+  return ends;
 }
 
 std::string WorkAwaiter::describe() const {
@@ -93,7 +116,12 @@ void Work::finish() noexcept {
   try {
     if (std::uncaught_exceptions() > exceptions_)
       state_->poison(cat(state_->describe(), ": its memory goes while an exception unwinds"));
-    state_->wait();
+    try {
+      state_->wait();
+    } catch (const MissingIsHere& error) {  // it never will be over, and its memory goes
+      state_->poison(error.what());
+      state_->wait();
+    }
   } catch (...) {  // its awaiter was told, or is being unwound by what went wrong first
   }
 }

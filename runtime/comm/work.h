@@ -42,6 +42,9 @@ class WorkState {
   virtual bool listen(Parker&) { return false; }
   virtual void deaf(Parker&) noexcept {}
   virtual std::int64_t timeout_ns() const { return 0; }
+  // By the clock of the rank: nobody rings when that time has come, and before it is not over (or
+  // its part is not); it may change until the next ring. 0: it is rung for.
+  virtual std::int64_t not_before(int /*part*/) const { return 0; }
   virtual std::string describe() const { return "a collective"; }
   // The await of it was given up on this rank.
   virtual void given_up() {}
@@ -78,11 +81,14 @@ class WorkAwaiter : public Waiting {
   void await_suspend(std::coroutine_handle<> self);
   void await_resume();
 
+  const std::shared_ptr<WorkState>& awaited() const noexcept { return state_; }
+
   void give_up() noexcept final;
   Look look() final;
   bool listen(Parker& parker) final;
   void deaf(Parker& parker) noexcept final;
   std::int64_t check(std::int64_t waited_ns) final;
+  bool ends_in_time() const final;
   std::string describe() const final;
 
  private:

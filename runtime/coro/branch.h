@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/call_site.h"
 #include "runtime/coro/suspension.h"
 
 namespace coshard {
@@ -21,7 +22,8 @@ class Branch {
  public:
   Branch();
   // Child number `position` of a when_all that `parent` awaits; `parent` does not run meanwhile.
-  Branch(Branch& parent, int position);
+  // `name`: what its path says instead of the number.
+  Branch(Branch& parent, int position, const std::string& name = "");
   ~Branch();
   Branch(const Branch&) = delete;
   Branch& operator=(const Branch&) = delete;
@@ -46,9 +48,13 @@ class Branch {
   // The innermost scope's.
   std::stop_token stop_token();
 
+  // Destroys its values: a rank does so on its own thread, before the branch goes.
+  void forget() noexcept;
+
   // Resumed by what came first (as_it_comes, in_order): it may issue no collective.
   bool unordered = false;
   Suspension* suspended = nullptr;
+  Place place;  // where in the user's program it is (user_call.h)
 
  private:
   friend class CancelScope;
@@ -61,7 +67,8 @@ class Branch {
   static int new_slot();
   Slot* find(int index) noexcept {
     for (Branch* b = this; b != nullptr; b = b->parent_)
-      if (const auto i = static_cast<std::size_t>(index); i < b->slots_.size() && b->slots_[i].value)
+      if (const auto i = static_cast<std::size_t>(index);
+          i < b->slots_.size() && b->slots_[i].value)
         return &b->slots_[i];
     return nullptr;
   }
@@ -130,7 +137,8 @@ class BranchLocal {
   int index_;
 };
 
-// Called with each new child, in order, before any runs: for values that a child does not simply inherit.
+// Called with each new child, in order, before any runs: for values that a child does not simply
+// inherit.
 using BranchForked = void (*)(Branch& parent, Branch& child, int position);
 bool on_branch_fork(BranchForked hook);
 

@@ -46,22 +46,27 @@ class Waiting : public Suspension {
   virtual std::int64_t check(std::int64_t waited_ns) = 0;
   // "all_reduce #3 on tp[2] at train.cpp:88": for who asks why nothing goes on.
   virtual std::string describe() const = 0;
+  // Whether something outside of this executor ends it: a peer, another thread.
+  virtual bool ends_elsewhere() const { return true; }
+  // Time alone will end it (an emulated link is busy).
+  virtual bool ends_in_time() const { return false; }
 
   bool linked() const noexcept { return next_ != nullptr; }
 
  protected:
   Waiting() = default;
   ~Waiting() { unlink(); }
-
- private:
-  friend class Executor;
-  friend class WaitingQueue;
-  void unlink() noexcept {
+  Branch& branch() const noexcept { return *branch_; }  // that is suspended in it
+  void unlink() noexcept {  // out of its queue
     if (next_ == nullptr) return;
     next_->previous_ = previous_;
     previous_->next_ = next_;
     next_ = previous_ = nullptr;
   }
+
+ private:
+  friend class Executor;
+  friend class WaitingQueue;
 
   std::coroutine_handle<> coroutine_;
   Branch* branch_ = nullptr;

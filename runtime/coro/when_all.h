@@ -76,14 +76,23 @@ auto take_or_monostate(Task<T>& task) {
 }
 template <class T>
 using MonostateIfVoid = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+template <class... Ts>
+std::tuple<MonostateIfVoid<Ts>...> take_all(std::tuple<Task<Ts>...>& tasks) {
+  return std::apply(
+      [](Task<Ts>&... task) {
+        return std::tuple<MonostateIfVoid<Ts>...>{take_or_monostate(task)...};
+      },
+      tasks);
+}
 
 template <class... Ts>
 requires(!(std::is_void_v<Ts> && ...)) Task<std::tuple<MonostateIfVoid<Ts>...>> join_all(
     OnFailure on_failure, Task<Ts>... tasks) {
   const std::array<Child, sizeof...(Ts)> children{Child(tasks)...};
   StartAll start(children, on_failure);
+  std::tuple<Task<Ts>...> frames(std::move(tasks)...);  // these go before their branches
   co_await start;
-  co_return std::tuple<MonostateIfVoid<Ts>...>{take_or_monostate(tasks)...};
+  co_return take_all(frames);
 }
 
 template <class... Ts>
@@ -91,26 +100,29 @@ requires((std::is_void_v<Ts> && ...) && sizeof...(Ts) > 0) Task<void> join_all(
     OnFailure on_failure, Task<Ts>... tasks) {
   const std::array<Child, sizeof...(Ts)> children{Child(tasks)...};
   StartAll start(children, on_failure);
+  std::tuple<Task<Ts>...> frames(std::move(tasks)...);
   co_await start;
-  (tasks.take(), ...);
+  std::apply([](auto&... task) { (task.take(), ...); }, frames);
 }
 
 template <class T>
 Task<std::vector<T>> join_all(OnFailure on_failure, std::vector<Task<T>> tasks) {
   std::vector<Child> children(tasks.begin(), tasks.end());
   StartAll start(children, on_failure);
+  std::vector<Task<T>> frames = std::move(tasks);
   co_await start;
   std::vector<T> values;
-  values.reserve(tasks.size());
-  for (Task<T>& task : tasks) values.push_back(task.take());
+  values.reserve(frames.size());
+  for (Task<T>& task : frames) values.push_back(task.take());
   co_return values;
 }
 
 inline Task<void> join_all(OnFailure on_failure, std::vector<Task<void>> tasks) {
   std::vector<Child> children(tasks.begin(), tasks.end());
   StartAll start(children, on_failure);
+  std::vector<Task<void>> frames = std::move(tasks);
   co_await start;
-  for (Task<void>& task : tasks) task.take();
+  for (Task<void>& task : frames) task.take();
 }
 
 // A tuple of the values, std::monostate for a Task<void>; nothing when all are Task<void>.

@@ -26,7 +26,12 @@ void RankFibers::add(int rank, const RankProgram& program) {
 }
 
 void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const RankProgram& program) {
-  RankContext context(&parker);
+  rank.parker.emplace(parker);
+  RankContext context(&*rank.parker);
+  if (program.sleeper) {
+    context.sleeper = program.sleeper(rank.number);
+    rank.parker->count(context.sleeper);
+  }
   rank.context = &context;
   RankContext::exchange(&context);
   try {
@@ -35,6 +40,9 @@ void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const Ran
   } catch (...) {
     program.failed(rank.number, std::current_exception());
   }
+  if (context.sleeper != nullptr)
+    context.sleeper->census().leave(*std::exchange(context.sleeper, nullptr));
+  program.ended(rank.number);
   rank.context = nullptr;
 }
 

@@ -3,9 +3,11 @@
 // outlive the FiberThread: its io_context may hold handlers of their tasks.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "runtime/coro/census.h"
 #include "runtime/coro/executor.h"
 #include "runtime/coro/fiber_thread.h"
 #include "runtime/launch/rank_host.h"
@@ -34,6 +36,7 @@ class RankFibers {
   struct Rank {
     int number = 0;
     RankContext* context = nullptr;  // while its fiber runs or is off
+    std::optional<CountedParker> parker;
     std::unique_ptr<Executor> executor;
   };
   static void live(Rank& rank, Parker& parker, FiberThread& thread, const RankProgram& program);

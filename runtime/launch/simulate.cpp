@@ -44,7 +44,6 @@ class Simulation final : public RankHost, public FiberPolicy, public TransferClo
   // TransferClock
   bool go_on() override;
   bool pause() override;
-  void let_others_run() override { RankContext::current().parker().park(1); }
 
   void tell(int rank, std::string what) {
     if (sim_.on_event) sim_.on_event({fibers_.thread().now(), rank, std::move(what)});
@@ -74,7 +73,7 @@ void Simulation::run(int ranks, LocalFabric& fabric, const RankProgram& program)
                               program.run(rank, executor);
                               if (--alive_ == 0) network_->ring();
                             },
-                            program.failed};
+                            program.failed, program.ended, nullptr, nullptr};
   for (int rank = 0; rank < ranks; ++rank) fibers_.add(rank, counted);
   network_ = &fibers_.thread().spawn([this](Parker& parker) { carry(parker); });
   fibers_.on_turn([this](int rank) { tell(rank, "goes on"); });
@@ -114,7 +113,7 @@ bool Simulation::pause() {
   if (draw_(4) != 0) return true;
   Parker& parker = RankContext::current().parker();
   try {
-    let_others_run();
+    parker.park(1);
     parker.ring();  // it may have been rung meanwhile, and looks again
     return true;
   } catch (const Error&) {

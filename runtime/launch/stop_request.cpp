@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/coro/user_call.h"
+
 namespace coshard {
 
 // Host memory, whatever the device is, so that nobody waits for a device to read it. Kept alive by
@@ -29,7 +31,8 @@ StopRequest::Question StopRequest::issue() {
   return {std::move(byte), std::move(work)};
 }
 
-Task<bool> StopRequest::ask() {
+Task<bool> StopRequest::ask(CallSite site) {
+  const UserCall user(site);
   if (control_ == nullptr) co_return false;
   Question mine = issue();
   Question before = std::exchange(last_, std::move(mine));

@@ -20,7 +20,7 @@ class StopRequest {
   // Call k issues whether `stop` is requested here, and gives what call k-1 found: true when it was
   // requested on any rank. The first gives false. Issued when it is awaited; fails like any
   // collective.
-  Task<bool> ask();
+  Task<bool> ask(CallSite site);
 
  private:
   struct Byte;

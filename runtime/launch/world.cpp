@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/coro/user_call.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -95,7 +96,9 @@ World::~World() {
   RankContext::current().world = nullptr;
 }
 
-std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::string name) {
+std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::string name,
+                                           CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(!ranks.empty(), "group ", name, ": no ranks");
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     CS_REQUIRE(ranks[i] >= 0 && ranks[i] < size(), "group ", name, ": rank ", ranks[i],
@@ -112,7 +115,7 @@ std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::stri
   return groups_.back().communicator;
 }
 
-Task<bool> World::stop_requested() { return stop_request_.ask(); }
+Task<bool> World::stop_requested(CallSite site) { return stop_request_.ask(site); }
 
 void World::add_observer(Observer* observer) {
   CS_REQUIRE(observer != nullptr, "add_observer: null");
@@ -130,6 +133,20 @@ Observer& World::observer() { return *fan_out_; }
 std::shared_ptr<const std::string> World::module() const {
   const FanOut::Modules& entered = FanOut::modules.get();
   return entered.empty() ? nullptr : entered.back();
+}
+
+void World::module_left(std::string_view path, const std::exception_ptr& error) {
+  constexpr std::size_t kKept = 4;  // siblings may fail together
+  for (const Left& left : left_)
+    if (left.error == error) return;
+  if (left_.size() == kKept) left_.erase(left_.begin());
+  left_.push_back({error, std::string(path)});
+}
+
+std::string World::module_of(const std::exception_ptr& error) const {
+  for (const Left& left : left_)
+    if (left.error == error) return left.module;
+  return "";
 }
 
 bool observe_worlds(ObserverMaker make) {

@@ -1,6 +1,7 @@
 #include "styles/nn/transformer.h"
 
 #include "dtensor/ops/ops.h"
+#include "dtensor/redistribute/redistribute.h"
 
 namespace coshard::nn {
 
@@ -26,10 +27,14 @@ Task<Tensor> TransformerBlock::run(Tensor x) {
   Tensor h = co_await norm1.forward(x);
   h = co_await attn.forward(std::move(h));
   h = co_await drop.forward(std::move(h));
+  const Redistribution attended(h);  // in flight while the block is recomputed
+  h = co_await attended;
   x = x + h;
   h = co_await norm2.forward(x);
   h = co_await mlp.forward(std::move(h));
   h = co_await drop.forward(std::move(h));
+  const Redistribution fed(h);
+  h = co_await fed;
   co_return x + h;
 }
 

@@ -16,6 +16,7 @@ CommEvent event(std::uint64_t id) {
   made.kind = CollectiveKind::AllGather;
   made.label = "S(0)->\"R\"";
   made.bytes = 64;
+  made.where = {"../train.cpp", 88};
   return made;
 }
 
@@ -66,6 +67,17 @@ assert min(e['ts'] for e in d['traceEvents'] if 'ts' in e) == 0
 )"));
 }
 
+TEST(ChromeTrace, NamesTheLinkThatWasEmulated) {
+  std::vector<ChromeTrace> ranks = busy_ranks();
+  CommEvent linked = event(3);
+  linked.link = "20us,1GB/s";
+  ranks[1].issued(linked, now_ns());
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+names = [e['args']['name'] for e in d['traceEvents'] if e['name'] == 'thread_name' and e['tid'] == 2]
+assert names == ['communication', 'communication, emulated link 20us,1GB/s'], names
+)"));
+}
+
 TEST(ChromeTrace, SpansOfATrackNest) {
   EXPECT_TRUE(testing::json_holds(written(busy_ranks()), kNests));
 }
@@ -78,6 +90,14 @@ assert len(starts) == 4 and starts.keys() == ends.keys(), (starts, ends)
 for i, start in starts.items():
     assert start['tid'] == 2 and ends[i]['tid'] == 0 and start['pid'] == ends[i]['pid']
     assert start['ts'] <= ends[i]['ts']
+)"));
+}
+
+TEST(ChromeTrace, ACollectiveHasTheLineOfTheProgramThatLedToIt) {
+  EXPECT_TRUE(testing::json_holds(written(busy_ranks()), R"(
+collectives = [e for e in d['traceEvents'] if e['ph'] == 'X' and e['tid'] == 2]
+assert len(collectives) == 4
+assert all(e['args']['at'] == 'train.cpp:88' for e in collectives), collectives
 )"));
 }
 

@@ -85,6 +85,17 @@ TEST(ExitTable, PrintsTheMeanOverRanks) {
   EXPECT_NE(out.str().find("P->R"), std::string::npos);
   EXPECT_NE(out.str().find(" 3.000 "), std::string::npos) << out.str();
   EXPECT_NE(out.str().find(" 4.0 "), std::string::npos) << out.str();
+  EXPECT_EQ(out.str().find("emulated"), std::string::npos);
+}
+
+TEST(ExitTable, SaysThatALinkWasEmulated) {
+  std::vector<ExitTable> tables(1);
+  CommEvent linked = event(1, "P->R", 8);
+  linked.link = "20us,1GB/s";
+  tables[0].issued(linked, 0);
+  std::ostringstream out;
+  print_exit_table(out, tables);
+  EXPECT_TRUE(out.str().starts_with("on an emulated link of 20us,1GB/s:\n")) << out.str();
 }
 
 }  // namespace

@@ -154,17 +154,19 @@ TEST(Recompute, DropsTheSameElementsAgain) {
   });
 }
 
-TEST(Recompute, RefusesRandomNumbersOfSiblings) {
+TEST(Recompute, DrawsTheSameNumbersAgainWhateverSiblingsDraw) {
   on_ranks(2, [](World& world) -> Task<void> {
     Slow module;
-    Tensor x = random(world, Shape{8});
+    Tensor x = random(world, Shape{64});
     x.set_requires_grad(true);
     Task<Tensor> first = recompute(module, x), second = recompute(module, x);
     Task<std::tuple<Tensor, Tensor>> both = when_all(std::move(first), std::move(second));
     const std::tuple<Tensor, Tensor> outputs = co_await std::move(both);
-    const Tensor loss = sum(std::get<0>(outputs));
-    const std::string text = co_await error_of(backward(loss));
-    EXPECT_CONTAINS(text, "recompute: Slow");
+    const Tensor y = std::get<0>(outputs), other = std::get<1>(outputs);
+    EXPECT_NE(y.to_vector(), other.to_vector());
+    const Tensor loss = sum(y);
+    co_await backward(loss);
+    expect_close(mul(x.grad(), x.detach()), y.detach());  // a dropout is a factor
   });
 }
 

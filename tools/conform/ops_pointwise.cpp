@@ -5,25 +5,25 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-OpFunction of_one(Tensor (*f)(const Tensor&)) {
-  return [f](const OpCall& c) { return Tensors{f(c[0])}; };
+OpFunction of_one(Tensor (*f)(const Tensor&, CallSite)) {
+  return [f](const OpCall& c) { return Tensors{f(c[0], {})}; };
 }
-OpFunction of_two(Tensor (*f)(const Tensor&, const Tensor&)) {
-  return [f](const OpCall& c) { return Tensors{f(c[0], c[1])}; };
+OpFunction of_two(Tensor (*f)(const Tensor&, const Tensor&, CallSite)) {
+  return [f](const OpCall& c) { return Tensors{f(c[0], c[1], {})}; };
 }
 // The second operand is a tensor, or the attribute `other`.
-OpFunction of_either(Tensor (*tensors)(const Tensor&, const Tensor&),
-                     Tensor (*number)(const Tensor&, const Scalar&)) {
+OpFunction of_either(Tensor (*tensors)(const Tensor&, const Tensor&, CallSite),
+                     Tensor (*number)(const Tensor&, const Scalar&, CallSite)) {
   return [=](const OpCall& c) {
-    return Tensors{c[1].defined() ? tensors(c[0], c[1]) : number(c[0], c.scalar("other"))};
+    return Tensors{c[1].defined() ? tensors(c[0], c[1], {}) : number(c[0], c.scalar("other"), {})};
   };
 }
-OpFunction with_alpha(Tensor (*tensors)(const Tensor&, const Tensor&, double),
-                      Tensor (*number)(const Tensor&, const Scalar&, double)) {
+OpFunction with_alpha(Tensor (*tensors)(const Tensor&, const Tensor&, double, CallSite),
+                      Tensor (*number)(const Tensor&, const Scalar&, double, CallSite)) {
   return [=](const OpCall& c) {
     const double alpha = c.number("alpha", 1);
-    return Tensors{c[1].defined() ? tensors(c[0], c[1], alpha)
-                                  : number(c[0], c.scalar("other"), alpha)};
+    return Tensors{c[1].defined() ? tensors(c[0], c[1], alpha, {})
+                                  : number(c[0], c.scalar("other"), alpha, {})};
   };
 }
 

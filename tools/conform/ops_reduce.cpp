@@ -9,38 +9,40 @@ Dims dims_of(const OpCall& c) { return c.has("dim") ? Dims(c.list("dim")) : Dims
 std::vector<Tensor> both(const ValuesAndIndices& result) { return {result.values, result.indices}; }
 
 // An operator on (x, dims, keepdim).
-OpFunction reduction(Tensor (*op)(const Tensor&, const Dims&, bool)) {
-  return
-      [op](const OpCall& c) { return std::vector{op(c[0], dims_of(c), c.flag("keepdim", false))}; };
-}
-
-OpFunction arg_reduction(Tensor (*op)(const Tensor&, std::optional<int>, bool)) {
+OpFunction reduction(Tensor (*op)(const Tensor&, const Dims&, bool, CallSite)) {
   return [op](const OpCall& c) {
-    return std::vector{op(c[0], c.maybe_dim("dim"), c.flag("keepdim", false))};
+    return std::vector{op(c[0], dims_of(c), c.flag("keepdim", false), {})};
   };
 }
 
-OpFunction variance(Tensor (*op)(const Tensor&, const Dims&, double, bool)) {
+OpFunction arg_reduction(Tensor (*op)(const Tensor&, std::optional<int>, bool, CallSite)) {
   return [op](const OpCall& c) {
-    return std::vector{op(c[0], dims_of(c), c.number("correction", 1), c.flag("keepdim", false))};
+    return std::vector{op(c[0], c.maybe_dim("dim"), c.flag("keepdim", false), {})};
+  };
+}
+
+OpFunction variance(Tensor (*op)(const Tensor&, const Dims&, double, bool, CallSite)) {
+  return [op](const OpCall& c) {
+    return std::vector{
+        op(c[0], dims_of(c), c.number("correction", 1), c.flag("keepdim", false), {})};
   };
 }
 
 // max and min: with dim two outputs.
-OpFunction extreme(Tensor (*all)(const Tensor&),
-                   ValuesAndIndices (*along)(const Tensor&, int, bool)) {
+OpFunction extreme(Tensor (*all)(const Tensor&, CallSite),
+                   ValuesAndIndices (*along)(const Tensor&, int, bool, CallSite)) {
   return [all, along](const OpCall& c) -> std::vector<Tensor> {
-    if (!c.has("dim")) return {all(c[0])};
-    return both(along(c[0], c.dim(), c.flag("keepdim", false)));
+    if (!c.has("dim")) return {all(c[0], {})};
+    return both(along(c[0], c.dim(), c.flag("keepdim", false), {}));
   };
 }
 
-OpFunction along_dim(Tensor (*op)(const Tensor&, int)) {
-  return [op](const OpCall& c) { return std::vector{op(c[0], c.dim())}; };
+OpFunction along_dim(Tensor (*op)(const Tensor&, int, CallSite)) {
+  return [op](const OpCall& c) { return std::vector{op(c[0], c.dim(), {})}; };
 }
 
-OpFunction scan_with_indices(ValuesAndIndices (*op)(const Tensor&, int)) {
-  return [op](const OpCall& c) { return both(op(c[0], c.dim())); };
+OpFunction scan_with_indices(ValuesAndIndices (*op)(const Tensor&, int, CallSite)) {
+  return [op](const OpCall& c) { return both(op(c[0], c.dim(), {})); };
 }
 
 void add_reductions(OpTable& table) {

@@ -12,7 +12,7 @@ void queue_or_poison(LocalGroup& group, DeviceJob& job, std::size_t side, const 
   if (group.poisoned()) return;
   for (std::size_t r = 0; r < job.sides.size(); ++r)
     if (job.sides[r].lane == nullptr) {
-      group.poison(cat(what.text(group), ": rank ", group.members()[r], " is not on a device like ",
+      group.poison(cat(what.text(group.title()), ": rank ", group.members()[r], " is not on a device like ",
                        job.sides[side].lane->device().name()));
       return;
     }
@@ -22,7 +22,7 @@ void queue_or_poison(LocalGroup& group, DeviceJob& job, std::size_t side, const 
     own.make_current();
   } catch (const std::exception& error) {
     group.poison(
-        cat("rank ", what.world_rank, " could not queue ", what.text(group), ": ", error.what()));
+        cat("rank ", what.world_rank, " could not queue ", what.text(group.title()), ": ", error.what()));
     throw;
   }
 }
@@ -47,6 +47,10 @@ void LocalGroup::queue_on_devices(Message& message, int rank) {
 }
 
 void LocalCommunicator::use(std::shared_ptr<Device> device) {
+  if (group_->registry()->link)
+    fail(ErrorKind::Unsupported,
+         cat("link ", to_string(*group_->registry()->link), ": ", device->name(),
+             " moves its own data; a link is emulated for ranks on the cpu"));
   device_ = std::move(device);
   lane_ = std::make_shared<Lane>(device_);
   group_->devices().add(lane_);

@@ -18,6 +18,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/local/device_job.h"
+#include "runtime/comm/local/link_queue.h"
 
 namespace coshard {
 
@@ -39,6 +40,8 @@ struct alignas(64) Entry {
   Collective args;
   Print print;
   std::atomic<Stage> stage{Stage::None};
+  // With links, while Issued: before that time what fills the send buffer is not over. 0: unknown.
+  std::atomic<std::int64_t> not_before_ns{0};
   bool issued() const { return stage.load() != Stage::None; }
   bool arrived() const { return stage.load() == Stage::Arrived; }
 };
@@ -55,6 +58,7 @@ struct Job {
   std::uint32_t units = 0;
   std::int64_t chunk = 0;
   std::uint32_t per_target = 1;
+  Passage passage;                    // with links
   std::unique_ptr<DeviceJob> device;  // null on the cpu
 
   // Ranks and work handles that still use the job; at 0 (release / acquire) the group may open it again.

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_work.h"
+#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/make_communicator.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
@@ -46,6 +47,8 @@ CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_
   event.bytes = larger_bytes(collective, size(), rank_);
   event.communicator = group_->name();
   event.label = collective.label;
+  event.where = collective.where;
+  if (const LinkQueue* link = group_->link()) event.link = link->text();
   return event;
 }
 
@@ -85,7 +88,7 @@ void LocalCommunicator::help_when_much_is_in_flight() {
 void LocalCommunicator::note_given_up(const Awaited& awaited) {
   const Branch& branch = Branch::current();
   given_up_ += mix(mix(0x9e3779b9, awaited.branch), awaited.number);
-  group_->note_given_up(rank_, cat(awaited.text(*group_), " in branch ", branch.path()));
+  group_->note_given_up(rank_, cat(awaited.text(group_->title()), " in branch ", branch.path()));
 }
 
 std::uint64_t LocalCommunicator::take_number(const Collective& collective, std::uint64_t print) {
@@ -103,14 +106,15 @@ bool LocalCommunicator::agree(const Message& message) {
     return true;
   const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
   group_->poison(cat("ranks disagree on message #", message.number, " of ", group_->title(),
-                     ": rank ", world(message.source), " calls ", describe(send, size()), " at ",
-                     place(send.where), ", rank ", world(message.target), " calls ",
-                     describe(recv, size()), " at ", place(recv.where)));
+                     ": rank ", world(message.source), " calls ", describe(send, size()),
+                     place_text(send), ", rank ", world(message.target), " calls ",
+                     describe(recv, size()), place_text(recv)));
   return false;
 }
 
 std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
+  if (collective.after != nullptr) collective.after->has_dependents();
   bool both = false;
   std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
   messages_.push_back(message);
@@ -118,12 +122,18 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
   if (tell_issue(*work, collective, message->number))
     message->timed.store(true, std::memory_order_relaxed);
   if (both && agree(*message)) {
+    if (LinkQueue* link = group_->link())
+      message->passage =
+          link->pass_message(message->source, larger_bytes(collective, size(), rank_));
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on
     if (group_->does_at_once() && !group_->poisoned() &&
-        larger_bytes(collective, size(), rank_) <= kAtOnce)
-      message->help();
+        larger_bytes(collective, size(), rank_) <= kAtOnce) {
+      help(*message);
+    } else if (const auto& progress = group_->registry()->progress) {
+      progress->offer(group_, message);
+    }
     group_->wake();
   }
   return work;
@@ -165,11 +175,18 @@ bool LocalCommunicator::help_any() {
   for (const InFlight& flight : in_flight_)
     if (group_->help(*flight.job)) return true;
   for (const auto& message : messages_)
-    if (group_->help(*message)) {
-      group_->wake();
-      return true;
-    }
+    if (help(*message)) return true;
   return false;
+}
+
+bool LocalCommunicator::help(Message& message) {
+  std::string failure;
+  const bool moved = group_->help(message, failure);
+  if (!failure.empty())
+    group_->poison(cat("message #", message.number, " of ", group_->title(), " at ",
+                       place(message.send.where), ": what it sends failed: ", failure));
+  if (moved) group_->wake();
+  return moved;
 }
 
 void LocalCommunicator::retire() {

@@ -4,6 +4,8 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/units.h"
+#include "runtime/comm/neighbours.h"
+#include "runtime/coro/census.h"
 #include "runtime/coro/patience.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
@@ -15,7 +17,7 @@ LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Coll
       awaited_(collective, number, communicator_->world_rank()) {}
 
 template <class Done, class Help>
-void LocalWork::block(const Done& done, const Help& help) {
+void LocalWork::block(int part, const Done& done, const Help& help) {
   LocalGroup& group = communicator_->group();
   RankContext& rank = RankContext::current();
   Parker& parker = rank.parker();
@@ -25,21 +27,39 @@ void LocalWork::block(const Done& done, const Help& help) {
     if (group.poisoned()) fail_poisoned();
     if (done()) return;
     if (help()) continue;
+    fail_if_missing_is_here();
     if (begin_ns == 0) begin_ns = parker.now();
     if (!parker.shares_its_thread() && patience.spin()) continue;
+    Nap nap(sleeper());
     const Listening ear(*this, rank);
     if (group.poisoned() || done() || help()) continue;
     fail_if_lost();
     const std::int64_t timeout_ns = communicator_->timeout_ns();
     const std::int64_t now = parker.now();
     if (timeout_ns > 0 && now >= begin_ns + timeout_ns) fail_timeout(now - begin_ns);
-    parker.park(timeout_ns > 0 ? begin_ns + timeout_ns : 0);
+    std::int64_t wake_ns = timeout_ns > 0 ? begin_ns + timeout_ns : 0;
+    const std::int64_t later = not_before(part);
+    if (later > now) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
+    // A link that is busy ends the wait as well.
+    if (later <= now && !nap.begin()) continue;
+    parker.park(wake_ns);
+    nap.end([this] { return cat("waits in place for ", describe()); });
   }
+}
+
+std::int64_t LocalWork::not_before(int part) const { return link() == nullptr ? 0 : link_ns(part); }
+
+// Null where others than the ranks of the census may end the wait.
+Sleeper* LocalWork::sleeper() const {
+  Sleeper* sleeper = RankContext::current().sleeper;
+  const bool counts =
+      sleeper != nullptr && communicator_->group().registry()->census == &sleeper->census();
+  return counts ? sleeper : nullptr;
 }
 
 bool LocalWork::listen(Parker& parker) {
   communicator_->group().listen(parker, by_parts());
-  return true;
+  return sleeper() == RankContext::current().sleeper;
 }
 void LocalWork::deaf(Parker& parker) noexcept { communicator_->group().deaf(parker, by_parts()); }
 
@@ -83,7 +103,8 @@ bool LocalWork::ready() {
 void LocalWork::wait() {
   if (settled_) return;
   begin_wait();
-  block([this] { return complete(); }, [this] { return help() || communicator_->help_any(); });
+  block(
+      -1, [this] { return complete(); }, [this] { return help() || communicator_->help_any(); });
   settle(begin_wait_ns_);
 }
 
@@ -109,7 +130,7 @@ void LocalWork::check(std::int64_t waited_ns) {
 }
 
 void LocalWork::check_part(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), awaited_.text(communicator_->group()), ": part ", part,
+  CS_REQUIRE(part >= 0 && part < parts(), describe(), ": part ", part,
              " is not one of ", parts());
 }
 
@@ -125,12 +146,12 @@ void LocalWork::wait_part(int part) {
 
 void LocalWork::fail_poisoned() {
   communicator_->abandon();
-  throw awaited_.poisoned(communicator_->group());
+  throw communicator_->group().poisoned(awaited_);
 }
 
 void LocalWork::fail_timeout(std::int64_t waited_ns) {
   LocalGroup& group = communicator_->group();
-  const std::string message = awaited_.timeout_text(group, waited_ns, missing_text());
+  const std::string message = awaited_.timeout_text(group.title(), waited_ns, missing_text());
   if (!group.poison(message)) fail_poisoned();
   communicator_->abandon();
   throw Error(ErrorKind::Timeout, message);
@@ -140,8 +161,19 @@ void LocalWork::fail_if_lost() {
   const int rank = lost();
   if (rank < 0) return;
   LocalGroup& group = communicator_->group();
-  group.poison(awaited_.lost_text(group, rank));
+  group.poison(group.lost_text(awaited_, rank));
   fail_poisoned();
+}
+
+// On a caller's context a peer of the same one cannot run while this waits.
+void LocalWork::fail_if_missing_is_here() const {
+  const Neighbours* neighbours = RankContext::current().neighbours;
+  if (neighbours == nullptr) return;
+  const std::vector<int>& members = communicator_->group().members();
+  for (std::size_t r = 0; r < members.size(); ++r)
+    if (misses(static_cast<int>(r)) &&
+        neighbours->together(communicator_->world_rank(), members[r]))
+      throw MissingIsHere(describe(), members[r]);
 }
 
 JobWork::JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
@@ -172,7 +204,27 @@ bool JobWork::help() {
 
 bool JobWork::part_complete(int part) const {
   return complete() ||
-         (job_ != nullptr && communicator_->group().part_done(*job_, part, communicator_->rank()));
+         (job_ != nullptr && communicator_->group().part_done(*job_, part, communicator_->rank()) &&
+          (link() == nullptr || !part_on_link(part)));
+}
+
+// Its own part passes no link.
+bool JobWork::part_on_link(int part) const {
+  if (part == communicator_->rank()) return false;
+  return !job_->armed.load() ||
+         LinkQueue::now() < link()->part_ns(*job_, part, communicator_->rank());
+}
+
+std::int64_t JobWork::link_ns(int part) const {
+  if (job_ == nullptr) return 0;
+  if (part < 0 || parts() == 1 || !job_->armed.load())
+    return communicator_->group().not_before(*job_);
+  return link()->part_ns(*job_, part, communicator_->rank());
+}
+
+std::int64_t JobWork::over_ns() const {
+  const std::int64_t over = job_->over_ns.load(std::memory_order_relaxed);
+  return link() == nullptr ? over : std::max(over, job_->passage.end);
 }
 
 bool JobWork::help_part(int part) {
@@ -191,12 +243,20 @@ void JobWork::wait_part(int part) {
   if (awaited_.kind != CollectiveKind::AllGather) return LocalWork::wait_part(part);
   check_part(part);
   const std::int64_t begin_ns = event().id != 0 ? now_ns() : 0;
-  block([&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
+  block(
+      part, [&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
   if (complete()) settle(begin_ns);
+}
+
+bool JobWork::misses(int rank) const {
+  return job_ != nullptr && !job_->entries[static_cast<std::size_t>(rank)].issued();
 }
 
 std::string JobWork::missing_text() const {
   const LocalGroup& group = communicator_->group();
+  if (link() != nullptr && job_->armed.load())
+    return cat("its emulated link needs another ",
+               std::max<std::int64_t>(0, job_->passage.end - LinkQueue::now()), " ns");
   return cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
 }
 
@@ -206,10 +266,19 @@ MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,
       message_(std::move(message)),
       peer_(collective.root) {}
 
-bool MessageWork::help() {
-  if (!communicator_->group().help(*message_)) return false;
-  communicator_->group().wake();
-  return true;
+bool MessageWork::help() { return communicator_->help(*message_); }
+
+bool MessageWork::misses(int rank) const {
+  return rank == peer_ && message_->state.load() == MessageState::Half;
+}
+
+std::int64_t MessageWork::link_ns(int) const {
+  return message_->state.load() == MessageState::Half ? 0 : message_->passage.end;
+}
+
+std::int64_t MessageWork::over_ns() const {
+  const std::int64_t over = message_->over_ns.load(std::memory_order_relaxed);
+  return link() == nullptr ? over : std::max(over, message_->passage.end);
 }
 
 int MessageWork::lost() const {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/comm/awaited.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/local/awaited.h"
 #include "runtime/comm/local/local_communicator.h"
 #include "runtime/coro/rank_context.h"
 
@@ -24,7 +24,8 @@ class LocalWork : public WorkState {
   bool listen(Parker& parker) final;
   void deaf(Parker& parker) noexcept final;
   std::int64_t timeout_ns() const final { return communicator_->timeout_ns(); }
-  std::string describe() const final { return awaited_.text(communicator_->group()); }
+  std::int64_t not_before(int part) const final;
+  std::string describe() const final { return awaited_.text(communicator_->group().title()); }
   void given_up() final;
   void poison(const std::string& cause) final;
   bool any_thread() const final { return true; }
@@ -41,15 +42,19 @@ class LocalWork : public WorkState {
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
+  virtual bool misses(int rank) const = 0;  // it has not issued its part
   virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
+
+  virtual std::int64_t link_ns(int part) const = 0;  // not_before(), with links
 
   virtual bool part_complete(int) const { return complete(); }
   virtual bool by_parts() const { return false; }  // an arrival alone may help it
 
   template <class Done, class Help>
-  void block(const Done& done, const Help& help);
+  void block(int part, const Done& done, const Help& help);
   void check_part(int part) const;
+  const LinkQueue* link() const { return communicator_->group().link(); }  // null: none
   void settle(std::int64_t begin_ns);
 
   std::shared_ptr<LocalCommunicator> communicator_;
@@ -59,6 +64,8 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
+  void fail_if_missing_is_here() const;
+  Sleeper* sleeper() const;
 
   // While a wait in place sleeps.
   class Listening final : public WaitInPlace {
@@ -99,11 +106,17 @@ class JobWork final : public LocalWork {
   }
 
  private:
-  bool complete() const override { return job_ != nullptr && job_->over.load(); }
+  bool complete() const override {
+    return job_ != nullptr && job_->over.load() &&
+           (link() == nullptr || LinkQueue::now() >= job_->passage.end);
+  }
   bool help() override;
   int lost() const override { return communicator_->group().lost(*job_); }
+  bool misses(int rank) const override;
   std::string missing_text() const override;
-  std::int64_t over_ns() const override { return job_->over_ns.load(std::memory_order_relaxed); }
+  std::int64_t over_ns() const override;
+  std::int64_t link_ns(int part) const override;
+  bool part_on_link(int part) const;
   bool part_complete(int part) const override;
   bool by_parts() const override { return early_ || chained_; }
   bool help_part(int part);
@@ -119,13 +132,15 @@ class MessageWork final : public LocalWork {
               std::shared_ptr<Message> message);
 
  private:
-  bool complete() const override { return message_->over(); }
+  bool complete() const override {
+    return message_->over() && (link() == nullptr || LinkQueue::now() >= message_->passage.end);
+  }
   bool help() override;
   int lost() const override;
+  bool misses(int rank) const override;
   std::string missing_text() const override;
-  std::int64_t over_ns() const override {
-    return message_->over_ns.load(std::memory_order_relaxed);
-  }
+  std::int64_t over_ns() const override;
+  std::int64_t link_ns(int part) const override;
 
   std::shared_ptr<Message> message_;
   int peer_;

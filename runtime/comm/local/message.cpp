@@ -1,17 +1,34 @@
 #include "runtime/comm/local/message.h"
 
-#include <sched.h>
-
 #include <cstring>
 
 #include "runtime/comm/collective.h"
+#include "runtime/comm/local/let_others_run.h"
 
 namespace coshard {
 
-bool Message::help() {
+Look Message::push_before(std::string& failure) {
+  if (send.after == nullptr) return Look::Over;
+  try {
+    const Look look = send.after->push();
+    if (look != Look::Over) return look;
+    failure = send.after->failure();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  if (!failure.empty()) return Look::Stuck;
+  send.after.reset();
+  return Look::Over;
+}
+
+bool Message::help(std::string& failure) {
   MessageState expected = MessageState::Matched;
   if (state.load() != expected) return false;
   if (!state.compare_exchange_strong(expected, MessageState::Taken)) return false;
+  if (const Look before = push_before(failure); before != Look::Over) {
+    state.store(MessageState::Matched);
+    return before == Look::Moved;
+  }
   const std::int64_t bytes =
       send_elements(send, 2, 0) * static_cast<std::int64_t>(size_of(send.dtype));
   if (bytes > 0 && !send.announced)
@@ -26,7 +43,7 @@ bool Message::help() {
 void Message::abandon() {
   for (MessageState seen = state.load(); seen != MessageState::Over; seen = state.load()) {
     if (seen == MessageState::Taken) {
-      sched_yield();
+      let_others_run();
     } else {
       state.compare_exchange_strong(seen, MessageState::Over);
     }

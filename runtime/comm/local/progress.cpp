@@ -1,11 +1,11 @@
 // The transfer of a job: arriving, claiming units, finishing, giving up.
-#include <sched.h>
-
 #include <exception>
 #include <utility>
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
+#include "runtime/comm/local/let_others_run.h"
+#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/local/units.h"
 #include "runtime/coro/fault_switch.h"
 #include "runtime/error.h"
@@ -46,8 +46,14 @@ void LocalGroup::arrive(Job& job, int rank, Collective&& collective, Print print
     job.unprepared.fetch_add(1);
     mine.stage.store(Stage::Issued);
     if (part_sleepers_.load() > 0) wake();
+    offer(job);
   }
   if (prepares ? prepare(job, rank) : raise_arrived(job, rank)) arm(job, rank);
+}
+
+// The caller holds a reference to it.
+void LocalGroup::offer(Job& job) {
+  if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), job);
 }
 
 // True for the last one to come, when all agree.
@@ -64,13 +70,37 @@ bool LocalGroup::raise_arrived(Job& job, int rank) {
 bool LocalGroup::push_before(Job& job, int rank) {
   WorkState& before = *entry(job, rank).args.after;
   try {
-    if (before.push() != Look::Over) return false;
+    if (before.push() != Look::Over) {
+      if (link_ != nullptr) note_not_before(job, rank);
+      return false;
+    }
     if (const std::string failure = before.failure(); !failure.empty())
       poison(cat(side_text(job, rank), ": what it needs failed: ", failure));
   } catch (const std::exception& error) {
     poison(cat(side_text(job, rank), ": its data could not be prepared: ", error.what()));
   }
   return true;
+}
+
+// Who sleeps has to know it too. Sequentially consistent: a sleeper is seen here, or sees the time.
+void LocalGroup::note_not_before(Job& job, int rank) {
+  Entry& its = entry(job, rank);
+  const std::int64_t known = its.args.after->not_before(-1);
+  if (known == 0 || its.not_before_ns.exchange(known) == known) return;
+  wake();
+  if (job.has_dependents.load()) registry_->wake();
+}
+
+std::int64_t LocalGroup::not_before(const Job& job) const {
+  if (job.armed.load()) return job.passage.end;
+  const std::int64_t now = LinkQueue::now();
+  std::int64_t first = 0;
+  for (int r = 0; r < size(); ++r) {
+    if (entry(job, r).stage.load() != Stage::Issued) continue;
+    const std::int64_t known = entry(job, r).not_before_ns.load();
+    if (known > now && (first == 0 || known < first)) first = known;
+  }
+  return first;
 }
 
 // Arrives for `rank` if what it waits for is over; true when it was the last to come.
@@ -110,9 +140,13 @@ void LocalGroup::arm(Job& job, int rank) {
   plan_units(job, size());
   const CollectiveKind kind = mine.kind;  // before the job can be over
   const bool at_once = does_at_once() && is_one_shot(mine, size(), rank);
+  if (link_ != nullptr) job.passage = link_->pass(job);
   if (at_once && kind != CollectiveKind::AllGather) job.next.store(job.units);
   job.armed.store(true);
-  if (!at_once) wake();
+  if (!at_once) {
+    wake();
+    offer(job);
+  }
   if (kind == CollectiveKind::AllGather) {
     while (at_once && help(job)) {
     }
@@ -136,17 +170,9 @@ bool LocalGroup::pause() {
   return false;
 }
 
-void LocalGroup::let_others_run() const {
-  if (registry_->clock != nullptr) {
-    registry_->clock->let_others_run();
-  } else {
-    sched_yield();
-  }
-}
-
-bool LocalGroup::help(Message& message) {
+bool LocalGroup::help(Message& message, std::string& failure) {
   if (message.state.load() != MessageState::Matched || !may_go_on()) return false;
-  return message.help();
+  return message.help(failure);
 }
 
 // A unit that fails ends the job on all ranks.
@@ -160,13 +186,7 @@ void LocalGroup::run(Job& job, std::uint32_t unit) {
 }
 
 std::string LocalGroup::side_text(const Job& job, int rank) const {
-  const Entry& its = entry(job, rank);
-  const Collective& args = its.args;
-  std::string text =
-      cat("rank ", members_[static_cast<std::size_t>(rank)], " calls ", describe(args, size()));
-  if (!args.label.empty()) text += cat(" (", args.label, ")");
-  return text + cat(" in branch ", args.branch_path ? *args.branch_path : "main", " at ",
-                    place(args.where));
+  return call_text(entry(job, rank).args, size(), members_[static_cast<std::size_t>(rank)]);
 }
 
 // Compares two ranks that have arrived; poisons the group when they disagree.
@@ -193,6 +213,7 @@ bool LocalGroup::checked(Job& job, int a, int b) {
         text += cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up ", gave_up);
   }
   poison(text);
+  registry_->poison(text);  // the program is not the same on all ranks: nothing goes on
   return false;
 }
 
@@ -268,12 +289,12 @@ bool LocalGroup::complete_some(Job& job) {
 }
 
 void LocalGroup::finish(Job& job) {
+  if (job.timed.load(std::memory_order_relaxed))
+    job.over_ns.store(now_ns(), std::memory_order_relaxed);
   for (int r = 0; r < size(); ++r) {
     entry(job, r).args.keep_send.reset();
     entry(job, r).args.keep_recv.reset();
   }
-  if (job.timed.load(std::memory_order_relaxed))
-    job.over_ns.store(now_ns(), std::memory_order_relaxed);
   job.over.store(true);
   const bool dependents = job.has_dependents.load();
   if (has(Fault::NoWakeUpAfterAJob)) return;

@@ -12,8 +12,6 @@ class TransferClock {
   // A share was claimed by the rank that runs: others may run before it is done. False: the
   // simulation is given up, and it is not to be done.
   virtual bool pause() = 0;
-  // The rank waits for who has claimed a share.
-  virtual void let_others_run() = 0;
 
  protected:
   ~TransferClock() = default;

@@ -37,6 +37,7 @@ std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
     event.bytes = larger_bytes(collective, size(), rank());
     event.communicator = name();
     event.label = collective.label;
+    event.where = collective.where;
     watching->issued(event, now_ns());
   }
   auto work = std::make_shared<NcclWork>(shared_from_this(), flight);
@@ -59,7 +60,7 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
   auto flight = std::make_shared<NcclFlight>();
   flight->kind = collective.kind;
   flight->label = collective.label;
-  flight->where = collective.where;
+  flight->place = {collective.where, collective.operation, collective.module};
   flight->operation = std::make_shared<NcclOperation>();
   if (is_point_to_point(collective.kind)) {
     flight->number = messages_issued_++;
@@ -120,8 +121,8 @@ void NcclCommunicator::flush_messages() {
 
 std::string NcclCommunicator::text_of(const NcclFlight& flight) const {
   const std::string label = flight.label.empty() ? "" : cat(" (", flight.label, ")");
-  return cat(to_string(flight.kind), " #", flight.number, " on ", title(), label, " at ",
-             place(flight.where));
+  return cat(to_string(flight.kind), " #", flight.number, " on ", title(), label,
+             place_text(flight.place));
 }
 
 void NcclCommunicator::wait(NcclFlight& flight) {

@@ -33,7 +33,7 @@ struct NcclOperation {
 struct NcclFlight {
   CollectiveKind kind{};
   std::string_view label;
-  CallSite where;
+  Place place;
   std::uint64_t number = 0;
   Work announced;  // on the control communicator
   std::shared_ptr<NcclOperation> operation;

@@ -14,7 +14,10 @@ using testing::CountingObserver;
 using testing::on_ranks;
 using Values = std::vector<double>;
 
-constexpr auto sdpa = scaled_dot_product_attention;
+Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
+            std::optional<double> scale, bool enable_gqa) {
+  return scaled_dot_product_attention(q, k, v, mask, is_causal, scale, enable_gqa);
+}
 
 Tensor drawn(World& world, const Shape& shape) { return randn(world.device(), shape, DType::F64); }
 

@@ -61,6 +61,39 @@ TEST(Run, BadInputIsOneLineAndExitCodeTwo) {
   }
 }
 
+TEST(Run, ReadsTheLinkThatItEmulates) {
+  const Seen seen = run_with({"--link", "20us,1GB/s", "--ranks=2"});
+  EXPECT_EQ(seen.error, "");
+  ASSERT_TRUE(seen.options.link);
+  EXPECT_EQ(to_string(*seen.options.link), "20us,1GB/s");
+  EXPECT_FALSE(run_with({}).options.link);
+}
+
+TEST(Run, ALinkThatCannotBeIsOneLineThatNamesIt) {
+  EXPECT_EQ(run_with({"--link", "0GB/s"}).error, "error: link 0GB/s: the rate must be above 0\n");
+  for (const char* bad : {"-1us,1GB/s", "1us,-1GB/s", "fast", "", "1GB/s,20us", "20us",
+                          "1us,nanB/s", "1us,2us,1GB/s", "20,1GB/s", "1us,1GB", "1us,"}) {
+    const Seen seen = run_with({"--link", bad});
+    EXPECT_EQ(seen.code, 2) << bad;
+    EXPECT_NE(seen.error.find(bad), std::string::npos) << seen.error;
+    EXPECT_EQ(seen.options.ranks, 0) << bad << " ran the program";
+  }
+}
+
+TEST(Run, ReadsHowManyProgressThreadsThereAre) {
+  EXPECT_EQ(run_with({"--progress-threads=2"}).options.progress_threads, 2);
+  EXPECT_EQ(run_with({}).options.progress_threads, 0);
+  EXPECT_EQ(run_with({"--progress-threads", "-1"}).error,
+            "error: progress_threads must be at least 0, got -1\n");
+  EXPECT_EQ(run_with({"--progress-threads=1", "--communicator=nccl"}).error,
+            "error: progress_threads 1 is for communicator local, got nccl\n");
+}
+
+TEST(Run, ALinkNeedsTheCommunicatorThatEmulatesIt) {
+  const Seen seen = run_with({"--link=1GB/s", "--communicator=nccl"});
+  EXPECT_EQ(seen.error, "error: link 0ns,1GB/s is for communicator local, got nccl\n");
+}
+
 Task<void> fail_on_one(World& world) {
   if (world.rank() == 1) throw std::runtime_error("boom");
   co_return;
@@ -71,7 +104,7 @@ TEST(Run, AnyOtherErrorIsOneLineAndExitCodeOne) {
   std::vector<char*> argv{name.data()};
   testing::internal::CaptureStderr();
   EXPECT_EQ(run(1, argv.data(), fail_on_one), 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: boom\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: rank 1: boom\n");
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+#include "runtime/comm/local/link_queue.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "runtime/comm/collective.h"
+#include "runtime/comm/local/job.h"
+#include "runtime/coro/rank_context.h"
+
+namespace coshard {
+
+std::int64_t LinkQueue::now() { return RankContext::current().parker().now(); }
+
+Passage LinkQueue::pass(const Job& job) {
+  const Collective& any = job.entries[0].args;
+  const int ranks = static_cast<int>(free_ns_.size());
+  std::int64_t bytes = 0;
+  for (int r = 0; r < ranks; ++r)
+    bytes = std::max(bytes, larger_bytes(job.entries[static_cast<std::size_t>(r)].args, ranks, r));
+  const std::int64_t took = any.announced ? 0 : link_.time_ns(algorithmic_bytes(any, ranks, bytes));
+  const std::scoped_lock lock(lock_);
+  Passage passage{now()};
+  for (const std::int64_t free : free_ns_) passage.begin = std::max(passage.begin, free);
+  passage.end = passage.begin + took;
+  std::ranges::fill(free_ns_, passage.end);
+  return passage;
+}
+
+Passage LinkQueue::pass_message(int sender, std::int64_t bytes) {
+  const std::scoped_lock lock(lock_);
+  std::int64_t& free = free_ns_[static_cast<std::size_t>(sender)];
+  const std::int64_t begin = std::max(now(), free);
+  free = begin + link_.time_ns(bytes);
+  return {begin, free};
+}
+
+std::int64_t LinkQueue::part_ns(const Job& job, int source, int target) const {
+  const Collective& any = job.entries[0].args;
+  const int ranks = static_cast<int>(free_ns_.size());
+  const auto size_of_part = [&](int r) { return cut_of(any.counts, any.extent, ranks, r).size; };
+  double moved = 0, all = 0;
+  bool before = true;
+  for (int r = (target + 1) % ranks; r != target; r = (r + 1) % ranks) {
+    const auto size = static_cast<double>(size_of_part(r));
+    all += size;
+    if (before) moved += size;
+    if (r == source) before = false;
+  }
+  const std::int64_t first = std::min(job.passage.begin + link_.latency.count(), job.passage.end);
+  const double share = all > 0 ? moved / all : 1;
+  return first + static_cast<std::int64_t>(share * static_cast<double>(job.passage.end - first));
+}
+
+}  // namespace coshard

@@ -1,0 +1,57 @@
+#include "runtime/coro/in_order.h"
+
+#include <string_view>
+
+#include "runtime/coro/executor.h"
+
+namespace coshard {
+
+InOrderWait::InOrderWait(std::coroutine_handle<> task, TaskPromiseBase& promise, CallSite where)
+    : task_(task),
+      promise_(promise),
+      where_(where),
+      executor_(Executor::current()),
+      parent_(Branch::current()) {
+  CS_REQUIRE(executor_ != nullptr, "in_order: no executor runs on this thread");
+}
+
+InOrderWait::~InOrderWait() = default;
+
+bool InOrderWait::await_ready() const {
+  parent_.throw_if_cancelled();
+  return false;
+}
+
+void InOrderWait::await_suspend(std::coroutine_handle<> awaiter) {
+  branch_ = std::make_unique<Branch>(parent_, 0, "in_order");
+  branch_->unordered = true;
+  promise_.set_join(*this);
+  executor_->enqueue(task_, *branch_);
+  if (parent_.unordered)
+    executor_->wait_unordered(*this, awaiter);
+  else
+    executor_->wait(*this, awaiter);
+}
+
+std::coroutine_handle<> InOrderWait::ended(TaskPromiseBase&) noexcept {
+  if (given_up_) executor_->give_up(*this);
+  return std::noop_coroutine();
+}
+
+Look InOrderWait::look() { return task_.done() ? Look::Over : Look::Stuck; }
+
+void InOrderWait::give_up() noexcept {
+  given_up_ = true;
+  unlink();
+  if (task_.done()) return executor_->give_up(*this);
+  branch_->cancel(parent_.cancelled());
+}
+
+void InOrderWait::await_resume() const { parent_.throw_if_cancelled(); }
+
+std::string InOrderWait::describe() const {
+  const std::string_view file(where_.file);
+  return cat("in_order at ", file.substr(file.rfind('/') + 1), ':', where_.line);
+}
+
+}  // namespace coshard

@@ -1,0 +1,40 @@
+// Links as text, and what they say a collective costs.
+#include <gtest/gtest.h>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/link.h"
+
+namespace coshard::test {
+namespace {
+using namespace std::chrono_literals;
+
+TEST(LinkText, ReadsATimeAndARate) {
+  EXPECT_EQ(parse_link("20us,1GB/s"), (Link{20us, 1e9}));
+  EXPECT_EQ(parse_link("1.5ms,12.5MB/s"), (Link{1500us, 12.5e6}));
+  EXPECT_EQ(parse_link("0s,3B/s"), (Link{0s, 3}));
+  EXPECT_EQ(parse_link("250ns,2TB/s"), (Link{250ns, 2e12}));
+  EXPECT_EQ(parse_link("800KB/s"), (Link{0ns, 8e5}));
+}
+
+TEST(LinkText, PrintsWhatItReads) {
+  for (const char* text : {"20us,1GB/s", "1.5ms,12.5MB/s", "0ns,3B/s", "3s,2TB/s"})
+    EXPECT_EQ(to_string(parse_link(text)), text);
+}
+
+TEST(LinkText, ATimeThatIsTooLongForTheClockIsCut) {
+  const Link slow{1s, 1e-300};
+  EXPECT_EQ(slow.time_ns(1), 1'000'000'000'000'000'000);
+}
+
+TEST(LinkText, AMessageAndABroadcastMoveAllTheirBytes) {
+  Collective c;
+  for (const CollectiveKind kind : {CollectiveKind::Send, CollectiveKind::Broadcast}) {
+    c.kind = kind;
+    EXPECT_EQ(algorithmic_bytes(c, 4, 100), 100);
+  }
+  c.kind = CollectiveKind::AllReduce;
+  EXPECT_EQ(algorithmic_bytes(c, 1, 100), 0);
+}
+
+}  // namespace
+}  // namespace coshard::test

@@ -1,0 +1,47 @@
+#pragma once
+// Ranks as fibers of one thread with a virtual clock: what takes time takes exactly as long as it
+// says, and computing takes none. For tests of links, deadlines and timers.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/comm/local/fabric.h"
+#include "runtime/coro/executor.h"
+#include "runtime/coro/fiber_thread.h"
+
+namespace coshard::testing {
+
+using RankBody = std::function<Task<void>(Communicator& communicator)>;
+
+// Runs body(communicator of all) on each rank and throws what the first of them throws.
+inline void on_virtual_ranks(int ranks, const FabricOptions& options, const RankBody& body) {
+  struct InTurn final : FiberPolicy {
+    std::size_t pick(std::size_t) override { return 0; }
+    bool virtual_time() const override { return true; }
+  } policy;
+  FiberThread thread(&policy);
+  LocalFabric fabric(ranks, "tp", options);
+  std::vector<std::unique_ptr<RankContext>> contexts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Parker& parker = thread.spawn([&, rank](Parker&) {
+      try {
+        Executor executor;
+        const std::shared_ptr<Communicator> communicator = fabric.communicator(rank);
+        executor.run(body(*communicator));
+      } catch (...) {
+        fabric.poison(text_of(std::current_exception()));
+        throw;
+      }
+    });
+    contexts.push_back(std::make_unique<RankContext>(&parker));
+  }
+  thread.on_switch([&](int fiber) {
+    RankContext::exchange(fiber < 0 ? nullptr : contexts[static_cast<std::size_t>(fiber)].get());
+  });
+  thread.run();
+}
+
+// The time of the rank that asks.
+inline std::int64_t virtual_now() { return RankContext::current().parker().now(); }
+
+}  // namespace coshard::testing
