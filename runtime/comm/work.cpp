@@ -37,7 +37,12 @@ void WorkAwaiter::await_resume() {
 }
 
 void WorkAwaiter::give_up() noexcept {
+  // Another branch runs, or none.
+  RankContext& rank = executor_->context();
+  Branch& running = rank.branch();
+  rank.set_branch(branch());
   each([](WorkState& state) { state.given_up(); });
+  rank.set_branch(running);
   executor_->give_up(*this);
 }
 

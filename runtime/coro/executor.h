@@ -110,7 +110,10 @@ class Executor {
    public:
     using awaitable_of_coshard = void;
     explicit YieldAwaiter(Executor& executor) noexcept : executor_(executor) {}
-    bool await_ready() const noexcept { return executor_.may_keep_running(); }
+    // Where the branch is cancelled it does not suspend, as nothing else does then.
+    bool await_ready() const noexcept {
+      return executor_.may_keep_running() || executor_.context_->branch().cancelled() != nullptr;
+    }
     void await_suspend(std::coroutine_handle<> self) const { executor_.enqueue_yield(self); }
     void await_resume() const { executor_.context_->branch().throw_if_cancelled(); }
 

@@ -56,6 +56,7 @@ class Waiting : public Suspension {
  protected:
   Waiting() = default;
   ~Waiting() { unlink(); }
+  Branch& branch() const noexcept { return *branch_; }  // that is suspended in it
   void unlink() noexcept {  // out of its queue
     if (next_ == nullptr) return;
     next_->previous_ = previous_;

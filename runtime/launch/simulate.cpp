@@ -43,6 +43,7 @@ class Simulation final : public RankHost, public FiberPolicy, public TransferClo
 
   // TransferClock
   bool go_on() override;
+  bool pause() override;
 
   void tell(int rank, std::string what) {
     if (sim_.on_event) sim_.on_event({fibers_.thread().now(), rank, std::move(what)});
@@ -106,6 +107,18 @@ bool Simulation::go_on() {
     network_->ring();
   }
   return false;
+}
+
+bool Simulation::pause() {
+  if (draw_(4) != 0) return true;
+  Parker& parker = RankContext::current().parker();
+  try {
+    parker.park(1);
+    parker.ring();  // it may have been rung meanwhile, and looks again
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 // The network's life.

@@ -120,6 +120,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool checked(Job& job, int a, int b);
   std::string side_text(const Job& job, int rank) const;
   bool may_go_on() const;
+  bool pause();
   bool push_before(Job& job, int rank);
   void note_not_before(Job& job, int rank);
   bool prepare(Job& job, int rank);

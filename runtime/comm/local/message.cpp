@@ -1,10 +1,9 @@
 #include "runtime/comm/local/message.h"
 
-#include <sched.h>
-
 #include <cstring>
 
 #include "runtime/comm/collective.h"
+#include "runtime/comm/local/let_others_run.h"
 
 namespace coshard {
 
@@ -44,7 +43,7 @@ bool Message::help(std::string& failure) {
 void Message::abandon() {
   for (MessageState seen = state.load(); seen != MessageState::Over; seen = state.load()) {
     if (seen == MessageState::Taken) {
-      sched_yield();
+      let_others_run();
     } else {
       state.compare_exchange_strong(seen, MessageState::Over);
     }

@@ -1,11 +1,10 @@
 // The transfer of a job: arriving, claiming units, finishing, giving up.
-#include <sched.h>
-
 #include <exception>
 #include <utility>
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
+#include "runtime/comm/local/let_others_run.h"
 #include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/local/units.h"
 #include "runtime/coro/fault_switch.h"
@@ -164,6 +163,13 @@ bool LocalGroup::may_go_on() const {
   return registry_->clock == nullptr || registry_->clock->go_on();
 }
 
+// Between claiming a share and doing it.
+bool LocalGroup::pause() {
+  if (registry_->clock == nullptr || registry_->clock->pause()) return true;
+  poison("the simulation was given up");
+  return false;
+}
+
 bool LocalGroup::help(Message& message, std::string& failure) {
   if (message.state.load() != MessageState::Matched || !may_go_on()) return false;
   return message.help(failure);
@@ -171,6 +177,7 @@ bool LocalGroup::help(Message& message, std::string& failure) {
 
 // A unit that fails ends the job on all ranks.
 void LocalGroup::run(Job& job, std::uint32_t unit) {
+  if (!pause()) return;
   try {
     run_unit(job, size(), unit);
   } catch (const std::exception& error) {
@@ -241,7 +248,7 @@ bool LocalGroup::try_pair(Job& job, int source, int target, bool copy) {
   Pair expected = Pair::Todo;
   if (state.load(std::memory_order_relaxed) != expected) return false;
   if (!state.compare_exchange_strong(expected, Pair::Taken)) return false;
-  if (copy) copy_pair(job, size(), source, target);
+  if (copy && pause()) copy_pair(job, size(), source, target);
   state.store(Pair::Done);
   if (part_sleepers_.load() > 0) wake();
   finish_units(job, 1, CollectiveKind::AllGather);
@@ -304,7 +311,7 @@ void LocalGroup::stop_preparing(Job& job, int rank) {
     if (its.stage.load() == Stage::Issued) {  // what it waits for is not over: nobody will do it
       if (its.stage.compare_exchange_strong(seen, Stage::None)) return;
     } else {
-      sched_yield();
+      let_others_run();
     }
   }
 }
@@ -315,7 +322,7 @@ void LocalGroup::abandon(Job& job, int rank) {
     for (int r = 0; r < size(); ++r) {
       try_pair(job, r, rank, false);
       try_pair(job, rank, r, false);
-      while (!part_done(job, r, rank) || !part_done(job, rank, r)) sched_yield();
+      while (!part_done(job, r, rank) || !part_done(job, rank, r)) let_others_run();
     }
   } else {
     // Whoever arms it later sees the poison before it touches a buffer.
@@ -325,7 +332,7 @@ void LocalGroup::abandon(Job& job, int rank) {
   }
   if (entry(job, rank).args.kind == CollectiveKind::AllGather && !job.completing.load()) return;
   while (!job.over.load(std::memory_order_acquire))
-    if (!complete_some(job)) sched_yield();
+    if (!job.completing.load() || !complete_some(job)) let_others_run();
 }
 
 }  // namespace coshard

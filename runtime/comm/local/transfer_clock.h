@@ -9,6 +9,9 @@ class TransferClock {
   // Whether a share of a transfer that is ready to be done may be done now. False: not yet, and all
   // groups are woken when to ask again.
   virtual bool go_on() = 0;
+  // A share was claimed by the rank that runs: others may run before it is done. False: the
+  // simulation is given up, and it is not to be done.
+  virtual bool pause() = 0;
 
  protected:
   ~TransferClock() = default;

@@ -37,6 +37,7 @@ class Rank {
 
   bool differs(const Node& node, Differs how) {
     if (!difference_ || difference_->how != how || difference_->number != node.number) return false;
+    if (Branch::current().cancelled()) return false;
     report_.different = true;
     return true;
   }

@@ -64,8 +64,13 @@ bool is_shared(const RandomProgram& program, const Node& node, int rank) {
 
 bool has_shared(const RandomProgram& program, const std::vector<Node>& steps, int rank) {
   bool any = false;
-  each_node(steps, [&](const Node& node) { any |= is_shared(program, node, rank); });
+  each_safe_node(steps, [&](const Node& node) { any |= is_shared(program, node, rank); });
   return any;
+}
+
+// The number of the first of them: what is given up there is followed by nothing.
+int last_barriers(const RandomProgram& program) {
+  return program.body[program.body.size() - 2 * program.groups.size()].number;
 }
 
 // Where `rank` can differ in that way.
@@ -82,11 +87,11 @@ std::vector<int> places(const RandomProgram& program, Differs how, int rank) {
       found.pop_back();  // the barrier of all has been issued
       break;
     case Differs::Dies: found = {0, 1, 2, 3, 5, 8, 13}; break;
-    case Differs::Throws:
-      each_node(program.body, [&](const Node& node) { if_(true, node); });
+    case Differs::Throws:  // elsewhere a sibling may be the first to throw
+      each_safe_node(program.body, [&](const Node& node) { if_(true, node); });
       break;
     case Differs::SwapsBranches:
-      each_node(program.body, [&](const Node& node) {
+      each_safe_node(program.body, [&](const Node& node) {
         const auto& all = node.branches;
         if_(node.step == Step::All && all.size() % 2 == 0 && has_shared(program, all.front(), rank),
             node);
@@ -97,7 +102,7 @@ std::vector<int> places(const RandomProgram& program, Differs how, int rank) {
         if_(node.step == Step::Await && is_shared(program, *issue_of(program, node.of), rank),
             node);
       });
-      std::erase(found, program.body.back().number);
+      std::erase_if(found, [&](int number) { return number >= last_barriers(program); });
       break;
     case Differs::Skips:
     case Differs::OtherCount:
@@ -144,9 +149,17 @@ std::string judge_success(const Report& report) {
 // Which errors tell of it.
 bool fits(Differs how, const Report& report) {
   const testing::End& end = report.end;
+  // Another branch of the rank that timed out was the first to end.
+  const bool by_echo = end.is(ErrorKind::CommFailed) && end.names("timeout after 60");
   switch (how) {
     case Differs::Throws: return report.boom;
-    case Differs::NeverComes: return end.is(ErrorKind::Timeout);
+    case Differs::NeverComes: return (end.is(ErrorKind::Timeout) || by_echo) && end.names("rank");
+    case Differs::WaitsForNone:
+      if (end.is(ErrorKind::Timeout)) return end.names("step");  // in a task that has a deadline
+      return end.is(ErrorKind::CommFailed) && end.names("rank");
+    case Differs::Skips:
+      if (end.is(ErrorKind::Timeout)) return end.names("rank");
+      [[fallthrough]];
     default: return end.is(ErrorKind::CommFailed) && end.names("rank");
   }
 }

@@ -1,0 +1,18 @@
+#pragma once
+// How to wait for another thread or fiber that is in the middle of something short.
+#include <sched.h>
+
+#include "runtime/coro/rank_context.h"
+
+namespace coshard {
+
+inline void let_others_run() {
+  Parker& parker = RankContext::current().parker();
+  if (parker.shares_its_thread()) {
+    parker.park(1);
+  } else {
+    sched_yield();
+  }
+}
+
+}  // namespace coshard
