@@ -272,7 +272,7 @@ void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int out
   meta->producer = std::move(producer);
   meta->output = output;
   meta->spec = tensor.spec();
-  meta->version = tensor.storage()->version;
+  meta->version = tensor.storage()->changes();
   tensor.set_grad_meta(std::move(meta));
 }
 
@@ -285,7 +285,7 @@ void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
   for (const Tensor& t : inputs) {
     const bool wanted = t.defined() && t.requires_grad();
     record->inputs.push_back(wanted ? t.grad_meta() : nullptr);
-    CS_REQUIRE(!wanted || t.is_leaf() || t.grad_meta()->version == t.storage()->version,
+    CS_REQUIRE(!wanted || t.is_leaf() || t.grad_meta()->version == t.storage()->changes(),
                record->name(), ": ", t, " was changed in place through another view of its memory");
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -297,7 +297,7 @@ void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
 void replace_on_tape(const Tensor& x, const Tensor& result) {
   auto meta = std::make_shared<GradMeta>(*result.grad_meta());
   meta->spec = x.spec();
-  meta->version = x.storage()->version;
+  meta->version = x.storage()->changes();
   x.set_grad_meta(std::move(meta));
 }
 

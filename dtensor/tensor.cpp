@@ -3,6 +3,7 @@
 #include "dtensor/tape.h"
 #include "dtensor/waits_in_place.h"
 #include "kernels/run.h"
+#include "runtime/comm/neighbours.h"
 
 namespace coshard {
 
@@ -36,7 +37,12 @@ void Tensor::wait(std::string_view who) const {
   if (!storage.in_flight) return;
   if (storage.pending && device()->kind() == DeviceKind::Cpu) count_wait_in_place(who);
   const std::shared_ptr<WorkState> state = storage.pending.state();
-  storage.pending.wait();
+  try {
+    storage.pending.wait();
+  } catch (const MissingIsHere& error) {
+    fail(error.kind(), cat(who, ": its input is in flight and ", error.reason(),
+                           "; co_await the redistribution first"));
+  }
   arrived(state);
 }
 

@@ -60,14 +60,27 @@ Module::~Module() {
     if (child.owner && child.owner->parent_ == this) child.owner->parent_ = nullptr;
 }
 
+// An error that leaves this module is noted with its path, unless one inside has noted it before.
+void Module::left_by(const std::exception_ptr& error) noexcept {
+  try {
+    if (World* world = World::current()) world->module_left(path(), error);
+  } catch (const std::bad_alloc&) {  // then the error names no module
+  }
+}
+
 Task<Tensor> Module::forward(Tensor x, CallSite site) {
   if (site.known()) return forward_for(site, std::move(x));
-  const World* world = World::current();
   const bool arrives = x.defined() && x.in_flight();
   if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_ || arrives)
     return forward(Inputs(std::move(x)), site);
-  if (world != nullptr && world->observed()) return run_watched(std::move(x));
-  return run(std::move(x));
+  Task<Tensor> body = begin(std::move(x));
+  body.set_witness(*this);
+  return body;
+}
+
+Task<Tensor> Module::begin(Tensor x) {
+  const World* world = World::current();
+  return world != nullptr && world->observed() ? run_watched(std::move(x)) : run(std::move(x));
 }
 
 Task<Tensor> Module::forward_for(CallSite site, Tensor x) {
@@ -102,8 +115,10 @@ Task<Tensor> Module::forward(Inputs inputs, CallSite site) {
 }
 
 Task<Outputs> Module::call(Inputs inputs, CallSite site) {
-  return recompute_ ? recompute(*this, std::move(inputs), site)
-                    : call_once(std::move(inputs), site);
+  Task<Outputs> body = recompute_ ? recompute(*this, std::move(inputs), site)
+                                  : call_once(std::move(inputs), site);
+  body.set_witness(*this);
+  return body;
 }
 
 Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {

@@ -59,7 +59,7 @@ struct NamedModule {
   Module* module;
 };
 
-class Module {
+class Module : private FailureWitness {
  public:
   Module() = default;
   virtual ~Module();
@@ -129,8 +129,10 @@ class Module {
     std::shared_ptr<Module> owner;  // null for a member
   };
   class Watch;
+  Task<Tensor> begin(Tensor x);
   Task<Tensor> forward_for(CallSite site, Tensor x);
   Task<Tensor> run_watched(Tensor x);
+  void left_by(const std::exception_ptr& error) noexcept override;
   void check_name(const std::string& name) const;
   void forget_paths();
 

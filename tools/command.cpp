@@ -66,6 +66,13 @@ void add_train_options(CLI::App& app, TrainOptions& o) {
   add("--dtype", o.dtype, "f32, bf16 or f64");
 }
 
+void add_overlap_options(CLI::App& app, OverlapOptions& o) {
+  app.add_option("--ranks", o.ranks, "ranks; 0: 2 and 4")->capture_default_str();
+  app.add_option("--steps", o.steps, "computations of a branch")->capture_default_str();
+  app.add_option("--rounds", o.rounds, "rounds; the median counts")->capture_default_str();
+  app.add_option("--compute-ms", o.compute_ms, "length of a computation")->capture_default_str();
+}
+
 int show(const Report& report, bool json) {
   if (json) {
     std::cout << report.json();
@@ -138,6 +145,9 @@ class Benches {
     sub = add("redistribute", "collectives and redistributes of 4 KiB to 16 MiB", redistribute_,
               bench_redistribute);
     sub->add_option("--ranks", redistribute_.ranks, "ranks")->capture_default_str();
+    sub = add("overlap", "what a sibling hides of collectives on an emulated link", overlap_,
+              bench_overlap);
+    add_overlap_options(*sub, overlap_);
     sub = add("train", "a training step of the Transformer", train_, bench_train);
     add_train_options(*sub, train_);
     sub =
@@ -151,13 +161,14 @@ class Benches {
                 Report (*run)(const Options&)) {
     CLI::App* sub = bench_.add_subcommand(name, help);
     sub->add_flag("--json", json_, "print one JSON object");
-    sub->add_option("--peer", peer_, "PyTorch script, to be run beside it with python3");
+    if constexpr (requires { options.peer; })
+      sub->add_option("--peer", peer_, "PyTorch script, to be run beside it with python3");
     const auto place = std::make_shared<Place>();
     if constexpr (std::is_same_v<Options, GpuOptions>) place->device = "cuda";
     place->add_to(*sub);
     sub->callback([this, &options, run, place] {
       chosen_ = [this, &options, run, place] {
-        options.peer = peer_;
+        if constexpr (requires { options.peer; }) options.peer = peer_;
         options.world = place->world();
         return show(run(options), json_);
       };
@@ -171,6 +182,7 @@ class Benches {
   bool json_ = false;
   DispatchOptions dispatch_;
   RedistributeOptions redistribute_;
+  OverlapOptions overlap_;
   TrainOptions train_;
   GpuOptions gpu_;
 };

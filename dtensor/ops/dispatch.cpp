@@ -257,7 +257,7 @@ class OpRecord final : public Record {
   std::uint64_t saved_versions() const {
     std::uint64_t sum = 0;
     for (const auto* saved : {&in_, &out_})
-      for (const Tensor& t : *saved) sum += t.defined() ? t.storage()->version : 0;
+      for (const Tensor& t : *saved) sum += t.defined() ? t.storage()->changes() : 0;
     return sum;
   }
   // A version only grows, so an equal sum means that none has changed.

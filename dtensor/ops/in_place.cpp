@@ -19,7 +19,7 @@ void require_destination(const OpDef& op, const Tensor& x) {
 Tensor in_other_memory(const Tensor& x) {
   Tensor copy = copy_of(x);
   copy.set_grad_meta(x.grad_meta());
-  copy.storage()->version = x.storage()->version;  // x may have been changed before
+  copy.storage()->changes() = x.storage()->changes();  // x may have been changed before
   return copy;
 }
 
@@ -48,7 +48,7 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
   const Tensor data = x.is_distributed() ? in_layout(op, result, x.layout()) : result;
   if (x.local_numel() > 0) kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
-  ++x.storage()->version;
+  ++x.storage()->changes();
   if (tape && result.requires_grad()) replace_on_tape(x, result);
   return x;
 }

@@ -9,6 +9,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/redistribute/transfer.h"
+#include "dtensor/redistribute/transfer_to.h"
 #include "dtensor/tape.h"
 #include "dtensor/tensor.h"
 #include "runtime/coro/when_all.h"

@@ -31,6 +31,17 @@ struct RedistributeOptions {
 };
 Report bench_redistribute(const RedistributeOptions& options);
 
+// What the sibling branch of a when_all hides of a collective on an emulated link that takes as
+// long for a collective as a computation lasts, and what one branch alone does (nothing).
+struct OverlapOptions {
+  int ranks = 0;           // 0: 2 and then 4
+  int steps = 8;           // computations, and collectives, of a branch
+  int rounds = 7;          // of all programs in turns; the median counts
+  double compute_ms = 20;  // of a computation, about, while all ranks compute
+  WorldOptions world = {};
+};
+Report bench_overlap(const OverlapOptions& options);
+
 // One training step of the Transformer, on random tokens with AdamW at 1e-3, as bench_pytorch.py
 // does it.
 struct TrainOptions {

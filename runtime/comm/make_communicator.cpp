@@ -11,39 +11,58 @@ COSHARD_COMMUNICATOR_BACKENDS(X)
 
 namespace {
 
+using Backends = std::vector<const CommunicatorBackend*>;
+
+// Written before any world is made.
+Backends& backends() {
 #define X(name) &name##_communicator_backend,
-const CommunicatorBackend* const kBackends[] = {COSHARD_COMMUNICATOR_BACKENDS(X)};
+  static Backends all = {COSHARD_COMMUNICATOR_BACKENDS(X)};
 #undef X
+  return all;
+}
+
+const CommunicatorBackend* find_backend(std::string_view name) {
+  for (const CommunicatorBackend* backend : backends())
+    if (backend->name == name) return backend;
+  return nullptr;
+}
 
 }  // namespace
 
 std::string communicator_names() {
   std::string names;
-  for (const CommunicatorBackend* backend : kBackends)
+  for (const CommunicatorBackend* backend : backends())
     names += cat(names.empty() ? "" : ", ", backend->name);
   return names;
 }
 
-bool has_communicator(std::string_view name) {
-  for (const CommunicatorBackend* backend : kBackends)
-    if (backend->name == name) return true;
-  return false;
+bool has_communicator(std::string_view name) { return find_backend(name) != nullptr; }
+
+void check_communicator(std::string_view name) {
+  if (!has_communicator(name))
+    fail(ErrorKind::Unsupported,
+         cat("communicator '", name, "': this build has ", communicator_names()));
 }
 
 std::vector<std::pair<std::string, std::string>> communicator_versions() {
   std::vector<std::pair<std::string, std::string>> all;
-  for (const CommunicatorBackend* backend : kBackends)
+  for (const CommunicatorBackend* backend : backends())
     all.emplace_back(backend->name, backend->versions != nullptr ? backend->versions() : "");
   return all;
+}
+
+bool add_communicator(const CommunicatorBackend& backend) {
+  CS_REQUIRE(!has_communicator(backend.name), "add_communicator: there is a '", backend.name,
+             "' already");
+  backends().push_back(&backend);
+  return true;
 }
 
 std::shared_ptr<Communicator> make_communicator(std::string_view name,
                                                 std::shared_ptr<Communicator> control,
                                                 const std::shared_ptr<Device>& device) {
-  for (const CommunicatorBackend* backend : kBackends)
-    if (backend->name == name) return backend->make(std::move(control), device);
-  fail(ErrorKind::Unsupported,
-       cat("communicator '", name, "': this build has ", communicator_names()));
+  check_communicator(name);
+  return find_backend(name)->make(std::move(control), device);
 }
 
 }  // namespace coshard

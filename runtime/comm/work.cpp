@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "runtime/comm/neighbours.h"
 #include "runtime/coro/executor.h"
+#include "runtime/coro/fault_switch.h"
 
 namespace coshard {
 namespace {
@@ -15,6 +17,7 @@ std::int64_t earlier(std::int64_t a, std::int64_t b) {
 
 bool WorkAwaiter::await_ready() const {
   Branch::current().throw_if_cancelled();
+  if (has(Fault::NullWorkDoesNotSuspend) && !state_ && more_.empty()) return true;
   return Executor::current() == nullptr;
 }
 
@@ -88,6 +91,13 @@ std::int64_t WorkAwaiter::check(std::int64_t waited_ns) {
   return next;
 }
 
+bool WorkAwaiter::ends_in_time() const {
+  bool ends = false;
+  const std::int64_t now = RankContext::current().parker().now();
+  each([&](WorkState& state) { ends |= state.not_before(part_) > now; });
+  return ends;
+}
+
 std::string WorkAwaiter::describe() const {
   std::string text;
   each([&](WorkState& state) { text += cat(text.empty() ? "" : ", ", state.describe()); });
@@ -101,7 +111,12 @@ void Work::finish() noexcept {
   try {
     if (std::uncaught_exceptions() > exceptions_)
       state_->poison(cat(state_->describe(), ": its memory goes while an exception unwinds"));
-    state_->wait();
+    try {
+      state_->wait();
+    } catch (const MissingIsHere& error) {  // it never will be over, and its memory goes
+      state_->poison(error.what());
+      state_->wait();
+    }
   } catch (...) {  // its awaiter was told, or is being unwound by what went wrong first
   }
 }

@@ -88,6 +88,7 @@ class WorkAwaiter : public Waiting {
   bool listen(Parker& parker) final;
   void deaf(Parker& parker) noexcept final;
   std::int64_t check(std::int64_t waited_ns) final;
+  bool ends_in_time() const final;
   std::string describe() const final;
 
  private:

@@ -34,19 +34,21 @@ int Branch::new_slot() {
 
 Branch::Branch() = default;
 
-Branch::Branch(Branch& parent, int position)
+Branch::Branch(Branch& parent, int position, const std::string& name)
     : unordered(parent.unordered),
       place(parent.place),
       parent_(&parent),
       id_(mixed(parent.id_, static_cast<std::uint64_t>(position))),
-      path_(std::make_shared<const std::string>(parent.path_ ? cat(*parent.path_, '.', position)
-                                                             : cat(position))) {
+      path_(std::make_shared<const std::string>(
+          cat(parent.path_ ? *parent.path_ + '.' : "", name.empty() ? cat(position) : name))) {
   for (const BranchForked hook : fork_hooks()) hook(parent, *this, position);
 }
 
-Branch::~Branch() {
+Branch::~Branch() { forget(); }
+
+void Branch::forget() noexcept {
   for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot)
-    if (slot->value != nullptr) slot->destroy(slot->value);
+    if (slot->value != nullptr) slot->destroy(std::exchange(slot->value, nullptr));
 }
 
 Branch& Branch::current() noexcept { return RankContext::current().branch(); }

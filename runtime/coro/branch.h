@@ -22,7 +22,8 @@ class Branch {
  public:
   Branch();
   // Child number `position` of a when_all that `parent` awaits; `parent` does not run meanwhile.
-  Branch(Branch& parent, int position);
+  // `name`: what its path says instead of the number.
+  Branch(Branch& parent, int position, const std::string& name = "");
   ~Branch();
   Branch(const Branch&) = delete;
   Branch& operator=(const Branch&) = delete;
@@ -46,6 +47,9 @@ class Branch {
   void cancel(const std::exception_ptr& cause);
   // The innermost scope's.
   std::stop_token stop_token();
+
+  // Destroys its values: a rank does so on its own thread, before the branch goes.
+  void forget() noexcept;
 
   // Resumed by what came first (as_it_comes, in_order): it may issue no collective.
   bool unordered = false;

@@ -2,8 +2,10 @@
 // co_spawn: runs a Task on the user's own Asio executor (io_context, strand, thread_pool), for any
 // completion token. The task gets an Executor of its own there, so that yield, sleep_for and
 // use_task work inside it; it runs in one handler at a time. When the user's context is destroyed
-// first, the task is destroyed with it.
+// first, the task is destroyed with it. A cancellation slot of the handler's cancels the task: its
+// awaits throw Error{Cancelled}.
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/dispatch.hpp>
@@ -34,37 +36,66 @@ struct SpawnSignature<void> {
 template <class T, class Handler>
 class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
  public:
-  Spawned(const boost::asio::any_io_executor& target, Task<T> task, Handler handler)
+  Spawned(const boost::asio::any_io_executor& target, Task<T> task, Handler handler,
+          Executor* beside)
       : handler_(std::move(handler)),
         work_(boost::asio::make_work_guard(handler_, target)),
-        executor_(target),
+        executor_(target, beside),
         task_(std::move(task)) {}
+  ~Spawned() {
+    executor_.run_here([this] {
+      executor_.stop_listening();
+      task_ = Task<T>();
+    });
+  }
+  Spawned(const Spawned&) = delete;
+  Spawned& operator=(const Spawned&) = delete;
 
   void start() {
+    auto slot = boost::asio::get_associated_cancellation_slot(handler_);
+    if (slot.is_connected())
+      slot.assign([weak = this->weak_from_this()](boost::asio::cancellation_type) {
+        if (const auto self = weak.lock()) self->cancel();
+      });
     executor_.launch(task_.handle(), this->shared_from_this(),
                      [this](std::exception_ptr error) { finish(std::move(error)); });
   }
 
  private:
-  void finish(std::exception_ptr error) {
-    auto target = work_.get_executor();
-    if constexpr (std::is_void_v<T>) {
+  void cancel() {
+    executor_.interrupt(std::make_exception_ptr(
+        Error(ErrorKind::Cancelled, "cancelled: by the cancellation slot of its completion")));
+  }
+
+  // Its exception; null: it gave `value`, if it gives one.
+  template <class Value>
+  std::exception_ptr take(std::exception_ptr error, std::optional<Value>& value) {
+    executor_.run_here([&] {
       try {
-        if (!error) task_.take();
+        if (error) {
+        } else if constexpr (std::is_void_v<T>) {
+          task_.take();
+        } else {
+          value.emplace(task_.take());
+        }
       } catch (...) {
         error = std::current_exception();
       }
       task_ = Task<T>();
+    });
+    return error;
+  }
+
+  void finish(std::exception_ptr error) {
+    auto target = work_.get_executor();
+    if constexpr (std::is_void_v<T>) {
+      std::optional<int> nothing;
+      error = take(std::move(error), nothing);
       boost::asio::dispatch(
           target, [handler = std::move(handler_), error]() mutable { std::move(handler)(error); });
     } else {
       std::optional<T> value;
-      try {
-        if (!error) value.emplace(task_.take());
-      } catch (...) {
-        error = std::current_exception();
-      }
-      task_ = Task<T>();
+      error = take(std::move(error), value);
       if constexpr (std::is_default_constructible_v<T>) {
         if (!value) value.emplace();
       }
@@ -87,7 +118,26 @@ struct StartSpawned {
   template <class Handler, class T>
   void operator()(Handler&& handler, boost::asio::any_io_executor target, Task<T> task) const {
     using State = Spawned<T, std::decay_t<Handler>>;
-    std::make_shared<State>(target, std::move(task), std::forward<Handler>(handler))->start();
+    std::make_shared<State>(target, std::move(task), std::forward<Handler>(handler),
+                            Executor::current_on(target))
+        ->start();
+  }
+  // On the rank's thread, where its state is current.
+  template <class Handler, class T>
+  void operator()(Handler&& handler, Executor* rank, Task<T> task) const {
+    using State = Spawned<T, std::decay_t<Handler>>;
+    struct Parts {
+      std::decay_t<Handler> handler;
+      Task<T> task;
+    };
+    auto parts = std::make_shared<Parts>(Parts{std::forward<Handler>(handler), std::move(task)});
+    const auto start = [rank, parts] {
+      std::make_shared<State>(rank->asio_executor(), std::move(parts->task),
+                              std::move(parts->handler), rank)
+          ->start();
+    };
+    if (Executor::current() == rank) return start();
+    rank->run_soon(start);
   }
 };
 
@@ -107,6 +157,16 @@ requires std::is_convertible_v<Context&, boost::asio::execution_context&>
 auto co_spawn(Context& context, Task<T> task, Token&& token) {
   return co_spawn(boost::asio::any_io_executor(context.get_executor()), std::move(task),
                   std::forward<Token>(token));
+}
+
+// Beside the program that runs on `rank`, in its state (its world, its default mesh), whichever
+// kind of executor that is; any thread. It takes turns with the program, at times that only time
+// decides: its collectives have no place in the program's order, except among themselves. Whoever
+// has not ended when the program does is destroyed with `rank`, and does not complete.
+template <class T, class Token>
+auto co_spawn(Executor& rank, Task<T> task, Token&& token) {
+  return boost::asio::async_initiate<Token, typename SpawnSignature<T>::type>(
+      StartSpawned(), token, &rank, std::move(task));
 }
 
 }  // namespace coshard

@@ -1,95 +1,22 @@
 #include "runtime/coro/executor.h"
 
 #include <algorithm>
-#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
-#include <optional>
 
+#include "runtime/coro/census.h"
+#include "runtime/coro/executor_asio.h"
+#include "runtime/coro/fault_switch.h"
 #include "runtime/coro/fiber_thread.h"
 #include "runtime/coro/patience.h"
 
 namespace coshard {
 
-struct Executor::Asio {
-  explicit Asio(std::unique_ptr<boost::asio::io_context> made)
-      : own(std::move(made)), context(own.get()), executor(own->get_executor()) {}
-  explicit Asio(boost::asio::io_context& shared)
-      : context(&shared), executor(shared.get_executor()) {}
-  // The strand: tasks of one executor never run at the same time, whatever the target's threads.
-  explicit Asio(const boost::asio::any_io_executor& target)
-      : executor(boost::asio::make_strand(target)) {}
-
-  std::unique_ptr<boost::asio::io_context> own;
-  boost::asio::io_context* context = nullptr;  // the rank's; null: it lives on the user's
-  boost::asio::any_io_executor executor;
-  bool used = false;                               // somebody has asked for it: it may have work
-  std::optional<boost::asio::steady_timer> alarm;  // on the user's context
-  // On the user's context:
-  std::weak_ptr<void> owner;
-  std::coroutine_handle<> root;
-  std::function<void(std::exception_ptr)> finished;
-};
-
-// On the user's context: who rings posts a pump there. Only a wait in place blocks the thread.
-class Executor::PumpParker final : public Parker {
- public:
-  explicit PumpParker(Executor& executor) : executor_(executor) {}
-  void park(std::int64_t deadline_ns, boost::asio::io_context*) override {
-    in_place_.park(deadline_ns);
-  }
-  void ring() noexcept override {
-    in_place_.ring();
-    if (const auto keep = executor_.keep_alive())
-      boost::asio::post(executor_.asio_->executor,
-                        [&executor = executor_, keep] { executor.pump(keep); });
-  }
-  std::int64_t now() const override { return in_place_.now(); }
-  bool shares_its_thread() const override { return false; }
-
- private:
-  Executor& executor_;
-  ThreadParker in_place_;
-};
-
-// Makes the executor the one that runs on this thread.
-class Executor::Running {
- public:
-  explicit Running(Executor& executor)
-      : context_(*executor.context_),
-        thread_(RankContext::exchange(&context_)),
-        before_(std::exchange(context_.executor, &executor)),
-        branch_(context_.branch()) {}
-  ~Running() {
-    context_.set_branch(branch_);
-    context_.executor = before_;
-    RankContext::exchange(thread_);
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-
- private:
-  RankContext& context_;
-  RankContext* thread_;
-  Executor* before_;
-  Branch& branch_;
-};
-
 namespace {
 
-constexpr std::size_t kFirstCapacity = 64;
 constexpr int kHandlersPerPoll = 16;
 constexpr std::int64_t kOverdueNs = 1'000'000'000;
 constexpr std::int64_t kGiveUpNs = 500'000'000;  // for what cannot be cancelled
-constexpr std::int64_t kPollNs = 200'000;        // for a wait that nobody rings for
-constexpr const char* kForever = "executor: the task waits for something that nobody will complete";
-
-std::int64_t earlier(std::int64_t a, std::int64_t b) {
-  return a == 0 ? b : b == 0 ? a : std::min(a, b);
-}
 
 }  // namespace
 
@@ -104,20 +31,6 @@ Executor::Executor(FiberThread& thread)
   context_ = &RankContext::current();
 }
 
-Executor::Executor(const boost::asio::any_io_executor& target)
-    : ring_(kFirstCapacity), needs_pump_(true), asio_(std::make_unique<Asio>(target)) {
-  // A task that is spawned on the rank's own context shares the rank's state.
-  Executor* here = current();
-  const auto* context = target.target<boost::asio::io_context::executor_type>();
-  if (here != nullptr && context != nullptr && &context->context() == here->asio_->context) {
-    context_ = here->context_;
-  } else {
-    pump_parker_ = std::make_unique<PumpParker>(*this);
-    own_context_ = std::make_unique<RankContext>(pump_parker_.get());
-    context_ = own_context_.get();
-  }
-}
-
 Executor::~Executor() { abandon(); }
 
 void Executor::require_asio() const {
@@ -130,13 +43,13 @@ boost::asio::io_context& Executor::io_context() {
   require_asio();
   if (asio_->context == nullptr)
     fail(ErrorKind::Unsupported, "Executor::io_context: this executor lives on the user's context");
-  asio_->used = true;
+  asio_->used.store(true, std::memory_order_relaxed);
   return *asio_->context;
 }
 
 const boost::asio::any_io_executor& Executor::asio_executor() const {
   require_asio();
-  asio_->used = true;
+  if (asio_->context != nullptr) asio_->used.store(true, std::memory_order_relaxed);
   return asio_->executor;
 }
 
@@ -201,6 +114,16 @@ bool Executor::look_after_unordered() {
   return found;
 }
 
+// The fault of that name, for tests.
+void Executor::first_over_to_front() {
+  for (Waiting* entry = waiting_.front(); entry != nullptr; entry = waiting_.after(*entry)) {
+    if (entry->look() != Look::Over) continue;
+    entry->unlink();
+    waiting_.push_front(*entry);
+    return;
+  }
+}
+
 // Runs what is next; false when there is nothing to run now.
 bool Executor::turn() {
   if (has_mail_.load(std::memory_order_acquire)) [[unlikely]]
@@ -216,12 +139,13 @@ bool Executor::turn() {
     release_held();
     return true;
   }
+  if (has(Fault::WaitingByCompletion)) first_over_to_front();
   const Look look = waiting_.front()->look();
   if (look != Look::Over) {
     if (look == Look::Moved && --budget_ <= 0) take_turns();
     return look == Look::Moved;
   }
-  if (!polled_for_head_ && (asio_->used || !timers_.empty())) {
+  if (!polled_for_head_ && (asio_->used.load(std::memory_order_relaxed) || !timers_.empty())) {
     polled_for_head_ = true;
     poll();
     if (size_ > 0) return true;
@@ -235,7 +159,7 @@ void Executor::drive(std::coroutine_handle<> root) {
              "Executor::run: an executor runs on this thread already; co_await the task instead");
   CS_REQUIRE(asio_->context != nullptr,
              "Executor::run: this executor lives on the user's context; use co_spawn");
-  context_ = &RankContext::current();
+  if (context_ != &RankContext::current()) context_ = &RankContext::current();  // others read it
   const Running running(*this);
   try {
     enqueue(root);
@@ -268,11 +192,19 @@ void Executor::fire_timers() {
 
 // Timers that are due, and some handlers; whether Asio has work left.
 bool Executor::poll() {
-  fire_timers();
-  if (thread_ != nullptr) return operations_ > 0;  // the thread polls
+  if (thread_ != nullptr) {  // the thread polls
+    fire_timers();
+    return operations_ > 0;
+  }
+  if (!asio_->own) {  // the user's threads look after the rest, between two pumps
+    fire_timers();
+    return false;
+  }
   budget_ = kBudget;
-  if (!asio_->own || !asio_->used) return false;
+  fire_timers();
+  if (!asio_->used.load(std::memory_order_relaxed)) return false;
   ++asio_polls_;
+  context_->set_branch(context_->root());  // a handler belongs to no branch but the program's
   boost::asio::io_context& context = *asio_->own;
   if (context.stopped()) context.restart();
   for (int i = 0; i < kHandlersPerPoll && context.poll_one() > 0; ++i) {
@@ -321,41 +253,53 @@ bool Executor::spin(Waiting& head) {
 
 void Executor::sleep(Waiting* head, bool asio_works) {
   Parker& parker = context_->parker();
+  Nap nap(context_->sleeper);
   const std::int64_t now = parker.now();
   std::int64_t wake_ns = check_overdue(now);
   if (give_up_at_ns_ != 0) wake_ns = earlier(wake_ns, give_up_at_ns_);
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
+  bool only_by_ranks = !asio_works && wake_ns == 0;  // is it woken
   std::vector<Waiting*> heard;
   const auto attend = [&](Waiting& entry) {
     if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;
-    if (!entry.listen(parker)) wake_ns = earlier(wake_ns, now + kPollNs);
+    if (!entry.listen(parker)) {
+      wake_ns = earlier(wake_ns, now + kPollNs);
+      only_by_ranks = false;
+    }
+    only_by_ranks = only_by_ranks && !entry.ends_in_time();
     heard.push_back(&entry);
     wake_ns = earlier(wake_ns, entry.check(now - entry.head_since_ns_));
   };
-  if (head != nullptr) attend(*head);
+  for (Waiting* e = head; e != nullptr;
+       e = has(Fault::WaitingByCompletion) ? waiting_.after(*e) : nullptr)
+    attend(*e);
   for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);
   const bool stuck =
       std::ranges::all_of(heard, [](Waiting* e) { return e->look() == Look::Stuck; });
-  if (stuck && !has_mail_.load(std::memory_order_acquire)) {
+  if (stuck && !has_mail_.load(std::memory_order_acquire) && (!only_by_ranks || nap.begin())) {
     boost::asio::io_context* context = asio_works ? asio_->context : nullptr;
     if (context != nullptr) {
-      asio_->used = true;
+      asio_->used.store(true, std::memory_order_relaxed);
       // What resumes a foreign awaitable is posted here and need not have work before.
       const auto open = boost::asio::make_work_guard(*context);
+      context_->set_branch(context_->root());
       parker.park(wake_ns, context);
     } else {
       parker.park(wake_ns);
     }
   }
   for (Waiting* entry : heard) entry->deaf(parker);
+  nap.end([this] { return standing(); });
 }
 
 void Executor::failing(const void* place, const std::exception_ptr& error) {
   failing_.push_back({place, context_->parker().now(), error});
+  if (on_failing_) on_failing_(error);
 }
 
 void Executor::settled(const void* place) noexcept {
-  std::erase_if(failing_, [place](const Failing& f) { return f.place == place; });
+  const auto gone = std::erase_if(failing_, [place](const Failing& f) { return f.place == place; });
+  if (gone > 0 && failing_.empty() && on_failing_) on_failing_(nullptr);
 }
 
 std::int64_t Executor::check_overdue(std::int64_t now) {
@@ -377,7 +321,7 @@ void Executor::run_soon(std::function<void()> work) {
     mail_.push_back(std::move(work));
   }
   has_mail_.store(true, std::memory_order_release);
-  context_->parker().ring();
+  bell().ring();
 }
 
 void Executor::open_mail() {
@@ -395,7 +339,7 @@ void Executor::interrupt(std::exception_ptr cause) {
     if (interruption_) return;
     interruption_ = cause;
     give_up_at_ns_ = now() + kGiveUpNs;
-    context_->root().cancel(cause);
+    main_branch().cancel(cause);
   });
 }
 
@@ -404,68 +348,6 @@ std::string Executor::standing() const {
   if (const Waiting* head = waiting_.front()) return cat("waits for ", head->describe());
   if (const Waiting* entry = unordered_.front()) return cat("waits for ", entry->describe());
   return size_ > 0 || foreign_ > 0 ? "runs" : "waits for a timer or a socket";
-}
-
-void Executor::launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
-                      std::function<void(std::exception_ptr)> finished) {
-  asio_->owner = owner;
-  asio_->root = root;
-  asio_->finished = std::move(finished);
-  enqueue(root);
-}
-
-std::shared_ptr<void> Executor::keep_alive() const { return asio_->owner.lock(); }
-
-void Executor::post_pump() {
-  needs_pump_ = false;
-  boost::asio::post(asio_->executor, [this, keep = keep_alive()] { pump(keep); });
-}
-
-// Nothing can run now: whoever waits is rung for, and an alarm is set for what is due first.
-void Executor::pump_later() {
-  std::int64_t wake_ns = timers_.empty() ? 0 : timers_.begin()->first;
-  const auto attend = [&](Waiting& entry) {
-    if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now();
-    if (!entry.listen(context_->parker())) wake_ns = earlier(wake_ns, now() + kPollNs);
-    heard_.push_back(&entry);
-    wake_ns = earlier(wake_ns, entry.check(now() - entry.head_since_ns_));
-    if (entry.look() != Look::Stuck) wake_ns = earlier(wake_ns, now());
-  };
-  if (Waiting* head = waiting_.front()) attend(*head);
-  for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);
-  if (wake_ns == 0) return;
-  if (!asio_->alarm) asio_->alarm.emplace(asio_->executor);
-  asio_->alarm->expires_at(
-      std::chrono::steady_clock::time_point(std::chrono::nanoseconds(wake_ns)));
-  asio_->alarm->async_wait([this, keep = keep_alive()](const boost::system::error_code& error) {
-    if (!error) pump(keep);
-  });
-}
-
-void Executor::pump(const std::shared_ptr<void>& keep) {
-  if (!asio_->finished) return;  // rung for after the end
-  bool more = true;
-  {
-    const Running running(*this);
-    for (Waiting* entry : std::exchange(heard_, {})) entry->deaf(context_->parker());
-    budget_ = kBudget;
-    fire_timers();
-    while (more && budget_ > 0 && !asio_->root.done()) more = turn();
-    if (!more && !asio_->root.done()) pump_later();
-  }
-  const bool done = asio_->root.done();
-  if (!done && more) return post_pump();
-  const bool waits = !waiting_.empty() || !unordered_.empty() || !timers_.empty() || foreign_ > 0;
-  // Nobody else holds the task: no handler is left that could resume it.
-  const bool forever = !done && !waits && keep.use_count() == 1;
-  if (!done && !forever) {
-    needs_pump_ = true;
-    return;
-  }
-  std::exception_ptr error;
-  if (forever) error = std::make_exception_ptr(Error(ErrorKind::BadInput, kForever));
-  const auto finished = std::exchange(asio_->finished, nullptr);
-  finished(error);
 }
 
 }  // namespace coshard

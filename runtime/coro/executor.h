@@ -48,6 +48,12 @@ class WaitingQueue {
     end_.previous_->next_ = &entry;
     end_.previous_ = &entry;
   }
+  void push_front(Waiting& entry) noexcept {
+    entry.previous_ = &end_;
+    entry.next_ = end_.next_;
+    end_.next_->previous_ = &entry;
+    end_.next_ = &entry;
+  }
   void clear() noexcept {
     while (!empty()) end_.next_->unlink();
   }
@@ -70,9 +76,11 @@ class Executor {
  public:
   // With an io_context of its own, run by `run`.
   Executor();
-  // On the user's context, whose threads do the running: the queue is emptied by handlers that are
-  // posted there, one at a time. `run` is not for this kind; see co_spawn in asio.h.
-  explicit Executor(const boost::asio::any_io_executor& target);
+  // On the user's context, whose threads do the running: the queues are emptied by handlers that are
+  // posted there, one at a time. `run` is not for this kind; see co_spawn.h. It has a state of its
+  // own (RankContext), unless it lies `beside` an executor, whose state it shares and with whose
+  // handlers it takes turns; then it is made on that rank's thread.
+  explicit Executor(const boost::asio::any_io_executor& target, Executor* beside = nullptr);
   // For a rank on a fiber of `thread`, whose io_context it shares with the other ranks there: the
   // thread runs the handlers, between turns and with no rank current; what they resume is queued.
   // Made on that fiber; outlives the thread, whose io_context may hold handlers of its tasks. In
@@ -84,6 +92,8 @@ class Executor {
 
   // The executor that is running on this thread, or null.
   static Executor* current() noexcept { return RankContext::current().executor; }
+  // The same, if `target` is where its handlers run.
+  static Executor* current_on(const boost::asio::any_io_executor& target) noexcept;
 
   // Runs `task` on this thread until it ends; returns its value or throws its exception. Sleeps
   // only while nothing is ready and the head of `waiting` is not over. Error{BadInput} inside a
@@ -138,7 +148,8 @@ class Executor {
   // "waits for all_reduce #3 on tp[2] at train.cpp:88": where this rank stands, for error messages.
   std::string standing() const;
 
-  // Ends the running program: every await throws `cause` from now on. Any thread.
+  // Ends the running program: every await throws `cause` from now on. What has not ended half a
+  // second later because it waits for something that cannot be cancelled is given up. Any thread.
   void interrupt(std::exception_ptr cause);
   // Runs `work` on the rank's thread, between two resumptions. Any thread.
   void run_soon(std::function<void()> work);
@@ -149,6 +160,11 @@ class Executor {
   // second after what failed.
   void on_overdue(std::function<void(const std::exception_ptr&)> tell) {
     overdue_ = std::move(tell);
+  }
+  // Called on the rank's thread when siblings are cancelled because one has failed, with its error,
+  // and with null when the last of those have ended: who catches it goes on.
+  void on_failing(std::function<void(const std::exception_ptr&)> tell) {
+    on_failing_ = std::move(tell);
   }
   // A when_all has failed and waits for its other children; `place` identifies it.
   void failing(const void* place, const std::exception_ptr& error);
@@ -183,13 +199,16 @@ class Executor {
   // How often the io_context was polled or slept in.
   std::uint64_t asio_polls() const noexcept { return asio_polls_; }
 
-  // For co_spawn, on the user's context: starts `root`. `finished` is called there once: with null
-  // when root is done, or with the error when it waits for something that nobody will complete.
-  // `owner` owns this executor and the root; whatever will resume one of its tasks holds it through
-  // keep_alive().
+  // On the user's context: starts `root`. `finished` is called there once: with null when root is
+  // done, or with the error when it waits for something that nobody will complete. `owner` owns this
+  // executor and the root; whatever will resume one of its tasks holds it through keep_alive().
   void launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
               std::function<void(std::exception_ptr)> finished);
   std::shared_ptr<void> keep_alive() const;
+  // The same: calls `work` as if a task did, with this executor and its state the current ones.
+  void run_here(const std::function<void()>& work);
+  // The same: peers ring no more. Before the tasks are destroyed that wait for them.
+  void stop_listening() noexcept;
 
   RankContext& context() const noexcept { return *context_; }
 
@@ -229,6 +248,7 @@ class Executor {
     front.coroutine.resume();
   }
   void resume_head();
+  void first_over_to_front();
   void release_held();
   void drive(std::coroutine_handle<> root);
   bool turn();
@@ -244,10 +264,16 @@ class Executor {
   void open_mail();
   bool poll();
   void fire_timers();
-  void pump(const std::shared_ptr<void>& keep);
-  void post_pump();
-  void pump_later();
+  Branch& main_branch() const;  // of the root
+  Parker& bell() const;         // what others ring
   void grow();
+  // executor_pump.cpp; on the user's context
+  void post_pump();  // any thread
+  void pump(const std::shared_ptr<void>& keep);
+  void finish(const std::exception_ptr& error);
+  bool rest();
+  void set_alarm(std::int64_t wake_ns);
+  std::exception_ptr hopeless(const std::shared_ptr<void>& keep) const;
 
   RankContext* context_ = nullptr;
   std::vector<Entry> ring_;  // size: a power of two
@@ -262,10 +288,11 @@ class Executor {
   int operations_ = 0;             // under way, on a shared thread
   FiberThread* thread_ = nullptr;  // that this rank shares with others
   bool polled_for_head_ = false;
-  bool needs_pump_ = false;  // on the user's context, and no pump is posted or running
+  bool needs_pump_ = false;  // on the user's context, and no pump runs
   std::uint64_t asio_polls_ = 0;
   std::vector<Failing> failing_;
   std::function<void(const std::exception_ptr&)> overdue_;
+  std::function<void(const std::exception_ptr&)> on_failing_;
   Timers timers_;
   std::atomic<bool> has_mail_{false};  // release / acquire: mail_ has something
   std::mutex mail_mutex_;              // the one below
@@ -273,7 +300,8 @@ class Executor {
   std::exception_ptr interruption_;
   std::int64_t give_up_at_ns_ = 0;            // the root, after an interruption; 0: none came
   std::unique_ptr<PumpParker> pump_parker_;   // on the user's context
-  std::unique_ptr<RankContext> own_context_;  // on the user's context, unless it is a rank's
+  std::unique_ptr<RankContext> own_context_;  // on the user's context, unless it is beside another
+  std::unique_ptr<Branch> own_branch_;        // beside another
   std::vector<Waiting*> heard_;               // on the user's context, until the next pump
   std::unique_ptr<Asio> asio_;
 };

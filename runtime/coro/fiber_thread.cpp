@@ -95,6 +95,7 @@ void FiberThread::turn(FiberParker& fiber) {
     --alive_;
   }
   announce(-1);
+  if (virtual_time_) virtual_now_ += policy_->turn_ns();
 }
 
 void FiberThread::announce(int fiber) noexcept {

@@ -24,9 +24,11 @@ struct FiberPolicy {
   virtual ~FiberPolicy() = default;
   // Before each turn: the one of `runnable` fibers that goes on; 0 has waited longest.
   virtual std::size_t pick(std::size_t runnable) = 0;
-  // now() is a counter, which begins at one second and jumps to the earliest deadline when no fiber
-  // can run. Asked once, at the beginning.
+  // now() is a counter, which begins at one second, goes on by turn_ns(), and jumps to the earliest
+  // deadline when no fiber can run. Asked once, at the beginning.
   virtual bool virtual_time() const = 0;
+  // What a turn takes in virtual time, so that fibers that only let others run come to its end too.
+  virtual std::int64_t turn_ns() const { return 0; }
 };
 
 class FiberThread {

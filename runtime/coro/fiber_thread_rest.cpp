@@ -11,7 +11,7 @@ namespace coshard {
 
 void FiberThread::look_around() {
   poll_asio();
-  if (!virtual_time_) fire_timers();
+  fire_timers();
 }
 
 // No fiber can run.
@@ -26,7 +26,7 @@ void FiberThread::rest() {
 
 void FiberThread::rest_virtually(bool has_work) {
   if (!timers_.empty()) {
-    virtual_now_ = timers_.begin()->first;
+    virtual_now_ = std::max(virtual_now_, timers_.begin()->first);
     return fire_timers();
   }
   if (has_work) return sleep(0, true);

@@ -21,6 +21,8 @@ Bounce Bounce::to(std::coroutine_handle<> awaiter) {
 Bounce::Bounce(Bounce&& other) noexcept
     : handle_(std::exchange(other.handle_, {})), held_(std::exchange(other.held_, nullptr)) {}
 
+void throw_if_branch_is_cancelled() { Branch::current().throw_if_cancelled(); }
+
 void Bounce::release() noexcept {
   if (held_ != nullptr) std::exchange(held_, nullptr)->release_foreign();
 }

@@ -1,9 +1,10 @@
 #pragma once
 // Awaitables that are not of this library. The one who resumes them knows nothing of ranks and
 // branches, so it is handed a coroutine of ours, whose resumption puts the awaiter into the
-// executor's queue `ready`; and while one is out, its executor is held open. Whoever resumes it does
-// so on the executor's thread: by Executor::enqueue, or by handle.resume() in something posted to
-// its Asio executor.
+// executor's queue `ready`; and while one is out, its executor is held open. Whoever resumes it
+// does so on the executor's thread: by Executor::enqueue, or by handle.resume() in something posted
+// to its Asio executor. The library cannot cancel one: where its branch is cancelled meanwhile, it
+// throws that once it is resumed.
 #include <coroutine>
 #include <optional>
 #include <type_traits>
@@ -81,20 +82,39 @@ class Bounce {
   Executor* held_ = nullptr;
 };
 
+// An await that nobody could cancel throws when it is over.
+void throw_if_branch_is_cancelled();
+
 template <class Awaiter>
 class ForeignAwaiter {
+  using Result = decltype(std::declval<Awaiter&>().await_resume());
+
  public:
   explicit ForeignAwaiter(Awaiter&& awaiter) : awaiter_(std::forward<Awaiter>(awaiter)) {}
-  bool await_ready() { return awaiter_.await_ready(); }
+  bool await_ready() {
+    throw_if_branch_is_cancelled();
+    return awaiter_.await_ready();
+  }
   template <class Promise>
   auto await_suspend(std::coroutine_handle<Promise> self) {
     bounce_.emplace(Bounce::to(self));
     const std::coroutine_handle<> resumes = bounce_->handle() ? bounce_->handle() : self;
     return awaiter_.await_suspend(resumes);
   }
-  decltype(auto) await_resume() {
+  // What it gives is taken first, so that nothing is lost that it holds (a lock).
+  Result await_resume() {
     if (bounce_) bounce_->release();
-    return awaiter_.await_resume();
+    if constexpr (std::is_void_v<Result>) {
+      awaiter_.await_resume();
+      throw_if_branch_is_cancelled();
+    } else if constexpr (std::is_reference_v<Result> || std::is_move_constructible_v<Result>) {
+      Result result = awaiter_.await_resume();
+      throw_if_branch_is_cancelled();
+      return static_cast<Result&&>(result);
+    } else {
+      throw_if_branch_is_cancelled();
+      return awaiter_.await_resume();
+    }
   }
 
  private:

@@ -23,7 +23,7 @@ bool InOrderWait::await_ready() const {
 }
 
 void InOrderWait::await_suspend(std::coroutine_handle<> awaiter) {
-  branch_ = std::make_unique<Branch>(parent_, 0);
+  branch_ = std::make_unique<Branch>(parent_, 0, "in_order");
   branch_->unordered = true;
   promise_.set_join(*this);
   executor_->enqueue(task_, *branch_);

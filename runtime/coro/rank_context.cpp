@@ -8,6 +8,11 @@ namespace coshard {
 RankContext::RankContext(Parker* parker) : parker_(parker != nullptr ? parker : &own_parker_) {}
 
 RankContext::~RankContext() {
+  end();
+  if (current_ == this) current_ = nullptr;
+}
+
+void RankContext::end() noexcept {
   // A value may use others while it is destroyed: the newest goes first.
   while (!made_.empty()) {
     const int index = made_.back();
@@ -15,7 +20,7 @@ RankContext::~RankContext() {
     Slot gone = std::exchange(slots_[static_cast<std::size_t>(index)], Slot{});
     gone.destroy(gone.value);
   }
-  if (current_ == this) current_ = nullptr;
+  root_.forget();
 }
 
 RankContext* RankContext::exchange(RankContext* context) noexcept {

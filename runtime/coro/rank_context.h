@@ -14,6 +14,7 @@
 namespace coshard {
 
 class Executor;
+struct Neighbours;
 
 // What a rank waits for in place, for who asks why nothing goes on.
 class WaitInPlace {
@@ -23,6 +24,7 @@ class WaitInPlace {
  protected:
   ~WaitInPlace() = default;
 };
+class Sleeper;
 
 class RankContext {
  public:
@@ -35,6 +37,9 @@ class RankContext {
   static RankContext& current() noexcept {
     return current_ != nullptr ? *current_ : of_this_thread();
   }
+  // The rank is over: destroys its values, on its thread, while it is the current one. What other
+  // threads may still use stays: parker and executor.
+  void end() noexcept;
   // Makes it the current one of this thread; gives the one before, null for the thread's own.
   static RankContext* exchange(RankContext* context) noexcept;
 
@@ -43,10 +48,12 @@ class RankContext {
   Branch& root() noexcept { return root_; }
   Parker& parker() const noexcept { return *parker_; }
 
-  Executor* executor = nullptr;  // the one that runs, or null
-  void* world = nullptr;         // see World::current
+  Executor* executor = nullptr;               // the one that runs, or null
+  void* world = nullptr;                      // see World::current
   std::string_view allocations_are_for = "";  // see AllocationLabel
   const WaitInPlace* in_place = nullptr;      // null: it does not wait in place, or has not slept
+  const Neighbours* neighbours = nullptr;  // on a caller's context (run_on_asio.h), or null
+  Sleeper* sleeper = nullptr;    // in the census of its world (census.h), or null
 
  private:
   template <class T>

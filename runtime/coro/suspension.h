@@ -48,6 +48,8 @@ class Waiting : public Suspension {
   virtual std::string describe() const = 0;
   // Whether something outside of this executor ends it: a peer, another thread.
   virtual bool ends_elsewhere() const { return true; }
+  // Time alone will end it (an emulated link is busy).
+  virtual bool ends_in_time() const { return false; }
 
   bool linked() const noexcept { return next_ != nullptr; }
 

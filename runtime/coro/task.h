@@ -34,6 +34,16 @@ class Join {
   ~Join() = default;
 };
 
+// Is told of the exception with which a task ends, before its awaiter is: a module, whose path an
+// error message names. Outlives the task. Rank's thread.
+class FailureWitness {
+ public:
+  virtual void left_by(const std::exception_ptr& error) noexcept = 0;
+
+ protected:
+  ~FailureWitness() = default;
+};
+
 class TaskPromiseBase {
  public:
   static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
@@ -56,7 +66,11 @@ class TaskPromiseBase {
 
   std::suspend_always initial_suspend() const noexcept { return {}; }
   FinalAwaiter final_suspend() const noexcept { return {}; }
-  void unhandled_exception() noexcept { error_ = std::current_exception(); }
+  void unhandled_exception() noexcept {
+    error_ = std::current_exception();
+    if (witness_ != nullptr) witness_->left_by(error_);
+  }
+  void set_witness(FailureWitness& witness) noexcept { witness_ = &witness; }
   void set_continuation(std::coroutine_handle<> awaiter) noexcept { continuation_ = awaiter; }
   void set_join(Join& join) noexcept { join_ = &join; }
   const std::exception_ptr& error() const noexcept { return error_; }
@@ -82,6 +96,7 @@ class TaskPromiseBase {
  private:
   std::coroutine_handle<> continuation_;
   Join* join_ = nullptr;
+  FailureWitness* witness_ = nullptr;
   std::exception_ptr error_;
 };
 
@@ -136,6 +151,10 @@ class [[nodiscard]] Task {
   // For executors and joins: the frame, still owned by this Task, and the result of a task that is
   // done.
   Handle handle() const noexcept { return handle_; }
+  // Who is told of the exception with which it ends; before it starts.
+  void set_witness(FailureWitness& witness) const noexcept {
+    if (handle_) handle_.promise().set_witness(witness);
+  }
   T take() { return handle_.promise().take(); }
 
   // The awaiter takes the frame over and destroys it at the end of the co_await expression.

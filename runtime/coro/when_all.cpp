@@ -1,6 +1,7 @@
 #include "runtime/coro/when_all.h"
 
 #include "runtime/coro/branch.h"
+#include "runtime/coro/fault_switch.h"
 
 namespace coshard {
 
@@ -45,11 +46,11 @@ void StartAll::await_suspend(std::coroutine_handle<> awaiter) {
 std::coroutine_handle<> StartAll::ended(TaskPromiseBase& child) noexcept {
   if (child.error() && !first_ && on_failure_ == OnFailure::CancelSiblings) {
     first_ = child.error();
-    if (running_ > 1 && executor_ != nullptr) {
+    if (running_ > 1 && executor_ != nullptr && !has(Fault::SiblingsAreNotCancelled)) {
       executor_->failing(this, first_);
-      cancel_children(std::make_exception_ptr(
-          Error(ErrorKind::Cancelled, cat("cancelled: a sibling in branch ",
-                                          Branch::current().path(), " failed: ", text_of(first_)))));
+      cancel_children(std::make_exception_ptr(Error(
+          ErrorKind::Cancelled, cat("cancelled: a sibling in branch ", Branch::current().path(),
+                                    " failed: ", text_of(first_)))));
     }
   }
   if (--running_ > 0) return std::noop_coroutine();

@@ -1,9 +1,10 @@
-// run(): the options of a world from the command line, and errors as one line and an exit code.
+// The options of a world from the command line.
 #include <charconv>
 #include <cmath>
 #include <iostream>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "runtime/error.h"
 #include "runtime/launch/world.h"
@@ -32,6 +33,12 @@ std::optional<std::string_view> value_of(std::string_view name, int argc, char**
   return argv[++i];
 }
 
+std::chrono::milliseconds parse_seconds(std::string_view name, std::string_view text) {
+  const double seconds = parse_number<double>(name, text);
+  CS_REQUIRE(seconds >= 0 && seconds <= 1e9, name, " needs 0 or more seconds, got ", text);
+  return std::chrono::milliseconds(std::llround(seconds * 1000));
+}
+
 WorldOptions parse_options(int argc, char** argv) {
   WorldOptions options;
   for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
@@ -46,16 +53,17 @@ WorldOptions parse_options(int argc, char** argv) {
       CS_REQUIRE(options.rank_threads >= 1, "rank_threads must be at least 1, got ",
                  options.rank_threads);
     } else if (const auto timeout = value_of("--timeout", argc, argv, i)) {
-      const double seconds = parse_number<double>("--timeout", *timeout);
-      CS_REQUIRE(seconds >= 0 && seconds <= 1e9, "--timeout needs 0 or more seconds, got ",
-                 *timeout);
-      options.timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
+      options.timeout = parse_seconds("--timeout", *timeout);
+    } else if (const auto grace = value_of("--grace", argc, argv, i)) {
+      options.grace = parse_seconds("--grace", *grace);
     } else if (const auto device = value_of("--device", argc, argv, i)) {
       options.device = parse_device_kind(*device);
     } else if (const auto communicator = value_of("--communicator", argc, argv, i)) {
       options.communicator = *communicator;
     } else if (const auto link = value_of("--link", argc, argv, i)) {
       options.link = parse_link(*link);
+    } else if (const auto helpers = value_of("--progress-threads", argc, argv, i)) {
+      options.progress_threads = parse_number<int>("--progress-threads", *helpers);
     }
   }
   return options;
@@ -64,16 +72,14 @@ WorldOptions parse_options(int argc, char** argv) {
 }  // namespace
 
 int run(int argc, char** argv, const Program& program) {
+  WorldOptions options;
   try {
-    run_ranks(parse_options(argc, argv), program);
-    return 0;
+    options = parse_options(argc, argv);
   } catch (const Error& error) {
     std::cerr << "error: " << error.what() << std::endl;
     return error.kind() == ErrorKind::BadInput ? 2 : 1;
-  } catch (const std::exception& error) {
-    std::cerr << "error: " << error.what() << std::endl;
-    return 1;
   }
+  return run(std::move(options), program);
 }
 
 }  // namespace coshard

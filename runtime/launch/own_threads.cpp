@@ -1,36 +1,43 @@
 #include <pthread.h>
 
+#include <deque>
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/executor.h"
 #include "runtime/launch/rank_host.h"
+#include "runtime/launch/rank_seat.h"
 
 namespace coshard {
 namespace {
 
-void run_rank(int rank, const RankProgram& program) {
+void run_rank(int rank, RankSeat& seat, const RankProgram& program) {
   pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
-  RankContext context;
-  RankContext::exchange(&context);
-  try {
-    Executor executor;
-    program.run(rank, executor);
-  } catch (...) {  // the system has no io_context left
-    program.failed(rank, std::current_exception());
+  {
+    const RankSeat::Taken taken(seat);
+    program.run(rank, seat.executor());
+    seat.leave_census();
   }
+  program.ended(rank);
 }
 
 class OwnThreads final : public RankHost {
  public:
   void run(int ranks, LocalFabric&, const RankProgram& program) override {
+    std::deque<RankSeat> seats(static_cast<std::size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank)
+      seats[static_cast<std::size_t>(rank)].count_in(program.sleeper(rank));
     std::vector<std::thread> threads;
-    try {
-      for (int rank = 0; rank < ranks; ++rank)
-        threads.emplace_back([&program, rank] { run_rank(rank, program); });
-    } catch (...) {  // the system has no thread left for a rank
-      program.failed(static_cast<int>(threads.size()), std::current_exception());
+    for (int rank = 0; rank < ranks; ++rank) {
+      RankSeat& seat = seats[static_cast<std::size_t>(rank)];
+      try {
+        threads.emplace_back([&program, &seat, rank] { run_rank(rank, seat, program); });
+      } catch (...) {  // the system has no thread left for it
+        program.failed(rank, std::current_exception());
+        seat.leave_census();
+        program.ended(rank);
+      }
     }
+    program.watch();
     for (std::thread& thread : threads) thread.join();
   }
 };

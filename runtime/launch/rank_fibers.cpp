@@ -3,11 +3,18 @@
 namespace coshard {
 
 RankFibers::RankFibers(FiberPolicy* policy) : thread_(policy) {
-  thread_.on_switch([this](int fiber) {
-    const auto index = static_cast<std::size_t>(fiber);
-    RankContext* context = fiber < 0 || index >= ranks_.size() ? nullptr : ranks_[index]->context;
-    RankContext::exchange(context);
-  });
+  thread_.on_switch([this](int fiber) { switched(fiber); });
+}
+
+// A fiber that is nobody's has no rank.
+void RankFibers::switched(int fiber) {
+  const auto index = static_cast<std::size_t>(fiber);
+  if (fiber < 0 || index >= ranks_.size()) {
+    RankContext::exchange(nullptr);
+    return;
+  }
+  RankContext::exchange(ranks_[index]->context);
+  if (on_turn_) on_turn_(ranks_[index]->number);
 }
 
 void RankFibers::add(int rank, const RankProgram& program) {
@@ -19,7 +26,12 @@ void RankFibers::add(int rank, const RankProgram& program) {
 }
 
 void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const RankProgram& program) {
-  RankContext context(&parker);
+  rank.parker.emplace(parker);
+  RankContext context(&*rank.parker);
+  if (program.sleeper) {
+    context.sleeper = program.sleeper(rank.number);
+    rank.parker->count(context.sleeper);
+  }
   rank.context = &context;
   RankContext::exchange(&context);
   try {
@@ -28,6 +40,9 @@ void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const Ran
   } catch (...) {
     program.failed(rank.number, std::current_exception());
   }
+  if (context.sleeper != nullptr)
+    context.sleeper->census().leave(*std::exchange(context.sleeper, nullptr));
+  program.ended(rank.number);
   rank.context = nullptr;
 }
 

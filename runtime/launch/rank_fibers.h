@@ -1,9 +1,13 @@
 #pragma once
 // Ranks that share one thread, each on a fiber of its own. Owned by a RankHost. The executors
 // outlive the FiberThread: its io_context may hold handlers of their tasks.
+#include <functional>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "runtime/coro/census.h"
 #include "runtime/coro/executor.h"
 #include "runtime/coro/fiber_thread.h"
 #include "runtime/launch/rank_host.h"
@@ -19,6 +23,8 @@ class RankFibers {
   void run();
 
   FiberThread& thread() { return thread_; }
+  // `hook` before a rank goes on; throws nothing.
+  void on_turn(std::function<void(int rank)> hook) { on_turn_ = std::move(hook); }
   // The executors of ranks that have begun and not ended, by rank; of this thread.
   template <class F>
   void each(const F& f) {
@@ -30,11 +36,15 @@ class RankFibers {
   struct Rank {
     int number = 0;
     RankContext* context = nullptr;  // while its fiber runs or is off
+    std::optional<CountedParker> parker;
     std::unique_ptr<Executor> executor;
   };
   static void live(Rank& rank, Parker& parker, FiberThread& thread, const RankProgram& program);
 
+  void switched(int fiber);
+
   std::vector<std::unique_ptr<Rank>> ranks_;
+  std::function<void(int)> on_turn_;
   FiberThread thread_;
 };
 

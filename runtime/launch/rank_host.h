@@ -9,18 +9,27 @@ namespace coshard {
 
 class Executor;
 class LocalFabric;
+class Sleeper;
 struct WorldOptions;
 class World;
 template <class T>
 class Task;
 
-// What a host runs. Both functions on any thread.
+// What a host runs. All but watch() on any thread.
 struct RankProgram {
   // The whole life of `rank`, on its thread or fiber, whose RankContext is current; `executor` is
-  // made there, and outlives it. Throws nothing.
+  // made for it, and outlives all ranks. Throws nothing.
   std::function<void(int rank, Executor& executor)> run;
   // It cannot be run.
   std::function<void(int rank, const std::exception_ptr& error)> failed;
+  // Nothing of `rank` is left, or it could not be run; the last that a host says of it, once.
+  std::function<void(int rank)> ended;
+  // On the thread that called RankHost::run, while ranks run on others: returns when all have
+  // ended.
+  std::function<void()> watch;
+  // The rank in the census of its world (census.h), for a host whose ranks sleep in real time; may
+  // be null, and give null.
+  std::function<Sleeper*(int rank)> sleeper;
 };
 
 class RankHost {

@@ -1,93 +1,59 @@
 // Ranks in this process.
 #include <algorithm>
 #include <exception>
-#include <mutex>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <vector>
 
-#include "runtime/comm/local/fabric.h"
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/make_device.h"
 #include "runtime/error.h"
 #include "runtime/launch/rank_host.h"
+#include "runtime/launch/roster.h"
+#include "runtime/launch/run_state.h"
 #include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {
 
-bool is_secondary(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const PeerFailure&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
+constexpr const char* kStandstill = "every rank waits, and nothing is left that could wake one: ";
 
-// What the ranks of one run share: who runs, and what went wrong first.
-class Run {
- public:
-  explicit Run(const WorldOptions& options) : fabric_(options.ranks, "world", {options.link}) {}
-  LocalFabric& fabric() { return fabric_; }
-
-  void started(Executor* executor) {
-    const std::scoped_lock lock(mutex_);
-    running_.push_back(executor);
-    if (first_ || echo_) interrupt(*executor);
-  }
-  void ended(Executor* executor) {
-    const std::scoped_lock lock(mutex_);
-    std::erase(running_, executor);
+// In this order: what is later uses what is earlier.
+struct Run {
+  Run(const WorldOptions& settled, const Program& main) : options(settled), program(main) {
+    if (options.progress_threads > 0) return;  // they wake ranks too
+    for (const int rank : roster->here()) sleepers[rank] = &census.add(rank);
+    roster->count_in(census);
   }
 
-  // Keeps the first cause and ends all other ranks: those that wait for a collective by the poison,
-  // those that wait for time or a socket by an error in their executor.
-  void failed(int rank, const std::exception_ptr& error) {
-    const bool secondary = is_secondary(error);
-    const std::string cause =
-        secondary ? text_of(error) : cat("rank ", rank, " ended with: ", text_of(error));
-    fabric_.poison(cause);
-    const std::scoped_lock lock(mutex_);
-    const bool interrupted = first_ || echo_;
-    std::exception_ptr& kept = secondary ? echo_ : first_;
-    if (!kept) kept = error;
-    if (interrupted) return;
-    cause_ = cause;
-    for (Executor* executor : running_) interrupt(*executor);
-  }
-
-  void rethrow() const {
-    if (first_) std::rethrow_exception(first_);
-    if (echo_) std::rethrow_exception(echo_);
-  }
-
- private:
-  void interrupt(Executor& executor) {
-    executor.interrupt(std::make_exception_ptr(PeerFailure(cause_)));
-  }
-
-  LocalFabric fabric_;
-  std::mutex mutex_;  // all below
-  std::vector<Executor*> running_;
-  std::string cause_;
-  std::exception_ptr first_;  // the first error of a rank's own
-  std::exception_ptr echo_;   // the first error that only tells of a peer's
+  const WorldOptions& options;
+  const Program& program;
+  std::unique_ptr<Roster> roster = make_roster(options);
+  RunState state{*roster, options};
+  Census census{[this](int rank) { state.ring(rank); },
+                [this](const std::string& all) { state.standstill(cat(kStandstill, all)); }};
+  std::map<int, Sleeper*> sleepers;
 };
 
-void run_program(Run& run, World& world, Executor& executor, const Program& program) {
-  run.started(&executor);
+Failure failure_of(const World& world, const std::exception_ptr& error) {
+  return {world.rank(), text_of(error), world.module_of(error)};
+}
+
+void run_program(Run& run, World& world, Executor& executor) {
+  executor.on_failing([&](const std::exception_ptr& error) {
+    const Failure failure = error ? failure_of(world, error) : Failure{world.rank()};
+    run.state.failing(failure, error);
+  });
   try {
-    executor.run(program(world));
+    executor.run(run.program(world));
     // What is still queued may fail, and peers may need it; nobody waits for it later.
     world.device()->synchronize();
   } catch (...) {
-    run.ended(&executor);
-    run.failed(world.rank(), std::current_exception());
-    return;
+    const std::exception_ptr error = std::current_exception();
+    run.state.failed(failure_of(world, error), error);
   }
-  run.ended(&executor);
+  executor.on_failing(nullptr);
 }
 
 std::shared_ptr<Device> device_of(int rank, const WorldOptions& options) {
@@ -105,22 +71,40 @@ std::shared_ptr<Communicator> control_of(Communicator& world, const WorldOptions
   return world.subgroup(all, "control");
 }
 
-void run_rank(Run& run, int rank, const WorldOptions& options, const Program& program,
-              Executor& executor) {
+void run_world(Run& run, int rank, Executor& executor) {
+  const WorldOptions& options = run.options;
+  const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
+  const std::shared_ptr<Device> device = device_of(rank, options);
+  device->set_timeout(timeout_ns);
+  auto control = run.roster->control(rank);
+  control->set_timeout(timeout_ns);
+  auto stopping = control_of(*control, options);
+  auto communicator = make_communicator(options.communicator, std::move(control), device);
+  World world(rank, options, device, std::move(communicator), executor, std::move(stopping));
+  run_program(run, world, executor);
+  run.roster->leave(rank);
+}
+
+void run_rank(Run& run, int rank, Executor& executor) {
+  run.state.begins(rank, executor);
   try {
-    const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
-    const std::shared_ptr<Device> device = device_of(rank, options);
-    device->set_timeout(timeout_ns);
-    auto control = run.fabric().communicator(rank);
-    control->set_timeout(timeout_ns);
-    auto stopping = control_of(*control, options);
-    auto communicator = make_communicator(options.communicator, std::move(control), device);
-    World world(rank, options, device, std::move(communicator), executor, std::move(stopping));
-    run_program(run, world, executor, program);
-    run.fabric().leave(rank);
+    run_world(run, rank, executor);
   } catch (...) {
-    run.failed(rank, std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    run.state.failed({rank, text_of(error)}, error);
   }
+}
+
+// What only the communicator local can do.
+void check_local(const WorldOptions& options) {
+  if (options.link) check(*options.link);
+  CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
+             options.progress_threads);
+  if (options.communicator == "local") return;
+  CS_REQUIRE(!options.link, "link ", to_string(*options.link), " is for communicator local, got ",
+             options.communicator);
+  CS_REQUIRE(options.progress_threads == 0, "progress_threads ", options.progress_threads,
+             " is for communicator local, got ", options.communicator);
 }
 
 // How many cores each rank has for itself.
@@ -131,20 +115,25 @@ int cores_per_rank(const WorldOptions& options) {
   return std::max(1, cores / side_by_side);
 }
 
-WorldOptions settled_options(const WorldOptions& options) {
+void check(const WorldOptions& options) {
   CS_REQUIRE(options.ranks >= 1, "ranks must be at least 1, got ", options.ranks);
   CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
   CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
              options.timeout.count(), " ms");
+  CS_REQUIRE(options.grace.count() >= 0, "grace must be at least 0, got ", options.grace.count(),
+             " ms");
   CS_REQUIRE(options.rank_threads >= 0, "rank_threads must be at least 0, got ",
              options.rank_threads);
   if (options.rank_threads > 0 && options.device != DeviceKind::Cpu)
     fail(ErrorKind::Unsupported,
          cat("rank_threads of ", options.rank_threads,
              ": only ranks on the cpu can share a thread, not on ", to_string(options.device)));
-  if (options.link) check(*options.link);
-  CS_REQUIRE(!options.link || options.communicator == "local", "link ", to_string(*options.link),
-             " is for communicator local, got ", options.communicator);
+  check_local(options);
+  check_communicator(options.communicator);
+}
+
+WorldOptions settled_options(const WorldOptions& options) {
+  check(options);
   WorldOptions settled = options;
   if (settled.threads == 0) settled.threads = cores_per_rank(options);
   // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
@@ -156,12 +145,21 @@ WorldOptions settled_options(const WorldOptions& options) {
 
 void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& program) {
   const WorldOptions settled = settled_options(options);
-  Run run(settled);
+  Run run(settled, program);
   const RankProgram ranks{
-      [&](int rank, Executor& executor) { run_rank(run, rank, settled, program, executor); },
-      [&](int rank, const std::exception_ptr& error) { run.failed(rank, error); }};
-  host.run(settled.ranks, run.fabric(), ranks);
-  run.rethrow();
+      [&](int rank, Executor& executor) { run_rank(run, rank, executor); },
+      [&](int rank, const std::exception_ptr& error) {
+        run.state.failed({rank, text_of(error)}, error);
+      },
+      [&](int rank) { run.state.ends(rank); },
+      [&] { run.state.watch(); },
+      [&](int rank) {
+        const auto found = run.sleepers.find(rank);
+        return found == run.sleepers.end() ? nullptr : found->second;
+      },
+  };
+  host.run(settled.ranks, *run.roster->fabric(), ranks);
+  run.state.rethrow();
 }
 
 void run_ranks(const WorldOptions& options, const Program& program) {

@@ -36,9 +36,14 @@ class SharedThreads final : public RankHost {
           }
         });
       }
-    } catch (...) {  // the system has no thread left
-      program.failed(static_cast<int>(threads.size()), std::current_exception());
+    } catch (...) {  // the system has no thread left: the ranks of the others cannot be run
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (rank % count < static_cast<int>(threads.size())) continue;
+        program.failed(rank, std::current_exception());
+        program.ended(rank);
+      }
     }
+    program.watch();
     for (std::thread& thread : threads) thread.join();
   }
 

@@ -135,6 +135,20 @@ std::shared_ptr<const std::string> World::module() const {
   return entered.empty() ? nullptr : entered.back();
 }
 
+void World::module_left(std::string_view path, const std::exception_ptr& error) {
+  constexpr std::size_t kKept = 4;  // siblings may fail together
+  for (const Left& left : left_)
+    if (left.error == error) return;
+  if (left_.size() == kKept) left_.erase(left_.begin());
+  left_.push_back({error, std::string(path)});
+}
+
+std::string World::module_of(const std::exception_ptr& error) const {
+  for (const Left& left : left_)
+    if (left.error == error) return left.module;
+  return "";
+}
+
 bool observe_worlds(ObserverMaker make) {
   observer_makers().push_back(make);
   return true;

@@ -16,6 +16,7 @@
 #include "runtime/coro/executor.h"
 #include "runtime/coro/task.h"
 #include "runtime/device/device.h"
+#include "runtime/launch/failure.h"
 #include "runtime/launch/stop_request.h"
 #include "runtime/observer.h"
 
@@ -38,12 +39,24 @@ struct WorldOptions {
   // / rate have passed since (Link). Nothing is slowed down: a rank that computes meanwhile has it
   // for nothing. None: a collective is over when its data are there.
   std::optional<Link> link = std::nullopt;
+  // Of communicator local, on the cpu: threads "progress 0" and so on, which move what is in flight
+  // while all ranks compute. They sleep while nothing is, and end before run_ranks returns. None:
+  // it is moved by ranks that wait.
+  int progress_threads = 0;
   // A device of the caller's own for each rank (its stream, its allocator: CudaOptions); called on
   // the rank's thread. Null: made from `device`.
   std::function<std::shared_ptr<Device>(int rank)> make_device = nullptr;
   // Asks the program to stop; what it does then is its own affair (World::stop_requested). May be
   // requested on any thread, before the ranks start or while they run. Empty: nobody asks.
   std::stop_token stop = {};
+  // Called once, when the run has failed: at the time of the first failure, not when all ranks have
+  // ended. On the thread that called run_ranks, as the next one. Null: nobody is told.
+  std::function<void(const Failure&)> on_failure = nullptr;
+  // Called when ranks have not ended 1 s after that, every 2 s, and when `grace` is over. Null:
+  // nobody is told.
+  std::function<void(const StillRunning&)> on_still_running = nullptr;
+  // How long ranks may take to end after a failure, until run() ends the process.
+  std::chrono::milliseconds grace{10'000};
 };
 
 class World {
@@ -86,6 +99,10 @@ class World {
   bool observed() const { return !observers_.empty(); }
   // Path of the module that the observers were told of last and that has not ended; null for none.
   std::shared_ptr<const std::string> module() const;
+  // `error` has left the module at `path`, or one inside of it, which has said so before.
+  void module_left(std::string_view path, const std::exception_ptr& error);
+  // Path of the innermost module that `error` has left; "": none, or it was long ago.
+  std::string module_of(const std::exception_ptr& error) const;
 
   // The world whose program runs on this thread, or null.
   static World* current();
@@ -106,6 +123,11 @@ class World {
     std::shared_ptr<Communicator> communicator;
   };
   std::vector<Group> groups_;
+  struct Left {
+    std::exception_ptr error;
+    std::string module;
+  };
+  std::vector<Left> left_;  // the last few, oldest first
 };
 
 // Gives each world made from now on an observer of its own, for its whole life; `make` is called on
@@ -116,14 +138,21 @@ bool observe_worlds(ObserverMaker make);
 using Program = std::function<Task<void>(World&)>;
 
 // Runs `program` on options.ranks threads of this process and returns when all have ended. When one
-// throws, all others end with it at once (their communicators are poisoned) and the first cause is
-// rethrown.
+// throws, all others end with it at once: what they wait for, a peer, a timer or a socket, throws
+// PeerFailure, which passes through their coroutines; and the first cause is rethrown. It is the
+// error that came first, not one that only tells of it. A rank that ends with Error{Cancelled}
+// has not failed: it has left, and ends nobody else. Error{BadInput} for options that make no
+// sense.
 void run_ranks(const WorldOptions& options, const Program& program);
 
-// main() in one line. Reads --ranks N, --threads N, --rank-threads N, --timeout SECONDS,
-// --device cpu|cuda, --communicator local|nccl and --link LATENCY,RATE (other arguments are left alone), runs, and
-// returns the exit code: 0, 2 for Error{BadInput}, 1 for any other error, each printed as one line
-// on stderr.
+// run_ranks for a main(): a failure is printed on stderr as one line when it happens ("error: rank
+// 1, layers.0.mlp: matmul: …"), whoever has not ended a second later is named every two seconds,
+// and after options.grace the process is ended with code 1. Returns the exit code: 0, 2 for
+// Error{BadInput}, 1 for anything else that was thrown.
+int run(WorldOptions options, const Program& program);
+// main() in one line. Reads --ranks N, --threads N, --rank-threads N, --timeout SECONDS, --grace
+// SECONDS, --device cpu|cuda, --communicator local|nccl, --link LATENCY,RATE and --progress-threads N;
+// other arguments are left alone.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard

@@ -62,6 +62,24 @@ class Tree(unittest.TestCase):
                         problems.append(f"{path} includes {name}")
         self.complain(problems)
 
+    def test_a_communicator_is_one_folder_one_word_and_one_option(self):
+        build = read(ROOT, "runtime/comm/meson.build")
+        words = re.search(r"foreach backend : \[(.*?)\]", build, re.S).group(1)
+        words = re.findall(r"'(\w+)'", words)
+        base = os.path.join(ROOT, "runtime/comm")
+        folders = [name for name in os.listdir(base) if os.path.isdir(os.path.join(base, name))]
+        self.assertEqual(sorted(words), sorted(folders))
+        options = read(ROOT, "meson_options.txt")
+        problems = [f"meson_options.txt has no '{name}'" for name in folders if name != "local" and f"option('{name}'" not in options]
+        # Ranks that are threads meet by the fabric of `local`; nobody else knows a back end by its headers.
+        threads = "runtime/launch/thread_roster.cpp"
+        for path in sources(ROOT):
+            for name in INCLUDE.findall(read(ROOT, path)):
+                room = re.match(r"runtime/comm/(\w+)/", name)
+                if room and not path.startswith((room.group(0), "tests/")) and path != threads:
+                    problems.append(f"{path} includes {name}")
+        self.complain(problems)
+
     def test_no_file_is_longer_than_400_lines(self):
         lengths = [(read(ROOT, path).count("\n"), path) for path in sources(ROOT, suffixes=(".h", ".cpp", ".cu", ".py", "meson.build"))]
         self.complain([f"{path}: {lines} lines" for lines, path in lengths if lines > MAX_LINES])

@@ -52,6 +52,32 @@ TEST(Module, FindsAParameterByNameAndListsTheNamesWhenThereIsNone) {
   });
 }
 
+struct Fails : Module {
+  Task<Tensor> run(Tensor) override {
+    co_await yield();
+    fail(ErrorKind::BadInput, "it does not fit");
+  }
+};
+
+TEST(Module, AFailureNamesTheInnermostModuleThatItLeft) {
+  for (const bool hooked : {false, true}) {
+    std::vector<std::string> told;
+    WorldOptions options = test_options(1);
+    options.on_failure = [&](const Failure& failure) { told.push_back(failure.line()); };
+    const Program program = [&](World& world) -> Task<void> {
+      nn::Sequential model;
+      auto& layer = model.add<nn::Sequential>("layer");
+      auto& mlp = layer.add<Fails>("mlp");
+      layer.add<nn::GELU>("act");
+      if (hooked) mlp.add_pre_hook([](Module&, Inputs&) {});
+      Task<Tensor> forward = model.forward(ones(world.device(), {2}, DType::F64));
+      co_await std::move(forward);
+    };
+    EXPECT_THROW(run_ranks(options, program), Error);
+    EXPECT_EQ(told, std::vector<std::string>{"rank 0, layer.mlp: it does not fit"});
+  }
+}
+
 TEST(Module, RefusesNamesThatAreTakenOrHaveADot) {
   on_ranks(1, [](World& world) -> Task<void> {
     nn::Sequential model;

@@ -12,7 +12,7 @@ void queue_or_poison(LocalGroup& group, DeviceJob& job, std::size_t side, const 
   if (group.poisoned()) return;
   for (std::size_t r = 0; r < job.sides.size(); ++r)
     if (job.sides[r].lane == nullptr) {
-      group.poison(cat(what.text(group), ": rank ", group.members()[r], " is not on a device like ",
+      group.poison(cat(what.text(group.title()), ": rank ", group.members()[r], " is not on a device like ",
                        job.sides[side].lane->device().name()));
       return;
     }
@@ -22,7 +22,7 @@ void queue_or_poison(LocalGroup& group, DeviceJob& job, std::size_t side, const 
     own.make_current();
   } catch (const std::exception& error) {
     group.poison(
-        cat("rank ", what.world_rank, " could not queue ", what.text(group), ": ", error.what()));
+        cat("rank ", what.world_rank, " could not queue ", what.text(group.title()), ": ", error.what()));
     throw;
   }
 }

@@ -62,14 +62,14 @@ void DeviceWatch::check(std::int64_t waited_ns) {
                             " failed: its communicator ended before all ranks came to it"));
     return;
   }
-  if (group->poisoned()) throw awaited_.poisoned(*group);
+  if (group->poisoned()) throw group->poisoned(awaited_);
   if (const int rank = lost(*group); rank >= 0) {
-    group->poison(awaited_.lost_text(*group, rank));
-    throw awaited_.poisoned(*group);
+    group->poison(group->lost_text(awaited_, rank));
+    throw group->poisoned(awaited_);
   }
   if (timeout_ns_ == 0 || waited_ns < timeout_ns_) return;
-  const std::string message = awaited_.timeout_text(*group, waited_ns, missing_text(*group));
-  if (!group->poison(message)) throw awaited_.poisoned(*group);
+  const std::string message = awaited_.timeout_text(group->title(), waited_ns, missing_text(*group));
+  if (!group->poison(message)) throw group->poisoned(awaited_);
   throw Error(ErrorKind::Timeout, message);
 }
 
@@ -161,7 +161,7 @@ void DeviceWork::wait() {
 }
 
 std::uint32_t DeviceWork::mark_of(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), watch_->awaited().text(communicator_->group()), ": part ",
+  CS_REQUIRE(part >= 0 && part < parts(), watch_->awaited().text(communicator_->group().title()), ": part ",
              part, " is not one of ", parts());
   const Marks& marks = watch_->marks();
   if (marks.last == marks.first + 1) return marks.last;

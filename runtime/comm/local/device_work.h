@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/comm/awaited.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/local/awaited.h"
 #include "runtime/comm/local/device_job.h"
 #include "runtime/comm/local/local_communicator.h"
 

@@ -4,6 +4,7 @@
 
 #include "runtime/comm/local/group.h"
 #include "runtime/comm/local/local_communicator.h"
+#include "runtime/comm/local/progress_threads.h"
 
 namespace coshard {
 namespace {
@@ -20,6 +21,7 @@ std::vector<std::shared_ptr<LocalGroup>> groups_of(LocalRegistry& registry) {
 
 void LocalRegistry::wake() {
   for (const auto& group : groups_of(*this)) group->wake();
+  if (progress != nullptr) progress->ring();
 }
 
 void LocalRegistry::poison(const std::string& cause) {
@@ -43,13 +45,18 @@ LocalFabric::LocalFabric(int ranks, std::string name, FabricOptions options)
     : registry_(std::make_shared<LocalRegistry>()) {
   CS_REQUIRE(ranks >= 1, "ranks must be at least 1, got ", ranks);
   if (options.link) check(*options.link);
+  CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
+             options.progress_threads);
   registry_->link = options.link;
+  if (options.progress_threads > 0)
+    registry_->progress = std::make_shared<ProgressThreads>(options.progress_threads);
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
   world_ = make_group(registry_, std::move(members), std::move(name));
 }
 
 LocalFabric::~LocalFabric() {
+  if (registry_->progress != nullptr) registry_->progress->stop();
   decltype(registry_->pending) unmade;
   const std::scoped_lock lock(registry_->mutex);
   unmade.swap(registry_->pending);
@@ -67,6 +74,19 @@ void LocalFabric::poison(const std::string& cause) {
   }
   registry_->poison(cause);
 }
+
+bool LocalFabric::left(int rank) const {
+  const std::scoped_lock lock(registry_->mutex);
+  return registry_->left.contains(rank);
+}
+
+void LocalFabric::count_in(const Census& census) { registry_->census = &census; }
+
+std::string LocalFabric::last_seen(int rank) const { return world_->last_seen(rank); }
+
+void LocalFabric::use(TransferClock& clock) { registry_->clock = &clock; }
+
+void LocalFabric::wake() { registry_->wake(); }
 
 void LocalFabric::leave(int rank) {
   {

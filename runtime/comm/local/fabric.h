@@ -7,23 +7,18 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/link.h"
-#include "runtime/error.h"
+#include "runtime/comm/peer_failure.h"
 
 namespace coshard {
 
+class Census;
 class LocalGroup;
+class TransferClock;
 struct LocalRegistry;
-
-// What a wait throws on ranks that only learn of a failure: the communicator was poisoned, or a
-// peer has left. Its text holds the first cause. A launcher prefers the error of the rank that
-// failed first.
-class PeerFailure : public Error {
- public:
-  explicit PeerFailure(const std::string& message) : Error(ErrorKind::CommFailed, message) {}
-};
 
 struct FabricOptions {
   std::optional<Link> link;  // emulated, of each communicator; see local/link_queue.h
+  int progress_threads = 0;  // see local/progress_threads.h; they end with the fabric
 };
 
 class LocalFabric {
@@ -39,8 +34,17 @@ class LocalFabric {
   std::shared_ptr<Communicator> communicator(int rank);
   // Fails every wait on every communicator that was or will be made, on all ranks.
   void poison(const std::string& cause);
+  // In a simulation, before the ranks begin: transfers ask it whether they may go on.
+  void use(TransferClock& clock);
+  // Rings for all who wait for any communicator.
+  void wake();
   // The program of world rank `rank` has ended: it will issue nothing more on any communicator.
   void leave(int rank);
+  bool left(int rank) const;
+  // Nobody but the ranks in `census` uses these communicators. Before they start.
+  void count_in(const Census& census);
+  // "last issued #39 all_reduce 1.7 s ago": on the communicator of all.
+  std::string last_seen(int rank) const;
 
  private:
   std::shared_ptr<LocalRegistry> registry_;

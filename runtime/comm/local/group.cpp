@@ -1,7 +1,6 @@
 #include "runtime/comm/local/group.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
@@ -132,17 +131,25 @@ std::string LocalGroup::missing_text(const Job& job) const {
   return text.empty() ? "none" : text;
 }
 
-std::string LocalGroup::rank_text(int rank) const {
+std::string LocalGroup::last_seen(int rank) const {
   const RankState& its = states_[static_cast<std::size_t>(rank)];
-  const int world_rank = members_[static_cast<std::size_t>(rank)];
-  const std::uint64_t count = its.issued.load(std::memory_order_relaxed);
-  if (count == 0) return cat(world_rank, " (issued nothing yet)");
-  const std::int64_t now = RankContext::current().parker().now();
-  const double ago = static_cast<double>(now - its.issued_ns.load(std::memory_order_relaxed)) / 1e9;
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.1f", ago > 0 ? ago : 0.0);
-  return cat(world_rank, " (last issued #", count - 1, " ",
-             to_string(its.kind.load(std::memory_order_relaxed)), " ", seconds, " s ago)");
+  return LastIssued{its.issued.load(std::memory_order_relaxed),
+                    its.kind.load(std::memory_order_relaxed),
+                    its.issued_ns.load(std::memory_order_relaxed)}
+      .text();
+}
+
+std::string LocalGroup::rank_text(int rank) const {
+  return cat(members_[static_cast<std::size_t>(rank)], " (", last_seen(rank), ")");
+}
+
+std::string LocalGroup::lost_text(const Awaited& awaited, int lost) const {
+  const auto index = static_cast<std::size_t>(lost);
+  return awaited.lost_text(title(), members_[index], states_[index].issued.load());
+}
+
+PeerFailure LocalGroup::poisoned(const Awaited& awaited) const {
+  return awaited.poisoned(title(), cause());
 }
 
 void LocalGroup::note_given_up(int rank, std::string what) {

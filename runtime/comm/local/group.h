@@ -13,15 +13,19 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/awaited.h"
 #include "runtime/comm/local/device_group.h"
 #include "runtime/comm/local/job.h"
 #include "runtime/comm/local/link_queue.h"
 #include "runtime/comm/local/message.h"
+#include "runtime/comm/local/transfer_clock.h"
 #include "runtime/coro/parker.h"
 #include "runtime/spin_lock.h"
 
 namespace coshard {
 
+class Census;
+class ProgressThreads;
 struct LocalRegistry;
 
 // What peers may know of a rank, for their error messages. Written by the rank, relaxed but for
@@ -33,7 +37,7 @@ struct alignas(64) RankState {
   std::atomic<bool> left{false};  // release: everything the rank issued has been issued before
 };
 
-class LocalGroup {
+class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
   // `members`: the world rank of each rank of the group, which is what error messages name.
   LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int> members, std::string name);
@@ -62,7 +66,10 @@ class LocalGroup {
   // Does one unit of an armed job, or one pair of an all_gather, or what comes before or after;
   // false when there was none to claim.
   bool help(Job& job);
+  bool help(Message& message, std::string& failure);
   bool help_part(Job& job, int source, int target);
+  // Whether what is small is done by who comes last.
+  bool does_at_once() const;
   bool part_done(const Job& job, int source, int target) const;
   // With links: when what a sleeper waits for may be over, as far as is known; 0: unknown.
   std::int64_t not_before(const Job& job) const;
@@ -89,6 +96,9 @@ class LocalGroup {
   std::string missing_text(const Job& job) const;
   std::string rank_text(int rank) const;
   std::string title() const;
+  std::string lost_text(const Awaited& awaited, int lost) const;
+  PeerFailure poisoned(const Awaited& awaited) const;
+  std::string last_seen(int rank) const;  // "last issued #39 all_reduce 1.7 s ago"
   // A rank that the job misses and that has left; -1: none.
   int lost(const Job& job) const;
 
@@ -109,6 +119,7 @@ class LocalGroup {
   Job& free_job();
   bool checked(Job& job, int a, int b);
   std::string side_text(const Job& job, int rank) const;
+  bool may_go_on() const;
   bool push_before(Job& job, int rank);
   void note_not_before(Job& job, int rank);
   bool prepare(Job& job, int rank);
@@ -118,6 +129,7 @@ class LocalGroup {
   void arm(Job& job, int rank);
   void run(Job& job, std::uint32_t unit);
   bool complete_some(Job& job);
+  void offer(Job& job);
   void finish_units(Job& job, std::uint32_t count, CollectiveKind kind);
   void finish(Job& job);
   bool try_pair(Job& job, int source, int target, bool copy);
@@ -154,9 +166,11 @@ class LocalGroup {
 struct LocalRegistry {
   std::mutex mutex;
   std::vector<std::weak_ptr<LocalGroup>> groups;
-  std::string cause;         // poison of the whole run; groups made later start with it
-  std::set<int> left;        // world ranks whose program has ended; groups made later know it
-  std::optional<Link> link;  // of all groups; set before the first
+  TransferClock* clock = nullptr;  // of a simulation; set before the ranks begin
+  std::string cause;               // poison of the whole run; groups made later start with it
+  std::set<int> left;              // world ranks whose program has ended; groups made later know it
+  std::optional<Link> link;        // of all groups; set before the first
+  std::shared_ptr<ProgressThreads> progress;  // null: none; set before the first group
   // Subgroups that wait for members: by parent, world ranks and how many of these there were
   // before; taken out by their last member.
   struct Pending {
@@ -165,6 +179,8 @@ struct LocalRegistry {
   };
   std::map<std::tuple<std::uint64_t, std::vector<int>, int>, Pending> pending;
   inline static std::atomic<std::uint64_t> next_id{1};  // of groups, over all worlds
+  // Whose sleepers only ring each other here; null: anybody may use these groups. Before the ranks.
+  const Census* census = nullptr;
   void wake();  // rings for all who listen to any group; not with the mutex held
   // Two passes: no stream is let go before all know. Not with the mutex held.
   void poison(const std::string& cause);

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_work.h"
+#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/make_communicator.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
@@ -87,7 +88,7 @@ void LocalCommunicator::help_when_much_is_in_flight() {
 void LocalCommunicator::note_given_up(const Awaited& awaited) {
   const Branch& branch = Branch::current();
   given_up_ += mix(mix(0x9e3779b9, awaited.branch), awaited.number);
-  group_->note_given_up(rank_, cat(awaited.text(*group_), " in branch ", branch.path()));
+  group_->note_given_up(rank_, cat(awaited.text(group_->title()), " in branch ", branch.path()));
 }
 
 std::uint64_t LocalCommunicator::take_number(const Collective& collective, std::uint64_t print) {
@@ -113,6 +114,7 @@ bool LocalCommunicator::agree(const Message& message) {
 
 std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
+  if (collective.after != nullptr) collective.after->has_dependents();
   bool both = false;
   std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
   messages_.push_back(message);
@@ -126,7 +128,12 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
     Mailbox::match(*message);
     constexpr std::int64_t kAtOnce =
         64 * 1024;  // bytes; above, a waiter copies and this rank goes on
-    if (!group_->poisoned() && larger_bytes(collective, size(), rank_) <= kAtOnce) message->help();
+    if (group_->does_at_once() && !group_->poisoned() &&
+        larger_bytes(collective, size(), rank_) <= kAtOnce) {
+      help(*message);
+    } else if (const auto& progress = group_->registry()->progress) {
+      progress->offer(group_, message);
+    }
     group_->wake();
   }
   return work;
@@ -168,11 +175,18 @@ bool LocalCommunicator::help_any() {
   for (const InFlight& flight : in_flight_)
     if (group_->help(*flight.job)) return true;
   for (const auto& message : messages_)
-    if (message->help()) {
-      group_->wake();
-      return true;
-    }
+    if (help(*message)) return true;
   return false;
+}
+
+bool LocalCommunicator::help(Message& message) {
+  std::string failure;
+  const bool moved = group_->help(message, failure);
+  if (!failure.empty())
+    group_->poison(cat("message #", message.number, " of ", group_->title(), " at ",
+                       place(message.send.where), ": what it sends failed: ", failure));
+  if (moved) group_->wake();
+  return moved;
 }
 
 void LocalCommunicator::retire() {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/awaited.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/local/awaited.h"
 #include "runtime/comm/local/group.h"
 
 namespace coshard {
@@ -42,6 +42,7 @@ class LocalCommunicator final : public Communicator,
   Observer* observer() const { return slot_ ? *slot_ : nullptr; }
   // A unit of any collective of this rank that is in flight.
   bool help_any();
+  bool help(Message& message);
   // The await of a collective was given up: what this rank issues from now on says so.
   void note_given_up(const Awaited& awaited);
   // Lets go of what is over.

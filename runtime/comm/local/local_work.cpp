@@ -4,6 +4,8 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/units.h"
+#include "runtime/comm/neighbours.h"
+#include "runtime/coro/census.h"
 #include "runtime/coro/patience.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
@@ -25,8 +27,10 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     if (group.poisoned()) fail_poisoned();
     if (done()) return;
     if (help()) continue;
+    fail_if_missing_is_here();
     if (begin_ns == 0) begin_ns = parker.now();
     if (!parker.shares_its_thread() && patience.spin()) continue;
+    Nap nap(sleeper());
     const Listening ear(*this, rank);
     if (group.poisoned() || done() || help()) continue;
     fail_if_lost();
@@ -34,17 +38,28 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     const std::int64_t now = parker.now();
     if (timeout_ns > 0 && now >= begin_ns + timeout_ns) fail_timeout(now - begin_ns);
     std::int64_t wake_ns = timeout_ns > 0 ? begin_ns + timeout_ns : 0;
-    if (const std::int64_t later = not_before(part); later > now)
-      wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
+    const std::int64_t later = not_before(part);
+    if (later > now) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
+    // A link that is busy ends the wait as well.
+    if (later <= now && !nap.begin()) continue;
     parker.park(wake_ns);
+    nap.end([this] { return cat("waits in place for ", describe()); });
   }
 }
 
 std::int64_t LocalWork::not_before(int part) const { return link() == nullptr ? 0 : link_ns(part); }
 
+// Null where others than the ranks of the census may end the wait.
+Sleeper* LocalWork::sleeper() const {
+  Sleeper* sleeper = RankContext::current().sleeper;
+  const bool counts =
+      sleeper != nullptr && communicator_->group().registry()->census == &sleeper->census();
+  return counts ? sleeper : nullptr;
+}
+
 bool LocalWork::listen(Parker& parker) {
   communicator_->group().listen(parker, by_parts());
-  return true;
+  return sleeper() == RankContext::current().sleeper;
 }
 void LocalWork::deaf(Parker& parker) noexcept { communicator_->group().deaf(parker, by_parts()); }
 
@@ -71,7 +86,8 @@ void LocalWork::begin_wait() {
 }
 
 void LocalWork::given_up() {
-  if (!settled_) communicator_->note_given_up(awaited_);
+  // A message is the affair of two ranks: the others, which did not wait for it, gave up nothing.
+  if (!settled_ && !is_point_to_point(awaited_.kind)) communicator_->note_given_up(awaited_);
 }
 
 void LocalWork::poison(const std::string& cause) {
@@ -114,7 +130,7 @@ void LocalWork::check(std::int64_t waited_ns) {
 }
 
 void LocalWork::check_part(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), awaited_.text(communicator_->group()), ": part ", part,
+  CS_REQUIRE(part >= 0 && part < parts(), describe(), ": part ", part,
              " is not one of ", parts());
 }
 
@@ -130,12 +146,12 @@ void LocalWork::wait_part(int part) {
 
 void LocalWork::fail_poisoned() {
   communicator_->abandon();
-  throw awaited_.poisoned(communicator_->group());
+  throw communicator_->group().poisoned(awaited_);
 }
 
 void LocalWork::fail_timeout(std::int64_t waited_ns) {
   LocalGroup& group = communicator_->group();
-  const std::string message = awaited_.timeout_text(group, waited_ns, missing_text());
+  const std::string message = awaited_.timeout_text(group.title(), waited_ns, missing_text());
   if (!group.poison(message)) fail_poisoned();
   communicator_->abandon();
   throw Error(ErrorKind::Timeout, message);
@@ -145,8 +161,19 @@ void LocalWork::fail_if_lost() {
   const int rank = lost();
   if (rank < 0) return;
   LocalGroup& group = communicator_->group();
-  group.poison(awaited_.lost_text(group, rank));
+  group.poison(group.lost_text(awaited_, rank));
   fail_poisoned();
+}
+
+// On a caller's context a peer of the same one cannot run while this waits.
+void LocalWork::fail_if_missing_is_here() const {
+  const Neighbours* neighbours = RankContext::current().neighbours;
+  if (neighbours == nullptr) return;
+  const std::vector<int>& members = communicator_->group().members();
+  for (std::size_t r = 0; r < members.size(); ++r)
+    if (misses(static_cast<int>(r)) &&
+        neighbours->together(communicator_->world_rank(), members[r]))
+      throw MissingIsHere(describe(), members[r]);
 }
 
 JobWork::JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
@@ -221,6 +248,10 @@ void JobWork::wait_part(int part) {
   if (complete()) settle(begin_ns);
 }
 
+bool JobWork::misses(int rank) const {
+  return job_ != nullptr && !job_->entries[static_cast<std::size_t>(rank)].issued();
+}
+
 std::string JobWork::missing_text() const {
   const LocalGroup& group = communicator_->group();
   if (link() != nullptr && job_->armed.load())
@@ -235,10 +266,10 @@ MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,
       message_(std::move(message)),
       peer_(collective.root) {}
 
-bool MessageWork::help() {
-  if (!message_->help()) return false;
-  communicator_->group().wake();
-  return true;
+bool MessageWork::help() { return communicator_->help(*message_); }
+
+bool MessageWork::misses(int rank) const {
+  return rank == peer_ && message_->state.load() == MessageState::Half;
 }
 
 std::int64_t MessageWork::link_ns(int) const {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/comm/awaited.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/local/awaited.h"
 #include "runtime/comm/local/local_communicator.h"
 #include "runtime/coro/rank_context.h"
 
@@ -25,7 +25,7 @@ class LocalWork : public WorkState {
   void deaf(Parker& parker) noexcept final;
   std::int64_t timeout_ns() const final { return communicator_->timeout_ns(); }
   std::int64_t not_before(int part) const final;
-  std::string describe() const final { return awaited_.text(communicator_->group()); }
+  std::string describe() const final { return awaited_.text(communicator_->group().title()); }
   void given_up() final;
   void poison(const std::string& cause) final;
   bool any_thread() const final { return true; }
@@ -42,6 +42,7 @@ class LocalWork : public WorkState {
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
+  virtual bool misses(int rank) const = 0;  // it has not issued its part
   virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
 
@@ -63,6 +64,8 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
+  void fail_if_missing_is_here() const;
+  Sleeper* sleeper() const;
 
   // While a wait in place sleeps.
   class Listening final : public WaitInPlace {
@@ -109,6 +112,7 @@ class JobWork final : public LocalWork {
   }
   bool help() override;
   int lost() const override { return communicator_->group().lost(*job_); }
+  bool misses(int rank) const override;
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
   std::int64_t link_ns(int part) const override;
@@ -133,6 +137,7 @@ class MessageWork final : public LocalWork {
   }
   bool help() override;
   int lost() const override;
+  bool misses(int rank) const override;
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
   std::int64_t link_ns(int part) const override;

@@ -8,10 +8,28 @@
 
 namespace coshard {
 
-bool Message::help() {
+Look Message::push_before(std::string& failure) {
+  if (send.after == nullptr) return Look::Over;
+  try {
+    const Look look = send.after->push();
+    if (look != Look::Over) return look;
+    failure = send.after->failure();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  if (!failure.empty()) return Look::Stuck;
+  send.after.reset();
+  return Look::Over;
+}
+
+bool Message::help(std::string& failure) {
   MessageState expected = MessageState::Matched;
   if (state.load() != expected) return false;
   if (!state.compare_exchange_strong(expected, MessageState::Taken)) return false;
+  if (const Look before = push_before(failure); before != Look::Over) {
+    state.store(MessageState::Matched);
+    return before == Look::Moved;
+  }
   const std::int64_t bytes =
       send_elements(send, 2, 0) * static_cast<std::int64_t>(size_of(send.dtype));
   if (bytes > 0 && !send.announced)

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "runtime/comm/communicator.h"
@@ -26,16 +27,21 @@ struct Message {
   Passage passage;                    // with links; set before Matched
   std::unique_ptr<DeviceJob> device;  // null on the cpu; sides: source, target
   // Half -> Matched (release: both sides readable) -> Taken (compare-exchange) -> Over (release:
-  // data there). Half or Matched -> Over when a failing rank gives it up.
+  // data there), or back to Matched while what is sent is not there. Half or Matched -> Over when a
+  // failing rank gives it up.
   std::atomic<MessageState> state{MessageState::Half};
   std::atomic<bool> timed{false};
   std::atomic<std::int64_t> over_ns{0};
 
   bool over() const { return state.load() == MessageState::Over; }
-  // Copies if that is to be done now; true when it did.
-  bool help();
+  // Copies if that is to be done now and what is sent is there, or does a share of what makes it so;
+  // true when it did. `failure`: why it never will be; the caller poisons the group.
+  bool help(std::string& failure);
   // Returns when nobody touches the buffers any more.
   void abandon();
+
+ private:
+  Look push_before(std::string& failure);  // by who has taken it
 };
 
 class Mailbox {

@@ -6,7 +6,9 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
+#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/local/units.h"
+#include "runtime/coro/fault_switch.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -45,8 +47,14 @@ void LocalGroup::arrive(Job& job, int rank, Collective&& collective, Print print
     job.unprepared.fetch_add(1);
     mine.stage.store(Stage::Issued);
     if (part_sleepers_.load() > 0) wake();
+    offer(job);
   }
   if (prepares ? prepare(job, rank) : raise_arrived(job, rank)) arm(job, rank);
+}
+
+// The caller holds a reference to it.
+void LocalGroup::offer(Job& job) {
+  if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), job);
 }
 
 // True for the last one to come, when all agree.
@@ -132,11 +140,14 @@ void LocalGroup::arm(Job& job, int rank) {
   const Collective& mine = entry(job, rank).args;
   plan_units(job, size());
   const CollectiveKind kind = mine.kind;  // before the job can be over
-  const bool at_once = is_one_shot(mine, size(), rank);
+  const bool at_once = does_at_once() && is_one_shot(mine, size(), rank);
   if (link_ != nullptr) job.passage = link_->pass(job);
   if (at_once && kind != CollectiveKind::AllGather) job.next.store(job.units);
   job.armed.store(true);
-  if (!at_once) wake();
+  if (!at_once) {
+    wake();
+    offer(job);
+  }
   if (kind == CollectiveKind::AllGather) {
     while (at_once && help(job)) {
     }
@@ -145,6 +156,17 @@ void LocalGroup::arm(Job& job, int rank) {
     for (std::uint32_t unit = 0; unit < job.units && !poisoned(); ++unit) run(job, unit);
     finish_units(job, job.units, kind);
   }
+}
+
+bool LocalGroup::does_at_once() const { return registry_->clock == nullptr; }
+
+bool LocalGroup::may_go_on() const {
+  return registry_->clock == nullptr || registry_->clock->go_on();
+}
+
+bool LocalGroup::help(Message& message, std::string& failure) {
+  if (message.state.load() != MessageState::Matched || !may_go_on()) return false;
+  return message.help(failure);
 }
 
 // A unit that fails ends the job on all ranks.
@@ -157,20 +179,16 @@ void LocalGroup::run(Job& job, std::uint32_t unit) {
 }
 
 std::string LocalGroup::side_text(const Job& job, int rank) const {
-  const Entry& its = entry(job, rank);
-  const Collective& args = its.args;
-  std::string text =
-      cat("rank ", members_[static_cast<std::size_t>(rank)], " calls ", describe(args, size()));
-  if (!args.label.empty()) text += cat(" (", args.label, ")");
-  return text + cat(" in branch ", args.branch_path ? *args.branch_path : "main", place_text(args));
+  return call_text(entry(job, rank).args, size(), members_[static_cast<std::size_t>(rank)]);
 }
 
 // Compares two ranks that have arrived; poisons the group when they disagree.
 bool LocalGroup::checked(Job& job, int a, int b) {
   const Entry& one = entry(job, a);
   const Entry& other = entry(job, b);
-  bool agree = one.print.call == other.print.call && one.args.branch == other.args.branch &&
-               one.print.given_up == other.print.given_up;
+  bool agree = one.print.call == other.print.call &&
+               (one.args.branch == other.args.branch || has(Fault::BranchIsNotCompared)) &&
+               (one.print.given_up == other.print.given_up || has(Fault::GivenUpIsNotCompared));
   if (agree && one.args.kind == CollectiveKind::AllToAll) {
     for (int r = 0; r <= b && agree; ++r) {
       agree = flat_counts_agree(entry(job, r).args, r, other.args, b) &&
@@ -196,6 +214,7 @@ bool LocalGroup::help(Job& job) {
   if (job.unprepared.load(std::memory_order_relaxed) > 0 && prepare_some(job)) return true;
   if (job.completing.load() && complete_some(job)) return true;
   if (!job.armed.load() || job.next.load(std::memory_order_relaxed) >= job.units) return false;
+  if (!may_go_on()) return false;
   const std::uint32_t unit = job.next.fetch_add(1);
   if (unit >= job.units) return false;
   const CollectiveKind kind = job.entries[0].args.kind;
@@ -214,7 +233,7 @@ bool LocalGroup::help_part(Job& job, int source, int target) {
     return false;
   if (job.unprepared.load(std::memory_order_relaxed) > 0 && prepare_some(job)) return true;
   if (!entry(job, source).arrived() || !entry(job, target).issued()) return false;
-  return checked(job, target, source) && try_pair(job, source, target, true);
+  return checked(job, target, source) && may_go_on() && try_pair(job, source, target, true);
 }
 
 bool LocalGroup::try_pair(Job& job, int source, int target, bool copy) {
@@ -263,14 +282,15 @@ bool LocalGroup::complete_some(Job& job) {
 }
 
 void LocalGroup::finish(Job& job) {
+  if (job.timed.load(std::memory_order_relaxed))
+    job.over_ns.store(now_ns(), std::memory_order_relaxed);
   for (int r = 0; r < size(); ++r) {
     entry(job, r).args.keep_send.reset();
     entry(job, r).args.keep_recv.reset();
   }
-  if (job.timed.load(std::memory_order_relaxed))
-    job.over_ns.store(now_ns(), std::memory_order_relaxed);
   job.over.store(true);
   const bool dependents = job.has_dependents.load();
+  if (has(Fault::NoWakeUpAfterAJob)) return;
   wake();
   if (dependents) registry_->wake();
 }

@@ -110,7 +110,7 @@ Task<void> loader_that_communicates(World& world) {
 TEST(InOrderOnRanks, ACollectiveInsideTheWaitIsAnErrorThatSaysWhy) {
   for (const End& end : ends_of_ranks(2, loader_that_communicates)) {
     EXPECT_TRUE(end.is(ErrorKind::BadInput)) << end;
-    EXPECT_TRUE(end.names("all_reduce in branch 0")) << end;
+    EXPECT_TRUE(end.names("all_reduce in branch in_order")) << end;
     EXPECT_TRUE(end.names("in_order")) << end;
     EXPECT_TRUE(end.names("as_it_comes_test.cpp:")) << end;
   }

@@ -80,6 +80,15 @@ TEST(Run, ALinkThatCannotBeIsOneLineThatNamesIt) {
   }
 }
 
+TEST(Run, ReadsHowManyProgressThreadsThereAre) {
+  EXPECT_EQ(run_with({"--progress-threads=2"}).options.progress_threads, 2);
+  EXPECT_EQ(run_with({}).options.progress_threads, 0);
+  EXPECT_EQ(run_with({"--progress-threads", "-1"}).error,
+            "error: progress_threads must be at least 0, got -1\n");
+  EXPECT_EQ(run_with({"--progress-threads=1", "--communicator=nccl"}).error,
+            "error: progress_threads 1 is for communicator local, got nccl\n");
+}
+
 TEST(Run, ALinkNeedsTheCommunicatorThatEmulatesIt) {
   const Seen seen = run_with({"--link=1GB/s", "--communicator=nccl"});
   EXPECT_EQ(seen.error, "error: link 0ns,1GB/s is for communicator local, got nccl\n");
@@ -95,7 +104,7 @@ TEST(Run, AnyOtherErrorIsOneLineAndExitCodeOne) {
   std::vector<char*> argv{name.data()};
   testing::internal::CaptureStderr();
   EXPECT_EQ(run(1, argv.data(), fail_on_one), 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: boom\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: rank 1: boom\n");
 }
 
 }  // namespace

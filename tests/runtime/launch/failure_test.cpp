@@ -89,7 +89,10 @@ Task<void> waits_in_a_child() {
 using Waits = Task<void> (*)();
 Task<void> one_throws_others_wait(World& world, Waits waits, std::vector<End>& ends) {
   barrier(world);
-  if (world.rank() == 1) throw Boom();
+  if (world.rank() == 1) {
+    std::this_thread::sleep_for(50ms);  // the others wait
+    throw Boom();
+  }
   Task<void> noted = note_end(waits(), ends[static_cast<std::size_t>(world.rank())]);
   co_await std::move(noted);
 }

@@ -1,0 +1,140 @@
+#include "dtensor/redistribute/transfer_to.h"
+
+#include "dtensor/ops/local.h"
+#include "dtensor/redistribute/execute.h"
+#include "dtensor/tape.h"
+#include "kernels/run.h"
+
+namespace coshard {
+namespace {
+
+constexpr const char* kParcelLabel = "transfer";
+
+// A message from one rank of the world to another, as each of them sees it.
+struct Parcel {
+  World& world;
+  int from, to;
+  CallSite where;
+
+  bool sends() const { return world.rank() == from; }
+  bool receives() const { return world.rank() == to; }
+  Parcel back() const { return {world, to, from, where}; }
+};
+
+// The same memory, with a flight of its own: in flight on all ranks alike, whatever each of them
+// waits for.
+Tensor same_in_flight(const Tensor& x, Work work) {
+  const Tensor same = Tensor::alias(x, x.local_shape(), x.strides(), x.storage_offset());
+  same.storage()->shares = x.storage();
+  same.set_in_flight(std::move(work));
+  return same;
+}
+
+Collective collective_of_parcel(const Parcel& parcel, const Tensor& x) {
+  Collective c;
+  c.kind = parcel.sends() ? CollectiveKind::Send : CollectiveKind::Recv;
+  c.dtype = x.dtype();
+  c.root = parcel.sends() ? parcel.to : parcel.from;
+  c.extent = x.local_numel();
+  c.label = kParcelLabel;
+  c.where = parcel.where;
+  return c;
+}
+
+Work send_parcel(const Parcel& parcel, const Tensor& x) {
+  const Tensor whole = x.is_contiguous() ? x : copy_later(x);
+  Collective c = collective_of_parcel(parcel, whole);
+  chain(c, whole);
+  c.send = whole.address();
+  c.keep_send = whole.storage()->buffer;
+  return parcel.world.communicator()->issue(std::move(c), parcel.where);
+}
+
+// New memory, in flight.
+Tensor receive_parcel(const Parcel& parcel, const Tensor& like) {
+  const Tensor got = Tensor::empty(like.device(), like.local_shape(), like.dtype());
+  Collective c = collective_of_parcel(parcel, got);
+  c.recv = got.address();
+  c.keep_recv = got.storage()->buffer;
+  got.set_in_flight(parcel.world.communicator()->issue(std::move(c), parcel.where));
+  return got;
+}
+
+// What still fills x, to be waited for by another handle of its memory.
+Work flight_of(const Tensor& x) {
+  return x.in_flight() ? Work(x.storage()->pending.state()) : Work();
+}
+
+Tensor carry(const Parcel& parcel, const Tensor& x) {
+  if (parcel.receives()) return receive_parcel(parcel, x);
+  return same_in_flight(x, parcel.sends() ? send_parcel(parcel, x) : flight_of(x));
+}
+
+// The adjoint: what `to` has goes back and is added to what `from` has; `to` is left with zeros.
+Tensor carry_back(const Parcel& parcel, const Tensor& gradient) {
+  const Parcel back = parcel.back();
+  if (back.sends()) {
+    const Work sent = send_parcel(back, gradient);
+    const Tensor none = Tensor::empty(gradient.device(), gradient.local_shape(), gradient.dtype());
+    kernels::run(*none.device(), kernels::Fill{none.data(), none.dtype(), none.local_numel(), 0});
+    none.set_in_flight(Work(sent.state()));
+    return none;
+  }
+  if (!back.receives()) return same_in_flight(gradient, flight_of(gradient));
+  const Tensor got = receive_parcel(back, gradient);
+  const Tensor sum = Tensor::empty(got.device(), got.local_shape(), got.dtype());
+  const Tensor place = Tensor::alias(sum, sum.local_shape(), sum.strides(), 0);
+  make_from(got, sum, [place, gradient](const Tensor& term) {
+    kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Add, view_of(place),
+                                                  view_of(gradient), view_of(term)});
+  });
+  if (!sum.in_flight()) sum.set_in_flight(Work());
+  return sum;
+}
+
+// Of either direction: that of the one is the other.
+class ParcelRecord final : public Record {
+ public:
+  ParcelRecord(const Parcel& parcel, bool adjoint) : parcel_(parcel), adjoint_(adjoint) {}
+  std::string_view name() const override { return kParcelLabel; }
+  bool records_backward() const override { return true; }
+  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
+    Tensor gradient =
+        adjoint_ ? carry(parcel_, output_grads[0]) : carry_back(parcel_, output_grads[0]);
+    if (taped(output_grads))
+      push_record(std::make_shared<ParcelRecord>(parcel_, !adjoint_), output_grads,
+                  std::span<Tensor>(&gradient, 1));
+    sink.give(0, gradient);
+  }
+
+ private:
+  Parcel parcel_;
+  bool adjoint_;
+};
+
+World& world_of_parcel(const Tensor& x, int from, int to) {
+  World* world = World::current();
+  CS_REQUIRE(world != nullptr, "transfer: no world runs on this thread");
+  CS_REQUIRE(x.defined(), "transfer: the tensor is undefined");
+  CS_REQUIRE(!x.is_distributed(), "transfer: ", x,
+             " is a DTensor; redistribute it to another mesh");
+  for (const int rank : {from, to})
+    CS_REQUIRE(rank >= 0 && rank < world->size(), "transfer: rank ", rank, " is not one of ",
+               world->size());
+  return *world;
+}
+
+}  // namespace
+
+Redistribution transfer(const Tensor& x, int from, int to, CallSite where) {
+  const Parcel parcel{world_of_parcel(x, from, to), from, to, where};
+  if (from == to) return Redistribution(x);
+  Tensor result = carry(parcel, x);
+  const Tensor inputs[] = {x};
+  if (taped(inputs))
+    push_record(std::make_shared<ParcelRecord>(parcel, false), inputs,
+                std::span<Tensor>(&result, 1));
+  return Redistribution(result);
+}
+
+}  // namespace coshard

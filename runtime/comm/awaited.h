@@ -1,0 +1,48 @@
+#pragma once
+// How the errors of every communicator name what somebody waits for, who is missing, and what ranks
+// that disagree call. Values and pure functions; any thread. `on` is a communicator: "tp[4]".
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/call_site.h"
+#include "runtime/comm/peer_failure.h"
+#include "runtime/observer.h"
+
+namespace coshard {
+
+struct Collective;
+
+// A collective that has been issued and is waited for.
+struct Awaited {
+  Awaited(const Collective& collective, std::uint64_t number, int world_rank);
+  // "all_gather #41 on tp[4] (S(0)->R) at train.cpp:88"
+  std::string text(std::string_view on) const;
+  // `missing`: "arrived: 0; missing: 1 (...)".
+  std::string timeout_text(std::string_view on, std::int64_t waited_ns,
+                           std::string_view missing) const;
+  // World rank `lost` has left after `issued` collectives.
+  std::string lost_text(std::string_view on, int lost, std::uint64_t issued) const;
+  PeerFailure poisoned(std::string_view on, std::string_view cause) const;
+
+  CollectiveKind kind;
+  std::string_view label;
+  Place place;
+  std::uint64_t number;
+  std::uint64_t branch;
+  int world_rank;
+};
+
+// What a rank was last seen doing on a communicator.
+struct LastIssued {
+  std::uint64_t count = 0;  // of all that it has issued
+  CollectiveKind kind{};    // of the last one
+  std::int64_t at_ns = 0;   // when; steady clock
+
+  std::string text() const;  // "last issued #39 all_reduce 1.7 s ago", "issued nothing yet"
+};
+
+// "rank 3 calls all_reduce sum f32 [4] (S(0)->R) in branch 0.1 at train.cpp:88"
+std::string call_text(const Collective& collective, int ranks, int world_rank);
+
+}  // namespace coshard

@@ -1,0 +1,132 @@
+#include "runtime/comm/local/progress_threads.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "runtime/comm/local/group.h"
+#include "runtime/coro/rank_context.h"
+#include "runtime/device/make_device.h"
+#include "runtime/error.h"
+
+namespace coshard {
+
+// A job, to which it holds a reference, or a message.
+class ProgressThreads::Offered {
+ public:
+  Offered(std::shared_ptr<LocalGroup> group, Job* job, std::shared_ptr<Message> message)
+      : group_(std::move(group)), job_(job), message_(std::move(message)) {
+    if (job_ != nullptr) job_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Offered() {
+    if (job_ != nullptr) LocalGroup::release(*job_);
+  }
+  Offered(const Offered&) = delete;
+  Offered& operator=(const Offered&) = delete;
+
+  bool is(const Job& job) const { return job_ == &job; }
+  bool over() const {
+    return group_->poisoned() || (job_ != nullptr ? job_->over.load() : message_->over());
+  }
+  bool help() {
+    if (job_ != nullptr) return group_->help(*job_);
+    if (!message_->help()) return false;
+    group_->wake();
+    return true;
+  }
+  // When it may go on although nobody rings; 0: never.
+  std::int64_t not_before() const {
+    return job_ != nullptr && group_->link() != nullptr ? group_->not_before(*job_) : 0;
+  }
+
+ private:
+  std::shared_ptr<LocalGroup> group_;
+  Job* job_;
+  std::shared_ptr<Message> message_;
+};
+
+ProgressThreads::ProgressThreads(int threads) {
+  try {
+    for (int i = 0; i < threads; ++i) {
+      helpers_.push_back(std::make_unique<Helper>());
+      Helper& helper = *helpers_.back();
+      helper.thread = std::thread([this, &helper, i] { run(helper, cat("progress ", i)); });
+    }
+  } catch (...) {  // the system has no thread left
+    stop();
+    throw;
+  }
+}
+
+void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, Job& job) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (std::ranges::any_of(offered_, [&](const auto& known) { return known->is(job); }))
+      return ring();
+  }
+  add(std::make_shared<Offered>(std::move(group), &job, nullptr));
+}
+
+void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message) {
+  add(std::make_shared<Offered>(std::move(group), nullptr, std::move(message)));
+}
+
+void ProgressThreads::add(std::shared_ptr<Offered> offered) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (stopping_.load()) return;
+    offered_.push_back(std::move(offered));
+  }
+  ring();
+}
+
+void ProgressThreads::ring() noexcept {
+  for (const auto& helper : helpers_) helper->parker.ring();
+}
+
+void ProgressThreads::stop() noexcept {
+  Snapshot left;  // its groups may be gone with it, outside of the lock
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_.store(true);
+    left.swap(offered_);
+  }
+  ring();
+  for (const auto& helper : helpers_)
+    if (helper->thread.joinable()) helper->thread.join();
+}
+
+// One look at all that is offered; whether any of it went on, and if not when to look again.
+bool ProgressThreads::pass(Snapshot& offered, std::int64_t& wake_ns) {
+  bool moved = false;
+  wake_ns = 0;
+  for (const auto& one : offered) {
+    while (!stopping_.load() && one->help()) moved = true;
+    const std::int64_t later = one->not_before();
+    if (!one->over() && later > LinkQueue::now() && (wake_ns == 0 || later < wake_ns))
+      wake_ns = later;
+  }
+  return moved;
+}
+
+void ProgressThreads::run(Helper& helper, const std::string& name) {
+  pthread_setname_np(pthread_self(), name.c_str());
+  RankContext context(&helper.parker);
+  RankContext::exchange(&context);
+  const auto one_thread = make_device(DeviceKind::Cpu, {0, 1});  // for the kernels that it runs
+  Snapshot offered;
+  while (!stopping_.load()) {
+    {
+      const std::scoped_lock lock(mutex_);
+      std::erase_if(offered_, [](const auto& one) { return one->over(); });
+      offered = offered_;
+    }
+    std::int64_t wake_ns = 0;
+    const bool moved = pass(offered, wake_ns);
+    offered.clear();
+    if (!moved && !stopping_.load()) helper.parker.park(wake_ns);
+  }
+  RankContext::exchange(nullptr);
+}
+
+}  // namespace coshard

@@ -1,0 +1,17 @@
+#pragma once
+// In a simulation: when transfers go on. Owned by the simulation, which outlives the groups that
+// ask; on the one thread of all ranks.
+
+namespace coshard {
+
+class TransferClock {
+ public:
+  // Whether a share of a transfer that is ready to be done may be done now. False: not yet, and all
+  // groups are woken when to ask again.
+  virtual bool go_on() = 0;
+
+ protected:
+  ~TransferClock() = default;
+};
+
+}  // namespace coshard

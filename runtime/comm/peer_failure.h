@@ -1,0 +1,16 @@
+#pragma once
+// What a wait throws on ranks that only learn of a failure: the communicator was poisoned, or a
+// peer has left. Its text holds the first cause. A launcher prefers the error of the rank that
+// failed first.
+#include <string>
+
+#include "runtime/error.h"
+
+namespace coshard {
+
+class PeerFailure : public Error {
+ public:
+  explicit PeerFailure(const std::string& message) : Error(ErrorKind::CommFailed, message) {}
+};
+
+}  // namespace coshard

@@ -1,0 +1,96 @@
+#include "runtime/coro/census.h"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "runtime/error.h"
+
+namespace coshard {
+
+bool Sleeper::fall_asleep() {
+  std::uint32_t dozing = kDozing;
+  // Acquire when it fails: what was written before the ring is visible to the next look.
+  if (!state_.compare_exchange_strong(dozing, kAsleep, std::memory_order_acq_rel,
+                                      std::memory_order_acquire))
+    return false;
+  // A ringer that comes between these two adds first: the count is too high for a moment only.
+  census_.one_less();
+  return true;
+}
+
+void Sleeper::wake() noexcept {
+  if (state_.exchange(kAwake, std::memory_order_acq_rel) == kAsleep)
+    census_.awake_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void Sleeper::answer(std::string standing) {
+  std::unique_lock lock(census_.mutex_);
+  if (!asked_.load(std::memory_order_relaxed)) return;
+  asked_.store(false, std::memory_order_relaxed);
+  standing_ = std::move(standing);
+  census_.answered(lock);
+}
+
+Sleeper& Census::add(int rank) {
+  awake_.fetch_add(1, std::memory_order_relaxed);
+  const std::scoped_lock lock(mutex_);
+  return sleepers_.emplace_back(*this, rank);
+}
+
+void Census::leave(Sleeper& sleeper) {
+  {
+    std::unique_lock lock(mutex_);
+    sleeper.left_ = true;
+    if (sleeper.asked_.exchange(false, std::memory_order_relaxed)) answered(lock);
+  }
+  one_less();
+}
+
+void Census::one_less() {
+  if (awake_.fetch_sub(1, std::memory_order_acq_rel) == 1) ask();
+}
+
+void Census::ask() {
+  const std::scoped_lock lock(mutex_);
+  // Who has woken by its own deadline since then will come here again.
+  if (asks_ || awake_.load(std::memory_order_acquire) > 0) return;
+  for (Sleeper& sleeper : sleepers_) {
+    if (sleeper.left_) continue;
+    sleeper.asked_.store(true, std::memory_order_release);
+    ++unanswered_;
+  }
+  asks_ = unanswered_ > 0;
+  for (Sleeper& sleeper : sleepers_)
+    if (!sleeper.left_) ring_(sleeper.rank_);
+}
+
+void Census::answered(std::unique_lock<std::mutex>& lock) {
+  if (--unanswered_ > 0) return;
+  const std::string all = standings();
+  lock.unlock();
+  standstill_(all);
+}
+
+std::string Census::standings() const {
+  struct Place {
+    std::string standing, ranks;
+    int count = 0;
+  };
+  std::vector<Place> places;
+  for (const Sleeper& sleeper : sleepers_) {
+    const std::string standing = sleeper.left_ ? "has ended" : sleeper.standing_;
+    auto here = std::ranges::find(places, standing, &Place::standing);
+    if (here == places.end()) here = places.insert(here, {standing, "", 0});
+    here->ranks += cat(here->count++ == 0 ? "" : ",", sleeper.rank_);
+  }
+  constexpr std::size_t kNamed = 16;
+  std::string text;
+  for (const Place& place : std::span(places).first(std::min(places.size(), kNamed)))
+    text += cat(text.empty() ? "" : "; ", place.count == 1 ? "rank " : "each of ranks ",
+                place.ranks, " ", place.standing);
+  if (places.size() > kNamed) text += cat("; and ", places.size() - kNamed, " more");
+  return text;
+}
+
+}  // namespace coshard

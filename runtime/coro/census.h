@@ -1,0 +1,159 @@
+#pragma once
+// Who is awake among the ranks of a world that lie in one process. Where all sleep, and nothing
+// else is pending, nobody will ever wake one: that is told at once, with where each of them stands.
+//
+// A rank sleeps only where nothing but another rank can wake it: no timer, no Asio work, no foreign
+// awaitable is pending on it. Whoever rings it takes it off the count of sleepers, not the rank
+// itself when it wakes up; so a rank that was rung and has not run yet counts as awake. Other
+// things that may still ring (a transfer that a progress thread does, a link that is busy) hold a
+// Pending.
+//
+// A sleeper's state, by atomic exchange:
+//            the rank           who rings
+//   awake  -> dozing             awake         doze(): what it looks at from now on is rung for
+//   dozing -> asleep, counted    awake         fall_asleep(), after a last look
+//   asleep -> awake, uncounted   awake, uncounted
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "runtime/coro/parker.h"
+
+namespace coshard {
+
+class Census;
+
+// One rank in the census. Its own thread, but for rung().
+class Sleeper {
+ public:
+  Sleeper(Census& census, int rank) : census_(census), rank_(rank) {}
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+  Census& census() const noexcept { return census_; }
+  // The memory order: what a ringer wrote before rung() is visible after the doze() that follows
+  // it.
+  void doze() noexcept { state_.exchange(kDozing, std::memory_order_acq_rel); }
+  // False: it was rung since it began to doze, so there is something to look at.
+  bool fall_asleep();
+  void wake() noexcept;
+  void rung() noexcept { wake(); }  // any thread
+  // All were found asleep, and this one has not said yet where it stands.
+  bool asked() const noexcept { return asked_.load(std::memory_order_acquire); }
+  // "waits for all_reduce #3 on tp[2] at train.cpp:88"
+  void answer(std::string standing);
+
+ private:
+  friend class Census;
+  enum State : std::uint32_t { kAwake, kDozing, kAsleep };
+  Census& census_;
+  const int rank_;
+  std::atomic<std::uint32_t> state_{kAwake};
+  std::atomic<bool> asked_{false};  // changed under the mutex of the census, as the two below are
+  bool left_ = false;
+  std::string standing_;
+};
+
+class Census {
+ public:
+  // `ring` wakes a rank, `standstill` is called once, by the rank that was the last to answer:
+  // "rank 0 waits for all_reduce #3 on tp[2] at train.cpp:88; rank 1 …".
+  Census(std::function<void(int rank)> ring,
+         std::function<void(const std::string& standings)> standstill)
+      : ring_(std::move(ring)), standstill_(std::move(standstill)) {}
+  Census(const Census&) = delete;
+  Census& operator=(const Census&) = delete;
+
+  // Before the ranks start; lives as long as the census.
+  Sleeper& add(int rank);
+  // The rank has ended: it neither sleeps nor wakes anybody. Its thread.
+  void leave(Sleeper& sleeper);
+
+  // Something that may ring a rank and is none itself. Any thread, the census outlives it.
+  class Pending {
+   public:
+    explicit Pending(Census& census) : census_(&census) {
+      census.awake_.fetch_add(1, std::memory_order_relaxed);
+    }
+    Pending(Pending&& other) noexcept : census_(std::exchange(other.census_, nullptr)) {}
+    Pending& operator=(Pending&&) = delete;
+    ~Pending() {
+      if (census_ != nullptr) census_->one_less();
+    }
+
+   private:
+    Census* census_;
+  };
+
+ private:
+  friend class Sleeper;
+  void one_less();
+  void ask();
+  void answered(std::unique_lock<std::mutex>& lock);
+  std::string standings() const;
+
+  std::function<void(int)> ring_;
+  std::function<void(const std::string&)> standstill_;
+  // Ranks that are awake, and what is pending. At 0 nobody can change it but who asks, and a rank
+  // whose own deadline passes.
+  alignas(64) std::atomic<std::int64_t> awake_{0};
+  std::mutex mutex_;  // all below
+  std::deque<Sleeper> sleepers_;
+  int unanswered_ = 0;
+  bool asks_ = false;  // false -> true, once
+};
+
+// A rank's parker: as the one inside of it, but whoever rings takes the rank off the sleepers.
+class CountedParker final : public Parker {
+ public:
+  explicit CountedParker(Parker& inner) : inner_(inner) {}
+  void count(Sleeper* sleeper) noexcept { sleeper_ = sleeper; }  // before the rank starts
+
+  void park(std::int64_t deadline_ns, boost::asio::io_context* asio) override {
+    inner_.park(deadline_ns, asio);
+  }
+  void ring() noexcept override {
+    if (sleeper_ != nullptr) sleeper_->rung();
+    inner_.ring();
+  }
+  std::int64_t now() const override { return inner_.now(); }
+  bool shares_its_thread() const override { return inner_.shares_its_thread(); }
+
+ private:
+  Parker& inner_;
+  Sleeper* sleeper_ = nullptr;
+};
+
+// A rank's way to sleep and back: dozes from the constructor on, is awake after the destructor.
+// Does nothing for a rank that is not in a census.
+class Nap {
+ public:
+  explicit Nap(Sleeper* sleeper) : sleeper_(sleeper) {
+    if (sleeper_ != nullptr) sleeper_->doze();
+  }
+  ~Nap() {
+    if (sleeper_ != nullptr) sleeper_->wake();
+  }
+  Nap(const Nap&) = delete;
+  Nap& operator=(const Nap&) = delete;
+
+  // After a last look that found nothing to do, and before parking, where only another rank can end
+  // the sleep. False: it was rung meanwhile.
+  bool begin() { return sleeper_ == nullptr || sleeper_->fall_asleep(); }
+  // After parking: says where the rank stands, `standing()`, if that is asked.
+  template <class Standing>
+  void end(const Standing& standing) {
+    if (sleeper_ == nullptr) return;
+    sleeper_->wake();
+    if (sleeper_->asked()) sleeper_->answer(standing());
+  }
+
+ private:
+  Sleeper* sleeper_;
+};
+
+}  // namespace coshard

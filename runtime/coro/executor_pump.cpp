@@ -1,0 +1,157 @@
+// An executor on the user's context. Its queues are emptied by handlers ("pumps") that are posted
+// there, one at a time; between two of them nothing of it runs. What it waits for rings for it,
+// from any thread, which posts the next pump. While something outside of the context is to end a
+// wait, an alarm, which may be set to never, holds the owner, so that task and context live and die
+// together.
+#include <boost/asio/post.hpp>
+#include <chrono>
+
+#include "runtime/coro/executor_asio.h"
+
+namespace coshard {
+namespace {
+
+// Positions of tasks that are spawned beside a program, apart from those of the children of a
+// when_all.
+constexpr int kFirstBeside = 1 << 20;
+const RankLocal<int> spawned_beside;
+
+}  // namespace
+
+Executor::Executor(const boost::asio::any_io_executor& target, Executor* beside)
+    : ring_(kFirstCapacity), needs_pump_(true) {
+  pump_parker_ = std::make_unique<PumpParker>(*this);
+  if (beside != nullptr) {  // handlers of the rank never run at the same time
+    asio_ = std::make_unique<Asio>(beside->asio_->executor);
+    context_ = beside->context_;
+    const int number = (*spawned_beside)++;
+    own_branch_ =
+        std::make_unique<Branch>(context_->root(), kFirstBeside + number, cat("spawned.", number));
+    return;
+  }
+  // Tasks of one executor never run at the same time, whatever the target's threads.
+  asio_ = std::make_unique<Asio>(boost::asio::any_io_executor(boost::asio::make_strand(target)));
+  own_context_ = std::make_unique<RankContext>(pump_parker_.get());
+  context_ = own_context_.get();
+}
+
+Executor* Executor::current_on(const boost::asio::any_io_executor& target) noexcept {
+  Executor* here = current();
+  return here != nullptr && here->asio_->executor == target ? here : nullptr;
+}
+
+Branch& Executor::main_branch() const { return own_branch_ ? *own_branch_ : context_->root(); }
+
+Parker& Executor::bell() const {
+  if (pump_parker_) return *pump_parker_;
+  return context_->parker();
+}
+
+void Executor::launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
+                      std::function<void(std::exception_ptr)> finished) {
+  asio_->owner = owner;
+  asio_->root = root;
+  asio_->finished = std::move(finished);
+  enqueue(root, main_branch());
+}
+
+std::shared_ptr<void> Executor::keep_alive() const { return asio_->owner.lock(); }
+
+void Executor::run_here(const std::function<void()>& work) {
+  const Running running(*this);
+  work();
+}
+
+// Acquire and release: the pump that takes the flag down sees what everybody wrote who found it up.
+void Executor::post_pump() {
+  if (asio_->pump_posted.exchange(true, std::memory_order_acq_rel)) return;
+  auto keep = keep_alive();
+  if (keep == nullptr) {  // not launched yet, or being destroyed
+    asio_->pump_posted.store(false, std::memory_order_release);
+    return;
+  }
+  // The handler alone keeps it: who rings must not be the one who destroys it.
+  boost::asio::post(asio_->executor, [this, keep = std::move(keep)] { pump(keep); });
+}
+
+void Executor::pump(const std::shared_ptr<void>& keep) {
+  asio_->pump_posted.exchange(false, std::memory_order_acq_rel);
+  if (!asio_->finished) return;  // rung for after the end
+  needs_pump_ = false;
+  bool more = true;
+  {
+    const Running running(*this);
+    stop_listening();
+    budget_ = kBudget;
+    fire_timers();
+    while (more && budget_ > 0 && !asio_->root.done()) more = turn();
+    if (!more && !asio_->root.done()) more = rest();
+  }
+  needs_pump_ = true;
+  if (asio_->root.done()) return finish(nullptr);
+  if (more) return post_pump();
+  if (const std::exception_ptr error = hopeless(keep)) finish(error);
+}
+
+void Executor::finish(const std::exception_ptr& error) {
+  stop_listening();
+  abandon();
+  asio_->alarm.reset();
+  const auto finished = std::exchange(asio_->finished, nullptr);
+  finished(error);
+}
+
+void Executor::stop_listening() noexcept {
+  for (Waiting* entry : std::exchange(heard_, {})) entry->deaf(bell());
+}
+
+// Nothing can run now: whoever waits is rung for, and an alarm is set for what is due first. True:
+// something has moved meanwhile.
+bool Executor::rest() {
+  const std::int64_t now = this->now();
+  std::int64_t wake_ns = earlier(check_overdue(now), give_up_at_ns_);
+  if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
+  const auto attend = [&](Waiting& entry) {
+    if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;
+    if (!entry.listen(bell())) wake_ns = earlier(wake_ns, now + kPollNs);
+    heard_.push_back(&entry);
+    wake_ns = earlier(wake_ns, entry.check(now - entry.head_since_ns_));
+  };
+  if (Waiting* head = waiting_.front()) attend(*head);
+  for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);
+  const auto moves = [](Waiting* entry) { return entry->look() != Look::Stuck; };
+  if (std::ranges::any_of(heard_, moves)) {
+    stop_listening();
+    return true;
+  }
+  if (wake_ns != 0 || waits_for_others() || foreign_ > 0) set_alarm(wake_ns);
+  return false;
+}
+
+void Executor::set_alarm(std::int64_t wake_ns) {
+  using Clock = std::chrono::steady_clock;
+  if (asio_->alarm_ns == wake_ns) return;
+  asio_->alarm_ns = wake_ns;
+  if (!asio_->alarm) asio_->alarm.emplace(asio_->executor);
+  asio_->alarm->expires_at(wake_ns == 0 ? Clock::time_point::max()
+                                        : Clock::time_point(std::chrono::nanoseconds(wake_ns)));
+  ++asio_->alarms_out;
+  asio_->alarm->async_wait([this, keep = keep_alive()](const boost::system::error_code& error) {
+    --asio_->alarms_out;
+    if (error) return;
+    asio_->alarm_ns = -1;
+    pump(keep);
+  });
+}
+
+// What it ends with when nobody is left who could resume anything; null: somebody is.
+std::exception_ptr Executor::hopeless(const std::shared_ptr<void>& keep) const {
+  if (waits_for_others() || !timers_.empty()) return nullptr;
+  if (interruption_ && now() >= give_up_at_ns_) return interruption_;
+  // Whatever will resume one of its tasks holds the owner; `keep` and the alarms do too.
+  if (foreign_ > 0 || keep.use_count() > 1 + asio_->alarms_out) return nullptr;
+  return interruption_ ? interruption_
+                       : std::make_exception_ptr(Error(ErrorKind::BadInput, kForever));
+}
+
+}  // namespace coshard

@@ -1,0 +1,70 @@
+// run(): what a program prints when its world fails, its exit code, and its end when ranks do not.
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+
+#include "runtime/error.h"
+#include "runtime/launch/world.h"
+
+namespace coshard {
+namespace {
+
+int exit_code_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return known.kind() == ErrorKind::BadInput ? 2 : 1;
+  } catch (...) {
+    return 1;
+  }
+}
+
+// In one piece, so that lines of ranks that print do not come between.
+void print(const std::string& line) { std::cerr << line + '\n' << std::flush; }
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  return cat(static_cast<double>(time.count() / 100) / 10, " s");
+}
+
+// Who holds the lock of a stream is stuck in it: then that is left as it is.
+void flush(std::FILE* stream) {
+  if (::ftrylockfile(stream) != 0) return;
+  std::fflush(stream);
+  ::funlockfile(stream);
+}
+
+void tell_of(const StillRunning& news) {
+  if (!news.out_of_grace)
+    return print(
+        cat("waiting for ", news.text, ", ", seconds_text(news.since), " after the failure"));
+  print(cat("ending the process: ", news.text, " still running ", seconds_text(news.since),
+            " after the failure"));
+  flush(stdout);
+  std::_Exit(1);
+}
+
+}  // namespace
+
+int run(WorldOptions options, const Program& program) {
+  std::optional<std::string> told;
+  options.on_failure = [&told, also = options.on_failure](const Failure& failure) {
+    told = failure.text;
+    print(cat("error: ", failure.line()));
+    if (also) also(failure);
+  };
+  options.on_still_running = [also = options.on_still_running](const StillRunning& news) {
+    if (also) also(news);
+    tell_of(news);
+  };
+  try {
+    run_ranks(options, program);
+    return 0;
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    if (const std::string text = text_of(error); told != text) print(cat("error: ", text));
+    return exit_code_of(error);
+  }
+}
+
+}  // namespace coshard

@@ -1,0 +1,135 @@
+#include "runtime/launch/run_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/comm/peer_failure.h"
+#include "runtime/error.h"
+#include "runtime/launch/world.h"
+
+namespace coshard {
+namespace {
+
+// Errors of who waited for a rank that has failed before.
+bool may_be_a_consequence(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return known.kind() == ErrorKind::Timeout || known.kind() == ErrorKind::CommFailed;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+RunState::RunState(Roster& roster, const WorldOptions& options)
+    : roster_(roster), options_(options), ranks_(static_cast<std::size_t>(roster.size())) {
+  for (const int rank : roster_.here()) ranks_[static_cast<std::size_t>(rank)].here = true;
+  roster_.on_failure([this](const std::string& cause) {
+    failed({-1, cause}, std::make_exception_ptr(PeerFailure(cause)));
+  });
+}
+
+RunState::Kind RunState::kind_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const PeerFailure&) {
+    return kEcho;
+  } catch (const Error& known) {
+    return known.kind() == ErrorKind::Cancelled ? kCancelled : kOwn;
+  } catch (...) {
+    return kOwn;
+  }
+}
+
+void RunState::begins(int rank, Executor& executor) {
+  const std::scoped_lock lock(mutex_);
+  ranks_[static_cast<std::size_t>(rank)].executor = &executor;
+  if (!cause_.empty()) executor.interrupt(std::make_exception_ptr(PeerFailure(cause_)));
+}
+
+void RunState::ring(int rank) {
+  const std::scoped_lock lock(mutex_);
+  const Rank& rung = ranks_[static_cast<std::size_t>(rank)];
+  if (rung.executor != nullptr && !rung.ended) rung.executor->context().parker().ring();
+}
+
+void RunState::ends(int rank) {
+  const std::scoped_lock lock(mutex_);
+  ranks_[static_cast<std::size_t>(rank)].ended = true;
+  changed_.notify_all();
+}
+
+void RunState::failing(const Failure& failure, const std::exception_ptr& error) {
+  const std::scoped_lock lock(mutex_);
+  Rank& rank = ranks_[static_cast<std::size_t>(failure.rank)];
+  if (error == nullptr) {
+    rank.failing.reset();
+    rank.told_failing = false;
+  } else if (!rank.failing && kind_of(error) == kOwn) {
+    rank.failing = Kept{failure, error, Clock::now()};
+    changed_.notify_all();
+  }
+}
+
+// What another rank has failed with earlier, if `error` may come of it.
+const RunState::Kept* RunState::before(int rank, const std::exception_ptr& error) const {
+  if (!may_be_a_consequence(error)) return nullptr;
+  const Kept* first = nullptr;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const std::optional<Kept>& failing = ranks_[r].failing;
+    if (!failing || static_cast<int>(r) == rank) continue;
+    if (first == nullptr || failing->at < first->at) first = &*failing;
+  }
+  return first;
+}
+
+void RunState::keep(Kind kind, Kept kept) {
+  if (!kept_[kind]) kept_[kind] = std::move(kept);
+  changed_.notify_all();
+}
+
+void RunState::failed(const Failure& failure, const std::exception_ptr& error) {
+  const Kind kind = kind_of(error);
+  std::string cause;
+  {
+    const std::scoped_lock lock(mutex_);
+    Kept kept{failure, error, Clock::now()};
+    if (const Kept* cause = kind == kOwn ? before(failure.rank, error) : nullptr) kept = *cause;
+    if (kind == kEcho || kept.failure.rank < 0) {
+      cause = kept.failure.text;
+    } else {
+      cause = cat("rank ", kept.failure.rank, " ended with: ", kept.failure.text);
+    }
+    keep(kind, std::move(kept));
+  }
+  if (kind != kCancelled) end_all(cause);
+}
+
+void RunState::standstill(const std::string& text) {
+  failed({-1, text}, std::make_exception_ptr(Error(ErrorKind::CommFailed, text)));
+}
+
+// The poison first: what a rank waits for is then part of its error.
+void RunState::end_all(const std::string& cause) {
+  roster_.fail(cause);
+  const std::scoped_lock lock(mutex_);
+  if (!cause_.empty()) return;
+  cause_ = cause;
+  for (const Rank& rank : ranks_)
+    if (rank.executor != nullptr)
+      rank.executor->interrupt(std::make_exception_ptr(PeerFailure(cause_)));
+}
+
+bool RunState::all_have_ended() const {
+  return std::ranges::all_of(ranks_,
+                             [](const Rank& r) { return !r.here || r.ended; });
+}
+
+void RunState::rethrow() const {
+  for (const std::optional<Kept>& kept : kept_)
+    if (kept) std::rethrow_exception(kept->error);
+}
+
+}  // namespace coshard

@@ -1,0 +1,113 @@
+// What the thread that called run_ranks does while the ranks run: it tells of the first failure,
+// and of ranks that do not end after it.
+#include <algorithm>
+
+#include "runtime/error.h"
+#include "runtime/launch/run_state.h"
+#include "runtime/launch/world.h"
+
+namespace coshard {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = RunState::Clock;
+using Due = std::optional<Clock::time_point>;
+constexpr auto kOverdue = 1s;       // for a cancelled sibling to end
+constexpr auto kEchoWaits = 500ms;  // for the error behind a peer's echo of it
+constexpr auto kFirstReminder = 1s;
+constexpr auto kReminder = 2s;
+
+Due earlier(const Due& a, const Due& b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
+template <class Hook, class News>
+void call(const Hook& hook, const News& news, std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  try {
+    hook(news);
+  } catch (...) {  // as run_state.h says
+  }
+  lock.lock();
+}
+
+}  // namespace
+
+void RunState::watch() {
+  std::unique_lock lock(mutex_);
+  while (!all_have_ended()) {
+    Due due = tell_overdue(lock);
+    due = earlier(due, tell_failure(lock));
+    due = earlier(due, tell_still_running(lock));
+    if (all_have_ended()) break;
+    if (due) {
+      changed_.wait_until(lock, *due);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+  tell_failure(lock);
+}
+
+// Each of these does what is due and gives when it will be next; whoever calls a hook lets go of
+// the lock meanwhile, after which what is due has to be looked at again.
+Due RunState::tell_overdue(std::unique_lock<std::mutex>& lock) {
+  const Clock::time_point now = Clock::now();
+  Due next;
+  for (Rank& rank : ranks_) {
+    if (!rank.failing || rank.told_failing || rank.ended) continue;
+    if (now - rank.failing->at < kOverdue) {
+      next = earlier(next, rank.failing->at + kOverdue);
+      continue;
+    }
+    rank.told_failing = true;
+    const Kept kept = *rank.failing;
+    lock.unlock();
+    failed(kept.failure, kept.error);
+    lock.lock();
+    return now;
+  }
+  return next;
+}
+
+Due RunState::tell_failure(std::unique_lock<std::mutex>& lock) {
+  const std::optional<Kept>& kept = kept_[kOwn] ? kept_[kOwn] : kept_[kEcho];
+  if (told_ || !kept) return {};
+  const Clock::time_point now = Clock::now();
+  const bool echo = !kept_[kOwn] && !all_have_ended();
+  if (echo && now < kept->at + kEchoWaits) return kept->at + kEchoWaits;
+  told_ = now;
+  next_reminder_ = now + std::min<Clock::duration>(kFirstReminder, options_.grace);
+  if (!options_.on_failure) return now;
+  const Failure failure = kept->failure;
+  call(options_.on_failure, failure, lock);
+  return now;
+}
+
+Due RunState::tell_still_running(std::unique_lock<std::mutex>& lock) {
+  if (!told_ || !options_.on_still_running || all_have_ended()) return {};
+  const Clock::time_point now = Clock::now();
+  if (now < next_reminder_) return next_reminder_;
+  const StillRunning news = still_running(now);
+  const Clock::time_point end_of_grace = *told_ + options_.grace;
+  next_reminder_ = now < end_of_grace ? std::min(now + kReminder, end_of_grace) : now + kReminder;
+  call(options_.on_still_running, news, lock);
+  return next_reminder_;
+}
+
+StillRunning RunState::still_running(Clock::time_point now) const {
+  StillRunning news;
+  news.since = std::chrono::duration_cast<std::chrono::milliseconds>(now - *told_);
+  news.out_of_grace = now >= *told_ + options_.grace;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    if (ranks_[r].executor == nullptr || ranks_[r].ended) continue;
+    const int rank = static_cast<int>(r);
+    news.text +=
+        cat(news.ranks.empty() ? "" : ", ", "rank ", rank, " (", roster_.last_seen(rank), ")");
+    news.ranks.push_back(rank);
+  }
+  return news;
+}
+
+}  // namespace coshard

@@ -1,0 +1,52 @@
+// `coshard bench overlap` in sizes that say nothing about speed: what it prints.
+#include <gtest/gtest.h>
+
+#include "profiling/bench/benches.h"
+#include "runtime/error.h"
+#include "tests/support/json.h"
+
+namespace coshard::bench {
+namespace {
+
+OverlapOptions tiny_options() {
+  OverlapOptions options;
+  options.ranks = 2;
+  options.steps = 2;
+  options.rounds = 1;
+  options.compute_ms = 1;
+  return options;
+}
+
+TEST(OverlapBench, GivesTheShareOfTwoBranchesAndOfOneWithTheirTargets) {
+  const Report report = bench_overlap(tiny_options());
+  for (const char* name :
+       {"serial_2_ranks", "two_branches_2_ranks", "compute_2_ranks", "emulated_link_2_ranks"}) {
+    ASSERT_NE(report.find(name), nullptr) << name;
+    EXPECT_GT(report.find(name)->value, 0) << name;
+  }
+  ASSERT_NE(report.find("hidden_share_2_ranks"), nullptr);
+  EXPECT_EQ(report.find("hidden_share_2_ranks")->target, 0.97);
+  EXPECT_TRUE(report.find("hidden_share_2_ranks")->more_is_better);
+  ASSERT_NE(report.find("hidden_share_one_branch_2_ranks"), nullptr);
+  EXPECT_EQ(report.find("hidden_share_one_branch_2_ranks")->target, 0.05);
+}
+
+TEST(OverlapBench, SaysThatTheLinkIsEmulated) {
+  EXPECT_TRUE(coshard::testing::json_holds(bench_overlap(tiny_options()).json(), R"(
+assert d['bench'] == 'overlap'
+assert d['machine']['emulated_link_2_ranks'].startswith('20us,'), d['machine']
+assert 'emulated_link_2_ranks' in [r['name'] for r in d['results']]
+)"));
+}
+
+TEST(OverlapBench, OptionsThatCannotBeAreNamed) {
+  OverlapOptions options = tiny_options();
+  options.ranks = 1;
+  EXPECT_THROW(bench_overlap(options), Error);
+  options = tiny_options();
+  options.steps = 0;
+  EXPECT_THROW(bench_overlap(options), Error);
+}
+
+}  // namespace
+}  // namespace coshard::bench

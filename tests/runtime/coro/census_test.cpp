@@ -1,0 +1,135 @@
+// Who counts as asleep, and when all do.
+#include "runtime/coro/census.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace coshard::test {
+namespace {
+
+struct Asked {
+  std::vector<int> rung;
+  std::vector<std::string> standstills;
+  Census census{[this](int rank) { rung.push_back(rank); },
+                [this](const std::string& all) { standstills.push_back(all); }};
+};
+
+TEST(Census, AsksAllWhenTheLastFallsAsleep) {
+  Asked asked;
+  Sleeper& a = asked.census.add(0);
+  Sleeper& b = asked.census.add(1);
+  a.doze();
+  EXPECT_TRUE(a.fall_asleep());
+  EXPECT_TRUE(asked.rung.empty());
+  b.doze();
+  EXPECT_TRUE(b.fall_asleep());
+  EXPECT_EQ(asked.rung, (std::vector<int>{0, 1}));
+  EXPECT_TRUE(a.asked());
+  a.answer("waits for x");
+  EXPECT_FALSE(a.asked());
+  EXPECT_TRUE(asked.standstills.empty());
+  b.answer("waits for y");
+  EXPECT_EQ(asked.standstills,
+            (std::vector<std::string>{"rank 0 waits for x; rank 1 waits for y"}));
+}
+
+TEST(Census, WhoIsRungIsAwakeBeforeItHasNoticed) {
+  Asked asked;
+  Sleeper& a = asked.census.add(0);
+  Sleeper& b = asked.census.add(1);
+  a.doze();
+  EXPECT_TRUE(a.fall_asleep());
+  a.rung();
+  b.doze();
+  EXPECT_TRUE(b.fall_asleep());
+  EXPECT_TRUE(asked.rung.empty());
+  a.wake();  // what the ring has counted is not counted twice
+  a.doze();
+  EXPECT_TRUE(a.fall_asleep());
+  EXPECT_EQ(asked.rung.size(), 2U);
+}
+
+TEST(Census, WhoIsRungWhileItDozesDoesNotFallAsleep) {
+  Asked asked;
+  Sleeper& a = asked.census.add(0);
+  a.doze();
+  a.rung();
+  EXPECT_FALSE(a.fall_asleep());
+  a.doze();
+  EXPECT_TRUE(a.fall_asleep());
+  EXPECT_EQ(asked.rung, std::vector<int>{0});
+}
+
+TEST(Census, NobodyIsAskedWhileSomethingIsPending) {
+  Asked asked;
+  Sleeper& a = asked.census.add(0);
+  std::optional<Census::Pending> pending(std::in_place, asked.census);
+  a.doze();
+  EXPECT_TRUE(a.fall_asleep());
+  EXPECT_TRUE(asked.rung.empty());
+  pending.reset();
+  EXPECT_EQ(asked.rung, std::vector<int>{0});
+}
+
+TEST(Census, WhoHasLeftNeitherCountsNorAnswers) {
+  Asked asked;
+  Sleeper& a = asked.census.add(0);
+  Sleeper& b = asked.census.add(1);
+  Sleeper& c = asked.census.add(2);
+  a.doze();
+  EXPECT_TRUE(a.fall_asleep());
+  b.doze();
+  EXPECT_TRUE(b.fall_asleep());
+  asked.census.leave(c);
+  EXPECT_EQ(asked.rung, (std::vector<int>{0, 1}));
+  a.answer("waits");
+  asked.census.leave(b);
+  EXPECT_EQ(asked.standstills,
+            (std::vector<std::string>{"rank 0 waits; each of ranks 1,2 has ended"}));
+}
+
+TEST(Census, OfRanksThatHaveAllLeftSaysNothing) {
+  Asked asked;
+  Sleeper& a = asked.census.add(0);
+  Sleeper& b = asked.census.add(1);
+  asked.census.leave(a);
+  asked.census.leave(b);
+  EXPECT_TRUE(asked.rung.empty());
+  EXPECT_TRUE(asked.standstills.empty());
+}
+
+// Two ranks that ring each other in turn: never are both asleep.
+TEST(Census, GivesNoFalseAlarmBetweenRanksThatWakeEachOther) {
+  Asked asked;
+  ThreadParker bed_a, bed_b;
+  CountedParker a(bed_a), b(bed_b);
+  Sleeper& of_a = asked.census.add(0);
+  Sleeper& of_b = asked.census.add(1);
+  a.count(of_a);
+  b.count(of_b);
+  constexpr int kRounds = 20'000;
+  std::atomic<int> turn{0};
+  const auto play = [&](int mine, CountedParker& own, Sleeper& sleeper, CountedParker& other) {
+    for (int round = 0; round < kRounds; ++round) {
+      while (turn.load() % 2 != mine) {
+        Nap nap(&sleeper);
+        if (turn.load() % 2 != mine && nap.begin()) own.park(0, nullptr);
+        nap.end([] { return std::string(); });
+      }
+      turn.fetch_add(1);
+      other.ring();
+    }
+    asked.census.leave(sleeper);
+  };
+  std::thread peer([&] { play(1, b, of_b, a); });
+  play(0, a, of_a, b);
+  peer.join();
+  EXPECT_TRUE(asked.rung.empty());
+}
+
+}  // namespace
+}  // namespace coshard::test

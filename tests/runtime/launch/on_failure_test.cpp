@@ -1,0 +1,250 @@
+// When a failure is told, to whom, and what is no failure.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/coro/deadline.h"
+#include "runtime/coro/when_all.h"
+#include "runtime/launch/world.h"
+#include "tests/support/ends.h"
+
+namespace coshard::test {
+namespace {
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using testing::End;
+using testing::ends_of;
+using testing::quick_options;
+
+struct Boom : std::runtime_error {
+  Boom() : std::runtime_error("boom") {}
+};
+
+// What the hooks of a run were called with, and when.
+struct Told {
+  Clock::time_point begin = Clock::now();
+  std::vector<Failure> failures;
+  std::vector<Clock::duration> after;
+  std::vector<StillRunning> running;
+
+  WorldOptions options(int ranks) {
+    WorldOptions options = quick_options(ranks);
+    options.on_failure = [this](const Failure& failure) {
+      failures.push_back(failure);
+      after.push_back(Clock::now() - begin);
+    };
+    options.on_still_running = [this](const StillRunning& news) { running.push_back(news); };
+    return options;
+  }
+};
+
+void compute(std::chrono::milliseconds duration) { std::this_thread::sleep_for(duration); }
+
+Task<void> one_throws_others_compute(World& world) {
+  if (world.rank() == 1) throw Boom();
+  compute(400ms);
+  co_return;
+}
+
+TEST(OnFailure, IsCalledOnceAndWhileOtherRanksStillCompute) {
+  Told told;
+  EXPECT_THROW(run_ranks(told.options(3), one_throws_others_compute), Boom);
+  ASSERT_EQ(told.failures.size(), 1U);
+  EXPECT_LT(told.after[0], 300ms);
+  EXPECT_EQ(told.failures[0].rank, 1);
+  EXPECT_EQ(told.failures[0].text, "boom");
+  EXPECT_EQ(told.failures[0].line(), "rank 1: boom");
+}
+
+Task<void> all_throw(World&) {
+  throw Boom();
+  co_return;
+}
+
+TEST(OnFailure, IsCalledOnceWhereAllRanksFail) {
+  Told told;
+  EXPECT_THROW(run_ranks(told.options(4), all_throw), Boom);
+  EXPECT_EQ(told.failures.size(), 1U);
+}
+
+TEST(OnFailure, WhatItThrowsIsDropped) {
+  WorldOptions options = quick_options(2);
+  options.on_failure = [](const Failure&) { throw std::logic_error("of the hook's own"); };
+  EXPECT_THROW(run_ranks(options, all_throw), Boom);
+}
+
+Task<void> throws_in_a_module(World& world) {
+  try {
+    throw Boom();
+  } catch (...) {
+    world.module_left("layers.0.mlp", std::current_exception());
+    world.module_left("layers.0", std::current_exception());
+    throw;
+  }
+  co_return;
+}
+
+TEST(OnFailure, NamesTheInnermostModule) {
+  Told told;
+  EXPECT_THROW(run_ranks(told.options(1), throws_in_a_module), Boom);
+  ASSERT_EQ(told.failures.size(), 1U);
+  EXPECT_EQ(told.failures[0].line(), "rank 0, layers.0.mlp: boom");
+}
+
+// --- echoes ---
+
+Task<void> one_poisons(World& world) {
+  if (world.rank() == 0) world.communicator()->poison("the disk is full");
+  const Work work = world.communicator()->issue(Collective());
+  co_await work;
+}
+
+TEST(OnFailure, WhereNobodyFailedOfItsOwnTheFirstToHearOfItIsTold) {
+  Told told;
+  EXPECT_THROW(run_ranks(told.options(2), one_poisons), Error);
+  ASSERT_EQ(told.failures.size(), 1U);
+  EXPECT_NE(told.failures[0].text.find("the disk is full"), std::string::npos)
+      << told.failures[0].text;
+}
+
+// --- what is no failure ---
+
+Task<void> one_is_cancelled(World& world, std::atomic<int>& ended) {
+  if (world.rank() == 1) fail(ErrorKind::Cancelled, "a stop was requested");
+  Task<void> nap = sleep_for(50ms);
+  co_await std::move(nap);
+  ++ended;
+}
+
+TEST(OnFailure, IsNotCalledForACancellationWhichEndsNobodyElse) {
+  Told told;
+  std::atomic<int> ended{0};
+  End end;
+  try {
+    run_ranks(told.options(3), [&](World& world) { return one_is_cancelled(world, ended); });
+  } catch (...) {
+    end = testing::end_of(std::current_exception());
+  }
+  EXPECT_TRUE(end.is(ErrorKind::Cancelled)) << end;
+  EXPECT_TRUE(told.failures.empty());
+  EXPECT_EQ(ended, 2);
+}
+
+// --- siblings that do not end ---
+
+Task<void> throws() {
+  throw Boom();
+  co_return;
+}
+// Its first turn comes after it was cancelled, and it awaits nothing that would tell it.
+Task<void> computes(std::chrono::milliseconds duration) {
+  compute(duration);
+  co_return;
+}
+Task<void> throw_beside_compute(std::chrono::milliseconds duration) {
+  Task<void> failing = throws(), busy = computes(duration);
+  Task<void> both = when_all(std::move(failing), std::move(busy));
+  co_await std::move(both);
+}
+Task<void> wait_for_rank_0(World& world, std::chrono::milliseconds duration) {
+  if (world.rank() == 0) {
+    Task<void> both = throw_beside_compute(duration);
+    co_await std::move(both);
+  }
+  const Work work = world.communicator()->issue(Collective());
+  co_await work;
+}
+
+TEST(OnFailure, ASiblingThatDoesNotEndKeepsTheFailureForASecond) {
+  Told told;
+  WorldOptions options = told.options(2);
+  options.timeout = 10s;
+  EXPECT_THROW(run_ranks(options, [](World& world) { return wait_for_rank_0(world, 2000ms); }),
+               Boom);
+  ASSERT_EQ(told.failures.size(), 1U);
+  EXPECT_EQ(told.failures[0].line(), "rank 0: boom");
+  EXPECT_GE(told.after[0], 900ms);
+  EXPECT_LT(told.after[0], 1800ms);
+}
+
+TEST(OnFailure, APeersTimeoutIsNotTakenForTheFailureThatItComesOf) {
+  Told told;
+  WorldOptions options = told.options(2);
+  options.timeout = 300ms;
+  EXPECT_THROW(run_ranks(options, [](World& world) { return wait_for_rank_0(world, 800ms); }),
+               Boom);
+  ASSERT_EQ(told.failures.size(), 1U);
+  EXPECT_EQ(told.failures[0].line(), "rank 0: boom");
+  EXPECT_GE(told.after[0], 300ms);
+}
+
+Task<void> catch_too_late(World&) {
+  try {
+    Task<void> both = throw_beside_compute(1300ms);
+    co_await std::move(both);
+  } catch (const Boom&) {
+  }
+}
+
+TEST(OnFailure, WhatIsCaughtBeforeASecondHasPassedIsNone) {
+  Told told;
+  run_ranks(told.options(2), [](World&) -> Task<void> {
+    try {
+      Task<void> both = throw_beside_compute(100ms);
+      co_await std::move(both);
+    } catch (const Boom&) {
+    }
+  });
+  EXPECT_TRUE(told.failures.empty());
+  EXPECT_THROW(run_ranks(told.options(1), catch_too_late), Boom) << "it was told: too late";
+}
+
+// --- who has not ended ---
+
+Task<void> one_is_stuck(World& world) {
+  if (world.rank() == 0) throw Boom();
+  if (world.rank() == 2) compute(3500ms);
+  co_return;
+}
+
+TEST(StillRunningRanks, AreNamedAfterASecondEveryTwoSecondsAndWhenTheGraceIsOver) {
+  Told told;
+  WorldOptions options = told.options(3);
+  options.grace = 2000ms;
+  EXPECT_THROW(run_ranks(options, one_is_stuck), Boom);
+  ASSERT_EQ(told.running.size(), 2U);
+  for (const StillRunning& news : told.running) {
+    EXPECT_EQ(news.ranks, std::vector<int>{2});
+    EXPECT_EQ(news.text, "rank 2 (issued nothing yet)");
+  }
+  EXPECT_LT(told.running[0].since, 1500ms);
+  EXPECT_FALSE(told.running[0].out_of_grace);
+  EXPECT_GE(told.running[1].since, 2000ms);
+  EXPECT_TRUE(told.running[1].out_of_grace);
+}
+
+TEST(RunRanks, RefusesOptionsThatMakeNoSense) {
+  WorldOptions no_threads, no_time, no_grace;
+  no_threads.threads = -1;
+  no_time.timeout = -1ms;
+  no_grace.grace = -5ms;
+  for (const WorldOptions& options : {no_threads, no_time, no_grace}) {
+    try {
+      run_ranks(options, all_throw);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+      EXPECT_NE(std::string(error.what()).find(" must be at least 0, got -"), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace coshard::test

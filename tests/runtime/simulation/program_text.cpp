@@ -1,0 +1,40 @@
+// A program as text, for who looks at a seed that failed.
+#include "runtime/error.h"
+#include "tests/runtime/simulation/random_program.h"
+
+namespace coshard::test {
+namespace {
+
+constexpr const char* kNames[] = {"issue", "await", "await_any", "wait_in_place", "yield",  "sleep",
+                                  "throw", "all",   "try_all",   "overdue",       "in_time"};
+
+std::string text_of(const std::vector<Node>& steps, const std::string& indent) {
+  std::string text;
+  for (const Node& node : steps) {
+    text += cat(indent, node.number, " ", kNames[static_cast<int>(node.step)]);
+    if (node.step == Step::Issue)
+      text += cat(" ", to_string(node.kind), " g", node.group, " of ", node.counts.size());
+    if (node.kind == CollectiveKind::Send) text += cat(" ", node.root, " to ", node.to);
+    if (node.step == Step::Await || node.step == Step::AwaitAny || node.step == Step::WaitInPlace)
+      text += cat(" ", node.of);
+    for (const auto nap : node.nap) text += cat(" ", nap.count() / 1'000'000, "ms");
+    text += "\n";
+    for (const auto& branch : node.branches)
+      text += indent + "-\n" + text_of(branch, indent + "  ");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const RandomProgram& program) {
+  std::string text = cat(program.ranks, " ranks\n");
+  for (std::size_t g = 0; g < program.groups.size(); ++g) {
+    text += cat("g", g, ":");
+    for (const int rank : program.groups[g]) text += cat(" ", rank);
+    text += "\n";
+  }
+  return text + text_of(program.body, "");
+}
+
+}  // namespace coshard::test

@@ -1,0 +1,34 @@
+// Random programs, as many as COSHARD_SEEDS or --seeds says: of one structure they do what they
+// mean one after the other; where one rank differs they end in a typed error on all.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "runtime/error.h"
+#include "tests/runtime/simulation/run_program.h"
+#include "tests/runtime/simulation/verdict.h"
+
+namespace coshard::test {
+namespace {
+
+std::string how_to_replay(std::uint64_t seed) {
+  return cat("seed ", seed, "; COSHARD_FIRST_SEED=", seed, " COSHARD_SEEDS=1 replays it\n",
+             to_text(random_program(seed)));
+}
+
+TEST(RandomPrograms, OfOneStructureDoWhatTheyMean) {
+  for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
+    const std::string verdict = judge_one_structure(seed);
+    ASSERT_EQ(verdict, "") << how_to_replay(seed);
+  }
+}
+
+TEST(RandomPrograms, WhereOneRankDiffersEndInATypedErrorOnAll) {
+  for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
+    const std::string verdict = judge_difference(seed);
+    ASSERT_EQ(verdict, "") << how_to_replay(seed);
+  }
+}
+
+}  // namespace
+}  // namespace coshard::test
