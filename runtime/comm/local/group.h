@@ -66,7 +66,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   // Does one unit of an armed job, or one pair of an all_gather, or what comes before or after;
   // false when there was none to claim.
   bool help(Job& job);
-  bool help(Message& message, std::string& failure);
+  bool help(Message& message);
   bool help_part(Job& job, int source, int target);
   // Whether what is small is done by who comes last.
   bool does_at_once() const;

@@ -179,15 +179,7 @@ bool LocalCommunicator::help_any() {
   return false;
 }
 
-bool LocalCommunicator::help(Message& message) {
-  std::string failure;
-  const bool moved = group_->help(message, failure);
-  if (!failure.empty())
-    group_->poison(cat("message #", message.number, " of ", group_->title(), " at ",
-                       place(message.send.where), ": what it sends failed: ", failure));
-  if (moved) group_->wake();
-  return moved;
-}
+bool LocalCommunicator::help(Message& message) { return group_->help(message); }
 
 void LocalCommunicator::retire() {
   while (!in_flight_.empty() && in_flight_.front().job->over.load(std::memory_order_acquire)) {

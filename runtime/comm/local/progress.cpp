@@ -163,6 +163,7 @@ bool LocalGroup::may_go_on() const {
   return registry_->clock == nullptr || registry_->clock->go_on();
 }
 
+<<<<<<< ours
 // Between claiming a share and doing it.
 bool LocalGroup::pause() {
   if (registry_->clock == nullptr || registry_->clock->pause()) return true;
@@ -171,8 +172,17 @@ bool LocalGroup::pause() {
 }
 
 bool LocalGroup::help(Message& message, std::string& failure) {
+=======
+bool LocalGroup::help(Message& message) {
+>>>>>>> theirs
   if (message.state.load() != MessageState::Matched || !may_go_on()) return false;
-  return message.help(failure);
+  std::string failure;
+  const bool moved = message.help(failure);
+  if (!failure.empty())
+    poison(cat("message #", message.number, " of ", title(), place_text(message.send),
+               ": what it sends failed: ", failure));
+  if (moved) wake();
+  return moved;
 }
 
 // A unit that fails ends the job on all ranks.

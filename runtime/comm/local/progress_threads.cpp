@@ -28,12 +28,7 @@ class ProgressThreads::Offered {
   bool over() const {
     return group_->poisoned() || (job_ != nullptr ? job_->over.load() : message_->over());
   }
-  bool help() {
-    if (job_ != nullptr) return group_->help(*job_);
-    if (!message_->help()) return false;
-    group_->wake();
-    return true;
-  }
+  bool help() { return job_ != nullptr ? group_->help(*job_) : group_->help(*message_); }
   // When it may go on although nobody rings; 0: never.
   std::int64_t not_before() const {
     return job_ != nullptr && group_->link() != nullptr ? group_->not_before(*job_) : 0;
