@@ -163,7 +163,6 @@ bool LocalGroup::may_go_on() const {
   return registry_->clock == nullptr || registry_->clock->go_on();
 }
 
-<<<<<<< ours
 // Between claiming a share and doing it.
 bool LocalGroup::pause() {
   if (registry_->clock == nullptr || registry_->clock->pause()) return true;
@@ -171,10 +170,7 @@ bool LocalGroup::pause() {
   return false;
 }
 
-bool LocalGroup::help(Message& message, std::string& failure) {
-=======
 bool LocalGroup::help(Message& message) {
->>>>>>> theirs
   if (message.state.load() != MessageState::Matched || !may_go_on()) return false;
   std::string failure;
   const bool moved = message.help(failure);
