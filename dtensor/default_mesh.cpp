@@ -10,7 +10,8 @@ const BranchLocal<const DefaultMesh*> innermost_default_mesh;
 
 }  // namespace
 
-DefaultMesh::DefaultMesh(DeviceMesh mesh) : mesh_(std::move(mesh)), outer_(innermost_default_mesh.get()) {
+DefaultMesh::DefaultMesh(DeviceMesh mesh)
+    : mesh_(std::move(mesh)), outer_(innermost_default_mesh.get()) {
   CS_REQUIRE(mesh_.defined(), "DefaultMesh: the mesh is undefined");
   innermost_default_mesh.own() = this;
 }

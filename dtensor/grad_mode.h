@@ -4,7 +4,8 @@
 
 namespace coshard {
 
-// Records are made in this branch of the program while one lives, also under a NoGradGuard (tape.h).
+// Records are made in this branch of the program while one lives, also under a NoGradGuard
+// (tape.h).
 class RecordGuard {
  public:
   RecordGuard();

@@ -18,7 +18,7 @@ const BranchLocal<RandomState> generator;
 // its siblings draw and when.
 void fork_generator(Branch& parent, Branch& child, int position) {
   RandomState& from = generator.own(parent);
-  if (position == 0) ++from.next_stream;  // once for all children
+  if (position == 0) ++from.next_stream;                 // once for all children
   std::uint64_t seed = from.seed ^ 0x6a09e667f3bcc909U;  // sqrt(2) - 1
   for (const std::uint64_t part : {from.next_stream, static_cast<std::uint64_t>(position) + 1}) {
     seed = (seed ^ part) * 0x9e3779b97f4a7c15U;  // 2^64 / golden ratio
@@ -27,7 +27,6 @@ void fork_generator(Branch& parent, Branch& child, int position) {
   generator.own(child) = {seed, 0};
 }
 [[maybe_unused]] const bool forks = on_branch_fork(fork_generator);
-
 
 // The positions of one box of x's elements: where it lies in the logical tensor and in x.
 struct RandomBox {

@@ -106,8 +106,7 @@ std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layo
                                       const Shape& shape) {
   // Interned values outlive no world: the table belongs to the rank's thread and is keyed by the
   // mesh object, which every entry keeps alive.
-  using Specs =
-      std::unordered_map<const Spec*, std::shared_ptr<const Spec>, SpecHash, SpecEqual>;
+  using Specs = std::unordered_map<const Spec*, std::shared_ptr<const Spec>, SpecHash, SpecEqual>;
   static const RankLocal<Specs> specs;
   Specs& table = *specs;
   Spec key{mesh, layout, shape, {}, {}};

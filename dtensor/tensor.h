@@ -38,7 +38,7 @@ struct Storage {
   // for.
   Work pending;
   bool in_flight = false;
-  std::uint32_t version = 0;  // how often an in-place operator has written to it
+  std::uint32_t version = 0;        // how often an in-place operator has written to it
   std::shared_ptr<Storage> shares;  // whose memory, and version, this is; null: its own
   std::uint32_t& changes() { return shares ? shares->changes() : version; }
 };

@@ -115,8 +115,8 @@ Task<Tensor> Module::forward(Inputs inputs, CallSite site) {
 }
 
 Task<Outputs> Module::call(Inputs inputs, CallSite site) {
-  Task<Outputs> body = recompute_ ? recompute(*this, std::move(inputs), site)
-                                  : call_once(std::move(inputs), site);
+  Task<Outputs> body =
+      recompute_ ? recompute(*this, std::move(inputs), site) : call_once(std::move(inputs), site);
   body.set_witness(*this);
   return body;
 }

@@ -42,8 +42,7 @@ class Later final : public WorkState {
     return !state || state->listen(parker);
   }
   void deaf(Parker& parker) noexcept override {
-    if (made_.defined() && made_.storage()->pending)
-      made_.storage()->pending.state()->deaf(parker);
+    if (made_.defined() && made_.storage()->pending) made_.storage()->pending.state()->deaf(parker);
   }
   void check(std::int64_t waited_ns) override {
     if (made_.defined() && made_.storage()->pending)

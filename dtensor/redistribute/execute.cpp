@@ -24,8 +24,9 @@ Tensor place_of(const Tensor& x) {
 }
 
 void divide(const Tensor& place, int divisor) {
-  kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Div, view_of(place),
-                                                view_of(place), {}, double(divisor)});
+  kernels::run(
+      *place.device(),
+      kernels::Binary{kernels::BinaryOp::Div, view_of(place), view_of(place), {}, double(divisor)});
 }
 
 // What this rank does with what it has received: on the cpu a part of the job, elsewhere in the
@@ -104,9 +105,8 @@ void make_from(const Tensor& from, const Tensor& to, std::function<void(const Te
     return make(from);
   }
   to.set_in_flight(Work(std::make_shared<FollowUp>(
-      from.storage()->pending.state(), [place = place_of(from), make = std::move(make)] {
-        make(place);
-      })));
+      from.storage()->pending.state(),
+      [place = place_of(from), make = std::move(make)] { make(place); })));
 }
 
 Tensor copy_later(const Tensor& tensor) {

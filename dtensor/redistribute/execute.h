@@ -29,7 +29,8 @@ void chain(Collective& collective, const Tensor& from);
 // As copy_of, which may be in flight.
 Tensor copy_later(const Tensor& tensor);
 
-// This rank's elements in another dtype, in flight when those are; layout and logical shape stay. Off the tape.
+// This rank's elements in another dtype, in flight when those are; layout and logical shape stay.
+// Off the tape.
 Tensor cast_local(const Tensor& tensor, DType dtype);
 
 }  // namespace coshard

@@ -27,9 +27,7 @@ class FollowUp final : public WorkState {
   int parts() const override { return 1; }
   bool part_ready(int) override { return ready(); }
   void wait_part(int) override { wait(); }
-  Look look(int) override {
-    return done() || !before_ ? Look::Over : before_->look(-1);
-  }
+  Look look(int) override { return done() || !before_ ? Look::Over : before_->look(-1); }
   void begin_wait() override {
     if (before_) before_->begin_wait();
   }

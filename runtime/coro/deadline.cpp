@@ -108,9 +108,7 @@ struct Deadline::State final : Timer {
     cancel();
   }
   void stop() { cancel(); }
-  void cancel() {
-    scope.cancel(std::make_exception_ptr(Error(ErrorKind::Cancelled, what)));
-  }
+  void cancel() { scope.cancel(std::make_exception_ptr(Error(ErrorKind::Cancelled, what))); }
   std::string what;
   CancelScope scope;
   std::shared_ptr<State*> reach = std::make_shared<State*>(this);

@@ -76,10 +76,10 @@ class Executor {
  public:
   // With an io_context of its own, run by `run`.
   Executor();
-  // On the user's context, whose threads do the running: the queues are emptied by handlers that are
-  // posted there, one at a time. `run` is not for this kind; see co_spawn.h. It has a state of its
-  // own (RankContext), unless it lies `beside` an executor, whose state it shares and with whose
-  // handlers it takes turns; then it is made on that rank's thread.
+  // On the user's context, whose threads do the running: the queues are emptied by handlers that
+  // are posted there, one at a time. `run` is not for this kind; see co_spawn.h. It has a state of
+  // its own (RankContext), unless it lies `beside` an executor, whose state it shares and with
+  // whose handlers it takes turns; then it is made on that rank's thread.
   explicit Executor(const boost::asio::any_io_executor& target, Executor* beside = nullptr);
   // For a rank on a fiber of `thread`, whose io_context it shares with the other ranks there: the
   // thread runs the handlers, between turns and with no rank current; what they resume is queued.
@@ -203,8 +203,9 @@ class Executor {
   std::uint64_t asio_polls() const noexcept { return asio_polls_; }
 
   // On the user's context: starts `root`. `finished` is called there once: with null when root is
-  // done, or with the error when it waits for something that nobody will complete. `owner` owns this
-  // executor and the root; whatever will resume one of its tasks holds it through keep_alive().
+  // done, or with the error when it waits for something that nobody will complete. `owner` owns
+  // this executor and the root; whatever will resume one of its tasks holds it through
+  // keep_alive().
   void launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
               std::function<void(std::exception_ptr)> finished);
   std::shared_ptr<void> keep_alive() const;

@@ -52,8 +52,8 @@ class RankContext {
   void* world = nullptr;                      // see World::current
   std::string_view allocations_are_for = "";  // see AllocationLabel
   const WaitInPlace* in_place = nullptr;      // null: it does not wait in place, or has not slept
-  const Neighbours* neighbours = nullptr;  // on a caller's context (run_on_asio.h), or null
-  Sleeper* sleeper = nullptr;    // in the census of its world (census.h), or null
+  const Neighbours* neighbours = nullptr;     // on a caller's context (run_on_asio.h), or null
+  Sleeper* sleeper = nullptr;                 // in the census of its world (census.h), or null
 
  private:
   template <class T>

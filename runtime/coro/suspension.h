@@ -57,7 +57,7 @@ class Waiting : public Suspension {
   Waiting() = default;
   ~Waiting() { unlink(); }
   Branch& branch() const noexcept { return *branch_; }  // that is suspended in it
-  void unlink() noexcept {  // out of its queue
+  void unlink() noexcept {                              // out of its queue
     if (next_ == nullptr) return;
     next_->previous_ = previous_;
     previous_->next_ = next_;

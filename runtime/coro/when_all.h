@@ -4,9 +4,9 @@
 // ends when all have ended.
 //
 // when_all is structured: the first child to fail cancels the others (their awaits throw
-// Error{Cancelled}, Asio waits included, and they issue nothing any more), and its exception is what
-// the awaiter gets. when_all_settled lets the others end on their own, then throws the exception of
-// the first task (by position) that failed.
+// Error{Cancelled}, Asio waits included, and they issue nothing any more), and its exception is
+// what the awaiter gets. when_all_settled lets the others end on their own, then throws the
+// exception of the first task (by position) that failed.
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -86,8 +86,9 @@ std::tuple<MonostateIfVoid<Ts>...> take_all(std::tuple<Task<Ts>...>& tasks) {
 }
 
 template <class... Ts>
-requires(!(std::is_void_v<Ts> && ...)) Task<std::tuple<MonostateIfVoid<Ts>...>> join_all(
-    OnFailure on_failure, Task<Ts>... tasks) {
+requires(!(std::is_void_v<Ts> &&
+           ...)) Task<std::tuple<MonostateIfVoid<Ts>...>> join_all(OnFailure on_failure,
+                                                                   Task<Ts>... tasks) {
   const std::array<Child, sizeof...(Ts)> children{Child(tasks)...};
   StartAll start(children, on_failure);
   std::tuple<Task<Ts>...> frames(std::move(tasks)...);  // these go before their branches
@@ -96,8 +97,8 @@ requires(!(std::is_void_v<Ts> && ...)) Task<std::tuple<MonostateIfVoid<Ts>...>> 
 }
 
 template <class... Ts>
-requires((std::is_void_v<Ts> && ...) && sizeof...(Ts) > 0) Task<void> join_all(
-    OnFailure on_failure, Task<Ts>... tasks) {
+requires((std::is_void_v<Ts> && ...) && sizeof...(Ts) > 0) Task<void> join_all(OnFailure on_failure,
+                                                                               Task<Ts>... tasks) {
   const std::array<Child, sizeof...(Ts)> children{Child(tasks)...};
   StartAll start(children, on_failure);
   std::tuple<Task<Ts>...> frames(std::move(tasks)...);

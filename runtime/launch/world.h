@@ -151,8 +151,8 @@ void run_ranks(const WorldOptions& options, const Program& program);
 // Error{BadInput}, 1 for anything else that was thrown.
 int run(WorldOptions options, const Program& program);
 // main() in one line. Reads --ranks N, --threads N, --rank-threads N, --timeout SECONDS, --grace
-// SECONDS, --device cpu|cuda, --communicator local|nccl, --link LATENCY,RATE and --progress-threads N;
-// other arguments are left alone.
+// SECONDS, --device cpu|cuda, --communicator local|nccl, --link LATENCY,RATE and --progress-threads
+// N; other arguments are left alone.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard

@@ -12,8 +12,8 @@ void queue_or_poison(LocalGroup& group, DeviceJob& job, std::size_t side, const 
   if (group.poisoned()) return;
   for (std::size_t r = 0; r < job.sides.size(); ++r)
     if (job.sides[r].lane == nullptr) {
-      group.poison(cat(what.text(group.title()), ": rank ", group.members()[r], " is not on a device like ",
-                       job.sides[side].lane->device().name()));
+      group.poison(cat(what.text(group.title()), ": rank ", group.members()[r],
+                       " is not on a device like ", job.sides[side].lane->device().name()));
       return;
     }
   PeerEngine& own = job.sides[side].lane->engine();
@@ -21,8 +21,8 @@ void queue_or_poison(LocalGroup& group, DeviceJob& job, std::size_t side, const 
     queue(job);
     own.make_current();
   } catch (const std::exception& error) {
-    group.poison(
-        cat("rank ", what.world_rank, " could not queue ", what.text(group.title()), ": ", error.what()));
+    group.poison(cat("rank ", what.world_rank, " could not queue ", what.text(group.title()), ": ",
+                     error.what()));
     throw;
   }
 }
@@ -97,8 +97,8 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_on_device(Collective collect
   const auto mine = static_cast<std::size_t>(rank_);
   auto watch = std::make_shared<DeviceWatch>(*this, collective, sequence, side.marks, job, nullptr);
   auto work = std::make_shared<DeviceWork>(shared_from_this(), lane_, std::move(watch), nullptr,
-                                               job != nullptr ? job->device.get() : nullptr, mine,
-                                               std::move(kept));
+                                           job != nullptr ? job->device.get() : nullptr, mine,
+                                           std::move(kept));
   tell_issue(*work, collective, sequence);
   if (job != nullptr) {
     side.args = &job->entries[mine].args;
@@ -125,7 +125,7 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message_on_device(Collective
   auto watch = std::make_shared<DeviceWatch>(*this, collective, message->number, side.marks,
                                              nullptr, message);
   work = std::make_shared<DeviceWork>(shared_from_this(), lane, std::move(watch), message,
-                                          message->device.get(), mine, std::move(kept));
+                                      message->device.get(), mine, std::move(kept));
   tell_issue(*work, collective, message->number);
   side.args = mine == 0 ? &message->send : &message->recv;
   message->device->sides[mine] = std::move(side);

@@ -68,7 +68,8 @@ void DeviceWatch::check(std::int64_t waited_ns) {
     throw group->poisoned(awaited_);
   }
   if (timeout_ns_ == 0 || waited_ns < timeout_ns_) return;
-  const std::string message = awaited_.timeout_text(group->title(), waited_ns, missing_text(*group));
+  const std::string message =
+      awaited_.timeout_text(group->title(), waited_ns, missing_text(*group));
   if (!group->poison(message)) throw group->poisoned(awaited_);
   throw Error(ErrorKind::Timeout, message);
 }
@@ -94,10 +95,9 @@ std::string DeviceWatch::missing_text(const LocalGroup& group) const {
   return cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
 }
 
-DeviceWork::DeviceWork(std::shared_ptr<LocalCommunicator> communicator,
-                           std::shared_ptr<Lane> lane, std::shared_ptr<DeviceWatch> watch,
-                           std::shared_ptr<Message> message, DeviceJob* work, std::size_t side,
-                           Kept kept)
+DeviceWork::DeviceWork(std::shared_ptr<LocalCommunicator> communicator, std::shared_ptr<Lane> lane,
+                       std::shared_ptr<DeviceWatch> watch, std::shared_ptr<Message> message,
+                       DeviceJob* work, std::size_t side, Kept kept)
     : communicator_(std::move(communicator)),
       lane_(std::move(lane)),
       watch_(std::move(watch)),
@@ -161,8 +161,8 @@ void DeviceWork::wait() {
 }
 
 std::uint32_t DeviceWork::mark_of(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), watch_->awaited().text(communicator_->group().title()), ": part ",
-             part, " is not one of ", parts());
+  CS_REQUIRE(part >= 0 && part < parts(), watch_->awaited().text(communicator_->group().title()),
+             ": part ", part, " is not one of ", parts());
   const Marks& marks = watch_->marks();
   if (marks.last == marks.first + 1) return marks.last;
   const int place = (part - communicator_->rank() + parts()) % parts();  // its own is first

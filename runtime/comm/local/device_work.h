@@ -1,7 +1,7 @@
 #pragma once
-// The work handles of collectives on devices that queue their work. Waiting orders the compute stream
-// after the collective and does not block the host; a wait of the host that comes to it later is
-// looked after by a watch. Works are used on their rank's thread.
+// The work handles of collectives on devices that queue their work. Waiting orders the compute
+// stream after the collective and does not block the host; a wait of the host that comes to it
+// later is looked after by a watch. Works are used on their rank's thread.
 #include <memory>
 #include <string>
 
@@ -46,8 +46,8 @@ class DeviceWork final : public WorkState {
   // `work`: null when the communicator was poisoned before the issue; `side`: of this rank in it;
   // `kept`: its buffers.
   DeviceWork(std::shared_ptr<LocalCommunicator> communicator, std::shared_ptr<Lane> lane,
-               std::shared_ptr<DeviceWatch> watch, std::shared_ptr<Message> message,
-               DeviceJob* work, std::size_t side, Kept kept);
+             std::shared_ptr<DeviceWatch> watch, std::shared_ptr<Message> message, DeviceJob* work,
+             std::size_t side, Kept kept);
   // Buffers that the compute stream is not ordered after stay until the job is over.
   ~DeviceWork() override;
   bool ready() override;

@@ -26,9 +26,9 @@ namespace coshard {
 // data is there).
 enum class Pair : std::uint8_t { Todo, Taken, Done };
 
-// None: not issued. Issued: `args` may be read, the send buffer may not. Preparing: one thread fills
-// it. Arrived: it may be read. Release on every change; sequentially consistent because a sleeping
-// peer's check of it must not be missed, see LocalGroup::wake.
+// None: not issued. Issued: `args` may be read, the send buffer may not. Preparing: one thread
+// fills it. Arrived: it may be read. Release on every change; sequentially consistent because a
+// sleeping peer's check of it must not be missed, see LocalGroup::wake.
 enum class Stage : std::uint8_t { None, Issued, Preparing, Arrived };
 
 // What ranks compare: the geometry of the call, and what this rank has given up before.
@@ -53,7 +53,7 @@ struct Job {
   int joined = 0;              // ranks that got the job; under the group's mutex
   std::unique_ptr<Entry[]> entries;
   std::unique_ptr<std::atomic<Pair>[]> pairs;  // [source * ranks + target]; of an all_gather
-  bool has_pairs = false;  // `pairs` are this job's; under the group's mutex
+  bool has_pairs = false;                      // `pairs` are this job's; under the group's mutex
   // Set before `armed`: how many units, elements per unit, units per target rank.
   std::uint32_t units = 0;
   std::int64_t chunk = 0;
@@ -61,7 +61,8 @@ struct Job {
   Passage passage;                    // with links
   std::unique_ptr<DeviceJob> device;  // null on the cpu
 
-  // Ranks and work handles that still use the job; at 0 (release / acquire) the group may open it again.
+  // Ranks and work handles that still use the job; at 0 (release / acquire) the group may open it
+  // again.
   std::atomic<int> references{0};
   // 0 .. ranks. The rank that makes it full checks and arms the job; acq_rel so that it sees all
   // entries.
@@ -70,9 +71,9 @@ struct Job {
   // poison: a worker that claims a unit sees the poison, or who abandons the job sees that it is
   // armed.
   std::atomic<bool> armed{false};
-  std::atomic<int> unprepared{0};    // entries that are Issued, or have been until just now
-  // Jobs of other groups wait for it. Sequentially consistent, with `over`: who finishes sees it, or
-  // who waits sees that it is over.
+  std::atomic<int> unprepared{0};  // entries that are Issued, or have been until just now
+  // Jobs of other groups wait for it. Sequentially consistent, with `over`: who finishes sees it,
+  // or who waits sees that it is over.
   std::atomic<bool> has_dependents{false};
   std::atomic<bool> completes{false};   // some rank has something to do after the transfer
   std::atomic<bool> completing{false};  // false -> true when all units are done; release

@@ -127,7 +127,7 @@ class NcclCommunicator final : public Communicator,
 
   std::shared_ptr<Communicator> control_;
   std::shared_ptr<Communicator> setup_;  // of the same ranks; outlives control_ in destruction
-  Work connected_;                     // on setup_: all ranks have begun
+  Work connected_;                       // on setup_: all ranks have begun
   std::shared_ptr<NcclDomain> domain_;
   std::unique_ptr<NcclHandle> handle_;
   std::unique_ptr<Stream> stream_;

@@ -76,7 +76,8 @@ TEST(WhenAll, CancelsTheOthersAndThrowsWhatFailedFirst) {
   Log log;
   std::string thrown;
   try {
-    sync_wait(when_all(fails_after(log, "late", 2), fails_after(log, "early", 0), steps(log, "c", 3)));
+    sync_wait(
+        when_all(fails_after(log, "late", 2), fails_after(log, "early", 0), steps(log, "c", 3)));
   } catch (const std::runtime_error& error) {
     thrown = error.what();
   }
@@ -88,8 +89,8 @@ TEST(WhenAllSettled, LetsTheOthersEndAndThenThrowsTheFirstByPosition) {
   Log log;
   std::string thrown;
   try {
-    sync_wait(
-        when_all_settled(fails_after(log, "late", 2), fails_after(log, "early", 0), steps(log, "c", 3)));
+    sync_wait(when_all_settled(fails_after(log, "late", 2), fails_after(log, "early", 0),
+                               steps(log, "c", 3)));
   } catch (const std::runtime_error& error) {
     thrown = error.what();
   }
