@@ -33,6 +33,8 @@ void add_options(CLI::App& app, Options& o) {
   add("--threads", o.threads, "threads per rank; 0: cores / ranks");
   add("--device", o.device, "cpu or cuda; of several GPUs rank r gets number r modulo their count");
   add("--communicator", o.communicator, "local, or nccl between GPUs");
+  add("--link", o.link, "emulate a link of this latency and rate: 20us,1GB/s");
+  add("--progress-threads", o.progress_threads, "threads that move data while ranks compute");
   add("--layers", o.layers, "transformer blocks");
   add("--dim", o.dim, "width of the model; a multiple of 2 x heads");
   add("--heads", o.heads, "attention heads");
@@ -63,6 +65,11 @@ void check_place(const Options& o) {
              ": this build has no such back end (meson setup -D", o.device, "=enabled)");
   CS_REQUIRE(has_communicator(o.communicator), "--communicator ", o.communicator,
              ": this build has ", communicator_names());
+  if (o.link.empty() && o.progress_threads == 0) return;
+  if (!o.link.empty()) (void)parse_link(o.link);
+  CS_REQUIRE(o.communicator == "local" && o.device == "cpu",
+             "--link and --progress-threads are for --device cpu and --communicator local, got ",
+             o.device, " and ", o.communicator);
 }
 
 void check(const Options& o) {
@@ -87,8 +94,10 @@ void check(const Options& o) {
   const struct {
     const char* name;
     int value;
-  } not_negative[] = {
-      {"--warmup", o.warmup}, {"--sample", o.sample}, {"--eval-blocks", o.eval_blocks}};
+  } not_negative[] = {{"--warmup", o.warmup},
+                      {"--sample", o.sample},
+                      {"--eval-blocks", o.eval_blocks},
+                      {"--progress-threads", o.progress_threads}};
   for (const auto& [name, value] : not_negative)
     CS_REQUIRE(value >= 0, name, " ", value, ": must not be negative");
   CS_REQUIRE(o.dim % o.heads == 0, "--dim ", o.dim, " is not divisible by --heads ", o.heads);
@@ -113,6 +122,8 @@ WorldOptions Options::world() const {
   options.threads = threads;
   options.device = parse_device_kind(device);
   options.communicator = communicator;
+  if (!link.empty()) options.link = parse_link(link);
+  options.progress_threads = progress_threads;
   return options;
 }
 

@@ -37,10 +37,12 @@ std::string list(const std::vector<double>& values) {
 std::string config_json(const Options& o) {
   return fmt::format(
       R"({{"ranks": {}, "threads": {}, "layers": {}, "dim": {}, "heads": {}, "ffn": {}, "seq": {}, "batch": {}, )"
-      R"("steps": {}, "warmup": {}, "lr": {}, "dtype": {}, "seed": {}, "text": {}, "plan": {}, "device": {}, "communicator": {}}})",
+      R"("steps": {}, "warmup": {}, "lr": {}, "dtype": {}, "seed": {}, "text": {}, "plan": {}, "device": {}, "communicator": {}, )"
+      R"("link": {}, "progress_threads": {}}})",
       o.ranks, o.threads, o.layers, o.dim, o.heads, o.ffn, o.seq, o.batch, o.steps, o.warmup,
       json_number(o.lr), json_quote(o.dtype_name), o.seed, json_quote(o.text), json_quote(o.plan),
-      json_quote(o.device), json_quote(o.communicator));
+      json_quote(o.device), json_quote(o.communicator),
+      o.link.empty() ? "null" : json_quote(o.link), o.progress_threads);
 }
 
 // Why a run that ended early did.

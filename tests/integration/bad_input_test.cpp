@@ -53,6 +53,7 @@ TEST(BadInput, NumbersThatDoNotFitAreNamed) {
   expect_refused(with_text + "--ranks 0", "--ranks 0");
   expect_refused(with_text + "--ranks -1", "--ranks -1");
   expect_refused(with_text + "--threads -2", "--threads -2");
+  expect_refused(with_text + "--progress-threads -1", "--progress-threads -1");
   for (const char* name : {"--batch", "--seq", "--steps", "--layers", "--dim", "--heads", "--ffn"})
     expect_refused(with_text + name + " 0", std::string(name) + " 0");
   expect_refused(with_text + "--lr 0", "--lr 0");
@@ -65,6 +66,8 @@ TEST(BadInput, WordsThatAreNotKnownAreNamed) {
   expect_refused(with_text + "--plan pp", "pp");
   expect_refused(with_text + "--stepps 4", "--stepps");
   expect_refused(with_text + "--steps many", "many");
+  expect_refused(with_text + "--link 0GB/s", "link 0GB/s: the rate must be above 0");
+  expect_refused(with_text + "--link slow", "'slow'");
 }
 
 TEST(BadInput, TextsThatCannotBeUsedAreNamed) {

@@ -62,5 +62,24 @@ TEST_F(Outputs, TheReportShowsTableScoreAndSample) {
     EXPECT_NE(out.str().find(part), std::string::npos) << part << " is missing in\n" << out.str();
 }
 
+TEST_F(Outputs, AnEmulatedLinkIsToldOfInTableTraceAndJsonAndChangesNoLoss) {
+  const train::Outcome without = run_training(options_);
+  options_.link = "20us,1GB/s";
+  options_.progress_threads = 1;
+  const train::Outcome outcome = run_training(options_);
+  EXPECT_EQ(outcome.loss, without.loss);
+  std::ostringstream out;
+  train::print_report(out, options_, outcome, {});
+  EXPECT_NE(out.str().find("on an emulated link of 20us,1GB/s:\n"), std::string::npos) << out.str();
+  train::write_files(options_, outcome, {});
+  EXPECT_TRUE(json_file_holds(options_.json, R"(
+assert d['config']['link'] == '20us,1GB/s' and d['config']['progress_threads'] == 1, d['config']
+)"));
+  EXPECT_TRUE(json_file_holds(options_.trace, R"(
+names = {e['args']['name'] for e in d['traceEvents'] if e['name'] == 'thread_name'}
+assert 'communication, emulated link 20us,1GB/s' in names, names
+)"));
+}
+
 }  // namespace
 }  // namespace coshard::testing

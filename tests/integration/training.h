@@ -55,6 +55,8 @@ inline train::Options small_options(const TextFile& text) {
 inline WorldOptions world_of(const train::Options& options) {
   WorldOptions world = test_options(options.ranks);
   world.threads = options.threads;
+  world.link = options.world().link;
+  world.progress_threads = options.progress_threads;
   return world;
 }
 

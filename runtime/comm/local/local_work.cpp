@@ -32,16 +32,17 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     if (!parker.shares_its_thread() && patience.spin()) continue;
     Nap nap(sleeper());
     const Listening ear(*this, rank);
+    // In this order: what is due between the two looks at the clock is a deadline that has passed.
+    const std::int64_t looked_ns = parker.now(), later = not_before(part);
     if (group.poisoned() || done() || help()) continue;
     fail_if_lost();
     const std::int64_t timeout_ns = communicator_->timeout_ns();
     const std::int64_t now = parker.now();
     if (timeout_ns > 0 && now >= begin_ns + timeout_ns) fail_timeout(now - begin_ns);
     std::int64_t wake_ns = timeout_ns > 0 ? begin_ns + timeout_ns : 0;
-    const std::int64_t later = not_before(part);
-    if (later > now) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
+    if (later > looked_ns) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
     // A link that is busy ends the wait as well.
-    if (later <= now && !nap.begin()) continue;
+    if (later <= looked_ns && !nap.begin()) continue;
     parker.park(wake_ns);
     nap.end([this] { return cat("waits in place for ", describe()); });
   }

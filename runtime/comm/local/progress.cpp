@@ -88,6 +88,7 @@ void LocalGroup::note_not_before(Job& job, int rank) {
   const std::int64_t known = its.args.after->not_before(-1);
   if (known == 0 || its.not_before_ns.exchange(known) == known) return;
   wake();
+  if (registry_->progress != nullptr) registry_->progress->ring();
   if (job.has_dependents.load()) registry_->wake();
 }
 

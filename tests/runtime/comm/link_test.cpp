@@ -293,6 +293,22 @@ TEST(Link, ATimeoutSaysThatTheLinkIsBusy) {
   EXPECT_TRUE(end.names("its emulated link needs another 920000 ns")) << end;
 }
 
+// A wait that looks at the clock twice must not sleep when its time comes between the two.
+TEST(Link, WaitsOfAFewMicrosecondsAreNeverSleptThrough) {
+  WorldOptions options;
+  options.link = Link{3us, 1e9};
+  options.timeout = 20s;
+  const auto program = [](World& world) -> Task<void> {
+    const Collective barrier;
+    for (int i = 0; i < 5000; ++i) {
+      world.communicator()->issue(barrier).wait();
+      const Work work = world.communicator()->issue(barrier);
+      co_await work;
+    }
+  };
+  run_ranks(options, program);
+}
+
 TEST(Link, OfAWorldIsOnTheRanksOwnClock) {
   WorldOptions options;
   options.link = Link{2ms, 1e9};
