@@ -8,7 +8,7 @@
 namespace coshard::bench {
 namespace {
 
-OverlapOptions tiny_options() {
+OverlapOptions tiny_overlap() {
   OverlapOptions options;
   options.ranks = 2;
   options.steps = 2;
@@ -18,7 +18,7 @@ OverlapOptions tiny_options() {
 }
 
 TEST(OverlapBench, GivesTheShareOfTwoBranchesAndOfOneWithTheirTargets) {
-  const Report report = bench_overlap(tiny_options());
+  const Report report = bench_overlap(tiny_overlap());
   for (const char* name :
        {"serial_2_ranks", "two_branches_2_ranks", "compute_2_ranks", "emulated_link_2_ranks"}) {
     ASSERT_NE(report.find(name), nullptr) << name;
@@ -32,7 +32,7 @@ TEST(OverlapBench, GivesTheShareOfTwoBranchesAndOfOneWithTheirTargets) {
 }
 
 TEST(OverlapBench, SaysThatTheLinkIsEmulated) {
-  EXPECT_TRUE(coshard::testing::json_holds(bench_overlap(tiny_options()).json(), R"(
+  EXPECT_TRUE(coshard::testing::json_holds(bench_overlap(tiny_overlap()).json(), R"(
 assert d['bench'] == 'overlap'
 assert d['machine']['emulated_link_2_ranks'].startswith('20us,'), d['machine']
 assert 'emulated_link_2_ranks' in [r['name'] for r in d['results']]
@@ -40,10 +40,10 @@ assert 'emulated_link_2_ranks' in [r['name'] for r in d['results']]
 }
 
 TEST(OverlapBench, OptionsThatCannotBeAreNamed) {
-  OverlapOptions options = tiny_options();
+  OverlapOptions options = tiny_overlap();
   options.ranks = 1;
   EXPECT_THROW(bench_overlap(options), Error);
-  options = tiny_options();
+  options = tiny_overlap();
   options.steps = 0;
   EXPECT_THROW(bench_overlap(options), Error);
 }

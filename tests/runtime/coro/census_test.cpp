@@ -109,8 +109,8 @@ TEST(Census, GivesNoFalseAlarmBetweenRanksThatWakeEachOther) {
   CountedParker a(bed_a), b(bed_b);
   Sleeper& of_a = asked.census.add(0);
   Sleeper& of_b = asked.census.add(1);
-  a.count(of_a);
-  b.count(of_b);
+  a.count(&of_a);
+  b.count(&of_b);
   constexpr int kRounds = 20'000;
   std::atomic<int> turn{0};
   const auto play = [&](int mine, CountedParker& own, Sleeper& sleeper, CountedParker& other) {
