@@ -56,6 +56,8 @@ void FiberThread::fire_timers() {
 bool FiberThread::poll_asio() {
   budget_ = kTurnsPerLook;
   bool ran = false;
+  // Work that has come since it stopped itself counts.
+  if (io_->stopped()) io_->restart();
   try {
     for (int i = 0; i < kHandlersPerLook && io_->poll_one() > 0; ++i) ran = true;
   } catch (...) {
@@ -63,9 +65,7 @@ bool FiberThread::poll_asio() {
     catch_handler_error();
   }
   if (ran) wake_sleepers_in_asio();
-  const bool has_work = !io_->stopped();  // it stops itself when it has none
-  if (!has_work) io_->restart();
-  return has_work;
+  return !io_->stopped();  // it stops itself when it has none
 }
 
 void FiberThread::wake_sleepers_in_asio() {

@@ -27,7 +27,7 @@ void NcclWork::wait_part(int part) {
 }
 
 std::string_view nccl_path(const Work& work) {
-  const auto* state = dynamic_cast<const NcclWork*>(work.state());
+  const auto* state = dynamic_cast<const NcclWork*>(work.state().get());
   return state == nullptr ? std::string_view() : state->path();
 }
 

@@ -43,7 +43,9 @@ Task<void> from_0_to_2(World& world, Shape shape) {
   EXPECT_EQ(y.shape(), shape);
   EXPECT_FALSE(y.in_flight());
   EXPECT_EQ(y.to_vector(), world.rank() == 2 ? first : own);
-  EXPECT_EQ(y.address() == x.address(), world.rank() != 2) << "no copy, but on the target";
+  if (y.numel() > 0) {
+    EXPECT_EQ(y.address() == x.address(), world.rank() != 2) << "no copy, but on the target";
+  }
   EXPECT_EQ(x.to_vector(), own);
 }
 
