@@ -71,12 +71,13 @@ class Tree(unittest.TestCase):
         self.assertEqual(sorted(words), sorted(folders))
         options = read(ROOT, "meson_options.txt")
         problems = [f"meson_options.txt has no '{name}'" for name in folders if name != "local" and f"option('{name}'" not in options]
-        # Ranks that are threads meet by the fabric of `local`; nobody else knows a back end by its headers.
-        threads = "runtime/launch/thread_roster.cpp"
+        # Ranks of one process (threads, tasks on a caller's context, a simulation) meet by the fabric of `local`; nobody else
+        # knows a back end by its headers.
+        launchers = {f"runtime/launch/{name}.cpp" for name in ("thread_roster", "run_on_asio", "simulate")}
         for path in sources(ROOT):
             for name in INCLUDE.findall(read(ROOT, path)):
                 room = re.match(r"runtime/comm/(\w+)/", name)
-                if room and not path.startswith((room.group(0), "tests/")) and path != threads:
+                if room and not path.startswith((room.group(0), "tests/")) and path not in launchers:
                     problems.append(f"{path} includes {name}")
         self.complain(problems)
 

@@ -99,7 +99,8 @@ bool ProgressThreads::pass(Snapshot& offered, std::int64_t& wake_ns) {
     // In this order: what is due by the time that it helps, it does.
     const std::int64_t looked_ns = LinkQueue::now(), later = one->not_before();
     while (!stopping_.load() && one->help()) moved = true;
-    if (later > looked_ns && !one->over()) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
+    if (later > looked_ns && !one->over())
+      wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
   }
   return moved;
 }

@@ -1,0 +1,150 @@
+// Ranks on a caller's context that fail, or whose context goes.
+#include "tests/runtime/launch/asio_ranks.h"
+
+namespace coshard::test {
+namespace {
+
+using Waits = Task<void> (*)(World& world);
+Task<void> waits_for_a_peer(World& world) {
+  const Work meet = barrier(world);
+  co_await meet;
+}
+Task<void> waits_for_time(World&) { co_await sleep_for(50s); }
+Task<void> waits_for_a_timer(World& world) {
+  asio::steady_timer timer(world.executor().asio_executor(), 50s);
+  co_await timer.async_wait(use_task);
+}
+Task<void> rank_1_throws(World& world, Waits waits, std::vector<End>& ends) {
+  if (world.rank() == 1) {
+    co_await sleep_for(5ms);
+    throw Boom();
+  }
+  Task<void> noted = note_end(waits(world), ends[static_cast<std::size_t>(world.rank())]);
+  co_await std::move(noted);
+}
+
+TEST(RunOnAsio, AFailureEndsThePeersAndIsWhatTheTokenGets) {
+  for (const Waits waits : {waits_for_a_peer, waits_for_time, waits_for_a_timer}) {
+    std::vector<End> ends(3);
+    const auto begin = Clock::now();
+    const End end =
+        end_on_one_thread(3, [&](World& world) { return rank_1_throws(world, waits, ends); });
+    EXPECT_EQ(end.text, "boom");
+    EXPECT_LT(Clock::now() - begin, 1s);
+    for (const std::size_t rank : {0U, 2U}) EXPECT_TRUE(ends[rank].names("boom")) << ends[rank];
+  }
+}
+
+Task<void> never_comes_back(World& world, Counts& counts) {
+  const Counted local(counts);
+  if (world.rank() == 0) throw Boom();
+  co_await std::suspend_always{};
+}
+TEST(RunOnAsio, ARankThatNobodyWillResumeEndsWithItsPeers) {
+  Counts counts;
+  const End end =
+      end_on_one_thread(2, [&](World& world) { return never_comes_back(world, counts); });
+  EXPECT_EQ(end.text, "boom");
+  EXPECT_EQ(counts.alive(), 0);
+}
+
+Task<void> waits_for_nobody(World&) { co_await std::suspend_always{}; }
+TEST(RunOnAsio, ATaskThatNobodyWillCompleteIsAnError) {
+  const End end = end_on_one_thread(2, waits_for_nobody);
+  EXPECT_TRUE(end.is(ErrorKind::BadInput)) << end;
+  EXPECT_TRUE(end.names("nobody will complete")) << end;
+}
+
+Task<void> late_for_the_timeout(World& world) {
+  if (world.rank() == 1) co_await sleep_for(2s);
+  const Work meet = barrier(world);
+  co_await meet;
+}
+TEST(RunOnAsio, TheDeadlineOfACollectiveIsKept) {
+  asio::io_context io;
+  WorldOptions options = quick_options(2);
+  options.timeout = 100ms;
+  const auto begin = Clock::now();
+  const End end = end_on(io, options, late_for_the_timeout);
+  EXPECT_TRUE(end.is(ErrorKind::Timeout)) << end;
+  EXPECT_TRUE(end.names("missing: 1")) << end;
+  EXPECT_LT(Clock::now() - begin, 1s);
+}
+
+Task<void> nothing(World&) { co_return; }
+TEST(RunOnAsio, BadInputIsRefusedAtOnce) {
+  asio::io_context io;
+  WorldOptions options = quick_options(0);
+  EXPECT_THROW(run_ranks(options, nothing, io.get_executor(), asio::detached), Error);
+  options = quick_options(2);
+  const std::vector<asio::any_io_executor> none;
+  EXPECT_THROW(run_ranks(options, nothing, none, asio::detached), Error);
+}
+
+// --- destruction ---
+
+Task<void> holds_and_waits(World& world, Counts& counts, Waits waits) {
+  const Counted local(counts);
+  if (waits != waits_for_a_peer || world.rank() == 0) {
+    Task<void> task = waits(world);
+    const auto work = [&](std::stop_token) { return std::move(task); };
+    Task<void> bounded = with_deadline(1h, "a long time", work);
+    Task<void> beside = waits_for_time(world);
+    Task<void> both = when_all(std::move(bounded), std::move(beside));
+    co_await std::move(both);
+  }
+  co_await sleep_for(50s);
+}
+
+TEST(RunOnAsio, RanksAreDestroyedWithTheContextThatTheyWaitOn) {
+  for (const Waits waits : {waits_for_a_peer, waits_for_time, waits_for_a_timer}) {
+    Counts counts;
+    auto held = std::make_shared<int>(1);
+    {
+      asio::io_context io;
+      run_ranks(
+          quick_options(3), [&](World& world) { return holds_and_waits(world, counts, waits); },
+          io.get_executor(), [held](const std::exception_ptr&) { FAIL(); });
+      io.run_for(10ms);
+      EXPECT_EQ(counts.alive(), 3);
+    }
+    EXPECT_EQ(counts.alive(), 0);
+    EXPECT_EQ(held.use_count(), 1);
+  }
+}
+
+TEST(RunOnAsio, RanksAreDestroyedWithTheContextThatNeverRan) {
+  auto held = std::make_shared<int>(1);
+  {
+    asio::io_context io;
+    run_ranks(
+        quick_options(2), [held](World&) -> Task<void> { co_return; }, io.get_executor(),
+        asio::detached);
+  }
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST(RunOnAsio, WhenOneOfTwoContextsIsDestroyedTheRanksOfTheOtherFail) {
+  asio::io_context second;
+  std::vector<End> ends(2);
+  bool called = false;
+  {
+    asio::io_context first;
+    const std::vector<asio::any_io_executor> both{first.get_executor(), second.get_executor()};
+    run_ranks(
+        quick_options(2),
+        [&](World& world) {
+          return note_end(waits_for_time(world), ends[static_cast<std::size_t>(world.rank())]);
+        },
+        both, [&](const std::exception_ptr&) { called = true; });
+    first.run_for(5ms);
+    second.run_for(5ms);
+  }
+  second.restart();
+  second.run_for(500ms);
+  EXPECT_TRUE(ends[1].names("rank 0 was destroyed with its io_context")) << ends[1];
+  EXPECT_FALSE(called);
+}
+
+}  // namespace
+}  // namespace coshard::test
