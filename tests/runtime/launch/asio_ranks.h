@@ -29,7 +29,6 @@
 
 namespace coshard::test {
 namespace asio = boost::asio;
-using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using testing::End;
 using testing::end_of;

@@ -3,6 +3,7 @@
 
 namespace coshard::test {
 namespace {
+using namespace std::chrono_literals;
 
 using Waits = Task<void> (*)(World& world);
 Task<void> waits_for_a_peer(World& world) {

@@ -3,6 +3,7 @@
 
 namespace coshard::test {
 namespace {
+using namespace std::chrono_literals;
 
 Task<void> naps(World& world) {
   for (int i = 0; i < 4; ++i) {
