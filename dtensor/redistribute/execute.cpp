@@ -34,11 +34,12 @@ void divide(const Tensor& place, int divisor) {
 std::function<void()> completion(const Tensor& into, const Tensor& to, const Step& step) {
   if (!step.unpacks && step.divisor == 1) return nullptr;
   const Tensor received = place_of(into), place = place_of(to);
-  return [received, place, &step] {
-    if (step.unpacks) copy_in(received, place, step.unpack);
-    if (step.divisor != 1)
+  // By value: the last to come may do it when this rank has ended, and its plans with it.
+  return [received, place, unpacks = step.unpacks, unpack = step.unpack, divisor = step.divisor] {
+    if (unpacks) copy_in(received, place, unpack);
+    if (divisor != 1)
       divide(Tensor::alias(place, Shape{place.local_numel()}, Strides{1}, place.storage_offset()),
-             step.divisor);
+             divisor);
   };
 }
 
@@ -51,10 +52,13 @@ Tensor local_step(const Tensor& x, const Step& step) {
     return x.view_as(after->local_shape, x.strides(), offset, after);
   }
   Tensor to = Tensor::empty(x.device(), after, x.dtype());
-  make_from(x, to, [place = place_of(to), &step](const Tensor& from) {
-    if (step.kind != StepKind::Slice) fill(place, step.filling);
-    copy_out(from, place, step.pack);
-  });
+  const bool fills = step.kind != StepKind::Slice;
+  make_from(
+      x, to,
+      [place = place_of(to), fills, filling = step.filling, pack = step.pack](const Tensor& from) {
+        if (fills) fill(place, filling);
+        copy_out(from, place, pack);
+      });
   return to;
 }
 
@@ -72,8 +76,8 @@ Tensor run_step(const Tensor& x, const Step& step) {
   Tensor from = x, to = Tensor::empty(x.device(), step.after, x.dtype());
   if (step.packs) {
     from = Tensor::empty(x.device(), Shape{step.packed}, x.dtype());
-    make_from(x, from, [place = place_of(from), &step](const Tensor& source) {
-      copy_out(source, place, step.pack);
+    make_from(x, from, [place = place_of(from), pack = step.pack](const Tensor& source) {
+      copy_out(source, place, pack);
     });
   } else if (!x.is_contiguous()) {
     from = copy_later(x);
