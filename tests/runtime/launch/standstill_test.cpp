@@ -219,7 +219,7 @@ TEST(NoStandstill, AmongRanksThatNapAtRandom) {
 
 TEST(NoStandstill, AmongBranchesOfRanksThatDoNotNap) {
   for (unsigned seed = 0; seed < 50; ++seed)
-    run_ranks(patient_options(3), [seed](World& world) -> Task<void> {
+    run_ranks(patient_options(3), [](World& world) -> Task<void> {
       Task<void> both = when_all(sum(world), sum(world));
       co_await std::move(both);
     });
