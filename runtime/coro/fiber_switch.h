@@ -4,22 +4,12 @@
 // since TSan counts the functions that each stack has entered and left.
 #include <cstddef>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define COSHARD_SWITCH_ASAN
-#elif defined(__SANITIZE_THREAD__)
-#define COSHARD_SWITCH_TSAN
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define COSHARD_SWITCH_ASAN
-#elif __has_feature(thread_sanitizer)
-#define COSHARD_SWITCH_TSAN
-#endif
-#endif
+#include "runtime/sanitizers.h"
 
-#if defined(COSHARD_SWITCH_ASAN)
+#if COSHARD_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#elif defined(COSHARD_SWITCH_TSAN)
+#elif COSHARD_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -36,13 +26,13 @@ struct SwitchSide {
 // A fiber that has not run yet; forget_fiber when it never will again, from another stack.
 inline SwitchSide make_side(const void* bottom, std::size_t bytes) {
   SwitchSide side{bottom, bytes};
-#if defined(COSHARD_SWITCH_TSAN)
+#if COSHARD_TSAN
   side.tsan_fiber = __tsan_create_fiber(0);
 #endif
   return side;
 }
 inline void forget_fiber([[maybe_unused]] SwitchSide& side) noexcept {
-#if defined(COSHARD_SWITCH_TSAN)
+#if COSHARD_TSAN
   __tsan_destroy_fiber(side.tsan_fiber);
 #endif
 }
@@ -50,7 +40,7 @@ inline void forget_fiber([[maybe_unused]] SwitchSide& side) noexcept {
 // Nobody is on this stack any more: the frames that were never left leave no marks for the next.
 inline void forget_stack([[maybe_unused]] void* bottom,
                          [[maybe_unused]] std::size_t bytes) noexcept {
-#if defined(COSHARD_SWITCH_ASAN)
+#if COSHARD_ASAN
   __asan_unpoison_memory_region(bottom, bytes);
 #endif
 }
@@ -58,9 +48,9 @@ inline void forget_stack([[maybe_unused]] void* bottom,
 // Right before the jump to a fiber: `resumer` is the stack that runs now.
 [[gnu::always_inline]] inline void before_resume([[maybe_unused]] SwitchSide& resumer,
                                                  [[maybe_unused]] const SwitchSide& fiber) {
-#if defined(COSHARD_SWITCH_ASAN)
+#if COSHARD_ASAN
   __sanitizer_start_switch_fiber(&resumer.fake_stack, fiber.bottom, fiber.bytes);
-#elif defined(COSHARD_SWITCH_TSAN)
+#elif COSHARD_TSAN
   resumer.tsan_fiber = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(fiber.tsan_fiber, 0);
 #endif
@@ -70,10 +60,10 @@ inline void forget_stack([[maybe_unused]] void* bottom,
 [[gnu::always_inline]] inline void before_suspend([[maybe_unused]] SwitchSide& fiber,
                                                   [[maybe_unused]] const SwitchSide& resumer,
                                                   [[maybe_unused]] bool for_ever) {
-#if defined(COSHARD_SWITCH_ASAN)
+#if COSHARD_ASAN
   __sanitizer_start_switch_fiber(for_ever ? nullptr : &fiber.fake_stack, resumer.bottom,
                                  resumer.bytes);
-#elif defined(COSHARD_SWITCH_TSAN)
+#elif COSHARD_TSAN
   __tsan_switch_to_fiber(resumer.tsan_fiber, 0);
 #endif
 }
@@ -81,7 +71,7 @@ inline void forget_stack([[maybe_unused]] void* bottom,
 // First thing on the stack that was jumped to, `to`, from `from`.
 [[gnu::always_inline]] inline void after_jump([[maybe_unused]] const SwitchSide& to,
                                               [[maybe_unused]] SwitchSide& from) {
-#if defined(COSHARD_SWITCH_ASAN)
+#if COSHARD_ASAN
   __sanitizer_finish_switch_fiber(to.fake_stack, &from.bottom, &from.bytes);
 #endif
 }

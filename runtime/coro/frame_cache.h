@@ -8,20 +8,12 @@
 #include <cstdint>
 #include <new>
 
+#include "runtime/sanitizers.h"
+
 namespace coshard {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kCacheFrames = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-inline constexpr bool kCacheFrames = false;
-#else
-inline constexpr bool kCacheFrames = true;
-#endif
-#else
-inline constexpr bool kCacheFrames = true;
-#endif
+// A sanitizer has to see each frame come and go.
+inline constexpr bool kCacheFrames = !COSHARD_ASAN && !COSHARD_TSAN;
 
 struct FrameCache {
   static constexpr std::size_t kStep = 64;     // bytes between two sizes

@@ -46,7 +46,7 @@ Task<void> step_of(World& world, bool sequence_parallel, bool recompute, int ste
 class WaitsInPlace : public ::testing::TestWithParam<std::tuple<bool, bool>> {};
 
 TEST_P(WaitsInPlace, ATrainingStepHasNone) {
-  const auto [sequence_parallel, recompute] = GetParam();
+  const bool sequence_parallel = std::get<0>(GetParam()), recompute = std::get<1>(GetParam());
   for (const int ranks : {1, 2, 4})
     on_ranks(ranks, [&](World& world) { return step_of(world, sequence_parallel, recompute, 3); });
 }

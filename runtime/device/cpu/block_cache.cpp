@@ -8,23 +8,14 @@
 #include <utility>
 
 #include "runtime/error.h"
+#include "runtime/sanitizers.h"
 
 namespace coshard {
 namespace {
 
 // Under AddressSanitizer freed blocks go to its quarantine instead of our lists, so that use after
 // free is found.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kKeepFreed = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool kKeepFreed = false;
-#else
-constexpr bool kKeepFreed = true;
-#endif
-#else
-constexpr bool kKeepFreed = true;
-#endif
+constexpr bool kKeepFreed = !COSHARD_ASAN;
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;  // x86-64 and arm64
 

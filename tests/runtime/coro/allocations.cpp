@@ -12,7 +12,7 @@ thread_local long until_failure = -1;
 long allocations() { return made; }
 void fail_allocation_after(long count) { until_failure = count; }
 
-static void* counted(std::size_t bytes) {
+[[maybe_unused]] static void* counted(std::size_t bytes) {
   ++made;
   if (until_failure >= 0 && until_failure-- == 0) throw std::bad_alloc();
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
@@ -21,6 +21,8 @@ static void* counted(std::size_t bytes) {
 
 }  // namespace coshard::test
 
+#if !COSHARD_ASAN && !COSHARD_TSAN
 void* operator new(std::size_t bytes) { return coshard::test::counted(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif

@@ -6,21 +6,13 @@
 
 #include "runtime/device/device.h"
 #include "runtime/error.h"
+#include "runtime/sanitizers.h"
 
 namespace coshard::test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kCaches = false;  // freed blocks go to the sanitizer's quarantine
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool kCaches = false;
-#else
-constexpr bool kCaches = true;
-#endif
-#else
-constexpr bool kCaches = true;
-#endif
+// Freed blocks go to the sanitizer's quarantine.
+constexpr bool kCaches = !COSHARD_ASAN;
 
 TEST(CpuDevice, BuffersOfAllSizesAreAlignedAndWritable) {
   const auto device = make_cpu_device(1);
