@@ -1,5 +1,7 @@
 #include "runtime/error.h"
 
+#include "runtime/coro/rank_context.h"
+
 namespace coshard {
 
 std::string_view to_string(ErrorKind kind) {
@@ -13,6 +15,11 @@ std::string_view to_string(ErrorKind kind) {
   }
   return "unknown";
 }
+
+Error::Error(ErrorKind kind, const std::string& message)
+    : std::runtime_error(message),
+      kind_(kind),
+      site_(RankContext::current().branch().place.site) {}
 
 void fail(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/call_site.h"
+
 namespace coshard {
 
 enum class ErrorKind {
@@ -23,11 +25,15 @@ std::string_view to_string(ErrorKind kind);
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(ErrorKind kind, const std::string& message);
   ErrorKind kind() const noexcept { return kind_; }
+  // The line of the user's program that the library worked for when this was made; not known where
+  // none did.
+  const CallSite& site() const noexcept { return site_; }
 
  private:
   ErrorKind kind_;
+  CallSite site_;
 };
 
 // Joins printable operands into one string: cat("dim ", 3, " of ", shape).

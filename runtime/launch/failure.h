@@ -1,6 +1,7 @@
 #pragma once
 // What those who watch a run are told: what went wrong, and who has not ended since. Values.
 #include <chrono>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct Failure {
   // "rank 1, layers.0.mlp: matmul: inner dims differ: …"
   std::string line() const;
 };
+// Of `error`, which has left the program of `rank` through `module`.
+Failure failure_of(int rank, const std::exception_ptr& error, std::string module = "");
 
 // Ranks that have not ended although the run has failed: they are in code that nobody can
 // interrupt.

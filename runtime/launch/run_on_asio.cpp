@@ -1,38 +1,26 @@
 #include "runtime/launch/run_on_asio.h"
 
-#include <algorithm>
 #include <boost/asio/post.hpp>
-#include <mutex>
-#include <numeric>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <optional>
-#include <thread>
+#include <utility>
 
-#include "runtime/comm/local/fabric.h"
-#include "runtime/comm/make_communicator.h"
 #include "runtime/comm/neighbours.h"
-#include "runtime/device/make_device.h"
+#include "runtime/comm/peer_failure.h"
 #include "runtime/error.h"
+#include "runtime/launch/rank_world.h"
+#include "runtime/launch/roster.h"
+#include "runtime/launch/run_state.h"
 
 namespace coshard {
 namespace {
 
-bool tells_of_a_peer(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const PeerFailure&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
-// What the ranks of one run share. Owned by them.
-class AsioRun {
- public:
-  AsioRun(const WorldOptions& settled, Program main,
-          const std::vector<boost::asio::any_io_executor>& executors,
-          std::function<void(std::exception_ptr)> done)
-      : options(settled), program(std::move(main)), fabric(settled.ranks), done_(std::move(done)) {
+// What the ranks of one run share. Owned by them and by who watches them.
+struct AsioRun {
+  AsioRun(const WorldOptions& all, Program main,
+          const std::vector<boost::asio::any_io_executor>& executors)
+      : options(all), program(std::move(main)), roster(make_roster(options)) {
     for (int rank = 0; rank < options.ranks; ++rank)
       neighbours.contexts.push_back(
           &executors[static_cast<std::size_t>(rank) % executors.size()].context());
@@ -40,70 +28,56 @@ class AsioRun {
 
   const WorldOptions options;
   const Program program;
-  LocalFabric fabric;
   Neighbours neighbours;
+  std::unique_ptr<Roster> roster;
+  RunState state{*roster, options};
+};
 
-  void started(Executor* executor) {
-    const std::scoped_lock lock(mutex_);
-    running_.push_back(executor);
-    if (!cause_.empty()) interrupt(*executor);
-  }
+// Does on a strand of the first executor what the thread that called run_ranks does elsewhere: it
+// calls the hooks of the options, and in the end the token. Its timer is out until all ranks have
+// ended, and owns it, so that it lives and dies with that executor's context.
+class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
+ public:
+  AsioWatch(std::shared_ptr<AsioRun> run, const boost::asio::any_io_executor& target,
+            std::function<void(std::exception_ptr)> done)
+      : run_(std::move(run)),
+        strand_(boost::asio::make_strand(target)),
+        timer_(strand_),
+        done_(std::move(done)) {}
+  ~AsioWatch() { run_->state.on_change(nullptr); }
+  AsioWatch(const AsioWatch&) = delete;
+  AsioWatch& operator=(const AsioWatch&) = delete;
 
-  // Keeps the first cause and ends all other ranks.
-  void failed(int rank, const std::exception_ptr& error) {
-    const bool secondary = tells_of_a_peer(error);
-    const std::string cause =
-        secondary ? text_of(error) : cat("rank ", rank, " ended with: ", text_of(error));
-    fabric.poison(cause);
-    const std::scoped_lock lock(mutex_);
-    std::exception_ptr& kept = secondary ? echo_ : first_;
-    if (!kept) kept = error;
-    if (!cause_.empty()) return;
-    cause_ = cause;
-    for (Executor* executor : running_) interrupt(*executor);
-  }
-
-  // It will not be interrupted any more. `well`: not destroyed with its context.
-  void ended(int rank, Executor* executor, bool well) {
-    fabric.leave(rank);
-    std::function<void(std::exception_ptr)> done;
-    std::exception_ptr error;
-    {
-      const std::scoped_lock lock(mutex_);
-      std::erase(running_, executor);
-      if (!well || ++ended_ == options.ranks) done = std::exchange(done_, nullptr);
-      error = first_ ? first_ : echo_;
-    }
-    if (done && well) done(error);
+  void start() {
+    wait_until(Clock::time_point::max());
+    run_->state.on_change([this] {
+      if (auto self = weak_from_this().lock())
+        boost::asio::post(strand_, [self = std::move(self)] { self->look(); });
+    });
   }
 
  private:
-  void interrupt(Executor& executor) {
-    executor.interrupt(std::make_exception_ptr(PeerFailure(cause_)));
+  using Clock = RunState::Clock;
+
+  void look() {
+    const std::optional<Clock::time_point> due = run_->state.look();
+    if (!done_) return;
+    if (!run_->state.over()) return wait_until(due.value_or(Clock::time_point::max()));
+    timer_.cancel();
+    std::exchange(done_, nullptr)(run_->state.error());
+  }
+  void wait_until(Clock::time_point due) {
+    timer_.expires_at(due);
+    timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (!error) self->look();
+    });
   }
 
-  std::mutex mutex_;  // all below
-  std::vector<Executor*> running_;
-  std::string cause_;         // what the ranks were ended with; "": they were not
-  std::exception_ptr first_;  // the first error of a rank's own
-  std::exception_ptr echo_;   // the first error that only tells of a peer's
-  int ended_ = 0;
-  std::function<void(std::exception_ptr)> done_;  // null: called, or never to be
+  std::shared_ptr<AsioRun> run_;
+  boost::asio::strand<boost::asio::any_io_executor> strand_;
+  boost::asio::steady_timer timer_;
+  std::function<void(std::exception_ptr)> done_;  // null: called
 };
-
-std::shared_ptr<Device> device_on_asio(int rank, const WorldOptions& options) {
-  if (options.make_device) return options.make_device(rank);
-  const int count = device_count(options.device);
-  return make_device(options.device, {count > 0 ? rank % count : rank, options.threads});
-}
-
-// Of all ranks and on the host; null where nobody can ask for a stop.
-std::shared_ptr<Communicator> control_on_asio(Communicator& world, const WorldOptions& options) {
-  if (options.stop == std::stop_token()) return nullptr;
-  std::vector<int> all(static_cast<std::size_t>(world.size()));
-  std::iota(all.begin(), all.end(), 0);
-  return world.subgroup(all, "control");
-}
 
 // One rank. Owned by the handlers on its strand, where all of it runs.
 class AsioRank : public std::enable_shared_from_this<AsioRank> {
@@ -111,19 +85,19 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
   AsioRank(std::shared_ptr<AsioRun> run, int rank, const boost::asio::any_io_executor& target)
       : run_(std::move(run)), rank_(rank), executor_(target) {
     executor_.context().neighbours = &run_->neighbours;
-    run_->started(&executor_);
+    run_->state.begins(rank_, executor_);
   }
   ~AsioRank() {
     if (!ended_) {
       const std::string text = cat("rank ", rank_, " was destroyed with its io_context");
-      run_->failed(rank_, std::make_exception_ptr(PeerFailure(text)));
+      run_->state.failed({-1, text}, std::make_exception_ptr(PeerFailure(text)));
     }
     executor_.run_here([this] {
       executor_.stop_listening();
       destroy_program();
       executor_.context().end();
     });
-    if (!ended_) run_->ended(rank_, &executor_, false);
+    if (!ended_) end();
   }
   AsioRank(const AsioRank&) = delete;
   AsioRank& operator=(const AsioRank&) = delete;
@@ -146,18 +120,17 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
 
  private:
   void make_world() {
-    const WorldOptions& options = run_->options;
-    const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
-    const std::shared_ptr<Device> device = device_on_asio(rank_, options);
-    device->set_timeout(timeout_ns);
-    auto control = run_->fabric.communicator(rank_);
-    control->set_timeout(timeout_ns);
-    auto stopping = control_on_asio(*control, options);
-    auto communicator = make_communicator(options.communicator, std::move(control), device);
-    world_.emplace(rank_, options, device, std::move(communicator), executor_, std::move(stopping));
+    world_ = coshard::make_world(rank_, run_->options, *run_->roster, executor_);
+    executor_.on_failing([this](const std::exception_ptr& error) {
+      run_->state.failing(error ? failure(error) : Failure{rank_}, error);
+    });
   }
 
-  void finish(std::exception_ptr error) {
+  Failure failure(const std::exception_ptr& error) const {
+    return failure_of(rank_, error, world_ ? world_->module_of(error) : "");
+  }
+
+  void finish(const std::exception_ptr& error) {
     executor_.run_here([&] {
       try {
         if (error) std::rethrow_exception(error);
@@ -165,12 +138,18 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
         // What is still queued may fail, and peers may need it; nobody waits for it later.
         world_->device()->synchronize();
       } catch (...) {
-        run_->failed(rank_, std::current_exception());
+        const std::exception_ptr left = std::current_exception();
+        run_->state.failed(failure(left), left);
       }
       destroy_program();
     });
     ended_ = true;
-    run_->ended(rank_, &executor_, true);
+    end();
+  }
+
+  void end() {
+    run_->roster->leave(rank_);
+    run_->state.ends(rank_);
   }
 
   void destroy_program() {
@@ -181,25 +160,10 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
   std::shared_ptr<AsioRun> run_;
   int rank_;
   Executor executor_;
-  std::optional<World> world_;
+  std::unique_ptr<World> world_;
   Task<void> task_;
   bool ended_ = false;
 };
-
-WorldOptions settled_on_asio(const WorldOptions& options) {
-  CS_REQUIRE(options.ranks >= 1, "ranks must be at least 1, got ", options.ranks);
-  CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
-  CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
-             options.timeout.count(), " ms");
-  WorldOptions settled = options;
-  if (settled.threads == 0) {
-    const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    settled.threads = std::max(1, cores / settled.ranks);
-  }
-  // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
-  if (!settled.stop.stop_possible()) settled.stop = {};
-  return settled;
-}
 
 }  // namespace
 
@@ -207,8 +171,10 @@ void start_ranks(const WorldOptions& options, const Program& program,
                  std::vector<boost::asio::any_io_executor> executors,
                  std::function<void(std::exception_ptr)> done) {
   CS_REQUIRE(!executors.empty(), "run_ranks: no executor");
-  const auto run =
-      std::make_shared<AsioRun>(settled_on_asio(options), program, executors, std::move(done));
+  CS_REQUIRE(options.rank_threads == 0, "rank_threads of ", options.rank_threads,
+             ": ranks on a caller's executors run on the threads of those");
+  const auto run = std::make_shared<AsioRun>(settled(options), program, executors);
+  std::make_shared<AsioWatch>(run, executors.front(), std::move(done))->start();
   std::vector<std::shared_ptr<AsioRank>> ranks;
   for (int rank = 0; rank < options.ranks; ++rank)
     ranks.push_back(std::make_shared<AsioRank>(

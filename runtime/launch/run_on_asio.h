@@ -17,8 +17,10 @@
 // Completes with (exception_ptr), by default on the first executor, when all ranks have ended: with
 // what the first one to fail threw; its peers end with it as cause. It begins after this call has
 // returned. Error{BadInput} from the call itself: as for run_ranks on threads, and no executor.
-// When a context is destroyed first, its ranks and their frames are destroyed with it, those on
-// other contexts fail, and the token is not completed. Destroy it when nobody runs it any more.
+// When a context is destroyed first, its ranks and their frames are destroyed with it and those on
+// other contexts fail; the token goes with the first executor's. Destroy it when nobody runs it any
+// more. WorldOptions::on_failure and on_still_running are called on the first executor, one at a
+// time. rank_threads is refused.
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
@@ -34,7 +36,7 @@
 
 namespace coshard {
 
-// The same for a plain function, which is called once, on the strand of the last rank to end.
+// The same for a plain function, which is called once, on the first executor.
 void start_ranks(const WorldOptions& options, const Program& program,
                  std::vector<boost::asio::any_io_executor> executors,
                  std::function<void(std::exception_ptr)> done);

@@ -58,7 +58,7 @@ void RunState::ring(int rank) {
 void RunState::ends(int rank) {
   const std::scoped_lock lock(mutex_);
   ranks_[static_cast<std::size_t>(rank)].ended = true;
-  changed_.notify_all();
+  tell_of_change();
 }
 
 void RunState::failing(const Failure& failure, const std::exception_ptr& error) {
@@ -69,7 +69,7 @@ void RunState::failing(const Failure& failure, const std::exception_ptr& error) 
     rank.told_failing = false;
   } else if (!rank.failing && kind_of(error) == kOwn) {
     rank.failing = Kept{failure, error, Clock::now()};
-    changed_.notify_all();
+    tell_of_change();
   }
 }
 
@@ -87,7 +87,7 @@ const RunState::Kept* RunState::before(int rank, const std::exception_ptr& error
 
 void RunState::keep(Kind kind, Kept kept) {
   if (!kept_[kind]) kept_[kind] = std::move(kept);
-  changed_.notify_all();
+  tell_of_change();
 }
 
 void RunState::failed(const Failure& failure, const std::exception_ptr& error) {
@@ -127,9 +127,30 @@ bool RunState::all_have_ended() const {
   return std::ranges::all_of(ranks_, [](const Rank& r) { return !r.here || r.ended; });
 }
 
-void RunState::rethrow() const {
+bool RunState::over() const {
+  const std::scoped_lock lock(mutex_);
+  return all_have_ended();
+}
+
+void RunState::on_change(std::function<void()> changed) {
+  const std::scoped_lock lock(mutex_);
+  on_change_ = std::move(changed);
+}
+
+void RunState::tell_of_change() {
+  changed_.notify_all();
+  if (on_change_) on_change_();
+}
+
+std::exception_ptr RunState::error() const {
+  const std::scoped_lock lock(mutex_);
   for (const std::optional<Kept>& kept : kept_)
-    if (kept) std::rethrow_exception(kept->error);
+    if (kept) return kept->error;
+  return nullptr;
+}
+
+void RunState::rethrow() const {
+  if (const std::exception_ptr first = error()) std::rethrow_exception(first);
 }
 
 }  // namespace coshard

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -43,9 +44,16 @@ class RunState {
   // The caller's thread: returns when all ranks that began have ended; meanwhile calls the hooks of
   // the options. What a hook throws is dropped: the failure that it is told of is on its way.
   void watch();
+  // The same for who has no thread for it: does what is due and gives when to call it next, which
+  // is sooner when `changed` is called; that may be on any thread, and only takes note of it. One
+  // thread at a time.
+  std::optional<Clock::time_point> look();
+  void on_change(std::function<void()> changed);  // null: nobody
+  bool over() const;                              // all ranks that began have ended
   // The first error of a rank's own; else the first that only tells of a peer's; else the first
   // cancellation.
   void rethrow() const;
+  std::exception_ptr error() const;  // the same; null: none
 
  private:
   // In the order in which one is preferred as the cause.
@@ -67,6 +75,8 @@ class RunState {
   bool all_have_ended() const;
   const Kept* before(int rank, const std::exception_ptr& error) const;
   void keep(Kind kind, Kept kept);
+  void tell_of_change();
+  std::optional<Clock::time_point> do_what_is_due(std::unique_lock<std::mutex>& lock);
   void end_all(const std::string& cause);
   std::optional<Clock::time_point> tell_overdue(std::unique_lock<std::mutex>& lock);
   std::optional<Clock::time_point> tell_failure(std::unique_lock<std::mutex>& lock);
@@ -77,6 +87,7 @@ class RunState {
   const WorldOptions& options_;
   mutable std::mutex mutex_;  // all below
   std::condition_variable changed_;
+  std::function<void()> on_change_;
   std::vector<Rank> ranks_;  // by world rank; those that are elsewhere never begin
   std::optional<Kept> kept_[kKinds];
   std::string cause_;  // what all ranks were ended with; "": they were not

@@ -37,9 +37,7 @@ void call(const Hook& hook, const News& news, std::unique_lock<std::mutex>& lock
 void RunState::watch() {
   std::unique_lock lock(mutex_);
   while (!all_have_ended()) {
-    Due due = tell_overdue(lock);
-    due = earlier(due, tell_failure(lock));
-    due = earlier(due, tell_still_running(lock));
+    const Due due = do_what_is_due(lock);
     if (all_have_ended()) break;
     if (due) {
       changed_.wait_until(lock, *due);
@@ -50,8 +48,19 @@ void RunState::watch() {
   tell_failure(lock);
 }
 
+Due RunState::look() {
+  std::unique_lock lock(mutex_);
+  return do_what_is_due(lock);
+}
+
 // Each of these does what is due and gives when it will be next; whoever calls a hook lets go of
 // the lock meanwhile, after which what is due has to be looked at again.
+Due RunState::do_what_is_due(std::unique_lock<std::mutex>& lock) {
+  Due due = tell_overdue(lock);
+  due = earlier(due, tell_failure(lock));
+  return earlier(due, tell_still_running(lock));
+}
+
 Due RunState::tell_overdue(std::unique_lock<std::mutex>& lock) {
   const Clock::time_point now = Clock::now();
   Due next;

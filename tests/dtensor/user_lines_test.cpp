@@ -225,5 +225,27 @@ TEST(UserLines, WhereNoneIsKnownTheOperatorAndTheModuleAreNamed) {
   expect_no_library_file(ends[0].text);
 }
 
+Task<void> does_not_fit(World& world, int& line) {
+  const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+  const DTensor a = replica(world, mesh);
+  const DTensor b = rows(world, mesh);
+  line = __LINE__ + 1;
+  matmul(b, matmul(a, add(a, a))).wait();
+  if (world.rank() == 1) matmul(a, b).wait();
+}
+
+TEST(UserLines, WhatARunTellsOfAnErrorNamesTheLineOfTheOperator) {
+  int lines[2] = {};
+  std::string told;
+  WorldOptions options = quick_options(2);
+  options.on_failure = [&](const Failure& failure) { told = failure.line(); };
+  EXPECT_THROW(
+      run_ranks(options,
+                [&](World& world) { return does_not_fit(world, lines[world.rank()]); }),
+      Error);
+  EXPECT_TRUE(told.starts_with("rank 1: matmul: ")) << told;
+  EXPECT_TRUE(told.ends_with(cat(" at user_lines_test.cpp:", lines[1] + 1))) << told;
+}
+
 }  // namespace
 }  // namespace coshard::user_lines

@@ -80,6 +80,72 @@ TEST(RunOnAsio, BadInputIsRefusedAtOnce) {
   options = quick_options(2);
   const std::vector<asio::any_io_executor> none;
   EXPECT_THROW(run_ranks(options, nothing, none, asio::detached), Error);
+  options.rank_threads = 1;
+  EXPECT_THROW(run_ranks(options, nothing, io.get_executor(), asio::detached), Error);
+}
+
+// --- hooks ---
+
+Task<void> rank_1_throws_in_a_module(World& world) {
+  if (world.rank() == 0) co_return co_await waits_for_time(world);
+  try {
+    throw Boom();
+  } catch (...) {
+    world.module_left("layers.0", std::current_exception());
+    throw;
+  }
+}
+TEST(RunOnAsio, AFailureIsToldOnceAndBeforeTheToken) {
+  asio::io_context io;
+  std::vector<std::string> told;
+  WorldOptions options = quick_options(2);
+  options.on_failure = [&](const Failure& failure) { told.push_back(failure.line()); };
+  std::size_t before_the_token = 0;
+  run_ranks(options, rank_1_throws_in_a_module, io.get_executor(),
+            [&](const std::exception_ptr&) { before_the_token = told.size(); });
+  io.run();
+  EXPECT_EQ(told, std::vector<std::string>{"rank 1, layers.0: boom"});
+  EXPECT_EQ(before_the_token, 1U);
+}
+
+Task<void> takes_long(std::stop_token) { co_await std::suspend_always{}; }
+Task<void> throws() {
+  co_await yield();
+  throw Boom();
+}
+Task<void> a_sibling_never_ends(World& world) {
+  if (world.rank() == 0) co_return co_await waits_for_time(world);
+  Task<void> both = when_all(takes_long({}), throws());
+  co_await std::move(both);
+}
+TEST(RunOnAsio, AFailureWhoseSiblingsDoNotEndIsToldAfterASecond) {
+  const auto begin = Clock::now();
+  const End end = end_on_one_thread(2, a_sibling_never_ends);
+  EXPECT_EQ(end.text, "boom");
+  EXPECT_LT(Clock::now() - begin, 5s);
+}
+
+Task<void> computes_after_a_failure(World& world) {
+  if (world.rank() == 1) throw Boom();
+  std::this_thread::sleep_for(1300ms);
+  co_return;
+}
+TEST(RunOnAsio, WhoDoesNotEndIsNamed) {
+  asio::io_context first, second;
+  std::vector<int> named;
+  WorldOptions options = quick_options(2);
+  options.on_still_running = [&](const StillRunning& news) { named = news.ranks; };
+  std::exception_ptr got;
+  run_ranks(options, computes_after_a_failure,
+            std::vector<asio::any_io_executor>{first.get_executor(), second.get_executor()},
+            [&](const std::exception_ptr& error) { got = error; });
+  std::thread other([&] { second.run(); });
+  std::thread more([&] { first.run(); });
+  first.run();
+  other.join();
+  more.join();
+  EXPECT_EQ(named, std::vector<int>{0});
+  EXPECT_EQ(text_of(got), "boom");
 }
 
 // --- destruction ---
@@ -145,6 +211,35 @@ TEST(RunOnAsio, WhenOneOfTwoContextsIsDestroyedTheRanksOfTheOtherFail) {
   second.run_for(500ms);
   EXPECT_TRUE(ends[1].names("rank 0 was destroyed with its io_context")) << ends[1];
   EXPECT_FALSE(called);
+}
+
+TEST(RunOnAsio, WhenTheContextOfAPeerIsDestroyedTheTokenHearsOfIt) {
+  asio::io_context first;
+  std::exception_ptr got;
+  {
+    asio::io_context second;
+    const std::vector<asio::any_io_executor> both{first.get_executor(), second.get_executor()};
+    run_ranks(quick_options(2), waits_for_time, both,
+              [&](const std::exception_ptr& error) { got = error; });
+    first.run_for(5ms);
+    second.run_for(5ms);
+  }
+  first.run_for(5s);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(text_of(got), "rank 1 was destroyed with its io_context");
+}
+
+TEST(RunOnAsio, LinkAndProgressThreadsAreThereToo) {
+  for (const int helpers : {0, 1}) {
+    asio::io_context io;
+    WorldOptions options = quick_options(2);
+    options.link = Link{.latency = 20ms, .bytes_per_second = 1e9};
+    options.progress_threads = helpers;
+    const auto begin = Clock::now();
+    const End end = end_on(io, options, [](World& world) { return sums(world, 3, 2); });
+    EXPECT_EQ(end.text, "");
+    EXPECT_GE(Clock::now() - begin, 60ms);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,94 @@
+#include "runtime/launch/rank_world.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/comm/make_communicator.h"
+#include "runtime/device/make_device.h"
+#include "runtime/error.h"
+#include "runtime/launch/roster.h"
+
+namespace coshard {
+namespace {
+
+std::shared_ptr<Device> device_of(int rank, const WorldOptions& options) {
+  if (options.make_device) return options.make_device(rank);
+  const int count = device_count(options.device);
+  return make_device(options.device, {count > 0 ? rank % count : rank, options.threads});
+}
+
+// Of all ranks and on the host, whatever is done with `world` later. Null where nobody can ask for
+// a stop.
+std::shared_ptr<Communicator> control_of(Communicator& world, const WorldOptions& options) {
+  if (options.stop == std::stop_token()) return nullptr;
+  std::vector<int> all(static_cast<std::size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return world.subgroup(all, "control");
+}
+
+// What only the communicator local can do.
+void check_local(const WorldOptions& options) {
+  if (options.link) check(*options.link);
+  CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
+             options.progress_threads);
+  if (options.communicator == "local") return;
+  CS_REQUIRE(!options.link, "link ", to_string(*options.link), " is for communicator local, got ",
+             options.communicator);
+  CS_REQUIRE(options.progress_threads == 0, "progress_threads ", options.progress_threads,
+             " is for communicator local, got ", options.communicator);
+}
+
+// How many cores each rank has for itself.
+int cores_per_rank(const WorldOptions& options) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int side_by_side =
+      options.rank_threads > 0 ? std::min(options.rank_threads, options.ranks) : options.ranks;
+  return std::max(1, cores / side_by_side);
+}
+
+void check(const WorldOptions& options) {
+  CS_REQUIRE(options.ranks >= 1, "ranks must be at least 1, got ", options.ranks);
+  CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
+  CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
+             options.timeout.count(), " ms");
+  CS_REQUIRE(options.grace.count() >= 0, "grace must be at least 0, got ", options.grace.count(),
+             " ms");
+  CS_REQUIRE(options.rank_threads >= 0, "rank_threads must be at least 0, got ",
+             options.rank_threads);
+  if (options.rank_threads > 0 && options.device != DeviceKind::Cpu)
+    fail(ErrorKind::Unsupported,
+         cat("rank_threads of ", options.rank_threads,
+             ": only ranks on the cpu can share a thread, not on ", to_string(options.device)));
+  check_local(options);
+  check_communicator(options.communicator);
+}
+
+}  // namespace
+
+WorldOptions settled(const WorldOptions& options) {
+  check(options);
+  WorldOptions all = options;
+  if (all.threads == 0) all.threads = cores_per_rank(options);
+  // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
+  if (!all.stop.stop_possible()) all.stop = {};
+  return all;
+}
+
+std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster& roster,
+                                  Executor& executor) {
+  const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
+  const std::shared_ptr<Device> device = device_of(rank, options);
+  device->set_timeout(timeout_ns);
+  auto control = roster.control(rank);
+  control->set_timeout(timeout_ns);
+  auto stopping = control_of(*control, options);
+  auto communicator = make_communicator(options.communicator, std::move(control), device);
+  return std::make_unique<World>(rank, options, device, std::move(communicator), executor,
+                                 std::move(stopping));
+}
+
+}  // namespace coshard
