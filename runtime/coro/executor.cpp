@@ -31,7 +31,10 @@ Executor::Executor(FiberThread& thread)
   context_ = &RankContext::current();
 }
 
-Executor::~Executor() { abandon(); }
+Executor::~Executor() {
+  abandon();
+  if (beside_owner_) beside_->bell().ring();  // which may have waited for this one's tasks
+}
 
 void Executor::require_asio() const {
   if (thread_ != nullptr && thread_->virtual_time()) [[unlikely]]
@@ -236,8 +239,16 @@ void Executor::idle() {
   const bool nothing = timers_.empty() && !waits_for_others();
   if (give_up_at_ns_ != 0 && nothing && (now() >= give_up_at_ns_ || (!works && foreign_ == 0)))
     std::rethrow_exception(interruption_);
-  CS_REQUIRE(!nothing || works || foreign_ > 0, kForever);
+  if (nothing && !works && foreign_ == 0) std::rethrow_exception(waits_for_nobody());
   if (head == nullptr || !spin(*head)) sleep(head, works || foreign_ > 0);
+}
+
+// What a task ends with that nobody will complete: where siblings were cancelled that cannot end,
+// what they were cancelled for.
+std::exception_ptr Executor::waits_for_nobody() const {
+  if (!failing_.empty()) return failing_.front().error;
+  return std::make_exception_ptr(Error(
+      ErrorKind::BadInput, "executor: the task waits for something that nobody will complete"));
 }
 
 // Spins for as long as a sleep and a wake-up cost; whether there is something to do now.

@@ -209,6 +209,8 @@ class Executor {
   void launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
               std::function<void(std::exception_ptr)> finished);
   std::shared_ptr<void> keep_alive() const;
+  // The same: who will own it, for what is started before launch().
+  void belongs_to(const std::shared_ptr<void>& owner);
   // The same: calls `work` as if a task did, with this executor and its state the current ones.
   void run_here(const std::function<void()>& work);
   // The same: peers ring no more. Before the tasks are destroyed that wait for them.
@@ -264,6 +266,7 @@ class Executor {
   void require_asio() const;
   bool waits_for_others() const;
   std::int64_t check_overdue(std::int64_t now);
+  std::exception_ptr waits_for_nobody() const;
   void abandon() noexcept;
   void open_mail();
   bool poll();
@@ -306,6 +309,8 @@ class Executor {
   std::unique_ptr<PumpParker> pump_parker_;   // on the user's context
   std::unique_ptr<RankContext> own_context_;  // on the user's context, unless it is beside another
   std::unique_ptr<Branch> own_branch_;        // beside another
+  Executor* beside_ = nullptr;
+  std::shared_ptr<void> beside_owner_;  // the state that is shared lives as long as this does
   std::vector<Waiting*> heard_;               // on the user's context, until the next pump
   std::unique_ptr<Asio> asio_;
 };

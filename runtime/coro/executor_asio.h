@@ -84,7 +84,6 @@ class Executor::Running {
 
 constexpr std::size_t kFirstCapacity = 64;
 constexpr std::int64_t kPollNs = 200'000;  // for a wait that nobody rings for
-constexpr const char* kForever = "executor: the task waits for something that nobody will complete";
 
 // Of two points in time; 0: none.
 inline std::int64_t earlier(std::int64_t a, std::int64_t b) {

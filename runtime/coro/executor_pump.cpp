@@ -24,6 +24,8 @@ Executor::Executor(const boost::asio::any_io_executor& target, Executor* beside)
   if (beside != nullptr) {  // handlers of the rank never run at the same time
     asio_ = std::make_unique<Asio>(beside->asio_->executor);
     context_ = beside->context_;
+    beside_ = beside;
+    beside_owner_ = beside->keep_alive();
     const int number = (*spawned_beside)++;
     own_branch_ =
         std::make_unique<Branch>(context_->root(), kFirstBeside + number, cat("spawned.", number));
@@ -49,11 +51,13 @@ Parker& Executor::bell() const {
 
 void Executor::launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
                       std::function<void(std::exception_ptr)> finished) {
-  asio_->owner = owner;
+  belongs_to(owner);
   asio_->root = root;
   asio_->finished = std::move(finished);
   enqueue(root, main_branch());
 }
+
+void Executor::belongs_to(const std::shared_ptr<void>& owner) { asio_->owner = owner; }
 
 std::shared_ptr<void> Executor::keep_alive() const { return asio_->owner.lock(); }
 
@@ -150,8 +154,7 @@ std::exception_ptr Executor::hopeless(const std::shared_ptr<void>& keep) const {
   if (interruption_ && now() >= give_up_at_ns_) return interruption_;
   // Whatever will resume one of its tasks holds the owner; `keep` and the alarms do too.
   if (foreign_ > 0 || keep.use_count() > 1 + asio_->alarms_out) return nullptr;
-  return interruption_ ? interruption_
-                       : std::make_exception_ptr(Error(ErrorKind::BadInput, kForever));
+  return interruption_ ? interruption_ : waits_for_nobody();
 }
 
 }  // namespace coshard

@@ -105,6 +105,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
   Executor& executor() { return executor_; }
 
   void start() {
+    executor_.belongs_to(shared_from_this());
     try {
       executor_.run_here([this] {
         make_world();

@@ -31,13 +31,13 @@ struct Run {
   std::map<int, Sleeper*> sleepers;
 };
 
-Failure failure_of(const World& world, const std::exception_ptr& error) {
+Failure failure_in(const World& world, const std::exception_ptr& error) {
   return failure_of(world.rank(), error, world.module_of(error));
 }
 
 void run_program(Run& run, World& world, Executor& executor) {
   executor.on_failing([&](const std::exception_ptr& error) {
-    const Failure failure = error ? failure_of(world, error) : Failure{world.rank()};
+    const Failure failure = error ? failure_in(world, error) : Failure{world.rank()};
     run.state.failing(failure, error);
   });
   try {
@@ -46,7 +46,7 @@ void run_program(Run& run, World& world, Executor& executor) {
     world.device()->synchronize();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    run.state.failed(failure_of(world, error), error);
+    run.state.failed(failure_in(world, error), error);
   }
   executor.on_failing(nullptr);
 }

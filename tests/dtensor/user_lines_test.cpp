@@ -232,6 +232,7 @@ Task<void> does_not_fit(World& world, int& line) {
   line = __LINE__ + 1;
   matmul(b, matmul(a, add(a, a))).wait();
   if (world.rank() == 1) matmul(a, b).wait();
+  co_return;
 }
 
 TEST(UserLines, WhatARunTellsOfAnErrorNamesTheLineOfTheOperator) {

@@ -118,7 +118,7 @@ Task<void> a_sibling_never_ends(World& world) {
   Task<void> both = when_all(takes_long({}), throws());
   co_await std::move(both);
 }
-TEST(RunOnAsio, AFailureWhoseSiblingsDoNotEndIsToldAfterASecond) {
+TEST(RunOnAsio, AFailureWhoseSiblingsNobodyWillResumeIsTheError) {
   const auto begin = Clock::now();
   const End end = end_on_one_thread(2, a_sibling_never_ends);
   EXPECT_EQ(end.text, "boom");
