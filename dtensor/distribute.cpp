@@ -3,6 +3,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
 #include "dtensor/random.h"
+#include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
@@ -73,8 +74,7 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
   Tensor value = source ? sent_from(*source, full, mesh, layout)
                         : full.with_spec(make_spec(mesh, whole, full.local_shape()));
   value = redistribute_raw(value, partial_as_replicate(layout));
-  if (value.storage() == full.storage()) value = copy_of(value);
-  value.wait();
+  if (value.storage() == full.storage()) value = copy_later(value);
   if (const auto term = term_in_place_of_value(mesh, layout))
     value = coshard::full(full.device(), spec->local_shape, *term, full.dtype());
   return value.with_spec(spec);
@@ -117,8 +117,8 @@ Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements,
   return out;
 }
 
-DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
-                          std::optional<int> src_data_rank, CallSite site) {
+DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
+                           std::optional<int> src_data_rank, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(full.defined() && !full.is_distributed(), "distribute_tensor: ", full,
              " is not a plain tensor");
@@ -129,6 +129,13 @@ DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layo
                "distribute_tensor: src_data_rank ", *src_data_rank, " on ", mesh);
   DTensor out = part_of_full(full.detach(), mesh, layout, src_data_rank).detach();
   if (full.requires_grad()) out.set_requires_grad(true);
+  return out;
+}
+
+DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
+                          std::optional<int> src_data_rank, CallSite site) {
+  DTensor out = issue_distribution(full, mesh, placements, src_data_rank, site);
+  out.wait();
   return out;
 }
 

@@ -65,6 +65,12 @@ DTensor distribute_tensor(const Tensor& full, const Layout& placements,
                           std::optional<int> src_data_rank = 0,
                           CallSite site = CallSite::current());
 
+// The same, returned at once and in flight: `full` is not to be changed until it is there, which
+// co_await arrival_of({result}) awaits (redistribute.h).
+DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
+                           std::optional<int> src_data_rank = 0,
+                           CallSite site = CallSite::current());
+
 // The strides of the logical tensor if its memory is ordered like this rank's part: [8,4] of
 // strides (1,8) in S(1) on 2 ranks is part of [8,8] of strides (1,8); in S(0), of [16,4] of (1,16).
 Strides logical_strides(const DTensor& tensor);

@@ -63,7 +63,10 @@ Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan
     each.style->apply(*each.module, mesh, options);
     ties.restore();
   }
-  co_return;
+  std::vector<Tensor> cut;
+  for (const NamedParameter& p : module.named_parameters()) cut.push_back(*p.slot);
+  Task<void> arrived = arrival_of(std::move(cut));
+  co_await std::move(arrived);
 }
 
 Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options,

@@ -55,7 +55,7 @@ void cut_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
     return;
   }
   const bool requires_grad = slot.requires_grad();
-  DTensor cut = distribute_tensor(slot.detach(), mesh, Layout(placement), options.src_data_rank);
+  DTensor cut = issue_distribution(slot.detach(), mesh, Layout(placement), options.src_data_rank);
   cut.set_requires_grad(requires_grad);
   slot = std::move(cut);
 }

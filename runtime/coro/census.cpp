@@ -38,6 +38,8 @@ Sleeper& Census::add(int rank) {
   return sleepers_.emplace_back(*this, rank);
 }
 
+Sleeper& Census::add_helper() { return add(Sleeper::kHelper); }
+
 void Census::leave(Sleeper& sleeper) {
   {
     std::unique_lock lock(mutex_);
@@ -56,13 +58,13 @@ void Census::ask() {
   // Who has woken by its own deadline since then will come here again.
   if (asks_ || awake_.load(std::memory_order_acquire) > 0) return;
   for (Sleeper& sleeper : sleepers_) {
-    if (sleeper.left_) continue;
+    if (!sleeper.is_asked()) continue;
     sleeper.asked_.store(true, std::memory_order_release);
     ++unanswered_;
   }
   asks_ = unanswered_ > 0;
   for (Sleeper& sleeper : sleepers_)
-    if (!sleeper.left_) ring_(sleeper.rank_);
+    if (sleeper.is_asked()) ring_(sleeper.rank_);
 }
 
 void Census::answered(std::unique_lock<std::mutex>& lock) {
@@ -79,6 +81,7 @@ std::string Census::standings() const {
   };
   std::vector<Place> places;
   for (const Sleeper& sleeper : sleepers_) {
+    if (sleeper.rank_ == Sleeper::kHelper) continue;
     const std::string standing = sleeper.left_ ? "has ended" : sleeper.standing_;
     auto here = std::ranges::find(places, standing, &Place::standing);
     if (here == places.end()) here = places.insert(here, {standing, "", 0});

@@ -4,9 +4,8 @@
 //
 // A rank sleeps only where nothing but another rank can wake it: no timer, no Asio work, no foreign
 // awaitable is pending on it. Whoever rings it takes it off the count of sleepers, not the rank
-// itself when it wakes up; so a rank that was rung and has not run yet counts as awake. Other
-// things that may still ring (a transfer that a progress thread does, a link that is busy) hold a
-// Pending.
+// itself when it wakes up; so a rank that was rung and has not run yet counts as awake. A thread
+// that does transfers for ranks (progress_threads.h) is a sleeper too, which nobody asks.
 //
 // A sleeper's state, by atomic exchange:
 //            the rank           who rings
@@ -49,6 +48,8 @@ class Sleeper {
 
  private:
   friend class Census;
+  static constexpr int kHelper = -1;  // its rank
+  bool is_asked() const noexcept { return !left_ && rank_ != kHelper; }
   enum State : std::uint32_t { kAwake, kDozing, kAsleep };
   Census& census_;
   const int rank_;
@@ -70,24 +71,9 @@ class Census {
 
   // Before the ranks start; lives as long as the census.
   Sleeper& add(int rank);
+  Sleeper& add_helper();
   // The rank has ended: it neither sleeps nor wakes anybody. Its thread.
   void leave(Sleeper& sleeper);
-
-  // Something that may ring a rank and is none itself. Any thread, the census outlives it.
-  class Pending {
-   public:
-    explicit Pending(Census& census) : census_(&census) {
-      census.awake_.fetch_add(1, std::memory_order_relaxed);
-    }
-    Pending(Pending&& other) noexcept : census_(std::exchange(other.census_, nullptr)) {}
-    Pending& operator=(Pending&&) = delete;
-    ~Pending() {
-      if (census_ != nullptr) census_->one_less();
-    }
-
-   private:
-    Census* census_;
-  };
 
  private:
   friend class Sleeper;
@@ -98,8 +84,8 @@ class Census {
 
   std::function<void(int)> ring_;
   std::function<void(const std::string&)> standstill_;
-  // Ranks that are awake, and what is pending. At 0 nobody can change it but who asks, and a rank
-  // whose own deadline passes.
+  // Ranks and helpers that are awake. At 0 nobody can change it but who asks, and a rank whose own
+  // deadline passes.
   alignas(64) std::atomic<std::int64_t> awake_{0};
   std::mutex mutex_;  // all below
   std::deque<Sleeper> sleepers_;

@@ -34,7 +34,7 @@ class Roster {
   virtual void on_failure(std::function<void(const std::string& cause)> told) = 0;
   // Where nobody but the ranks in `census` can wake one of them: takes note of it. Before they
   // start.
-  virtual void count_in(const Census& census) = 0;
+  virtual void count_in(Census& census) = 0;
   // The program of `rank`, one of here(), has ended: who waits for it fails at once.
   virtual void leave(int rank) = 0;
   // Whether `rank`, here or elsewhere, may still issue something, as far as this process knows.

@@ -14,20 +14,19 @@ namespace {
 
 constexpr const char* kStandstill = "every rank waits, and nothing is left that could wake one: ";
 
-// In this order: what is later uses what is earlier.
+// In this order: what is later uses what is earlier; the census calls only while ranks run.
 struct Run {
   Run(const WorldOptions& settled, const Program& main) : options(settled), program(main) {
-    if (options.progress_threads > 0) return;  // they wake ranks too
     for (const int rank : roster->here()) sleepers[rank] = &census.add(rank);
     roster->count_in(census);
   }
 
   const WorldOptions& options;
   const Program& program;
-  std::unique_ptr<Roster> roster = make_roster(options);
-  RunState state{*roster, options};
   Census census{[this](int rank) { state.ring(rank); },
                 [this](const std::string& all) { state.standstill(cat(kStandstill, all)); }};
+  std::unique_ptr<Roster> roster = make_roster(options);
+  RunState state{*roster, options};
   std::map<int, Sleeper*> sleepers;
 };
 

@@ -21,7 +21,7 @@ class ThreadRoster final : public Roster {
   std::shared_ptr<Communicator> control(int rank) override { return fabric_.communicator(rank); }
   void fail(const std::string& cause) override { fabric_.poison(cause); }
   void on_failure(std::function<void(const std::string&)>) override {}  // there is no other process
-  void count_in(const Census& census) override { fabric_.count_in(census); }
+  void count_in(Census& census) override { fabric_.count_in(census); }
   void leave(int rank) override { fabric_.leave(rank); }
   bool alive(int rank) const override { return !fabric_.left(rank); }
   std::string last_seen(int rank) const override { return fabric_.last_seen(rank); }

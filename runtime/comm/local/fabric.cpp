@@ -80,7 +80,10 @@ bool LocalFabric::left(int rank) const {
   return registry_->left.contains(rank);
 }
 
-void LocalFabric::count_in(const Census& census) { registry_->census = &census; }
+void LocalFabric::count_in(Census& census) {
+  registry_->census = &census;
+  if (registry_->progress) registry_->progress->count_in(census);
+}
 
 std::string LocalFabric::last_seen(int rank) const { return world_->last_seen(rank); }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/comm/local/group.h"
+#include "runtime/coro/census.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/device/make_device.h"
 #include "runtime/error.h"
@@ -75,8 +76,20 @@ void ProgressThreads::add(std::shared_ptr<Offered> offered) {
   ring();
 }
 
+void ProgressThreads::Helper::ring() noexcept {
+  if (Sleeper* counted = sleeper.load(std::memory_order_acquire)) counted->rung();
+  parker.ring();
+}
+
 void ProgressThreads::ring() noexcept {
-  for (const auto& helper : helpers_) helper->parker.ring();
+  for (const auto& helper : helpers_) helper->ring();
+}
+
+// They count as awake until they have looked again.
+void ProgressThreads::count_in(Census& census) {
+  for (const auto& helper : helpers_)
+    helper->sleeper.store(&census.add_helper(), std::memory_order_release);
+  ring();
 }
 
 void ProgressThreads::stop() noexcept {
@@ -89,6 +102,7 @@ void ProgressThreads::stop() noexcept {
   ring();
   for (const auto& helper : helpers_)
     if (helper->thread.joinable()) helper->thread.join();
+  for (const auto& helper : helpers_) helper->sleeper.store(nullptr);  // the census may go
 }
 
 // One look at all that is offered; whether any of it went on, and if not when to look again.
@@ -112,6 +126,7 @@ void ProgressThreads::run(Helper& helper, const std::string& name) {
   const auto one_thread = make_device(DeviceKind::Cpu, {0, 1});  // for the kernels that it runs
   Snapshot offered;
   while (!stopping_.load()) {
+    Nap nap(helper.sleeper.load(std::memory_order_acquire));
     {
       const std::scoped_lock lock(mutex_);
       std::erase_if(offered_, [](const auto& one) { return one->over(); });
@@ -120,7 +135,8 @@ void ProgressThreads::run(Helper& helper, const std::string& name) {
     std::int64_t wake_ns = 0;
     const bool moved = pass(offered, wake_ns);
     offered.clear();
-    if (!moved && !stopping_.load()) helper.parker.park(wake_ns);
+    if (moved || stopping_.load()) continue;
+    if (wake_ns != 0 || nap.begin()) helper.parker.park(wake_ns);
   }
   RankContext::exchange(nullptr);
 }

@@ -15,7 +15,9 @@
 
 namespace coshard {
 
+class Census;
 class LocalGroup;
+class Sleeper;
 struct Job;
 struct Message;
 
@@ -31,6 +33,8 @@ class ProgressThreads {
   void offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message);
   // Something that an offered job waits for may be over. Any thread.
   void ring() noexcept;
+  // Whoever sleeps among them counts there. Before anything is offered; it outlives them.
+  void count_in(Census& census);
   // Ends and joins the threads; what is offered later is left alone. Not on one of them.
   void stop() noexcept;
 
@@ -38,6 +42,8 @@ class ProgressThreads {
   class Offered;
   struct Helper {
     ThreadParker parker;
+    std::atomic<Sleeper*> sleeper{nullptr};  // null: not counted
+    void ring() noexcept;
     std::thread thread;
   };
   using Snapshot = std::vector<std::shared_ptr<Offered>>;

@@ -40,10 +40,11 @@ Collective float_to(CollectiveKind kind, float& value, int peer) {
 }
 
 // Runs it, and expects that all ranks end at once with an error that names each of `standings`.
-void expect_standstill(int ranks, const Program& program,
-                       const std::vector<std::string>& standings) {
+void expect_standstill(int ranks, const Program& program, const std::vector<std::string>& standings,
+                       int progress_threads = 0) {
   std::vector<Failure> told;
   WorldOptions options = patient_options(ranks);
+  options.progress_threads = progress_threads;
   options.on_failure = [&](const Failure& failure) { told.push_back(failure); };
   std::vector<End> ends(static_cast<std::size_t>(ranks));
   const auto noted = [&](World& world) {
@@ -105,6 +106,30 @@ Task<void> cross_in_place(World& world) {
     work.wait();
   } else {
     co_await work;
+  }
+}
+
+// What can go on is done by helpers, then they sleep too.
+Task<void> sum_then_send(World& world) {
+  std::vector<float> data(100'000, 1.0F);
+  Collective c;
+  c.kind = CollectiveKind::AllReduce;
+  c.extent = static_cast<std::int64_t>(data.size());
+  c.send = c.recv = data.data();
+  for (int i = 0; i < 20; ++i) {
+    const Work sum = world.communicator()->issue(c);
+    co_await sum;
+  }
+  Task<void> sending = both_send(world);
+  co_await std::move(sending);
+}
+
+TEST(Standstill, WithProgressThreads) {
+  for (const int helpers : {1, 3}) {
+    expect_standstill(2, both_send, {"each of ranks 0,1 waits for send #0 on world[2] at "},
+                      helpers);
+    expect_standstill(2, sum_then_send, {"each of ranks 0,1 waits for send #20 on world[2] at "},
+                      helpers);
   }
 }
 
