@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "runtime/comm/collective.h"
+#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 namespace {
@@ -47,8 +48,9 @@ PeerFailure Awaited::poisoned(std::string_view on, std::string_view cause) const
 
 std::string LastIssued::text() const {
   if (count == 0) return "issued nothing yet";
+  const std::int64_t now = RankContext::current().parker().now();
   return cat("last issued #", count - 1, " ", to_string(kind), " ",
-             seconds_text(std::max<std::int64_t>(0, now_ns() - at_ns)), " ago");
+             seconds_text(std::max<std::int64_t>(0, now - at_ns)), " ago");
 }
 
 std::string call_text(const Collective& collective, int ranks, int world_rank) {

@@ -37,7 +37,7 @@ struct Awaited {
 struct LastIssued {
   std::uint64_t count = 0;  // of all that it has issued
   CollectiveKind kind{};    // of the last one
-  std::int64_t at_ns = 0;   // when; steady clock
+  std::int64_t at_ns = 0;   // when, by the clock of the ranks
 
   std::string text() const;  // "last issued #39 all_reduce 1.7 s ago", "issued nothing yet"
 };

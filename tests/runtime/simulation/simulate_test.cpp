@@ -97,6 +97,21 @@ TEST(Simulate, AStandstillNamesWhatEachRankWaitsFor) {
   EXPECT_TRUE(end.names("rank 2 waits in place for all_reduce #0 on world[3]")) << end;
 }
 
+Task<void> one_comes_late(World& world) {
+  std::vector<float> data(4);
+  const Work first = world.communicator()->issue(sum_of(data));
+  co_await first;
+  if (world.rank() == 1) co_await sleep_for(2h);
+  const Work second = world.communicator()->issue(sum_of(data));
+  co_await second;
+}
+
+TEST(Simulate, ATimeoutCountsItsOwnTime) {
+  const End end = end_of(ranks(2, 60s), one_comes_late);
+  EXPECT_TRUE(end.is(ErrorKind::Timeout)) << end;
+  EXPECT_TRUE(end.names("missing: 1 (last issued #0 all_reduce 60.0 s ago)")) << end;
+}
+
 Task<void> turns_for_ever(World&) {
   for (;;) co_await yield();
 }
