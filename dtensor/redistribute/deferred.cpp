@@ -37,24 +37,41 @@ class Later final : public WorkState {
     const auto& state = made().state();
     return state ? state->look(-1) : Look::Over;
   }
+  void begin_wait() override {
+    if (WorkState* state = issued()) state->begin_wait();
+  }
   bool listen(Parker& parker) override {
     const auto state = place_.defined() ? made().state() : nullptr;
     return !state || state->listen(parker);
   }
   void deaf(Parker& parker) noexcept override {
-    if (made_.defined() && made_.storage()->pending) made_.storage()->pending.state()->deaf(parker);
+    if (WorkState* state = issued()) state->deaf(parker);
   }
   void check(std::int64_t waited_ns) override {
-    if (made_.defined() && made_.storage()->pending)
-      made_.storage()->pending.state()->check(waited_ns);
+    if (WorkState* state = issued()) state->check(waited_ns);
+  }
+  std::int64_t timeout_ns() const override {
+    const WorkState* state = issued();
+    return state != nullptr ? state->timeout_ns() : 0;
   }
   std::int64_t not_before(int) const override {
-    const bool pends = made_.defined() && made_.storage()->pending;
-    return pends ? made_.storage()->pending.state()->not_before(-1) : 0;
+    const WorkState* state = issued();
+    return state != nullptr ? state->not_before(-1) : 0;
+  }
+  void given_up() override {
+    if (WorkState* state = issued()) state->given_up();
+  }
+  void poison(const std::string& cause) override {
+    if (WorkState* state = issued()) state->poison(cause);
   }
   std::string describe() const override { return cat("a redistribute to ", target_); }
 
  private:
+  // Null: it has not been issued, or is over.
+  WorkState* issued() const {
+    const bool pends = made_.defined() && made_.storage()->pending;
+    return pends ? made_.storage()->pending.state().get() : nullptr;
+  }
   const Work& made() {
     if (!made_.defined()) made_ = redistribute_raw(source_, target_);
     return made_.storage()->pending;

@@ -11,8 +11,7 @@ bool FollowUp::follow_now() {
     try {
       std::exchange(follow_, nullptr)();
     } catch (...) {
-      state_.store(State::Done, std::memory_order_release);
-      throw;
+      error_ = std::current_exception();
     }
     state_.store(State::Done, std::memory_order_release);
   }
@@ -20,9 +19,11 @@ bool FollowUp::follow_now() {
 }
 
 void FollowUp::wait() {
-  if (done()) return;
-  if (before_) before_->wait();
-  while (!follow_now()) sched_yield();  // a copy, on another thread
+  if (!done()) {
+    if (before_) before_->wait();
+    while (!follow_now()) sched_yield();  // a copy, on another thread
+  }
+  if (error_) std::rethrow_exception(error_);
 }
 
 Look FollowUp::push() {

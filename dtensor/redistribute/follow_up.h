@@ -3,6 +3,7 @@
 // whoever needs it first: this rank when it waits, or any thread where another collective hangs on
 // it.
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -44,14 +45,17 @@ class FollowUp final : public WorkState {
   }
   std::string describe() const override { return before_ ? before_->describe() : "a local step"; }
   void given_up() override {
-    if (before_ && !done()) before_->given_up();
+    if (before_) before_->given_up();  // whoever did the rest, and when
   }
   void poison(const std::string& cause) override {
     if (before_ && !done()) before_->poison(cause);
   }
   bool any_thread() const override { return !before_ || before_->any_thread(); }
   Look push() override;
-  std::string failure() const override { return before_ && !done() ? before_->failure() : ""; }
+  std::string failure() const override {
+    if (done()) return error_ ? text_of(error_) : "";
+    return before_ ? before_->failure() : "";
+  }
   void has_dependents() override {
     if (before_) before_->has_dependents();
   }
@@ -65,6 +69,7 @@ class FollowUp final : public WorkState {
   std::shared_ptr<WorkState> before_;
   std::function<void()> follow_;
   std::atomic<State> state_{State::Todo};
+  std::exception_ptr error_;  // what it threw; set before Done
 };
 
 }  // namespace coshard

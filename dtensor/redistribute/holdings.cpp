@@ -94,21 +94,24 @@ std::vector<std::int64_t> Holdings::held(const Layout& a, const Layout& b) {
 
 const std::vector<int>& Holdings::group(int rank, MeshDims dims) {
   const auto [at, fresh] = groups_.try_emplace(dims);
-  std::vector<std::vector<int>>& groups = at->second;
+  Groups& groups = at->second;
   if (fresh) {
-    groups.resize(static_cast<std::size_t>(ranks_));
+    groups.of.resize(static_cast<std::size_t>(ranks_));
     for (int other = 0; other < ranks_; ++other) {
       int first = other;
       for (std::size_t m = 0; m < mesh_shape_.size(); ++m)
         if (has(dims, static_cast<int>(m)))
           first -= other / strides_[m] % mesh_shape_[m] * strides_[m];
-      groups[static_cast<std::size_t>(first)].push_back(other);
+      if (first == other) {
+        groups.of[static_cast<std::size_t>(first)] = static_cast<int>(groups.members.size());
+        groups.members.emplace_back();
+      }
+      const int group = groups.of[static_cast<std::size_t>(first)];
+      groups.of[static_cast<std::size_t>(other)] = group;
+      groups.members[static_cast<std::size_t>(group)].push_back(other);
     }
-    for (std::size_t first = 0; first < groups.size(); ++first)
-      for (const int other : std::vector<int>(groups[first]))
-        groups[static_cast<std::size_t>(other)] = groups[first];
   }
-  return groups[static_cast<std::size_t>(rank)];
+  return groups.members[static_cast<std::size_t>(groups.of[static_cast<std::size_t>(rank)])];
 }
 
 int Holdings::size(MeshDims dims) const {

@@ -57,7 +57,11 @@ class Holdings {
     }
   };
   std::unordered_map<Cuts, std::vector<Ranges>, Hash> cuts_;
-  std::map<MeshDims, std::vector<std::vector<int>>> groups_;
+  struct Groups {
+    std::vector<std::vector<int>> members;
+    std::vector<int> of;  // by rank: which of them
+  };
+  std::map<MeshDims, Groups> groups_;
 };
 
 // The mesh dimensions that cut tensor dimension `dim`.

@@ -81,7 +81,11 @@ class Communicator {
   // in_order; what the branch was cancelled with. A disagreement between ranks (of geometry, of the
   // branch that issues, of what was given up before) is an Error{CommFailed} from the wait on all
   // of them, which names both call sites. From the library itself: those of the user call that it
-  // works for (coro/user_call.h).
+  // works for (coro/user_call.h). What was given up counts on the communicator of the wait alone: a
+  // rank that leaves out a collective for what only it has seen (a socket that was late, a deadline
+  // that passed on another communicator) has a program of its own, and where its next collective
+  // looks like the one that its peers are at, nobody can tell. Send and recv between two ranks match
+  // in the order of their issue, whatever their branches.
   Work issue(Collective collective, CallSite where = CallSite::current());
   // A new communicator of `ranks` (of this one, each once), whose ranks follow their order. Only
   // they call it, with the same list, in the same order among themselves; nobody else takes part,

@@ -61,7 +61,7 @@ Link parse_link(std::string_view text) {
   const auto rate = quantity(comma == text.npos ? first : text.substr(comma + 1), kRates);
   CS_REQUIRE(latency && rate, "link needs a latency and a rate as in 20us,1GB/s, got '", text, "'");
   CS_REQUIRE(*latency >= 0 && *latency <= kLongest, "link ", text,
-             ": the latency must be at least 0");
+             ": the latency must be from 0 to ", kLongest / 1e9, " s");
   CS_REQUIRE(*rate > 0, "link ", text, ": the rate must be above 0");
   return {std::chrono::nanoseconds(std::llround(*latency)), *rate};
 }

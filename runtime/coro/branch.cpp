@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "runtime/coro/executor.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
@@ -65,7 +66,13 @@ void Branch::cancel(const std::exception_ptr& cause) {
   for (CancelScope* scope = innermost_; scope != nullptr; scope = scope->outer_)
     scope->stop_.request_stop();
   if (stop_) stop_->request_stop();
-  if (suspended != nullptr) std::exchange(suspended, nullptr)->give_up();
+  end_wait();
+}
+
+// What it is suspended in, or its yield that waits for the next head.
+void Branch::end_wait() {
+  if (suspended != nullptr) return std::exchange(suspended, nullptr)->give_up();
+  if (Executor* executor = RankContext::current().executor) executor->release_cancelled();
 }
 
 std::stop_token Branch::stop_token() {
@@ -89,7 +96,7 @@ void CancelScope::cancel(const std::exception_ptr& cause) {
   cause_ = cause;
   for (CancelScope* scope = branch_.innermost_; scope != outer_; scope = scope->outer_)
     scope->stop_.request_stop();
-  if (branch_.suspended != nullptr) std::exchange(branch_.suspended, nullptr)->give_up();
+  branch_.end_wait();
 }
 
 std::stop_token CancelScope::stop_token() { return stop_.get_token(); }

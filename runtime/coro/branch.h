@@ -65,6 +65,7 @@ class Branch {
     void (*destroy)(void*) = nullptr;
   };
   static int new_slot();
+  void end_wait();
   Slot* find(int index) noexcept {
     for (Branch* b = this; b != nullptr; b = b->parent_)
       if (const auto i = static_cast<std::size_t>(index);

@@ -41,17 +41,17 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
       : handler_(std::move(handler)),
         work_(boost::asio::make_work_guard(handler_, target)),
         executor_(target, beside),
-        task_(std::move(task)) {}
-  ~Spawned() {
-    executor_.run_here([this] {
-      executor_.stop_listening();
-      task_ = Task<T>();
-    });
-  }
+        task_(std::move(task)),
+        beside_(beside) {}
+  ~Spawned() { destroy(); }
   Spawned(const Spawned&) = delete;
   Spawned& operator=(const Spawned&) = delete;
 
   void start() {
+    if (beside_ != nullptr) {
+      beside_->add_beside(this->weak_from_this(), [this] { destroy(); });
+      counted_.emplace(*beside_);
+    }
     auto slot = boost::asio::get_associated_cancellation_slot(handler_);
     if (slot.is_connected())
       slot.assign([weak = this->weak_from_this()](boost::asio::cancellation_type) {
@@ -62,6 +62,17 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
   }
 
  private:
+  // With its context, or with the program that it is beside; then its state goes too.
+  void destroy() {
+    if (std::exchange(over_, true)) return;
+    executor_.run_here([this] {
+      executor_.stop_listening();
+      task_ = Task<T>();
+      executor_.discard();
+    });
+    counted_.reset();
+    work_.reset();
+  }
   void cancel() {
     executor_.interrupt(std::make_exception_ptr(
         Error(ErrorKind::Cancelled, "cancelled: by the cancellation slot of its completion")));
@@ -83,6 +94,8 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
       }
       task_ = Task<T>();
     });
+    over_ = true;
+    counted_.reset();
     return error;
   }
 
@@ -112,6 +125,9 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
                                         std::declval<const boost::asio::any_io_executor&>())) work_;
   Executor executor_;
   Task<T> task_;
+  Executor* beside_;                             // null: it has a state of its own
+  std::optional<Executor::Operation> counted_;  // of that one
+  bool over_ = false;
 };
 
 struct StartSpawned {

@@ -32,8 +32,8 @@ Executor::Executor(FiberThread& thread)
 }
 
 Executor::~Executor() {
+  destroy_beside();
   abandon();
-  if (beside_owner_) beside_->bell().ring();  // which may have waited for this one's tasks
 }
 
 void Executor::require_asio() const {
@@ -102,10 +102,19 @@ void Executor::resume_head() {
   head.coroutine_.resume();
 }
 
+void Executor::release_cancelled() {
+  std::erase_if(held_, [this](const Entry& held) {
+    if (!held.branch->cancelled()) return false;
+    enqueue(held.coroutine, *held.branch);
+    return true;
+  });
+}
+
 bool Executor::look_after_unordered() {
   bool found = false;
   for (Waiting* entry = unordered_.front(); entry != nullptr;) {
     Waiting* next = unordered_.after(*entry);
+    context_->set_branch(*entry->branch_);
     const Look look = entry->look();
     found |= look == Look::Moved;
     if (look == Look::Over) {
@@ -143,10 +152,15 @@ bool Executor::turn() {
     return true;
   }
   if (has(Fault::WaitingByCompletion)) first_over_to_front();
+  context_->set_branch(*waiting_.front()->branch_);  // a look may issue what was deferred
   const Look look = waiting_.front()->look();
   if (look != Look::Over) {
     if (look == Look::Moved && --budget_ <= 0) take_turns();
     return look == Look::Moved;
+  }
+  if (budget_ <= 0) {
+    take_turns();
+    if (size_ > 0) return true;
   }
   if (!polled_for_head_ && (asio_->used.load(std::memory_order_relaxed) || !timers_.empty())) {
     polled_for_head_ = true;
@@ -215,9 +229,11 @@ bool Executor::poll() {
   return !context.stopped();
 }
 
-// After many resumptions: Asio's turn, and that of the other ranks of the thread.
+// After many resumptions: Asio's turn, that of waits without order, and of the other ranks of the
+// thread.
 void Executor::take_turns() {
   poll();
+  if (!unordered_.empty()) look_after_unordered();
   budget_ = kBudget;
   if (thread_ != nullptr)
     context_->parker().park(1, operations_ + foreign_ > 0 ? asio_->context : nullptr);
@@ -236,11 +252,17 @@ void Executor::idle() {
   const bool works = poll();
   if (size_ > 0) return;
   Waiting* head = waiting_.front();
-  const bool nothing = timers_.empty() && !waits_for_others();
-  if (give_up_at_ns_ != 0 && nothing && (now() >= give_up_at_ns_ || (!works && foreign_ == 0)))
-    std::rethrow_exception(interruption_);
-  if (nothing && !works && foreign_ == 0) std::rethrow_exception(waits_for_nobody());
+  if (is_given_up(works)) std::rethrow_exception(interruption_);
+  if (timers_.empty() && !waits_for_others() && !works && foreign_ == 0)
+    std::rethrow_exception(waits_for_nobody());
   if (head == nullptr || !spin(*head)) sleep(head, works || foreign_ > 0);
+}
+
+// Whether the root was interrupted and need not be waited for: in the end whatever timers are set,
+// which are those of deadlines around what cannot be cancelled.
+bool Executor::is_given_up(bool asio_works) const {
+  if (give_up_at_ns_ == 0 || waits_for_others()) return false;
+  return now() >= give_up_at_ns_ || (timers_.empty() && !asio_works && foreign_ == 0);
 }
 
 // What a task ends with that nobody will complete: where siblings were cancelled that cannot end,
@@ -270,15 +292,23 @@ void Executor::sleep(Waiting* head, bool asio_works) {
   if (give_up_at_ns_ != 0) wake_ns = earlier(wake_ns, give_up_at_ns_);
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   bool only_by_ranks = !asio_works && wake_ns == 0;  // is it woken
-  std::vector<Waiting*> heard;
+  struct Heard : std::vector<Waiting*> {
+    explicit Heard(Parker& parker) : parker(parker) {}
+    ~Heard() {
+      for (Waiting* entry : *this) entry->deaf(parker);
+    }
+    Parker& parker;
+  };
+  Heard heard(parker);
   const auto attend = [&](Waiting& entry) {
     if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;
+    context_->set_branch(*entry.branch_);
     if (!entry.listen(parker)) {
       wake_ns = earlier(wake_ns, now + kPollNs);
       only_by_ranks = false;
     }
-    only_by_ranks = only_by_ranks && !entry.ends_in_time();
     heard.push_back(&entry);
+    only_by_ranks = only_by_ranks && !entry.ends_in_time();
     wake_ns = earlier(wake_ns, entry.check(now - entry.head_since_ns_));
   };
   for (Waiting* e = head; e != nullptr;
@@ -299,8 +329,20 @@ void Executor::sleep(Waiting* head, bool asio_works) {
       parker.park(wake_ns);
     }
   }
-  for (Waiting* entry : heard) entry->deaf(parker);
   nap.end([this] { return standing(); });
+}
+
+void Executor::add_beside(std::weak_ptr<void> owner, std::function<void()> destroy) {
+  std::erase_if(beside_, [](const Beside& spawned) { return spawned.owner.expired(); });
+  beside_.push_back({std::move(owner), std::move(destroy)});
+}
+
+void Executor::destroy_beside() {
+  while (!beside_.empty()) {
+    const Beside last = std::move(beside_.back());
+    beside_.pop_back();
+    if (const std::shared_ptr<void> alive = last.owner.lock()) last.destroy();
+  }
 }
 
 void Executor::failing(const void* place, const std::exception_ptr& error) {

@@ -148,6 +148,8 @@ class Executor {
   void wait_unordered(Waiting& entry, std::coroutine_handle<> self);
   // A wait that was given up: out of its queue, and resumed through `ready`.
   void give_up(Waiting& entry);
+  // Branches have been cancelled: their yields are held no longer.
+  void release_cancelled();
   // "waits for all_reduce #3 on tp[2] at train.cpp:88": where this rank stands, for error messages.
   std::string standing() const;
 
@@ -179,7 +181,8 @@ class Executor {
 
   // Where Asio operations of this executor's tasks complete. io_context(): Error{Unsupported} on
   // an executor that lives on the user's context. Both: Error{Unsupported} in a simulation, where
-  // time does not pass.
+  // time does not pass. A thread that is to post there later keeps a work guard of it meanwhile, as
+  // for any io_context: a rank that waits for a peer does not look at one that has no work.
   boost::asio::io_context& io_context();
   const boost::asio::any_io_executor& asio_executor() const;
   // An Asio operation of this executor's tasks is under way, as a thread that many ranks share
@@ -211,7 +214,14 @@ class Executor {
   std::shared_ptr<void> keep_alive() const;
   // The same: who will own it, for what is started before launch().
   void belongs_to(const std::shared_ptr<void>& owner);
-  // The same: calls `work` as if a task did, with this executor and its state the current ones.
+  // The same: forgets the root, which has been destroyed.
+  void discard();
+  // What is spawned beside the program of this executor, by co_spawn: `destroy` destroys its task,
+  // if `owner` is alive. On this executor's thread.
+  void add_beside(std::weak_ptr<void> owner, std::function<void()> destroy);
+  // The program has ended: destroys what was spawned beside it and has not.
+  void destroy_beside();
+  // On the user's context: calls `work` as if a task did, with this executor and its state the current ones.
   void run_here(const std::function<void()>& work);
   // The same: peers ring no more. Before the tasks are destroyed that wait for them.
   void stop_listening() noexcept;
@@ -263,6 +273,7 @@ class Executor {
   void sleep(Waiting* head, bool asio_works);
   bool look_after_unordered();
   void take_turns();
+  bool is_given_up(bool asio_works) const;
   void require_asio() const;
   bool waits_for_others() const;
   std::int64_t check_overdue(std::int64_t now);
@@ -309,8 +320,11 @@ class Executor {
   std::unique_ptr<PumpParker> pump_parker_;   // on the user's context
   std::unique_ptr<RankContext> own_context_;  // on the user's context, unless it is beside another
   std::unique_ptr<Branch> own_branch_;        // beside another
-  Executor* beside_ = nullptr;
-  std::shared_ptr<void> beside_owner_;  // the state that is shared lives as long as this does
+  struct Beside {
+    std::weak_ptr<void> owner;
+    std::function<void()> destroy;
+  };
+  std::vector<Beside> beside_;  // what was spawned beside the program; some of it over
   std::vector<Waiting*> heard_;               // on the user's context, until the next pump
   std::unique_ptr<Asio> asio_;
 };

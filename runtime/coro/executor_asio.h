@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "runtime/coro/executor.h"
+#include "runtime/coro/post_gate.h"
 
 namespace coshard {
 
@@ -22,7 +23,10 @@ struct Executor::Asio {
       : own(std::move(made)), context(own.get()), executor(own->get_executor()) {}
   explicit Asio(boost::asio::io_context& shared)
       : context(&shared), executor(shared.get_executor()) {}
-  explicit Asio(const boost::asio::any_io_executor& target) : executor(target) {}
+  explicit Asio(const boost::asio::any_io_executor& target) : executor(target) {
+    const boost::asio::steady_timer first(executor);  // its service is older than the gate
+    gate = PostGate::of(executor.context());
+  }
 
   std::unique_ptr<boost::asio::io_context> own;
   boost::asio::io_context* context = nullptr;  // the rank's; null: it lives on the user's
@@ -30,6 +34,7 @@ struct Executor::Asio {
   std::atomic<bool> used{false};  // somebody has asked for it: it may have work
 
   // On the user's context:
+  std::shared_ptr<PostGate> gate;
   std::weak_ptr<void> owner;  // set by launch(), before anybody may ring
   std::coroutine_handle<> root;
   std::function<void(std::exception_ptr)> finished;  // null: not launched, or over

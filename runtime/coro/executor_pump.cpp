@@ -24,8 +24,6 @@ Executor::Executor(const boost::asio::any_io_executor& target, Executor* beside)
   if (beside != nullptr) {  // handlers of the rank never run at the same time
     asio_ = std::make_unique<Asio>(beside->asio_->executor);
     context_ = beside->context_;
-    beside_ = beside;
-    beside_owner_ = beside->keep_alive();
     const int number = (*spawned_beside)++;
     own_branch_ =
         std::make_unique<Branch>(context_->root(), kFirstBeside + number, cat("spawned.", number));
@@ -69,21 +67,27 @@ void Executor::run_here(const std::function<void()>& work) {
 // Acquire and release: the pump that takes the flag down sees what everybody wrote who found it up.
 void Executor::post_pump() {
   if (asio_->pump_posted.exchange(true, std::memory_order_acq_rel)) return;
-  auto keep = keep_alive();
-  if (keep == nullptr) {  // not launched yet, or being destroyed
-    asio_->pump_posted.store(false, std::memory_order_release);
-    return;
-  }
-  // The handler alone keeps it: who rings must not be the one who destroys it.
-  boost::asio::post(asio_->executor, [this, keep = std::move(keep)] { pump(keep); });
+  bool posted = false;
+  asio_->gate->pass([&] {
+    auto keep = keep_alive();
+    if (keep == nullptr) return;  // not launched yet, or being destroyed
+    posted = true;
+    // The handler alone keeps it: who rings must not be the one who destroys it.
+    boost::asio::post(asio_->executor, [this, keep = std::move(keep)] { pump(keep); });
+  });
+  if (!posted) asio_->pump_posted.store(false, std::memory_order_release);
 }
 
 void Executor::pump(const std::shared_ptr<void>& keep) {
   asio_->pump_posted.exchange(false, std::memory_order_acq_rel);
   if (!asio_->finished) return;  // rung for after the end
-  needs_pump_ = false;
   bool more = true;
   {
+    struct Pumping {
+      bool& needs_pump;
+      explicit Pumping(bool& flag) : needs_pump(flag) { needs_pump = false; }
+      ~Pumping() { needs_pump = true; }
+    } const pumping(needs_pump_);
     const Running running(*this);
     stop_listening();
     budget_ = kBudget;
@@ -91,17 +95,21 @@ void Executor::pump(const std::shared_ptr<void>& keep) {
     while (more && budget_ > 0 && !asio_->root.done()) more = turn();
     if (!more && !asio_->root.done()) more = rest();
   }
-  needs_pump_ = true;
   if (asio_->root.done()) return finish(nullptr);
   if (more) return post_pump();
   if (const std::exception_ptr error = hopeless(keep)) finish(error);
 }
 
-void Executor::finish(const std::exception_ptr& error) {
+void Executor::discard() {
   stop_listening();
   abandon();
   asio_->alarm.reset();
+  asio_->finished = nullptr;
+}
+
+void Executor::finish(const std::exception_ptr& error) {
   const auto finished = std::exchange(asio_->finished, nullptr);
+  discard();
   finished(error);
 }
 
@@ -117,6 +125,7 @@ bool Executor::rest() {
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   const auto attend = [&](Waiting& entry) {
     if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;
+    context_->set_branch(*entry.branch_);
     if (!entry.listen(bell())) wake_ns = earlier(wake_ns, now + kPollNs);
     heard_.push_back(&entry);
     wake_ns = earlier(wake_ns, entry.check(now - entry.head_since_ns_));
@@ -150,8 +159,8 @@ void Executor::set_alarm(std::int64_t wake_ns) {
 
 // What it ends with when nobody is left who could resume anything; null: somebody is.
 std::exception_ptr Executor::hopeless(const std::shared_ptr<void>& keep) const {
+  if (is_given_up(true)) return interruption_;
   if (waits_for_others() || !timers_.empty()) return nullptr;
-  if (interruption_ && now() >= give_up_at_ns_) return interruption_;
   // Whatever will resume one of its tasks holds the owner; `keep` and the alarms do too.
   if (foreign_ > 0 || keep.use_count() > 1 + asio_->alarms_out) return nullptr;
   return interruption_ ? interruption_ : waits_for_nobody();

@@ -1,12 +1,50 @@
 #include "runtime/coro/foreign.h"
 
+#include <mutex>
+#include <set>
+
 #include "runtime/coro/executor.h"
 
 namespace coshard {
+namespace {
+
+// Those that were dropped while they were out, which somebody may still resume, or never will.
+struct Dropped {
+  std::mutex mutex;
+  std::set<void*> frames;
+};
+Dropped& dropped() {
+  static Dropped& all = *new Dropped;  // for ever: one may come back while statics are destroyed
+  return all;
+}
+
+// co_await: whether the coroutine itself was dropped.
+struct WasDropped {
+  bool await_ready() const noexcept { return false; }
+  bool await_suspend(std::coroutine_handle<Bounce::promise_type> self) noexcept {
+    was = self.promise().dropped;
+    return false;
+  }
+  bool await_resume() const noexcept { return was; }
+  bool was = false;
+};
+
+}  // namespace
+
+Bounce::promise_type::Last Bounce::promise_type::final_suspend() const noexcept {
+  if (dropped) {
+    Dropped& all = coshard::dropped();
+    const std::scoped_lock lock(all.mutex);
+    auto& self = const_cast<promise_type&>(*this);
+    all.frames.erase(std::coroutine_handle<promise_type>::from_promise(self).address());
+  }
+  return {dropped};
+}
 
 Bounce Bounce::make(Executor& executor, Branch& branch, std::coroutine_handle<> awaiter) {
-  executor.enqueue_from_handler(awaiter, branch);
-  co_return;
+  WasDropped asks;
+  const bool gone = co_await asks;
+  if (!gone) executor.enqueue_from_handler(awaiter, branch);
 }
 
 Bounce Bounce::to(std::coroutine_handle<> awaiter) {
@@ -27,9 +65,19 @@ void Bounce::release() noexcept {
   if (held_ != nullptr) std::exchange(held_, nullptr)->release_foreign();
 }
 
+// Who has the handle may still resume it.
 Bounce::~Bounce() {
+  if (!handle_) return;
+  const bool out = held_ != nullptr && !handle_.done();
   release();
-  if (handle_) handle_.destroy();
+  if (!out) {
+    handle_.destroy();
+    return;
+  }
+  handle_.promise().dropped = true;
+  Dropped& all = dropped();
+  const std::scoped_lock lock(all.mutex);
+  all.frames.insert(handle_.address());
 }
 
 }  // namespace coshard

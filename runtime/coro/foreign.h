@@ -58,9 +58,17 @@ class Bounce {
       return Bounce(std::coroutine_handle<promise_type>::from_promise(*this));
     }
     std::suspend_always initial_suspend() const noexcept { return {}; }
-    std::suspend_always final_suspend() const noexcept { return {}; }
+    // One that was dropped while it was out goes when it has come back.
+    struct Last {
+      bool await_ready() const noexcept { return dropped; }
+      void await_suspend(std::coroutine_handle<>) const noexcept {}
+      void await_resume() const noexcept {}
+      bool dropped;
+    };
+    Last final_suspend() const noexcept;
     void return_void() const noexcept {}
     void unhandled_exception() const { throw; }
+    bool dropped = false;  // the awaiter is gone
   };
 
   Bounce() noexcept = default;
@@ -79,7 +87,7 @@ class Bounce {
   static Bounce make(Executor& executor, Branch& branch, std::coroutine_handle<> awaiter);
 
   std::coroutine_handle<promise_type> handle_;
-  Executor* held_ = nullptr;
+  Executor* held_ = nullptr;  // while it is out
 };
 
 // An await that nobody could cancel throws when it is over.

@@ -15,6 +15,7 @@ class Event;
 
 class Buffer {
  public:
+  // Owned: given back to `device` at its end; null: it is part of what owns this too.
   Buffer(std::shared_ptr<Device> device, void* data, std::size_t bytes, bool owned)
       : device_(std::move(device)), data_(data), bytes_(bytes), owned_(owned) {}
   ~Buffer();

@@ -7,7 +7,7 @@
 namespace coshard {
 
 Buffer::~Buffer() {
-  if (owned_) device_->deallocate(data_, bytes_, uses_);
+  if (owned_ && device_) device_->deallocate(data_, bytes_, uses_);
 }
 
 void Buffer::used_until(std::shared_ptr<Event> event) {

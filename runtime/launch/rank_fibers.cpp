@@ -1,5 +1,7 @@
 #include "runtime/launch/rank_fibers.h"
 
+#include <algorithm>
+
 namespace coshard {
 
 RankFibers::RankFibers(FiberPolicy* policy) : thread_(policy) {
@@ -13,7 +15,8 @@ void RankFibers::switched(int fiber) {
     RankContext::exchange(nullptr);
     return;
   }
-  RankContext::exchange(ranks_[index]->context);
+  Rank& rank = *ranks_[index];
+  RankContext::exchange(rank.lives ? &*rank.context : nullptr);
   if (on_turn_) on_turn_(ranks_[index]->number);
 }
 
@@ -27,12 +30,12 @@ void RankFibers::add(int rank, const RankProgram& program) {
 
 void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const RankProgram& program) {
   rank.parker.emplace(parker);
-  RankContext context(&*rank.parker);
+  RankContext& context = rank.context.emplace(&*rank.parker);
   if (program.sleeper) {
     context.sleeper = program.sleeper(rank.number);
     rank.parker->count(context.sleeper);
   }
-  rank.context = &context;
+  rank.lives = true;
   RankContext::exchange(&context);
   try {
     rank.executor = std::make_unique<Executor>(thread);
@@ -42,8 +45,14 @@ void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const Ran
   }
   if (context.sleeper != nullptr)
     context.sleeper->census().leave(*std::exchange(context.sleeper, nullptr));
+  context.end();
   program.ended(rank.number);
-  rank.context = nullptr;
+  rank.ended = true;
+  rank.lives = false;
+}
+
+bool RankFibers::ended(int rank) const {
+  return std::ranges::any_of(ranks_, [rank](const auto& r) { return r->number == rank && r->ended; });
 }
 
 void RankFibers::run() { thread_.run(); }

@@ -19,6 +19,8 @@ class RankFibers {
   explicit RankFibers(FiberPolicy* policy = nullptr);
   // Before run(). `program` outlives it.
   void add(int rank, const RankProgram& program);
+  // Whether its end was told.
+  bool ended(int rank) const;
   // On the thread of the ranks, until all have ended. Throws what FiberThread::run does.
   void run();
 
@@ -29,15 +31,17 @@ class RankFibers {
   template <class F>
   void each(const F& f) {
     for (const auto& rank : ranks_)
-      if (rank->context != nullptr && rank->executor) f(rank->number, *rank->executor);
+      if (rank->lives && rank->executor) f(rank->number, *rank->executor);
   }
 
  private:
   struct Rank {
     int number = 0;
-    RankContext* context = nullptr;  // while its fiber runs or is off
     std::optional<CountedParker> parker;
+    std::optional<RankContext> context;  // stays: other threads may still post to its executor
     std::unique_ptr<Executor> executor;
+    bool lives = false;  // its fiber runs or is off
+    bool ended = false;  // and that was told
   };
   static void live(Rank& rank, Parker& parker, FiberThread& thread, const RankProgram& program);
 

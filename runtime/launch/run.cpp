@@ -1,4 +1,5 @@
 // run(): what a program prints when its world fails, its exit code, and its end when ranks do not.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -20,8 +21,12 @@ int exit_code_of(const std::exception_ptr& error) {
   }
 }
 
-// In one piece, so that lines of ranks that print do not come between.
-void print(const std::string& line) { std::cerr << line + '\n' << std::flush; }
+// In one piece, so that lines of ranks that print do not come between; one line, whatever was
+// thrown.
+void print(std::string line) {
+  std::ranges::replace(line, '\n', ' ');
+  std::cerr << line + '\n' << std::flush;
+}
 
 std::string seconds_text(std::chrono::milliseconds time) {
   return cat(static_cast<double>(time.count() / 100) / 10, " s");

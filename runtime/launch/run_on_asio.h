@@ -12,7 +12,8 @@
 //     (Error{BadInput}, which names the operator and what to co_await): await what is in flight;
 //   - World::executor().io_context() is refused; World::executor().asio_executor() is the rank's
 //     place, and co_spawn(world.executor(), …) and async_wait(world.executor(), …) reach its state;
-//   - what a rank computes holds up one thread of the context.
+//   - what a rank computes holds up one thread of the context;
+//   - ranks that all wait for each other are found by their timeout, not at once.
 //
 // Completes with (exception_ptr), by default on the first executor, when all ranks have ended: with
 // what the first one to fail threw; its peers end with it as cause. It begins after this call has

@@ -47,6 +47,7 @@ void run_program(Run& run, World& world, Executor& executor) {
     const std::exception_ptr error = std::current_exception();
     run.state.failed(failure_in(world, error), error);
   }
+  executor.destroy_beside();
   executor.on_failing(nullptr);
 }
 

@@ -22,6 +22,11 @@ Due earlier(const Due& a, const Due& b) {
   return std::min(*a, *b);
 }
 
+// So that nothing overflows.
+std::chrono::milliseconds within_a_year(std::chrono::milliseconds time) {
+  return std::min<std::chrono::milliseconds>(time, 24h * 365);
+}
+
 template <class Hook, class News>
 void call(const Hook& hook, const News& news, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
@@ -87,7 +92,7 @@ Due RunState::tell_failure(std::unique_lock<std::mutex>& lock) {
   const bool echo = !kept_[kOwn] && !all_have_ended();
   if (echo && now < kept->at + kEchoWaits) return kept->at + kEchoWaits;
   told_ = now;
-  next_reminder_ = now + std::min<Clock::duration>(kFirstReminder, options_.grace);
+  next_reminder_ = now + std::min<Clock::duration>(kFirstReminder, within_a_year(options_.grace));
   if (!options_.on_failure) return now;
   const Failure failure = kept->failure;
   call(options_.on_failure, failure, lock);
@@ -99,7 +104,7 @@ Due RunState::tell_still_running(std::unique_lock<std::mutex>& lock) {
   const Clock::time_point now = Clock::now();
   if (now < next_reminder_) return next_reminder_;
   const StillRunning news = still_running(now);
-  const Clock::time_point end_of_grace = *told_ + options_.grace;
+  const Clock::time_point end_of_grace = *told_ + within_a_year(options_.grace);
   next_reminder_ = now < end_of_grace ? std::min(now + kReminder, end_of_grace) : now + kReminder;
   call(options_.on_still_running, news, lock);
   return next_reminder_;
@@ -108,7 +113,7 @@ Due RunState::tell_still_running(std::unique_lock<std::mutex>& lock) {
 StillRunning RunState::still_running(Clock::time_point now) const {
   StillRunning news;
   news.since = std::chrono::duration_cast<std::chrono::milliseconds>(now - *told_);
-  news.out_of_grace = now >= *told_ + options_.grace;
+  news.out_of_grace = now >= *told_ + within_a_year(options_.grace);
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     if (ranks_[r].executor == nullptr || ranks_[r].ended) continue;
     const int rank = static_cast<int>(r);

@@ -20,7 +20,6 @@ class SharedThreads final : public RankHost {
     // They outlive all threads: ranks of one may still be ringing those of another.
     std::vector<std::unique_ptr<RankFibers>> shares;
     for (int t = 0; t < count; ++t) shares.push_back(std::make_unique<RankFibers>());
-    std::vector<std::exception_ptr> errors(shares.size());
     std::vector<std::thread> threads;
     try {
       for (int t = 0; t < count; ++t) {
@@ -31,8 +30,7 @@ class SharedThreads final : public RankHost {
             for (int rank = t; rank < ranks; rank += count) shares[i]->add(rank, program);
             shares[i]->run();
           } catch (...) {
-            errors[i] = std::current_exception();
-            program.failed(t, errors[i]);
+            not_run(t, ranks, count, *shares[i], program);
           }
         });
       }
@@ -48,6 +46,16 @@ class SharedThreads final : public RankHost {
   }
 
  private:
+  // What was thrown has ended the thread, or kept it from beginning: of its ranks none goes on.
+  static void not_run(int first, int ranks, int step, const RankFibers& share,
+                      const RankProgram& program) {
+    for (int rank = first; rank < ranks; rank += step) {
+      if (share.ended(rank)) continue;
+      program.failed(rank, std::current_exception());
+      program.ended(rank);
+    }
+  }
+
   int threads_;
 };
 

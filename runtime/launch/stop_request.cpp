@@ -11,7 +11,7 @@ namespace coshard {
 struct StopRequest::Byte {
   explicit Byte(bool stop) : value(stop ? 1 : 0) {}
   std::uint8_t value;
-  Buffer memory{nullptr, &value, sizeof value, false};
+  Buffer memory{nullptr, &value, sizeof value, true};
 };
 
 StopRequest::StopRequest(std::shared_ptr<Communicator> control, std::stop_token stop)

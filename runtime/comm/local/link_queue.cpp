@@ -1,6 +1,7 @@
 #include "runtime/comm/local/link_queue.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 #include "runtime/comm/collective.h"
@@ -8,6 +9,16 @@
 #include "runtime/coro/rank_context.h"
 
 namespace coshard {
+
+namespace {
+
+// A point in time that is beyond all clocks stays so.
+std::int64_t later(std::int64_t ns, std::int64_t by) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(ns, by, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
+}
+
+}  // namespace
 
 std::int64_t LinkQueue::now() { return RankContext::current().parker().now(); }
 
@@ -21,7 +32,7 @@ Passage LinkQueue::pass(const Job& job) {
   const std::scoped_lock lock(lock_);
   Passage passage{now()};
   for (const std::int64_t free : free_ns_) passage.begin = std::max(passage.begin, free);
-  passage.end = passage.begin + took;
+  passage.end = later(passage.begin, took);
   std::ranges::fill(free_ns_, passage.end);
   return passage;
 }
@@ -30,7 +41,7 @@ Passage LinkQueue::pass_message(int sender, std::int64_t bytes) {
   const std::scoped_lock lock(lock_);
   std::int64_t& free = free_ns_[static_cast<std::size_t>(sender)];
   const std::int64_t begin = std::max(now(), free);
-  free = begin + link_.time_ns(bytes);
+  free = later(begin, link_.time_ns(bytes));
   return {begin, free};
 }
 
@@ -46,7 +57,7 @@ std::int64_t LinkQueue::part_ns(const Job& job, int source, int target) const {
     if (before) moved += size;
     if (r == source) before = false;
   }
-  const std::int64_t first = std::min(job.passage.begin + link_.latency.count(), job.passage.end);
+  const std::int64_t first = std::min(later(job.passage.begin, link_.latency.count()), job.passage.end);
   const double share = all > 0 ? moved / all : 1;
   return first + static_cast<std::int64_t>(share * static_cast<double>(job.passage.end - first));
 }

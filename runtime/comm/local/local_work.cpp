@@ -35,9 +35,10 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     // In this order: what is due between the two looks at the clock is a deadline that has passed.
     const std::int64_t looked_ns = parker.now(), later = not_before(part);
     if (group.poisoned() || done() || help()) continue;
-    fail_if_lost();
     const std::int64_t timeout_ns = communicator_->timeout_ns();
     const std::int64_t now = parker.now();
+    check_before(now - begin_ns);
+    fail_if_lost();
     if (timeout_ns > 0 && now >= begin_ns + timeout_ns) fail_timeout(now - begin_ns);
     std::int64_t wake_ns = timeout_ns > 0 ? begin_ns + timeout_ns : 0;
     if (later > looked_ns) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
@@ -88,7 +89,8 @@ void LocalWork::begin_wait() {
 
 void LocalWork::given_up() {
   // A message is the affair of two ranks: the others, which did not wait for it, gave up nothing.
-  if (!settled_ && !is_point_to_point(awaited_.kind)) communicator_->note_given_up(awaited_);
+  // Whatever has arrived by then: what is noted is the program's, and not the time's.
+  if (!is_point_to_point(awaited_.kind)) communicator_->note_given_up(awaited_);
 }
 
 void LocalWork::poison(const std::string& cause) {
@@ -125,6 +127,7 @@ void LocalWork::settle(std::int64_t begin_ns) {
 void LocalWork::check(std::int64_t waited_ns) {
   if (communicator_->group().poisoned()) fail_poisoned();
   if (settled_ || complete()) return;
+  check_before(waited_ns);
   fail_if_lost();
   const std::int64_t timeout_ns = communicator_->timeout_ns();
   if (timeout_ns > 0 && waited_ns >= timeout_ns) fail_timeout(waited_ns);
@@ -182,7 +185,8 @@ JobWork::JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collecti
   const int ranks = communicator_->size();
   early_ = awaited_.kind == CollectiveKind::AllGather &&
            !is_one_shot(collective, ranks, communicator_->rank());
-  chained_ = collective.after != nullptr;
+  after_ = collective.after;
+  chained_ = after_ != nullptr;
   if (job_ != nullptr) job_->references.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -255,6 +259,13 @@ void JobWork::wait_part(int part) {
 
 bool JobWork::misses(int rank) const {
   return job_ != nullptr && !job_->entries[static_cast<std::size_t>(rank)].issued();
+}
+
+// What it hangs on may be waited for in vain.
+void JobWork::check_before(std::int64_t waited_ns) {
+  if (after_ && job_->entries[static_cast<std::size_t>(communicator_->rank())].arrived())
+    after_ = nullptr;
+  if (after_) after_->check(waited_ns);
 }
 
 std::string JobWork::missing_text() const {

@@ -43,6 +43,7 @@ class LocalWork : public WorkState {
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
   virtual bool misses(int rank) const = 0;       // it has not issued its part
+  virtual void check_before(std::int64_t /*waited_ns*/) {}  // of what it hangs on: see check()
   virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
 
@@ -113,6 +114,7 @@ class JobWork final : public LocalWork {
   bool help() override;
   int lost() const override { return communicator_->group().lost(*job_); }
   bool misses(int rank) const override;
+  void check_before(std::int64_t waited_ns) override;
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
   std::int64_t link_ns(int part) const override;
@@ -122,6 +124,7 @@ class JobWork final : public LocalWork {
   bool help_part(int part);
 
   Job* job_;
+  std::shared_ptr<WorkState> after_;  // until this rank's data are there
   bool early_;    // an all_gather that is large enough to start before all are there
   bool chained_;  // it waits for something else before its data are there
   bool waits_for_part_ = false;

@@ -64,15 +64,18 @@ TEST(Census, WhoIsRungWhileItDozesDoesNotFallAsleep) {
   EXPECT_EQ(asked.rung, std::vector<int>{0});
 }
 
-TEST(Census, NobodyIsAskedWhileSomethingIsPending) {
+TEST(Census, AHelperCountsAndIsNotAsked) {
   Asked asked;
   Sleeper& a = asked.census.add(0);
-  std::optional<Census::Pending> pending(std::in_place, asked.census);
+  Sleeper& helper = asked.census.add_helper();
   a.doze();
   EXPECT_TRUE(a.fall_asleep());
   EXPECT_TRUE(asked.rung.empty());
-  pending.reset();
+  helper.doze();
+  EXPECT_TRUE(helper.fall_asleep());
   EXPECT_EQ(asked.rung, std::vector<int>{0});
+  a.answer("waits");
+  EXPECT_EQ(asked.standstills, std::vector<std::string>{"rank 0 waits"});
 }
 
 TEST(Census, WhoHasLeftNeitherCountsNorAnswers) {

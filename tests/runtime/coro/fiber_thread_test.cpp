@@ -286,7 +286,8 @@ TEST(FiberThread, MisuseIsAnErrorThatSaysWhat) {
   });
   thread.run();
   EXPECT_EQ(error_of(ErrorKind::BadInput, [&first] { first.park(0); }),
-            "fiber thread: the parker of fiber 0 was used outside of it");
+            "a wait in place beside the program of a rank that shares its thread (in a handler, or a "
+            "task that was spawned): co_await instead");
 }
 
 }  // namespace

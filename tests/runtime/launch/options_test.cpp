@@ -1,0 +1,169 @@
+// What options ask for holds on every host, at the ends of its range, and in a simulation.
+#include <gtest/gtest.h>
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/link.h"
+#include "runtime/coro/deadline.h"
+#include "runtime/launch/run_on_asio.h"
+#include "runtime/launch/simulate.h"
+#include "tests/support/ends.h"
+
+namespace coshard::test {
+namespace {
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using testing::End;
+using testing::end_of;
+using testing::quick_options;
+
+Work issue_sum(World& world) {
+  Collective c;
+  c.kind = CollectiveKind::AllReduce;
+  c.extent = 1;
+  c.keep_send = c.keep_recv = world.device()->make_buffer(sizeof(float));
+  c.send = c.recv = c.keep_send->data();
+  return world.communicator()->issue(std::move(c));
+}
+End end_on(asio::io_context& io, const WorldOptions& options, const Program& program) {
+  End end;
+  run_ranks(options, program, io.get_executor(), [&](const std::exception_ptr& error) {
+    if (error) end = end_of(error);
+  });
+  io.run();
+  return end;
+}
+
+Task<void> times_one(World& world, Clock::duration& took) {
+  const auto begin = Clock::now();
+  const Work work = issue_sum(world);
+  co_await work;
+  took = Clock::now() - begin;
+}
+TEST(Options, ALinkIsEmulatedOnACallersContextToo) {
+  WorldOptions options = quick_options(2);
+  options.link = Link{400ms, 1e9};
+  std::vector<Clock::duration> took(2);
+  const auto program = [&](World& world) {
+    return times_one(world, took[static_cast<std::size_t>(world.rank())]);
+  };
+  run_ranks(options, program);
+  EXPECT_GE(took[0], 400ms);
+  asio::io_context io;
+  const End end = end_on(io, options, program);
+  EXPECT_TRUE(end.failed || took[0] >= 400ms) << end;
+}
+
+Task<void> does_nothing(World&) { co_return; }
+TEST(Options, BadOptionsAreRefusedByTheCallOnACallersContextToo) {
+  std::vector<WorldOptions> bad(4, quick_options(2));
+  bad[0].link = Link{0ns, 0.0};
+  bad[1].progress_threads = -3;
+  bad[2].rank_threads = -1;
+  bad[3].communicator = "no such";
+  for (const WorldOptions& options : bad) {
+    EXPECT_THROW(run_ranks(options, does_nothing), Error);
+    asio::io_context io;
+    EXPECT_THROW(run_ranks(options, does_nothing, io.get_executor(), [](std::exception_ptr) {}),
+                 Error);
+    io.run();
+  }
+}
+
+Task<void> throws_on_one(World& world) {
+  if (world.rank() == 1) throw std::runtime_error("boom");
+  const Work work = issue_sum(world);
+  co_await work;
+}
+TEST(Options, OnFailureIsToldOnACallersContextToo) {
+  std::string told;
+  WorldOptions options = quick_options(2);
+  options.on_failure = [&](const Failure& failure) { told = failure.line(); };
+  asio::io_context io;
+  const End end = end_on(io, options, throws_on_one);
+  EXPECT_TRUE(end.names("boom")) << end;
+  EXPECT_NE(told.find("rank 1"), std::string::npos) << told;
+}
+
+Task<void> asks_to_stop(World& world) {
+  for (int step = 0; step < 4; ++step) {
+    if (world.rank() == 1 && step == 3) co_await sleep_for(100ms);
+    co_await world.stop_requested();
+  }
+}
+// Rank 0 ends one question ahead.
+TEST(Options, ARankMayEndAheadOfAPeerThatHasYetToAskForAStop) {
+  std::stop_source stop;
+  WorldOptions options = quick_options(2);
+  options.stop = stop.get_token();
+  EXPECT_NO_THROW(run_ranks(options, asks_to_stop));
+  asio::io_context io;
+  const End end = end_on(io, options, asks_to_stop);
+  EXPECT_FALSE(end.failed) << end;
+}
+
+Task<void> one_throws_one_naps(World& world) {
+  if (world.rank() == 0) throw std::runtime_error("boom");
+  std::this_thread::sleep_for(1500ms);
+  co_return;
+}
+TEST(Options, AGraceThatNeverEndsDoesNotEndAtOnce) {
+  for (const auto grace : {std::chrono::milliseconds(10'000), std::chrono::milliseconds::max()}) {
+    bool out = false;
+    WorldOptions options = quick_options(2);
+    options.grace = grace;
+    options.on_still_running = [&](const StillRunning& news) { out |= news.out_of_grace; };
+    EXPECT_THROW(run_ranks(options, one_throws_one_naps), std::runtime_error);
+    EXPECT_FALSE(out) << grace.count();
+  }
+}
+
+Task<void> issues_a_dozen(World& world, int& over) {
+  std::vector<Work> works;
+  for (int i = 0; i < 12; ++i) works.push_back(issue_sum(world));
+  const Work meet = issue_sum(world);
+  co_await sleep_for(50ms);
+  for (const Work& work : works) over += work.ready();
+}
+// Each takes 31 years; ten of them are more than the clock can hold.
+TEST(Options, CollectivesOnALinkThatIsSlowBeyondMeasureAreNotOver) {
+  WorldOptions options = quick_options(2);
+  options.link = parse_link("1000000000s,1B/s");
+  std::vector<int> over(2);
+  run_ranks(options, [&](World& world) {
+    return issues_a_dozen(world, over[static_cast<std::size_t>(world.rank())]);
+  });
+  EXPECT_EQ(over[0] + over[1], 0);
+}
+
+Task<void> sums(World& world) {
+  for (int i = 0; i < 30; ++i) {
+    const Work work = issue_sum(world);
+    co_await yield();
+    co_await work;
+  }
+}
+std::string history(std::uint64_t seed, int progress_threads) {
+  std::string all;
+  SimOptions sim;
+  sim.on_event = [&](const SimEvent& event) {
+    all += cat(event.time_ns, ' ', event.rank, ' ', event.what, '\n');
+  };
+  WorldOptions options = quick_options(3);
+  options.progress_threads = progress_threads;
+  simulate(options, sums, seed, sim);
+  return all;
+}
+TEST(Options, TheSameSeedGivesTheSameRunWhateverTheOptions) {
+  EXPECT_EQ(history(5, 0), history(5, 0));
+  EXPECT_THROW(history(5, 2), Error);
+}
+
+}  // namespace
+}  // namespace coshard::test
