@@ -31,7 +31,7 @@ namespace coshard {
 //   (values...)                 -> the value
 // use_task(stop): a stop requested on any thread cancels the operation (terminal cancellation):
 // Error{Cancelled}. So does the cancelling of the branch that awaits it (branch.h); an operation
-// that cannot be cancelled is left to end alone.
+// that cannot be cancelled is left to end alone, when its rank has ended too.
 class UseTask {
  public:
   constexpr UseTask() = default;
@@ -59,7 +59,9 @@ struct AsioOperation {
   }
 };
 
-// The completion handler: runs on the executor's Asio executor and queues the awaiter.
+// The completion handler: runs on the executor's Asio executor and queues the awaiter. Of an
+// operation that ends when the executor is gone it is destroyed on the thread of whoever ends it,
+// and touches nothing of the executor.
 template <class... Args>
 class AsioHandler {
  public:
@@ -68,10 +70,11 @@ class AsioHandler {
 
   AsioHandler(Executor& executor, std::shared_ptr<AsioOperation<Args...>> operation)
       : executor_(&executor),
+        place_(executor.handler_executor()),
         keep_(executor.keep_alive()),
         under_way_(executor),
         operation_(std::move(operation)) {}
-  executor_type get_executor() const noexcept { return executor_->asio_executor(); }
+  executor_type get_executor() const noexcept { return place_; }
   cancellation_slot_type get_cancellation_slot() const noexcept {
     return operation_->cancel.slot();
   }
@@ -86,7 +89,8 @@ class AsioHandler {
   }
 
  private:
-  Executor* executor_;
+  Executor* executor_;  // there while place_ runs anything
+  executor_type place_;
   std::shared_ptr<void>
       keep_;  // the spawned task this will resume, until it is resumed or given up
   Executor::Operation under_way_;
@@ -121,9 +125,32 @@ class AsioAwaiter final : public Suspension {
   AsioOperation<Args...>& operation_;
 };
 
+// The type that an operation gives which completes with `Args`. Without looking into them: Asio
+// also asks about signatures that are never used, of types that cannot be made.
+template <class... Values>
+struct AsioValue {
+  using type = std::tuple<Values...>;
+};
+template <class Value>
+struct AsioValue<Value> {
+  using type = Value;
+};
+template <>
+struct AsioValue<> {
+  using type = void;
+};
+template <class... Args>
+struct AsioOutcomeOf : AsioValue<Args...> {};
+template <class... Values>
+struct AsioOutcomeOf<boost::system::error_code, Values...> : AsioValue<Values...> {};
+template <class... Values>
+struct AsioOutcomeOf<std::exception_ptr, Values...> : AsioValue<Values...> {};
+template <class... Args>
+using AsioOutcome = typename AsioOutcomeOf<Args...>::type;
+
 // The value of a completion: nothing, one value, or a tuple of several.
 template <class... Values>
-auto value_of(std::tuple<Values...>&& values) {
+typename AsioValue<Values...>::type value_of(std::tuple<Values...>&& values) {
   if constexpr (sizeof...(Values) == 1) return std::get<0>(std::move(values));
   if constexpr (sizeof...(Values) > 1) return std::move(values);
 }
@@ -133,7 +160,7 @@ std::tuple<Rest...> rest_of(std::tuple<First, Rest...>&& all) {
                     all);
 }
 template <class... Args>
-auto outcome_of(std::tuple<Args...>&& all, const std::stop_token& stop) {
+AsioOutcome<Args...> outcome_of(std::tuple<Args...>&& all, const std::stop_token& stop) {
   if constexpr (sizeof...(Args) > 0) {
     using First = std::tuple_element_t<0, std::tuple<Args...>>;
     if constexpr (std::is_same_v<First, boost::system::error_code>) {
@@ -150,9 +177,6 @@ auto outcome_of(std::tuple<Args...>&& all, const std::stop_token& stop) {
     }
   }
 }
-
-template <class... Args>
-using AsioOutcome = decltype(outcome_of(std::declval<std::tuple<Args...>>(), std::stop_token()));
 
 // A stop request, on whichever thread, becomes a cancellation on the executor's own.
 template <class... Args>
@@ -171,9 +195,8 @@ Task<AsioOutcome<Args...>> start_asio_operation(std::stop_token stop, Initiation
   Branch::current().throw_if_cancelled();
   if (stop.stop_requested())
     fail(ErrorKind::Cancelled, "an Asio operation was not started: a stop was requested");
-  static_cast<void>(executor->asio_executor());  // an error in a simulation
   auto operation = std::make_shared<AsioOperation<Args...>>();
-  AsioHandler<Args...> handler(*executor, operation);
+  AsioHandler<Args...> handler(*executor, operation);  // an error in a simulation
   std::move(initiation)(std::move(handler), std::move(init_args)...);
   {
     const std::stop_callback on_stop(stop, cancel_on(*executor, operation));
@@ -194,7 +217,8 @@ template <class... Args>
 class boost::asio::async_result<coshard::UseTask, void(Args...)> {
  public:
   template <class Initiation, class... InitArgs>
-  static auto initiate(Initiation&& initiation, coshard::UseTask token, InitArgs&&... init_args) {
+  static coshard::Task<coshard::AsioOutcome<std::decay_t<Args>...>> initiate(
+      Initiation&& initiation, coshard::UseTask token, InitArgs&&... init_args) {
     return coshard::start_asio_operation<std::decay_t<Args>...>(
         token.stop(), std::decay_t<Initiation>(std::forward<Initiation>(initiation)),
         std::decay_t<InitArgs>(std::forward<InitArgs>(init_args))...);

@@ -125,7 +125,7 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
                                         std::declval<const boost::asio::any_io_executor&>())) work_;
   Executor executor_;
   Task<T> task_;
-  Executor* beside_;                             // null: it has a state of its own
+  Executor* beside_;                            // null: it has a state of its own
   std::optional<Executor::Operation> counted_;  // of that one
   bool over_ = false;
 };

@@ -2,8 +2,8 @@
 // Waiting for time: sleep_for, and with_deadline, which bounds how long a task may take. Both run
 // on the executor of the calling task, by its clock. A deadline cancels whatever the work is
 // suspended in; a task that computes without awaiting is not interrupted. Where ranks are to go on
-// together afterwards, bound what all of them wait for, or agree first on who was late: the clock of
-// one rank is not the others'.
+// together afterwards, bound what all of them wait for, or agree first on who was late: the clock
+// of one rank is not the others'.
 #include <chrono>
 #include <exception>
 #include <functional>

@@ -4,6 +4,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include "runtime/coro/asio_gate.h"
 #include "runtime/coro/census.h"
 #include "runtime/coro/executor_asio.h"
 #include "runtime/coro/fault_switch.h"
@@ -27,7 +28,10 @@ Executor::Executor()
 }
 
 Executor::Executor(FiberThread& thread)
-    : ring_(kFirstCapacity), thread_(&thread), asio_(std::make_unique<Asio>(thread.io_context())) {
+    : ring_(kFirstCapacity),
+      operations_(std::make_shared<std::atomic<int>>(0)),
+      thread_(&thread),
+      asio_(std::make_unique<Asio>(thread.io_context())) {
   context_ = &RankContext::current();
 }
 
@@ -54,6 +58,13 @@ const boost::asio::any_io_executor& Executor::asio_executor() const {
   require_asio();
   if (asio_->context != nullptr) asio_->used.store(true, std::memory_order_relaxed);
   return asio_->executor;
+}
+
+const boost::asio::any_io_executor& Executor::handler_executor() {
+  const boost::asio::any_io_executor& executor = asio_executor();
+  if (asio_->context == nullptr) return executor;  // the user's, who keeps it
+  if (!asio_->gated) asio_->gated = GatedExecutor(AsioGateService::gate_of(*asio_->context));
+  return asio_->gated;
 }
 
 void Executor::grow() {
@@ -211,7 +222,7 @@ void Executor::fire_timers() {
 bool Executor::poll() {
   if (thread_ != nullptr) {  // the thread polls
     fire_timers();
-    return operations_ > 0;
+    return operations_under_way();
   }
   if (!asio_->own) {  // the user's threads look after the rest, between two pumps
     fire_timers();
@@ -236,7 +247,7 @@ void Executor::take_turns() {
   if (!unordered_.empty()) look_after_unordered();
   budget_ = kBudget;
   if (thread_ != nullptr)
-    context_->parker().park(1, operations_ + foreign_ > 0 ? asio_->context : nullptr);
+    context_->parker().park(1, operations_under_way() || foreign_ > 0 ? asio_->context : nullptr);
 }
 
 // Whether a peer or another thread will end something that can go on then.

@@ -185,22 +185,24 @@ class Executor {
   // for any io_context: a rank that waits for a peer does not look at one that has no work.
   boost::asio::io_context& io_context();
   const boost::asio::any_io_executor& asio_executor() const;
+  // The same for operations that may end when this executor is gone: what they want run then is
+  // destroyed, on the thread that wants it. On this executor's thread only.
+  const boost::asio::any_io_executor& handler_executor();
   // An Asio operation of this executor's tasks is under way, as a thread that many ranks share
-  // cannot tell by itself.
+  // cannot tell by itself. It may be over on any thread, also when the executor is gone.
   class Operation {
    public:
-    explicit Operation(Executor& executor) noexcept
-        : executor_(executor.thread_ != nullptr ? &executor : nullptr) {
-      if (executor_ != nullptr) ++executor_->operations_;
+    explicit Operation(Executor& executor) noexcept : count_(executor.operations_) {
+      if (count_ != nullptr) count_->fetch_add(1, std::memory_order_relaxed);
     }
-    Operation(Operation&& other) noexcept : executor_(std::exchange(other.executor_, nullptr)) {}
+    Operation(Operation&& other) noexcept = default;
     Operation& operator=(Operation&&) = delete;
     ~Operation() {
-      if (executor_ != nullptr) --executor_->operations_;
+      if (count_ != nullptr) count_->fetch_sub(1, std::memory_order_relaxed);
     }
 
    private:
-    Executor* executor_;
+    std::shared_ptr<std::atomic<int>> count_;
   };
   // How often the io_context was polled or slept in.
   std::uint64_t asio_polls() const noexcept { return asio_polls_; }
@@ -221,7 +223,8 @@ class Executor {
   void add_beside(std::weak_ptr<void> owner, std::function<void()> destroy);
   // The program has ended: destroys what was spawned beside it and has not.
   void destroy_beside();
-  // On the user's context: calls `work` as if a task did, with this executor and its state the current ones.
+  // On the user's context: calls `work` as if a task did, with this executor and its state the
+  // current ones.
   void run_here(const std::function<void()>& work);
   // The same: peers ring no more. Before the tasks are destroyed that wait for them.
   void stop_listening() noexcept;
@@ -271,6 +274,9 @@ class Executor {
   void idle();
   bool spin(Waiting& head);
   void sleep(Waiting* head, bool asio_works);
+  bool operations_under_way() const noexcept {
+    return operations_ != nullptr && operations_->load(std::memory_order_relaxed) > 0;
+  }
   bool look_after_unordered();
   void take_turns();
   bool is_given_up(bool asio_works) const;
@@ -303,8 +309,8 @@ class Executor {
   int yields_ = 0;           // since the last head was resumed
   int budget_ = kBudget;
   int foreign_ = 0;
-  int operations_ = 0;             // under way, on a shared thread
-  FiberThread* thread_ = nullptr;  // that this rank shares with others
+  std::shared_ptr<std::atomic<int>> operations_;  // under way, on a shared thread
+  FiberThread* thread_ = nullptr;                 // that this rank shares with others
   bool polled_for_head_ = false;
   bool needs_pump_ = false;  // on the user's context, and no pump runs
   std::uint64_t asio_polls_ = 0;
@@ -324,8 +330,8 @@ class Executor {
     std::weak_ptr<void> owner;
     std::function<void()> destroy;
   };
-  std::vector<Beside> beside_;  // what was spawned beside the program; some of it over
-  std::vector<Waiting*> heard_;               // on the user's context, until the next pump
+  std::vector<Beside> beside_;   // what was spawned beside the program; some of it over
+  std::vector<Waiting*> heard_;  // on the user's context, until the next pump
   std::unique_ptr<Asio> asio_;
 };
 

@@ -13,8 +13,8 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/coro/asio_gate.h"
 #include "runtime/coro/executor.h"
-#include "runtime/coro/post_gate.h"
 
 namespace coshard {
 
@@ -25,16 +25,17 @@ struct Executor::Asio {
       : context(&shared), executor(shared.get_executor()) {}
   explicit Asio(const boost::asio::any_io_executor& target) : executor(target) {
     const boost::asio::steady_timer first(executor);  // its service is older than the gate
-    gate = PostGate::of(executor.context());
+    gate = AsioGateService::gate_of(executor.context());
   }
 
   std::unique_ptr<boost::asio::io_context> own;
   boost::asio::io_context* context = nullptr;  // the rank's; null: it lives on the user's
   boost::asio::any_io_executor executor;
-  std::atomic<bool> used{false};  // somebody has asked for it: it may have work
+  boost::asio::any_io_executor gated;  // null: nobody has asked for it
+  std::atomic<bool> used{false};       // somebody has asked for it: it may have work
 
   // On the user's context:
-  std::shared_ptr<PostGate> gate;
+  std::shared_ptr<AsioGate> gate;
   std::weak_ptr<void> owner;  // set by launch(), before anybody may ring
   std::coroutine_handle<> root;
   std::function<void(std::exception_ptr)> finished;  // null: not launched, or over

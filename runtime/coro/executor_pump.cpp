@@ -37,7 +37,8 @@ Executor::Executor(const boost::asio::any_io_executor& target, Executor* beside)
 
 Executor* Executor::current_on(const boost::asio::any_io_executor& target) noexcept {
   Executor* here = current();
-  return here != nullptr && here->asio_->executor == target ? here : nullptr;
+  if (here == nullptr) return nullptr;
+  return here->asio_->executor == target || here->asio_->gated == target ? here : nullptr;
 }
 
 Branch& Executor::main_branch() const { return own_branch_ ? *own_branch_ : context_->root(); }
@@ -67,15 +68,15 @@ void Executor::run_here(const std::function<void()>& work) {
 // Acquire and release: the pump that takes the flag down sees what everybody wrote who found it up.
 void Executor::post_pump() {
   if (asio_->pump_posted.exchange(true, std::memory_order_acq_rel)) return;
-  bool posted = false;
-  asio_->gate->pass([&] {
-    auto keep = keep_alive();
-    if (keep == nullptr) return;  // not launched yet, or being destroyed
-    posted = true;
-    // The handler alone keeps it: who rings must not be the one who destroys it.
-    boost::asio::post(asio_->executor, [this, keep = std::move(keep)] { pump(keep); });
-  });
-  if (!posted) asio_->pump_posted.store(false, std::memory_order_release);
+  const std::shared_ptr<AsioGate> gate = asio_->gate;  // stays when this executor has gone
+  const AsioGate::Pass pass(*gate);
+  auto keep = pass ? keep_alive() : nullptr;
+  if (keep == nullptr) {  // not launched yet, or being destroyed
+    asio_->pump_posted.store(false, std::memory_order_release);
+    return;
+  }
+  // The handler alone keeps it: who rings must not be the one who destroys it.
+  boost::asio::post(asio_->executor, [this, keep = std::move(keep)] { pump(keep); });
 }
 
 void Executor::pump(const std::shared_ptr<void>& keep) {

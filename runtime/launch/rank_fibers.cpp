@@ -52,7 +52,8 @@ void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const Ran
 }
 
 bool RankFibers::ended(int rank) const {
-  return std::ranges::any_of(ranks_, [rank](const auto& r) { return r->number == rank && r->ended; });
+  return std::ranges::any_of(ranks_,
+                             [rank](const auto& r) { return r->number == rank && r->ended; });
 }
 
 void RankFibers::run() { thread_.run(); }

@@ -8,7 +8,7 @@
 
 #include "runtime/comm/neighbours.h"
 #include "runtime/comm/peer_failure.h"
-#include "runtime/coro/post_gate.h"
+#include "runtime/coro/asio_gate.h"
 #include "runtime/error.h"
 #include "runtime/launch/rank_world.h"
 #include "runtime/launch/roster.h"
@@ -51,11 +51,10 @@ class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
 
   void start() {
     wait_until(Clock::time_point::max());
-    run_->state.on_change([this, gate = PostGate::of(strand_.context())] {
-      gate->pass([this] {
-        if (auto self = weak_from_this().lock())
-          boost::asio::post(strand_, [self = std::move(self)] { self->look(); });
-      });
+    run_->state.on_change([this, gate = AsioGateService::gate_of(strand_.context())] {
+      const AsioGate::Pass pass(*gate);
+      if (auto self = pass ? weak_from_this().lock() : nullptr)
+        boost::asio::post(strand_, [self = std::move(self)] { self->look(); });
     });
   }
 

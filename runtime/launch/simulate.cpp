@@ -200,8 +200,8 @@ void simulate(const WorldOptions& options, const Program& program, std::uint64_t
   CS_REQUIRE(options.device == DeviceKind::Cpu && options.communicator == "local",
              "simulate: device ", to_string(options.device), " and communicator ",
              options.communicator, " cannot be simulated; cpu and local can");
-  CS_REQUIRE(options.progress_threads == 0 && options.rank_threads == 0, "simulate: ",
-             options.progress_threads, " progress_threads and ", options.rank_threads,
+  CS_REQUIRE(options.progress_threads == 0 && options.rank_threads == 0,
+             "simulate: ", options.progress_threads, " progress_threads and ", options.rank_threads,
              " rank_threads; all ranks of a simulation run on the thread that calls it");
   for (const SimDeath& death : sim.deaths)
     CS_REQUIRE(death.rank >= 0 && death.rank < options.ranks && death.after >= 0,
