@@ -7,7 +7,8 @@
 
 namespace coshard {
 
-// How often, by operator ("data": the host, or whoever took the address); since the rank began.
+// How often, by operator ("data": the host, or whoever took the address); since
+// the rank began, or clear_waits_in_place() was called.
 using WaitsInPlace = std::map<std::string, int, std::less<>>;
 const WaitsInPlace& waits_in_place();
 void clear_waits_in_place();

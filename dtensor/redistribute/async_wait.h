@@ -2,7 +2,8 @@
 // async_wait of a redistribution, which completes with (exception_ptr, Tensor): see
 // runtime/comm/async_wait.h, whose rules these follow. The tensor is the one that co_await gives.
 //
-//   DTensor full = co_await async_wait(x.redistribute(Replicate()), asio::use_awaitable);
+//   DTensor full =
+//       co_await async_wait(world.executor(), x.redistribute(Replicate()), asio::use_awaitable);
 #include "dtensor/redistribute/redistribute.h"
 #include "runtime/comm/async_wait.h"
 

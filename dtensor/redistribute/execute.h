@@ -23,7 +23,7 @@ Tensor run_step(const Tensor& x, const Step& step);
 // flight.
 void make_from(const Tensor& from, const Tensor& to, std::function<void(const Tensor& from)> make);
 
-// The transfer of `collective` begins once `from`, which it sends or prepares from, is there.
+// The transfer of `collective` begins once `from`, which it sends, is there.
 void chain(Collective& collective, const Tensor& from);
 
 // As copy_of, which may be in flight.

@@ -26,14 +26,13 @@ struct ArrivedShard {
 // by siblings; dropping it is allowed: the data still arrive, since peers rely on this rank's part.
 //
 //   Resumes: co_await always suspends, in the queue `waiting` (static order, never by which
-//   transfer
-//            finished first), and continues once the result is ordered on the device; on the cpu:
-//            once the data are there. What is ready runs meanwhile.
+//            transfer finished first), and continues once the result is ordered on the device; on
+//            the cpu: once the data are there. What is ready runs meanwhile.
 //   Ready:   every operator on the result waits for it by itself.
 //   Moves:   S->R all_gather, P->R all_reduce, P->S reduce_scatter, S(i)->S(j) all_to_all; R->S,
-//   R->P and S->S nothing.
+//            R->P and S->S nothing.
 //   Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the source is unchanged.
-//   Cancel:  the collective goes on without this rank's await; the result is dropped.
+//   Cancel:  the collective goes on without this await; any copy may be awaited again.
 class Redistribution {
  public:
   // `last` is the step whose collective is in flight, if any; it lives in the plan cache.
@@ -151,7 +150,7 @@ Tensor redistribute_raw(const DTensor& source, const Layout& target);
 
 // Issues `collective` (geometry and label) from one row-major tensor into another, or in place;
 // keeps both buffers until it is over on every rank, and leaves `to` in flight. Returns at once: on
-// the cpu the transfer begins when `from` is there, and collective.prepare has run; elsewhere that
+// the cpu the transfer begins when `from` is there; elsewhere that
 // is in the order of the compute stream.
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to);

@@ -35,6 +35,7 @@ void add_options(CLI::App& app, Options& o) {
   add("--communicator", o.communicator, "local, or nccl between GPUs");
   add("--link", o.link, "emulate a link of this latency and rate: 20us,1GB/s");
   add("--progress-threads", o.progress_threads, "threads that move data while ranks compute");
+  app.add_option("--rank-threads", o.rank_threads, "ranks share so many threads; else one each");
   add("--layers", o.layers, "transformer blocks");
   add("--dim", o.dim, "width of the model; a multiple of 2 x heads");
   add("--heads", o.heads, "attention heads");
@@ -76,7 +77,12 @@ void check(const Options& o) {
   check_place(o);
   CS_REQUIRE(o.ranks >= 1, "--ranks ", o.ranks, ": at least 1 is needed");
   CS_REQUIRE(o.ranks <= 256, "--ranks ", o.ranks, ": at most 256 threads can be ranks");
-  CS_REQUIRE(o.threads >= 0, "--threads ", o.threads, ": must not be negative");
+  CS_REQUIRE(o.threads >= 0 && o.threads <= 1024, "--threads ", o.threads,
+             ": must be from 0 to 1024");
+  CS_REQUIRE(!o.rank_threads || *o.rank_threads >= 1, "--rank-threads ", o.rank_threads.value_or(0),
+             ": at least 1 is needed");
+  CS_REQUIRE(o.progress_threads <= 64, "--progress-threads ", o.progress_threads,
+             ": must be at most 64");
   const struct {
     const char* name;
     int value;
@@ -104,7 +110,7 @@ void check(const Options& o) {
   CS_REQUIRE((o.dim / o.heads) % 2 == 0, "--dim ", o.dim, " / --heads ", o.heads, " = ",
              o.dim / o.heads, " is odd: rotary embedding pairs the dimensions of a head");
   CS_REQUIRE(o.heads % o.ranks == 0, "--heads ", o.heads, " is not divisible by --ranks ", o.ranks);
-  CS_REQUIRE(o.lr > 0 && o.lr < 1e6, "--lr ", o.lr, ": must be positive");
+  CS_REQUIRE(o.lr > 0 && o.lr < 1e6, "--lr ", o.lr, ": must be above 0 and below 1e6");
   CS_REQUIRE(o.temperature > 0, "--temperature ", o.temperature, ": must be positive");
   CS_REQUIRE(!o.prompt.empty() || o.sample == 0, "--prompt is empty: at least one byte is needed");
   CS_REQUIRE(o.plan == "tp" || o.plan == "tp-sp", "--plan ", o.plan, ": known are tp and tp-sp");
@@ -124,6 +130,7 @@ WorldOptions Options::world() const {
   options.communicator = communicator;
   if (!link.empty()) options.link = parse_link(link);
   options.progress_threads = progress_threads;
+  options.rank_threads = rank_threads.value_or(0);
   return options;
 }
 

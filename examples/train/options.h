@@ -15,6 +15,7 @@ struct Options {
   std::string device = "cpu", communicator = "local";
   std::string link;          // "20us,1GB/s": emulated; empty: none
   int progress_threads = 0;  // that move data while ranks compute
+  std::optional<int> rank_threads;  // that ranks share; none: one each
   int layers = 4, dim = 256, heads = 8, ffn = 688;
   int seq = 256, batch = 4;  // bytes per sequence, sequences per step
   int steps = 1000, warmup = 100;

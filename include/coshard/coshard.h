@@ -1,6 +1,7 @@
 #pragma once
 // Everything a user of coshard includes: worlds and ranks, tensors and meshes, operators,
-// optimizers, modules and styles. Installed; the only header that a consumer needs to name.
+// optimizers, modules and styles. What needs Boost.Asio, a simulation or the inside of the library
+// has headers of its own.
 #include "dtensor/device_mesh.h"
 #include "dtensor/distribute.h"
 #include "dtensor/local_map.h"
@@ -12,6 +13,9 @@
 #include "dtensor/redistribute/transfer_to.h"
 #include "dtensor/tape.h"
 #include "dtensor/tensor.h"
+#include "dtensor/waits_in_place.h"
+#include "runtime/coro/deadline.h"
+#include "runtime/coro/in_order.h"
 #include "runtime/coro/when_all.h"
 #include "runtime/launch/world.h"
 #include "styles/distribute_module.h"

@@ -97,7 +97,7 @@ void tensor_calls(const Tensor& a, const Tensor& b, const DeviceMesh& mesh, Resu
   add_result("tensor_linear", timed([&] { return linear(a, b); }, 2000));
   add_result("dtensor_linear_S0_R", timed([&] { return linear(da, w); }, 1000));
   add_result("dtensor_mul_scalar", timed([&] { return mul(da, 2.0); }, 1000));
-  add_result("redistribute_same", timed([&] { return da.redistribute(Shard(0)); }, 2000), 0.1);
+  add_result("redistribute_same", timed([&] { return da.redistribute(Shard(0)); }, 2000), 0.05);
   add_result("redistribute_R_to_S_no_comm", timed([&] { return w.redistribute(Shard(0)); }, 1000));
   add_result("to_local", timed([&] { return to_local(da); }, 2000));
   add_result("from_local", timed([&] { return from_local(a, mesh, Shard(0)); }, 2000), 0.3);
@@ -110,8 +110,8 @@ Task<void> measure_dispatch(World& world, Results& results) {
   const Tensor a = randn(world.device(), Shape{64, 64});
   const Tensor b = randn(world.device(), Shape{64, 64});
   Results mine;
-  mine.push_back(measured("task_call_and_await", task, "ns", 30));
-  mine.push_back(measured("yield_between_two_ready_tasks", yields, "ns", 150));
+  mine.push_back(measured("task_call_and_await", task, "ns", 10));
+  mine.push_back(measured("yield_between_two_ready_tasks", yields, "ns", 10));
   tensor_calls(a, b, mesh, mine);
   above_the_collective(world, mesh, mine);
   Tensor x = from_local(a, mesh, Shard(0)).detach();

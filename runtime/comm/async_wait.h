@@ -2,7 +2,7 @@
 // Awaiting a collective from Boost.Asio: in an asio::awaitable, with a callback, a future, or any
 // other completion token. Heavy: include it in sources.
 //
-//   co_await async_wait(work, asio::use_awaitable);
+//   co_await async_wait(world.executor(), work, asio::use_awaitable);
 //
 //   Completes: with (exception_ptr) once the work is over, by default on the rank's executor;
 //              through another executor where the handler has one.

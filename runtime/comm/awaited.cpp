@@ -47,7 +47,7 @@ PeerFailure Awaited::poisoned(std::string_view on, std::string_view cause) const
 }
 
 std::string LastIssued::text() const {
-  if (count == 0) return "issued nothing yet";
+  if (count == 0) return "issued no collective yet";
   const std::int64_t now = RankContext::current().parker().now();
   return cat("last issued #", count - 1, " ", to_string(kind), " ",
              seconds_text(std::max<std::int64_t>(0, now - at_ns)), " ago");

@@ -39,7 +39,7 @@ struct LastIssued {
   CollectiveKind kind{};    // of the last one
   std::int64_t at_ns = 0;   // when, by the clock of the ranks
 
-  std::string text() const;  // "last issued #39 all_reduce 1.7 s ago", "issued nothing yet"
+  std::string text() const;  // "last issued #39 all_reduce 1.7 s ago", "issued no collective yet"
 };
 
 // "rank 3 calls all_reduce sum f32 [4] (S(0)->R) in branch 0.1 at train.cpp:88"

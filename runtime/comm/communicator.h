@@ -1,6 +1,7 @@
 #pragma once
-// A communicator joins the ranks of one mesh dimension. Collectives are issued in program order by
-// the rank's thread (architecture C2) and are in flight until their Work is awaited.
+// A communicator joins some ranks: all of a world, or those along a mesh dimension. Collectives are
+// issued in program order by the rank's thread (architecture C2) and are in flight until their Work
+// is awaited.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -34,12 +35,11 @@ using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 //   Scatter        send (root only) [outer, sum, inner] recv [outer, counts[rank], inner]
 //   Broadcast      send (root only), recv [outer*extent*inner]
 //   Send / Recv    [outer*extent*inner], `root` is the peer
-//   AllToAll       Shard(a) -> Shard(b): the tensor is [outer, a, middle, b, inner] (or [outer, b,
-//   middle, a,
-//                  inner] when gather_first is false). `counts` cuts a, `scatter_counts` cuts b.
-//                  send has a cut and b whole, recv has a whole and b cut.
-//   AllToAll with `send_counts`/`recv_counts`: element counts per peer, blocks back to back
-//   (MPI_Alltoallv).
+//   AllToAll       Shard(a) -> Shard(b): the tensor is [outer, a, middle, b, inner], or
+//                  [outer, b, middle, a, inner] when gather_first is false. `counts` cuts a,
+//                  `scatter_counts` cuts b. send has a cut and b whole, recv a whole and b cut.
+//                  With `send_counts`/`recv_counts`: element counts per peer, blocks back to back
+//                  (MPI_Alltoallv).
 struct Collective {
   CollectiveKind kind = CollectiveKind::Barrier;
   DType dtype = DType::F32;
@@ -84,8 +84,8 @@ class Communicator {
   // works for (coro/user_call.h). What was given up counts on the communicator of the wait alone: a
   // rank that leaves out a collective for what only it has seen (a socket that was late, a deadline
   // that passed on another communicator) has a program of its own, and where its next collective
-  // looks like the one that its peers are at, nobody can tell. Send and recv between two ranks match
-  // in the order of their issue, whatever their branches.
+  // looks like the one that its peers are at, nobody can tell. Send and recv between two ranks
+  // match in the order of their issue, whatever their branches.
   Work issue(Collective collective, CallSite where = CallSite::current());
   // A new communicator of `ranks` (of this one, each once), whose ranks follow their order. Only
   // they call it, with the same list, in the same order among themselves; nobody else takes part,

@@ -1,7 +1,7 @@
 #pragma once
 // An emulated link between ranks that are threads of one process: what WorldOptions::link asks for.
-// Nothing is slowed down; a collective just is not over before its time on the link has passed, so
-// that overlap can be shown, and tested, on one machine. A value.
+// Nothing is slowed down: a collective is merely not complete until its time on the link has
+// passed, so that overlap can be shown, and tested, on one machine. A value.
 #include <chrono>
 #include <cstdint>
 #include <string>

@@ -31,7 +31,8 @@ namespace coshard {
 //   (values...)                 -> the value
 // use_task(stop): a stop requested on any thread cancels the operation (terminal cancellation):
 // Error{Cancelled}. So does the cancelling of the branch that awaits it (branch.h); an operation
-// that cannot be cancelled is left to end alone, when its rank has ended too.
+// that cannot be cancelled is left to end alone; when its rank is gone, what it has left is
+// destroyed on the thread where it ends.
 class UseTask {
  public:
   constexpr UseTask() = default;

@@ -112,7 +112,7 @@ class GatedExecutor {
 
   // What makes an I/O object of it when the io_context is gone gets the process's own context, and
   // its handlers are dropped here.
-  boost::asio::execution_context& query(boost::asio::execution::context_t) const noexcept {
+  boost::asio::execution_context& query(boost::asio::execution::context_t) const {
     if (const AsioGate::Pass pass(*gate_); pass) return pass.context();
     return boost::asio::query(boost::asio::system_executor(), boost::asio::execution::context);
   }

@@ -16,8 +16,6 @@ namespace coshard {
 namespace {
 
 constexpr int kHandlersPerPoll = 16;
-constexpr std::int64_t kOverdueNs = 1'000'000'000;
-constexpr std::int64_t kGiveUpNs = 500'000'000;  // for what cannot be cancelled
 
 }  // namespace
 
@@ -61,6 +59,7 @@ const boost::asio::any_io_executor& Executor::asio_executor() const {
 }
 
 const boost::asio::any_io_executor& Executor::handler_executor() {
+  if (host_ != nullptr) return host_->handler_executor();
   const boost::asio::any_io_executor& executor = asio_executor();
   if (asio_->context == nullptr) return executor;  // the user's, who keeps it
   if (!asio_->gated) asio_->gated = GatedExecutor(AsioGateService::gate_of(*asio_->context));
@@ -269,21 +268,6 @@ void Executor::idle() {
   if (head == nullptr || !spin(*head)) sleep(head, works || foreign_ > 0);
 }
 
-// Whether the root was interrupted and need not be waited for: in the end whatever timers are set,
-// which are those of deadlines around what cannot be cancelled.
-bool Executor::is_given_up(bool asio_works) const {
-  if (give_up_at_ns_ == 0 || waits_for_others()) return false;
-  return now() >= give_up_at_ns_ || (timers_.empty() && !asio_works && foreign_ == 0);
-}
-
-// What a task ends with that nobody will complete: where siblings were cancelled that cannot end,
-// what they were cancelled for.
-std::exception_ptr Executor::waits_for_nobody() const {
-  if (!failing_.empty()) return failing_.front().error;
-  return std::make_exception_ptr(Error(
-      ErrorKind::BadInput, "executor: the task waits for something that nobody will complete"));
-}
-
 // Spins for as long as a sleep and a wake-up cost; whether there is something to do now.
 bool Executor::spin(Waiting& head) {
   if (context_->parker().shares_its_thread()) return false;
@@ -299,8 +283,7 @@ void Executor::sleep(Waiting* head, bool asio_works) {
   Parker& parker = context_->parker();
   Nap nap(context_->sleeper);
   const std::int64_t now = parker.now();
-  std::int64_t wake_ns = check_overdue(now);
-  if (give_up_at_ns_ != 0) wake_ns = earlier(wake_ns, give_up_at_ns_);
+  std::int64_t wake_ns = give_up_at_ns_;
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   bool only_by_ranks = !asio_works && wake_ns == 0;  // is it woken
   struct Heard : std::vector<Waiting*> {
@@ -343,42 +326,6 @@ void Executor::sleep(Waiting* head, bool asio_works) {
   nap.end([this] { return standing(); });
 }
 
-void Executor::add_beside(std::weak_ptr<void> owner, std::function<void()> destroy) {
-  std::erase_if(beside_, [](const Beside& spawned) { return spawned.owner.expired(); });
-  beside_.push_back({std::move(owner), std::move(destroy)});
-}
-
-void Executor::destroy_beside() {
-  while (!beside_.empty()) {
-    const Beside last = std::move(beside_.back());
-    beside_.pop_back();
-    if (const std::shared_ptr<void> alive = last.owner.lock()) last.destroy();
-  }
-}
-
-void Executor::failing(const void* place, const std::exception_ptr& error) {
-  failing_.push_back({place, context_->parker().now(), error});
-  if (on_failing_) on_failing_(error);
-}
-
-void Executor::settled(const void* place) noexcept {
-  const auto gone = std::erase_if(failing_, [place](const Failing& f) { return f.place == place; });
-  if (gone > 0 && failing_.empty() && on_failing_) on_failing_(nullptr);
-}
-
-std::int64_t Executor::check_overdue(std::int64_t now) {
-  std::int64_t next = 0;
-  for (Failing& failing : failing_) {
-    if (failing.error == nullptr) continue;
-    if (now - failing.since_ns < kOverdueNs) {
-      next = earlier(next, failing.since_ns + kOverdueNs);
-    } else if (overdue_) {
-      overdue_(std::exchange(failing.error, nullptr));
-    }
-  }
-  return next;
-}
-
 void Executor::run_soon(std::function<void()> work) {
   {
     const std::scoped_lock lock(mail_mutex_);
@@ -396,15 +343,6 @@ void Executor::open_mail() {
     mail.swap(mail_);
   }
   for (const auto& work : mail) work();
-}
-
-void Executor::interrupt(std::exception_ptr cause) {
-  run_soon([this, cause = std::move(cause)] {
-    if (interruption_) return;
-    interruption_ = cause;
-    give_up_at_ns_ = now() + kGiveUpNs;
-    main_branch().cancel(cause);
-  });
 }
 
 std::string Executor::standing() const {

@@ -161,11 +161,6 @@ class Executor {
   // `timer` is due when the rank's clock, now(), has come to due_ns.
   void arm(Timer& timer, std::int64_t due_ns) { timer.arm(timers_, due_ns); }
   std::int64_t now() const { return context_->parker().now(); }
-  // Called on the rank's thread, once each, when siblings that were cancelled have not ended a
-  // second after what failed.
-  void on_overdue(std::function<void(const std::exception_ptr&)> tell) {
-    overdue_ = std::move(tell);
-  }
   // Called on the rank's thread when siblings are cancelled because one has failed, with its error,
   // and with null when the last of those have ended: who catches it goes on.
   void on_failing(std::function<void(const std::exception_ptr&)> tell) {
@@ -239,9 +234,12 @@ class Executor {
     std::coroutine_handle<> coroutine;
     Branch* branch;
   };
+  struct Beside {
+    std::weak_ptr<void> owner;
+    std::function<void()> destroy;
+  };
   struct Failing {
     const void* place;
-    std::int64_t since_ns;
     std::exception_ptr error;
   };
 
@@ -282,7 +280,6 @@ class Executor {
   bool is_given_up(bool asio_works) const;
   void require_asio() const;
   bool waits_for_others() const;
-  std::int64_t check_overdue(std::int64_t now);
   std::exception_ptr waits_for_nobody() const;
   void abandon() noexcept;
   void open_mail();
@@ -315,7 +312,7 @@ class Executor {
   bool needs_pump_ = false;  // on the user's context, and no pump runs
   std::uint64_t asio_polls_ = 0;
   std::vector<Failing> failing_;
-  std::function<void(const std::exception_ptr&)> overdue_;
+  std::vector<Beside> beside_;  // what was spawned beside the program; some of it over
   std::function<void(const std::exception_ptr&)> on_failing_;
   Timers timers_;
   std::atomic<bool> has_mail_{false};  // release / acquire: mail_ has something
@@ -326,11 +323,7 @@ class Executor {
   std::unique_ptr<PumpParker> pump_parker_;   // on the user's context
   std::unique_ptr<RankContext> own_context_;  // on the user's context, unless it is beside another
   std::unique_ptr<Branch> own_branch_;        // beside another
-  struct Beside {
-    std::weak_ptr<void> owner;
-    std::function<void()> destroy;
-  };
-  std::vector<Beside> beside_;   // what was spawned beside the program; some of it over
+  Executor* host_ = nullptr;     // beside that one, which may be gone when this is over
   std::vector<Waiting*> heard_;  // on the user's context, until the next pump
   std::unique_ptr<Asio> asio_;
 };
@@ -345,9 +338,9 @@ inline Executor::YieldAwaiter yield() {
 }
 
 // Runs `task` on the calling thread, on an executor made for it. Error{BadInput} inside a running
-// executor, where the task is to be awaited. For a task that awaits operations of other threads'
-// contexts make an Executor that outlives those threads: they may still be leaving Asio's post when
-// the task has ended.
+// executor, where the task is to be awaited. Where other threads post to its asio_executor() make
+// an Executor that outlives those threads: they may still be leaving Asio's post when the task has
+// ended. Operations awaited with use_task need no such care.
 template <class T>
 T sync_wait(Task<T> task) {
   CS_REQUIRE(Executor::current() == nullptr,

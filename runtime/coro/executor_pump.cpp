@@ -24,6 +24,7 @@ Executor::Executor(const boost::asio::any_io_executor& target, Executor* beside)
   if (beside != nullptr) {  // handlers of the rank never run at the same time
     asio_ = std::make_unique<Asio>(beside->asio_->executor);
     context_ = beside->context_;
+    host_ = beside;
     const int number = (*spawned_beside)++;
     own_branch_ =
         std::make_unique<Branch>(context_->root(), kFirstBeside + number, cat("spawned.", number));
@@ -37,8 +38,9 @@ Executor::Executor(const boost::asio::any_io_executor& target, Executor* beside)
 
 Executor* Executor::current_on(const boost::asio::any_io_executor& target) noexcept {
   Executor* here = current();
-  if (here == nullptr) return nullptr;
-  return here->asio_->executor == target || here->asio_->gated == target ? here : nullptr;
+  if (here == nullptr || !target) return nullptr;
+  const Executor& host = here->host_ != nullptr ? *here->host_ : *here;
+  return here->asio_->executor == target || host.asio_->gated == target ? here : nullptr;
 }
 
 Branch& Executor::main_branch() const { return own_branch_ ? *own_branch_ : context_->root(); }
@@ -106,6 +108,7 @@ void Executor::discard() {
   abandon();
   asio_->alarm.reset();
   asio_->finished = nullptr;
+  if (own_branch_) own_branch_->forget();
 }
 
 void Executor::finish(const std::exception_ptr& error) {
@@ -122,7 +125,7 @@ void Executor::stop_listening() noexcept {
 // something has moved meanwhile.
 bool Executor::rest() {
   const std::int64_t now = this->now();
-  std::int64_t wake_ns = earlier(check_overdue(now), give_up_at_ns_);
+  std::int64_t wake_ns = give_up_at_ns_;
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   const auto attend = [&](Waiting& entry) {
     if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;

@@ -4,7 +4,7 @@
 // ends when all have ended.
 //
 // when_all is structured: the first child to fail cancels the others (their awaits throw
-// Error{Cancelled}, Asio waits included, and they issue nothing any more), and its exception is
+// Error{Cancelled}, Asio waits included, and they no longer issue anything), and its exception is
 // what the awaiter gets. when_all_settled lets the others end on their own, then throws the
 // exception of the first task (by position) that failed.
 #include <array>

@@ -40,7 +40,8 @@ struct SimOptions {
 };
 
 // run_ranks(options, program), simulated: throws what that throws. When all ranks sleep and nothing
-// will wake them, Error{CommFailed} names what each waits for. On the cpu, communicator local; one
+// will wake them, time goes on to the first timeout; without one (timeout = 0) Error{CommFailed}
+// names what each waits for. On the cpu, communicator local; one
 // thread for kernels.
 void simulate(const WorldOptions& options, const Program& program, std::uint64_t seed,
               const SimOptions& sim = {});

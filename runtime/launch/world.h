@@ -36,8 +36,8 @@ struct WorldOptions {
   // Of communicator local, on the cpu: each communicator, and with it each mesh dimension, emulates
   // a link of its own per rank, first in, first out. A collective begins when its last rank has
   // issued it and the links are free, and is over at the earliest when latency + algorithmic bytes
-  // / rate have passed since (Link). Nothing is slowed down: a rank that computes meanwhile has it
-  // for nothing. None: a collective is over when its data are there.
+  // / rate have passed since (Link). Nothing is slowed down: a rank that computes meanwhile hides
+  // it completely. None: a collective is over when its data are there.
   std::optional<Link> link = std::nullopt;
   // Of communicator local, on the cpu: threads "progress 0" and so on, which move what is in flight
   // while all ranks compute. They sleep while nothing is, and end before run_ranks returns. None:
@@ -49,11 +49,12 @@ struct WorldOptions {
   // Asks the program to stop; what it does then is its own affair (World::stop_requested). May be
   // requested on any thread, before the ranks start or while they run. Empty: nobody asks.
   std::stop_token stop = {};
-  // Called once, when the run has failed: at the time of the first failure, not when all ranks have
-  // ended. On the thread that called run_ranks, as the next one. Null: nobody is told.
+  // Called once, when the run has failed: when the first failure has left its program, not when all
+  // ranks have ended. On the thread that called run_ranks, as on_still_running is. Null: nobody is
+  // told.
   std::function<void(const Failure&)> on_failure = nullptr;
-  // Called when ranks have not ended 1 s after that, every 2 s, and when `grace` is over. Null:
-  // nobody is told.
+  // Called when ranks have not ended 1 s after on_failure, then every 2 s, and when `grace` is
+  // over. Null: nobody is told.
   std::function<void(const StillRunning&)> on_still_running = nullptr;
   // How long ranks may take to end after a failure, until run() ends the process.
   std::chrono::milliseconds grace{10'000};
@@ -137,8 +138,9 @@ bool observe_worlds(ObserverMaker make);
 
 using Program = std::function<Task<void>(World&)>;
 
-// Runs `program` on options.ranks threads of this process and returns when all have ended. When one
-// throws, all others end with it at once: what they wait for, a peer, a timer or a socket, throws
+// Runs `program` for options.ranks ranks, each on a thread of its own (fewer with rank_threads),
+// and returns when all have ended. When one throws, all others end within a second, unless they are
+// in code that nobody can interrupt: what they wait for, a peer, a timer or a socket, throws
 // PeerFailure, which passes through their coroutines; and the first cause is rethrown. It is the
 // error that came first, not one that only tells of it. A rank that ends with Error{Cancelled}
 // has not failed: it has left, and ends nobody else. Error{BadInput} for options that make no

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/defer.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -21,6 +22,7 @@
 #include <utility>
 
 #include "runtime/coro/asio.h"
+#include "runtime/coro/co_spawn.h"
 #include "runtime/coro/deadline.h"
 #include "runtime/coro/fiber_thread.h"
 #include "runtime/coro/when_all.h"
@@ -182,6 +184,43 @@ TEST(LateOperation, ThatMakesATimerWhenItsExecutorIsGoneIsDropped) {
   EXPECT_EQ(computer.ends, 0);
 }
 
+// Counts itself; goes on the thread that made it.
+class Frame {
+ public:
+  explicit Frame(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Frame() {
+    --count_;
+    EXPECT_EQ(std::this_thread::get_id(), made_);
+  }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+  std::thread::id made_ = std::this_thread::get_id();
+};
+Task<void> computes_in_a_frame(Computer& computer, Way way, std::atomic<int>& frames) {
+  const Frame frame(frames);
+  Task<void> inner = computes(computer, way);
+  co_await std::move(inner);
+}
+Task<void> leaves_one_beside(Computer& computer, Way way, std::atomic<int>& frames) {
+  co_spawn(*Executor::current(), computes_in_a_frame(computer, way, frames), asio::detached);
+  Task<void> nap = sleep_for(5ms);
+  co_await std::move(nap);
+  EXPECT_EQ(frames, 1);
+}
+
+TEST(LateOperation, OfATaskBesideTheProgramLeavesTheTaskToGoWithTheExecutor) {
+  for (const Way way : kWays) {
+    Computer computer;
+    std::atomic<int> frames{0};
+    sync_wait(leaves_one_beside(computer, way, frames));
+    EXPECT_EQ(frames, 0);
+    expect_dropped(computer, way);
+  }
+}
+
 Task<void> goes_on_after(Computer& computer, Way way) {
   Task<void> late = out_of_time(computer, way);
   co_await std::move(late);
@@ -226,9 +265,10 @@ TEST(OperationUnderWay, IsWorkOfItsRank) {
   for (const Way way : kWays) {
     Computer own, fiber;
     std::thread other([&] {
-      std::this_thread::sleep_for(5ms);  // the ranks sleep
-      own.finish();
-      fiber.finish();
+      for (Computer* computer : {&own, &fiber}) {
+        std::this_thread::sleep_for(5ms);  // its rank sleeps
+        computer->go.set_value();
+      }
     });
     sync_wait(computes(own, way));
     run_on_fiber([&] { return computes(fiber, way); });

@@ -152,7 +152,8 @@ TEST(RunRanks, TheTimeoutOfTheOptionsIsTheDeadlineOfEachWait) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Timeout);
-    EXPECT_NE(std::string(error.what()).find("missing: 1 (issued nothing yet)"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("missing: 1 (issued no collective yet)"),
+              std::string::npos)
         << error.what();
   }
 }

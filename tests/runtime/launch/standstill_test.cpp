@@ -128,7 +128,7 @@ TEST(Standstill, WithProgressThreads) {
   for (const int helpers : {1, 3}) {
     expect_standstill(2, both_send, {"each of ranks 0,1 waits for send #0 on world[2] at "},
                       helpers);
-    expect_standstill(2, sum_then_send, {"each of ranks 0,1 waits for send #20 on world[2] at "},
+    expect_standstill(2, sum_then_send, {"each of ranks 0,1 waits for send #0 on world[2] at "},
                       helpers);
   }
 }
