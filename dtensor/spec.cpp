@@ -115,8 +115,9 @@ std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layo
              " entries, the mesh ", mesh, " has ", mesh.ndim(), " dimensions");
   std::int64_t elements = 1;
   for (const std::int64_t size : shape)
-    CS_REQUIRE(size >= 0 && !__builtin_mul_overflow(elements, size, &elements), "a tensor of shape ",
-               shape, ": sizes must be at least 0, and their product below 2^63");
+    CS_REQUIRE(size >= 0 && !__builtin_mul_overflow(elements, size, &elements),
+               "a tensor of shape ", shape,
+               ": sizes must be at least 0, and their product below 2^63");
   key.layout = normalize(layout, shape, "layout");
   place_locally(key);
   auto spec = std::make_shared<const Spec>(std::move(key));

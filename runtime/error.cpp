@@ -17,9 +17,7 @@ std::string_view to_string(ErrorKind kind) {
 }
 
 Error::Error(ErrorKind kind, const std::string& message)
-    : std::runtime_error(message),
-      kind_(kind),
-      site_(RankContext::current().branch().place.site) {}
+    : std::runtime_error(message), kind_(kind), site_(RankContext::current().branch().place.site) {}
 
 void fail(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 

@@ -27,9 +27,9 @@ std::string reduce_dtype_text(const std::optional<DType>& dtype);
 Tensor& only_input(Module& module, Inputs& inputs, std::string_view style);
 Tensor& only_output(Module& module, Outputs& outputs, std::string_view style);
 
-// Replaces the tensor in `slot` by a DTensor leaf with the same requires_grad, in flight. An undefined one is
-// left alone, and so is one that is distributed already: a tied parameter that another style has
-// cut keeps that layout, and operators redistribute it.
+// Replaces the tensor in `slot` by a DTensor leaf with the same requires_grad, in flight. An
+// undefined one is left alone, and so is one that is distributed already: a tied parameter that
+// another style has cut keeps that layout, and operators redistribute it.
 void cut_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
                    const ParallelizeOptions& options);
 // Every rank's own data, taken for replicas; nothing is sent.

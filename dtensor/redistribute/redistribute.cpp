@@ -171,13 +171,13 @@ Task<void> arrival_of(std::vector<Tensor> tensors) {
 
 Redistribution redistribute(const DTensor& source, const Layout& target,
                             const RedistributeOptions& options, CallSite site) {
+  const UserCall user(site);
   CS_REQUIRE(source.defined() && source.is_distributed(), "redistribute: ", source,
              " is a plain tensor; from_local makes it a DTensor");
   const bool casts = options.forward_dtype || options.backward_dtype;
   const Layout wanted = normalize(target, source.shape(), "redistribute");
   if (!casts && wanted == source.layout()) return Redistribution(source);
   check_partials(source, wanted);
-  const UserCall user(site);
   const Taped taken = run_taped(source, wanted, options);
   return Redistribution(taken.result, taken.last);
 }

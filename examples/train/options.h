@@ -13,8 +13,8 @@ namespace coshard::train {
 struct Options {
   int ranks = 2, threads = 0;  // threads per rank; 0: cores / ranks
   std::string device = "cpu", communicator = "local";
-  std::string link;          // "20us,1GB/s": emulated; empty: none
-  int progress_threads = 0;  // that move data while ranks compute
+  std::string link;                 // "20us,1GB/s": emulated; empty: none
+  int progress_threads = 0;         // that move data while ranks compute
   std::optional<int> rank_threads;  // that ranks share; none: one each
   int layers = 4, dim = 256, heads = 8, ffn = 688;
   int seq = 256, batch = 4;  // bytes per sequence, sequences per step

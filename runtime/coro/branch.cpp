@@ -54,7 +54,7 @@ void Branch::forget() noexcept {
 
 Branch& Branch::current() noexcept { return RankContext::current().branch(); }
 
-const std::exception_ptr& Branch::cancelled() const noexcept {
+const std::exception_ptr& Branch::cancelled_within() const noexcept {
   for (const CancelScope* scope = innermost_; scope != nullptr; scope = scope->outer_)
     if (scope->cause_) return scope->cause_;
   return cause_;

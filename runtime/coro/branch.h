@@ -37,7 +37,9 @@ class Branch {
   const std::shared_ptr<const std::string>& child_path() const noexcept { return path_; }
 
   // What it was cancelled with; null: it was not.
-  const std::exception_ptr& cancelled() const noexcept;
+  const std::exception_ptr& cancelled() const noexcept {
+    return innermost_ == nullptr ? cause_ : cancelled_within();
+  }
   void throw_if_cancelled() const {
     if (const std::exception_ptr& cause = cancelled()) [[unlikely]]
       std::rethrow_exception(cause);
@@ -65,6 +67,7 @@ class Branch {
     void (*destroy)(void*) = nullptr;
   };
   static int new_slot();
+  const std::exception_ptr& cancelled_within() const noexcept;  // or in a scope
   void end_wait();
   Slot* find(int index) noexcept {
     for (Branch* b = this; b != nullptr; b = b->parent_)

@@ -241,8 +241,7 @@ TEST(UserLines, WhatARunTellsOfAnErrorNamesTheLineOfTheOperator) {
   WorldOptions options = quick_options(2);
   options.on_failure = [&](const Failure& failure) { told = failure.line(); };
   EXPECT_THROW(
-      run_ranks(options,
-                [&](World& world) { return does_not_fit(world, lines[world.rank()]); }),
+      run_ranks(options, [&](World& world) { return does_not_fit(world, lines[world.rank()]); }),
       Error);
   EXPECT_TRUE(told.starts_with("rank 1: matmul: ")) << told;
   EXPECT_TRUE(told.ends_with(cat(" at user_lines_test.cpp:", lines[1] + 1))) << told;

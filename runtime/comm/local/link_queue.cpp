@@ -57,7 +57,8 @@ std::int64_t LinkQueue::part_ns(const Job& job, int source, int target) const {
     if (before) moved += size;
     if (r == source) before = false;
   }
-  const std::int64_t first = std::min(later(job.passage.begin, link_.latency.count()), job.passage.end);
+  const std::int64_t first =
+      std::min(later(job.passage.begin, link_.latency.count()), job.passage.end);
   const double share = all > 0 ? moved / all : 1;
   return first + static_cast<std::int64_t>(share * static_cast<double>(job.passage.end - first));
 }

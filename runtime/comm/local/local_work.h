@@ -42,9 +42,9 @@ class LocalWork : public WorkState {
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
-  virtual bool misses(int rank) const = 0;       // it has not issued its part
+  virtual bool misses(int rank) const = 0;                  // it has not issued its part
   virtual void check_before(std::int64_t /*waited_ns*/) {}  // of what it hangs on: see check()
-  virtual std::string missing_text() const = 0;  // "arrived: 0; missing: 1 (...)"
+  virtual std::string missing_text() const = 0;             // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
 
   virtual std::int64_t link_ns(int part) const = 0;  // not_before(), with links

@@ -285,9 +285,10 @@ TEST(FiberThread, MisuseIsAnErrorThatSaysWhat) {
               "fiber thread: fiber 0 parks in an io_context that is not its thread's");
   });
   thread.run();
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [&first] { first.park(0); }),
-            "a wait in place beside the program of a rank that shares its thread (in a handler, or a "
-            "task that was spawned): co_await instead");
+  EXPECT_EQ(
+      error_of(ErrorKind::BadInput, [&first] { first.park(0); }),
+      "a wait in place beside the program of a rank that shares its thread (in a handler, or a "
+      "task that was spawned): co_await instead");
 }
 
 }  // namespace
