@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/comm/work.h"
+#include "runtime/error.h"
 
 namespace coshard {
 

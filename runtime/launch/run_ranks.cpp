@@ -2,6 +2,7 @@
 #include <exception>
 #include <map>
 
+#include "runtime/coro/census.h"
 #include "runtime/error.h"
 #include "runtime/launch/rank_host.h"
 #include "runtime/launch/rank_world.h"
