@@ -3,6 +3,7 @@
 #include "dtensor/random.h"
 #include "dtensor/tape.h"
 #include "profiling/bench/benches.h"
+#include "profiling/bench/crowds.h"
 #include "profiling/bench/peer.h"
 #include "profiling/bench/timed.h"
 #include "runtime/coro/when_all.h"
@@ -144,6 +145,10 @@ Report bench_dispatch(const DispatchOptions& options) {
   const Program program = [&results](World& world) { return measure_dispatch(world, results); };
   run_ranks(world_options, program);
   report.results = std::move(results);
+  if (options.world.device == DeviceKind::Cpu && options.world.communicator == "local") {
+    report.results.push_back(time_barrier(64));
+    report.results.push_back(time_sums_on_shared_threads(1024, 2));
+  }
   if (!options.peer.empty()) {
     const std::vector<std::string> arguments = {"dispatch", "--world",
                                                 std::to_string(options.ranks)};

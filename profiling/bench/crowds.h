@@ -1,0 +1,14 @@
+#pragma once
+// What many ranks on few cores cost: rows of `coshard bench dispatch`. On the cpu, communicator
+// local.
+#include "profiling/bench/report.h"
+
+namespace coshard::bench {
+
+// Microseconds of a barrier of ranks with a thread each.
+Result time_barrier(int ranks);
+// Seconds that `ranks` ranks on `threads` threads take for 100 all_reduces of one element, from
+// their start to their end.
+Result time_sums_on_shared_threads(int ranks, int threads);
+
+}  // namespace coshard::bench
