@@ -36,6 +36,7 @@ Task<void> train(World& world, bool sequence_parallel, Losses& losses) {
 }
 
 TEST(OnAsio, ATransformerTrainsWithTheNumbersOfRanksOnThreads) {
+  if (!on_cpu()) GTEST_SKIP() << "the host waits for streams in place";
   for (const bool sequence_parallel : {false, true}) {
     Losses on_threads(2), on_asio(2);
     on_ranks(2, [&](World& world) { return train(world, sequence_parallel, on_threads); });
@@ -45,7 +46,7 @@ TEST(OnAsio, ATransformerTrainsWithTheNumbersOfRanksOnThreads) {
         test_options(2), [&](World& world) { return train(world, sequence_parallel, on_asio); },
         io.get_executor(), [&](const std::exception_ptr& ended) { error = ended; });
     io.run();
-    EXPECT_EQ(error ? text_of(error) : "", "");
+    ASSERT_EQ(error ? text_of(error) : "", "");
     EXPECT_EQ(on_asio, on_threads);
     EXPECT_LT(on_asio[0].back(), on_asio[0].front());
   }
