@@ -52,7 +52,7 @@ Parker& Executor::bell() const {
 
 void Executor::launch(std::coroutine_handle<> root, const std::shared_ptr<void>& owner,
                       std::function<void(std::exception_ptr)> finished) {
-  belongs_to(owner);
+  if (asio_->owner.expired()) belongs_to(owner);
   asio_->root = root;
   asio_->finished = std::move(finished);
   enqueue(root, main_branch());

@@ -87,7 +87,6 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
   AsioRank(std::shared_ptr<AsioRun> run, int rank, const boost::asio::any_io_executor& target)
       : run_(std::move(run)), rank_(rank), executor_(target) {
     executor_.context().neighbours = &run_->neighbours;
-    run_->state.begins(rank_, executor_);
   }
   ~AsioRank() {
     if (!ended_) {
@@ -106,8 +105,13 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
 
   Executor& executor() { return executor_; }
 
-  void start() {
+  // From now on others may ring for it.
+  void enlist() {
     executor_.belongs_to(shared_from_this());
+    run_->state.begins(rank_, executor_);
+  }
+
+  void start() {
     try {
       executor_.run_here([this] {
         make_world();
@@ -183,6 +187,7 @@ void start_ranks(const WorldOptions& options, const Program& program,
   for (int rank = 0; rank < options.ranks; ++rank)
     ranks.push_back(std::make_shared<AsioRank>(
         run, rank, executors[static_cast<std::size_t>(rank) % executors.size()]));
+  for (const std::shared_ptr<AsioRank>& rank : ranks) rank->enlist();
   for (std::shared_ptr<AsioRank>& rank : ranks) {
     Executor& executor = rank->executor();
     boost::asio::post(executor.asio_executor(), [rank = std::move(rank)] { rank->start(); });

@@ -18,6 +18,11 @@
 
 namespace coshard::test {
 namespace {
+// Deaths happen in a process that begins anew: a fork of one with threads may start none.
+[[maybe_unused]] const bool kBeginsAnew = [] {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  return true;
+}();
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
