@@ -12,14 +12,7 @@ using Losses = std::vector<std::vector<double>>;  // by rank and step
 
 Task<void> train(World& world, bool sequence_parallel, Losses& losses) {
   const DeviceMesh mesh = line(world);
-  nn::TransformerConfig config;
-  config.layers = 2;
-  config.dim = 16;
-  config.heads = 4;
-  config.ffn = 24;
-  config.vocab = 32;
-  config.seq = 8;
-  nn::Transformer model(config, world);
+  nn::Transformer model(tiny_transformer(), world);
   co_await parallelize_module(model, mesh, nn::transformer_plan(sequence_parallel));
   model.layers[0].set_recompute();
   AdamW optimizer(model.parameters(), {.lr = 1e-2});

@@ -43,6 +43,16 @@ inline Tensor integers(World& world, const Shape& shape, std::int64_t high) {
     values[i] = static_cast<double>(static_cast<std::int64_t>(i * 7 + i / 3 + 1) % high);
   return Tensor::from_values(world.device(), shape, DType::I64, values);
 }
+inline nn::TransformerConfig tiny_transformer() {
+  nn::TransformerConfig config;
+  config.layers = 2;
+  config.dim = 16;
+  config.heads = 4;
+  config.ffn = 24;
+  config.vocab = 32;
+  config.seq = 8;
+  return config;
+}
 // This rank's rows of an even cut.
 inline Tensor part(World& world, const Tensor& x, int dim) {
   const std::int64_t size = x.size(dim) / world.size();

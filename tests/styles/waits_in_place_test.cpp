@@ -15,14 +15,7 @@ std::string waited() {
 
 Task<void> step_of(World& world, bool sequence_parallel, bool recompute, int steps) {
   const DeviceMesh mesh = line(world);
-  nn::TransformerConfig config;
-  config.layers = 2;
-  config.dim = 16;
-  config.heads = 4;
-  config.ffn = 24;
-  config.vocab = 32;
-  config.seq = 8;
-  nn::Transformer model(config, world);
+  nn::Transformer model(tiny_transformer(), world);
   co_await parallelize_module(model, mesh, nn::transformer_plan(sequence_parallel));
   if (recompute)
     for (std::size_t i = 0; i < model.layers.size(); ++i) model.layers[i].set_recompute();

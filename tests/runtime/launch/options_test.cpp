@@ -1,27 +1,13 @@
 // What options ask for holds on every host, at the ends of its range, and in a simulation.
-#include <gtest/gtest.h>
-
-#include <boost/asio/io_context.hpp>
-#include <chrono>
-#include <stdexcept>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "runtime/comm/link.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/launch/run_on_asio.h"
 #include "runtime/launch/simulate.h"
-#include "tests/support/ends.h"
+#include "tests/runtime/launch/asio_ranks.h"
 
 namespace coshard::test {
 namespace {
-namespace asio = boost::asio;
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-using testing::End;
-using testing::end_of;
-using testing::quick_options;
 
 Work issue_sum(World& world) {
   Collective c;
@@ -30,14 +16,6 @@ Work issue_sum(World& world) {
   c.keep_send = c.keep_recv = world.device()->make_buffer(sizeof(float));
   c.send = c.recv = c.keep_send->data();
   return world.communicator()->issue(std::move(c));
-}
-End end_on(asio::io_context& io, const WorldOptions& options, const Program& program) {
-  End end;
-  run_ranks(options, program, io.get_executor(), [&](const std::exception_ptr& error) {
-    if (error) end = end_of(error);
-  });
-  io.run();
-  return end;
 }
 
 Task<void> times_one(World& world, Clock::duration& took) {
