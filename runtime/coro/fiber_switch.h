@@ -11,6 +11,8 @@
 #include <sanitizer/common_interface_defs.h>
 #elif COSHARD_TSAN
 #include <sanitizer/tsan_interface.h>
+
+extern "C" [[gnu::weak]] int omp_get_max_threads();
 #endif
 
 namespace coshard {
@@ -22,6 +24,15 @@ struct SwitchSide {
   void* fake_stack = nullptr;  // ASan's, while the stack is left
   void* tsan_fiber = nullptr;
 };
+
+// Before the first fiber of a thread: OpenMP's TSan tool (LLVM's Archer) counts the thread's first
+// use of OpenMP as a function that is entered there and left when the thread ends. On a fiber, the
+// thread would leave what it never entered, and write below its record of functions.
+inline void before_fibers() {
+#if COSHARD_TSAN
+  if (omp_get_max_threads != nullptr) omp_get_max_threads();
+#endif
+}
 
 // A fiber that has not run yet; forget_fiber when it never will again, from another stack.
 inline SwitchSide make_side(const void* bottom, std::size_t bytes) {

@@ -50,6 +50,7 @@ void FiberThread::run() {
   CS_REQUIRE(here_ == nullptr, "fiber thread: run inside of one that runs on this thread");
   here_ = this;
   told_stuck_ = false;
+  before_fibers();
   try {
     run_all();
   } catch (...) {
