@@ -7,8 +7,10 @@
 namespace coshard {
 namespace {
 
+// Of a buffer without bytes nobody uses any memory.
 bool is_callers(const void* data, const std::shared_ptr<Buffer>& keeper) {
-  return data != nullptr && (keeper == nullptr || !keeper->owned());
+  if (data == nullptr) return false;
+  return keeper == nullptr || (!keeper->owned() && keeper->bytes() > 0);
 }
 
 void put_down_to(Collective& collective, const Place& place, CallSite where) {

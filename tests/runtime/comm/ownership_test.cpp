@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/comm/local/fabric.h"
+#include "runtime/coro/deadline.h"
 #include "runtime/launch/world.h"
 #include "tests/runtime/coro/allocations.h"
 #include "tests/support/child.h"
@@ -114,6 +115,27 @@ int throw_beside_a_peer() {
 TEST(Ownership, NobodyReadsTheFreedVectorOfARankThatThrew) {
   const Child child = in_child(throw_beside_a_peer, 5);
   EXPECT_EQ(child.code, 0) << child;
+}
+
+// --- memory without bytes ---
+
+// Rank 1 issues when rank 0 has dropped its handle.
+Task<void> drops_a_gather_of_nothing(World& world, std::atomic<bool>& dropped) {
+  while (world.rank() == 1 && !dropped) co_await sleep_for(1ms);
+  Collective c;
+  c.kind = CollectiveKind::AllGather;
+  c.extent = 0;
+  c.keep_send = c.keep_recv = world.device()->make_buffer(0);
+  c.send = c.recv = c.keep_send->data();
+  EXPECT_NE(c.send, nullptr);
+  { const Work dropped_at_once = world.communicator()->issue(std::move(c)); }
+  dropped = true;
+}
+
+TEST(Ownership, NobodyWaitsForACollectiveOfMemoryWithoutBytesThatIsDropped) {
+  std::atomic<bool> dropped{false};
+  EXPECT_NO_THROW(run_ranks(
+      quick_options(2), [&](World& world) { return drops_a_gather_of_nothing(world, dropped); }));
 }
 
 // --- dropped collectives ---
