@@ -211,7 +211,7 @@ class Executor {
   std::shared_ptr<void> keep_alive() const;
   // The same: who will own it, for what is started before launch().
   void belongs_to(const std::shared_ptr<void>& owner);
-  // The same: forgets the root, which has been destroyed.
+  // The same: forgets the root, which has been destroyed. After stop_listening().
   void discard();
   // What is spawned beside the program of this executor, by co_spawn: `destroy` destroys its task,
   // if `owner` is alive. On this executor's thread.

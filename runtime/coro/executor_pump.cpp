@@ -104,7 +104,6 @@ void Executor::pump(const std::shared_ptr<void>& keep) {
 }
 
 void Executor::discard() {
-  stop_listening();
   abandon();
   asio_->alarm.reset();
   asio_->finished = nullptr;
@@ -113,6 +112,7 @@ void Executor::discard() {
 
 void Executor::finish(const std::exception_ptr& error) {
   const auto finished = std::exchange(asio_->finished, nullptr);
+  stop_listening();
   discard();
   finished(error);
 }
