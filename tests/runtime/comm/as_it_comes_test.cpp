@@ -9,6 +9,7 @@
 #include "runtime/coro/deadline.h"
 #include "runtime/coro/in_order.h"
 #include "runtime/coro/when_all.h"
+#include "tests/runtime/comm/issue.h"
 #include "tests/support/ends.h"
 
 namespace coshard::test {
@@ -20,24 +21,6 @@ using testing::ends_of;
 using testing::keep_end;
 using testing::quick_options;
 
-Work issue_sum(World& world, float& value) {
-  Collective c;
-  c.kind = CollectiveKind::AllReduce;
-  c.extent = 1;
-  c.send = c.recv = &value;
-  return world.communicator()->issue(std::move(c));
-}
-Work issue_message(World& world, CollectiveKind kind, int peer, float& value) {
-  Collective c;
-  c.kind = kind;
-  c.root = peer;
-  c.extent = 1;
-  if (kind == CollectiveKind::Send)
-    c.send = &value;
-  else
-    c.recv = &value;
-  return world.communicator()->issue(std::move(c));
-}
 std::vector<End> ends_of_ranks(int ranks, const Program& program) {
   return ends_of(quick_options(ranks), program);
 }

@@ -24,6 +24,7 @@
 #include "runtime/coro/deadline.h"
 #include "runtime/coro/in_order.h"
 #include "runtime/coro/when_all.h"
+#include "tests/runtime/comm/issue.h"
 #include "tests/runtime/coro/counted.h"
 #include "tests/support/ends.h"
 
@@ -41,13 +42,6 @@ struct Boom : std::runtime_error {
 };
 
 inline Work barrier(World& world) { return world.communicator()->issue(Collective()); }
-inline Work issue_sum(World& world, float& value) {
-  Collective c;
-  c.kind = CollectiveKind::AllReduce;
-  c.extent = 1;
-  c.send = c.recv = &value;
-  return world.communicator()->issue(std::move(c));
-}
 
 // How the run on `io`, which this thread runs, ended.
 inline End end_on(asio::io_context& io, const WorldOptions& options, const Program& program) {

@@ -72,7 +72,8 @@ TEST(Options, OnFailureIsToldOnACallersContextToo) {
 Task<void> asks_to_stop(World& world) {
   for (int step = 0; step < 4; ++step) {
     if (world.rank() == 1 && step == 3) co_await sleep_for(100ms);
-    co_await world.stop_requested();
+    Task<bool> asked = world.stop_requested();
+    EXPECT_FALSE(co_await std::move(asked));
   }
 }
 // Rank 0 ends one question ahead.

@@ -70,25 +70,14 @@ TEST(Cancelled, HundredsOfSiblingsAtTheSamePlaceOnAllRanksAndTheProgramGoesOn) {
 
 // --- a server that takes what comes ---
 
-Work message(World& world, CollectiveKind kind, int peer, float& value) {
-  Collective c;
-  c.kind = kind;
-  c.root = peer;
-  c.extent = 1;
-  if (kind == CollectiveKind::Send)
-    c.send = &value;
-  else
-    c.recv = &value;
-  return world.communicator()->issue(std::move(c));
-}
 Task<void> serve(World& world, int client, int requests) {
   for (int i = 0; i < requests; ++i) {
     float value = 0;
-    const Work request = message(world, CollectiveKind::Recv, client, value);
+    const Work request = issue_message(world, CollectiveKind::Recv, client, value);
     co_await as_it_comes(request);
     EXPECT_EQ(value, static_cast<float>(client * 100 + i));
     value *= 2;
-    const Work answer = message(world, CollectiveKind::Send, client, value);
+    const Work answer = issue_message(world, CollectiveKind::Send, client, value);
     co_await as_it_comes(answer);
   }
 }
@@ -96,9 +85,9 @@ Task<void> ask(World& world, int requests) {
   for (int i = 0; i < requests; ++i) {
     co_await sleep_for(std::chrono::microseconds(world.rank() * 300));
     float value = static_cast<float>(world.rank() * 100 + i), answer = 0;
-    const Work request = message(world, CollectiveKind::Send, 0, value);
+    const Work request = issue_message(world, CollectiveKind::Send, 0, value);
     co_await request;
-    const Work answered = message(world, CollectiveKind::Recv, 0, answer);
+    const Work answered = issue_message(world, CollectiveKind::Recv, 0, answer);
     co_await answered;
     EXPECT_EQ(answer, 2 * value);
   }
@@ -165,22 +154,6 @@ TEST(Sockets, RanksOfFewThreadsCallEachOtherInARingBesideTheirSums) {
 }
 
 // --- stopping ---
-
-Task<void> asks_three_times(World& world) {
-  for (int i = 0; i < 3; ++i) {
-    Task<bool> asked = world.stop_requested();
-    EXPECT_FALSE(co_await std::move(asked));
-  }
-}
-TEST(StopRequest, TheLastQuestionOfARankThatEndsFirstIsNoFailureOnACallersContext) {
-  std::stop_source source;
-  WorldOptions options = quick_options(3);
-  options.stop = source.get_token();
-  EXPECT_NO_THROW(run_ranks(options, asks_three_times));
-  asio::io_context io;
-  const End end = end_on(io, options, asks_three_times);
-  EXPECT_FALSE(end.failed) << end;
-}
 
 Task<void> asks_until_cancelled(World& world) {
   for (;;) {
