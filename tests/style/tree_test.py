@@ -62,6 +62,21 @@ class Tree(unittest.TestCase):
                         problems.append(f"{path} includes {name}")
         self.complain(problems)
 
+    def test_no_kernel_waits_while_it_holds_scratch_memory(self):
+        # Scratch memory is its thread's, which ranks share: none may take its turn before a kernel
+        # has ended. So the bodies know of nothing that waits, and nobody else asks for the memory.
+        waits = re.compile(r"runtime/(coro|comm|launch)/|boost/|(thread|future|mutex|condition_variable)$")
+        problems = []
+        for path in sources(ROOT):
+            for name in INCLUDE.findall(read(ROOT, path)):
+                inside = path.startswith(("kernels/", "tests/kernels/"))
+                if path.startswith("kernels/") and waits.match(name) or name.endswith("/scratch.h") and not inside:
+                    problems.append(f"{path} includes {name}")
+        table = read(ROOT, "kernels/cpu/table.cpp")  # nor does a body get the device, which can be waited for
+        if "[](Device&, const Kernel& args) { cpu::run(args); }" not in table:
+            problems.append("kernels/cpu/table.cpp: a kernel is given more than its arguments")
+        self.complain(problems)
+
     def test_a_communicator_is_one_folder_one_word_and_one_option(self):
         build = read(ROOT, "runtime/comm/meson.build")
         words = re.search(r"foreach backend : \[(.*?)\]", build, re.S).group(1)
