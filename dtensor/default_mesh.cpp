@@ -1,27 +1,28 @@
 #include "dtensor/default_mesh.h"
 
+#include <utility>
+
 #include "runtime/coro/branch.h"
 #include "runtime/error.h"
 
 namespace coshard {
 namespace {
 
-const BranchLocal<const DefaultMesh*> innermost_default_mesh;
+const BranchLocal<DeviceMesh> default_mesh;
 
 }  // namespace
 
-DefaultMesh::DefaultMesh(DeviceMesh mesh)
-    : mesh_(std::move(mesh)), outer_(innermost_default_mesh.get()) {
-  CS_REQUIRE(mesh_.defined(), "DefaultMesh: the mesh is undefined");
-  innermost_default_mesh.own() = this;
+DefaultMesh::DefaultMesh(DeviceMesh mesh) : outer_(default_mesh.get()) {
+  CS_REQUIRE(mesh.defined(), "DefaultMesh: the mesh is undefined");
+  default_mesh.own() = std::move(mesh);
 }
 
-DefaultMesh::~DefaultMesh() { innermost_default_mesh.own() = outer_; }
+DefaultMesh::~DefaultMesh() { default_mesh.own() = outer_; }
 
-const DeviceMesh& DefaultMesh::current(const char* what) {
-  const DefaultMesh* innermost = innermost_default_mesh.get();
-  CS_REQUIRE(innermost, what, ": no mesh was given and no DefaultMesh scope is open");
-  return innermost->mesh_;
+DeviceMesh DefaultMesh::current(const char* what) {
+  const DeviceMesh& innermost = default_mesh.get();
+  CS_REQUIRE(innermost.defined(), what, ": no mesh was given and no DefaultMesh scope is open");
+  return innermost;
 }
 
 }  // namespace coshard

@@ -21,11 +21,10 @@ class DefaultMesh {
   DefaultMesh& operator=(const DefaultMesh&) = delete;
 
   // The mesh of the innermost scope. Error{BadInput} names `what`, which needs one.
-  static const DeviceMesh& current(const char* what);
+  static DeviceMesh current(const char* what);
 
  private:
-  DeviceMesh mesh_;
-  const DefaultMesh* outer_;
+  DeviceMesh outer_;  // undefined: none; may outlive the scope that it comes from (co_spawn)
 };
 
 }  // namespace coshard

@@ -2,13 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
+
 #include "dtensor/distribute.h"
 #include "dtensor/random.h"
+#include "runtime/coro/co_spawn.h"
+#include "runtime/coro/deadline.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::on_ranks;
 
 TEST(DefaultMesh, NestsAndIsRestored) {
@@ -43,6 +49,32 @@ TEST(DefaultMesh, IsMeantWhereNoMeshIsGiven) {
     EXPECT_EQ(randn(Shard(0), {6}).local_numel(), 3);
     co_return;
   });
+}
+
+Task<void> opens_a_scope(DeviceMesh inner, DeviceMesh outer) {
+  {
+    const DefaultMesh scope(inner);
+    co_await sleep_for(20ms);
+    EXPECT_TRUE(DefaultMesh::current("test") == inner);
+  }
+  co_await yield();
+  EXPECT_TRUE(DefaultMesh::current("test") == outer);
+}
+Task<void> spawns_and_leaves_its_scope(World& world) {
+  const DeviceMesh outer = init_device_mesh(world, {1}, {"outer"});
+  const DeviceMesh inner = init_device_mesh(world, {1}, {"inner"});
+  auto scope = std::make_unique<DefaultMesh>(outer);
+  bool ended = false;
+  co_spawn(world.executor(), opens_a_scope(inner, outer),
+           [&](const std::exception_ptr& error) { ended = !error; });
+  co_await sleep_for(5ms);
+  scope.reset();
+  while (!ended) co_await sleep_for(1ms);
+  EXPECT_THROW(DefaultMesh::current("test"), Error);
+}
+
+TEST(DefaultMesh, OfATaskBesideTheProgramOutlivesTheScopeThatItBeganIn) {
+  on_ranks(1, spawns_and_leaves_its_scope);
 }
 
 }  // namespace
