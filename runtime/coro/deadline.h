@@ -78,8 +78,9 @@ Task<T> run_with_deadline(std::chrono::nanoseconds limit, std::string what, Stop
 // Runs work(token), a Task<T>. When it takes longer than `limit` what it awaits throws
 // Error{Cancelled}, its token is asked to stop, it is waited for, and Error{Timeout} is thrown:
 // "<what>: not finished after 50 ms". A collective that it awaited goes on without it: the program
-// can too, when all ranks have given up the same one. Name the result, or `work`, on the line
-// before the co_await (architecture C9).
+// can too, when all ranks have given up the same one. An awaitable that is not of this library
+// (foreign.h) cannot be cancelled: then this is thrown when somebody resumes it. Name the result,
+// or `work`, on the line before the co_await (architecture C9).
 template <class Work>
 auto with_deadline(std::chrono::nanoseconds limit, std::string what, Work work,
                    std::stop_token outer = {}) {
