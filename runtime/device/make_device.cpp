@@ -24,13 +24,16 @@ const DeviceBackend* backend_of(DeviceKind kind) {
 
 bool has_backend(DeviceKind kind) { return backend_of(kind) != nullptr; }
 
-std::shared_ptr<Device> make_device(DeviceKind kind, const DeviceChoice& choice) {
-  const DeviceBackend* backend = backend_of(kind);
-  if (backend == nullptr)
+void check_backend(DeviceKind kind) {
+  if (!has_backend(kind))
     fail(ErrorKind::Unsupported,
          cat("device '", to_string(kind), "': this build has no such back end (meson setup -D",
              to_string(kind), "=enabled)"));
-  return backend->make(choice);
+}
+
+std::shared_ptr<Device> make_device(DeviceKind kind, const DeviceChoice& choice) {
+  check_backend(kind);
+  return backend_of(kind)->make(choice);
 }
 
 BackendDescription describe_backend(DeviceKind kind) {

@@ -18,6 +18,8 @@ std::shared_ptr<Device> make_device(DeviceKind kind, const DeviceChoice& choice)
 // How many devices of the kind this machine has; 0 when its driver is missing.
 int device_count(DeviceKind kind);
 bool has_backend(DeviceKind kind);
+// Error{Unsupported} as of make_device: a kind that this build lacks.
+void check_backend(DeviceKind kind);
 
 // What a back end of the name defines.
 struct DeviceBackend {

@@ -65,6 +65,7 @@ void check(const WorldOptions& options) {
              ": only ranks on the cpu can share a thread, not on ", to_string(options.device)));
   check_local(options);
   check_communicator(options.communicator);
+  if (!options.make_device) check_backend(options.device);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/error.h"
-#include "runtime/launch/world.h"
+#include "runtime/launch/command_line.h"
 
 namespace coshard::test {
 namespace {
@@ -50,11 +50,17 @@ TEST(Run, HasTwoRanksAndAMinuteByDefault) {
 }
 
 TEST(Run, BadInputIsOneLineAndExitCodeTwo) {
-  EXPECT_EQ(run_with({"--ranks", "-1"}).error, "error: ranks must be at least 1, got -1\n");
-  EXPECT_EQ(run_with({"--ranks=two"}).error, "error: --ranks needs a number, got 'two'\n");
+  EXPECT_EQ(run_with({"--ranks", "-1"}).error,
+            "error: --ranks -1: must be a number from 1 to 1024\n");
+  EXPECT_EQ(run_with({"--ranks=two"}).error,
+            "error: --ranks two: must be a number from 1 to 1024\n");
+  EXPECT_EQ(run_with({"--ranks="}).error, "error: --ranks '': must be a number from 1 to 1024\n");
   EXPECT_EQ(run_with({"--timeout"}).error, "error: --timeout needs a value\n");
   for (const char* bad :
-       {"--ranks=0", "--ranks=2x", "--threads=-1", "--timeout=-3", "--timeout=inf"}) {
+       {"--ranks=0", "--ranks=2x", "--ranks=100000", "--ranks=99999999999", "--threads=-1",
+        "--threads=100000000", "--rank-threads=0", "--progress-threads=65", "--timeout=-3",
+        "--timeout=inf", "--timeout=nan", "--grace=-1", "--device=gpu", "--device=sim",
+        "--communicator=foo", "--communicator="}) {
     const Seen seen = run_with({bad});
     EXPECT_EQ(seen.code, 2) << bad;
     EXPECT_EQ(seen.options.ranks, 0) << bad << " ran the program";
@@ -84,7 +90,7 @@ TEST(Run, ReadsHowManyProgressThreadsThereAre) {
   EXPECT_EQ(run_with({"--progress-threads=2"}).options.progress_threads, 2);
   EXPECT_EQ(run_with({}).options.progress_threads, 0);
   EXPECT_EQ(run_with({"--progress-threads", "-1"}).error,
-            "error: progress_threads must be at least 0, got -1\n");
+            "error: --progress-threads -1: must be a number from 0 to 64\n");
   EXPECT_EQ(run_with({"--progress-threads=1", "--communicator=nccl"}).error,
             "error: progress_threads 1 is for communicator local, got nccl\n");
 }
@@ -92,6 +98,28 @@ TEST(Run, ReadsHowManyProgressThreadsThereAre) {
 TEST(Run, ALinkNeedsTheCommunicatorThatEmulatesIt) {
   const Seen seen = run_with({"--link=1GB/s", "--communicator=nccl"});
   EXPECT_EQ(seen.error, "error: link 0ns,1GB/s is for communicator local, got nccl\n");
+}
+
+TEST(Run, WhatThisBuildLacksIsOneLineThatNamesIt) {
+  const Seen seen = run_with({"--communicator", "foo"});
+  EXPECT_EQ(seen.code, 2);
+  EXPECT_NE(seen.error.find("error: communicator 'foo': this build has local"), std::string::npos)
+      << seen.error;
+}
+
+TEST(TakeWorldOptions, LeavesTheOtherArgumentsInTheirOrder) {
+  std::vector<std::string> given = {"program", "--ranks", "3",     "--port", "7",
+                                    "name",    "--link",  "1GB/s", "--",     "--ranks=5"};
+  std::vector<char*> argv;
+  for (std::string& argument : given) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  int argc = static_cast<int>(given.size());
+  const WorldOptions options = take_world_options(argc, argv.data());
+  EXPECT_EQ(options.ranks, 3);
+  EXPECT_TRUE(options.link);
+  const std::vector<std::string> left(argv.begin(), argv.begin() + argc);
+  EXPECT_EQ(left, (std::vector<std::string>{"program", "--port", "7", "name", "--", "--ranks=5"}));
+  EXPECT_EQ(argv[static_cast<std::size_t>(argc)], nullptr);
 }
 
 Task<void> fail_on_one(World& world) {

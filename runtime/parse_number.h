@@ -1,0 +1,25 @@
+#pragma once
+// Numbers of a command line. Any thread.
+#include <charconv>
+#include <string_view>
+
+#include "runtime/error.h"
+
+namespace coshard {
+
+// A value as a message quotes it.
+inline std::string_view shown(std::string_view text) { return text.empty() ? "''" : text; }
+
+// Error{BadInput} "--ranks two: must be a number from 1 to 1024", where `text` is no number or not
+// within these bounds; nan is not.
+template <class T>
+T parse_number(std::string_view name, std::string_view text, T lowest, T highest) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  CS_REQUIRE(whole && value >= lowest && value <= highest, name, " ", shown(text),
+             ": must be a number from ", lowest, " to ", highest);
+  return value;
+}
+
+}  // namespace coshard
