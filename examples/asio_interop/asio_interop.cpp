@@ -4,7 +4,6 @@
 //   nc 127.0.0.1 7777
 #include <coshard/coshard.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <iostream>
@@ -13,12 +12,14 @@
 
 #include "examples/asio_interop/status_server.h"
 #include "runtime/coro/asio.h"
+#include "runtime/launch/command_line.h"
+#include "tools/options.h"
 
 namespace cs = coshard;
 using asio_interop::Status, asio_interop::StatusServer;
 
 struct Options {
-  int ranks = 2, steps = 200, straggle = 0;
+  int steps = 200, straggle = 0;
   std::uint16_t port = 0;
 };
 
@@ -73,19 +74,29 @@ cs::Task<void> program(cs::World& world, Options options) {
   if (world.rank() == 0) std::cout << to_json(status) << std::flush;
 }
 
+// False: help was asked for, and printed.
+bool read_options(int argc, char** argv, Options& options) {
+  using cs::tools::add_number;
+  CLI::App app("Trains a small MLP and tells how far it is to whoever connects.", "asio_interop");
+  app.footer(
+      "Beside these what every program of cs::run takes: --ranks, --threads, --rank-threads, "
+      "--timeout, --grace, --device, --communicator, --link, --progress-threads.");
+  add_number(app, "--port", options.port, 0, 65535, "of the server on 127.0.0.1; 0: a free one");
+  add_number(app, "--steps", options.steps, 1, 1'000'000'000, "steps of AdamW");
+  add_number(app, "--straggle", options.straggle, 0, 1'000'000'000,
+             "ms that the last rank is late in each step");
+  return cs::tools::parse(app, argc, argv);
+}
+
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Trains a small MLP and tells how far it is to whoever connects.", "asio_interop");
-  const CLI::Range at_least_one(1, 1'000'000'000), not_negative(0, 1'000'000'000);
-  app.add_option("--ranks", options.ranks, "threads that train")->check(at_least_one);
-  app.add_option("--port", options.port, "of the server on 127.0.0.1; 0: a free one");
-  app.add_option("--steps", options.steps, "steps of AdamW")->check(at_least_one);
-  app.add_option("--straggle", options.straggle, "ms that the last rank is late in each step")
-      ->check(not_negative);
+  cs::WorldOptions world;
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    world = cs::take_world_options(argc, argv);
+    if (!read_options(argc, argv, options)) return 0;
+  } catch (const cs::Error& error) {
+    std::cerr << "error: " << error.what() << std::endl;
+    return 2;
   }
-  return cs::run(argc, argv, [&](cs::World& world) { return program(world, options); });
+  return cs::run(world, [&](cs::World& world) { return program(world, options); });
 }
