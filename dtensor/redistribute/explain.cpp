@@ -109,11 +109,16 @@ PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::
     const bool named = equals != piece.npos;
     q.mesh_names.push_back(named ? std::string(piece.substr(0, equals))
                                  : cat("dim_", q.mesh_shape.size()));
+    CS_REQUIRE(std::ranges::count(q.mesh_names, q.mesh_names.back()) == 1, "plan: mesh '", mesh,
+               "' has two dimensions '", q.mesh_names.back(), "'");
     q.mesh_shape.push_back(number(named ? piece.substr(equals + 1) : piece, "plan: mesh size", 1));
   }
   if (!shape.empty())
     for (const std::string_view piece : pieces_of(shape))
       q.shape.push_back(number(piece, "plan: size", std::int64_t{0}));
+  double elements = 1;
+  for (const std::int64_t size : q.shape) elements *= static_cast<double>(size);
+  CS_REQUIRE(elements <= 1e15, "plan: shape '", shape, "' has more than 1e15 elements");
   q.from = layout_of(from);
   q.to = layout_of(to);
   q.dtype = parse_dtype(dtype);

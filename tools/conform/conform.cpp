@@ -116,6 +116,8 @@ Tally run_directory(const std::string& directory, const std::string& only, std::
       if (!failure.empty()) out << "FAIL " << c.name << ": " << failure << "\n" << std::flush;
     }
   }
+  CS_REQUIRE(tally.passed + tally.failed > 0, "--only ", only, ": no case in ", directory,
+             " has this in its name");
   out << tally.passed << " passed, " << tally.failed << " failed\n";
   return tally;
 }

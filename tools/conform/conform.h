@@ -18,7 +18,8 @@ struct Tally {
   int passed = 0, failed = 0;
 };
 // Runs the cases whose name contains `only` of every *.json in `directory`; writes a line per
-// failure, and "N passed, N failed" at the end. Error{BadInput} for a directory without cases.
+// failure, and "N passed, N failed" at the end. Error{BadInput} for a directory without cases, or
+// without one of that name.
 Tally run_directory(const std::string& directory, const std::string& only, std::ostream& out,
                     const WorldOptions& world = {});
 

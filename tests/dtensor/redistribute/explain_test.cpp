@@ -42,6 +42,10 @@ TEST(PlanExplain, BadInputIsAnErrorThatQuotesIt) {
   };
   EXPECT_EQ(refuse("2", "4", "R", "S(0)"), "accepted");
   EXPECT_EQ(refuse("tp", "4", "R", "R"), "plan: mesh size 'tp' is not a number of at least 1");
+  EXPECT_EQ(refuse("tp=2,tp=2", "4", "R,R", "R,R"),
+            "plan: mesh 'tp=2,tp=2' has two dimensions 'tp'");
+  EXPECT_EQ(refuse("tp=2", "4611686018427387904", "S(0)", "R"),
+            "plan: shape '4611686018427387904' has more than 1e15 elements");
   EXPECT_EQ(refuse("=2", "4", "R", "R"), "plan: mesh '=2' is not name=size,…");
   EXPECT_EQ(refuse("tp=0", "4", "R", "R"), "plan: mesh size '0' is not a number of at least 1");
   EXPECT_EQ(refuse("tp=2", "4,x", "R", "R"), "plan: size 'x' is not a number of at least 0");
