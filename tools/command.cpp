@@ -2,18 +2,17 @@
 // and tools/plan.
 #include "tools/command.h"
 
-#include <CLI/CLI.hpp>
 #include <exception>
 #include <filesystem>
 #include <functional>
 #include <iostream>
 
 #include "profiling/bench/benches.h"
-#include "runtime/comm/make_communicator.h"
-#include "runtime/error.h"
+#include "runtime/launch/command_line.h"
 #include "tools/conform/conform.h"
 #include "tools/doctor.h"
 #include "tools/plan.h"
+#include "tools/training_options.h"
 
 namespace coshard::tools {
 namespace {
@@ -26,15 +25,11 @@ using Chosen = std::function<int()>;
 struct Place {
   std::string device = "cpu", communicator = "local";
 
-  void add_to(CLI::App& app) {
-    app.add_option("--device", device, "cpu or cuda")->capture_default_str();
-    app.add_option("--communicator", communicator, communicator_names())->capture_default_str();
-  }
+  void add_to(CLI::App& app) { add_place(app, device, communicator); }
   WorldOptions world() const {
     WorldOptions options;
     options.device = parse_device_kind(device);
-    CS_REQUIRE(has_communicator(communicator), "--communicator ", communicator, ": this build has ",
-               communicator_names());
+    check_backend(options.device);
     options.communicator = communicator;
     return options;
   }
@@ -48,29 +43,44 @@ std::string mpi_program() {
   return !error && std::filesystem::exists(program, error) ? program.string() : "";
 }
 
-void add_train_options(CLI::App& app, TrainOptions& o) {
-  const auto add = [&app](const char* name, auto& value, const char* help) {
-    app.add_option(name, value, help)->capture_default_str();
-  };
-  add("--ranks", o.ranks, "ranks; 0: 1 and 2 ranks, both plans, batch 8 and 2");
-  add("--threads", o.threads, "threads per rank");
-  add("--dim", o.dim, "width");
-  add("--heads", o.heads, "heads");
-  add("--layers", o.layers, "blocks");
-  add("--ffn", o.ffn, "width of the MLP");
-  add("--seq", o.seq, "tokens per sequence");
-  add("--batch", o.batch, "sequences per step");
-  add("--steps", o.steps, "measured steps per round");
-  add("--rounds", o.rounds, "rounds; the median counts");
-  add("--plan", o.plan, "tp or tp-sp");
-  add("--dtype", o.dtype, "f32, bf16 or f64");
+constexpr int kMostBenchRanks = 64, kMostSteps = 1'000'000;
+
+void add_options(CLI::App& app, DispatchOptions& o) {
+  add_number(app, "--ranks", o.ranks, 1, kMostBenchRanks, "ranks");
 }
 
-void add_overlap_options(CLI::App& app, OverlapOptions& o) {
-  app.add_option("--ranks", o.ranks, "ranks; 0: 2 and 4")->capture_default_str();
-  app.add_option("--steps", o.steps, "computations of a branch")->capture_default_str();
-  app.add_option("--rounds", o.rounds, "rounds; the median counts")->capture_default_str();
-  app.add_option("--compute-ms", o.compute_ms, "length of a computation")->capture_default_str();
+void add_options(CLI::App& app, RedistributeOptions& o) {
+  add_number(app, "--ranks", o.ranks, 1, kMostBenchRanks, "ranks");
+}
+
+void add_options(CLI::App& app, TrainOptions& o) {
+  add_number(app, "--ranks", o.ranks, 0, kMostBenchRanks,
+             "ranks; 0: 1 and 2 ranks, both plans, batch 8 and 2");
+  add_number(app, "--threads", o.threads, 0, kMostThreads, "threads per rank; 0: cores / ranks");
+  add_shape(app, o, o.dtype);
+  add_number(app, "--steps", o.steps, 1, kMostSteps, "measured steps per round");
+  add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median counts");
+}
+
+void add_options(CLI::App& app, OverlapOptions& o) {
+  add_number(app, "--ranks", o.ranks, 0, kMostBenchRanks, "ranks; 0: 2 and 4");
+  add_number(app, "--steps", o.steps, 1, kMostSteps, "computations of a branch");
+  add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median counts");
+  add_number(app, "--compute-ms", o.compute_ms, 0.1, 1e5, "length of a computation");
+}
+
+void add_options(CLI::App& app, GpuOptions& o) {
+  app.add_flag("--tiny", o.tiny, "sizes for a test, not for figures");
+}
+
+// What one option says of another.
+void check(const auto&) {}
+void check(const OverlapOptions& o) {
+  CS_REQUIRE(o.ranks != 1, "--ranks 1: at least 2 communicate");
+}
+void check(TrainOptions o) {
+  if (o.ranks == 0) o.ranks = 2;
+  check_shape(o, parse_dtype(o.dtype), o.world.device);
 }
 
 int show(const Report& report, bool json) {
@@ -119,7 +129,7 @@ void add_conform(CLI::App& app, Chosen& chosen) {
 void add_doctor(CLI::App& app, Chosen& chosen) {
   CLI::App* sub = app.add_subcommand("doctor", "says what this build and this machine have");
   const auto options = std::make_shared<DoctorOptions>();
-  sub->add_option("--device", options->device, "must work: cpu or cuda");
+  add_word(*sub, "--device", options->device, {"cpu", "cuda"}, "must work: cpu or cuda");
   sub->add_option("--communicator", options->communicator, "must be there: local or nccl");
   sub->callback([options, &chosen] {
     chosen = [options] {
@@ -139,41 +149,35 @@ class Benches {
     train_.progress = [](const std::string& line) { std::cerr << line << std::endl; };
     gpu_.progress = train_.progress;
     redistribute_.mpi_program = mpi_program();
-    CLI::App* sub =
-        add("dispatch", "host cost of tasks and of tensor operations", dispatch_, bench_dispatch);
-    sub->add_option("--ranks", dispatch_.ranks, "ranks")->capture_default_str();
-    sub = add("redistribute", "collectives and redistributes of 4 KiB to 16 MiB", redistribute_,
-              bench_redistribute);
-    sub->add_option("--ranks", redistribute_.ranks, "ranks")->capture_default_str();
-    sub = add("overlap", "what a sibling hides of collectives on an emulated link", overlap_,
-              bench_overlap);
-    add_overlap_options(*sub, overlap_);
-    sub = add("train", "a training step of the Transformer", train_, bench_train);
-    add_train_options(*sub, train_);
-    sub =
-        add("gpu", "a Llama block, matmul, bandwidth and host time on one device", gpu_, bench_gpu);
-    sub->add_flag("--tiny", gpu_.tiny, "sizes for a test, not for figures");
+    add("dispatch", "host cost of tasks and of tensor operations", dispatch_, bench_dispatch);
+    add("redistribute", "collectives and redistributes of 4 KiB to 16 MiB", redistribute_,
+        bench_redistribute);
+    add("overlap", "what a sibling hides of collectives on an emulated link", overlap_,
+        bench_overlap);
+    add("train", "a training step of the Transformer", train_, bench_train);
+    add("gpu", "a Llama block, matmul, bandwidth and host time on one device", gpu_, bench_gpu);
   }
 
  private:
   template <class Options>
-  CLI::App* add(const char* name, const char* help, Options& options,
-                Report (*run)(const Options&)) {
+  void add(const char* name, const char* help, Options& options, Report (*run)(const Options&)) {
     CLI::App* sub = bench_.add_subcommand(name, help);
     sub->add_flag("--json", json_, "print one JSON object");
     if constexpr (requires { options.peer; })
-      sub->add_option("--peer", peer_, "PyTorch script, to be run beside it with python3");
+      sub->add_option("--peer", peer_, "PyTorch script, to be run beside it with python3")
+          ->check(CLI::ExistingFile);
     const auto place = std::make_shared<Place>();
     if constexpr (std::is_same_v<Options, GpuOptions>) place->device = "cuda";
     place->add_to(*sub);
+    add_options(*sub, options);
     sub->callback([this, &options, run, place] {
       chosen_ = [this, &options, run, place] {
         if constexpr (requires { options.peer; }) options.peer = peer_;
         options.world = place->world();
+        check(options);
         return show(run(options), json_);
       };
     });
-    return sub;
   }
 
   CLI::App& bench_;
@@ -196,12 +200,7 @@ int run_command(int argc, char** argv) {
   add_conform(app, chosen);
   add_doctor(app, chosen);
   add_plan(app, chosen);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    fail(ErrorKind::BadInput, error.what());
-  }
+  if (!parse(app, argc, argv)) return 0;
   return chosen();
 }
 

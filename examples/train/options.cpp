@@ -2,13 +2,11 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
-#include <iostream>
+#include <limits>
 
-#include "runtime/comm/make_communicator.h"
-#include "runtime/device/make_device.h"
-#include "runtime/error.h"
+#include "runtime/launch/command_line.h"
+#include "tools/training_options.h"
 
 namespace coshard::train {
 namespace {
@@ -25,100 +23,53 @@ constexpr const char* kExample =
     "Ctrl-C or SIGTERM ends a run after its step, with score, report and files; a second one at "
     "once.\n";
 
+constexpr int kMost = 1'000'000'000;
+
 void add_options(CLI::App& app, Options& o) {
-  const auto add = [&app](const char* name, auto& value, const char* help) {
+  const auto add = [&app](const char* name, auto& value, int lowest, int highest,
+                          const char* help) {
+    tools::add_number(app, name, value, lowest, highest, help);
+  };
+  const auto add_text = [&app](const char* name, std::string& value, const char* help) {
     app.add_option(name, value, help)->capture_default_str();
   };
-  add("--ranks", o.ranks, "ranks; must divide --heads");
-  add("--threads", o.threads, "threads per rank; 0: cores / ranks");
-  add("--device", o.device, "cpu or cuda; of several GPUs rank r gets number r modulo their count");
-  add("--communicator", o.communicator, "local, or nccl between GPUs");
-  add("--link", o.link, "emulate a link of this latency and rate: 20us,1GB/s");
-  add("--progress-threads", o.progress_threads, "threads that move data while ranks compute");
-  app.add_option("--rank-threads", o.rank_threads, "ranks share so many threads; else one each");
-  add("--layers", o.layers, "transformer blocks");
-  add("--dim", o.dim, "width of the model; a multiple of 2 x heads");
-  add("--heads", o.heads, "attention heads");
-  add("--ffn", o.ffn, "width of the MLP");
-  add("--seq", o.seq, "bytes per sequence");
-  add("--batch", o.batch, "sequences per step");
-  add("--steps", o.steps, "steps of AdamW");
-  add("--lr", o.lr, "highest learning rate; falls to a tenth as a cosine");
-  add("--warmup", o.warmup, "steps of linear warm-up");
-  add("--dtype", o.dtype_name, "f32, bf16 or f64");
-  add("--seed", o.seed, "of the weights, the batches and the sample");
-  add("--text", o.text, "file to learn from; every twentieth block of 4 KiB is held out");
-  add("--plan", o.plan, "tp, or tp-sp: with sequence parallelism");
-  add("--trace", o.trace, "write a Chrome trace to this file");
-  add("--trace-steps", o.trace_steps, "steps in the trace, from the second on");
-  add("--json", o.json, "write the figures to this file");
-  add("--prompt", o.prompt, "what the sample continues");
-  add("--sample", o.sample, "bytes to sample at the end");
-  add("--temperature", o.temperature, "of the sample");
-  add("--eval-blocks", o.eval_blocks, "held-out blocks to score at most");
-  add("--log-every", o.log_every, "steps between two lines of a log");
+  add("--ranks", o.ranks, 1, 256, "ranks; must divide --heads");
+  add("--threads", o.threads, 0, kMostThreads, "threads per rank; 0: cores / ranks");
+  tools::add_place(app, o.device, o.communicator);
+  add_text("--link", o.link, "emulate a link of this latency and rate: 20us,1GB/s");
+  add("--progress-threads", o.progress_threads, 0, kMostProgressThreads,
+      "threads that move data while ranks compute");
+  add("--rank-threads", o.rank_threads, 1, kMostRanks,
+      "ranks share so many threads; else one each");
+  tools::add_shape(app, o, o.dtype_name);
+  add("--steps", o.steps, 1, kMost, "steps of AdamW");
+  tools::add_number(app, "--lr", o.lr, 1e-12, 1e6,
+                    "highest learning rate; falls to a tenth as a cosine");
+  add("--warmup", o.warmup, 0, kMost, "steps of linear warm-up");
+  tools::add_number(app, "--seed", o.seed, std::uint64_t{0},
+                    std::numeric_limits<std::uint64_t>::max(),
+                    "of the weights, the batches and the sample");
+  add_text("--text", o.text, "file to learn from; every twentieth block of 4 KiB is held out");
+  add_text("--trace", o.trace, "write a Chrome trace to this file");
+  add("--trace-steps", o.trace_steps, 1, kMost, "steps in the trace, from the second on");
+  add_text("--json", o.json, "write the figures to this file");
+  add_text("--prompt", o.prompt, "what the sample continues");
+  add("--sample", o.sample, 0, kMost, "bytes to sample at the end");
+  tools::add_number(app, "--temperature", o.temperature, 1e-6, 1e6, "of the sample");
+  add("--eval-blocks", o.eval_blocks, 0, kMost, "held-out blocks to score at most");
+  add("--log-every", o.log_every, 1, kMost, "steps between two lines of a log");
 }
 
-void check_place(const Options& o) {
-  CS_REQUIRE(o.device == "cpu" || o.device == "cuda", "--device ", o.device,
-             ": known are cpu and cuda");
-  CS_REQUIRE(has_backend(parse_device_kind(o.device)), "--device ", o.device,
-             ": this build has no such back end (meson setup -D", o.device, "=enabled)");
-  CS_REQUIRE(has_communicator(o.communicator), "--communicator ", o.communicator,
-             ": this build has ", communicator_names());
-  if (o.link.empty() && o.progress_threads == 0) return;
+// What one option says of another.
+void check(const Options& o) {
   if (!o.link.empty()) (void)parse_link(o.link);
-  CS_REQUIRE(o.communicator == "local" && o.device == "cpu",
+  CS_REQUIRE((o.link.empty() && o.progress_threads == 0) ||
+                 (o.communicator == "local" && o.device == "cpu"),
              "--link and --progress-threads are for --device cpu and --communicator local, got ",
              o.device, " and ", o.communicator);
-}
-
-void check(const Options& o) {
-  check_place(o);
-  CS_REQUIRE(o.ranks >= 1, "--ranks ", o.ranks, ": at least 1 is needed");
-  CS_REQUIRE(o.ranks <= 256, "--ranks ", o.ranks, ": at most 256 threads can be ranks");
-  CS_REQUIRE(o.threads >= 0 && o.threads <= 1024, "--threads ", o.threads,
-             ": must be from 0 to 1024");
-  CS_REQUIRE(!o.rank_threads || *o.rank_threads >= 1, "--rank-threads ", o.rank_threads.value_or(0),
-             ": at least 1 is needed");
-  CS_REQUIRE(o.progress_threads <= 64, "--progress-threads ", o.progress_threads,
-             ": must be at most 64");
-  const struct {
-    const char* name;
-    int value;
-  } positive[] = {{"--layers", o.layers},
-                  {"--dim", o.dim},
-                  {"--heads", o.heads},
-                  {"--ffn", o.ffn},
-                  {"--seq", o.seq},
-                  {"--batch", o.batch},
-                  {"--steps", o.steps},
-                  {"--log-every", o.log_every},
-                  {"--trace-steps", o.trace_steps}};
-  for (const auto& [name, value] : positive)
-    CS_REQUIRE(value >= 1, name, " ", value, ": at least 1 is needed");
-  const struct {
-    const char* name;
-    int value;
-  } not_negative[] = {{"--warmup", o.warmup},
-                      {"--sample", o.sample},
-                      {"--eval-blocks", o.eval_blocks},
-                      {"--progress-threads", o.progress_threads}};
-  for (const auto& [name, value] : not_negative)
-    CS_REQUIRE(value >= 0, name, " ", value, ": must not be negative");
-  CS_REQUIRE(o.dim % o.heads == 0, "--dim ", o.dim, " is not divisible by --heads ", o.heads);
-  CS_REQUIRE((o.dim / o.heads) % 2 == 0, "--dim ", o.dim, " / --heads ", o.heads, " = ",
-             o.dim / o.heads, " is odd: rotary embedding pairs the dimensions of a head");
-  CS_REQUIRE(o.heads % o.ranks == 0, "--heads ", o.heads, " is not divisible by --ranks ", o.ranks);
-  CS_REQUIRE(o.lr > 0 && o.lr < 1e6, "--lr ", o.lr, ": must be above 0 and below 1e6");
-  CS_REQUIRE(o.temperature > 0, "--temperature ", o.temperature, ": must be positive");
   CS_REQUIRE(!o.prompt.empty() || o.sample == 0, "--prompt is empty: at least one byte is needed");
-  CS_REQUIRE(o.plan == "tp" || o.plan == "tp-sp", "--plan ", o.plan, ": known are tp and tp-sp");
-  CS_REQUIRE(o.dtype_name == "f32" || o.dtype_name == "bf16" || o.dtype_name == "f64", "--dtype ",
-             o.dtype_name, ": known are f32, bf16 and f64");
+  tools::check_shape(o, o.dtype(), parse_device_kind(o.device));
 }
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 
@@ -139,20 +90,15 @@ std::optional<Options> parse_options(int argc, char** argv) {
   CLI::App app(kAbout, "train");
   app.footer(kExample);
   add_options(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    fail(ErrorKind::BadInput, first_line(error.what()));
-  }
+  if (!tools::parse(app, argc, argv)) return std::nullopt;
   check(options);
   return options;
 }
 
 void require_writable(const Options& options) {
   namespace fs = std::filesystem;
+  CS_REQUIRE(options.trace.empty() || options.trace != options.json, "--trace and --json are both ",
+             options.trace);
   for (const auto& [flag, name] : {std::pair{"--trace", options.trace}, {"--json", options.json}}) {
     if (name.empty()) continue;
     std::error_code ignored;

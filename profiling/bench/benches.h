@@ -2,7 +2,8 @@
 // The benches of the `coshard` command, one file each. They run ranks as threads of this process
 // and, where asked, PyTorch (bench_pytorch.py) or Open MPI beside them in the same run. Call them
 // from a thread that runs no executor. `world` of their options says on what they run: device and
-// communicator; ranks and threads are the bench's own.
+// communicator; ranks and threads are the bench's own. Their numbers are what the command
+// lets through (tools/command.cpp), and are not checked again.
 #include <functional>
 #include <string>
 

@@ -24,22 +24,29 @@ std::string slurp(const std::string& path) {
 }
 
 // The real program, through the shell.
-Ended run_train(const std::string& arguments) {
+Ended run_program(const std::string& program, const std::string& arguments) {
   const std::string out = temporary_path("out"), err = temporary_path("err");
-  const std::string command =
-      std::string(TRAIN_PROGRAM) + " " + arguments + " >" + out + " 2>" + err;
+  const std::string command = program + " " + arguments + " >" + out + " 2>" + err;
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(out), slurp(err)};
 }
 
-// Exit code 2, one line on stderr that says `named`, nothing on stdout, nothing written.
-void expect_refused(const std::string& arguments, const std::string& named) {
-  const std::string json = temporary_path("out.json"), trace = temporary_path("out.trace.json");
-  const Ended ended = run_train(arguments + " --json " + json + " --trace " + trace);
-  EXPECT_EQ(ended.code, 2) << arguments;
+Ended run_train(const std::string& arguments) { return run_program(TRAIN_PROGRAM, arguments); }
+
+// Exit code 2, one line on stderr that says `named`, nothing on stdout.
+void expect_refused_by(const std::string& program, const std::string& arguments,
+                       const std::string& named) {
+  const Ended ended = run_program(program, arguments);
+  EXPECT_EQ(ended.code, 2) << program << " " << arguments;
   EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
   EXPECT_NE(ended.err.find(named), std::string::npos) << arguments << " said: " << ended.err;
-  EXPECT_EQ(ended.out, "") << arguments;
+  EXPECT_EQ(ended.out, "") << program << " " << arguments;
+}
+
+// And nothing written.
+void expect_refused(const std::string& arguments, const std::string& named) {
+  const std::string json = temporary_path("out.json"), trace = temporary_path("out.trace.json");
+  expect_refused_by(TRAIN_PROGRAM, arguments + " --json " + json + " --trace " + trace, named);
   EXPECT_FALSE(std::filesystem::exists(json));
   EXPECT_FALSE(std::filesystem::exists(trace));
 }
@@ -56,7 +63,46 @@ TEST(BadInput, NumbersThatDoNotFitAreNamed) {
   expect_refused(with_text + "--progress-threads -1", "--progress-threads -1");
   for (const char* name : {"--batch", "--seq", "--steps", "--layers", "--dim", "--heads", "--ffn"})
     expect_refused(with_text + name + " 0", std::string(name) + " 0");
-  expect_refused(with_text + "--lr 0", "--lr 0");
+  for (const char* name : {"--lr", "--temperature"})
+    for (const char* bad : {"0", "nan", "inf"})
+      expect_refused(with_text + name + " " + bad, std::string(name) + " " + bad + ": must be a ");
+  expect_refused(with_text + "--ranks ''", "--ranks '': must be a number from 1 to 256");
+  expect_refused(with_text + "--steps 99999999999", "--steps 99999999999: must be a number");
+  expect_refused(with_text + "--seed -1",
+                 "--seed -1: must be a number from 0 to 184467440737095516");
+}
+
+TEST(BadInput, WhatTheMachineCannotHoldIsRefusedBeforeTheModelIsMade) {
+  const TextFile text;
+  const std::string with_text = "--text " + text.path() + " ";
+  expect_refused(with_text + "--batch 1000000000", "--batch 1000000000 --ranks 2 take at least ");
+  expect_refused(with_text + "--dim 1000000", "GiB; this machine has ");
+  expect_refused(with_text + "--batch 2000000000", "--batch 2000000000: must be a number");
+  expect_refused(with_text + "--layers 1000000", "--layers 1000000: must be a number from 1 to ");
+}
+
+TEST(BadInput, IsTheSameForEveryExample) {
+  for (const char* program : {QUICKSTART_PROGRAM, OWN_STYLE_PROGRAM, ASIO_INTEROP_PROGRAM}) {
+    expect_refused_by(program, "--communicator foo", "communicator 'foo': this build has local");
+    expect_refused_by(program, "--device gpu", "device 'gpu'");
+    expect_refused_by(program, "--ranks 100000", "--ranks 100000: must be a number from 1 to 1024");
+    expect_refused_by(program, "--rank-threads 0", "--rank-threads 0: must be a number from 1 ");
+    expect_refused_by(program, "--link 0GB/s", "link 0GB/s: the rate must be above 0");
+  }
+  const std::string train = std::string(TRAIN_PROGRAM) + " --text /nowhere";
+  expect_refused_by(train, "--rank-threads 0", "--rank-threads 0: must be a number from 1 ");
+}
+
+TEST(BadInput, AsioInteropTakesTheOptionsOfTheOthersAndNamesItsOwn) {
+  const Ended ended = run_program(
+      ASIO_INTEROP_PROGRAM, "--ranks 3 --steps 2 --rank-threads 2 --link 20us,1GB/s --timeout 30");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("\"ranks\": 3"), std::string::npos) << ended.out;
+  for (const auto& [arguments, named] :
+       {std::pair{"--steps 0", "--steps 0: must be a number from 1"},
+        {"--port 70000", "--port 70000: must be a number"},
+        {"--bogus", "--bogus"}})
+    expect_refused_by(ASIO_INTEROP_PROGRAM, arguments, named);
 }
 
 TEST(BadInput, WordsThatAreNotKnownAreNamed) {
@@ -67,6 +113,7 @@ TEST(BadInput, WordsThatAreNotKnownAreNamed) {
   expect_refused(with_text + "--stepps 4", "--stepps");
   expect_refused(with_text + "--steps many", "many");
   expect_refused(with_text + "--link 0GB/s", "link 0GB/s: the rate must be above 0");
+  expect_refused(with_text + "--plan ''", "--plan '': known are tp and tp-sp");
   expect_refused(with_text + "--link slow", "'slow'");
 }
 
@@ -97,6 +144,9 @@ TEST(BadInput, AnOutputThatCannotBeWrittenIsRefusedBeforeTraining) {
   EXPECT_EQ(ended.code, 2);
   EXPECT_NE(ended.err.find("/nowhere/figures.json"), std::string::npos) << ended.err;
   EXPECT_EQ(ended.out, "");
+  const std::string both = temporary_path("both");
+  expect_refused_by(TRAIN_PROGRAM, "--text " + text.path() + " --json " + both + " --trace " + both,
+                    "--trace and --json are both " + both);
 }
 
 TEST(BadInput, HelpIsNoErrorAndHasAnExample) {

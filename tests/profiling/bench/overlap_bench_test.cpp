@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "profiling/bench/benches.h"
-#include "runtime/error.h"
 #include "tests/support/json.h"
 
 namespace coshard::bench {
@@ -37,15 +36,6 @@ assert d['bench'] == 'overlap'
 assert d['machine']['emulated_link_2_ranks'].startswith('20us,'), d['machine']
 assert 'emulated_link_2_ranks' in [r['name'] for r in d['results']]
 )"));
-}
-
-TEST(OverlapBench, OptionsThatCannotBeAreNamed) {
-  OverlapOptions options = tiny_overlap();
-  options.ranks = 1;
-  EXPECT_THROW(bench_overlap(options), Error);
-  options = tiny_overlap();
-  options.steps = 0;
-  EXPECT_THROW(bench_overlap(options), Error);
 }
 
 }  // namespace

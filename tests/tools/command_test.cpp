@@ -1,0 +1,98 @@
+// Command lines of `coshard` that cannot be: each is one line on stderr and exit code 2, before
+// anything runs.
+#include "tools/command.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+namespace coshard::tools {
+namespace {
+
+struct Ended {
+  int code;
+  std::string out, err;
+};
+
+Ended run(const std::string& line) {
+  std::vector<std::string> words = {"coshard"};
+  std::istringstream in(line);
+  for (std::string word; in >> word;) words.push_back(word);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int code = command(static_cast<int>(argv.size()), argv.data());
+  return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+void expect_refused(const std::string& line, const std::string& named) {
+  const Ended ended = run(line);
+  EXPECT_EQ(ended.code, 2) << line;
+  EXPECT_EQ(ended.out, "") << line;
+  EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << line << ": " << ended.err;
+  EXPECT_NE(ended.err.find(named), std::string::npos) << line << " said: " << ended.err;
+}
+
+TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
+  expect_refused("", "coshard needs a command: bench, conform, doctor and plan");
+  expect_refused("bogus", "'bogus' is no command of coshard, which has bench, conform, doctor");
+  expect_refused("--bogus", "'--bogus' is no command of coshard");
+  expect_refused("bench", "bench needs a command: dispatch, redistribute, overlap, train and gpu");
+  expect_refused("bench bogus", "'bogus' is no command of bench, which has dispatch, ");
+  expect_refused("plan", "plan needs a command: explain");
+  expect_refused("plan bogus", "'bogus' is no command of plan, which has explain");
+  expect_refused("doctor bogus", "bogus");
+}
+
+TEST(Command, HelpIsNoError) {
+  EXPECT_EQ(run("--help").code, 0);
+  EXPECT_NE(run("bench train --help").out.find("--rounds INT:1 to "), std::string::npos);
+}
+
+TEST(Command, NumbersOfBenchesAreCheckedBeforeAnythingRuns) {
+  for (const char* name :
+       {"--steps", "--rounds", "--batch", "--seq", "--layers", "--dim", "--heads", "--ffn"})
+    expect_refused(std::string("bench train ") + name + " 0",
+                   std::string(name) + " 0: must be a number from 1 to ");
+  expect_refused("bench train --ranks -1", "--ranks -1: must be a number from 0 to 64");
+  expect_refused("bench train --threads 99999999999", "--threads 99999999999: must be a number");
+  expect_refused("bench train --steps many", "--steps many: must be a number from 1 to ");
+  expect_refused("bench overlap --ranks 100000", "--ranks 100000: must be a number from 0 to 64");
+  expect_refused("bench overlap --ranks 1", "--ranks 1: at least 2 communicate");
+  expect_refused("bench overlap --steps 0", "--steps 0: must be a number from 1 to ");
+  expect_refused("bench overlap --rounds 0", "--rounds 0: must be a number from 1 to ");
+  expect_refused("bench overlap --compute-ms nan", "--compute-ms nan: must be a number from 0.1 ");
+  expect_refused("bench dispatch --ranks 0", "--ranks 0: must be a number from 1 to 64");
+  expect_refused("bench redistribute --ranks -3", "--ranks -3: must be a number from 1 to 64");
+}
+
+TEST(Command, AShapeThatDoesNotFitIsNamedBeforeAnythingRuns) {
+  expect_refused("bench train --heads 7", "--dim 256 is not divisible by --heads 7");
+  expect_refused("bench train --ranks 3", "--heads 8 is not divisible by --ranks 3");
+  expect_refused("bench train --dim 24", "--dim 24 / --heads 8 = 3 is odd");
+  expect_refused("bench train --batch 1000000000", "--batch 1000000000 --ranks 2 take at least ");
+  expect_refused("bench train --dim 1000000000", "GiB; this machine has ");
+}
+
+TEST(Command, WordsThatAreNotKnownAreNamed) {
+  expect_refused("bench train --plan pp", "--plan pp: known are tp and tp-sp");
+  expect_refused("bench train --dtype f16", "--dtype f16: known are f32, bf16 and f64");
+  expect_refused("bench gpu --device gpu", "--device gpu: known are cpu and cuda");
+  expect_refused("bench dispatch --communicator foo", "--communicator foo: this build has local");
+  expect_refused("bench train --peer /nowhere/peer.py", "/nowhere/peer.py");
+  expect_refused("doctor --device gpu", "--device gpu: known are cpu and cuda");
+}
+
+TEST(Command, APatternThatNoCaseHasIsNamed) {
+  const std::string line = "conform " COSHARD_CONFORMANCE_CASES " --only ";
+  expect_refused(line + "zzz", "--only zzz: no case in ");
+  const Ended one = run(line + "redistribute_1d/S0-to-R/");
+  EXPECT_EQ(one.code, 0);
+  EXPECT_NE(one.out.find(" passed, 0 failed\n"), std::string::npos) << one.out;
+}
+
+}  // namespace
+}  // namespace coshard::tools

@@ -1,0 +1,59 @@
+#pragma once
+// Options of a training run that examples/train and `coshard bench train` share: the shape of the
+// model and of a step. `o` of the functions below is the Options of either. In main.
+#include <fmt/format.h>
+
+#include "runtime/dtype.h"
+#include "tools/options.h"
+
+namespace coshard::tools {
+
+constexpr int kMostOfAShape = 1'000'000'000;
+
+template <class Options>
+void add_shape(CLI::App& app, Options& o, std::string& dtype) {
+  const auto add = [&app](const char* name, int& value, int most, const char* help) {
+    add_number(app, name, value, 1, most, help);
+  };
+  add("--layers", o.layers, 1000, "transformer blocks");
+  add("--dim", o.dim, kMostOfAShape, "width of the model; a multiple of 2 x heads");
+  add("--heads", o.heads, kMostOfAShape, "attention heads");
+  add("--ffn", o.ffn, kMostOfAShape, "width of the MLP");
+  add("--seq", o.seq, kMostOfAShape, "bytes per sequence");
+  add("--batch", o.batch, kMostOfAShape, "sequences per step");
+  add_word(app, "--dtype", dtype, {"f32", "bf16", "f64"}, "f32, bf16 or f64");
+  add_word(app, "--plan", o.plan, {"tp", "tp-sp"}, "tp, or tp-sp: with sequence parallelism");
+}
+
+// What all ranks together hold at the least: weights, gradients and two moments; four activations
+// of a block, two of its MLP; the logits.
+template <class Options>
+double bytes_at_least(const Options& o, DType dtype) {
+  const double dim = o.dim, ffn = o.ffn, classes = 256;
+  const double block = 4 * dim * dim + 3 * dim * ffn, ends = 2 * dim * classes;
+  const double parameters = o.layers * block + ends;
+  const double of_a_token = o.layers * (4 * dim + 2 * ffn) + classes;
+  const double tokens = static_cast<double>(o.batch) * o.seq;
+  const double elements = 4 * parameters + tokens * of_a_token;
+  return elements * static_cast<double>(size_of(dtype));
+}
+
+// Error{BadInput}: numbers that do not divide, or more than the devices of this machine can hold.
+template <class Options>
+void check_shape(const Options& o, DType dtype, DeviceKind device) {
+  CS_REQUIRE(o.dim % o.heads == 0, "--dim ", o.dim, " is not divisible by --heads ", o.heads);
+  CS_REQUIRE((o.dim / o.heads) % 2 == 0, "--dim ", o.dim, " / --heads ", o.heads, " = ",
+             o.dim / o.heads, " is odd: rotary embedding pairs the dimensions of a head");
+  CS_REQUIRE(o.heads % o.ranks == 0, "--heads ", o.heads, " is not divisible by --ranks ", o.ranks);
+  double memory = 0;
+  for (const DeviceDescription& one : describe_backend(device).devices)
+    memory += static_cast<double>(one.memory);
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  const double needed = bytes_at_least(o, dtype);
+  CS_REQUIRE(memory == 0 || needed <= memory, "--layers ", o.layers, " --dim ", o.dim, " --ffn ",
+             o.ffn, " --seq ", o.seq, " --batch ", o.batch, " --ranks ", o.ranks,
+             fmt::format(" take at least {:.1f} GiB; this machine has {:.1f}", needed / kGiB,
+                         memory / kGiB));
+}
+
+}  // namespace coshard::tools
