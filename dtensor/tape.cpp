@@ -47,7 +47,8 @@ struct Terms {
     all.insert(all.end(), more.begin(), more.end());
   }
   Tensor sum() {
-    for (const Tensor& term : std::exchange(more, {})) first = add(first, term);
+    for (const Tensor& term : std::exchange(more, {}))
+      first = first.defined() ? add(first, term) : term;
     return first;
   }
 };
@@ -121,11 +122,25 @@ class Walk final : public GradSink {
   bool has_late_leaves() const { return !late_.empty(); }
   std::vector<Tensor> awaited_by_leaves() const {
     std::vector<Tensor> all;
-    for (const auto& [leaf, terms] : late_) terms.list(all);
+    for (const auto& [leaf, terms] : late_) {
+      if (leaf->gradient.defined()) all.push_back(leaf->gradient);
+      terms.list(all);
+    }
     return all;
   }
-  void settle_leaves() {
-    for (auto& [leaf, terms] : std::exchange(late_, {})) leaf->gradient = terms.sum();
+  // A walk of a sibling may have added to a leaf meanwhile, something in flight even: that leaf is
+  // left for the next time, or else waited for in place.
+  void settle_leaves(bool in_place) {
+    std::erase_if(late_, [in_place](auto& late) {
+      auto& [leaf, terms] = late;
+      Terms sum{leaf->gradient, {}};
+      if (!in_place && sum.in_flight()) return false;
+      std::vector<Tensor> own;
+      terms.list(own);
+      for (Tensor& term : own) sum.more.push_back(std::move(term));
+      leaf->gradient = sum.sum();
+      return true;
+    });
   }
 
   // What siblings do meanwhile is not this backward's.
@@ -191,9 +206,11 @@ class Walk final : public GradSink {
     const auto late = std::ranges::find(late_, leaf, [](const auto& entry) { return entry.first; });
     if (late != late_.end()) return late->second.add_term(std::move(gradient));
     Terms terms{leaf->gradient, {}};
-    terms.add_term(std::move(gradient));
-    if (!terms.more.empty()) return late_.emplace_back(leaf, std::move(terms)), void();
-    leaf->gradient = terms.first;
+    terms.add_term(gradient);
+    if (!terms.more.empty())
+      late_.emplace_back(leaf, Terms{std::move(gradient), {}});
+    else
+      leaf->gradient = terms.first;
   }
 
   void run_oldest_deferred() {
@@ -317,10 +334,11 @@ Task<void> backward(Tensor loss, Tensor gradient, bool create_graph, CallSite si
     Task<void> rest = walk.step();
     if (rest) co_await std::move(rest);
   }
-  if (!walk.has_late_leaves()) co_return;
-  Task<void> arrived = arrival_of(walk.awaited_by_leaves());
-  co_await std::move(arrived);
-  walk.settle_leaves();
+  while (walk.has_late_leaves()) {
+    Task<void> arrived = arrival_of(walk.awaited_by_leaves());
+    co_await std::move(arrived);
+    walk.settle_leaves(false);
+  }
 }
 
 void run_backward(const Tensor& loss, const Tensor& gradient, bool create_graph, CallSite site) {
@@ -334,7 +352,7 @@ void run_backward(const Tensor& loss, const Tensor& gradient, bool create_graph,
     CS_REQUIRE(!walk.step(),
                "run_backward: what it goes through awaits; co_await backward instead");
   }
-  walk.settle_leaves();
+  walk.settle_leaves(true);
 }
 
 }  // namespace coshard

@@ -273,11 +273,17 @@ class OpRecord final : public Record {
   std::uint64_t versions_ = 0;
 };
 
-void run_body(const OpDef& op, OpContext& context) {
+// What a rank has waited for is the same on all ranks: one outside the mesh waits too.
+void run_body(const OpDef& op, OpContext& context, bool absent) {
   World* world = World::current();
+  if (!op.view)
+    for (const Tensor& t : context.in)
+      if (t.defined()) t.wait(op.name);  // so that waiting is not counted as computing
+  if (absent) {
+    for (int i = 0; i < context.outputs; ++i) context.make(i);
+    return;
+  }
   if (op.view) return op.forward(context);
-  for (const Tensor& t : context.in)
-    if (t.defined()) t.wait(op.name);  // so that waiting is not counted as computing
   if (!world || !world->observed()) return op.forward(context);
   const Computing told(world->observer(), op.name, op.compute);
   op.forward(context);
@@ -286,18 +292,13 @@ void run_body(const OpDef& op, OpContext& context) {
 static_assert(ExplicitRedistribution::Forbid() == ExplicitRedistribution::Forbid::Off);
 const BranchLocal<ExplicitRedistribution::Forbid> forbidden;
 
-bool communicates(const Tensor& x, const Layout& want) {
-  for (const Step& step : plan_for(x.spec(), want).steps)
-    if (coshard::communicates(step.kind)) return true;
-  return false;
-}
-
 void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decision& d) {
   using Forbid = ExplicitRedistribution::Forbid;
   const Forbid forbid = forbidden.get();
   if (forbid == Forbid::Off) return;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    if (!d.change[i] || (forbid == Forbid::Communication && !communicates(in[i], d.want[i])))
+    if (!d.change[i]) continue;
+    if (forbid == Forbid::Communication && !outline_of(in[i].spec(), d.want[i]).communicates)
       continue;
     fail(ErrorKind::BadInput, cat(show(op, in), ": implicit redistribution of input ", i, " from ",
                                   in[i].layout(), " to ", d.want[i]));
@@ -325,11 +326,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   context.out_dtype = d.out_dtype;
   context.out_spec = d.out_spec;
   const auto count = static_cast<std::size_t>(d.outputs);
-  if (d.absent) {
-    for (std::size_t i = 0; i < count; ++i) context.make(static_cast<int>(i));
-  } else {
-    run_body(op, context);
-  }
+  run_body(op, context, d.absent);
   for (std::size_t i = 0; i < count; ++i)
     if (d.out_spec[i]) context.out[i] = context.out[i].with_spec(d.out_spec[i]);
   if (taped(in)) {

@@ -75,19 +75,29 @@ class Binding {
   Region common(int source, int target) {
     return intersect(parts(plan_.from, source), parts(plan_.to, target));
   }
-  void slice() {
-    const auto have = parts(plan_.from, me_), want = parts(plan_.to, me_);
-    if (numel(holdings_.shape()) == 0) return;
-    step_.is_view = true;
+  // Where the part that a rank wants begins in what it has; whether it is one block of that.
+  bool block_of(int place, Shape& begin) {
+    const auto have = parts(plan_.from, place), want = parts(plan_.to, place);
+    bool one = true;
     for (std::size_t d = 0; d < have.size(); ++d) {
       const Ranges& ranges = want[d];
       const bool empty = ranges.empty();
-      const std::int64_t begin = empty ? 0 : position_in(have[d], ranges.front().begin);
+      begin.push_back(empty ? 0 : position_in(have[d], ranges.front().begin));
       const std::int64_t end = empty ? 0 : position_in(have[d], ranges.back().end - 1) + 1;
-      step_.begin.push_back(begin);
-      step_.is_view = step_.is_view && end - begin == count_of(ranges);
+      one = one && end - begin.back() == count_of(ranges);
     }
-    if (!step_.is_view) step_.pack = boxes_of(want, have, want);
+    return one;
+  }
+  // A view where it can be one on all ranks, so that what a wait is for is the same on all.
+  void slice() {
+    if (numel(holdings_.shape()) == 0) return;
+    step_.is_view = block_of(me_, step_.begin);
+    for (int place = 0; place < mesh_.size() && step_.is_view; ++place) {
+      Shape begin;
+      step_.is_view = block_of(place, begin);
+    }
+    if (!step_.is_view)
+      step_.pack = boxes_of(parts(plan_.to, me_), parts(plan_.from, me_), parts(plan_.to, me_));
   }
 
   void expand() {

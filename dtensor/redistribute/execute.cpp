@@ -18,11 +18,6 @@ bool continues(const Tensor& x) {
          (!x.storage()->pending || x.storage()->pending.state()->any_thread());
 }
 
-// A handle to the same memory that waits for nothing.
-Tensor place_of(const Tensor& x) {
-  return Tensor::alias(x, x.local_shape(), x.strides(), x.storage_offset());
-}
-
 void divide(const Tensor& place, int divisor) {
   kernels::run(
       *place.device(),
@@ -45,7 +40,9 @@ std::function<void()> completion(const Tensor& into, const Tensor& to, const Ste
 
 Tensor local_step(const Tensor& x, const Step& step) {
   const auto& after = step.after;
-  if (step.kind == StepKind::Share && step.keeps) return x.with_spec(after);
+  // The others make theirs once x is there: what is in flight is the same on every rank.
+  if (step.kind == StepKind::Share && step.keeps)
+    return (x.in_flight() ? copy_later(x) : x).with_spec(after);
   if (step.kind == StepKind::Slice && step.is_view) {
     std::int64_t offset = x.storage_offset();
     for (std::size_t d = 0; d < step.begin.size(); ++d) offset += step.begin[d] * x.strides()[d];
@@ -67,6 +64,10 @@ std::int64_t bytes_of(const Step& step, DType dtype) {
 }
 
 }  // namespace
+
+Tensor place_of(const Tensor& x) {
+  return Tensor::alias(x, x.local_shape(), x.strides(), x.storage_offset());
+}
 
 Tensor run_step(const Tensor& x, const Step& step) {
   if (!communicates(step.kind)) return local_step(x, step);
@@ -123,7 +124,7 @@ Tensor copy_later(const Tensor& tensor) {
 
 Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
   if (plan.steps.empty()) return {source.with_spec(plan.target), nullptr};
-  Issued issued{source, nullptr};
+  Issued issued{source, nullptr, plan.outline.shards};
   for (const Step& step : plan.steps) {
     issued.result = run_step(issued.result, step);
     issued.last = communicates(step.kind) ? &step : nullptr;

@@ -10,11 +10,15 @@ namespace coshard {
 struct Issued {
   Tensor result;               // off the tape; possibly in flight, possibly a view of the source
   const Step* last = nullptr;  // the step whose collective is in flight, if any
+  int shards = 1;              // as PlanOutline
 };
 
 // Returns at once: a step that needs the result of the one before hangs on it, and the result is
 // left in flight. On a device that queues its work that is the order of the compute stream.
 Issued run_plan(const DTensor& source, const RedistributePlan& plan);
+
+// A handle to the same memory that waits for nothing.
+Tensor place_of(const Tensor& x);
 
 // One step. A step that communicates must outlive its result's being waited for.
 Tensor run_step(const Tensor& x, const Step& step);

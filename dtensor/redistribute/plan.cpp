@@ -9,6 +9,15 @@
 namespace coshard {
 namespace {
 
+PlanOutline outline(const DeviceMesh& mesh, std::span<const PlanStep> steps) {
+  PlanOutline seen;
+  for (const PlanStep& step : steps) seen.communicates |= communicates(step.kind);
+  if (steps.empty() || steps.back().kind != StepKind::AllGather) return seen;
+  for (int m = 0; m < mesh.ndim(); ++m)
+    if (has(steps.back().dims, m)) seen.shards *= mesh.size(m);
+  return seen;
+}
+
 std::unique_ptr<RedistributePlan> make_plan(const std::shared_ptr<const Spec>& source,
                                             const Layout& target) {
   auto plan = std::make_unique<RedistributePlan>();
@@ -16,8 +25,9 @@ std::unique_ptr<RedistributePlan> make_plan(const std::shared_ptr<const Spec>& s
   plan->source = source;
   plan->target = make_spec(mesh, target, source->shape);
   Holdings holdings(mesh.shape(), source->shape);
-  for (const PlanStep& step : plan_steps(mesh.shape(), source->shape, source->layout, target))
-    plan->steps.push_back(bind(holdings, mesh, step));
+  const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target);
+  plan->outline = outline(mesh, steps);
+  for (const PlanStep& step : steps) plan->steps.push_back(bind(holdings, mesh, step));
   return plan;
 }
 
@@ -38,27 +48,21 @@ const RedistributePlan& plan_for(const std::shared_ptr<const Spec>& source, cons
   return *plans.back();
 }
 
-bool communicates(const std::shared_ptr<const Spec>& source, const Layout& target) {
-  if (source->mesh.contains_this_rank()) {
-    for (const Step& step : plan_for(source, target).steps)
-      if (communicates(step.kind)) return true;
-    return false;
-  }
+PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& target) {
+  if (source->mesh.contains_this_rank()) return plan_for(source, target).outline;
   struct Answer {
     std::shared_ptr<const Spec> source;
     Layout target;
-    bool value;
+    PlanOutline outline;
   };
   static const RankLocal<std::unordered_map<const Spec*, std::vector<Answer>>> answers;
   auto& known = (*answers)[source.get()];
   for (const Answer& answer : known)
-    if (answer.target == target) return answer.value;
-  bool value = false;
-  for (const PlanStep& step :
-       plan_steps(source->mesh.shape(), source->shape, source->layout, target))
-    value |= communicates(step.kind);
-  known.push_back({source, target, value});
-  return value;
+    if (answer.target == target) return answer.outline;
+  const std::vector<int>& mesh = source->mesh.shape();
+  known.push_back({source, target,
+                   outline(source->mesh, plan_steps(mesh, source->shape, source->layout, target))});
+  return known.back().outline;
 }
 
 }  // namespace coshard

@@ -37,8 +37,15 @@ struct Step {
   std::int64_t packed = 0, unpacked = 0;
 };
 
+// What is the same on every rank, also outside the mesh.
+struct PlanOutline {
+  bool communicates = false;
+  int shards = 1;  // as which the result arrives: the ranks of an all-gather that comes last
+};
+
 struct RedistributePlan {
   std::shared_ptr<const Spec> source, target;
+  PlanOutline outline;
   std::vector<Step> steps;
 };
 
@@ -47,8 +54,7 @@ struct RedistributePlan {
 // Error{BadInput}: as plan_steps.
 const RedistributePlan& plan_for(const std::shared_ptr<const Spec>& source, const Layout& target);
 
-// Whether it takes a collective: the same answer on every rank, also outside the mesh. `target` is
-// normalised.
-bool communicates(const std::shared_ptr<const Spec>& source, const Layout& target);
+// On any rank of the world. `target` is normalised.
+PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& target);
 
 }  // namespace coshard

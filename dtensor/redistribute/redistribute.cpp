@@ -13,17 +13,23 @@ namespace {
 
 // A rank outside the mesh has nothing and issues nothing.
 Issued issue_to(const Tensor& source, const Layout& target) {
+  // On all ranks, whether or not the step of this one has to read it.
+  if (source.in_flight() && source.storage()->pending)
+    source.storage()->pending.state()->issue_now();
   if (source.mesh().contains_this_rank()) return run_plan(source, plan_for(source.spec(), target));
-  Issued nothing{Tensor::empty(source.device(), make_spec(source.mesh(), target, source.shape()),
-                               source.dtype()),
-                 nullptr};
-  if (source.in_flight() || communicates(source.spec(), nothing.result.layout()))
+  const auto spec = make_spec(source.mesh(), target, source.shape());
+  const PlanOutline outline = outline_of(source.spec(), spec->layout);
+  Issued nothing{Tensor::empty(source.device(), spec, source.dtype()), nullptr, outline.shards};
+  // Where the others only do a local step, what they wait for is what the source waits for.
+  if (outline.communicates)
     nothing.result.set_in_flight(Work());
+  else if (source.in_flight())
+    nothing.result.set_in_flight(Work(source.storage()->pending.state()));
   return nothing;
 }
 
 Issued issue_now_or_later(const Tensor& source, const Layout& target) {
-  if (redistributes_are_deferred()) return {redistribute_later(source, target), nullptr};
+  if (redistributes_are_deferred()) return {redistribute_later(source, target)};
   return issue_to(source, target);
 }
 
@@ -31,6 +37,7 @@ Issued issue_now_or_later(const Tensor& source, const Layout& target) {
 struct Taped {
   Tensor result;
   const Step* last;
+  int shards;
 };
 Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options);
 
@@ -62,13 +69,13 @@ class RedistributeRecord final : public Record {
 Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options) {
   const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
   Issued issued =
-      sent.layout() == target ? Issued{sent.detach(), nullptr} : issue_now_or_later(sent, target);
+      sent.layout() == target ? Issued{sent.detach()} : issue_now_or_later(sent, target);
   if (issued.result.storage() == source.storage()) issued.result = copy_later(issued.result);
   const Tensor inputs[] = {source};
   if (taped(inputs))
     push_record(std::make_shared<RedistributeRecord>(source, options), inputs,
                 std::span<Tensor>(&issued.result, 1));
-  return {issued.result, issued.last};
+  return {issued.result, issued.last, issued.shards};
 }
 
 void check_partials(const Tensor& source, const Layout& wanted) {
@@ -125,39 +132,39 @@ void Redistribution::Host::Awaiter::await_resume() {
   result_.device()->synchronize();
 }
 
-// By whole when the shards do not come one by one.
-Redistribution::NextShard::Awaiter::Awaiter(Tensor result, const Step* step, int index)
-    : WorkAwaiter(result.storage()->pending.state(),
-                  step != nullptr && step->gathered >= 0 && index < step->communicator->size()
-                      ? (step->communicator->rank() + index) % step->communicator->size()
-                      : -1),
-      result_(std::move(result)),
-      step_(step),
-      index_(index) {}
+// By whole when the shards do not come one by one, and after the last.
+Redistribution::NextShard::Awaiter::Awaiter(Redistribution of, int index)
+    : WorkAwaiter(of.state_, of.part(index)), of_(std::move(of)), index_(index) {}
+
+// Which rank's shard comes as number `index`; -1: it does not come alone.
+int Redistribution::part(int index) const {
+  if (last_ == nullptr || last_->gathered < 0 || index >= shards_) return -1;
+  return (last_->communicator->rank() + index) % shards_;
+}
 
 std::optional<ArrivedShard> Redistribution::NextShard::Awaiter::await_resume() {
   WorkAwaiter::await_resume();
-  if (!step_ || step_->gathered < 0) {
-    result_.arrived(awaited());
-    if (index_ > 0) return std::nullopt;
-    return ArrivedShard{result_.raw_local(), 0, 0, 0,
-                        result_.local_shape().empty() ? 1 : result_.local_shape()[0]};
-  }
-  const int n = step_->communicator->size();
-  if (index_ >= n) {
-    result_.arrived(awaited());
-    return std::nullopt;
-  }
-  const int rank = (step_->communicator->rank() + index_) % n;
-  const auto dim = static_cast<std::size_t>(step_->gathered);
-  const Cut cut = cut_of(step_->collective.counts, step_->collective.extent, n, rank);
+  const int rank = of_.part(index_);
+  if (rank < 0) of_.result_.arrived(awaited());
+  if (index_ >= of_.shards_) return std::nullopt;
+  return of_.shard(index_, rank);
+}
+
+// The whole, then nothing, where the shards do not come one by one.
+ArrivedShard Redistribution::shard(int index, int rank) const {
+  const Tensor whole = result_.raw_local();
+  if (rank < 0 && index == 0)
+    return {whole, 0, 0, 0, whole.local_shape().empty() ? 1 : whole.local_shape()[0]};
+  if (rank < 0) return {Tensor::empty(whole.device(), Shape{0}, whole.dtype()), index, 0, 0, 0};
+  const auto dim = static_cast<std::size_t>(last_->gathered);
+  const Cut cut = cut_of(last_->collective.counts, last_->collective.extent, shards_, rank);
   Shape shape = result_.local_shape();
   shape[dim] = cut.size;
   const std::int64_t offset =
       result_.storage_offset() + (cut.size ? cut.offset * result_.strides()[dim] : 0);
   // A handle to the same memory that does not wait for the shards that are still travelling.
   const Tensor view = Tensor::alias(result_, shape, result_.strides(), offset);
-  return ArrivedShard{view, rank, step_->gathered, cut.offset, cut.size};
+  return {view, rank, last_->gathered, cut.offset, cut.size};
 }
 
 Task<void> arrival_of(std::vector<Tensor> tensors) {
@@ -179,7 +186,7 @@ Redistribution redistribute(const DTensor& source, const Layout& target,
   if (!casts && wanted == source.layout()) return Redistribution(source);
   check_partials(source, wanted);
   const Taped taken = run_taped(source, wanted, options);
-  return Redistribution(taken.result, taken.last);
+  return Redistribution(taken.result, taken.last, taken.shards);
 }
 
 Tensor redistribute_raw(const DTensor& source, const Layout& target) {

@@ -35,10 +35,13 @@ struct ArrivedShard {
 //   Cancel:  the collective goes on without this await; any copy may be awaited again.
 class Redistribution {
  public:
-  // `last` is the step whose collective is in flight, if any; it lives in the plan cache.
   using awaitable_of_coshard = void;
-  explicit Redistribution(Tensor result, const Step* last = nullptr)
-      : result_(std::move(result)), last_(last) {}
+  // `last` is the step whose collective is in flight, if any; it lives in the plan cache.
+  explicit Redistribution(Tensor result, const Step* last = nullptr, int shards = 1)
+      : result_(std::move(result)),
+        state_(result_.storage()->pending.state()),
+        last_(last),
+        shards_(shards) {}
 
   // The result, possibly in flight. Recorded on the tape.
   const Tensor& tensor() const { return result_; }
@@ -50,20 +53,28 @@ class Redistribution {
   Host host() const;
   // The shards of an all-gather as they arrive, this rank's own first, then rank+1, rank+2, …: a
   // static order. nullopt after the last. A result that moved nothing, or came by another
-  // collective, arrives as one shard.
+  // collective, arrives as one shard. Every rank gets as many: where the parts of a gather are not
+  // blocks of the result the first shard is the whole, and the others are empty; outside the mesh
+  // all are.
   class NextShard;
   NextShard next_shard();
 
  private:
+  int part(int index) const;
+  ArrivedShard shard(int index, int rank) const;
+
   Tensor result_;
+  // Kept, so that every await waits for the same, also when the data have been used meanwhile.
+  std::shared_ptr<WorkState> state_;
   const Step* last_;
+  int shards_;
   int taken_ = 0;
 };
 
 class Redistribution::Awaiter final : public WorkAwaiter {
  public:
-  explicit Awaiter(Tensor result)
-      : WorkAwaiter(result.storage()->pending.state()), result_(std::move(result)) {}
+  Awaiter(std::shared_ptr<WorkState> state, Tensor result)
+      : WorkAwaiter(std::move(state)), result_(std::move(result)) {}
   Tensor await_resume() {
     WorkAwaiter::await_resume();
     result_.arrived(awaited());
@@ -74,7 +85,7 @@ class Redistribution::Awaiter final : public WorkAwaiter {
   Tensor result_;
 };
 inline Redistribution::Awaiter Redistribution::operator co_await() const {
-  return Awaiter(result_);
+  return Awaiter(state_, result_);
 }
 
 class Redistribution::Host {
@@ -82,47 +93,44 @@ class Redistribution::Host {
   using awaitable_of_coshard = void;
   class Awaiter final : public WorkAwaiter {
    public:
-    explicit Awaiter(Tensor result)
-        : WorkAwaiter(result.storage()->pending.state()), result_(std::move(result)) {}
+    Awaiter(std::shared_ptr<WorkState> state, Tensor result)
+        : WorkAwaiter(std::move(state)), result_(std::move(result)) {}
     // On a device that queues its work: polls an event with the device's deadline.
     void await_resume();
 
    private:
     Tensor result_;
   };
-  explicit Host(Tensor result) : result_(std::move(result)) {}
-  Awaiter operator co_await() const { return Awaiter(result_); }
+  Host(std::shared_ptr<WorkState> state, Tensor result)
+      : state_(std::move(state)), result_(std::move(result)) {}
+  Awaiter operator co_await() const { return Awaiter(state_, result_); }
 
  private:
+  std::shared_ptr<WorkState> state_;
   Tensor result_;
 };
-inline Redistribution::Host Redistribution::host() const { return Host(result_); }
+inline Redistribution::Host Redistribution::host() const { return Host(state_, result_); }
 
 class Redistribution::NextShard {
  public:
   using awaitable_of_coshard = void;
   class Awaiter final : public WorkAwaiter {
    public:
-    Awaiter(Tensor result, const Step* step, int index);
+    Awaiter(Redistribution of, int index);
     std::optional<ArrivedShard> await_resume();
 
    private:
-    Tensor result_;
-    const Step* step_;
+    Redistribution of_;
     int index_;
   };
-  NextShard(Tensor result, const Step* step, int index)
-      : result_(std::move(result)), step_(step), index_(index) {}
-  Awaiter operator co_await() const { return Awaiter(result_, step_, index_); }
+  NextShard(Redistribution of, int index) : of_(std::move(of)), index_(index) {}
+  Awaiter operator co_await() const { return Awaiter(of_, index_); }
 
  private:
-  Tensor result_;
-  const Step* step_;
+  Redistribution of_;
   int index_;
 };
-inline Redistribution::NextShard Redistribution::next_shard() {
-  return NextShard(result_, last_, taken_++);
-}
+inline Redistribution::NextShard Redistribution::next_shard() { return NextShard(*this, taken_++); }
 
 // Awaits what several tensors wait for, whatever that is; suspends once.
 Task<void> arrival_of(std::vector<Tensor> tensors);

@@ -24,6 +24,7 @@ bool WorkAwaiter::await_ready() const {
 void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
   Executor& executor = *(executor_ = Executor::current());
   Branch& branch = Branch::current();
+  each([](WorkState& state) { state.issue_now(); });  // in its own branch
   if (resume_ == Resume::AsItComes) branch.unordered = true;
   // A branch without order must not stand in the way of those that have one.
   if (branch.unordered) return executor.wait_unordered(*this, self);

@@ -55,8 +55,10 @@ Job& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
       fresh->passage = {};
       for (std::size_t r = 0; r < members_.size(); ++r) fresh->entries[r].not_before_ns.store(0);
     }
-    for (std::size_t r = 0; r < members_.size(); ++r)
+    for (std::size_t r = 0; r < members_.size(); ++r) {
       fresh->entries[r].stage.store(Stage::None, std::memory_order_relaxed);
+      fresh->entries[r].wanted.store(false, std::memory_order_relaxed);
+    }
     if (devices_.used()) {
       if (fresh->device == nullptr) fresh->device = std::make_unique<DeviceJob>(size());
       fresh->device->reset();

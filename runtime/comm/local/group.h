@@ -111,6 +111,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void wake() {
     if (sleepers_.load() > 0) notify();
   }
+  void ring(const std::atomic<bool>& has_dependents);
   // From now on `parker` is rung; the awaited state is checked after this and before it parks.
   void listen(Parker& parker, bool for_part);
   void deaf(Parker& parker, bool for_part) noexcept;
@@ -121,9 +122,10 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::string side_text(const Job& job, int rank) const;
   bool may_go_on() const;
   bool pause();
-  bool push_before(Job& job, int rank);
+  enum class Prepared { Nothing, Some, Last };  // done; Last: and this was the last to come
+  Look push_before(Job& job, int rank);
   void note_not_before(Job& job, int rank);
-  bool prepare(Job& job, int rank);
+  Prepared prepare(Job& job, int rank);
   bool prepare_some(Job& job);
   void stop_preparing(Job& job, int rank);
   bool raise_arrived(Job& job, int rank);

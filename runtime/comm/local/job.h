@@ -42,6 +42,8 @@ struct alignas(64) Entry {
   std::atomic<Stage> stage{Stage::None};
   // With links, while Issued: before that time what fills the send buffer is not over. 0: unknown.
   std::atomic<std::int64_t> not_before_ns{0};
+  // Somebody found it Preparing, and may sleep. Sequentially consistent, with `stage`.
+  std::atomic<bool> wanted{false};
   bool issued() const { return stage.load() != Stage::None; }
   bool arrived() const { return stage.load() == Stage::Arrived; }
 };

@@ -134,7 +134,7 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
     } else if (const auto& progress = group_->registry()->progress) {
       progress->offer(group_, message);
     }
-    group_->wake();
+    group_->ring(message->has_dependents);
   }
   return work;
 }

@@ -134,6 +134,7 @@ class MessageWork final : public LocalWork {
  public:
   MessageWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
               std::shared_ptr<Message> message);
+  void has_dependents() override { message_->has_dependents.store(true); }
 
  private:
   bool complete() const override {

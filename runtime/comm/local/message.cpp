@@ -22,9 +22,12 @@ Look Message::push_before(std::string& failure) {
 }
 
 bool Message::help(std::string& failure) {
-  MessageState expected = MessageState::Matched;
-  if (state.load() != expected) return false;
-  if (!state.compare_exchange_strong(expected, MessageState::Taken)) return false;
+  for (MessageState seen = MessageState::Matched;
+       !state.compare_exchange_strong(seen, MessageState::Taken); seen = MessageState::Matched) {
+    if (seen != MessageState::Taken) return false;
+    wanted.store(true);  // who is at it rings, or has put it back
+    if (state.load() == MessageState::Taken) return false;
+  }
   if (const Look before = push_before(failure); before != Look::Over) {
     state.store(MessageState::Matched);
     return before == Look::Moved;

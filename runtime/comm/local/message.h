@@ -30,6 +30,9 @@ struct Message {
   // data there), or back to Matched while what is sent is not there. Half or Matched -> Over when a
   // failing rank gives it up.
   std::atomic<MessageState> state{MessageState::Half};
+  // Somebody found it Taken, and may sleep. Sequentially consistent, with `state`.
+  std::atomic<bool> wanted{false};
+  std::atomic<bool> has_dependents{false};  // as of a job
   std::atomic<bool> timed{false};
   std::atomic<std::int64_t> over_ns{0};
 

@@ -48,7 +48,7 @@ void LocalGroup::arrive(Job& job, int rank, Collective&& collective, Print print
     if (part_sleepers_.load() > 0) wake();
     offer(job);
   }
-  if (prepares ? prepare(job, rank) : raise_arrived(job, rank)) arm(job, rank);
+  if (prepares ? prepare(job, rank) == Prepared::Last : raise_arrived(job, rank)) arm(job, rank);
 }
 
 // The caller holds a reference to it.
@@ -66,30 +66,35 @@ bool LocalGroup::raise_arrived(Job& job, int rank) {
   return true;
 }
 
-// Whether what the send buffer of `rank` waits for is over; does a share of it.
-bool LocalGroup::push_before(Job& job, int rank) {
+// Over: what the send buffer of `rank` waits for; else whether a share of it was done.
+Look LocalGroup::push_before(Job& job, int rank) {
   WorkState& before = *entry(job, rank).args.after;
   try {
-    if (before.push() != Look::Over) {
+    const Look look = before.push();
+    if (look != Look::Over) {
       if (link_ != nullptr) note_not_before(job, rank);
-      return false;
+      return look;
     }
     if (const std::string failure = before.failure(); !failure.empty())
       poison(cat(side_text(job, rank), ": what it needs failed: ", failure));
   } catch (const std::exception& error) {
     poison(cat(side_text(job, rank), ": its data could not be prepared: ", error.what()));
   }
-  return true;
+  return Look::Over;
 }
 
 // Who sleeps has to know it too. Sequentially consistent: a sleeper is seen here, or sees the time.
 void LocalGroup::note_not_before(Job& job, int rank) {
   Entry& its = entry(job, rank);
   const std::int64_t known = its.args.after->not_before(-1);
-  if (known == 0 || its.not_before_ns.exchange(known) == known) return;
+  if (known != 0 && its.not_before_ns.exchange(known) != known) ring(job.has_dependents);
+}
+
+// All who may wait for a job or message, or help it.
+void LocalGroup::ring(const std::atomic<bool>& has_dependents) {
   wake();
   if (registry_->progress != nullptr) registry_->progress->ring();
-  if (job.has_dependents.load()) registry_->wake();
+  if (has_dependents.load()) registry_->wake();
 }
 
 std::int64_t LocalGroup::not_before(const Job& job) const {
@@ -104,29 +109,35 @@ std::int64_t LocalGroup::not_before(const Job& job) const {
   return first;
 }
 
-// Arrives for `rank` if what it waits for is over; true when it was the last to come.
-bool LocalGroup::prepare(Job& job, int rank) {
+// Arrives for `rank` if what it waits for is over.
+LocalGroup::Prepared LocalGroup::prepare(Job& job, int rank) {
   Entry& its = entry(job, rank);
-  Stage expected = Stage::Issued;
-  if (its.stage.load(std::memory_order_relaxed) != expected) return false;
-  if (!its.stage.compare_exchange_strong(expected, Stage::Preparing)) return false;
-  if (!push_before(job, rank)) {
+  for (Stage seen = Stage::Issued; !its.stage.compare_exchange_strong(seen, Stage::Preparing);
+       seen = Stage::Issued) {
+    if (seen != Stage::Preparing) return Prepared::Nothing;
+    its.wanted.store(true);  // who is at it rings, or has put it back
+    if (its.stage.load() == Stage::Preparing) return Prepared::Nothing;
+  }
+  const Look look = push_before(job, rank);
+  if (look != Look::Over) {
     its.stage.store(Stage::Issued);
-    return false;
+    if (its.wanted.exchange(false)) ring(job.has_dependents);
+    return look == Look::Moved ? Prepared::Some : Prepared::Nothing;
   }
   its.args.after.reset();
   job.unprepared.fetch_sub(1);
-  return raise_arrived(job, rank);
+  return raise_arrived(job, rank) ? Prepared::Last : Prepared::Some;
 }
 
 bool LocalGroup::prepare_some(Job& job) {
   if (job.unprepared.load() == 0) return false;
   bool moved = false;
   for (int r = 0; r < size() && !moved; ++r) {
-    if (entry(job, r).stage.load() != Stage::Issued) continue;
-    const bool last = prepare(job, r);
-    moved = last || entry(job, r).arrived();
-    if (last) arm(job, r);
+    const Stage stage = entry(job, r).stage.load();
+    if (stage == Stage::None || stage == Stage::Arrived) continue;
+    const Prepared prepared = prepare(job, r);
+    moved = prepared != Prepared::Nothing;
+    if (prepared == Prepared::Last) arm(job, r);
   }
   return moved;
 }
@@ -145,7 +156,7 @@ void LocalGroup::arm(Job& job, int rank) {
   if (at_once && kind != CollectiveKind::AllGather) job.next.store(job.units);
   job.armed.store(true);
   if (!at_once) {
-    wake();
+    ring(job.has_dependents);
     offer(job);
   }
   if (kind == CollectiveKind::AllGather) {
@@ -172,13 +183,15 @@ bool LocalGroup::pause() {
 }
 
 bool LocalGroup::help(Message& message) {
-  if (message.state.load() != MessageState::Matched || !may_go_on()) return false;
+  const MessageState seen = message.state.load();
+  const bool open = seen == MessageState::Matched || seen == MessageState::Taken;
+  if (!open || !may_go_on()) return false;
   std::string failure;
   const bool moved = message.help(failure);
+  if (message.wanted.exchange(false) || moved) ring(message.has_dependents);
   if (!failure.empty())
     poison(cat("message #", message.number, " of ", title(), place_text(message.send),
                ": what it sends failed: ", failure));
-  if (moved) wake();
   return moved;
 }
 
@@ -273,7 +286,7 @@ void LocalGroup::finish_units(Job& job, std::uint32_t count, CollectiveKind kind
   if (job.done.fetch_add(count, std::memory_order_acq_rel) + count != target) return;
   if (!completes) return finish(job);
   job.completing.store(true);
-  wake();
+  ring(job.has_dependents);
   while (complete_some(job)) {
   }
 }

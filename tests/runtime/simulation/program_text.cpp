@@ -5,8 +5,9 @@
 namespace coshard::test {
 namespace {
 
-constexpr const char* kNames[] = {"issue", "await", "await_any", "wait_in_place", "yield",  "sleep",
-                                  "throw", "all",   "try_all",   "overdue",       "in_time"};
+constexpr const char* kNames[] = {"issue", "await",   "await_any", "wait_in_place",
+                                  "yield", "sleep",   "load",      "throw",
+                                  "all",   "try_all", "overdue",   "in_time"};
 
 std::string text_of(const std::vector<Node>& steps, const std::string& indent) {
   std::string text;

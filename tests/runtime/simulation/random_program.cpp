@@ -56,8 +56,9 @@ class Generator {
     node.of = of;
     return node;
   }
-  Node sleep(std::chrono::nanoseconds least, std::chrono::nanoseconds more) {
-    Node node = step(Step::Sleep);
+  Node sleep(std::chrono::nanoseconds least, std::chrono::nanoseconds more,
+             Step how = Step::Sleep) {
+    Node node = step(how);
     for (int r = 0; r < made_.ranks; ++r)
       node.nap.push_back(least + more * dice_.below(1000) / 1000);
     return node;
@@ -155,6 +156,8 @@ void Generator::add(Steps& steps, std::vector<int>& open, int depth, bool only_s
     steps.push_back(step(Step::Yield));
   } else if (what < 18 && depth < 3) {
     steps.push_back(branches(depth, only_strand));
+  } else if (what < 19) {
+    steps.push_back(sleep(0ns, 200ms, Step::Load));
   } else if (only_strand) {
     steps.push_back(sleep(0ns, 200ms));
   }

@@ -10,25 +10,9 @@
 
 #include "runtime/observer.h"
 #include "runtime/reduce.h"
+#include "tests/support/seeds.h"
 
 namespace coshard::test {
-
-// splitmix64
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31);
-  }
-  int below(int n) { return static_cast<int>(next() % static_cast<std::uint64_t>(n)); }
-  bool one_in(int n) { return below(n) == 0; }
-
- private:
-  std::uint64_t state_;
-};
 
 enum class Step {
   Issue,        // of a collective or a message; what it gives has the number of the step
@@ -37,6 +21,7 @@ enum class Step {
   WaitInPlace,  // the same, without suspending
   Yield,
   Sleep,    // nap[rank]
+  Load,     // the same, in_order
   Throw,    // PlannedError, on all ranks
   All,      // when_all of the branches
   TryAll,   // the same, one of which throws; PlannedError is caught

@@ -7,6 +7,7 @@
 #include "runtime/error.h"
 #include "tests/runtime/simulation/run_program.h"
 #include "tests/runtime/simulation/verdict.h"
+#include "tests/support/seeds.h"
 
 namespace coshard::test {
 namespace {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "runtime/coro/deadline.h"
+#include "runtime/coro/in_order.h"
 #include "runtime/coro/when_all.h"
 
 namespace coshard::test {
@@ -205,6 +206,12 @@ Task<void> Rank::step(const Node& node) {
     case Step::Sleep: {
       Task<void> nap = sleep_for(node.nap[static_cast<std::size_t>(world_.rank())]);
       co_await std::move(nap);
+      break;
+    }
+    case Step::Load: {
+      auto loaded = in_order(sleep_for(node.nap[static_cast<std::size_t>(world_.rank())]));
+      co_await std::move(loaded);
+      log(node);
       break;
     }
     case Step::All:

@@ -1,9 +1,6 @@
 #include "tests/runtime/simulation/verdict.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -13,17 +10,6 @@
 
 namespace coshard::test {
 namespace {
-
-// "--option N" or "--option=N" of the command line, else the environment's.
-std::uint64_t number_of(const std::string& option, const char* variable, std::uint64_t otherwise) {
-  const std::vector<std::string> words = ::testing::internal::GetArgvs();
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == option && i + 1 < words.size()) return std::stoull(words[i + 1]);
-    if (words[i].starts_with(option + "=")) return std::stoull(words[i].substr(option.size() + 1));
-  }
-  const char* text = std::getenv(variable);
-  return text != nullptr && *text != 0 ? std::stoull(text) : otherwise;
-}
 
 template <class T>
 std::string text(const T& value) {
@@ -173,9 +159,6 @@ bool fits(Differs how, const Report& report) {
 }
 
 }  // namespace
-
-std::uint64_t seeds() { return number_of("--seeds", "COSHARD_SEEDS", 2000); }
-std::uint64_t first_seed() { return number_of("--first-seed", "COSHARD_FIRST_SEED", 0); }
 
 std::string judge_one_structure(std::uint64_t seed) {
   const RandomProgram program = random_program(seed);

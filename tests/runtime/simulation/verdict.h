@@ -5,10 +5,6 @@
 
 namespace coshard::test {
 
-// Of COSHARD_SEEDS and COSHARD_FIRST_SEED, or of --seeds N and --first-seed N.
-std::uint64_t seeds();
-std::uint64_t first_seed();
-
 // The program of that seed: each result is what it means, the order in which ranks issue and resume
 // is the same on all, and the time is what its sleeps take.
 std::string judge_one_structure(std::uint64_t seed);

@@ -1,0 +1,55 @@
+#pragma once
+// Random programs of DTensors in a simulation. Every rank draws the same steps from the same dice,
+// one pair of dice per branch, and does each step twice: on DTensors, and on plain tensors of this
+// rank alone, which say what it means.
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/support/ends.h"
+
+namespace coshard::test {
+
+// What siblings throw by plan, and what a rank throws that differs.
+struct PlannedError : std::runtime_error {
+  PlannedError() : std::runtime_error("planned") {}
+};
+struct Boom : std::runtime_error {
+  Boom() : std::runtime_error("boom") {}
+};
+
+// What one rank does otherwise, at its step `at`.
+enum class Differs {
+  Throws,
+  Leaves,  // ends its program
+  NeverComes,
+  SwapsBranches,
+  GivesUp,  // an await, whose sibling throws
+  Dies,     // after `at` collectives
+};
+inline constexpr int kWaysToDiffer = 6;
+struct Difference {
+  Differs how{};
+  int rank = 0;
+  int at = 0;
+};
+
+struct RankReport {
+  std::vector<std::string> log;  // steps in the order in which the rank goes on with them
+  std::string wrong;             // the first result that is not what it should be
+  bool different = false;        // the difference took place
+  int checked = 0;               // results
+  testing::End end;
+};
+struct Report {
+  std::vector<RankReport> ranks;
+  testing::End end;  // of the whole
+  bool boom = false;
+};
+
+Report run_random_dtensors(std::uint64_t seed,
+                           const std::optional<Difference>& difference = std::nullopt);
+
+}  // namespace coshard::test

@@ -1,0 +1,104 @@
+// Random programs of DTensors: redistributes awaited later and in other orders, by copies, shard by
+// shard, chained, deferred, over several meshes with outsiders; transfers; backward walks woven
+// with the siblings'. Of one structure they give what plain tensors give. Where one rank differs,
+// no number is wrong, and every rank ends with a typed error or what the program says.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/dtensor/simulation/random_dtensors.h"
+#include "tests/support/seeds.h"
+
+namespace coshard::test {
+namespace {
+
+std::string how_to_replay(std::uint64_t seed) {
+  return cat("seed ", seed, "; COSHARD_FIRST_SEED=", seed, " COSHARD_SEEDS=1 replays it");
+}
+
+std::string text(const testing::End& end) {
+  std::ostringstream out;
+  out << end;
+  return out.str();
+}
+
+std::string ends_of(const Report& report) {
+  std::string all = cat(text(report.end), "\n");
+  for (std::size_t r = 0; r < report.ranks.size(); ++r) {
+    all += cat("rank ", r, " ", text(report.ranks[r].end), "; its steps:\n");
+    for (const std::string& line : report.ranks[r].log) all += cat("  ", line, "\n");
+  }
+  return all;
+}
+
+std::string wrong_in(const Report& report) {
+  for (const RankReport& rank : report.ranks)
+    if (!rank.wrong.empty()) return rank.wrong;
+  return "";
+}
+
+std::string order_of(const Report& report) {
+  for (std::size_t r = 1; r < report.ranks.size(); ++r) {
+    const auto &mine = report.ranks[r].log, &first = report.ranks[0].log;
+    for (std::size_t i = 0; i < std::max(mine.size(), first.size()); ++i) {
+      const std::string here = i < mine.size() ? mine[i] : "the end";
+      const std::string there = i < first.size() ? first[i] : "the end";
+      if (here != there) return cat("rank ", r, ": ", here, "; rank 0: ", there);
+    }
+  }
+  return "";
+}
+
+TEST(RandomDTensors, OfOneStructureGiveWhatPlainTensorsGive) {
+  std::int64_t checked = 0;
+  for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
+    const Report report = run_random_dtensors(seed);
+    ASSERT_EQ(wrong_in(report), "") << how_to_replay(seed) << "\n" << ends_of(report);
+    ASSERT_FALSE(report.end.failed) << ends_of(report) << how_to_replay(seed);
+    ASSERT_EQ(order_of(report), "") << how_to_replay(seed);
+    for (const RankReport& rank : report.ranks) checked += rank.checked;
+  }
+  EXPECT_GT(checked, static_cast<std::int64_t>(seeds()));
+}
+
+Difference draw_difference(std::uint64_t seed) {
+  Dice dice(~seed);
+  Difference drawn;
+  drawn.how = static_cast<Differs>(dice.below(kWaysToDiffer));
+  drawn.rank = dice.below(2);
+  drawn.at = dice.below(20);
+  return drawn;
+}
+
+std::string judge(const Difference& difference, const Report& report) {
+  // Messages match in the order of issue, whatever their branches (communicator.h).
+  const std::string wrong = wrong_in(report);
+  if (!wrong.empty() && !wrong.starts_with("a message")) return wrong;
+  if (!report.end.failed) return "";  // nobody shares what it did otherwise
+  if (report.boom) return "";
+  // What cancelled a sibling is told when that cannot end, since it waits in place for who is gone.
+  if (report.end.names("planned")) return "";
+  if (!report.end.typed) return text(report.end);
+  if (report.end.is(ErrorKind::Timeout) && report.end.names("branches of")) return "";
+  if (!report.end.names("rank")) return text(report.end);
+  if (difference.how == Differs::Throws) return cat("not its exception: ", text(report.end));
+  return "";
+}
+
+TEST(RandomDTensors, WhereOneRankDiffersGiveNoWrongNumber) {
+  int failed = 0;
+  for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
+    const Difference difference = draw_difference(seed);
+    const Report report = run_random_dtensors(seed, difference);
+    failed += report.end.failed ? 1 : 0;
+    ASSERT_EQ(judge(difference, report), "")
+        << "difference " << static_cast<int>(difference.how) << " at " << difference.at
+        << " on rank " << difference.rank << "; " << how_to_replay(seed) << "\n" << ends_of(report);
+  }
+  if (seeds() >= 100) {
+    EXPECT_GT(failed, static_cast<int>(seeds() / 3));
+  }
+}
+
+}  // namespace
+}  // namespace coshard::test
