@@ -69,12 +69,19 @@ DTensor sent_from(int source, const Tensor& full, const DeviceMesh& mesh, const 
 DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& layout,
                      std::optional<int> source) {
   auto spec = make_spec(mesh, layout, full.local_shape());
-  if (!mesh.contains_this_rank()) return Tensor::empty(full.device(), spec, full.dtype());
+  if (!mesh.contains_this_rank()) {
+    const Tensor nothing = Tensor::empty(full.device(), spec, full.dtype());
+    if (source && mesh.size() > 1)  // the others send and receive
+      nothing.set_in_flight(Work());
+    else if (full.in_flight())
+      nothing.set_in_flight(Work(full.storage()->pending.state()));
+    return nothing;
+  }
   const Layout whole = Layout::filled(mesh.ndim(), Replicate());
   Tensor value = source ? sent_from(*source, full, mesh, layout)
                         : full.with_spec(make_spec(mesh, whole, full.local_shape()));
   value = redistribute_raw(value, partial_as_replicate(layout));
-  if (value.storage() == full.storage()) value = copy_later(value);
+  if (value.storage()->buffer == full.storage()->buffer) value = copy_later(value);
   if (const auto term = term_in_place_of_value(mesh, layout))
     value = coshard::full(full.device(), spec->local_shape, *term, full.dtype());
   return value.with_spec(spec);

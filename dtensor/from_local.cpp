@@ -1,5 +1,6 @@
 #include "dtensor/distribute.h"
 #include "dtensor/partial.h"
+#include "dtensor/random.h"
 #include "dtensor/run_check.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
@@ -9,26 +10,37 @@ namespace {
 
 class FromLocalRecord final : public Record {
  public:
-  FromLocalRecord(const DTensor& value, const Layout& wanted)
-      : mesh_(value.mesh()), layout_(value.layout()), wanted_(wanted) {
+  FromLocalRecord(const Shape& local_shape, const DTensor& value, const Layout& wanted)
+      : local_shape_(local_shape), mesh_(value.mesh()), layout_(value.layout()), wanted_(wanted) {
     if (gradient_needs_term(layout_)) term_ = value.detach();
   }
   std::string_view name() const override { return "from_local"; }
   bool records_backward() const override { return !gradient_needs_term(layout_); }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    if (!mesh_.contains_this_rank()) return;
     const Tensor& gradient = output_grads[0];
     // Recorded where gradients of gradients are wanted.
     const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
                                             : redistribute_raw(gradient, wanted_).raw_local();
-    sink.give(0, gradient_of_term(part, term_, mesh_, layout_));
+    if (mesh_.contains_this_rank())
+      return sink.give(0, gradient_of_term(part, term_, mesh_, layout_));
+    // What lies behind may be on a larger mesh, whose ranks walk it together.
+    const Tensor none = zeros(gradient.device(), local_shape_, gradient.dtype());
+    if (part.in_flight()) none.set_in_flight(Work(part.storage()->pending.state()));
+    sink.give(0, none);
   }
 
  private:
+  Shape local_shape_;
   DeviceMesh mesh_;
   Layout layout_, wanted_;
   Tensor term_;
 };
+
+bool takes_replicas(const DeviceMesh& mesh, const Layout& layout) {
+  for (int m = 0; m < layout.ndim(); ++m)
+    if (layout[m].is_replicate() && mesh.size(m) > 1) return true;
+  return false;
+}
 
 // Takes the replicas of rank 0 of each mesh dimension.
 Tensor first_replica(const Tensor& local, const DeviceMesh& mesh, const Layout& layout) {
@@ -57,7 +69,8 @@ void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions
   }
   const Tensor inputs[] = {local};
   if (taped(inputs))
-    push_record(std::make_shared<FromLocalRecord>(out, wanted), inputs, std::span<Tensor>(&out, 1));
+    push_record(std::make_shared<FromLocalRecord>(local.local_shape(), out, wanted), inputs,
+                std::span<Tensor>(&out, 1));
 }
 
 }  // namespace
@@ -86,6 +99,10 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
     check_stride(options, out);
   } else {
     out = Tensor::empty(local.device(), spec, local.dtype());
+    if (options.run_check && takes_replicas(mesh, layout))
+      out.set_in_flight(Work());
+    else if (local.in_flight())  // it lands with it, as where it is a part
+      out = local.view_as(out.local_shape(), out.strides(), 0, spec);
   }
   record_from_local(local, out, options);
   return out;

@@ -128,8 +128,8 @@ class Walk final : public GradSink {
     }
     return all;
   }
-  // A walk of a sibling may have added to a leaf meanwhile, something in flight even: that leaf is
-  // left for the next time, or else waited for in place.
+  // A sibling's walk may have added to a leaf meanwhile. Unless in_place, a leaf whose gradient is
+  // in flight again is left for the next round.
   void settle_leaves(bool in_place) {
     std::erase_if(late_, [in_place](auto& late) {
       auto& [leaf, terms] = late;

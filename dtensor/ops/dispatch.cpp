@@ -273,14 +273,19 @@ class OpRecord final : public Record {
   std::uint64_t versions_ = 0;
 };
 
-// What a rank has waited for is the same on all ranks: one outside the mesh waits too.
+// What a rank has waited for is the same on all ranks: one outside the mesh waits too, and has a
+// view of what is in flight where the others have one.
 void run_body(const OpDef& op, OpContext& context, bool absent) {
   World* world = World::current();
   if (!op.view)
     for (const Tensor& t : context.in)
       if (t.defined()) t.wait(op.name);  // so that waiting is not counted as computing
   if (absent) {
-    for (int i = 0; i < context.outputs; ++i) context.make(i);
+    for (int i = 0; i < context.outputs; ++i) {
+      Tensor& nothing = context.make(i);
+      if (op.view && context.in[0].in_flight())
+        nothing = context.in[0].view_as(nothing.local_shape(), nothing.strides(), 0, nullptr);
+    }
     return;
   }
   if (op.view) return op.forward(context);

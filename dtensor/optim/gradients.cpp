@@ -4,6 +4,7 @@
 
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/optimizer.h"
+#include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"
@@ -96,7 +97,15 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
              dim, " of ", mesh);
   CS_REQUIRE(reduce == Reduce::Sum || reduce == Reduce::Avg,
              "all_reduce_gradients: replicas are summed or averaged");
-  if (mesh.size(dim) == 1 || !mesh.contains_this_rank()) return;
+  if (mesh.size(dim) == 1) return;
+  if (!mesh.contains_this_rank()) {  // what it has is in flight as the others' is
+    for (const Tensor& p : parameters) {
+      if (!p.grad().defined()) continue;
+      p.grad().wait();
+      p.set_grad(same_in_flight(p.grad(), Work()));
+    }
+    return;
+  }
   std::vector<GradientBucket> buckets;
   for (const Tensor& p : parameters)
     if (p.grad().defined())

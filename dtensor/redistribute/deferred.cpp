@@ -15,8 +15,8 @@ namespace {
 
 const BranchLocal<bool> deferring;
 
-// Issues when it is first awaited or read; from then on it is that, and a copy of what it gives to
-// the memory that was promised.
+// Issues when it is first awaited, read or needed; from then on it is that redistribute, and a copy
+// of its result into the memory that was promised.
 class Later final : public WorkState {
  public:
   Later(Tensor source, const Layout& target, Tensor place)

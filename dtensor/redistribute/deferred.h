@@ -5,9 +5,9 @@
 
 namespace coshard {
 
-// While one lives, redistribute() in this branch issues nothing: its result is in flight until it
-// is read or awaited, and only then issued. All ranks read alike, so the order of collectives stays
-// the program's.
+// While one lives, redistribute() in this branch issues nothing: its collectives are issued when
+// the result is read, awaited, redistributed or sent. All ranks do that alike, so the order of
+// collectives stays the program's.
 class DeferRedistributes {
  public:
   DeferRedistributes();

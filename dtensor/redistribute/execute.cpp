@@ -46,7 +46,9 @@ Tensor local_step(const Tensor& x, const Step& step) {
   if (step.kind == StepKind::Slice && step.is_view) {
     std::int64_t offset = x.storage_offset();
     for (std::size_t d = 0; d < step.begin.size(); ++d) offset += step.begin[d] * x.strides()[d];
-    return x.view_as(after->local_shape, x.strides(), offset, after);
+    const Tensor view = x.view_as(after->local_shape, x.strides(), offset, after);
+    // Outside the mesh, too, the result is in flight by itself.
+    return x.in_flight() ? same_in_flight(view, Work(x.storage()->pending.state())) : view;
   }
   Tensor to = Tensor::empty(x.device(), after, x.dtype());
   const bool fills = step.kind != StepKind::Slice;
@@ -64,6 +66,17 @@ std::int64_t bytes_of(const Step& step, DType dtype) {
 }
 
 }  // namespace
+
+Tensor same_in_flight(const Tensor& x, Work work) {
+  const Tensor same = place_of(x);
+  same.storage()->shares = x.storage();
+  same.set_in_flight(std::move(work));
+  return same.with_spec(x.spec());
+}
+
+void issue_deferred(const Tensor& x) {
+  if (x.in_flight() && x.storage()->pending) x.storage()->pending.state()->issue_now();
+}
 
 Tensor place_of(const Tensor& x) {
   return Tensor::alias(x, x.local_shape(), x.strides(), x.storage_offset());

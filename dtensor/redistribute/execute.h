@@ -20,6 +20,14 @@ Issued run_plan(const DTensor& source, const RedistributePlan& plan);
 // A handle to the same memory that waits for nothing.
 Tensor place_of(const Tensor& x);
 
+// The same memory, with a flight of its own: in flight on all ranks alike, whatever each of them
+// waits for.
+Tensor same_in_flight(const Tensor& x, Work work);
+
+// A deferred redistribute that still fills x is issued: by all ranks, whether or not this one has
+// to read x.
+void issue_deferred(const Tensor& x);
+
 // One step. A step that communicates must outlive its result's being waited for.
 Tensor run_step(const Tensor& x, const Step& step);
 

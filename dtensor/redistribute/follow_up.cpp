@@ -30,7 +30,7 @@ Look FollowUp::push() {
   if (done()) return Look::Over;
   const Look before = before_ ? before_->push() : Look::Over;
   if (before != Look::Over || !failure().empty()) return before;
-  while (!follow_now()) sched_yield();  // a copy, on another thread, which would ring nobody
+  while (!follow_now()) sched_yield();  // another thread copies; it rings nobody when done
   return Look::Over;
 }
 

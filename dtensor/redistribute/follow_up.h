@@ -13,11 +13,16 @@
 
 namespace coshard {
 
+// Whether an await that is given up counts as one of what comes before.
+enum class GivenUp : bool { Noted, Unnoted };
+
+// What comes before has been issued: who made it saw to that.
 class FollowUp final : public WorkState {
  public:
   // `before` may be null: nothing to wait for.
-  FollowUp(std::shared_ptr<WorkState> before, std::function<void()> follow)
-      : before_(std::move(before)), follow_(std::move(follow)) {}
+  FollowUp(std::shared_ptr<WorkState> before, std::function<void()> follow,
+           GivenUp given_up = GivenUp::Noted)
+      : before_(std::move(before)), follow_(std::move(follow)), given_up_(given_up) {}
 
   bool ready() override {
     if (done()) return true;
@@ -46,7 +51,8 @@ class FollowUp final : public WorkState {
   }
   std::string describe() const override { return before_ ? before_->describe() : "a local step"; }
   void given_up() override {
-    if (before_) before_->given_up();  // whoever did the rest, and when
+    // Whoever did the rest, and when.
+    if (before_ && given_up_ == GivenUp::Noted) before_->given_up();
   }
   void poison(const std::string& cause) override {
     if (before_ && !done()) before_->poison(cause);
@@ -69,6 +75,7 @@ class FollowUp final : public WorkState {
 
   std::shared_ptr<WorkState> before_;
   std::function<void()> follow_;
+  GivenUp given_up_;
   std::atomic<State> state_{State::Todo};
   std::exception_ptr error_;  // what it threw; set before Done
 };

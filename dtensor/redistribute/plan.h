@@ -40,7 +40,7 @@ struct Step {
 // What is the same on every rank, also outside the mesh.
 struct PlanOutline {
   bool communicates = false;
-  int shards = 1;  // as which the result arrives: the ranks of an all-gather that comes last
+  int shards = 1;  // in which the result arrives: the ranks of an all-gather that comes last
 };
 
 struct RedistributePlan {

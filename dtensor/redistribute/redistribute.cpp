@@ -13,9 +13,7 @@ namespace {
 
 // A rank outside the mesh has nothing and issues nothing.
 Issued issue_to(const Tensor& source, const Layout& target) {
-  // On all ranks, whether or not the step of this one has to read it.
-  if (source.in_flight() && source.storage()->pending)
-    source.storage()->pending.state()->issue_now();
+  issue_deferred(source);
   if (source.mesh().contains_this_rank()) return run_plan(source, plan_for(source.spec(), target));
   const auto spec = make_spec(source.mesh(), target, source.shape());
   const PlanOutline outline = outline_of(source.spec(), spec->layout);
@@ -70,7 +68,8 @@ Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOp
   const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
   Issued issued =
       sent.layout() == target ? Issued{sent.detach()} : issue_now_or_later(sent, target);
-  if (issued.result.storage() == source.storage()) issued.result = copy_later(issued.result);
+  if (issued.result.storage()->buffer == source.storage()->buffer)
+    issued.result = copy_later(issued.result);
   const Tensor inputs[] = {source};
   if (taped(inputs))
     push_record(std::make_shared<RedistributeRecord>(source, options), inputs,
@@ -155,7 +154,11 @@ ArrivedShard Redistribution::shard(int index, int rank) const {
   const Tensor whole = result_.raw_local();
   if (rank < 0 && index == 0)
     return {whole, 0, 0, 0, whole.local_shape().empty() ? 1 : whole.local_shape()[0]};
-  if (rank < 0) return {Tensor::empty(whole.device(), Shape{0}, whole.dtype()), index, 0, 0, 0};
+  if (rank < 0) {
+    Shape none = whole.local_shape();
+    if (!none.empty()) none[0] = 0;
+    return {Tensor::empty(whole.device(), none, whole.dtype()), index, 0, 0, 0};
+  }
   const auto dim = static_cast<std::size_t>(last_->gathered);
   const Cut cut = cut_of(last_->collective.counts, last_->collective.extent, shards_, rank);
   Shape shape = result_.local_shape();

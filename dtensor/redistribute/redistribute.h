@@ -53,9 +53,9 @@ class Redistribution {
   Host host() const;
   // The shards of an all-gather as they arrive, this rank's own first, then rank+1, rank+2, …: a
   // static order. nullopt after the last. A result that moved nothing, or came by another
-  // collective, arrives as one shard. Every rank gets as many: where the parts of a gather are not
-  // blocks of the result the first shard is the whole, and the others are empty; outside the mesh
-  // all are.
+  // collective, arrives as one shard. Every rank gets the same number of shards. Where they are
+  // not blocks of the result, the first is the whole and the rest are empty; outside the mesh all
+  // are empty.
   class NextShard;
   NextShard next_shard();
 

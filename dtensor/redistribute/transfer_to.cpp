@@ -2,6 +2,7 @@
 
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/follow_up.h"
 #include "dtensor/tape.h"
 #include "kernels/run.h"
 
@@ -20,15 +21,6 @@ struct Parcel {
   bool receives() const { return world.rank() == to; }
   Parcel back() const { return {world, to, from, where}; }
 };
-
-// The same memory, with a flight of its own: in flight on all ranks alike, whatever each of them
-// waits for.
-Tensor same_in_flight(const Tensor& x, Work work) {
-  const Tensor same = Tensor::alias(x, x.local_shape(), x.strides(), x.storage_offset());
-  same.storage()->shares = x.storage();
-  same.set_in_flight(std::move(work));
-  return same;
-}
 
 Collective collective_of_parcel(const Parcel& parcel, const Tensor& x) {
   Collective c;
@@ -60,14 +52,17 @@ Tensor receive_parcel(const Parcel& parcel, const Tensor& like) {
   return got;
 }
 
-// What still fills x, to be waited for by another handle of its memory.
-Work flight_of(const Tensor& x) {
-  return x.in_flight() ? Work(x.storage()->pending.state()) : Work();
+// What still fills x, for who waits beside a message. As with the message itself, that the wait was
+// given up is noted nowhere.
+Work bystanders_flight(const Tensor& x) {
+  if (!x.in_flight() || !x.storage()->pending) return Work();
+  return Work(std::make_shared<FollowUp>(
+      x.storage()->pending.state(), [] {}, GivenUp::Unnoted));
 }
 
 Tensor carry(const Parcel& parcel, const Tensor& x) {
   if (parcel.receives()) return receive_parcel(parcel, x);
-  return same_in_flight(x, parcel.sends() ? send_parcel(parcel, x) : flight_of(x));
+  return same_in_flight(x, parcel.sends() ? send_parcel(parcel, x) : bystanders_flight(x));
 }
 
 // The adjoint: what `to` has goes back and is added to what `from` has; `to` is left with zeros.
@@ -80,7 +75,7 @@ Tensor carry_back(const Parcel& parcel, const Tensor& gradient) {
     none.set_in_flight(Work(sent.state()));
     return none;
   }
-  if (!back.receives()) return same_in_flight(gradient, flight_of(gradient));
+  if (!back.receives()) return same_in_flight(gradient, bystanders_flight(gradient));
   const Tensor got = receive_parcel(back, gradient);
   const Tensor sum = Tensor::empty(got.device(), got.local_shape(), got.dtype());
   const Tensor place = Tensor::alias(sum, sum.local_shape(), sum.strides(), 0);
@@ -129,6 +124,7 @@ World& world_of_parcel(const Tensor& x, int from, int to) {
 Redistribution transfer(const Tensor& x, int from, int to, CallSite where) {
   const Parcel parcel{world_of_parcel(x, from, to), from, to, where};
   if (from == to) return Redistribution(x);
+  issue_deferred(x);
   Tensor result = carry(parcel, x);
   const Tensor inputs[] = {x};
   if (taped(inputs))

@@ -18,7 +18,7 @@ class Executor;
 class WorkState {
  public:
   virtual ~WorkState() = default;
-  // What was deferred is issued; nothing for what has been.
+  // Issues the collective if that was deferred; otherwise does nothing.
   virtual void issue_now() {}
   // true: complete for this rank, or failed so that wait() throws at once. Never blocks; does a
   // share of the transfer, so that polling alone gets there.

@@ -162,7 +162,7 @@ bool Executor::turn() {
     return true;
   }
   if (has(Fault::WaitingByCompletion)) first_over_to_front();
-  context_->set_branch(*waiting_.front()->branch_);  // a look may issue what was deferred
+  context_->set_branch(*waiting_.front()->branch_);
   const Look look = waiting_.front()->look();
   if (look != Look::Over) {
     if (look == Look::Moved && --budget_ <= 0) take_turns();

@@ -40,7 +40,8 @@ struct alignas(64) Entry {
   Collective args;
   Print print;
   std::atomic<Stage> stage{Stage::None};
-  // With links, while Issued: before that time what fills the send buffer is not over. 0: unknown.
+  // With links, while Issued or Preparing: before that time what fills the send buffer is not over.
+  // 0: unknown.
   std::atomic<std::int64_t> not_before_ns{0};
   // Somebody found it Preparing, and may sleep. Sequentially consistent, with `stage`.
   std::atomic<bool> wanted{false};

@@ -45,7 +45,7 @@ void LocalGroup::arrive(Job& job, int rank, Collective&& collective, Print print
   if (prepares) {
     job.unprepared.fetch_add(1);
     mine.stage.store(Stage::Issued);
-    if (part_sleepers_.load() > 0) wake();
+    ring(job.has_dependents);  // whoever waits may have a share to do
     offer(job);
   }
   if (prepares ? prepare(job, rank) == Prepared::Last : raise_arrived(job, rank)) arm(job, rank);
@@ -102,7 +102,8 @@ std::int64_t LocalGroup::not_before(const Job& job) const {
   const std::int64_t now = LinkQueue::now();
   std::int64_t first = 0;
   for (int r = 0; r < size(); ++r) {
-    if (entry(job, r).stage.load() != Stage::Issued) continue;
+    const Stage stage = entry(job, r).stage.load();
+    if (stage == Stage::None || stage == Stage::Arrived) continue;
     const std::int64_t known = entry(job, r).not_before_ns.load();
     if (known > now && (first == 0 || known < first)) first = known;
   }

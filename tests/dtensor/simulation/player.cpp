@@ -177,6 +177,25 @@ void Player::product_of_matrices(Scope& scope) {
   scope.values.push_back(std::move(value));
 }
 
+// Of what may be in flight: there and back.
+void Player::view(Scope& scope) {
+  Value value = draw_value(scope);
+  value.got = transpose(transpose(value.got, 0, 1), 0, 1);
+  value.want = transpose(transpose(value.want, 0, 1), 0, 1);
+  value.flight.reset();
+  scope.values.push_back(std::move(value));
+}
+
+void Player::through_local(Scope& scope) {
+  Value value = draw_value(scope);
+  const Layout layout = value.got.layout();
+  FromLocalOptions options;
+  options.shape = value.got.shape();
+  value.got = from_local(to_local(value.got), value.got.mesh(), layout, options);
+  value.flight.reset();
+  if (!layout.has_partial()) scope.values.push_back(std::move(value));
+}
+
 void Player::send(Scope& scope) {
   const int from = scope.dice.below(world_.size()), to = scope.dice.below(world_.size());
   const double number = scope.dice.below(100);

@@ -65,6 +65,8 @@ class Player {
   void multiply(Scope& scope);
   void add_two(Scope& scope);
   void product_of_matrices(Scope& scope);
+  void view(Scope& scope);
+  void through_local(Scope& scope);
   void send(Scope& scope);
 
   // Steps that wait.

@@ -164,6 +164,8 @@ void Player::compute(Scope& scope, int what) {
     case 4: add_two(scope); break;
     case 5: product_of_matrices(scope); break;
     case 6: send(scope); break;
+    case 7: view(scope); break;
+    case 8: through_local(scope); break;
     default: redistribute_one(scope);
   }
   log(scope, cat("computes ", what));
@@ -178,17 +180,17 @@ Task<void> Player::differ() {
 }
 
 Task<void> Player::step(Scope& scope) {
-  const int what = scope.dice.below(20);
-  if (what < 10) {
+  const int what = scope.dice.below(22);
+  if (what < 12) {
     compute(scope, what);
     co_return;
   }
   Task<void> waits;
-  if (what < 13) waits = await_one(scope);
-  if (what == 13) waits = await_message(scope);
-  if (what == 14) waits = nap(scope);
-  if (what == 15 || what == 16) waits = walk_back(scope);
-  if (what > 16 && scope.depth < 3) waits = branches(scope);
+  if (what < 15) waits = await_one(scope);
+  if (what == 15) waits = await_message(scope);
+  if (what == 16) waits = nap(scope);
+  if (what == 17 || what == 18) waits = walk_back(scope);
+  if (what > 18 && scope.depth < 3) waits = branches(scope);
   if (!waits) co_return;
   co_await std::move(waits);
 }
