@@ -70,6 +70,23 @@ TEST(NextShard, GivesEveryRankAsManyAlsoOutsideTheMesh) {
   on_ranks(3, takes_shards_inside_and_outside);
 }
 
+// Its parts are no blocks of the result: the first shard is the whole.
+Task<void> multiplies_shards(World& world) {
+  const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+  const DTensor x =
+      distribute_tensor(counting(world, {8, 6}), mesh, StridedShard(0, 2), std::nullopt);
+  const Tensor w = counting(world, {6, 3});
+  Redistribution whole = x.redistribute(Replicate());
+  std::int64_t rows = 0;
+  for (;;) {
+    const std::optional<ArrivedShard> shard = co_await whole.next_shard();
+    if (!shard) break;
+    rows += matmul(shard->tensor, w).size(0);
+  }
+  EXPECT_EQ(rows, 8);
+}
+TEST(NextShard, GivesShardsThatCanBeMultiplied) { on_ranks(2, multiplies_shards); }
+
 Task<void> bounded(Task<void> task, std::chrono::milliseconds limit) {
   const auto whole = [&task](std::stop_token) { return std::move(task); };
   Task<void> in_time = with_deadline(limit, "a sum", whole);
