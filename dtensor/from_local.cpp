@@ -23,7 +23,9 @@ class FromLocalRecord final : public Record {
                                             : redistribute_raw(gradient, wanted_).raw_local();
     if (mesh_.contains_this_rank())
       return sink.give(0, gradient_of_term(part, term_, mesh_, layout_));
-    // What lies behind may be on a larger mesh, whose ranks walk it together.
+    // A leaf stays without a gradient. Else what lies behind may be on a larger mesh, whose ranks
+    // walk it together.
+    if (!inputs[0] || !inputs[0]->producer) return;
     const Tensor none = zeros(gradient.device(), local_shape_, gradient.dtype());
     if (part.in_flight()) none.set_in_flight(Work(part.storage()->pending.state()));
     sink.give(0, none);
