@@ -1,6 +1,5 @@
 #include "tests/dtensor/simulation/random_dtensors.h"
 
-#include "runtime/launch/simulate.h"
 #include "tests/dtensor/simulation/player.h"
 
 namespace coshard::test {
@@ -28,20 +27,12 @@ Report run_random_dtensors(std::uint64_t seed, const std::optional<Difference>& 
     sim.deaths.push_back({difference->rank, difference->at});
   Report report;
   report.ranks.resize(static_cast<std::size_t>(options.ranks));
-  try {
-    simulate(
-        options,
-        [&](World& world) {
-          RankReport& its = report.ranks[static_cast<std::size_t>(world.rank())];
-          return testing::note_end(one_rank(world, seed, difference, its), its.end);
-        },
-        seed, sim);
-  } catch (const Boom&) {
-    report.boom = true;
-    report.end = testing::end_of(std::current_exception());
-  } catch (...) {
-    report.end = testing::end_of(std::current_exception());
-  }
+  const auto its = [&](int rank) -> RankReport& {
+    return report.ranks[static_cast<std::size_t>(rank)];
+  };
+  static_cast<Simulated&>(report) = simulate_to_the_end(
+      options, [&](World& world) { return one_rank(world, seed, difference, its(world.rank())); },
+      [&](int rank) -> testing::End& { return its(rank).end; }, seed, sim);
   return report;
 }
 

@@ -4,21 +4,12 @@
 // rank alone, which say what it means.
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "tests/support/ends.h"
+#include "tests/support/simulated.h"
 
 namespace coshard::test {
-
-// What siblings throw by plan, and what a rank throws that differs.
-struct PlannedError : std::runtime_error {
-  PlannedError() : std::runtime_error("planned") {}
-};
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
 
 // What one rank does otherwise, at its step `at`.
 enum class Differs {
@@ -43,10 +34,8 @@ struct RankReport {
   int checked = 0;               // results
   testing::End end;
 };
-struct Report {
+struct Report : Simulated {  // of the whole
   std::vector<RankReport> ranks;
-  testing::End end;  // of the whole
-  bool boom = false;
 };
 
 Report run_random_dtensors(std::uint64_t seed,

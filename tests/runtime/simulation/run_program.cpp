@@ -283,20 +283,13 @@ Report run_program(const RandomProgram& program, std::uint64_t seed,
   WorldOptions options;
   options.ranks = program.ranks;
   options.timeout = difference && difference->how == Differs::WaitsForNone ? 0s : 60s;
-  try {
-    simulate(
-        options,
-        [&](World& world) {
-          RankReport& its = report.ranks[static_cast<std::size_t>(world.rank())];
-          return testing::note_end(whole(world, program, difference, its), its.end);
-        },
-        seed, sim_options(difference, events));
-  } catch (const Boom&) {
-    report.boom = true;
-    report.end = testing::end_of(std::current_exception());
-  } catch (...) {
-    report.end = testing::end_of(std::current_exception());
-  }
+  const auto its = [&](int rank) -> RankReport& {
+    return report.ranks[static_cast<std::size_t>(rank)];
+  };
+  static_cast<Simulated&>(report) = simulate_to_the_end(
+      options, [&](World& world) { return whole(world, program, difference, its(world.rank())); },
+      [&](int rank) -> testing::End& { return its(rank).end; }, seed,
+      sim_options(difference, events));
   return report;
 }
 

@@ -1,26 +1,14 @@
 #pragma once
 // Runs a random program in a simulation, and keeps what each rank saw.
 #include <cstdint>
-#include <exception>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "runtime/launch/simulate.h"
 #include "tests/runtime/simulation/random_program.h"
-#include "tests/support/ends.h"
+#include "tests/support/simulated.h"
 
 namespace coshard::test {
-
-// What Step::Throw throws, and Step::TryAll catches.
-struct PlannedError : std::runtime_error {
-  PlannedError() : std::runtime_error("planned") {}
-};
-// What a rank throws that differs.
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
 
 // What one rank does otherwise at one step.
 enum class Differs {
@@ -49,10 +37,8 @@ struct RankReport {
   testing::End end;
 };
 
-struct Report {
+struct Report : Simulated {  // of the whole
   std::vector<RankReport> ranks;
-  testing::End end;  // of the whole
-  bool boom = false;
 };
 
 Report run_program(const RandomProgram& program, std::uint64_t seed,
