@@ -57,6 +57,7 @@ LocalFabric::LocalFabric(int ranks, std::string name, FabricOptions options)
 
 LocalFabric::~LocalFabric() {
   if (registry_->progress != nullptr) registry_->progress->stop();
+  for (const auto& group : groups_of(*registry_)) group->forget_unprepared();
   decltype(registry_->pending) unmade;
   const std::scoped_lock lock(registry_->mutex);
   unmade.swap(registry_->pending);

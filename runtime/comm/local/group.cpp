@@ -103,6 +103,19 @@ std::string LocalGroup::cause() const {
   return cause_;
 }
 
+void LocalGroup::forget_unprepared() {
+  std::vector<std::shared_ptr<WorkState>> dropped;  // after the lock
+  const std::scoped_lock lock(jobs_lock_);
+  for (const auto& job : jobs_)
+    for (std::size_t r = 0; r < members_.size(); ++r) {
+      Entry& its = job->entries[r];
+      Stage seen = Stage::Issued;
+      if (!its.stage.compare_exchange_strong(seen, Stage::Preparing)) continue;
+      dropped.push_back(std::move(its.args.after));
+      its.stage.store(Stage::None);
+    }
+}
+
 void LocalGroup::leave(int rank) {
   state(rank).left.store(true);
   wake();

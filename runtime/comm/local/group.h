@@ -88,6 +88,9 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool mark_poisoned(const std::string& cause);
   bool poisoned() const noexcept { return poisoned_.load(); }
   std::string cause() const;
+  // The fabric is over: what hangs on something that never came about is let go, since it holds
+  // this group.
+  void forget_unprepared();
   // `rank` issues nothing more: peers that miss it fail at once.
   void leave(int rank);
 
