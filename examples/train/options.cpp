@@ -89,6 +89,8 @@ std::optional<Options> parse_options(int argc, char** argv) {
   Options options;
   CLI::App app(kAbout, "train");
   app.footer(kExample);
+  // tools/demo gives some, and its caller others.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_options(app, options);
   if (!tools::parse(app, argc, argv)) return std::nullopt;
   check(options);
