@@ -73,8 +73,8 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
     const Tensor nothing = Tensor::empty(full.device(), spec, full.dtype());
     if (source && mesh.size() > 1)  // the others send and receive
       nothing.set_in_flight(Work());
-    else if (full.in_flight())
-      nothing.set_in_flight(Work(full.storage()->pending.state()));
+    else
+      fly_with(full, nothing);
     return nothing;
   }
   const Layout whole = Layout::filled(mesh.ndim(), Replicate());

@@ -1,6 +1,7 @@
 #include "dtensor/distribute.h"
 #include "dtensor/partial.h"
 #include "dtensor/random.h"
+#include "dtensor/redistribute/execute.h"
 #include "dtensor/run_check.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
@@ -27,7 +28,7 @@ class FromLocalRecord final : public Record {
     // walk it together.
     if (!inputs[0] || !inputs[0]->producer) return;
     const Tensor none = zeros(gradient.device(), local_shape_, gradient.dtype());
-    if (part.in_flight()) none.set_in_flight(Work(part.storage()->pending.state()));
+    fly_with(part, none);
     sink.give(0, none);
   }
 
@@ -38,18 +39,16 @@ class FromLocalRecord final : public Record {
   Tensor term_;
 };
 
-bool takes_replicas(const DeviceMesh& mesh, const Layout& layout) {
-  for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].is_replicate() && mesh.size(m) > 1) return true;
-  return false;
-}
-
-// Takes the replicas of rank 0 of each mesh dimension.
+// Takes the replicas of rank 0 of each mesh dimension; outside the mesh, where `local` is
+// empty, it is in flight where the others take them.
 Tensor first_replica(const Tensor& local, const DeviceMesh& mesh, const Layout& layout) {
   Tensor value = local;
   for (int m = 0; m < layout.ndim(); ++m) {
     if (!layout[m].is_replicate() || mesh.size(m) == 1) continue;
-    value = broadcast_along(value, mesh, m, 0, "from_local");
+    if (mesh.contains_this_rank())
+      value = broadcast_along(value, mesh, m, 0, "from_local");
+    else
+      value.set_in_flight(Work());
   }
   return value;
 }
@@ -101,9 +100,8 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
     check_stride(options, out);
   } else {
     out = Tensor::empty(local.device(), spec, local.dtype());
-    if (options.run_check && takes_replicas(mesh, layout))
-      out.set_in_flight(Work());
-    else if (local.in_flight())  // it lands with it, as where it is a part
+    if (options.run_check) out = first_replica(out, mesh, layout);
+    if (!out.in_flight() && local.in_flight())  // it lands with it, as where it is a part
       out = local.view_as(out.local_shape(), out.strides(), 0, spec);
   }
   record_from_local(local, out, options);

@@ -47,8 +47,7 @@ struct Terms {
     all.insert(all.end(), more.begin(), more.end());
   }
   Tensor sum() {
-    for (const Tensor& term : std::exchange(more, {}))
-      first = first.defined() ? add(first, term) : term;
+    for (const Tensor& term : std::exchange(more, {})) first = add(first, term);
     return first;
   }
 };
@@ -133,12 +132,11 @@ class Walk final : public GradSink {
   void settle_leaves(bool in_place) {
     std::erase_if(late_, [in_place](auto& late) {
       auto& [leaf, terms] = late;
-      Terms sum{leaf->gradient, {}};
-      if (!in_place && sum.in_flight()) return false;
+      Tensor& sum = leaf->gradient;
+      if (!in_place && sum.defined() && sum.in_flight()) return false;
       std::vector<Tensor> own;
       terms.list(own);
-      for (Tensor& term : own) sum.more.push_back(std::move(term));
-      leaf->gradient = sum.sum();
+      for (const Tensor& term : own) sum = sum.defined() ? add(sum, term) : term;
       return true;
     });
   }

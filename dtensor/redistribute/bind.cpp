@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_set>
 
 #include "dtensor/partial.h"
@@ -75,29 +76,31 @@ class Binding {
   Region common(int source, int target) {
     return intersect(parts(plan_.from, source), parts(plan_.to, target));
   }
-  // Where the part that a rank wants begins in what it has; whether it is one block of that.
-  bool block_of(int place, Shape& begin) {
+  // Where the part that a rank wants begins in what it has, if it is one block of that.
+  std::optional<Shape> block_of(int place) {
     const auto have = parts(plan_.from, place), want = parts(plan_.to, place);
-    bool one = true;
+    Shape begin;
     for (std::size_t d = 0; d < have.size(); ++d) {
       const Ranges& ranges = want[d];
       const bool empty = ranges.empty();
       begin.push_back(empty ? 0 : position_in(have[d], ranges.front().begin));
       const std::int64_t end = empty ? 0 : position_in(have[d], ranges.back().end - 1) + 1;
-      one = one && end - begin.back() == count_of(ranges);
+      if (end - begin.back() != count_of(ranges)) return std::nullopt;
     }
-    return one;
+    return begin;
   }
   // A view where it can be one on all ranks, so that what a wait is for is the same on all.
   void slice() {
     if (numel(holdings_.shape()) == 0) return;
-    step_.is_view = block_of(me_, step_.begin);
+    step_.is_view = true;
     for (int place = 0; place < mesh_.size() && step_.is_view; ++place) {
-      Shape begin;
-      step_.is_view = block_of(place, begin);
+      const std::optional<Shape> begin = block_of(place);
+      step_.is_view = begin.has_value();
+      if (begin && place == me_) step_.begin = *begin;
     }
-    if (!step_.is_view)
-      step_.pack = boxes_of(parts(plan_.to, me_), parts(plan_.from, me_), parts(plan_.to, me_));
+    if (step_.is_view) return;
+    const auto have = parts(plan_.from, me_), want = parts(plan_.to, me_);
+    step_.pack = boxes_of(want, have, want);
   }
 
   void expand() {

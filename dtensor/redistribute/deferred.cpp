@@ -28,25 +28,27 @@ class Later final : public WorkState {
   int parts() const override { return 1; }
   bool part_ready(int) override { return ready(); }
   void wait_part(int) override { wait(); }
-  bool any_thread() const override { return work().any_thread(); }
+  bool any_thread() const override { return work_ && work_->any_thread(); }
   Look look(int part) override { return work().look(part); }
   void begin_wait() override { work().begin_wait(); }
   bool listen(Parker& parker) override { return work().listen(parker); }
-  void deaf(Parker& parker) noexcept override { work().deaf(parker); }
+  void deaf(Parker& parker) noexcept override {
+    if (work_) work_->deaf(parker);
+  }
   void check(std::int64_t waited_ns) override { work().check(waited_ns); }
-  std::int64_t timeout_ns() const override { return work().timeout_ns(); }
-  std::int64_t not_before(int part) const override { return work().not_before(part); }
+  std::int64_t timeout_ns() const override { return work_ ? work_->timeout_ns() : 0; }
+  std::int64_t not_before(int part) const override { return work_ ? work_->not_before(part) : 0; }
   void given_up() override { work().given_up(); }
   void poison(const std::string& cause) override {
     if (work_) work_->poison(cause);
   }
   Look push() override { return work().push(); }
-  std::string failure() const override { return work().failure(); }
+  std::string failure() const override { return work_ ? work_->failure() : ""; }
   void has_dependents() override { work().has_dependents(); }
   std::string describe() const override { return cat("a redistribute to ", target_); }
 
  private:
-  FollowUp& work() const {
+  FollowUp& work() {
     if (work_) return *work_;
     const Tensor made = redistribute_raw(source_, target_);  // throws in a cancelled branch
     source_ = Tensor();
@@ -56,10 +58,10 @@ class Later final : public WorkState {
                   });
     return *work_;
   }
-  mutable Tensor source_;
+  Tensor source_;
   Layout target_;
-  mutable Tensor place_;
-  mutable std::optional<FollowUp> work_;  // once issued, by the rank
+  Tensor place_;
+  std::optional<FollowUp> work_;  // once issued, by the rank
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ void fill(const Tensor& x, double value) {
 
 // Whether what is in flight can be continued by any thread, once it is there.
 bool continues(const Tensor& x) {
+  issue_deferred(x);
   return x.in_flight() && x.device()->kind() == DeviceKind::Cpu &&
          (!x.storage()->pending || x.storage()->pending.state()->any_thread());
 }
@@ -72,6 +73,10 @@ Tensor same_in_flight(const Tensor& x, Work work) {
   same.storage()->shares = x.storage();
   same.set_in_flight(std::move(work));
   return same.with_spec(x.spec());
+}
+
+void fly_with(const Tensor& from, const Tensor& to) {
+  if (from.in_flight()) to.set_in_flight(Work(from.storage()->pending.state()));
 }
 
 void issue_deferred(const Tensor& x) {

@@ -24,6 +24,9 @@ Tensor place_of(const Tensor& x);
 // waits for.
 Tensor same_in_flight(const Tensor& x, Work work);
 
+// `to`, on a rank that gets no data, is in flight by itself while `from` is.
+void fly_with(const Tensor& from, const Tensor& to);
+
 // A deferred redistribute that still fills x is issued: by all ranks, whether or not this one has
 // to read x.
 void issue_deferred(const Tensor& x);

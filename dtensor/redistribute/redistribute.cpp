@@ -21,8 +21,8 @@ Issued issue_to(const Tensor& source, const Layout& target) {
   // Where the others only do a local step, what they wait for is what the source waits for.
   if (outline.communicates)
     nothing.result.set_in_flight(Work());
-  else if (source.in_flight())
-    nothing.result.set_in_flight(Work(source.storage()->pending.state()));
+  else
+    fly_with(source, nothing.result);
   return nothing;
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/error.h"
+
 namespace coshard::test {
 
 // splitmix64
@@ -41,5 +43,9 @@ inline std::uint64_t number_of(const std::string& option, const char* variable,
 // Of COSHARD_SEEDS and COSHARD_FIRST_SEED, or of --seeds N and --first-seed N.
 inline std::uint64_t seeds() { return number_of("--seeds", "COSHARD_SEEDS", 2000); }
 inline std::uint64_t first_seed() { return number_of("--first-seed", "COSHARD_FIRST_SEED", 0); }
+
+inline std::string how_to_replay(std::uint64_t seed) {
+  return cat("seed ", seed, "; COSHARD_FIRST_SEED=", seed, " COSHARD_SEEDS=1 replays it");
+}
 
 }  // namespace coshard::test

@@ -47,6 +47,10 @@ struct alignas(64) Entry {
   std::atomic<bool> wanted{false};
   bool issued() const { return stage.load() != Stage::None; }
   bool arrived() const { return stage.load() == Stage::Arrived; }
+  bool prepares() const {
+    const Stage now = stage.load();
+    return now == Stage::Issued || now == Stage::Preparing;
+  }
 };
 
 struct Job {

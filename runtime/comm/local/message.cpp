@@ -4,6 +4,7 @@
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/let_others_run.h"
+#include "runtime/comm/local/take.h"
 
 namespace coshard {
 
@@ -22,12 +23,7 @@ Look Message::push_before(std::string& failure) {
 }
 
 bool Message::help(std::string& failure) {
-  for (MessageState seen = MessageState::Matched;
-       !state.compare_exchange_strong(seen, MessageState::Taken); seen = MessageState::Matched) {
-    if (seen != MessageState::Taken) return false;
-    wanted.store(true);  // who is at it rings, or has put it back
-    if (state.load() == MessageState::Taken) return false;
-  }
+  if (!take(state, MessageState::Matched, MessageState::Taken, wanted)) return false;
   if (const Look before = push_before(failure); before != Look::Over) {
     state.store(MessageState::Matched);
     return before == Look::Moved;

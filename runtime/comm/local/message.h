@@ -37,6 +37,10 @@ struct Message {
   std::atomic<std::int64_t> over_ns{0};
 
   bool over() const { return state.load() == MessageState::Over; }
+  bool matched() const {  // and not over
+    const MessageState now = state.load();
+    return now == MessageState::Matched || now == MessageState::Taken;
+  }
   // Copies if that is to be done now and what is sent is there, or does a share of what makes it
   // so; true when it did. `failure`: why it never will be; the caller poisons the group.
   bool help(std::string& failure);

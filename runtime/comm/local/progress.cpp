@@ -6,6 +6,7 @@
 #include "runtime/comm/local/group.h"
 #include "runtime/comm/local/let_others_run.h"
 #include "runtime/comm/local/progress_threads.h"
+#include "runtime/comm/local/take.h"
 #include "runtime/comm/local/units.h"
 #include "runtime/coro/fault_switch.h"
 #include "runtime/error.h"
@@ -102,8 +103,7 @@ std::int64_t LocalGroup::not_before(const Job& job) const {
   const std::int64_t now = LinkQueue::now();
   std::int64_t first = 0;
   for (int r = 0; r < size(); ++r) {
-    const Stage stage = entry(job, r).stage.load();
-    if (stage == Stage::None || stage == Stage::Arrived) continue;
+    if (!entry(job, r).prepares()) continue;
     const std::int64_t known = entry(job, r).not_before_ns.load();
     if (known > now && (first == 0 || known < first)) first = known;
   }
@@ -113,12 +113,7 @@ std::int64_t LocalGroup::not_before(const Job& job) const {
 // Arrives for `rank` if what it waits for is over.
 LocalGroup::Prepared LocalGroup::prepare(Job& job, int rank) {
   Entry& its = entry(job, rank);
-  for (Stage seen = Stage::Issued; !its.stage.compare_exchange_strong(seen, Stage::Preparing);
-       seen = Stage::Issued) {
-    if (seen != Stage::Preparing) return Prepared::Nothing;
-    its.wanted.store(true);  // who is at it rings, or has put it back
-    if (its.stage.load() == Stage::Preparing) return Prepared::Nothing;
-  }
+  if (!take(its.stage, Stage::Issued, Stage::Preparing, its.wanted)) return Prepared::Nothing;
   const Look look = push_before(job, rank);
   if (look != Look::Over) {
     its.stage.store(Stage::Issued);
@@ -134,8 +129,7 @@ bool LocalGroup::prepare_some(Job& job) {
   if (job.unprepared.load() == 0) return false;
   bool moved = false;
   for (int r = 0; r < size() && !moved; ++r) {
-    const Stage stage = entry(job, r).stage.load();
-    if (stage == Stage::None || stage == Stage::Arrived) continue;
+    if (!entry(job, r).prepares()) continue;
     const Prepared prepared = prepare(job, r);
     moved = prepared != Prepared::Nothing;
     if (prepared == Prepared::Last) arm(job, r);
@@ -184,9 +178,7 @@ bool LocalGroup::pause() {
 }
 
 bool LocalGroup::help(Message& message) {
-  const MessageState seen = message.state.load();
-  const bool open = seen == MessageState::Matched || seen == MessageState::Taken;
-  if (!open || !may_go_on()) return false;
+  if (!message.matched() || !may_go_on()) return false;
   std::string failure;
   const bool moved = message.help(failure);
   if (message.wanted.exchange(false) || moved) ring(message.has_dependents);

@@ -4,28 +4,16 @@
 // no number is wrong, and every rank ends with a typed error or what the program says.
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "tests/dtensor/simulation/random_dtensors.h"
 #include "tests/support/seeds.h"
 
 namespace coshard::test {
 namespace {
 
-std::string how_to_replay(std::uint64_t seed) {
-  return cat("seed ", seed, "; COSHARD_FIRST_SEED=", seed, " COSHARD_SEEDS=1 replays it");
-}
-
-std::string text(const testing::End& end) {
-  std::ostringstream out;
-  out << end;
-  return out.str();
-}
-
 std::string ends_of(const Report& report) {
-  std::string all = cat(text(report.end), "\n");
+  std::string all = cat(report.end, "\n");
   for (std::size_t r = 0; r < report.ranks.size(); ++r) {
-    all += cat("rank ", r, " ", text(report.ranks[r].end), "; its steps:\n");
+    all += cat("rank ", r, " ", report.ranks[r].end, "; its steps:\n");
     for (const std::string& line : report.ranks[r].log) all += cat("  ", line, "\n");
   }
   return all;
@@ -83,9 +71,9 @@ std::string judge_difference(const Report& report) {
   if (report.boom) return "";
   // What cancelled a sibling is told when that cannot end, since it waits in place for who is gone.
   if (report.end.names("planned")) return "";
-  if (!report.end.typed) return text(report.end);
+  if (!report.end.typed) return cat(report.end);
   if (report.end.is(ErrorKind::Timeout) && report.end.names("branches of")) return "";
-  if (!report.end.names("rank")) return text(report.end);
+  if (!report.end.names("rank")) return cat(report.end);
   return "";
 }
 

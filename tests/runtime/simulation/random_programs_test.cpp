@@ -12,22 +12,21 @@
 namespace coshard::test {
 namespace {
 
-std::string how_to_replay(std::uint64_t seed) {
-  return cat("seed ", seed, "; COSHARD_FIRST_SEED=", seed, " COSHARD_SEEDS=1 replays it\n",
-             to_text(random_program(seed)));
+std::string replay(std::uint64_t seed) {
+  return how_to_replay(seed) + "\n" + to_text(random_program(seed));
 }
 
 TEST(RandomPrograms, OfOneStructureDoWhatTheyMean) {
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
     const std::string verdict = judge_one_structure(seed);
-    ASSERT_EQ(verdict, "") << how_to_replay(seed);
+    ASSERT_EQ(verdict, "") << replay(seed);
   }
 }
 
 TEST(RandomPrograms, WhereOneRankDiffersEndInATypedErrorOnAll) {
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
     const std::string verdict = judge_difference(seed);
-    ASSERT_EQ(verdict, "") << how_to_replay(seed);
+    ASSERT_EQ(verdict, "") << replay(seed);
   }
 }
 

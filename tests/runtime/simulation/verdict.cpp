@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -10,13 +9,6 @@
 
 namespace coshard::test {
 namespace {
-
-template <class T>
-std::string text(const T& value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
-}
 
 std::string text(const std::vector<int>& log) {
   std::string all;
@@ -127,7 +119,7 @@ std::string wrong_in(const Report& report) {
 }
 
 std::string judge_success(const Report& report) {
-  if (report.end.failed) return "it failed: " + text(report.end);
+  if (report.end.failed) return cat("it failed: ", report.end);
   if (std::string wrong = wrong_in(report); !wrong.empty()) return wrong;
   for (std::size_t r = 0; r < report.ranks.size(); ++r) {
     const RankReport& rank = report.ranks[r];
@@ -180,7 +172,7 @@ std::string judge_difference(std::uint64_t seed) {
     return verdict.empty() ? "" : name + verdict;
   }
   if (!report.end.failed) return name + "nobody noticed";
-  if (!fits(how, report)) return name + "ended with " + text(report.end);
+  if (!fits(how, report)) return cat(name, "ended with ", report.end);
   // One that is missing may be made up for by the next of its kind.
   if (how == Differs::Skips) return "";
   if (std::string wrong = wrong_in(report); !wrong.empty()) return name + wrong;
@@ -189,7 +181,7 @@ std::string judge_difference(std::uint64_t seed) {
                       (how == Differs::Leaves && static_cast<int>(r) == difference->rank);
     const testing::End& end = report.ranks[r].end;
     if (!left && !end.failed) return cat(name, "rank ", r, " did not notice");
-    if (!left && !end.typed && !(how == Differs::Throws)) return name + text(end);
+    if (!left && !end.typed && !(how == Differs::Throws)) return cat(name, end);
   }
   return "";
 }
