@@ -120,7 +120,7 @@ Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements,
   const Redistribution whole =
       redistribute(tensor, Layout::filled(tensor.mesh().ndim(), Replicate()));
   Tensor out = to_local(whole.tensor(), grad_placements);
-  out.wait();
+  out.wait("full_tensor");
   return out;
 }
 
@@ -142,7 +142,7 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
 DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
                           std::optional<int> src_data_rank, CallSite site) {
   DTensor out = issue_distribution(full, mesh, placements, src_data_rank, site);
-  out.wait();
+  out.wait("distribute_tensor");
   return out;
 }
 

@@ -45,12 +45,13 @@ DTensor from_local(const Tensor& local, const Layout& placements,
 // Partial read as Replicate. No communication.
 Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements = std::nullopt);
 
-// The logical tensor on every rank, ready. Redistributes to Replicate on every mesh dimension.
+// The logical tensor on every rank, ready: waits in place. Redistributes to Replicate on every mesh dimension.
 // grad_placements as for to_local, of that replica.
 Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements = std::nullopt,
                    CallSite site = CallSite::current());
 
-// Cuts a full tensor of the same shape on all ranks.
+// Cuts a full tensor of the same shape on all ranks. Waits in place for what is sent; where that is
+// refused (run_on_asio.h), issue_distribution does not.
 //   src_data_rank: the rank of each mesh dimension whose data are taken; nullopt: every rank cuts
 //             its own.
 //   Moves:    per mesh dimension a scatter (Shard) or a broadcast (the rest); nothing for nullopt.

@@ -95,6 +95,7 @@ bool grad_enabled();
 // set_grad({}). An operator whose backward is one with no gradient of its own says so.
 //   Resumes: suspends before each record whose gradients are in flight, so that siblings run under
 //   the collectives; gradients that meet there are added in the order in which they arrived.
+//   Gives: gradients that may still be in flight; co_await arrival_of({leaf.grad()}) awaits one.
 //   Cancel: the leaves keep what has reached them by then.
 Task<void> backward(Tensor loss, Tensor gradient = {}, bool create_graph = false,
                     CallSite site = CallSite::current());

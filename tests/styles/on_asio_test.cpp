@@ -45,5 +45,30 @@ TEST(OnAsio, ATransformerTrainsWithTheNumbersOfRanksOnThreads) {
   }
 }
 
+// What waits in place is refused there by its name.
+std::string refusal_of(const Program& program) {
+  boost::asio::io_context io;
+  std::exception_ptr error;
+  run_ranks(test_options(2), program, io.get_executor(),
+            [&](const std::exception_ptr& ended) { error = ended; });
+  io.run();
+  return error ? text_of(error) : "";
+}
+Task<void> distributes(World& world) {
+  const DTensor cut = distribute_tensor(integers(world, {4, 4}, 9), line(world), Shard(0));
+  co_return;
+}
+Task<void> takes_the_whole(World& world) {
+  const Tensor rows = integers(world, {2, 4}, 9);
+  const Tensor whole = full_tensor(from_local(rows, line(world), Shard(0)));
+  co_return;
+}
+TEST(OnAsio, WhatWaitsInPlaceIsRefusedByItsName) {
+  if (!on_cpu()) GTEST_SKIP() << "the host waits for streams in place";
+  const std::string distributed = refusal_of(distributes), whole = refusal_of(takes_the_whole);
+  EXPECT_CONTAINS(distributed, "distribute_tensor: its input is in flight and rank");
+  EXPECT_CONTAINS(whole, "full_tensor: its input is in flight and rank");
+}
+
 }  // namespace
 }  // namespace coshard::testing
