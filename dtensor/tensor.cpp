@@ -35,8 +35,9 @@ bool Tensor::is_contiguous() const {
 void Tensor::wait(std::string_view who) const {
   Storage& storage = *impl_->storage;
   if (!storage.in_flight) return;
-  if (storage.pending && device()->kind() == DeviceKind::Cpu) count_wait_in_place(who);
   const std::shared_ptr<WorkState> state = storage.pending.state();
+  if (state != nullptr) state->issue_now();
+  if (state != nullptr && state->waits_for_peers()) count_wait_in_place(who);
   try {
     storage.pending.wait();
   } catch (const MissingIsHere& error) {

@@ -28,6 +28,7 @@ class Later final : public WorkState {
   int parts() const override { return 1; }
   bool part_ready(int) override { return ready(); }
   void wait_part(int) override { wait(); }
+  bool waits_for_peers() const override { return !work_ || work_->waits_for_peers(); }
   bool any_thread() const override { return work_ && work_->any_thread(); }
   Look look(int part) override { return work().look(part); }
   void begin_wait() override { work().begin_wait(); }

@@ -57,6 +57,7 @@ class FollowUp final : public WorkState {
   void poison(const std::string& cause) override {
     if (before_ && !done()) before_->poison(cause);
   }
+  bool waits_for_peers() const override { return !before_ || before_->waits_for_peers(); }
   bool any_thread() const override { return !before_ || before_->any_thread(); }
   Look push() override;
   std::string failure() const override {

@@ -24,9 +24,12 @@ class WorkState {
   // share of the transfer, so that polling alone gets there.
   virtual bool ready() = 0;
   // In place: blocks (and helps) until complete; throws the typed error. No handler of the user's
-  // and no coroutine runs meanwhile. On a device that queues its work it orders the compute stream
-  // after the collective instead, and what goes wrong later is thrown by the next wait of the host.
+  // and no coroutine runs meanwhile. On a device that queues its work only until the transfer is
+  // queued: the compute stream is ordered after it, and what goes wrong later is thrown by the next
+  // wait of the host.
   virtual void wait() = 0;
+  // Whether wait() may block the host for a peer.
+  virtual bool waits_for_peers() const { return true; }
   virtual int parts() const = 0;          // all_gather: one per rank; otherwise 1
   virtual bool part_ready(int part) = 0;  // all_gather: rank `part`'s shard has arrived in recv
   virtual void wait_part(int part) = 0;

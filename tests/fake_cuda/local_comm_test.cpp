@@ -85,11 +85,11 @@ TEST_P(ExchangeOf, IsRightInEveryOrder) {
   EXPECT_EQ(right_of(kSeeds, [] { return exchange(GetParam()); }), kSeeds);
 }
 
-TEST_P(ExchangeOf, NeedsItsWaitsForEventsAndFlags) {
+TEST_P(ExchangeOf, NeedsItsWaitsForEvents) {
   const NoFaults after;
   EXPECT_GT(wrong_without("StreamWaitEvent", [] { return exchange(GetParam()); }), 0);
   EXPECT_EQ(right_of(kSeeds, [] { return reduced(GetParam()); }), kSeeds);
-  EXPECT_GT(wrong_without("StreamWaitValue", [] { return reduced(GetParam()); }), 0);
+  EXPECT_GT(wrong_without("StreamWaitEvent", [] { return reduced(GetParam()); }), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ExchangeOf,
@@ -156,9 +156,10 @@ TEST(LocalOnDevices, ADeviceThatDoesNotComeToTheCollectiveIsNamed) {
   fault.device = 1;
   FakeDriver::get().set_fault(fault);
   const auto outcomes = add_up();
-  ASSERT_EQ(failed(outcomes), 2);
+  ASSERT_GE(failed(outcomes), 1);  // the other one goes on when the fault is cleared
   bool named = false;
   for (const Outcome& outcome : outcomes) {
+    if (!outcome.failed) continue;
     EXPECT_TRUE(outcome.kind == ErrorKind::Timeout || outcome.kind == ErrorKind::CommFailed);
     EXPECT_NE(outcome.text.find("all_reduce #0"), std::string::npos) << outcome.text;
     named = named || outcome.text.find("not there on its device: 1 (cuda:1)") != std::string::npos;
@@ -209,11 +210,10 @@ TEST_P(FailingCall, FailsAllRanksWithItsErrorAndTheNextRunWorks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, FailingCall,
-                         ::testing::Values("EventRecord", "StreamWaitEvent", "StreamWaitValue",
-                                           "StreamWriteValue", "Launch"),
+                         ::testing::Values("EventRecord", "StreamWaitEvent", "Launch"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(LocalOnDevices, AFailedRankLetsTheStreamsOfTheOthersGo) {
+TEST(LocalOnDevices, AFailedRankFailsTheWaitsOfTheOthers) {
   const auto outcomes = outcomes_on_ranks(3, [](Communicator& comm, int rank) {
     Floats data(8UL, 1.0F);
     if (rank == 2) {

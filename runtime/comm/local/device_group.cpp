@@ -2,17 +2,17 @@
 
 namespace coshard {
 
-void DeviceGroup::add(std::shared_ptr<Lane> lane) {
+void DeviceGroup::add(const std::shared_ptr<Device>& device) {
   const std::scoped_lock lock(mutex_);
-  if (released_) lane->release();
-  lanes_.push_back(std::move(lane));
+  for (const auto& known : devices_) {
+    const std::shared_ptr<Device> peer = known.lock();
+    if (peer == nullptr) continue;
+    device->peers()->reach(*peer);
+    peer->peers()->reach(*device);
+  }
+  device->peers()->make_current();
+  devices_.push_back(device);
   used_.store(true, std::memory_order_relaxed);
-}
-
-void DeviceGroup::release() noexcept {
-  const std::scoped_lock lock(mutex_);
-  released_ = true;
-  for (const auto& lane : lanes_) lane->release();
 }
 
 }  // namespace coshard

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/comm/local/lane.h"
+#include "runtime/device/peer_engine.h"
 
 namespace coshard {
 
@@ -13,17 +13,16 @@ class DeviceGroup {
  public:
   // Some rank is on such a device.
   bool used() const { return used_.load(std::memory_order_relaxed); }
-  // Kept until the group ends: work is queued on it for ranks that have left.
-  void add(std::shared_ptr<Lane> lane);
-  void release() noexcept;  // of all lanes, now and later
+  // Brings the device of one rank and those of the ranks that came before within reach of each
+  // other, on the thread of that rank. Error{Unsupported} names two that are not.
+  void add(const std::shared_ptr<Device>& device);
   std::mutex& queueing() { return queueing_; }
 
  private:
   std::atomic<bool> used_{false};
-  std::mutex queueing_;  // held while work is queued, so that each lane gets it in one order
-  std::mutex mutex_;     // the two below
-  std::vector<std::shared_ptr<Lane>> lanes_;
-  bool released_ = false;
+  std::mutex queueing_;  // held while work is queued, so that the streams get it in one order
+  std::mutex mutex_;     // the one below
+  std::vector<std::weak_ptr<Device>> devices_;
 };
 
 }  // namespace coshard

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "runtime/comm/collective.h"
+#include "runtime/comm/local/group.h"
 #include "runtime/comm/local/units.h"
+#include "runtime/error.h"
 
 namespace coshard {
 namespace {
@@ -11,7 +13,8 @@ namespace {
 using Sides = std::vector<DeviceSide>;
 
 int ranks_of(const Sides& sides) { return static_cast<int>(sides.size()); }
-Stream& stream_of(const DeviceSide& side) { return side.lane->stream(); }
+Stream& stream_of(const DeviceSide& side) { return *side.stream; }
+PeerEngine& engine_of(const DeviceSide& side) { return *side.device->peers(); }
 
 const char* at(const void* base, std::int64_t bytes) {
   return static_cast<const char*>(base) + bytes;
@@ -25,17 +28,21 @@ bool is_small(const Collective& c, int ranks) {
 }
 
 // What follows on every stream runs after what the first one has waited for until now.
-std::shared_ptr<Event> go_on(const Sides& sides) {
-  std::shared_ptr<Event> event = stream_of(sides[0]).record();
+void go_on(const Sides& sides) {
+  const std::shared_ptr<Event> event = stream_of(sides[0]).record();
   for (std::size_t r = 1; r < sides.size(); ++r) stream_of(sides[r]).wait(*event);
-  return event;
+}
+
+// What follows on the first stream runs after what is queued on each of them.
+void gather(const Sides& sides) {
+  for (std::size_t r = 1; r < sides.size(); ++r)
+    stream_of(sides[0]).wait(*stream_of(sides[r]).record());
 }
 
 // What follows on every stream runs after what is queued on each of them.
-std::shared_ptr<Event> meet(const Sides& sides) {
-  for (std::size_t r = 1; r < sides.size(); ++r)
-    stream_of(sides[0]).wait(*stream_of(sides[r]).record());
-  return go_on(sides);
+void meet(const Sides& sides) {
+  gather(sides);
+  go_on(sides);
 }
 
 // What follows on every stream runs when the buffers of all ranks are ready.
@@ -46,7 +53,7 @@ void meet_when_ready(const Sides& sides) {
 
 void copy(const DeviceSide& on, void* to, const void* from, std::int64_t bytes) {
   if (to == from || bytes == 0) return;
-  on.lane->engine().copy({to, from, 1, bytes, bytes, bytes}, stream_of(on));
+  engine_of(on).copy({to, from, 1, bytes, bytes, bytes}, stream_of(on));
 }
 
 // Loops whose strides fit become one loop over rows, which one copy does.
@@ -73,25 +80,24 @@ void copy_block(const DeviceSide& on, const CopyBlock& block, const void* send, 
     for (std::int64_t j = 0; j < outer[1].size; ++j) {
       const std::int64_t from = block.from + i * outer[0].from + j * outer[1].from;
       const std::int64_t to = block.to + i * outer[0].to + j * outer[1].to;
-      on.lane->engine().copy({at(recv, to * width), at(send, from * width), rows.size,
-                              block.row * width, rows.to * width, rows.from * width},
-                             stream_of(on));
+      engine_of(on).copy({at(recv, to * width), at(send, from * width), rows.size,
+                          block.row * width, rows.to * width, rows.from * width},
+                         stream_of(on));
     }
 }
 
 // Each rank fetches what every other has for it, its own first.
-void queue_exchange(const Sides& sides, bool marks_parts) {
+void queue_exchange(const Sides& sides, std::vector<std::shared_ptr<Event>>& parts) {
   const int ranks = ranks_of(sides);
   for (int target = 0; target < ranks; ++target) {
     const DeviceSide& to = sides[static_cast<std::size_t>(target)];
     for (int i = 0; i < ranks; ++i) {
       const int source = (target + i) % ranks;
       const DeviceSide& from = sides[static_cast<std::size_t>(source)];
-      stream_of(to).wait(*from.ready);
       copy_block(to, block_of(*from.args, *to.args, ranks, source, target), from.args->send,
                  to.args->recv, width_of(*from.args));
-      if (marks_parts)
-        to.marks.flag->write(stream_of(to), to.marks.first + static_cast<std::uint32_t>(i) + 1);
+      if (!parts.empty())
+        parts[static_cast<std::size_t>(target * ranks + source)] = stream_of(to).record();
     }
   }
 }
@@ -101,8 +107,6 @@ void queue_from_root(const Sides& sides, bool cuts) {
   const DeviceSide& from = sides[static_cast<std::size_t>(any.root)];
   for (int target = 0; target < ranks_of(sides); ++target) {
     const DeviceSide& to = sides[static_cast<std::size_t>(target)];
-    stream_of(to).wait(*to.ready);
-    if (&to != &from) stream_of(to).wait(*from.ready);
     if (cuts) {
       copy_block(to, block_of(*from.args, *to.args, ranks_of(sides), any.root, target),
                  from.args->send, to.args->recv, width_of(any));
@@ -112,12 +116,6 @@ void queue_from_root(const Sides& sides, bool cuts) {
   }
 }
 
-void queue_message(const Sides& sides) {
-  const DeviceSide& to = sides[1];
-  for (const DeviceSide& side : sides) stream_of(to).wait(*side.ready);
-  copy(to, to.args->recv, sides[0].args->send, plain_bytes(*to.args));
-}
-
 // Elements [begin, begin + count) of all send buffers into `target`, in the order of the ranks.
 void reduce(const Sides& sides, const DeviceSide& on, std::int64_t begin, std::int64_t count,
             void* target) {
@@ -125,7 +123,7 @@ void reduce(const Sides& sides, const DeviceSide& on, std::int64_t begin, std::i
   const Collective& c = *on.args;
   std::vector<const void*> sources;
   for (const DeviceSide& side : sides) sources.push_back(at(side.args->send, begin * width_of(c)));
-  on.lane->engine().reduce(c.dtype, c.reduce, sources, target, count, stream_of(on));
+  engine_of(on).reduce(c.dtype, c.reduce, sources, target, count, stream_of(on));
 }
 
 // Every rank reduces all of it; in place only after all have read.
@@ -179,30 +177,35 @@ void queue_reduce_scatter(const Sides& sides) {
     std::vector<const void*> fetched;
     for (const DeviceSide& side : sides) {
       void* to = at(mine.scratch, static_cast<std::int64_t>(fetched.size()) * count * width_of(c));
-      mine.lane->engine().copy(
+      engine_of(mine).copy(
           {to, at(side.args->send, cut.offset * c.inner * width_of(c)), c.outer, row * width_of(c),
            row * width_of(c), cut.total * c.inner * width_of(c)},
           stream_of(mine));
       fetched.push_back(to);
     }
-    mine.lane->engine().reduce(c.dtype, c.reduce, fetched, c.recv, count, stream_of(mine));
+    engine_of(mine).reduce(c.dtype, c.reduce, fetched, c.recv, count, stream_of(mine));
   }
 }
 
-void queue_work(const Sides& sides) {
-  switch (sides[0].args->kind) {
-    case CollectiveKind::AllGather: return queue_exchange(sides, true);
-    case CollectiveKind::AllToAll: return queue_exchange(sides, false);
+void queue_work(const Sides& sides, std::vector<std::shared_ptr<Event>>& parts) {
+  const Collective& any = *sides[0].args;
+  meet_when_ready(sides);
+  switch (any.kind) {
+    case CollectiveKind::AllGather:
+      if (recv_elements(any, ranks_of(sides), 0) * width_of(any) > kDeviceOneShotBytes)
+        parts.resize(sides.size() * sides.size());
+      return queue_exchange(sides, parts);
+    case CollectiveKind::AllToAll: return queue_exchange(sides, parts);
     case CollectiveKind::Scatter: return queue_from_root(sides, true);
     case CollectiveKind::Broadcast: return queue_from_root(sides, false);
     case CollectiveKind::Send:
-    case CollectiveKind::Recv: return queue_message(sides);
-    case CollectiveKind::Barrier: return meet_when_ready(sides);
+    case CollectiveKind::Recv:
+      return copy(sides[1], sides[1].args->recv, sides[0].args->send, plain_bytes(*sides[1].args));
+    case CollectiveKind::Barrier: return;
     case CollectiveKind::AllReduce:
-      meet_when_ready(sides);
-      return is_small(*sides[0].args, ranks_of(sides)) ? queue_small_all_reduce(sides)
-                                                       : queue_large_all_reduce(sides);
-    case CollectiveKind::ReduceScatter: meet_when_ready(sides); return queue_reduce_scatter(sides);
+      return is_small(any, ranks_of(sides)) ? queue_small_all_reduce(sides)
+                                            : queue_large_all_reduce(sides);
+    case CollectiveKind::ReduceScatter: return queue_reduce_scatter(sides);
   }
 }
 
@@ -210,9 +213,9 @@ void queue_work(const Sides& sides) {
 
 void DeviceJob::reset() {
   for (DeviceSide& side : sides) side = DeviceSide();
-  started = false;
-  over.reset();
-  queued.store(false, std::memory_order_relaxed);
+  over_.reset();
+  parts_.clear();
+  started_ = false;
 }
 
 std::int64_t scratch_bytes(const Collective& c, int ranks, int rank) {
@@ -223,26 +226,74 @@ std::int64_t scratch_bytes(const Collective& c, int ranks, int rank) {
   return 0;
 }
 
-std::uint32_t marks_of(const Collective& c, int ranks) {
-  return c.kind == CollectiveKind::AllGather ? static_cast<std::uint32_t>(ranks) + 1 : 1;
+void DeviceJob::queue(std::weak_ptr<LocalGroup> group, const Awaited& what,
+                      std::int64_t timeout_ns) {
+  group_ = std::move(group);
+  what_ = what;
+  timeout_ns_ = timeout_ns;
+  started_ = true;
+  // A message is fetched by its receiver.
+  if (is_point_to_point(what.kind)) sides[0].stream = sides[1].stream;
+  queue_work(sides, parts_);
+  gather(sides);
+  over_ = stream_of(sides[0]).record();
+  for (DeviceSide& side : sides) {
+    for (auto& buffer : side.kept)
+      if (auto kept = std::move(buffer)) kept->used_until(over_);
+    side.known = side.device;
+    side.stream.reset();
+    side.device.reset();
+  }
 }
 
-void queue(DeviceJob& job) {
-  job.started = true;
-  const Sides& sides = job.sides;
-  if (!sides[0].lane->met) {
-    for (const DeviceSide& one : sides)
-      for (const DeviceSide& other : sides) one.lane->engine().reach(other.lane->device());
-    sides[0].lane->met = true;
+const Event& DeviceJob::end_of_part(int source, int target) const {
+  const auto ranks = static_cast<int>(sides.size());
+  return parts_.empty() ? *over_ : *parts_[static_cast<std::size_t>(target * ranks + source)];
+}
+
+void DeviceJob::keep(std::size_t side, Kept&& buffers, bool poisoned) {
+  if (over_ != nullptr) {
+    for (auto& buffer : buffers)
+      if (buffer != nullptr) buffer->used_until(over_);
+  } else if (started_ || !poisoned) {
+    sides[side].kept = std::move(buffers);
   }
-  queue_work(sides);
-  job.over = meet(sides);
-  for (DeviceSide& side : job.sides) {
-    side.lane->write_last(side.marks);
-    for (auto& buffer : side.kept)
-      if (auto kept = std::move(buffer)) kept->used_until(job.over);
+}
+
+bool DeviceJob::over() {
+  try {
+    return over_->query();
+  } catch (const Error&) {  // who waits for this device hears of it from its own question
+    return false;
   }
-  job.queued.store(true, std::memory_order_release);
+}
+
+void DeviceJob::check(std::int64_t waited_ns) {
+  if (timeout_ns_ == 0 || waited_ns < timeout_ns_) return;
+  const auto group = group_.lock();
+  if (group == nullptr) return;
+  if (group->poisoned()) throw group->poisoned(*what_);
+  const std::string message = what_->timeout_text(group->title(), waited_ns, late_text());
+  if (!group->poison(message)) throw group->poisoned(*what_);
+  throw Error(ErrorKind::Timeout, message);
+}
+
+// Whose compute stream has not come to the collective that all have issued.
+std::string DeviceJob::late_text() const {
+  std::string text;
+  for (const DeviceSide& side : sides) {
+    bool ready = false;
+    try {
+      ready = side.ready->query();
+    } catch (const Error&) {  // a device that failed does not get there
+    }
+    const auto device = side.known.lock();
+    if (!ready)
+      text += cat(text.empty() ? "" : ", ", side.rank,
+                  device != nullptr ? cat(" (", device->name(), ")") : "");
+  }
+  return cat("issued by all; ",
+             text.empty() ? "the transfer has not ended" : "not there on its device: ", text);
 }
 
 }  // namespace coshard

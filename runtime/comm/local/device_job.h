@@ -1,50 +1,71 @@
 #pragma once
 // A collective between ranks on devices that queue their work: what each rank brings, and the
-// queueing of all of it on the streams of all ranks, by the rank that came last. Nobody waits on
-// the host: compute streams wait for the marks of their lane.
+// queueing of all of it on the streams of all ranks, by the rank that came last. A stream waits
+// only for what has been queued before: a driver may block whoever queues behind anything else.
 #include <array>
-#include <atomic>
 #include <memory>
-#include <span>
+#include <optional>
 #include <vector>
 
+#include "runtime/comm/awaited.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/local/lane.h"
+#include "runtime/device/peer_engine.h"
 
 namespace coshard {
 
-// Up to this many bytes, over all ranks, each rank reduces the whole of an all_reduce by itself: it
-// reads more and queues less. Not measured yet.
+class LocalGroup;
+
+// Up to this many bytes, over all ranks, each rank reduces the whole of an all_reduce by itself,
+// and an all_gather arrives as a whole: it reads more and queues less. Not measured yet.
 constexpr std::int64_t kDeviceOneShotBytes = 512 * 1024;
 
 using Kept = std::array<std::shared_ptr<Buffer>, 3>;  // send, recv and scratch
 
 // Written by its rank before it arrives, and read by who queues the job.
 struct DeviceSide {
-  std::shared_ptr<Lane> lane;
-  std::shared_ptr<Event> ready;  // on the compute stream: send is there, recv may be written
-  Marks marks;                   // all_gather: one per part, own first; then, as for all, the end
+  std::shared_ptr<Device> device;  // until the job is queued
+  std::shared_ptr<Stream> stream;  // of the device; likewise
+  std::shared_ptr<Event> ready;    // on the compute stream: send is there, recv may be written
   const Collective* args = nullptr;
   void* scratch = nullptr;
   Kept kept;  // under the group's queueing mutex: of a work handle that was dropped
+  std::weak_ptr<Device> known;
+  int rank = 0;  // of the world; its communicator's timeout:
+  std::int64_t timeout_ns = 0;
 };
 
-struct DeviceJob {
+// Once it is queued, waits of the host look after it and say whose device does not come to it.
+class DeviceJob final : public Watched {
+ public:
   explicit DeviceJob(int ranks) : sides(static_cast<std::size_t>(ranks)) {}
-  void reset();
+  void reset();  // by who alone has it
+
+  // Queues it all; every side is there and they agree. Under the group's queueing mutex. Throws
+  // what the device says; then some of it may be queued.
+  void queue(std::weak_ptr<LocalGroup> group, const Awaited& what, std::int64_t timeout_ns);
+  // The end of all of it, or of the shard of `source` on `target`.
+  const Event& end() const { return *over_; }
+  const Event& end_of_part(int source, int target) const;
+  // Keeps what a dropped work handle of `side` held until the end. Under the queueing mutex.
+  void keep(std::size_t side, Kept&& buffers, bool poisoned);
+
+  bool over() override;
+  void check(std::int64_t waited_ns) override;
 
   std::vector<DeviceSide> sides;
-  bool started = false;             // under the group's queueing mutex
-  std::shared_ptr<Event> over;      // all streams are past the job
-  std::atomic<bool> queued{false};  // false -> true with `over` set
+
+ private:
+  std::string late_text() const;
+
+  std::shared_ptr<Event> over_;                // all streams are past it; null: not queued
+  std::vector<std::shared_ptr<Event>> parts_;  // [target * ranks + source], or empty
+  bool started_ = false;                       // some of it is queued
+  std::weak_ptr<LocalGroup> group_;
+  std::optional<Awaited> what_;
+  std::int64_t timeout_ns_ = 0;
 };
 
 // Bytes that rank `rank` needs besides its buffers.
 std::int64_t scratch_bytes(const Collective& collective, int ranks, int rank);
-// How many marks a rank takes.
-std::uint32_t marks_of(const Collective& collective, int ranks);
-// Queues it all; every side is there and they agree. Under the group's queueing mutex. Throws what
-// the device says; then some of it may be queued, and no mark at the end is written.
-void queue(DeviceJob& job);
 
 }  // namespace coshard

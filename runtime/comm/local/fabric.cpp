@@ -25,9 +25,7 @@ void LocalRegistry::wake() {
 }
 
 void LocalRegistry::poison(const std::string& cause) {
-  const auto alive = groups_of(*this);
-  for (const auto& group : alive) group->mark_poisoned(cause);
-  for (const auto& group : alive) group->devices().release();
+  for (const auto& group : groups_of(*this)) group->mark_poisoned(cause);
 }
 
 std::shared_ptr<LocalGroup> make_group(const std::shared_ptr<LocalRegistry>& registry,

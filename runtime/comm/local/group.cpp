@@ -60,8 +60,12 @@ Job& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
       fresh->entries[r].wanted.store(false, std::memory_order_relaxed);
     }
     if (devices_.used()) {
-      if (fresh->device == nullptr) fresh->device = std::make_unique<DeviceJob>(size());
-      fresh->device->reset();
+      if (fresh->device.use_count() == 1) {
+        std::atomic_thread_fence(std::memory_order_acquire);  // after whoever looked at it
+        fresh->device->reset();
+      } else {
+        fresh->device = std::make_shared<DeviceJob>(size());
+      }
     }
     open_.push_back(fresh);
   }
@@ -83,7 +87,6 @@ Job& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
 bool LocalGroup::poison(const std::string& cause) {
   if (!mark_poisoned(cause)) return false;
   registry_->wake();  // who waits for something that needs this group
-  if (devices_.used()) registry_->poison(cause);
   return true;
 }
 

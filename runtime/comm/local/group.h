@@ -58,9 +58,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   // The job of collective `sequence`, with the reference of one rank. Ranks join in sequence.
   Job& join(std::uint64_t sequence, CollectiveKind kind);
   static void release(Job& job) { job.references.fetch_sub(1, std::memory_order_acq_rel); }
-  // Puts in the arguments of `rank`; true for the last one to come, when all agree.
-  bool enter(Job& job, int rank, Collective&& args, Print print);
-  // The same; the last one arms the job, and does a small one at once. Where the send buffer is
+  // Puts in the arguments of `rank`; the last one to come, when all agree, arms the job, and does a
+  // small one at once; on devices it queues the work of all of them. Where the send buffer is
   // filled by something that is still in flight, whoever helps arrives for the rank.
   void arrive(Job& job, int rank, Collective&& args, Print print, bool timed);
   // Does one unit of an armed job, or one pair of an all_gather, or what comes before or after;
@@ -76,15 +75,13 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   // After the poison: returns when nobody touches the buffers of `rank` for this job any more.
   void abandon(Job& job, int rank);
 
-  // The last rank's part when they are on devices: queues the work of all of them. A failure
-  // poisons the group and is thrown.
-  void queue_on_devices(Job& job, int rank);
+  // The last side's part in a message on devices, with their queueing mutex held. A failure poisons
+  // the group and is thrown.
   void queue_on_devices(Message& message, int rank);
 
-  // The first cause stays; false when there was one already. On devices it reaches all groups:
-  // streams that are let go carry wrong numbers from one to the other.
+  // The first cause stays; false when there was one already.
   bool poison(const std::string& cause);
-  // What poison() does first: waits of the host fail from now on.
+  // What poison() does first: waits fail from now on.
   bool mark_poisoned(const std::string& cause);
   bool poisoned() const noexcept { return poisoned_.load(); }
   std::string cause() const;
@@ -133,6 +130,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void stop_preparing(Job& job, int rank);
   bool raise_arrived(Job& job, int rank);
   void arm(Job& job, int rank);
+  void queue_on_devices(Job& job, int rank);
+  void queue_or_poison(DeviceJob& job, std::size_t side, const Awaited& what);
   void run(Job& job, std::uint32_t unit);
   bool complete_some(Job& job);
   void offer(Job& job);
@@ -188,7 +187,7 @@ struct LocalRegistry {
   // Whose sleepers only ring each other here; null: anybody may use these groups. Before the ranks.
   const Census* census = nullptr;
   void wake();  // rings for all who listen to any group; not with the mutex held
-  // Two passes: no stream is let go before all know. Not with the mutex held.
+  // Not with the mutex held.
   void poison(const std::string& cause);
 };
 

@@ -66,7 +66,7 @@ struct Job {
   std::int64_t chunk = 0;
   std::uint32_t per_target = 1;
   Passage passage;                    // with links
-  std::unique_ptr<DeviceJob> device;  // null on the cpu
+  std::shared_ptr<DeviceJob> device;  // null on the cpu
 
   // Ranks and work handles that still use the job; at 0 (release / acquire) the group may open it
   // again.

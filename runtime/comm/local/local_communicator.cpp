@@ -60,11 +60,13 @@ void LocalCommunicator::note_issue(CollectiveKind kind) {
 }
 
 std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
-  if (device_ != nullptr) return issue_on_device(std::move(collective));
   if (is_point_to_point(collective.kind)) return issue_message(std::move(collective));
   const std::uint64_t print = fingerprint(collective, size());
   const std::uint64_t sequence = take_number(collective, print);
   if (collective.after != nullptr) collective.after->has_dependents();
+  Kept kept;
+  DeviceSide side;
+  if (device_ != nullptr) side = device_side(collective, kept);
   Job* job = nullptr;
   if (!group_->poisoned()) {
     help_when_much_is_in_flight();
@@ -75,6 +77,12 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   }
   auto work = std::make_shared<JobWork>(shared_from_this(), collective, sequence, job);
   const bool told = tell_issue(*work, collective, sequence);
+  if (device_ != nullptr && job != nullptr) {
+    const auto mine = static_cast<std::size_t>(rank_);
+    side.args = &job->entries[mine].args;
+    job->device->sides[mine] = std::move(side);
+    work->on_devices(job->device, mine, std::move(kept));
+  }
   if (job != nullptr) group_->arrive(*job, rank_, std::move(collective), {print, given_up_}, told);
   return work;
 }
@@ -115,6 +123,7 @@ bool LocalCommunicator::agree(const Message& message) {
 std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
   if (collective.after != nullptr) collective.after->has_dependents();
+  if (device_ != nullptr) return issue_message_on_device(std::move(collective));
   bool both = false;
   std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
   messages_.push_back(message);

@@ -37,6 +37,7 @@ class LocalCommunicator final : public Communicator,
   // For the work handles.
   LocalGroup& group() const { return *group_; }
   const std::shared_ptr<LocalGroup>& shared_group() const { return group_; }
+  const std::shared_ptr<Device>& device() const { return device_; }  // null: on the cpu
   int world_rank() const { return group_->members()[static_cast<std::size_t>(rank_)]; }
   std::int64_t timeout_ns() const { return timeout_ns_; }
   Observer* observer() const { return slot_ ? *slot_ : nullptr; }
@@ -54,10 +55,8 @@ class LocalCommunicator final : public Communicator,
   std::shared_ptr<WorkState> start(Collective collective) override;
   std::shared_ptr<WorkState> issue_message(Collective collective);
   // local/device_issue.cpp
-  std::shared_ptr<WorkState> issue_on_device(Collective collective);
+  DeviceSide device_side(Collective& collective, Kept& kept);
   std::shared_ptr<WorkState> issue_message_on_device(Collective collective);
-  DeviceSide device_side(Collective& collective, std::shared_ptr<Lane> lane, Kept& kept);
-  std::shared_ptr<Lane> message_lane(const Collective& collective);
 
   // Tells the observer, if there is one; whether there is.
   template <class WorkType>
@@ -95,8 +94,7 @@ class LocalCommunicator final : public Communicator,
 
   // On devices that queue their work.
   std::shared_ptr<Device> device_;  // null: on the cpu
-  std::shared_ptr<Lane> lane_;
-  std::map<std::pair<int, bool>, std::shared_ptr<Lane>> message_lanes_;  // by peer, sending or not
+  std::shared_ptr<Stream> stream_, message_stream_;
 };
 
 // With the registry's mutex held, or before it is shared.

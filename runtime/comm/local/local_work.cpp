@@ -16,6 +16,27 @@ LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Coll
     : communicator_(std::move(communicator)),
       awaited_(collective, number, communicator_->world_rank()) {}
 
+// What a handle that was dropped held stays until peers and streams are past it.
+LocalWork::~LocalWork() {
+  if (device_job_ == nullptr || settled_) return;
+  LocalGroup& group = communicator_->group();
+  const std::scoped_lock lock(group.devices().queueing());
+  device_job_->keep(side_, std::move(kept_), group.poisoned());
+}
+
+void LocalWork::on_devices(std::shared_ptr<DeviceJob> job, std::size_t side, Kept kept) {
+  device_job_ = std::move(job);
+  side_ = side;
+  kept_ = std::move(kept);
+}
+
+void LocalWork::order_after(const Event& end) {
+  Device& device = *communicator_->device();
+  device.compute_stream().wait(end);
+  if (!looked_after_) device.watch(device_job_);
+  looked_after_ = true;
+}
+
 template <class Done, class Help>
 void LocalWork::block(int part, const Done& done, const Help& help) {
   LocalGroup& group = communicator_->group();
@@ -98,9 +119,9 @@ void LocalWork::poison(const std::string& cause) {
 }
 
 bool LocalWork::ready() {
-  if (settled_ || communicator_->group().poisoned() || complete()) return true;
-  help();
-  return complete();
+  if (settled_ || communicator_->group().poisoned()) return true;
+  if (!complete()) help();
+  return complete() && (device_job_ == nullptr || device_job_->over());
 }
 
 void LocalWork::wait() {
@@ -113,11 +134,15 @@ void LocalWork::wait() {
 
 void LocalWork::settle(std::int64_t begin_ns) {
   if (settled_) return;
+  if (device_job_ != nullptr) order_after(device_job_->end());
   settled_ = true;
+  kept_ = Kept();  // given back in the order of the compute stream
   communicator_->retire();
   if (event_.id == 0) return;
   if (Observer* watching = communicator_->observer()) {
     const std::int64_t now = now_ns();
+    // Nobody sees when a device is done.
+    if (device_job_ != nullptr) return watching->ready(event_, now, now, now);
     // Ranks that are not watched do not take the time; then it was over by now at the latest.
     const std::int64_t over = over_ns() > 0 ? std::min(over_ns(), now) : now;
     watching->ready(event_, std::min(begin_ns, now), over, now);
@@ -183,7 +208,7 @@ JobWork::JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collecti
                  std::uint64_t number, Job* job)
     : LocalWork(std::move(communicator), collective, number), job_(job) {
   const int ranks = communicator_->size();
-  early_ = awaited_.kind == CollectiveKind::AllGather &&
+  early_ = awaited_.kind == CollectiveKind::AllGather && communicator_->device() == nullptr &&
            !is_one_shot(collective, ranks, communicator_->rank());
   after_ = collective.after;
   chained_ = after_ != nullptr;
@@ -207,9 +232,9 @@ bool JobWork::help() {
 }
 
 bool JobWork::part_complete(int part) const {
-  return complete() ||
-         (job_ != nullptr && communicator_->group().part_done(*job_, part, communicator_->rank()) &&
-          (link() == nullptr || !part_on_link(part)));
+  return complete() || (job_ != nullptr && device_job_ == nullptr &&
+                        communicator_->group().part_done(*job_, part, communicator_->rank()) &&
+                        (link() == nullptr || !part_on_link(part)));
 }
 
 // Its own part passes no link.
@@ -232,14 +257,17 @@ std::int64_t JobWork::over_ns() const {
 }
 
 bool JobWork::help_part(int part) {
-  return job_ != nullptr && communicator_->group().help_part(*job_, part, communicator_->rank());
+  return job_ != nullptr && device_job_ == nullptr &&
+         communicator_->group().help_part(*job_, part, communicator_->rank());
 }
 
 bool JobWork::part_ready(int part) {
   if (awaited_.kind != CollectiveKind::AllGather) return LocalWork::part_ready(part);
   check_part(part);
-  if (communicator_->group().poisoned() || part_complete(part)) return true;
-  help_part(part);
+  if (communicator_->group().poisoned()) return true;
+  if (device_job_ != nullptr)
+    return complete() && device_job_->end_of_part(part, communicator_->rank()).query();
+  if (!part_complete(part)) help_part(part);
   return part_complete(part);
 }
 
@@ -254,6 +282,8 @@ void JobWork::wait_part(int part) {
   waits_for_part_ = true;
   block(
       part, [&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
+  if (device_job_ != nullptr && !settled())
+    return order_after(device_job_->end_of_part(part, communicator_->rank()));
   if (complete()) settle(begin_ns);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // The work handles of a LocalCommunicator: waiting helps with the transfer, spins briefly, then
-// sleeps. Owned by the Work handles of one rank, used on its thread.
+// sleeps. On devices that queue their work it ends when all of it is queued: then the compute
+// stream is ordered after it. Owned by the Work handles of one rank, used on its thread.
 #include <memory>
 #include <string>
 
@@ -13,6 +14,7 @@ namespace coshard {
 
 class LocalWork : public WorkState {
  public:
+  ~LocalWork() override;
   bool ready() final;
   void wait() final;
   int parts() const override { return 1; }
@@ -32,6 +34,9 @@ class LocalWork : public WorkState {
   Look push() final;
   std::string failure() const final;
 
+  // Before the job can be queued.
+  void on_devices(std::shared_ptr<DeviceJob> job, std::size_t side, Kept kept);
+
   void watch(const CommEvent& event) { event_ = event; }
   const CommEvent& event() const { return event_; }
 
@@ -39,6 +44,7 @@ class LocalWork : public WorkState {
   LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
             std::uint64_t number);
 
+  // On devices: all is queued by then, not done.
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
@@ -57,9 +63,14 @@ class LocalWork : public WorkState {
   void check_part(int part) const;
   const LinkQueue* link() const { return communicator_->group().link(); }  // null: none
   void settle(std::int64_t begin_ns);
+  bool settled() const { return settled_; }
+  // What follows on the compute stream comes after that.
+  void order_after(const Event& end);
 
   std::shared_ptr<LocalCommunicator> communicator_;
   Awaited awaited_;
+  // On devices that queue their work; null on the cpu, and when the group was poisoned before.
+  std::shared_ptr<DeviceJob> device_job_;
 
  private:
   [[noreturn]] void fail_poisoned();
@@ -90,7 +101,9 @@ class LocalWork : public WorkState {
 
   CommEvent event_;  // id 0: nobody watched the issue
   std::int64_t begin_wait_ns_ = 0;
-  bool settled_ = false;
+  bool settled_ = false, looked_after_ = false;
+  std::size_t side_ = 0;  // of this rank in device_job_
+  Kept kept_;             // until the compute stream comes after it
 };
 
 class JobWork final : public LocalWork {

@@ -25,7 +25,7 @@ struct Message {
   int source = 0, target = 0;
   std::uint64_t number = 0;           // of the pair (source, target)
   Passage passage;                    // with links; set before Matched
-  std::unique_ptr<DeviceJob> device;  // null on the cpu; sides: source, target
+  std::shared_ptr<DeviceJob> device;  // null on the cpu; sides: source, target
   // Half -> Matched (release: both sides readable) -> Taken (compare-exchange) -> Over (release:
   // data there), or back to Matched while what is sent is not there. Half or Matched -> Over when a
   // failing rank gives it up.

@@ -29,13 +29,6 @@ std::uint32_t units_to_finish(const Job& job, int ranks, CollectiveKind kind) {
 
 }  // namespace
 
-bool LocalGroup::enter(Job& job, int rank, Collective&& collective, Print print) {
-  Entry& mine = entry(job, rank);
-  mine.args = std::move(collective);
-  mine.print = print;
-  return raise_arrived(job, rank);
-}
-
 void LocalGroup::arrive(Job& job, int rank, Collective&& collective, Print print, bool timed) {
   if (timed) job.timed.store(true, std::memory_order_relaxed);
   Entry& mine = entry(job, rank);
@@ -138,11 +131,7 @@ bool LocalGroup::prepare_some(Job& job) {
 }
 
 void LocalGroup::arm(Job& job, int rank) {
-  if (job.device != nullptr) {
-    poison(cat("rank ", members_[static_cast<std::size_t>(rank)], " of ", title(),
-               " is on the cpu, others are on devices that queue their work"));
-    return;
-  }
+  if (job.device != nullptr) return queue_on_devices(job, rank);
   const Collective& mine = entry(job, rank).args;
   plan_units(job, size());
   const CollectiveKind kind = mine.kind;  // before the job can be over
@@ -331,6 +320,10 @@ void LocalGroup::stop_preparing(Job& job, int rank) {
 
 void LocalGroup::abandon(Job& job, int rank) {
   stop_preparing(job, rank);
+  if (job.device != nullptr) {  // nobody queues it after the poison, or still does
+    const std::scoped_lock lock(devices_.queueing());
+    return;
+  }
   if (entry(job, rank).args.kind == CollectiveKind::AllGather) {
     for (int r = 0; r < size(); ++r) {
       try_pair(job, r, rank, false);

@@ -52,7 +52,8 @@ class NcclWork final : public WorkState {
   int parts() const override;
   bool part_ready(int part) override;
   void wait_part(int part) override;
-  Look look(int) override { return Look::Over; }  // waiting does not block the host for long
+  bool waits_for_peers() const override { return false; }
+  Look look(int) override { return Look::Over; }
   void given_up() override { flight_->announced.state()->given_up(); }
   std::string_view path() const { return flight_->operation->path; }
 

@@ -1,7 +1,5 @@
 #include "runtime/device/cuda/api.h"
 
-#include <cuda.h>
-
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -43,38 +41,6 @@ cudaError_t launch_kernel(const CudaLaunch& launch) {
                           launch.shared_bytes, static_cast<cudaStream_t>(launch.stream));
 }
 
-// A call of the driver library, which may not be there; found once.
-template <class Function>
-Function driver_call(const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  const cudaError_t status =
-      cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
-  if (status != cudaSuccess || result != cudaDriverEntryPointSuccess) return nullptr;
-  return reinterpret_cast<Function>(found);
-}
-
-cudaError_t runtime_status(CUresult result) {
-  if (result == CUDA_SUCCESS) return cudaSuccess;
-  return result == CUDA_ERROR_NOT_SUPPORTED ? cudaErrorNotSupported : cudaErrorUnknown;
-}
-
-cudaError_t stream_wait_value(cudaStream_t stream, const std::uint64_t* at, std::uint64_t value) {
-  static const auto call =
-      driver_call<CUresult (*)(CUstream, CUdeviceptr, cuuint64_t, unsigned)>("cuStreamWaitValue64");
-  if (call == nullptr) return cudaErrorNotSupported;
-  return runtime_status(
-      call(stream, reinterpret_cast<CUdeviceptr>(at), value, CU_STREAM_WAIT_VALUE_GEQ));
-}
-
-cudaError_t stream_write_value(cudaStream_t stream, std::uint32_t* at, std::uint32_t value) {
-  static const auto call = driver_call<CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned)>(
-      "cuStreamWriteValue32");
-  if (call == nullptr) return cudaErrorNotSupported;
-  return runtime_status(
-      call(stream, reinterpret_cast<CUdeviceptr>(at), value, CU_STREAM_WRITE_VALUE_DEFAULT));
-}
-
 const CudaApi* in_use = nullptr;  // null: libcudart; written before any device is made
 
 }  // namespace
@@ -86,8 +52,6 @@ const CudaApi& real_cuda() {
 #undef X
           device_name,
       launch_kernel,
-      stream_wait_value,
-      stream_write_value,
   };
   return table;
 }

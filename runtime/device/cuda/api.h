@@ -4,8 +4,6 @@
 // first device is made and never changes while one lives; any thread may call through it.
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
-
 #include "runtime/device/cuda/launch.h"
 
 // clang-format off
@@ -28,9 +26,6 @@ struct CudaApi {
   cudaError_t (*DeviceName)(char* name, int length, int device);
   // cudaLaunchKernel with one argument, the kernel object (launch.h).
   cudaError_t (*Launch)(const CudaLaunch& launch);
-  // cuStreamWaitValue64 (>=, cyclic) and cuStreamWriteValue32, on mapped host memory.
-  cudaError_t (*StreamWaitValue)(cudaStream_t stream, const std::uint64_t* at, std::uint64_t value);
-  cudaError_t (*StreamWriteValue)(cudaStream_t stream, std::uint32_t* at, std::uint32_t value);
 };
 
 // The table in use: libcudart's unless use_cuda() gave another.

@@ -171,27 +171,6 @@ cudaError_t stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) 
   return cudaSuccess;
 }
 
-cudaError_t wait_value(cudaStream_t stream, const std::uint64_t* at, std::uint64_t value) {
-  ENTER("StreamWaitValue");
-  FakeDriver::Op op;
-  op.waits_for = at;
-  op.ready = [at, value] {
-    const std::uint64_t now = __atomic_load_n(at, __ATOMIC_ACQUIRE);
-    return static_cast<std::int64_t>(now - value) >= 0;
-  };
-  driver().enqueue(driver().stream(stream), std::move(op));
-  return cudaSuccess;
-}
-
-cudaError_t write_value(cudaStream_t stream, std::uint32_t* at, std::uint32_t value) {
-  ENTER("StreamWriteValue");
-  FakeDriver::Op op;
-  op.writes = at;
-  op.work = [at, value] { __atomic_store_n(at, value, __ATOMIC_RELEASE); };
-  driver().enqueue(driver().stream(stream), std::move(op));
-  return cudaSuccess;
-}
-
 cudaError_t allocate_memory(void** data, std::size_t bytes) {
   ENTER("Malloc");
   *data = driver().allocate(bytes, true);
@@ -332,8 +311,6 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.StreamWaitEvent = stream_wait_event;
     api.DeviceName = device_name;
     api.Launch = launch_kernel;
-    api.StreamWaitValue = wait_value;
-    api.StreamWriteValue = write_value;
     return api;
   }();
   reseed(seed);
