@@ -1,8 +1,11 @@
 // The local communicator on devices: what a missing order between streams would do, and what
 // becomes of ranks whose device fails.
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <utility>
 
+#include "runtime/device/cuda/api.h"
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/runtime/comm/on_ranks.h"
 
@@ -212,6 +215,28 @@ TEST_P(FailingCall, FailsAllRanksWithItsErrorAndTheNextRunWorks) {
 INSTANTIATE_TEST_SUITE_P(Cuda, FailingCall,
                          ::testing::Values("EventRecord", "StreamWaitEvent", "Launch"),
                          [](const auto& info) { return std::string(info.param); });
+
+// A driver may do that at any first launch and at any allocation: cuda.h, cuStreamWaitValue64.
+TEST(LocalOnDevices, ARankMayWaitForTheWholeDeviceWhileItsPeerWaitsForIt) {
+  FakeDriver::get().set_devices(1);
+  std::atomic<bool> issued{false};
+  const auto outcomes = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
+    comm.set_timeout(5 * kSecond);
+    Floats data(8UL, 1.0F);
+    if (rank == 1) {
+      while (!issued) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      EXPECT_EQ(cuda().DeviceSynchronize(), cudaSuccess);
+    }
+    const Work work = comm.issue(sum_of(data));
+    issued = true;
+    work.wait();
+    EXPECT_EQ(data.get()[7], 2);
+  });
+  FakeDriver::get().set_devices(2);
+  EXPECT_EQ(failed(outcomes), 0) << outcomes[0].text << " | " << outcomes[1].text;
+  EXPECT_EQ(FakeDriver::get().complaints(), std::vector<std::string>());
+}
 
 TEST(LocalOnDevices, AFailedRankFailsTheWaitsOfTheOthers) {
   const auto outcomes = outcomes_on_ranks(3, [](Communicator& comm, int rank) {
