@@ -152,7 +152,9 @@ CudaStream::~CudaStream() {
   if (owned_) log_cuda(cuda().StreamDestroy(stream_), "cudaStreamDestroy");
 }
 
+// The number and the place in the stream are taken together.
 std::shared_ptr<Event> CudaStream::record() {
+  const std::scoped_lock lock(mutex_);
   return std::allocate_shared<CudaEvent>(
       FrameMemory<CudaEvent>(), device_.events(), stream_,
       std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
@@ -163,7 +165,7 @@ void CudaStream::wait(const Event& event) {
   if (event.stream() == stream_) return;
   const auto& recorded = dynamic_cast<const CudaEvent&>(event);
   check_cuda(cuda().StreamWaitEvent(stream_, recorded.native(), 0), "cudaStreamWaitEvent");
-  const std::scoped_lock lock(lock_);
+  const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find(waited_, event.stream(), &Waited::stream);
   if (found != waited_.end()) {
     found->number = std::max(found->number, recorded.number());
@@ -177,7 +179,7 @@ bool CudaStream::follows(const Event& event) const noexcept {
   if (event.stream() == stream_) return true;
   const auto* recorded = dynamic_cast<const CudaEvent*>(&event);
   if (recorded == nullptr) return false;
-  const std::scoped_lock lock(lock_);
+  const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find(waited_, event.stream(), &Waited::stream);
   return found != waited_.end() && found->number >= recorded->number();
 }

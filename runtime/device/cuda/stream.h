@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -77,7 +78,7 @@ class CudaStream final : public Stream {
   StreamKind kind_;
   bool owned_;
   cudaStream_t stream_ = nullptr;
-  mutable SpinLock lock_;  // the one below
+  mutable std::mutex mutex_;  // recording, and the one below
   std::vector<Waited> waited_;
 };
 

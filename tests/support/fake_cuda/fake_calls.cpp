@@ -8,6 +8,7 @@
 #include "tests/support/fake_cuda/emulator.h"
 #include "tests/support/fake_cuda/fake_cublas_lt.h"
 #include "tests/support/fake_cuda/fake_driver.h"
+#include "tests/support/fake_cuda/fake_memory.h"
 
 namespace coshard::testing {
 namespace {
@@ -192,39 +193,12 @@ cudaError_t write_value(cudaStream_t stream, std::uint32_t* at, std::uint32_t va
   return cudaSuccess;
 }
 
-cudaError_t allocate_memory(void** data, std::size_t bytes) {
-  ENTER("Malloc");
-  *data = driver().allocate(bytes, true);
-  return status(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
-}
-
-cudaError_t free_memory(void* data) {
-  ENTER("Free");
-  driver().drain();
-  return status(driver().release(data) ? cudaSuccess : cudaErrorInvalidValue);
-}
-
-cudaError_t host_alloc(void** data, std::size_t bytes, unsigned) {
-  ENTER("HostAlloc");
-  *data = driver().allocate(bytes, false);
-  return status(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
-}
-
-cudaError_t free_host(void* data) {
-  ENTER("FreeHost");
-  return status(driver().release(data) ? cudaSuccess : cudaErrorInvalidValue);
-}
-
-cudaError_t memory_info(std::size_t* left, std::size_t* all) {
-  ENTER("MemGetInfo");
-  *all = driver().memory_limit();
-  *left = *all - driver().memory_in_use();
-  return cudaSuccess;
-}
-
 // Pageable memory is read before the call returns, and is written by then.
 cudaError_t copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                       std::size_t bytes, std::size_t rows, cudaStream_t stream) {
+  const int device = driver().stream(stream).device;
+  check_pool_access(device, to, "Memcpy");
+  check_pool_access(device, from, "Memcpy");
   std::vector<char> snapshot;
   const bool pageable = !driver().knows(from);
   if (pageable) {
@@ -297,6 +271,8 @@ cudaError_t get_last_error() { return std::exchange(last_error, cudaSuccess); }
 
 }  // namespace
 
+cudaError_t fake_status(int code) { return status(code); }
+
 void FakeDriver::install(std::uint64_t seed, int devices) {
   static const CudaApi table = [] {
     CudaApi api{};
@@ -310,16 +286,11 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.EventDestroy = event_destroy;
     api.EventQuery = event_query;
     api.EventRecord = event_record;
-    api.Free = free_memory;
-    api.FreeHost = free_host;
     api.GetDevice = get_device;
     api.GetDeviceCount = get_device_count;
     api.GetErrorName = error_name;
     api.GetErrorString = error_string;
     api.GetLastError = get_last_error;
-    api.HostAlloc = host_alloc;
-    api.Malloc = allocate_memory;
-    api.MemGetInfo = memory_info;
     api.Memcpy2DAsync = copy_2d;
     api.MemcpyAsync = copy;
     api.MemsetAsync = set_memory;
@@ -332,6 +303,7 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.StreamWaitEvent = stream_wait_event;
     api.DeviceName = device_name;
     api.Launch = launch_kernel;
+    install_memory(api);
     api.StreamWaitValue = wait_value;
     api.StreamWriteValue = write_value;
     return api;

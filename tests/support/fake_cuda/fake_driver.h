@@ -122,6 +122,12 @@ class FakeDriver {
   void* allocate(std::size_t bytes, bool on_device);
   bool release(void* data);
   bool knows(const void* data) const;  // device or pinned memory
+  // For pools: memory of the device that backs them (false: there is not so much left), and what
+  // knows() is to know. Under the lock.
+  bool reserve(std::size_t bytes);
+  void unreserve(std::size_t bytes);
+  void note(const void* data, std::size_t bytes);
+  void forget(const void* data);
   int device_count() const { return devices_; }
   int driver_version() const { return driver_version_; }
   bool peer_access() const { return peer_access_; }
