@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/cuda_device.h"
 
 #include <cstdio>
+#include <mutex>
 
 #include "runtime/device/allocation_label.h"
 #include "runtime/device/cuda/allocator.h"
@@ -34,6 +35,21 @@ void require_device(int index) {
     fail(ErrorKind::DeviceFailed,
          cat("cuda:", index, ": there ", count == 1 ? "is 1 device" : "are ",
              count == 1 ? "" : cat(count, " devices"), ", numbered from 0"));
+}
+
+constexpr std::size_t kSharedBytesOfAll = 48 * 1024;  // that every kernel may have
+
+void allow_shared_bytes(const CudaDevice& device, const CudaLaunch& launch) {
+  static std::mutex mutex;
+  std::atomic<std::size_t>& allowed = launch.allowed->at(static_cast<std::size_t>(device.index()));
+  if (launch.shared_bytes <= allowed.load(std::memory_order_acquire)) return;
+  const std::scoped_lock lock(mutex);  // it only grows
+  if (launch.shared_bytes <= allowed.load(std::memory_order_relaxed)) return;
+  check_cuda(cuda().FuncSetAttribute(launch.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(launch.shared_bytes)),
+             launch.name, " on cuda:", device.index(), ": ", launch.shared_bytes,
+             " bytes of shared memory");
+  allowed.store(launch.shared_bytes, std::memory_order_release);
 }
 
 }  // namespace
@@ -177,6 +193,7 @@ void launch_on(CudaDevice& device, CudaLaunch launch) {
   if (launch.blocks == 0) return;
   if (launch.stream == nullptr) launch.stream = device.compute_stream().native();
   device.make_current();
+  if (launch.shared_bytes > kSharedBytesOfAll) allow_shared_bytes(device, launch);
   check_cuda(cuda().Launch(launch), launch.name, " on cuda:", device.index(), " (", launch.blocks,
              " blocks of ", launch.threads, " threads, ", launch.shared_bytes,
              " bytes of shared memory)");

@@ -193,6 +193,40 @@ cudaError_t write_value(cudaStream_t stream, std::uint32_t* at, std::uint32_t va
   return cudaSuccess;
 }
 
+cudaError_t allocate_memory(void** data, std::size_t bytes) {
+  ENTER("Malloc");
+  *data = driver().allocate(bytes, true);
+  return status(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
+cudaError_t free_memory(void* data) {
+  ENTER("Free");
+  if (is_of_a_pool(data)) {
+    driver().complain("cudaFree of a pool's memory");
+    return status(cudaErrorInvalidValue);
+  }
+  driver().drain();
+  return status(driver().release(data) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t host_alloc(void** data, std::size_t bytes, unsigned) {
+  ENTER("HostAlloc");
+  *data = driver().allocate(bytes, false);
+  return status(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
+cudaError_t free_host(void* data) {
+  ENTER("FreeHost");
+  return status(driver().release(data) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t memory_info(std::size_t* left, std::size_t* all) {
+  ENTER("MemGetInfo");
+  *all = driver().memory_limit();
+  *left = *all - driver().memory_in_use();
+  return cudaSuccess;
+}
+
 // Pageable memory is read before the call returns, and is written by then.
 cudaError_t copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                       std::size_t bytes, std::size_t rows, cudaStream_t stream) {
@@ -244,6 +278,11 @@ cudaError_t device_name(char* name, int length, int) {
   return cudaSuccess;
 }
 
+cudaError_t set_function_attribute(const void*, cudaFuncAttribute, int) {
+  ENTER("FuncSetAttribute");
+  return cudaSuccess;
+}
+
 cudaError_t launch_kernel(const CudaLaunch& launch) {
   ENTER("Launch");
   if (launch.threads == 0 || launch.threads > 1024 || launch.kernel_bytes > 4096 ||
@@ -286,11 +325,16 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.EventDestroy = event_destroy;
     api.EventQuery = event_query;
     api.EventRecord = event_record;
+    api.Free = free_memory;
+    api.FreeHost = free_host;
     api.GetDevice = get_device;
     api.GetDeviceCount = get_device_count;
     api.GetErrorName = error_name;
     api.GetErrorString = error_string;
     api.GetLastError = get_last_error;
+    api.HostAlloc = host_alloc;
+    api.Malloc = allocate_memory;
+    api.MemGetInfo = memory_info;
     api.Memcpy2DAsync = copy_2d;
     api.MemcpyAsync = copy;
     api.MemsetAsync = set_memory;
@@ -303,7 +347,8 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.StreamWaitEvent = stream_wait_event;
     api.DeviceName = device_name;
     api.Launch = launch_kernel;
-    install_memory(api);
+    api.FuncSetAttribute = set_function_attribute;
+    install_pools(api);
     api.StreamWaitValue = wait_value;
     api.StreamWriteValue = write_value;
     return api;

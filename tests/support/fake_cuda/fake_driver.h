@@ -122,8 +122,8 @@ class FakeDriver {
   void* allocate(std::size_t bytes, bool on_device);
   bool release(void* data);
   bool knows(const void* data) const;  // device or pinned memory
-  // For pools: memory of the device that backs them (false: there is not so much left), and what
-  // knows() is to know. Under the lock.
+  // For pools, under the lock: memory of the device that backs them (false: there is not so much
+  // left), and the range that knows() is to know.
   bool reserve(std::size_t bytes);
   void unreserve(std::size_t bytes);
   void note(const void* data, std::size_t bytes);

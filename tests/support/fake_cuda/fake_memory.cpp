@@ -54,11 +54,15 @@ class Pool {
   explicit Pool(int device) : device(device) {
     void* range = mmap(nullptr, kRange, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range != MAP_FAILED) base_ = static_cast<char*>(range);
+    if (range == MAP_FAILED) return;
+    base_ = static_cast<char*>(range);
+    driver().note(base_, kRange);
   }
   ~Pool() {
     trim(0);
-    if (base_ != nullptr) munmap(base_, kRange);
+    if (base_ == nullptr) return;
+    driver().forget(base_);
+    munmap(base_, kRange);
   }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -91,7 +95,7 @@ class Pool {
   }
   bool contains(const void* data) const {
     const auto* at = static_cast<const char*>(data);
-    return at >= base_ && at < base_ + top_;
+    return at >= base_ && at < base_ + kRange;
   }
   // No work is left that uses it.
   bool over() const {
@@ -190,40 +194,6 @@ Pool& pool_at(cudaMemPool_t handle) { return *reinterpret_cast<Pool*>(handle); }
   if (const int fault = driver().enter(name); fault != 0) \
   return fake_status(fault == FakeDriver::kSkip ? 0 : fault)
 
-cudaError_t allocate_memory(void** data, std::size_t bytes) {
-  ENTER("Malloc");
-  *data = driver().allocate(bytes, true);
-  return fake_status(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
-}
-
-cudaError_t free_memory(void* data) {
-  ENTER("Free");
-  if (is_of_a_pool(data)) {
-    driver().complain("cudaFree of a pool's memory: it waits for the device");
-    return fake_status(cudaErrorInvalidValue);
-  }
-  driver().drain();
-  return fake_status(driver().release(data) ? cudaSuccess : cudaErrorInvalidValue);
-}
-
-cudaError_t host_alloc(void** data, std::size_t bytes, unsigned) {
-  ENTER("HostAlloc");
-  *data = driver().allocate(bytes, false);
-  return fake_status(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
-}
-
-cudaError_t free_host(void* data) {
-  ENTER("FreeHost");
-  return fake_status(driver().release(data) ? cudaSuccess : cudaErrorInvalidValue);
-}
-
-cudaError_t memory_info(std::size_t* left, std::size_t* all) {
-  ENTER("MemGetInfo");
-  *all = driver().memory_limit();
-  *left = *all - driver().memory_in_use();
-  return cudaSuccess;
-}
-
 cudaError_t pool_create(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   ENTER("MemPoolCreate");
   if (properties->allocType != cudaMemAllocationTypePinned ||
@@ -281,26 +251,23 @@ cudaError_t pool_trim(cudaMemPool_t handle, std::size_t keep) {
 cudaError_t allocate_from_pool(void** data, std::size_t bytes, cudaMemPool_t handle,
                                cudaStream_t stream) {
   ENTER("MallocFromPoolAsync");
-  const auto held = driver().lock();
   Stream& on = driver().stream(stream);
+  const auto held = driver().lock();
   if (on.device != FakeDriver::current_device()) return fake_status(cudaErrorInvalidResourceHandle);
   *data = pool_at(handle).take(bytes, on);
-  if (*data == nullptr) return fake_status(cudaErrorMemoryAllocation);
-  driver().note(*data, bytes);
-  return cudaSuccess;
+  return fake_status(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
 cudaError_t free_async(void* data, cudaStream_t stream) {
   ENTER("FreeAsync");
-  const auto held = driver().lock();
   Stream& on = driver().stream(stream);
+  const auto held = driver().lock();
   if (on.device != FakeDriver::current_device()) return fake_status(cudaErrorInvalidResourceHandle);
   Pool* pool = pool_of(data);
   if (pool == nullptr || !pool->give(static_cast<char*>(data), on)) {
     driver().complain("cudaFreeAsync of memory that no pool gave");
     return fake_status(cudaErrorInvalidValue);
   }
-  driver().forget(data);
   return cudaSuccess;
 }
 
@@ -329,14 +296,9 @@ void FakeDriver::unreserve(std::size_t bytes) { in_use_ -= bytes; }
 void FakeDriver::note(const void* data, std::size_t bytes) { memory_[data] = {bytes, true}; }
 void FakeDriver::forget(const void* data) { memory_.erase(data); }
 
-void install_memory(CudaApi& api) {
-  api.Free = free_memory;
+void install_pools(CudaApi& api) {
   api.FreeAsync = free_async;
-  api.FreeHost = free_host;
-  api.HostAlloc = host_alloc;
-  api.Malloc = allocate_memory;
   api.MallocFromPoolAsync = allocate_from_pool;
-  api.MemGetInfo = memory_info;
   api.MemPoolCreate = pool_create;
   api.MemPoolDestroy = pool_destroy;
   api.MemPoolGetAttribute = pool_get;
