@@ -159,6 +159,37 @@ TEST(CudaMemory, TheCallersAllocatorAndStreamAreUsed) {
   stream->record();
 }
 
+TEST(CudaMemory, AnotherDeviceReachesAPoolOnlyOnceItIsAllowedTo) {
+  FakeDriver::get().set_devices(2);
+  const auto device = fake_device(), peer = fake_device({.index = 1});
+  const Numbers from(*peer, 4), to(*device, 4);
+  from.set({1, 2, 3, 4});
+  peer->synchronize();
+  const auto copy = [&] {
+    device->make_current();
+    cuda().MemcpyAsync(to.data(), from.data(), 16, cudaMemcpyDefault,
+                       static_cast<cudaStream_t>(device->compute_stream().native()));
+    return FakeDriver::get().take_complaints();
+  };
+  EXPECT_EQ(copy(), std::vector<std::string>{"Memcpy: cuda:0 has no access to the pool of cuda:1"});
+  peer->allow_access(0);
+  EXPECT_EQ(copy(), std::vector<std::string>());
+  EXPECT_EQ(to.get(), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(CudaMemory, WhatNoPoolGaveCannotBeFreedAndWhatIsHeldAtTheEndIsReported) {
+  float mine = 0;
+  {
+    const auto device = fake_device();
+    const auto stream = static_cast<cudaStream_t>(device->compute_stream().native());
+    EXPECT_EQ(cuda().FreeAsync(&mine, stream), cudaErrorInvalidValue);
+    device->allocate(1000);
+  }
+  EXPECT_EQ(FakeDriver::get().take_complaints(),
+            (std::vector<std::string>{"cudaFreeAsync of memory that no pool gave",
+                                      "a pool ends while 1024 bytes are in use"}));
+}
+
 TEST(CudaMemory, PoisonedAllocationsAreNaNAlsoWhenReused) {
   CudaOptions options;
   options.poison = true;

@@ -39,10 +39,9 @@ CudaAllocator::CudaAllocator(int device, CudaStream& compute) : device_(device),
              "cudaMemPoolSetAttribute");
 }
 
-// All work is over. A pool with memory in use goes when that does (cuda.h, cudaMemPoolDestroy).
+// All work is over. Memory that is still held keeps the pool (cuda.h, cudaMemPoolDestroy).
 CudaAllocator::~CudaAllocator() {
   for (const Pending& waiting : pending_) free(waiting.block);
-  for (const auto& [block, of] : blocks_) free(block);
   log_cuda(cuda().MemPoolDestroy(pool_), "cudaMemPoolDestroy");
 }
 

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "runtime/coro/frame_cache.h"
+#include "runtime/coro/frame_allocator.h"
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
@@ -35,18 +35,6 @@ class HostWait {
 
  private:
   std::int64_t begin_ = now_ns();
-};
-
-// Events come and go by the thousand: their memory is a coroutine frame's.
-template <class T>
-struct FrameMemory {
-  using value_type = T;
-  FrameMemory() = default;
-  template <class U>
-  explicit FrameMemory(const FrameMemory<U>&) {}
-  T* allocate(std::size_t count) { return static_cast<T*>(allocate_frame(count * sizeof(T))); }
-  void deallocate(T* memory, std::size_t count) noexcept { free_frame(memory, count * sizeof(T)); }
-  bool operator==(const FrameMemory&) const = default;
 };
 
 // Of all streams together, since the address of one that is gone may be another's.
@@ -156,7 +144,7 @@ CudaStream::~CudaStream() {
 std::shared_ptr<Event> CudaStream::record() {
   const std::scoped_lock lock(mutex_);
   return std::allocate_shared<CudaEvent>(
-      FrameMemory<CudaEvent>(), device_.events(), stream_,
+      FrameAllocator<CudaEvent>(), device_.events(), stream_,
       std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
 }
 

@@ -89,6 +89,7 @@ class FakeDriver {
   void reset_counts();
   // One line for each thing a program must not do (a barrier that not all threads reach, …).
   std::vector<std::string> complaints() const;
+  std::vector<std::string> take_complaints();  // of a test that means them
   void complain(const std::string& text);
   // Work is never chosen before its time: no extra ops, everything as late as possible.
   void set_eagerness(double probability) { eagerness_ = probability; }
