@@ -4,6 +4,7 @@
 #include "dtensor/waits_in_place.h"
 #include "kernels/run.h"
 #include "runtime/comm/neighbours.h"
+#include "runtime/coro/frame_allocator.h"
 
 namespace coshard {
 
@@ -88,7 +89,7 @@ Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) const {
 Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::int64_t offset,
                        std::shared_ptr<const Spec> spec) const {
   Tensor out;
-  out.impl_ = std::make_shared<Impl>();
+  out.impl_ = std::allocate_shared<Impl>(FrameAllocator<Impl>());
   out.impl_->storage = impl_->storage;
   out.impl_->spec = std::move(spec);
   out.impl_->local_shape = local_shape;
@@ -101,8 +102,8 @@ Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::in
 Tensor Tensor::empty(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype) {
   for (auto size : shape) CS_REQUIRE(size >= 0, "empty: size ", size, " in shape ", shape);
   Tensor out;
-  out.impl_ = std::make_shared<Impl>();
-  out.impl_->storage = std::make_shared<Storage>();
+  out.impl_ = std::allocate_shared<Impl>(FrameAllocator<Impl>());
+  out.impl_->storage = std::allocate_shared<Storage>(FrameAllocator<Storage>());
   out.impl_->storage->buffer =
       device->make_buffer(static_cast<std::size_t>(coshard::numel(shape)) * size_of(dtype));
   out.impl_->local_shape = shape;

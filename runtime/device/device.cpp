@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/coro/frame_allocator.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -28,7 +29,8 @@ std::shared_ptr<Buffer> Device::make_buffer(std::size_t bytes) {
   // Nothing is read or written there, but offsets are added to it: a null pointer would not do.
   alignas(64) static char nowhere[64];
   if (bytes == 0) return std::make_shared<Buffer>(shared_from_this(), nowhere, 0, false);
-  return std::make_shared<Buffer>(shared_from_this(), allocate(bytes), bytes, true);
+  return std::allocate_shared<Buffer>(FrameAllocator<Buffer>(), shared_from_this(), allocate(bytes),
+                                      bytes, true);
 }
 
 std::shared_ptr<Buffer> Device::borrow(void* data, std::size_t bytes) {

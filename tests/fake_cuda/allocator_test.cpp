@@ -1,28 +1,41 @@
 // Device memory: what is cached, what a full device says, and a caller's own allocator and stream.
+#include <deque>
+#include <random>
+
 #include "runtime/device/allocation_label.h"
+#include "runtime/device/cuda/api.h"
 #include "tests/fake_cuda/on_fake.h"
 
 namespace coshard::testing {
 namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 struct SmallDevice {
   explicit SmallDevice(std::size_t bytes) { FakeDriver::get().set_memory_limit(bytes); }
   ~SmallDevice() { FakeDriver::get().set_memory_limit(std::size_t{8} << 30); }
 };
 
-TEST(CudaMemory, FreedBlocksAreGivenOutAgainWithoutACall) {
+// Nothing runs before the host asks.
+struct LazyDevice {
+  LazyDevice() { FakeDriver::get().set_eagerness(0); }
+  ~LazyDevice() { FakeDriver::get().set_eagerness(0.15); }
+};
+
+std::uint64_t calls(const char* name) { return FakeDriver::get().calls(name); }
+
+TEST(CudaMemory, FreedMemoryIsGivenOutAgainAtOnce) {
+  const LazyDevice lazy;
   const auto device = fake_device();
-  device->make_buffer(1000);
-  const auto before = FakeDriver::get().calls("Malloc");
-  for (int i = 0; i < 5; ++i) device->make_buffer(1000);
-  EXPECT_EQ(FakeDriver::get().calls("Malloc"), before);
+  const void* first = device->make_buffer(4000)->data();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(device->make_buffer(4000)->data(), first);
   EXPECT_EQ(device->memory().in_use, 0U);
-  EXPECT_EQ(device->memory().cached, 1024U);
-  EXPECT_EQ(device->memory().peak, 1024U);
+  EXPECT_EQ(device->memory().cached, 4096U);
+  EXPECT_EQ(device->memory().peak, 4000U);
 }
 
 TEST(CudaMemory, AFullDeviceNamesTheRequestAndWhatIsHeldByWhom) {
-  const SmallDevice small(1 << 20);
+  const SmallDevice small(kMiB);
   const auto device = fake_device();
   std::shared_ptr<Buffer> held;
   {
@@ -35,18 +48,87 @@ TEST(CudaMemory, AFullDeviceNamesTheRequestAndWhatIsHeldByWhom) {
   });
   EXPECT_NE(text.find("cuda:0: cannot allocate 512000 bytes for softmax"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("655360 are in use (matmul 655360)"), std::string::npos) << text;
-  EXPECT_NE(text.find("of 1048576 are free on the device"), std::string::npos) << text;
+  EXPECT_NE(text.find("614400 are in use (matmul 614400), 0 cached"), std::string::npos) << text;
+  EXPECT_NE(text.find("434176 of 1048576 are free on the device"), std::string::npos) << text;
   held.reset();
-  device->make_buffer(500 * 1024);  // what was cached has gone back, and the device goes on
+  device->make_buffer(500 * 1024);  // and the device goes on
 }
 
-TEST(CudaMemory, CachedBlocksGoBackBeforeTheDeviceIsCalledFull) {
-  const SmallDevice small(1 << 20);
+TEST(CudaMemory, WhatIsCachedGoesBackBeforeTheDeviceIsCalledFull) {
+  const SmallDevice small(kMiB);
+  const LazyDevice lazy;
   const auto device = fake_device();
-  device->make_buffer(600 * 1024);
-  const auto larger = device->make_buffer(900 * 1024);
-  EXPECT_EQ(device->memory().cached, 0U);
+  auto first = device->make_buffer(300 * 1024);
+  const auto held = device->make_buffer(300 * 1024);
+  auto last = device->make_buffer(300 * 1024);
+  first.reset();
+  last.reset();
+  const auto trims = calls("MemPoolTrimTo"), waits = calls("DeviceSynchronize");
+  const auto larger = device->make_buffer(500 * 1024);
+  EXPECT_EQ(calls("MemPoolTrimTo"), trims + 1);
+  EXPECT_EQ(calls("DeviceSynchronize"), waits);
+  EXPECT_EQ(device->memory().in_use, 800U * 1024);
+}
+
+// The stages of a step whose length is drawn hold what they make until the way back.
+TEST(CudaMemory, LengthsThatVaryNeitherFragmentItNorMakeTheHostWait) {
+  constexpr std::size_t kLongest = 4096, kPerToken = 152, kStages = 8;
+  const SmallDevice small(kLongest * kPerToken * 3 / 2);
+  const auto device = fake_device();
+  std::mt19937 random(5);
+  std::uint64_t waits = 0;
+  for (int step = 0; step < 300; ++step) {
+    if (step == 20) waits = FakeDriver::get().synchronisations() + calls("MemPoolTrimTo");
+    const std::size_t length = step == 0 ? kLongest : 1 + random() % kLongest;
+    std::deque<std::shared_ptr<Buffer>> held;
+    for (std::size_t stage = 0; stage < kStages; ++stage) {
+      held.push_back(device->make_buffer(length * (4 + stage % 3 * 16)));
+      device->make_buffer(length * 2);  // of this stage alone
+    }
+    while (!held.empty()) {
+      const auto grad = device->make_buffer(length * 8);
+      held.pop_back();
+    }
+  }
+  EXPECT_EQ(FakeDriver::get().synchronisations() + calls("MemPoolTrimTo"), waits);
+  EXPECT_EQ(device->memory().in_use, 0U);
+  EXPECT_EQ(device->memory().peak, kLongest * kPerToken);
+}
+
+// A buffer that another stream used, and where the next one of its size lies.
+struct Used {
+  Used(CudaDevice& device, bool waits) : stream(device.make_stream(StreamKind::Communication)) {
+    const auto buffer = device.make_buffer(400 * 1024);
+    data = buffer->data();
+    stream->wait(*device.compute_stream().record());
+    const auto use = stream->record();
+    buffer->used_until(use);
+    if (waits) device.compute_stream().wait(*use);
+  }
+  std::unique_ptr<Stream> stream;
+  const void* data = nullptr;
+};
+
+TEST(CudaMemory, WhatTheComputeStreamHasWaitedForIsItsOwnAgain) {
+  const LazyDevice lazy;
+  const auto device = fake_device();
+  const Used used(*device, true);
+  EXPECT_EQ(device->make_buffer(400 * 1024)->data(), used.data);
+}
+
+TEST(CudaMemory, WhatAnotherStreamUsesIsKeptUntilItIsOverOrMemoryRunsOut) {
+  const SmallDevice small(kMiB);
+  const LazyDevice lazy;
+  const auto device = fake_device();
+  const Used used(*device, false);
+  FakeDriver::get().set_fault({.call = "EventQuery", .times = 1000, .error = cudaErrorNotReady});
+  const auto other = device->make_buffer(400 * 1024);
+  EXPECT_NE(other->data(), used.data);
+  EXPECT_EQ(device->memory().in_use, 400U * 1024);
+  // In the order of the streams: the host waits for nothing.
+  const auto third = device->make_buffer(400 * 1024);
+  EXPECT_EQ(third->data(), used.data);
+  FakeDriver::get().clear_faults();
 }
 
 TEST(CudaMemory, TheCallersAllocatorAndStreamAreUsed) {
@@ -75,6 +157,37 @@ TEST(CudaMemory, TheCallersAllocatorAndStreamAreUsed) {
   EXPECT_EQ(taken, 1);
   const Numbers nothing(*owner, 1);  // the stream is still the owner's
   stream->record();
+}
+
+TEST(CudaMemory, AnotherDeviceReachesAPoolOnlyOnceItIsAllowedTo) {
+  FakeDriver::get().set_devices(2);
+  const auto device = fake_device(), peer = fake_device({.index = 1});
+  const Numbers from(*peer, 4), to(*device, 4);
+  from.set({1, 2, 3, 4});
+  peer->synchronize();
+  const auto copy = [&] {
+    device->make_current();
+    cuda().MemcpyAsync(to.data(), from.data(), 16, cudaMemcpyDefault,
+                       static_cast<cudaStream_t>(device->compute_stream().native()));
+    return FakeDriver::get().take_complaints();
+  };
+  EXPECT_EQ(copy(), std::vector<std::string>{"Memcpy: cuda:0 has no access to the pool of cuda:1"});
+  peer->allow_access(0);
+  EXPECT_EQ(copy(), std::vector<std::string>());
+  EXPECT_EQ(to.get(), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(CudaMemory, WhatNoPoolGaveCannotBeFreedAndWhatIsHeldAtTheEndIsReported) {
+  float mine = 0;
+  {
+    const auto device = fake_device();
+    const auto stream = static_cast<cudaStream_t>(device->compute_stream().native());
+    EXPECT_EQ(cuda().FreeAsync(&mine, stream), cudaErrorInvalidValue);
+    device->allocate(1000);
+  }
+  EXPECT_EQ(FakeDriver::get().take_complaints(),
+            (std::vector<std::string>{"cudaFreeAsync of memory that no pool gave",
+                                      "a pool ends while 1024 bytes are in use"}));
 }
 
 TEST(CudaMemory, PoisonedAllocationsAreNaNAlsoWhenReused) {

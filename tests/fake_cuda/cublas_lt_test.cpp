@@ -75,7 +75,7 @@ TEST(CublasLt, AProductTakesOneCallOfTheLibraryOnceItIsKnown) {
   FakeDriver::get().reset_counts();
   for (int i = 0; i < 5; ++i) kernels::cuda::run(*device, product);
   EXPECT_EQ(FakeDriver::get().calls("cublasLtMatmul"), 5U);
-  EXPECT_EQ(FakeDriver::get().calls("SetDevice"), 5U);
+  EXPECT_EQ(FakeDriver::get().calls("GetDevice"), 5U);
   EXPECT_EQ(FakeDriver::get().calls(""), 10U);
   device->synchronize();
 }

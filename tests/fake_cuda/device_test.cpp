@@ -42,6 +42,32 @@ TEST(CudaDevice, AnEventThatNeverComesIsATimeoutThatNamesTheDevice) {
   EXPECT_EQ(x.get()[0], 2);  // and it goes on when the device does
 }
 
+TEST(CudaDevice, IsMadeCurrentWhereTheThreadHasAnother) {
+  FakeDriver::get().set_devices(2);
+  const auto device = fake_device({.index = 1});
+  const Numbers x(*device, 4), y(*device, 4);
+  FakeDriver::current_device() = 0;  // as a caller may between any two calls
+  x.set({1, 2, 3, 4});
+  FakeDriver::current_device() = 0;
+  add_one(*device, x.data(), y.data(), 4, device->compute_stream());
+  EXPECT_EQ(FakeDriver::current_device(), 1);
+  EXPECT_EQ(y.get(), (std::vector<float>{2, 3, 4, 5}));
+  FakeDriver::current_device() = 0;
+  FakeDriver::get().set_fault({.call = "SetDevice", .error = cudaErrorLaunchFailure});
+  const std::string text = error_text(ErrorKind::DeviceFailed, [&] { device->make_current(); });
+  EXPECT_NE(text.find("cuda:1: cudaSetDevice: cudaErrorLaunchFailure"), std::string::npos) << text;
+  FakeDriver::get().clear_faults();
+}
+
+TEST(CudaDevice, MemoryThatOtherThreadsFreeLeavesTheirDeviceAlone) {
+  FakeDriver::get().set_devices(2);
+  const auto device = fake_device({.index = 1});
+  auto buffer = device->make_buffer(1000);
+  FakeDriver::current_device() = 0;
+  buffer.reset();
+  EXPECT_EQ(FakeDriver::current_device(), 0);
+}
+
 TEST(CudaDevice, AnIndexOutOfRangeIsThrownOnceByTheNextWait) {
   const auto device = fake_device();
   const std::vector<std::int64_t> ids = {3, 9, 1};

@@ -35,13 +35,14 @@ TEST_P(EveryCall, ThatFailsIsATypedErrorAndTheNextDeviceWorks) {
   }
 }
 
-// Malloc is tried again after the cache is freed; it has tests of its own.
+// Memory that has run out is asked for again after the cache is freed; that has tests of its own.
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryCall,
                          ::testing::Values("DeviceGetAttribute", "DeviceGetStreamPriorityRange",
                                            "EventCreateWithFlags", "EventQuery", "EventRecord",
-                                           "GetDeviceCount", "HostAlloc", "Launch", "MemcpyAsync",
-                                           "SetDevice", "StreamCreateWithPriority",
-                                           "StreamWaitEvent"),
+                                           "GetDeviceCount", "HostAlloc", "Launch",
+                                           "MallocFromPoolAsync", "MemPoolCreate",
+                                           "MemPoolSetAttribute", "MemcpyAsync",
+                                           "StreamCreateWithPriority", "StreamWaitEvent"),
                          [](const auto& info) { return std::string(info.param); });
 
 // What fails while things are taken down is told on stderr and does not throw.
@@ -54,10 +55,14 @@ TEST_P(EveryEnd, ThatFailsIsLoggedAndDoesNotThrow) {
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find(std::string("coshard: cuda") + GetParam()), std::string::npos) << said;
   FakeDriver::get().clear_faults();
+  // What could not be freed is held by a pool that ends.
+  const auto complaints = FakeDriver::get().take_complaints();
+  EXPECT_EQ(complaints.size(), GetParam() == std::string("FreeAsync") ? 1U : 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryEnd,
-                         ::testing::Values("EventDestroy", "Free", "FreeHost", "StreamDestroy"),
+                         ::testing::Values("EventDestroy", "FreeAsync", "FreeHost",
+                                           "MemPoolDestroy", "StreamDestroy"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -1,149 +1,159 @@
 #include "runtime/device/cuda/allocator.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstdint>
+#include <limits>
+#include <map>
 
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
+#include "runtime/device/cuda/stream.h"
 #include "runtime/error.h"
 
 namespace coshard {
 namespace {
 
-constexpr std::size_t kAlignment = 512;
 constexpr std::size_t kUsers = 5;  // how many an out-of-memory error names
+
+cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
+
+bool over(const Event& event) noexcept {
+  try {
+    return event.query();
+  } catch (const Error&) {
+    return false;  // the device has failed; whoever waits for it says so
+  }
+}
 
 }  // namespace
 
+CudaAllocator::CudaAllocator(int device, CudaStream& compute) : device_(device), compute_(compute) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = device;
+  check_cuda(cuda().MemPoolCreate(&pool_, &properties), "cudaMemPoolCreate");
+  // Whatever the host waits for, what is freed stays cached.
+  std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  check_cuda(cuda().MemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &all),
+             "cudaMemPoolSetAttribute");
+}
+
+// All work is over. Memory that is still held keeps the pool (cuda.h, cudaMemPoolDestroy).
 CudaAllocator::~CudaAllocator() {
-  for (const auto& [block, of] : blocks_) log_cuda(cuda().Free(block), "cudaFree");
+  for (const Pending& waiting : pending_) free(waiting.block);
+  log_cuda(cuda().MemPoolDestroy(pool_), "cudaMemPoolDestroy");
 }
 
-// An eighth of a power of two, so that at most an eighth of a block is unused.
-std::size_t CudaAllocator::rounded(std::size_t bytes) {
-  const std::size_t units = (bytes + kAlignment - 1) / kAlignment;
-  if (units <= 8) return units * kAlignment;
-  const int shift = std::bit_width(units - 1) - 4;
-  return (((units - 1) >> shift) + 1) << shift << std::bit_width(kAlignment - 1);
-}
-
-void* CudaAllocator::take_free(std::size_t bytes) {
-  const auto found = free_.find(bytes);
-  if (found == free_.end() || found->second.empty()) return nullptr;
-  void* block = found->second.back();
-  found->second.pop_back();
-  stats_.cached -= bytes;
-  return block;
-}
-
-void CudaAllocator::collect() noexcept {
-  std::erase_if(pending_, [this](Pending& waiting) {
-    for (const auto& use : waiting.uses) {
-      try {
-        if (!use->query()) return false;
-      } catch (const Error&) {
-        return false;  // the device has failed; whoever waits for it says so
-      }
-    }
-    const std::size_t bytes = blocks_.at(waiting.block).bytes;
-    free_[bytes].push_back(waiting.block);
-    stats_.cached += bytes;
-    return true;
-  });
+void CudaAllocator::note(void* block, std::size_t bytes, std::string_view label) {
+  if (spare_.empty()) {
+    blocks_.emplace(block, Block{bytes, label});
+  } else {
+    spare_.back().key() = block;
+    spare_.back().mapped() = {bytes, label};
+    blocks_.insert(std::move(spare_.back()));
+    spare_.pop_back();
+  }
+  in_use_ += bytes;
+  peak_ = std::max(peak_, in_use_);
 }
 
 void* CudaAllocator::take(std::size_t bytes, std::string_view label) {
   if (bytes == 0) return nullptr;
-  if (bytes > std::size_t{1} << 50)
-    fail(ErrorKind::DeviceFailed,
-         cat("cuda:", device_, ": a buffer of ", bytes, " bytes is larger than any memory"));
-  const std::size_t size = rounded(bytes);
-  lock_.lock();
+  const std::scoped_lock lock(mutex_);
   if (!pending_.empty()) collect();
-  void* block = take_free(size);
-  if (block != nullptr) {
-    blocks_.at(block).label = label;
-    stats_.in_use += size;
-    stats_.peak = std::max(stats_.peak, stats_.in_use);
-    lock_.unlock();
-    return block;
+  void* block = nullptr;
+  const cudaError_t status = cuda().MallocFromPoolAsync(&block, bytes, pool_, native(compute_));
+  if (!succeeded(status)) [[unlikely]] {
+    if (status == cudaErrorMemoryAllocation) return nullptr;
+    check_cuda(status, "cudaMallocFromPoolAsync of ", bytes, " bytes");
   }
-  lock_.unlock();
-  if (!succeeded(cuda().Malloc(&block, size))) {
-    release_cached();
-    const cudaError_t status = cuda().Malloc(&block, size);
-    if (!succeeded(status)) {
-      std::size_t left = 0, all = 0;
-      if (!succeeded(cuda().MemGetInfo(&left, &all))) left = all = 0;
-      const MemoryStats held = stats();
-      fail(ErrorKind::DeviceFailed,
-           cat("cuda:", device_, ": cannot allocate ", bytes, " bytes",
-               label.empty() ? "" : " for ", label, ": ", text_of(status), "; ", held.in_use,
-               " are in use (", holders(), "), ", held.cached, " cached, peak ", held.peak, "; ",
-               left, " of ", all, " are free on the device"));
-    }
-  }
-  lock_.lock();
-  blocks_[block] = {size, label};
-  stats_.in_use += size;
-  stats_.peak = std::max(stats_.peak, stats_.in_use);
-  lock_.unlock();
+  note(block, bytes, label);
   return block;
 }
 
 void CudaAllocator::give(void* block, std::span<const std::shared_ptr<Event>> uses) noexcept {
   if (block == nullptr) return;
-  lock_.lock();
-  const auto found = blocks_.find(block);
-  const std::size_t bytes = found->second.bytes;
-  stats_.in_use -= bytes;
-  if (uses.empty()) {
-    free_[bytes].push_back(block);
-    stats_.cached += bytes;
-  } else {
-    pending_.push_back({block, {uses.begin(), uses.end()}});
-  }
-  lock_.unlock();
+  const auto followed = [this](const auto& use) { return compute_.follows(*use); };
+  const std::scoped_lock lock(mutex_);
+  spare_.push_back(blocks_.extract(block));
+  in_use_ -= spare_.back().mapped().bytes;
+  if (std::ranges::all_of(uses, followed)) return free(block);
+  pending_.push_back({block, {uses.begin(), uses.end()}});
 }
 
-void CudaAllocator::release_cached() noexcept {
-  // cudaFree waits for the device, so that what is pending is over after the first.
-  log_cuda(cuda().DeviceSynchronize(), "cudaDeviceSynchronize");
-  lock_.lock();
-  collect();
-  const auto lists = std::exchange(free_, {});
-  stats_.cached = 0;
-  for (const auto& [bytes, list] : lists)
-    for (void* block : list) blocks_.erase(block);
-  lock_.unlock();
-  for (const auto& [bytes, list] : lists)
-    for (void* block : list) log_cuda(cuda().Free(block), "cudaFree");
+void CudaAllocator::collect() noexcept {
+  const auto done = [this](const auto& use) { return compute_.follows(*use) || over(*use); };
+  while (!pending_.empty() && std::ranges::all_of(pending_.front().uses, done)) {
+    free(pending_.front().block);
+    pending_.pop_front();
+  }
+}
+
+// The thread may be a peer's, or the caller's own: its current device stays what it was.
+void CudaAllocator::free(void* block) noexcept {
+  int current = device_;
+  log_cuda(cuda().GetDevice(&current), "cudaGetDevice");
+  if (current != device_) log_cuda(cuda().SetDevice(device_), "cudaSetDevice");
+  log_cuda(cuda().FreeAsync(block, native(compute_)), "cudaFreeAsync");
+  if (current != device_) log_cuda(cuda().SetDevice(current), "cudaSetDevice");
+}
+
+void CudaAllocator::settle() {
+  const std::scoped_lock lock(mutex_);
+  for (; !pending_.empty(); pending_.pop_front()) {
+    for (const auto& use : pending_.front().uses) compute_.wait(*use);
+    free(pending_.front().block);
+  }
+}
+
+void CudaAllocator::trim() { check_cuda(cuda().MemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo"); }
+
+void CudaAllocator::allow_access(int device) {
+  if (device == device_) return;
+  cudaMemAccessDesc access{};
+  access.location.type = cudaMemLocationTypeDevice;
+  access.location.id = device;
+  access.flags = cudaMemAccessFlagsProtReadWrite;
+  check_cuda(cuda().MemPoolSetAccess(pool_, &access, 1), "cuda:", device_,
+             ": access from cuda:", device, ": cudaMemPoolSetAccess");
+}
+
+void CudaAllocator::fail_request(std::size_t bytes, std::string_view label) const {
+  std::size_t left = 0, all = 0;
+  if (!succeeded(cuda().MemGetInfo(&left, &all))) left = all = 0;
+  const MemoryStats held = stats();
+  fail(ErrorKind::DeviceFailed,
+       cat("cuda:", device_, ": cannot allocate ", bytes, " bytes", label.empty() ? "" : " for ",
+           label, ": ", text_of(cudaErrorMemoryAllocation), "; ", held.in_use, " are in use (",
+           holders(), "), ", held.cached, " cached, peak ", held.peak, "; ", left, " of ", all,
+           " are free on the device"));
 }
 
 std::string CudaAllocator::holders() const {
   std::map<std::string_view, std::size_t> sums;
-  lock_.lock();
-  for (const auto& [block, of] : blocks_) sums[of.label.empty() ? "other" : of.label] += of.bytes;
-  for (const auto& [bytes, list] : free_)
-    for (void* block : list) {
-      const std::string_view label = blocks_.at(block).label;
-      sums[label.empty() ? "other" : label] -= bytes;
-    }
-  lock_.unlock();
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [block, of] : blocks_) sums[of.label.empty() ? "other" : of.label] += of.bytes;
+  }
   std::vector<std::pair<std::string_view, std::size_t>> largest(sums.begin(), sums.end());
   std::ranges::sort(largest, [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string text;
   for (std::size_t i = 0; i < std::min(kUsers, largest.size()); ++i)
-    if (largest[i].second > 0)
-      text += cat(text.empty() ? "" : ", ", largest[i].first, " ", largest[i].second);
+    text += cat(text.empty() ? "" : ", ", largest[i].first, " ", largest[i].second);
   return text.empty() ? "nothing" : text;
 }
 
+std::size_t CudaAllocator::attribute(cudaMemPoolAttr which) const {
+  std::uint64_t value = 0;
+  return succeeded(cuda().MemPoolGetAttribute(pool_, which, &value)) ? value : 0;
+}
+
 MemoryStats CudaAllocator::stats() const {
-  lock_.lock();
-  const MemoryStats copy = stats_;
-  lock_.unlock();
-  return copy;
+  const std::scoped_lock lock(mutex_);
+  const std::size_t used = attribute(cudaMemPoolAttrUsedMemCurrent);
+  const std::size_t reserved = attribute(cudaMemPoolAttrReservedMemCurrent);
+  return {in_use_, reserved - std::min(reserved, used), peak_};
 }
 
 }  // namespace coshard

@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/cuda_device.h"
 
 #include <cstdio>
+#include <mutex>
 
 #include "runtime/device/allocation_label.h"
 #include "runtime/device/cuda/allocator.h"
@@ -36,6 +37,21 @@ void require_device(int index) {
              count == 1 ? "" : cat(count, " devices"), ", numbered from 0"));
 }
 
+constexpr std::size_t kSharedBytesOfAll = 48 * 1024;  // that every kernel may have
+
+void allow_shared_bytes(const CudaDevice& device, const CudaLaunch& launch) {
+  static std::mutex mutex;
+  std::atomic<std::size_t>& allowed = launch.allowed->at(static_cast<std::size_t>(device.index()));
+  if (launch.shared_bytes <= allowed.load(std::memory_order_acquire)) return;
+  const std::scoped_lock lock(mutex);  // it only grows
+  if (launch.shared_bytes <= allowed.load(std::memory_order_relaxed)) return;
+  check_cuda(cuda().FuncSetAttribute(launch.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(launch.shared_bytes)),
+             launch.name, " on cuda:", device.index(), ": ", launch.shared_bytes,
+             " bytes of shared memory");
+  allowed.store(launch.shared_bytes, std::memory_order_release);
+}
+
 }  // namespace
 
 CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
@@ -46,9 +62,9 @@ CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
   capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, options_.index) +
                 attribute(cudaDevAttrComputeCapabilityMinor, options_.index);
   events_ = std::make_shared<EventPool>(options_.index);
-  allocator_ = std::make_unique<CudaAllocator>(options_.index);
-  staging_ = std::make_unique<StagingRing>();
   compute_ = std::make_unique<CudaStream>(*this, StreamKind::Compute, options_.compute_stream);
+  allocator_ = std::make_unique<CudaAllocator>(options_.index, *compute_);
+  staging_ = std::make_unique<StagingRing>();
   void* mapped = nullptr;
   check_cuda(
       cuda().HostAlloc(&mapped, sizeof(Finding), cudaHostAllocMapped | cudaHostAllocPortable),
@@ -65,11 +81,37 @@ CudaDevice::~CudaDevice() {
 }
 
 void CudaDevice::make_current() const {
+  int current = -1;
+  if (succeeded(cuda().GetDevice(&current)) && current == options_.index) [[likely]]
+    return;
   check_cuda(cuda().SetDevice(options_.index), name_, ": cudaSetDevice");
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
   return std::make_unique<CudaStream>(*this, kind);
+}
+
+Stream& CudaDevice::compute_stream() { return *compute_; }
+
+void CudaDevice::allow_access(int device) { allocator_->allow_access(device); }
+
+// When the pool has no more: what other streams still use becomes the compute stream's to wait for.
+// Then the host waits, since memory whose free it has not seen to be over cannot go back to the
+// device (cuda.h, cudaMemPoolTrimTo).
+void* CudaDevice::from_pool(std::size_t bytes) {
+  const std::string_view label = AllocationLabel::current();
+  make_current();
+  void* data = allocator_->take(bytes, label);
+  if (data != nullptr || bytes == 0) [[likely]]
+    return data;
+  allocator_->settle();
+  data = allocator_->take(bytes, label);
+  if (data != nullptr) return data;
+  compute_->record()->synchronize(deadline());
+  allocator_->trim();
+  data = allocator_->take(bytes, label);
+  if (data == nullptr) allocator_->fail_request(bytes, label);
+  return data;
 }
 
 void* CudaDevice::allocate(std::size_t bytes) {
@@ -80,8 +122,7 @@ void* CudaDevice::allocate(std::size_t bytes) {
       fail(ErrorKind::DeviceFailed,
            cat(name_, ": the caller's allocator has no ", bytes, " bytes"));
   } else {
-    make_current();
-    data = allocator_->take(bytes, AllocationLabel::current());
+    data = from_pool(bytes);
   }
   if (options_.poison)
     check_cuda(cuda().MemsetAsync(data, 0xff, bytes, static_cast<cudaStream_t>(compute_->native())),
@@ -115,6 +156,7 @@ void CudaDevice::download(void* host, const void* from, std::size_t bytes) {
 std::int64_t CudaDevice::deadline() const { return timeout_ns() > 0 ? now_ns() + timeout_ns() : 0; }
 
 void CudaDevice::synchronize() {
+  make_current();
   ++host_waits_;
   compute_->record()->synchronize(deadline());
   check_finding();
@@ -151,6 +193,7 @@ void launch_on(CudaDevice& device, CudaLaunch launch) {
   if (launch.blocks == 0) return;
   if (launch.stream == nullptr) launch.stream = device.compute_stream().native();
   device.make_current();
+  if (launch.shared_bytes > kSharedBytesOfAll) allow_shared_bytes(device, launch);
   check_cuda(cuda().Launch(launch), launch.name, " on cuda:", device.index(), " (", launch.blocks,
              " blocks of ", launch.threads, " threads, ", launch.shared_bytes,
              " bytes of shared memory)");

@@ -15,6 +15,7 @@
 namespace coshard {
 
 class CudaAllocator;
+class CudaStream;
 class EventPool;
 class StagingRing;
 struct CudaLaunch;
@@ -23,7 +24,7 @@ struct CudaLaunch;
 struct CudaOptions {
   int index = 0;
   void* compute_stream = nullptr;  // cudaStream_t; the caller keeps it alive
-  // Device memory ordered on the compute stream, in place of the caching allocator. allocate
+  // Device memory ordered on the compute stream, in place of the device's pool. allocate
   // returns null when there is none.
   std::function<void*(std::size_t bytes, void* stream)> allocate;
   std::function<void(void* data, std::size_t bytes, void* stream)> deallocate;
@@ -41,7 +42,7 @@ class CudaDevice final : public Device {
   DeviceKind kind() const override { return DeviceKind::Cuda; }
   std::string name() const override { return name_; }
   std::unique_ptr<Stream> make_stream(StreamKind kind) override;
-  Stream& compute_stream() override { return *compute_; }
+  Stream& compute_stream() override;
   void* allocate(std::size_t bytes) override;
   void deallocate(void* data, std::size_t bytes,
                   std::span<const std::shared_ptr<Event>> uses) noexcept override;
@@ -62,8 +63,12 @@ class CudaDevice final : public Device {
   // What a layer above keeps for this device under its key (an address of its own); null until it
   // puts something there. Goes before the device's memory does. The rank's thread.
   std::shared_ptr<void>& extension(const void* key) { return extensions_[key]; }
-  // Makes this the calling thread's current device.
+  // Makes this the calling thread's current device. Asks first: the caller may have changed it, and
+  // asking costs less than setting.
   void make_current() const;
+  // Lets `device` use this one's memory, that of its pool as well as what comes; enabling peer
+  // access alone does not. Any thread.
+  void allow_access(int device);
   const std::shared_ptr<EventPool>& events() const { return events_; }
   // Where kernels leave what is wrong with their input (finding.h); host memory that the device
   // maps.
@@ -73,12 +78,13 @@ class CudaDevice final : public Device {
 
  private:
   std::int64_t deadline() const;
+  void* from_pool(std::size_t bytes);
 
   CudaOptions options_;
   std::string name_;
   int multiprocessors_ = 0, capability_ = 0;
   std::shared_ptr<EventPool> events_;
-  std::unique_ptr<Stream> compute_;
+  std::unique_ptr<CudaStream> compute_;
   std::unique_ptr<CudaAllocator> allocator_;
   std::unique_ptr<StagingRing> staging_;
   std::unique_ptr<PeerEngine> peers_;

@@ -3,6 +3,8 @@
 // the body, run once by every thread of every block (block.h). `launch` copies the object to the
 // device and queues it. Compiled by nvcc the body becomes a __global__ function; compiled by a host
 // compiler it becomes a function that the block emulator of the tests runs thread by thread.
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -13,6 +15,10 @@ namespace coshard {
 
 class CudaDevice;
 
+// The shared memory that blocks of one kernel may have, for each device by its index: more than
+// 48 KiB a function has to be told (cudaFuncSetAttribute), once.
+using SharedBytesAllowed = std::array<std::atomic<std::size_t>, 64>;
+
 // One launch of a one-dimensional grid. `function` is a __global__ function of one argument, or,
 // compiled for the host, an EmulatedKernel.
 struct CudaLaunch {
@@ -22,6 +28,7 @@ struct CudaLaunch {
   std::size_t kernel_bytes = 0;  // at most 4096
   std::uint32_t blocks = 0, threads = 0;
   std::size_t shared_bytes = 0;
+  SharedBytesAllowed* allowed = nullptr;  // of the kernel
   bool meets = false;      // threads of a block meet: barrier, shuffle, shared memory
   void* stream = nullptr;  // cudaStream_t
 };
@@ -63,6 +70,9 @@ using PerElement = KernelTraits<256, false>;  // threads that know nothing of ea
 using PerBlock = KernelTraits<1024, true>;    // threads that meet
 
 template <class Kernel>
+inline SharedBytesAllowed shared_bytes_allowed{};
+
+template <class Kernel>
 void launch(CudaDevice& device, const char* name, const Kernel& kernel, std::int64_t blocks,
             int threads, std::size_t shared_bytes = 0, void* stream = nullptr) {
   static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
@@ -74,6 +84,7 @@ void launch(CudaDevice& device, const char* name, const Kernel& kernel, std::int
   call.blocks = static_cast<std::uint32_t>(blocks);
   call.threads = static_cast<std::uint32_t>(threads);
   call.shared_bytes = shared_bytes;
+  call.allowed = &shared_bytes_allowed<Kernel>;
   call.meets = Kernel::kMeets;
   call.stream = stream;
   launch_on(device, call);

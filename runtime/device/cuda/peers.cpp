@@ -32,6 +32,7 @@ class CudaPeers final : public PeerEngine {
     const cudaError_t status = cuda().DeviceEnablePeerAccess(other, 0);
     if (!succeeded(status) && status != cudaErrorPeerAccessAlreadyEnabled)
       check_cuda(status, device_.name(), ": peer access to ", peer.name());
+    static_cast<CudaDevice&>(peer).allow_access(device_.index());
   }
 
   void copy(const StridedCopy& c, Stream& stream) override {

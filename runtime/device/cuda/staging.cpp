@@ -16,17 +16,16 @@ void move(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, St
 
 }  // namespace
 
-StagingRing::~StagingRing() {
-  if (data_ != nullptr) log_cuda(cuda().FreeHost(data_), "cudaFreeHost");
+StagingRing::StagingRing() {
+  void* pinned = nullptr;
+  check_cuda(cuda().HostAlloc(&pinned, kSlots * kSlotBytes, cudaHostAllocPortable),
+             "cudaHostAlloc of the staging ring");
+  data_ = static_cast<char*>(pinned);
 }
 
+StagingRing::~StagingRing() { log_cuda(cuda().FreeHost(data_), "cudaFreeHost"); }
+
 char* StagingRing::take(std::size_t& slot, std::int64_t deadline_ns) {
-  if (data_ == nullptr) {
-    void* pinned = nullptr;
-    check_cuda(cuda().HostAlloc(&pinned, kSlots * kSlotBytes, cudaHostAllocPortable),
-               "cudaHostAlloc of the staging ring");
-    data_ = static_cast<char*>(pinned);
-  }
   slot = next_;
   next_ = (next_ + 1) % kSlots;
   if (busy_[slot] != nullptr) busy_[slot]->synchronize(deadline_ns);

@@ -13,7 +13,7 @@ namespace coshard {
 class StagingRing {
  public:
   static constexpr std::size_t kSlots = 8, kSlotBytes = std::size_t{1} << 20;
-  StagingRing() = default;
+  StagingRing();  // pinning memory waits for the device: not in the middle of a run
   ~StagingRing();
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
@@ -28,7 +28,7 @@ class StagingRing {
   // The next slot, free for use.
   char* take(std::size_t& slot, std::int64_t deadline_ns);
 
-  char* data_ = nullptr;  // made at the first use
+  char* data_ = nullptr;
   std::size_t next_ = 0;
   std::array<std::shared_ptr<Event>, kSlots> busy_;
 };

@@ -4,7 +4,10 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 
+#include "runtime/coro/frame_allocator.h"
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
@@ -33,6 +36,12 @@ class HostWait {
  private:
   std::int64_t begin_ = now_ns();
 };
+
+// Of all streams together, since the address of one that is gone may be another's.
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 std::string_view text_of_kind(StreamKind kind) {
   switch (kind) {
@@ -72,7 +81,11 @@ void EventPool::give(cudaEvent_t event) noexcept {
 
 CudaEvent::CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream,
                      std::weak_ptr<CudaDevice> owner)
-    : pool_(std::move(pool)), stream_(stream), owner_(std::move(owner)), event_(pool_->take()) {
+    : pool_(std::move(pool)),
+      stream_(stream),
+      owner_(std::move(owner)),
+      number_(next_number()),
+      event_(pool_->take()) {
   const cudaError_t status = cuda().EventRecord(event_, stream_);
   if (status != cudaSuccess) pool_->give(event_);
   check_cuda(status, "cudaEventRecord");
@@ -127,9 +140,12 @@ CudaStream::~CudaStream() {
   if (owned_) log_cuda(cuda().StreamDestroy(stream_), "cudaStreamDestroy");
 }
 
+// The number and the place in the stream are taken together.
 std::shared_ptr<Event> CudaStream::record() {
-  return std::make_shared<CudaEvent>(
-      device_.events(), stream_, std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
+  const std::scoped_lock lock(mutex_);
+  return std::allocate_shared<CudaEvent>(
+      FrameAllocator<CudaEvent>(), device_.events(), stream_,
+      std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
 }
 
 void CudaStream::wait(const Event& event) {
@@ -137,6 +153,23 @@ void CudaStream::wait(const Event& event) {
   if (event.stream() == stream_) return;
   const auto& recorded = dynamic_cast<const CudaEvent&>(event);
   check_cuda(cuda().StreamWaitEvent(stream_, recorded.native(), 0), "cudaStreamWaitEvent");
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(waited_, event.stream(), &Waited::stream);
+  if (found != waited_.end()) {
+    found->number = std::max(found->number, recorded.number());
+    return;
+  }
+  if (waited_.size() == kMaxWaited) waited_.clear();
+  waited_.push_back({event.stream(), recorded.number()});
+}
+
+bool CudaStream::follows(const Event& event) const noexcept {
+  if (event.stream() == stream_) return true;
+  const auto* recorded = dynamic_cast<const CudaEvent*>(&event);
+  if (recorded == nullptr) return false;
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(waited_, event.stream(), &Waited::stream);
+  return found != waited_.end() && found->number >= recorded->number();
 }
 
 }  // namespace coshard

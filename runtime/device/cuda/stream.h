@@ -3,7 +3,9 @@
 // are polled by the host, nothing else.
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -39,11 +41,14 @@ class CudaEvent final : public Event {
   void synchronize(std::int64_t deadline_ns) override;
   const void* stream() const override { return stream_; }
   cudaEvent_t native() const { return event_; }
+  // Larger than those of all events that its stream recorded before.
+  std::uint64_t number() const { return number_; }
 
  private:
   std::shared_ptr<EventPool> pool_;
   cudaStream_t stream_;
   std::weak_ptr<CudaDevice> owner_;
+  std::uint64_t number_;
   cudaEvent_t event_;
 };
 
@@ -59,12 +64,22 @@ class CudaStream final : public Stream {
   std::shared_ptr<Event> record() override;
   void wait(const Event& event) override;
   void* native() const override { return stream_; }
+  // Whether what is queued from now on comes after `event`, as far as waits of this stream tell.
+  // Any thread.
+  bool follows(const Event& event) const noexcept;
 
  private:
+  struct Waited {
+    const void* stream;
+    std::uint64_t number;  // up to which this stream has waited for it
+  };
+  static constexpr std::size_t kMaxWaited = 64;  // then they are forgotten
   CudaDevice& device_;
   StreamKind kind_;
   bool owned_;
   cudaStream_t stream_ = nullptr;
+  mutable std::mutex mutex_;  // recording, and the one below
+  std::vector<Waited> waited_;
 };
 
 }  // namespace coshard

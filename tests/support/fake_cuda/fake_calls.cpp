@@ -8,6 +8,7 @@
 #include "tests/support/fake_cuda/emulator.h"
 #include "tests/support/fake_cuda/fake_cublas_lt.h"
 #include "tests/support/fake_cuda/fake_driver.h"
+#include "tests/support/fake_cuda/fake_memory.h"
 
 namespace coshard::testing {
 namespace {
@@ -179,6 +180,10 @@ cudaError_t allocate_memory(void** data, std::size_t bytes) {
 
 cudaError_t free_memory(void* data) {
   ENTER("Free");
+  if (is_of_a_pool(data)) {
+    driver().complain("cudaFree of a pool's memory");
+    return status(cudaErrorInvalidValue);
+  }
   driver().drain();
   return status(driver().release(data) ? cudaSuccess : cudaErrorInvalidValue);
 }
@@ -204,6 +209,9 @@ cudaError_t memory_info(std::size_t* left, std::size_t* all) {
 // Pageable memory is read before the call returns, and is written by then.
 cudaError_t copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                       std::size_t bytes, std::size_t rows, cudaStream_t stream) {
+  const int device = driver().stream(stream).device;
+  check_pool_access(device, to, "Memcpy");
+  check_pool_access(device, from, "Memcpy");
   std::vector<char> snapshot;
   const bool pageable = !driver().knows(from);
   if (pageable) {
@@ -249,6 +257,11 @@ cudaError_t device_name(char* name, int length, int) {
   return cudaSuccess;
 }
 
+cudaError_t set_function_attribute(const void*, cudaFuncAttribute, int) {
+  ENTER("FuncSetAttribute");
+  return cudaSuccess;
+}
+
 cudaError_t launch_kernel(const CudaLaunch& launch) {
   ENTER("Launch");
   if (launch.threads == 0 || launch.threads > 1024 || launch.kernel_bytes > 4096 ||
@@ -275,6 +288,8 @@ const char* error_string(cudaError_t error) { return cudaGetErrorString(error); 
 cudaError_t get_last_error() { return std::exchange(last_error, cudaSuccess); }
 
 }  // namespace
+
+cudaError_t fake_status(int code) { return status(code); }
 
 void FakeDriver::install(std::uint64_t seed, int devices) {
   static const CudaApi table = [] {
@@ -311,6 +326,8 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.StreamWaitEvent = stream_wait_event;
     api.DeviceName = device_name;
     api.Launch = launch_kernel;
+api.FuncSetAttribute = set_function_attribute;
+    install_pools(api);
     return api;
   }();
   reseed(seed);

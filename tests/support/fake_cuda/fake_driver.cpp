@@ -104,6 +104,11 @@ std::vector<std::string> FakeDriver::complaints() const {
   return complaints_;
 }
 
+std::vector<std::string> FakeDriver::take_complaints() {
+  const auto held = lock();
+  return std::exchange(complaints_, {});
+}
+
 FakeDriver::Stream* FakeDriver::make_stream(int device, int priority) {
   const auto held = lock();
   streams_.push_back(std::make_unique<Stream>());

@@ -89,6 +89,7 @@ class FakeDriver {
   void reset_counts();
   // One line for each thing a program must not do (a barrier that not all threads reach, …).
   std::vector<std::string> complaints() const;
+  std::vector<std::string> take_complaints();  // of a test that means them
   void complain(const std::string& text);
   // Work is never chosen before its time: no extra ops, everything as late as possible.
   void set_eagerness(double probability) { eagerness_ = probability; }
@@ -122,6 +123,12 @@ class FakeDriver {
   void* allocate(std::size_t bytes, bool on_device);
   bool release(void* data);
   bool knows(const void* data) const;  // device or pinned memory
+  // For pools, under the lock: memory of the device that backs them (false: there is not so much
+  // left), and the range that knows() is to know.
+  bool reserve(std::size_t bytes);
+  void unreserve(std::size_t bytes);
+  void note(const void* data, std::size_t bytes);
+  void forget(const void* data);
   int device_count() const { return devices_; }
   int driver_version() const { return driver_version_; }
   bool peer_access() const { return peer_access_; }

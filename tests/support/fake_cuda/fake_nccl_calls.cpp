@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/support/fake_cuda/fake_memory.h"
 #include "tests/support/fake_cuda/fake_nccl_state.h"
 
 namespace coshard::testing {
@@ -234,6 +235,9 @@ ncclResult_t mem_free(void* data) {
 ncclResult_t window_register(ncclComm_t comm, void* data, std::size_t, ncclWindow_t* window, int) {
   NCCL_ENTER("ncclCommWindowRegister");
   const auto held = driver().lock();
+  // A window's memory is ncclMemAlloc's; a pool's cannot be one (NCCL user guide, window
+  // registration).
+  if (is_of_a_pool(data)) driver().complain("ncclCommWindowRegister of a pool's memory");
   *window = driver().peer_access() ? reinterpret_cast<ncclWindow_t>(data) : nullptr;
   comm->polls = 1;
   return ncclInProgress;
