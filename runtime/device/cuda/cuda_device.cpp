@@ -1,6 +1,9 @@
 #include "runtime/device/cuda/cuda_device.h"
 
 #include <cstdio>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "runtime/device/allocation_label.h"
 #include "runtime/device/cuda/allocator.h"
@@ -34,6 +37,22 @@ void require_device(int index) {
     fail(ErrorKind::DeviceFailed,
          cat("cuda:", index, ": there ", count == 1 ? "is 1 device" : "are ",
              count == 1 ? "" : cat(count, " devices"), ", numbered from 0"));
+}
+
+// A block gets more than this only from a function that was told so, once for each device, whoever
+// launches it there: the last word counts, and it must not take back what another rank needs.
+constexpr std::size_t kSharedBytes = 48 * 1024;
+void allow_shared_bytes(const CudaDevice& device, const CudaLaunch& launch) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, const void*>, std::size_t> allowed;
+  const std::scoped_lock lock(mutex);
+  std::size_t& largest = allowed[{device.index(), launch.function}];
+  if (launch.shared_bytes <= largest) return;
+  check_cuda(cuda().FuncSetAttribute(launch.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(launch.shared_bytes)),
+             launch.name, " on ", device.name(), ": cudaFuncSetAttribute of ", launch.shared_bytes,
+             " bytes of shared memory");
+  largest = launch.shared_bytes;
 }
 
 }  // namespace
@@ -151,6 +170,8 @@ void launch_on(CudaDevice& device, CudaLaunch launch) {
   if (launch.blocks == 0) return;
   if (launch.stream == nullptr) launch.stream = device.compute_stream().native();
   device.make_current();
+  if (launch.shared_bytes > kSharedBytes) [[unlikely]]
+    allow_shared_bytes(device, launch);
   check_cuda(cuda().Launch(launch), launch.name, " on cuda:", device.index(), " (", launch.blocks,
              " blocks of ", launch.threads, " threads, ", launch.shared_bytes,
              " bytes of shared memory)");
