@@ -24,11 +24,13 @@ constexpr int kPackOf = kPackBytes / static_cast<int>(sizeof(T));
 
 template <int N, class T>
 CS_BODY Pack<T, N> load_pack(const T* from) {
+  check_aligned(from, alignof(Pack<T, N>));
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
 template <int N, class T>
 CS_BODY void store_pack(T* to, const Pack<T, N>& pack) {
   if constexpr (sizeof pack < 8) {
+    check_aligned(to, alignof(Pack<T, N>));
     *reinterpret_cast<Pack<T, N>*>(to) = pack;
   } else {
     constexpr int kWords = sizeof pack == 8 ? 2 : 4;

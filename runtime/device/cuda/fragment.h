@@ -100,6 +100,7 @@ CS_BODY void multiply_add(Block& block, FragmentC& c, const FragmentA& a, const 
   }
 }
 CS_BODY FourMatrices load_matrices(Block& block, const void* row) {
+  check_aligned(row, 16);
   const auto rows = block.gather(row);
   FourMatrices m;
   for (int i = 0; i < 4; ++i) {
@@ -110,6 +111,7 @@ CS_BODY FourMatrices load_matrices(Block& block, const void* row) {
   return m;
 }
 CS_BODY FourMatrices load_matrices_transposed(Block& block, const void* row) {
+  check_aligned(row, 16);
   const auto rows = block.gather(row);
   FourMatrices m;
   for (int i = 0; i < 4; ++i) {

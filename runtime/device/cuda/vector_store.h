@@ -10,6 +10,7 @@ namespace coshard {
 
 // `to`: memory of the device, a multiple of the bytes.
 CS_BODY void store_words(void* to, const std::uint32_t (&words)[2]) {
+  check_aligned(to, sizeof words);
 #if defined(__CUDA_ARCH__)
   asm volatile(
       "{ .reg .u64 at; cvta.to.global.u64 at, %0; st.global.v2.b32 [at], {%1, %2}; }" ::"l"(to),
@@ -20,6 +21,7 @@ CS_BODY void store_words(void* to, const std::uint32_t (&words)[2]) {
 #endif
 }
 CS_BODY void store_words(void* to, const std::uint32_t (&words)[4]) {
+  check_aligned(to, sizeof words);
 #if defined(__CUDA_ARCH__)
   asm volatile(
       "{ .reg .u64 at; cvta.to.global.u64 at, %0; st.global.v4.b32 [at], {%1, %2, %3, %4}; }" ::"l"(

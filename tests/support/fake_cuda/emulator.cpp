@@ -31,7 +31,7 @@ struct Running {
 
 class EmulatedBlock final : public Block {
  public:
-  void begin(Running& all, std::uint32_t index, int thread) {
+  void begin(Running& all, std::uint32_t index, int thread, std::uint64_t landings) {
     all_ = &all;
     index_ = index;
     count_ = all.launch->blocks;
@@ -40,6 +40,7 @@ class EmulatedBlock final : public Block {
     shared_ = all.shared.data();
     copies_.clear();
     group_ = 0;
+    landings_ = landings;
     state = State::Ready;
   }
   void barrier() override { give_way(State::AtBarrier); }
@@ -110,7 +111,7 @@ class Scheduler {
     std::shuffle(order_.begin(), order_.end(), random_);
     for (const int t : order_) {
       EmulatedBlock& thread = all_.threads[static_cast<std::size_t>(t)];
-      thread.begin(all_, block, t);
+      thread.begin(all_, block, t, 0);
       call(thread);
     }
   }
@@ -119,7 +120,7 @@ class Scheduler {
     std::fill(all_.shared.begin(), all_.shared.end(), 0xff);
     for (int t = 0; t < static_cast<int>(launch_.threads); ++t) {
       EmulatedBlock& thread = all_.threads[static_cast<std::size_t>(t)];
-      thread.begin(all_, block, t);
+      thread.begin(all_, block, t, random_());
       thread.body =
           context::fiber(std::allocator_arg, stacks(), [this, &thread](context::fiber&& from) {
             thread.scheduler = std::move(from);
@@ -132,7 +133,7 @@ class Scheduler {
             return std::move(thread.scheduler);
           });
     }
-    while (turn()) {
+    while (error_.empty() && turn()) {
     }
     if (error_.empty()) return;
     throw std::runtime_error(std::exchange(error_, {}));

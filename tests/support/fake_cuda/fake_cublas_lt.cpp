@@ -1,12 +1,13 @@
 #include "tests/support/fake_cuda/fake_cublas_lt.h"
 
-#include <cmath>
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 
 #include "kernels/cuda/lt_api.h"
-#include "runtime/dtype.h"
 #include "tests/support/fake_cuda/fake_driver.h"
+#include "tests/support/fake_cuda/fake_product.h"
 
 namespace coshard::testing {
 namespace {
@@ -19,20 +20,6 @@ FakeDriver& driver() { return FakeDriver::get(); }
 struct FakeHandle {
   int device;
 };
-struct FakeLayout {
-  cudaDataType_t type;
-  std::int64_t rows, columns, ld, batch = 1, stride = 0;
-};
-struct FakeDesc {
-  cublasComputeType_t compute;
-  cudaDataType_t scale;
-  std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
-  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* bias = nullptr;
-  void* aux = nullptr;
-  std::int64_t aux_ld = 0, aux_stride = 0;
-  std::int32_t multiprocessors = 0;
-};
 struct FakePreference {
   std::uint64_t workspace = 0;
   std::uint32_t aligned[4] = {256, 256, 256, 256};  // a, b, c, d
@@ -42,15 +29,23 @@ FakeLayout& of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<FakeLay
 FakeDesc& of(cublasLtMatmulDesc_t desc) { return *reinterpret_cast<FakeDesc*>(desc); }
 FakePreference& of(cublasLtMatmulPreference_t p) { return *reinterpret_cast<FakePreference*>(p); }
 
+cublasStatus_t waited(bool over) {
+  return over ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+// cuBLAS, cublasLtCreate: it allocates resources of the device.
 cublasStatus_t create(cublasLtHandle_t* handle) {
   ENTER("cublasLtCreate");
-  *handle = reinterpret_cast<cublasLtHandle_t>(new FakeHandle{FakeDriver::current_device()});
-  return CUBLAS_STATUS_SUCCESS;
+  const int device = FakeDriver::current_device();
+  *handle = reinterpret_cast<cublasLtHandle_t>(new FakeHandle{device});
+  return waited(driver().may_wait_for_device(device, "cublasLtCreate"));
 }
+// cuBLAS, cublasLtDestroy: it calls cudaDeviceSynchronize.
 cublasStatus_t destroy(cublasLtHandle_t handle) {
   ENTER("cublasLtDestroy");
+  const int device = reinterpret_cast<FakeHandle*>(handle)->device;
   delete reinterpret_cast<FakeHandle*>(handle);
-  return CUBLAS_STATUS_SUCCESS;
+  return waited(driver().wait_for_device(device, "cublasLtDestroy"));
 }
 
 const char* status_name(cublasStatus_t status) {
@@ -158,23 +153,11 @@ cublasStatus_t preference_set(cublasLtMatmulPreference_t preference,
 
 // --- the product ---
 
-// All that a product needs to know, copied when it is queued.
-struct Call {
-  FakeDesc desc;
-  FakeLayout a, b, c, d;
-  double alpha = 1, beta = 0;
-  const void *left = nullptr, *right = nullptr, *old = nullptr;
-  void* result = nullptr;
-
-  std::int64_t depth() const { return desc.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
-  bool has(std::uint32_t epilogue) const { return (desc.epilogue & epilogue) == epilogue; }
-};
-
 bool is_in_memory(const FakeLayout& m) {
   return m.rows > 0 && m.columns > 0 && m.ld >= m.rows && m.batch > 0 && m.stride >= 0;
 }
 
-bool fits(const Call& call) {
+bool fits(const FakeProduct& call) {
   const bool ta = call.desc.transpose_a != CUBLAS_OP_N, tb = call.desc.transpose_b != CUBLAS_OP_N;
   const FakeLayout &a = call.a, &b = call.b, &d = call.d;
   for (const FakeLayout* m : {&a, &b, &call.c, &d})
@@ -189,7 +172,7 @@ bool fits(const Call& call) {
 }
 
 // What the library says no to: epilogues in f64, gelu's other matrix out of step.
-bool supports(const Call& call) {
+bool supports(const FakeProduct& call) {
   if (call.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
   if (call.d.type == CUDA_R_64F) return false;
   if (!call.has(128)) return call.desc.bias != nullptr;
@@ -198,7 +181,7 @@ bool supports(const Call& call) {
 }
 
 // Of the whole problem: an algorithm is good for the one it was chosen for.
-std::uint64_t fingerprint(const Call& call) {
+std::uint64_t fingerprint(const FakeProduct& call) {
   std::uint64_t hash = call.desc.epilogue;
   const auto mix = [&](std::int64_t word) {
     hash = (hash ^ static_cast<std::uint64_t>(word)) * 0x9e3779b97f4a7c15U;
@@ -213,14 +196,39 @@ std::uint64_t fingerprint(const Call& call) {
   return hash;
 }
 
-std::size_t workspace_of(const Call& call) { return call.depth() > 64 ? 4096 : 0; }
+// What an algorithm may count on, one byte for each operand.
+std::uint64_t word_of(const FakePreference& preference) {
+  std::uint64_t word = 0;
+  for (const std::uint32_t aligned : preference.aligned)
+    word = word << 8 | static_cast<std::uint64_t>(std::countr_zero(aligned));
+  return word;
+}
+bool are_aligned(const FakeProduct& call, std::uint64_t word) {
+  const void* operands[] = {call.left, call.right, call.old, call.result};
+  for (int i = 0; i < 4; ++i)
+    if (std::countr_zero(reinterpret_cast<std::uintptr_t>(operands[i])) <
+        static_cast<int>(word >> (24 - 8 * i) & 255))
+      return false;
+  return true;
+}
+
+// How the algorithm cuts its sums: it differs with all that the heuristic is asked with.
+std::uint64_t slices_of(const FakeProduct& call, const FakePreference& preference) {
+  std::uint64_t hash = fingerprint(call);
+  for (const std::uint32_t aligned : preference.aligned)
+    hash = (hash ^ (aligned >= 16 ? 1 : 0)) * 0x9e3779b97f4a7c15U;
+  hash = (hash ^ std::bit_width(preference.workspace)) * 0x9e3779b97f4a7c15U;
+  return 1 + (hash >> 33) % 4;
+}
+
+std::size_t workspace_of(const FakeProduct& call) { return call.depth() > 64 ? 4096 : 0; }
 
 cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                          cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                          cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
                          int wanted, cublasLtMatmulHeuristicResult_t* results, int* count) {
   ENTER("cublasLtMatmulAlgoGetHeuristic");
-  const Call call{of(desc), of(a), of(b), of(c), of(d)};
+  const FakeProduct call{of(desc), of(a), of(b), of(c), of(d)};
   *count = 0;
   if (!fits(call)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!supports(call)) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -234,84 +242,11 @@ cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMa
     const bool broken = i == 0 && number > 0;
     result.state = broken ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
     result.algo.data[0] = broken ? 0 : fingerprint(call);
+    result.algo.data[1] = slices_of(call, of(preference));
+    result.algo.data[2] = word_of(of(preference));
     result.workspaceSize = workspace_of(call);
   }
   return CUBLAS_STATUS_SUCCESS;
-}
-
-template <class T>
-double read(const void* data, std::int64_t at) {
-  return static_cast<double>(static_cast<const T*>(data)[at]);
-}
-template <class T>
-void write(void* data, std::int64_t at, double value) {
-  static_cast<T*>(data)[at] = static_cast<T>(value);
-}
-
-constexpr double kScale = 0.7978845608028654;  // sqrt(2 / pi)
-double inner_of(double x) { return std::tanh(kScale * (x + 0.044715 * x * x * x)); }
-double gelu(double x) { return 0.5 * x * (1 + inner_of(x)); }
-double slope(double x) {
-  const double t = inner_of(x);
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kScale * (1 + 3 * 0.044715 * x * x);
-}
-
-// y of row i and column j of batch g, and what the epilogue makes of it.
-template <class T>
-double finished(const Call& call, double y, std::int64_t g, std::int64_t i, std::int64_t j) {
-  if (call.has(CUBLASLT_EPILOGUE_BIAS)) y += read<T>(call.desc.bias, i);
-  const std::int64_t at = g * call.desc.aux_stride + j * call.desc.aux_ld + i;
-  if (call.has(CUBLASLT_EPILOGUE_DGELU)) return y * slope(read<T>(call.desc.aux, at));
-  if (!call.has(CUBLASLT_EPILOGUE_GELU)) return y;
-  if (call.has(CUBLASLT_EPILOGUE_GELU_AUX)) write<T>(call.desc.aux, at, y);
-  return gelu(y);
-}
-
-// The sums of op(a)'s rows, or of op(b)'s columns.
-template <class T>
-void sum_operand(const Call& call) {
-  const bool left = call.has(CUBLASLT_EPILOGUE_BGRADA);
-  if (!left && !call.has(CUBLASLT_EPILOGUE_BGRADB)) return;
-  const FakeLayout& m = left ? call.a : call.b;
-  const bool columns =
-      left ? call.desc.transpose_a != CUBLAS_OP_N : call.desc.transpose_b == CUBLAS_OP_N;
-  for (std::int64_t i = 0; i < (left ? call.d.rows : call.d.columns); ++i) {
-    double sum = 0;
-    for (std::int64_t p = 0; p < call.depth(); ++p)
-      sum += read<T>(left ? call.left : call.right, columns ? i * m.ld + p : p * m.ld + i);
-    write<T>(call.desc.bias, i, sum);
-  }
-}
-
-template <class T>
-void compute(const Call& call) {
-  const bool ta = call.desc.transpose_a != CUBLAS_OP_N, tb = call.desc.transpose_b != CUBLAS_OP_N;
-  const std::int64_t a_row = ta ? call.a.ld : 1, a_step = ta ? 1 : call.a.ld;
-  const std::int64_t b_column = tb ? 1 : call.b.ld, b_step = tb ? call.b.ld : 1;
-  for (std::int64_t g = 0; g < call.d.batch; ++g) {
-    for (std::int64_t j = 0; j < call.d.columns; ++j) {
-      for (std::int64_t i = 0; i < call.d.rows; ++i) {
-        double sum = 0;
-        for (std::int64_t p = 0; p < call.depth(); ++p)
-          sum += read<T>(call.left, g * call.a.stride + i * a_row + p * a_step) *
-                 read<T>(call.right, g * call.b.stride + j * b_column + p * b_step);
-        const std::int64_t at = g * call.d.stride + j * call.d.ld + i;
-        sum *= call.alpha;
-        if (call.beta != 0) sum += call.beta * read<T>(call.old, at);
-        write<T>(call.result, at, finished<T>(call, sum, g, i, j));
-      }
-    }
-  }
-  sum_operand<T>(call);
-}
-
-void compute_any(const Call& call) {
-  switch (call.d.type) {
-    case CUDA_R_64F: return compute<double>(call);
-    case CUDA_R_16BF: return compute<BFloat16>(call);
-    case CUDA_R_16F: return compute<Float16>(call);
-    default: return compute<float>(call);
-  }
 }
 
 double scalar(const void* value, cudaDataType_t type) {
@@ -320,7 +255,7 @@ double scalar(const void* value, cudaDataType_t type) {
 }
 
 // Memory that is the device's, everywhere.
-bool in_reach(const Call& call) {
+bool in_reach(const FakeProduct& call) {
   for (const void* data : {call.left, call.right, call.old, static_cast<const void*>(call.result)})
     if (!driver().knows(data)) return false;
   for (const void* data : {call.desc.bias, call.desc.aux})
@@ -335,7 +270,7 @@ cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cons
                         const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t bytes,
                         cudaStream_t stream) {
   ENTER("cublasLtMatmul");
-  Call call{of(desc), of(a_layout), of(b_layout), of(c_layout), of(d_layout)};
+  FakeProduct call{of(desc), of(a_layout), of(b_layout), of(c_layout), of(d_layout)};
   call.alpha = scalar(alpha, call.desc.scale);
   call.beta = scalar(beta, call.desc.scale);
   call.left = a;
@@ -343,17 +278,25 @@ cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cons
   call.old = c;
   call.result = d;
   const std::size_t needed = workspace_of(call);
-  const bool here = reinterpret_cast<FakeHandle*>(handle)->device == FakeDriver::current_device();
+  call.slices = static_cast<int>(algorithm->data[1]);
+  const int device = reinterpret_cast<FakeHandle*>(handle)->device;
+  const bool here = device == FakeDriver::current_device() &&
+                    device == driver().stream(stream).device;  // cuBLAS, "cuBLASLt context"
   const bool room = needed == 0 || (bytes >= needed && driver().knows(workspace) &&
                                     reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0);
   if (!here || !room || !fits(call) || !supports(call) || !in_reach(call) ||
-      algorithm->data[0] != fingerprint(call)) {
+      !are_aligned(call, algorithm->data[2]) || algorithm->data[0] != fingerprint(call)) {
     driver().complain("cublasLtMatmul: wrong arguments");
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  driver().enqueue(driver().stream(stream), [call, workspace, needed] {
+  // The first product loads the library's kernels (XLA#38932).
+  static const char library = 0;
+  if (driver().first_use(device, &library) &&
+      !driver().may_wait_for_device(device, "the first cublasLtMatmul"))
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  driver().enqueue(driver().queue_on(stream), [call, workspace, needed] {
     if (needed > 0) std::memset(workspace, 0xff, needed);  // it is the product's alone
-    compute_any(call);
+    compute(call);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

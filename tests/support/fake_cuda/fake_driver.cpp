@@ -11,6 +11,9 @@
 namespace coshard::testing {
 namespace {
 
+// CUDA_DEVICE_MAX_CONNECTIONS of a device is 8 unless it is set (CUDA programming guide,
+// environment variables).
+constexpr int kHardwareQueues = 8;
 constexpr int kPoison = 0xff;                // NaN in every floating type, -1 in every integer
 constexpr std::size_t kPinnedPoison = 4096;  // of pinned memory only so much, since rings are large
 thread_local bool next_is_stuck = false;
@@ -30,6 +33,7 @@ int& FakeDriver::current_device() {
 void FakeDriver::reseed(std::uint64_t seed) {
   const auto held = lock();
   random_.seed(seed);
+  forget();
 }
 
 void FakeDriver::set_fault(Fault fault) {
@@ -114,6 +118,8 @@ FakeDriver::Stream* FakeDriver::make_stream(int device, int priority) {
   streams_.push_back(std::make_unique<Stream>());
   streams_.back()->device = device;
   streams_.back()->priority = priority;
+  streams_.back()->id = ++next_stream_;
+  streams_.back()->hardware = device * kHardwareQueues + static_cast<int>(draw() % kHardwareQueues);
   return streams_.back().get();
 }
 
@@ -145,9 +151,11 @@ FakeDriver::OpRef FakeDriver::enqueue(Stream& stream, Op op) {
   auto queued = std::make_shared<Op>(std::move(op));
   queued->stream = &stream;
   queued->number = stream.next++;
+  queued->order = next_order_++;
   queued->stuck = std::exchange(next_is_stuck, false);
   stream.queue.push_back(queued);
   if (queued->gate != nullptr) queued->gate->arrivals.push_back(queued);
+  ++progress_;
   more_.notify_all();
   return queued;
 }
@@ -157,15 +165,33 @@ FakeDriver::OpRef FakeDriver::last_of(Stream& stream) const {
   return stream.queue.empty() ? nullptr : stream.queue.back();
 }
 
+// Of the front of a stream: nothing that its hardware queue looks at holds it back. Work that spins
+// on the device (a collective's kernel, a kernel that never ends) has left the queue.
+bool FakeDriver::issuable(const Op& op) const {
+  if (op.ready && !op.ready()) return false;
+  return std::ranges::all_of(op.after, &Op::done);
+}
+
+// Hardware queues are first in, first out: what cannot be issued holds back what other streams of
+// the queue brought later. Null: nothing does.
+const FakeDriver::Stream* FakeDriver::blocker_of(const Op& op) const {
+  for (const auto& stream : streams_) {
+    if (stream->hardware != op.stream->hardware || stream.get() == op.stream) continue;
+    const auto& queue = stream->queue;
+    if (queue.empty() || queue.front()->order > op.order) continue;
+    if (!issuable(*queue.front()) || (queue.size() > 1 && queue[1]->order < op.order))
+      return stream.get();
+  }
+  return nullptr;
+}
+
 // Of the front of a stream.
 bool FakeDriver::runnable(const Op& op) const {
-  if (op.stuck || (op.ready && !op.ready())) return false;
-  for (const OpRef& before : op.after)
-    if (!before->done) return false;
+  if (op.stuck || !issuable(op) || blocker_of(op) != nullptr) return false;
   if (op.gate == nullptr) return true;
   if (op.gate->arrivals.size() < op.gate->expected) return false;
-  return std::ranges::all_of(op.gate->arrivals, [](const OpRef& other) {
-    return other->done || other->stream->queue.front() == other;
+  return std::ranges::all_of(op.gate->arrivals, [this](const OpRef& other) {
+    return other->done || (other->stream->queue.front() == other && blocker_of(*other) == nullptr);
   });
 }
 
@@ -177,14 +203,28 @@ void FakeDriver::need(const Op& op) {
   for (const OpRef& queued : stream.queue) {
     if (queued->number <= from) continue;
     if (queued->number > op.number) break;
-    for (const OpRef& before : queued->after) need(*before);
-    if (queued->gate != nullptr)
-      for (const OpRef& other : queued->gate->arrivals) need(*other);
-    if (queued->waits_for == nullptr || (queued->ready && queued->ready())) continue;
-    for (const auto& other : streams_)
-      for (const OpRef& writer : other->queue)
-        if (writer->writes == queued->waits_for) need(*writer);
+    need_all_before(*queued);
+    if (queued->gate == nullptr) continue;
+    for (const OpRef& other : queued->gate->arrivals) need(*other);
   }
+  // What is before it in its hardware queue has to leave that, and no more.
+  for (const auto& other : streams_) {
+    if (other->hardware != stream.hardware || other.get() == &stream) continue;
+    const auto later = std::ranges::find_if(
+        other->queue, [&](const OpRef& queued) { return queued->order > op.order; });
+    if (later == other->queue.begin()) continue;
+    if (later - other->queue.begin() > 1) need(**(later - 2));
+    need_all_before(**(later - 1));
+  }
+}
+
+// What an op waits for besides its stream: events and flags.
+void FakeDriver::need_all_before(const Op& op) {
+  for (const OpRef& before : op.after) need(*before);
+  if (op.waits_for == nullptr || (op.ready && op.ready())) return;
+  for (const auto& other : streams_)
+    for (const OpRef& writer : other->queue)
+      if (writer->writes == op.waits_for) need(*writer);
 }
 
 // Runs one op that can run; false when there is none.
@@ -204,6 +244,7 @@ bool FakeDriver::step(bool only_needed) {
   op->work = nullptr;
   op->after.clear();
   chosen.queue.pop_front();
+  ++progress_;
   more_.notify_all();
   return true;
 }
@@ -235,14 +276,23 @@ void FakeDriver::drain() {
   }
 }
 
-void FakeDriver::wait(const OpRef& op) {
-  auto held = lock();
-  while (!force(op)) more_.wait_for(held, std::chrono::milliseconds(1));
-}
-
 bool FakeDriver::patient() {
   const auto held = lock();
   return draw() % 2 == 0;
+}
+
+void FakeDriver::park(void* handle, const std::uint32_t* flag) {
+  Op op;
+  op.waits_for = flag;
+  op.ready = [flag] { return __atomic_load_n(flag, __ATOMIC_ACQUIRE) != 0; };
+  enqueue(queue_on(handle), std::move(op));
+}
+
+void FakeDriver::raise(void* handle, std::uint32_t* flag) {
+  Op op;
+  op.writes = flag;
+  op.work = [flag] { __atomic_store_n(flag, 1, __ATOMIC_RELEASE); };
+  enqueue(queue_on(handle), std::move(op));
 }
 
 void* FakeDriver::allocate(std::size_t bytes, bool on_device) {
@@ -251,8 +301,8 @@ void* FakeDriver::allocate(std::size_t bytes, bool on_device) {
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 511) / 512 * 512;
   void* data = std::aligned_alloc(512, rounded);
   if (data == nullptr) return nullptr;
-  std::memset(data, kPoison, std::min(rounded, on_device ? rounded : kPinnedPoison));
-  memory_[data] = {bytes, on_device};
+  std::memset(data, kPoison, on_device ? rounded : std::min(rounded, kPinnedPoison));
+  memory_[data] = {data, next_serial_++, bytes, on_device ? current_device() : -1};
   if (on_device) in_use_ += bytes;
   return data;
 }
@@ -262,21 +312,40 @@ bool FakeDriver::release(void* data) {
   const auto held = lock();
   const auto found = memory_.find(data);
   if (found == memory_.end()) return false;
-  if (found->second.second) in_use_ -= found->second.first;
-  const auto [bytes, on_device] = found->second;
-  std::memset(data, kPoison, std::min(bytes, on_device ? bytes : kPinnedPoison));
+  const auto [start, serial, bytes, device] = found->second;
+  if (device >= 0) in_use_ -= bytes;
+  std::memset(data, kPoison, device >= 0 ? bytes : std::min(bytes, kPinnedPoison));
   memory_.erase(found);
   std::free(data);
   return true;
 }
 
-bool FakeDriver::knows(const void* data) const {
+bool FakeDriver::reserve(std::size_t bytes) {
+  if (in_use_ + bytes > memory_limit_) return false;
+  in_use_ += bytes;
+  return true;
+}
+
+void FakeDriver::unreserve(std::size_t bytes) { in_use_ -= bytes; }
+
+void FakeDriver::note(const void* data, std::size_t bytes, int device) {
+  memory_[data] = {data, next_serial_++, bytes, device};
+}
+
+void FakeDriver::forget(const void* data) { memory_.erase(data); }
+
+FakeDriver::Allocation FakeDriver::allocation_of(const void* data) const {
   const auto held = lock();
   auto after = memory_.upper_bound(data);
-  if (after == memory_.begin()) return false;
+  if (after == memory_.begin()) return {};
   --after;
-  return static_cast<const char*>(data) <
-         static_cast<const char*>(after->first) + std::max<std::size_t>(after->second.first, 1);
+  const auto* end =
+      static_cast<const char*>(after->first) + std::max<std::size_t>(after->second.bytes, 1);
+  return static_cast<const char*>(data) < end ? after->second : Allocation();
+}
+
+bool FakeDriver::alive(const Allocation& allocation) const {
+  return allocation_of(allocation.data).serial == allocation.serial;
 }
 
 }  // namespace coshard::testing

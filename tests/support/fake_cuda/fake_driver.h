@@ -3,15 +3,21 @@
 // the CPU. Device memory is host memory full of NaN bytes. A stream is a queue whose work runs as
 // late as allowed: when the host waits for it, asks about it, or needs memory back; then what it
 // depends on runs, and now and then something else, in an order drawn from a seed among all orders
-// that streams, events and flags permit. So a missing event wait or a buffer that is given back too
-// early shows as a wrong number for some seed. Kernels are the bodies of the .cu files, thread by
-// thread (emulator.h). Any call can be told to fail, to be slow, or to leave work that never ends.
+// that streams, events and hardware queues permit. So a missing event wait or a buffer that is
+// given back too early shows as a wrong number for some seed. Kernels are the bodies of the .cu
+// files, thread by thread (emulator.h). Any call can be told to fail, to be slow, or to leave work
+// that never ends.
+//
+// Calls that wait for a device do so as a real driver does: holding its context, which each call
+// that queues work there needs (fake_context.cpp). What can then never go on is named after a while
+// as a complaint, and the call fails.
 //
 // What it cannot show: speed, the memory model of a device (its atomics and fences are those of one
 // thread), tensor-core instructions, and races between threads of a block other than by the order
 // in which they run between two barriers.
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -20,7 +26,10 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace coshard::testing {
@@ -58,11 +67,14 @@ class FakeDriver {
     const void* writes = nullptr;     // the flag that the work writes
     Stream* stream = nullptr;
     std::uint64_t number = 0;  // in its stream
+    std::uint64_t order = 0;   // among the work of all streams
     bool stuck = false, done = false;
   };
   struct Stream {
     int device = 0;
     int priority = 0;
+    int id = 0;
+    int hardware = 0;  // the queue of its device that it shares with other streams
     std::uint64_t next = 1, needed = 0;  // numbers: of the next op; up to which a force asks for
     bool destroyed = false;              // goes when its queue is empty
     std::deque<OpRef> queue;
@@ -79,6 +91,17 @@ class FakeDriver {
   // What CUDA it serves; 0: there is no driver.
   void set_driver_version(int version) { driver_version_ = version; }
   void set_peer_access(bool possible) { peer_access_ = possible; }
+  // Whether `device` can reach the memory of `peer`, where peer access is possible at all.
+  void set_peer_access(int device, int peer, bool possible);
+  // How long a call waits for a device that does nothing before it complains and fails.
+  void set_patience(std::chrono::milliseconds limit) { limit_ = limit; }
+  // How often a call waits for its device where a driver may or may not do so.
+  void set_waiting(double probability) { waiting_ = probability; }
+  // As in a new process: no kernel is loaded and no peer access enabled.
+  void forget();
+  // The stream goes on when *flag is not 0; raise() writes it in the order of another stream.
+  void park(void* stream, const std::uint32_t* flag);
+  void raise(void* stream, std::uint32_t* flag);
   void set_memory_limit(std::size_t bytes) { memory_limit_ = bytes; }
   void set_fault(Fault fault);
   void clear_faults();
@@ -89,12 +112,13 @@ class FakeDriver {
   void reset_counts();
   // One line for each thing a program must not do (a barrier that not all threads reach, …).
   std::vector<std::string> complaints() const;
-  std::vector<std::string> take_complaints();  // of a test that means them
+  // Those so far, which then count no more: for tests that do what must not be done.
+  std::vector<std::string> take_complaints();
   void complain(const std::string& text);
   // Work is never chosen before its time: no extra ops, everything as late as possible.
   void set_eagerness(double probability) { eagerness_ = probability; }
 
-  // --- for the calls (fake_calls.cpp, other fake libraries) ---
+  // --- for the calls (fake_*_calls.cpp, other fake libraries) ---
   std::unique_lock<std::recursive_mutex> lock() const {
     return std::unique_lock<std::recursive_mutex>(mutex_);
   }
@@ -113,8 +137,17 @@ class FakeDriver {
   bool force(const OpRef& op);
   // Runs everything that can run.
   void drain();
-  // force, and while that is not possible waits for other threads to enqueue more.
-  void wait(const OpRef& op);
+  // The stream, once its device's context is free: for each call that queues work. Not under
+  // lock().
+  Stream& queue_on(void* handle);
+  // Waits for all that is queued on the device, or for `op`, holding the device's context. False
+  // after a complaint when that cannot end; `call` is what it says. Not under lock().
+  bool wait_for_device(int device, const std::string& call);
+  bool wait_for(const OpRef& op, const std::string& call);
+  // wait_for_device for calls of which it is not documented whether they wait: as drawn.
+  bool may_wait_for_device(int device, const std::string& call);
+  // True for the first call with this device and key since forget().
+  bool first_use(int device, const void* key);
   OpRef last_of(Stream& stream) const;
   // Polling may find work unfinished a few times before it is forced.
   bool patient();
@@ -122,35 +155,65 @@ class FakeDriver {
 
   void* allocate(std::size_t bytes, bool on_device);
   bool release(void* data);
-  bool knows(const void* data) const;  // device or pinned memory
+  bool knows(const void* data) const { return allocation_of(data).serial != 0; }
+  // The device or pinned memory that holds this address, and whether it is there still.
+  struct Allocation {
+    const void* data = nullptr;
+    std::uint64_t serial = 0;  // 0: no such memory
+    std::size_t bytes = 0;
+    int device = -1;  // -1: the host's
+  };
+  Allocation allocation_of(const void* data) const;
+  bool alive(const Allocation& allocation) const;
   // For pools, under the lock: memory of the device that backs them (false: there is not so much
-  // left), and the range that knows() is to know.
+  // left), and its range of addresses.
   bool reserve(std::size_t bytes);
   void unreserve(std::size_t bytes);
-  void note(const void* data, std::size_t bytes);
+  void note(const void* data, std::size_t bytes, int device);
   void forget(const void* data);
   int device_count() const { return devices_; }
   int driver_version() const { return driver_version_; }
   bool peer_access() const { return peer_access_; }
+  bool can_reach(int device, int peer) const;
+  // False when it was enabled before.
+  bool enable_peer(int device, int peer);
+  bool reaches(int device, int peer) const;  // is enabled, or the same
+  // Shared memory that blocks of the function may have beyond 48 KiB.
+  std::size_t& shared_limit(int device, const void* function);
   std::size_t memory_in_use() const { return in_use_; }
   std::size_t memory_limit() const { return memory_limit_; }
   static int& current_device();
 
  private:
   FakeDriver() = default;
+  bool issuable(const Op& op) const;
+  const Stream* blocker_of(const Op& op) const;
   bool runnable(const Op& op) const;
   void need(const Op& op);
+  void need_all_before(const Op& op);
   bool step(bool only_needed);
+  void await_context(std::unique_lock<std::recursive_mutex>& held, int device);
+  bool wait_for_all(std::unique_lock<std::recursive_mutex>& held, int device,
+                    const std::vector<OpRef>& ops, const std::string& call);
+  std::string cause_of(const Op& op) const;
 
   mutable std::recursive_mutex mutex_;
   std::condition_variable_any more_;
   std::mt19937_64 random_{1};
-  double eagerness_ = 0.15;
+  double eagerness_ = 0.15, waiting_ = 0.5;
+  std::chrono::milliseconds limit_{20'000};
   int devices_ = 1;
   int driver_version_ = CUDART_VERSION;
   bool peer_access_ = true;
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::map<const void*, std::pair<std::size_t, bool>> memory_;  // bytes, on a device
+  int next_stream_ = 0;
+  std::uint64_t next_order_ = 1, progress_ = 0;  // of the latter: ops queued and ops done
+  std::map<int, std::thread::id> contexts_;      // of a device: who holds it
+  std::set<std::pair<int, const void*>> used_;
+  std::set<std::pair<int, int>> unreachable_, enabled_;
+  std::map<std::pair<int, const void*>, std::size_t> shared_limits_;
+  std::map<const void*, Allocation> memory_;
+  std::uint64_t next_serial_ = 1;
   std::size_t in_use_ = 0, memory_limit_ = std::size_t{8} << 30;
   std::vector<Fault> faults_;
   std::map<std::string, std::uint64_t> counts_;

@@ -1,6 +1,7 @@
 // main() of the tests on the fake driver. COSHARD_TEST_SEED is the first seed; each repetition
-// (GTEST_REPEAT) takes the next. COSHARD_TEST_DEVICES: how many devices there
-// are; without it 1, 2 and 4 in turn.
+// (GTEST_REPEAT) takes the next. COSHARD_TEST_DEVICES: how many devices there are; without it 1, 2
+// and 4 in turn. COSHARD_TEST_PATIENCE: after how many seconds a call that waits for a device in
+// vain fails.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -33,6 +34,11 @@ class NextSeed final : public ::testing::Environment {
   int devices_;  // 0: 1, 2 or 4 in turn
 };
 
+// Each test finds the driver as a new process does.
+class NextTest final : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo&) override { FakeDriver::get().forget(); }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -44,6 +50,9 @@ int main(int argc, char** argv) {
 #ifdef COSHARD_FAKE_NCCL
   coshard::testing::install_fake_nccl();
 #endif
+  FakeDriver::get().set_patience(
+      std::chrono::seconds(std::stoi(variable("COSHARD_TEST_PATIENCE", "20"))));
+  ::testing::UnitTest::GetInstance()->listeners().Append(new NextTest());
   ::testing::AddGlobalTestEnvironment(new NextSeed(seed, devices));
   return RUN_ALL_TESTS();
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <thread>
 
-#include "tests/support/fake_cuda/fake_memory.h"
+#include "tests/support/fake_cuda/fake_pools.h"
 #include "tests/support/fake_cuda/fake_nccl_state.h"
 
 namespace coshard::testing {

@@ -1,4 +1,4 @@
-#include "tests/support/fake_cuda/fake_memory.h"
+#include "tests/support/fake_cuda/fake_pools.h"
 
 #include <sys/mman.h>
 
@@ -8,10 +8,12 @@
 #include <set>
 #include <utility>
 
-#include "tests/support/fake_cuda/fake_driver.h"
+#include "tests/support/fake_cuda/fake_calls.h"
 
 namespace coshard::testing {
 namespace {
+
+using namespace fake_calls;
 
 using OpRef = FakeDriver::OpRef;
 using Stream = FakeDriver::Stream;
@@ -47,8 +49,6 @@ class Reach {
   std::map<const Stream*, std::uint64_t> newest_;
 };
 
-FakeDriver& driver() { return FakeDriver::get(); }
-
 class Pool {
  public:
   explicit Pool(int device) : device(device) {
@@ -56,7 +56,7 @@ class Pool {
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) return;
     base_ = static_cast<char*>(range);
-    driver().note(base_, kRange);
+    driver().note(base_, kRange, device);
   }
   ~Pool() {
     trim(0);
@@ -189,16 +189,11 @@ Pool* pool_of(const void* data) {
 
 Pool& pool_at(cudaMemPool_t handle) { return *reinterpret_cast<Pool*>(handle); }
 
-// Counts the call; returns from the function when a fault says so.
-#define ENTER(name)                                       \
-  if (const int fault = driver().enter(name); fault != 0) \
-  return fake_status(fault == FakeDriver::kSkip ? 0 : fault)
-
 cudaError_t pool_create(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   ENTER("MemPoolCreate");
   if (properties->allocType != cudaMemAllocationTypePinned ||
       properties->location.type != cudaMemLocationTypeDevice)
-    return fake_status(cudaErrorInvalidValue);
+    return status(cudaErrorInvalidValue);
   const auto held = driver().lock();
   pools().remove_if([](const Pool& p) { return p.destroyed && p.over(); });
   *pool = reinterpret_cast<cudaMemPool_t>(&pools().emplace_back(properties->location.id));
@@ -218,7 +213,7 @@ cudaError_t pool_destroy(cudaMemPool_t handle) {
 
 cudaError_t pool_set(cudaMemPool_t, cudaMemPoolAttr which, void*) {
   ENTER("MemPoolSetAttribute");
-  return fake_status(which == cudaMemPoolAttrReleaseThreshold ? cudaSuccess
+  return status(which == cudaMemPoolAttrReleaseThreshold ? cudaSuccess
                                                               : cudaErrorInvalidValue);
 }
 
@@ -228,14 +223,14 @@ cudaError_t pool_get(cudaMemPool_t handle, cudaMemPoolAttr which, void* value) {
   const Pool& pool = pool_at(handle);
   const bool used = which == cudaMemPoolAttrUsedMemCurrent;
   if (!used && which != cudaMemPoolAttrReservedMemCurrent)
-    return fake_status(cudaErrorInvalidValue);
+    return status(cudaErrorInvalidValue);
   *static_cast<std::uint64_t*>(value) = used ? pool.used : pool.reserved;
   return cudaSuccess;
 }
 
 cudaError_t pool_access(cudaMemPool_t handle, const cudaMemAccessDesc* list, std::size_t count) {
   ENTER("MemPoolSetAccess");
-  if (!driver().peer_access()) return fake_status(cudaErrorInvalidValue);
+  if (!driver().peer_access()) return status(cudaErrorInvalidValue);
   const auto held = driver().lock();
   for (std::size_t i = 0; i < count; ++i) pool_at(handle).access.insert(list[i].location.id);
   return cudaSuccess;
@@ -251,22 +246,22 @@ cudaError_t pool_trim(cudaMemPool_t handle, std::size_t keep) {
 cudaError_t allocate_from_pool(void** data, std::size_t bytes, cudaMemPool_t handle,
                                cudaStream_t stream) {
   ENTER("MallocFromPoolAsync");
-  Stream& on = driver().stream(stream);
+  Stream& on = driver().queue_on(stream);
   const auto held = driver().lock();
-  if (on.device != FakeDriver::current_device()) return fake_status(cudaErrorInvalidResourceHandle);
+  if (on.device != FakeDriver::current_device()) return status(cudaErrorInvalidResourceHandle);
   *data = pool_at(handle).take(bytes, on);
-  return fake_status(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+  return status(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
 cudaError_t free_async(void* data, cudaStream_t stream) {
   ENTER("FreeAsync");
-  Stream& on = driver().stream(stream);
+  Stream& on = driver().queue_on(stream);
   const auto held = driver().lock();
-  if (on.device != FakeDriver::current_device()) return fake_status(cudaErrorInvalidResourceHandle);
+  if (on.device != FakeDriver::current_device()) return status(cudaErrorInvalidResourceHandle);
   Pool* pool = pool_of(data);
   if (pool == nullptr || !pool->give(static_cast<char*>(data), on)) {
     driver().complain("cudaFreeAsync of memory that no pool gave");
-    return fake_status(cudaErrorInvalidValue);
+    return status(cudaErrorInvalidValue);
   }
   return cudaSuccess;
 }
@@ -286,17 +281,7 @@ void check_pool_access(int device, const void* data, const char* call) {
                     " has no access to the pool of cuda:" + std::to_string(pool->device));
 }
 
-bool FakeDriver::reserve(std::size_t bytes) {
-  if (in_use_ + bytes > memory_limit_) return false;
-  in_use_ += bytes;
-  return true;
-}
-
-void FakeDriver::unreserve(std::size_t bytes) { in_use_ -= bytes; }
-void FakeDriver::note(const void* data, std::size_t bytes) { memory_[data] = {bytes, true}; }
-void FakeDriver::forget(const void* data) { memory_.erase(data); }
-
-void install_pools(CudaApi& api) {
+void add_pool_calls(CudaApi& api) {
   api.FreeAsync = free_async;
   api.MallocFromPoolAsync = allocate_from_pool;
   api.MemPoolCreate = pool_create;

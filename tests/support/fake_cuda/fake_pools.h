@@ -4,13 +4,8 @@
 // comes to it, and is given out again by the rules of cuda.h (cudaMemPoolReuse*): on its stream at
 // once; elsewhere when an event orders it after the free, or the free is over; and before memory
 // runs out with a dependency of its own. Whatever else would use it reads NaN for some seed.
-#include "runtime/device/cuda/api.h"
-
 namespace coshard::testing {
 
-void install_pools(CudaApi& api);
-// An error is remembered as the thread's last one.
-cudaError_t fake_status(int code);
 bool is_of_a_pool(const void* data);
 // Complains when `data` is of another device's pool that this device has no access to: enabling
 // peer access does not cover pools (CUDA programming guide, stream-ordered memory allocator).

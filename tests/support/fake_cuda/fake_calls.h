@@ -1,0 +1,34 @@
+#pragma once
+// The fake's functions for the table of CUDA calls: a file for each family fills in its own.
+#include <string>
+
+#include "runtime/device/cuda/api.h"
+#include "tests/support/fake_cuda/fake_driver.h"
+
+namespace coshard::testing {
+
+void add_copy_calls(CudaApi& api);
+void add_device_calls(CudaApi& api);
+void add_launch_calls(CudaApi& api);
+void add_memory_calls(CudaApi& api);
+void add_pool_calls(CudaApi& api);
+void add_stream_calls(CudaApi& api);
+
+namespace fake_calls {
+
+inline FakeDriver& driver() { return FakeDriver::get(); }
+
+// The last error of the calling thread.
+cudaError_t& last_error();
+// Remembers an error as the last one.
+cudaError_t status(int code);
+// What a call says that waited for a device in vain.
+inline cudaError_t waited(bool over) { return status(over ? cudaSuccess : cudaErrorTimeout); }
+
+// Counts the call; returns from the function when a fault says so.
+#define ENTER(name)                                       \
+  if (const int fault = driver().enter(name); fault != 0) \
+  return status(fault == FakeDriver::kSkip ? 0 : fault)
+
+}  // namespace fake_calls
+}  // namespace coshard::testing

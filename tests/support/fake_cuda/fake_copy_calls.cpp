@@ -1,0 +1,89 @@
+// Copies and fills. A copy may be on a stream of any device (CUDA programming guide, "Stream and
+// Event Behavior"), and between devices without peer access goes through the host.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "tests/support/fake_cuda/fake_calls.h"
+#include "tests/support/fake_cuda/fake_pools.h"
+
+namespace coshard::testing {
+namespace {
+
+using namespace fake_calls;
+
+// `work`, unless memory that it needs has been freed by then.
+FakeDriver::OpRef enqueue_on(FakeDriver::Stream& stream, const char* call,
+                             std::vector<FakeDriver::Allocation> needed, FakeDriver::Work work) {
+  return driver().enqueue(stream, [call, needed = std::move(needed), work = std::move(work)] {
+    if (!std::ranges::all_of(needed, [](const auto& memory) { return driver().alive(memory); }))
+      return driver().complain(std::string(call) + " has memory that has been freed since");
+    work();
+  });
+}
+
+// Pageable memory is read before the call returns, and is written by then.
+cudaError_t copy_rows(const char* call, void* to, std::size_t to_pitch, const void* from,
+                      std::size_t from_pitch, std::size_t bytes, std::size_t rows,
+                      cudaStream_t stream) {
+  const int device = driver().stream(stream).device;
+  for (const void* data : {static_cast<const void*>(to), from}) check_pool_access(device, data, call);
+  std::vector<char> snapshot;
+  const auto source = driver().allocation_of(from), target = driver().allocation_of(to);
+  const bool pageable = source.serial == 0;
+  if (pageable) {
+    driver().enter("Memcpy of pageable memory");
+    snapshot.assign(static_cast<const char*>(from),
+                    static_cast<const char*>(from) + from_pitch * (rows - 1) + bytes);
+  }
+  const auto op = enqueue_on(
+      driver().queue_on(stream), call, {source, target}, [=, held = std::move(snapshot)] {
+        const char* begin = pageable ? held.data() : static_cast<const char*>(from);
+        for (std::size_t r = 0; r < rows; ++r)
+          std::memmove(static_cast<char*>(to) + r * to_pitch, begin + r * from_pitch, bytes);
+      });
+  if (target.serial != 0) return cudaSuccess;
+  driver().enter("Memcpy of pageable memory");
+  return waited(driver().wait_for(op, call));
+}
+
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                 cudaStream_t stream) {
+  ENTER("MemcpyAsync");
+  if (kind == cudaMemcpyDeviceToHost) driver().enter("Memcpy to the host");
+  if (bytes == 0) return cudaSuccess;
+  return copy_rows("cudaMemcpyAsync", to, bytes, from, bytes, bytes, 1, stream);
+}
+
+// cuda_runtime_api.h: rows are no wider than a pitch, and a pitch no more than cudaDevAttrMaxPitch.
+cudaError_t copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                    std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t stream) {
+  ENTER("Memcpy2DAsync");
+  for (const std::size_t pitch : {to_pitch, from_pitch})
+    if (pitch > std::numeric_limits<int>::max() || bytes > pitch)
+      return status(cudaErrorInvalidPitchValue);
+  if (bytes == 0 || rows == 0) return cudaSuccess;
+  return copy_rows("cudaMemcpy2DAsync", to, to_pitch, from, from_pitch, bytes, rows, stream);
+}
+
+// Unlike copies, fills are no exception to the rule that the stream's device is current.
+cudaError_t set_memory(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+  ENTER("MemsetAsync");
+  FakeDriver::Stream& on = driver().queue_on(stream);
+  if (on.device != FakeDriver::current_device()) return status(cudaErrorInvalidResourceHandle);
+  const auto target = driver().allocation_of(data);
+  if (target.serial == 0 && bytes > 0) return status(cudaErrorInvalidValue);
+  enqueue_on(on, "cudaMemsetAsync", {target}, [=] { std::memset(data, value, bytes); });
+  return cudaSuccess;
+}
+
+}  // namespace
+
+void add_copy_calls(CudaApi& api) {
+  api.Memcpy2DAsync = copy_2d;
+  api.MemcpyAsync = copy;
+  api.MemsetAsync = set_memory;
+}
+
+}  // namespace coshard::testing

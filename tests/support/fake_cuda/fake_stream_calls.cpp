@@ -1,0 +1,104 @@
+// Streams and events. Which device must be current: CUDA programming guide, "Stream and Event
+// Behavior" of multi-device systems.
+#include "tests/support/fake_cuda/fake_calls.h"
+
+namespace coshard::testing {
+namespace {
+
+using namespace fake_calls;
+
+struct FakeEvent {
+  int device = 0;
+  FakeDriver::OpRef op;  // null: never recorded, which counts as complete
+};
+
+FakeEvent& event_of(cudaEvent_t event) { return *reinterpret_cast<FakeEvent*>(event); }
+
+cudaError_t event_create(cudaEvent_t* event, unsigned) {
+  ENTER("EventCreateWithFlags");
+  *event = reinterpret_cast<cudaEvent_t>(new FakeEvent{FakeDriver::current_device(), nullptr});
+  return cudaSuccess;
+}
+
+cudaError_t event_destroy(cudaEvent_t event) {
+  ENTER("EventDestroy");
+  delete &event_of(event);
+  return cudaSuccess;
+}
+
+// The guide: it fails when event and stream are of different devices, whichever is current.
+cudaError_t event_record(cudaEvent_t event, cudaStream_t stream) {
+  ENTER("EventRecord");
+  FakeDriver::Stream& on = driver().queue_on(stream);
+  if (event_of(event).device != on.device) return status(cudaErrorInvalidResourceHandle);
+  event_of(event).op = driver().enqueue(on, FakeDriver::Work());
+  return cudaSuccess;
+}
+
+cudaError_t event_query(cudaEvent_t event) {
+  ENTER("EventQuery");
+  const FakeDriver::OpRef op = event_of(event).op;
+  if (op == nullptr) return cudaSuccess;
+  const auto held = driver().lock();
+  if (op->done) return cudaSuccess;
+  if (driver().patient()) return status(cudaErrorNotReady);
+  return status(driver().force(op) ? cudaSuccess : cudaErrorNotReady);
+}
+
+// It may wait: creation blocks while a kernel runs that waits (yaksa#228).
+cudaError_t stream_create(cudaStream_t* stream, unsigned, int priority) {
+  ENTER("StreamCreateWithPriority");
+  const int device = FakeDriver::current_device();
+  if (!driver().may_wait_for_device(device, "cudaStreamCreateWithPriority"))
+    return status(cudaErrorTimeout);
+  *stream = reinterpret_cast<cudaStream_t>(driver().make_stream(device, priority));
+  return cudaSuccess;
+}
+
+// cuda_runtime_api.h: returns at once, and the stream goes when its work is done.
+cudaError_t stream_destroy(cudaStream_t stream) {
+  ENTER("StreamDestroy");
+  driver().destroy(driver().stream(stream));
+  return cudaSuccess;
+}
+
+cudaError_t stream_query(cudaStream_t stream) {
+  ENTER("StreamQuery");
+  const auto held = driver().lock();
+  const auto last = driver().last_of(driver().stream(stream));
+  if (last == nullptr) return cudaSuccess;
+  if (driver().patient()) return status(cudaErrorNotReady);
+  return status(driver().force(last) ? cudaSuccess : cudaErrorNotReady);
+}
+
+cudaError_t stream_synchronize(cudaStream_t stream) {
+  ENTER("StreamSynchronize");
+  return waited(
+      driver().wait_for(driver().last_of(driver().stream(stream)), "cudaStreamSynchronize"));
+}
+
+// The guide: stream and event may be of different devices.
+cudaError_t stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  ENTER("StreamWaitEvent");
+  if (event_of(event).op == nullptr) return cudaSuccess;
+  FakeDriver::Op op;
+  op.after = {event_of(event).op};
+  driver().enqueue(driver().queue_on(stream), std::move(op));
+  return cudaSuccess;
+}
+
+}  // namespace
+
+void add_stream_calls(CudaApi& api) {
+  api.EventCreateWithFlags = event_create;
+  api.EventDestroy = event_destroy;
+  api.EventQuery = event_query;
+  api.EventRecord = event_record;
+  api.StreamCreateWithPriority = stream_create;
+  api.StreamDestroy = stream_destroy;
+  api.StreamQuery = stream_query;
+  api.StreamSynchronize = stream_synchronize;
+  api.StreamWaitEvent = stream_wait_event;
+}
+
+}  // namespace coshard::testing
