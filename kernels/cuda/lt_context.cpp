@@ -1,6 +1,5 @@
 #include "kernels/cuda/lt_context.h"
 
-#include <algorithm>
 #include <bit>
 #include <span>
 
@@ -80,7 +79,7 @@ void point_to(cublasLtMatmulDesc_t desc, const LtProduct& p) {
   if (p.aux != nullptr) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
 }
 
-Description description_of(const LtProduct& p, bool tf32, int multiprocessors) {
+Description description_of(const LtProduct& p, bool tf32) {
   cublasLtMatmulDesc_t made = nullptr;
   check_lt(cublas_lt().MatmulDescCreate(&made, compute_type(p.dtype, tf32),
                                         p.dtype == DType::F64 ? CUDA_R_64F : CUDA_R_32F),
@@ -88,8 +87,6 @@ Description description_of(const LtProduct& p, bool tf32, int multiprocessors) {
   Description description(made);
   if (p.transpose_a) set(made, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   if (p.transpose_b) set(made, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
-  if (multiprocessors > 0)
-    set(made, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(multiprocessors));
   if (p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return description;
   set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
   point_to(made, p);
@@ -156,11 +153,6 @@ void* LtContext::workspace() {
   return workspace_;
 }
 
-int LtContext::multiprocessors() const {
-  const int reserved = device_.reserved_multiprocessors();
-  return reserved <= 0 ? 0 : std::max(1, device_.multiprocessors() - reserved);
-}
-
 std::size_t LtContext::KeyHash::operator()(const Key& key) const noexcept {
   std::uint64_t hash = 0;
   for (const std::int64_t word : key)
@@ -188,8 +180,7 @@ LtContext::Key LtContext::key_of(const LtProduct& p) const {
           flags,
           p.epilogue,
           aligned,
-          p.aux != nullptr ? 1 : 0,
-          multiprocessors()};
+          p.aux != nullptr ? 1 : 0};
 }
 
 void LtContext::choose_algorithm(Plan& plan, const LtProduct& p) const {
@@ -219,7 +210,7 @@ LtContext::Plan& LtContext::plan_of(const LtProduct& p) {
     return *found->second;
   if (plans_.size() >= kMaxPlans) plans_.clear();
   auto plan = std::make_unique<Plan>();
-  plan->description = description_of(p, device_.tf32(), multiprocessors());
+  plan->description = description_of(p, device_.tf32());
   plan->a = layout_of(p.a, p);
   plan->b = layout_of(p.b, p);
   plan->d = layout_of(p.d, p);

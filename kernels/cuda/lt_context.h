@@ -1,6 +1,7 @@
 #pragma once
 // Products through cuBLASLt on one device: the library's handle, its workspace, and a plan (what
-// the library is told, and the algorithm that it chose) for each kind of product. Kept by the
+// the library is told, and the algorithm that it chose) for each kind of product, whatever else is
+// in flight on the device: the same product has the same bits. Kept by the
 // device as an extension and gone with it; used on the rank's thread.
 #include <array>
 #include <memory>
@@ -46,14 +47,13 @@ class LtContext {
  private:
   struct Plan;
   static constexpr std::size_t kMaxPlans = 4096;  // then the cache starts anew
-  using Key = std::array<std::int64_t, 16>;
+  using Key = std::array<std::int64_t, 15>;
   struct KeyHash {
     std::size_t operator()(const Key& key) const noexcept;
   };
   Key key_of(const LtProduct& product) const;
   Plan& plan_of(const LtProduct& product);
   void choose_algorithm(Plan& plan, const LtProduct& product) const;
-  int multiprocessors() const;  // to use, while others are reserved; 0: all
   std::size_t workspace_bytes() const;
   void* workspace();
 

@@ -40,7 +40,7 @@ void use_nccl(const NcclApi* table);
 
 // What came with a version: the smallest that has it.
 enum class NcclFeature : int {
-  NonBlocking = 21400,      // communicators whose calls return while they are in progress
+  Config = 21400,           // ncclCommInitRankConfig, and ncclCommAbort while it connects
   Split = 21800,            // ncclCommSplit
   ImplicitOrder = 22600,    // NCCL_LAUNCH_ORDER_IMPLICIT
   CommName = 22703,         // the name that profilers show; CTAPolicy

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "runtime/comm/collective.h"
 #include "runtime/comm/nccl/nccl_api.h"
@@ -23,10 +24,7 @@ std::string NcclCommunicator::title() const { return cat(name(), "[", size(), "]
 
 std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
   const bool message = is_point_to_point(collective.kind);
-  if (!message) {
-    flush_messages();
-    settle();
-  }
+  if (!message) flush_messages();
   const std::shared_ptr<NcclFlight> flight = announce(collective);
   if (Observer* watching = slot_ ? *slot_ : nullptr) {
     CommEvent& event = flight->event;
@@ -41,17 +39,16 @@ std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
     watching->issued(event, now_ns());
   }
   auto work = std::make_shared<NcclWork>(shared_from_this(), flight);
-  NcclOperation& operation = *flight->operation;
+  NcclOperation& operation = *flight->operation;  // nobody else knows it yet
   operation.keeps = {std::move(collective.keep_send), std::move(collective.keep_recv)};
   // Ranks that disagree, or a failure before: nothing is handed over, and the wait says it.
   if (!handle_->alive()) return work;
   operation.plan = plan(collective, operation);
   track(flight);
-  if (message) {
+  if (message)
     messages_.push_back(flight);
-  } else {
-    launch(flight->operation);
-  }
+  else
+    launch(*flight);
   return work;
 }
 
@@ -71,13 +68,9 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
   Collective told = collective;
   told.announced = true;
   told.keep_send = told.keep_recv = nullptr;
+  const std::scoped_lock lock(mutex_);
   flight->announced = control_->issue(std::move(told));
-  if (!handle_->alive()) return flight;
-  try {
-    flight->announced.state()->check(0);
-  } catch (const Error&) {
-    abort();  // the wait throws it again
-  }
+  if (!failed_) look_at(flight->announced, 0);  // the wait throws it again
   return flight;
 }
 
@@ -94,10 +87,13 @@ NcclPlan NcclCommunicator::plan(const Collective& collective, NcclOperation& ope
 }
 
 void NcclCommunicator::track(const std::shared_ptr<NcclFlight>& flight) {
+  std::shared_ptr<NcclFlight> oldest;  // let go of without the mutex
+  const std::scoped_lock lock(mutex_);
   if (in_flight_.size() >= kRemembered) {
     // Dropped work handles, or many that are late: the compute stream is to be past what they use.
-    const std::shared_ptr<NcclOperation>& oldest = in_flight_.front()->operation;
-    if (oldest->done != nullptr) domain_->device->compute_stream().wait(*oldest->done);
+    oldest = std::move(in_flight_.front());
+    const std::shared_ptr<Event>& done = oldest->operation->done;
+    if (done != nullptr) domain_->device->compute_stream().wait(*done);
     in_flight_.pop_front();
   }
   in_flight_.push_back(flight);
@@ -105,18 +101,87 @@ void NcclCommunicator::track(const std::shared_ptr<NcclFlight>& flight) {
 
 void NcclCommunicator::flush_messages() {
   if (messages_.empty()) return;
-  settle();
   const auto together = std::make_shared<NcclOperation>();
   auto& calls = together->plan.rounds.emplace_back();
-  for (const auto& flight : messages_) {
-    for (const auto& round : flight->operation->plan.rounds)
-      calls.insert(calls.end(), round.begin(), round.end());
-    auto& keeps = flight->operation->keeps;
-    together->keeps.insert(together->keeps.end(), keeps.begin(), keeps.end());
-    flight->operation = together;
+  const std::vector<std::shared_ptr<NcclFlight>> messages = std::exchange(messages_, {});
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& flight : messages) {
+      for (const auto& round : flight->operation->plan.rounds)
+        calls.insert(calls.end(), round.begin(), round.end());
+      auto& keeps = flight->operation->keeps;
+      together->keeps.insert(together->keeps.end(), keeps.begin(), keeps.end());
+      flight->operation = together;
+    }
   }
-  messages_.clear();
-  launch(together);
+  launch(*messages.back());
+}
+
+void NcclCommunicator::launch(NcclFlight& flight) {
+  NcclOperation& operation = *flight.operation;
+  CudaDevice& device = *domain_->device;
+  device.make_current();
+  operation.path = path_of(operation.plan);
+  stream_->wait(*device.compute_stream().record());
+  if (!domain_->implicit_order && domain_->last != nullptr) stream_->wait(*domain_->last);
+  for (const StridedCopy& copy : operation.plan.before) device.peers()->copy(copy, *stream_);
+  const bool by_parts = !operation.plan.round_of.empty();
+  if (by_parts) operation.begun = stream_->record();
+  for (const auto& round : operation.plan.rounds) {
+    if (!round.empty()) hand_over(round, flight);
+    if (by_parts) operation.rounds.push_back(stream_->record());
+  }
+  for (const StridedCopy& copy : operation.plan.after) device.peers()->copy(copy, *stream_);
+  domain_->last = stream_->record();
+  const std::scoped_lock lock(mutex_);
+  operation.done = domain_->last;
+}
+
+// The calls of a round go in one group, which is closed also when a call in it failed.
+void NcclCommunicator::hand_over(const std::vector<NcclCall>& calls, NcclFlight& flight) {
+  const char* name = nullptr;
+  const ncclResult_t status = handle_->enter([&](ncclComm_t comm) {
+    ncclResult_t worst = ncclSuccess;
+    const auto went_well = [&](ncclResult_t result, const char* which) {
+      if (worst == ncclSuccess && result != ncclSuccess) worst = result, name = which;
+      return worst == ncclSuccess;
+    };
+    const bool grouped = calls.size() > 1;
+    if (grouped && !went_well(nccl().GroupStart(), "ncclGroupStart")) return worst;
+    for (const NcclCall& one : calls)
+      if (!went_well(call(one, comm), to_string(one.kind))) break;
+    if (grouped) went_well(nccl().GroupEnd(), "ncclGroupEnd");
+    return worst;
+  });
+  if (status == ncclSuccess) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    const std::string cause = cat(name != nullptr ? name : "NCCL", ": ", handle_->text(status));
+    failed(ErrorKind::CommFailed, failure_text(flight, cause));
+  }
+  check(flight);
+}
+
+ncclResult_t NcclCommunicator::call(const NcclCall& c, ncclComm_t comm) const {
+  const NcclApi& api = nccl();
+  const auto count = static_cast<std::size_t>(c.count);
+  auto* stream = static_cast<cudaStream_t>(stream_->native());
+  switch (c.kind) {
+    case NcclCallKind::AllReduce:
+      return api.AllReduce(c.send, c.recv, count, c.dtype, c.reduce, comm, stream);
+    case NcclCallKind::AllGather:
+      return api.AllGather(c.send, c.recv, count, c.dtype, comm, stream);
+    case NcclCallKind::ReduceScatter:
+      return api.ReduceScatter(c.send, c.recv, count, c.dtype, c.reduce, comm, stream);
+    case NcclCallKind::AllToAll: return api.AlltoAll(c.send, c.recv, count, c.dtype, comm, stream);
+    case NcclCallKind::Broadcast:
+      return api.Broadcast(c.send, c.recv, count, c.dtype, c.peer, comm, stream);
+    case NcclCallKind::Reduce:
+      return api.Reduce(c.send, c.recv, count, c.dtype, c.reduce, c.peer, comm, stream);
+    case NcclCallKind::Send: return api.Send(c.send, count, c.dtype, c.peer, comm, stream);
+    case NcclCallKind::Recv: return api.Recv(c.recv, count, c.dtype, c.peer, comm, stream);
+  }
+  return ncclInvalidUsage;
 }
 
 std::string NcclCommunicator::text_of(const NcclFlight& flight) const {
@@ -130,26 +195,20 @@ void NcclCommunicator::wait(NcclFlight& flight) {
   const std::int64_t begin_ns = flight.event.id != 0 ? now_ns() : 0;
   if (Observer* watching = slot_ && flight.event.id != 0 ? *slot_ : nullptr)
     watching->awaiting(flight.event);
-  block(flight, [&] { return flight.operation->done != nullptr; });
+  flush_messages();
+  check(flight);
   domain_->device->compute_stream().wait(*flight.operation->done);
   settled(flight, begin_ns);
-}
-
-template <class Done>
-void NcclCommunicator::block(NcclFlight& flight, const Done& done) {
-  flush_messages();
-  check_announced(flight, 0);
-  const std::int64_t begin_ns = now_ns();
-  while (!done()) {
-    check(flight, now_ns() - begin_ns);
-    if (!done()) sched_yield();
-  }
 }
 
 // The stream is in order: what was before this is over with it. One that is not there any more was
 // over before.
 void NcclCommunicator::settled(NcclFlight& flight, std::int64_t begin_ns) {
   flight.settled = true;
+  {
+    const std::scoped_lock lock(mutex_);
+    flight.awaited_ns = now_ns();
+  }
   const auto here = std::ranges::find(in_flight_, &flight, [](const auto& f) { return f.get(); });
   if (here != in_flight_.end())
     for (auto earlier = in_flight_.begin(); earlier != here; ++earlier)
@@ -166,31 +225,24 @@ void NcclCommunicator::wait_part(NcclFlight& flight, int part) {
   const NcclOperation& operation = *flight.operation;
   if (operation.plan.round_of.empty() || flight.settled) return wait(flight);
   const int round = operation.plan.round_of[static_cast<std::size_t>(part)];
-  block(flight, [&] {
-    return operation.done != nullptr || static_cast<int>(operation.rounds.size()) > round;
-  });
-  const bool last = round == static_cast<int>(operation.plan.rounds.size()) - 1;
-  if (last && operation.done == nullptr) return wait(flight);
-  const Event& event = round < 0 ? *operation.begun
-                       : last    ? *operation.done
-                                 : *operation.rounds[static_cast<std::size_t>(round)];
-  domain_->device->compute_stream().wait(event);
+  if (round == static_cast<int>(operation.plan.rounds.size()) - 1) return wait(flight);
+  check(flight);
+  domain_->device->compute_stream().wait(
+      round < 0 ? *operation.begun : *operation.rounds[static_cast<std::size_t>(round)]);
 }
 
 bool NcclCommunicator::part_there(NcclFlight& flight, int part) {
-  if (flight.settled && flight.operation->done == nullptr) return true;
   try {
     flush_messages();
-    check(flight, 0);
+    check(flight);
     const NcclOperation& operation = *flight.operation;
-    if (part < 0 || operation.plan.round_of.empty())
-      return operation.done != nullptr && operation.done->query();
-    const int round = operation.plan.round_of[static_cast<std::size_t>(part)];
-    if (round < 0) return operation.begun != nullptr && operation.begun->query();
-    const auto at = static_cast<std::size_t>(round);
-    if (at + 1 == operation.plan.rounds.size())
-      return operation.done != nullptr && operation.done->query();
-    return at < operation.rounds.size() && operation.rounds[at]->query();
+    const auto& round_of = operation.plan.round_of;
+    const int last = static_cast<int>(operation.plan.rounds.size()) - 1;
+    const int round =
+        part < 0 || round_of.empty() ? last : round_of[static_cast<std::size_t>(part)];
+    if (round >= last) return operation.done->query();
+    return (round < 0 ? operation.begun : operation.rounds[static_cast<std::size_t>(round)])
+        ->query();
   } catch (const Error&) {
     return true;  // the wait throws it
   }

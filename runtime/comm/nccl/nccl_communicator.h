@@ -12,14 +12,20 @@
 // other do not wait for each other; between two ranks their order among the collectives must be
 // the same on both.
 //
-// NCCL's calls may return while they are in progress; an operation that does is posted: whoever
-// touches it next asks how far it is, and nothing else is given to NCCL before.
+// NCCL's calls block: until the ranks have met, and at the first use of an algorithm or a peer
+// until the others come too; then the operation is on the stream. The watchdog (nccl_watchdog.h)
+// ends a call, or what is on the device, when a peer fails or it takes too long: it keeps the error
+// for the rank's next wait, and begins the abort.
 //
 // Operations of different communicators on one device follow each other through an event, unless
 // NCCL (2.26 or newer) is told by NCCL_LAUNCH_ORDER_IMPLICIT=1 to keep their order itself.
+#include <atomic>
 #include <chrono>
 #include <deque>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +38,6 @@
 namespace coshard {
 
 class CudaDevice;
-class NcclCommunicator;
 
 struct NcclOptions {
   // All-gathers and all-to-alls between buffers of symmetric_buffer() take no SMs. Needs NCCL
@@ -48,9 +53,8 @@ struct NcclOptions {
 struct NcclDomain {
   std::shared_ptr<CudaDevice> device;
   NcclOptions options;
-  bool implicit_order = false;          // NCCL keeps the order of communicators
-  std::shared_ptr<Event> last;          // of the last operation
-  NcclCommunicator* posting = nullptr;  // which one has an operation in progress
+  bool implicit_order = false;  // NCCL keeps the order of communicators
+  std::shared_ptr<Event> last;  // of the last operation
 };
 
 class NcclCommunicator final : public Communicator,
@@ -81,25 +85,27 @@ class NcclCommunicator final : public Communicator,
   bool part_there(NcclFlight& flight, int part);  // -1: all of it
   // What is in flight, after a wait of the host of so long.
   void look(std::int64_t waited_ns);
+  // The watchdog's thread: fails what has gone wrong meanwhile, or takes too long.
+  void watch() noexcept;
 
  private:
   std::shared_ptr<WorkState> start(Collective collective) override;
   friend std::shared_ptr<NcclCommunicator> make_nccl_communicator(
       std::shared_ptr<Communicator> control, const std::shared_ptr<Device>& device,
       NcclOptions options);
-  struct Window {
+  struct Window {  // on the heap: NCCL stores into it
     void* data;
     std::size_t bytes;
-    ncclWindow_t window;
     std::shared_ptr<void> memory;
+    ncclWindow_t window = nullptr;
   };
   void prepare();
+  void meet();  // all ranks have come to this
   void connect();
   void begin_watch();
-  // Until that one is no longer in progress.
-  void await_connection(const NcclHandle& handle);
-  void connection_failed(const std::string& what);
   std::shared_ptr<NcclCommunicator> child(std::span<const int> ranks, std::string name);
+  bool comes_off(const Event& last);
+  std::string destroy();
 
   std::shared_ptr<NcclFlight> announce(const Collective& collective);
   NcclPlan plan(const Collective& collective, NcclOperation& operation);
@@ -107,38 +113,51 @@ class NcclCommunicator final : public Communicator,
   bool in_window(const void* data) const;
   void track(const std::shared_ptr<NcclFlight>& flight);
 
-  void settle();          // nothing of the domain is in progress any more
   void flush_messages();  // hands them over
-  void launch(const std::shared_ptr<NcclOperation>& operation);
-  void start_round();
-  ncclResult_t call(const NcclCall& call);
-  bool advance();  // of posting_; true when there is nothing in progress
-  void complete();
-
-  void check(NcclFlight& flight, std::int64_t waited_ns);
-  void check_announced(NcclFlight& flight, std::int64_t waited_ns);
-  template <class Done>
-  void block(NcclFlight& flight, const Done& done);
+  void launch(NcclFlight& flight);
+  void hand_over(const std::vector<NcclCall>& calls, NcclFlight& flight);
+  ncclResult_t call(const NcclCall& call, ncclComm_t comm) const;
+  // One call to NCCL that is no operation.
+  void call(const std::string& what, const std::function<ncclResult_t(ncclComm_t)>& act);
   void settled(NcclFlight& flight, std::int64_t begin_ns);
-  [[noreturn]] void give_up(NcclFlight& flight, ErrorKind kind, const std::string& cause);
+
+  // With mutex_. The first failure is kept; the peers hear of it, and the abort begins.
+  void failed(std::exception_ptr error, const std::string& cause);
+  void failed(ErrorKind kind, const std::string& cause) {
+    failed(std::make_exception_ptr(Error(kind, cause)), cause);
+  }
+  void look_at(const Work& announced, std::int64_t waited_ns);
+  void examine(NcclFlight& flight, std::int64_t waited_ns);
+  void examine_waits(std::int64_t now);
+  // Without it: throws what was kept, the first time as it is; nothing when none has failed.
+  void throw_failure();
+  void check(NcclFlight& flight);  // of a wait: throws also when it failed earlier
+  std::string failure_text(const NcclFlight& flight, const std::string& cause) const;
   std::string abort();
   std::string text_of(const NcclFlight& flight) const;
   std::string title() const;
 
   std::shared_ptr<Communicator> control_;
   std::shared_ptr<Communicator> setup_;  // of the same ranks; outlives control_ in destruction
-  Work connected_;                       // on setup_: all ranks have begun
+  Work connected_;                       // on setup_: all ranks have come; fails with them
   std::shared_ptr<NcclDomain> domain_;
   std::unique_ptr<NcclHandle> handle_;
   std::unique_ptr<Stream> stream_;
-  std::int64_t timeout_ns_ = 0;
+  std::atomic<std::int64_t> timeout_ns_{0};
   ObserverSlot slot_;
   std::uint64_t issued_ = 0, messages_issued_ = 0, order_hash_ = 0;
-  std::shared_ptr<NcclOperation> posting_;             // in progress
   std::vector<std::shared_ptr<NcclFlight>> messages_;  // not handed over yet
-  std::deque<std::shared_ptr<NcclFlight>> in_flight_;  // in order
-  std::vector<Window> windows_;
+  std::vector<std::shared_ptr<Window>> windows_;
   std::string left_behind_;  // what the abort could not do
+
+  // Of the rank's thread and the watchdog's: what is below, connected_, and every use of control_
+  // and its work handles. Held while neither waits for the other, and not inside of NCCL.
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<NcclFlight>>
+      in_flight_;  // in order; the rank's thread lets go of them
+  bool failed_ = false;
+  std::exception_ptr failure_;  // nobody has been told yet
+  std::string cause_;
 };
 
 // By all ranks of `control`, on each one's thread. Error{Unsupported}: a device that is no CUDA

@@ -9,6 +9,7 @@
 #include "runtime/comm/make_communicator.h"
 #include "runtime/comm/nccl/nccl_api.h"
 #include "runtime/comm/nccl/nccl_communicator.h"
+#include "runtime/comm/nccl/nccl_watchdog.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/error.h"
 
@@ -46,6 +47,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<Communicator> control,
 }
 
 void NcclCommunicator::set_timeout(std::int64_t ns) {
+  const std::scoped_lock lock(mutex_);
   timeout_ns_ = ns;
   control_->set_timeout(ns);
   setup_->set_timeout(ns);
@@ -53,11 +55,12 @@ void NcclCommunicator::set_timeout(std::int64_t ns) {
 
 void NcclCommunicator::begin_watch() {
   domain_->device->watch(std::make_shared<NcclWatch>(weak_from_this()));
+  begin_nccl_watch(*this);
 }
 
 // Before anything is waited for; a peer that waits hears of what goes wrong here.
 void NcclCommunicator::prepare() {
-  require_nccl(NcclFeature::NonBlocking, "non-blocking communicators");
+  require_nccl(NcclFeature::Config, "ncclCommInitRankConfig");
   if (domain_->options.copy_engine)
     require_nccl(NcclFeature::CopyEngine, "copy-engine collectives");
   const char* implicit = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
@@ -65,6 +68,15 @@ void NcclCommunicator::prepare() {
                             nccl_has(NcclFeature::ImplicitOrder);
   domain_->device->make_current();
   stream_ = domain_->device->make_stream(StreamKind::Communication);
+}
+
+// Before any of them is inside of NCCL, where it waits for the others: who is missing is named
+// here.
+void NcclCommunicator::meet() {
+  Work all = setup_->issue(Collective());
+  all.wait();
+  const std::scoped_lock lock(mutex_);
+  connected_ = std::move(all);
 }
 
 // Rank 0's id goes to all, and all begin.
@@ -80,41 +92,17 @@ void NcclCommunicator::connect() {
     c.send = c.recv = &id;
     c.label = "NCCL id";
     setup_->issue(c).wait();
-    connected_ = setup_->issue(Collective());
+    meet();
     handle_->connect(id, size(), rank(), domain_->options.copy_engine);
-    await_connection(*handle_);
   } catch (const Error& error) {
-    connection_failed(error.what());
+    poison(error.what());
+    throw_failure();  // what the watchdog found before is the cause of what NCCL said
     throw;
   }
 }
 
-void NcclCommunicator::await_connection(const NcclHandle& handle) {
-  const std::int64_t begin = now_ns();
-  for (;;) {
-    const ncclResult_t state = handle.state();
-    if (state == ncclSuccess) return;
-    check_nccl(state, cat("connecting rank ", rank(), " of ", title()), handle.comm());
-    const std::int64_t waited = now_ns() - begin;
-    connected_.state()->check(waited);
-    if (timeout_ns_ > 0 && waited >= timeout_ns_)
-      fail(ErrorKind::Timeout,
-           cat("rank ", rank(), " of ", title(), ": NCCL has not connected after ",
-               static_cast<double>(waited) / 1e9, " s"));
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
-}
-
-void NcclCommunicator::connection_failed(const std::string& what) {
-  setup_->poison(what);
-  control_->poison(what);
-  const std::string text = abort();
-  if (!text.empty()) std::fprintf(stderr, "coshard: %s\n", text.c_str());
-}
-
 std::shared_ptr<NcclCommunicator> NcclCommunicator::child(std::span<const int> ranks,
                                                           std::string name) {
-  settle();
   auto made =
       std::make_shared<NcclCommunicator>(control_->subgroup(ranks, std::move(name)), domain_);
   made->set_timeout(timeout_ns_);
@@ -139,77 +127,72 @@ std::shared_ptr<Communicator> NcclCommunicator::split(std::span<const int> ranks
   stream_->record()->synchronize(timeout_ns_ > 0 ? now_ns() + timeout_ns_ : 0);
   try {
     made->prepare();
-    made->connected_ = made->setup_->issue(Collective());
+    made->meet();
     made->handle_->split(*handle_, *std::ranges::min_element(ranks), made->rank(),
                          domain_->options.copy_engine);
-    // The parent is in progress while it is split; the child is there after that.
-    made->await_connection(*handle_);
-    made->await_connection(*made->handle_);
   } catch (const Error& error) {
-    made->connection_failed(error.what());
+    // Ranks of the other parts are inside of NCCL with this communicator, and wait for this one.
+    poison(error.what());
+    made->poison(cause_);
+    made->throw_failure();
+    throw_failure();
     throw;
   }
   return made;
 }
 
-std::string NcclCommunicator::abort() {
-  if (domain_->posting == this) domain_->posting = nullptr;
-  posting_.reset();
-  const std::string text = handle_->abort(domain_->options.abort_grace);
-  if (!text.empty()) left_behind_ = text;
-  return left_behind_;
-}
-
-void NcclCommunicator::poison(const std::string& cause) {
-  control_->poison(cause);
-  setup_->poison(cause);
-  const std::string text = abort();
-  if (!text.empty()) std::fprintf(stderr, "coshard: %s\n", text.c_str());
-}
-
 NcclCommunicator::~NcclCommunicator() {
+  std::shared_ptr<Event> last;
   try {
-    if (handle_->alive() && (posting_ != nullptr || !messages_.empty())) {
-      flush_messages();
-      settle();
-    }
+    if (handle_->alive()) flush_messages();
     // What the operations use goes back to the compute stream, which has to be past them; kernels
     // that an abort has left behind it would wait for without end.
-    if (!in_flight_.empty() && left_behind_.empty() && stream_ != nullptr)
-      domain_->device->compute_stream().wait(*stream_->record());
+    if (stream_ != nullptr) last = stream_->record();
+    if (!in_flight_.empty() && left_behind_.empty() && last != nullptr)
+      domain_->device->compute_stream().wait(*last);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "coshard: end of %s: %s\n", title().c_str(), error.what());
   }
-  const bool connected = connected_.state() != nullptr;
+  end_nccl_watch(*this);
   const std::string its_title = title();
   messages_.clear();
   in_flight_.clear();
   control_.reset();  // this rank issues nothing more: peers that miss it hear of it now
-  const auto stop = [&] {
-    try {
-      connected_.state()->check(0);
-      return false;
-    } catch (const Error&) {
-      return true;
-    }
-  };
-  if (domain_->posting == this) domain_->posting = nullptr;
   std::string text;
   try {
-    for (const Window& window : windows_) {
-      if (handle_->alive())
-        log_nccl(nccl().CommWindowDeregister(handle_->comm(), window.window),
-                 "ncclCommWindowDeregister");
-    }
-    const std::chrono::nanoseconds limit(timeout_ns_ > 0 ? timeout_ns_
-                                                         : std::int64_t{60'000'000'000});
-    text = connected ? handle_->destroy(limit, stop, domain_->options.abort_grace)
-                     : handle_->abort(domain_->options.abort_grace);
+    text = handle_->alive() && last != nullptr && comes_off(*last)
+               ? destroy()
+               : handle_->abort(domain_->options.abort_grace);
   } catch (const std::exception& error) {
     text = error.what();
   }
   if (!text.empty())
     std::fprintf(stderr, "coshard: end of %s: %s\n", its_title.c_str(), text.c_str());
+}
+
+// Whether all operations end; not when they take too long, or a peer fails meanwhile.
+bool NcclCommunicator::comes_off(const Event& last) {
+  const std::int64_t limit = timeout_ns_ > 0 ? timeout_ns_.load() : std::int64_t{60'000'000'000};
+  const std::int64_t deadline = now_ns() + limit;
+  while (!last.query()) {
+    try {
+      connected_.state()->check(0);
+    } catch (const Error&) {
+      return false;
+    }
+    if (now_ns() >= deadline || handle_->state() != ncclSuccess) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return handle_->state() == ncclSuccess;
+}
+
+std::string NcclCommunicator::destroy() {
+  for (const auto& window : windows_) {
+    const ncclResult_t status = handle_->enter(
+        [&](ncclComm_t comm) { return nccl().CommWindowDeregister(comm, window->window); });
+    log_nccl(status, "ncclCommWindowDeregister");
+  }
+  return handle_->destroy(domain_->options.abort_grace);
 }
 
 std::shared_ptr<NcclCommunicator> make_nccl_communicator(std::shared_ptr<Communicator> control,
@@ -223,8 +206,8 @@ std::shared_ptr<NcclCommunicator> make_nccl_communicator(std::shared_ptr<Communi
   domain->device = std::move(cuda_device);
   domain->options = options;
   auto made = std::make_shared<NcclCommunicator>(std::move(control), std::move(domain));
-  made->connect();
   made->begin_watch();
+  made->connect();
   return made;
 }
 

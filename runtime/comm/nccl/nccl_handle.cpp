@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "runtime/comm/nccl/nccl_api.h"
 #include "runtime/coro/deadline.h"
@@ -13,32 +14,29 @@
 #include "runtime/observer.h"
 
 namespace coshard {
-namespace {
 
-// Shared by the caller and the helper, either of which may be the last.
-struct NcclAside {
-  std::mutex mutex;
+// Of the handle and its helper, either of which may be the last.
+struct NcclHandle::Shared {
+  mutable std::mutex mutex;  // of all but `slot` and the helper
   std::condition_variable changed;
-  bool over = false;
-  std::string text;  // what went wrong
+  ncclComm_t slot = nullptr;  // NCCL writes it while the rank is inside connect() or split()
+  bool connected = false;
+  std::int64_t inside_since_ns = 0;  // 0: nobody is
+  const char* ending = nullptr;      // what the helper does; null: there is none
+  bool ended = false;
+  std::string problem;
+  std::thread helper;  // the rank's thread joins or leaves it
+
+  ncclComm_t comm() { return __atomic_load_n(&slot, __ATOMIC_ACQUIRE); }
+  void leave() {
+    const std::scoped_lock lock(mutex);
+    inside_since_ns = 0;
+    changed.notify_all();
+  }
 };
 
-// Both phases. Nobody else is inside NCCL with this communicator; its kernels end with the revoke
-// or the abort.
-std::string revoke_and_abort(ncclComm_t comm) {
-  if (nccl().CommRevoke != nullptr && nccl_has(NcclFeature::Revoke)) {
-    // What it says is of no interest: a communicator that failed may refuse, and is aborted anyway.
-    ncclResult_t status = nccl().CommRevoke(comm, 0);
-    while (status == ncclInProgress) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-      if (nccl().CommGetAsyncError(comm, &status) != ncclSuccess) break;
-    }
-  }
-  const ncclResult_t status = nccl().CommAbort(comm);
-  return nccl_went_well(status) ? "" : cat("ncclCommAbort: ", nccl_text(status, nullptr));
-}
-
-}  // namespace
+NcclHandle::NcclHandle(std::string name)
+    : name_(std::move(name)), shared_(std::make_shared<Shared>()) {}
 
 NcclHandle::~NcclHandle() {
   const std::string text = abort(std::chrono::seconds(5));
@@ -47,7 +45,7 @@ NcclHandle::~NcclHandle() {
 
 ncclConfig_t NcclHandle::config(bool zero_ctas) const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  config.blocking = 1;
   if (nccl_has(NcclFeature::CommName)) {
     config.commName = name_.c_str();
     if (zero_ctas) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
@@ -57,68 +55,143 @@ ncclConfig_t NcclHandle::config(bool zero_ctas) const {
 
 void NcclHandle::connect(const ncclUniqueId& id, int size, int rank, bool zero_ctas) {
   ncclConfig_t wanted = config(zero_ctas);
-  check_nccl(nccl().CommInitRankConfig(&comm_, size, id, rank, &wanted),
-             cat("ncclCommInitRankConfig of ", name_, ", rank ", rank, " of ", size));
+  const ncclResult_t status = enter([&](ncclComm_t) {
+    return nccl().CommInitRankConfig(&shared_->slot, size, id, rank, &wanted);
+  });
+  check_nccl(status, cat("ncclCommInitRankConfig of ", name_, ", rank ", rank, " of ", size));
+  const std::scoped_lock lock(shared_->mutex);
+  shared_->connected = true;
 }
 
-void NcclHandle::split(const NcclHandle& parent, int color, int key, bool zero_ctas) {
+void NcclHandle::split(NcclHandle& parent, int color, int key, bool zero_ctas) {
   require_nccl(NcclFeature::Split, "ncclCommSplit");
   ncclConfig_t wanted = config(zero_ctas);
-  check_nccl(nccl().CommSplit(parent.comm(), color, key, &comm_, &wanted),
-             cat("ncclCommSplit of ", parent.name(), " into ", name_), parent.comm());
+  const ncclResult_t status = parent.enter(
+      [&](ncclComm_t comm) { return nccl().CommSplit(comm, color, key, &shared_->slot, &wanted); });
+  check_nccl(status, cat("ncclCommSplit of ", parent.name(), " into ", name_));
+  const std::scoped_lock lock(shared_->mutex);
+  shared_->connected = true;
 }
 
+ncclResult_t NcclHandle::enter(const std::function<ncclResult_t(ncclComm_t)>& call) {
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    if (shared_->ending != nullptr) return ncclInvalidUsage;
+    shared_->inside_since_ns = now_ns();
+  }
+  const ncclResult_t status = call(shared_->comm());
+  shared_->leave();
+  return status;
+}
+
+bool NcclHandle::connected() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->connected;
+}
+
+bool NcclHandle::alive() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->connected && shared_->ending == nullptr;
+}
+
+std::int64_t NcclHandle::inside_since_ns() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->inside_since_ns;
+}
+
+// With the lock: no helper frees it meanwhile.
 ncclResult_t NcclHandle::state() const {
+  const std::scoped_lock lock(shared_->mutex);
   ncclResult_t async = ncclSuccess;
-  const ncclResult_t status = nccl().CommGetAsyncError(comm_, &async);
+  if (!shared_->connected || shared_->ending != nullptr) return async;
+  const ncclResult_t status = nccl().CommGetAsyncError(shared_->comm(), &async);
   return status != ncclSuccess ? status : async;
 }
 
-std::string NcclHandle::aside(const char* what, std::function<std::string(ncclComm_t)> work,
-                              std::chrono::nanoseconds grace) {
-  auto shared = std::make_shared<NcclAside>();
-  std::thread helper([shared, comm = comm_, work = std::move(work)] {
+std::string NcclHandle::text(ncclResult_t status) const {
+  const std::scoped_lock lock(shared_->mutex);
+  const bool usable = shared_->connected && shared_->ending == nullptr;
+  return nccl_text(status, usable ? shared_->comm() : nullptr);
+}
+
+// A revoke (2.28.7) ends the call inside and the kernels, and frees nothing, so that whoever is
+// inside can be waited for. It needs ranks that have met (commRevokeAsync, init.cc, uses what they
+// share). Otherwise the abort ends the call; NCCL frees the memory when the last rank of this
+// process has aborted (commReclaim), which the one inside may have to survive.
+std::string NcclHandle::revoke_and_abort(Shared& shared) {
+  std::unique_lock lock(shared.mutex);
+  const bool revokes =
+      shared.connected && nccl().CommRevoke != nullptr && nccl_has(NcclFeature::Revoke);
+  // While the ranks meet, the slot is empty until NCCL has one to abort.
+  while (shared.inside_since_ns != 0 && shared.comm() == nullptr)
+    shared.changed.wait_for(lock, std::chrono::microseconds(50));
+  if (shared.comm() == nullptr) return "";
+  if (revokes) {
+    lock.unlock();
+    // One that failed may refuse, and is aborted anyway.
+    const bool let_go = nccl().CommRevoke(shared.comm(), 0) == ncclSuccess;
+    lock.lock();
+    if (let_go) shared.changed.wait(lock, [&] { return shared.inside_since_ns == 0; });
+  }
+  lock.unlock();
+  const ncclResult_t status = nccl().CommAbort(shared.comm());
+  return nccl_went_well(status) ? "" : cat("ncclCommAbort: ", nccl_text(status, nullptr));
+}
+
+void NcclHandle::start_helper(const char* what, std::string (*work)(Shared&)) {
+  shared_->ending = what;
+  shared_->helper = std::thread([shared = shared_, work] {
     pthread_setname_np(pthread_self(), "nccl abort");
-    std::string text = work(comm);
+    std::string text = work(*shared);
     const std::scoped_lock lock(shared->mutex);
-    shared->text = std::move(text);
-    shared->over = true;
+    shared->problem = std::move(text);
+    shared->ended = true;
     shared->changed.notify_all();
   });
-  comm_ = nullptr;
-  std::unique_lock lock(shared->mutex);
-  const bool over = shared->changed.wait_for(lock, grace, [&] { return shared->over; });
-  lock.unlock();
-  if (over) {
-    helper.join();
-    return shared->text.empty() ? "" : cat(name_, ": ", shared->text);
+}
+
+std::string NcclHandle::end_helper(std::chrono::nanoseconds grace) {
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->changed.wait_for(lock, grace, [&] { return shared_->ended; })) {
+    lock.unlock();
+    if (shared_->helper.joinable()) shared_->helper.join();
+    return shared_->problem.empty() ? "" : cat(name_, ": ", shared_->problem);
   }
-  helper.detach();
-  return cat("the ", what, " of ", name_, " has not come back after ", to_string(grace),
+  if (shared_->helper.joinable()) shared_->helper.detach();
+  return cat("the ", shared_->ending, " of ", name_, " has not come back after ", to_string(grace),
              "; its thread is left behind");
 }
 
-std::string NcclHandle::abort(std::chrono::nanoseconds grace) {
-  return comm_ == nullptr ? "" : aside("abort", revoke_and_abort, grace);
+void NcclHandle::begin_abort() {
+  const std::scoped_lock lock(shared_->mutex);
+  const bool something = shared_->comm() != nullptr || shared_->inside_since_ns != 0;
+  if (shared_->ending == nullptr && something) start_helper("abort", revoke_and_abort);
 }
 
-std::string NcclHandle::destroy(std::chrono::nanoseconds limit, const std::function<bool()>& stop,
-                                std::chrono::nanoseconds grace) {
-  if (comm_ == nullptr) return "";
-  if (stop() || !nccl_went_well(nccl().CommFinalize(comm_))) return abort(grace);
-  const std::int64_t deadline = now_ns() + limit.count();
-  while (state() == ncclInProgress) {
-    if (now_ns() >= deadline || stop()) return abort(grace);
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+std::string NcclHandle::abort(std::chrono::nanoseconds grace) {
+  begin_abort();
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    if (shared_->ending == nullptr || !shared_->helper.joinable()) return "";
   }
-  if (state() != ncclSuccess) return abort(grace);
-  return aside(
-      "destruction",
-      [](ncclComm_t comm) {
-        const ncclResult_t status = nccl().CommDestroy(comm);
-        return nccl_went_well(status) ? "" : cat("ncclCommDestroy: ", nccl_text(status, nullptr));
-      },
-      grace);
+  return end_helper(grace);
+}
+
+std::string NcclHandle::destroy(std::chrono::nanoseconds grace) {
+  if (!alive()) return abort(grace);
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    start_helper("destruction", [](Shared& shared) -> std::string {
+      ncclResult_t status = nccl().CommFinalize(shared.comm());
+      if (!nccl_went_well(status)) {
+        status = nccl().CommAbort(shared.comm());
+        return nccl_went_well(status) ? "" : cat("ncclCommAbort: ", nccl_text(status, nullptr));
+      }
+      status = nccl().CommDestroy(shared.comm());
+      return nccl_went_well(status) ? "" : cat("ncclCommDestroy: ", nccl_text(status, nullptr));
+    });
+  }
+  return end_helper(grace);
 }
 
 }  // namespace coshard

@@ -1,7 +1,11 @@
 #pragma once
-// One ncclComm_t: made, asked how it is, aborted or destroyed, none of which can hang the caller.
-// Owned by a communicator; used on the rank's thread, but for the abort, which a helper thread does
-// and which the caller waits for only so long.
+// One ncclComm_t, of a communicator that blocks: made, asked how it is, aborted or destroyed. Owned
+// by an NcclCommunicator. Calls into NCCL are the rank's thread's, in enter(), one at a time; abort
+// and destruction are done by a helper thread, so that none of them can hang who wants them, and
+// the watchdog may ask and begin an abort while the rank is inside a call.
+//
+// An abort comes first and ends the call inside; the memory goes when nobody is inside any more.
+// What NCCL stores into lies on the heap, in what the helper shares.
 #include <nccl.h>
 
 #include <chrono>
@@ -14,40 +18,46 @@ namespace coshard {
 class NcclHandle {
  public:
   // `name` is for messages and, where NCCL takes one, for profilers.
-  explicit NcclHandle(std::string name) : name_(std::move(name)) {}
+  explicit NcclHandle(std::string name);
   // Gives up what is still there: abort. The caller destroys a healthy one first.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
-  // Begins to make it, among `size` ranks that give the same id, or among those ranks of `parent`
-  // that give the same color. In progress until state() says otherwise. Error{CommFailed}.
+  // Makes it, among `size` ranks that give the same id, or among those ranks of `parent` that give
+  // the same color; returns when all have come. Error{CommFailed}.
   void connect(const ncclUniqueId& id, int size, int rank, bool zero_ctas);
-  void split(const NcclHandle& parent, int color, int key, bool zero_ctas);
+  void split(NcclHandle& parent, int color, int key, bool zero_ctas);
+  // Calls `call` unless it is being aborted, which is ncclInvalidUsage.
+  ncclResult_t enter(const std::function<ncclResult_t(ncclComm_t)>& call);
 
-  ncclComm_t comm() const { return comm_; }
-  bool alive() const { return comm_ != nullptr; }
+  bool connected() const;
+  bool alive() const;  // connected, and nobody aborts it
   const std::string& name() const { return name_; }
-  // What ncclCommGetAsyncError says: ncclSuccess, ncclInProgress, or what went wrong.
+  // Any thread. What ncclCommGetAsyncError says; ncclSuccess of one that is not alive.
   ncclResult_t state() const;
+  std::string text(ncclResult_t status) const;  // nccl_text
+  // Any thread. Since when the rank's thread is inside a call; 0: it is not.
+  std::int64_t inside_since_ns() const;
 
-  // Revoke where NCCL has it, then abort, by a helper thread. All ranks have to do it. Returns
-  // what is to be added to the error: nothing, that it failed, or that it has not come back within
-  // `grace` and its thread is left behind. Idempotent.
+  // Any thread; does not wait. Revoke where NCCL has it, then abort. All ranks have to do it.
+  // Idempotent.
+  void begin_abort();
+  // begin_abort(), then what is to be added to the error: nothing, that it failed, or that it has
+  // not come back within `grace` and its thread is left behind. Not from inside.
   std::string abort(std::chrono::nanoseconds grace);
-  // Of a healthy one, whose peers do the same: finalize and destroy, or what abort says when that
-  // takes longer than `limit` or `stop` says so meanwhile.
-  std::string destroy(std::chrono::nanoseconds limit, const std::function<bool()>& stop,
-                      std::chrono::nanoseconds grace);
+  // Of a healthy one whose operations are over, and whose peers do the same.
+  std::string destroy(std::chrono::nanoseconds grace);
 
  private:
+  struct Shared;
   ncclConfig_t config(bool zero_ctas) const;
-  // `work` by a helper thread; as abort().
-  std::string aside(const char* what, std::function<std::string(ncclComm_t)> work,
-                    std::chrono::nanoseconds grace);
+  static std::string revoke_and_abort(Shared& shared);
+  void start_helper(const char* what, std::string (*work)(Shared&));  // with the mutex held
+  std::string end_helper(std::chrono::nanoseconds grace);
 
   std::string name_;
-  ncclComm_t comm_ = nullptr;
+  std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace coshard

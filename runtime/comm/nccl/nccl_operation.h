@@ -1,6 +1,7 @@
 #pragma once
 // What is in flight on an NCCL communicator. A flight is what one issue asked for; an operation is
-// what NCCL was given, for one collective or for several messages at once. Rank's thread.
+// what NCCL was given, for one collective or for several messages at once. Rank's thread; the
+// watchdog looks at what the communicator's mutex guards.
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -15,17 +16,14 @@ class NcclCommunicator;
 
 // What nccl_path() says of a collective that takes no SMs.
 constexpr std::string_view kCopyEngine = "copy engine";
-// How many multiprocessors one of the others may take: NCCL's channels on one node. Not measured.
-constexpr int kNcclMultiprocessors = 16;
 
-// Life: waiting to be handed over -> round after round, each maybe in progress -> posted, with the
-// event `done` behind it.
+// Life: waiting to be handed over -> round after round -> on the stream, with the event `done`
+// behind it.
 struct NcclOperation {
   NcclPlan plan;
-  std::size_t round = 0;                           // the one that is next, or in progress
   std::shared_ptr<Event> begun;                    // after plan.before; only with round_of
   std::vector<std::shared_ptr<Event>> rounds;      // after each; only with round_of
-  std::shared_ptr<Event> done;                     // set: posted
+  std::shared_ptr<Event> done;                     // mutex; null: not on the stream
   std::vector<std::shared_ptr<const void>> keeps;  // let go once the compute stream is past it
   std::string_view path;
 };
@@ -35,9 +33,10 @@ struct NcclFlight {
   std::string_view label;
   Place place;
   std::uint64_t number = 0;
-  Work announced;  // on the control communicator
-  std::shared_ptr<NcclOperation> operation;
-  CommEvent event;  // id 0: nobody watched the issue
+  Work announced;                            // on the control communicator
+  std::shared_ptr<NcclOperation> operation;  // mutex
+  std::int64_t awaited_ns = 0;  // mutex: since when the compute stream waits for it; 0: it does not
+  CommEvent event;              // id 0: nobody watched the issue
   bool settled = false;
 };
 

@@ -14,26 +14,25 @@ std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
   require_nccl(NcclFeature::CopyEngine, "symmetric buffers");
   CS_REQUIRE(bytes > 0, "symmetric_buffer on ", title(), ": 0 bytes");
   flush_messages();
-  settle();
   // The window holds whole pages.
   constexpr std::size_t kPage = NCCL_WIN_REQUIRED_ALIGNMENT;
   const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
   domain_->device->make_current();
   void* data = nullptr;
-  check_nccl(nccl().MemAlloc(&data, rounded), cat("ncclMemAlloc of ", rounded, " bytes"));
+  call(cat("ncclMemAlloc of ", rounded, " bytes"),
+       [&](ncclComm_t) { return nccl().MemAlloc(&data, rounded); });
   // Freed with the last owner; the window goes with the communicator.
   const std::shared_ptr<void> memory(
       data, [](void* gone) { log_nccl(nccl().MemFree(gone), "ncclMemFree"); });
-  ncclWindow_t window = nullptr;
-  check_nccl(
-      nccl().CommWindowRegister(handle_->comm(), data, rounded, &window, NCCL_WIN_COLL_SYMMETRIC),
-      cat("ncclCommWindowRegister of ", rounded, " bytes on ", title()), handle_->comm());
-  await_connection(*handle_);
-  if (window == nullptr)
+  const auto made = std::make_shared<Window>(Window{data, rounded, memory});
+  call(cat("ncclCommWindowRegister of ", rounded, " bytes on ", title()), [&](ncclComm_t comm) {
+    return nccl().CommWindowRegister(comm, data, rounded, &made->window, NCCL_WIN_COLL_SYMMETRIC);
+  });
+  if (made->window == nullptr)
     fail(ErrorKind::Unsupported, cat("symmetric buffers on ", title(),
                                      ": NCCL gave no window; it needs devices that all "
                                      "reach each other"));
-  windows_.push_back({data, rounded, window, memory});
+  windows_.push_back(made);
   auto borrowed = domain_->device->borrow(data, bytes);
   struct Held {
     std::shared_ptr<Buffer> buffer;
@@ -45,9 +44,9 @@ std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
 
 bool NcclCommunicator::in_window(const void* data) const {
   const auto* at = static_cast<const char*>(data);
-  return std::ranges::any_of(windows_, [at](const Window& window) {
-    const auto* begin = static_cast<const char*>(window.data);
-    return at >= begin && at < begin + window.bytes;
+  return std::ranges::any_of(windows_, [at](const auto& window) {
+    const auto* begin = static_cast<const char*>(window->data);
+    return at >= begin && at < begin + window->bytes;
   });
 }
 

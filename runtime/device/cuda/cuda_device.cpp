@@ -174,16 +174,6 @@ void CudaDevice::check_finding() {
 
 MemoryStats CudaDevice::memory() const { return allocator_->stats(); }
 
-void CudaDevice::reserve_multiprocessors(int count, std::shared_ptr<Event> until) {
-  reserved_ = count;
-  reserved_until_ = std::move(until);
-}
-
-int CudaDevice::reserved_multiprocessors() {
-  if (reserved_until_ != nullptr && reserved_until_->query()) reserve_multiprocessors(0);
-  return reserved_;
-}
-
 PeerEngine* CudaDevice::peers() {
   if (!peers_) peers_ = make_peer_engine(*this);
   return peers_.get();

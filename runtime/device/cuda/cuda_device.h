@@ -56,10 +56,6 @@ class CudaDevice final : public Device {
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }  // 90 for 9.0
   bool tf32() const { return options_.tf32; }
-  // Multiprocessors that a collective in flight runs on, until `until` has come (null: until told
-  // otherwise; 0: none): products leave them free. The rank's thread.
-  void reserve_multiprocessors(int count, std::shared_ptr<Event> until = nullptr);
-  int reserved_multiprocessors();
   // What a layer above keeps for this device under its key (an address of its own); null until it
   // puts something there. Goes before the device's memory does. The rank's thread.
   std::shared_ptr<void>& extension(const void* key) { return extensions_[key]; }
@@ -89,8 +85,6 @@ class CudaDevice final : public Device {
   std::unique_ptr<StagingRing> staging_;
   std::unique_ptr<PeerEngine> peers_;
   Finding* finding_ = nullptr;
-  int reserved_ = 0;
-  std::shared_ptr<Event> reserved_until_;
   std::map<const void*, std::shared_ptr<void>> extensions_;
 };
 

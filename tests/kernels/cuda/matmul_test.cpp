@@ -239,7 +239,7 @@ TEST(CudaMatmul, RefusesWhatItDoesNotTake) {
 
 // --- plans ---
 
-// The table in use with three calls looked at on their way.
+// The table in use with two calls looked at on their way.
 class WatchedLt {
  public:
   WatchedLt() : below_(&cublas_lt()), table_(*below_) {
@@ -252,13 +252,6 @@ class WatchedLt {
       ++current_->heuristics;
       return current_->below_->MatmulAlgoGetHeuristic(handle, desc, a, b, c, d, preference, wanted,
                                                       results, count);
-    };
-    table_.MatmulDescSetAttribute = [](cublasLtMatmulDesc_t desc,
-                                       cublasLtMatmulDescAttributes_t which, const void* value,
-                                       std::size_t bytes) {
-      if (which == CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET)
-        current_->multiprocessors = *static_cast<const std::int32_t*>(value);
-      return current_->below_->MatmulDescSetAttribute(desc, which, value, bytes);
     };
     table_.MatmulDescCreate = [](cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
                                  cudaDataType_t scale) {
@@ -273,7 +266,6 @@ class WatchedLt {
   CublasLtApi& table() { return table_; }
 
   int heuristics = 0;
-  std::int32_t multiprocessors = 0;
   cublasComputeType_t compute = CUBLAS_COMPUTE_16F;
 
  private:
@@ -299,22 +291,6 @@ TEST(CudaMatmul, AsksForAnAlgorithmOnceForEachKindOfProduct) {
   run_once(on, narrow);
   EXPECT_EQ(watched.heuristics, 3);
   EXPECT_EQ(watched.compute, CUBLAS_COMPUTE_32F);
-  on.device().synchronize();
-}
-
-TEST(CudaMatmul, LeavesReservedMultiprocessorsAlone) {
-  WatchedLt watched;
-  OnDevice on;
-  Problem p(DType::F32, {0, 8, 16, 24, 0});
-  run_once(on, p);
-  EXPECT_EQ(watched.multiprocessors, 0);
-  on.device().reserve_multiprocessors(1);
-  run_once(on, p);
-  EXPECT_EQ(watched.multiprocessors, on.device().multiprocessors() - 1);
-  EXPECT_EQ(watched.heuristics, 2);
-  on.device().reserve_multiprocessors(0);
-  run_once(on, p);
-  EXPECT_EQ(watched.heuristics, 2);
   on.device().synchronize();
 }
 

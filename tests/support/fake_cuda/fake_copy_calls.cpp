@@ -28,7 +28,8 @@ cudaError_t copy_rows(const char* call, void* to, std::size_t to_pitch, const vo
                       std::size_t from_pitch, std::size_t bytes, std::size_t rows,
                       cudaStream_t stream) {
   const int device = driver().stream(stream).device;
-  for (const void* data : {static_cast<const void*>(to), from}) check_pool_access(device, data, call);
+  for (const void* data : {static_cast<const void*>(to), from})
+    check_pool_access(device, data, call);
   std::vector<char> snapshot;
   const auto source = driver().allocation_of(from), target = driver().allocation_of(to);
   const bool pageable = source.serial == 0;

@@ -328,11 +328,11 @@ bool FakeDriver::reserve(std::size_t bytes) {
 
 void FakeDriver::unreserve(std::size_t bytes) { in_use_ -= bytes; }
 
-void FakeDriver::note(const void* data, std::size_t bytes, int device) {
+void FakeDriver::note_range(const void* data, std::size_t bytes, int device) {
   memory_[data] = {data, next_serial_++, bytes, device};
 }
 
-void FakeDriver::forget(const void* data) { memory_.erase(data); }
+void FakeDriver::forget_range(const void* data) { memory_.erase(data); }
 
 FakeDriver::Allocation FakeDriver::allocation_of(const void* data) const {
   const auto held = lock();

@@ -169,8 +169,8 @@ class FakeDriver {
   // left), and its range of addresses.
   bool reserve(std::size_t bytes);
   void unreserve(std::size_t bytes);
-  void note(const void* data, std::size_t bytes, int device);
-  void forget(const void* data);
+  void note_range(const void* data, std::size_t bytes, int device);
+  void forget_range(const void* data);
   int device_count() const { return devices_; }
   int driver_version() const { return driver_version_; }
   bool peer_access() const { return peer_access_; }

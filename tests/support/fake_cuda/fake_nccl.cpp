@@ -16,6 +16,42 @@ namespace {
 
 FakeDriver& driver() { return FakeDriver::get(); }
 
+}  // namespace
+
+void complain(const std::string& text) {
+  const auto held = driver().lock();
+  if (!state().complaints_expected) return driver().complain(text);
+  state().complaints.push_back(text);
+}
+
+Inside::Inside(ncclComm* comm, const char* name) : comm_(comm) {
+  const auto held = driver().lock();
+  const auto refuse = [&](const char* why, ncclResult_t status) {
+    complain(std::string(name) + why);
+    comm_ = nullptr;
+    status_ = status;
+  };
+  if (!state().alive.contains(comm))
+    refuse(" on a communicator that is gone", ncclInvalidArgument);
+  else if (comm->inside != nullptr)
+    refuse(" while another thread is inside the communicator", ncclInvalidUsage);
+  else if (comm->polls > 0)
+    refuse(" while the communicator is in progress", ncclInvalidArgument);
+  else if (comm->revoked)
+    comm_ = nullptr, status_ = ncclInvalidUsage;
+  else
+    comm->inside = name;
+}
+
+Inside::~Inside() {
+  if (comm_ == nullptr) return;
+  const auto held = driver().lock();
+  comm_->inside = nullptr;
+  state().changed.notify_all();
+}
+
+namespace {
+
 std::size_t width_of(ncclDataType_t dtype) {
   switch (dtype) {
     case ncclFloat64:
@@ -116,7 +152,7 @@ bool join(const std::shared_ptr<Match>& match, std::size_t slot, const Part& par
   match->parts[slot] = part;
   match->units[slot] = unit;
   unit->matches.push_back(match);
-  bool mismatch = false;
+  bool mismatch = match->hung;
   for (std::size_t other = 0; other < match->units.size(); ++other) {
     if (other == slot || match->units[other] == nullptr) continue;
     const Part& theirs = match->parts[other];
@@ -128,6 +164,7 @@ bool join(const std::shared_ptr<Match>& match, std::size_t slot, const Part& par
 }
 
 void hang(Match& match) {
+  match.hung = true;
   for (const auto& unit : match.units)
     if (unit != nullptr) unit->gate->expected = kNever;
 }
@@ -203,20 +240,48 @@ void enqueue(const std::vector<Part>& parts) {
   queued.push_back(unit);
 }
 
-ncclResult_t begin(std::vector<Part> parts) {
-  if (parts.empty()) return ncclSuccess;
-  const auto held = driver().lock();
+bool meet(ncclComm& comm, const std::string& what, std::size_t ranks) {
+  auto& there = comm.clique->meetings[what];
+  if (there.insert(comm.rank).second) state().changed.notify_all();
+  return there.size() >= ranks;
+}
+
+namespace {
+
+// Connections are made at the first use of an algorithm or of a peer, by the call itself, which
+// comes back when the others have come too (ncclGroupEnd, group.cc: the jobs of ncclP2PPreconnect
+// and ncclCollPreconnect are joined before the launch).
+bool connect(const Part& part) {
+  ncclComm& comm = *part.comm;
+  if (part.kind != NcclCallKind::Send && part.kind != NcclCallKind::Recv)
+    return meet(comm, to_string(part.kind), static_cast<std::size_t>(comm.clique->size));
+  if (part.peer == comm.rank) return true;
+  const bool sends = part.kind == NcclCallKind::Send;
+  const int from = sends ? comm.rank : part.peer, to = sends ? part.peer : comm.rank;
+  return meet(comm, std::to_string(from) + " to " + std::to_string(to), 2);
+}
+
+bool connect(const std::vector<Part>& parts) {
+  bool all = true;
+  for (const Part& part : parts) all = connect(part) && all;
+  return all;
+}
+
+}  // namespace
+
+ncclResult_t begin(Lock& held, std::vector<Part> parts) {
   ncclComm* comm = parts[0].comm;
   std::string& trace = state().traces[comm->rank];
   for (std::size_t i = 0; i < parts.size(); ++i)
     trace += (i > 0 ? "+" : trace.empty() ? "" : ",") + std::string(to_string(parts[i].kind));
-  comm->polls = static_cast<int>(driver().draw() % 3);
-  if (comm->polls == 0) {
-    enqueue(parts);
-    return ncclSuccess;
+  if (!comm->blocking && (comm->polls = static_cast<int>(driver().draw() % 3)) > 0) {
+    comm->pending = std::move(parts);
+    return ncclInProgress;
   }
-  comm->pending = std::move(parts);
-  return ncclInProgress;
+  if (comm->blocking && !await(held, *comm, [&] { return connect(parts); }))
+    return ncclInternalError;
+  enqueue(parts);
+  return ncclSuccess;
 }
 
 void release(ncclComm& comm) {
@@ -234,6 +299,12 @@ void release(ncclComm& comm) {
   comm.queued.clear();
   comm.pending.clear();
   comm.polls = 0;
+  // The job that would have stored into them has been joined (ncclGroupJobAbort, group.cc).
+  if (comm.child) state().alive.erase(comm.child->value);
+  comm.child.reset();
+  comm.window.reset();
+  comm.aborted = true;
+  state().changed.notify_all();
 }
 
 }  // namespace coshard::testing::nccl_fake

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <thread>
 
-#include "tests/support/fake_cuda/fake_pools.h"
 #include "tests/support/fake_cuda/fake_nccl_state.h"
+#include "tests/support/fake_cuda/fake_pools.h"
 
 namespace coshard::testing {
 namespace nccl_fake {
@@ -21,27 +21,45 @@ thread_local std::vector<Part> group_parts;
 #define NCCL_ENTER(name) \
   if (const int fault = driver().enter(name); fault != 0) return static_cast<ncclResult_t>(fault)
 
-[[noreturn]] void never_return() {
+// The flag is the first thing that an abort and a revoke set (init.cc), so that whoever is inside
+// leaves; what is on the device stays.
+[[noreturn]] void never_return(ncclComm& comm) {
+  {
+    const auto held = driver().lock();
+    comm.aborted = true;
+    state().changed.notify_all();
+  }
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
 ncclResult_t take(Part part, const char* name) {
   NCCL_ENTER(name);
   part.stuck = FakeDriver::take_stuck();
-  const auto held = driver().lock();
-  if (!state().alive.contains(part.comm)) {
-    driver().complain(std::string(name) + " on a communicator that is gone");
-    return ncclInvalidArgument;
-  }
-  if (part.comm->polls > 0)
-    driver().complain(std::string(name) + " while the communicator is in progress");
-  if (part.comm->revoked) return ncclInvalidUsage;
+  const Inside inside(part.comm, name);
+  if (inside.status() != ncclSuccess) return inside.status();
+  auto held = driver().lock();
   if (part.comm->async != ncclSuccess) return part.comm->async;
   if (group_depth > 0) {
     group_parts.push_back(part);
     return ncclSuccess;
   }
-  return begin({part});
+  return begin(held, {part});
+}
+
+// Stores what a call has made, now that it is over.
+template <class T>
+void store(std::optional<Slot<T>>& slot, const char* name) {
+  if (!slot) return;
+  if (__atomic_load_n(slot->at, __ATOMIC_ACQUIRE) != nullptr)
+    complain(std::string(name) + " stores into memory that its caller has given back");
+  else
+    __atomic_store_n(slot->at, slot->value, __ATOMIC_RELEASE);
+  slot.reset();
+}
+
+void store_results(ncclComm& comm) {
+  store(comm.child, "ncclCommSplit");
+  store(comm.window, "ncclCommWindowRegister");
 }
 
 // --- the functions of the table ---
@@ -67,46 +85,19 @@ const char* error_string(ncclResult_t status) {
 }
 const char* last_error(ncclComm_t) { return "said by the fake"; }
 
-ncclComm* make(const std::shared_ptr<Clique>& clique, int size, int rank) {
+ncclComm* make(const std::shared_ptr<Clique>& clique, int size, int rank, bool blocking) {
   clique->size = size;
   clique->members.resize(static_cast<std::size_t>(size));
   auto* comm = new ncclComm();
   comm->clique = clique;
   comm->rank = rank;
   comm->device = FakeDriver::current_device();
-  comm->polls = 1;
+  comm->blocking = blocking;
+  comm->polls = blocking ? 0 : 1;
   clique->members[static_cast<std::size_t>(rank)] = comm;
   state().alive.insert(comm);
+  state().changed.notify_all();
   return comm;
-}
-
-ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
-                       ncclConfig_t* config) {
-  NCCL_ENTER("ncclCommInitRankConfig");
-  if (config->blocking != 0) driver().complain("a communicator that blocks");
-  const auto held = driver().lock();
-  auto& clique = state().cliques[std::string(id.internal, sizeof id.internal)];
-  if (clique == nullptr) clique = std::make_shared<Clique>();
-  *comm = make(clique, size, rank);
-  return ncclInProgress;
-}
-
-ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* comm, ncclConfig_t* config) {
-  NCCL_ENTER("ncclCommSplit");
-  if (config->blocking != 0) driver().complain("a communicator that blocks");
-  const auto held = driver().lock();
-  for (const auto& unit : parent->queued)
-    if (!unit->op->done) driver().complain("ncclCommSplit with operations in flight");
-  auto& turn = state().splits[{parent->clique.get(), state().split_turns[parent]++}];
-  if (turn == nullptr) turn = std::make_shared<Split>(Split{parent->clique->size, 0});
-  ++turn->arrived;
-  auto& clique = state().colors[{turn.get(), color}];
-  if (clique == nullptr) clique = std::make_shared<Clique>();
-  clique->split = turn;
-  // Keys are ranks of the child; how many it has shows when all of the parent's ranks have come.
-  *comm = make(clique, std::max(clique->size, key + 1), key);
-  parent->polls = 1;
-  return ncclInProgress;
 }
 
 // All ranks that will be are there.
@@ -116,55 +107,141 @@ bool connected(const ncclComm& comm) {
   return all_split && clique.present() == clique.size;
 }
 
+// The communicator is in the slot from the beginning, for who aborts it (ncclCommInitRankDev,
+// init.cc:2515 of 2.30).
+ncclResult_t init_rank(ncclComm_t* slot, int size, ncclUniqueId id, int rank,
+                       ncclConfig_t* config) {
+  NCCL_ENTER("ncclCommInitRankConfig");
+  auto held = driver().lock();
+  auto& clique = state().cliques[std::string(id.internal, sizeof id.internal)];
+  if (clique == nullptr) clique = std::make_shared<Clique>();
+  ncclComm* comm = make(clique, size, rank, config->blocking != 0);
+  __atomic_store_n(slot, comm, __ATOMIC_RELEASE);
+  if (!comm->blocking) return ncclInProgress;
+  const Inside inside(comm, "ncclCommInitRankConfig");
+  if (!await(held, *comm, [&] { return connected(*comm); })) return ncclInternalError;
+  comm->ready = true;
+  return ncclSuccess;
+}
+
+// "*newcomm should be NCCL_COMM_NULL until comm split fully complete" (init.cc:3098 of 2.30). The
+// parent is busy until then, and who aborts it ends the split (childAbortFlag).
+ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* slot, ncclConfig_t* config) {
+  NCCL_ENTER("ncclCommSplit");
+  const Inside inside(parent, "ncclCommSplit");
+  if (inside.status() != ncclSuccess) return inside.status();
+  auto held = driver().lock();
+  for (const auto& unit : parent->queued)
+    if (!unit->op->done) complain("ncclCommSplit with operations in flight");
+  auto& turn = state().splits[{parent->clique.get(), state().split_turns[parent]++}];
+  if (turn == nullptr) turn = std::make_shared<Split>(Split{parent->clique->size, 0});
+  ++turn->arrived;
+  auto& clique = state().colors[{turn.get(), color}];
+  if (clique == nullptr) clique = std::make_shared<Clique>();
+  clique->split = turn;
+  // Keys are ranks of the child; how many it has shows when all of the parent's ranks have come.
+  *slot = nullptr;
+  ncclComm* child = make(clique, std::max(clique->size, key + 1), key, config->blocking != 0);
+  parent->child = Slot<ncclComm*>{slot, child};
+  if (!parent->blocking) {
+    parent->polls = 1;
+    return ncclInProgress;
+  }
+  if (!await(held, *parent, [&] { return connected(*child); })) return ncclInternalError;
+  child->ready = true;
+  store_results(*parent);
+  return ncclSuccess;
+}
+
+// What a communicator that does not block does when it is asked.
+void advance(ncclComm& comm) {
+  const ncclComm& waits_for = comm.child ? *comm.child->value : comm;
+  if (!connected(waits_for) || --comm.polls > 0) return;
+  comm.ready = true;
+  store_results(comm);
+  if (!comm.pending.empty()) enqueue(std::exchange(comm.pending, {}));
+}
+
 ncclResult_t async_error(ncclComm_t comm, ncclResult_t* error) {
   NCCL_ENTER("ncclCommGetAsyncError");
   const auto held = driver().lock();
   if (!state().alive.contains(comm)) {
-    driver().complain("ncclCommGetAsyncError of a communicator that is gone");
+    complain("ncclCommGetAsyncError of a communicator that is gone");
     return ncclInvalidArgument;
   }
+  const bool busy = comm->async == ncclSuccess && comm->polls > 0;
+  if (busy) advance(*comm);
   *error = comm->async;
-  if (comm->async == ncclSuccess && comm->finalizing &&
-      !std::ranges::all_of(comm->queued, [](const auto& u) { return driver().force(u->op); }))
-    *error = ncclInProgress;
-  if (comm->async != ncclSuccess || comm->polls == 0) return ncclSuccess;
-  *error = ncclInProgress;
-  if (!connected(*comm) || --comm->polls > 0) return ncclSuccess;
-  if (!comm->pending.empty()) enqueue(std::exchange(comm->pending, {}));
-  *error = comm->async;
+  const bool flushes =
+      !comm->blocking && comm->finalizing &&
+      !std::ranges::all_of(comm->queued, [](const auto& u) { return driver().force(u->op); });
+  if (comm->async == ncclSuccess && (comm->polls > 0 || flushes)) *error = ncclInProgress;
   return ncclSuccess;
 }
 
+// Lets go of who is inside, and of what is on the device; frees nothing (ncclCommRevoke, init.cc).
 ncclResult_t revoke(ncclComm_t comm, int) {
   NCCL_ENTER("ncclCommRevoke");
-  if (FakeDriver::take_stuck()) never_return();
+  if (FakeDriver::take_stuck()) never_return(*comm);
   const auto held = driver().lock();
+  if (!comm->ready) complain("ncclCommRevoke of a communicator whose ranks have not met");
+  if (comm->revoked || comm->finalizing) return ncclInvalidArgument;
   comm->revoked = true;
   release(*comm);
   return ncclSuccess;
 }
 
+// Memory goes with the last of the ranks in this process (commReclaim, init.cc); whoever is inside
+// one of them by then uses what is gone.
+void leave(ncclComm& comm, const char* name) {
+  state().alive.erase(&comm);
+  Clique& clique = *comm.clique;
+  if (!comm.ready || ++clique.gone < clique.size) return;
+  for (const ncclComm* member : clique.members)
+    if (member->inside != nullptr)
+      complain(std::string(name) + " frees what " + member->inside + " is inside of");
+}
+
+// From any thread, at any time: "ncclCommAbort can be called at any point during initialization,
+// communication or when finalizing" (NCCL user guide, Fault tolerance). Whoever waits inside leaves
+// with an error; PyTorch's watchdog relies on it.
 ncclResult_t abort_comm(ncclComm_t comm) {
   NCCL_ENTER("ncclCommAbort");
-  if (FakeDriver::take_stuck()) never_return();
+  if (FakeDriver::take_stuck()) never_return(*comm);
   const auto held = driver().lock();
+  if (!state().alive.contains(comm)) {
+    complain("ncclCommAbort of a communicator that is gone");
+    return ncclInvalidArgument;
+  }
+  // What a call in progress does is done by a thread of NCCL's own, which may have been quicker.
+  if (!comm->blocking && driver().draw() % 2 == 0) store_results(*comm);
   release(*comm);
-  state().alive.erase(comm);
+  leave(*comm, "ncclCommAbort");
   return ncclSuccess;
 }
 
+// Comes back when this rank's operations are over.
 ncclResult_t finalize(ncclComm_t comm) {
   NCCL_ENTER("ncclCommFinalize");
-  const auto held = driver().lock();
-  if (comm->revoked) driver().complain("ncclCommFinalize of a communicator that was revoked");
+  const Inside inside(comm, "ncclCommFinalize");
+  auto held = driver().lock();
+  if (comm->revoked) complain("ncclCommFinalize of a communicator that was revoked");
+  if (inside.status() != ncclSuccess) return inside.status();
   comm->finalizing = true;
-  return ncclInProgress;
+  if (!comm->blocking) return ncclInProgress;
+  const auto over = [&] {
+    return std::ranges::all_of(comm->queued, [](const auto& u) { return driver().force(u->op); });
+  };
+  return await(held, *comm, over) ? ncclSuccess : ncclInternalError;
 }
 
 ncclResult_t destroy(ncclComm_t comm) {
   NCCL_ENTER("ncclCommDestroy");
+  const Inside inside(comm, "ncclCommDestroy");
+  if (inside.status() != ncclSuccess) return inside.status();
   const auto held = driver().lock();
-  state().alive.erase(comm);
+  comm->inside = nullptr;
+  leave(*comm, "ncclCommDestroy");
   return ncclSuccess;
 }
 
@@ -178,7 +255,11 @@ ncclResult_t group_end() {
   if (group_depth > 0) --group_depth;
   std::vector<Part> parts = std::exchange(group_parts, {});
   NCCL_ENTER("ncclGroupEnd");
-  return begin(std::move(parts));
+  if (group_depth > 0 || parts.empty()) return ncclSuccess;
+  const Inside inside(parts[0].comm, "ncclGroupEnd");
+  if (inside.status() != ncclSuccess) return inside.status();
+  auto held = driver().lock();
+  return begin(held, std::move(parts));
 }
 
 ncclResult_t all_reduce(const void* send, void* recv, std::size_t count, ncclDataType_t dtype,
@@ -232,19 +313,31 @@ ncclResult_t mem_free(void* data) {
   driver().drain();
   return driver().release(data) ? ncclSuccess : ncclInvalidArgument;
 }
-ncclResult_t window_register(ncclComm_t comm, void* data, std::size_t, ncclWindow_t* window, int) {
+// By all ranks.
+ncclResult_t window_register(ncclComm_t comm, void* data, std::size_t, ncclWindow_t* slot, int) {
   NCCL_ENTER("ncclCommWindowRegister");
-  const auto held = driver().lock();
+  const Inside inside(comm, "ncclCommWindowRegister");
+  if (inside.status() != ncclSuccess) return inside.status();
+  auto held = driver().lock();
   // A window's memory is ncclMemAlloc's; a pool's cannot be one (NCCL user guide, window
   // registration).
   if (is_of_a_pool(data)) driver().complain("ncclCommWindowRegister of a pool's memory");
-  *window = driver().peer_access() ? reinterpret_cast<ncclWindow_t>(data) : nullptr;
-  comm->polls = 1;
-  return ncclInProgress;
-}
-ncclResult_t window_deregister(ncclComm_t, ncclWindow_t) {
-  NCCL_ENTER("ncclCommWindowDeregister");
+  *slot = nullptr;
+  ncclWindow_t made = driver().peer_access() ? reinterpret_cast<ncclWindow_t>(data) : nullptr;
+  comm->window = Slot<ncclWindow_t>{slot, made};
+  if (!comm->blocking) {
+    comm->polls = 1;
+    return ncclInProgress;
+  }
+  const std::string what = "window " + std::to_string(comm->windows++);
+  const auto all = static_cast<std::size_t>(comm->clique->size);
+  if (!await(held, *comm, [&] { return meet(*comm, what, all); })) return ncclInternalError;
+  store_results(*comm);
   return ncclSuccess;
+}
+ncclResult_t window_deregister(ncclComm_t comm, ncclWindow_t) {
+  NCCL_ENTER("ncclCommWindowDeregister");
+  return Inside(comm, "ncclCommWindowDeregister").status();
 }
 
 NcclApi table_of(int version) {
@@ -297,6 +390,20 @@ void set_fake_nccl_async_error(int rank, int error, int after) {
 std::size_t fake_nccl_communicators() {
   const auto held = FakeDriver::get().lock();
   return nccl_fake::state().alive.size();
+}
+
+ExpectNcclComplaints::ExpectNcclComplaints() {
+  const auto held = FakeDriver::get().lock();
+  nccl_fake::state().complaints_expected = true;
+}
+ExpectNcclComplaints::~ExpectNcclComplaints() {
+  const auto held = FakeDriver::get().lock();
+  nccl_fake::state().complaints_expected = false;
+  nccl_fake::state().complaints.clear();
+}
+std::vector<std::string> ExpectNcclComplaints::heard() const {
+  const auto held = FakeDriver::get().lock();
+  return nccl_fake::state().complaints;
 }
 
 std::string take_fake_nccl_trace(int rank) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -48,7 +49,7 @@ struct Part {
 struct Match {
   std::vector<Part> parts;
   std::vector<std::shared_ptr<Unit>> units;  // null: not there yet
-  bool done = false;
+  bool done = false, hung = false;
 };
 
 // One ncclCommSplit of all ranks of a communicator.
@@ -56,10 +57,20 @@ struct Split {
   int expected = 0, arrived = 0;
 };
 
+// Where NCCL stores a result that is there only when the call is over: the caller's memory, which
+// has to be there until then.
+template <class T>
+struct Slot {
+  T* at = nullptr;
+  T value{};
+};
+
 // The ranks of one communicator.
 struct Clique {
-  int size = 0;
+  int size = 0, gone = 0;        // gone: aborted or destroyed
   std::shared_ptr<Split> split;  // null: not made by one
+  // What its ranks set up together, and who has come: "window 0", "ncclAllReduce", "0 to 1".
+  std::map<std::string, std::set<int>> meetings;
   std::vector<ncclComm*> members;
   std::map<std::uint64_t, std::shared_ptr<Match>> collectives;  // by sequence
   std::map<std::tuple<int, int, std::uint64_t>, std::shared_ptr<Match>> messages;
@@ -74,8 +85,15 @@ struct ncclComm {
   std::shared_ptr<coshard::testing::nccl_fake::Clique> clique;
   int rank = 0;
   int device = 0;
-  int polls = 0;  // that still find it in progress
+  bool blocking = true;
+  int polls = 0;         // not blocking: that still find it in progress
+  bool ready = false;    // its ranks have found each other
+  bool aborted = false;  // the flag that whoever waits inside looks at
   bool revoked = false, finalizing = false;
+  const char* inside = nullptr;  // the call that some thread is in
+  int windows = 0;               // registered so far
+  std::optional<coshard::testing::nccl_fake::Slot<ncclComm*>> child;
+  std::optional<coshard::testing::nccl_fake::Slot<ncclWindow_t>> window;
   ncclResult_t async = ncclSuccess;
   std::uint64_t collectives = 0;
   std::map<std::pair<int, int>, std::uint64_t> messages;
@@ -91,7 +109,10 @@ struct AsyncFault {
 
 struct State {
   int version = 0;
-  std::map<std::string, std::shared_ptr<Clique>> cliques;                      // by id
+  std::condition_variable_any changed;  // somebody has come, or is to leave
+  bool complaints_expected = false;
+  std::vector<std::string> complaints;                     // while they are expected
+  std::map<std::string, std::shared_ptr<Clique>> cliques;  // by id
   std::map<std::pair<Clique*, std::uint64_t>, std::shared_ptr<Split>> splits;  // by turn
   std::map<std::pair<Split*, int>, std::shared_ptr<Clique>> colors;
   std::map<ncclComm*, std::uint64_t> split_turns;
@@ -102,8 +123,40 @@ struct State {
 };
 
 State& state();
+// Something that a program must not do with NCCL: of the fake driver, or of who expects it.
+void complain(const std::string& text);
+using Lock = std::unique_lock<std::recursive_mutex>;
+
+// One thread at a time is inside of a communicator, but for ncclCommAbort, ncclCommRevoke and
+// ncclCommGetAsyncError: "it is not allowed to issue NCCL operations to a single communicator in
+// parallel with multiple threads" (NCCL user guide, Thread safety). And none calls it while it is
+// in progress: ncclCommEnsureReady, init.cc, "Attempt to use communicator before the previous
+// operation returned ncclSuccess".
+class Inside {
+ public:
+  Inside(ncclComm* comm, const char* name);
+  ~Inside();
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ncclResult_t status() const { return status_; }
+
+ private:
+  ncclComm* comm_;
+  ncclResult_t status_ = ncclSuccess;
+};
+
+// Blocks until done() holds; false: the communicator was aborted or revoked meanwhile. `held` is
+// held once.
+template <class Done>
+bool await(Lock& held, const ncclComm& comm, const Done& done) {
+  while (!comm.aborted && !done()) state().changed.wait_for(held, std::chrono::milliseconds(1));
+  return !comm.aborted;
+}
+
+// Comes to what all of `ranks` set up together; whether all have come.
+bool meet(ncclComm& comm, const std::string& what, std::size_t ranks);
 // What one call or the calls of a group ask for: on the stream at once, or in progress for a while.
-ncclResult_t begin(std::vector<Part> parts);
+ncclResult_t begin(Lock& held, std::vector<Part> parts);
 // The calls of one group become one op of the stream.
 void enqueue(const std::vector<Part>& parts);
 // Takes what is on the stream from it; the peers' parts never end.

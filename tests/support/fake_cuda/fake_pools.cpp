@@ -56,12 +56,12 @@ class Pool {
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) return;
     base_ = static_cast<char*>(range);
-    driver().note(base_, kRange, device);
+    driver().note_range(base_, kRange, device);
   }
   ~Pool() {
     trim(0);
     if (base_ == nullptr) return;
-    driver().forget(base_);
+    driver().forget_range(base_);
     munmap(base_, kRange);
   }
   Pool(const Pool&) = delete;
@@ -213,8 +213,7 @@ cudaError_t pool_destroy(cudaMemPool_t handle) {
 
 cudaError_t pool_set(cudaMemPool_t, cudaMemPoolAttr which, void*) {
   ENTER("MemPoolSetAttribute");
-  return status(which == cudaMemPoolAttrReleaseThreshold ? cudaSuccess
-                                                              : cudaErrorInvalidValue);
+  return status(which == cudaMemPoolAttrReleaseThreshold ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t pool_get(cudaMemPool_t handle, cudaMemPoolAttr which, void* value) {
@@ -222,8 +221,7 @@ cudaError_t pool_get(cudaMemPool_t handle, cudaMemPoolAttr which, void* value) {
   const auto held = driver().lock();
   const Pool& pool = pool_at(handle);
   const bool used = which == cudaMemPoolAttrUsedMemCurrent;
-  if (!used && which != cudaMemPoolAttrReservedMemCurrent)
-    return status(cudaErrorInvalidValue);
+  if (!used && which != cudaMemPoolAttrReservedMemCurrent) return status(cudaErrorInvalidValue);
   *static_cast<std::uint64_t*>(value) = used ? pool.used : pool.reserved;
   return cudaSuccess;
 }

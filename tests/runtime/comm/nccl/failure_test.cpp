@@ -99,6 +99,37 @@ TEST_F(NcclFailure, AnErrorAtACallOfNewerLibrariesIsATypedErrorThatNamesIt) {
   on_nccl_ranks(setting, use_newer);
 }
 
+// What the frames of a call that has failed leave behind is used by others.
+void use_the_stack() {
+  volatile char bytes[1 << 14];
+  for (auto& byte : bytes) byte = 0x5a;
+}
+
+// The split's child and the window are stored by NCCL, maybe only after the call has failed here.
+TEST_F(NcclFailure, AnErrorWhileItIsSplitOrMakesAWindowLeavesNcclNothingDeadToWriteTo) {
+  const auto before = FakeDriver::get().complaints();
+  for (int round = 0; round < 20; ++round) {
+    NcclSetting setting{.ranks = 2};
+    setting.options.copy_engine = true;
+    setting.timeout_ns = kNcclSecond;
+    nccl_outcomes(setting, [round](NcclRank& mine) {
+      mine.host->issue(Collective()).wait();
+      if (mine.rank == 0)
+        FakeDriver::get().set_fault({.call = "ncclCommGetAsyncError", .error = ncclInternalError});
+      mine.host->issue(Collective()).wait();
+      (void)outcome_of([&] {
+        if (round % 2 == 0)
+          (void)mine.comm->split(std::vector<int>{0, 1}, "all");
+        else
+          (void)mine.comm->symmetric_buffer(64);
+      });
+      use_the_stack();
+    });
+    FakeDriver::get().clear_faults();
+  }
+  EXPECT_EQ(FakeDriver::get().complaints(), before);
+}
+
 TEST_F(NcclFailure, AnErrorWhileItIsTakenDownDoesNotThrow) {
   FakeDriver& driver = FakeDriver::get();
   driver.reset_counts();
@@ -122,7 +153,9 @@ TEST_F(NcclFailure, AnErrorWhenItIsAskedHowItIsIsFound) {
     fault.error = ncclInternalError;
     fault.after = after;
     FakeDriver::get().set_fault(fault);
-    const auto outcomes = nccl_outcomes({.ranks = 2}, use_all);
+    const auto outcomes = nccl_outcomes({.ranks = 2}, [](NcclRank& mine) {
+      for (int i = 0; i < 100; ++i) use_all(mine);
+    });
     FakeDriver::get().clear_faults();
     for (const NcclOutcome& outcome : outcomes) {
       EXPECT_EQ(outcome.kind, ErrorKind::CommFailed) << outcome.text;

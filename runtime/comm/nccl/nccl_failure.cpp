@@ -1,0 +1,169 @@
+// How a communicator finds out that something has gone wrong, and what is done then.
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "runtime/comm/nccl/nccl_api.h"
+#include "runtime/comm/nccl/nccl_communicator.h"
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+}  // namespace
+
+std::string NcclCommunicator::failure_text(const NcclFlight& flight,
+                                           const std::string& cause) const {
+  return cat(text_of(flight), " on rank ", rank(), " failed: ", cause);
+}
+
+void NcclCommunicator::failed(std::exception_ptr error, const std::string& cause) {
+  if (failed_) return;
+  failed_ = true;
+  failure_ = std::move(error);
+  cause_ = cause;
+  control_->poison(cause);
+  setup_->poison(cause);
+  handle_->begin_abort();
+}
+
+// A host communicator throws another type for what it only learned of a peer, which is kept.
+void NcclCommunicator::look_at(const Work& announced, std::int64_t waited_ns) {
+  try {
+    announced.state()->check(waited_ns);
+  } catch (const Error& error) {
+    failed(std::current_exception(), error.what());
+  }
+}
+
+// Of one that has not come off the stream after a wait of so long.
+void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
+  look_at(flight.announced, waited_ns);
+  if (failed_) return;
+  if (const ncclResult_t state = handle_->state(); state != ncclSuccess)
+    return failed(ErrorKind::CommFailed, failure_text(flight, handle_->text(state)));
+  if (timeout_ns_ == 0 || waited_ns < timeout_ns_) return;
+  const std::shared_ptr<Event>& done = flight.operation->done;
+  if (done != nullptr && done->query()) return;
+  failed(ErrorKind::Timeout,
+         failure_text(flight,
+                      cat("timeout after ", seconds(waited_ns), " s: all ranks have called it, ",
+                          done == nullptr ? "and NCCL has not taken it"
+                                          : "and the device has not done it")));
+}
+
+// The compute stream waits for them, and whoever waits for it may be unable to look here.
+void NcclCommunicator::examine_waits(std::int64_t now) {
+  std::int64_t since = 0;
+  for (const auto& flight : in_flight_) {
+    if (flight->awaited_ns == 0) continue;
+    since = std::max(since, flight->awaited_ns);
+    if (failed_ || timeout_ns_ == 0 || now - since < timeout_ns_) return;
+    if (flight->operation->done->query())
+      flight->awaited_ns = 0;  // the next one has had the device for itself from now on
+    else
+      return examine(*flight, now - since);
+    since = now;
+  }
+}
+
+void NcclCommunicator::watch() noexcept {
+  try {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock || failed_ || connected_.state() == nullptr) return;  // the rank is at it
+    look_at(connected_, 0);
+    const std::int64_t now = now_ns(), inside = handle_->inside_since_ns();
+    const std::int64_t waited = inside == 0 ? 0 : now - inside;
+    const auto last = in_flight_.empty() ? nullptr : in_flight_.back();
+    if (last != nullptr && !failed_) examine(*last, last->operation->done == nullptr ? waited : 0);
+    if (!failed_ && timeout_ns_ > 0 && waited >= timeout_ns_)
+      failed(ErrorKind::Timeout, cat("rank ", rank(), " of ", title(),
+                                     ": NCCL has not come back after ", seconds(waited), " s"));
+    examine_waits(now);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "coshard: watchdog of %s: %s\n", title().c_str(), error.what());
+  }
+}
+
+void NcclCommunicator::throw_failure() {
+  std::exception_ptr error;
+  {
+    const std::scoped_lock lock(mutex_);
+    error = std::exchange(failure_, nullptr);
+  }
+  if (error == nullptr) return;
+  const std::string rest = abort();
+  if (rest.empty()) std::rethrow_exception(error);
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    fail(known.kind(), cat(known.what(), "; ", rest));
+  }
+}
+
+void NcclCommunicator::call(const std::string& what,
+                            const std::function<ncclResult_t(ncclComm_t)>& act) {
+  const ncclResult_t status = handle_->enter(act);
+  if (status == ncclSuccess) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    failed(ErrorKind::CommFailed, cat(what, ": ", handle_->text(status)));
+  }
+  throw_failure();
+  fail(ErrorKind::CommFailed, cat(what, ": ", cause_));
+}
+
+void NcclCommunicator::check(NcclFlight& flight) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failed_) look_at(flight.announced, 0);
+    if (!failed_ && flight.operation->done != nullptr) return;
+  }
+  throw_failure();
+  const std::scoped_lock lock(mutex_);
+  flight.announced.state()->check(0);  // poisoned: throws
+  fail(ErrorKind::CommFailed, failure_text(flight, cause_));
+}
+
+void NcclCommunicator::look(std::int64_t waited_ns) {
+  flush_messages();
+  std::vector<std::shared_ptr<NcclFlight>> over;  // let go of without the mutex
+  {
+    const std::scoped_lock lock(mutex_);
+    // An operation of a communicator that has failed may come off the stream without having been
+    // done, so the question comes first.
+    while (!failed_ && !in_flight_.empty()) {
+      examine(*in_flight_.front(), waited_ns);
+      if (failed_) break;
+      const std::shared_ptr<Event>& done = in_flight_.front()->operation->done;
+      if (done == nullptr || !done->query()) return;
+      over.push_back(std::move(in_flight_.front()));
+      in_flight_.pop_front();
+    }
+    if (failed_) {  // whoever waits for them hears of it
+      over.insert(over.end(), in_flight_.begin(), in_flight_.end());
+      in_flight_.clear();
+    }
+  }
+  throw_failure();
+}
+
+std::string NcclCommunicator::abort() {
+  const std::string text = handle_->abort(domain_->options.abort_grace);
+  if (!text.empty()) left_behind_ = text;
+  return left_behind_;
+}
+
+void NcclCommunicator::poison(const std::string& cause) {
+  {
+    const std::scoped_lock lock(mutex_);
+    failed(nullptr, cause);
+  }
+  const std::string text = abort();
+  if (!text.empty()) std::fprintf(stderr, "coshard: %s\n", text.c_str());
+}
+
+}  // namespace coshard
