@@ -153,8 +153,7 @@ class NcclCommunicator final : public Communicator,
   // Of the rank's thread and the watchdog's: what is below, connected_, and every use of control_
   // and its work handles. Held while neither waits for the other, and not inside of NCCL.
   std::mutex mutex_;
-  std::deque<std::shared_ptr<NcclFlight>>
-      in_flight_;  // in order; the rank's thread lets go of them
+  std::deque<std::shared_ptr<NcclFlight>> in_flight_;  // in order; let go of by the rank's thread
   bool failed_ = false;
   std::exception_ptr failure_;  // nobody has been told yet
   std::string cause_;

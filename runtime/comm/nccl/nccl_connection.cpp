@@ -120,7 +120,9 @@ std::shared_ptr<Communicator> NcclCommunicator::subgroup(std::span<const int> ra
 
 std::shared_ptr<Communicator> NcclCommunicator::split(std::span<const int> ranks,
                                                       std::string name) {
-  if (!nccl_has(NcclFeature::Split) || !handle_->alive()) return subgroup(ranks, std::move(name));
+  if (!nccl_has(NcclFeature::Split)) return subgroup(ranks, std::move(name));
+  throw_failure();
+  if (!handle_->alive()) fail(ErrorKind::CommFailed, cat("split of ", title(), ": ", cause_));
   flush_messages();
   auto made = child(ranks, std::move(name));
   // No operation of the parent may be in flight.

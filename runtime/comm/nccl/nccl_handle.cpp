@@ -28,11 +28,6 @@ struct NcclHandle::Shared {
   std::thread helper;  // the rank's thread joins or leaves it
 
   ncclComm_t comm() { return __atomic_load_n(&slot, __ATOMIC_ACQUIRE); }
-  void leave() {
-    const std::scoped_lock lock(mutex);
-    inside_since_ns = 0;
-    changed.notify_all();
-  }
 };
 
 NcclHandle::NcclHandle(std::string name)
@@ -73,21 +68,20 @@ void NcclHandle::split(NcclHandle& parent, int color, int key, bool zero_ctas) {
   shared_->connected = true;
 }
 
-ncclResult_t NcclHandle::enter(const std::function<ncclResult_t(ncclComm_t)>& call) {
-  {
-    const std::scoped_lock lock(shared_->mutex);
-    if (shared_->ending != nullptr) return ncclInvalidUsage;
-    shared_->inside_since_ns = now_ns();
-  }
-  const ncclResult_t status = call(shared_->comm());
-  shared_->leave();
-  return status;
+bool NcclHandle::begin_call() {
+  const std::scoped_lock lock(shared_->mutex);
+  if (shared_->ending != nullptr) return false;
+  shared_->inside_since_ns = now_ns();
+  return true;
 }
 
-bool NcclHandle::connected() const {
+void NcclHandle::end_call() {
   const std::scoped_lock lock(shared_->mutex);
-  return shared_->connected;
+  shared_->inside_since_ns = 0;
+  shared_->changed.notify_all();
 }
+
+ncclComm_t NcclHandle::comm() const { return shared_->comm(); }
 
 bool NcclHandle::alive() const {
   const std::scoped_lock lock(shared_->mutex);

@@ -9,7 +9,7 @@
 #include <nccl.h>
 
 #include <chrono>
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -28,10 +28,15 @@ class NcclHandle {
   // the same color; returns when all have come. Error{CommFailed}.
   void connect(const ncclUniqueId& id, int size, int rank, bool zero_ctas);
   void split(NcclHandle& parent, int color, int key, bool zero_ctas);
-  // Calls `call` unless it is being aborted, which is ncclInvalidUsage.
-  ncclResult_t enter(const std::function<ncclResult_t(ncclComm_t)>& call);
+  // Does `call` with the communicator, unless it is being aborted: ncclInvalidUsage.
+  template <class Call>
+  ncclResult_t enter(const Call& call) {
+    if (!begin_call()) return ncclInvalidUsage;
+    const ncclResult_t status = call(comm());
+    end_call();
+    return status;
+  }
 
-  bool connected() const;
   bool alive() const;  // connected, and nobody aborts it
   const std::string& name() const { return name_; }
   // Any thread. What ncclCommGetAsyncError says; ncclSuccess of one that is not alive.
@@ -51,6 +56,9 @@ class NcclHandle {
 
  private:
   struct Shared;
+  bool begin_call();
+  void end_call();
+  ncclComm_t comm() const;
   ncclConfig_t config(bool zero_ctas) const;
   static std::string revoke_and_abort(Shared& shared);
   void start_helper(const char* what, std::string (*work)(Shared&));  // with the mutex held

@@ -3,9 +3,11 @@
 #include <cstring>
 
 #include "runtime/comm/local/reduce.h"
+#include "tests/support/fake_cuda/fake_nccl.h"
 #include "tests/support/fake_cuda/fake_nccl_state.h"
 
-namespace coshard::testing::nccl_fake {
+namespace coshard::testing {
+namespace nccl_fake {
 
 State& state() {
   static auto* all = new State();  // outlives what uses it at exit
@@ -307,4 +309,20 @@ void release(ncclComm& comm) {
   state().changed.notify_all();
 }
 
-}  // namespace coshard::testing::nccl_fake
+}  // namespace nccl_fake
+
+ExpectNcclComplaints::ExpectNcclComplaints() {
+  const auto held = FakeDriver::get().lock();
+  nccl_fake::state().complaints_expected = true;
+}
+ExpectNcclComplaints::~ExpectNcclComplaints() {
+  const auto held = FakeDriver::get().lock();
+  nccl_fake::state().complaints_expected = false;
+  nccl_fake::state().complaints.clear();
+}
+std::vector<std::string> ExpectNcclComplaints::heard() const {
+  const auto held = FakeDriver::get().lock();
+  return nccl_fake::state().complaints;
+}
+
+}  // namespace coshard::testing

@@ -179,6 +179,12 @@ ncclResult_t async_error(ncclComm_t comm, ncclResult_t* error) {
   return ncclSuccess;
 }
 
+// What a call in progress does is done by a thread of NCCL's own, which may have been quicker.
+void let_go(ncclComm& comm) {
+  if (!comm.blocking && driver().draw() % 2 == 0) store_results(comm);
+  release(comm);
+}
+
 // Lets go of who is inside, and of what is on the device; frees nothing (ncclCommRevoke, init.cc).
 ncclResult_t revoke(ncclComm_t comm, int) {
   NCCL_ENTER("ncclCommRevoke");
@@ -187,7 +193,7 @@ ncclResult_t revoke(ncclComm_t comm, int) {
   if (!comm->ready) complain("ncclCommRevoke of a communicator whose ranks have not met");
   if (comm->revoked || comm->finalizing) return ncclInvalidArgument;
   comm->revoked = true;
-  release(*comm);
+  let_go(*comm);
   return ncclSuccess;
 }
 
@@ -213,9 +219,7 @@ ncclResult_t abort_comm(ncclComm_t comm) {
     complain("ncclCommAbort of a communicator that is gone");
     return ncclInvalidArgument;
   }
-  // What a call in progress does is done by a thread of NCCL's own, which may have been quicker.
-  if (!comm->blocking && driver().draw() % 2 == 0) store_results(*comm);
-  release(*comm);
+  let_go(*comm);
   leave(*comm, "ncclCommAbort");
   return ncclSuccess;
 }
@@ -390,20 +394,6 @@ void set_fake_nccl_async_error(int rank, int error, int after) {
 std::size_t fake_nccl_communicators() {
   const auto held = FakeDriver::get().lock();
   return nccl_fake::state().alive.size();
-}
-
-ExpectNcclComplaints::ExpectNcclComplaints() {
-  const auto held = FakeDriver::get().lock();
-  nccl_fake::state().complaints_expected = true;
-}
-ExpectNcclComplaints::~ExpectNcclComplaints() {
-  const auto held = FakeDriver::get().lock();
-  nccl_fake::state().complaints_expected = false;
-  nccl_fake::state().complaints.clear();
-}
-std::vector<std::string> ExpectNcclComplaints::heard() const {
-  const auto held = FakeDriver::get().lock();
-  return nccl_fake::state().complaints;
 }
 
 std::string take_fake_nccl_trace(int rank) {
