@@ -13,7 +13,7 @@
   X(DeviceCanAccessPeer) X(DeviceEnablePeerAccess) X(DeviceGetAttribute) X(DeviceGetStreamPriorityRange) X(DeviceSynchronize) \
   X(DriverGetVersion) X(EventCreateWithFlags) X(EventDestroy) X(EventQuery) X(EventRecord) \
   X(Free) X(FreeHost) X(GetDevice) X(GetDeviceCount) X(GetErrorName) X(GetErrorString) \
-  X(GetLastError) X(HostAlloc) X(Malloc) X(MemGetInfo) X(Memcpy2DAsync) X(MemcpyAsync) \
+  X(GetLastError) X(HostAlloc) X(Malloc) X(MemGetInfo) X(MemcpyAsync) \
   X(MemsetAsync) X(RuntimeGetVersion) X(SetDevice) X(StreamCreateWithPriority) X(StreamDestroy) \
   X(StreamQuery) X(StreamSynchronize) X(StreamWaitEvent)
 // clang-format on

@@ -251,13 +251,6 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   return bytes == 0 ? cudaSuccess : copy_rows(to, bytes, from, bytes, bytes, 1, stream);
 }
 
-cudaError_t copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                    std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t stream) {
-  ENTER("Memcpy2DAsync");
-  if (bytes == 0 || rows == 0) return cudaSuccess;
-  return copy_rows(to, to_pitch, from, from_pitch, bytes, rows, stream);
-}
-
 cudaError_t set_memory(void* data, int value, std::size_t bytes, cudaStream_t stream) {
   ENTER("MemsetAsync");
   driver().enqueue(driver().stream(stream), [=] { std::memset(data, value, bytes); });
@@ -320,7 +313,6 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.HostAlloc = host_alloc;
     api.Malloc = allocate_memory;
     api.MemGetInfo = memory_info;
-    api.Memcpy2DAsync = copy_2d;
     api.MemcpyAsync = copy;
     api.MemsetAsync = set_memory;
     api.RuntimeGetVersion = get_runtime_version;
