@@ -22,7 +22,7 @@
   /* reduce    */ X(ReduceDim) X(ReduceGrad) X(ArgReduce) X(Scan) X(ScanGrad) X(Sort) X(PowSum) \
   /* nn        */ X(Softmax) X(SoftmaxGrad) X(LayerNorm) X(LayerNormGrad) X(RmsNorm) X(RmsNormGrad) \
                   X(Embedding) X(EmbeddingGrad) X(Rope) X(Attention) X(AttentionGrad) \
-                  X(RowMax) X(CrossEntropyStats) X(CrossEntropyGrad) X(CrossEntropyLoss) \
+                  X(CrossEntropyJoin) X(CrossEntropyStats) X(CrossEntropyGrad) X(CrossEntropyLoss) \
                   X(NllLoss) X(NllLossGrad) \
   /* random    */ X(Random) X(Dropout) \
   /* optimizer */ X(AdamW) X(Sgd)

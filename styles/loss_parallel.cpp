@@ -21,11 +21,8 @@ struct LossLayouts {
 
 class LossParallelRecord final : public Record {
  public:
-  LossParallelRecord(LossRows rows, LossLayouts layouts, Tensor max, Tensor sum)
-      : rows_(std::move(rows)),
-        layouts_(std::move(layouts)),
-        max_(std::move(max)),
-        sum_(std::move(sum)) {}
+  LossParallelRecord(LossRows rows, LossLayouts layouts, Tensor statistics)
+      : rows_(std::move(rows)), layouts_(std::move(layouts)), statistics_(std::move(statistics)) {}
   std::string_view name() const override { return "loss_parallel_cross_entropy"; }
 
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
@@ -36,14 +33,14 @@ class LossParallelRecord final : public Record {
     const bool each = rows_.options.reduction == Reduction::None;
     const Tensor given = contiguous(gradient.raw_local());
     const Shape shape{each ? rows_.rows : given.local_numel()};
-    const Tensor out = rows_gradient(rows_, view(given, shape), max_, sum_);
+    const Tensor out = rows_gradient(rows_, view(given, shape), statistics_);
     sink.give(0, out.with_spec(layouts_.logits));
   }
 
  private:
   LossRows rows_;
   LossLayouts layouts_;
-  Tensor max_, sum_;
+  Tensor statistics_;
 };
 
 // Exactly one mesh dimension cuts the classes (dimension `dim`), the others cut rows or nothing.
@@ -129,11 +126,17 @@ LossRows pose(const Tensor& logits, const Tensor& targets, const LossLayouts& la
   return rows;
 }
 
-// Brings a statistic of this rank's classes to that of all: in place and in flight.
-void reduce_classes(const LossLayouts& layouts, Reduce reduce, const Tensor& terms) {
+// What each rank finds of its classes, in one message: in flight where classes are cut. The slots
+// are summed, not gathered, for a maximum and a sum cannot be reduced in one operation.
+Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
   const int m = layouts.class_mesh_dim;
-  if (m < 0 || layouts.mesh().size(m) == 1 || terms.local_numel() == 0) return;
-  issue_all_reduce(layouts.mesh().communicator(m), reduce, terms, "loss_parallel");
+  if (m < 0 || layouts.mesh().size(m) == 1) return row_statistics(rows, 0, 1);
+  const DeviceMesh& mesh = layouts.mesh();
+  const Tensor slots =
+      row_statistics(rows, mesh.coordinate()[static_cast<std::size_t>(m)], mesh.size(m));
+  if (slots.local_numel() > 0)
+    issue_all_reduce(mesh.communicator(m), Reduce::Sum, slots, "loss_parallel");
+  return slots;
 }
 
 // The weight of the whole batch: in flight where rows are cut, in one all_reduce over the mesh
@@ -178,28 +181,24 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossPara
   LossLayouts layouts = lay_out(x, options.reduction);
   LossRows rows = pose(x, targets, layouts, options, weight);
 
-  const Tensor own_max = row_max(rows);
-  reduce_classes(layouts, Reduce::Max, own_max);
+  const Tensor slots = statistics_of_ranks(rows, layouts);
   Tensor batch;
   if (options.reduction == Reduction::Mean) batch = whole_batch_weight(rows, layouts);
-  const Redistribution max_issued(own_max);
-  const Tensor max = co_await max_issued;
-
-  const Tensor own_sum = row_statistics(rows, max);
-  reduce_classes(layouts, Reduce::Sum, own_sum);
-  const Redistribution sum_issued(own_sum);
-  const Tensor sum = co_await sum_issued;
+  const Redistribution slots_issued(slots);
+  const Tensor found = co_await slots_issued;
+  const Tensor statistics = joined_statistics(rows, found);
 
   if (batch.defined()) {
     const Redistribution batch_issued(batch);
     batch = co_await batch_issued;
   }
   if (batch.defined()) rows.scale = inverse(batch, rows.statistic());
-  Tensor loss = finish(rows, layouts, targets.shape(), row_losses(rows, sum));
+  Tensor loss = finish(rows, layouts, targets.shape(), row_losses(rows, statistics));
   const Tensor inputs[] = {x};
   if (taped(inputs))
-    push_record(std::make_shared<LossParallelRecord>(std::move(rows), std::move(layouts), max, sum),
-                inputs, std::span<Tensor>(&loss, 1));
+    push_record(
+        std::make_shared<LossParallelRecord>(std::move(rows), std::move(layouts), statistics),
+        inputs, std::span<Tensor>(&loss, 1));
   co_return loss;
 }
 

@@ -22,7 +22,7 @@ struct LossParallelOptions {
 // logits' rows, or a scalar: P(sum) along mesh dimensions that cut rows, Replicate along the
 // others.
 //   Resumes: when the loss is ordered on the device.
-//   Moves:   forward two all_reduces of one and two (label smoothing: three) statistics per target
+//   Moves:   forward one all_reduce of three (label smoothing: four) statistics per target and rank
 //   along the classes; for a mean over cut rows one more, of a number;
 //   backward nothing: the gradient lies as the logits do.
 //   Fails:   Error{BadInput}: any other layout of the logits, shapes that do not fit, a target out

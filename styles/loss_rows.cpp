@@ -33,16 +33,16 @@ Tensor times_weight_sum(const LossRows& p, const Tensor& x) {
   return p.weight_sum.defined() ? mul(x, p.weight_sum) : mul(x, static_cast<double>(p.all_classes));
 }
 
-// sum of weight[c] * (logit[c] - max) over this rank's classes: [rows]
-Tensor weighted_total(const LossRows& p, const Tensor& max) {
+// sum of weight[c] * logit[c] over this rank's classes: [rows]
+Tensor weighted_total(const LossRows& p) {
   const Tensor logits = to(as_matrix(p, p.logits), p.statistic());
-  const Tensor sums = view(matmul(logits, view(p.weight, Shape{p.classes, 1})), Shape{p.rows});
-  return sub(sums, mul(view(max, Shape{p.rows}), p.own_weight_sum));
+  return view(matmul(logits, view(p.weight, Shape{p.classes, 1})), Shape{p.rows});
 }
 
 kernels::CrossEntropyGrad grad_args(const LossRows& p, const Tensor& targets, double smoothing,
-                                    const Tensor& max, const Tensor& sum, const Tensor& scale,
+                                    const Tensor& statistics, const Tensor& scale,
                                     const Tensor& out) {
+  const Tensor max = select(statistics, 0, 0), sum = select(statistics, 0, 1);
   return {p.logits.dtype(), p.rows,        p.classes,       p.first,        p.options.ignore_index,
           smoothing,        p.all_classes, p.logits.data(), targets.data(), max.data(),
           sum.data(),       scale.data(),  out.data()};
@@ -51,8 +51,7 @@ kernels::CrossEntropyGrad grad_args(const LossRows& p, const Tensor& targets, do
 // With class weights w and smoothing e a row's gradient is
 //   (1-e) w[target] (softmax - hit) + e/C (W softmax - w):
 // the kernel's form twice, and an outer product.
-Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Tensor& max,
-                                const Tensor& sum) {
+Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Tensor& statistics) {
   const double smoothing = p.options.label_smoothing;
   const Tensor per_class = mul(given, smoothing / static_cast<double>(p.all_classes));
   const Tensor counted = mul(to(p.counted, p.statistic()), per_class);
@@ -60,12 +59,12 @@ Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Te
   const auto& device = p.logits.device();
   const Tensor first = Tensor::empty(device, p.logits.local_shape(), p.logits.dtype());
   const Tensor second = Tensor::empty(device, p.logits.local_shape(), p.logits.dtype());
-  run_loss_kernel(p, grad_args(p, p.targets, 0, max, sum, hit, first));
+  run_loss_kernel(p, grad_args(p, p.targets, 0, statistics, hit, first));
   // a target that no class has: nothing is hit
   const Tensor nowhere =
       full(device, Shape{p.rows}, static_cast<double>(p.all_classes), DType::I64);
   const Tensor everywhere = times_weight_sum(p, counted);
-  run_loss_kernel(p, grad_args(p, nowhere, 0, max, sum, everywhere, second));
+  run_loss_kernel(p, grad_args(p, nowhere, 0, statistics, everywhere, second));
   const Tensor outer =
       matmul(view(neg(counted), Shape{p.rows, 1}), view(p.weight, Shape{1, p.classes}));
   const Tensor sums = add(as_matrix(p, first), as_matrix(p, second));
@@ -93,7 +92,6 @@ void weigh_rows(LossRows& p, const Tensor& weight) {
   const Tensor whole = to(weight.raw_local(), p.statistic());
   p.weight = contiguous(slice(whole, 0, p.first, p.first + p.classes));
   p.weight_sum = sum(whole, Dims{0}, true);
-  p.own_weight_sum = sum(p.weight, Dims{0}, true);
   const Tensor classes = mul(targets, to(p.counted, DType::I64));  // an ignored one: class 0
   p.target_weight = mul(gather(whole, 0, classes), ones);
 }
@@ -103,37 +101,45 @@ Tensor batch_weight(const LossRows& p) {
   return sum(to(p.target_weight, DType::F64), Dims{0}, true);
 }
 
-Tensor row_max(const LossRows& p) {
-  const Tensor max = Tensor::empty(p.logits.device(), Shape{1, p.rows}, p.statistic());
-  run_loss_kernel(
-      p, kernels::RowMax{p.logits.dtype(), p.rows, p.classes, p.logits.data(), max.data()});
-  return max;
+Tensor row_statistics(const LossRows& p, int own, int slots) {
+  const Shape shape{slots, p.statistics(), p.rows};
+  const auto& device = p.logits.device();
+  const Tensor all = slots == 1 ? Tensor::empty(device, shape, p.statistic())
+                                : zeros(device, shape, p.statistic());
+  const auto row = [&](std::int64_t kind) {
+    return all.view_as(Shape{p.rows}, row_major(Shape{p.rows}),
+                       (own * p.statistics() + kind) * p.rows, nullptr);
+  };
+  const bool weighted = p.smooth() && p.weight.defined();
+  run_loss_kernel(p, kernels::CrossEntropyStats{
+                         p.logits.dtype(), p.rows, p.classes, p.first, p.options.ignore_index,
+                         p.logits.data(), p.targets.data(), row(0).data(), row(1).data(),
+                         row(2).data(), p.smooth() && !weighted ? row(3).data() : nullptr});
+  if (!weighted) return all;
+  const NoGradGuard no_grad;
+  const Tensor total = weighted_total(p);
+  run_loss_kernel(p, kernels::Copy{view_of(row(3)), view_of(total)});
+  return all;
 }
 
-Tensor row_statistics(const LossRows& p, const Tensor& max) {
-  const Tensor own =
-      Tensor::empty(p.logits.device(), Shape{p.smooth() ? 3 : 2, p.rows}, p.statistic());
-  char* at = static_cast<char*>(own.data());
-  const std::int64_t row_bytes = p.rows * static_cast<std::int64_t>(size_of(p.statistic()));
-  run_loss_kernel(p, kernels::CrossEntropyStats{p.logits.dtype(), p.rows, p.classes, p.first,
-                                                p.options.ignore_index, p.logits.data(),
-                                                p.targets.data(), max.data(), at, at + row_bytes,
-                                                p.smooth() ? at + 2 * row_bytes : nullptr});
-  if (!p.smooth() || !p.weight.defined()) return own;
-  const NoGradGuard no_grad;
-  const Tensor total = weighted_total(p, max);
-  const Tensor third = own.view_as(Shape{p.rows}, row_major(Shape{p.rows}), 2 * p.rows, nullptr);
-  run_loss_kernel(p, kernels::Copy{view_of(third), view_of(total)});
-  return own;
+Tensor joined_statistics(const LossRows& p, const Tensor& slots) {
+  const Shape shape{p.statistics(), p.rows};
+  if (slots.local_shape()[0] == 1) return view(slots, shape);
+  const Tensor joined = Tensor::empty(p.logits.device(), shape, p.statistic());
+  run_loss_kernel(
+      p, kernels::CrossEntropyJoin{p.statistic(), slots.local_shape()[0], p.statistics(), p.rows,
+                                   slots.data(), joined.data()});
+  return joined;
 }
 
 Tensor row_losses(const LossRows& p, const Tensor& statistics) {
   const NoGradGuard no_grad;
   const double smoothing = p.options.label_smoothing;
-  const Tensor log_sum = log(select(statistics, 0, 0));
-  Tensor loss = mul(p.target_weight, sub(log_sum, select(statistics, 0, 1)));
+  const Tensor max = select(statistics, 0, 0), log_sum = log(select(statistics, 0, 1));
+  Tensor loss = mul(p.target_weight, sub(log_sum, sub(select(statistics, 0, 2), max)));
   if (p.smooth()) {
-    const Tensor everywhere = sub(times_weight_sum(p, log_sum), select(statistics, 0, 2));
+    const Tensor total = sub(select(statistics, 0, 3), times_weight_sum(p, max));
+    const Tensor everywhere = sub(times_weight_sum(p, log_sum), total);
     loss =
         add(mul(loss, 1 - smoothing), everywhere, smoothing / static_cast<double>(p.all_classes));
   }
@@ -141,13 +147,13 @@ Tensor row_losses(const LossRows& p, const Tensor& statistics) {
   return times(masked_fill(loss, logical_not(p.counted), 0.0), p.scale);
 }
 
-Tensor rows_gradient(const LossRows& p, const Tensor& given, const Tensor& max, const Tensor& sum) {
+Tensor rows_gradient(const LossRows& p, const Tensor& given, const Tensor& statistics) {
   const NoGradGuard no_grad;
   const Tensor scaled = times(to(given, p.statistic()), p.scale);
-  if (p.smooth() && p.weight.defined()) return weighted_smooth_gradient(p, scaled, max, sum);
+  if (p.smooth() && p.weight.defined()) return weighted_smooth_gradient(p, scaled, statistics);
   const Tensor scales = contiguous(mul(p.target_weight, scaled));
   const Tensor out = Tensor::empty(p.logits.device(), p.logits.local_shape(), p.logits.dtype());
-  run_loss_kernel(p, grad_args(p, p.targets, p.options.label_smoothing, max, sum, scales, out));
+  run_loss_kernel(p, grad_args(p, p.targets, p.options.label_smoothing, statistics, scales, out));
   return out;
 }
 

@@ -44,7 +44,6 @@ void cross_entropy_forward(OpContext& c) {
   const Tensor picked = Tensor::empty(device, {rows}, dtype);
   const Tensor total = c.attrs.reals[0] == 0 ? Tensor() : Tensor::empty(device, {rows}, dtype);
   void* max = c.out[1].data();
-  launch(c, kernels::RowMax{logits.dtype(), rows, classes, logits.data(), max});
   launch(c, kernels::CrossEntropyStats{logits.dtype(), rows, classes, 0, c.attrs.ints[1],
                                        logits.data(), target.data(), max, sum.data(), picked.data(),
                                        data_or_null(total)});

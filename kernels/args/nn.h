@@ -122,26 +122,29 @@ struct AttentionGrad {
   View mask{}, dmask{};
 };
 
-// Cross-entropy in three pieces, so that a class-sharded one can reduce in between. logits [rows,
-// classes]; this rank holds classes [first, first+classes). target I64 [rows]; rows whose target is
-// ignore count for nothing. Statistics are f32 (f64 for f64), contiguous [rows].
-struct RowMax {
-  DType dtype;
-  std::int64_t rows, classes;
-  const void* logits;
-  void* max;
-};
-// sum[r] = sum_c exp(logits - max); picked[r] = logits[r, target] - max[r] if the target is here,
-// else 0; total[r] = sum_c (logits - max) (null unless label smoothing needs it)
+// Cross-entropy in pieces, so that a class-sharded one can join what its ranks found in between.
+// logits [rows, classes]; this rank holds classes [first, first+classes). target I64 [rows]; rows
+// whose target is ignore count for nothing. Statistics are f32 (f64 for f64), contiguous [rows].
+// max[r]: the largest logit; sum[r] = sum_c exp(logits - max), 0 where max is -infinity; picked[r]:
+// logits[r, target] if the target is here, else 0; total[r] = sum_c logits (null unless label
+// smoothing needs it)
 struct CrossEntropyStats {
   DType dtype;
   std::int64_t rows, classes, first, ignore;
   const void* logits;
   const void* target;
-  const void* max;
+  void* max;
   void* sum;
   void* picked;
   void* total;
+};
+// What `parts` ranks found of their classes, [parts, kinds, rows] in the order of the members above
+// (kinds 3: no total), as of all classes: [kinds, rows]. dtype: of the statistics, F32 or F64.
+struct CrossEntropyJoin {
+  DType dtype;
+  std::int64_t parts, kinds, rows;
+  const void* found;
+  void* joined;
 };
 // dlogits[r,c] = scale[r] * (exp(logits-max)/sum - (1-smoothing)*[c==target] -
 // smoothing/all_classes), 0 where ignored. scale [rows] of the statistics' dtype.
@@ -159,7 +162,7 @@ struct CrossEntropyGrad {
 };
 
 // The loss of each row (or their sum) from what CrossEntropyStats found, and how many targets
-// count, per row or in all. dtype: of the statistics, F32 or F64. lse holds max before and the
+// count, per row or in all. dtype: of the statistics, F32 or F64. lse holds the max before and the
 // logarithm of the sum of exp after. Error{BadInput}: a target that is no class.
 struct CrossEntropyLoss {
   DType dtype;

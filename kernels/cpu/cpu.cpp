@@ -118,9 +118,9 @@ void run(const AttentionGrad& args) {
   }
   vectorised_or_reference(args.q.dtype, args, rows);
 }
-void run(const RowMax& args) { vectorised_or_reference(args.dtype, args); }
 void run(const CrossEntropyStats& args) { vectorised_or_reference(args.dtype, args); }
 void run(const CrossEntropyGrad& args) { vectorised_or_reference(args.dtype, args); }
+void run(const CrossEntropyJoin& args) { reference::run(args); }
 void run(const CrossEntropyLoss& args) { reference::run(args); }
 void run(const NllLoss& args) { reference::run(args); }
 void run(const NllLossGrad& args) { reference::run(args); }

@@ -1,5 +1,5 @@
-// Cross-entropy over the classes of a row, in pieces between which ranks may reduce: each passes
-// over the logits once.
+// Cross-entropy over the classes of a row, in pieces between which ranks may join what they found:
+// the statistics read the logits once, the gradient reads them once and writes them.
 #include <limits>
 
 #include "kernels/cuda/exponent.h"
@@ -8,21 +8,35 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-template <class T, int W>
-struct RowMaxKernel : LineKernel<> {
-  const T* logits;
-  Wide<T>* max;
+template <class A>
+CS_BODY A larger(A a, A b) {  // NaN wins
+  return a < b || b != b ? b : a;
+}
 
-  CS_BODY void operator()(Block& block) const {
-    using A = Wide<T>;
-    Team team(block, this->shape);
-    const auto larger = [](A a, A b) { return a < b || b != b ? b : a; };  // NaN wins
-    team.each_line(this->lines(), [&](std::int64_t row) {
-      A high = -std::numeric_limits<A>::infinity();
-      each_wide(team, this->template span<W>(logits, row), [&](A v) { high = larger(high, v); });
-      high = team.combine(high, larger);
-      if (team.rank() == 0 && row < this->lines()) max[row] = high;
-    });
+// Of the elements x that were seen: the largest, and the sum of e^(x - largest), 0 while that is
+// -infinity.
+template <class T>
+struct Exponents {
+  using A = Wide<T>;
+  A high = -std::numeric_limits<A>::infinity(), sum = 0;
+
+  template <int W>
+  CS_BODY void add(const A (&x)[W]) {
+    A highest = high;
+    CS_UNROLL
+    for (int j = 0; j < W; ++j) highest = larger(highest, x[j]);
+    const A from = highest == -std::numeric_limits<A>::infinity() ? A(0) : highest;
+    sum *= exponent<T>(high - from);
+    CS_UNROLL
+    for (int j = 0; j < W; ++j) sum += exponent<T>(x[j] - from);
+    high = highest;
+  }
+  CS_BODY static Two<A> joined(const Two<A>& x, const Two<A>& y) {
+    const A highest = larger(x.a, y.a);
+    const auto share = [&](const Two<A>& part) {
+      return part.a == highest ? part.b : part.b * exponent<T>(part.a - highest);
+    };
+    return {highest, share(x) + share(y)};
   }
 };
 
@@ -31,7 +45,7 @@ struct CrossEntropyStatsKernel : LineKernel<> {
   std::int64_t first, ignore;
   const T* logits;
   const std::int64_t* target;
-  const Wide<T>* max;
+  Wide<T>* max;
   Wide<T>* sum;
   Wide<T>* picked;
   Wide<T>* total;
@@ -40,21 +54,50 @@ struct CrossEntropyStatsKernel : LineKernel<> {
     using A = Wide<T>;
     Team team(block, this->shape);
     team.each_line(this->lines(), [&](std::int64_t row) {
-      const bool is_row = row < this->lines();
-      const A high = is_row ? max[row] : A(0);
-      A exponents = 0, shifted = 0;
-      each_wide(team, this->template span<W>(logits, row), [&](A v) {
-        exponents += exponent<T>(v - high);
-        shifted += v - high;
+      Exponents<T> seen;
+      A plain = 0;
+      each_wide_pack(team, this->template span<W>(logits, row), [&](const A(&x)[W]) {
+        seen.add(x);
+        CS_UNROLL
+        for (int j = 0; j < W; ++j) plain += x[j];
       });
-      const Two<A> sums = team.sums(exponents, shifted);
-      if (team.rank() != 0 || !is_row) return;
+      const Two<A> all =
+          team.combine(Two<A>{seen.high, seen.sum},
+                       [](const Two<A>& x, const Two<A>& y) { return Exponents<T>::joined(x, y); });
+      if (total != nullptr) plain = team.sum(plain);
+      if (team.rank() != 0 || row >= this->lines()) return;
       const std::int64_t own = target[row] - first;
       const bool here = target[row] != ignore && own >= 0 && own < this->extent;
-      sum[row] = sums.a;
-      picked[row] = here ? widen(logits[row * this->extent + own]) - high : A(0);
-      if (total != nullptr) total[row] = sums.b;
+      max[row] = all.a;
+      sum[row] = all.b;
+      picked[row] = here ? widen(logits[row * this->extent + own]) : A(0);
+      if (total != nullptr) total[row] = plain;
     });
+  }
+};
+
+template <class A>
+struct CrossEntropyJoinKernel : PerElement {
+  std::int64_t parts, kinds, rows;
+  const A* found;
+  A* joined;
+
+  CS_BODY void operator()(Block& block) const {
+    for (std::int64_t row = block.grid_thread(); row < rows; row += block.grid_threads()) {
+      Two<A> all = {of(0, 0, row), of(0, 1, row)};
+      for (std::int64_t p = 1; p < parts; ++p)
+        all = Exponents<A>::joined(all, {of(p, 0, row), of(p, 1, row)});
+      joined[row] = all.a;
+      joined[rows + row] = all.b;
+      for (std::int64_t kind = 2; kind < kinds; ++kind) {
+        A sum = 0;
+        for (std::int64_t p = 0; p < parts; ++p) sum += of(p, kind, row);
+        joined[kind * rows + row] = sum;
+      }
+    }
+  }
+  CS_BODY A of(std::int64_t part, std::int64_t kind, std::int64_t row) const {
+    return found[(part * kinds + kind) * rows + row];
   }
 };
 
@@ -112,8 +155,8 @@ struct CrossEntropyLossKernel : PerBlock {
   Finding* finding;
 
   CS_BODY A loss_of(std::int64_t row, A log_sum) const {
-    const A one = log_sum - (1 - smoothing) * picked[row];
-    return total == nullptr ? one : one - smoothing * total[row] / static_cast<A>(classes);
+    const A high = lse[row], one = log_sum - (1 - smoothing) * (picked[row] - high);
+    return total == nullptr ? one : one - smoothing * (total[row] / static_cast<A>(classes) - high);
   }
   CS_BODY void operator()(Block& block) const {
     A losses = 0, counts = 0;
@@ -159,20 +202,18 @@ void cross_entropy_loss(CudaDevice& device, const CrossEntropyLoss& args) {
   launch(device, "cross entropy loss", kernel, blocks, threads, kWarp * kLargestState);
 }
 
-}  // namespace
-
-void run(CudaDevice& device, const RowMax& args) {
-  with_floating(args.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    with_width<T>(in_vectors<T>(args.classes, args.logits), [&](auto width) {
-      RowMaxKernel<T, width()> kernel{};
-      set_lines(kernel, args.rows, args.classes, 1);
-      kernel.logits = as<T>(args.logits);
-      kernel.max = as<Wide<T>>(args.max);
-      launch_lines(device, "row max", kernel, width());
-    });
-  });
+template <class A>
+void cross_entropy_join(CudaDevice& device, const CrossEntropyJoin& args) {
+  CrossEntropyJoinKernel<A> kernel{};
+  kernel.parts = args.parts;
+  kernel.kinds = args.kinds;
+  kernel.rows = args.rows;
+  kernel.found = as<A>(args.found);
+  kernel.joined = as<A>(args.joined);
+  launch_elements(device, "cross entropy join", kernel, args.rows);
 }
+
+}  // namespace
 
 void run(CudaDevice& device, const CrossEntropyStats& args) {
   with_floating(args.dtype, [&](auto tag) {
@@ -214,6 +255,11 @@ void run(CudaDevice& device, const CrossEntropyGrad& args) {
       launch_lines(device, "cross entropy gradient", kernel, width());
     });
   });
+}
+
+void run(CudaDevice& device, const CrossEntropyJoin& args) {
+  args.dtype == DType::F64 ? cross_entropy_join<double>(device, args)
+                           : cross_entropy_join<float>(device, args);
 }
 
 void run(CudaDevice& device, const CrossEntropyLoss& args) {

@@ -5,7 +5,8 @@
 // elements at both ends), or have dense or broadcast runs of whole packs along the last dimension.
 // What else there is goes element by element (kSize = 1). Used by the .cu files only.
 #include "kernels/cuda/strided.h"
-#include "kernels/cuda/vector.h"
+#include "kernels/cuda/typed.h"
+#include "runtime/device/cuda/pack.h"
 
 namespace coshard::kernels::cuda {
 

@@ -2,7 +2,8 @@
 // Functions that several elementwise kernels share, in float or double. Used by the .cu files only.
 #include <cmath>
 
-#include "kernels/cuda/vector.h"
+#include "kernels/cuda/typed.h"
+#include "runtime/device/cuda/pack.h"
 
 namespace coshard::kernels::cuda {
 

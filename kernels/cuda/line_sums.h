@@ -53,6 +53,29 @@ CS_BODY Wide<T> line_extreme(Team& team, const Span<const T, W>& line, bool larg
   return team.combine(best, [&](A a, A b) { return extreme_of(a, b, largest); });
 }
 
+// Extremes and how often they were seen, of two parts; NaN are alike.
+template <class A>
+CS_BODY Two<A> extremes_of(const Two<A>& x, const Two<A>& y, bool largest) {
+  const A best = extreme_of(x.a, y.a, largest);
+  const auto times = [&](const Two<A>& part) {
+    return part.a == best || (is_nan(part.a) && is_nan(best)) ? part.b : A(0);
+  };
+  return {best, times(x) + times(y)};
+}
+
+// {the extreme of the elements, or of their absolute values, how often it is there}
+template <class T, int W>
+CS_BODY Two<Wide<T>> line_extremes(Team& team, const Span<const T, W>& line, bool largest,
+                                   bool absolute) {
+  using A = Wide<T>;
+  Two<A> best{largest ? -infinity<A>() : infinity<A>(), 0};
+  each_wide(team, line, [&](A v) {
+    best = extremes_of(best, Two<A>{absolute ? std::abs(v) : v, A(1)}, largest);
+  });
+  return team.combine(best,
+                      [&](const Two<A>& a, const Two<A>& b) { return extremes_of(a, b, largest); });
+}
+
 // {the largest element, the sum of e^(element - it)}
 template <class T, int W>
 CS_BODY Two<Wide<T>> line_exponents(Team& team, const Span<const T, W>& line) {

@@ -3,9 +3,10 @@
 #include <cmath>
 
 #include "kernels/cuda/strided.h"
-#include "kernels/cuda/vector.h"
+#include "kernels/cuda/typed.h"
 #include "kernels/philox.h"
 #include "runtime/device/cuda/arithmetic.h"
+#include "runtime/device/cuda/pack.h"
 
 namespace coshard::kernels::cuda {
 namespace {

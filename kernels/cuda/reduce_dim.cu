@@ -1,26 +1,40 @@
 // Many elements to one along lines. Long lines of which there are few are cut into chunks for more
 // teams; what is found in them (sums; mean and squares; maximum and exponents) is joined in order.
+#include "kernels/cuda/chunks.h"
 #include "kernels/cuda/line_sums.h"
 
 namespace coshard::kernels::cuda {
 namespace {
 
-// What a part of a line comes to. a: sum, product, extreme, mean or largest; b: of the variance the
-// squares, of LogSumExp the exponents.
+template <class A>
+struct ReduceTask {
+  ReduceOp op;
+  A alpha;
+  bool counted;  // how often an extreme is there is asked for
+  Chunks chunks;
+};
+
+// What a part of a line comes to. a: sum, product, extreme, mean or largest; b: of an extreme how
+// often it is there, of the variance the squares, of LogSumExp the exponents.
 template <class T, int W>
-CS_BODY Two<Wide<T>> reduced(ReduceOp op, Wide<T> alpha, Team& team, const Span<const T, W>& line) {
+CS_BODY Two<Wide<T>> reduced(const ReduceTask<Wide<T>>& task, Team& team,
+                             const Span<const T, W>& line) {
   using A = Wide<T>;
-  switch (op) {
+  const auto extreme = [&](bool largest, bool absolute) {
+    if (task.counted) return line_extremes(team, line, largest, absolute);
+    return Two<A>{line_extreme(team, line, largest, absolute), 0};
+  };
+  switch (task.op) {
     case ReduceOp::Sum:
     case ReduceOp::Mean: return {line_sum(team, line, [](A v) { return v; }), 0};
     case ReduceOp::NanSum:
       return {line_sum(team, line, [](A v) { return is_nan(v) ? A(0) : v; }), 0};
     case ReduceOp::AbsPower:
-      return {line_sum(team, line, [&](A v) { return abs_power(v, alpha); }), 0};
+      return {line_sum(team, line, [&](A v) { return abs_power(v, task.alpha); }), 0};
     case ReduceOp::Max:
-    case ReduceOp::AbsMax: return {line_extreme(team, line, true, op == ReduceOp::AbsMax), 0};
+    case ReduceOp::AbsMax: return extreme(true, task.op == ReduceOp::AbsMax);
     case ReduceOp::Min:
-    case ReduceOp::AbsMin: return {line_extreme(team, line, false, op == ReduceOp::AbsMin), 0};
+    case ReduceOp::AbsMin: return extreme(false, task.op == ReduceOp::AbsMin);
     case ReduceOp::Variance:
     case ReduceOp::Deviation: {
       const A mean = line_mean(team, line);
@@ -41,12 +55,13 @@ CS_BODY Two<A> joined(ReduceOp op, const Two<A>& x, A m, const Two<A>& y, A n) {
   switch (op) {
     case ReduceOp::Product: return {x.a * y.a, 0};
     case ReduceOp::Max:
-    case ReduceOp::AbsMax: return {extreme_of(x.a, y.a, true), 0};
+    case ReduceOp::AbsMax: return extremes_of(x, y, true);
     case ReduceOp::Min:
-    case ReduceOp::AbsMin: return {extreme_of(x.a, y.a, false), 0};
+    case ReduceOp::AbsMin: return extremes_of(x, y, false);
     case ReduceOp::Variance:
     case ReduceOp::Deviation: {
       const A apart = y.a - x.a;
+      if (apart - apart != 0) return {x.a + y.a, x.b + y.b};  // an infinite mean stays one
       return {x.a + apart * (n / (m + n)), x.b + y.b + apart * apart * (m * n / (m + n))};
     }
     case ReduceOp::LogSumExp: {
@@ -73,35 +88,21 @@ CS_BODY A finished(ReduceOp op, A alpha, std::int64_t extent, const Two<A>& x) {
   }
 }
 
-template <class A>
-struct ReduceTask {
-  ReduceOp op;
-  A alpha;
-  std::int64_t chunks, length;  // of a line, and elements of all chunks but the last
-};
-
-// A team for each chunk; lines that are not cut are finished here.
+// A team for each chunk; lines that are not cut are finished here, unless what is found is wanted.
 template <class T, int W>
 struct ReduceDimKernel : LineKernel<> {
   ReduceTask<Wide<T>> task;
   const T* x;
   T* y;
-  Two<Wide<T>>* parts;  // [chunks][lines]; null: one chunk
+  Two<Wide<T>>* parts;  // [chunks][lines]; null: finished in y
 
   CS_BODY void operator()(Block& block) const {
     Team team(block, this->shape);
-    const std::int64_t all = this->lines();
-    team.each_line(all * task.chunks, [&](std::int64_t at) {
-      Span<const T, W> part{x, 0, W};
-      const bool is_part = at < all * task.chunks;
-      if (is_part) part = this->template span<W>(x, at % all);
-      if (is_part && task.chunks > 1) {
-        const std::int64_t packs = task.length / W, first = at / all * packs;
-        const std::int64_t left = part.packs - first;
-        part = {part.at(first), left < packs ? left : packs, part.step};
-      }
-      const Two<Wide<T>> found = reduced(task.op, task.alpha, team, part);
-      if (team.rank() != 0 || !is_part) return;
+    const std::int64_t all = this->lines() * task.chunks.count;
+    team.each_line(all, [&](std::int64_t at) {
+      const auto part = chunk_of<W>(*this, task.chunks, x, at);
+      const Two<Wide<T>> found = reduced(task, team, part);
+      if (team.rank() != 0 || at >= all) return;
       if (parts != nullptr) {
         parts[at] = found;
       } else {
@@ -117,66 +118,68 @@ struct JoinKernel : PerElement {
   std::int64_t lines, extent;
   const Two<Wide<T>>* parts;
   T* y;
+  Two<Wide<T>>* found;  // null: finished in y
 
   CS_BODY void operator()(Block& block) const {
     using A = Wide<T>;
     for (std::int64_t i = block.grid_thread(); i < lines; i += block.grid_threads()) {
       Two<A> all = parts[i];
-      for (std::int64_t c = 1; c < task.chunks; ++c) {
-        const std::int64_t before = c * task.length;
-        const std::int64_t n = extent - before < task.length ? extent - before : task.length;
+      for (std::int64_t c = 1; c < task.chunks.count; ++c) {
+        const std::int64_t before = c * task.chunks.length, left = extent - before;
+        const std::int64_t n = left < task.chunks.length ? left : task.chunks.length;
         all = joined(task.op, all, static_cast<A>(before), parts[c * lines + i], static_cast<A>(n));
       }
-      y[i] = static_cast<T>(finished(task.op, task.alpha, extent, all));
+      if (found != nullptr) {
+        found[i] = all;
+      } else {
+        y[i] = static_cast<T>(finished(task.op, task.alpha, extent, all));
+      }
     }
   }
 };
 
-// Enough chunks to keep the device busy, each long enough to be worth it.
-std::int64_t chunks_for(const CudaDevice& device, const ReduceDim& args) {
-  const std::int64_t blocks = args.inner == 1 ? args.outer : (args.outer * args.inner + 31) / 32;
-  const std::int64_t wanted = 4 * device.multiprocessors() / std::max<std::int64_t>(blocks, 1);
-  const std::int64_t shortest = args.inner == 1 ? 8192 : 512;
-  return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(args.extent / shortest, 1));
-}
-
+// The result goes to args.y, or, before it is finished, to `found`.
 template <class T, int W>
-void reduce_lines(CudaDevice& device, const ReduceDim& args) {
+void reduce_lines(CudaDevice& device, const ReduceDim& args, Two<Wide<T>>* found) {
   using A = Wide<T>;
-  ReduceTask<A> task{args.op, static_cast<A>(args.alpha), chunks_for(device, args), args.extent};
-  if (task.chunks > 1) {
-    const std::int64_t packs = args.extent / W;
-    task.length = (packs + task.chunks - 1) / task.chunks * W;
-    task.chunks = (args.extent + task.length - 1) / task.length;
-  }
   ReduceDimKernel<T, W> kernel{};
   set_lines(kernel, args.outer, args.extent, args.inner);
-  kernel.task = task;
+  kernel.task = {args.op, static_cast<A>(args.alpha), found != nullptr,
+                 chunks_for(device, args.outer, args.extent, args.inner, W)};
   kernel.x = as<T>(args.x);
   kernel.y = as<T>(args.y);
-  std::shared_ptr<Buffer> scratch;
-  if (task.chunks > 1) {
-    const std::int64_t parts = task.chunks * args.outer * args.inner;
-    scratch = device.make_buffer(static_cast<std::size_t>(parts) * sizeof(Two<A>));
-    kernel.parts = static_cast<Two<A>*>(scratch->data());
-  }
-  launch_lines(device, "reduce", kernel, W, task.chunks);
-  if (task.chunks == 1) return;
+  kernel.parts = found;
+  const std::int64_t chunks = kernel.task.chunks.count;
+  if (chunks == 1) return launch_lines(device, "reduce", kernel, W);
+  const std::int64_t lines = args.outer * args.inner;
+  const auto scratch =
+      device.make_buffer(static_cast<std::size_t>(chunks * lines) * sizeof(Two<A>));
+  kernel.parts = static_cast<Two<A>*>(scratch->data());
+  launch_lines(device, "reduce", kernel, W, chunks);
   JoinKernel<T> join{};
-  join.task = task;
-  join.lines = args.outer * args.inner;
+  join.task = kernel.task;
+  join.lines = lines;
   join.extent = args.extent;
   join.parts = kernel.parts;
   join.y = kernel.y;
-  launch_elements(device, "join", join, join.lines);
+  join.found = found;
+  launch_elements(device, "join", join, lines);
+}
+
+template <class T>
+void reduce_floats(CudaDevice& device, const ReduceDim& args, void* found) {
+  with_width<T>(args.inner == 1 && in_vectors<T>(args.extent, args.x), [&](auto width) {
+    reduce_lines<T, width()>(device, args, static_cast<Two<Wide<T>>*>(found));
+  });
 }
 
 // Integers and booleans; sums and products wrap around.
-template <class T>
+template <class T, class Out>
 struct ReduceIntegersKernel : LineKernel<> {
   ReduceOp op;
+  Chunks chunks;
   const T* x;
-  T* y;
+  Out* y;  // [chunks][lines]
 
   CS_BODY std::int64_t step(std::int64_t a, std::int64_t b) const {
     const auto u = static_cast<std::uint64_t>(a), v = static_cast<std::uint64_t>(b);
@@ -187,17 +190,30 @@ struct ReduceIntegersKernel : LineKernel<> {
   CS_BODY void operator()(Block& block) const {
     using Limits = std::numeric_limits<T>;
     Team team(block, this->shape);
-    team.each_line(this->lines(), [&](std::int64_t line) {
+    const std::int64_t all = this->lines() * chunks.count;
+    team.each_line(all, [&](std::int64_t at) {
       std::int64_t result = op == ReduceOp::Product ? 1 : 0;
       if (op == ReduceOp::Max) result = static_cast<std::int64_t>(Limits::lowest());
       if (op == ReduceOp::Min) result = static_cast<std::int64_t>(Limits::max());
-      each_wide(team, this->template span<1>(x, line),
+      each_wide(team, chunk_of<1>(*this, chunks, x, at),
                 [&](T v) { result = step(result, static_cast<std::int64_t>(v)); });
       result = team.combine(result, [&](std::int64_t a, std::int64_t b) { return step(a, b); });
-      if (team.rank() == 0 && line < this->lines()) y[line] = static_cast<T>(result);
+      if (team.rank() == 0 && at < all) y[at] = static_cast<Out>(result);
     });
   }
 };
+
+template <class T, class Out>
+void reduce_integers(CudaDevice& device, const ReduceDim& args, const Chunks& chunks) {
+  ReduceIntegersKernel<T, Out> kernel{};
+  set_lines(kernel, args.outer, args.extent, args.inner);
+  kernel.op = args.op;
+  kernel.chunks = chunks;
+  kernel.x = as<T>(args.x);
+  kernel.y = as<Out>(args.y);
+  const char* name = chunks.count > 1 ? "reduce integers in chunks" : "reduce integers";
+  launch_lines(device, name, kernel, 1, chunks.count);
+}
 
 template <class T>
 void reduce_integers(CudaDevice& device, const ReduceDim& args) {
@@ -205,12 +221,16 @@ void reduce_integers(CudaDevice& device, const ReduceDim& args) {
   const bool sums = args.op == ReduceOp::Sum || args.op == ReduceOp::Product;
   CS_REQUIRE(extreme || (sums && !std::is_same_v<T, bool>), "reduction ", static_cast<int>(args.op),
              " of ", dtype_of<T>, " elements");
-  ReduceIntegersKernel<T> kernel{};
-  set_lines(kernel, args.outer, args.extent, args.inner);
-  kernel.op = args.op;
-  kernel.x = as<T>(args.x);
-  kernel.y = as<T>(args.y);
-  launch_lines(device, "reduce integers", kernel);
+  const Chunks chunks = chunks_for(device, args.outer, args.extent, args.inner, 1);
+  if (chunks.count == 1) return reduce_integers<T, T>(device, args, chunks);
+  const std::int64_t lines = args.outer * args.inner;
+  const auto bytes = static_cast<std::size_t>(chunks.count * lines) * sizeof(std::int64_t);
+  const auto parts = device.make_buffer(bytes);
+  ReduceDim step = args;
+  step.y = parts->data();
+  reduce_integers<T, std::int64_t>(device, step, chunks);
+  step = {args.op, DType::I64, 1, chunks.count, lines, parts->data(), args.y, 0};
+  reduce_integers<std::int64_t, T>(device, step, {1, chunks.count});
 }
 
 }  // namespace
@@ -221,10 +241,13 @@ void run(CudaDevice& device, const ReduceDim& args) {
     if constexpr (std::is_integral_v<T>) {
       reduce_integers<T>(device, args);
     } else {
-      with_width<T>(args.inner == 1 && in_vectors<T>(args.extent, args.x),
-                    [&](auto width) { reduce_lines<T, width()>(device, args); });
+      reduce_floats<T>(device, args, nullptr);
     }
   });
+}
+
+void find_lines(CudaDevice& device, const ReduceDim& args, void* found) {
+  with_floating(args.dtype, [&](auto tag) { reduce_floats<decltype(tag)>(device, args, found); });
 }
 
 }  // namespace coshard::kernels::cuda

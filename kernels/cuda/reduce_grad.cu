@@ -1,4 +1,6 @@
-// The gradients of reductions along lines.
+// The gradients of reductions along lines: what is found of a line, then what it means for each
+// element. Of few long lines the first is found by ReduceDim's kernels.
+#include "kernels/cuda/chunks.h"
 #include "kernels/cuda/line_sums.h"
 
 namespace coshard::kernels::cuda {
@@ -56,15 +58,22 @@ struct ReduceGradKernel : LineKernel<> {
   using Line = Span<const T, 1>;
   ReduceOp op;
   A alpha;
+  Chunks chunks;
+  const Two<A>* found;  // of each line; null: not cut, and found here
   const T* dy;
   const T* x;
   T* dx;
 
   CS_BODY void operator()(Block& block) const {
     Team team(block, this->shape);
-    team.each_line(this->lines(), [&](std::int64_t line) {
-      const A slope = line < this->lines() ? widen(dy[line]) : A(0);
-      one(team, this->template span<1>(x, line), this->template span<1>(dx, line), slope);
+    const std::int64_t all = this->lines() * chunks.count;
+    team.each_line(all, [&](std::int64_t at) {
+      const std::int64_t own = at % this->lines();
+      const A slope = at < all ? widen(dy[own]) : A(0);
+      const Line line = chunk_of<1>(*this, chunks, x, at);
+      const Span<T, 1> to = chunk_of<1>(*this, chunks, dx, at);
+      if (op == ReduceOp::Product) return product(team, line, to, slope);
+      slopes(team, line, to, slope, found == nullptr ? find(team, line) : found[own]);
     });
   }
 
@@ -75,24 +84,30 @@ struct ReduceGradKernel : LineKernel<> {
       *to.at(n) = static_cast<T>(f(widen(pack.at[0])));
     });
   }
-  CS_BODY void one(Team& team, const Line& line, const Span<T, 1>& to, A slope) const {
+  CS_BODY static void product(Team& team, const Line& line, const Span<T, 1>& to, A slope) {
+    const ProductGrad all(team, line);
+    give(team, line, to,
+         [&](A v) { return static_cast<A>(static_cast<double>(slope) * all.without(v)); });
+  }
+  CS_BODY bool absolute() const { return op == ReduceOp::AbsMax || op == ReduceOp::AbsMin; }
+  CS_BODY Two<A> find(Team& team, const Line& line) const {
     switch (op) {
-      case ReduceOp::Product: {
-        const ProductGrad product(team, line);
-        return give(team, line, to, [&](A v) {
-          return static_cast<A>(static_cast<double>(slope) * product.without(v));
-        });
+      case ReduceOp::Max:
+      case ReduceOp::AbsMax: return line_extremes(team, line, true, absolute());
+      case ReduceOp::Min:
+      case ReduceOp::AbsMin: return line_extremes(team, line, false, absolute());
+      case ReduceOp::Variance: return {line_mean(team, line), 0};
+      case ReduceOp::Deviation: {
+        const A mean = line_mean(team, line);
+        return {mean, line_squares(team, line, mean)};
       }
-      case ReduceOp::Max: return extreme(team, line, to, slope, true, false);
-      case ReduceOp::Min: return extreme(team, line, to, slope, false, false);
-      case ReduceOp::AbsMax: return extreme(team, line, to, slope, true, true);
-      case ReduceOp::AbsMin: return extreme(team, line, to, slope, false, true);
-      case ReduceOp::Variance:
-      case ReduceOp::Deviation: return variance(team, line, to, slope);
-      case ReduceOp::LogSumExp: {
-        const A total = log_of(line_exponents(team, line));
-        return give(team, line, to, [&](A v) { return slope * std::exp(v - total); });
-      }
+      case ReduceOp::LogSumExp: return line_exponents(team, line);
+      default: return {0, 0};
+    }
+  }
+  CS_BODY void slopes(const Team& team, const Line& line, const Span<T, 1>& to, A slope,
+                      const Two<A>& of) const {
+    switch (op) {
       case ReduceOp::NanSum:
         return give(team, line, to, [&](A v) { return is_nan(v) ? A(0) : slope; });
       case ReduceOp::AbsPower:
@@ -100,49 +115,72 @@ struct ReduceGradKernel : LineKernel<> {
           const A own = power_slope(v, alpha);
           return own == 0 ? A(0) : slope * own;
         });
-      default: return;
+      case ReduceOp::LogSumExp: {
+        const A total = log_of(of);
+        return give(team, line, to, [&](A v) { return slope * std::exp(v - total); });
+      }
+      case ReduceOp::Variance:
+      case ReduceOp::Deviation: return variance(team, line, to, slope, of);
+      default: return extreme(team, line, to, slope, of);
     }
   }
-  CS_BODY static void extreme(Team& team, const Line& line, const Span<T, 1>& to, A slope,
-                              bool largest, bool absolute) {
-    const A best = line_extreme(team, line, largest, absolute);
-    const auto hits = [&](A v) {
-      const A value = absolute ? std::abs(v) : v;
-      return value == best || (is_nan(value) && is_nan(best));
-    };
-    const A ties = line_sum(team, line, [&](A v) { return static_cast<A>(hits(v) ? 1 : 0); });
+  // Equal extremes share the slope.
+  CS_BODY void extreme(const Team& team, const Line& line, const Span<T, 1>& to, A slope,
+                       const Two<A>& of) const {
+    const A share = slope / of.b;
     give(team, line, to, [&](A v) {
-      const A own = absolute ? slope_sign(v) : A(1);
-      return (hits(v) ? own : A(0)) * (slope / ties);
+      const A value = absolute() ? std::abs(v) : v;
+      if (value != of.a && !(is_nan(value) && is_nan(of.a))) return A(0) * share;
+      return (absolute() ? slope_sign(v) : A(1)) * share;
     });
   }
-  CS_BODY void variance(Team& team, const Line& line, const Span<T, 1>& to, A slope) const {
-    const A left = static_cast<A>(line.packs) - alpha;
+  CS_BODY void variance(const Team& team, const Line& line, const Span<T, 1>& to, A slope,
+                        const Two<A>& of) const {
+    const A left = static_cast<A>(this->extent) - alpha;
     const A divisor = left > 0 ? left : A(0);
-    const A mean = line_mean(team, line);
     if (op == ReduceOp::Deviation) {
-      const A deviation = std::sqrt(line_squares(team, line, mean) / divisor);
+      const A deviation = std::sqrt(of.b / divisor);
       slope = deviation == 0 ? A(0) : slope / (2 * deviation);
     }
-    give(team, line, to, [&](A v) { return slope * 2 / divisor * (v - mean); });
+    give(team, line, to, [&](A v) { return slope * 2 / divisor * (v - of.a); });
   }
 };
+
+bool is_found(ReduceOp op) {
+  return op != ReduceOp::NanSum && op != ReduceOp::AbsPower && op != ReduceOp::Product;
+}
+
+template <class T>
+void reduce_grad(CudaDevice& device, const ReduceGrad& args) {
+  using A = Wide<T>;
+  ReduceGradKernel<T> kernel{};
+  set_lines(kernel, args.outer, args.extent, args.inner);
+  kernel.op = args.op;
+  kernel.alpha = static_cast<A>(args.alpha);
+  kernel.dy = as<T>(args.dy);
+  kernel.x = as<T>(args.x);
+  kernel.dx = as<T>(args.dx);
+  kernel.chunks = {1, args.extent};
+  std::shared_ptr<Buffer> found;
+  if (args.op != ReduceOp::Product)
+    kernel.chunks = chunks_for(device, args.outer, args.extent, args.inner, 1);
+  if (kernel.chunks.count > 1 && is_found(args.op)) {
+    const auto lines = static_cast<std::size_t>(args.outer * args.inner);
+    found = device.make_buffer(lines * sizeof(Two<A>));
+    kernel.found = static_cast<const Two<A>*>(found->data());
+    find_lines(
+        device,
+        {args.op, args.dtype, args.outer, args.extent, args.inner, args.x, nullptr, args.alpha},
+        found->data());
+  }
+  launch_lines(device, "reduce gradient", kernel, 1, kernel.chunks.count);
+}
 
 }  // namespace
 
 void run(CudaDevice& device, const ReduceGrad& args) {
   CS_REQUIRE(args.op != ReduceOp::Sum && args.op != ReduceOp::Mean, "ReduceGrad of a sum");
-  with_floating(args.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    ReduceGradKernel<T> kernel{};
-    set_lines(kernel, args.outer, args.extent, args.inner);
-    kernel.op = args.op;
-    kernel.alpha = static_cast<Wide<T>>(args.alpha);
-    kernel.dy = as<T>(args.dy);
-    kernel.x = as<T>(args.x);
-    kernel.dx = as<T>(args.dx);
-    launch_lines(device, "reduce gradient", kernel);
-  });
+  with_floating(args.dtype, [&](auto tag) { reduce_grad<decltype(tag)>(device, args); });
 }
 
 }  // namespace coshard::kernels::cuda

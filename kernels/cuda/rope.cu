@@ -1,11 +1,12 @@
-// Rotary embedding: a table of the angles' cosines and sines [seq, dim/2], computed in double once,
-// then one pass over the heads in 16-byte pieces where the views allow it.
+// Rotary embedding: a table of the angles' cosines and sines [positions, dim/2], computed in double
+// and kept by the device, then one pass over the heads in 16-byte pieces where the views allow it.
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <vector>
 
 #include "kernels/cuda/pieces.h"
 #include "kernels/cuda/typed.h"
-#include "runtime/device/buffer.h"
 
 namespace coshard::kernels::cuda {
 namespace {
@@ -18,17 +19,84 @@ struct alignas(2 * sizeof(W)) RopeAngle {
 template <class W>
 struct RopeTableKernel : PerElement {
   RopeAngle<W>* table;
-  std::int64_t seq, half, first_position;
+  std::int64_t count, half, first_position;
   double theta;
-  bool inverse;
   CS_BODY void operator()(Block& block) const {
-    for (std::int64_t e = block.grid_thread(); e < seq * half; e += block.grid_threads()) {
+    for (std::int64_t e = block.grid_thread(); e < count; e += block.grid_threads()) {
       const double power = -2.0 * static_cast<double>(e % half) / static_cast<double>(2 * half);
       const double angle = static_cast<double>(first_position + e / half) * ::pow(theta, power);
-      const double sine = ::sin(angle);
-      table[e] = {static_cast<W>(::cos(angle)), static_cast<W>(inverse ? -sine : sine)};
+      table[e] = {static_cast<W>(::cos(angle)), static_cast<W>(::sin(angle))};
     }
   }
+};
+
+// The tables of a device, its extension: the latest few. Each holds whole pages of positions, so
+// that a sequence that grows by a token a call makes a new one now and then.
+class RopeTables {
+ public:
+  explicit RopeTables(CudaDevice& device) : device_(device) {}
+  ~RopeTables() {
+    for (const Entry& entry : entries_) device_.deallocate(entry.table, entry.bytes, {});
+  }
+  RopeTables(const RopeTables&) = delete;
+  RopeTables& operator=(const RopeTables&) = delete;
+  static RopeTables& of(CudaDevice& device) {
+    static constexpr char key = 0;
+    std::shared_ptr<void>& slot = device.extension(&key);
+    if (slot == nullptr) slot = std::make_shared<RopeTables>(device);
+    return *static_cast<RopeTables*>(slot.get());
+  }
+
+  // The angles [seq, half] from `first` on; they are there until the next call.
+  template <class W>
+  const RopeAngle<W>* angles(std::int64_t first, std::int64_t seq, std::int64_t half,
+                             double theta) {
+    const auto fits = [&](const Entry& e) {
+      return e.angle_bytes == sizeof(RopeAngle<W>) && e.half == half && e.theta == theta &&
+             e.first <= first && first + seq <= e.end;
+    };
+    auto found = std::find_if(entries_.begin(), entries_.end(), fits);
+    if (found == entries_.end()) {
+      if (entries_.size() == kMost) drop_oldest();
+      entries_.push_back(
+          made<W>(first / kPage * kPage, (first + seq + kPage - 1) / kPage * kPage, half, theta));
+      found = entries_.end() - 1;
+    }
+    std::rotate(found, found + 1, entries_.end());
+    const Entry& entry = entries_.back();
+    return static_cast<const RopeAngle<W>*>(entry.table) + (first - entry.first) * half;
+  }
+
+ private:
+  static constexpr std::int64_t kPage = 256;
+  static constexpr std::size_t kMost = 8;
+  struct Entry {
+    std::size_t angle_bytes;
+    std::int64_t first, end, half;  // positions [first, end)
+    double theta;
+    void* table;
+    std::size_t bytes;
+  };
+
+  template <class W>
+  Entry made(std::int64_t first, std::int64_t end, std::int64_t half, double theta) {
+    RopeTableKernel<W> kernel{};
+    kernel.count = (end - first) * half;
+    kernel.half = half;
+    kernel.first_position = first;
+    kernel.theta = theta;
+    const std::size_t bytes = static_cast<std::size_t>(kernel.count) * sizeof(RopeAngle<W>);
+    kernel.table = static_cast<RopeAngle<W>*>(device_.allocate(bytes));
+    launch_elements(device_, "rope table", kernel, kernel.count);
+    return {sizeof(RopeAngle<W>), first, end, half, theta, kernel.table, bytes};
+  }
+  void drop_oldest() {
+    device_.deallocate(entries_.front().table, entries_.front().bytes, {});
+    entries_.erase(entries_.begin());
+  }
+
+  CudaDevice& device_;
+  std::vector<Entry> entries_;  // the latest last
 };
 
 // A block for each token in turn, a thread for `pieces` of a head's first half.
@@ -39,6 +107,7 @@ struct RopeKernel : PerElement {
     T at[kPiece];
   };
   const RopeAngle<W>* table;
+  bool inverse;
   const T* x;
   T* y;
   std::int64_t tokens, seq;
@@ -70,8 +139,9 @@ struct RopeKernel : PerElement {
       const RopeAngle<W> angle = angles[i];
       const W l = widen(low.at[i]);
       const W h = widen(high.at[i]);
-      new_low.at[i] = static_cast<T>(l * angle.cos - h * angle.sin);
-      new_high.at[i] = static_cast<T>(h * angle.cos + l * angle.sin);
+      const W sine = inverse ? -angle.sin : angle.sin;
+      new_low.at[i] = static_cast<T>(l * angle.cos - h * sine);
+      new_high.at[i] = static_cast<T>(h * angle.cos + l * sine);
     }
     *reinterpret_cast<Piece*>(to) = new_low;
     *reinterpret_cast<Piece*>(to + half * y_strides[3]) = new_high;
@@ -79,10 +149,12 @@ struct RopeKernel : PerElement {
 };
 
 template <class T, int kPiece>
-void rope_heads(CudaDevice& device, const Rope& args, const void* table) {
+void rope_heads(CudaDevice& device, const Rope& args) {
   const auto& shape = args.x.shape;
   RopeKernel<T, kPiece> kernel{};
-  kernel.table = as<RopeAngle<Wide<T>>>(table);
+  kernel.table = RopeTables::of(device).angles<Wide<T>>(args.first_position, shape[1], shape[3] / 2,
+                                                        args.theta);
+  kernel.inverse = args.inverse;
   kernel.x = as<T>(args.x.data);
   kernel.y = as<T>(args.y.data);
   kernel.tokens = shape[0] * shape[1];
@@ -105,21 +177,10 @@ void run(CudaDevice& device, const Rope& args) {
   if (shape[0] * shape[1] * shape[2] * half == 0) return;
   with_floating(args.x.dtype, [&](auto tag) {
     using T = decltype(tag);
-    using Angle = RopeAngle<Wide<T>>;
-    const auto table =
-        device.make_buffer(static_cast<std::size_t>(shape[1] * half) * sizeof(Angle));
-    RopeTableKernel<Wide<T>> angles{};
-    angles.table = as<Angle>(table->data());
-    angles.seq = shape[1];
-    angles.half = half;
-    angles.first_position = args.first_position;
-    angles.theta = args.theta;
-    angles.inverse = args.inverse;
-    launch_elements(device, "rope table", angles, shape[1] * half);
     constexpr int kPiece = 16 / sizeof(T);
     if (half % kPiece == 0 && rows_in_pieces(args.x, kPiece) && rows_in_pieces(args.y, kPiece))
-      return rope_heads<T, kPiece>(device, args, table->data());
-    return rope_heads<T, 1>(device, args, table->data());
+      return rope_heads<T, kPiece>(device, args);
+    return rope_heads<T, 1>(device, args);
   });
 }
 

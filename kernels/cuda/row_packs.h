@@ -3,14 +3,9 @@
 // are aligned, one element where they are not. Used by the .cu files only.
 #include <type_traits>
 
-#include "kernels/cuda/vector.h"
+#include "kernels/cuda/typed.h"
 #include "runtime/device/cuda/fragment.h"
-
-#if defined(__CUDACC__)
-#define CS_UNROLL_4 _Pragma("unroll 4")  // so that the loads of four turns are under way together
-#else
-#define CS_UNROLL_4
-#endif
+#include "runtime/device/cuda/pack.h"
 
 namespace coshard::kernels::cuda {
 

@@ -1,7 +1,10 @@
 // Scatter. Deterministic: along each line the sources are taken in order, so that of equal indices
 // the last one is kept and sums are added as the reference adds them. A short line has a thread; a
 // long one a block, which takes 256 sources at a time and lets one thread act for all that go to
-// the same place (a single very long line therefore keeps one multiprocessor busy, no more).
+// the same place. Few very long lines are cut into chunks: a block for each leaves its sums, or the
+// places of what it keeps, in memory of its own, and a second kernel joins these in order.
+#include <algorithm>
+
 #include "kernels/cuda/bits.h"
 #include "kernels/cuda/index_array.h"
 #include "kernels/cuda/strided.h"
@@ -61,23 +64,44 @@ struct ShortLineKernel : PerElement {
   }
 };
 
+// What the chunks of cut lines come to.
+template <class Part>
+struct ScatterParts {
+  std::int64_t chunks, length;  // of a line; sources of all but the last
+  std::int64_t limit;           // places of a line
+  Part* data;                   // [chunks][lines][limit]; null: not cut
+
+  CS_BODY Part* of(std::int64_t chunk, std::int64_t lines, std::int64_t line) const {
+    return data + (chunk * lines + line) * limit;
+  }
+};
+
+// What a chunk leaves: sums, or the number of the last source, from 1 on.
+template <class Out, bool kAdd>
+using PartOf = std::conditional_t<kAdd, Out, std::int64_t>;
+
 template <class Out, class Src, bool kAdd>
 struct LongLineKernel : KernelTraits<kSourcesAtOnce, true> {
   static constexpr std::size_t kShared =
       kSourcesAtOnce * (sizeof(std::int64_t) + (kAdd ? sizeof(Src) : 0));
   ScatterLines<Out, Src> of;
+  ScatterParts<PartOf<Out, kAdd>> parts;
 
   CS_BODY void operator()(Block& block) const {
     auto* targets = block.shared<std::int64_t>();
     auto* sources = block.shared<Src>(kSourcesAtOnce * sizeof(std::int64_t));
-    for (std::int64_t line = block.index(); line < of.lines.count; line += block.count()) {
+    const std::int64_t all = of.lines.count * parts.chunks;
+    for (std::int64_t work = block.index(); work < all; work += block.count()) {
+      const std::int64_t line = work % of.lines.count, chunk = work / of.lines.count;
+      const std::int64_t begin = chunk * parts.length;
+      const std::int64_t end = begin + parts.length < of.extent ? begin + parts.length : of.extent;
       std::int64_t at[3];
       of.lines.offsets(line, at);
-      for (std::int64_t first = 0; first < of.extent; first += kSourcesAtOnce) {
+      for (std::int64_t first = begin; first < end; first += kSourcesAtOnce) {
         const std::int64_t i = first + block.thread();
         std::int64_t to = -1;
         Src source{};
-        if (i < of.extent) {
+        if (i < end) {
           to = of.index.checked(block, at[0] + i * of.index_stride);
           source = of.source(at[2] + i * of.src_stride);
         }
@@ -86,11 +110,16 @@ struct LongLineKernel : KernelTraits<kSourcesAtOnce, true> {
         if constexpr (kAdd) sources[block.thread()] = source;
         block.barrier();
         if (to < 0) continue;
-        Out& place = of.out[at[1] + to * of.out_stride];
+        const bool cut = parts.data != nullptr;
         if constexpr (kAdd) {
-          add(block.thread(), targets, sources, place);
+          add(block.thread(), targets, sources,
+              cut ? parts.of(chunk, of.lines.count, line)[to] : of.out[at[1] + to * of.out_stride]);
         } else if (is_last(block.thread(), targets)) {
-          place = source;
+          if (cut) {
+            parts.of(chunk, of.lines.count, line)[to] = i + 1;
+          } else {
+            of.out[at[1] + to * of.out_stride] = source;
+          }
         }
       }
     }
@@ -115,6 +144,69 @@ struct LongLineKernel : KernelTraits<kSourcesAtOnce, true> {
 };
 
 template <class Out, class Src, bool kAdd>
+struct JoinScatterKernel : PerElement {
+  ScatterLines<Out, Src> of;
+  ScatterParts<PartOf<Out, kAdd>> parts;
+
+  CS_BODY void operator()(Block& block) const {
+    const std::int64_t all = of.lines.count * parts.limit;
+    for (std::int64_t e = block.grid_thread(); e < all; e += block.grid_threads()) {
+      const std::int64_t line = e / parts.limit, to = e % parts.limit;
+      std::int64_t at[3];
+      of.lines.offsets(line, at);
+      Out& place = of.out[at[1] + to * of.out_stride];
+      if constexpr (kAdd) {
+        Out sum = place;
+        for (std::int64_t c = 0; c < parts.chunks; ++c)
+          sum = plus(sum, parts.of(c, of.lines.count, line)[to]);
+        place = sum;
+      } else {
+        std::int64_t last = 0;
+        for (std::int64_t c = parts.chunks; c > 0 && last == 0; --c)
+          last = parts.of(c - 1, of.lines.count, line)[to];
+        if (last > 0) place = of.source(at[2] + (last - 1) * of.src_stride);
+      }
+    }
+  }
+};
+
+// In how many chunks: enough to keep the device busy, each long enough to be worth it, and their
+// memory not much more than that of the sources.
+template <class Part, class Lines>
+ScatterParts<Part> parts_for(const CudaDevice& device, const Lines& of, std::int64_t limit) {
+  constexpr std::int64_t kShortest = 8 * kSourcesAtOnce;
+  const std::int64_t wanted = 4 * device.multiprocessors() / of.lines.count;
+  const std::int64_t most =
+      std::min(of.extent / kShortest, 8 * of.extent / std::max<std::int64_t>(limit, 1));
+  const std::int64_t count = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(most, 1));
+  return {count, (of.extent + count - 1) / count, limit, nullptr};
+}
+
+template <class Out, class Src, bool kAdd>
+void scatter_long(CudaDevice& device, const ScatterLines<Out, Src>& of, std::int64_t limit) {
+  using Part = PartOf<Out, kAdd>;
+  using Kernel = LongLineKernel<Out, Src, kAdd>;
+  Kernel kernel{};
+  kernel.of = of;
+  kernel.parts = parts_for<Part>(device, of, limit);
+  std::shared_ptr<Buffer> memory;
+  if (kernel.parts.chunks > 1) {
+    const std::int64_t count = kernel.parts.chunks * of.lines.count * limit;
+    memory = device.make_buffer(static_cast<std::size_t>(count) * sizeof(Part));
+    kernel.parts.data = static_cast<Part*>(memory->data());
+    run(device, Fill{memory->data(), dtype_of<Part>, count, -0.0});  // x + -0 is x, of 0 and -0 too
+  }
+  constexpr std::int64_t kMostBlocks = 1 << 20;
+  launch(device, "scatter", kernel, std::min(of.lines.count * kernel.parts.chunks, kMostBlocks),
+         kSourcesAtOnce, Kernel::kShared);
+  if (kernel.parts.chunks == 1) return;
+  JoinScatterKernel<Out, Src, kAdd> join{};
+  join.of = of;
+  join.parts = kernel.parts;
+  launch_elements(device, "join of a scatter", join, of.lines.count * limit);
+}
+
+template <class Out, class Src, bool kAdd>
 void launch_scatter(CudaDevice& device, const Scatter& args, const View& out, Src value) {
   const auto dim = static_cast<std::size_t>(args.dim);
   View starts = args.index;
@@ -135,12 +227,7 @@ void launch_scatter(CudaDevice& device, const Scatter& args, const View& out, Sr
     kernel.of = of;
     return launch_elements(device, "scatter", kernel, of.lines.count);
   }
-  using Kernel = LongLineKernel<Out, Src, kAdd>;
-  Kernel kernel{};
-  kernel.of = of;
-  constexpr std::int64_t kMostBlocks = 1 << 20;
-  launch(device, "scatter", kernel, std::min(of.lines.count, kMostBlocks), kSourcesAtOnce,
-         Kernel::kShared);
+  scatter_long<Out, Src, kAdd>(device, of, args.out.shape[dim]);
 }
 
 // Sums of bf16 and f16 are kept in f32 and rounded once.

@@ -159,17 +159,24 @@ CS_BODY void each_pack(const Team& team, const Span<T, W>& line, F&& f) {
   for (std::int64_t n = team.rank(); n < line.packs; n += size)
     f(load_pack<W>(static_cast<const T*>(line.at(n))), n);
 }
-// Likewise f(element as it is computed with).
+// Likewise f(elements of a pack as they are computed with).
 template <class T, int W, class F>
-CS_BODY void each_wide(const Team& team, const Span<const T, W>& line, F&& f) {
+CS_BODY void each_wide_pack(const Team& team, const Span<const T, W>& line, F&& f) {
   const int size = team.size();
   CS_UNROLL_4
   for (std::int64_t n = team.rank(); n < line.packs; n += size) {
     Wide<T> x[W];
     widen_pack(load_pack<W>(line.at(n)), x);
+    f(x);
+  }
+}
+// Likewise f(element as it is computed with).
+template <class T, int W, class F>
+CS_BODY void each_wide(const Team& team, const Span<const T, W>& line, F&& f) {
+  each_wide_pack(team, line, [&](const Wide<T>(&x)[W]) {
     CS_UNROLL
     for (int j = 0; j < W; ++j) f(x[j]);
-  }
+  });
 }
 
 // A line that is passed over several times: what fits stays in registers, the rest is read again.

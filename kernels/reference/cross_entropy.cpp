@@ -5,22 +5,33 @@
 #include "kernels/reference/typed.h"
 
 namespace coshard::kernels::reference {
+namespace {
 
-void run(const RowMax& args) {
-  with_floating(args.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    using S = Statistic<T>;
-    for (std::int64_t r = 0; r < args.rows; ++r) {
-      double high = -std::numeric_limits<double>::infinity();
-      for (std::int64_t c = 0; c < args.classes; ++c) {
-        const double value = get(as<T>(args.logits), r * args.classes + c);
-        if (value > high || std::isnan(value)) high = value;
-        if (std::isnan(high)) break;
-      }
-      as<S>(args.max)[r] = static_cast<S>(high);
+double larger(double a, double b) { return b > a || std::isnan(b) ? b : a; }  // NaN wins
+bool is_nothing(double max) { return max == -std::numeric_limits<double>::infinity(); }
+
+template <class S>
+void join(const CrossEntropyJoin& args) {
+  const S* found = as<S>(args.found);
+  S* joined = as<S>(args.joined);
+  for (std::int64_t r = 0; r < args.rows; ++r) {
+    const auto of = [&](std::int64_t part, std::int64_t kind) {
+      return get(found, (part * args.kinds + kind) * args.rows + r);
+    };
+    double high = of(0, 0);
+    for (std::int64_t p = 1; p < args.parts; ++p) high = larger(high, of(p, 0));
+    double sums[3] = {};
+    for (std::int64_t p = 0; p < args.parts; ++p) {
+      sums[0] += of(p, 0) == high ? of(p, 1) : of(p, 1) * std::exp(of(p, 0) - high);
+      for (std::int64_t kind = 2; kind < args.kinds; ++kind) sums[kind - 1] += of(p, kind);
     }
-  });
+    joined[r] = static_cast<S>(high);
+    for (std::int64_t kind = 1; kind < args.kinds; ++kind)
+      joined[kind * args.rows + r] = static_cast<S>(sums[kind - 1]);
+  }
 }
+
+}  // namespace
 
 void run(const CrossEntropyStats& args) {
   with_floating(args.dtype, [&](auto tag) {
@@ -28,21 +39,27 @@ void run(const CrossEntropyStats& args) {
     using S = Statistic<T>;
     for (std::int64_t r = 0; r < args.rows; ++r) {
       const T* logits = as<T>(args.logits) + r * args.classes;
-      const double high = as<S>(args.max)[r];
+      double high = -std::numeric_limits<double>::infinity();
+      for (std::int64_t c = 0; c < args.classes; ++c) high = larger(high, get(logits, c));
       double sum = 0;
       double total = 0;
       for (std::int64_t c = 0; c < args.classes; ++c) {
-        sum += std::exp(get(logits, c) - high);
-        total += get(logits, c) - high;
+        sum += std::exp(get(logits, c) - (is_nothing(high) ? 0 : high));
+        total += get(logits, c);
       }
       const std::int64_t target = as<std::int64_t>(args.target)[r];
       const std::int64_t own = target - args.first;
       const bool here = target != args.ignore && own >= 0 && own < args.classes;
+      as<S>(args.max)[r] = static_cast<S>(high);
       as<S>(args.sum)[r] = static_cast<S>(sum);
-      as<S>(args.picked)[r] = static_cast<S>(here ? get(logits, own) - high : 0);
+      as<S>(args.picked)[r] = static_cast<S>(here ? get(logits, own) : 0);
       if (args.total != nullptr) as<S>(args.total)[r] = static_cast<S>(total);
     }
   });
+}
+
+void run(const CrossEntropyJoin& args) {
+  args.dtype == DType::F64 ? join<double>(args) : join<float>(args);
 }
 
 void run(const CrossEntropyGrad& args) {
@@ -78,9 +95,11 @@ void run(const CrossEntropyLoss& args) {
       CS_REQUIRE(!counted || (target >= 0 && target < args.classes), "cross_entropy: target ",
                  target, " of row ", r, " for ", args.classes, " classes");
       const double log_sum = std::log(get(as<S>(args.sum), r));
-      double loss = log_sum - (1 - args.smoothing) * get(as<S>(args.picked), r);
+      const double high = get(as<S>(args.lse), r);
+      double loss = log_sum - (1 - args.smoothing) * (get(as<S>(args.picked), r) - high);
       if (args.total != nullptr)
-        loss -= args.smoothing * get(as<S>(args.total), r) / static_cast<double>(args.classes);
+        loss -=
+            args.smoothing * (get(as<S>(args.total), r) / static_cast<double>(args.classes) - high);
       as<S>(args.lse)[r] += static_cast<S>(log_sum);
       loss_sum += counted ? loss : 0;
       count += counted ? 1 : 0;

@@ -59,9 +59,10 @@ struct TrainOptions {
 };
 Report bench_train(const TrainOptions& options);
 
-// One device: a Llama-8B-shaped block forward and backward, a large matmul, bandwidth of fused
-// kernels as a share of a copy's, host time per operator and per cached redistribute, and the
-// host's waits in a training step. Beside PyTorch with peer/bench_pytorch_gpu.py.
+// One device: a Llama-8B-shaped block forward and backward, its attention alone, a large matmul,
+// bandwidth of fused kernels as a share of a copy's, host time per operator and per cached
+// redistribute. All devices: bandwidth of collectives. Beside PyTorch with
+// peer/bench_pytorch_gpu.py.
 struct GpuOptions {
   bool tiny = false;  // sizes for a test, not for figures
   std::string peer;

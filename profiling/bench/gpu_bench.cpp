@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "dtensor/distribute.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
@@ -16,13 +18,13 @@ constexpr double kOperatorUs = 3, kRedistributeUs = 5;
 
 struct GpuPart {
   const char* name;
-  int ranks;
+  int ranks;  // 0: as many as there are devices, at least two
   Task<void> (*measure)(World&, const GpuSizes&, GpuResults&);
 };
-constexpr GpuPart kGpuParts[] = {{"host time", 2, measure_host_time},
-                                 {"matmul", 1, measure_matmul},
-                                 {"bandwidth", 1, measure_bandwidth},
-                                 {"block", 1, measure_block}};
+constexpr GpuPart kGpuParts[] = {
+    {"host time", 2, measure_host_time}, {"matmul", 1, measure_matmul},
+    {"bandwidth", 1, measure_bandwidth}, {"attention", 1, measure_attention},
+    {"block", 1, measure_block},         {"collectives", 0, measure_collective_bandwidth}};
 
 Task<void> measure_part(World& world, const GpuPart& one, const GpuSizes& sizes,
                         GpuResults& results) {
@@ -33,11 +35,11 @@ Task<void> measure_part(World& world, const GpuPart& one, const GpuSizes& sizes,
 }
 
 // A part that fails is told of, and the others still run.
-void run_part(const GpuPart& one, const GpuOptions& options, const GpuSizes& sizes,
+void run_part(const GpuPart& one, const GpuOptions& options, const GpuSizes& sizes, int devices,
               Report& report) {
   if (options.progress) options.progress(one.name);
   WorldOptions world = options.world;
-  world.ranks = one.ranks;
+  world.ranks = one.ranks > 0 ? one.ranks : std::max(2, devices);
   const Program program = [&](World& w) { return measure_part(w, one, sizes, report.results); };
   try {
     run_ranks(world, program);
@@ -103,6 +105,7 @@ GpuSizes GpuSizes::tiny() {
   sizes.matmul = 32;
   sizes.parameters = 320;
   sizes.copied = 1024;
+  sizes.collective_kib = {1, 4};
   sizes.calls = 1;
   sizes.steps = 1;
   return sizes;
@@ -161,7 +164,8 @@ Report bench_gpu(const GpuOptions& options) {
   for (const auto& [what, text] : found.facts) report.note(what, text);
   if (!found.devices.empty()) report.note("device", found.devices[0].name);
   const GpuSizes sizes = options.tiny ? GpuSizes::tiny() : GpuSizes();
-  for (const GpuPart& one : kGpuParts) run_part(one, options, sizes, report);
+  const int devices = static_cast<int>(found.devices.size());
+  for (const GpuPart& one : kGpuParts) run_part(one, options, sizes, devices, report);
   if (options.peer.empty()) return report;
   if (options.progress) options.progress("PyTorch");
   try {

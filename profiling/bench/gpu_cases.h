@@ -1,7 +1,7 @@
 #pragma once
 // The parts of `coshard bench gpu`. Each runs on the rank's thread of a world of one rank (host
-// time: two) and adds its results; peer/bench_pytorch_gpu.py does the same work under the same
-// names.
+// time: two; collectives: as many as there are GPUs, at least two) and adds its results;
+// peer/bench_pytorch_gpu.py does the same work on one GPU under the same names.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -22,8 +22,9 @@ struct GpuSizes {
   std::int64_t matmul = 8192;
   std::int64_t parameters = std::int64_t{1} << 28;  // of AdamW, in tensors of a sixteenth
   std::int64_t copied = std::int64_t{1} << 30;      // bf16 elements
-  int calls = 1000;                                 // whose host time is taken
-  int steps = 10;                                   // of everything else, per round
+  std::vector<std::int64_t> collective_kib = {64, 1024, 16384, 262144};
+  int calls = 1000;  // whose host time is taken
+  int steps = 10;    // of everything else, per round
 
   static GpuSizes tiny();
 };
@@ -70,6 +71,8 @@ RobustStats timed_on_host(Device& device, const F& call, int calls) {
 Task<void> measure_host_time(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_matmul(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_bandwidth(World& world, const GpuSizes& sizes, GpuResults& results);
+Task<void> measure_attention(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_block(World& world, const GpuSizes& sizes, GpuResults& results);
+Task<void> measure_collective_bandwidth(World& world, const GpuSizes& sizes, GpuResults& results);
 
 }  // namespace coshard::bench

@@ -64,18 +64,6 @@ TEST_F(DriverRule, AKernelReachesAnotherDevicesMemoryOnlyWithPeerAccess) {
   EXPECT_EQ(complaint(), "0 complaints");
 }
 
-TEST_F(DriverRule, APitchOfTwoGibibytesOrLessThanARowIsRefused) {
-  float *x = make_floats(), *y = make_floats();
-  const cudaStream_t stream = make_stream();
-  const auto copy = [&](std::size_t to_pitch, std::size_t from_pitch) {
-    return cuda().Memcpy2DAsync(x, to_pitch, y, from_pitch, 8, 1, cudaMemcpyDefault, stream);
-  };
-  EXPECT_EQ(copy(8, (std::size_t{1} << 31) - 1), cudaSuccess);
-  EXPECT_EQ(copy(8, std::size_t{1} << 31), cudaErrorInvalidPitchValue);
-  EXPECT_EQ(copy(std::size_t{1} << 31, 8), cudaErrorInvalidPitchValue);
-  EXPECT_EQ(copy(4, 8), cudaErrorInvalidPitchValue);
-}
-
 struct Nothing : PerBlock {
   CS_BODY void operator()(Block&) const {}
 };

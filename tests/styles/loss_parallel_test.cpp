@@ -1,5 +1,7 @@
 #include "styles/loss_parallel.h"
 
+#include <limits>
+
 #include "tests/styles/support.h"
 
 namespace coshard::testing {
@@ -120,6 +122,39 @@ TEST(LossParallel, WeighsClasses) {
     const LossParallelOptions options;
     const Tensor loss = co_await loss_parallel_cross_entropy(cut, targets, options, weight);
     EXPECT_NEAR(loss.item(), sum / total, 1e-12);
+  });
+}
+
+TEST(LossParallel, SendsWhatAllRanksNeedInOneMessage) {
+  for (const int ranks : {2, 4})
+    on_ranks(ranks, [](World& world) -> Task<void> {
+      const Tensor full = random(world, Shape{6, 9}), targets = integers(world, Shape{6}, 9);
+      const DTensor cut = distribute_tensor(full, line(world), Shard(1));
+      for (const double smoothing : {0.0, 0.1}) {
+        const LossParallelOptions options{.label_smoothing = smoothing};
+        CountingObserver counter(world);
+        const Tensor loss = co_await loss_parallel_cross_entropy(cut, targets, options);
+        EXPECT_EQ(take(counter), Issued{.all_reduce = 1});
+      }
+    });
+}
+
+// As the last rank has them where a vocabulary is padded.
+TEST(LossParallel, TakesARankWhoseLogitsAreAllMinusInfinity) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    Tensor full = random(world, Shape{5, 9});
+    fill_(slice(full, 1, 6, 9), -std::numeric_limits<double>::infinity());
+    const Tensor targets = integers(world, Shape{5}, 6);
+    Tensor plain = full.detach();
+    plain.set_requires_grad(true);
+    const Tensor want = cross_entropy_rows(plain, targets);
+    co_await backward(want);
+    DTensor cut = distribute_tensor(full, line(world), Shard(1));
+    cut.set_requires_grad(true);
+    const Tensor loss = co_await loss_parallel_cross_entropy(cut, targets);
+    expect_close(loss, want);
+    co_await backward(loss);
+    expect_close(cut.grad(), plain.grad());
   });
 }
 

@@ -10,7 +10,7 @@
   X(Copy) X(Unary) X(UnaryGrad) X(Binary) X(SwiGlu) X(SwiGluGrad) X(ReduceDim) X(PowSum) \
   X(Softmax) X(SoftmaxGrad) X(LayerNorm) X(LayerNormGrad) X(RmsNorm) X(RmsNormGrad) \
   X(Embedding) X(EmbeddingGrad) X(Rope) X(Attention) X(AttentionGrad) \
-  X(RowMax) X(CrossEntropyStats) X(CrossEntropyGrad) X(Random) X(Dropout) X(AdamW) X(Sgd)
+  X(CrossEntropyStats) X(CrossEntropyGrad) X(Random) X(Dropout) X(AdamW) X(Sgd)
 // clang-format on
 
 namespace coshard::kernels::cpu {

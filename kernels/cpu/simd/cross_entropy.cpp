@@ -1,4 +1,4 @@
-// The three pieces of a class-sharded cross-entropy, row by row.
+// The pieces of a class-sharded cross-entropy, row by row.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/math.h"
 #include "kernels/cpu/simd/parallel.h"
@@ -16,19 +16,26 @@ void each_logits_row(const Args& args, const Row& row) {
 template <class T>
 void stats_row(const CrossEntropyStats& args, std::int64_t r) {
   const T* logits = as<T>(args.logits) + r * args.classes;
-  const float high = as<float>(args.max)[r];
+  Vec highs = all(-kInf);
+  each_register(
+      0, args.classes, [&](std::int64_t c, auto lanes) __attribute__((always_inline)) {
+        highs = maximum(highs, lanes.load(logits + c, -kInf));
+      });
+  const float high = largest_lane(highs);
+  const float from = high == -kInf ? 0.0F : high;
   Vec sums{};
   Vec totals{};
   each_register(
       0, args.classes, [&](std::int64_t c, auto lanes) __attribute__((always_inline)) {
-        sums += exponential(lanes.load(logits + c, -kInf) - high);
-        totals += lanes.load(logits + c, high) - high;
+        sums += exponential(lanes.load(logits + c, -kInf) - from);
+        totals += lanes.load(logits + c, 0.0F);
       });
   const std::int64_t target = as<std::int64_t>(args.target)[r];
   const std::int64_t own = target - args.first;
   const bool here = target != args.ignore && own >= 0 && own < args.classes;
+  as<float>(args.max)[r] = high;
   as<float>(args.sum)[r] = sum_lanes(sums);
-  as<float>(args.picked)[r] = here ? static_cast<float>(logits[own]) - high : 0.0F;
+  as<float>(args.picked)[r] = here ? static_cast<float>(logits[own]) : 0.0F;
   if (args.total != nullptr) as<float>(args.total)[r] = sum_lanes(totals);
 }
 
@@ -63,20 +70,6 @@ void grad_row(const CrossEntropyGrad& args, std::int64_t r) {
 }
 
 }  // namespace
-
-void run(const RowMax& args) {
-  with_short_float(args.dtype, [&](auto tag) {
-    const auto* logits = as<decltype(tag)>(args.logits);
-    each_logits_row(args, [&](std::int64_t r) {
-      Vec highs = all(-kInf);
-      each_register(
-          0, args.classes, [&](std::int64_t c, auto lanes) __attribute__((always_inline)) {
-            highs = maximum(highs, lanes.load(logits + r * args.classes + c, -kInf));
-          });
-      as<float>(args.max)[r] = largest_lane(highs);
-    });
-  });
-}
 
 void run(const CrossEntropyStats& args) {
   with_short_float(args.dtype, [&](auto tag) {

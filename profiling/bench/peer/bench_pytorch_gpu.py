@@ -147,6 +147,20 @@ class Bench:
         optimizer = torch.optim.AdamW(parameters, fused=True)
         self.rate("adamw", 28 * self.o.parameters, optimizer.step)
 
+    def attention(self):
+        o = self.o
+        q, k, v, gradient = (torch.randn(1, heads, o.tokens, o.hidden // o.heads, device=self.device, dtype=torch.bfloat16)
+                             for heads in (o.heads, o.kv_heads, o.kv_heads, o.heads))
+        product = o.tokens ** 2 * o.hidden
+        forward = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        with torch.no_grad():
+            self.found["attention"] = 2 * product / self.timed(forward, o.steps) / 1e6
+        inputs = [x.requires_grad_() for x in (q, k, v)]
+
+        def both():
+            torch.autograd.grad(forward(), inputs, gradient)
+        self.found["attention_forward_backward"] = 7 * product / self.timed(both, o.steps) / 1e6
+
     def block(self):
         torch.manual_seed(0)
         model = Llama(self.o).to(self.device, torch.bfloat16)
@@ -167,7 +181,7 @@ class Bench:
             self.found[name + "_failed"] = (str(error) or type(error).__name__).splitlines()[0].replace('"', "'")
 
     def run(self):
-        for part in (self.host, self.matmul, self.copy, self.norms, self.losses, self.adamw, self.block):
+        for part in (self.host, self.matmul, self.copy, self.norms, self.losses, self.adamw, self.attention, self.block):
             self.part(part.__name__, part)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()

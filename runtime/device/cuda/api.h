@@ -13,7 +13,7 @@
   X(Free) X(FreeAsync) X(FreeHost) X(FuncSetAttribute) X(GetDevice) X(GetDeviceCount) X(GetErrorName) X(GetErrorString) \
   X(GetLastError) X(HostAlloc) X(Malloc) X(MallocFromPoolAsync) X(MemGetInfo) X(MemPoolCreate) \
   X(MemPoolDestroy) X(MemPoolGetAttribute) X(MemPoolSetAccess) X(MemPoolSetAttribute) \
-  X(MemPoolTrimTo) X(Memcpy2DAsync) X(MemcpyAsync) \
+  X(MemPoolTrimTo) X(MemcpyAsync) \
   X(MemsetAsync) X(RuntimeGetVersion) X(SetDevice) X(StreamCreateWithPriority) X(StreamDestroy) \
   X(StreamQuery) X(StreamSynchronize) X(StreamWaitEvent)
 // clang-format on

@@ -4,6 +4,7 @@
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/reduce.h"
+#include "runtime/device/cuda/strided_copy.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -37,15 +38,11 @@ class CudaPeers final : public PeerEngine {
 
   void copy(const StridedCopy& c, Stream& stream) override {
     if (c.rows == 0 || c.bytes == 0) return;
-    const auto bytes = static_cast<std::size_t>(c.bytes);
-    const auto rows = static_cast<std::size_t>(c.rows);
     const bool dense = c.rows == 1 || (c.to_pitch == c.bytes && c.from_pitch == c.bytes);
-    check_cuda(
-        dense ? cuda().MemcpyAsync(c.to, c.from, bytes * rows, cudaMemcpyDefault, native(stream))
-              : cuda().Memcpy2DAsync(c.to, static_cast<std::size_t>(c.to_pitch), c.from,
-                                     static_cast<std::size_t>(c.from_pitch), bytes, rows,
-                                     cudaMemcpyDefault, native(stream)),
-        "copy from a peer");
+    if (!dense) return copy_rows_on_device(device_, c, stream.native());
+    check_cuda(cuda().MemcpyAsync(c.to, c.from, static_cast<std::size_t>(c.bytes * c.rows),
+                                  cudaMemcpyDefault, native(stream)),
+               "copy from a peer");
   }
 
   void reduce(DType dtype, Reduce reduce, std::span<const void* const> sources, void* target,

@@ -5,6 +5,7 @@
 
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/launch.h"
+#include "runtime/device/cuda/pack.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -12,39 +13,85 @@ namespace {
 
 constexpr int kSources = 16;
 
+// NaN wins over every extreme; integers wrap.
+template <Reduce op, class A>
+CS_BODY A combined(A a, A b) {
+  if constexpr (op == Reduce::Min) {
+    return b < a || b != b ? b : a;
+  } else if constexpr (op == Reduce::Max) {
+    return a < b || b != b ? b : a;
+  } else if constexpr (std::is_integral_v<A>) {
+    using Bits = std::make_unsigned_t<A>;
+    const auto x = static_cast<Bits>(a), y = static_cast<Bits>(b);
+    return static_cast<A>(op == Reduce::Product ? x * y : x + y);
+  } else {
+    return op == Reduce::Product ? a * b : a + b;
+  }
+}
+
+// Where addresses allow it 16 bytes at once, in packs; a head and a tail of single elements.
 template <class T>
 struct ReduceKernel : PerElement {
   using Sum = std::conditional_t<is_short_float<T>, float, T>;
+  static constexpr int kPack = kPackOf<T>;
   const T* sources[kSources];
   int source_count;
   int divisor;  // of an average, in the last turn; otherwise 1
   Reduce reduce;
   T* target;
-  std::int64_t count;
-
-  // NaN wins over every extreme; integers wrap.
-  CS_BODY Sum combine(Sum a, Sum b) const {
-    if (reduce == Reduce::Min) return b < a || b != b ? b : a;
-    if (reduce == Reduce::Max) return a < b || b != b ? b : a;
-    if constexpr (std::is_integral_v<Sum> && !std::is_same_v<Sum, bool>) {
-      using Bits = std::make_unsigned_t<Sum>;
-      if (reduce == Reduce::Product)
-        return static_cast<Sum>(static_cast<Bits>(a) * static_cast<Bits>(b));
-      return static_cast<Sum>(static_cast<Bits>(a) + static_cast<Bits>(b));
-    } else {
-      return static_cast<Sum>(reduce == Reduce::Product ? a * b : a + b);
-    }
-  }
+  std::int64_t head, packs, singles;  // the head's are the first of the singles
 
   CS_BODY void operator()(Block& block) const {
-    for (std::int64_t i = block.grid_thread(); i < count; i += block.grid_threads()) {
-      Sum sum = static_cast<Sum>(sources[0][i]);
-      for (int s = 1; s < source_count; ++s) sum = combine(sum, static_cast<Sum>(sources[s][i]));
-      if (divisor != 1) sum = static_cast<Sum>(sum / static_cast<Sum>(divisor));
-      target[i] = static_cast<T>(sum);
+    const std::int64_t first = block.grid_thread(), step = block.grid_threads();
+    for (std::int64_t i = first; i < packs; i += step) some<kPack>(head + i * kPack);
+    for (std::int64_t i = first; i < singles; i += step) some<1>(i < head ? i : i + packs * kPack);
+  }
+
+ private:
+  template <int N>
+  CS_BODY void some(std::int64_t at) const {
+    const Pack<T, N> own = load_pack<N>(sources[0] + at);
+    Sum sum[N];
+    CS_UNROLL
+    for (int j = 0; j < N; ++j) sum[j] = static_cast<Sum>(own.at[j]);
+    switch (reduce) {
+      case Reduce::Min: add<Reduce::Min>(at, sum); break;
+      case Reduce::Max: add<Reduce::Max>(at, sum); break;
+      case Reduce::Product: add<Reduce::Product>(at, sum); break;
+      default: add<Reduce::Sum>(at, sum); break;
+    }
+    Pack<T, N> result;
+    CS_UNROLL
+    for (int j = 0; j < N; ++j) {
+      if (divisor != 1) sum[j] = static_cast<Sum>(sum[j] / static_cast<Sum>(divisor));
+      result.at[j] = static_cast<T>(sum[j]);
+    }
+    store_pack(target + at, result);
+  }
+  template <Reduce op, int N>
+  CS_BODY void add(std::int64_t at, Sum (&sum)[N]) const {
+    CS_UNROLL_4
+    for (int s = 1; s < source_count; ++s) {
+      const Pack<T, N> more = load_pack<N>(sources[s] + at);
+      CS_UNROLL
+      for (int j = 0; j < N; ++j) sum[j] = combined<op>(sum[j], static_cast<Sum>(more.at[j]));
     }
   }
 };
+
+// Cuts `count` elements into head, packs and tail; no packs where a source's address modulo 16 is
+// not the target's.
+template <class T>
+void cut(ReduceKernel<T>& kernel, std::int64_t count) {
+  const auto apart = [](const T* at) { return reinterpret_cast<std::uintptr_t>(at) % kPackBytes; };
+  const std::size_t own = apart(kernel.target);
+  bool alike = own % sizeof(T) == 0;
+  for (int s = 0; s < kernel.source_count; ++s) alike = alike && apart(kernel.sources[s]) == own;
+  const auto before = static_cast<std::int64_t>((kPackBytes - own) % kPackBytes / sizeof(T));
+  kernel.head = alike ? std::min(before, count) : 0;
+  kernel.packs = alike ? (count - kernel.head) / kernel.kPack : 0;
+  kernel.singles = count - kernel.packs * kernel.kPack;
+}
 
 template <class T>
 void reduce_typed(CudaDevice& device, Reduce reduce, std::span<const void* const> sources,
@@ -53,7 +100,6 @@ void reduce_typed(CudaDevice& device, Reduce reduce, std::span<const void* const
   ReduceKernel<T> kernel{};
   kernel.reduce = reduce;
   kernel.target = static_cast<T*>(target);
-  kernel.count = count;
   for (int begin = 0; begin < all;) {
     int n = 0;
     if (begin > 0) kernel.sources[n++] = kernel.target;
@@ -61,7 +107,9 @@ void reduce_typed(CudaDevice& device, Reduce reduce, std::span<const void* const
       kernel.sources[n++] = static_cast<const T*>(sources[begin++]);
     kernel.source_count = n;
     kernel.divisor = reduce == Reduce::Avg && begin == all ? all : 1;
-    launch(device, "reduce over ranks", kernel, blocks_for(count), 256, 0, stream);
+    cut(kernel, count);
+    const std::int64_t blocks = blocks_for(std::max(kernel.packs, kernel.singles));
+    launch(device, "reduce over ranks", kernel, blocks, 256, 0, stream);
   }
 }
 

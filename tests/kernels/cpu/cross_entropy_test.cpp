@@ -16,7 +16,6 @@ Outputs entropy(DType dtype, std::int64_t rows, std::int64_t classes, std::int64
   const DType s = statistic(dtype);
   Outputs o{{s, rows}, {s, rows}, {s, rows}, {s, rows}, {dtype, rows * classes}};
   const Data scale = Data::normal(s, rows, 9);
-  run(RowMax{dtype, rows, classes, logits.ptr(), o.max.ptr()});
   run(CrossEntropyStats{dtype, rows, classes, first, 5, logits.ptr(), target.ptr(), o.max.ptr(),
                         o.sum.ptr(), o.picked.ptr(), smoothing > 0 ? o.total.ptr() : nullptr});
   run(CrossEntropyGrad{dtype, rows, classes, first, 5, smoothing, 3 * classes, logits.ptr(),
@@ -43,6 +42,41 @@ TEST(CrossEntropy, MatchesTheReferenceOnAClassShard) {
         }
       }
     }
+  }
+}
+
+// Two ranks' classes joined are those of one that has them all; of a row that is -infinity in one
+// rank or both there is no exponent to be taken.
+TEST(CrossEntropy, JoinsWhatRanksFoundOfTheirClasses) {
+  constexpr std::int64_t kRows = 5, kOwn = 17;
+  for (DType dtype : kFloating) {
+    const DType s = statistic(dtype);
+    Data all = Data::normal(dtype, kRows * 2 * kOwn, 1, 3);
+    for (std::int64_t c = 0; c < 2 * kOwn; ++c) {
+      if (c < kOwn) all.set(2 * kOwn + c, -INFINITY);
+      all.set(4 * kOwn + c, -INFINITY);
+    }
+    const Data target = Data::integers(DType::I64, kRows, 2, 0, 2 * kOwn - 1);
+    const auto find = [&](const Data& logits, std::int64_t classes, std::int64_t first, Data& to,
+                          std::int64_t at) {
+      const auto row = [&](std::int64_t kind) {
+        return static_cast<char*>(to.ptr()) +
+               (at + kind) * kRows * static_cast<std::int64_t>(size_of(s));
+      };
+      cpu::run(CrossEntropyStats{dtype, kRows, classes, first, 5, logits.ptr(), target.ptr(),
+                                 row(0), row(1), row(2), row(3)});
+    };
+    Data want(s, 4 * kRows), found(s, 8 * kRows), got(s, 4 * kRows);
+    find(all, 2 * kOwn, 0, want, 0);
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      Data own(dtype, kRows * kOwn);
+      for (std::int64_t i = 0; i < kRows * kOwn; ++i)
+        own.set(i, all.get(i / kOwn * 2 * kOwn + rank * kOwn + i % kOwn));
+      find(own, kOwn, rank * kOwn, found, 4 * rank);
+    }
+    cpu::run(CrossEntropyJoin{s, 2, 4, kRows, found.ptr(), got.ptr()});
+    expect_close(got, want, tolerance(s) * 5, "joined");
+    EXPECT_EQ(got.get(kRows + 2), 0);
   }
 }
 

@@ -11,9 +11,9 @@ struct Classes {
   std::int64_t rows, here, first, all;
   std::string text() const { return " " + std::to_string(rows) + "x" + std::to_string(here); }
 };
-const std::vector<Classes> kClasses = {{0, 4, 0, 4},      {5, 1, 0, 1},     {40, 31, 0, 31},
-                                       {9, 32, 8, 64},    {3, 257, 0, 257}, {2, 1000, 0, 1000},
-                                       {2, 5000, 9, 6000}};
+const std::vector<Classes> kClasses = {{0, 4, 0, 4},       {3, 0, 4, 8},      {5, 1, 0, 1},
+                                       {40, 31, 0, 31},    {9, 32, 8, 64},    {3, 257, 0, 257},
+                                       {2, 1000, 0, 1000}, {2, 5000, 9, 6000}};
 
 Data class_targets(std::int64_t rows, std::int64_t classes) {
   Data target = Data::integers(DType::I64, rows, 3, 0, static_cast<int>(classes) - 1);
@@ -28,27 +28,13 @@ void each_classes(F&& f) {
   }
 }
 
-TEST(CudaRowMax, MatchesTheReferenceWithNaNAndInfinities) {
-  each_classes([](DType dtype, const Classes& c) {
-    Data logits = Data::normal(dtype, c.rows * c.here, 1, 5);
-    for (int turn = 0; turn < 2; ++turn) {
-      const Data max(statistic(dtype), c.rows);
-      const auto make = [&](auto at) { return RowMax{dtype, c.rows, c.here, at(logits), at(max)}; };
-      expect_as_reference("row max" + c.text(), {&max}, make);
-      spoil(logits, c.here + 5);
-    }
-  });
-}
-
-TEST(CudaCrossEntropyStats, MatchTheReference) {
+TEST(CudaCrossEntropyStats, MatchTheReferenceWithNaNAndInfinities) {
   each_classes([](DType dtype, const Classes& c) {
     const DType s = statistic(dtype);
-    const Data logits = Data::normal(dtype, c.rows * c.here, 1, 2);
+    Data logits = Data::normal(dtype, c.rows * c.here, 1, 2);
     const Data target = class_targets(c.rows, c.all);
-    Data max(s, c.rows);
-    reference::run(RowMax{dtype, c.rows, c.here, logits.ptr(), max.ptr()});
     for (const bool smooth : {false, true}) {
-      const Data sum(s, c.rows), picked(s, c.rows), total(s, c.rows);
+      const Data max(s, c.rows), sum(s, c.rows), picked(s, c.rows), total(s, c.rows);
       const auto make = [&](auto at) {
         return CrossEntropyStats{dtype,
                                  c.rows,
@@ -62,9 +48,54 @@ TEST(CudaCrossEntropyStats, MatchTheReference) {
                                  at(picked),
                                  smooth ? at(total) : nullptr};
       };
-      expect_as_reference("cross entropy" + c.text(), {&sum, &picked, &total}, make, 5);
+      expect_as_reference("cross entropy" + c.text(), {&max, &sum, &picked, &total}, make, 5);
+      spoil(logits, c.here + 5);
     }
   });
+}
+
+// The largest comes last, so that what was summed is scaled down each time; nothing but -infinity.
+TEST(CudaCrossEntropyStats, ScaleWhatTheySummedWhenALargerOneComes) {
+  for (const DType dtype : kFloating) {
+    constexpr std::int64_t kRows = 2, kClasses = 2051;
+    Data logits(dtype, kRows * kClasses);
+    for (std::int64_t c = 0; c < kClasses; ++c) {
+      logits.set(c, static_cast<double>(c) / 16);
+      logits.set(kClasses + c, -INFINITY);
+    }
+    const Data target = class_targets(kRows, kClasses);
+    const DType s = statistic(dtype);
+    const Data max(s, kRows), sum(s, kRows), picked(s, kRows);
+    expect_as_reference(
+        "rising", {&max, &sum, &picked},
+        [&](auto at) {
+          return CrossEntropyStats{dtype,         kRows,      kClasses,   0,
+                                   kIgnoredClass, at(logits), at(target), at(max),
+                                   at(sum),       at(picked), nullptr};
+        },
+        5);
+  }
+}
+
+TEST(CudaCrossEntropyJoin, MatchesTheReference) {
+  for (const DType s : {DType::F32, DType::F64}) {
+    for (const std::int64_t parts : {1, 2, 7}) {
+      for (const std::int64_t kinds : {3, 4}) {
+        for (const std::int64_t rows : {0, 1, 33, 300}) {
+          Data found = Data::normal(s, parts * kinds * rows, 1, 20);
+          for (std::int64_t i = 0; i < found.count(); ++i) {
+            const bool is_sum = i / std::max<std::int64_t>(rows, 1) % kinds == 1;
+            if (is_sum) found.set(i, std::abs(found.get(i)));
+          }
+          spoil(found, kinds * rows + 7);
+          const Data joined(s, kinds * rows);
+          expect_as_reference("join", {&joined}, [&](auto at) {
+            return CrossEntropyJoin{s, parts, kinds, rows, at(found), at(joined)};
+          });
+        }
+      }
+    }
+  }
 }
 
 TEST(CudaCrossEntropyGrad, MatchesTheReference) {

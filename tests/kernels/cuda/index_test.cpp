@@ -84,6 +84,34 @@ TEST(CudaScatter, AddsFloatsInTheOrderOfTheirLine) {
   }
 }
 
+TEST(CudaScatter, CutsVeryLongLinesIntoChunks) {
+  for (const DType dtype : kIndexed)
+    for (const bool add : {false, true})
+      for (const std::int64_t lines : {1, 3}) compare_scatter(dtype, lines, 9001, add, 7);
+}
+
+// Whatever order the blocks run in; places that nothing goes to keep their bits.
+TEST(CudaScatter, AddsFloatsOfVeryLongLinesAlikeInEveryRun) {
+  constexpr std::int64_t kSources = 20'000;
+  Data src = Data::normal(DType::F32, kSources, 1, 100);
+  Data index = Data::integers(DType::I64, kSources, 2, 0, 300);
+  Data out = Data::normal(DType::F32, 400, 3), want = out;
+  out.set(399, -0.0);
+  want.set(399, -0.0);
+  reference::run(Scatter{want.view({400}), src.view({kSources}), index.view({kSources}), 0, true});
+  Data first = out;
+  for (int run = 0; run < 5; ++run) {
+    OnDevice on;
+    on.run(Scatter{on.put(Data(out).view({400}), out), on.put(src.view({kSources}), src),
+                   on.put(index.view({kSources}), index), 0, true});
+    const Data got = on.get(out);
+    if (run == 0) first = got;
+    EXPECT_EQ(got, first);
+  }
+  expect_close(first, want, 1e-4, "scatter");
+  EXPECT_TRUE(std::signbit(first.get(399)));
+}
+
 TEST(CudaScatter, RoundsASumInBf16Once) {
   Data index(DType::I64, 256);
   Data src = Data::filled(DType::BF16, 256, 0.25), out = Data::filled(DType::BF16, 1, 256);

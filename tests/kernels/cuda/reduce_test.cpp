@@ -61,10 +61,12 @@ TEST(CudaReduceDim, TreatsNaNAndInfinitiesAsTheReference) {
 }
 
 TEST(CudaReduceDim, KeepsIntegersExact) {
+  std::vector<LinesShape> shapes = kLineShapes;
+  shapes.insert(shapes.end(), {{1, 40001, 1}, {2, 1700, 3}});  // cut into chunks
   for (const DType dtype : {DType::I64, DType::I32, DType::Bool}) {
     for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Product, ReduceOp::Max, ReduceOp::Min}) {
       const bool sums = op == ReduceOp::Sum || op == ReduceOp::Product;
-      for (const LinesShape& s : kLineShapes) {
+      for (const LinesShape& s : shapes) {
         const Data x = Data::integers(dtype, s.count(), 1, dtype == DType::Bool ? 0 : -3, 5);
         const Data y(dtype, s.lines());
         const auto make = [&](auto at) {
@@ -97,6 +99,21 @@ TEST(CudaReduceGrad, MatchesTheReference) {
         expect_slopes(r, Data::normal(dtype, s.count(), 1), s);
         if (s.extent > 100) continue;
         expect_slopes(r, Data::integers(dtype, s.count(), 1, -2, 2), s);  // ties and zeros
+      }
+    }
+  }
+}
+
+TEST(CudaReduceGrad, CutsLongLinesIntoChunks) {
+  for (const Reduction& r : kReductions) {
+    if (r.op == ReduceOp::Sum || r.op == ReduceOp::Mean || r.op == ReduceOp::Product) continue;
+    for (const DType dtype : {DType::F32, DType::BF16}) {
+      for (const LinesShape& s : {LinesShape{1, 40001, 1}, {2, 20000, 1}, {1, 1700, 3}}) {
+        expect_slopes(r, Data::normal(dtype, s.count(), 1), s);
+        Data x = Data::integers(dtype, s.count(), 1, -20, 20);  // ties
+        expect_slopes(r, x, s);
+        spoil(x, s.extent * 2 / 3);
+        expect_slopes(r, x, s);
       }
     }
   }

@@ -1,3 +1,5 @@
+#include <list>
+
 #include "tests/kernels/cuda/on_device.h"
 
 namespace coshard::kernels {
@@ -39,6 +41,31 @@ TEST(CudaRope, TurnsInPlaceAtAddressesThatAreNotAligned) {
     on.run(Rope{here, here, 3, 1e4, false});
     reference::run(Rope{shifted(want.view(shape)), shifted(want.view(shape)), 3, 1e4, false});
     expect_close(on.get(x), want, "rope in place");
+  }
+}
+
+// Of one device, over more tables than it keeps: other dimensions, bases, directions and positions.
+TEST(CudaRope, TakesTheTableThatFits) {
+  OnDevice on;
+  std::list<Data> inputs;
+  for (int turn = 0; turn < 2; ++turn) {
+    for (const std::int64_t first : {0, 3, 250, 256, 1000, 0}) {
+      for (const double theta : {1e4, 5e5}) {
+        for (const std::int64_t dim : {6, 32}) {
+          for (const DType dtype : {DType::F32, DType::F64}) {
+            const std::vector<std::int64_t> shape = {1, 9, 2, dim};
+            const bool inverse = (turn + first) % 2 == 1;
+            Data& x = inputs.emplace_back(
+                Data::normal(dtype, 18 * dim, static_cast<unsigned>(first + dim)));
+            Data want = x;
+            const View here = on.put(x.view(shape), x);
+            on.run(Rope{here, here, first, theta, inverse});
+            reference::run(Rope{want.view(shape), want.view(shape), first, theta, inverse});
+            expect_close(on.get(x), want, "rope at " + std::to_string(first));
+          }
+        }
+      }
+    }
   }
 }
 

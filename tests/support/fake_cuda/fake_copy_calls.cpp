@@ -2,7 +2,6 @@
 // Event Behavior"), and between devices without peer access goes through the host.
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "tests/support/fake_cuda/fake_calls.h"
@@ -24,48 +23,30 @@ FakeDriver::OpRef enqueue_on(FakeDriver::Stream& stream, const char* call,
 }
 
 // Pageable memory is read before the call returns, and is written by then.
-cudaError_t copy_rows(const char* call, void* to, std::size_t to_pitch, const void* from,
-                      std::size_t from_pitch, std::size_t bytes, std::size_t rows,
-                      cudaStream_t stream) {
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                 cudaStream_t stream) {
+  ENTER("MemcpyAsync");
+  constexpr const char* kCall = "cudaMemcpyAsync";
+  if (kind == cudaMemcpyDeviceToHost) driver().enter("Memcpy to the host");
+  if (bytes == 0) return cudaSuccess;
   const int device = driver().stream(stream).device;
   for (const void* data : {static_cast<const void*>(to), from})
-    check_pool_access(device, data, call);
+    check_pool_access(device, data, kCall);
   std::vector<char> snapshot;
   const auto source = driver().allocation_of(from), target = driver().allocation_of(to);
   const bool pageable = source.serial == 0;
   if (pageable) {
     driver().enter("Memcpy of pageable memory");
-    snapshot.assign(static_cast<const char*>(from),
-                    static_cast<const char*>(from) + from_pitch * (rows - 1) + bytes);
+    const auto* begin = static_cast<const char*>(from);
+    snapshot.assign(begin, begin + bytes);
   }
-  const auto op = enqueue_on(
-      driver().queue_on(stream), call, {source, target}, [=, held = std::move(snapshot)] {
-        const char* begin = pageable ? held.data() : static_cast<const char*>(from);
-        for (std::size_t r = 0; r < rows; ++r)
-          std::memmove(static_cast<char*>(to) + r * to_pitch, begin + r * from_pitch, bytes);
-      });
+  const auto op = enqueue_on(driver().queue_on(stream), kCall, {source, target},
+                             [=, held = std::move(snapshot)] {
+                               std::memmove(to, pageable ? held.data() : from, bytes);
+                             });
   if (target.serial != 0) return cudaSuccess;
   driver().enter("Memcpy of pageable memory");
-  return waited(driver().wait_for(op, call));
-}
-
-cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                 cudaStream_t stream) {
-  ENTER("MemcpyAsync");
-  if (kind == cudaMemcpyDeviceToHost) driver().enter("Memcpy to the host");
-  if (bytes == 0) return cudaSuccess;
-  return copy_rows("cudaMemcpyAsync", to, bytes, from, bytes, bytes, 1, stream);
-}
-
-// cuda_runtime_api.h: rows are no wider than a pitch, and a pitch no more than cudaDevAttrMaxPitch.
-cudaError_t copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                    std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t stream) {
-  ENTER("Memcpy2DAsync");
-  for (const std::size_t pitch : {to_pitch, from_pitch})
-    if (pitch > std::numeric_limits<int>::max() || bytes > pitch)
-      return status(cudaErrorInvalidPitchValue);
-  if (bytes == 0 || rows == 0) return cudaSuccess;
-  return copy_rows("cudaMemcpy2DAsync", to, to_pitch, from, from_pitch, bytes, rows, stream);
+  return waited(driver().wait_for(op, kCall));
 }
 
 // Unlike copies, fills are no exception to the rule that the stream's device is current.
@@ -82,7 +63,6 @@ cudaError_t set_memory(void* data, int value, std::size_t bytes, cudaStream_t st
 }  // namespace
 
 void add_copy_calls(CudaApi& api) {
-  api.Memcpy2DAsync = copy_2d;
   api.MemcpyAsync = copy;
   api.MemsetAsync = set_memory;
 }

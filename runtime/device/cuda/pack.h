@@ -5,10 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/typed.h"
 #include "runtime/device/cuda/vector_store.h"
 
-namespace coshard::kernels::cuda {
+#if defined(__CUDACC__)
+#define CS_UNROLL_4 _Pragma("unroll 4")  // so that the loads of four turns are under way together
+#else
+#define CS_UNROLL_4
+#endif
+
+namespace coshard {
 
 constexpr int kPackBytes = 16;
 
@@ -44,4 +49,4 @@ CS_BODY void store_pack(T* to, const Pack<T, N>& pack) {
   }
 }
 
-}  // namespace coshard::kernels::cuda
+}  // namespace coshard
