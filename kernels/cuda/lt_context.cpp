@@ -3,6 +3,7 @@
 #include <bit>
 #include <span>
 
+#include "runtime/device/cuda/launch.h"
 #include "runtime/error.h"
 
 namespace coshard::kernels::cuda {
@@ -113,6 +114,20 @@ std::string name_of(const char* call, const LtProduct& p) {
   return cat(call, " m=", p.m, " n=", p.n, " k=", p.k, p.batch > 1 ? cat(" batch=", p.batch) : "",
              " ", p.dtype);
 }
+
+// The first product loads the library, beside which collectives of NCCL have hung
+// (openxla/xla#38932).
+const DevicePreparation warmed([](CudaDevice& device) {
+  constexpr std::int64_t kSize = 16;
+  constexpr std::size_t kBytes = kSize * kSize * sizeof(float);
+  void* data = device.allocate(kBytes);
+  LtProduct product;
+  product.m = product.n = product.k = kSize;
+  product.a = product.b = product.d = {data, kSize, kSize, kSize, 0};
+  product.alpha = 0;
+  LtContext::of(device).run(product);
+  device.deallocate(data, kBytes, {});
+});
 
 }  // namespace
 

@@ -10,7 +10,7 @@
 #define COSHARD_CUDA_CALLS(X) \
   X(DeviceCanAccessPeer) X(DeviceEnablePeerAccess) X(DeviceGetAttribute) X(DeviceGetStreamPriorityRange) X(DeviceSynchronize) \
   X(DriverGetVersion) X(EventCreateWithFlags) X(EventDestroy) X(EventQuery) X(EventRecord) \
-  X(Free) X(FreeAsync) X(FreeHost) X(FuncSetAttribute) X(GetDevice) X(GetDeviceCount) X(GetErrorName) X(GetErrorString) \
+  X(Free) X(FreeAsync) X(FreeHost) X(FuncGetAttributes) X(FuncSetAttribute) X(GetDevice) X(GetDeviceCount) X(GetErrorName) X(GetErrorString) \
   X(GetLastError) X(HostAlloc) X(Malloc) X(MallocFromPoolAsync) X(MemGetInfo) X(MemPoolCreate) \
   X(MemPoolDestroy) X(MemPoolGetAttribute) X(MemPoolSetAccess) X(MemPoolSetAttribute) \
   X(MemPoolTrimTo) X(MemcpyAsync) \

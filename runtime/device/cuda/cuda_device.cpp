@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <mutex>
+#include <utility>
 
 #include "runtime/device/allocation_label.h"
 #include "runtime/device/cuda/allocator.h"
@@ -37,11 +38,24 @@ void require_device(int index) {
              count == 1 ? "" : cat(count, " devices"), ", numbered from 0"));
 }
 
+constinit KernelEntry* first_kernel = nullptr;  // written before main()
+constinit DevicePreparation* first_preparation = nullptr;
+
+void load_kernels(const CudaDevice& device) {
+  device.make_current();
+  for (const KernelEntry* kernel = KernelEntry::first(); kernel != nullptr; kernel = kernel->next) {
+    cudaFuncAttributes attributes{};
+    check_cuda(cuda().FuncGetAttributes(&attributes, kernel->function), "cuda:", device.index(),
+               ": cudaFuncGetAttributes, which loads a kernel");
+  }
+}
+
 constexpr std::size_t kSharedBytesOfAll = 48 * 1024;  // that every kernel may have
 
 void allow_shared_bytes(const CudaDevice& device, const CudaLaunch& launch) {
   static std::mutex mutex;
-  std::atomic<std::size_t>& allowed = launch.allowed->at(static_cast<std::size_t>(device.index()));
+  std::atomic<std::size_t>& allowed =
+      launch.entry->shared_allowed.at(static_cast<std::size_t>(device.index()));
   if (launch.shared_bytes <= allowed.load(std::memory_order_acquire)) return;
   const std::scoped_lock lock(mutex);  // it only grows
   if (launch.shared_bytes <= allowed.load(std::memory_order_relaxed)) return;
@@ -189,8 +203,20 @@ void launch_on(CudaDevice& device, CudaLaunch launch) {
              " bytes of shared memory)");
 }
 
+KernelEntry::KernelEntry(const void* of) noexcept
+    : function(of), next(std::exchange(first_kernel, this)) {}
+const KernelEntry* KernelEntry::first() noexcept { return first_kernel; }
+
+DevicePreparation::DevicePreparation(void (*does)(CudaDevice&)) noexcept
+    : prepare(does), next(std::exchange(first_preparation, this)) {}
+const DevicePreparation* DevicePreparation::first() noexcept { return first_preparation; }
+
 std::shared_ptr<Device> make_cuda_device(CudaOptions options) {
-  return std::make_shared<CudaDevice>(std::move(options));
+  auto device = std::make_shared<CudaDevice>(std::move(options));
+  load_kernels(*device);
+  for (const auto* one = DevicePreparation::first(); one != nullptr; one = one->next)
+    one->prepare(*device);
+  return device;
 }
 
 extern const DeviceBackend cuda_device_backend;

@@ -88,6 +88,7 @@ class CudaDevice final : public Device {
   std::map<const void*, std::shared_ptr<void>> extensions_;
 };
 
+// Loads all kernels and cuBLASLt, so that nothing in a step waits for the whole device.
 // Error{DeviceFailed}: no driver, no device, an index that is none of the devices; the text says
 // what to do.
 std::shared_ptr<Device> make_cuda_device(CudaOptions options);

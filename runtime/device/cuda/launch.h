@@ -15,9 +15,29 @@ namespace coshard {
 
 class CudaDevice;
 
-// The shared memory that blocks of one kernel may have, for each device by its index: more than
-// 48 KiB a function has to be told (cudaFuncSetAttribute), once.
-using SharedBytesAllowed = std::array<std::atomic<std::size_t>, 64>;
+// A kernel of this program. Entered in a list before main(), so that a device loads all of them
+// when it is made: a first launch may wait for the whole device (CUDA programming guide, "Lazy
+// Loading").
+struct KernelEntry {
+  explicit KernelEntry(const void* function) noexcept;
+  static const KernelEntry* first() noexcept;
+
+  const void* function;
+  // The shared memory that its blocks may have, for each device by its index: more than 48 KiB a
+  // function has to be told (cudaFuncSetAttribute), once.
+  std::array<std::atomic<std::size_t>, 64> shared_allowed{};
+  const KernelEntry* next;
+};
+
+// Work of a layer above that every new device is to do before anybody uses it, for the same reason.
+// An object of static storage duration.
+struct DevicePreparation {
+  explicit DevicePreparation(void (*prepare)(CudaDevice&)) noexcept;
+  static const DevicePreparation* first() noexcept;
+
+  void (*prepare)(CudaDevice&);
+  const DevicePreparation* next;
+};
 
 // One launch of a one-dimensional grid. `function` is a __global__ function of one argument, or,
 // compiled for the host, an EmulatedKernel.
@@ -28,7 +48,7 @@ struct CudaLaunch {
   std::size_t kernel_bytes = 0;  // at most 4096
   std::uint32_t blocks = 0, threads = 0;
   std::size_t shared_bytes = 0;
-  SharedBytesAllowed* allowed = nullptr;  // of the kernel
+  KernelEntry* entry = nullptr;
   bool meets = false;      // threads of a block meet: barrier, shuffle, shared memory
   void* stream = nullptr;  // cudaStream_t
 };
@@ -70,7 +90,7 @@ using PerElement = KernelTraits<256, false>;  // threads that know nothing of ea
 using PerBlock = KernelTraits<1024, true>;    // threads that meet
 
 template <class Kernel>
-inline SharedBytesAllowed shared_bytes_allowed{};
+inline KernelEntry kernel_entry{function_of<Kernel>()};
 
 template <class Kernel>
 void launch(CudaDevice& device, const char* name, const Kernel& kernel, std::int64_t blocks,
@@ -84,7 +104,7 @@ void launch(CudaDevice& device, const char* name, const Kernel& kernel, std::int
   call.blocks = static_cast<std::uint32_t>(blocks);
   call.threads = static_cast<std::uint32_t>(threads);
   call.shared_bytes = shared_bytes;
-  call.allowed = &shared_bytes_allowed<Kernel>;
+  call.entry = &kernel_entry<Kernel>;
   call.meets = Kernel::kMeets;
   call.stream = stream;
   launch_on(device, call);

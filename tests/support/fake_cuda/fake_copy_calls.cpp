@@ -40,10 +40,9 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
     const auto* begin = static_cast<const char*>(from);
     snapshot.assign(begin, begin + bytes);
   }
-  const auto op = enqueue_on(driver().queue_on(stream), kCall, {source, target},
-                             [=, held = std::move(snapshot)] {
-                               std::memmove(to, pageable ? held.data() : from, bytes);
-                             });
+  const auto op = enqueue_on(
+      driver().queue_on(stream), kCall, {source, target},
+      [=, held = std::move(snapshot)] { std::memmove(to, pageable ? held.data() : from, bytes); });
   if (target.serial != 0) return cudaSuccess;
   driver().enter("Memcpy of pageable memory");
   return waited(driver().wait_for(op, kCall));

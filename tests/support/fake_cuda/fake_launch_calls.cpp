@@ -25,6 +25,16 @@ cudaError_t set_attribute(const void* function, cudaFuncAttribute which, int val
   return cudaSuccess;
 }
 
+// It loads the kernel (the guide, "Lazy Loading"), as a first launch does.
+cudaError_t get_attributes(cudaFuncAttributes*, const void* function) {
+  ENTER("FuncGetAttributes");
+  const int device = FakeDriver::current_device();
+  if (driver().first_use(device, function) &&
+      !driver().may_wait_for_device(device, "cudaFuncGetAttributes"))
+    return status(cudaErrorTimeout);
+  return cudaSuccess;
+}
+
 // The memory that a kernel's arguments point to: each word of them that is an address of some.
 std::vector<FakeDriver::Allocation> memory_of(const std::vector<char>& kernel) {
   std::vector<FakeDriver::Allocation> found;
@@ -91,6 +101,7 @@ cudaError_t launch_kernel(const CudaLaunch& launch) {
 }  // namespace
 
 void add_launch_calls(CudaApi& api) {
+  api.FuncGetAttributes = get_attributes;
   api.FuncSetAttribute = set_attribute;
   api.Launch = launch_kernel;
 }
