@@ -22,7 +22,7 @@ struct MultiplyKernel : PerBlock {
   const FragmentB* b;
   FragmentC* c;
   CS_BODY void operator()(Block& block) const {
-    multiply_add(block, c[block.thread()], a[block.thread()], b[block.thread()]);
+    multiply_add<BFloat16>(block, c[block.thread()], a[block.thread()], b[block.thread()]);
   }
 };
 
@@ -84,8 +84,8 @@ struct LoadKernel : PerBlock {
     const FourMatrices m =
         transposed ? load_matrices_transposed(block, row) : load_matrices(block, row);
     for (int i = 0; i < 4; ++i) {
-      to[block.lane() * 8 + 2 * i] = half_of(m.at[i], 0);
-      to[block.lane() * 8 + 2 * i + 1] = half_of(m.at[i], 1);
+      to[block.lane() * 8 + 2 * i] = half_of<BFloat16>(m.at[i], 0);
+      to[block.lane() * 8 + 2 * i + 1] = half_of<BFloat16>(m.at[i], 1);
     }
   }
 };
