@@ -265,7 +265,7 @@ void launch_packed(CudaDevice& device, const AttentionSizes& n, const Attention&
   auto kernel = mma_kernel<T, kDim, true>(device, n, args, mask);
   const std::int64_t blocks =
       attention_blocks(n.batch, n.kv_heads, n.heads / n.kv_heads * n.tq, kernel.kQueries);
-  const std::int64_t keys = n.tq > 0 ? n.visible(n.tq - 1) : 0;
+  const int keys = n.tq > 0 ? kernel.n.visible(kernel.n.tq - 1) : 0;
   const std::int64_t tiles = (keys + kMmaKeys - 1) / kMmaKeys;
   const std::int64_t wanted = splits_of(blocks, tiles);
   const std::int64_t each = (tiles + wanted - 1) / wanted;

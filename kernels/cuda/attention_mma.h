@@ -218,7 +218,7 @@ struct MmaSizes {
   int diagonal;  // without causal: so far away that every query sees every key
 
   // How many keys query i sees, and the first query that sees key j.
-  CS_BODY int visible(int i) const {
+  CS_HOST_BODY int visible(int i) const {
     const int end = i + diagonal + 1;
     return end > tk ? tk : end < 0 ? 0 : end;
   }

@@ -42,7 +42,7 @@ struct AttentionMmaDqKernel : KernelTraits<kGradWarps * kWarp, true>, MmaGradArg
   static constexpr int kM = kDim <= 128 ? 2 : 1;
   using Tile = MmaTile<T, kDim, kGradWarps>;
   static constexpr int kQueries = 16 * kM * kGradWarps;
-  static constexpr int kKeys = kDim == 64 ? 64 : kDim == 256 ? 16 : 32;
+  static constexpr int kKeys = kDim == 64 ? 48 : kDim == 256 ? 16 : 32;
   static constexpr std::size_t kShared =
       sizeof(T) * kDim * static_cast<std::size_t>(2 * kQueries + 4 * kKeys);
   static_assert(kShared <= kSharedOfEvery);

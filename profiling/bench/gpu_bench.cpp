@@ -21,6 +21,7 @@ struct GpuPart {
 };
 constexpr GpuPart kGpuParts[] = {{"host time", 2, measure_host_time},
                                  {"matmul", 1, measure_matmul},
+                                 {"attention", 1, measure_attention},
                                  {"bandwidth", 1, measure_bandwidth},
                                  {"block", 1, measure_block}};
 

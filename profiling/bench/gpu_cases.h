@@ -69,6 +69,7 @@ RobustStats timed_on_host(Device& device, const F& call, int calls) {
 
 Task<void> measure_host_time(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_matmul(World& world, const GpuSizes& sizes, GpuResults& results);
+Task<void> measure_attention(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_bandwidth(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_block(World& world, const GpuSizes& sizes, GpuResults& results);
 

@@ -19,10 +19,11 @@ GpuOptions tiny_options() {
 TEST(GpuBench, EveryPartGivesItsFigures) {
   const Report report = bench_gpu(tiny_options());
   EXPECT_EQ(report.failures, std::vector<std::string>());
-  for (const char* name : {"host_add", "host_linear", "host_rms_norm", "host_dtensor_add",
-                           "host_redistribute", "matmul", "copy", "rms_norm", "rms_norm_of_copy",
-                           "layer_norm_of_copy", "rms_norm_forward_backward_of_copy",
-                           "cross_entropy_of_copy", "adamw_of_copy", "block", "block_tflops"}) {
+  for (const char* name :
+       {"host_add", "host_linear", "host_rms_norm", "host_dtensor_add", "host_redistribute",
+        "matmul", "attention_forward", "attention_backward", "attention_decode", "copy", "rms_norm",
+        "rms_norm_of_copy", "layer_norm_of_copy", "rms_norm_forward_backward_of_copy",
+        "cross_entropy_of_copy", "adamw_of_copy", "block", "block_tflops"}) {
     const Result* found = report.find(name);
     ASSERT_NE(found, nullptr) << name;
     EXPECT_GT(found->value, 0) << name;
