@@ -1,8 +1,8 @@
 // Attention alone, in the shape of the block: a causal sequence forward and backward, and one step
 // of decoding.
+#include <algorithm>
 #include <cmath>
 
-#include "dtensor/ops/local.h"
 #include "dtensor/random.h"
 #include "dtensor/tape.h"
 #include "kernels/run.h"
@@ -12,6 +12,13 @@ namespace coshard::bench {
 namespace {
 
 constexpr std::int64_t kDecoded = 8;  // sequences of a step
+
+kernels::View heads_of(const Tensor& tensor) {
+  kernels::View view{tensor.data(), tensor.dtype(), tensor.ndim()};
+  std::copy(tensor.shape().begin(), tensor.shape().end(), view.shape.begin());
+  std::copy(tensor.strides().begin(), tensor.strides().end(), view.strides.begin());
+  return view;
+}
 
 struct AttentionCase {
   Tensor q, k, v, out, lse;
@@ -24,10 +31,10 @@ struct AttentionCase {
         v(randn(device, k.shape(), DType::BF16)),
         out(Tensor::empty(device, q.shape(), DType::BF16)),
         lse(Tensor::empty(device, Shape{batch, s.heads, queries}, DType::F32)),
-        args{view_of(out), view_of(q),
-             view_of(k),   view_of(v),
-             lse.data(),   1 / std::sqrt(static_cast<double>(s.hidden / s.heads)),
-             true,         s.tokens - queries} {}
+        args{heads_of(out), heads_of(q),
+             heads_of(k),   heads_of(v),
+             lse.data(),    1 / std::sqrt(static_cast<double>(s.hidden / s.heads)),
+             true,          s.tokens - queries} {}
 };
 
 // `work`: how many `unit`s a call would reach in a microsecond.
@@ -55,9 +62,9 @@ Task<void> measure_attention(World& world, const GpuSizes& sizes, GpuResults& re
   const Tensor dk = Tensor::empty(world.device(), whole.k.shape(), DType::BF16);
   const Tensor dv = Tensor::empty(world.device(), whole.v.shape(), DType::BF16);
   const kernels::Attention& a = whole.args;
-  const kernels::AttentionGrad gradient{view_of(dq), view_of(dk), view_of(dv), view_of(dout),
-                                        a.out,       a.q,         a.k,         a.v,
-                                        a.lse,       a.scale,     a.causal,    a.diagonal};
+  const kernels::AttentionGrad gradient{heads_of(dq), heads_of(dk), heads_of(dv), heads_of(dout),
+                                        a.out,        a.q,          a.k,          a.v,
+                                        a.lse,        a.scale,      a.causal,     a.diagonal};
   const auto backward = [&] { kernels::run(device, gradient); };
   add_rate(results, "attention_backward", 5 * product / 1e6,
            timed_on_device(device, backward, sizes.steps), "TFLOP/s");
