@@ -155,7 +155,8 @@ class Benches {
     add("overlap", "what a sibling hides of collectives on an emulated link", overlap_,
         bench_overlap);
     add("train", "a training step of the Transformer", train_, bench_train);
-    add("gpu", "a Llama block, matmul, bandwidth and host time on one device", gpu_, bench_gpu);
+    add("gpu", "a Llama block, attention, matmul, bandwidth and host time on one device", gpu_,
+        bench_gpu);
   }
 
  private:

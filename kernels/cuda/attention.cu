@@ -1,5 +1,6 @@
 // Attention forward: a tile of queries walks over the keys with a running maximum and sum (online
-// softmax: Milakov and Gimelshein 2018; Dao et al. 2022), so that no tq x tk matrix is stored.
+// softmax: Milakov and Gimelshein 2018; Dao et al. 2022), so that no tq x tk matrix is stored. Of
+// f32 and f64; of bf16 and f16: attention_mma.cu.
 #include <cmath>
 
 #include "kernels/cuda/attention_mma.h"
@@ -117,7 +118,7 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
 
 void run(CudaDevice& device, const Attention& args) {
   const AttentionSizes n = attention_sizes(args);
-  if (attention_by_mma(device, n, args)) return;
+  if (attention_by_mma(args.q.dtype)) return attention_mma(device, n, args);
   with_attention_tile(args.q.dtype, std::max(n.dim, n.value_dim), [&](auto tag, auto tile) {
     using T = decltype(tag);
     using Kernel = AttentionKernel<T, decltype(tile)>;

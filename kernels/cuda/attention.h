@@ -2,6 +2,7 @@
 // What the kernels of attention know of a call, whichever units they compute on. Used by the .cu
 // files only.
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/cuda/pieces.h"
 #include "kernels/cuda/typed.h"
@@ -24,6 +25,25 @@ HeadRows<T> head_rows(const View& v) {
              v.strides[3]);
   return {static_cast<T*>(v.data), v.strides[0], v.strides[1], v.strides[2],
           rows_in_pieces(v, 16 / static_cast<int>(sizeof(T)))};
+}
+
+// The mask of a call, or none.
+template <class T>
+struct AttentionMask {
+  const void* data;
+  bool keep;  // Bool: keeps where true; otherwise T, added
+  std::int64_t strides[4];
+  CS_BODY Wide<T> added(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const std::int64_t at = b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3];
+    if (!keep) return widen(static_cast<const T*>(data)[at]);
+    return static_cast<const bool*>(data)[at] ? Wide<T>(0) : -static_cast<Wide<T>>(HUGE_VALF);
+  }
+};
+template <class T>
+AttentionMask<T> attention_mask(const View& mask) {
+  return {mask.data,
+          mask.dtype == DType::Bool,
+          {mask.strides[0], mask.strides[1], mask.strides[2], mask.strides[3]}};
 }
 
 struct AttentionSizes {

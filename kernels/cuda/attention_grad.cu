@@ -249,7 +249,8 @@ void run(CudaDevice& device, const AttentionGrad& args) {
   const auto delta =
       device.make_buffer(queries * (args.q.dtype == DType::F64 ? sizeof(double) : sizeof(float)));
   attention_delta(device, args, delta->data());
-  if (attention_by_mma(device, n, args, as<float>(delta->data()))) return;
+  if (attention_by_mma(args.q.dtype))
+    return attention_mma(device, n, args, as<float>(delta->data()));
   with_attention_tile(args.q.dtype, std::max(n.dim, n.value_dim), [&](auto tag, auto tile) {
     using T = decltype(tag);
     using Tile = decltype(tile);

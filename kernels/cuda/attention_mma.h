@@ -1,86 +1,154 @@
 #pragma once
-// Tiles of attention for the tensor cores: bf16 [rows, kDim] in shared memory, whose 16-byte pieces
-// are swizzled (piece p of row r lies at p ^ (r % 8)), so that the eight rows of a matrix that
-// ldmatrix reads, and those that fragments are stored to, fall into different banks. Blocks have
-// four warps; each owns 16 or 32 rows of a tile and keeps their products in fragments (after Dao
-// 2023, FlashAttention-2). Used by attention_mma.cu and attention_mma_grad.cu.
+// Tiles of attention for the tensor cores: [rows, kDim] of bf16 or f16 in shared memory, heads
+// padded to kDim with zeros. Their 16-byte pieces are swizzled, so that the eight rows of a matrix
+// that ldmatrix reads, and those that fragments are stored to, fall into different banks. Each warp
+// owns 16 kM rows of a tile and keeps their products in fragments (after Dao 2023,
+// FlashAttention-2). Used by the attention_mma*.cu files.
+#include <bit>
+
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/pieces.h"
+#include "runtime/device/buffer.h"
 #include "runtime/device/cuda/fragment.h"
+
+#if defined(__CUDACC__)
+#define CS_UNROLL_SOME _Pragma("unroll 4")  // where all turns at once would be too much code
+#define CS_ROLLED _Pragma("unroll 1")       // a loop that is seldom taken
+#else
+#define CS_UNROLL_SOME
+#define CS_ROLLED
+#endif
 
 namespace coshard::kernels::cuda {
 
-constexpr int kMmaThreads = 128;
-constexpr int kMmaWarps = kMmaThreads / kWarp;
 constexpr float kLog2E = 1.4426950408889634F;
+constexpr float kLn2 = 0.6931471805599453F;
 constexpr float kInfinity = HUGE_VALF;
+constexpr std::size_t kSharedOfEvery =
+    99 * 1024;  // bytes that a block of any sm_80 or later may have
 
-template <int kDim>
+// x, which the compiler takes for a new number at each call: what is computed from it is computed
+// again in each turn of a loop, instead of taking registers that the fragments need.
+CS_BODY int afresh(int x) {
+#if defined(__CUDACC__)
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
+// What is the same in all lanes of a warp, so that the compiler knows it too: it takes uniform
+// registers, and branches on it are not divergent.
+template <class X>
+CS_BODY X alike(Block& block, X x) {
+  static_assert(sizeof(X) % sizeof(int) == 0 && std::is_trivially_copyable_v<X>);
+  int words[sizeof(X) / sizeof(int)];
+  std::memcpy(words, &x, sizeof x);
+  CS_UNROLL
+  for (int& word : words) word = block.shuffle(word, 0);
+  std::memcpy(&x, words, sizeof x);
+  return x;
+}
+
+// T: BFloat16 or Float16; dim: a multiple of 32; warps: of the block.
+template <class T, int dim, int warps>
 struct MmaTile {
+  static constexpr int kDim = dim;
+  static constexpr int kThreads = warps * kWarp;
   static constexpr int kPieces = kDim / 8;  // of a row
-  using Rows = HeadRows<BFloat16>;
+  // Pieces change places among those of as many elements.
+  static constexpr int kGroup = kDim % 64 == 0 ? 64 : 32;
+  struct alignas(16) Piece {
+    T at[8];
+  };
 
-  CS_BODY static BFloat16* piece(BFloat16* tile, int row, int piece) {
-    return tile + row * kDim + (piece ^ (row % 8)) * 8;
+  // What is exclusive-or'ed to the number of a piece. Rows of 32 (2 n + 1) elements begin in the
+  // same bank only every other time.
+  CS_BODY static int swizzle(int row) { return kGroup == 64 ? row % 8 : row / 2 % 4; }
+  CS_BODY static T* piece(T* tile, int row, int piece) {
+    return tile + row * kDim + (piece ^ swizzle(row)) * 8;
   }
 
-  // Starts to copy rows [0, rows) of which `count` exist; the others become 0.
-  CS_BODY static void copy(Block& block, BFloat16* to, int rows, const BFloat16* from,
-                           std::int64_t stride, std::int64_t count) {
-    constexpr int kStep = kMmaThreads / kPieces;  // rows; a multiple of 8, so pieces stay in place
-    const int exist = count < rows ? static_cast<int>(count) : rows;
-    const int first = block.thread() / kPieces;
-    const int p = block.thread() % kPieces;
-    to = piece(to, first, p);
-    from += first * stride + p * 8;
-    CS_UNROLL
-    for (int row = 0; row < rows; row += kStep) {
-      block.copy16(to + row * kDim, from, first + row < exist);
-      from += kStep * stride;
+  // Starts to copy rows [0, rows), of which `count` exist with `width` elements; the rest becomes
+  // 0. `whole`: rows may be read in pieces. at(row): where a row begins.
+  template <int rows, class At>
+  CS_BODY static void copy(Block& block, T* to, int count, int width, bool whole, At&& at) {
+    constexpr int kStep = static_cast<int>(std::bit_floor(unsigned{kThreads / kPieces}));
+    static_assert(rows % kStep == 0);
+    const int thread = afresh(block.thread());
+    const int first = thread / kPieces;
+    const int p = thread % kPieces;
+    if (first >= kStep) return;
+    if (whole) {
+      CS_UNROLL_SOME
+      for (int i = 0; i < rows; i += kStep) {
+        const int row = first + i;
+        block.copy16(piece(to, row, p), at(row) + p * 8, row < count && p * 8 < width);
+      }
+      return;
     }
+    CS_ROLLED
+    for (int row = first; row < rows; row += kStep) {
+      const int there = row < count ? width - p * 8 : 0;
+      Piece in{};
+      CS_UNROLL
+      for (int e = 0; e < 8; ++e)
+        if (e < there) in.at[e] = at(row)[p * 8 + e];
+      *reinterpret_cast<Piece*>(piece(to, row, p)) = in;
+    }
+  }
+  template <int rows>
+  CS_BODY static void copy(Block& block, T* to, const HeadRows<const T>& from, int b, int h,
+                           int first, int end, int width) {
+    const T* begin = from.at(b, h, first);
+    copy<rows>(block, to, end - first, width, from.pieces && width % 8 == 0,
+               [&](int row) { return begin + row * from.row; });
   }
 
   // Where a lane reads, in elements from a tile's first: row lane % 16 of two pieces side by side,
-  // or (across) row lane % 8 of two pieces side by side and then of the eight rows below. Other
-  // pieces 2 k on lie at `^ 16 k`, rows further down at `+ row * kDim`, for row a multiple of 8.
+  // or (across) row lane % 8 of two pieces side by side and then of the eight rows below. along()
+  // is the same `e` elements further on in the rows, for e a multiple of 16; rows further down lie
+  // at `+ row * kDim`, for row a multiple of 8.
   CS_BODY static int lane_offset(int lane) {
-    return lane % 16 * kDim + ((lane / 16) ^ (lane % 8)) * 8;
+    return lane % 16 * kDim + ((lane / 16) ^ swizzle(lane % 16)) * 8;
   }
   CS_BODY static int across_offset(int lane) {
-    return (lane % 8 + lane / 16 * 8) * kDim + ((lane / 8 % 2) ^ (lane % 8)) * 8;
+    return (lane % 8 + lane / 16 * 8) * kDim + ((lane / 8 % 2) ^ swizzle(lane % 8)) * 8;
+  }
+  CS_BODY static int along(int offset, int e) {
+    return (offset ^ (e % kGroup)) + e / kGroup * kGroup;
   }
 
   // c[m][n] += a[row + 16 m ...] . b[8 n ...]^T, over kDim. b: 8 kN rows.
   template <int kM, int kN>
-  CS_BODY static void multiply_transposed(Block& block, FragmentC (&c)[kM][kN], const BFloat16* a,
-                                          int row, const BFloat16* b) {
-    const int from_a = row * kDim + lane_offset(block.lane());
-    const int from_b = across_offset(block.lane());
+  CS_BODY static void multiply_transposed(Block& block, FragmentC (&c)[kM][kN], const T* a, int row,
+                                          const T* b) {
+    const int lane = afresh(block.lane());
+    const int from_a = row * kDim + lane_offset(lane);
+    const int from_b = across_offset(lane);
     CS_UNROLL
-    for (int k = 0; k < kDim / 16; ++k) {
+    for (int k = 0; k < kDim; k += 16) {
       FragmentA fa[kM];
       CS_UNROLL
       for (int m = 0; m < kM; ++m) {
-        const FourMatrices four = load_matrices(block, a + (from_a ^ 16 * k) + 16 * m * kDim);
+        const FourMatrices four = load_matrices(block, a + along(from_a, k) + 16 * m * kDim);
         fa[m] = {{four.at[0], four.at[1], four.at[2], four.at[3]}};
       }
       CS_UNROLL
       for (int n = 0; n < kN; n += 2) {
-        const FourMatrices four = load_matrices(block, b + (from_b ^ 16 * k) + 8 * n * kDim);
+        const FourMatrices four = load_matrices(block, b + along(from_b, k) + 8 * n * kDim);
         CS_UNROLL
         for (int m = 0; m < kM; ++m) {
-          multiply_add(block, c[m][n], fa[m], {{four.at[0], four.at[1]}});
-          multiply_add(block, c[m][n + 1], fa[m], {{four.at[2], four.at[3]}});
+          multiply_add<T>(block, c[m][n], fa[m], {{four.at[0], four.at[1]}});
+          multiply_add<T>(block, c[m][n + 1], fa[m], {{four.at[2], four.at[3]}});
         }
       }
     }
   }
 
-  // c[m][n] += a[m] . b, where a is products rounded to bf16 [16, 8 kN] and b has 8 kN rows.
+  // c[m][n] += a[m] . b, where a is products rounded to T [16, 8 kN] and b has 8 kN rows.
   template <int kM, int kN>
   CS_BODY static void multiply(Block& block, FragmentC (&c)[kM][kDim / 8],
-                               const FragmentC (&a)[kM][kN], const BFloat16* b) {
-    const int from_b = lane_offset(block.lane());
+                               const FragmentC (&a)[kM][kN], const T* b) {
+    const int from_b = lane_offset(afresh(block.lane()));
     CS_UNROLL
     for (int k = 0; k < kN / 2; ++k) {
       FragmentA fa[kM];
@@ -89,11 +157,11 @@ struct MmaTile {
       CS_UNROLL
       for (int n = 0; n < kPieces; n += 2) {
         const FourMatrices four =
-            load_matrices_transposed(block, b + (from_b ^ 8 * n) + 16 * k * kDim);
+            load_matrices_transposed(block, b + along(from_b, 8 * n) + 16 * k * kDim);
         CS_UNROLL
         for (int m = 0; m < kM; ++m) {
-          multiply_add(block, c[m][n], fa[m], {{four.at[0], four.at[1]}});
-          multiply_add(block, c[m][n + 1], fa[m], {{four.at[2], four.at[3]}});
+          multiply_add<T>(block, c[m][n], fa[m], {{four.at[0], four.at[1]}});
+          multiply_add<T>(block, c[m][n + 1], fa[m], {{four.at[2], four.at[3]}});
         }
       }
     }
@@ -101,19 +169,17 @@ struct MmaTile {
 
   // Two neighbouring results as one operand: their layouts agree.
   CS_BODY static FragmentA rounded(const FragmentC& left, const FragmentC& right) {
-    return {{pack_bf16(left.at[0], left.at[1]), pack_bf16(left.at[2], left.at[3]),
-             pack_bf16(right.at[0], right.at[1]), pack_bf16(right.at[2], right.at[3])}};
+    return {{pack<T>(left.at[0], left.at[1]), pack<T>(left.at[2], left.at[3]),
+             pack<T>(right.at[0], right.at[1]), pack<T>(right.at[2], right.at[3])}};
   }
 
   // Writes the warp's rows [row, row + 16 kM) of a tile, times factor[m][row half], by way of the
-  // same rows of `stage`, which nothing else uses any more. `to`: row 0 of the tile; `count` rows
-  // exist.
-  template <int kM>
+  // same rows of `stage`, which nothing else uses any more. `count` rows exist; at(row): where one
+  // begins.
+  template <int kM, class At>
   CS_BODY static void write(Block& block, const FragmentC (&c)[kM][kDim / 8],
-                            const float (&factor)[kM][2], BFloat16* stage, int row, BFloat16* to,
-                            std::int64_t stride, std::int64_t count) {
-    const int g = block.lane() / 4;
-    const int t = block.lane() % 4;
+                            const float (&factor)[kM][2], T* stage, int row, int count, int width,
+                            bool whole, At&& at) {
     CS_UNROLL
     for (int m = 0; m < kM; ++m) {
       CS_UNROLL
@@ -121,39 +187,160 @@ struct MmaTile {
         CS_UNROLL
         for (int half = 0; half < 2; ++half) {
           const float f = factor[m][half];
-          BFloat16* at = piece(stage, row + 16 * m + 8 * half + g, n) + 2 * t;
-          *reinterpret_cast<std::uint32_t*>(at) =
-              pack_bf16(c[m][n].at[2 * half] * f, c[m][n].at[2 * half + 1] * f);
+          T* to =
+              piece(stage, row + 16 * m + 8 * half + block.lane() / 4, n) + block.lane() % 4 * 2;
+          *reinterpret_cast<std::uint32_t*>(to) =
+              pack<T>(c[m][n].at[2 * half] * f, c[m][n].at[2 * half + 1] * f);
         }
       }
     }
     block.warp_barrier();
-    CS_UNROLL
     for (int e = block.lane(); e < 16 * kM * kPieces; e += kWarp) {
       const int r = row + e / kPieces;
       const int p = e % kPieces;
-      if (r < count)
-        *reinterpret_cast<MmaPiece*>(to + r * stride + p * 8) =
-            *reinterpret_cast<const MmaPiece*>(piece(stage, r, p));
+      if (r >= count || p * 8 >= width) continue;
+      const Piece from = *reinterpret_cast<const Piece*>(piece(stage, r, p));
+      T* to = at(r) + p * 8;
+      if (whole) {
+        *reinterpret_cast<Piece*>(to) = from;
+      } else {
+        CS_UNROLL
+        for (int i = 0; i < 8; ++i)
+          if (p * 8 + i < width) to[i] = from.at[i];
+      }
     }
   }
-
-  struct alignas(16) MmaPiece {
-    std::uint32_t at[4];
-  };
 };
 
-// They take the call if it is one for them: bf16 on sm_80 or later, head dimensions both 64 or
-// both 128, no mask, rows aligned to 16 bytes.
-bool attention_by_mma(CudaDevice& device, const AttentionSizes& n, const Attention& args);
-bool attention_by_mma(CudaDevice& device, const AttentionSizes& n, const AttentionGrad& args,
-                      const float* delta);
+// The sizes of a call in ints, which take half the registers: a head of 2^30 rows fits no device.
+struct MmaSizes {
+  int batch, heads, kv_heads, tq, tk, dim, value_dim;
+  int diagonal;  // without causal: so far away that every query sees every key
 
-inline bool fits_mma(const View& v) { return v.dtype == DType::BF16 && rows_in_pieces(v, 8); }
-inline bool fits_mma(const CudaDevice& device, const AttentionSizes& n, const View& mask,
-                     double scale) {
-  return device.capability() >= 80 && n.dim == n.value_dim && (n.dim == 64 || n.dim == 128) &&
-         mask.data == nullptr && scale > 0;
+  // How many keys query i sees, and the first query that sees key j.
+  CS_HOST_BODY int visible(int i) const {
+    const int end = i + diagonal + 1;
+    return end > tk ? tk : end < 0 ? 0 : end;
+  }
+  CS_BODY int first_query(int j) const { return j < diagonal ? 0 : j - diagonal; }
+  CS_BODY int group() const { return heads / kv_heads; }
+};
+inline MmaSizes mma_sizes(const AttentionSizes& n) {
+  constexpr std::int64_t kFar = 1 << 30;
+  CS_REQUIRE(n.tq < kFar && n.tk < kFar, "attention of ", n.tq, " queries and ", n.tk, " keys");
+  const auto as_int = [](std::int64_t x) { return static_cast<int>(x); };
+  return {as_int(n.batch),
+          as_int(n.heads),
+          as_int(n.kv_heads),
+          as_int(n.tq),
+          as_int(n.tk),
+          n.dim,
+          n.value_dim,
+          n.causal ? as_int(std::clamp(n.diagonal, -kFar, kFar - 1)) : as_int(n.tk)};
 }
+
+// As attention_place().
+struct MmaPlace {
+  int batch, head, first;
+};
+CS_BODY MmaPlace mma_place(int block, int heads, int rows, int tile, bool longest_last) {
+  const int tiles = (rows + tile - 1) / tile;
+  const int number = block % tiles;
+  const int head = block / tiles;
+  return {head / heads, head % heads, (longest_last ? tiles - 1 - number : number) * tile};
+}
+
+// A row of a tile of queries.
+struct MmaQuery {
+  int head, i;
+};
+
+// What is added to the scores: of [b, h, tq, tk], the last stride 1, rows of pairs. None: null.
+template <class T>
+struct MmaMask {
+  const T* data;
+  std::int64_t batch, head, query;  // strides
+};
+
+// What all kernels here are told.
+template <class T>
+struct MmaArgs {
+  MmaSizes n;
+  HeadRows<const T> q, k, v;
+  MmaMask<T> mask;
+  float scale;
+  bool shown;  // every score passes through show(), which scales it
+
+  // 2^(what show() left * unit()) is the weight.
+  CS_BODY float unit() const { return shown ? 1.0F : scale * kLog2E; }
+  // The other way round.
+  CS_BODY float shown_unit() const { return shown ? scale * kLog2E : 1.0F; }
+
+  // Masks and scales a warp's products of queries and keys from `first_key` on, and makes those
+  // -inf whose key the query does not see. query_at(row) is an MmaQuery.
+  template <int kM, int kN, class QueryAt>
+  CS_BODY void show(Block& block, FragmentC (&scores)[kM][kN], int b, int first_key,
+                    QueryAt&& query_at) const {
+    const int lane = afresh(block.lane());
+    const int first = lane % 4 * 2;  // column
+    const float unit = shown_unit();
+    CS_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      CS_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const MmaQuery at = query_at(16 * m + 8 * half + lane / 4);
+        const int seen = at.i < n.tq ? n.visible(at.i) - first_key - first : 0;
+        const T* added = mask.data + b * mask.batch + at.head * mask.head + at.i * mask.query +
+                         first_key + first;
+        CS_UNROLL
+        for (int c = 0; c < 8 * kN; c += 8) {
+          std::uint32_t pair = 0;
+          if (mask.data != nullptr && c < seen)
+            pair = *reinterpret_cast<const std::uint32_t*>(added + c);
+          CS_UNROLL
+          for (int e = 0; e < 2; ++e) {
+            float& score = scores[m][c / 8].at[2 * half + e];
+            score = c + e < seen ? score * unit + half_of<T>(pair, e) * kLog2E : -kInfinity;
+          }
+        }
+      }
+    }
+  }
+};
+
+// The mask of a call as above. `copy` keeps it alive where it had to be copied: masks that are Bool
+// or lie otherwise.
+template <class T>
+MmaMask<T> mma_mask(CudaDevice& device, const View& mask, std::shared_ptr<Buffer>& copy);
+
+template <class T, class Args>
+void set_mma_args(CudaDevice& device, MmaArgs<T>& to, const AttentionSizes& n, const Args& args,
+                  std::shared_ptr<Buffer>& mask) {
+  to.n = mma_sizes(n);
+  to.q = head_rows<const T>(args.q);
+  to.k = head_rows<const T>(args.k);
+  to.v = head_rows<const T>(args.v);
+  to.mask = mma_mask<T>(device, args.mask, mask);
+  to.scale = static_cast<float>(args.scale);
+  to.shown = args.mask.data != nullptr || args.scale <= 0;
+}
+
+// Calls f(T{}, kDim) for the narrowest of `dims` that heads of `width` fit into.
+template <int... dims, class F>
+void with_mma_tile(DType dtype, int width, F&& f) {
+  const auto with_width = [&](auto tag) {
+    bool found = false;
+    ((!found && width <= dims ? (found = true, f(tag, std::integral_constant<int, dims>{}))
+                              : void()),
+     ...);
+  };
+  dtype == DType::BF16 ? with_width(BFloat16{}) : with_width(Float16{});
+}
+
+// bf16 and f16 are for them, f32 and f64 for attention_tile.h.
+inline bool attention_by_mma(DType dtype) { return dtype == DType::BF16 || dtype == DType::F16; }
+void attention_mma(CudaDevice& device, const AttentionSizes& n, const Attention& args);
+void attention_mma(CudaDevice& device, const AttentionSizes& n, const AttentionGrad& args,
+                   const float* delta);
 
 }  // namespace coshard::kernels::cuda

@@ -1,6 +1,12 @@
 // Attention backward on tensor cores: dq by blocks over queries, dk and dv by blocks over keys,
 // each with its own pass over the scores. While one pair of tiles is used the next is on its way.
-// Every sum has one order: the bits repeat.
+//
+// That makes 7 products where one pass would need 5. In one pass each block over keys adds to the
+// dq of all queries: either by atomics, whose order and so whose bits change from run to run, or,
+// so that they repeat, into a copy of dq in f32 for each of a head's blocks that run at once. For
+// 32 causal heads of 4096 x 128 on 132 multiprocessors that is 5 copies of 64 MiB to which 1 GiB
+// is added: more than 0.6 ms at 3.35 TB/s, where two products more are 0.14 TFLOP, 0.4 ms at 350
+// TFLOP/s. Here nothing is stored.
 #include <cmath>
 
 #include "kernels/cuda/attention_mma.h"
@@ -8,263 +14,373 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-struct MmaGradArgs {
-  AttentionSizes n;
-  HeadRows<const BFloat16> q, k, v, dout;
+// What a query's row brings: p = 2^(score * unit - high), slope = p * (dp - delta).
+struct MmaGradQuery {
+  float high, delta;
+};
+
+template <class T>
+struct MmaGradArgs : MmaArgs<T> {
+  HeadRows<const T> dout;
   const float* lse;
   const float* delta;
-  float scale;
 
-  // What a query's row brings: p = 2^(score * scale * log2 e - high), slope = p * (dp - delta).
-  struct Query {
-    float high, delta;
-  };
   // A query that is none, or saw nothing, gets high = inf: p = 0.
-  CS_BODY Query query(std::int64_t b, std::int64_t h, std::int64_t i) const {
+  CS_BODY MmaGradQuery query(int b, int h, int i) const {
+    const MmaSizes& n = this->n;
     if (i >= n.tq) return {kInfinity, 0.0F};
-    const std::int64_t at = (b * n.heads + h) * n.tq + i;
+    const std::int64_t at = std::int64_t{b * n.heads + h} * n.tq + i;
     const float l = lse[at];
     return {l == -kInfinity ? kInfinity : l * kLog2E, delta[at]};
   }
 };
 
-// A distance of queries and keys, as far as a tile can tell.
-CS_BODY int mma_distance(std::int64_t distance) {
-  return static_cast<int>(distance < -1024 ? -1024 : distance > 1024 ? 1024 : distance);
-}
+constexpr int kGradWarps = 4;
 
-template <int kDim>
-struct AttentionMmaDqKernel : KernelTraits<kMmaThreads, true>, MmaGradArgs {
-  using Tile = MmaTile<kDim>;
-  static constexpr int kQueries = 16 * kMmaWarps;
-  static constexpr int kKeys = 64;
+template <class T, int kDim>
+struct AttentionMmaDqKernel : KernelTraits<kGradWarps * kWarp, true>, MmaGradArgs<T> {
+  static constexpr int kM = kDim <= 128 ? 2 : 1;
+  using Tile = MmaTile<T, kDim, kGradWarps>;
+  static constexpr int kQueries = 16 * kM * kGradWarps;
+  static constexpr int kKeys = kDim == 64 ? 48 : kDim == 256 ? 16 : 32;
   static constexpr std::size_t kShared =
-      sizeof(BFloat16) * kDim * static_cast<std::size_t>(2 * kQueries + 4 * kKeys);
-  HeadRows<BFloat16> dq;
-  using Products = FragmentC[1][kKeys / 8];
+      sizeof(T) * kDim * static_cast<std::size_t>(2 * kQueries + 4 * kKeys);
+  static_assert(kShared <= kSharedOfEvery);
+  HeadRows<T> dq;
+  HeadRows<T> dmask;  // data null: not wanted
+  using Products = FragmentC[kM][kKeys / 8];
 
   CS_BODY void operator()(Block& block) const {
-    const AttentionPlace at = attention_place(block.index(), n.heads, n.tq, kQueries, n.causal);
-    const std::int64_t rows = n.tq - at.first;
-    BFloat16* queries = block.shared<BFloat16>();
-    BFloat16* douts = queries + kQueries * kDim;
-    BFloat16* stages = douts + kQueries * kDim;  // two of keys and values
-    const int row = block.warp() * 16;
-    const std::int64_t end = n.visible((rows < kQueries ? n.tq : at.first + kQueries) - 1);
-    Tile::copy(block, queries, kQueries, q.at(at.batch, at.head, at.first), q.row, rows);
-    Tile::copy(block, douts, kQueries, dout.at(at.batch, at.head, at.first), dout.row, rows);
-    if (end > 0) copy_keys(block, stages, at, 0);
+    const MmaSizes& n = this->n;
+    const bool causal = n.diagonal < n.tk;
+    const MmaPlace at =
+        alike(block, mma_place(static_cast<int>(block.index()), n.heads, n.tq, kQueries, causal));
+    const int rows = n.tq - at.first;
+    T* queries = block.shared<T>();
+    T* douts = queries + kQueries * kDim;
+    T* here = douts + kQueries * kDim;  // keys and values
+    T* next = here + 2 * kKeys * kDim;
+    const int row = alike(block, block.warp()) * 16 * kM;
+    int end = n.visible((rows < kQueries ? n.tq : at.first + kQueries) - 1);
+    if (dmask.data != nullptr) end = n.tk;
+    Tile::template copy<kQueries>(block, queries, this->q, at.batch, at.head, at.first, n.tq,
+                                  n.dim);
+    Tile::template copy<kQueries>(block, douts, this->dout, at.batch, at.head, at.first, n.tq,
+                                  n.value_dim);
+    if (end > 0) copy_keys(block, here, at, 0);
     block.commit_copies();
-    Query mine[2];
-    for (int half = 0; half < 2; ++half)
-      mine[half] = query(at.batch, at.head, at.first + row + 8 * half + block.lane() / 4);
-    FragmentC result[1][kDim / 8] = {};
-    BFloat16* here = stages;
-    BFloat16* next = stages + 2 * kKeys * kDim;
-    for (std::int64_t j = 0; j < end; j += kKeys) {
-      block.wait_copies<0>();
+    MmaGradQuery mine[kM][2];
+    CS_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      CS_UNROLL
+      for (int half = 0; half < 2; ++half)
+        mine[m][half] =
+            this->query(at.batch, at.head, at.first + row + 16 * m + 8 * half + block.lane() / 4);
+    }
+    FragmentC result[kM][kDim / 8] = {};
+    for (int j = 0; j < end; j += kKeys) {
+      block.template wait_copies<0>();
       block.barrier();  // this stage is there; the other is no longer read
       if (j + kKeys < end) copy_keys(block, next, at, j + kKeys);
       block.commit_copies();
       Products scores{}, slopes{};
       Tile::multiply_transposed(block, scores, queries, row, here);
       Tile::multiply_transposed(block, slopes, douts, row, here + kKeys * kDim);
-      weigh(block, scores, slopes, mine, at.first + row, j);
+      if (this->shown || j + kKeys > n.visible(at.first + row))
+        this->show(block, scores, at.batch, j, [&](int r) {
+          return MmaQuery{at.head, at.first + row + r};
+        });
+      weigh(scores, slopes, mine);
+      if (dmask.data != nullptr) tell(block, slopes, at, row, j);
       Tile::multiply(block, result, slopes, here);
-      BFloat16* used = here;
+      T* used = here;
       here = next;
       next = used;
     }
-    block.wait_copies<0>();
+    block.template wait_copies<0>();
     block.barrier();
-    const float factor[1][2] = {{scale, scale}};
-    Tile::write(block, result, factor, queries, row, dq.at(at.batch, at.head, at.first), dq.row,
-                rows);
+    finish(block, result, queries, row, at);
   }
 
-  CS_BODY void copy_keys(Block& block, BFloat16* stage, const AttentionPlace& at,
-                         std::int64_t first) const {
-    const std::int64_t kv = n.kv_head(at.head);
-    Tile::copy(block, stage, kKeys, k.at(at.batch, kv, first), k.row, n.tk - first);
-    Tile::copy(block, stage + kKeys * kDim, kKeys, v.at(at.batch, kv, first), v.row, n.tk - first);
+  CS_BODY void copy_keys(Block& block, T* stage, const MmaPlace& at, int first) const {
+    const MmaSizes& n = this->n;
+    const int kv = at.head / n.group();
+    Tile::template copy<kKeys>(block, stage, this->k, at.batch, kv, first, n.tk, n.dim);
+    Tile::template copy<kKeys>(block, stage + kKeys * kDim, this->v, at.batch, kv, first, n.tk,
+                               n.value_dim);
   }
 
-  CS_BODY void weigh(Block& block, const Products& scores, Products& slopes, const Query (&mine)[2],
-                     std::int64_t first_query, std::int64_t first_key) const {
+  CS_BODY void weigh(const Products& scores, Products& slopes,
+                     const MmaGradQuery (&mine)[kM][2]) const {
+    const float unit = this->unit();
     CS_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t i = first_query + 8 * half + block.lane() / 4;
-      const int seen = mma_distance(n.visible(i) - first_key) - block.lane() % 4 * 2;
+    for (int m = 0; m < kM; ++m) {
       CS_UNROLL
       for (int c = 0; c < kKeys / 8; ++c) {
         CS_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          const float score = scores[0][c].at[2 * half + e];
-          float& slope = slopes[0][c].at[2 * half + e];
-          const float p = quick_exp2(score * (scale * kLog2E) - mine[half].high);
-          slope = 8 * c + e < seen ? p * (slope - mine[half].delta) : 0.0F;
+        for (int e = 0; e < 4; ++e) {
+          float& slope = slopes[m][c].at[e];
+          slope = quick_exp2(scores[m][c].at[e] * unit - mine[m][e / 2].high) *
+                  (slope - mine[m][e / 2].delta);
         }
       }
     }
   }
+
+  // Writes the slopes, which are the gradient of the mask.
+  CS_BODY void tell(Block& block, const Products& slopes, const MmaPlace& at, int row,
+                    int first_key) const {
+    const int lane = afresh(block.lane());
+    const int first = first_key + lane % 4 * 2;
+    CS_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      CS_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int i = at.first + row + 16 * m + 8 * half + lane / 4;
+        T* to = dmask.at(at.batch, at.head, i) + first;
+        const int there = i < this->n.tq ? this->n.tk - first : 0;
+        CS_UNROLL
+        for (int c = 0; c < kKeys; c += 8) {
+          CS_UNROLL
+          for (int e = 0; e < 2; ++e)
+            if (c + e < there) to[c + e] = static_cast<T>(slopes[m][c / 8].at[2 * half + e]);
+        }
+      }
+    }
+  }
+
+  CS_BODY void finish(Block& block, const FragmentC (&result)[kM][kDim / 8], T* stage, int row,
+                      const MmaPlace& at) const {
+    float factor[kM][2];
+    for (auto& both : factor) both[0] = both[1] = this->scale;
+    T* first = dq.at(at.batch, at.head, at.first);
+    Tile::write(block, result, factor, stage, row, this->n.tq - at.first, this->n.dim,
+                dq.pieces && this->n.dim % 8 == 0, [&](int r) { return first + r * dq.row; });
+  }
 };
 
-// Products are kept transposed, a row for each key, so that they are operands where they are.
-template <int kDim>
-struct AttentionMmaDkvKernel : KernelTraits<kMmaThreads, true>, MmaGradArgs {
-  using Tile = MmaTile<kDim>;
-  static constexpr int kKeys = 16 * kMmaWarps;
-  static constexpr int kQueries = kDim == 64 ? 64 : 32;
+// Products are kept transposed, a row for each key, so that they are operands where they are. Half
+// of the warps find p and add up dv, the others dp and dk: the first lend their p to the others, a
+// warp to the one that has the same keys.
+template <class T, int kDim>
+struct AttentionMmaDkvKernel : KernelTraits<(kDim <= 128 ? 4 : 8) * kWarp, true>, MmaGradArgs<T> {
+  static constexpr int kWarps = AttentionMmaDkvKernel::kMaxThreads / kWarp;
+  static constexpr int kM = kDim <= 128 ? 2 : 1;
+  using Tile = MmaTile<T, kDim, kWarps>;
+  static constexpr int kPairs = kWarps / 2;
+  static constexpr int kKeys = 16 * kM * kPairs;
+  static constexpr int kQueries = kDim == 64 ? 64 : kDim <= 128 ? 32 : 16;
   static constexpr int kStage = 2 * kQueries * kDim;  // queries and douts
   static constexpr std::size_t kTiles =
-      sizeof(BFloat16) * static_cast<std::size_t>(2 * kKeys * kDim + 2 * kStage);
-  static constexpr std::size_t kShared = kTiles + 2 * kQueries * sizeof(Query);
-  HeadRows<BFloat16> dk, dv;
+      sizeof(T) * static_cast<std::size_t>(2 * kKeys * kDim + 2 * kStage);
+  static constexpr std::size_t kRows = 2 * kQueries * sizeof(MmaGradQuery);
+  static constexpr std::size_t kShared = kTiles + kRows + sizeof(T) * kKeys * kQueries;
+  static_assert(kShared <= kSharedOfEvery);
+  HeadRows<T> dk, dv;
 
   struct Turn {
-    std::int64_t head, first;  // of the queries
+    int head, first;  // of the queries
   };
-  struct Sums {
-    FragmentC dk[1][kDim / 8], dv[1][kDim / 8];
+  // What a warp is for.
+  struct Part {
+    int of_values;  // or of the keys
+    int pair, row;  // row: of the block's keys
   };
+  struct Lent {
+    std::uint32_t at[2];
+  };
+  using Products = FragmentC[kM][kQueries / 8];
 
   CS_BODY void operator()(Block& block) const {
-    const AttentionPlace at = attention_place(block.index(), n.kv_heads, n.tk, kKeys, false);
-    const std::int64_t rows = n.tk - at.first;
-    BFloat16* keys = block.shared<BFloat16>();
-    BFloat16* values = keys + kKeys * kDim;
-    BFloat16* tiles = values + kKeys * kDim;
-    Query* queries = block.shared<Query>(kTiles);
-    const int row = block.warp() * 16;
-    const std::int64_t group = n.heads / n.kv_heads;
-    const std::int64_t begin = n.first_query(at.first) / kQueries * kQueries;
-    Tile::copy(block, keys, kKeys, k.at(at.batch, at.head, at.first), k.row, rows);
-    Tile::copy(block, values, kKeys, v.at(at.batch, at.head, at.first), v.row, rows);
-    Sums sums{};
-    Turn turn{at.head * group, begin};
-    const bool any = begin < n.tq;
-    if (any) copy_queries(block, tiles, at.batch, turn);
+    const MmaSizes& n = this->n;
+    const MmaPlace at =
+        alike(block, mma_place(static_cast<int>(block.index()), n.kv_heads, n.tk, kKeys, false));
+    T* keys = block.shared<T>();
+    T* values = keys + kKeys * kDim;
+    T* tiles = values + kKeys * kDim;
+    MmaGradQuery* queries = block.shared<MmaGradQuery>(kTiles);
+    const int warp = alike(block, block.warp());
+    const Part part{warp < kPairs ? 1 : 0, warp % kPairs, warp % kPairs * 16 * kM};
+    const int begin = n.first_query(at.first) / kQueries * kQueries;
+    const int last = (at.head + 1) * n.group();
+    Tile::template copy<kKeys>(block, keys, this->k, at.batch, at.head, at.first, n.tk, n.dim);
+    Tile::template copy<kKeys>(block, values, this->v, at.batch, at.head, at.first, n.tk,
+                               n.value_dim);
+    FragmentC sums[kM][kDim / 8] = {};
+    Turn turn{begin < n.tq ? at.head * n.group() : last, begin};
+    if (turn.head < last) copy_queries(block, tiles, at.batch, turn);
     block.commit_copies();
-    if (any) keep(block, queries, query_of(block, at.batch, turn));
-    for (int stage = 0; any && turn.head < (at.head + 1) * group; stage ^= 1) {
-      block.wait_copies<0>();
+    if (turn.head < last) keep(block, queries, query_of(block, at.batch, turn));
+    for (int stage = 0; turn.head < last; stage ^= 1) {
+      block.template wait_copies<0>();
       block.barrier();  // this stage is there; the other is no longer read
       Turn next{turn.head, turn.first + kQueries};
       if (next.first >= n.tq) next = {turn.head + 1, begin};
-      const bool more = next.head < (at.head + 1) * group;
+      const bool more = next.head < last;
       if (more) copy_queries(block, tiles + (stage ^ 1) * kStage, at.batch, next);
       block.commit_copies();
-      Query later{};
+      MmaGradQuery later{};
       if (more) later = query_of(block, at.batch, next);
-      add(block, sums, keys, tiles + stage * kStage, queries + stage * kQueries, at.first + row,
-          turn.first);
+      add(block, sums, part, keys, tiles + stage * kStage, queries + stage * kQueries, at, turn);
       if (more) keep(block, queries + (stage ^ 1) * kQueries, later);
       turn = next;
     }
-    block.wait_copies<0>();
+    block.template wait_copies<0>();
     block.barrier();
-    finish(block, sums, keys, row, at);
+    finish(block, sums, part, part.of_values != 0 ? values : keys, at);
   }
 
-  // Writes the sums by way of the keys and values, which are no longer read.
-  CS_BODY void finish(Block& block, const Sums& sums, BFloat16* keys, int row,
-                      const AttentionPlace& at) const {
-    const std::int64_t rows = n.tk - at.first;
-    const float one[1][2] = {{1.0F, 1.0F}};
-    const float factor[1][2] = {{scale, scale}};
-    Tile::write(block, sums.dk, factor, keys, row, dk.at(at.batch, at.head, at.first), dk.row,
-                rows);
-    Tile::write(block, sums.dv, one, keys + kKeys * kDim, row, dv.at(at.batch, at.head, at.first),
-                dv.row, rows);
-  }
-
-  CS_BODY void copy_queries(Block& block, BFloat16* stage, std::int64_t batch,
-                            const Turn& turn) const {
-    Tile::copy(block, stage, kQueries, q.at(batch, turn.head, turn.first), q.row,
-               n.tq - turn.first);
-    Tile::copy(block, stage + kQueries * kDim, kQueries, dout.at(batch, turn.head, turn.first),
-               dout.row, n.tq - turn.first);
+  CS_BODY void copy_queries(Block& block, T* stage, int batch, const Turn& turn) const {
+    const MmaSizes& n = this->n;
+    Tile::template copy<kQueries>(block, stage, this->q, batch, turn.head, turn.first, n.tq, n.dim);
+    Tile::template copy<kQueries>(block, stage + kQueries * kDim, this->dout, batch, turn.head,
+                                  turn.first, n.tq, n.value_dim);
   }
   // The first threads carry a query each from global to shared memory.
-  CS_BODY Query query_of(Block& block, std::int64_t batch, const Turn& turn) const {
-    return block.thread() < kQueries ? query(batch, turn.head, turn.first + block.thread())
-                                     : Query{};
+  CS_BODY MmaGradQuery query_of(Block& block, int batch, const Turn& turn) const {
+    return block.thread() < kQueries ? this->query(batch, turn.head, turn.first + block.thread())
+                                     : MmaGradQuery{};
   }
-  CS_BODY void keep(Block& block, Query* to, const Query& query) const {
+  CS_BODY void keep(Block& block, MmaGradQuery* to, const MmaGradQuery& query) const {
     if (block.thread() < kQueries) to[block.thread()] = query;
   }
 
-  // Adds what the queries of a stage say to the warp's keys, which begin with `first_key`. Keys
-  // past the last are zeros, and what they get is not written.
-  CS_BODY void add(Block& block, Sums& sums, BFloat16* keys, BFloat16* stage, const Query* queries,
-                   std::int64_t first_key, std::int64_t first_query) const {
-    const int row = block.warp() * 16;
-    FragmentC weights[1][kQueries / 8] = {};
-    FragmentC slopes[1][kQueries / 8] = {};
-    Tile::multiply_transposed(block, weights, keys, row, stage);
-    Tile::multiply_transposed(block, slopes, keys + kKeys * kDim, row, stage + kQueries * kDim);
-    // Query `column` sees key `r` of the warp's from column = r + unseen on.
-    const int unseen = n.causal ? mma_distance(first_key - first_query - n.diagonal) : -1024;
+  // Adds what the queries of a stage say to the warp's keys. Keys past the last are zeros, and what
+  // they get is not written.
+  CS_BODY void add(Block& block, FragmentC (&sums)[kM][kDim / 8], const Part& part, const T* keys,
+                   const T* stage, const MmaGradQuery* queries, const MmaPlace& at,
+                   const Turn& turn) const {
+    const bool of_values = part.of_values != 0;
+    const T* douts = stage + kQueries * kDim;
+    Lent* lent = block.shared<Lent>(kTiles + kRows) + part.pair * kM * (kQueries / 8) * kWarp;
+    Products products{};
+    Tile::multiply_transposed(block, products, of_values ? keys : keys + kKeys * kDim, part.row,
+                              of_values ? stage : douts);
+    if (of_values) {
+      const int first_key = at.first + part.row;
+      if (this->shown || this->n.visible(turn.first) < first_key + 16 * kM)
+        show_transposed(block, products, at.batch, turn, first_key);
+      lend(block, products, queries, lent);
+    }
+    block.barrier();
+    if (!of_values) slope(block, products, queries, lent);
+    Tile::multiply(block, sums, products, of_values ? douts : stage);
+  }
+
+  // As show(), of products whose rows are keys.
+  CS_BODY void show_transposed(Block& block, Products& scores, int b, const Turn& turn,
+                               int first_key) const {
+    const MmaSizes& n = this->n;
+    const MmaMask<T>& mask = this->mask;
+    const int lane = afresh(block.lane());
+    const int key = first_key + lane / 4;
+    const float unit = this->shown_unit();
     CS_UNROLL
     for (int c = 0; c < kQueries / 8; ++c) {
       CS_UNROLL
       for (int e = 0; e < 2; ++e) {
-        const int column = 8 * c + block.lane() % 4 * 2 + e;
-        const Query query = queries[column];
+        const int i = turn.first + 8 * c + lane % 4 * 2 + e;
+        const int seen = i < n.tq ? n.visible(i) - key : 0;
+        const T* added = mask.data + b * mask.batch + turn.head * mask.head + i * mask.query + key;
         CS_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          float& p = weights[0][c].at[2 * half + e];
-          float& slope = slopes[0][c].at[2 * half + e];
-          const bool sees = column - unseen >= 8 * half + block.lane() / 4;
-          p = sees ? quick_exp2(p * (scale * kLog2E) - query.high) : 0.0F;
-          slope = p * (slope - query.delta);
+        for (int r = 0; r < 16 * kM; r += 8) {
+          float& score = scores[r / 16][c].at[r / 8 % 2 * 2 + e];
+          float more = 0;
+          if (mask.data != nullptr && r < seen) more = static_cast<float>(added[r]) * kLog2E;
+          score = r < seen ? score * unit + more : -kInfinity;
         }
       }
     }
-    Tile::multiply(block, sums.dv, weights, stage + kQueries * kDim);
-    Tile::multiply(block, sums.dk, slopes, stage);
+  }
+
+  CS_BODY void lend(Block& block, Products& scores, const MmaGradQuery* queries, Lent* lent) const {
+    const float unit = this->unit();
+    CS_UNROLL
+    for (int c = 0; c < kQueries / 8; ++c) {
+      const MmaGradQuery* pair = queries + 8 * c + block.lane() % 4 * 2;
+      const float high[2] = {pair[0].high, pair[1].high};
+      CS_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        float(&p)[4] = scores[m][c].at;
+        CS_UNROLL
+        for (int e = 0; e < 4; ++e) p[e] = quick_exp2(p[e] * unit - high[e % 2]);
+        lent[(m * (kQueries / 8) + c) * kWarp + block.lane()] = {
+            {pack<T>(p[0], p[1]), pack<T>(p[2], p[3])}};
+      }
+    }
+  }
+
+  CS_BODY void slope(Block& block, Products& slopes, const MmaGradQuery* queries,
+                     const Lent* lent) const {
+    CS_UNROLL
+    for (int c = 0; c < kQueries / 8; ++c) {
+      const MmaGradQuery* pair = queries + 8 * c + block.lane() % 4 * 2;
+      const float delta[2] = {pair[0].delta, pair[1].delta};
+      CS_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        const Lent p = lent[(m * (kQueries / 8) + c) * kWarp + block.lane()];
+        CS_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          float& slope = slopes[m][c].at[e];
+          slope = half_of<T>(p.at[e / 2], e % 2) * (slope - delta[e % 2]);
+        }
+      }
+    }
+  }
+
+  // Writes the sums by way of the keys or values, which are no longer read.
+  CS_BODY void finish(Block& block, const FragmentC (&sums)[kM][kDim / 8], const Part& part,
+                      T* stage, const MmaPlace& at) const {
+    const MmaSizes& n = this->n;
+    const bool of_values = part.of_values != 0;
+    float factor[kM][2];
+    for (auto& both : factor) both[0] = both[1] = of_values ? 1.0F : this->scale;
+    const HeadRows<T>& to = of_values ? dv : dk;
+    const int width = of_values ? n.value_dim : n.dim;
+    T* first = to.at(at.batch, at.head, at.first);
+    const std::int64_t stride = to.row;
+    Tile::write(block, sums, factor, stage, part.row, n.tk - at.first, width,
+                to.pieces && width % 8 == 0, [&](int r) { return first + r * stride; });
   }
 };
 
-template <int kDim>
-void launch_attention_mma_grad(CudaDevice& device, const MmaGradArgs& common,
+template <class T, int kDim>
+void launch_attention_mma_grad(CudaDevice& device, const MmaGradArgs<T>& common,
                                const AttentionGrad& args) {
-  const AttentionSizes& n = common.n;
-  using ByQuery = AttentionMmaDqKernel<kDim>;
+  const MmaSizes& n = common.n;
+  using ByQuery = AttentionMmaDqKernel<T, kDim>;
   ByQuery by_query{};
-  static_cast<MmaGradArgs&>(by_query) = common;
-  by_query.dq = head_rows<BFloat16>(args.dq);
+  static_cast<MmaGradArgs<T>&>(by_query) = common;
+  by_query.dq = head_rows<T>(args.dq);
+  by_query.dmask = head_rows<T>(args.dmask);
   launch(device, "attention mma dq", by_query,
-         attention_blocks(n.batch, n.heads, n.tq, ByQuery::kQueries), kMmaThreads,
+         attention_blocks(n.batch, n.heads, n.tq, ByQuery::kQueries), ByQuery::kMaxThreads,
          ByQuery::kShared);
-  using ByKey = AttentionMmaDkvKernel<kDim>;
+  using ByKey = AttentionMmaDkvKernel<T, kDim>;
   ByKey by_key{};
-  static_cast<MmaGradArgs&>(by_key) = common;
-  by_key.dk = head_rows<BFloat16>(args.dk);
-  by_key.dv = head_rows<BFloat16>(args.dv);
+  static_cast<MmaGradArgs<T>&>(by_key) = common;
+  by_key.dk = head_rows<T>(args.dk);
+  by_key.dv = head_rows<T>(args.dv);
   launch(device, "attention mma dk dv", by_key,
-         attention_blocks(n.batch, n.kv_heads, n.tk, ByKey::kKeys), kMmaThreads, ByKey::kShared);
+         attention_blocks(n.batch, n.kv_heads, n.tk, ByKey::kKeys), ByKey::kMaxThreads,
+         ByKey::kShared);
 }
 
 }  // namespace
 
-bool attention_by_mma(CudaDevice& device, const AttentionSizes& n, const AttentionGrad& args,
-                      const float* delta) {
-  if (!fits_mma(device, n, args.mask, args.scale) || args.dmask.data != nullptr) return false;
-  for (const View* view : {&args.q, &args.k, &args.v, &args.dout, &args.dq, &args.dk, &args.dv})
-    if (!fits_mma(*view)) return false;
-  MmaGradArgs common{};
-  common.n = n;
-  common.q = head_rows<const BFloat16>(args.q);
-  common.k = head_rows<const BFloat16>(args.k);
-  common.v = head_rows<const BFloat16>(args.v);
-  common.dout = head_rows<const BFloat16>(args.dout);
-  common.lse = as<float>(args.lse);
-  common.delta = delta;
-  common.scale = static_cast<float>(args.scale);
-  n.dim == 64 ? launch_attention_mma_grad<64>(device, common, args)
-              : launch_attention_mma_grad<128>(device, common, args);
-  return true;
+void attention_mma(CudaDevice& device, const AttentionSizes& n, const AttentionGrad& args,
+                   const float* delta) {
+  const int width = std::max(n.dim, n.value_dim);
+  with_mma_tile<64, 96, 128, 192, 256>(args.q.dtype, width, [&](auto tag, auto dim) {
+    using T = decltype(tag);
+    std::shared_ptr<Buffer> mask;
+    MmaGradArgs<T> common{};
+    set_mma_args(device, common, n, args, mask);
+    common.dout = head_rows<const T>(args.dout);
+    common.lse = as<float>(args.lse);
+    common.delta = delta;
+    launch_attention_mma_grad<T, dim()>(device, common, args);
+  });
 }
 
 }  // namespace coshard::kernels::cuda

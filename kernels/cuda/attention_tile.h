@@ -1,5 +1,5 @@
 #pragma once
-// Tiles of attention on the plain arithmetic units, for every dtype. A block of 128 threads keeps a
+// Tiles of attention on the plain arithmetic units, for f32 and f64. A block of 128 threads keeps a
 // tile of rows (queries forward, keys for their gradients) and walks over tiles of columns: thread
 // (y, x) = (thread / 16, thread % 16) owns the products of rows y + 8 r with columns x + 16 c, and
 // of the same rows' results the 16-byte vectors x + 16 p. Operands lie in shared memory widened,
@@ -12,25 +12,6 @@
 namespace coshard::kernels::cuda {
 
 constexpr int kAttentionThreads = 128;
-
-// The mask of a call, or none.
-template <class T>
-struct AttentionMask {
-  const void* data;
-  bool keep;  // Bool: keeps where true; otherwise T, added
-  std::int64_t strides[4];
-  CS_BODY Wide<T> added(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
-    const std::int64_t at = b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3];
-    if (!keep) return widen(static_cast<const T*>(data)[at]);
-    return static_cast<const bool*>(data)[at] ? Wide<T>(0) : -static_cast<Wide<T>>(HUGE_VALF);
-  }
-};
-template <class T>
-AttentionMask<T> attention_mask(const View& mask) {
-  return {mask.data,
-          mask.dtype == DType::Bool,
-          {mask.strides[0], mask.strides[1], mask.strides[2], mask.strides[3]}};
-}
 
 CS_BODY float attention_exp(float x) { return ::expf(x); }
 CS_BODY double attention_exp(double x) { return ::exp(x); }
@@ -175,14 +156,16 @@ struct AttentionTile {
   CS_BODY static Vector vector(const W* at) { return *reinterpret_cast<const Vector*>(at); }
 };
 
-// Calls f(T{}, the smallest tile that holds heads of `width`).
+// Calls f(T{}, the smallest tile that holds heads of `width`) for f32 and f64.
 template <class F>
 void with_attention_tile(DType dtype, int width, F&& f) {
   with_floating(dtype, [&](auto tag) {
     using T = decltype(tag);
-    if (width <= 64) return f(tag, AttentionTile<T, 64>{});
-    if (width <= 128) return f(tag, AttentionTile<T, 128>{});
-    return f(tag, AttentionTile<T, 256>{});
+    if constexpr (!is_short_float<T>) {
+      if (width <= 64) return f(tag, AttentionTile<T, 64>{});
+      if (width <= 128) return f(tag, AttentionTile<T, 128>{});
+      return f(tag, AttentionTile<T, 256>{});
+    }
   });
 }
 

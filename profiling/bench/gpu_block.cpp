@@ -1,7 +1,4 @@
-// One decoder layer of Llama 3 8B's shape, forward and backward, bf16, one sequence; and its
-// attention alone.
-#include "dtensor/grad_mode.h"
-#include "dtensor/ops/ops.h"
+// One decoder layer of Llama 3 8B's shape, forward and backward, bf16, one sequence.
 #include "dtensor/random.h"
 #include "dtensor/tape.h"
 #include "profiling/bench/gpu_cases.h"
@@ -53,36 +50,6 @@ Task<RobustStats> timed_steps(Device& device, std::function<Task<void>()> step, 
     if (round >= 0) rounds.push_back(seconds_since(begin) / calls * 1e6);
   }
   co_return robust_stats(rounds);
-}
-
-Task<void> measure_attention(World& world, const GpuSizes& sizes, GpuResults& results) {
-  manual_seed(0);
-  const std::int64_t head = sizes.hidden / sizes.heads;
-  const auto make = [&](std::int64_t heads) {
-    Tensor x = randn(world.device(), Shape{1, heads, sizes.tokens, head}, DType::BF16);
-    x.set_requires_grad(true);
-    return x;
-  };
-  Tensor q = make(sizes.heads), k = make(sizes.kv_heads), v = make(sizes.kv_heads);
-  const Tensor gradient = ones(world.device(), q.shape(), DType::BF16);
-  // Two products forward and five backward, over the lower triangle.
-  const double tokens = static_cast<double>(sizes.tokens);
-  const double product = tokens * tokens * static_cast<double>(sizes.hidden);
-  const auto add = [&](const char* name, int products, const auto& call) {
-    const RobustStats us = timed_on_device(*world.device(), call, sizes.steps);
-    const auto rate = [&](double microseconds) { return products * product / microseconds / 1e6; };
-    const RobustStats stats = {rate(us.median), rate(us.max), rate(us.min), 0, us.count};
-    results.push_back(measured(name, stats, "TFLOP/s", std::nullopt, true));
-  };
-  add("attention", 2, [&] {
-    const NoGradGuard no_grad;
-    attention(q, k, v);
-  });
-  add("attention_forward_backward", 7, [&] {
-    run_backward(attention(q, k, v), gradient);
-    for (Tensor* x : {&q, &k, &v}) x->set_grad({});
-  });
-  co_return;
 }
 
 Task<void> measure_block(World& world, const GpuSizes& sizes, GpuResults& results) {

@@ -17,17 +17,19 @@ int column_of_b(int lane) { return lane / 4; }
 int row_of_c(int lane, int i) { return lane / 4 + (i >= 2 ? 8 : 0); }
 int column_of_c(int lane, int i) { return lane % 4 * 2 + i % 2; }
 
+template <class T>
 struct MultiplyKernel : PerBlock {
   const FragmentA* a;
   const FragmentB* b;
   FragmentC* c;
   CS_BODY void operator()(Block& block) const {
-    multiply_add(block, c[block.thread()], a[block.thread()], b[block.thread()]);
+    multiply_add<T>(block, c[block.thread()], a[block.thread()], b[block.thread()]);
   }
 };
 
 // The product that the two warps of `MultiplyKernel` find for small integers, which are exact.
-TEST(Fragment, AProductOfKnownMatricesIsLaidOutAsThePtxIsaSays) {
+template <class T>
+void expect_product() {
   const auto device = fake_device();
   std::mt19937 random(3);
   std::uniform_int_distribution<int> draw(-8, 8);
@@ -42,7 +44,7 @@ TEST(Fragment, AProductOfKnownMatricesIsLaidOutAsThePtxIsaSays) {
   std::vector<float> a_words(64 * 4), b_words(64 * 2), c(64 * 4), want(64 * 4);
   const auto put = [](std::vector<float>& words, int at, int i, float value) {
     auto& word = words[static_cast<std::size_t>(at)];
-    const std::uint32_t bits = BFloat16(value).bits;
+    const std::uint32_t bits = T(value).bits;
     const auto before = std::bit_cast<std::uint32_t>(word);
     word = std::bit_cast<float>(i % 2 == 0 ? (before & 0xffff0000U) | bits
                                            : (before & 0xffffU) | bits << 16);
@@ -63,12 +65,17 @@ TEST(Fragment, AProductOfKnownMatricesIsLaidOutAsThePtxIsaSays) {
   as.set(a_words);
   bs.set(b_words);
   cs.set(c);
-  MultiplyKernel kernel{};
+  MultiplyKernel<T> kernel{};
   kernel.a = reinterpret_cast<const FragmentA*>(as.data());
   kernel.b = reinterpret_cast<const FragmentB*>(bs.data());
   kernel.c = reinterpret_cast<FragmentC*>(cs.data());
   launch(*device, "multiply", kernel, 1, 64);
   EXPECT_EQ(cs.get(), want);
+}
+
+TEST(Fragment, AProductOfKnownMatricesIsLaidOutAsThePtxIsaSays) {
+  expect_product<BFloat16>();
+  expect_product<Float16>();
 }
 
 // Shared memory holds 32 rows of 8 elements, numbered; matrix i begins with row 8 i.
@@ -84,8 +91,8 @@ struct LoadKernel : PerBlock {
     const FourMatrices m =
         transposed ? load_matrices_transposed(block, row) : load_matrices(block, row);
     for (int i = 0; i < 4; ++i) {
-      to[block.lane() * 8 + 2 * i] = half_of(m.at[i], 0);
-      to[block.lane() * 8 + 2 * i + 1] = half_of(m.at[i], 1);
+      to[block.lane() * 8 + 2 * i] = half_of<BFloat16>(m.at[i], 0);
+      to[block.lane() * 8 + 2 * i + 1] = half_of<BFloat16>(m.at[i], 1);
     }
   }
 };
@@ -114,7 +121,8 @@ TEST(Fragment, FourMatricesAreDealtToTheLanesByRowsAndByColumns) {
 }
 
 TEST(Fragment, PacksTheFirstNumberBelowTheSecond) {
-  EXPECT_EQ(pack_bf16(1.0F, -2.0F), 0xc0003f80U);
+  EXPECT_EQ(pack<BFloat16>(1.0F, -2.0F), 0xc0003f80U);
+  EXPECT_EQ(pack<Float16>(1.0F, -2.0F), 0xc0003c00U);
   EXPECT_EQ(quick_exp2(-std::numeric_limits<float>::infinity()), 0.0F);
 }
 

@@ -62,7 +62,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(failures, [])
         results = {r["name"]: r for r in report["bench"]["results"]}
         for name in ("host_add", "host_redistribute", "matmul", "copy", "rms_norm_of_copy", "cross_entropy_of_copy",
-                     "adamw_of_copy", "attention_forward_backward", "block", "all_reduce_4KiB", "matmul_over_pytorch",
+                     "adamw_of_copy", "attention_backward", "block", "all_reduce_4KiB", "matmul_over_pytorch",
                      "block_over_eager", "block_over_compiled"):
             self.assertGreater(results[name]["value"], 0, name)
         self.assertAlmostEqual(results["block_over_compiled"]["value"] / results["block_over_eager"]["value"], 2, places=3)

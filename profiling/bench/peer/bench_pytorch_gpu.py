@@ -110,6 +110,28 @@ class Bench:
         with torch.no_grad():
             self.found["matmul"] = 2 * n ** 3 / self.timed(lambda: a @ b, self.o.steps) / 1e6
 
+    def attention(self):
+        o, head = self.o, self.o.hidden // self.o.heads
+
+        def heads(batch, count, tokens):
+            return torch.randn(batch, count, tokens, head, device=self.device, dtype=torch.bfloat16)
+
+        def attend(q, k, v, causal):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+        q, k, v = heads(1, o.heads, o.tokens), heads(1, o.kv_heads, o.tokens), heads(1, o.kv_heads, o.tokens)
+        product = o.tokens ** 2 * o.hidden
+        with torch.no_grad():
+            us = self.timed(lambda: attend(q, k, v, True), o.steps)
+            self.found["attention_forward"] = 2 * product / us / 1e6
+            one, keys, values = heads(8, o.heads, 1), heads(8, o.kv_heads, o.tokens), heads(8, o.kv_heads, o.tokens)
+            us = self.timed(lambda: attend(one, keys, values, False), o.steps)
+            self.found["attention_decode"] = 2 * (keys.numel() + values.numel()) / us / 1e3
+        inputs = [x.requires_grad_() for x in (q, k, v)]
+        out = attend(*inputs, True)
+        gradient = torch.randn_like(out)
+        us = self.timed(lambda: torch.autograd.grad(out, inputs, gradient, retain_graph=True), o.steps)
+        self.found["attention_backward"] = 5 * product / us / 1e6
+
     def copy(self):
         a, b = (torch.zeros(self.o.copied, device=self.device, dtype=torch.bfloat16) for _ in range(2))
         self.rate("copy", 4 * self.o.copied, lambda: b.copy_(a))
@@ -147,20 +169,6 @@ class Bench:
         optimizer = torch.optim.AdamW(parameters, fused=True)
         self.rate("adamw", 28 * self.o.parameters, optimizer.step)
 
-    def attention(self):
-        o = self.o
-        q, k, v, gradient = (torch.randn(1, heads, o.tokens, o.hidden // o.heads, device=self.device, dtype=torch.bfloat16)
-                             for heads in (o.heads, o.kv_heads, o.kv_heads, o.heads))
-        product = o.tokens ** 2 * o.hidden
-        forward = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        with torch.no_grad():
-            self.found["attention"] = 2 * product / self.timed(forward, o.steps) / 1e6
-        inputs = [x.requires_grad_() for x in (q, k, v)]
-
-        def both():
-            torch.autograd.grad(forward(), inputs, gradient)
-        self.found["attention_forward_backward"] = 7 * product / self.timed(both, o.steps) / 1e6
-
     def block(self):
         torch.manual_seed(0)
         model = Llama(self.o).to(self.device, torch.bfloat16)
@@ -181,7 +189,7 @@ class Bench:
             self.found[name + "_failed"] = (str(error) or type(error).__name__).splitlines()[0].replace('"', "'")
 
     def run(self):
-        for part in (self.host, self.matmul, self.copy, self.norms, self.losses, self.adamw, self.attention, self.block):
+        for part in (self.host, self.matmul, self.attention, self.copy, self.norms, self.losses, self.adamw, self.block):
             self.part(part.__name__, part)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()

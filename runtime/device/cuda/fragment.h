@@ -1,11 +1,12 @@
 #pragma once
-// Products of bf16 matrices by the tensor cores of a warp (sm_80 and later), and how their operands
-// come from shared memory. On the device each is one instruction; for the emulator each is computed
-// from the layouts below. All lanes of a warp call together.
+// Products of bf16 or f16 matrices by the tensor cores of a warp (sm_80 and later), and how their
+// operands come from shared memory. On the device each is one instruction; for the emulator each is
+// computed from the layouts below. All lanes of a warp call together.
 //
-// Layouts (PTX ISA, mma.m16n8k16 with .bf16 operands and an .f32 result): with g = lane / 4 and
-// t = lane % 4, each register holding two bf16, the one of the lower column (row, for B) in its low
-// half,
+// Layouts (PTX ISA, mma.m16n8k16 with .bf16 or .f16 operands and an
+// .f32 result): with g = lane / 4 and
+// t = lane % 4, each register holding two elements, the one of the lower column (row, for B) in its
+// low half,
 //   A (16 x 16):  at[0] row g,     columns 2t, 2t+1       at[2] row g,     columns 2t+8, 2t+9
 //                 at[1] row g + 8, columns 2t, 2t+1       at[3] row g + 8, columns 2t+8, 2t+9
 //   B (16 x 8):   at[0] rows 2t, 2t+1, column g           at[1] rows 2t+8, 2t+9, column g
@@ -34,15 +35,33 @@ struct FourMatrices {
   std::uint32_t at[4];
 };
 
+// The element in the low or the high half of a register.
+template <class T>
+CS_BODY float half_of(std::uint32_t packed, int high) {
+  T value;
+  value.bits = static_cast<std::uint16_t>(high != 0 ? packed >> 16 : packed);
+  return value;
+}
+
 #if defined(__CUDACC__)
 
-// c += a b, products exact, sums in f32.
+// c += a b of elements T, products exact, sums in f32.
+template <class T>
 CS_BODY void multiply_add(Block&, FragmentC& c, const FragmentA& a, const FragmentB& b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])
-      : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]), "r"(b.at[1]));
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])
+        : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]), "r"(b.at[1]));
+  } else {
+    static_assert(std::is_same_v<T, Float16>);
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])
+        : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]), "r"(b.at[1]));
+  }
 }
 // Lane l gives the address of row l % 8 of matrix l / 8: 16 bytes of shared memory, aligned to
 // that.
@@ -68,6 +87,11 @@ CS_BODY std::uint32_t pack_bf16(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
+CS_BODY std::uint32_t pack_f16(float low, float high) {
+  std::uint32_t packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
 // 2^x to about 2 units in the last place; denormal results are 0.
 CS_BODY float quick_exp2(float x) {
   float y;
@@ -77,12 +101,8 @@ CS_BODY float quick_exp2(float x) {
 
 #else
 
-CS_BODY float half_of(std::uint32_t packed, int high) {
-  BFloat16 value;
-  value.bits = static_cast<std::uint16_t>(high != 0 ? packed >> 16 : packed);
-  return value;
-}
-CS_BODY void multiply_add(Block& block, FragmentC& c, const FragmentA& a, const FragmentB& b) {
+template <class T>
+void multiply_add(Block& block, FragmentC& c, const FragmentA& a, const FragmentB& b) {
   struct Both {
     FragmentA a;
     FragmentB b;
@@ -94,8 +114,8 @@ CS_BODY void multiply_add(Block& block, FragmentC& c, const FragmentA& a, const 
     for (int k = 0; k < 16; ++k) {
       const auto a_lane = static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2);
       const auto b_lane = static_cast<std::size_t>(column * 4 + k % 8 / 2);
-      c.at[i] += half_of(all[a_lane].a.at[row / 8 + 2 * (k / 8)], k % 2) *
-                 half_of(all[b_lane].b.at[k / 8], k % 2);
+      c.at[i] += half_of<T>(all[a_lane].a.at[row / 8 + 2 * (k / 8)], k % 2) *
+                 half_of<T>(all[b_lane].b.at[k / 8], k % 2);
     }
   }
 }
@@ -128,8 +148,18 @@ CS_BODY FourMatrices load_matrices_transposed(Block& block, const void* row) {
 CS_BODY std::uint32_t pack_bf16(float low, float high) {
   return BFloat16(low).bits | static_cast<std::uint32_t>(BFloat16(high).bits) << 16;
 }
+CS_BODY std::uint32_t pack_f16(float low, float high) {
+  return Float16(low).bits | static_cast<std::uint32_t>(Float16(high).bits) << 16;
+}
 CS_BODY float quick_exp2(float x) { return std::exp2(x); }
 
 #endif
+
+// Two floats rounded to T, `low` in the low half.
+template <class T>
+CS_BODY std::uint32_t pack(float low, float high) {
+  if constexpr (std::is_same_v<T, BFloat16>) return pack_bf16(low, high);
+  return pack_f16(low, high);
+}
 
 }  // namespace coshard
