@@ -2,6 +2,7 @@
 // last rank's part.
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/device_work.h"
+#include "runtime/device/graph.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -84,6 +85,7 @@ DeviceSide LocalCommunicator::device_side(Collective& collective, std::shared_pt
 }
 
 std::shared_ptr<WorkState> LocalCommunicator::issue_on_device(Collective collective) {
+  require_not_recording(*device_, "a collective of the local communicator", "meet other ranks");
   if (is_point_to_point(collective.kind)) return issue_message_on_device(std::move(collective));
   Kept kept;
   DeviceSide side = device_side(collective, lane_, kept);

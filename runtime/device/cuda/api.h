@@ -13,9 +13,11 @@
   X(DeviceCanAccessPeer) X(DeviceEnablePeerAccess) X(DeviceGetAttribute) X(DeviceGetStreamPriorityRange) X(DeviceSynchronize) \
   X(DriverGetVersion) X(EventCreateWithFlags) X(EventDestroy) X(EventQuery) X(EventRecord) \
   X(Free) X(FreeHost) X(GetDevice) X(GetDeviceCount) X(GetErrorName) X(GetErrorString) \
-  X(GetLastError) X(HostAlloc) X(Malloc) X(MemGetInfo) X(Memcpy2DAsync) X(MemcpyAsync) \
-  X(MemsetAsync) X(RuntimeGetVersion) X(SetDevice) X(StreamCreateWithPriority) X(StreamDestroy) \
-  X(StreamQuery) X(StreamSynchronize) X(StreamWaitEvent)
+  X(GetLastError) X(GraphDestroy) X(GraphExecDestroy) X(GraphInstantiate) X(GraphLaunch) \
+  X(HostAlloc) X(Malloc) X(MemGetInfo) X(Memcpy2DAsync) X(MemcpyAsync) X(MemsetAsync) \
+  X(RuntimeGetVersion) X(SetDevice) X(StreamBeginCapture) X(StreamCreateWithPriority) \
+  X(StreamDestroy) X(StreamEndCapture) X(StreamQuery) X(StreamSynchronize) X(StreamWaitEvent) \
+  X(ThreadExchangeStreamCaptureMode)
 // clang-format on
 
 namespace coshard {

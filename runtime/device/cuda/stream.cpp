@@ -8,6 +8,7 @@
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/name_stream.h"
 #include "runtime/error.h"
 #include "runtime/observer.h"
@@ -71,8 +72,12 @@ void EventPool::give(cudaEvent_t event) noexcept {
 }
 
 CudaEvent::CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream,
-                     std::weak_ptr<CudaDevice> owner)
-    : pool_(std::move(pool)), stream_(stream), owner_(std::move(owner)), event_(pool_->take()) {
+                     std::weak_ptr<CudaDevice> owner, std::uint64_t recording)
+    : pool_(std::move(pool)),
+      stream_(stream),
+      owner_(std::move(owner)),
+      event_(pool_->take()),
+      recording_(recording) {
   const cudaError_t status = cuda().EventRecord(event_, stream_);
   if (status != cudaSuccess) pool_->give(event_);
   check_cuda(status, "cudaEventRecord");
@@ -80,7 +85,12 @@ CudaEvent::CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream,
 
 CudaEvent::~CudaEvent() { pool_->give(event_); }
 
+// A point of a recording is over with it: what happens there is the launches'. While one lasts a
+// thread that records may ask about no event at all.
 bool CudaEvent::query() const {
+  const std::shared_ptr<CudaDevice> owner = owner_.lock();
+  if (owner != nullptr && owner->recording()) return false;
+  if (recording_ != 0) return true;
   const cudaError_t status = cuda().EventQuery(event_);
   if (status == cudaErrorNotReady) {
     cuda().GetLastError();
@@ -93,6 +103,7 @@ bool CudaEvent::query() const {
 void CudaEvent::synchronize(std::int64_t deadline_ns) {
   HostWait wait;
   const std::shared_ptr<CudaDevice> owner = owner_.lock();
+  if (owner != nullptr) require_not_recording(*owner, "a host wait", "wait for the device");
   while (!query()) {
     wait.turn();
     const bool late = deadline_ns != 0 && now_ns() >= deadline_ns;
@@ -112,7 +123,10 @@ void CudaEvent::synchronize(std::int64_t deadline_ns) {
 CudaStream::CudaStream(CudaDevice& device, StreamKind kind, void* given)
     : device_(device), kind_(kind), owned_(given == nullptr) {
   stream_ = static_cast<cudaStream_t>(given);
-  if (!owned_) return;
+  if (!owned_) {
+    device.graphs().add(*this);
+    return;
+  }
   device.make_current();
   int lowest = 0, highest = 0;
   check_cuda(cuda().DeviceGetStreamPriorityRange(&lowest, &highest),
@@ -121,21 +135,30 @@ CudaStream::CudaStream(CudaDevice& device, StreamKind kind, void* given)
   check_cuda(cuda().StreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
              device.name(), ": cudaStreamCreate");
   name_stream(stream_, cat(device.name(), " ", text_of_kind(kind)));
+  device.graphs().add(*this);
 }
 
 CudaStream::~CudaStream() {
+  device_.graphs().remove(*this);
   if (owned_) log_cuda(cuda().StreamDestroy(stream_), "cudaStreamDestroy");
 }
 
 std::shared_ptr<Event> CudaStream::record() {
+  const std::uint64_t now = device_.graphs().recording();
   return std::make_shared<CudaEvent>(
-      device_.events(), stream_, std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
+      device_.events(), stream_, std::static_pointer_cast<CudaDevice>(device_.shared_from_this()),
+      takes_part(now) ? now : 0);
 }
 
 void CudaStream::wait(const Event& event) {
   // Events of a stream are in its order already.
   if (event.stream() == stream_) return;
   const auto& recorded = dynamic_cast<const CudaEvent&>(event);
+  const std::uint64_t now = device_.graphs().recording();
+  // What was before a recording is over before each launch, and a recording's own points mean
+  // nothing after it: whatever follows is in the order of the launches (DeviceGraph::launch).
+  if (recorded.recording() != now && (recorded.recording() != 0 || takes_part(now))) return;
+  if (now != 0 && recorded.recording() == now) take_part(now);
   check_cuda(cuda().StreamWaitEvent(stream_, recorded.native(), 0), "cudaStreamWaitEvent");
 }
 

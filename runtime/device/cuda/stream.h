@@ -3,6 +3,7 @@
 // are polled by the host, nothing else.
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -33,18 +34,23 @@ class EventPool {
 class CudaEvent final : public Event {
  public:
   // Recorded on `stream` now. `owner`: whose host waits look after collectives; may be null.
-  CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream, std::weak_ptr<CudaDevice> owner);
+  // `recording`: the recording that it is a point of (graph.h), which no host can ask about; 0:
+  // none.
+  CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream, std::weak_ptr<CudaDevice> owner,
+            std::uint64_t recording = 0);
   ~CudaEvent() override;
   bool query() const override;
   void synchronize(std::int64_t deadline_ns) override;
   const void* stream() const override { return stream_; }
   cudaEvent_t native() const { return event_; }
+  std::uint64_t recording() const { return recording_; }
 
  private:
   std::shared_ptr<EventPool> pool_;
   cudaStream_t stream_;
   std::weak_ptr<CudaDevice> owner_;
   cudaEvent_t event_;
+  std::uint64_t recording_;
 };
 
 class CudaStream final : public Stream {
@@ -59,12 +65,16 @@ class CudaStream final : public Stream {
   std::shared_ptr<Event> record() override;
   void wait(const Event& event) override;
   void* native() const override { return stream_; }
+  // What it is given is part of that recording, as long as it lasts.
+  void take_part(std::uint64_t recording) { recording_ = recording; }
+  bool takes_part(std::uint64_t recording) const { return recording_ == recording; }
 
  private:
   CudaDevice& device_;
   StreamKind kind_;
   bool owned_;
   cudaStream_t stream_ = nullptr;
+  std::uint64_t recording_ = 0;  // the last that it took part in
 };
 
 }  // namespace coshard
