@@ -8,6 +8,7 @@
 #include "tests/support/fake_cuda/emulator.h"
 #include "tests/support/fake_cuda/fake_cublas_lt.h"
 #include "tests/support/fake_cuda/fake_driver.h"
+#include "tests/support/fake_cuda/fake_graphs.h"
 
 namespace coshard::testing {
 namespace {
@@ -128,6 +129,7 @@ cudaError_t event_query(cudaEvent_t event) {
   ENTER("EventQuery");
   const FakeDriver::OpRef op = event_of(event).op;
   if (op == nullptr) return cudaSuccess;
+  if (const int error = fake_graphs::ask(op); error != 0) return status(error);
   const auto held = driver().lock();
   if (op->done) return cudaSuccess;
   if (driver().patient()) return status(cudaErrorNotReady);
@@ -165,6 +167,8 @@ cudaError_t stream_synchronize(cudaStream_t stream) {
 cudaError_t stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) {
   ENTER("StreamWaitEvent");
   if (event_of(event).op == nullptr) return cudaSuccess;
+  const int captured = fake_graphs::wait(driver().stream(stream), event_of(event).op);
+  if (captured != fake_graphs::kEager) return status(captured);
   FakeDriver::Op op;
   op.after = {event_of(event).op};
   driver().enqueue(driver().stream(stream), std::move(op));
@@ -227,6 +231,10 @@ cudaError_t copy_rows(void* to, std::size_t to_pitch, const void* from, std::siz
                       std::size_t bytes, std::size_t rows, cudaStream_t stream) {
   std::vector<char> snapshot;
   const bool pageable = !driver().knows(from);
+  if (driver().stream(stream).capture != nullptr && (pageable || !driver().knows(to))) {
+    driver().complain("pageable memory in a captured copy");  // it would be read at each launch
+    return status(cudaErrorStreamCaptureUnsupported);
+  }
   if (pageable) {
     driver().enter("Memcpy of pageable memory");
     snapshot.assign(static_cast<const char*>(from),
@@ -334,6 +342,7 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     api.Launch = launch_kernel;
     api.StreamWaitValue = wait_value;
     api.StreamWriteValue = write_value;
+    fake_graphs::add_calls(api);
     return api;
   }();
   reseed(seed);
