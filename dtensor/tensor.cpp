@@ -4,6 +4,7 @@
 #include "dtensor/waits_in_place.h"
 #include "kernels/run.h"
 #include "runtime/comm/neighbours.h"
+#include "runtime/device/graph.h"
 
 namespace coshard {
 
@@ -151,6 +152,7 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
   Tensor out = empty(device, shape, dtype);
   CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(),
              "from_values: ", values.size(), " values for shape ", shape);
+  require_not_recording(*device, "from_values", "take data from the host");
   // Elsewhere than on the cpu kernels cannot read the host's memory.
   void* given = const_cast<double*>(values.data());
   const Tensor there =
@@ -165,6 +167,7 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
 }
 
 std::vector<double> Tensor::to_vector() const {
+  require_not_recording(*device(), "to_vector", "give data to the host");
   std::vector<double> values(static_cast<std::size_t>(local_numel()));
   const Tensor there =
       device()->kind() == DeviceKind::Cpu ? Tensor() : empty(device(), local_shape(), DType::F64);
@@ -199,6 +202,7 @@ double Tensor::item() const {
                  " along a mesh dimension; redistribute first");
     if (!mesh().contains_this_rank()) return 0;
   }
+  require_not_recording(*device(), "item", "give data to the host");
   return to_vector().front();
 }
 
