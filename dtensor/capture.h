@@ -25,7 +25,8 @@
 // {Unsupported} names what cannot be recorded, and the operator: the host's reading a tensor (item,
 // to_vector) or giving one (from_values), making a communicator, collectives of the local
 // communicator between devices, a parameter's first optimizer step, adding to a gradient from
-// before, another seed. Then nothing of the recorded step has run. Work that nobody has awaited by
+// before, another seed. Then nothing of the recorded step has run on the device, though what the
+// host counts (an optimizer's steps) may have gone on. Work that nobody has awaited by
 // the end of the body is part of the step. All ranks make the same calls.
 //
 // Memory. What the recorded step allocates is kept for it alone, as long as it or a tensor in that

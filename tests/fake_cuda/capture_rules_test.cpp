@@ -273,9 +273,9 @@ Task<Doubles> left_in_flight(World& world, bool captured) {
     Sgd({w}).zero_grad();
     Tensor loss = square_loss(in[0], w);
     co_await backward(loss);
+    all_reduce_gradients({w}, mesh, 0);
     const Redistribution dropped =
         ones(mesh, Layout{Partial()}, Shape{64}).redistribute(Replicate());
-    all_reduce_gradients({w}, mesh, 0);
     co_return loss;
   };
   const CapturedStep step = capture(body);

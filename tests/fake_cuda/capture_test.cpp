@@ -90,6 +90,7 @@ Task<void> train(World& world, Setting setting, bool captured, Outcome& outcome)
     losses.push_back(co_await std::move(call));
     outcome.calls = FakeDriver::get().calls("") - before;
     outcome.host_waits = world.device()->host_waits() - waits;
+    if (setting.zero_first && i + 1 < kSteps) optimizer.zero_grad();
   }
   EXPECT_EQ(step.recorded(), captured);
   for (const Tensor& loss : losses) outcome.losses.push_back(loss.item());
