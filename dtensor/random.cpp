@@ -5,6 +5,7 @@
 #include "dtensor/distribute.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
+#include "dtensor/step_graph.h"
 #include "kernels/run.h"
 #include "runtime/coro/branch.h"
 
@@ -87,6 +88,8 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
   drawing.dtype = x.dtype();
   drawing.seed = stream.seed;
   drawing.stream = stream.next_stream;
+  if (const StepGraph* step = StepGraph::recording())
+    drawing.origin = step->random_origin(stream, &drawing.stream);
   drawing.scale = scale;
   drawing.shift = shift;
   for (const RandomBox& box : random_boxes(x)) draw_box(x, box, drawing);

@@ -11,6 +11,7 @@
 #include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/step_graph.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/coro/user_call.h"
 
@@ -201,6 +202,7 @@ class Walk final : public GradSink {
   static constexpr std::size_t kMostDeferred = 8;
 
   void arrive_at_leaf(const std::shared_ptr<GradMeta>& leaf, Tensor gradient) {
+    if (StepGraph* step = StepGraph::recording()) step->meet(leaf);
     const auto late = std::ranges::find(late_, leaf, [](const auto& entry) { return entry.first; });
     if (late != late_.end()) return late->second.add_term(std::move(gradient));
     Terms terms{leaf->gradient, {}};

@@ -5,6 +5,7 @@
 #include "kernels/run.h"
 #include "runtime/comm/neighbours.h"
 #include "runtime/coro/frame_allocator.h"
+#include "runtime/device/graph.h"
 
 namespace coshard {
 
@@ -153,6 +154,7 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
   Tensor out = empty(device, shape, dtype);
   CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(),
              "from_values: ", values.size(), " values for shape ", shape);
+  require_not_recording(*device, "from_values", "take data from the host");
   // Elsewhere than on the cpu kernels cannot read the host's memory.
   void* given = const_cast<double*>(values.data());
   const Tensor there =
@@ -167,6 +169,7 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
 }
 
 std::vector<double> Tensor::to_vector() const {
+  require_not_recording(*device(), "to_vector", "give data to the host");
   std::vector<double> values(static_cast<std::size_t>(local_numel()));
   const Tensor there =
       device()->kind() == DeviceKind::Cpu ? Tensor() : empty(device(), local_shape(), DType::F64);
@@ -201,6 +204,7 @@ double Tensor::item() const {
                  " along a mesh dimension; redistribute first");
     if (!mesh().contains_this_rank()) return 0;
   }
+  require_not_recording(*device(), "item", "give data to the host");
   return to_vector().front();
 }
 

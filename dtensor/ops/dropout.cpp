@@ -4,6 +4,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
+#include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -39,9 +40,13 @@ Rule dropout_rule(Infos in, const Attrs& attrs) {
 void dropout_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
   Tensor& y = c.make();
-  launch(c, kernels::Dropout{x.dtype(), region_of(c), std::bit_cast<std::uint64_t>(c.attrs.ints[0]),
-                             std::bit_cast<std::uint64_t>(c.attrs.ints[1]), c.attrs.reals[0],
-                             x.data(), y.data()});
+  const RandomState drawn{std::bit_cast<std::uint64_t>(c.attrs.ints[0]),
+                          std::bit_cast<std::uint64_t>(c.attrs.ints[1])};
+  kernels::Dropout dropout{x.dtype(),        region_of(c), drawn.seed, drawn.next_stream,
+                           c.attrs.reals[0], x.data(),     y.data()};
+  if (const StepGraph* step = StepGraph::recording())
+    dropout.origin = step->random_origin(drawn, &dropout.stream);
+  launch(c, dropout);
 }
 
 void dropout_backward(GradContext& c);

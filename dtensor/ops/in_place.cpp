@@ -4,6 +4,7 @@
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -21,6 +22,15 @@ Tensor in_other_memory(const Tensor& x) {
   copy.set_grad_meta(x.grad_meta());
   copy.storage()->changes() = x.storage()->changes();  // x may have been changed before
   return copy;
+}
+
+// A replay of a recorded step changes it again.
+void count_change(const Tensor& x) {
+  ++x.storage()->changes();
+  if (StepGraph* step = StepGraph::recording())
+    step->on_replay([changed = std::weak_ptr(x.storage())] {
+      if (const auto storage = changed.lock()) ++storage->changes();
+    });
 }
 
 // The values in another layout; what cannot become Partial at once is made whole along that mesh
@@ -48,7 +58,7 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
   const Tensor data = x.is_distributed() ? in_layout(op, result, x.layout()) : result;
   if (x.local_numel() > 0) kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
-  ++x.storage()->changes();
+  count_change(x);
   if (tape && result.requires_grad()) replace_on_tape(x, result);
   return x;
 }

@@ -3,6 +3,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/random.h"
+#include "dtensor/step_graph.h"
 #include "kernels/run.h"
 
 namespace coshard {
@@ -17,6 +18,7 @@ AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
 }
 
 void AdamW::start(State& s, const Tensor& p) const {
+  require_not_recording(*p.device(), "AdamW", "make the moments of a parameter");
   const DType dtype = statistic_dtype(p.dtype());
   s.m = zeros(p.device(), p.local_shape(), dtype);
   s.v = zeros(p.device(), p.local_shape(), dtype);
@@ -26,13 +28,45 @@ void AdamW::start(State& s, const Tensor& p) const {
   kernels::run(*p.device(), kernels::Copy{view_of(s.master), view_of(p)});
 }
 
+kernels::AdamW AdamW::arguments(DType dtype, std::int64_t step) const {
+  return {dtype,
+          {},
+          lr,
+          options_.beta1,
+          options_.beta2,
+          options_.eps,
+          options_.weight_decay,
+          options_.maximize ? -1.0 : 1.0,
+          step};
+}
+
+// Of all of them, which go together in a captured step.
+std::int64_t AdamW::count_step(const std::vector<std::size_t>& members) {
+  const std::int64_t step = states_[members.front()].step + 1;
+  for (const std::size_t i : members) {
+    CS_REQUIRE(states_[i].step + 1 == step, "AdamW: ", parameters_[i], " has been updated ",
+               states_[i].step, " times, another one of a captured step ", step - 1);
+    states_[i].step = step;
+  }
+  return step;
+}
+
+void AdamW::run(const Group& group) {
+  const DType dtype = group.first->dtype();
+  kernels::AdamW args = arguments(dtype, group.step);
+  args.tensors = group.tensors;
+  if (StepGraph* step = StepGraph::recording())
+    args.rates = step->numbers(kernels::adamw_rates(args), [this, alive = std::weak_ptr(alive_),
+                                                            dtype, members = group.members](
+                                                               std::span<double> rates) {
+      CS_REQUIRE(!alive.expired(), "AdamW: the optimizer of a captured step is gone");
+      std::ranges::copy(kernels::adamw_rates(arguments(dtype, count_step(members))), rates.begin());
+    });
+  kernels::run(*group.first->device(), args);
+}
+
 // Parameters of one dtype that have been updated as often go together.
 void AdamW::update() {
-  struct Group {
-    const Tensor* first;
-    std::int64_t step;
-    std::vector<kernels::AdamWTensor> tensors;
-  };
   std::vector<Group> groups;
   std::vector<Tensor> gradients;  // alive until the kernels are enqueued
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -40,20 +74,18 @@ void AdamW::update() {
     const Tensor g = gradient_of(p);
     if (!g.defined()) continue;
     State& s = states_[i];
-    if (s.step++ == 0) start(s, p);
+    if (s.step == 0) start(s, p);
+    ++s.step;
     auto group = std::ranges::find_if(groups, [&](const Group& known) {
       return known.step == s.step && known.first->dtype() == p.dtype();
     });
-    if (group == groups.end()) group = groups.insert(group, Group{&p, s.step, {}});
+    if (group == groups.end()) group = groups.insert(group, Group{&p, s.step, {}, {}});
+    group->members.push_back(i);
     group->tensors.push_back({p.local_numel(), p.data(), g.data(), s.m.data(), s.v.data(),
                               data_or_null(s.master), data_or_null(s.largest_v)});
     gradients.push_back(g);
   }
-  for (const Group& group : groups)
-    kernels::run(*group.first->device(),
-                 kernels::AdamW{group.first->dtype(), group.tensors, lr, options_.beta1,
-                                options_.beta2, options_.eps, options_.weight_decay,
-                                options_.maximize ? -1.0 : 1.0, group.step});
+  for (const Group& group : groups) run(group);
 }
 
 }  // namespace coshard

@@ -4,6 +4,7 @@
 
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -34,6 +35,8 @@ void Optimizer::zero_grad() {
 Tensor Optimizer::gradient_of(const Tensor& parameter) {
   Tensor g = parameter.grad();
   if (!g.defined()) return g;
+  if (const StepGraph* step = StepGraph::recording())
+    step->require_met(parameter.grad_meta(), "optimizer");
   if (g.is_distributed() && !(g.layout() == parameter.layout()))
     g = redistribute_raw(g, parameter.layout());
   return local_contiguous(g);

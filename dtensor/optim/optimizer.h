@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dtensor/tensor.h"
+#include "kernels/args/optimizer.h"
 #include "runtime/coro/task.h"
 
 namespace coshard {
@@ -37,6 +38,8 @@ class Optimizer {
   // A parameter that is given twice (a tied one) is stepped once. Error{BadInput}: no leaf.
   explicit Optimizer(std::vector<Tensor> parameters);
   virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;  // captured steps know it by its place
+  Optimizer& operator=(const Optimizer&) = delete;
   // reduce_gradients, then one update of every parameter that has a gradient.
   Task<void> step(CallSite site = CallSite::current());
   void zero_grad();
@@ -48,6 +51,8 @@ class Optimizer {
   // The gradient in its parameter's layout, row-major; undefined when there is none.
   static Tensor gradient_of(const Tensor& parameter);
   std::vector<Tensor> parameters_;
+  // Gone when this is: a captured step asks.
+  const std::shared_ptr<const char> alive_ = std::make_shared<const char>();
 };
 
 // torch.optim.SGD. Error{BadInput}: a negative lr, momentum or weight_decay; nesterov without
@@ -86,7 +91,17 @@ class AdamW : public Optimizer {
     Tensor m, v, master, largest_v;
     std::int64_t step = 0;
   };
+  // Parameters of one dtype that have been updated as often.
+  struct Group {
+    const Tensor* first;
+    std::int64_t step;
+    std::vector<std::size_t> members;
+    std::vector<kernels::AdamWTensor> tensors;
+  };
   void start(State& state, const Tensor& parameter) const;
+  void run(const Group& group);
+  kernels::AdamW arguments(DType dtype, std::int64_t step) const;
+  std::int64_t count_step(const std::vector<std::size_t>& members);
   std::vector<State> states_;
 };
 

@@ -1,4 +1,5 @@
 #include "dtensor/optim/optimizer.h"
+#include "dtensor/step_graph.h"
 #include "kernels/run.h"
 
 namespace coshard {
@@ -14,18 +15,27 @@ Sgd::Sgd(std::vector<Tensor> parameters, SgdOptions options)
 }
 
 void Sgd::update() {
+  const double* rate = nullptr;
+  if (StepGraph* step = StepGraph::recording())
+    rate =
+        step->numbers(std::array{lr}, [this, alive = std::weak_ptr(alive_)](std::span<double> now) {
+          CS_REQUIRE(!alive.expired(), "SGD: the optimizer of a captured step is gone");
+          now[0] = lr;
+        });
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i];
     const Tensor g = gradient_of(p);
     if (!g.defined()) continue;
     const bool first = !momentum_[i].defined();
-    if (first && options_.momentum != 0)
+    if (first && options_.momentum != 0) {
+      require_not_recording(*p.device(), "SGD", "make the momentum of a parameter");
       momentum_[i] = Tensor::empty(p.device(), p.local_shape(), p.dtype());
+    }
     void* momentum = momentum_[i].defined() ? momentum_[i].data() : nullptr;
     kernels::run(*p.device(), kernels::Sgd{p.dtype(), p.local_numel(), p.data(), g.data(), momentum,
                                            lr, options_.momentum, options_.weight_decay,
                                            options_.maximize ? -1.0 : 1.0, first,
-                                           options_.dampening, options_.nesterov});
+                                           options_.dampening, options_.nesterov, rate});
   }
 }
 

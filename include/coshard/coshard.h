@@ -2,6 +2,7 @@
 // Everything a user of coshard includes: worlds and ranks, tensors and meshes, operators,
 // optimizers, modules and styles. What needs Boost.Asio, a simulation or the inside of the library
 // has headers of its own.
+#include "dtensor/capture.h"
 #include "dtensor/device_mesh.h"
 #include "dtensor/distribute.h"
 #include "dtensor/local_map.h"

@@ -1,5 +1,7 @@
 #pragma once
 // Updates of parameters. See kernels/args.h.
+#include <array>
+#include <cmath>
 #include <span>
 
 #include "kernels/args/view.h"
@@ -22,7 +24,16 @@ struct AdamW {
   std::span<const AdamWTensor> tensors;  // read during the call
   double lr, beta1, beta2, eps, weight_decay, grad_scale;
   std::int64_t step;
+  // On a device, in a recorded step: where the kernel finds adamw_rates(), of which lr and step are
+  // then no part. Null: as given here.
+  const double* rates = nullptr;
 };
+// What changes from step to step: the step size, the factor of the second moment's root, the decay.
+inline std::array<double, 3> adamw_rates(const AdamW& args) {
+  const auto step = static_cast<double>(args.step);
+  return {args.lr / (1 - std::pow(args.beta1, step)), 1 / std::sqrt(1 - std::pow(args.beta2, step)),
+          args.lr * args.weight_decay};
+}
 // momentum may be null. First step: buffer = grad (PyTorch), then buffer = factor * buffer +
 // (1 - dampening) * grad. nesterov: the step is grad + factor * buffer. L2 decay added to the
 // gradient.
@@ -36,6 +47,7 @@ struct Sgd {
   bool first;
   double dampening = 0;
   bool nesterov = false;
+  const double* rate = nullptr;  // on a device, in a recorded step: where the kernel finds lr
 };
 
 }  // namespace coshard::kernels

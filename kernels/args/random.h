@@ -23,6 +23,9 @@ struct Random {
   std::uint64_t seed, stream;
   double scale = 1, shift = 0;
   void* out;
+  // On a device, in a recorded step: where the kernel finds {seed, stream}, in place of `seed` and
+  // to be added to `stream`.
+  const std::uint64_t* origin = nullptr;
 };
 // y = x * keep/(1-p), keep = uniform >= p; calling it on dy with the same seed and stream is the
 // gradient.
@@ -33,6 +36,7 @@ struct Dropout {
   double p;
   const void* x;
   void* y;
+  const std::uint64_t* origin = nullptr;  // as above
 };
 
 }  // namespace coshard::kernels

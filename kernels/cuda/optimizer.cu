@@ -17,9 +17,19 @@ struct AdamWKernel : PerElement {
   AdamWTensor tensors[kAdamTensors];
   std::uint32_t first_block[kAdamTensors];
   int count;
-  S beta1, rest1, beta2, rest2, eps, step_size, decay, root_correction, grad_scale;
+  S beta1, rest1, beta2, rest2, eps, grad_scale;
+  struct Rates {
+    S step_size, root_correction, decay;
+  } rates;
+  const double* changing;  // null: `rates`
+
+  CS_BODY Rates rates_now() const {
+    if (changing == nullptr) return rates;
+    return {static_cast<S>(changing[0]), static_cast<S>(changing[1]), static_cast<S>(changing[2])};
+  }
 
   CS_BODY void operator()(Block& block) const {
+    const Rates now = rates_now();
     const int which = tensor_of(block.index());
     const AdamWTensor& of = tensors[which];
     const std::int64_t begin =
@@ -29,9 +39,9 @@ struct AdamWKernel : PerElement {
     for (std::int64_t i = begin + block.thread() * kAdamPack; i < end;
          i += block.threads() * kAdamPack) {
       if (aligned && i + kAdamPack <= end) {
-        update<kAdamPack>(of, i);
+        update<kAdamPack>(of, i, now);
       } else {
-        for (std::int64_t j = i; j < end && j < i + kAdamPack; ++j) update<1>(of, j);
+        for (std::int64_t j = i; j < end && j < i + kAdamPack; ++j) update<1>(of, j, now);
       }
     }
   }
@@ -66,7 +76,7 @@ struct AdamWKernel : PerElement {
   }
 
   template <int N>
-  CS_BODY void update(const AdamWTensor& of, std::int64_t i) const {
+  CS_BODY void update(const AdamWTensor& of, std::int64_t i, const Rates& now) const {
     const auto grad = load<T, N>(of.grad, i);
     auto param = load<T, N>(of.param, i);
     auto m = load<S, N>(of.m, i);
@@ -82,9 +92,10 @@ struct AdamWKernel : PerElement {
       m.at[e] = beta1 * m.at[e] + rest1 * g;
       v.at[e] = beta2 * v.at[e] + rest2 * g * g;
       if (of.largest_v == nullptr || largest.at[e] < v.at[e]) largest.at[e] = v.at[e];
-      const S change = step_size * m.at[e] / (std::sqrt(largest.at[e]) * root_correction + eps);
+      const S change =
+          now.step_size * m.at[e] / (std::sqrt(largest.at[e]) * now.root_correction + eps);
       // The decay as a difference: 1 - lr * weight_decay would lose its digits.
-      value.at[e] = value.at[e] - (decay * value.at[e] + change);
+      value.at[e] = value.at[e] - (now.decay * value.at[e] + change);
       param.at[e] = static_cast<T>(value.at[e]);
     }
     store(of.m, i, m);
@@ -98,16 +109,15 @@ struct AdamWKernel : PerElement {
 template <class T>
 AdamWKernel<T> adamw_kernel(const AdamW& args) {
   using S = Wide<T>;
-  const auto step = static_cast<double>(args.step);
   AdamWKernel<T> kernel{};
   kernel.beta1 = static_cast<S>(args.beta1);
   kernel.rest1 = static_cast<S>(1 - args.beta1);
   kernel.beta2 = static_cast<S>(args.beta2);
   kernel.rest2 = static_cast<S>(1 - args.beta2);
   kernel.eps = static_cast<S>(args.eps);
-  kernel.step_size = static_cast<S>(args.lr / (1 - std::pow(args.beta1, step)));
-  kernel.root_correction = static_cast<S>(1 / std::sqrt(1 - std::pow(args.beta2, step)));
-  kernel.decay = static_cast<S>(args.lr * args.weight_decay);
+  const auto rates = adamw_rates(args);
+  kernel.rates = {static_cast<S>(rates[0]), static_cast<S>(rates[1]), static_cast<S>(rates[2])};
+  kernel.changing = args.rates;
   kernel.grad_scale = static_cast<S>(args.grad_scale);
   return kernel;
 }
@@ -120,9 +130,11 @@ struct SgdKernel : PerElement {
   const T* grad;
   T* momentum;  // may be null
   S lr, factor, weight_decay, grad_scale, share;
+  const double* changing;  // null: `lr`
   bool first, nesterov;
   CS_BODY void operator()(Block& block) const {
-    each_pack<kPackOf<T>, 1>(block, all, [this](const auto& places) {
+    const S rate = changing != nullptr ? static_cast<S>(*changing) : lr;
+    each_pack<kPackOf<T>, 1>(block, all, [this, rate](const auto& places) {
       auto values = places.load(0, static_cast<const T*>(param));
       const auto grads = places.load(1, grad);
       Tile<T, kPackOf<T>> moments{};
@@ -136,7 +148,7 @@ struct SgdKernel : PerElement {
           moments.at[e] = static_cast<T>(fresh);
           change = nesterov ? change + factor * fresh : fresh;
         }
-        values.at[e] = static_cast<T>(old - lr * change);
+        values.at[e] = static_cast<T>(old - rate * change);
       }
       if (momentum != nullptr) places.store(2, momentum, moments);
       places.store(0, param, values);
@@ -180,6 +192,7 @@ void run(CudaDevice& device, const Sgd& args) {
     kernel.grad = as<T>(args.grad);
     kernel.momentum = as<T>(args.momentum);
     kernel.lr = static_cast<S>(args.lr);
+    kernel.changing = args.rate;
     kernel.factor = static_cast<S>(args.momentum_factor);
     kernel.weight_decay = static_cast<S>(args.weight_decay);
     kernel.grad_scale = static_cast<S>(args.grad_scale);

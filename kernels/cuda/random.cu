@@ -20,12 +20,14 @@ struct RandomRuns {
   std::int64_t length = 1;
   std::int64_t blocks = 1;  // Philox blocks that a run touches at most
   std::uint64_t seed = 0, stream = 0;
+  const std::uint64_t* origin = nullptr;
 
   std::int64_t units() const { return runs.count * blocks; }
 };
 
-RandomRuns random_runs(const RandomRegion& region, std::uint64_t seed, std::uint64_t stream,
-                       void* local) {
+template <class Args>
+RandomRuns random_runs(const Args& args, void* local) {
+  const RandomRegion& region = args.region;
   RandomRuns all;
   View global{local, DType::F32, region.ndim, region.shape, region.global_strides};
   for (std::size_t d = 0; d < static_cast<std::size_t>(region.ndim); ++d)
@@ -39,8 +41,9 @@ RandomRuns random_runs(const RandomRegion& region, std::uint64_t seed, std::uint
   }
   if (all.length == 0) all.runs.count = 0;
   all.blocks = (all.length + 6) / 4;
-  all.seed = seed;
-  all.stream = stream;
+  all.seed = args.seed;
+  all.stream = args.stream;
+  all.origin = args.origin;
   return all;
 }
 
@@ -58,7 +61,9 @@ struct RandomPlace {
     const std::int64_t block = begin[0] / 4 + (unit - run * all.blocks);
     first = block * 4 - begin[0];
     local = run * length + first;
-    words = philox_block(all.seed, all.stream, static_cast<std::uint64_t>(block));
+    const std::uint64_t seed = all.origin != nullptr ? all.origin[0] : all.seed;
+    const std::uint64_t stream = all.origin != nullptr ? all.origin[1] + all.stream : all.stream;
+    words = philox_block(seed, stream, static_cast<std::uint64_t>(block));
   }
   CS_BODY bool has(int e) const { return first + e >= 0 && first + e < length; }
   template <class T>
@@ -157,7 +162,7 @@ void run(CudaDevice& device, const Random& args) {
   with_floating(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     RandomKernel<T> kernel{};
-    kernel.all = random_runs(args.region, args.seed, args.stream, args.out);
+    kernel.all = random_runs(args, args.out);
     kernel.units = kernel.all.units();
     kernel.kind = args.kind;
     kernel.scale = args.scale;
@@ -171,7 +176,7 @@ void run(CudaDevice& device, const Dropout& args) {
   with_floating(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     DropoutKernel<T> kernel{};
-    kernel.all = random_runs(args.region, args.seed, args.stream, args.y);
+    kernel.all = random_runs(args, args.y);
     kernel.units = kernel.all.units();
     kernel.least = static_cast<std::uint32_t>(std::ceil(args.p * (1 << 24)));
     kernel.factor = static_cast<Wide<T>>(1 / (1 - args.p));

@@ -3,6 +3,7 @@
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_communicator.h"
 #include "runtime/comm/local/local_work.h"
+#include "runtime/device/graph.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -64,6 +65,7 @@ void LocalCommunicator::use(std::shared_ptr<Device> device) {
 
 // The buffers go to the work, which gives them back in the order of the compute stream.
 DeviceSide LocalCommunicator::device_side(Collective& collective, Kept& kept) {
+  require_not_recording(*device_, "a collective of the local communicator", "meet other ranks");
   DeviceSide side;
   const std::int64_t bytes = scratch_bytes(collective, size(), rank_);
   if (bytes > 0) {

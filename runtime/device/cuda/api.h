@@ -8,14 +8,17 @@
 
 // clang-format off
 #define COSHARD_CUDA_CALLS(X) \
-  X(DeviceCanAccessPeer) X(DeviceEnablePeerAccess) X(DeviceGetAttribute) X(DeviceGetStreamPriorityRange) X(DeviceSynchronize) \
-  X(DriverGetVersion) X(EventCreateWithFlags) X(EventDestroy) X(EventQuery) X(EventRecord) \
-  X(Free) X(FreeAsync) X(FreeHost) X(FuncGetAttributes) X(FuncSetAttribute) X(GetDevice) X(GetDeviceCount) X(GetErrorName) X(GetErrorString) \
-  X(GetLastError) X(HostAlloc) X(Malloc) X(MallocFromPoolAsync) X(MemGetInfo) X(MemPoolCreate) \
-  X(MemPoolDestroy) X(MemPoolGetAttribute) X(MemPoolSetAccess) X(MemPoolSetAttribute) \
-  X(MemPoolTrimTo) X(MemcpyAsync) \
-  X(MemsetAsync) X(RuntimeGetVersion) X(SetDevice) X(StreamCreateWithPriority) X(StreamDestroy) \
-  X(StreamQuery) X(StreamSynchronize) X(StreamWaitEvent)
+  X(DeviceCanAccessPeer) X(DeviceEnablePeerAccess) X(DeviceGetAttribute) \
+  X(DeviceGetStreamPriorityRange) X(DeviceSynchronize) X(DriverGetVersion) \
+  X(EventCreateWithFlags) X(EventDestroy) X(EventQuery) X(EventRecord) X(Free) X(FreeAsync) \
+  X(FreeHost) X(FuncGetAttributes) X(FuncSetAttribute) X(GetDevice) X(GetDeviceCount) \
+  X(GetErrorName) X(GetErrorString) X(GetLastError) X(GraphDestroy) X(GraphExecDestroy) \
+  X(GraphInstantiate) X(GraphLaunch) X(HostAlloc) X(Malloc) X(MallocFromPoolAsync) X(MemGetInfo) \
+  X(MemPoolCreate) X(MemPoolDestroy) X(MemPoolGetAttribute) X(MemPoolSetAccess) \
+  X(MemPoolSetAttribute) X(MemPoolTrimTo) X(MemcpyAsync) X(MemsetAsync) X(RuntimeGetVersion) \
+  X(SetDevice) X(StreamBeginCapture) X(StreamCreateWithPriority) X(StreamDestroy) \
+  X(StreamEndCapture) X(StreamQuery) X(StreamSynchronize) X(StreamWaitEvent) \
+  X(ThreadExchangeStreamCaptureMode)
 // clang-format on
 
 namespace coshard {

@@ -9,6 +9,7 @@
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/describe.h"
+#include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/peers.h"
 #include "runtime/device/cuda/staging.h"
 #include "runtime/device/cuda/stream.h"
@@ -76,6 +77,7 @@ CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
   capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, options_.index) +
                 attribute(cudaDevAttrComputeCapabilityMinor, options_.index);
   events_ = std::make_shared<EventPool>(options_.index);
+  graphs_ = std::make_unique<CudaGraphs>(*this);
   compute_ = std::make_unique<CudaStream>(*this, StreamKind::Compute, options_.compute_stream);
   allocator_ = std::make_unique<CudaAllocator>(options_.index, *compute_);
   staging_ = std::make_unique<StagingRing>();
@@ -102,6 +104,7 @@ void CudaDevice::make_current() const {
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
+  require_not_recording(*this, "a new communicator", "make a stream");
   return std::make_unique<CudaStream>(*this, kind);
 }
 
@@ -130,7 +133,9 @@ void* CudaDevice::from_pool(std::size_t bytes) {
 
 void* CudaDevice::allocate(std::size_t bytes) {
   void* data = nullptr;
-  if (options_.allocate) {
+  if (recording()) {
+    data = graphs_->take(bytes, AllocationLabel::current());
+  } else if (options_.allocate) {
     data = options_.allocate(bytes, compute_->native());
     if (data == nullptr)
       fail(ErrorKind::DeviceFailed,
@@ -146,6 +151,7 @@ void* CudaDevice::allocate(std::size_t bytes) {
 
 void CudaDevice::deallocate(void* data, std::size_t bytes,
                             std::span<const std::shared_ptr<Event>> uses) noexcept {
+  if (graphs_->give(data, bytes, uses)) return;
   if (!options_.deallocate) return allocator_->give(data, uses);
   try {
     for (const auto& use : uses) compute_->wait(*use);
@@ -156,11 +162,13 @@ void CudaDevice::deallocate(void* data, std::size_t bytes,
 }
 
 void CudaDevice::upload(void* to, const void* host, std::size_t bytes) {
+  require_not_recording(*this, "upload", "take data from the host");
   make_current();
   staging_->upload(to, host, bytes, *compute_, deadline());
 }
 
 void CudaDevice::download(void* host, const void* from, std::size_t bytes) {
+  require_not_recording(*this, "download", "give data to the host");
   make_current();
   ++host_waits_;
   staging_->download(host, from, bytes, *compute_, deadline());
@@ -170,6 +178,7 @@ void CudaDevice::download(void* host, const void* from, std::size_t bytes) {
 std::int64_t CudaDevice::deadline() const { return timeout_ns() > 0 ? now_ns() + timeout_ns() : 0; }
 
 void CudaDevice::synchronize() {
+  require_not_recording(*this, "synchronize", "wait for the device");
   make_current();
   ++host_waits_;
   compute_->record()->synchronize(deadline());
@@ -186,7 +195,14 @@ void CudaDevice::check_finding() {
            name_, ")"));
 }
 
-MemoryStats CudaDevice::memory() const { return allocator_->stats(); }
+MemoryStats CudaDevice::memory() const {
+  MemoryStats stats = allocator_->stats();
+  stats.in_use += graphs_->bytes();
+  return stats;
+}
+
+std::unique_ptr<GraphRecording> CudaDevice::record_graph() { return graphs_->record(); }
+bool CudaDevice::recording() const { return graphs_->recording() != 0; }
 
 PeerEngine* CudaDevice::peers() {
   if (!peers_) peers_ = make_peer_engine(*this);

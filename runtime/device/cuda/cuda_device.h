@@ -11,10 +11,12 @@
 
 #include "runtime/device/device.h"
 #include "runtime/device/finding.h"
+#include "runtime/device/graph.h"
 
 namespace coshard {
 
 class CudaAllocator;
+class CudaGraphs;
 class CudaStream;
 class EventPool;
 class StagingRing;
@@ -35,7 +37,7 @@ struct CudaOptions {
   bool tf32 = false;
 };
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public GraphDevice {
  public:
   explicit CudaDevice(CudaOptions options);
   ~CudaDevice() override;
@@ -51,6 +53,8 @@ class CudaDevice final : public Device {
   void synchronize() override;
   MemoryStats memory() const override;
   PeerEngine* peers() override;
+  std::unique_ptr<GraphRecording> record_graph() override;
+  bool recording() const override;
 
   int index() const { return options_.index; }
   int multiprocessors() const { return multiprocessors_; }
@@ -66,6 +70,7 @@ class CudaDevice final : public Device {
   // access alone does not. Any thread.
   void allow_access(int device);
   const std::shared_ptr<EventPool>& events() const { return events_; }
+  CudaGraphs& graphs() const { return *graphs_; }
   // Where kernels leave what is wrong with their input (finding.h); host memory that the device
   // maps.
   Finding* finding() const { return finding_; }
@@ -80,6 +85,7 @@ class CudaDevice final : public Device {
   std::string name_;
   int multiprocessors_ = 0, capability_ = 0;
   std::shared_ptr<EventPool> events_;
+  std::unique_ptr<CudaGraphs> graphs_;
   std::unique_ptr<CudaStream> compute_;
   std::unique_ptr<CudaAllocator> allocator_;
   std::unique_ptr<StagingRing> staging_;

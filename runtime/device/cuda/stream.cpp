@@ -11,6 +11,7 @@
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/name_stream.h"
 #include "runtime/error.h"
 #include "runtime/observer.h"
@@ -80,12 +81,13 @@ void EventPool::give(cudaEvent_t event) noexcept {
 }
 
 CudaEvent::CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream,
-                     std::weak_ptr<CudaDevice> owner)
+                     std::weak_ptr<CudaDevice> owner, std::uint64_t recording)
     : pool_(std::move(pool)),
       stream_(stream),
       owner_(std::move(owner)),
       number_(next_number()),
-      event_(pool_->take()) {
+      event_(pool_->take()),
+      recording_(recording) {
   const cudaError_t status = cuda().EventRecord(event_, stream_);
   if (status != cudaSuccess) pool_->give(event_);
   check_cuda(status, "cudaEventRecord");
@@ -93,7 +95,12 @@ CudaEvent::CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream,
 
 CudaEvent::~CudaEvent() { pool_->give(event_); }
 
+// A point of a recording is over with it: what happens there is the launches'. While one lasts a
+// thread that records may ask about no event at all.
 bool CudaEvent::query() const {
+  const std::shared_ptr<CudaDevice> owner = owner_.lock();
+  if (owner != nullptr && owner->recording()) return false;
+  if (recording_ != 0) return true;
   const cudaError_t status = cuda().EventQuery(event_);
   if (status == cudaErrorNotReady) {
     cuda().GetLastError();
@@ -106,6 +113,7 @@ bool CudaEvent::query() const {
 void CudaEvent::synchronize(std::int64_t deadline_ns) {
   HostWait wait;
   const std::shared_ptr<CudaDevice> owner = owner_.lock();
+  if (owner != nullptr) require_not_recording(*owner, "a host wait", "wait for the device");
   while (!query()) {
     wait.turn();
     const bool late = deadline_ns != 0 && now_ns() >= deadline_ns;
@@ -125,7 +133,10 @@ void CudaEvent::synchronize(std::int64_t deadline_ns) {
 CudaStream::CudaStream(CudaDevice& device, StreamKind kind, void* given)
     : device_(device), kind_(kind), owned_(given == nullptr) {
   stream_ = static_cast<cudaStream_t>(given);
-  if (!owned_) return;
+  if (!owned_) {
+    device.graphs().add(*this);
+    return;
+  }
   device.make_current();
   int lowest = 0, highest = 0;
   check_cuda(cuda().DeviceGetStreamPriorityRange(&lowest, &highest),
@@ -134,25 +145,34 @@ CudaStream::CudaStream(CudaDevice& device, StreamKind kind, void* given)
   check_cuda(cuda().StreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
              device.name(), ": cudaStreamCreate");
   name_stream(stream_, cat(device.name(), " ", text_of_kind(kind)));
+  device.graphs().add(*this);
 }
 
 CudaStream::~CudaStream() {
+  device_.graphs().remove(*this);
   if (owned_) log_cuda(cuda().StreamDestroy(stream_), "cudaStreamDestroy");
 }
 
 // The number and the place in the stream are taken together.
 std::shared_ptr<Event> CudaStream::record() {
+  const std::uint64_t now = device_.graphs().recording();
   const std::scoped_lock lock(mutex_);
   return std::allocate_shared<CudaEvent>(
       FrameAllocator<CudaEvent>(), device_.events(), stream_,
-      std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
+      std::static_pointer_cast<CudaDevice>(device_.shared_from_this()), takes_part(now) ? now : 0);
 }
 
 void CudaStream::wait(const Event& event) {
   // Events of a stream are in its order already.
   if (event.stream() == stream_) return;
   const auto& recorded = dynamic_cast<const CudaEvent&>(event);
+  const std::uint64_t now = device_.graphs().recording();
+  // What was before a recording is over before each launch, and a recording's own points mean
+  // nothing after it: whatever follows is in the order of the launches (DeviceGraph::launch).
+  if (recorded.recording() != now && (recorded.recording() != 0 || takes_part(now))) return;
+  if (now != 0 && recorded.recording() == now) take_part(now);
   check_cuda(cuda().StreamWaitEvent(stream_, recorded.native(), 0), "cudaStreamWaitEvent");
+  if (now != 0) return;  // it has not happened
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find(waited_, event.stream(), &Waited::stream);
   if (found != waited_.end()) {

@@ -35,7 +35,10 @@ class EventPool {
 class CudaEvent final : public Event {
  public:
   // Recorded on `stream` now. `owner`: whose host waits look after collectives; may be null.
-  CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream, std::weak_ptr<CudaDevice> owner);
+  // `recording`: the recording that it is a point of (graph.h), which no host can ask about; 0:
+  // none.
+  CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream, std::weak_ptr<CudaDevice> owner,
+            std::uint64_t recording = 0);
   ~CudaEvent() override;
   bool query() const override;
   void synchronize(std::int64_t deadline_ns) override;
@@ -43,6 +46,7 @@ class CudaEvent final : public Event {
   cudaEvent_t native() const { return event_; }
   // Larger than those of all events that its stream recorded before.
   std::uint64_t number() const { return number_; }
+  std::uint64_t recording() const { return recording_; }
 
  private:
   std::shared_ptr<EventPool> pool_;
@@ -50,6 +54,7 @@ class CudaEvent final : public Event {
   std::weak_ptr<CudaDevice> owner_;
   std::uint64_t number_;
   cudaEvent_t event_;
+  std::uint64_t recording_;
 };
 
 class CudaStream final : public Stream {
@@ -67,6 +72,9 @@ class CudaStream final : public Stream {
   // Whether what is queued from now on comes after `event`, as far as waits of this stream tell.
   // Any thread.
   bool follows(const Event& event) const noexcept;
+  // What it is given is part of that recording, as long as it lasts.
+  void take_part(std::uint64_t recording) { recording_ = recording; }
+  bool takes_part(std::uint64_t recording) const { return recording_ == recording; }
 
  private:
   struct Waited {
@@ -80,6 +88,7 @@ class CudaStream final : public Stream {
   cudaStream_t stream_ = nullptr;
   mutable std::mutex mutex_;  // recording, and the one below
   std::vector<Waited> waited_;
+  std::uint64_t recording_ = 0;  // the last that it took part in
 };
 
 }  // namespace coshard

@@ -2,6 +2,7 @@
 #include "tests/support/fake_cuda/fake_calls.h"
 
 #include "tests/support/fake_cuda/fake_cublas_lt.h"
+#include "tests/support/fake_cuda/fake_graphs.h"
 
 namespace coshard::testing {
 namespace fake_calls {
@@ -24,6 +25,7 @@ void FakeDriver::install(std::uint64_t seed, int devices) {
     CudaApi api{};
     add_copy_calls(api);
     add_device_calls(api);
+    fake_graphs::add_calls(api);
     add_launch_calls(api);
     add_memory_calls(api);
     add_pool_calls(api);

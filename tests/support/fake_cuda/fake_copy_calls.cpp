@@ -35,6 +35,10 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   std::vector<char> snapshot;
   const auto source = driver().allocation_of(from), target = driver().allocation_of(to);
   const bool pageable = source.serial == 0;
+  if (driver().stream(stream).capture != nullptr && (pageable || target.serial == 0)) {
+    driver().complain("pageable memory in a captured copy");  // it would be read at each launch
+    return status(cudaErrorStreamCaptureUnsupported);
+  }
   if (pageable) {
     driver().enter("Memcpy of pageable memory");
     const auto* begin = static_cast<const char*>(from);

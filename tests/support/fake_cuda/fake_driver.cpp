@@ -1,5 +1,7 @@
 #include "tests/support/fake_cuda/fake_driver.h"
 
+#include "tests/support/fake_cuda/fake_graphs.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -68,7 +70,7 @@ int FakeDriver::enter(const char* call) {
     }
   }
   if (delay > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(delay));
-  return status;
+  return status != 0 ? status : fake_graphs::prohibited(call);
 }
 
 bool FakeDriver::take_stuck() { return std::exchange(next_is_stuck, false); }
@@ -148,6 +150,7 @@ FakeDriver::OpRef FakeDriver::enqueue(Stream& stream, Work work) {
 
 FakeDriver::OpRef FakeDriver::enqueue(Stream& stream, Op op) {
   const auto held = lock();
+  if (stream.capture != nullptr) return fake_graphs::record(stream, std::move(op.work));
   auto queued = std::make_shared<Op>(std::move(op));
   queued->stream = &stream;
   queued->number = stream.next++;

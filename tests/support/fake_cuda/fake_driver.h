@@ -34,6 +34,8 @@
 
 namespace coshard::testing {
 
+struct FakeCapture;  // fake_graphs.h
+
 // What becomes of one call, counted from when the fault is set.
 struct Fault {
   std::string call;           // "Malloc", "Launch", "EventRecord", …
@@ -66,8 +68,10 @@ class FakeDriver {
     const void* waits_for = nullptr;  // the flag that `ready` looks at
     const void* writes = nullptr;     // the flag that the work writes
     Stream* stream = nullptr;
-    std::uint64_t number = 0;  // in its stream
-    std::uint64_t order = 0;   // among the work of all streams
+    std::uint64_t number = 0;              // in its stream
+    std::uint64_t order = 0;               // among the work of all streams
+    std::shared_ptr<FakeCapture> capture;  // it is a node of that, and never queued
+    std::size_t node = 0;
     bool stuck = false, done = false;
   };
   struct Stream {
@@ -78,6 +82,8 @@ class FakeDriver {
     std::uint64_t next = 1, needed = 0;  // numbers: of the next op; up to which a force asks for
     bool destroyed = false;              // goes when its queue is empty
     std::deque<OpRef> queue;
+    std::shared_ptr<FakeCapture> capture;  // what it is given is recorded; null: queued
+    std::vector<std::size_t> tail;         // the nodes that the next one comes after
   };
 
   // The driver of the process. Made at the first use; its table is installed by install().

@@ -1,6 +1,7 @@
 // Streams and events. Which device must be current: CUDA programming guide, "Stream and Event
 // Behavior" of multi-device systems.
 #include "tests/support/fake_cuda/fake_calls.h"
+#include "tests/support/fake_cuda/fake_graphs.h"
 
 namespace coshard::testing {
 namespace {
@@ -39,6 +40,7 @@ cudaError_t event_query(cudaEvent_t event) {
   ENTER("EventQuery");
   const FakeDriver::OpRef op = event_of(event).op;
   if (op == nullptr) return cudaSuccess;
+  if (const int error = fake_graphs::ask(op); error != 0) return status(error);
   const auto held = driver().lock();
   if (op->done) return cudaSuccess;
   if (driver().patient()) return status(cudaErrorNotReady);
@@ -81,9 +83,12 @@ cudaError_t stream_synchronize(cudaStream_t stream) {
 cudaError_t stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) {
   ENTER("StreamWaitEvent");
   if (event_of(event).op == nullptr) return cudaSuccess;
+  FakeDriver::Stream& on = driver().queue_on(stream);
+  const int captured = fake_graphs::wait(on, event_of(event).op);
+  if (captured != fake_graphs::kEager) return status(captured);
   FakeDriver::Op op;
   op.after = {event_of(event).op};
-  driver().enqueue(driver().queue_on(stream), std::move(op));
+  driver().enqueue(on, std::move(op));
   return cudaSuccess;
 }
 

@@ -1,0 +1,135 @@
+#include "dtensor/step_graph.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "dtensor/ops/local.h"
+#include "kernels/run.h"
+#include "runtime/coro/rank_context.h"
+
+namespace coshard {
+namespace {
+
+struct RecordedHere {
+  StepGraph* step = nullptr;
+};
+const RankLocal<RecordedHere> recorded_here;
+
+[[noreturn]] void refuse(const std::string& text) {
+  fail(ErrorKind::Unsupported, cat(text, ", which cannot be part of a captured step"));
+}
+
+Tensor input_of(const Tensor& given, std::size_t number) {
+  CS_REQUIRE(given.defined(), "captured step: input ", number, " is undefined");
+  CS_REQUIRE(!given.requires_grad(), "captured step: input ", number, " (", given,
+             ") requires a gradient; the step reads a copy of it");
+  return copy_of(given);
+}
+
+void copy_input(const Tensor& to, const Tensor& from, std::size_t number) {
+  CS_REQUIRE(from.defined() && from.dtype() == to.dtype() && from.shape() == to.shape() &&
+                 from.spec() == to.spec() && from.local_shape() == to.local_shape(),
+             "captured step: input ", number, " is ", from, ", it was recorded with ", to);
+  CS_REQUIRE(!from.requires_grad(), "captured step: input ", number, " (", from,
+             ") requires a gradient; the step reads a copy of it");
+  if (to.local_numel() > 0) kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from)});
+}
+
+}  // namespace
+
+StepGraph* StepGraph::recording() { return recorded_here->step; }
+
+StepGraph::StepGraph(const std::shared_ptr<Device>& device, const std::vector<Tensor>& inputs)
+    : device_(device), words_(2), random_(random_state()) {
+  CS_REQUIRE(recording() == nullptr, "captured step: within another");
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs_.push_back(input_of(inputs[i], i));
+  block_ = device_->make_buffer(kWords * sizeof(std::uint64_t));
+  set_random(random_);
+  recording_ = graph_device(*device_)->record_graph();
+  recorded_here->step = this;
+}
+
+StepGraph::~StepGraph() {
+  if (recording() == this) recorded_here->step = nullptr;
+}
+
+void StepGraph::set_random(const RandomState& state) {
+  words_[0] = state.seed;
+  words_[1] = state.next_stream;
+}
+
+const double* StepGraph::numbers(std::span<const double> now,
+                                 std::function<void(std::span<double>)> next) {
+  const std::size_t first = words_.size();
+  if (first + now.size() > kWords)
+    refuse(cat("more than ", kWords, " numbers that change from step to step"));
+  for (const double number : now) words_.push_back(std::bit_cast<std::uint64_t>(number));
+  entries_.push_back({first, now.size(), std::move(next)});
+  return static_cast<const double*>(block_->data()) + first;
+}
+
+const std::uint64_t* StepGraph::random_origin(const RandomState& drawn,
+                                              std::uint64_t* stream) const {
+  if (drawn.seed != random_.seed)
+    refuse("random numbers of another seed (manual_seed, or a child of a when_all)");
+  // Drawn before the step, by a forward whose backward is in it: the same numbers each time.
+  if (drawn.next_stream < random_.next_stream) return nullptr;
+  *stream = drawn.next_stream - random_.next_stream;
+  return static_cast<const std::uint64_t*>(block_->data());
+}
+
+void StepGraph::meet(const std::shared_ptr<GradMeta>& leaf) {
+  const bool known = std::ranges::any_of(leaves_, [&](const auto& l) { return l.first == leaf; });
+  if (known) return;
+  if (leaf->gradient.defined())
+    refuse(cat("backward: adding to a gradient from before the step (", leaf->gradient,
+               "; zero_grad at its end)"));
+  leaves_.emplace_back(leaf, Tensor());
+}
+
+void StepGraph::require_met(const std::shared_ptr<GradMeta>& leaf, std::string_view who) const {
+  const bool known = std::ranges::any_of(leaves_, [&](const auto& l) { return l.first == leaf; });
+  if (!known) refuse(cat(who, ": a gradient from before the step (", leaf->gradient, ")"));
+}
+
+void StepGraph::finish(const Tensor& result) {
+  if (result.defined()) {
+    result.wait("captured step");
+    result_ = result.detach();
+  }
+  for (auto& [leaf, gradient] : leaves_) {
+    gradient = leaf->gradient;
+    if (gradient.defined()) gradient.wait("captured step");
+  }
+  const RandomState after = random_state();
+  if (after.seed != random_.seed || after.next_stream < random_.next_stream) refuse("manual_seed");
+  draws_ = after.next_stream - random_.next_stream;
+  recorded_here->step = nullptr;
+  graph_ = recording_->finish();
+  recording_ = nullptr;
+}
+
+void StepGraph::launch() {
+  device_->upload(block_->data(), words_.data(), words_.size() * sizeof(std::uint64_t));
+  graph_->launch();
+}
+
+void StepGraph::replay(const std::vector<Tensor>& inputs) {
+  CS_REQUIRE(inputs.size() == inputs_.size(), "captured step: ", inputs.size(),
+             " inputs, it was recorded with ", inputs_.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) copy_input(inputs_[i], inputs[i], i);
+  const RandomState now = random_state();
+  set_random(now);
+  for (const Entry& entry : entries_) {
+    std::vector<double> numbers(entry.count);
+    entry.next(numbers);
+    for (std::size_t i = 0; i < entry.count; ++i)
+      words_[entry.first + i] = std::bit_cast<std::uint64_t>(numbers[i]);
+  }
+  for (const auto& advance : advances_) advance();
+  launch();
+  set_random_state({now.seed, now.next_stream + draws_});
+  for (const auto& [leaf, gradient] : leaves_) leaf->gradient = gradient;
+}
+
+}  // namespace coshard

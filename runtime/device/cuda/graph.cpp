@@ -1,0 +1,208 @@
+#include "runtime/device/cuda/graph.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/device/cuda/api.h"
+#include "runtime/device/cuda/check.h"
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/stream.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+std::atomic<std::uint64_t> last_recording{0};
+
+// cudaMalloc, which a thread that records may not call otherwise; that the memory is there before
+// the graph runs is what matters, and it is (cuda_runtime_api.h, ThreadExchangeStreamCaptureMode).
+cudaError_t plain_malloc(void** data, std::size_t bytes) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cuda().ThreadExchangeStreamCaptureMode(&mode);
+  const cudaError_t status = cuda().Malloc(data, bytes);
+  cuda().ThreadExchangeStreamCaptureMode(&mode);
+  return status;
+}
+
+}  // namespace
+
+// cuda.h, cuGraphExecDestroy: one in flight is freed when it is over.
+class CudaGraph final : public DeviceGraph {
+ public:
+  CudaGraph(std::shared_ptr<CudaDevice> device, cudaGraphExec_t graph,
+            std::shared_ptr<GraphMemory> memory)
+      : device_(std::move(device)), graph_(graph), memory_(std::move(memory)) {}
+  ~CudaGraph() override {
+    log_cuda(cuda().GraphExecDestroy(graph_), "cudaGraphExecDestroy");
+    device_->graphs().graph_gone(memory_);
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  void launch() override {
+    device_->make_current();
+    device_->graphs().join();
+    auto* stream = static_cast<cudaStream_t>(device_->compute_stream().native());
+    check_cuda(cuda().GraphLaunch(graph_, stream), device_->name(), ": cudaGraphLaunch");
+  }
+
+ private:
+  std::shared_ptr<CudaDevice> device_;
+  cudaGraphExec_t graph_;
+  std::shared_ptr<GraphMemory> memory_;
+};
+
+class CudaRecording final : public GraphRecording {
+ public:
+  explicit CudaRecording(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {
+    device_->make_current();
+    check_cuda(cuda().StreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
+               device_->name(), ": cudaStreamBeginCapture");
+    device_->graphs().begin(number_);
+    static_cast<CudaStream&>(device_->compute_stream()).take_part(number_);
+  }
+  ~CudaRecording() override {
+    if (finished_) return;
+    cudaGraph_t graph = nullptr;
+    const cudaError_t status = end(graph);
+    if (!succeeded(status)) return;  // what went wrong is known: it is why this is given up
+    log_cuda(cuda().GraphDestroy(graph), "cudaGraphDestroy");
+  }
+  CudaRecording(const CudaRecording&) = delete;
+  CudaRecording& operator=(const CudaRecording&) = delete;
+
+  std::unique_ptr<DeviceGraph> finish() override {
+    device_->check_watched(0);  // what waits to be handed over is
+    device_->graphs().join(number_);
+    cudaGraph_t graph = nullptr;
+    finished_ = true;
+    check_cuda(end(graph), device_->name(), ": cudaStreamEndCapture");
+    cudaGraphExec_t ready = nullptr;
+    const cudaError_t status = cuda().GraphInstantiate(&ready, graph, 0);
+    log_cuda(cuda().GraphDestroy(graph), "cudaGraphDestroy");
+    if (!succeeded(status)) device_->graphs().graph_gone(memory_);
+    check_cuda(status, device_->name(), ": cudaGraphInstantiate");
+    return std::make_unique<CudaGraph>(device_, ready, std::move(memory_));
+  }
+
+ private:
+  cudaStream_t stream() const {
+    return static_cast<cudaStream_t>(device_->compute_stream().native());
+  }
+  cudaError_t end(cudaGraph_t& graph) {
+    const cudaError_t status = cuda().StreamEndCapture(stream(), &graph);
+    memory_ = device_->graphs().end();
+    if (status != cudaSuccess || !finished_) device_->graphs().graph_gone(memory_);
+    return status;
+  }
+
+  std::shared_ptr<CudaDevice> device_;
+  std::uint64_t number_ = ++last_recording;
+  std::shared_ptr<GraphMemory> memory_;
+  bool finished_ = false;
+};
+
+CudaGraphs::~CudaGraphs() {
+  for (const auto& memory : memories_)
+    for (const GraphMemory::Chunk& chunk : memory->chunks)
+      log_cuda(cuda().Free(chunk.data), "cudaFree");
+  for (const GraphMemory::Chunk& chunk : spare_) log_cuda(cuda().Free(chunk.data), "cudaFree");
+}
+
+std::unique_ptr<GraphRecording> CudaGraphs::record() {
+  CS_REQUIRE(recording() == 0, device_.name(), ": a captured step within another");
+  return std::make_unique<CudaRecording>(
+      std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
+}
+
+void CudaGraphs::begin(std::uint64_t number) {
+  const std::scoped_lock lock(mutex_);
+  current_ = std::make_shared<GraphMemory>();
+  for (const GraphMemory::Chunk& chunk : std::exchange(spare_, {})) current_->add(chunk);
+  memories_.push_back(current_);
+  used_ = true;
+  recording_ = number;
+}
+
+std::shared_ptr<GraphMemory> CudaGraphs::end() noexcept {
+  const std::scoped_lock lock(mutex_);
+  recording_ = 0;
+  return std::exchange(current_, nullptr);
+}
+
+void* CudaGraphs::take(std::size_t bytes, std::string_view label) {
+  if (bytes == 0) return nullptr;
+  const std::scoped_lock lock(mutex_);
+  if (void* data = current_->take(bytes)) return data;
+  void* chunk = nullptr;
+  const std::size_t size = current_->chunk_for(bytes);
+  const cudaError_t status = plain_malloc(&chunk, size);
+  if (!succeeded(status))
+    fail(ErrorKind::DeviceFailed,
+         cat(device_.name(), ": cannot allocate ", bytes, " bytes",
+             label.empty() ? "" : cat(" for ", label), " of a captured step, whose memory has ",
+             current_->bytes(), ": ", text_of(status)));
+  current_->add({static_cast<char*>(chunk), size});
+  return current_->take(bytes);
+}
+
+bool CudaGraphs::give(void* data, std::size_t bytes,
+                      std::span<const std::shared_ptr<Event>> uses) noexcept {
+  if (!used_.load(std::memory_order_relaxed) || data == nullptr) return false;
+  const std::scoped_lock lock(mutex_);
+  const auto owner =
+      std::ranges::find_if(memories_, [data](const auto& memory) { return memory->owns(data); });
+  if (owner != memories_.end()) {
+    (*owner)->give(data, uses.empty());
+    if (!(*owner)->graph_alive && (*owner)->in_use() == 0) retire(**owner);
+    return true;
+  }
+  if (current_ == nullptr) return false;
+  current_->outside.push_back({data, bytes, {uses.begin(), uses.end()}});
+  return true;
+}
+
+std::size_t CudaGraphs::bytes() const {
+  const std::scoped_lock lock(mutex_);
+  std::size_t sum = 0;
+  for (const auto& memory : memories_) sum += memory->bytes();
+  return sum;
+}
+
+void CudaGraphs::graph_gone(const std::shared_ptr<GraphMemory>& memory) noexcept {
+  std::vector<GraphMemory::Outside> outside;
+  {
+    const std::scoped_lock lock(mutex_);
+    memory->graph_alive = false;
+    outside = std::exchange(memory->outside, {});
+    if (memory->in_use() == 0) retire(*memory);
+  }
+  for (const GraphMemory::Outside& kept : outside)
+    device_.deallocate(kept.data, kept.bytes, kept.uses);
+}
+
+// Under the lock.
+void CudaGraphs::retire(GraphMemory& memory) noexcept {
+  spare_.insert(spare_.end(), memory.chunks.begin(), memory.chunks.end());
+  std::erase_if(memories_, [&](const auto& known) { return known.get() == &memory; });
+  used_ = !memories_.empty();
+}
+
+void CudaGraphs::add(CudaStream& stream) {
+  const std::scoped_lock lock(mutex_);
+  streams_.push_back(&stream);
+}
+
+void CudaGraphs::remove(CudaStream& stream) {
+  const std::scoped_lock lock(mutex_);
+  std::erase(streams_, &stream);
+}
+
+void CudaGraphs::join(std::uint64_t only) {
+  const std::scoped_lock lock(mutex_);
+  Stream& compute = device_.compute_stream();
+  for (CudaStream* stream : streams_)
+    if (stream != &compute && (only == 0 || stream->takes_part(only)))
+      compute.wait(*stream->record());
+}
+
+}  // namespace coshard

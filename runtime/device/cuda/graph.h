@@ -1,0 +1,63 @@
+#pragma once
+// CUDA graphs of one device: what records them, their memory, and the streams that take part. The
+// capture is of mode thread-local (cudaStreamCaptureModeThreadLocal), so that a watchdog thread may
+// ask about events meanwhile. Owned by a CudaDevice; memory may be given back on any thread, the
+// rest is for the rank's thread.
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+
+#include "runtime/device/cuda/graph_memory.h"
+#include "runtime/device/graph.h"
+
+namespace coshard {
+
+class CudaDevice;
+class CudaStream;
+
+class CudaGraphs {
+ public:
+  explicit CudaGraphs(CudaDevice& device) : device_(device) {}
+  // The device has done all its work by now.
+  ~CudaGraphs();
+  CudaGraphs(const CudaGraphs&) = delete;
+  CudaGraphs& operator=(const CudaGraphs&) = delete;
+
+  // A number that no other recording of the process has; 0: nothing is recorded.
+  std::uint64_t recording() const noexcept { return recording_.load(std::memory_order_relaxed); }
+  std::unique_ptr<GraphRecording> record();
+
+  // While something is recorded. Error{DeviceFailed} names the request.
+  void* take(std::size_t bytes, std::string_view label);
+  // Whether the memory was a graph's, or may be used by one: then that is all there is to do.
+  bool give(void* data, std::size_t bytes, std::span<const std::shared_ptr<Event>> uses) noexcept;
+  std::size_t bytes() const;  // of all graphs
+
+  void add(CudaStream& stream);
+  void remove(CudaStream& stream);
+  // The compute stream waits for what all others have been given (`only`: those that take part in
+  // that recording; 0: all).
+  void join(std::uint64_t only = 0);
+
+ private:
+  friend class CudaRecording;
+  void begin(std::uint64_t number);
+  std::shared_ptr<GraphMemory> end() noexcept;
+  friend class CudaGraph;
+  void graph_gone(const std::shared_ptr<GraphMemory>& memory) noexcept;
+  void retire(GraphMemory& memory) noexcept;
+
+  CudaDevice& device_;
+  std::atomic<std::uint64_t> recording_{0};
+  std::atomic<bool> used_{false};  // there is something in memories_
+  mutable std::mutex mutex_;       // all below
+  std::shared_ptr<GraphMemory> current_;
+  std::vector<std::shared_ptr<GraphMemory>> memories_;  // of graphs, and with pieces still out
+  // Of graphs that are gone. Not freed, since cudaFree waits for the device: the next graph takes
+  // them; its launches come after theirs.
+  std::vector<GraphMemory::Chunk> spare_;
+  std::vector<CudaStream*> streams_;
+};
+
+}  // namespace coshard

@@ -1,0 +1,33 @@
+#include "runtime/device/graph.h"
+
+#include "runtime/coro/rank_context.h"
+#include "runtime/device/allocation_label.h"
+#include "runtime/error.h"
+
+namespace coshard {
+namespace {
+
+// What the rank works for: " for matmul in module layers.0 at train.cpp:88".
+std::string purpose() {
+  const Place& place = Branch::current().place;
+  std::string_view operation = place.operation;
+  if (operation.empty()) operation = AllocationLabel::current();
+  std::string text;
+  if (!operation.empty()) text += cat(" for ", operation);
+  if (!place.module.empty()) text += cat(" in module ", place.module);
+  if (place.site.known()) text += cat(" at ", place.site.file, ":", place.site.line);
+  return text;
+}
+
+}  // namespace
+
+GraphDevice* graph_device(Device& device) { return dynamic_cast<GraphDevice*>(&device); }
+
+void require_not_recording(Device& device, std::string_view who, std::string_view what) {
+  const GraphDevice* graphs = graph_device(device);
+  if (graphs == nullptr || !graphs->recording()) return;
+  fail(ErrorKind::Unsupported,
+       cat(who, ": cannot ", what, " within a captured step on ", device.name(), purpose()));
+}
+
+}  // namespace coshard
