@@ -45,8 +45,8 @@ DTensor from_local(const Tensor& local, const Layout& placements,
 // Partial read as Replicate. No communication.
 Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements = std::nullopt);
 
-// The logical tensor on every rank, ready: waits in place. Redistributes to Replicate on every mesh dimension.
-// grad_placements as for to_local, of that replica.
+// The logical tensor on every rank, ready: waits in place. Redistributes to Replicate on every mesh
+// dimension. grad_placements as for to_local, of that replica.
 Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements = std::nullopt,
                    CallSite site = CallSite::current());
 

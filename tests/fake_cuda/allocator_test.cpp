@@ -171,7 +171,8 @@ TEST(CudaMemory, AnotherDeviceReachesAPoolOnlyOnceItIsAllowedTo) {
                        static_cast<cudaStream_t>(device->compute_stream().native()));
     return FakeDriver::get().take_complaints();
   };
-  EXPECT_EQ(copy(), std::vector<std::string>{"cudaMemcpyAsync: cuda:0 has no access to the pool of cuda:1"});
+  EXPECT_EQ(copy(), std::vector<std::string>{
+                        "cudaMemcpyAsync: cuda:0 has no access to the pool of cuda:1"});
   peer->allow_access(0);
   EXPECT_EQ(copy(), std::vector<std::string>());
   EXPECT_EQ(to.get(), (std::vector<float>{1, 2, 3, 4}));
