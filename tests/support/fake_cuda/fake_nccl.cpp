@@ -333,4 +333,19 @@ std::vector<std::string> ExpectNcclComplaints::heard() const {
   return nccl_fake::state().complaints;
 }
 
+void set_fake_nccl_async_error(int rank, int error, int after) {
+  const auto held = FakeDriver::get().lock();
+  nccl_fake::state().faults[rank] = {error, after};
+}
+
+std::size_t fake_nccl_communicators() {
+  const auto held = FakeDriver::get().lock();
+  return nccl_fake::state().alive.size();
+}
+
+std::string take_fake_nccl_trace(int rank) {
+  const auto held = FakeDriver::get().lock();
+  return std::exchange(nccl_fake::state().traces[rank], {});
+}
+
 }  // namespace coshard::testing
