@@ -39,8 +39,8 @@ class GraphDevice {
 };
 GraphDevice* graph_device(Device& device);  // null: this one does its work where it is enqueued
 
-// Error{Unsupported} while `device` records: "item: the host cannot ... within a captured step on
-// cuda:0 for all_reduce at train.cpp:88". `what` is a verb: "read the device".
+// Error{Unsupported} while `device` records: "item: cannot give data to the host within a captured
+// step on cuda:0 for matmul at train.cpp:88". `what` is a verb.
 void require_not_recording(Device& device, std::string_view who, std::string_view what);
 
 }  // namespace coshard

@@ -6,11 +6,9 @@
 // programming guide, "Graph Memory Nodes": not while an allocation of it is alive). The owner
 // locks.
 #include <cstddef>
-#include <memory>
-#include <span>
-#include <vector>
-
 #include <map>
+#include <memory>
+#include <vector>
 
 #include "runtime/device/device.h"
 
