@@ -119,14 +119,12 @@ std::string name_of(const char* call, const LtProduct& p) {
 // (openxla/xla#38932).
 const DevicePreparation warmed([](CudaDevice& device) {
   constexpr std::int64_t kSize = 16;
-  constexpr std::size_t kBytes = kSize * kSize * sizeof(float);
-  void* data = device.allocate(kBytes);
+  const auto buffer = device.make_buffer(kSize * kSize * sizeof(float));
   LtProduct product;
   product.m = product.n = product.k = kSize;
-  product.a = product.b = product.d = {data, kSize, kSize, kSize, 0};
+  product.a = product.b = product.d = {buffer->data(), kSize, kSize, kSize, 0};
   product.alpha = 0;
   LtContext::of(device).run(product);
-  device.deallocate(data, kBytes, {});
 });
 
 }  // namespace

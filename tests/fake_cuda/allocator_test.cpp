@@ -149,6 +149,8 @@ TEST(CudaMemory, TheCallersAllocatorAndStreamAreUsed) {
   {
     const auto device = fake_device(options);
     EXPECT_EQ(device->compute_stream().native(), stream->native());
+    EXPECT_EQ(given, taken);  // a product to begin with
+    given = taken = 0;
     const Numbers x(*device, 4);
     x.set({1, 2, 3, 4});
     EXPECT_EQ(x.get(), (std::vector<float>{1, 2, 3, 4}));

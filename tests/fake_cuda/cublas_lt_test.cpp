@@ -81,10 +81,10 @@ TEST(CublasLt, AProductTakesOneCallOfTheLibraryOnceItIsKnown) {
 }
 
 TEST(CublasLt, AnAlgorithmThatTheLibraryTakesBackIsNotAskedForAgain) {
-  FakeDriver::get().set_fault({.call = "cublasLtMatmul", .error = CUBLAS_STATUS_NOT_SUPPORTED});
   const auto device = fake_device();
   const Numbers a(*device, 400), b(*device, 800), out(*device, 32);
   const kernels::Matmul product{matrix(out, 4, 8), matrix(a, 4, 100), matrix(b, 100, 8)};
+  FakeDriver::get().set_fault({.call = "cublasLtMatmul", .error = CUBLAS_STATUS_NOT_SUPPORTED});
   FakeDriver::get().reset_counts();
   for (int i = 0; i < 2; ++i) {
     const std::string text =

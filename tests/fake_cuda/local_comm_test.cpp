@@ -128,10 +128,12 @@ TEST(LocalOnDevices, ABufferOfADroppedWorkHandleStaysUntilItsPeersHaveRead) {
   EXPECT_EQ(right_of(kSeeds, [] { return drop_a_send(false); }), kSeeds);
 }
 
-// Both ranks add up and wait for it on the host, with a deadline. What is stuck goes on at the end,
-// so that nothing is left in a queue when the memory is freed.
-std::vector<Outcome> add_up() {
-  return outcomes_on_ranks(2, [](Communicator& comm, int) {
+// Both ranks add up and wait for it on the host, with a deadline; `fault` comes when they have met.
+// What is stuck goes on at the end, so that nothing is left in a queue when the memory is freed.
+std::vector<Outcome> add_up(const Fault* fault = nullptr) {
+  return outcomes_on_ranks(2, [fault](Communicator& comm, int rank) {
+    comm.issue(Collective()).wait();
+    if (fault != nullptr && rank == 1) FakeDriver::get().set_fault(*fault);
     comm.set_timeout(kSecond / 5);
     device_here()->set_timeout(kSecond / 2);
     Floats data(8UL, 1.0F);
@@ -157,14 +159,13 @@ TEST(LocalOnDevices, ADeviceThatDoesNotComeToTheCollectiveIsNamed) {
   fault.call = "EventRecord";
   fault.stuck = true;
   fault.device = 1;
-  FakeDriver::get().set_fault(fault);
-  const auto outcomes = add_up();
+  const auto outcomes = add_up(&fault);
   ASSERT_GE(failed(outcomes), 1);  // the other one goes on when the fault is cleared
   bool named = false;
   for (const Outcome& outcome : outcomes) {
     if (!outcome.failed) continue;
     EXPECT_TRUE(outcome.kind == ErrorKind::Timeout || outcome.kind == ErrorKind::CommFailed);
-    EXPECT_NE(outcome.text.find("all_reduce #0"), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("all_reduce #1"), std::string::npos) << outcome.text;
     named = named || outcome.text.find("not there on its device: 1 (cuda:1)") != std::string::npos;
   }
   EXPECT_TRUE(named) << outcomes[0].text;

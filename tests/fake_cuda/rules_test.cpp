@@ -1,6 +1,6 @@
 // What the fake driver says no to, as CUDA's documents do, and what it notices.
-#include "kernels/cuda/vector.h"
 #include "runtime/device/cuda/fragment.h"
+#include "runtime/device/cuda/pack.h"
 #include "tests/fake_cuda/raw_driver.h"
 
 namespace coshard::testing {
@@ -90,8 +90,8 @@ struct ReadAt : PerBlock {
   int how;
   CS_BODY void operator()(Block& block) const {
     auto* shared = block.shared<float>();
-    if (how == 0) shared[0] = kernels::cuda::load_pack<4>(from).at[0];
-    if (how == 1) kernels::cuda::store_pack(shared + 1, kernels::cuda::Pack<float, 4>{});
+    if (how == 0) shared[0] = load_pack<4>(from).at[0];
+    if (how == 1) store_pack(shared + 1, Pack<float, 4>{});
     if (how == 2) load_matrices(block, shared + 1);
     if (how == 3) block.copy16(shared, from);
     block.commit_copies();

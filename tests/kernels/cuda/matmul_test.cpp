@@ -316,12 +316,12 @@ TEST(CudaMatmul, RoundsF32OnlyWhereTheCallerAsksForIt) {
 
 TEST(CudaMatmul, NamesTheProductThatFails) {
   WatchedLt watched;
+  OnDevice on;  // which makes a product of its own
   watched.table().Matmul = [](cublasLtHandle_t, cublasLtMatmulDesc_t, const void*, const void*,
                               cublasLtMatrixLayout_t, const void*, cublasLtMatrixLayout_t,
                               const void*, const void*, cublasLtMatrixLayout_t, void*,
                               cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*, void*,
                               std::size_t, cudaStream_t) { return CUBLAS_STATUS_EXECUTION_FAILED; };
-  OnDevice on;
   Problem p(DType::BF16, {0, 8, 16, 24, 0});
   try {
     run_once(on, p);
