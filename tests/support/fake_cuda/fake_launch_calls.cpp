@@ -5,6 +5,7 @@
 
 #include "tests/support/fake_cuda/emulator.h"
 #include "tests/support/fake_cuda/fake_calls.h"
+#include "tests/support/fake_cuda/fake_pools.h"
 
 namespace coshard::testing {
 namespace {
@@ -35,14 +36,15 @@ cudaError_t get_attributes(cudaFuncAttributes*, const void* function) {
   return cudaSuccess;
 }
 
-// The memory that a kernel's arguments point to: each word of them that is an address of some.
+// The memory that a kernel's arguments point to: each word of them that is an address of some. Half
+// of a word may be padding, which with the other half looks like an address of a pool's wide range.
 std::vector<FakeDriver::Allocation> memory_of(const std::vector<char>& kernel) {
   std::vector<FakeDriver::Allocation> found;
   for (std::size_t at = 0; at + sizeof(void*) <= kernel.size(); at += sizeof(void*)) {
     const void* word = nullptr;
     std::memcpy(&word, kernel.data() + at, sizeof word);
     const auto allocation = driver().allocation_of(word);
-    if (allocation.serial != 0) found.push_back(allocation);
+    if (allocation.serial != 0 && !is_free_in_a_pool(word)) found.push_back(allocation);
   }
   return found;
 }

@@ -97,6 +97,12 @@ class Pool {
     const auto* at = static_cast<const char*>(data);
     return at >= base_ && at < base_ + kRange;
   }
+  bool gave(const void* data) const {
+    auto after = pieces_.upper_bound(static_cast<char*>(const_cast<void*>(data)));
+    if (after == pieces_.begin()) return false;
+    --after;
+    return after->second.used && data < after->first + after->second.bytes;
+  }
   // No work is left that uses it.
   bool over() const {
     return std::ranges::all_of(pieces_, [](const auto& p) { return free_for_all(p.second); });
@@ -269,6 +275,12 @@ cudaError_t free_async(void* data, cudaStream_t stream) {
 bool is_of_a_pool(const void* data) {
   const auto held = driver().lock();
   return pool_of(data) != nullptr;
+}
+
+bool is_free_in_a_pool(const void* data) {
+  const auto held = driver().lock();
+  const Pool* pool = pool_of(data);
+  return pool != nullptr && !pool->gave(data);
 }
 
 void check_pool_access(int device, const void* data, const char* call) {

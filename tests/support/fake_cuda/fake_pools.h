@@ -7,6 +7,8 @@
 namespace coshard::testing {
 
 bool is_of_a_pool(const void* data);
+// An address of a pool that is nobody's memory now.
+bool is_free_in_a_pool(const void* data);
 // Complains when `data` is of another device's pool that this device has no access to: enabling
 // peer access does not cover pools (CUDA programming guide, stream-ordered memory allocator).
 void check_pool_access(int device, const void* data, const char* call);
