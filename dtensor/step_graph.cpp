@@ -51,6 +51,8 @@ StepGraph::StepGraph(const std::shared_ptr<Device>& device, const std::vector<Te
 
 StepGraph::~StepGraph() {
   if (recording() == this) recorded_here->step = nullptr;
+  if (recording_ == nullptr) return;
+  for (const auto& known : leaves_) known.first->gradient = Tensor();
 }
 
 void StepGraph::set_random(const RandomState& state) {
@@ -78,9 +80,16 @@ const std::uint64_t* StepGraph::random_origin(const RandomState& drawn,
   return static_cast<const std::uint64_t*>(block_->data());
 }
 
+bool StepGraph::knows(const std::shared_ptr<GradMeta>& leaf) const {
+  return std::ranges::any_of(leaves_, [&](const auto& known) { return known.first == leaf; });
+}
+
+void StepGraph::sets(const std::shared_ptr<GradMeta>& leaf) {
+  if (!knows(leaf)) leaves_.emplace_back(leaf, Tensor());
+}
+
 void StepGraph::meet(const std::shared_ptr<GradMeta>& leaf) {
-  const bool known = std::ranges::any_of(leaves_, [&](const auto& l) { return l.first == leaf; });
-  if (known) return;
+  if (knows(leaf)) return;
   if (leaf->gradient.defined())
     refuse(cat("backward: adding to a gradient from before the step (", leaf->gradient,
                "; zero_grad at its end)"));
@@ -88,11 +97,13 @@ void StepGraph::meet(const std::shared_ptr<GradMeta>& leaf) {
 }
 
 void StepGraph::require_met(const std::shared_ptr<GradMeta>& leaf, std::string_view who) const {
-  const bool known = std::ranges::any_of(leaves_, [&](const auto& l) { return l.first == leaf; });
-  if (!known) refuse(cat(who, ": a gradient from before the step (", leaf->gradient, ")"));
+  if (!knows(leaf)) refuse(cat(who, ": a gradient from before the step (", leaf->gradient, ")"));
 }
 
 void StepGraph::finish(const Tensor& result) {
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i].storage()->changes() != 0)
+      refuse(cat("a change in place of input ", i, " (", inputs_[i], "), of which it has a copy"));
   if (result.defined()) {
     result.wait("captured step");
     result_ = result.detach();

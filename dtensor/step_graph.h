@@ -25,6 +25,7 @@ class StepGraph {
 
   // Records from now on. The inputs that the step reads are copies of these.
   StepGraph(const std::shared_ptr<Device>& device, const std::vector<Tensor>& inputs);
+  // Unfinished: gradients of the step, which nothing has computed, are gone.
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
@@ -42,6 +43,8 @@ class StepGraph {
   // backward is about to add to the gradient of this leaf. Error{Unsupported}: it has one from
   // before the step.
   void meet(const std::shared_ptr<GradMeta>& leaf);
+  // From now on the gradient of this leaf is of the step.
+  void sets(const std::shared_ptr<GradMeta>& leaf);
   // Error{Unsupported} "who: ..." unless the gradient of `leaf` is of this step.
   void require_met(const std::shared_ptr<GradMeta>& leaf, std::string_view who) const;
   // Ends it. What it gives, and gradients that it leaves, arrive.
@@ -60,6 +63,7 @@ class StepGraph {
     std::function<void(std::span<double>)> next;
   };
   static constexpr std::size_t kWords = 512;  // of 8 bytes; the first two are {seed, stream}
+  bool knows(const std::shared_ptr<GradMeta>& leaf) const;
   void set_random(const RandomState& state);
 
   std::shared_ptr<Device> device_;

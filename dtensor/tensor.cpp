@@ -1,5 +1,6 @@
 #include "dtensor/tensor.h"
 
+#include "dtensor/step_graph.h"
 #include "dtensor/tape.h"
 #include "dtensor/waits_in_place.h"
 #include "kernels/run.h"
@@ -78,6 +79,7 @@ Tensor Tensor::grad() const { return impl_->grad ? impl_->grad->gradient : Tenso
 
 void Tensor::set_grad(Tensor gradient) const {
   if (!impl_->grad) impl_->grad = std::make_shared<GradMeta>();
+  if (StepGraph* step = StepGraph::recording()) step->sets(impl_->grad);
   impl_->grad->gradient = std::move(gradient);
 }
 

@@ -7,6 +7,7 @@
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/step_graph.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"
 
@@ -65,7 +66,10 @@ std::vector<Tensor> with_gradient(const std::vector<Tensor>& parameters) {
   for (const Tensor& p : parameters) {
     const bool known = std::any_of(found.begin(), found.end(),
                                    [&](const Tensor& other) { return other.id() == p.id(); });
-    if (!known && p.grad().defined()) found.push_back(p);
+    if (known || !p.grad().defined()) continue;
+    if (const StepGraph* step = StepGraph::recording())
+      step->require_met(p.grad_meta(), "clip_grad_norm");
+    found.push_back(p);
   }
   return found;
 }

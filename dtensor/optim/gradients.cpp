@@ -6,6 +6,7 @@
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/step_graph.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"
 
@@ -23,6 +24,8 @@ struct GradientBucket {
 
 void put_gradient(std::vector<GradientBucket>& buckets, Communicator& communicator, Reduce reduce,
                   const Tensor& parameter, std::shared_ptr<const Spec> after) {
+  if (const StepGraph* step = StepGraph::recording())
+    step->require_met(parameter.grad_meta(), "a sum of gradients");
   const DType dtype = parameter.grad().dtype();
   auto bucket = std::find_if(buckets.begin(), buckets.end(), [&](const GradientBucket& b) {
     return b.communicator == &communicator && b.dtype == dtype && b.reduce == reduce;

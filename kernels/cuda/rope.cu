@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/pieces.h"
 #include "kernels/cuda/typed.h"
+#include "runtime/device/cuda/graph.h"
 
 namespace coshard::kernels::cuda {
 namespace {
@@ -51,9 +52,11 @@ class RopeTables {
   template <class W>
   const RopeAngle<W>* angles(std::int64_t first, std::int64_t seq, std::int64_t half,
                              double theta) {
+    const std::uint64_t recording = device_.graphs().recording();
+    drop_of_other_recordings(recording);
     const auto fits = [&](const Entry& e) {
-      return e.angle_bytes == sizeof(RopeAngle<W>) && e.half == half && e.theta == theta &&
-             e.first <= first && first + seq <= e.end;
+      return e.recording == recording && e.angle_bytes == sizeof(RopeAngle<W>) && e.half == half &&
+             e.theta == theta && e.first <= first && first + seq <= e.end;
     };
     auto found = std::find_if(entries_.begin(), entries_.end(), fits);
     if (found == entries_.end()) {
@@ -76,6 +79,7 @@ class RopeTables {
     double theta;
     void* table;
     std::size_t bytes;
+    std::uint64_t recording;  // 0: none
   };
 
   template <class W>
@@ -88,7 +92,17 @@ class RopeTables {
     const std::size_t bytes = static_cast<std::size_t>(kernel.count) * sizeof(RopeAngle<W>);
     kernel.table = static_cast<RopeAngle<W>*>(device_.allocate(bytes));
     launch_elements(device_, "rope table", kernel, kernel.count);
-    return {sizeof(RopeAngle<W>), first, end, half, theta, kernel.table, bytes};
+    return {sizeof(RopeAngle<W>),        first, end, half, theta, kernel.table, bytes,
+            device_.graphs().recording()};
+  }
+  // A step that is recorded has tables of its own, in its memory and written in each launch: it
+  // needs those that are dropped here, and what it writes is not there when it is given up.
+  void drop_of_other_recordings(std::uint64_t now) {
+    std::erase_if(entries_, [&](const Entry& entry) {
+      const bool over = entry.recording != 0 && entry.recording != now;
+      if (over) device_.deallocate(entry.table, entry.bytes, {});
+      return over;
+    });
   }
   void drop_oldest() {
     device_.deallocate(entries_.front().table, entries_.front().bytes, {});

@@ -24,7 +24,7 @@ std::string NcclCommunicator::title() const { return cat(name(), "[", size(), "]
 
 std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
   const bool message = is_point_to_point(collective.kind);
-  if (!message) flush_messages();
+  if (!message) flush_all_messages();
   const std::shared_ptr<NcclFlight> flight = announce(collective);
   if (Observer* watching = slot_ ? *slot_ : nullptr) {
     CommEvent& event = flight->event;
@@ -45,10 +45,12 @@ std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
   if (!handle_->alive()) return work;
   operation.plan = plan(collective, operation);
   track(flight);
-  if (message)
-    messages_.push_back(flight);
-  else
+  if (!message) {
     launch(*flight);
+    return work;
+  }
+  if (messages_.empty()) domain_->with_messages.push_back(weak_from_this());
+  messages_.push_back(flight);
   return work;
 }
 
@@ -68,6 +70,7 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
   Collective told = collective;
   told.announced = true;
   told.keep_send = told.keep_recv = nullptr;
+  if (domain_->device->recording()) keep_for_replays(told);
   const std::scoped_lock lock(mutex_);
   flight->announced = control_->issue(std::move(told));
   if (!failed_) look_at(flight->announced, 0);  // the wait throws it again
@@ -115,6 +118,11 @@ void NcclCommunicator::flush_messages() {
     }
   }
   launch(*messages.back());
+}
+
+void NcclCommunicator::flush_all_messages() {
+  for (const auto& known : std::exchange(domain_->with_messages, {}))
+    if (const auto communicator = known.lock()) communicator->flush_messages();
 }
 
 void NcclCommunicator::launch(NcclFlight& flight) {

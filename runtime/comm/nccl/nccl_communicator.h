@@ -50,11 +50,13 @@ struct NcclOptions {
 };
 
 // What the communicators of one rank and device share: the order of their operations.
+class NcclCommunicator;
 struct NcclDomain {
   std::shared_ptr<CudaDevice> device;
   NcclOptions options;
   bool implicit_order = false;  // NCCL keeps the order of communicators
   std::shared_ptr<Event> last;  // of the last operation
+  std::vector<std::weak_ptr<NcclCommunicator>> with_messages;  // not handed over yet
 };
 
 class NcclCommunicator final : public Communicator,
@@ -108,12 +110,16 @@ class NcclCommunicator final : public Communicator,
   std::string destroy();
 
   std::shared_ptr<NcclFlight> announce(const Collective& collective);
+  // Of what is recorded now: its collectives here are announced again in each launch.
+  class Replays;
+  void keep_for_replays(const Collective& told);
   NcclPlan plan(const Collective& collective, NcclOperation& operation);
   std::string_view path_of(const NcclPlan& plan) const;
   bool in_window(const void* data) const;
   void track(const std::shared_ptr<NcclFlight>& flight);
 
-  void flush_messages();  // hands them over
+  void flush_messages();      // hands them over
+  void flush_all_messages();  // of the domain: a peer may need one before it comes to what follows
   void launch(NcclFlight& flight);
   void hand_over(const std::vector<NcclCall>& calls, NcclFlight& flight);
   ncclResult_t call(const NcclCall& call, ncclComm_t comm) const;
@@ -148,7 +154,9 @@ class NcclCommunicator final : public Communicator,
   std::uint64_t issued_ = 0, messages_issued_ = 0, order_hash_ = 0;
   std::vector<std::shared_ptr<NcclFlight>> messages_;  // not handed over yet
   std::vector<std::shared_ptr<Window>> windows_;
-  std::string left_behind_;  // what the abort could not do
+  std::weak_ptr<Replays> replays_;  // of the latest recording
+  std::uint64_t recording_ = 0;     // its number
+  std::string left_behind_;         // what the abort could not do
 
   // Of the rank's thread and the watchdog's: what is below, connected_, and every use of control_
   // and its work handles. Held while neither waits for the other, and not inside of NCCL.

@@ -119,14 +119,16 @@ void CudaAllocator::allow_access(int device) {
              ": access from cuda:", device, ": cudaMemPoolSetAccess");
 }
 
-void CudaAllocator::fail_request(std::size_t bytes, std::string_view label) const {
+void CudaAllocator::fail_request(std::size_t bytes, std::string_view label,
+                                 std::size_t of_graphs) const {
   std::size_t left = 0, all = 0;
   if (!succeeded(cuda().MemGetInfo(&left, &all))) left = all = 0;
   const MemoryStats held = stats();
   fail(ErrorKind::DeviceFailed,
        cat("cuda:", device_, ": cannot allocate ", bytes, " bytes", label.empty() ? "" : " for ",
            label, ": ", text_of(cudaErrorMemoryAllocation), "; ", held.in_use, " are in use (",
-           holders(), "), ", held.cached, " cached, peak ", held.peak, "; ", left, " of ", all,
+           holders(), "), ", of_graphs > 0 ? cat(of_graphs, " are captured steps', ") : "",
+           held.cached, " cached, peak ", held.peak, "; ", left, " of ", all,
            " are free on the device"));
 }
 

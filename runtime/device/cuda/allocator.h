@@ -38,9 +38,10 @@ class CudaAllocator {
   void settle();
   // What is free, and known to the host to be so, goes back to the device.
   void trim();
-  // Error{DeviceFailed} names the request, what is in use and by what, what is cached, and what the
-  // device has.
-  [[noreturn]] void fail_request(std::size_t bytes, std::string_view label) const;
+  // Error{DeviceFailed} names the request, what is in use and by what, also by captured steps, what
+  // is cached, and what the device has.
+  [[noreturn]] void fail_request(std::size_t bytes, std::string_view label,
+                                 std::size_t of_graphs) const;
   // Of what there is and what comes: enabling peer access does not cover pools.
   void allow_access(int device);
   MemoryStats stats() const;

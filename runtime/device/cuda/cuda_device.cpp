@@ -124,11 +124,21 @@ void* CudaDevice::from_pool(std::size_t bytes) {
   allocator_->settle();
   data = allocator_->take(bytes, label);
   if (data != nullptr) return data;
-  compute_->record()->synchronize(deadline());
-  allocator_->trim();
+  trim();
   data = allocator_->take(bytes, label);
-  if (data == nullptr) allocator_->fail_request(bytes, label);
+  if (data == nullptr) fail_request(bytes, label, graphs_->bytes());
   return data;
+}
+
+void CudaDevice::trim() {
+  allocator_->settle();
+  compute_->record()->synchronize(deadline());
+  graphs_->free_spare();
+  allocator_->trim();
+}
+
+void CudaDevice::fail_request(std::size_t bytes, std::string_view label, std::size_t of_graphs) {
+  allocator_->fail_request(bytes, label, of_graphs);
 }
 
 void* CudaDevice::allocate(std::size_t bytes) {

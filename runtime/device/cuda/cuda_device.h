@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "runtime/device/device.h"
 #include "runtime/device/finding.h"
@@ -74,6 +75,10 @@ class CudaDevice final : public Device, public GraphDevice {
   // Where kernels leave what is wrong with their input (finding.h); host memory that the device
   // maps.
   Finding* finding() const { return finding_; }
+  // What is cached goes back to the device; the host waits for it.
+  void trim();
+  // Error{DeviceFailed} names the request, what is in use and by what, and what the device has.
+  [[noreturn]] void fail_request(std::size_t bytes, std::string_view label, std::size_t of_graphs);
   // Throws what kernels found, once, as Error{BadInput}.
   void check_finding();
 

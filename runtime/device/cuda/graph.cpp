@@ -30,8 +30,11 @@ cudaError_t plain_malloc(void** data, std::size_t bytes) {
 class CudaGraph final : public DeviceGraph {
  public:
   CudaGraph(std::shared_ptr<CudaDevice> device, cudaGraphExec_t graph,
-            std::shared_ptr<GraphMemory> memory)
-      : device_(std::move(device)), graph_(graph), memory_(std::move(memory)) {}
+            std::shared_ptr<GraphMemory> memory, std::vector<std::shared_ptr<GraphPart>> parts)
+      : device_(std::move(device)),
+        graph_(graph),
+        memory_(std::move(memory)),
+        parts_(std::move(parts)) {}
   ~CudaGraph() override {
     log_cuda(cuda().GraphExecDestroy(graph_), "cudaGraphExecDestroy");
     device_->graphs().graph_gone(memory_);
@@ -39,16 +42,21 @@ class CudaGraph final : public DeviceGraph {
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   void launch() override {
+    for (const auto& part : parts_) part->launches();
     device_->make_current();
     device_->graphs().join();
     auto* stream = static_cast<cudaStream_t>(device_->compute_stream().native());
     check_cuda(cuda().GraphLaunch(graph_, stream), device_->name(), ": cudaGraphLaunch");
+    if (parts_.empty()) return;
+    const std::shared_ptr<Event> end = device_->compute_stream().record();
+    for (const auto& part : parts_) part->launched(end);
   }
 
  private:
   std::shared_ptr<CudaDevice> device_;
   cudaGraphExec_t graph_;
   std::shared_ptr<GraphMemory> memory_;
+  std::vector<std::shared_ptr<GraphPart>> parts_;
 };
 
 class CudaRecording final : public GraphRecording {
@@ -81,7 +89,8 @@ class CudaRecording final : public GraphRecording {
     log_cuda(cuda().GraphDestroy(graph), "cudaGraphDestroy");
     if (!succeeded(status)) device_->graphs().graph_gone(memory_);
     check_cuda(status, device_->name(), ": cudaGraphInstantiate");
-    return std::make_unique<CudaGraph>(device_, ready, std::move(memory_));
+    return std::make_unique<CudaGraph>(device_, ready, std::move(memory_),
+                                       std::exchange(device_->graphs().parts_, {}));
   }
 
  private:
@@ -105,16 +114,19 @@ CudaGraphs::~CudaGraphs() {
   for (const auto& memory : memories_)
     for (const GraphMemory::Chunk& chunk : memory->chunks)
       log_cuda(cuda().Free(chunk.data), "cudaFree");
-  for (const GraphMemory::Chunk& chunk : spare_) log_cuda(cuda().Free(chunk.data), "cudaFree");
+  free_spare();
 }
 
+// What eager steps have left in the pool is what the recorded one needs in memory of its own.
 std::unique_ptr<GraphRecording> CudaGraphs::record() {
   CS_REQUIRE(recording() == 0, device_.name(), ": a captured step within another");
+  device_.trim();
   return std::make_unique<CudaRecording>(
       std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
 }
 
 void CudaGraphs::begin(std::uint64_t number) {
+  parts_.clear();  // of one that was given up
   const std::scoped_lock lock(mutex_);
   current_ = std::make_shared<GraphMemory>();
   for (const GraphMemory::Chunk& chunk : std::exchange(spare_, {})) current_->add(chunk);
@@ -134,13 +146,13 @@ void* CudaGraphs::take(std::size_t bytes, std::string_view label) {
   const std::scoped_lock lock(mutex_);
   if (void* data = current_->take(bytes)) return data;
   void* chunk = nullptr;
-  const std::size_t size = current_->chunk_for(bytes);
-  const cudaError_t status = plain_malloc(&chunk, size);
-  if (!succeeded(status))
-    fail(ErrorKind::DeviceFailed,
-         cat(device_.name(), ": cannot allocate ", bytes, " bytes",
-             label.empty() ? "" : cat(" for ", label), " of a captured step, whose memory has ",
-             current_->bytes(), ": ", text_of(status)));
+  std::size_t size = current_->chunk_for(bytes);
+  cudaError_t status = plain_malloc(&chunk, size);
+  if (!succeeded(status)) {
+    size = GraphMemory::smallest_chunk_for(bytes);
+    status = plain_malloc(&chunk, size);
+  }
+  if (!succeeded(status)) device_.fail_request(bytes, label, sum_of_bytes());
   current_->add({static_cast<char*>(chunk), size});
   return current_->take(bytes);
 }
@@ -161,8 +173,18 @@ bool CudaGraphs::give(void* data, std::size_t bytes,
   return true;
 }
 
+void CudaGraphs::free_spare() noexcept {
+  const std::scoped_lock lock(mutex_);
+  for (const GraphMemory::Chunk& chunk : std::exchange(spare_, {}))
+    log_cuda(cuda().Free(chunk.data), "cudaFree");
+}
+
 std::size_t CudaGraphs::bytes() const {
   const std::scoped_lock lock(mutex_);
+  return sum_of_bytes();
+}
+
+std::size_t CudaGraphs::sum_of_bytes() const {
   std::size_t sum = 0;
   for (const auto& memory : memories_) sum += memory->bytes();
   return sum;

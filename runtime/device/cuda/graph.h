@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "runtime/device/cuda/graph_memory.h"
 #include "runtime/device/graph.h"
@@ -15,6 +16,17 @@ namespace coshard {
 
 class CudaDevice;
 class CudaStream;
+
+// Who has put work into a recording and answers for it in each launch: a communicator.
+class GraphPart {
+ public:
+  // Before each; throws what forbids it.
+  virtual void launches() = 0;
+  virtual void launched(const std::shared_ptr<Event>& end) = 0;
+
+ protected:
+  ~GraphPart() = default;
+};
 
 class CudaGraphs {
  public:
@@ -28,11 +40,15 @@ class CudaGraphs {
   std::uint64_t recording() const noexcept { return recording_.load(std::memory_order_relaxed); }
   std::unique_ptr<GraphRecording> record();
 
+  // Of what is recorded now; kept by the graph.
+  void add(std::shared_ptr<GraphPart> part) { parts_.push_back(std::move(part)); }
   // While something is recorded. Error{DeviceFailed} names the request.
   void* take(std::size_t bytes, std::string_view label);
   // Whether the memory was a graph's, or may be used by one: then that is all there is to do.
   bool give(void* data, std::size_t bytes, std::span<const std::shared_ptr<Event>> uses) noexcept;
   std::size_t bytes() const;  // of all graphs
+  // Frees what no graph has; the device has done all that was queued.
+  void free_spare() noexcept;
 
   void add(CudaStream& stream);
   void remove(CudaStream& stream);
@@ -47,8 +63,10 @@ class CudaGraphs {
   friend class CudaGraph;
   void graph_gone(const std::shared_ptr<GraphMemory>& memory) noexcept;
   void retire(GraphMemory& memory) noexcept;
+  std::size_t sum_of_bytes() const;  // under the lock, as retire() is
 
   CudaDevice& device_;
+  std::vector<std::shared_ptr<GraphPart>> parts_;  // of what is recorded; the rank's thread
   std::atomic<std::uint64_t> recording_{0};
   std::atomic<bool> used_{false};  // there is something in memories_
   mutable std::mutex mutex_;       // all below

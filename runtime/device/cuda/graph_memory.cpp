@@ -18,6 +18,10 @@ std::size_t GraphMemory::chunk_for(std::size_t bytes) const {
   return rounded(std::max(bytes, std::min(bytes_, kLargest)), kSmallest);
 }
 
+std::size_t GraphMemory::smallest_chunk_for(std::size_t bytes) {
+  return rounded(bytes, kAlignment);
+}
+
 void GraphMemory::add(Chunk chunk) {
   chunks.push_back(chunk);
   pieces_[chunk.data] = {chunk.bytes, true, true};

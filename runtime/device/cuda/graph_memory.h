@@ -29,6 +29,7 @@ class GraphMemory {
   // How large the next chunk is to be for a request of so many bytes: each about as large as all
   // before it.
   std::size_t chunk_for(std::size_t bytes) const;
+  static std::size_t smallest_chunk_for(std::size_t bytes);
   std::size_t bytes() const { return bytes_; }
   std::size_t in_use() const { return in_use_; }
   std::vector<Chunk> chunks;
