@@ -27,6 +27,8 @@ class CudaGraphs {
   // A number that no other recording of the process has; 0: nothing is recorded.
   std::uint64_t recording() const noexcept { return recording_.load(std::memory_order_relaxed); }
   std::unique_ptr<GraphRecording> record();
+  // Whether the calling thread records, on whichever device: then it may ask about no event.
+  static bool recording_here() noexcept;
 
   // While something is recorded. Error{DeviceFailed} names the request.
   void* take(std::size_t bytes, std::string_view label);

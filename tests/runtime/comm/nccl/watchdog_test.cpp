@@ -155,7 +155,9 @@ TEST_F(NcclWatchdog, ARecordingThatLastsLongerThanTheTimeoutIsNoTimeout) {
   setting.timeout_ns = kNcclSecond / 5;
   on_nccl_ranks(setting, [](NcclRank& mine) {
     const NcclNumbers numbers(mine, {1, 2});
-    mine.comm->issue(nccl_sum_of(numbers)).wait();
+    const Work work = mine.comm->issue(nccl_sum_of(numbers));
+    work.wait();
+    while (!work.state()->ready()) std::this_thread::yield();
     {
       const auto recording = mine.device->record_graph();
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
