@@ -13,6 +13,7 @@ namespace coshard {
 namespace {
 
 std::atomic<std::uint64_t> last_recording{0};
+thread_local int recordings_here = 0;
 
 // cudaMalloc, which a thread that records may not call otherwise; that the memory is there before
 // the graph runs is what matters, and it is (cuda_runtime_api.h, ThreadExchangeStreamCaptureMode).
@@ -125,6 +126,8 @@ std::unique_ptr<GraphRecording> CudaGraphs::record() {
       std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));
 }
 
+bool CudaGraphs::recording_here() noexcept { return recordings_here > 0; }
+
 void CudaGraphs::begin(std::uint64_t number) {
   parts_.clear();  // of one that was given up
   const std::scoped_lock lock(mutex_);
@@ -133,11 +136,13 @@ void CudaGraphs::begin(std::uint64_t number) {
   memories_.push_back(current_);
   used_ = true;
   recording_ = number;
+  ++recordings_here;
 }
 
 std::shared_ptr<GraphMemory> CudaGraphs::end() noexcept {
   const std::scoped_lock lock(mutex_);
   recording_ = 0;
+  --recordings_here;
   return std::exchange(current_, nullptr);
 }
 

@@ -39,6 +39,8 @@ class CudaGraphs {
   // A number that no other recording of the process has; 0: nothing is recorded.
   std::uint64_t recording() const noexcept { return recording_.load(std::memory_order_relaxed); }
   std::unique_ptr<GraphRecording> record();
+  // Whether the calling thread records, on whichever device: then it may ask about no event.
+  static bool recording_here() noexcept;
 
   // Of what is recorded now; kept by the graph.
   void add(std::shared_ptr<GraphPart> part) { parts_.push_back(std::move(part)); }

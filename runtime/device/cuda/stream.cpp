@@ -95,12 +95,15 @@ CudaEvent::CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream,
 
 CudaEvent::~CudaEvent() { pool_->give(event_); }
 
-// A point of a recording is over with it: what happens there is the launches'. While one lasts a
-// thread that records may ask about no event at all.
+// A point of a recording is over with it: what happens there is the launches'. A thread that
+// records may ask about no event at all, of a peer's device neither; others may (capture is
+// thread-local).
 bool CudaEvent::query() const {
-  const std::shared_ptr<CudaDevice> owner = owner_.lock();
-  if (owner != nullptr && owner->recording()) return false;
-  if (recording_ != 0) return true;
+  if (CudaGraphs::recording_here()) return false;
+  if (recording_ != 0) {
+    const std::shared_ptr<CudaDevice> owner = owner_.lock();
+    return owner == nullptr || owner->graphs().recording() != recording_;
+  }
   const cudaError_t status = cuda().EventQuery(event_);
   if (status == cudaErrorNotReady) {
     cuda().GetLastError();

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "runtime/device/graph.h"
 #include "tests/runtime/comm/nccl/nccl_ranks.h"
 
 namespace coshard::testing {
@@ -146,6 +147,27 @@ TEST_F(NcclWatchdog, WhatTheDeviceWaitsForIsEndedWhileTheRankCannotLook) {
         << outcome.text;
     EXPECT_NE(outcome.text.find("timeout after"), std::string::npos) << outcome.text;
   }
+}
+
+// What was waited for before is over on the device; only nobody may ask while a step is recorded.
+TEST_F(NcclWatchdog, ARecordingThatLastsLongerThanTheTimeoutIsNoTimeout) {
+  NcclSetting setting{.ranks = 2};
+  setting.timeout_ns = kNcclSecond / 5;
+  on_nccl_ranks(setting, [](NcclRank& mine) {
+    const NcclNumbers numbers(mine, {1, 2});
+    const Work work = mine.comm->issue(nccl_sum_of(numbers));
+    work.wait();
+    while (!work.state()->ready()) std::this_thread::yield();
+    {
+      const auto recording = mine.device->record_graph();
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      recording->finish();
+    }
+    mine.host->set_timeout(20 * kNcclSecond);
+    mine.host->issue(Collective()).wait();
+    mine.comm->issue(nccl_sum_of(numbers)).wait();
+    mine.device->synchronize();
+  });
 }
 
 }  // namespace
