@@ -88,7 +88,8 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
       running.high[r] = high;
       running.sum[r] *= factor;
       for (int c = 0; c < Tile::kBroad; ++c) {
-        scores[r][c] = blind ? W(0) : attention_exp(scores[r][c] - high);
+        const bool hidden = blind && scores[r][c] == scores[r][c];  // and not NaN
+        scores[r][c] = hidden ? W(0) : attention_exp(scores[r][c] - high);
         running.sum[r] += scores[r][c];
       }
       for (auto& part : running.out.at[r])
@@ -102,7 +103,7 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
     for (int r = 0; r < Tile::kTall; ++r) {
       W sum = running.sum[r];
       for (int step = 8; step > 0; step /= 2) sum += block.shuffle_xor(sum, step);
-      const bool blind = running.high[r] == -static_cast<W>(HUGE_VALF);
+      const bool blind = running.high[r] == -static_cast<W>(HUGE_VALF) && sum == 0;
       factor[r] = blind ? W(0) : W(1) / sum;
       const int row = block.thread() / 16 + 8 * r;
       if (block.thread() % 16 == 0 && row < rows)

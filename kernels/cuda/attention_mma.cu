@@ -167,7 +167,7 @@ struct AttentionMmaKernel : KernelTraits<packed        ? kWarp
         sum += block.shuffle_xor(sum, 1);
         sum += block.shuffle_xor(sum, 2);
         const float high = running.high[m][half];
-        const bool blind = high == -kInfinity;
+        const bool blind = high == -kInfinity && sum == 0;  // and not NaN
         factor[m][half] = blind ? 0.0F : 1.0F / sum;
         const int r = row + 16 * m + 8 * half + block.lane() / 4;
         const float found = blind ? -kInfinity : high * this->unit() * kLn2 + ::logf(sum);
@@ -221,8 +221,13 @@ struct AttentionCombineKernel : KernelTraits<128, false> {
     const std::int64_t rows = n.batch * n.heads * n.tq;
     if (row >= rows) return;
     float high = -kInfinity;
-    for (int s = 0; s < splits; ++s) high = ::fmaxf(high, part_lse[s * rows + row]);
-    const bool blind = high == -kInfinity;
+    bool known = true;  // no NaN, which fmaxf passes over
+    for (int s = 0; s < splits; ++s) {
+      const float part = part_lse[s * rows + row];
+      known = known && part == part;
+      high = ::fmaxf(high, part);
+    }
+    const bool blind = known && high == -kInfinity;
     float sum = 0;
     for (int s = 0; !blind && s < splits; ++s) sum += ::expf(part_lse[s * rows + row] - high);
     if (block.lane() == 0) lse[row] = blind ? high : high + ::logf(sum);

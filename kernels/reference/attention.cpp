@@ -62,7 +62,7 @@ void forward(const Attention& args) {
         for (std::int64_t j = 0; j < keys; ++j) {
           p[j] = args.scale * dot<T>(args.q, args.k, {b, h, i}, {b, h / group, j}, n.dim) +
                  masked<T>(args.mask, b, h, i, j);
-          high = std::max(high, p[j]);
+          if (p[j] > high || std::isnan(p[j])) high = p[j];  // and stays NaN
         }
         const bool blind = high == lowest;
         double sum = 0;

@@ -43,6 +43,7 @@ void LocalGroup::queue_on_devices(Message& message, int rank) {
   queue_or_poison(*message.device, sends ? 0 : 1,
                   Awaited(sends ? message.send : message.recv, message.number,
                           members_[static_cast<std::size_t>(rank)]));
+  if (poisoned()) return;
   message.state.store(MessageState::Over);
   ring(message.has_dependents);
 }

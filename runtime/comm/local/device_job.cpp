@@ -28,21 +28,17 @@ bool is_small(const Collective& c, int ranks) {
 }
 
 // What follows on every stream runs after what the first one has waited for until now.
-void go_on(const Sides& sides) {
-  const std::shared_ptr<Event> event = stream_of(sides[0]).record();
+std::shared_ptr<Event> go_on(const Sides& sides) {
+  std::shared_ptr<Event> event = stream_of(sides[0]).record();
   for (std::size_t r = 1; r < sides.size(); ++r) stream_of(sides[r]).wait(*event);
-}
-
-// What follows on the first stream runs after what is queued on each of them.
-void gather(const Sides& sides) {
-  for (std::size_t r = 1; r < sides.size(); ++r)
-    stream_of(sides[0]).wait(*stream_of(sides[r]).record());
+  return event;
 }
 
 // What follows on every stream runs after what is queued on each of them.
-void meet(const Sides& sides) {
-  gather(sides);
-  go_on(sides);
+std::shared_ptr<Event> meet(const Sides& sides) {
+  for (std::size_t r = 1; r < sides.size(); ++r)
+    stream_of(sides[0]).wait(*stream_of(sides[r]).record());
+  return go_on(sides);
 }
 
 // What follows on every stream runs when the buffers of all ranks are ready.
@@ -235,8 +231,7 @@ void DeviceJob::queue(std::weak_ptr<LocalGroup> group, const Awaited& what,
   // A message is fetched by its receiver.
   if (is_point_to_point(what.kind)) sides[0].stream = sides[1].stream;
   queue_work(sides, parts_);
-  gather(sides);
-  over_ = stream_of(sides[0]).record();
+  over_ = meet(sides);  // what comes after it on any of the streams comes after all of it
   for (DeviceSide& side : sides) {
     for (auto& buffer : side.kept)
       if (auto kept = std::move(buffer)) kept->used_until(over_);

@@ -43,7 +43,7 @@ class DeviceJob final : public Watched {
   // Queues it all; every side is there and they agree. Under the group's queueing mutex. Throws
   // what the device says; then some of it may be queued.
   void queue(std::weak_ptr<LocalGroup> group, const Awaited& what, std::int64_t timeout_ns);
-  // The end of all of it, or of the shard of `source` on `target`.
+  // The end of all of it, or of the shard of `source` on `target`; once it is queued.
   const Event& end() const { return *over_; }
   const Event& end_of_part(int source, int target) const;
   // Keeps what a dropped work handle of `side` held until the end. Under the queueing mutex.

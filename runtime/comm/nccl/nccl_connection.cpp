@@ -132,6 +132,7 @@ std::shared_ptr<Communicator> NcclCommunicator::split(std::span<const int> ranks
     made->meet();
     made->handle_->split(*handle_, *std::ranges::min_element(ranks), made->rank(),
                          domain_->options.copy_engine);
+    made->throw_failure();  // the watchdog saw one while there was nothing to abort
   } catch (const Error& error) {
     // Ranks of the other parts are inside of NCCL with this communicator, and wait for this one.
     poison(error.what());

@@ -14,6 +14,11 @@
 #include "runtime/observer.h"
 
 namespace coshard {
+namespace {
+
+constexpr std::chrono::seconds kRevokeGrace{2};
+
+}  // namespace
 
 // Of the handle and its helper, either of which may be the last.
 struct NcclHandle::Shared {
@@ -125,7 +130,8 @@ std::string NcclHandle::revoke_and_abort(Shared& shared) {
     // One that failed may refuse, and is aborted anyway.
     const bool let_go = nccl().CommRevoke(shared.comm(), 0) == ncclSuccess;
     lock.lock();
-    if (let_go) shared.changed.wait(lock, [&] { return shared.inside_since_ns == 0; });
+    if (let_go)  // if it does not come out, the abort is what is left
+      shared.changed.wait_for(lock, kRevokeGrace, [&] { return shared.inside_since_ns == 0; });
   }
   lock.unlock();
   const ncclResult_t status = nccl().CommAbort(shared.comm());

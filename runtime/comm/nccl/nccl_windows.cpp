@@ -22,8 +22,15 @@ std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
   call(cat("ncclMemAlloc of ", rounded, " bytes"),
        [&](ncclComm_t) { return nccl().MemAlloc(&data, rounded); });
   // Freed with the last owner; the window goes with the communicator.
-  const std::shared_ptr<void> memory(
-      data, [](void* gone) { log_nccl(nccl().MemFree(gone), "ncclMemFree"); });
+  // That unmaps it without a look at who still reads it.
+  const std::shared_ptr<void> memory(data, [device = domain_->device](void* gone) {
+    try {
+      device->synchronize();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "coshard: the end of a symmetric buffer: %s\n", error.what());
+    }
+    log_nccl(nccl().MemFree(gone), "ncclMemFree");
+  });
   const auto made = std::make_shared<Window>(Window{data, rounded, memory});
   call(cat("ncclCommWindowRegister of ", rounded, " bytes on ", title()), [&](ncclComm_t comm) {
     return nccl().CommWindowRegister(comm, data, rounded, &made->window, NCCL_WIN_COLL_SYMMETRIC);

@@ -91,6 +91,11 @@ CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
 CudaDevice::~CudaDevice() {
   // What is queued still uses the memory that goes now.
   log_cuda(cuda().SetDevice(options_.index), "cudaSetDevice");
+  try {
+    allocator_->settle();  // also for what streams of other devices still read
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "coshard: end of %s: %s\n", name_.c_str(), error.what());
+  }
   log_cuda(cuda().DeviceSynchronize(), "cudaDeviceSynchronize");
   extensions_.clear();
   log_cuda(cuda().FreeHost(finding_), "cudaFreeHost");

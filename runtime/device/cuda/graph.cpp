@@ -64,9 +64,12 @@ class CudaRecording final : public GraphRecording {
  public:
   explicit CudaRecording(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {
     device_->make_current();
-    check_cuda(cuda().StreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
-               device_->name(), ": cudaStreamBeginCapture");
+    // First, so that whoever drops memory meanwhile, a peer's thread too, leaves it here.
     device_->graphs().begin(number_);
+    const cudaError_t status =
+        cuda().StreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal);
+    if (status != cudaSuccess) device_->graphs().graph_gone(device_->graphs().end());
+    check_cuda(status, device_->name(), ": cudaStreamBeginCapture");
     static_cast<CudaStream&>(device_->compute_stream()).take_part(number_);
   }
   ~CudaRecording() override {

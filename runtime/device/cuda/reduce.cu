@@ -11,7 +11,7 @@
 namespace coshard {
 namespace {
 
-constexpr int kSources = 16;
+constexpr int kSources = 128;  // their addresses travel with the launch
 
 // NaN wins over every extreme; integers wrap.
 template <Reduce op, class A>
@@ -36,7 +36,7 @@ struct ReduceKernel : PerElement {
   static constexpr int kPack = kPackOf<T>;
   const T* sources[kSources];
   int source_count;
-  int divisor;  // of an average, in the last turn; otherwise 1
+  int divisor;  // of an average; otherwise 1
   Reduce reduce;
   T* target;
   std::int64_t head, packs, singles;  // the head's are the first of the singles
@@ -97,20 +97,19 @@ template <class T>
 void reduce_typed(CudaDevice& device, Reduce reduce, std::span<const void* const> sources,
                   void* target, std::int64_t count, void* stream) {
   const int all = static_cast<int>(sources.size());
+  if (all > kSources)
+    fail(ErrorKind::Unsupported, cat("a reduction over ", all, " ranks of one process on ",
+                                     device.name(), ": at most ", kSources));
   ReduceKernel<T> kernel{};
   kernel.reduce = reduce;
   kernel.target = static_cast<T*>(target);
-  for (int begin = 0; begin < all;) {
-    int n = 0;
-    if (begin > 0) kernel.sources[n++] = kernel.target;
-    while (n < kSources && begin < all)
-      kernel.sources[n++] = static_cast<const T*>(sources[begin++]);
-    kernel.source_count = n;
-    kernel.divisor = reduce == Reduce::Avg && begin == all ? all : 1;
-    cut(kernel, count);
-    const std::int64_t blocks = blocks_for(std::max(kernel.packs, kernel.singles));
-    launch(device, "reduce over ranks", kernel, blocks, 256, 0, stream);
-  }
+  for (int s = 0; s < all; ++s)
+    kernel.sources[s] = static_cast<const T*>(sources[static_cast<std::size_t>(s)]);
+  kernel.source_count = all;
+  kernel.divisor = reduce == Reduce::Avg ? all : 1;
+  cut(kernel, count);
+  const std::int64_t blocks = blocks_for(std::max(kernel.packs, kernel.singles));
+  launch(device, "reduce over ranks", kernel, blocks, 256, 0, stream);
 }
 
 }  // namespace

@@ -10,8 +10,8 @@ namespace coshard {
 
 class CudaDevice;
 
-// target[i] = sources[0][i] op sources[1][i] op … for i < count, on `stream` (cudaStream_t). At
-// most 16 sources at a time; more are taken in turns, in order. The target may be a source.
+// target[i] = sources[0][i] op sources[1][i] op … for i < count, on `stream` (cudaStream_t). The
+// target may be a source. Error{Unsupported}: more than 128 sources.
 void reduce_on_device(CudaDevice& device, DType dtype, Reduce reduce,
                       std::span<const void* const> sources, void* target, std::int64_t count,
                       void* stream);
