@@ -63,7 +63,8 @@ Task<Tensor> CapturedStep::run(std::shared_ptr<State> state, std::vector<Tensor>
   CS_REQUIRE(world != nullptr, "captured step: called outside of a rank's program");
   if (state->graph != nullptr) {
     if (StepGraph::recording() != nullptr)
-      fail(ErrorKind::Unsupported, "captured step: called while another one is recorded");
+      fail(ErrorKind::Unsupported,
+           "captured step: called within a captured step, which is being recorded");
     Task<void> arrived = arrival_of(inputs);
     co_await std::move(arrived);
     state->graph->replay(inputs);

@@ -130,6 +130,7 @@ void* CudaDevice::from_pool(std::size_t bytes) {
   data = allocator_->take(bytes, label);
   if (data != nullptr) return data;
   trim();
+  graphs_->free_spare();
   data = allocator_->take(bytes, label);
   if (data == nullptr) fail_request(bytes, label, graphs_->bytes());
   return data;
@@ -138,7 +139,6 @@ void* CudaDevice::from_pool(std::size_t bytes) {
 void CudaDevice::trim() {
   allocator_->settle();
   compute_->record()->synchronize(deadline());
-  graphs_->free_spare();
   allocator_->trim();
 }
 
