@@ -69,19 +69,7 @@ template <class Kernel>
 const void* function_of() {
   return reinterpret_cast<const void*>(&cuda_entry<Kernel>);
 }
-template <class Kernel>
-const Kernel& without_padding(const Kernel& kernel) {
-  return kernel;
-}
 #else
-// Without what stands in its padding, so that a driver of the tests may look at all of it.
-template <class Kernel>
-Kernel without_padding(Kernel kernel) {
-#if __has_builtin(__builtin_clear_padding)
-  __builtin_clear_padding(&kernel);
-#endif
-  return kernel;
-}
 template <class Kernel>
 void emulated_entry(const void* kernel, Block& block) {
   (*static_cast<const Kernel*>(kernel))(block);
@@ -111,8 +99,7 @@ void launch(CudaDevice& device, const char* name, const Kernel& kernel, std::int
   CudaLaunch call;
   call.name = name;
   call.function = function_of<Kernel>();
-  const Kernel& whole = without_padding(kernel);  // of a temporary, which lives as long
-  call.kernel = &whole;
+  call.kernel = &kernel;
   call.kernel_bytes = sizeof(Kernel);
   call.blocks = static_cast<std::uint32_t>(blocks);
   call.threads = static_cast<std::uint32_t>(threads);

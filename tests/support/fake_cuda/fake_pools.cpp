@@ -21,6 +21,8 @@ using Stream = FakeDriver::Stream;
 constexpr std::size_t kUnit = 512;      // sizes of a pool's allocations
 constexpr std::size_t kGranule = 4096;  // of what is backed; a real device's is 2 MiB
 constexpr std::size_t kRange = std::size_t{32} << 30;
+constexpr std::size_t kMapped = kRange + (std::size_t{4} << 30);
+constexpr std::uintptr_t kLowerHalf = 0x90000000;
 
 constexpr std::size_t units(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
@@ -52,17 +54,20 @@ class Reach {
 class Pool {
  public:
   explicit Pool(int device) : device(device) {
-    void* range = mmap(nullptr, kRange, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) return;
-    base_ = static_cast<char*>(range);
+    mapped_ = mmap(nullptr, kMapped, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped_ == MAP_FAILED) return;
+    // The lower half of its addresses is no small number and no positive float: beside padding
+    // that holds the upper half of a pointer, those would look like addresses.
+    const auto at = reinterpret_cast<std::uintptr_t>(mapped_);
+    base_ = static_cast<char*>(mapped_) + ((kLowerHalf - at) & 0xffffffff);
     driver().note_range(base_, kRange, device);
   }
   ~Pool() {
     trim(0);
     if (base_ == nullptr) return;
     driver().forget_range(base_);
-    munmap(base_, kRange);
+    munmap(mapped_, kMapped);
   }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -177,6 +182,7 @@ class Pool {
     return true;
   }
 
+  void* mapped_ = MAP_FAILED;
   char* base_ = nullptr;
   std::size_t top_ = 0;            // up to which there are pieces, without gaps
   std::map<char*, Piece> pieces_;  // by address
