@@ -9,26 +9,12 @@
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/when_all.h"
+#include "tests/fake_cuda/captured.h"
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {
 namespace {
-
-using Doubles = std::vector<double>;
-
-Tensor ramp(World& world, const Shape& shape, double from = 0) {
-  Doubles values;
-  for (std::int64_t i = 0; i < numel(shape); ++i)
-    values.push_back(0.25 * static_cast<double>(i % 7) + from);
-  return Tensor::from_values(world.device(), shape, DType::F32, values);
-}
-
-Tensor parameter(World& world) {
-  Tensor w = ramp(world, Shape{4, 3}, -0.5);
-  w.set_requires_grad(true);
-  return w;
-}
 
 Tensor square_loss(const Tensor& x, const Tensor& w) {
   const Tensor y = matmul(x, w);
@@ -181,6 +167,10 @@ TEST(CapturedStepRefuses, CollectivesOfTheLocalCommunicator) {
     const std::string text = co_await std::move(refused);
     EXPECT_NE(text.find("a collective of the local communicator: cannot"), std::string::npos)
         << text;
+    // What was refused has no place in the order: the next one is the next.
+    const DTensor part = ones(mesh, Layout{Partial()}, Shape{4});
+    const DTensor whole = co_await part.redistribute(Replicate());
+    EXPECT_EQ(whole.to_vector(), Doubles(4, 1));
   };
   run_ranks(options, program);
 }

@@ -5,26 +5,12 @@
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/random.h"
 #include "dtensor/tape.h"
+#include "tests/fake_cuda/captured.h"
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {
 namespace {
-
-using Doubles = std::vector<double>;
-
-Tensor ramp(World& world, const Shape& shape, double from = 0) {
-  Doubles values;
-  for (std::int64_t i = 0; i < numel(shape); ++i)
-    values.push_back(0.25 * static_cast<double>(i % 7) + from);
-  return Tensor::from_values(world.device(), shape, DType::F32, values);
-}
-
-Tensor parameter(World& world, double from = -0.5) {
-  Tensor w = ramp(world, Shape{4, 3}, from);
-  w.set_requires_grad(true);
-  return w;
-}
 
 Task<std::string> text_of_failure(Task<Tensor> call) {
   try {

@@ -2,7 +2,6 @@
 // last rank's part.
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_communicator.h"
-#include "runtime/comm/local/local_work.h"
 #include "runtime/device/graph.h"
 #include "runtime/error.h"
 
@@ -65,42 +64,22 @@ void LocalCommunicator::use(std::shared_ptr<Device> device) {
 }
 
 // The buffers go to the work, which gives them back in the order of the compute stream.
-DeviceSide LocalCommunicator::device_side(Collective& collective, Kept& kept) {
+DeviceSide LocalCommunicator::device_side(Collective& collective) {
   require_not_recording(*device_, "a collective of the local communicator", "meet other ranks");
   DeviceSide side;
   const std::int64_t bytes = scratch_bytes(collective, size(), rank_);
   if (bytes > 0) {
-    kept[2] = device_->make_buffer(static_cast<std::size_t>(bytes));
-    side.scratch = kept[2]->data();
+    side.kept[2] = device_->make_buffer(static_cast<std::size_t>(bytes));
+    side.scratch = side.kept[2]->data();
   }
-  kept[0] = std::move(collective.keep_send);
-  kept[1] = std::move(collective.keep_recv);
+  side.kept[0] = std::move(collective.keep_send);
+  side.kept[1] = std::move(collective.keep_recv);
   side.ready = device_->compute_stream().record();
   side.device = device_;
   side.stream = is_point_to_point(collective.kind) ? message_stream_ : stream_;
   side.rank = world_rank();
   side.timeout_ns = timeout_ns_;
   return side;
-}
-
-std::shared_ptr<WorkState> LocalCommunicator::issue_message_on_device(Collective collective) {
-  Kept kept;
-  DeviceSide side = device_side(collective, kept);
-  const std::size_t mine = collective.kind == CollectiveKind::Send ? 0 : 1;
-  std::shared_ptr<MessageWork> work;  // its end takes the lock
-  // Held until it is queued, so that the messages of a pair are queued in their order.
-  const std::scoped_lock lock(group_->devices().queueing());
-  bool both = false;
-  std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
-  if (message->device == nullptr) message->device = std::make_shared<DeviceJob>(2);
-  messages_.push_back(message);
-  work = std::make_shared<MessageWork>(shared_from_this(), collective, message);
-  tell_issue(*work, collective, message->number);
-  side.args = mine == 0 ? &message->send : &message->recv;
-  message->device->sides[mine] = std::move(side);
-  work->on_devices(message->device, mine, std::move(kept));
-  if (both && agree(*message)) group_->queue_on_devices(*message, rank_);
-  return work;
 }
 
 }  // namespace coshard

@@ -28,7 +28,7 @@ struct DeviceSide {
   std::shared_ptr<Event> ready;    // on the compute stream: send is there, recv may be written
   const Collective* args = nullptr;
   void* scratch = nullptr;
-  Kept kept;  // under the group's queueing mutex: of a work handle that was dropped
+  Kept kept;  // its work handle's, and when that is dropped, here; under the queueing mutex
   std::weak_ptr<Device> known;
   int rank = 0;  // of the world; its communicator's timeout:
   std::int64_t timeout_ns = 0;

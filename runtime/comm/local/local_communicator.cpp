@@ -61,12 +61,11 @@ void LocalCommunicator::note_issue(CollectiveKind kind) {
 
 std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   if (is_point_to_point(collective.kind)) return issue_message(std::move(collective));
+  DeviceSide side;  // before the collective has a number: it may be refused
+  if (device_ != nullptr) side = device_side(collective);
   const std::uint64_t print = fingerprint(collective, size());
   const std::uint64_t sequence = take_number(collective, print);
   if (collective.after != nullptr) collective.after->has_dependents();
-  Kept kept;
-  DeviceSide side;
-  if (device_ != nullptr) side = device_side(collective, kept);
   Job* job = nullptr;
   if (!group_->poisoned()) {
     help_when_much_is_in_flight();
@@ -79,9 +78,7 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   const bool told = tell_issue(*work, collective, sequence);
   if (device_ != nullptr && job != nullptr) {
     const auto mine = static_cast<std::size_t>(rank_);
-    side.args = &job->entries[mine].args;
-    job->device->sides[mine] = std::move(side);
-    work->on_devices(job->device, mine, std::move(kept));
+    work->bring(job->device, mine, std::move(side), job->entries[mine].args);
   }
   if (job != nullptr) group_->arrive(*job, rank_, std::move(collective), {print, given_up_}, told);
   return work;
@@ -123,29 +120,44 @@ bool LocalCommunicator::agree(const Message& message) {
 std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
   if (collective.after != nullptr) collective.after->has_dependents();
-  if (device_ != nullptr) return issue_message_on_device(std::move(collective));
+  DeviceSide side;
+  if (device_ != nullptr) side = device_side(collective);
+  std::shared_ptr<MessageWork> work;  // its end may take the lock
+  // On devices held until it is queued, so that the messages of a pair are queued in their order.
+  std::unique_lock lock(group_->devices().queueing(), std::defer_lock);
+  if (device_ != nullptr) lock.lock();
   bool both = false;
   std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
   messages_.push_back(message);
-  auto work = std::make_shared<MessageWork>(shared_from_this(), collective, message);
+  work = std::make_shared<MessageWork>(shared_from_this(), collective, message);
   if (tell_issue(*work, collective, message->number))
     message->timed.store(true, std::memory_order_relaxed);
-  if (both && agree(*message)) {
-    if (LinkQueue* link = group_->link())
-      message->passage =
-          link->pass_message(message->source, larger_bytes(collective, size(), rank_));
-    Mailbox::match(*message);
-    constexpr std::int64_t kAtOnce =
-        64 * 1024;  // bytes; above, a waiter copies and this rank goes on
-    if (group_->does_at_once() && !group_->poisoned() &&
-        larger_bytes(collective, size(), rank_) <= kAtOnce) {
-      help(*message);
-    } else if (const auto& progress = group_->registry()->progress) {
-      progress->offer(group_, message);
-    }
-    group_->ring(message->has_dependents);
+  if (device_ != nullptr) {
+    if (message->device == nullptr) message->device = std::make_shared<DeviceJob>(2);
+    const bool sends = collective.kind == CollectiveKind::Send;
+    work->bring(message->device, sends ? 0 : 1, std::move(side),
+                sends ? message->send : message->recv);
   }
+  if (!both || !agree(*message)) return work;
+  if (device_ != nullptr)
+    group_->queue_on_devices(*message, rank_);
+  else
+    transfer(message, larger_bytes(collective, size(), rank_));
   return work;
+}
+
+// Both sides are there and agree, on the cpu.
+void LocalCommunicator::transfer(const std::shared_ptr<Message>& message, std::int64_t bytes) {
+  if (LinkQueue* link = group_->link())
+    message->passage = link->pass_message(message->source, bytes);
+  Mailbox::match(*message);
+  constexpr std::int64_t kAtOnce = 64 * 1024;  // above, a waiter copies and this rank goes on
+  if (group_->does_at_once() && !group_->poisoned() && bytes <= kAtOnce) {
+    help(*message);
+  } else if (const auto& progress = group_->registry()->progress) {
+    progress->offer(group_, message);
+  }
+  group_->ring(message->has_dependents);
 }
 
 std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> ranks,

@@ -54,9 +54,8 @@ class LocalCommunicator final : public Communicator,
  private:
   std::shared_ptr<WorkState> start(Collective collective) override;
   std::shared_ptr<WorkState> issue_message(Collective collective);
-  // local/device_issue.cpp
-  DeviceSide device_side(Collective& collective, Kept& kept);
-  std::shared_ptr<WorkState> issue_message_on_device(Collective collective);
+  void transfer(const std::shared_ptr<Message>& message, std::int64_t bytes);
+  DeviceSide device_side(Collective& collective);  // local/device_issue.cpp
 
   // Tells the observer, if there is one; whether there is.
   template <class WorkType>

@@ -24,10 +24,13 @@ LocalWork::~LocalWork() {
   device_job_->keep(side_, std::move(kept_), group.poisoned());
 }
 
-void LocalWork::on_devices(std::shared_ptr<DeviceJob> job, std::size_t side, Kept kept) {
+void LocalWork::bring(std::shared_ptr<DeviceJob> job, std::size_t place, DeviceSide side,
+                      const Collective& args) {
+  kept_ = std::move(side.kept);
+  side.args = &args;
+  job->sides[place] = std::move(side);
+  side_ = place;
   device_job_ = std::move(job);
-  side_ = side;
-  kept_ = std::move(kept);
 }
 
 void LocalWork::order_after(const Event& end) {

@@ -34,8 +34,9 @@ class LocalWork : public WorkState {
   Look push() final;
   std::string failure() const final;
 
-  // Before the job can be queued.
-  void on_devices(std::shared_ptr<DeviceJob> job, std::size_t side, Kept kept);
+  // On devices, before the job can be queued: puts in what this rank brings, and keeps its buffers.
+  void bring(std::shared_ptr<DeviceJob> job, std::size_t place, DeviceSide side,
+             const Collective& args);
 
   void watch(const CommEvent& event) { event_ = event; }
   const CommEvent& event() const { return event_; }
