@@ -2,16 +2,16 @@
 // Captured steps: a step of a program (forward, backward, clip, AdamW, collectives by NCCL) that is
 // recorded into a graph of the device once, and from then on is one launch. Rank's thread.
 //
-//   cs::CapturedStep train_step = cs::capture([&](std::vector<cs::Tensor> in) ->
-//   cs::Task<cs::Tensor> {
-//     cs::Tensor logits = co_await model.forward(in[0]);
-//     cs::Tensor loss = co_await cs::loss_parallel_cross_entropy(logits, in[1]);
+//   using cs::Task, cs::Tensor;
+//   cs::CapturedStep train_step = cs::capture([&](std::vector<Tensor> in) -> Task<Tensor> {
+//     Tensor logits = co_await model.forward(in[0]);
+//     Tensor loss = co_await cs::loss_parallel_cross_entropy(logits, in[1]);
 //     co_await cs::backward(loss);
 //     co_await optimizer.step();
 //     optimizer.zero_grad();
 //     co_return loss;
 //   });
-//   for (auto [tokens, targets] : batches) cs::Tensor loss = co_await train_step(tokens, targets);
+//   for (auto [tokens, targets] : batches) Tensor loss = co_await train_step(tokens, targets);
 //
 // Each call is one step, with the numbers of an eager one, bit for bit. The first calls run the
 // body as it stands; the next one records it; the others do not run it: they copy the inputs to
@@ -21,9 +21,9 @@
 //
 // What a body may do. It reads tensors that it is given, or that stay where they are: parameters,
 // an optimizer's state, whatever is written in place. A number of the host's (a scale, a flag) is
-// recorded as it is; only the optimizer's lr and what else is named above is looked up anew. Error
-// {Unsupported} names what cannot be recorded, and the operator: the host's reading a tensor (item,
-// to_vector) or giving one (from_values), making a communicator, collectives of the local
+// recorded as it is; only the optimizer's lr and what else is named above is looked up anew.
+// Error{Unsupported} names what cannot be recorded, and the operator: the host's reading a tensor
+// (item, to_vector) or giving one (from_values), making a communicator, collectives of the local
 // communicator between devices, a parameter's first optimizer step, adding to a gradient from
 // before, another seed. Then nothing of the recorded step has run on the device, though what the
 // host counts (an optimizer's steps) may have gone on. Work that nobody has awaited by

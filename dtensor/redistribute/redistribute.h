@@ -32,8 +32,7 @@ struct ArrivedShard {
 //   Moves:   S->R all_gather, P->R all_reduce, P->S reduce_scatter, S(i)->S(j) all_to_all; R->S,
 //            R->P and S->S nothing.
 //   Source:  is not to be written to (optimizer.step(), an in-place operator) before an await of
-//   the
-//            result: on the cpu the transfer reads it until then, and nothing checks that.
+//            the result: on the cpu the transfer reads it until then, and nothing checks that.
 //   Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the source is unchanged.
 //   Cancel:  the collective goes on without this await; any copy may be awaited again.
 class Redistribution {

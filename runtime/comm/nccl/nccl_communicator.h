@@ -38,6 +38,7 @@
 namespace coshard {
 
 class CudaDevice;
+class NcclCommunicator;
 
 struct NcclOptions {
   // All-gathers and all-to-alls between buffers of symmetric_buffer() take no SMs. Needs NCCL
@@ -50,7 +51,6 @@ struct NcclOptions {
 };
 
 // What the communicators of one rank and device share: the order of their operations.
-class NcclCommunicator;
 struct NcclDomain {
   std::shared_ptr<CudaDevice> device;
   NcclOptions options;

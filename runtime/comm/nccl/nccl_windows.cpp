@@ -21,8 +21,8 @@ std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
   void* data = nullptr;
   call(cat("ncclMemAlloc of ", rounded, " bytes"),
        [&](ncclComm_t) { return nccl().MemAlloc(&data, rounded); });
-  // Freed with the last owner; the window goes with the communicator.
-  // That unmaps it without a look at who still reads it.
+  // Freed with the last owner; the window goes with the communicator. ncclMemFree does not look
+  // who still reads it.
   const std::shared_ptr<void> memory(data, [device = domain_->device](void* gone) {
     try {
       device->synchronize();
