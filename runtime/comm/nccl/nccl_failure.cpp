@@ -151,7 +151,10 @@ void NcclCommunicator::look(std::int64_t waited_ns) {
   throw_failure();
 }
 
+// What this thread records may have operations of this communicator, which NCCL waits for: then
+// only begun.
 std::string NcclCommunicator::abort() {
+  if (domain_->device->recording()) return left_behind_;
   const std::string text = handle_->abort(domain_->options.abort_grace);
   if (!text.empty()) left_behind_ = text;
   return left_behind_;

@@ -7,9 +7,11 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "runtime/comm/nccl/nccl_api.h"
 #include "runtime/coro/deadline.h"
+#include "runtime/device/cuda/graph.h"
 #include "runtime/error.h"
 #include "runtime/observer.h"
 
@@ -30,6 +32,7 @@ struct NcclHandle::Shared {
   const char* ending = nullptr;      // what the helper does; null: there is none
   bool ended = false;
   std::string problem;
+  std::vector<std::weak_ptr<GraphExec>> graphs;
   std::thread helper;  // the rank's thread joins or leaves it
 
   ncclComm_t comm() { return __atomic_load_n(&slot, __ATOMIC_ACQUIRE); }
@@ -88,6 +91,22 @@ void NcclHandle::end_call() {
 
 ncclComm_t NcclHandle::comm() const { return shared_->comm(); }
 
+void NcclHandle::keep(const std::shared_ptr<GraphExec>& graph) {
+  const std::scoped_lock lock(shared_->mutex);
+  std::erase_if(shared_->graphs, [](const auto& known) { return known.expired(); });
+  shared_->graphs.push_back(graph);
+}
+
+void NcclHandle::end_graphs(Shared& shared) {
+  std::vector<std::weak_ptr<GraphExec>> graphs;
+  {
+    const std::scoped_lock lock(shared.mutex);
+    graphs.swap(shared.graphs);
+  }
+  for (const auto& known : graphs)
+    if (const auto graph = known.lock()) graph->end();
+}
+
 bool NcclHandle::alive() const {
   const std::scoped_lock lock(shared_->mutex);
   return shared_->connected && shared_->ending == nullptr;
@@ -134,6 +153,7 @@ std::string NcclHandle::revoke_and_abort(Shared& shared) {
       shared.changed.wait_for(lock, kRevokeGrace, [&] { return shared.inside_since_ns == 0; });
   }
   lock.unlock();
+  end_graphs(shared);
   const ncclResult_t status = nccl().CommAbort(shared.comm());
   return nccl_went_well(status) ? "" : cat("ncclCommAbort: ", nccl_text(status, nullptr));
 }
@@ -182,6 +202,7 @@ std::string NcclHandle::destroy(std::chrono::nanoseconds grace) {
   {
     const std::scoped_lock lock(shared_->mutex);
     start_helper("destruction", [](Shared& shared) -> std::string {
+      end_graphs(shared);
       ncclResult_t status = nccl().CommFinalize(shared.comm());
       if (!nccl_went_well(status)) {
         status = nccl().CommAbort(shared.comm());

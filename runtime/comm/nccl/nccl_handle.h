@@ -5,6 +5,8 @@
 // the watchdog may ask and begin an abort while the rank is inside a call.
 //
 // An abort comes first and ends the call inside; the memory goes when nobody is inside any more.
+// NCCL's abort and finalize poll until no graph has the communicator's operations (commDestroySync,
+// init.cc, localPersistentRefs; 2.26 and newer), so the graphs are ended before.
 // What NCCL stores into lies on the heap, in what the helper shares.
 #include <nccl.h>
 
@@ -14,6 +16,8 @@
 #include <string>
 
 namespace coshard {
+
+class GraphExec;
 
 class NcclHandle {
  public:
@@ -37,6 +41,8 @@ class NcclHandle {
     return status;
   }
 
+  // The graph has operations of this communicator.
+  void keep(const std::shared_ptr<GraphExec>& graph);
   bool alive() const;  // connected, and nobody aborts it
   const std::string& name() const { return name_; }
   // Any thread. What ncclCommGetAsyncError says; ncclSuccess of one that is not alive.
@@ -60,6 +66,7 @@ class NcclHandle {
   void end_call();
   ncclComm_t comm() const;
   ncclConfig_t config(bool zero_ctas) const;
+  static void end_graphs(Shared& shared);
   static std::string revoke_and_abort(Shared& shared);
   void start_helper(const char* what, std::string (*work)(Shared&));  // with the mutex held
   std::string end_helper(std::chrono::nanoseconds grace);

@@ -16,6 +16,10 @@ class NcclCommunicator::Replays final : public GraphPart {
       : communicator_(std::move(communicator)) {}
   void keep(const Collective& told) { told_.push_back(told); }
 
+  void recorded(const std::shared_ptr<GraphExec>& exec) override {
+    if (const auto communicator = communicator_.lock()) communicator->handle_->keep(exec);
+  }
+
   void launches() override {
     const auto communicator = communicator_.lock();
     CS_REQUIRE(communicator != nullptr, "captured step: a communicator that it uses is gone");

@@ -27,35 +27,53 @@ cudaError_t plain_malloc(void** data, std::size_t bytes) {
 
 }  // namespace
 
-// cuda.h, cuGraphExecDestroy: one in flight is freed when it is over.
+cudaError_t GraphExec::launch(cudaStream_t stream) {
+  const std::scoped_lock lock(mutex_);
+  return exec_ == nullptr ? cudaErrorInvalidResourceHandle : cuda().GraphLaunch(exec_, stream);
+}
+
+void GraphExec::end() noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (exec_ != nullptr) log_cuda(cuda().GraphExecDestroy(exec_), "cudaGraphExecDestroy");
+  exec_ = nullptr;
+}
+
 class CudaGraph final : public DeviceGraph {
  public:
   CudaGraph(std::shared_ptr<CudaDevice> device, cudaGraphExec_t graph,
             std::shared_ptr<GraphMemory> memory, std::vector<std::shared_ptr<GraphPart>> parts)
       : device_(std::move(device)),
-        graph_(graph),
+        exec_(std::make_shared<GraphExec>(graph)),
         memory_(std::move(memory)),
-        parts_(std::move(parts)) {}
+        parts_(std::move(parts)) {
+    for (const auto& part : parts_) part->recorded(exec_);
+  }
   ~CudaGraph() override {
-    log_cuda(cuda().GraphExecDestroy(graph_), "cudaGraphExecDestroy");
+    exec_->end();
     device_->graphs().graph_gone(memory_);
   }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   void launch() override {
-    for (const auto& part : parts_) part->launches();
+    allow();
     device_->make_current();
     device_->graphs().join();
     auto* stream = static_cast<cudaStream_t>(device_->compute_stream().native());
-    check_cuda(cuda().GraphLaunch(graph_, stream), device_->name(), ": cudaGraphLaunch");
+    const cudaError_t status = exec_->launch(stream);
+    if (status != cudaSuccess) allow();  // a part has failed meanwhile
+    check_cuda(status, device_->name(), ": cudaGraphLaunch");
     if (parts_.empty()) return;
     const std::shared_ptr<Event> end = device_->compute_stream().record();
     for (const auto& part : parts_) part->launched(end);
   }
 
  private:
+  void allow() {
+    for (const auto& part : parts_) part->launches();
+  }
+
   std::shared_ptr<CudaDevice> device_;
-  cudaGraphExec_t graph_;
+  std::shared_ptr<GraphExec> exec_;
   std::shared_ptr<GraphMemory> memory_;
   std::vector<std::shared_ptr<GraphPart>> parts_;
 };

@@ -3,6 +3,8 @@
 // capture is of mode thread-local (cudaStreamCaptureModeThreadLocal), so that a watchdog thread may
 // ask about events meanwhile. Owned by a CudaDevice; memory may be given back on any thread, the
 // rest is for the rank's thread.
+#include <cuda_runtime_api.h>
+
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -17,10 +19,30 @@ namespace coshard {
 class CudaDevice;
 class CudaStream;
 
+// What can be launched again and again. Any thread.
+class GraphExec {
+ public:
+  explicit GraphExec(cudaGraphExec_t exec) : exec_(exec) {}
+  ~GraphExec() { end(); }
+  GraphExec(const GraphExec&) = delete;
+  GraphExec& operator=(const GraphExec&) = delete;
+  // cudaErrorInvalidResourceHandle of one that has been ended.
+  cudaError_t launch(cudaStream_t stream);
+  // What is in flight goes on (cuda.h, cuGraphExecDestroy). Idempotent.
+  void end() noexcept;
+
+ private:
+  std::mutex mutex_;
+  cudaGraphExec_t exec_;  // null: ended
+};
+
 // Who has put work into a recording and answers for it in each launch: a communicator.
 class GraphPart {
  public:
-  // Before each; throws what forbids it.
+  // The recording has become that. Whoever answers for it may end it: NCCL gives up no communicator
+  // while a graph has its work.
+  virtual void recorded(const std::shared_ptr<GraphExec>& exec) = 0;
+  // Before each launch; throws what forbids it.
   virtual void launches() = 0;
   virtual void launched(const std::shared_ptr<Event>& end) = 0;
 

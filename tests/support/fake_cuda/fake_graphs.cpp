@@ -120,9 +120,10 @@ cudaError_t end_capture(cudaStream_t handle, cudaGraph_t* graph) {
     return cudaErrorStreamCaptureWrongThread;
   const bool whole = joined(*capture);
   end(capture);
+  FakeGraph recorded = std::exchange(capture->graph, {});
   if (capture->spoilt) return cudaErrorStreamCaptureInvalidated;
   if (!whole) return cudaErrorStreamCaptureUnjoined;
-  *graph = reinterpret_cast<cudaGraph_t>(new FakeGraph(std::move(capture->graph)));
+  *graph = reinterpret_cast<cudaGraph_t>(new FakeGraph(std::move(recorded)));
   return cudaSuccess;
 }
 

@@ -201,7 +201,7 @@ std::shared_ptr<Match> match_of(const Part& part, std::size_t& slot) {
 
 void enqueue(const std::vector<Part>& parts) {
   // Matched with the peers' at each launch of the graph.
-  const auto again = [parts](FakeDriver::Stream& stream) {
+  const auto again = [parts, graphs = parts[0].comm->graphs](FakeDriver::Stream& stream) {
     std::vector<Part> moved = parts;
     for (Part& part : moved) part.stream = reinterpret_cast<cudaStream_t>(&stream);
     enqueue(moved);
@@ -292,6 +292,10 @@ ncclResult_t begin(Lock& held, std::vector<Part> parts) {
     return ncclInternalError;
   enqueue(parts);
   return ncclSuccess;
+}
+
+void await_graphs(Lock& held, const ncclComm& comm) {
+  while (comm.graphs.use_count() > 1) state().changed.wait_for(held, std::chrono::milliseconds(1));
 }
 
 void release(ncclComm& comm) {

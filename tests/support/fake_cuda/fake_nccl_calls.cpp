@@ -214,12 +214,13 @@ void leave(ncclComm& comm, const char* name) {
 ncclResult_t abort_comm(ncclComm_t comm) {
   NCCL_ENTER("ncclCommAbort");
   if (FakeDriver::take_stuck()) never_return(*comm);
-  const auto held = driver().lock();
+  auto held = driver().lock();
   if (!state().alive.contains(comm)) {
     complain("ncclCommAbort of a communicator that is gone");
     return ncclInvalidArgument;
   }
   let_go(*comm);
+  await_graphs(held, *comm);
   leave(*comm, "ncclCommAbort");
   return ncclSuccess;
 }
@@ -236,14 +237,17 @@ ncclResult_t finalize(ncclComm_t comm) {
   const auto over = [&] {
     return std::ranges::all_of(comm->queued, [](const auto& u) { return driver().force(u->op); });
   };
-  return await(held, *comm, over) ? ncclSuccess : ncclInternalError;
+  if (!await(held, *comm, over)) return ncclInternalError;
+  await_graphs(held, *comm);
+  return ncclSuccess;
 }
 
 ncclResult_t destroy(ncclComm_t comm) {
   NCCL_ENTER("ncclCommDestroy");
   const Inside inside(comm, "ncclCommDestroy");
   if (inside.status() != ncclSuccess) return inside.status();
-  const auto held = driver().lock();
+  auto held = driver().lock();
+  await_graphs(held, *comm);
   comm->inside = nullptr;
   leave(*comm, "ncclCommDestroy");
   return ncclSuccess;

@@ -95,6 +95,8 @@ struct ncclComm {
   std::optional<coshard::testing::nccl_fake::Slot<ncclComm*>> child;
   std::optional<coshard::testing::nccl_fake::Slot<ncclWindow_t>> window;
   ncclResult_t async = ncclSuccess;
+  // Every node of a graph that is one of its operations holds a copy.
+  std::shared_ptr<void> graphs = std::make_shared<char>();
   std::uint64_t collectives = 0;
   std::map<std::pair<int, int>, std::uint64_t> messages;
   std::vector<coshard::testing::nccl_fake::Part> pending;  // called, not on the stream yet
@@ -153,6 +155,9 @@ bool await(Lock& held, const ncclComm& comm, const Done& done) {
   return !comm.aborted;
 }
 
+// Returns when no graph has operations of `comm` any more: ncclCommAbort, ncclCommFinalize and
+// ncclCommDestroy poll until then (commDestroySync, init.cc, localPersistentRefs).
+void await_graphs(Lock& held, const ncclComm& comm);
 // Comes to what all of `ranks` set up together; whether all have come.
 bool meet(ncclComm& comm, const std::string& what, std::size_t ranks);
 // What one call or the calls of a group ask for: on the stream at once, or in progress for a while.

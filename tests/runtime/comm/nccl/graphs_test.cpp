@@ -1,0 +1,121 @@
+// Graphs with operations of a communicator: NCCL's abort, finalize and destroy wait until none is
+// left (commDestroySync, init.cc, localPersistentRefs), so whoever gives up a communicator ends its
+// graphs first.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "runtime/comm/nccl/nccl_api.h"
+#include "runtime/device/graph.h"
+#include "tests/runtime/comm/nccl/nccl_ranks.h"
+
+namespace coshard::testing {
+namespace {
+
+class NcclGraphs : public ::testing::Test {
+ protected:
+  void TearDown() override { FakeDriver::get().clear_faults(); }
+};
+
+// A graph of one all_reduce, after one that is none: its connections are made.
+std::unique_ptr<DeviceGraph> graph_of_a_sum(NcclRank& mine, const NcclNumbers& numbers) {
+  mine.comm->issue(nccl_sum_of(numbers)).wait();
+  mine.device->synchronize();
+  mine.host->issue(Collective()).wait();
+  const auto recording = mine.device->record_graph();
+  mine.comm->issue(nccl_sum_of(numbers)).wait();
+  return recording->finish();
+}
+
+void expect_not_left_behind(const std::string& text) {
+  EXPECT_EQ(text.find("left behind"), std::string::npos) << text;
+}
+
+TEST_F(NcclGraphs, AnAbortWaitsForThemInTheFake) {
+  ncclUniqueId id{};
+  nccl().GetUniqueId(&id);
+  ncclComm_t comm = nullptr;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;
+  ASSERT_EQ(nccl().CommInitRankConfig(&comm, 1, id, 0, &config), ncclSuccess);
+  const auto device = make_cuda_device({});
+  const auto data = device->make_buffer(sizeof(float));
+  auto recording = graph_device(*device)->record_graph();
+  auto* stream = static_cast<cudaStream_t>(device->compute_stream().native());
+  EXPECT_EQ(nccl().AllReduce(data->data(), data->data(), 1, ncclFloat32, ncclSum, comm, stream),
+            ncclSuccess);
+  auto graph = recording->finish();
+  std::atomic<bool> over{false};
+  std::thread aborts([&] {
+    nccl().CommAbort(comm);
+    over = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(over.load());
+  graph.reset();
+  aborts.join();
+}
+
+TEST_F(NcclGraphs, ACommunicatorThatGoesFirstEndsThem) {
+  ::testing::internal::CaptureStderr();
+  on_nccl_ranks({.ranks = 2}, [](NcclRank& mine) {
+    const NcclNumbers numbers(mine, {1, 2});
+    const auto graph = graph_of_a_sum(mine, numbers);
+    graph->launch();
+    mine.device->synchronize();
+    EXPECT_EQ(numbers.get(), (std::vector<float>{4, 8}));
+    mine.host->issue(Collective()).wait();
+    mine.comm.reset();
+    mine.device->synchronize();
+    const NcclOutcome outcome = outcome_of([&] { graph->launch(); });
+    EXPECT_NE(outcome.text.find("a communicator that it uses is gone"), std::string::npos)
+        << outcome.text;
+  });
+  expect_not_left_behind(::testing::internal::GetCapturedStderr());
+}
+
+TEST_F(NcclGraphs, AFailureEndsThem) {
+  ::testing::internal::CaptureStderr();
+  const auto outcomes = nccl_outcomes({.ranks = 2}, [](NcclRank& mine) {
+    const NcclNumbers numbers(mine, {1, 2});
+    const auto graph = graph_of_a_sum(mine, numbers);
+    graph->launch();
+    mine.device->synchronize();
+    mine.host->issue(Collective()).wait();
+    if (mine.rank == 1) mine.comm->poison("rank 1 has had enough");
+    for (int i = 0; i < 1000; ++i) {
+      graph->launch();
+      mine.device->synchronize();
+    }
+  });
+  for (const NcclOutcome& outcome : outcomes) {
+    EXPECT_TRUE(outcome.failed);
+    EXPECT_NE(outcome.text.find("rank 1 has had enough"), std::string::npos) << outcome.text;
+    expect_not_left_behind(outcome.text);
+  }
+  expect_not_left_behind(::testing::internal::GetCapturedStderr());
+}
+
+// The recording is the failing thread's own, which cannot wait for an abort that waits for it.
+TEST_F(NcclGraphs, AFailureWithinARecordingDoesNotWaitForIt) {
+  ::testing::internal::CaptureStderr();
+  const auto outcomes = nccl_outcomes({.ranks = 2}, [](NcclRank& mine) {
+    const NcclNumbers numbers(mine, {1, 2});
+    mine.comm->issue(nccl_sum_of(numbers)).wait();
+    mine.device->synchronize();
+    mine.host->issue(Collective()).wait();
+    const auto recording = mine.device->record_graph();
+    mine.comm->issue(nccl_sum_of(numbers)).wait();
+    if (mine.rank == 1) mine.comm->poison("rank 1 has had enough");
+    for (int i = 0; i < 1000; ++i) mine.comm->issue(nccl_sum_of(numbers)).wait();
+  });
+  for (const NcclOutcome& outcome : outcomes) {
+    EXPECT_TRUE(outcome.failed);
+    EXPECT_NE(outcome.text.find("rank 1 has had enough"), std::string::npos) << outcome.text;
+    expect_not_left_behind(outcome.text);
+  }
+  expect_not_left_behind(::testing::internal::GetCapturedStderr());
+}
+
+}  // namespace
+}  // namespace coshard::testing
