@@ -1,0 +1,48 @@
+#pragma once
+// What was decided for one operator on inputs of these kinds: the layouts that it wants and gives.
+// Made once per rank and kind of call, then found by value.
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dtensor/ops/op.h"
+
+namespace coshard {
+
+struct DecisionInput {
+  std::shared_ptr<const Spec> spec;
+  Shape shape;  // of a plain tensor
+  DType dtype = DType::F32;
+  bool defined = false;
+};
+
+struct Decision {
+  const OpDef* op;
+  Attrs attrs;
+  bool in_place = false;
+  std::vector<DecisionInput> inputs;
+
+  std::vector<TensorInfo> in_info;
+  std::vector<Layout> want;  // per input; used where `change` says so
+  std::vector<bool> change;
+  bool changes = false;
+  bool absent = false;  // this rank is not in the mesh: nothing runs
+  int outputs = 1;
+  std::array<Shape, kMaxOutputs> out_shape{};  // local
+  std::array<DType, kMaxOutputs> out_dtype{};
+  std::array<std::shared_ptr<const Spec>, kMaxOutputs> out_spec{};
+};
+
+// Error{BadInput}: what `infer` refuses, a mixture of plain tensors and DTensors, two meshes.
+// `in_place`: the first input keeps its layout and gives it to the first output, where it can.
+std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+                                 bool in_place);
+// The one that this rank has made before for such a call, or a new one.
+const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+                             bool in_place);
+// For errors: "add: f32[2,3], f32[3]".
+std::string show_call(const OpDef& op, std::span<const Tensor> in);
+
+}  // namespace coshard

@@ -1,0 +1,15 @@
+#pragma once
+// The tape's record of an operator's call, with what its backward reads.
+#include <memory>
+#include <span>
+
+#include "dtensor/ops/decision.h"
+
+namespace coshard {
+
+// `used`: the inputs as the forward used them; `out`: what it has given.
+std::shared_ptr<Record> make_op_record(const OpDef& op, const Attrs& attrs,
+                                       std::span<const Tensor> used, std::span<const Tensor> out,
+                                       const Decision& decision);
+
+}  // namespace coshard
