@@ -75,15 +75,23 @@ TEST(CollectiveCounter, ForgetsOnReset) {
   EXPECT_EQ(counter.total(), 0);
 }
 
-TEST(CollectiveCounter, PrintsOneLinePerModuleAndKind) {
+TEST(CollectiveCounter, PrintsOneLinePerModuleAndKindThenAll) {
   CollectiveCounter counter;
   counter.module_enter("net");
   counter.issued(event(CollectiveKind::AllReduce, 512), 0);
+  counter.backward_enter();
+  counter.issued(event(CollectiveKind::Recv, 6), 0);
+  counter.backward_exit();
+  counter.module_exit("net");
+  counter.issued(event(CollectiveKind::AllReduce, 20), 0);
   std::ostringstream out;
   out << counter;
-  EXPECT_NE(out.str().find("net"), std::string::npos);
-  EXPECT_NE(out.str().find("all_reduce"), std::string::npos);
-  EXPECT_NE(out.str().find("512"), std::string::npos);
+  EXPECT_EQ(out.str(),
+            "module                       collective       forward  backward          bytes\n"
+            "net                          all_reduce             1         0            512\n"
+            "net                          recv                   0         1              6\n"
+            "all                          all_reduce             2         0            532\n"
+            "all                          recv                   0         1              6\n");
 }
 
 }  // namespace
