@@ -140,11 +140,14 @@ TEST(CudaMemory, TheCallersAllocatorAndStreamAreUsed) {
   options.allocate = [&](std::size_t bytes, void* on) {
     EXPECT_EQ(on, stream->native());
     ++given;
-    return owner->allocate(bytes);
+    void* data = owner->allocate(bytes);
+    stream->wait(*owner->compute_stream().record());  // for which the memory is meant
+    return data;
   };
   options.deallocate = [&](void* data, std::size_t bytes, void*) {
     ++taken;
-    owner->deallocate(data, bytes, {});
+    const std::shared_ptr<Event> uses[] = {stream->record()};
+    owner->deallocate(data, bytes, uses);
   };
   {
     const auto device = fake_device(options);
