@@ -80,27 +80,29 @@ TEST(Peers, OfAFailureThatWaitForSocketsAndTimeEndAtOnceAndTheirFramesAreGone) {
 }
 
 // A thread of the program's own, which posts to rank 0 for as long as the other ranks run.
-Task<void> rank_0_is_posted_to(World& world, std::thread& poster, std::atomic<bool>& stop,
-                               bool fails) {
+struct Poster {
+  std::thread thread;
+  std::atomic<bool> started{false}, stop{false};
+};
+Task<void> rank_0_is_posted_to(World& world, Poster& poster, bool fails) {
   if (world.rank() == 0) {
-    poster = std::thread([executor = world.executor().asio_executor(), &stop] {
-      while (!stop) asio::post(executor, [] {});
+    poster.thread = std::thread([executor = world.executor().asio_executor(), &poster] {
+      while (!poster.stop) asio::post(executor, [] {});
     });
+    poster.started = true;
     if (fails) throw Boom();
     co_return;
   }
+  while (!poster.started) std::this_thread::yield();
   std::this_thread::sleep_for(50ms);
-  stop = true;
-  poster.join();
+  poster.stop = true;
+  poster.thread.join();
 }
 
 TEST(Executors, OutliveAllRanksAlsoWhenOneHasFailed) {
   for (const bool fails : {false, true}) {
-    std::thread poster;
-    std::atomic<bool> stop{false};
-    const auto program = [&](World& world) {
-      return rank_0_is_posted_to(world, poster, stop, fails);
-    };
+    Poster poster;
+    const auto program = [&](World& world) { return rank_0_is_posted_to(world, poster, fails); };
     if (fails) {
       EXPECT_THROW(run_ranks(quick_options(2), program), Boom);
     } else {
