@@ -213,6 +213,11 @@ DeviceMesh DeviceMesh::flatten(std::string name, CallSite site) const {
   return slice(impl_->root, {all}, {name});
 }
 
+Communicator& DeviceMesh::get_group() const {
+  CS_REQUIRE(ndim() == 1, "get_group: ", *this, " has ", ndim(), " dimensions; name one");
+  return communicator(0);
+}
+
 Communicator& DeviceMesh::communicator(int dim) const {
   CS_REQUIRE(contains_this_rank(), "communicator: rank ", world().rank(), " is not in the mesh ",
              *this);

@@ -48,6 +48,19 @@ class DeviceMesh {
   int local_rank(int dim) const;
   int local_rank(std::string_view name) const { return local_rank(dim(name)); }
 
+  // --- PyTorch's names for the same; get_rank: this rank in the world ---
+  const std::vector<std::string>& mesh_dim_names() const { return names(); }
+  const std::vector<int>& get_coordinate() const { return coordinate(); }
+  template <class... Dim>
+  int get_local_rank(Dim... dim) const {
+    return local_rank(dim...);
+  }
+  int get_rank() const { return world().rank(); }
+  Communicator& get_group(int dim) const { return communicator(dim); }
+  Communicator& get_group(std::string_view name) const { return communicator(dim(name)); }
+  Communicator& get_group() const;  // of a 1-D mesh; Error{BadInput} on others
+  DeviceKind device_type() const { return world().device()->kind(); }
+
   // --- slices ---
   // The sub-mesh of the named dimensions through this rank, in the order of this mesh; a name that
   // flatten() gave works like any other. No communicator is made: those of this mesh are used.

@@ -89,10 +89,12 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
 
 }  // namespace
 
-void require_layout_of(const DeviceMesh& mesh, const Layout& placements, const char* what) {
+Layout require_layout_of(const DeviceMesh& mesh, const Layout& placements, const char* what) {
   CS_REQUIRE(mesh.defined(), what, ": the mesh is undefined");
+  if (placements.ndim() == 0) return Layout::filled(mesh.ndim(), Replicate());
   CS_REQUIRE(placements.ndim() == mesh.ndim(), what, ": layout ", placements, " has ",
              placements.ndim(), " entries, the mesh ", mesh, " has ", mesh.ndim(), " dimensions");
+  return placements;
 }
 
 Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
@@ -100,8 +102,8 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
              " is a plain tensor");
   Layout layout = partial_as_replicate(tensor.layout());
   if (grad_placements) {
-    require_layout_of(tensor.mesh(), *grad_placements, "to_local: grad_placements");
-    layout = normalize(*grad_placements, tensor.shape(), "to_local: grad_placements");
+    layout = require_layout_of(tensor.mesh(), *grad_placements, "to_local: grad_placements");
+    layout = normalize(layout, tensor.shape(), "to_local: grad_placements");
     CS_REQUIRE(same_cuts(layout, tensor.layout()), "to_local: grad_placements ", layout, " for ",
                tensor);
   }
@@ -127,10 +129,14 @@ Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements,
 DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
                            std::optional<int> src_data_rank, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(full.defined() && !full.is_distributed(), "distribute_tensor: ", full,
-             " is not a plain tensor");
-  require_layout_of(mesh, placements, "distribute_tensor");
-  const Layout layout = normalize(placements, full.local_shape(), "distribute_tensor");
+  CS_REQUIRE(full.defined(), "distribute_tensor: the tensor is undefined");
+  const Layout layout = normalize(require_layout_of(mesh, placements, "distribute_tensor"),
+                                  full.shape(), "distribute_tensor");
+  if (full.is_distributed()) {
+    CS_REQUIRE(full.mesh() == mesh && full.layout() == layout, "distribute_tensor: ", brief(full),
+               " is distributed already, and not as ", layout, " on ", mesh, "; redistribute it");
+    return full;
+  }
   for (int m = 0; src_data_rank && m < mesh.ndim(); ++m)
     CS_REQUIRE(*src_data_rank >= 0 && *src_data_rank < mesh.size(m),
                "distribute_tensor: src_data_rank ", *src_data_rank, " on ", mesh);

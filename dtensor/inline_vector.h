@@ -1,17 +1,23 @@
 #pragma once
 // A vector of small trivially copyable values with inline storage and a fixed capacity: shapes,
 // layouts, attributes. A value type; copying is a memcpy. Exceeding the capacity is
-// Error{BadInput}.
+// Error{BadInput}. Made of a braced list by a constructor of as many arguments: g++ 12 refuses an
+// initializer_list inside a co_await expression.
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
-#include <initializer_list>
+#include <iterator>
 #include <span>
 #include <type_traits>
 
 #include "runtime/error.h"
 
 namespace coshard {
+
+template <class Value, class T>
+concept EntryOf = std::convertible_to<Value, T> &&
+    !(std::integral<T> && std::floating_point<std::remove_cvref_t<Value>>);
 
 template <class T, std::size_t N>
 class InlineVector {
@@ -20,15 +26,19 @@ class InlineVector {
  public:
   using value_type = T;
   constexpr InlineVector() = default;
-  constexpr InlineVector(std::initializer_list<T> values) {
-    for (const T& value : values) push_back(value);
-  }
-  template <class It>
+  // {2, 4}; a real number is no entry of a vector of integers.
+  template <class... Values>
+  requires(sizeof...(Values) > 0 && sizeof...(Values) <= N && (EntryOf<Values, T> && ...))  //
+      constexpr InlineVector(const Values&... values)  // NOLINT
+      : data_{static_cast<T>(values)...}, size_(sizeof...(Values)) {}
+  template <std::input_iterator It>
   constexpr InlineVector(It first, It last) {
     for (; first != last; ++first) push_back(static_cast<T>(*first));
   }
-  constexpr InlineVector(std::size_t count, const T& value) {
-    for (std::size_t i = 0; i < count; ++i) push_back(value);
+  static constexpr InlineVector filled(std::size_t count, const T& value) {
+    InlineVector all;
+    for (std::size_t i = 0; i < count; ++i) all.push_back(value);
+    return all;
   }
 
   constexpr void push_back(const T& value) {

@@ -95,22 +95,6 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
   for (const RandomBox& box : random_boxes(x)) draw_box(x, box, drawing);
 }
 
-Tensor filled(Tensor x, double value) {
-  kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
-  return x;
-}
-
-// A Partial is split into terms: most ranks hold a constant where the value would be.
-Tensor as_terms(Tensor x) {
-  const auto term = term_in_place_of_value(x.mesh(), x.layout());
-  return term ? filled(x, *term) : x;
-}
-
-Tensor drawn(Tensor x, kernels::RandomKind kind) {
-  draw(x, kind, 1, 0);
-  return x;
-}
-
 }  // namespace
 
 void manual_seed(std::uint64_t seed) { generator.own() = {seed, 0}; }
@@ -128,64 +112,6 @@ void normal_(const Tensor& x, double mean, double std) {
 }
 void uniform_(const Tensor& x, double low, double high) {
   draw(x, kernels::RandomKind::Uniform, high - low, low);
-}
-
-using DevicePtr = std::shared_ptr<Device>;
-
-Tensor full(const DevicePtr& device, const Shape& shape, double value, DType dtype) {
-  return filled(Tensor::empty(device, shape, dtype), value);
-}
-Tensor zeros(const DevicePtr& device, const Shape& shape, DType dtype) {
-  return full(device, shape, 0, dtype);
-}
-Tensor ones(const DevicePtr& device, const Shape& shape, DType dtype) {
-  return full(device, shape, 1, dtype);
-}
-Tensor rand(const DevicePtr& device, const Shape& shape, DType dtype) {
-  return drawn(Tensor::empty(device, shape, dtype), kernels::RandomKind::Uniform);
-}
-Tensor randn(const DevicePtr& device, const Shape& shape, DType dtype) {
-  return drawn(Tensor::empty(device, shape, dtype), kernels::RandomKind::Normal);
-}
-
-DTensor empty(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype) {
-  require_layout_of(mesh, layout, "factory");
-  return Tensor::empty(mesh.world().device(), make_spec(mesh, layout, shape), dtype);
-}
-DTensor full(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, double value,
-             DType dtype) {
-  return as_terms(filled(empty(mesh, layout, shape, dtype), value));
-}
-DTensor zeros(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype) {
-  return full(mesh, layout, shape, 0, dtype);
-}
-DTensor ones(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype) {
-  return full(mesh, layout, shape, 1, dtype);
-}
-DTensor rand(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype) {
-  return as_terms(drawn(empty(mesh, layout, shape, dtype), kernels::RandomKind::Uniform));
-}
-DTensor randn(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype) {
-  return as_terms(drawn(empty(mesh, layout, shape, dtype), kernels::RandomKind::Normal));
-}
-
-DTensor empty(const Layout& layout, const Shape& shape, DType dtype) {
-  return empty(DefaultMesh::current("empty"), layout, shape, dtype);
-}
-DTensor full(const Layout& layout, const Shape& shape, double value, DType dtype) {
-  return full(DefaultMesh::current("full"), layout, shape, value, dtype);
-}
-DTensor zeros(const Layout& layout, const Shape& shape, DType dtype) {
-  return zeros(DefaultMesh::current("zeros"), layout, shape, dtype);
-}
-DTensor ones(const Layout& layout, const Shape& shape, DType dtype) {
-  return ones(DefaultMesh::current("ones"), layout, shape, dtype);
-}
-DTensor rand(const Layout& layout, const Shape& shape, DType dtype) {
-  return rand(DefaultMesh::current("rand"), layout, shape, dtype);
-}
-DTensor randn(const Layout& layout, const Shape& shape, DType dtype) {
-  return randn(DefaultMesh::current("randn"), layout, shape, dtype);
 }
 
 }  // namespace coshard

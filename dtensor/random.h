@@ -3,6 +3,7 @@
 // the world's seed and counted by the global element index. Every call takes the next stream
 // number; all ranks call in the same order. Children of a when_all draw from streams of their own,
 // forked by position.
+#include "dtensor/factories.h"
 #include "dtensor/tensor.h"
 
 namespace coshard {
@@ -17,39 +18,6 @@ struct RandomState {
 RandomState random_state();
 void set_random_state(RandomState state);
 RandomState take_stream();
-
-// Factories on a plain device, or of a logical tensor of `shape` on a mesh with any layout: each
-// rank makes its part, a Partial is split into terms whose reduction is the tensor (partial.h).
-// rand and randn draw the same numbers for every layout. No communication. Error{BadInput}: a
-// layout with more or fewer entries than the mesh, a dim that the shape lacks; rand and randn of a
-// dtype that is not floating.
-Tensor zeros(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype = DType::F32);
-Tensor ones(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype = DType::F32);
-Tensor full(const std::shared_ptr<Device>& device, const Shape& shape, double value,
-            DType dtype = DType::F32);
-Tensor rand(const std::shared_ptr<Device>& device, const Shape& shape,
-            DType dtype = DType::F32);  // uniform [0,1)
-Tensor randn(const std::shared_ptr<Device>& device, const Shape& shape,
-             DType dtype = DType::F32);  // normal(0,1)
-DTensor zeros(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
-              DType dtype = DType::F32);
-DTensor ones(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
-             DType dtype = DType::F32);
-DTensor full(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, double value,
-             DType dtype = DType::F32);
-DTensor empty(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
-              DType dtype = DType::F32);
-DTensor rand(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
-             DType dtype = DType::F32);
-DTensor randn(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
-              DType dtype = DType::F32);
-// On the mesh of the innermost DefaultMesh.
-DTensor zeros(const Layout& layout, const Shape& shape, DType dtype = DType::F32);
-DTensor ones(const Layout& layout, const Shape& shape, DType dtype = DType::F32);
-DTensor full(const Layout& layout, const Shape& shape, double value, DType dtype = DType::F32);
-DTensor empty(const Layout& layout, const Shape& shape, DType dtype = DType::F32);
-DTensor rand(const Layout& layout, const Shape& shape, DType dtype = DType::F32);
-DTensor randn(const Layout& layout, const Shape& shape, DType dtype = DType::F32);
 
 // In place, off the tape, on a leaf or plain value: normal(mean, std) and uniform [low, high).
 void normal_(const Tensor& x, double mean, double std);

@@ -8,8 +8,17 @@ std::int64_t numel(const Shape& shape) {
   return count;
 }
 
+void require_size(const Shape& shape, std::size_t element_bytes, const char* what) {
+  auto bytes = static_cast<std::int64_t>(element_bytes);
+  for (auto size : shape) {
+    CS_REQUIRE(size >= 0, what, ": size ", size, " in shape ", shape);
+    CS_REQUIRE(!__builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes), what,
+               ": shape ", shape, " has 2^63 bytes or more");
+  }
+}
+
 Strides row_major(const Shape& shape) {
-  Strides strides(shape.size(), 1);
+  Strides strides = Strides::filled(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;)
     strides[i - 1] = strides[i] * std::max<std::int64_t>(shape[i], 1);
   return strides;
@@ -23,7 +32,7 @@ int normalize_dim(std::int64_t dim, int ndim, const char* what) {
 
 Shape broadcast(const Shape& a, const Shape& b, const char* what) {
   const std::size_t n = std::max(a.size(), b.size());
-  Shape out(n, 1);
+  Shape out = Shape::filled(n, 1);
   for (std::size_t i = 0; i < n; ++i) {
     const std::int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
     const std::int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;

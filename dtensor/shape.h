@@ -11,6 +11,8 @@ using Shape = InlineVector<std::int64_t, 8>;
 using Strides = InlineVector<std::int64_t, 8>;
 
 std::int64_t numel(const Shape& shape);
+// Error{BadInput}: a negative size, or 2^63 elements or bytes and more at so many bytes an element.
+void require_size(const Shape& shape, std::size_t element_bytes, const char* what);
 Strides row_major(const Shape& shape);
 // Brings dim (which may be negative) into [0, ndim); Error{BadInput} names `what`, dim and ndim.
 int normalize_dim(std::int64_t dim, int ndim, const char* what);

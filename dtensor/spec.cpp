@@ -91,7 +91,7 @@ void place_locally(Spec& spec) {
   }
   const std::vector<int>& coordinate = mesh.coordinate();
   spec.local_shape = spec.shape;
-  spec.offset = Shape(spec.shape.size(), 0);
+  spec.offset = Shape::filled(spec.shape.size(), 0);
   for (std::size_t d = 0; d < spec.shape.size(); ++d) {
     const auto ranges =
         ranges_of(spec.layout, mesh.shape(), coordinate, static_cast<int>(d), spec.shape[d]);

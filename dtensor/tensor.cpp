@@ -9,6 +9,19 @@
 #include "runtime/device/graph.h"
 
 namespace coshard {
+namespace {
+
+std::size_t bytes_of(const Shape& shape, DType dtype, const char* what) {
+  require_size(shape, size_of(dtype), what);
+  return static_cast<std::size_t>(numel(shape)) * size_of(dtype);
+}
+
+}  // namespace
+
+void Tensor::fail_undefined() {
+  fail(ErrorKind::BadInput,
+       "the tensor is undefined: nothing was assigned to it (a gradient before backward is so too)");
+}
 
 std::int64_t Tensor::size(std::int64_t dim) const {
   return shape()[static_cast<std::size_t>(normalize_dim(dim, ndim(), "size"))];
@@ -16,27 +29,27 @@ std::int64_t Tensor::size(std::int64_t dim) const {
 
 const DeviceMesh& Tensor::mesh() const {
   CS_REQUIRE(is_distributed(), "mesh: ", *this, " is a plain tensor");
-  return impl_->spec->mesh;
+  return impl().spec->mesh;
 }
 
 const Layout& Tensor::layout() const {
   CS_REQUIRE(is_distributed(), "layout: ", *this, " is a plain tensor");
-  return impl_->spec->layout;
+  return impl().spec->layout;
 }
 
 bool Tensor::is_contiguous() const {
   std::int64_t expected = 1;
-  for (std::size_t i = impl_->local_shape.size(); i-- > 0;) {
-    const std::int64_t size = impl_->local_shape[i];
+  for (std::size_t i = impl().local_shape.size(); i-- > 0;) {
+    const std::int64_t size = impl().local_shape[i];
     if (size == 0) return true;
-    if (size != 1 && impl_->strides[i] != expected) return false;
+    if (size != 1 && impl().strides[i] != expected) return false;
     expected *= size;
   }
   return true;
 }
 
 void Tensor::wait(std::string_view who) const {
-  Storage& storage = *impl_->storage;
+  Storage& storage = *impl().storage;
   if (!storage.in_flight) return;
   const std::shared_ptr<WorkState> state = storage.pending.state();
   if (state != nullptr) state->issue_now();
@@ -51,7 +64,7 @@ void Tensor::wait(std::string_view who) const {
 }
 
 void Tensor::arrived(const std::shared_ptr<WorkState>& awaited) const {
-  Storage& storage = *impl_->storage;
+  Storage& storage = *impl().storage;
   if (storage.pending.state() != awaited) return;
   storage.in_flight = false;
   storage.pending = Work();
@@ -62,53 +75,52 @@ void* Tensor::data() const {
   return address();
 }
 
-bool Tensor::requires_grad() const { return impl_->grad && impl_->grad->requires_grad; }
-bool Tensor::is_leaf() const { return !impl_->grad || !impl_->grad->producer; }
+bool Tensor::requires_grad() const { return impl().grad && impl().grad->requires_grad; }
+bool Tensor::is_leaf() const { return !impl().grad || !impl().grad->producer; }
 
 Tensor& Tensor::set_requires_grad(bool value) {
   CS_REQUIRE(is_leaf(), "set_requires_grad: ", *this, " was made by ",
-             impl_->grad->producer->name(), "; only leaves can be changed");
+             impl().grad->producer->name(), "; only leaves can be changed");
   CS_REQUIRE(!value || is_floating(dtype()), "set_requires_grad: ", *this, " is not floating");
-  if (!impl_->grad) impl_->grad = std::make_shared<GradMeta>();
-  impl_->grad->requires_grad = value;
-  impl_->grad->spec = impl_->spec;
+  if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
+  impl().grad->requires_grad = value;
+  impl().grad->spec = impl().spec;
   return *this;
 }
 
-Tensor Tensor::grad() const { return impl_->grad ? impl_->grad->gradient : Tensor(); }
+Tensor Tensor::grad() const { return impl().grad ? impl().grad->gradient : Tensor(); }
 
 void Tensor::set_grad(Tensor gradient) const {
-  if (!impl_->grad) impl_->grad = std::make_shared<GradMeta>();
-  if (StepGraph* step = StepGraph::recording()) step->sets(impl_->grad);
-  impl_->grad->gradient = std::move(gradient);
+  if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
+  if (StepGraph* step = StepGraph::recording()) step->sets(impl().grad);
+  impl().grad->gradient = std::move(gradient);
 }
 
-Tensor Tensor::detach() const { return with_spec(impl_->spec); }
+Tensor Tensor::detach() const { return with_spec(impl().spec); }
 
 Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) const {
-  return view_as(impl_->local_shape, impl_->strides, impl_->offset, std::move(spec));
+  return view_as(impl().local_shape, impl().strides, impl().offset, std::move(spec));
 }
 
 Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::int64_t offset,
                        std::shared_ptr<const Spec> spec) const {
   Tensor out;
   out.impl_ = std::allocate_shared<Impl>(FrameAllocator<Impl>());
-  out.impl_->storage = impl_->storage;
+  out.impl_->storage = impl().storage;
   out.impl_->spec = std::move(spec);
   out.impl_->local_shape = local_shape;
   out.impl_->strides = strides;
   out.impl_->offset = offset;
-  out.impl_->dtype = impl_->dtype;
+  out.impl_->dtype = impl().dtype;
   return out;
 }
 
 Tensor Tensor::empty(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype) {
-  for (auto size : shape) CS_REQUIRE(size >= 0, "empty: size ", size, " in shape ", shape);
+  const std::size_t bytes = bytes_of(shape, dtype, "empty");
   Tensor out;
   out.impl_ = std::allocate_shared<Impl>(FrameAllocator<Impl>());
   out.impl_->storage = std::allocate_shared<Storage>(FrameAllocator<Storage>());
-  out.impl_->storage->buffer =
-      device->make_buffer(static_cast<std::size_t>(coshard::numel(shape)) * size_of(dtype));
+  out.impl_->storage->buffer = device->make_buffer(bytes);
   out.impl_->local_shape = shape;
   out.impl_->strides = row_major(shape);
   out.impl_->dtype = dtype;
@@ -125,10 +137,10 @@ Tensor Tensor::empty(const std::shared_ptr<Device>& device, std::shared_ptr<cons
 Tensor Tensor::borrow(const std::shared_ptr<Device>& device, void* data, const Shape& shape,
                       DType dtype) {
   Tensor out;
+  const std::size_t bytes = bytes_of(shape, dtype, "borrow");
   out.impl_ = std::make_shared<Impl>();
   out.impl_->storage = std::make_shared<Storage>();
-  out.impl_->storage->buffer =
-      device->borrow(data, static_cast<std::size_t>(coshard::numel(shape)) * size_of(dtype));
+  out.impl_->storage->buffer = device->borrow(data, bytes);
   out.impl_->local_shape = shape;
   out.impl_->strides = row_major(shape);
   out.impl_->dtype = dtype;
@@ -152,7 +164,8 @@ kernels::View view_of(void* data, const Tensor& tensor, DType dtype, const Strid
 }  // namespace
 
 Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype,
-                           std::span<const double> values) {
+                           const ValueList& list) {
+  const std::span<const double> values = list;
   Tensor out = empty(device, shape, dtype);
   CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(),
              "from_values: ", values.size(), " values for shape ", shape);
@@ -171,6 +184,8 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
 }
 
 std::vector<double> Tensor::to_vector() const {
+  CS_REQUIRE(!is_distributed() || !layout().has_partial(), "to_vector: ", *this,
+             " has terms, not values; redistribute first, or read to_local()");
   require_not_recording(*device(), "to_vector", "give data to the host");
   std::vector<double> values(static_cast<std::size_t>(local_numel()));
   const Tensor there =
@@ -214,10 +229,6 @@ std::string describe(const Tensor& tensor) {
   if (!tensor.defined()) return "undefined";
   if (!tensor.is_distributed()) return cat(tensor.dtype(), tensor.shape());
   return cat(tensor.dtype(), describe(*tensor.spec()));
-}
-
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
-  return out << describe(tensor);
 }
 
 }  // namespace coshard

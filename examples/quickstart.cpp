@@ -19,7 +19,8 @@ cs::Task<void> program(cs::World& world) {
   cs::DTensor cut = mlp.w1.weight;                                 // each rank holds some rows
   cs::DTensor whole = co_await cut.redistribute(cs::Replicate());  // issued, then awaited
   if (world.rank() == 0)
-    std::cout << "loss " << loss.item() << "\n" << cut << " -> " << whole << "\n";
+    std::cout << "loss " << loss.item() << "\n"
+              << cs::describe(cut) << " -> " << cs::describe(whole) << "\n";
 }
 
 int main(int argc, char** argv) { return cs::run(argc, argv, program); }

@@ -19,6 +19,11 @@ std::string_view to_string(ErrorKind kind) {
 Error::Error(ErrorKind kind, const std::string& message)
     : std::runtime_error(message), kind_(kind), site_(RankContext::current().branch().place.site) {}
 
+void Error::left(int rank, std::string_view path) {
+  if (told_.empty())
+    told_ = cat("rank ", rank, path.empty() ? "" : ", ", path, ": ", message());
+}
+
 void fail(ErrorKind kind, const std::string& message) { throw Error(kind, message); }
 
 std::string text_of(const std::exception_ptr& error) {
@@ -28,6 +33,25 @@ std::string text_of(const std::exception_ptr& error) {
     return known.what();
   } catch (...) {
     return "an exception that is no std::exception";
+  }
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return known.message();
+  } catch (...) {
+    return text_of(error);
+  }
+}
+
+void note_left(const std::exception_ptr& error, int rank, std::string_view path) {
+  try {
+    std::rethrow_exception(error);
+  } catch (Error& known) {
+    known.left(rank, path);
+  } catch (...) {  // what others throw says where it comes from, or does not
   }
 }
 

@@ -27,6 +27,12 @@ class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message);
   ErrorKind kind() const noexcept { return kind_; }
+  // "linear: inner dimensions differ: …"; what() has "rank 1, layers.0.mlp: " before it once the
+  // error has left that module, or the program of that rank.
+  const char* message() const noexcept { return std::runtime_error::what(); }
+  const char* what() const noexcept override { return told_.empty() ? message() : told_.c_str(); }
+  // It has left the module at `path`, or with "" the program; the first one counts.
+  void left(int rank, std::string_view path);
   // The line of the user's program that the library worked for when this was made; not known where
   // none did.
   const CallSite& site() const noexcept { return site_; }
@@ -34,13 +40,23 @@ class Error : public std::runtime_error {
  private:
   ErrorKind kind_;
   CallSite site_;
+  std::string told_;
 };
+
+// How an error shows a value: what brief(value) says in one line, where there is that, else `<<`.
+template <class T>
+decltype(auto) in_one_line(const T& value) {
+  if constexpr (requires { brief(value); })
+    return brief(value);
+  else
+    return (value);
+}
 
 // Joins printable operands into one string: cat("dim ", 3, " of ", shape).
 template <class... Args>
 std::string cat(const Args&... args) {
   std::ostringstream out;
-  (out << ... << args);
+  (out << ... << in_one_line(args));
   return out.str();
 }
 
@@ -48,6 +64,10 @@ std::string cat(const Args&... args) {
 
 // Its what(), or that it has none.
 std::string text_of(const std::exception_ptr& error);
+// The same without where an Error came from.
+std::string message_of(const std::exception_ptr& error);
+// Notes in an Error that it has left a module of this rank, or its program.
+void note_left(const std::exception_ptr& error, int rank, std::string_view path);
 
 }  // namespace coshard
 

@@ -13,6 +13,7 @@
 #include "runtime/coro/user_call.h"
 #include "runtime/launch/world.h"
 #include "styles/recompute.h"
+#include "styles/style.h"
 
 namespace coshard {
 namespace {
@@ -209,10 +210,12 @@ const std::string& Module::path() {
   return *path_;
 }
 
-std::string Module::type_name() const {
+std::string Module::type_name() const { return plain_name(typeid(*this)); }
+
+std::string plain_name(const std::type_info& type) {
   int status = 0;
-  char* demangled = abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status);
-  std::string name = status == 0 ? demangled : typeid(*this).name();
+  char* demangled = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
+  std::string name = status == 0 ? demangled : type.name();
   std::free(demangled);
   const std::size_t colon = name.substr(0, name.find('<')).rfind("::");
   return colon == std::string::npos ? name : name.substr(colon + 2);

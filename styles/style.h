@@ -1,11 +1,13 @@
 #pragma once
 // A parallel style says how one module is cut: which layout its parameters get, and which layouts
-// go in and come out. Any copyable type with `apply` and `<<` is one; Style holds any of them.
-// Values; used on the rank's thread.
+// go in and come out. Any copyable type with `apply` is one; Style holds any of them. Errors show
+// it by its `<<`, where it has one, or else by the name of its type. Values; used on the rank's
+// thread.
 #include <concepts>
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <typeinfo>
 
 #include "dtensor/device_mesh.h"
 #include "styles/module.h"
@@ -22,10 +24,11 @@ struct ParallelizeOptions {
 // dimension. Error{BadInput} before anything is changed.
 template <class T>
 concept ParallelStyle = requires(const T& style, Module& module, const DeviceMesh& mesh,
-                                 const ParallelizeOptions& options, std::ostream& out) {
+                                 const ParallelizeOptions& options) {
   style.apply(module, mesh, options);
-  out << style;
 };
+// The name of a type without its namespaces.
+std::string plain_name(const std::type_info& type);
 
 class Style {
  public:
@@ -58,7 +61,12 @@ class Style {
                const ParallelizeOptions& options) const override {
       style.apply(module, mesh, options);
     }
-    void print(std::ostream& out) const override { out << style; }
+    void print(std::ostream& out) const override {
+      if constexpr (requires { out << style; })
+        out << style;
+      else
+        out << plain_name(typeid(S));
+    }
     S style;
   };
   std::shared_ptr<const Holder> held_;

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "dtensor/factories.h"
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
@@ -189,18 +190,64 @@ const OpDef& attention_op() {
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                    const Tensor& mask, bool is_causal, std::optional<double> scale,
-                                    bool enable_gqa, CallSite site) {
+namespace {
+
+constexpr const char* kName = "scaled_dot_product_attention";
+
+// Scores where `keep` is false, so low that their weight is 0; finite, so that a row of them has a
+// gradient.
+Tensor hidden_unless(const Tensor& keep, const Tensor& scores) {
+  return masked_fill(scores, logical_not(keep), scores.dtype() == DType::F16 ? -6e4 : -1e30);
+}
+
+// Bool [tq, tk], on q's mesh: query i sees keys j <= i.
+Tensor causal_mask(const Tensor& q, const Tensor& k) {
+  const Shape shape{q.size(2), k.size(2)};
+  const Target target = q.is_distributed() ? Target(q.mesh()) : Target(q.device());
+  return tril(ones(target, shape)) > 0.5;
+}
+
+// With weights that are there to be dropped.
+Tensor attention_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                              bool is_causal, double scale, double p) {
+  const std::int64_t group = q.size(1) / k.size(1);
+  const Tensor keys = group == 1 ? k : repeat_interleave(k, group, 1);
+  const Tensor values = group == 1 ? v : repeat_interleave(v, group, 1);
+  Tensor scores = matmul(mul(q, scale), transpose(keys, -2, -1));
+  const Tensor keep = is_causal ? causal_mask(q, k) : mask;
+  if (!keep.defined()) return matmul(dropout(softmax(scores, -1), p), values);
+  if (keep.dtype() != DType::Bool) return matmul(dropout(softmax(scores + keep, -1), p), values);
+  const Tensor weights = softmax(hidden_unless(keep, scores), -1);
+  return matmul(dropout(masked_fill(weights, logical_not(keep), 0), p), values);
+}
+
+// Without a batch, or heads, as with one.
+Tensor with_four_dims(Tensor x) {
+  CS_REQUIRE(x.ndim() >= 2 && x.ndim() <= 4, kName, ": ", x,
+             " is not [seq, dim], [heads, seq, dim] or [batch, heads, seq, dim]");
+  while (x.ndim() < 4) x = unsqueeze(x, 0);
+  return x;
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const Tensor& mask, Probability dropout_p, bool is_causal,
+                                    std::optional<double> scale, bool enable_gqa, CallSite site) {
   const UserCall user(site);
-  constexpr const char* kName = "scaled_dot_product_attention";
-  CS_REQUIRE(q.ndim() == 4 && k.ndim() == 4, kName, ": q ", q, ", k ", k,
-             " are not [batch, heads, seq, dim]");
+  CS_REQUIRE(query.ndim() == key.ndim() && key.ndim() == value.ndim(), kName, ": q ", query, ", k ",
+             key, ", v ", value, " differ in their number of dimensions");
+  const double p = dropout_p.value;
+  CS_REQUIRE(p >= 0 && p <= 1, kName, ": dropout_p ", p, " is no probability");
+  const Tensor q = with_four_dims(query), k = with_four_dims(key), v = with_four_dims(value);
   CS_REQUIRE(!mask.defined() || !is_causal, kName, ": is_causal and a mask ", mask);
   CS_REQUIRE(enable_gqa || q.size(1) == k.size(1), kName, ": ", q.size(1), " query heads and ",
              k.size(1), " key heads without enable_gqa");
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
-  return call1(attention_op(), {q, k, v, mask}, {{is_causal, 0}, {by}});
+  Tensor out = p > 0 ? attention_with_dropout(q, k, v, mask, is_causal, by, p)
+                     : call1(attention_op(), {q, k, v, mask}, {{is_causal, 0}, {by}});
+  while (out.ndim() > query.ndim()) out = squeeze(out, 0);
+  return out;
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,

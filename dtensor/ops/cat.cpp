@@ -87,8 +87,9 @@ Tensor cat(std::span<const Tensor> parts, int dim, CallSite site) {
   return call(cat_op(), same, attrs)[0];
 }
 
-Tensor stack(std::span<const Tensor> parts, int dim, CallSite site) {
+Tensor stack(const TensorList& list, int dim, CallSite site) {
   const UserCall user(site);
+  const std::span<const Tensor> parts = list;
   CS_REQUIRE(!parts.empty(), "stack: no tensors");
   std::vector<Tensor> rows;
   for (const Tensor& x : parts) {

@@ -144,6 +144,27 @@ Tensor logical_or(const Tensor& a, const Tensor& b, CallSite site) {
   return call_untaped(logical_or_op(), {to(a, DType::Bool), to(b, DType::Bool)});
 }
 
+namespace {
+
+void require_bool(const char* op, const Tensor& x) {
+  CS_REQUIRE(x.dtype() == DType::Bool, op, ": ", x, " is not bool");
+}
+
+}  // namespace
+
+Tensor operator&(Operand a, Operand b) {
+  require_bool("&", a.tensor), require_bool("&", b.tensor);
+  return logical_and(a.tensor, b.tensor, a.site);
+}
+Tensor operator|(Operand a, Operand b) {
+  require_bool("|", a.tensor), require_bool("|", b.tensor);
+  return logical_or(a.tensor, b.tensor, a.site);
+}
+Tensor operator~(Operand x) {
+  require_bool("~", x.tensor);
+  return logical_not(x.tensor, x.site);
+}
+
 std::span<const OpDef* const> compare_ops() {
   static const std::vector<const OpDef*> ops = [] {
     std::vector<const OpDef*> list{&isnan_op(), &logical_and_op(), &logical_or_op()};

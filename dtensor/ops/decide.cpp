@@ -54,7 +54,7 @@ std::vector<Placement> placements_along(std::span<const Tensor> in, int mesh_dim
 
 void decide_layouts(Decision& d, const OpDef& op, std::span<const Tensor> in,
                     const DeviceMesh& mesh, const std::vector<TensorInfo>& out_info) {
-  const Rule rule = op.rule(d.in_info, d.attrs);
+  const Rule rule = sharding_rule(op, d.in_info, d.attrs);
   CS_REQUIRE(rule.in.size() == in.size() && rule.out.size() == out_info.size(), op.name,
              ": the rule has ", rule.in.size(), " inputs, the call ", in.size());
   d.want.assign(in.size(), Layout());

@@ -1,5 +1,8 @@
 // How an operator runs: find (or make) the decision for these shapes and layouts, redistribute the
 // inputs, run the local body, wrap the outputs, record the call on the tape.
+#include <algorithm>
+
+#include "dtensor/distribute.h"
 #include "dtensor/ops/decision.h"
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/op_record.h"
@@ -49,9 +52,34 @@ void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decisio
   }
 }
 
+bool plain_beside_dtensors(std::span<const Tensor> in) {
+  bool plain = false, distributed = false;
+  for (const Tensor& t : in)
+    if (t.defined()) (t.is_distributed() ? distributed : plain) = true;
+  return plain && distributed;
+}
+
+// Plain tensors without dimensions as Replicates on the mesh of the others; of an in-place call the
+// first input is what it is.
+std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in, bool in_place) {
+  std::vector<Tensor> together(in.begin(), in.end());
+  const auto placed = std::find_if(
+      in.begin(), in.end(), [](const Tensor& t) { return t.defined() && t.is_distributed(); });
+  for (Tensor& t : together) {
+    if (!t.defined() || t.is_distributed()) continue;
+    CS_REQUIRE(t.ndim() == 0 && !(in_place && &t == &together[0]), show_call(op, in),
+               ": a mixture of plain tensors and DTensors; make the plain one a DTensor "
+               "(distribute_tensor, from_local), or take to_local() of the other");
+    t = from_local(t, placed->mesh());
+  }
+  return together;
+}
+
 std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor> in,
                                          const Attrs& attrs, bool in_place) {
   CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
+  if (in.size() > 1 && plain_beside_dtensors(in)) [[unlikely]]
+    return run_call(op, all_on_one_mesh(op, in, in_place), attrs, in_place);
   const AllocationLabel label(op.name);
   const Decision& d = decision_for(op, in, attrs, in_place);
   std::vector<Tensor> moved;

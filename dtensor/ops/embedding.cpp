@@ -105,9 +105,18 @@ const OpDef& embedding_op() {
 
 }  // namespace
 
-Tensor embedding(const Tensor& ids, const Tensor& weight, std::int64_t padding_idx, CallSite site) {
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<std::int64_t> padding_idx,
+                 CallSite site) {
   const UserCall user(site);
-  return call1(embedding_op(), {ids, weight}, {{padding_idx}, {}});
+  constexpr std::int64_t kNone = -1;
+  std::int64_t padding = padding_idx.value_or(kNone);
+  if (padding_idx) {
+    const std::int64_t rows = weight.size(0);
+    CS_REQUIRE(padding >= -rows && padding < rows, "embedding: padding_idx ", padding, " of ", rows,
+               " rows");
+    if (padding < 0) padding += rows;
+  }
+  return call1(embedding_op(), {ids, weight}, {{padding}, {}});
 }
 
 std::span<const OpDef* const> embedding_ops() {

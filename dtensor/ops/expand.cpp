@@ -11,7 +11,7 @@ Shape target_of(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.end
 // attrs.ints: the new shape
 std::vector<TensorInfo> expand_infer(Infos in, const Attrs& attrs) {
   const Shape to = target_of(attrs);
-  for (auto size : to) CS_REQUIRE(size >= 0, "expand: ", in[0].shape, " to ", to);
+  require_size(to, size_of(in[0].dtype), "expand");
   CS_REQUIRE(broadcast(in[0].shape, to, "expand") == to, "expand: ", in[0].shape, " to ", to);
   return {{to, in[0].dtype}};
 }
@@ -29,7 +29,7 @@ Rule expand_rule(Infos in, const Attrs& attrs) {
 void expand_forward(OpContext& c) {
   const Tensor& x = c.in[0];
   const Shape& to = c.out_shape[0];
-  Strides strides(to.size(), 0);
+  Strides strides = Strides::filled(to.size(), 0);
   const std::size_t lead = to.size() - x.local_shape().size();
   for (std::size_t i = 0; i < x.local_shape().size(); ++i)
     if (x.local_shape()[i] == to[lead + i]) strides[lead + i] = x.strides()[i];

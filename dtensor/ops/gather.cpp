@@ -169,7 +169,7 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& index, CallSite site
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "index_select");
   CS_REQUIRE(index.ndim() == 1, "index_select: an index ", index, " of ", x);
-  Shape line(static_cast<std::size_t>(x.ndim()), 1);
+  Shape line = Shape::filled(static_cast<std::size_t>(x.ndim()), 1);
   line[static_cast<std::size_t>(along)] = index.size(0);
   Shape all = x.shape();
   all[static_cast<std::size_t>(along)] = index.size(0);

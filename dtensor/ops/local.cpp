@@ -17,7 +17,7 @@ kernels::View view_of(const Tensor& tensor, const Shape& shape, const Strides& s
 }
 
 kernels::View broadcast_view(const Tensor& tensor, const Shape& shape) {
-  Strides strides(shape.size(), 0);
+  Strides strides = Strides::filled(shape.size(), 0);
   const Shape& own = tensor.local_shape();
   const std::size_t lead = shape.size() - own.size();
   for (std::size_t i = 0; i < own.size(); ++i)
@@ -38,7 +38,7 @@ std::optional<Strides> view_strides(const Shape& from, const Strides& strides, c
     sizes.push_back(from[i]);
     steps.push_back(strides[i]);
   }
-  Strides result(to.size(), 1);
+  Strides result = Strides::filled(to.size(), 1);
   std::size_t j = to.size();  // the dimensions of `to` from j on have their strides
   for (std::size_t end = sizes.size(); end > 0;) {
     std::size_t begin =

@@ -46,7 +46,7 @@ double matmul_flops(Infos in, const Attrs& attrs) {
 Tensor stretched(const Tensor& x, const Shape& out) {
   Shape shape = leading(out);
   const std::size_t lead = shape.size() + 2 - x.local_shape().size();
-  Strides strides(out.size(), 0);
+  Strides strides = Strides::filled(out.size(), 0);
   shape.push_back(x.local_shape()[x.local_shape().size() - 2]);
   shape.push_back(x.local_shape().back());
   if (shape == x.local_shape()) return x;

@@ -146,6 +146,31 @@ Tensor smoothed_nll_loss(const Tensor& log_probs, const Tensor& target, Reductio
   return reduced_loss(out[0], out[1], reduction, log_probs.dtype());
 }
 
+// Of probabilities of the classes. No class number is ignored.
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction,
+                          std::int64_t ignore_index, double smoothing, const Tensor& weight) {
+  CS_REQUIRE(logits.ndim() > 0 && target.shape() == logits.shape(), "cross_entropy: probabilities ",
+             target, " for logits ", logits);
+  CS_REQUIRE(ignore_index < 0, "cross_entropy: ignore_index ", ignore_index,
+             " with probabilities as targets");
+  const auto dim = static_cast<int>(nll_class_dim(static_cast<std::size_t>(logits.ndim())));
+  const std::int64_t classes = logits.size(dim);
+  const Tensor log_probs = log_softmax(logits, dim);
+  Tensor terms = mul(to(target, logits.dtype()), log_probs);
+  if (smoothing != 0)
+    terms =
+        add(mul(terms, 1 - smoothing), mul(log_probs, smoothing / static_cast<double>(classes)));
+  if (weight.defined()) {
+    Shape along = Shape::filled(static_cast<std::size_t>(logits.ndim()), 1);
+    along[static_cast<std::size_t>(dim)] = classes;
+    terms = mul(terms, view(weight.detach(), along));
+  }
+  const Tensor losses = neg(sum(terms, dim));
+  if (reduction == Reduction::None) return losses;
+  if (reduction == Reduction::Sum) return sum(losses);
+  return div(sum(losses), static_cast<double>(losses.numel()));
+}
+
 }  // namespace
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, Reduction reduction,
@@ -158,6 +183,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduc
                      std::int64_t ignore_index, double label_smoothing, const Tensor& weight,
                      CallSite site) {
   const UserCall user(site);
+  if (is_floating(target.dtype()))
+    return soft_cross_entropy(logits, target, reduction, ignore_index, label_smoothing, weight);
   if (logits.ndim() == 2 && !weight.defined())
     return cross_entropy_rows(logits, target, reduction, ignore_index, label_smoothing);
   CS_REQUIRE(logits.ndim() > 0, "cross_entropy: logits without dimensions");

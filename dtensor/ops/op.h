@@ -1,7 +1,7 @@
 #pragma once
 // An operator is data: name, sharding rule, shape inference, local forward, backward written in
 // operators, cost and samples. Each lives in one file of this folder and is named once, in this
-// folder's meson.build.
+// folder's meson.build; one of the user's lives in the user's program (include/coshard/op.h).
 #include <array>
 #include <functional>
 #include <span>
@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dtensor/ops/explicit_redistribution.h"
 #include "dtensor/tape.h"
 #include "dtensor/tensor.h"
 
@@ -126,7 +127,8 @@ struct GradContext {
 
 struct OpDef {
   std::string_view name;
-  // Sharding rule for these logical inputs. Shapes have been checked by `infer`.
+  // Sharding rule for these logical inputs. Shapes have been checked by `infer`. Null: for plain
+  // tensors alone.
   Rule (*rule)(std::span<const TensorInfo> in, const Attrs&);
   // Checks shapes and dtypes (Error{BadInput} naming them) and gives the logical outputs.
   std::vector<TensorInfo> (*infer)(std::span<const TensorInfo> in, const Attrs&);
@@ -140,7 +142,7 @@ struct OpDef {
   // Bit i: `backward` reads in[i] (out[i]). The rest is not kept for it and is undefined in its
   // GradContext.
   unsigned saves_in = ~0u, saves_out = ~0u;
-  // Small calls for the conformance walk.
+  // Small calls for the conformance walk; an operator of the user's needs none.
   struct Sample {
     std::vector<TensorInfo> in;
     Attrs attrs;
@@ -149,13 +151,14 @@ struct OpDef {
     std::int64_t int_high = 4;
     std::vector<int> grads{};  // inputs to differentiate; empty: all floating ones
   };
-  std::vector<Sample> (*samples)();
+  std::vector<Sample> (*samples)() = nullptr;
 };
 
 // Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors the cheapest strategy
 // of the rule is chosen per mesh dimension (ties: the fewest changed inputs, then the rule's order)
 // and inputs are redistributed to it. Outputs are undefined beyond the operator's count.
-// Error{BadInput} for a mixture of plain tensors and DTensors, or two meshes.
+// A plain tensor without dimensions stands for a Replicate beside DTensors. Error{BadInput} for any
+// other mixture of plain tensors and DTensors, and for two meshes.
 std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in,
                                      const Attrs& attrs);
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
@@ -170,25 +173,16 @@ std::array<Tensor, kMaxOutputs> call_keeping_layout(const OpDef& op, std::span<c
 // floating where in[0] is not. Whoever saved in[0] for its own backward fails there.
 Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs = {});
 
-// While one lives, an operator on this thread that would have to redistribute an input is
-// Error{BadInput} naming operator, input and layouts (torch.distributed.tensor
-// ExplicitRedistributionContext). Communication: only where it would communicate; Any: also the
-// free changes (R -> S, R -> P); Off: nested, allows all again. redistribute() itself is always
-// allowed. Backward obeys the scope it is called in. Do not hold one across a co_await that may
-// run siblings.
-class ExplicitRedistribution {
- public:
-  enum class Forbid : std::uint8_t { Off, Communication, Any };
-  explicit ExplicitRedistribution(Forbid forbid = Forbid::Communication);
-  ~ExplicitRedistribution();
-  ExplicitRedistribution(const ExplicitRedistribution&) = delete;
-  ExplicitRedistribution& operator=(const ExplicitRedistribution&) = delete;
-
- private:
-  Forbid before_;
-};
-
 // All operators, by name.
 std::span<const OpDef* const> all_operators();
+
+// From now on this rank cuts the operator called `name` by `rule` instead of its own
+// (torch.distributed.tensor.experimental.register_sharding). All ranks do the same, before they use
+// the operator on DTensors: Error{BadInput} after that, and for a name that no operator has.
+using RuleFunction = std::function<Rule(std::span<const TensorInfo> in, const Attrs&)>;
+void register_sharding(std::string_view name, RuleFunction rule);
+// The rule that holds: the registered one, or the operator's own. Error{BadInput} where it has
+// none.
+Rule sharding_rule(const OpDef& op, std::span<const TensorInfo> in, const Attrs& attrs);
 
 }  // namespace coshard

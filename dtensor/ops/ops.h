@@ -8,6 +8,7 @@
 #include "dtensor/ops/ops_index.h"
 #include "dtensor/ops/ops_matmul.h"
 #include "dtensor/ops/ops_nn.h"
+#include "dtensor/ops/ops_operators.h"
 #include "dtensor/ops/ops_pointwise.h"
 #include "dtensor/ops/ops_reduce.h"
 #include "dtensor/ops/ops_view.h"

@@ -49,30 +49,6 @@ Tensor lerp(const Tensor& x, const Tensor& end, double weight, CallSite site = C
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1,
                CallSite site = CallSite::current());
 
-// The left side of an operator, and its line: an operator can have no default. For one expression.
-struct LeftOperand {
-  LeftOperand(const Tensor& x, CallSite stands_at = CallSite::current())  // NOLINT: implicit
-      : tensor(x), site(stands_at) {}
-  const Tensor& tensor;
-  CallSite site;
-};
-inline Tensor operator+(LeftOperand a, const Tensor& b) { return add(a.tensor, b, 1, a.site); }
-inline Tensor operator-(LeftOperand a, const Tensor& b) { return sub(a.tensor, b, 1, a.site); }
-inline Tensor operator*(LeftOperand a, const Tensor& b) { return mul(a.tensor, b, a.site); }
-inline Tensor operator/(LeftOperand a, const Tensor& b) { return div(a.tensor, b, a.site); }
-inline Tensor operator+(LeftOperand a, const Scalar& scalar) {
-  return add(a.tensor, scalar, 1, a.site);
-}
-inline Tensor operator-(LeftOperand a, const Scalar& scalar) {
-  return sub(a.tensor, scalar, 1, a.site);
-}
-inline Tensor operator*(LeftOperand a, const Scalar& scalar) {
-  return mul(a.tensor, scalar, a.site);
-}
-inline Tensor operator/(LeftOperand a, const Scalar& scalar) {
-  return div(a.tensor, scalar, a.site);
-}
-
 // --- functions of one element ---
 
 // Integers stay integers. Every Partial but product passes neg (max becomes min and back).
@@ -152,6 +128,7 @@ inline Tensor zeros_like(const Tensor& x, CallSite site = CallSite::current()) {
 inline Tensor ones_like(const Tensor& x, CallSite site = CallSite::current()) {
   return full_like(x, 1, site);
 }
+// In another dtype, and the rest of the *_like: factories.h.
 // Zeroes elements with probability p, scales the rest by 1/(1-p). Draws by the global element index
 // from the world's generator (random.h), so any layout drops what one device would. A Partial input
 // is reduced first. p = 0: x itself.

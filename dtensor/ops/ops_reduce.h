@@ -3,28 +3,12 @@
 // Conventions: dtensor/ops/ops.h. A dimension that is not worked over may be cut any way: it stays
 // cut and nothing moves. "Gathered" means one all_gather, or one all_to_all that cuts another
 // dimension instead, whichever is cheaper; the result is cut accordingly.
-#include <initializer_list>
 #include <optional>
 
+#include "dtensor/dims.h"
 #include "dtensor/tensor.h"
 
 namespace coshard {
-
-// The dimensions that a reduction works over: all of them (nothing given, or an empty list), one,
-// or several. Negative ones count from the end.
-class Dims {
- public:
-  Dims() = default;
-  Dims(std::nullopt_t) {}        // NOLINT: as an argument
-  Dims(int dim) : dims_{dim} {}  // NOLINT
-  Dims(std::initializer_list<int> dims) : dims_(dims.begin(), dims.end()) {}
-  Dims(const Shape& dims) : dims_(dims) {}  // NOLINT
-  // Bit i: dimension i of `ndim`. Error{BadInput} for one that is not there or given twice.
-  std::int64_t mask(int ndim, const char* op) const;
-
- private:
-  Shape dims_;
-};
 
 struct ValuesAndIndices {
   Tensor values, indices;  // indices i64, positions in the logical tensor

@@ -8,6 +8,26 @@
 
 namespace coshard {
 
+// Several tensors: {a, b}, or a vector, span or array of them, which lives as long as the call.
+class TensorList {
+ public:
+  template <class... Tensors>
+  requires(sizeof...(Tensors) > 0 && (std::same_as<Tensors, Tensor> && ...))  //
+      TensorList(const Tensors&... tensors)                                   // NOLINT: implicit
+      : held_{tensors...}, tensors_(held_) {}
+  template <class Range>
+  requires std::convertible_to<const Range&, std::span<const Tensor>> TensorList(  // NOLINT
+      const Range& tensors)
+      : tensors_(tensors) {}
+  TensorList(const TensorList&) = delete;
+  TensorList& operator=(const TensorList&) = delete;
+  operator std::span<const Tensor>() const { return tensors_; }  // NOLINT
+
+ private:
+  std::vector<Tensor> held_;
+  std::span<const Tensor> tensors_;
+};
+
 // All of these only move elements: a Partial of any kind stays one unless said otherwise, a shard
 // moves with its dimension, and no collective is issued unless a dimension that the operator mixes,
 // drops or selects from is cut. That cut is redistributed first. Dimensions may be negative.
@@ -57,6 +77,10 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim = 0,
                           CallSite site = CallSite::current());
 std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, int dim,
                           CallSite site = CallSite::current());
+inline std::vector<Tensor> split(const Tensor& x, const Shape& sizes, int dim = 0,
+                                 CallSite site = CallSite::current()) {
+  return split(x, sizes.span(), dim, site);
+}
 // Pieces of ceil(size / chunks); there may be fewer.
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0,
                           CallSite site = CallSite::current());
@@ -71,18 +95,28 @@ Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int dim1 = 0, int dim2
 // Partial(sum) stays for 0 only.
 Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value = 0,
            CallSite site = CallSite::current());
+using Margins = InlineVector<std::int64_t, 16>;
+inline Tensor pad(const Tensor& x, const Margins& margins, double value = 0,
+                  CallSite site = CallSite::current()) {
+  return pad(x, margins.span(), value, site);
+}
 // A tensor of `size` along dim that holds x at start, start + step, … and `value` elsewhere: the
 // gradient of slice. A Partial(sum) stays for 0 only.
 Tensor place(const Tensor& x, int dim, std::int64_t start, std::int64_t step, std::int64_t size,
              double value = 0, CallSite site = CallSite::current());
 // Equal layouts stay; Partial with Replicate is Partial. Of different dtypes: the one that holds
 // all.
-Tensor cat(std::span<const Tensor> parts, int dim, CallSite site = CallSite::current());
-inline Tensor cat(const std::vector<Tensor>& parts, int dim, CallSite site = CallSite::current()) {
+Tensor cat(std::span<const Tensor> parts, int dim = 0, CallSite site = CallSite::current());
+inline Tensor cat(const TensorList& parts, int dim = 0, CallSite site = CallSite::current()) {
+  return cat(std::span<const Tensor>(parts), dim, site);
+}
+template <class Range>
+requires std::convertible_to<const Range&, std::span<const Tensor>> Tensor
+cat(const Range& parts, int dim = 0, CallSite site = CallSite::current()) {
   return cat(std::span<const Tensor>(parts), dim, site);
 }
 // cat along a new dimension.
-Tensor stack(std::span<const Tensor> parts, int dim = 0, CallSite site = CallSite::current());
+Tensor stack(const TensorList& parts, int dim = 0, CallSite site = CallSite::current());
 // The whole of it, repeats[i] times along dimension i (new ones in front).
 Tensor repeat(const Tensor& x, const Shape& repeats, CallSite site = CallSite::current());
 // Every element `repeats` times in a row; a cut dim stays cut where view keeps it.
@@ -90,6 +124,9 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim,
                          CallSite site = CallSite::current());
 Tensor flip(const Tensor& x, std::span<const std::int64_t> dims,
             CallSite site = CallSite::current());
+inline Tensor flip(const Tensor& x, const Shape& dims, CallSite site = CallSite::current()) {
+  return flip(x, dims.span(), site);
+}
 // Moves elements by `shift` along dim, around the end.
 Tensor roll(const Tensor& x, std::int64_t shift, int dim, CallSite site = CallSite::current());
 // Zero above (tril) or below (triu) the diagonal of the last two dimensions, which may be cut.

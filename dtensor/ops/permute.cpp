@@ -35,7 +35,7 @@ void permute_forward(OpContext& c) {
 }
 
 void permute_backward(GradContext& c) {
-  Shape inverse(c.attrs.ints.size(), 0);
+  Shape inverse = Shape::filled(c.attrs.ints.size(), 0);
   for (std::size_t i = 0; i < inverse.size(); ++i)
     inverse[static_cast<std::size_t>(c.attrs.ints[i])] = static_cast<std::int64_t>(i);
   if (c.sink.wants(0)) c.sink.give(0, permute(c.out_grad[0], inverse));
@@ -94,7 +94,7 @@ Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination, C
   const UserCall user(site);
   CS_REQUIRE(source.size() == destination.size(), "movedim: ", source, " to ", destination, " of ",
              x);
-  Shape dims(x.shape().size(), -1);
+  Shape dims = Shape::filled(x.shape().size(), -1);
   std::array<bool, 8> moved{};
   for (std::size_t i = 0; i < source.size(); ++i) {
     const auto from = static_cast<std::size_t>(normalize_dim(source[i], x.ndim(), "movedim"));

@@ -2,27 +2,10 @@
 // Which dtype an operator on mixed dtypes computes in: PyTorch's promotion. Floats before integers
 // before bool; within a category, tensors with dimensions decide, then 0-dimensional ones, then
 // numbers. Pure functions.
-#include <concepts>
-
+#include "dtensor/scalar.h"
 #include "dtensor/tensor.h"
 
 namespace coshard {
-
-// A number given beside a tensor. Whether it was an integer matters: i64 + 2 is i64, i64 + 2.0 is
-// f32. Exact for integers up to 2^53.
-struct Scalar {
-  double value = 0;
-  DType dtype = DType::F32;  // Bool, I64 or F32: its category
-
-  constexpr Scalar() = default;
-  // Implicit, as in arithmetic.
-  constexpr Scalar(bool number) : value(number), dtype(DType::Bool) {}  // NOLINT
-  template <std::floating_point T>
-  constexpr Scalar(T number) : value(static_cast<double>(number)) {}  // NOLINT
-  template <std::integral T>
-  requires(!std::same_as<T, bool>) constexpr Scalar(T number)
-      : value(static_cast<double>(number)), dtype(DType::I64) {}  // NOLINT
-};
 
 // The dtype that holds both: bool < i32 < i64 < bf16, f16 < f32 < f64, where bf16 and an integer
 // give bf16, bf16 and f16 give f32.

@@ -14,7 +14,7 @@ std::string Failure::line() const {
 }
 
 Failure failure_of(int rank, const std::exception_ptr& error, std::string module) {
-  Failure failure{rank, text_of(error), std::move(module)};
+  Failure failure{rank, message_of(error), std::move(module)};
   try {
     std::rethrow_exception(error);
   } catch (const Error& known) {

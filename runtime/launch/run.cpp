@@ -67,7 +67,7 @@ int run(WorldOptions options, const Program& program) {
     return 0;
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    if (const std::string text = text_of(error); told != text) print(cat("error: ", text));
+    if (told != message_of(error)) print(cat("error: ", text_of(error)));
     return exit_code_of(error);
   }
 }

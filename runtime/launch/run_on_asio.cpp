@@ -146,6 +146,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
         world_->device()->synchronize();
       } catch (...) {
         const std::exception_ptr left = std::current_exception();
+        note_left(left, rank_, "");
         run_->state.failed(failure(left), left);
       }
       destroy_program();

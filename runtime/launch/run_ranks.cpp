@@ -46,6 +46,7 @@ void run_program(Run& run, World& world, Executor& executor) {
     world.device()->synchronize();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
+    note_left(error, world.rank(), "");
     run.state.failed(failure_in(world, error), error);
   }
   executor.destroy_beside();

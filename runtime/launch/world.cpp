@@ -141,6 +141,7 @@ void World::module_left(std::string_view path, const std::exception_ptr& error) 
     if (left.error == error) return;
   if (left_.size() == kKept) left_.erase(left_.begin());
   left_.push_back({error, std::string(path)});
+  note_left(error, rank_, path);
 }
 
 std::string World::module_of(const std::exception_ptr& error) const {

@@ -8,7 +8,8 @@ namespace coshard::nn {
 Embedding::Embedding(std::int64_t num, std::int64_t dim, World& world, EmbeddingOptions options)
     : num(num), dim(dim), padding_idx(options.padding_idx) {
   CS_REQUIRE(num > 0 && dim > 0, "Embedding: ", num, " rows of ", dim);
-  CS_REQUIRE(padding_idx < num, "Embedding: padding_idx ", padding_idx, " of ", num, " rows");
+  CS_REQUIRE(!padding_idx || (*padding_idx >= -num && *padding_idx < num),
+             "Embedding: padding_idx ", *padding_idx, " of ", num, " rows");
   weight = Tensor::empty(world.device(), Shape{num, dim}, options.dtype);
   normal_(weight, 0, options.init_std);
   weight.set_requires_grad(true);

@@ -1,6 +1,8 @@
 #pragma once
 // Embedding: ids [...] -> weight[ids] [..., dim]. Owned by the module it is a member of; rank's
 // thread.
+#include <optional>
+
 #include "runtime/launch/world.h"
 #include "styles/module.h"
 #include "styles/nn/linear.h"
@@ -8,7 +10,8 @@
 namespace coshard::nn {
 
 struct EmbeddingOptions {
-  std::int64_t padding_idx = -1;  // this row gets no gradient; -1: none
+  std::optional<std::int64_t> padding_idx =
+      std::nullopt;  // this row gets no gradient; -1: the last
   DType dtype = DType::F32;
   double init_std = kInitStd;
 };
@@ -18,7 +21,8 @@ class Embedding : public Module {
  public:
   Embedding(std::int64_t num, std::int64_t dim, World& world, EmbeddingOptions options = {});
 
-  std::int64_t num, dim, padding_idx;
+  std::int64_t num, dim;
+  std::optional<std::int64_t> padding_idx;
   Tensor weight;  // [num, dim]
 
  protected:

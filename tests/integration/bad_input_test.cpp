@@ -82,7 +82,8 @@ TEST(BadInput, WhatTheMachineCannotHoldIsRefusedBeforeTheModelIsMade) {
 }
 
 TEST(BadInput, IsTheSameForEveryExample) {
-  for (const char* program : {QUICKSTART_PROGRAM, OWN_STYLE_PROGRAM, ASIO_INTEROP_PROGRAM}) {
+  for (const char* program :
+       {QUICKSTART_PROGRAM, OWN_STYLE_PROGRAM, OWN_OPERATOR_PROGRAM, ASIO_INTEROP_PROGRAM}) {
     expect_refused_by(program, "--communicator foo", "communicator 'foo': this build has local");
     expect_refused_by(program, "--device gpu", "device 'gpu'");
     expect_refused_by(program, "--ranks 100000", "--ranks 100000: must be a number from 1 to 1024");
@@ -91,6 +92,14 @@ TEST(BadInput, IsTheSameForEveryExample) {
   }
   const std::string train = std::string(TRAIN_PROGRAM) + " --text /nowhere";
   expect_refused_by(train, "--rank-threads 0", "--rank-threads 0: must be a number from 1 ");
+}
+
+TEST(Examples, OwnOperatorKeepsLayoutsAndHasAGradient) {
+  const Ended ended = run_program(OWN_OPERATOR_PROGRAM, "--ranks 2");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("clipped: f32[8] S(0) on tp=2"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("gradient: ["), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("sorted: f32[2,3] R on tp=2"), std::string::npos) << ended.out;
 }
 
 TEST(BadInput, AsioInteropTakesTheOptionsOfTheOthersAndNamesItsOwn) {

@@ -48,8 +48,7 @@ std::shared_ptr<Module> make_embedding(const Json& spec, World& world) {
   nn::EmbeddingOptions options;
   const std::int64_t num = spec.at("num");
   if (spec.contains("padding_idx") && !spec.at("padding_idx").is_null()) {
-    options.padding_idx = spec.at("padding_idx");
-    if (options.padding_idx < 0) options.padding_idx += num;
+    options.padding_idx = spec.at("padding_idx").get<std::int64_t>();
   }
   return std::make_shared<nn::Embedding>(num, spec.at("dim"), world, options);
 }

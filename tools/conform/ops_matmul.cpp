@@ -8,13 +8,14 @@ std::vector<Tensor> addmm_of(const OpCall& c) {
 }
 
 std::vector<Tensor> embedding_of(const OpCall& c) {
-  const std::int64_t padding = c.integer("padding_idx", -1);
-  const bool from_end = c.has("padding_idx") && padding < 0;
-  return {embedding(c[0], c[1], from_end ? padding + c[1].size(0) : padding)};
+  std::optional<std::int64_t> padding;
+  if (c.has("padding_idx")) padding = c.integer("padding_idx");
+  return {embedding(c[0], c[1], padding)};
 }
 
 std::vector<Tensor> attention_of(const OpCall& c) {
-  return {scaled_dot_product_attention(c[0], c[1], c[2], c[3], c.flag("is_causal", false),
+  return {scaled_dot_product_attention(c[0], c[1], c[2], c[3], c.number("dropout_p", 0),
+                                       c.flag("is_causal", false),
                                        c.maybe_number("scale"), c.flag("enable_gqa", false))};
 }
 

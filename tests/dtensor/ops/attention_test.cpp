@@ -16,7 +16,7 @@ using Values = std::vector<double>;
 
 Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
             std::optional<double> scale, bool enable_gqa) {
-  return scaled_dot_product_attention(q, k, v, mask, is_causal, scale, enable_gqa);
+  return scaled_dot_product_attention(q, k, v, mask, 0.0, is_causal, scale, enable_gqa);
 }
 
 Tensor drawn(World& world, const Shape& shape) { return randn(world.device(), shape, DType::F64); }

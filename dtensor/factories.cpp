@@ -1,0 +1,224 @@
+#include "dtensor/factories.h"
+
+#include <cmath>
+
+#include "dtensor/default_mesh.h"
+#include "dtensor/distribute.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/partial.h"
+#include "dtensor/random.h"
+#include "kernels/run.h"
+
+namespace coshard {
+namespace {
+
+Tensor filled(const Tensor& x, double value) {
+  kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
+  return x;
+}
+
+Tensor marked(Tensor x, bool requires_grad) {
+  if (requires_grad) x.set_requires_grad(true);
+  return x;
+}
+
+// Of values that have been set: a Partial's most ranks hold a constant in their place.
+Tensor finished(const Tensor& x, bool requires_grad) {
+  if (x.is_distributed())
+    if (const auto term = term_in_place_of_value(x.mesh(), x.layout())) filled(x, *term);
+  return marked(x, requires_grad);
+}
+
+// Where every rank has the whole of it, before it keeps its part.
+Target whole(const Target& target) { return target.is_mesh() ? Target(target.mesh()) : target; }
+Tensor part_of(const Tensor& whole, const Target& target, bool requires_grad) {
+  const Tensor part = target.is_mesh() ? redistribute_raw(whole, target.layout()) : whole;
+  return marked(part, requires_grad);
+}
+
+// Of numbers that the host has made, the same on every rank.
+Tensor listed(const Target& target, const Shape& shape, DType dtype, const std::vector<double>& all,
+              bool requires_grad) {
+  const Tensor values = Tensor::from_values(target.device(), shape, dtype, all);
+  if (!target.is_mesh()) return marked(values, requires_grad);
+  return marked(distribute_tensor(values, target.mesh(), target.layout(), std::nullopt),
+                requires_grad);
+}
+
+}  // namespace
+
+Target::Target(World& world) : device_(world.device()) {}
+Target::Target(DeviceMesh mesh) : Target(mesh, Layout()) {}
+Target::Target(const Layout& layout) : Target(DefaultMesh::current("factory"), layout) {}
+Target::Target(DeviceMesh mesh, const Layout& layout) {
+  layout_ = require_layout_of(mesh, layout, "factory");
+  device_ = mesh.world().device();
+  mesh_ = std::move(mesh);
+}
+Target Target::here() {
+  World* world = World::current();
+  CS_REQUIRE(world, "factory: no device was given, and no world runs here");
+  return *world;
+}
+Target Target::of(const Tensor& x) {
+  if (!x.is_distributed()) return x.device();
+  return {x.mesh(), partial_as_replicate(x.layout())};
+}
+
+Tensor empty(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
+  if (!target.is_mesh()) return marked(Tensor::empty(target.device(), shape, dtype), requires_grad);
+  const auto spec = make_spec(target.mesh(), target.layout(), shape);
+  return marked(Tensor::empty(target.device(), spec, dtype), requires_grad);
+}
+Tensor full(const Target& target, const Shape& shape, double value, DType dtype,
+            bool requires_grad) {
+  return finished(filled(empty(target, shape, dtype), value), requires_grad);
+}
+Tensor zeros(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
+  return full(target, shape, 0, dtype, requires_grad);
+}
+Tensor ones(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
+  return full(target, shape, 1, dtype, requires_grad);
+}
+Tensor rand(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
+  const Tensor x = empty(target, shape, dtype);
+  uniform_(x, 0, 1);
+  return finished(x, requires_grad);
+}
+Tensor randn(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
+  const Tensor x = empty(target, shape, dtype);
+  normal_(x, 0, 1);
+  return finished(x, requires_grad);
+}
+
+DTensor empty(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype,
+              bool requires_grad) {
+  return empty(Target(mesh, layout), shape, dtype, requires_grad);
+}
+Tensor empty(const Shape& shape, DType dtype, bool requires_grad) {
+  return empty(Target::here(), shape, dtype, requires_grad);
+}
+DTensor zeros(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype,
+              bool requires_grad) {
+  return zeros(Target(mesh, layout), shape, dtype, requires_grad);
+}
+Tensor zeros(const Shape& shape, DType dtype, bool requires_grad) {
+  return zeros(Target::here(), shape, dtype, requires_grad);
+}
+DTensor ones(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype,
+             bool requires_grad) {
+  return ones(Target(mesh, layout), shape, dtype, requires_grad);
+}
+Tensor ones(const Shape& shape, DType dtype, bool requires_grad) {
+  return ones(Target::here(), shape, dtype, requires_grad);
+}
+DTensor full(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, double value,
+             DType dtype, bool requires_grad) {
+  return full(Target(mesh, layout), shape, value, dtype, requires_grad);
+}
+Tensor full(const Shape& shape, double value, DType dtype, bool requires_grad) {
+  return full(Target::here(), shape, value, dtype, requires_grad);
+}
+DTensor rand(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype,
+             bool requires_grad) {
+  return rand(Target(mesh, layout), shape, dtype, requires_grad);
+}
+Tensor rand(const Shape& shape, DType dtype, bool requires_grad) {
+  return rand(Target::here(), shape, dtype, requires_grad);
+}
+DTensor randn(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype,
+              bool requires_grad) {
+  return randn(Target(mesh, layout), shape, dtype, requires_grad);
+}
+Tensor randn(const Shape& shape, DType dtype, bool requires_grad) {
+  return randn(Target::here(), shape, dtype, requires_grad);
+}
+
+Tensor arange(const Target& target, Scalar start, Scalar end, Scalar step,
+              std::optional<DType> dtype, bool requires_grad) {
+  const double count = std::ceil((end.value - start.value) / step.value);
+  CS_REQUIRE(step.value != 0 && count >= 0 && count < 0x1p53, "arange: from ", start.value, " to ",
+             end.value, " in steps of ", step.value);
+  const bool real = is_floating(start.dtype) || is_floating(end.dtype) || is_floating(step.dtype);
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = start.value + static_cast<double>(i) * step.value;
+  const Shape shape{values.size()};
+  return listed(target, shape, dtype.value_or(real ? DType::F32 : DType::I64), values,
+                requires_grad);
+}
+Tensor arange(const Target& target, Scalar end) { return arange(target, 0, end); }
+Tensor arange(Scalar start, Scalar end, Scalar step) {
+  return arange(Target::here(), start, end, step);
+}
+Tensor arange(Scalar end) { return arange(Target::here(), 0, end); }
+
+Tensor linspace(const Target& target, double start, double end, std::int64_t steps, DType dtype,
+                bool requires_grad) {
+  CS_REQUIRE(steps >= 0, "linspace: ", steps, " steps");
+  std::vector<double> values(static_cast<std::size_t>(steps), start);
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  for (std::size_t i = 0; i < values.size(); ++i)  // from the nearer end, so that both are exact
+    values[i] = i < values.size() / 2 || steps == 1
+                    ? start + static_cast<double>(i) * step
+                    : end - static_cast<double>(values.size() - 1 - i) * step;
+  return listed(target, {steps}, dtype, values, requires_grad);
+}
+Tensor linspace(double start, double end, std::int64_t steps) {
+  return linspace(Target::here(), start, end, steps);
+}
+
+Tensor eye(const Target& target, std::int64_t n, std::optional<std::int64_t> m, DType dtype,
+           bool requires_grad) {
+  const Shape shape{n, m.value_or(n)};
+  const Tensor square = full(whole(target), shape, 0, dtype);
+  if (square.local_numel() > 0) {
+    const Tensor line = square.view_as({std::min(shape[0], shape[1])}, {shape[1] + 1}, 0, nullptr);
+    const Tensor ones = full(line.device(), line.shape(), 1, dtype);
+    kernels::run(*line.device(), kernels::Copy{view_of(line), view_of(ones)});
+  }
+  return part_of(square, target, requires_grad);
+}
+Tensor eye(std::int64_t n) { return eye(Target::here(), n); }
+
+Tensor randint(const Target& target, std::int64_t low, std::int64_t high, const Shape& shape,
+               DType dtype) {
+  const double range = static_cast<double>(high) - static_cast<double>(low);
+  CS_REQUIRE(range > 0 && range <= 0x1p53, "randint: from ", low, " to ", high);
+  const Target values =
+      target.is_mesh() ? Target(target.mesh(), partial_as_replicate(target.layout())) : target;
+  const Tensor drawn = floor(mul(rand(values, shape, DType::F64), range));
+  const Tensor whole = to(clamp(add(drawn, static_cast<double>(low)), low, high - 1), dtype);
+  return part_of(whole, target, false);
+}
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape) {
+  return randint(Target::here(), low, high, shape);
+}
+
+Tensor randperm(const Target& target, std::int64_t n, DType dtype) {
+  const Tensor order = argsort(rand(whole(target), {n}, DType::F64), 0);
+  return part_of(to(order, dtype), target, false);
+}
+Tensor randperm(std::int64_t n) { return randperm(Target::here(), n); }
+
+Tensor full_like(const Tensor& x, const Scalar& value, DType dtype, bool requires_grad) {
+  return full(Target::of(x), x.shape(), value.value, dtype, requires_grad);
+}
+Tensor zeros_like(const Tensor& x, DType dtype, bool requires_grad) {
+  return full_like(x, 0, dtype, requires_grad);
+}
+Tensor ones_like(const Tensor& x, DType dtype, bool requires_grad) {
+  return full_like(x, 1, dtype, requires_grad);
+}
+Tensor empty_like(const Tensor& x, std::optional<DType> dtype, bool requires_grad) {
+  return empty(Target::of(x), x.shape(), dtype.value_or(x.dtype()), requires_grad);
+}
+Tensor rand_like(const Tensor& x, std::optional<DType> dtype, bool requires_grad) {
+  return rand(Target::of(x), x.shape(), dtype.value_or(x.dtype()), requires_grad);
+}
+Tensor randn_like(const Tensor& x, std::optional<DType> dtype, bool requires_grad) {
+  return randn(Target::of(x), x.shape(), dtype.value_or(x.dtype()), requires_grad);
+}
+
+}  // namespace coshard

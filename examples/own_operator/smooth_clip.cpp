@@ -1,0 +1,47 @@
+#include "examples/own_operator/smooth_clip.h"
+
+#include <cmath>
+
+namespace own {
+namespace {
+
+// What the outputs are, from what the inputs are: one, like the only input.
+std::vector<cs::TensorInfo> infer(std::span<const cs::TensorInfo> in, const cs::Attrs& attrs) {
+  CS_REQUIRE(cs::is_floating(in[0].dtype), "smooth_clip: ", in[0].dtype, " is not floating");
+  CS_REQUIRE(attrs.reals[0] > 0, "smooth_clip: limit ", attrs.reals[0]);
+  return {in[0]};
+}
+
+// This rank's part, whatever the layout. It could as well be a loop over data_as<float>(); as it
+// is, the library computes it on any device and dtype.
+void forward(cs::OpContext& c) {
+  const double limit = c.attrs.reals[0];
+  const cs::Tensor part = c.in[0].raw_local();  // a plain tensor, off the tape
+  c.out[0] = cs::tanh(part / limit) * limit;
+}
+
+// Of logical tensors, in operators: d/dx = 1 - (y / limit)^2.
+void backward(cs::GradContext& c) {
+  if (!c.sink.wants(0)) return;
+  const cs::Tensor y = smooth_clip(c.in[0], c.attrs.reals[0]) / c.attrs.reals[0];
+  c.sink.give(0, c.out_grad[0] * (1 - y * y));
+}
+
+const cs::OpDef& smooth_clip_op() {
+  static const cs::OpDef op{.name = "smooth_clip",
+                            .rule = cs::elementwise_rule,
+                            .infer = infer,
+                            .forward = forward,
+                            .backward = backward,
+                            .flops = cs::one_per_element,
+                            .saves_out = 0};
+  return op;
+}
+
+}  // namespace
+
+cs::Tensor smooth_clip(const cs::Tensor& x, double limit) {
+  return cs::call1(smooth_clip_op(), {x}, {{}, {limit}});
+}
+
+}  // namespace own

@@ -1,0 +1,28 @@
+#pragma once
+// An operator of your own, and another sharding rule for one of the library's.
+//
+// An operator is an OpDef: data that says what it computes and how it may be cut. It is called like
+// the library's are, on plain tensors and DTensors alike, with `call` or `call1`; dispatch chooses
+// the cheapest way to run it on the layouts at hand and redistributes what has to move.
+//
+//   infer     checks shapes and dtypes and gives those of the outputs, all of the logical tensors
+//   rule      one letter per dimension of each input and output, as in einsum. A letter that an
+//             output has may be cut along with it; one that only inputs have is contracted, and
+//             cutting it gives a Partial; '.' is never cut. elementwise_rule and same_as_first are
+//             rule and infer of a function of one element.
+//   forward   computes this rank's part: `c.in` are ready local tensors, c.make(i) is output i.
+//             c.offset(i, dim) is where this rank's part of input i begins in the logical tensor.
+//   backward  is written with operators, on logical tensors; its redistributes come by themselves.
+//             c.sink.wants(i), c.sink.give(i, gradient). Null: not differentiable.
+//   flops     for tables of time spent; one_per_element will do
+//
+// examples/own_operator has one of each, with its gradient, and replaces the rule of a built-in
+// one:
+//
+//   cs::register_sharding("cumsum", [](std::span<const cs::TensorInfo> in, const cs::Attrs&) { …
+//   });
+//
+// Every rank registers the same, before it uses that operator on DTensors.
+#include "dtensor/ops/letters.h"
+#include "dtensor/ops/op.h"
+#include "dtensor/ops/pointwise.h"
