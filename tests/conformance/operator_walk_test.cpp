@@ -7,31 +7,17 @@
 
 #include "dtensor/ops/op.h"
 #include "dtensor/random.h"
+#include "tests/conformance/samples.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {
 namespace {
 
+using testing::make_input;
 using testing::on_ranks;
-
-// A fixed value in [low, high) for element i of input k.
-double value_at(std::size_t k, std::size_t i, double low, double high) {
-  const double x = std::sin(static_cast<double>(k * 7919 + i * 104729 + 13)) * 43758.5453;
-  return low + (high - low) * (x - std::floor(x));
-}
-
-Tensor make_input(World& world, const OpDef::Sample& sample, std::size_t k) {
-  const TensorInfo& info = sample.in[k];
-  if (!info.defined) return {};
-  std::vector<double> values(static_cast<std::size_t>(numel(info.shape)));
-  const bool floating = is_floating(info.dtype);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = floating ? value_at(k, i, sample.low, sample.high)
-                         : std::floor(value_at(k, i, 0, static_cast<double>(sample.int_high)));
-  }
-  return Tensor::from_values(world.device(), info.shape, floating ? DType::F64 : info.dtype,
-                             values);
-}
+using testing::seed_for;
+using testing::value_at;
+using testing::wants_gradient;
 
 // What every combination is made of, and what takes one input's turn while the others are simple.
 std::vector<Placement> simple_placements(const Tensor& x) {
@@ -112,14 +98,6 @@ struct Expected {
   std::vector<std::vector<double>> gradients;
 };
 
-bool wants_gradient(const OpDef::Sample& sample, const Tensor& x, std::size_t k) {
-  if (!x.defined() || !is_floating(x.dtype())) return false;
-  if (sample.grads.empty()) return true;
-  for (int g : sample.grads)
-    if (static_cast<std::size_t>(g) == k) return true;
-  return false;
-}
-
 void expect_close(const std::vector<double>& got, const std::vector<double>& want,
                   const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
@@ -127,13 +105,6 @@ void expect_close(const std::vector<double>& got, const std::vector<double>& wan
     if (std::isnan(want[i]) && std::isnan(got[i])) continue;
     ASSERT_NEAR(got[i], want[i], 1e-9 * (1 + std::abs(want[i]))) << what << " element " << i;
   }
-}
-
-// The seed of backward, different for every element.
-Tensor seed_for(World& world, const Tensor& out) {
-  std::vector<double> values(static_cast<std::size_t>(out.numel()));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_at(99, i, -1, 1);
-  return Tensor::from_values(world.device(), out.shape(), out.dtype(), values);
 }
 
 Expected on_one_device(World& world, const OpDef& op, const OpDef::Sample& sample,

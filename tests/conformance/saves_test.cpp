@@ -1,0 +1,75 @@
+// What an operator keeps for its backward is what the backward reads: without any part of it, it
+// fails in some sample.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "dtensor/ops/op.h"
+#include "dtensor/tape.h"
+#include "tests/conformance/samples.h"
+#include "tests/support/ranks.h"
+
+namespace coshard {
+namespace {
+
+using testing::make_input;
+using testing::on_ranks;
+using testing::seed_for;
+using testing::wants_gradient;
+
+// Whether forward and backward of the sample go through.
+bool goes_through(World& world, const OpDef& op, const OpDef::Sample& sample) {
+  std::vector<Tensor> in;
+  bool any = false;
+  for (std::size_t k = 0; k < sample.in.size(); ++k) {
+    in.push_back(make_input(world, sample, k));
+    if (!wants_gradient(sample, in[k], k)) continue;
+    in[k].set_requires_grad(true);
+    any = true;
+  }
+  if (!any) return true;
+  try {
+    const auto out = call(op, in, sample.attrs);
+    for (const Tensor& y : out)
+      if (y.defined() && y.requires_grad()) run_backward(y, seed_for(world, y));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool reads(World& world, const OpDef& op, unsigned OpDef::*saves, unsigned bit) {
+  static std::deque<OpDef> variants;  // decisions are remembered by address
+  OpDef& without = variants.emplace_back(op);
+  without.*saves &= ~(1U << bit);
+  for (const OpDef::Sample& sample : op.samples())
+    if (goes_through(world, op, sample) && !goes_through(world, without, sample)) return true;
+  return false;
+}
+
+void expect_nothing_superfluous(World& world, const OpDef& op) {
+  const std::vector<OpDef::Sample> samples = op.samples();
+  unsigned inputs = 0, outputs = 0;
+  for (const OpDef::Sample& sample : samples) {
+    inputs = std::max(inputs, static_cast<unsigned>(sample.in.size()));
+    outputs = std::max(outputs, static_cast<unsigned>(op.infer(sample.in, sample.attrs).size()));
+  }
+  for (unsigned i = 0; i < inputs; ++i)
+    if (op.saves_in >> i & 1U)
+      EXPECT_TRUE(reads(world, op, &OpDef::saves_in, i)) << op.name << " keeps its input " << i;
+  for (unsigned i = 0; i < outputs; ++i)
+    if (op.saves_out >> i & 1U)
+      EXPECT_TRUE(reads(world, op, &OpDef::saves_out, i)) << op.name << " keeps its output " << i;
+}
+
+TEST(Saves, AreWhatBackwardReads) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    for (const OpDef* op : all_operators())
+      if (op->backward != nullptr && op->samples != nullptr) expect_nothing_superfluous(world, *op);
+    co_return;
+  });
+}
+
+}  // namespace
+}  // namespace coshard
