@@ -94,10 +94,8 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
   auto spec = make_spec(mesh, layout, shape);
   Tensor out;
   if (here) {
-    CS_REQUIRE(
-        spec->local_shape == local.local_shape(), "from_local: ", local, " on rank ",
-        mesh.world().rank(), ", but ", describe(*spec), " gives it ", spec->local_shape,
-        options.shape ? "" : "; uneven shards need FromLocalOptions::shape, the logical shape");
+    CS_REQUIRE(spec->local_shape == local.local_shape(), "from_local: ", local, " on rank ",
+               mesh.world().rank(), ", but ", describe(*spec), " gives it ", spec->local_shape);
     out = (options.run_check ? first_replica(local, mesh, layout) : local).with_spec(spec);
     check_stride(options, out);
   } else {
