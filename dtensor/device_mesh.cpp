@@ -104,7 +104,13 @@ int DeviceMesh::size(int dim) const { return impl_->shape.at(static_cast<std::si
 const std::vector<int>& DeviceMesh::shape() const { return impl_->shape; }
 const std::vector<std::string>& DeviceMesh::names() const { return impl_->names; }
 const std::vector<int>& DeviceMesh::ranks() const { return impl_->ranks; }
-World& DeviceMesh::world() const { return *impl_->root->world; }
+World& DeviceMesh::world() const {
+  World* world = impl_->root->world;
+  CS_REQUIRE(world == World::current(), "the world of the mesh ", *this,
+             " has ended, or runs on another thread; take full_tensor() of a DTensor that is to "
+             "outlive it");
+  return *world;
+}
 bool DeviceMesh::contains_this_rank() const { return !impl_->coordinate.empty(); }
 const std::vector<int>& DeviceMesh::coordinate() const { return impl_->coordinate; }
 
@@ -219,7 +225,8 @@ Communicator& DeviceMesh::get_group() const {
 }
 
 Communicator& DeviceMesh::communicator(int dim) const {
-  CS_REQUIRE(contains_this_rank(), "communicator: rank ", world().rank(), " is not in the mesh ",
+  const World& here = world();
+  CS_REQUIRE(contains_this_rank(), "communicator: rank ", here.rank(), " is not in the mesh ",
              *this);
   return *impl_->communicators.at(static_cast<std::size_t>(dim));
 }

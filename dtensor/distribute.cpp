@@ -89,12 +89,15 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
 
 }  // namespace
 
-Layout require_layout_of(const DeviceMesh& mesh, const Layout& placements, const char* what) {
+void require_layout_of(const DeviceMesh& mesh, const Layout& placements, const char* what) {
   CS_REQUIRE(mesh.defined(), what, ": the mesh is undefined");
-  if (placements.ndim() == 0) return Layout::filled(mesh.ndim(), Replicate());
   CS_REQUIRE(placements.ndim() == mesh.ndim(), what, ": layout ", placements, " has ",
              placements.ndim(), " entries, the mesh ", mesh, " has ", mesh.ndim(), " dimensions");
-  return placements;
+}
+
+Layout whole_on(const DeviceMesh& mesh) {
+  CS_REQUIRE(mesh.defined(), "the mesh is undefined");
+  return Layout::filled(mesh.ndim(), Replicate());
 }
 
 Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
@@ -102,8 +105,8 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
              " is a plain tensor");
   Layout layout = partial_as_replicate(tensor.layout());
   if (grad_placements) {
-    layout = require_layout_of(tensor.mesh(), *grad_placements, "to_local: grad_placements");
-    layout = normalize(layout, tensor.shape(), "to_local: grad_placements");
+    require_layout_of(tensor.mesh(), *grad_placements, "to_local: grad_placements");
+    layout = normalize(*grad_placements, tensor.shape(), "to_local: grad_placements");
     CS_REQUIRE(same_cuts(layout, tensor.layout()), "to_local: grad_placements ", layout, " for ",
                tensor);
   }
@@ -130,8 +133,8 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
                            std::optional<int> src_data_rank, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(full.defined(), "distribute_tensor: the tensor is undefined");
-  const Layout layout = normalize(require_layout_of(mesh, placements, "distribute_tensor"),
-                                  full.shape(), "distribute_tensor");
+  require_layout_of(mesh, placements, "distribute_tensor");
+  const Layout layout = normalize(placements, full.shape(), "distribute_tensor");
   if (full.is_distributed()) {
     CS_REQUIRE(full.mesh() == mesh && full.layout() == layout, "distribute_tensor: ", brief(full),
                " is distributed already, and not as ", layout, " on ", mesh, "; redistribute it");
@@ -156,6 +159,14 @@ DTensor distribute_tensor(const Tensor& full, const Layout& placements,
                           std::optional<int> src_data_rank, CallSite site) {
   return distribute_tensor(full, DefaultMesh::current("distribute_tensor"), placements,
                            src_data_rank, site);
+}
+
+DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, CallSite site) {
+  return distribute_tensor(full, mesh, whole_on(mesh), 0, site);
+}
+
+DTensor distribute_tensor(const Tensor& full, CallSite site) {
+  return distribute_tensor(full, DefaultMesh::current("distribute_tensor"), site);
 }
 
 Strides logical_strides(const DTensor& tensor) {

@@ -36,9 +36,12 @@ struct FromLocalOptions {
 //             the tensor lacks; a local shape that is not what torch.chunk gives this rank (on that
 //             rank alone); with run_check, on all ranks alike: shapes or dtypes that do not fit
 //             each other, shards that do not fit `shape`.
-DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& placements = {},
+DTensor from_local(const Tensor& local, const DeviceMesh& mesh,
+                   CallSite site = CallSite::current());
+DTensor from_local(const Tensor& local, CallSite site = CallSite::current());
+DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& placements,
                    const FromLocalOptions& options = {}, CallSite site = CallSite::current());
-DTensor from_local(const Tensor& local, const Layout& placements = {},
+DTensor from_local(const Tensor& local, const Layout& placements,
                    const FromLocalOptions& options = {}, CallSite site = CallSite::current());
 
 // This rank's part as a plain tensor (in flight if the DTensor is). grad_placements: how the
@@ -62,25 +65,30 @@ Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements 
 //   Fails:    Error{BadInput}: a DTensor of another mesh or layout; a layout with more or fewer
 //             entries than the mesh, a dim the tensor lacks, a src_data_rank that is not one of
 //             every mesh dimension.
-DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layout& placements = {},
+DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh,
+                          CallSite site = CallSite::current());
+DTensor distribute_tensor(const Tensor& full, CallSite site = CallSite::current());
+DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
                           std::optional<int> src_data_rank = 0,
                           CallSite site = CallSite::current());
-DTensor distribute_tensor(const Tensor& full, const Layout& placements = {},
+DTensor distribute_tensor(const Tensor& full, const Layout& placements,
                           std::optional<int> src_data_rank = 0,
                           CallSite site = CallSite::current());
 
 // The same, returned at once and in flight: `full` is not to be changed until it is there, which
 // co_await arrival_of({result}) awaits (redistribute.h).
-DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh,
-                           const Layout& placements = {}, std::optional<int> src_data_rank = 0,
+DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
+                           std::optional<int> src_data_rank = 0,
                            CallSite site = CallSite::current());
 
 // The strides of the logical tensor if its memory is ordered like this rank's part: [8,4] of
 // strides (1,8) in S(1) on 2 ranks is part of [8,8] of strides (1,8); in S(0), of [16,4] of (1,16).
 Strides logical_strides(const DTensor& tensor);
 
-// How errors of this family begin: a defined mesh, one entry per mesh dimension. The layout that is
-// meant: Replicate where none is given.
-Layout require_layout_of(const DeviceMesh& mesh, const Layout& placements, const char* what);
+// How errors of this family begin: a defined mesh, one entry per mesh dimension.
+void require_layout_of(const DeviceMesh& mesh, const Layout& placements, const char* what);
+
+// Replicate along every dimension of a defined mesh.
+Layout whole_on(const DeviceMesh& mesh);
 
 }  // namespace coshard

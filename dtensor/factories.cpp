@@ -49,10 +49,11 @@ Tensor listed(const Target& target, const Shape& shape, DType dtype, const std::
 }  // namespace
 
 Target::Target(World& world) : device_(world.device()) {}
-Target::Target(DeviceMesh mesh) : Target(mesh, Layout()) {}
+Target::Target(DeviceMesh mesh) : Target(mesh, whole_on(mesh)) {}
 Target::Target(const Layout& layout) : Target(DefaultMesh::current("factory"), layout) {}
 Target::Target(DeviceMesh mesh, const Layout& layout) {
-  layout_ = require_layout_of(mesh, layout, "factory");
+  require_layout_of(mesh, layout, "factory");
+  layout_ = layout;
   device_ = mesh.world().device();
   mesh_ = std::move(mesh);
 }

@@ -80,13 +80,13 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
                    const FromLocalOptions& options, CallSite site) {
   CS_REQUIRE(local.defined() && !local.is_distributed(), "from_local: ", local,
              " is not a plain tensor");
-  const Layout given = require_layout_of(mesh, placements, "from_local");
+  require_layout_of(mesh, placements, "from_local");
   const bool here = mesh.contains_this_rank();
   const UserCall user(site);
   if (options.run_check && here)
-    check_locals({local.dtype(), local.local_shape(), options.shape}, mesh, given);
+    check_locals({local.dtype(), local.local_shape(), options.shape}, mesh, placements);
   const Layout layout =
-      normalize(given, options.shape ? *options.shape : local.local_shape(), "from_local");
+      normalize(placements, options.shape ? *options.shape : local.local_shape(), "from_local");
   const Shape shape =
       options.shape ? *options.shape : even_shape(local.local_shape(), mesh.shape(), layout);
   CS_REQUIRE(!here || shape.size() == local.local_shape().size(), "from_local: shape ", shape,
@@ -94,10 +94,8 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
   auto spec = make_spec(mesh, layout, shape);
   Tensor out;
   if (here) {
-    CS_REQUIRE(
-        spec->local_shape == local.local_shape(), "from_local: ", local, " on rank ",
-        mesh.world().rank(), ", but ", describe(*spec), " gives it ", spec->local_shape,
-        options.shape ? "" : "; uneven shards need FromLocalOptions::shape, the logical shape");
+    CS_REQUIRE(spec->local_shape == local.local_shape(), "from_local: ", local, " on rank ",
+               mesh.world().rank(), ", but ", describe(*spec), " gives it ", spec->local_shape);
     out = (options.run_check ? first_replica(local, mesh, layout) : local).with_spec(spec);
     check_stride(options, out);
   } else {
@@ -113,6 +111,14 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
 DTensor from_local(const Tensor& local, const Layout& placements, const FromLocalOptions& options,
                    CallSite site) {
   return from_local(local, DefaultMesh::current("from_local"), placements, options, site);
+}
+
+DTensor from_local(const Tensor& local, const DeviceMesh& mesh, CallSite site) {
+  return from_local(local, mesh, whole_on(mesh), {}, site);
+}
+
+DTensor from_local(const Tensor& local, CallSite site) {
+  return from_local(local, DefaultMesh::current("from_local"), site);
 }
 
 }  // namespace coshard

@@ -126,11 +126,19 @@ class Printer {
   ShownNumbers numbers_;
 };
 
+// This rank; the world may be gone.
+int rank_in(const DeviceMesh& mesh) {
+  std::size_t at = 0;
+  for (int m = 0; m < mesh.ndim(); ++m)
+    at = at * static_cast<std::size_t>(mesh.size(m)) + static_cast<std::size_t>(mesh.local_rank(m));
+  return mesh.ranks()[at];
+}
+
 // What stands before the description: whose values they are, where not everybody's.
 std::string part_of(const Tensor& x) {
   if (!x.is_distributed() || x.layout().is_replicate()) return "";
   if (!x.mesh().contains_this_rank()) return "";
-  return cat("rank ", x.mesh().world().rank(), x.layout().has_partial() ? "'s term " : "'s part ",
+  return cat("rank ", rank_in(x.mesh()), x.layout().has_partial() ? "'s term " : "'s part ",
              x.local_shape(), " of ");
 }
 

@@ -52,6 +52,8 @@ void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decisio
   }
 }
 
+const BranchLocal<bool> replicates_plain;
+
 bool plain_beside_dtensors(std::span<const Tensor> in) {
   bool plain = false, distributed = false;
   for (const Tensor& t : in)
@@ -59,15 +61,16 @@ bool plain_beside_dtensors(std::span<const Tensor> in) {
   return plain && distributed;
 }
 
-// Plain tensors without dimensions as Replicates on the mesh of the others; of an in-place call the
-// first input is what it is.
+// Plain tensors as Replicates on the mesh of the others, if they have no dimensions or may have; of
+// an in-place call the first input is what it is.
 std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in, bool in_place) {
   std::vector<Tensor> together(in.begin(), in.end());
   const auto placed = std::find_if(
       in.begin(), in.end(), [](const Tensor& t) { return t.defined() && t.is_distributed(); });
   for (Tensor& t : together) {
     if (!t.defined() || t.is_distributed()) continue;
-    CS_REQUIRE(t.ndim() == 0 && !(in_place && &t == &together[0]), show_call(op, in),
+    CS_REQUIRE((t.ndim() == 0 || replicates_plain.get()) && !(in_place && &t == &together[0]),
+               show_call(op, in),
                ": a mixture of plain tensors and DTensors; make the plain one a DTensor "
                "(distribute_tensor, from_local), or take to_local() of the other");
     t = from_local(t, placed->mesh());
@@ -148,5 +151,10 @@ ExplicitRedistribution::ExplicitRedistribution(Forbid forbid) : before_(forbidde
   forbidden.own() = forbid;
 }
 ExplicitRedistribution::~ExplicitRedistribution() { forbidden.own() = before_; }
+
+ImplicitReplication::ImplicitReplication() : before_(replicates_plain.get()) {
+  replicates_plain.own() = true;
+}
+ImplicitReplication::~ImplicitReplication() { replicates_plain.own() = before_; }
 
 }  // namespace coshard

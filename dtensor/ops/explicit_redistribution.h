@@ -1,5 +1,6 @@
 #pragma once
-// A scope in which operators must not redistribute by themselves. Rank's thread.
+// Scopes in which operators must not redistribute by themselves, and in which plain tensors may
+// stand beside DTensors. Rank's thread; they belong to the branch of the program.
 #include <cstdint>
 
 namespace coshard {
@@ -20,6 +21,20 @@ class ExplicitRedistribution {
 
  private:
   Forbid before_;
+};
+
+// While one lives, a plain tensor beside DTensors stands for a Replicate on their mesh
+// (torch.distributed.tensor.experimental.implicit_replication). Every rank must have the same one,
+// which nobody checks. Without it that holds for tensors without dimensions alone.
+class ImplicitReplication {
+ public:
+  ImplicitReplication();
+  ~ImplicitReplication();
+  ImplicitReplication(const ImplicitReplication&) = delete;
+  ImplicitReplication& operator=(const ImplicitReplication&) = delete;
+
+ private:
+  bool before_;
 };
 
 }  // namespace coshard

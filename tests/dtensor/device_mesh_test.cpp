@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "dtensor/factories.h"
+#include "dtensor/ops/ops.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {
@@ -223,6 +225,30 @@ TEST(FromRanks, ARankOutsideHasNoPlaceAndNoCommunicator) {
     EXPECT_TRUE(says(refusal([&] { mesh.communicator(1); }), "rank 1 is not in the mesh"));
     EXPECT_TRUE(says(refusal([&] { mesh.local_rank(0); }), "rank 1 is not in the mesh"));
   });
+}
+
+TEST(DeviceMesh, SaysThatItsWorldHasEnded) {
+  Tensor kept;
+  on_ranks(2, [&](World& world) -> Task<void> {
+    const DTensor x = ones(init_device_mesh(world, {2}, {"tp"}), Shard(0), {4});
+    if (world.rank() == 0) kept = x;
+    co_return;
+  });
+  EXPECT_EQ(kept.to_vector(), (std::vector<double>{1, 1}));
+  const std::function<void()> uses[] = {[&] { kept.full_tensor(); },
+                                        [&] { zeros(kept.mesh(), {4}); },
+                                        [&] { kept.mesh().get_rank(); }};
+  for (const auto& use : uses) {
+    try {
+      use();
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("tp=2 has ended"), std::string::npos);
+    }
+  }
+  std::ostringstream text;
+  text << kept;
+  EXPECT_EQ(text.str(), "[1., 1.]\nrank 0's part [2] of f32[4] S(0) on tp=2");
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ std::vector<Tensor> embedding_of(const OpCall& c) {
 
 std::vector<Tensor> attention_of(const OpCall& c) {
   return {scaled_dot_product_attention(c[0], c[1], c[2], c[3], c.number("dropout_p", 0),
-                                       c.flag("is_causal", false),
-                                       c.maybe_number("scale"), c.flag("enable_gqa", false))};
+                                       c.flag("is_causal", false), c.maybe_number("scale"),
+                                       c.flag("enable_gqa", false))};
 }
 
 }  // namespace

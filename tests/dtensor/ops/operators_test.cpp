@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "dtensor/factories.h"
+#include "dtensor/ops/explicit_redistribution.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/tape.h"
 #include "tests/support/ranks.h"
@@ -127,6 +128,22 @@ TEST(Operators, APlainNumberTensorStandsBesideDTensors) {
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find("distribute_tensor"), std::string::npos);
     }
+  });
+}
+
+TEST(Operators, ImplicitReplicationLetsPlainTensorsStandBesideDTensors) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DTensor x =
+        distribute_tensor(counting(world, {4}), init_device_mesh(world, {2}), Shard(0));
+    const Tensor plain = counting(world, {4});
+    {
+      const ImplicitReplication scope;
+      EXPECT_EQ((x * plain).full_tensor().to_vector(), (Values{1, 4, 9, 16}));
+      EXPECT_EQ((x * plain).layout(), Layout(Shard(0)));
+      EXPECT_THROW(add_(plain, x), Error);
+    }
+    EXPECT_THROW(x * plain, Error);
+    co_return;
   });
 }
 

@@ -22,7 +22,7 @@ DTensor with_layout(World& world, const DeviceMesh& mesh, const Tensor& full,
   DTensor x = distribute_tensor(full, mesh, layout, std::nullopt);
   for (int m = 0; m < layout.ndim(); ++m) {
     if (!layout[m].is_partial() || mesh.size(m) == 1) continue;
-    std::vector<double> values = x.to_vector();
+    std::vector<double> values = x.to_local().to_vector();
     const int n = mesh.size(m), rank = mesh.local_rank(m);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double share = 100.0 * static_cast<double>(i + 1) * (m + 1);
@@ -34,7 +34,7 @@ DTensor with_layout(World& world, const DeviceMesh& mesh, const Tensor& full,
 }
 
 std::vector<double> local_of(const Tensor& full, const DeviceMesh& mesh, const Layout& layout) {
-  return distribute_tensor(full, mesh, layout, std::nullopt).to_vector();
+  return distribute_tensor(full, mesh, layout, std::nullopt).to_local().to_vector();
 }
 
 TEST(Redistribute, EveryPairOnOneDimensionGivesTheRightPartAndTheFewestCollectives) {
@@ -54,7 +54,7 @@ TEST(Redistribute, EveryPairOnOneDimensionGivesTheRightPartAndTheFewestCollectiv
               const DTensor y = co_await r;
               EXPECT_EQ(y.layout(), Layout(to));
               EXPECT_EQ(y.shape(), full.shape());
-              EXPECT_EQ(y.to_vector(), local_of(full, mesh, to)) << from << to << full;
+              EXPECT_EQ(y.to_local().to_vector(), local_of(full, mesh, to)) << from << to << full;
               const int most = n == 1 || from == to || from.is_replicate() ? 0 : 1;
               EXPECT_LE(seen.total(), most) << from << to;
               // With fewer elements all may lie on the first rank, before and after.
@@ -102,7 +102,8 @@ TEST(Redistribute, EveryPairOnTwoDimensionsGivesTheRightPart) {
           const Layout target(all[to / 3], all[to % 3]);
           const DTensor x = with_layout(world, mesh, full, source);
           const DTensor y = redistribute(x, target).tensor();
-          EXPECT_EQ(y.to_vector(), local_of(full, mesh, target)) << source << target << full;
+          EXPECT_EQ(y.to_local().to_vector(), local_of(full, mesh, target))
+              << source << target << full;
         }
       }
     }
@@ -261,7 +262,7 @@ TEST(Redistribute, AShardBecomesASumWithoutMovingAnything) {
     Task<void> walk = backward(y, dy);
     co_await std::move(walk);
     EXPECT_EQ(seen.total(), 0);
-    EXPECT_EQ(x.grad().to_vector(), x.to_vector());
+    EXPECT_EQ(x.grad().to_vector(), x.to_local().to_vector());
     EXPECT_EQ(full_tensor(y).to_vector(), full.to_vector());
   });
 }
