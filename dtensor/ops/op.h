@@ -2,7 +2,9 @@
 // An operator is data: name, sharding rule, shape inference, local forward, backward written in
 // operators, cost and samples. Each lives in one file of this folder and is named once, in this
 // folder's meson.build; one of the user's lives in the user's program (include/coshard/op.h).
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 #include <span>
 #include <string>
@@ -25,8 +27,13 @@ struct Attrs {
   // Values that change from call to call and on which neither rule nor shapes depend (a random
   // stream): not compared.
   std::array<std::uint64_t, 2> opaque{};
+  // NaN is itself.
+  static bool same_bits(double a, double b) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+  }
   friend bool operator==(const Attrs& a, const Attrs& b) {
-    return a.ints == b.ints && a.reals == b.reals;
+    return a.ints == b.ints && a.reals.size() == b.reals.size() &&
+           std::equal(a.reals.begin(), a.reals.end(), b.reals.begin(), same_bits);
   }
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 // Which positions of a tensor the ranks of a mesh hold under a layout. Pure: functions of the
-// mesh's shape, the tensor's shape and layouts; ranks are counted row-major over the mesh. Mesh
-// dimensions come in sets, as bits: bit m is mesh dimension m.
+// mesh's shape, the tensor's shape and layouts; ranks are counted row-major over the mesh.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -9,12 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dtensor/redistribute/mesh_dims.h"
 #include "dtensor/spec.h"
 
 namespace coshard {
-
-using MeshDims = unsigned;
-constexpr bool has(MeshDims dims, int m) { return (dims >> m & 1U) != 0; }
 
 using Ranges = std::vector<Range>;  // ascending, neither overlapping nor touching
 
