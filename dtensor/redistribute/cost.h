@@ -1,18 +1,22 @@
 #pragma once
 // What moving data costs, in microseconds of a simple latency-bandwidth model. Used to choose
 // between plans and between an operator's strategies; relations matter, not the unit.
-#include <cstdint>
-
-#include "dtensor/placement.h"
+#include <span>
 
 namespace coshard {
 
+// What a collective over one mesh dimension has: us, and bytes per us (10'000 are 10 GB/s).
+struct LinkCost {
+  double latency = 5;
+  double bytes_per_us = 10'000;
+  friend bool operator==(const LinkCost&, const LinkCost&) = default;
+};
+// Of a collective over several mesh dimensions (bit m: dimension m): as slow as the slowest of
+// them. No links: LinkCost().
+LinkCost slowest(std::span<const LinkCost> links, unsigned dims);
+
 // One step of a plan: whether it issues a collective, the bytes that the busiest rank receives, and
 // those that it copies within its own memory (packing, unpacking, filling with zeros).
-double time_of(bool collective, double bytes_moved, double bytes_copied);
-
-// A change of placement along one mesh dimension of a tensor of `bytes`. Infinite when there is no
-// such step (Shard -> Partial, one Partial to another).
-double step_cost(Placement from, Placement to, std::int64_t bytes, int ranks);
+double time_of(bool collective, double bytes_moved, double bytes_copied, const LinkCost& link = {});
 
 }  // namespace coshard

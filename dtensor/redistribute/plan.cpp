@@ -25,7 +25,7 @@ std::unique_ptr<RedistributePlan> make_plan(const std::shared_ptr<const Spec>& s
   plan->source = source;
   plan->target = make_spec(mesh, target, source->shape);
   Holdings holdings(mesh.shape(), source->shape);
-  const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target);
+  const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target, mesh.links());
   plan->outline = outline(mesh, steps);
   for (const PlanStep& step : steps) plan->steps.push_back(bind(holdings, mesh, step));
   return plan;
@@ -59,9 +59,10 @@ PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& 
   auto& known = (*answers)[source.get()];
   for (const Answer& answer : known)
     if (answer.target == target) return answer.outline;
-  const std::vector<int>& mesh = source->mesh.shape();
+  const DeviceMesh& mesh = source->mesh;
   known.push_back({source, target,
-                   outline(source->mesh, plan_steps(mesh, source->shape, source->layout, target))});
+                   outline(mesh, plan_steps(mesh.shape(), source->shape, source->layout, target,
+                                            mesh.links()))});
   return known.back().outline;
 }
 

@@ -142,14 +142,14 @@ class Search {
     if (step.kind != StepKind::AllReduce) return 0;
     for (int m = 0; m < goal_.ndim(); ++m)
       if (has(step.dims, m) && start_[m].is_partial() && goal_[m].is_replicate()) return 0;
-    return 2 * time_of(true, 0, 0);
+    return 2 * slowest(holdings_.links(), step.dims).latency;
   }
 
   // A bound from below: a Partial goes by a collective only.
   double time_to_reduce(std::size_t from, std::size_t to) const {
     const Layout &a = layouts_[from], &b = layouts_[to];
     for (int m = 0; m < a.ndim(); ++m)
-      if (a[m].is_partial() && !(a[m] == b[m])) return time_of(true, 0, 0);
+      if (a[m].is_partial() && !(a[m] == b[m])) return slowest(holdings_.links(), 1U << m).latency;
     return 0;
   }
 
@@ -171,7 +171,8 @@ class Search {
 }  // namespace
 
 std::vector<PlanStep> plan_steps(const std::vector<int>& mesh_shape, const Shape& shape,
-                                 const Layout& from, const Layout& to) {
+                                 const Layout& from, const Layout& to,
+                                 std::span<const LinkCost> links) {
   CS_REQUIRE(from.ndim() == to.ndim(), "redistribute: layout ", to, " has ", to.ndim(),
              " entries, the tensor's ", from, " has ", from.ndim());
   Layout start = from;
@@ -186,7 +187,7 @@ std::vector<PlanStep> plan_steps(const std::vector<int>& mesh_shape, const Shape
     step.to = to;
     return {step};
   }
-  Holdings holdings(mesh_shape, shape);
+  Holdings holdings(mesh_shape, shape, links);
   return Search(holdings, choices_of(mesh_shape, shape, start, to)).run(start, to);
 }
 

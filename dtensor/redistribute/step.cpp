@@ -88,7 +88,8 @@ std::optional<PlanStep> finish(Holdings& holdings, PlanStep step, int width) {
                 (step.kind == StepKind::AllToAll ? step.moved : 0)
           : 0;
   step.copied += packed;
-  step.time = time_of(communicates(step.kind), step.moved * width, step.copied * width);
+  step.time = time_of(communicates(step.kind), step.moved * width, step.copied * width,
+                      slowest(holdings.links(), step.dims));
   // Between plans of equal time, the kind that does less.
   if (step.kind == StepKind::AllGather) step.time += 1e-4;
   if (step.kind == StepKind::AllReduce) step.time += 2e-4;
