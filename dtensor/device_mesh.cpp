@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -29,6 +30,7 @@ struct DeviceMesh::Root {
   World* world;
   std::vector<int> shape;
   std::vector<std::string> names;
+  std::vector<LinkCost> links;
   std::vector<int> ranks;
   std::vector<int> coordinate;  // empty when this rank is not in the mesh
   std::vector<Flat> flattened;
@@ -39,7 +41,9 @@ struct DeviceMesh::Root {
   // World ranks that share this rank's other coordinates (0 for a rank outside), row-major.
   std::vector<int> ranks_along(std::span<const unsigned> dims) const;
   int size_of(unsigned dims) const;
+  LinkCost link_of(unsigned dims) const;
   int coordinate_of(unsigned dims) const;
+  void locate_this_rank();
 };
 
 struct DeviceMesh::Impl {
@@ -52,6 +56,7 @@ struct DeviceMesh::Impl {
   std::vector<unsigned> dims;  // of the root, as bits
   std::vector<int> shape;
   std::vector<std::string> names;
+  std::vector<LinkCost> links;
   std::vector<int> ranks;
   std::vector<int> coordinate;
   std::vector<std::shared_ptr<Communicator>> communicators;
@@ -93,6 +98,19 @@ int DeviceMesh::Root::size_of(unsigned dims) const {
   return size;
 }
 
+LinkCost DeviceMesh::Root::link_of(unsigned dims) const { return slowest(links, dims); }
+
+void DeviceMesh::Root::locate_this_rank() {
+  const auto found = std::ranges::find(ranks, world->rank());
+  if (found == ranks.end()) return;
+  coordinate.resize(shape.size());
+  auto rest = static_cast<int>(found - ranks.begin());
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    coordinate[d] = rest % shape[d];
+    rest /= shape[d];
+  }
+}
+
 int DeviceMesh::Root::coordinate_of(unsigned dims) const {
   int index = 0;
   for (int d : listed({&dims, 1}))
@@ -113,6 +131,7 @@ World& DeviceMesh::world() const {
              "outlive it");
   return *world;
 }
+const std::vector<LinkCost>& DeviceMesh::links() const { return impl_->links; }
 bool DeviceMesh::contains_this_rank() const { return !impl_->coordinate.empty(); }
 const std::vector<int>& DeviceMesh::coordinate() const { return impl_->coordinate; }
 
@@ -137,7 +156,7 @@ int DeviceMesh::dim(std::string_view name) const {
 bool DeviceMesh::equal(const DeviceMesh& a, const DeviceMesh& b) {
   if (!a.impl_ || !b.impl_) return false;
   return &a.world() == &b.world() && a.shape() == b.shape() && a.names() == b.names() &&
-         a.ranks() == b.ranks();
+         a.ranks() == b.ranks() && a.links() == b.links();
 }
 
 DeviceMesh DeviceMesh::slice(const std::shared_ptr<Root>& root, const std::vector<unsigned>& dims,
@@ -156,6 +175,7 @@ DeviceMesh DeviceMesh::slice(const std::shared_ptr<Root>& root, const std::vecto
   impl->ranks = root->ranks_along(dims);
   for (std::size_t d = 0; d < dims.size(); ++d) {
     impl->shape.push_back(root->size_of(dims[d]));
+    impl->links.push_back(root->link_of(dims[d]));
     if (root->coordinate.empty()) continue;
     impl->coordinate.push_back(root->coordinate_of(dims[d]));
     impl->communicators.push_back(root->world->group(root->ranks_along({&dims[d], 1}), names[d]));
@@ -163,6 +183,33 @@ DeviceMesh DeviceMesh::slice(const std::shared_ptr<Root>& root, const std::vecto
   root->slices.push_back({dims, names, impl});
   mesh.impl_ = std::move(impl);
   return mesh;
+}
+
+DeviceMesh DeviceMesh::rooted(World& world, std::vector<int> ranks, std::vector<int> shape,
+                              std::vector<std::string> names, std::vector<LinkCost> links) {
+  auto root = std::make_shared<Root>();
+  root->world = &world;
+  root->shape = std::move(shape);
+  root->names = std::move(names);
+  root->links = std::move(links);
+  root->links.resize(root->shape.size());
+  root->ranks = std::move(ranks);
+  root->locate_this_rank();
+  std::vector<unsigned> dims;
+  for (std::size_t d = 0; d < root->shape.size(); ++d) dims.push_back(1U << d);
+  return slice(root, dims, root->names);
+}
+
+DeviceMesh DeviceMesh::with_links(std::vector<LinkCost> links, CallSite site) const {
+  const UserCall user(site);
+  CS_REQUIRE(static_cast<int>(links.size()) == ndim(), "with_links: ", links.size(),
+             " links for the ", ndim(), " dimensions of the mesh ", *this);
+  for (const LinkCost& link : links)
+    CS_REQUIRE(link.latency >= 0 && link.bytes_per_us > 0 && std::isfinite(link.latency) &&
+                   std::isfinite(link.bytes_per_us),
+               "with_links: a latency of ", link.latency, " us at ", link.bytes_per_us,
+               " bytes per us on the mesh ", *this);
+  return rooted(world(), ranks(), shape(), names(), std::move(links));
 }
 
 // The root's dimensions behind a name: a dimension of this mesh, or several that were flattened.
@@ -307,23 +354,7 @@ DeviceMesh DeviceMesh::from_ranks(World& world, std::vector<int> ranks, std::vec
   check_mesh("from_ranks", world, ranks, shape, names);
   if (names.empty())
     for (std::size_t d = 0; d < shape.size(); ++d) names.push_back("dim_" + std::to_string(d));
-  auto root = std::make_shared<Root>();
-  root->world = &world;
-  root->shape = std::move(shape);
-  root->names = std::move(names);
-  root->ranks = std::move(ranks);
-  const auto found = std::ranges::find(root->ranks, world.rank());
-  if (found != root->ranks.end()) {
-    root->coordinate.resize(root->shape.size());
-    auto rest = static_cast<int>(found - root->ranks.begin());
-    for (std::size_t d = root->shape.size(); d-- > 0;) {
-      root->coordinate[d] = rest % root->shape[d];
-      rest /= root->shape[d];
-    }
-  }
-  std::vector<unsigned> dims;
-  for (std::size_t d = 0; d < root->shape.size(); ++d) dims.push_back(1U << d);
-  return slice(root, dims, root->names);
+  return rooted(world, std::move(ranks), std::move(shape), std::move(names));
 }
 
 DeviceMesh init_device_mesh(World& world, std::vector<int> shape, std::vector<std::string> names,

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dtensor/redistribute/cost.h"
 #include "runtime/launch/world.h"
 
 namespace coshard {
@@ -37,6 +38,16 @@ class DeviceMesh {
   const std::vector<std::string>& names() const;
   const std::vector<int>& ranks() const;  // world ranks, row-major over the shape
   World& world() const;  // Error{BadInput} once it has ended
+
+  // --- what communication costs ---
+  // Per dimension; 5 us and 10 GB/s where nobody has said or measured it. Plans and the layouts
+  // that operators choose follow from these alone, so they must be equal on all ranks. Slices
+  // inherit them; a flattened dimension is as slow as the slowest of its parts.
+  const std::vector<LinkCost>& links() const;
+  // The same ranks, shape and names, and communicators, with other links: another mesh, whose
+  // tensors do not mix with this one's. Names that flatten() gave are not taken along.
+  // Error{BadInput}: not one per dimension, a negative latency, a rate that is not above 0.
+  DeviceMesh with_links(std::vector<LinkCost> links, CallSite site = CallSite::current()) const;
 
   // --- this rank ---
   bool contains_this_rank() const;
@@ -82,7 +93,7 @@ class DeviceMesh {
 
   long holders() const { return impl_.use_count(); }  // handles like this one
   const void* id() const { return impl_.get(); }  // one per mesh object: equal ids are equal meshes
-  // Same world, ranks, shape and names.
+  // Same world, ranks, shape, names and links.
   friend bool operator==(const DeviceMesh& a, const DeviceMesh& b) {
     return a.impl_ == b.impl_ || equal(a, b);
   }
@@ -91,6 +102,9 @@ class DeviceMesh {
   struct Root;
   struct Impl;
   static bool equal(const DeviceMesh& a, const DeviceMesh& b);
+  // Missing links are LinkCost().
+  static DeviceMesh rooted(World& world, std::vector<int> ranks, std::vector<int> shape,
+                           std::vector<std::string> names, std::vector<LinkCost> links = {});
   static DeviceMesh slice(const std::shared_ptr<Root>& root, const std::vector<unsigned>& dims,
                           const std::vector<std::string>& names);
   unsigned mask_of(std::string_view name) const;
@@ -104,6 +118,13 @@ class DeviceMesh {
 DeviceMesh init_device_mesh(World& world, std::vector<int> shape,
                             std::vector<std::string> names = {},
                             CallSite site = CallSite::current());
+
+// The mesh with links as they are now: times messages along each dimension, of each rank the best
+// run, of all ranks the slowest, rounded to two digits, so that all ranks find the same and most
+// runs do. Called by all ranks of the world at once, while nothing else is in flight; those outside
+// the mesh learn the figures too. Collectives: a few dozen all_gathers per dimension, then one
+// all_reduce over the world.
+Task<DeviceMesh> measure_links(DeviceMesh mesh, CallSite site = CallSite::current());
 
 std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh);  // tp=4 or (dp=2,tp=4)
 

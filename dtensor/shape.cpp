@@ -30,6 +30,10 @@ int normalize_dim(std::int64_t dim, int ndim, const char* what) {
   return static_cast<int>(dim < 0 ? dim + ndim : dim);
 }
 
+int normalize_dim_or_zero(std::int64_t dim, int ndim, const char* what) {
+  return ndim == 0 && (dim == 0 || dim == -1) ? 0 : normalize_dim(dim, ndim, what);
+}
+
 Shape broadcast(const Shape& a, const Shape& b, const char* what) {
   const std::size_t n = std::max(a.size(), b.size());
   Shape out = Shape::filled(n, 1);

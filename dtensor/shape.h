@@ -16,6 +16,8 @@ void require_size(const Shape& shape, std::size_t element_bytes, const char* wha
 Strides row_major(const Shape& shape);
 // Brings dim (which may be negative) into [0, ndim); Error{BadInput} names `what`, dim and ndim.
 int normalize_dim(std::int64_t dim, int ndim, const char* what);
+// The same, but that a tensor without dimensions takes 0 and -1 too (as PyTorch), as 0.
+int normalize_dim_or_zero(std::int64_t dim, int ndim, const char* what);
 // The shape that two shapes broadcast to (right-aligned, 1 stretches). Error{BadInput} names both.
 Shape broadcast(const Shape& a, const Shape& b, const char* what);
 std::ostream& operator<<(std::ostream& out, const Shape& shape);  // [8,512]

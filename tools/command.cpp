@@ -102,6 +102,8 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   sub->add_option("--from", options->from, "one placement per mesh dimension: S(0),R")->required();
   sub->add_option("--to", options->to, "the same: R,S(1)")->required();
   sub->add_option("--dtype", options->dtype, "of the tensor")->capture_default_str();
+  sub->add_option("--link", options->links,
+                  "latency and rate of all mesh dimensions, 20us,1GB/s, or of one: dp=20us,1GB/s");
   sub->add_flag("--json", options->json, "print one JSON object");
   sub->callback([options, &chosen] {
     chosen = [options] {

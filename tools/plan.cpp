@@ -7,8 +7,10 @@
 namespace coshard::tools {
 
 void explain_plan(const PlanOptions& options, std::ostream& out) {
-  const PlanAnswer answer =
-      explain(parse_question(options.mesh, options.shape, options.from, options.to, options.dtype));
+  PlanQuestion question =
+      parse_question(options.mesh, options.shape, options.from, options.to, options.dtype);
+  for (const std::string& link : options.links) set_link(question, link);
+  const PlanAnswer answer = explain(question);
   if (!options.json) {
     out << answer;
     return;

@@ -2,11 +2,13 @@
 // coshard plan explain: the steps of a redistribute, for a mesh that need not exist.
 #include <ostream>
 #include <string>
+#include <vector>
 
 namespace coshard::tools {
 
 struct PlanOptions {
   std::string mesh, shape, from, to, dtype = "f32";
+  std::vector<std::string> links;  // "20us,1GB/s", "dp=20us,1GB/s"
   bool json = false;
 };
 

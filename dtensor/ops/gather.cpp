@@ -13,7 +13,36 @@ void gather_check_index(const char* op, const TensorInfo& index, std::size_t ndi
              " dimensions");
 }
 
-// --- gather: attrs.ints: dim; the sizes agree in all others ---
+// What a rank that holds part of the indexed dimension looks up in it: positions within the part,
+// and whether they are.
+struct OwnIndex {
+  Tensor at, inside;
+};
+OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, std::int64_t first,
+                   std::int64_t count) {
+  const Tensor all = local_contiguous(index).raw_local();
+  launch(c, kernels::CheckIndex{FindingKind::GatherIndex, all.dtype(), all.local_numel(), limit,
+                                all.data()});
+  const auto empty = [&all](DType dtype) {
+    return Tensor::empty(all.device(), all.local_shape(), dtype);
+  };
+  const Tensor from_first = empty(all.dtype());
+  const OwnIndex own{empty(all.dtype()), empty(DType::Bool)};
+  launch(c, kernels::Binary{kernels::BinaryOp::Sub,
+                            view_of(from_first),
+                            view_of(all),
+                            {},
+                            static_cast<double>(first)});
+  launch(c, kernels::Unary{kernels::UnaryOp::Clamp, all.dtype(), all.local_numel(),
+                           from_first.data(), own.at.data(), 0,
+                           static_cast<double>(std::max<std::int64_t>(count - 1, 0))});
+  launch(c, kernels::Binary{kernels::BinaryOp::Eq, view_of(own.inside), view_of(from_first),
+                            view_of(own.at)});
+  return own;
+}
+
+// --- gather: attrs.ints: dim, and as bits the mesh dimensions that cut it; the sizes agree in all
+// others ---
 
 std::vector<TensorInfo> gather_infer(Infos in, const Attrs& attrs) {
   gather_check_index("gather", in[1], in[0].shape.size());
@@ -34,24 +63,45 @@ Rule gather_rule(Infos in, const Attrs& attrs) {
   rule.out = {text};
   rule.strided = true;
   pass_partial(rule, "PR", "P", kMoving);
+  if (in[0].dtype != DType::Bool)
+    rule.extra.push_back(
+        {{Shard(static_cast<int>(attrs.ints[0])), Replicate()}, {Partial(Reduce::Sum)}});
   return rule;
 }
 
-void gather_forward(OpContext& c) {
+// What lies on other ranks counts as 0.
+void gather_own(OpContext& c, int dim) {
+  const auto d = static_cast<std::size_t>(dim);
+  const Tensor& x = c.in[0];
+  const std::int64_t count = x.local_shape()[d];
+  const OwnIndex own = own_index(c, c.in[1], x.shape()[d], c.offset(0, dim), count);
   const Tensor& y = c.make();
-  launch(c, kernels::Gather{view_of(y), view_of(c.in[0]), view_of(c.in[1]),
-                            static_cast<int>(c.attrs.ints[0])});
+  if (count == 0) {
+    launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), 0});
+    return;
+  }
+  const Tensor found = Tensor::empty(x.device(), c.out_shape[0], x.dtype());
+  launch(c, kernels::Gather{view_of(found), view_of(x), view_of(own.at), dim});
+  launch(c, kernels::Where{view_of(y), view_of(own.inside), view_of(found)});
+}
+
+void gather_forward(OpContext& c) {
+  const int dim = static_cast<int>(c.attrs.ints[0]);
+  const auto d = static_cast<std::size_t>(dim);
+  if (c.in[0].local_shape()[d] != c.in[0].shape()[d]) return gather_own(c, dim);
+  const Tensor& y = c.make();
+  launch(c, kernels::Gather{view_of(y), view_of(c.in[0]), view_of(c.in[1]), dim});
 }
 
 void gather_backward(GradContext& c) {
   if (!c.sink.wants(0)) return;
   c.sink.give(0, scatter_add_zeros(c.in_info[0].shape, static_cast<int>(c.attrs.ints[0]), c.in[1],
-                                   c.out_grad[0]));
+                                   c.out_grad[0], c.attrs.ints[1]));
 }
 
 std::vector<OpDef::Sample> gather_samples() {
-  return {{{input({3, 5}), input({4, 5}, DType::I64)}, {{0}, {}}, -2, 2, 3},
-          {{input({2, 4, 3}), input({2, 5, 3}, DType::I32)}, {{1}, {}}}};
+  return {{{input({3, 5}), input({4, 5}, DType::I64)}, {{0, 0}, {}}, -2, 2, 3},
+          {{input({2, 4, 3}), input({2, 5, 3}, DType::I32)}, {{1, 0}, {}}}};
 }
 
 const OpDef& gather_op() {
@@ -67,7 +117,9 @@ const OpDef& gather_op() {
   return op;
 }
 
-// --- scatter_add_zeros, its adjoint: (src, index), attrs.ints: dim, shape of the result ---
+// --- scatter_add_zeros, its adjoint: (src, index, like), attrs.ints: dim, shape of the result ---
+// `like` is there for its layout only: where it is cut along the dimension and src and index are
+// not, so is the result.
 
 Shape add_zeros_shape(const Attrs& attrs) { return {attrs.ints.begin() + 1, attrs.ints.end()}; }
 
@@ -95,18 +147,32 @@ Rule add_zeros_rule(Infos in, const Attrs& attrs) {
     if (indexed || out[d] != in[1].shape[d]) lines[d] = '.';
     if (!indexed && lines[d] == '.') text[d] = '.';
   }
-  rule.in = {text, text};
+  rule.in = {text, text, in[2].defined ? "*" : ""};
   rule.out = {lines};
   rule.strided = true;
-  pass_partial(rule, "PR", "P", kLinear);
+  const Placement own = Shard(static_cast<int>(attrs.ints[0]));
+  if (in[2].defined) rule.extra.push_back({{Replicate(), Replicate(), own}, {own}});
+  pass_partial(rule, "PRR", "P", kLinear);
   return rule;
 }
 
 void add_zeros_forward(OpContext& c) {
+  const int dim = static_cast<int>(c.attrs.ints[0]);
+  const auto d = static_cast<std::size_t>(dim);
   const Tensor& y = c.make();
   launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), 0});
-  launch(c, kernels::Scatter{view_of(y), view_of(c.in[0]), view_of(c.in[1]),
-                             static_cast<int>(c.attrs.ints[0]), true});
+  if (!c.out_spec[0] || c.out_shape[0][d] == c.out_spec[0]->shape[d]) {
+    launch(c, kernels::Scatter{view_of(y), view_of(c.in[0]), view_of(c.in[1]), dim, true});
+    return;
+  }
+  // This rank's part of the dimension: what belongs to other ranks is added as 0.
+  const OwnIndex own =
+      own_index(c, c.in[1], c.out_spec[0]->shape[d], c.out_spec[0]->offset[d], c.out_shape[0][d]);
+  if (c.out_shape[0][d] == 0) return;
+  const Tensor& src = c.in[0];
+  const Tensor mine = Tensor::empty(src.device(), src.local_shape(), src.dtype());
+  launch(c, kernels::Where{view_of(mine), view_of(own.inside), view_of(src)});
+  launch(c, kernels::Scatter{view_of(y), view_of(mine), view_of(own.at), dim, true});
 }
 
 void add_zeros_backward(GradContext& c) {
@@ -115,8 +181,8 @@ void add_zeros_backward(GradContext& c) {
 }
 
 std::vector<OpDef::Sample> add_zeros_samples() {
-  return {{{input({4, 5}), input({4, 5}, DType::I64)}, {{0, 3, 5}, {}}, -2, 2, 3},
-          {{input({2, 5, 3}), input({2, 5, 3}, DType::I64)}, {{1, 3, 4, 3}, {}}}};
+  return {{{input({4, 5}), input({4, 5}, DType::I64), absent()}, {{0, 3, 5}, {}}, -2, 2, 3},
+          {{input({2, 5, 3}), input({2, 5, 3}, DType::I64), absent()}, {{1, 3, 4, 3}, {}}}};
 }
 
 const OpDef& add_zeros_op() {
@@ -130,6 +196,24 @@ const OpDef& add_zeros_op() {
                         .saves_out = 0,
                         .samples = add_zeros_samples};
   return op;
+}
+
+// The mesh dimensions that cut `dim` of x, as bits.
+std::int64_t cuts_of(const Tensor& x, int dim) {
+  std::int64_t cuts = 0;
+  for (int m = 0; x.is_distributed() && m < x.layout().ndim(); ++m)
+    if (x.layout()[m].is_shard(dim)) cuts |= std::int64_t{1} << m;
+  return cuts;
+}
+
+// A tensor of `shape` that is cut so, and takes no memory: one element everywhere.
+Tensor like_cut(const Tensor& on_mesh, const Shape& shape, int dim, std::int64_t cuts) {
+  Layout layout = Layout::filled(on_mesh.mesh().ndim(), Replicate());
+  for (int m = 0; m < layout.ndim(); ++m)
+    if ((cuts >> m & 1) != 0) layout[m] = Shard(dim);
+  const auto spec = make_spec(on_mesh.mesh(), layout, shape);
+  const Tensor one = Tensor::empty(on_mesh.device(), Shape{1}, DType::Bool);
+  return one.view_as(spec->local_shape, Strides(spec->local_shape.size(), 0), 0, spec);
 }
 
 }  // namespace
@@ -146,23 +230,28 @@ Tensor cropped(const Tensor& x, const Shape& shape, int but_dim, CallSite site) 
 Tensor gather(const Tensor& x, int dim, const Tensor& index, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "gather");
-  return call1(gather_op(), {cropped(x, index.shape(), along), index}, {{along}, {}});
+  return call1(gather_op(), {cropped(x, index.shape(), along), index},
+               {{along, cuts_of(x, along)}, {}});
 }
 
 Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const Tensor& src,
-                         CallSite site) {
+                         std::int64_t cuts, CallSite site) {
   const UserCall user(site);
+  const int along = normalize_dim(dim, static_cast<int>(shape.size()), "scatter_add");
   Attrs attrs;
-  attrs.ints.push_back(normalize_dim(dim, static_cast<int>(shape.size()), "scatter_add"));
+  attrs.ints.push_back(along);
   for (auto size : shape) attrs.ints.push_back(size);
-  return call1(add_zeros_op(), {cropped(src, index.shape(), -1), index}, attrs);
+  Tensor like;
+  if (cuts != 0 && index.is_distributed()) like = like_cut(index, shape, along, cuts);
+  return call1(add_zeros_op(), {cropped(src, index.shape(), -1), index, like}, attrs);
 }
 
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
                    CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(x.dtype() == src.dtype(), "scatter_add: ", src, " into ", x);
-  return add(x, scatter_add_zeros(x.shape(), dim, index, src));
+  const int along = normalize_dim(dim, x.ndim(), "scatter_add");
+  return add(x, scatter_add_zeros(x.shape(), along, index, src, cuts_of(x, along)));
 }
 
 Tensor index_select(const Tensor& x, int dim, const Tensor& index, CallSite site) {

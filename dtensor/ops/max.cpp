@@ -6,7 +6,7 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: whether the largest is wanted, bit mask of the dimensions, keepdim
+// attrs.ints: whether the largest is wanted, bit mask of the dimensions, keepdim, what cuts them
 // out: values, indices within the dimensions of the mask taken as one
 std::vector<TensorInfo> max_infer(Infos in, const Attrs& attrs) {
   const Shape out = remaining(in[0].shape, attrs.ints[1], attrs.ints[2] == 1);
@@ -33,22 +33,24 @@ void max_forward(OpContext& c) {
                                lines.n.inner, lines.x.data(), values, indices});
 }
 
-// For one dimension, as `max` and `min` ask for it.
+// For one dimension, as `max` and `min` ask for it. attrs.ints: also the mesh dimensions that cut
+// it, as bits.
 void max_backward(GradContext& c) {
   if (!c.sink.wants(0)) return;
   const Shape& shape = c.in_info[0].shape;
+  if (shape.empty()) return c.sink.give(0, c.out_grad[0]);
   const std::int64_t mask = c.attrs.ints[1];
   const bool keep = c.attrs.ints[2] == 1;
   const int dim = std::countr_zero(static_cast<std::uint64_t>(mask));
   const Tensor index = keep ? c.out[1] : unsqueeze(c.out[1], dim);
   const Tensor dy = keep ? c.out_grad[0] : unsqueeze(c.out_grad[0], dim);
-  c.sink.give(0, scatter_add_zeros(shape, dim, index, dy));
+  c.sink.give(0, scatter_add_zeros(shape, dim, index, dy, c.attrs.ints[3]));
 }
 
 std::vector<OpDef::Sample> max_samples() {
-  return {{{input({3, 5})}, {{1, 0b10, 0}, {}}},
-          {{input({2, 3, 4})}, {{0, 0b010, 1}, {}}},
-          {{input({5, 2})}, {{1, 0b01, 0}, {}}}};
+  return {{{input({3, 5})}, {{1, 0b10, 0, 0}, {}}},
+          {{input({2, 3, 4})}, {{0, 0b010, 1, 0}, {}}},
+          {{input({5, 2})}, {{1, 0b01, 0, 0}, {}}}};
 }
 
 const OpDef& max_op() {
@@ -64,9 +66,150 @@ const OpDef& max_op() {
   return op;
 }
 
+// --- along a cut dimension: each part's extreme and its index, as a pair in one tensor, then the
+// extreme of all parts ---
+
+DType pair_dtype(DType dtype) { return is_floating(dtype) ? DType::F64 : DType::I64; }
+
+// attrs.ints: whether the largest is wanted, dimension, number of parts; out: [2, x with the parts
+// in the place of the dimension], values first. The dimension is cut into as many.
+std::vector<TensorInfo> max_of_parts_infer(Infos in, const Attrs& attrs) {
+  Shape out = in[0].shape;
+  out[static_cast<std::size_t>(attrs.ints[1])] = attrs.ints[2];
+  out.insert(0, 2);
+  return {{out, pair_dtype(in[0].dtype)}};
+}
+
+Rule max_of_parts_rule(Infos in, const Attrs&) {
+  Rule rule;
+  rule.in = {letters(in[0].shape.size())};
+  rule.out = {'.' + rule.in[0]};
+  rule.strided = true;
+  return rule;
+}
+
+void max_of_parts_forward(OpContext& c) {
+  const int dim = static_cast<int>(c.attrs.ints[1]);
+  const Tensor x = local_contiguous(c.in[0]);
+  const Lines n = lines_of(x.local_shape(), dim);
+  const Tensor pairs = c.make();
+  if (n.extent == 0 || pairs.local_numel() == 0) return;
+  const Shape lines{n.outer * n.inner};
+  const Tensor value = Tensor::empty(x.device(), lines, x.dtype());
+  const Tensor index = Tensor::empty(x.device(), lines, DType::I64);
+  launch(c, kernels::ArgReduce{c.attrs.ints[0] == 1, x.dtype(), n.outer, n.extent, n.inner,
+                               x.data(), value.data(), index.data()});
+  const Tensor placed = Tensor::empty(x.device(), lines, DType::I64);
+  launch(c, kernels::Binary{kernels::BinaryOp::Sub,
+                            view_of(placed),
+                            view_of(index),
+                            {},
+                            -static_cast<double>(c.offset(0, dim))});
+  const auto half = [&](std::int64_t which) {
+    return view_of(pairs.view_as(lines, {1}, which * lines[0], nullptr));
+  };
+  launch(c, kernels::Copy{half(0), view_of(value)});
+  launch(c, kernels::Copy{half(1), view_of(placed)});
+}
+
+const OpDef& max_of_parts_op() {
+  static const OpDef op{.name = "max_of_parts",
+                        .rule = max_of_parts_rule,
+                        .infer = max_of_parts_infer,
+                        .forward = max_of_parts_forward,
+                        .backward = nullptr,
+                        .flops = one_per_element,
+                        .samples = no_samples};
+  return op;
+}
+
+// in: x (for its layout and its gradient), pairs; attrs and out: as `max`
+std::vector<TensorInfo> max_of_pairs_infer(Infos in, const Attrs& attrs) {
+  return max_infer(in.first(1), attrs);
+}
+
+Rule max_of_pairs_rule(Infos in, const Attrs& attrs) {
+  const std::string all = letters(in[0].shape.size());
+  const std::string out = remaining_letters(all, attrs.ints[1], attrs.ints[2] == 1);
+  Rule rule;
+  rule.in = {"*", '.' + whole_letters(all, attrs.ints[1])};
+  rule.out = {out, out};
+  rule.strided = true;
+  return rule;
+}
+
+void max_of_pairs_forward(OpContext& c) {
+  const Tensor pairs = local_contiguous(c.in[1]);
+  const int dim = std::countr_zero(static_cast<std::uint64_t>(c.attrs.ints[1])) + 1;
+  const Lines n = lines_of(pairs.local_shape(), dim);  // outer counts both halves
+  const Tensor &values = c.make(0), &indices = c.make(1);
+  if (values.local_numel() == 0) return;
+  const Shape lines{n.outer / 2, 1, n.inner};
+  const Strides along{n.extent * n.inner, n.inner, 1};
+  const auto empty = [&](DType dtype) { return Tensor::empty(pairs.device(), lines, dtype); };
+  const Tensor value = empty(pairs.dtype()), part = empty(DType::I64), index = empty(pairs.dtype());
+  launch(c, kernels::ArgReduce{c.attrs.ints[0] == 1, pairs.dtype(), n.outer / 2, n.extent, n.inner,
+                               pairs.data(), value.data(), part.data()});
+  const Tensor second = pairs.view_as({n.outer / 2, n.extent, n.inner}, along,
+                                      n.outer / 2 * n.extent * n.inner, nullptr);
+  launch(c, kernels::Gather{view_of(index), view_of(second), view_of(part), 1});
+  launch(c, kernels::Copy{view_of(values, lines, row_major(lines)), view_of(value)});
+  launch(c, kernels::Copy{view_of(indices, lines, row_major(lines)), view_of(index)});
+}
+
+const OpDef& max_of_pairs_op() {
+  static const OpDef op{.name = "max_of_pairs",
+                        .rule = max_of_pairs_rule,
+                        .infer = max_of_pairs_infer,
+                        .forward = max_of_pairs_forward,
+                        .backward = max_backward,
+                        .flops = no_flops,
+                        .saves_in = 0,
+                        .saves_out = 0b10,
+                        .samples = no_samples};
+  return op;
+}
+
+// How the mesh cuts a dimension.
+struct DimCut {
+  std::int64_t cuts = 0;   // the mesh dimensions that do, as bits
+  std::int64_t parts = 0;  // with elements; 0: their extremes cannot be told apart by an even cut
+};
+DimCut cut_along(const Tensor& x, std::int64_t mask) {
+  if (!x.is_distributed() || !std::has_single_bit(static_cast<std::uint64_t>(mask))) return {};
+  const int dim = std::countr_zero(static_cast<std::uint64_t>(mask));
+  DimCut cut{0, 1};
+  std::int64_t largest = x.size(dim), smallest = largest;
+  for (int m = 0; m < x.layout().ndim(); ++m) {
+    const Placement& p = x.layout()[m];
+    if (p.is_partial() || (p.is_strided() && p.dim == dim)) return {};
+    if (!p.is_shard(dim)) continue;
+    if (cut.cuts != 0 && smallest == 0) return {};
+    const int n = x.mesh().size(m);
+    largest = chunk_of(largest, n, 0).size;
+    smallest = chunk_of(smallest, n, n - 1).size;
+    cut.parts *= n;
+    cut.cuts |= std::int64_t{1} << m;
+  }
+  if (smallest > 0) return cut;
+  const bool once = std::has_single_bit(static_cast<std::uint64_t>(cut.cuts)) && largest > 0;
+  cut.parts = once ? (x.size(dim) + largest - 1) / largest : 0;
+  return cut;
+}
+
 ValuesAndIndices max_call(const Tensor& x, bool largest, const Dims& dims, bool keepdim,
                           const char* name) {
-  auto out = call(max_op(), {&x, 1}, {{largest, dims.mask(x.ndim(), name), keepdim}, {}});
+  const std::int64_t mask = dims.mask(x.ndim(), name);
+  const DimCut cut = cut_along(x, mask);
+  const Attrs attrs{{largest, mask, keepdim, cut.cuts}, {}};
+  if (cut.cuts == 0 || cut.parts == 0) {
+    auto out = call(max_op(), {&x, 1}, attrs);
+    return {std::move(out[0]), std::move(out[1])};
+  }
+  const int dim = std::countr_zero(static_cast<std::uint64_t>(mask));
+  Tensor in[] = {x, Tensor()};
+  in[1] = call1(max_of_parts_op(), {x.detach()}, {{largest, dim, cut.parts}, {}});
+  auto out = call(max_of_pairs_op(), in, attrs);
   return {std::move(out[0]), std::move(out[1])};
 }
 
@@ -96,7 +239,7 @@ ValuesAndIndices min(const Tensor& x, int dim, bool keepdim, CallSite site) {
 }
 
 std::span<const OpDef* const> max_ops() {
-  static const OpDef* const ops[] = {&max_op()};
+  static const OpDef* const ops[] = {&max_op(), &max_of_parts_op(), &max_of_pairs_op()};
   return ops;
 }
 

@@ -58,7 +58,9 @@ struct Strategy {
 // How an operator may be cut, in the manner of einsum: one letter per dimension. A letter that an
 // output has: cutting it cuts that output. A letter that no output has is contracted: cutting it
 // makes the outputs Partial(contraction). '.' (and a letter listed in `whole`) is never cut. Inputs
-// that lack the cut letter are wanted as Replicate.
+// that lack the cut letter are wanted as Replicate. An input "*" is there for its layout only: it
+// is never moved, an `extra` strategy is for inputs "*" that lie as it says, and where that is a cut,
+// no other strategy is taken.
 struct Rule {
   std::vector<std::string> in;
   std::vector<std::string> out;
@@ -161,11 +163,11 @@ struct OpDef {
   std::vector<Sample> (*samples)() = nullptr;
 };
 
-// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors the cheapest strategy
-// of the rule is chosen per mesh dimension (ties: the fewest changed inputs, then the rule's order)
-// and inputs are redistributed to it. Outputs are undefined beyond the operator's count.
-// A plain tensor without dimensions stands for a Replicate beside DTensors. Error{BadInput} for any
-// other mixture of plain tensors and DTensors, and for two meshes.
+// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors a strategy of the rule
+// is chosen for every mesh dimension (choose.h) and inputs are redistributed to it. Outputs are
+// undefined beyond the operator's count. A plain tensor without dimensions stands for a Replicate
+// beside DTensors. Error{BadInput} for any other mixture of plain tensors and DTensors, and for two
+// meshes.
 std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in,
                                      const Attrs& attrs);
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});

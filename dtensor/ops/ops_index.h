@@ -7,9 +7,10 @@
 namespace coshard {
 
 // out[i][j] = x[index[i][j]][j] for dim 0, and so on: out has the index's shape, which may be
-// smaller than x's in the other dimensions. A cut of `dim` of x is redistributed first; elsewhere x
-// and index are cut alike, and a cut of `dim` of the index cuts the result. A Partial x stays
-// Partial.
+// smaller than x's in the other dimensions. Where x is cut along `dim`, every rank looks up what it
+// has and the result is Partial(sum) (bool: x is redistributed first); elsewhere x and index are
+// cut alike, and a cut of `dim` of the index cuts the result. A Partial x stays Partial. The
+// gradient comes in x's layout.
 Tensor gather(const Tensor& x, int dim, const Tensor& index, CallSite site = CallSite::current());
 // A copy of x with out[index[i][j]][j] = src[i][j] (dim 0); src may be larger than the index. A cut
 // of `dim` is redistributed first. Partial x and src alike stay Partial. Where indices are equal,
@@ -23,11 +24,11 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value,
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
                    CallSite site = CallSite::current());
 // Zeros of `shape` with out[index[i][j]][j] += src[i][j] (dim 0): the gradient of gather. index and
-// src cut along `dim`: Partial(sum), no collective.
+// src cut along `dim`: Partial(sum), no collective. `cuts`: bit m says that the result is to be cut
+// along `dim` by mesh dimension m, where that moves nothing.
 Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const Tensor& src,
-                         CallSite site = CallSite::current());
-// x[index] along dim, index 1-D. A cut of `dim` of x is redistributed first; a cut index cuts the
-// result.
+                         std::int64_t cuts = 0, CallSite site = CallSite::current());
+// x[index] along dim, index 1-D. As gather; a cut index cuts the result.
 Tensor index_select(const Tensor& x, int dim, const Tensor& index,
                     CallSite site = CallSite::current());
 

@@ -66,7 +66,9 @@ Tensor vector_norm(const Tensor& x, double ord = 2, const Dims& dims = {}, bool 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false,
                  CallSite site = CallSite::current());
 
-// --- where the extreme is --- The dimension is gathered first where it is cut.
+// --- where the extreme is --- Along one cut dimension a value and an index per rank travel (one
+// all_gather, or one all_to_all that cuts the rest), and the gradient comes in x's layout; several
+// are gathered first where they are cut.
 
 // Without dim: the position in the flattened tensor. The first among equals; NaN wins. i64.
 Tensor argmax(const Tensor& x, std::optional<int> dim = std::nullopt, bool keepdim = false,

@@ -29,9 +29,24 @@ Strategy cut_strategy(const Rule& rule, char letter, const Placement& cut) {
   return strategy;
 }
 
-bool fits(const Strategy& extra, int n, const Parts& parts, std::span<const Placement> now) {
-  return std::equal(extra.in.begin(), extra.in.end(), now.begin(), now.end()) &&
-         extra.even_by % n == 0 && parts[extra.letter] == 1;
+bool fits(const Rule& rule, const Strategy& extra, int n, const Parts& parts,
+          std::span<const Placement> now) {
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if ((extra.letter || rule.in[i] == "*") && !(extra.in[i] == now[i])) return false;
+  return !extra.letter || (extra.even_by % n == 0 && parts[extra.letter] == 1);
+}
+
+// Is it for an input that is there for its layout only, and cut?
+bool cuts_as_told(const Rule& rule, const Strategy& extra) {
+  for (std::size_t i = 0; i < rule.in.size(); ++i)
+    if (rule.in[i] == "*" && extra.in[i].cuts()) return true;
+  return false;
+}
+
+// What is there for its layout only stays as it is.
+void leave_alone(const Rule& rule, std::span<const Placement> now, Strategy& strategy) {
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (rule.in[i] == "*") strategy.in[i] = now[i];
 }
 
 }  // namespace
@@ -51,6 +66,7 @@ std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts,
   std::string seen;
   for (const auto& letters : rule.in) {
     for (char letter : letters) {
+      if (letter == '*') continue;
       if (seen.find(letter) != seen.npos) continue;
       seen.push_back(letter);
       if (may_cut(rule, letter, n, parts[letter]))
@@ -58,13 +74,17 @@ std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts,
     }
   }
   for (std::size_t i = 0; rule.strided && i < now.size(); ++i) {
-    if (!now[i].is_strided()) continue;
+    if (!now[i].is_strided() || rule.in[i] == "*") continue;
     const char letter = rule.in[i][static_cast<std::size_t>(now[i].dim)];
     if (may_cut(rule, letter, n, parts[letter] * now[i].split))
       strategies.push_back(cut_strategy(rule, letter, now[i]));
   }
-  for (const Strategy& extra : rule.extra)
-    if (!extra.letter || fits(extra, n, parts, now)) strategies.push_back(extra);
+  for (Strategy& strategy : strategies) leave_alone(rule, now, strategy);
+  for (const Strategy& extra : rule.extra) {
+    if (!fits(rule, extra, n, parts, now)) continue;
+    if (cuts_as_told(rule, extra)) return {extra};
+    strategies.push_back(extra);
+  }
   return strategies;
 }
 

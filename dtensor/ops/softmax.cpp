@@ -16,7 +16,7 @@ std::vector<TensorInfo> softmax_infer(Infos in, const Attrs&) {
 Rule softmax_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   std::string text = letters(in[0].shape.size());
-  text[static_cast<std::size_t>(attrs.ints[0])] = '.';
+  if (!text.empty()) text[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};
   rule.strided = true;
@@ -88,11 +88,11 @@ const OpDef& softmax_op() {
 
 Tensor softmax(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  return call1(softmax_op(), {x}, {{normalize_dim(dim, x.ndim(), "softmax"), 0}, {}});
+  return call1(softmax_op(), {x}, {{normalize_dim_or_zero(dim, x.ndim(), "softmax"), 0}, {}});
 }
 Tensor log_softmax(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  return call1(softmax_op(), {x}, {{normalize_dim(dim, x.ndim(), "log_softmax"), 1}, {}});
+  return call1(softmax_op(), {x}, {{normalize_dim_or_zero(dim, x.ndim(), "log_softmax"), 1}, {}});
 }
 
 std::span<const OpDef* const> softmax_ops() {

@@ -4,10 +4,11 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: dimension, descending, how many of the first are wanted; out: values, indices
+// attrs.ints: dimension, descending, how many of the first are wanted; out: values, indices. A
+// tensor without dimensions is one line of one element.
 std::vector<TensorInfo> sort_infer(Infos in, const Attrs& attrs) {
   Shape out = in[0].shape;
-  out[static_cast<std::size_t>(attrs.ints[0])] = attrs.ints[2];
+  if (!out.empty()) out[static_cast<std::size_t>(attrs.ints[0])] = attrs.ints[2];
   return {{out, in[0].dtype}, {out, DType::I64}};
 }
 
@@ -31,9 +32,11 @@ void sort_forward(OpContext& c) {
 }
 
 void sort_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, scatter_add_zeros(c.in_info[0].shape, static_cast<int>(c.attrs.ints[0]),
-                                     c.out[1], c.out_grad[0]));
+  if (!c.sink.wants(0)) return;
+  const Shape& shape = c.in_info[0].shape;
+  c.sink.give(0, shape.empty() ? c.out_grad[0]
+                               : scatter_add_zeros(shape, static_cast<int>(c.attrs.ints[0]),
+                                                   c.out[1], c.out_grad[0]));
 }
 
 std::vector<OpDef::Sample> sort_samples() {
@@ -55,6 +58,9 @@ const OpDef& sort_op() {
   return op;
 }
 
+// How long the lines along a dimension are.
+std::int64_t extent_along(const Tensor& x, int dim) { return x.ndim() == 0 ? 1 : x.size(dim); }
+
 ValuesAndIndices first_sorted(const Tensor& x, std::int64_t k, int dim, bool descending) {
   auto out = call(sort_op(), {&x, 1}, {{dim, descending, k}, {}});
   return {std::move(out[0]), std::move(out[1])};
@@ -64,8 +70,8 @@ ValuesAndIndices first_sorted(const Tensor& x, std::int64_t k, int dim, bool des
 
 ValuesAndIndices sort(const Tensor& x, int dim, bool descending, CallSite site) {
   const UserCall user(site);
-  const int along = normalize_dim(dim, x.ndim(), "sort");
-  return first_sorted(x, x.size(along), along, descending);
+  const int along = normalize_dim_or_zero(dim, x.ndim(), "sort");
+  return first_sorted(x, extent_along(x, along), along, descending);
 }
 
 Tensor argsort(const Tensor& x, int dim, bool descending, CallSite site) {
@@ -76,16 +82,19 @@ Tensor argsort(const Tensor& x, int dim, bool descending, CallSite site) {
 
 ValuesAndIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest, CallSite site) {
   const UserCall user(site);
-  const int along = normalize_dim(dim, x.ndim(), "topk");
-  CS_REQUIRE(k >= 0 && k <= x.size(along), "topk: ", k, " along dimension ", dim, " of ", x);
+  const int along = normalize_dim_or_zero(dim, x.ndim(), "topk");
+  CS_REQUIRE(k >= (x.ndim() == 0 ? 1 : 0) && k <= extent_along(x, along), "topk: ", k,
+             " along dimension ", dim, " of ", x);
   return first_sorted(x, k, along, largest);
 }
 
 ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim, CallSite site) {
   const UserCall user(site);
-  const int along = normalize_dim(dim, x.ndim(), "kthvalue");
-  CS_REQUIRE(k >= 1 && k <= x.size(along), "kthvalue: ", k, " along dimension ", dim, " of ", x);
+  const int along = normalize_dim_or_zero(dim, x.ndim(), "kthvalue");
+  CS_REQUIRE(k >= 1 && k <= extent_along(x, along), "kthvalue: ", k, " along dimension ", dim,
+             " of ", x);
   const ValuesAndIndices first = first_sorted(x, k, along, false);
+  if (x.ndim() == 0) return first;
   const Tensor value = slice(first.values, along, k - 1, k);
   const Tensor index = slice(first.indices, along, k - 1, k);
   if (keepdim) return {value, index};

@@ -26,16 +26,4 @@ LinkCost slowest(std::span<const LinkCost> links, unsigned dims) {
   return slow;
 }
 
-double step_cost(Placement from, Placement to, std::int64_t bytes, int ranks) {
-  if (from == to) return 0;
-  const double infinite = std::numeric_limits<double>::infinity();
-  if (to.is_partial())
-    return from.is_replicate() && to.reduce != Reduce::Product ? kLocal : infinite;
-  if (ranks == 1 || from.is_replicate()) return kLocal;
-  const double moved = static_cast<double>(bytes) * (ranks - 1) / ranks;
-  if (from.is_partial() && to.is_replicate()) return time_of(true, 2 * moved, 0);
-  if (from.is_partial() || to.is_replicate()) return time_of(true, moved, 0);
-  return time_of(true, moved / ranks, 0);  // shard to shard
-}
-
 }  // namespace coshard

@@ -1,10 +1,7 @@
 #pragma once
 // What moving data costs, in microseconds of a simple latency-bandwidth model. Used to choose
 // between plans and between an operator's strategies; relations matter, not the unit.
-#include <cstdint>
 #include <span>
-
-#include "dtensor/placement.h"
 
 namespace coshard {
 
@@ -21,9 +18,5 @@ LinkCost slowest(std::span<const LinkCost> links, unsigned dims);
 // One step of a plan: whether it issues a collective, the bytes that the busiest rank receives, and
 // those that it copies within its own memory (packing, unpacking, filling with zeros).
 double time_of(bool collective, double bytes_moved, double bytes_copied, const LinkCost& link = {});
-
-// A change of placement along one mesh dimension of a tensor of `bytes`. Infinite when there is no
-// such step (Shard -> Partial, one Partial to another).
-double step_cost(Placement from, Placement to, std::int64_t bytes, int ranks);
 
 }  // namespace coshard

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "dtensor/redistribute/cost.h"
+#include "runtime/comm/link.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -63,7 +64,7 @@ void require_mesh(const PlanQuestion& q) {
 PlanAnswer explain(const PlanQuestion& q) {
   require_mesh(q);
   const Layout from = normalize(q.from, q.shape, "plan"), to = normalize(q.to, q.shape, "plan");
-  const auto steps = plan_steps(q.mesh_shape, q.shape, from, to);
+  const auto steps = plan_steps(q.mesh_shape, q.shape, from, to, q.links);
   PlanAnswer answer;
   answer.trace = trace(from, steps);
   const auto width = static_cast<double>(size_of(q.dtype));
@@ -77,12 +78,28 @@ PlanAnswer explain(const PlanQuestion& q) {
       out.ranks *= q.mesh_shape[m];
     }
     out.bytes = static_cast<std::int64_t>(step.moved * width);
-    out.us = time_of(communicates(step.kind), step.moved * width, step.copied * width);
+    out.us = time_of(communicates(step.kind), step.moved * width, step.copied * width,
+                     slowest(q.links, step.dims));
     answer.bytes += out.bytes;
     answer.us += out.us;
     answer.steps.push_back(std::move(out));
   }
   return answer;
+}
+
+void set_link(PlanQuestion& q, std::string_view text) {
+  const auto equals = text.find('=');
+  const Link link = parse_link(equals == text.npos ? text : text.substr(equals + 1));
+  const LinkCost cost{static_cast<double>(link.latency.count()) * 1e-3,
+                      link.bytes_per_second * 1e-6};
+  q.links.resize(q.mesh_shape.size());
+  if (equals == text.npos) {
+    std::ranges::fill(q.links, cost);
+    return;
+  }
+  const auto found = std::ranges::find(q.mesh_names, text.substr(0, equals));
+  CS_REQUIRE(found != q.mesh_names.end(), "plan: link '", text, "' of a dimension that is none");
+  q.links[static_cast<std::size_t>(found - q.mesh_names.begin())] = cost;
 }
 
 std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer) {

@@ -14,6 +14,7 @@ namespace coshard {
 struct PlanQuestion {
   std::vector<std::string> mesh_names;
   std::vector<int> mesh_shape;
+  std::vector<LinkCost> links;  // one per dimension, or none: LinkCost()
   Shape shape;
   DType dtype = DType::F32;
   Layout from, to;
@@ -43,5 +44,7 @@ std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer);  // a tab
 //   mesh "dp=2,tp=4" or "2,4"   shape "8,16"   layouts "S(0),R"
 PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
                             std::string_view to, std::string_view dtype = "f32");
+// Sets links: "20us,1GB/s" all of them, "dp=20us,1GB/s" that of one dimension.
+void set_link(PlanQuestion& question, std::string_view link);
 
 }  // namespace coshard

@@ -24,7 +24,7 @@ std::shared_ptr<const RedistributePlan> make_plan(const std::shared_ptr<const Sp
   plan->source = source;
   plan->target = make_spec(mesh, target, source->shape);
   Holdings holdings(mesh.shape(), source->shape);
-  const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target);
+  const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target, mesh.links());
   plan->outline = outline(mesh, steps);
   for (const PlanStep& step : steps) plan->steps.push_back(bind(holdings, mesh, step));
   return plan;
@@ -101,7 +101,8 @@ PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& 
     return answer.source == source && answer.target == target;
   };
   if (const auto* found = answers->find(hash, matches)) return (*found)->outline;
-  const auto steps = plan_steps(source->mesh.shape(), source->shape, source->layout, target);
+  const auto steps = plan_steps(source->mesh.shape(), source->shape, source->layout, target,
+                               source->mesh.links());
   const Answer answer{source, target, outline(source->mesh, steps)};
   return answers->add(hash, std::make_shared<const Answer>(answer))->outline;
 }

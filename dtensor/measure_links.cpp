@@ -1,0 +1,80 @@
+// Links of a mesh by measurement: what a redistribute along each dimension takes, small and large.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "dtensor/distribute.h"
+#include "dtensor/redistribute/redistribute.h"
+#include "runtime/coro/user_call.h"
+
+namespace coshard {
+namespace {
+
+// Two digits, so that runs agree.
+double rounded_figure(double value) {
+  if (value <= 0) return 0;
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 1);
+  return std::round(value / unit) * unit;
+}
+
+// The shortest time in us of gathering `count` floats along a mesh of one dimension.
+Task<double> time_to_gather(DeviceMesh line, std::int64_t count) {
+  constexpr int kRuns = 11;  // and two that warm up
+  World& world = line.world();
+  const auto spec = make_spec(line, Layout(Shard(0)), Shape{count});
+  const Tensor part = Tensor::empty(world.device(), spec, DType::F32);
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int run = -2; run < kRuns; ++run) {
+    const std::int64_t begin = world.executor().now();
+    const Redistribution gathered = part.redistribute(Replicate());
+    co_await gathered.host();
+    const double time = static_cast<double>(world.executor().now() - begin) * 1e-3;
+    if (run >= 0) shortest = std::min(shortest, time);
+  }
+  co_return shortest;
+}
+
+// The largest that any rank of the world has, in their places.
+Task<std::vector<double>> agreed(World& world, std::vector<double> found) {
+  const DeviceMesh all = init_device_mesh(world, {world.size()}, {"world"});
+  const auto count = static_cast<std::int64_t>(found.size());
+  const Tensor own = Tensor::from_values(world.device(), Shape{count}, DType::F64, found);
+  const Tensor terms = own.with_spec(make_spec(all, Layout(Partial(Reduce::Max)), own.shape()));
+  const Redistribution most = terms.redistribute(Replicate());
+  const Tensor whole = co_await most;
+  co_await most.host();
+  co_return whole.to_vector();
+}
+
+}  // namespace
+
+Task<DeviceMesh> measure_links(DeviceMesh mesh, CallSite site) {
+  const UserCall user(site);
+  constexpr std::int64_t kSmall = 1 << 6, kLarge = 1 << 20;  // floats per rank
+  const std::array<std::int64_t, 2> counts{kSmall, kLarge};
+  std::vector<double> times;
+  for (const std::string& name : mesh.names()) {
+    const DeviceMesh line = mesh[name];
+    for (const std::int64_t count : counts) {
+      Task<double> timed = time_to_gather(line, count * line.size());
+      const double time = co_await std::move(timed);
+      times.push_back(line.contains_this_rank() ? time : 0);
+    }
+  }
+  Task<std::vector<double>> agreeing = agreed(mesh.world(), times);
+  times = co_await std::move(agreeing);
+  std::vector<LinkCost> links(mesh.shape().size());
+  for (int m = 0; m < mesh.ndim(); ++m) {
+    if (mesh.size(m) == 1) continue;
+    const auto at = static_cast<std::size_t>(m);
+    const double small = times[2 * at], large = times[2 * at + 1];
+    const double bytes = static_cast<double>(size_of(DType::F32) * (kLarge - kSmall)) *
+                         static_cast<double>(mesh.size(m) - 1);
+    links[at].latency = rounded_figure(small);
+    links[at].bytes_per_us = rounded_figure(bytes / std::max(large - small, 1e-3));
+  }
+  co_return mesh.with_links(std::move(links));
+}
+
+}  // namespace coshard

@@ -1,0 +1,180 @@
+#include "dtensor/ops/choose.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace coshard {
+namespace {
+
+// Compared in this order: whether anything is communicated, and the time that it takes, now and
+// later.
+struct Price {
+  bool moves = false;
+  double time = 0;
+  auto operator<=>(const Price&) const = default;
+};
+
+// A strategy along one mesh dimension, and what it takes at the least, whatever the others do.
+struct Branch {
+  Strategy strategy;
+  bool moves = false;
+  double time = 0;  // for bytes; a collective's latency may be shared with other dimensions
+};
+
+class Choosing {
+ public:
+  Choosing(const Rule& rule, std::span<const TensorInfo> in, std::span<const Layout> now,
+           std::span<const TensorInfo> out, const MeshCosts& mesh, bool keep)
+      : rule_(rule), in_(in), now_(now), out_(out), mesh_(mesh), keep_(keep) {
+    made_.in.assign(in.size(), Layout::filled(dims(), Replicate()));
+    made_.out.assign(out.size(), Layout::filled(dims(), Replicate()));
+    for (int m = 0; m < dims(); ++m) ranks_ *= size(m);
+  }
+
+  std::optional<Choice> run() {
+    descend(0, Parts(), Price(), 0);
+    return std::move(best_);
+  }
+
+ private:
+  int dims() const { return static_cast<int>(mesh_.sizes.size()); }
+  int size(int m) const { return mesh_.sizes[static_cast<std::size_t>(m)]; }
+
+  // `least`: of the outer mesh dimensions, without latency; `latency`: of the slowest that moves.
+  void descend(int m, const Parts& parts, const Price& least, double latency) {
+    if (m == dims()) return weigh();
+    for (const Branch& branch : branches_at(m, parts)) {
+      const Price so_far{least.moves || branch.moves, least.time + branch.time};
+      const double slowest_so_far =
+          branch.moves ? std::max(latency, slowest(mesh_.links, 1U << m).latency) : latency;
+      if (best_ && Price{so_far.moves, so_far.time + slowest_so_far} >= price_) continue;
+      for (std::size_t i = 0; i < in_.size(); ++i) made_.in[i][m] = branch.strategy.in[i];
+      for (std::size_t i = 0; i < out_.size(); ++i) made_.out[i][m] = branch.strategy.out[i];
+      Parts inner = parts;
+      if (branch.strategy.letter) inner[branch.strategy.letter] *= size(m);
+      descend(m + 1, inner, so_far, slowest_so_far);
+    }
+  }
+
+  // A whole combination.
+  void weigh() {
+    Price price;
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      if (!in_[i].defined || rule_.in[i] == "*") continue;
+      const Transition change =
+          time_to_redistribute(mesh_, in_[i].shape, width_of(in_[i]), now_[i], made_.in[i]);
+      price.moves = price.moves || change.communicates;
+      price.time += change.time;
+    }
+    for (std::size_t i = 0; i < out_.size(); ++i)
+      price.time += time_to_reduce(mesh_, out_[i].shape, width_of(out_[i]), made_.out[i]);
+    if (!std::isfinite(price.time) || (best_ && price >= price_)) return;
+    best_ = made_;
+    price_ = price;
+  }
+
+  // Those that can be had, the cheapest first.
+  std::vector<Branch> branches_at(int m, const Parts& parts) const {
+    std::vector<Placement> now;
+    for (std::size_t i = 0; i < in_.size(); ++i)
+      now.push_back(in_[i].defined ? now_[i][m] : Replicate());
+    std::vector<Branch> branches;
+    bool kept = false;
+    for (Strategy& strategy : strategies_of(rule_, size(m), parts, now)) {
+      if (!can_be_had(strategy, now, m) || idles(strategy, m)) continue;
+      const bool keeps = keep_ && strategy.in[0] == now[0] && strategy.out[0] == now[0];
+      if (kept && !keeps) continue;
+      if (keeps && !kept) branches.clear();
+      kept = keeps;
+      Branch branch{std::move(strategy)};
+      bound(branch, now, m);
+      branches.push_back(std::move(branch));
+    }
+    std::ranges::stable_sort(branches, [](const Branch& a, const Branch& b) {
+      return Price{a.moves, a.time} < Price{b.moves, b.time};
+    });
+    return branches;
+  }
+
+  // Only a replica becomes Partial; and for no Partial's sake but where there is one, or a cut.
+  bool can_be_had(const Strategy& strategy, std::span<const Placement> now, int m) const {
+    bool shares = false, reason = false;
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      const Placement& want = strategy.in[i];
+      const bool alike = want == now[i] || size(m) == 1;
+      if (!in_[i].defined) continue;
+      reason = reason || want.cuts() || (want.is_partial() && alike);
+      if (!want.is_partial() || alike) continue;
+      if (!now[i].is_replicate()) return false;
+      shares = true;
+    }
+    return !shares || reason;
+  }
+
+  // Would it leave ranks without elements, where no input lies so?
+  bool idles(const Strategy& strategy, int m) const {
+    bool idle = false;
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      const Placement& want = strategy.in[i];
+      if (!in_[i].defined || !want.cuts() || rule_.in[i] == "*") continue;
+      bool lies_so = want == now_[i][m];
+      std::int64_t part = in_[i].shape[static_cast<std::size_t>(want.dim)];
+      if (part == 0) continue;
+      for (int k = 0; k < m; ++k) {
+        const bool cuts = made_.in[i][k].cuts(want.dim);
+        if (cuts) part = smallest_part(part, made_.in[i][k], size(k));
+        if (cuts || now_[i][k].cuts(want.dim)) lies_so = lies_so && now_[i][k] == made_.in[i][k];
+      }
+      if (lies_so) return false;
+      idle = idle || smallest_part(part, want, size(m)) == 0;
+    }
+    return idle;
+  }
+
+  static std::int64_t smallest_part(std::int64_t size, const Placement& cut, int n) {
+    const std::int64_t chunk = cut.is_strided() ? chunk_of(size, cut.split, 0).size : size;
+    return chunk_of(chunk, n, n - 1).size;
+  }
+
+  // From below: all other mesh dimensions cut what this one moves, and a shard that becomes another
+  // may travel with those of the others.
+  void bound(Branch& branch, std::span<const Placement> now, int m) const {
+    const double n = size(m);
+    double bytes = 0;
+    for (std::size_t i = 0; n > 1 && i < in_.size(); ++i) {
+      const Placement& want = branch.strategy.in[i];
+      if (!in_[i].defined || want == now[i] || now[i].is_replicate()) continue;
+      branch.moves = true;
+      const double times =
+          now[i].is_partial() ? (want.cuts() ? 1 : 2) : (want.cuts() ? 1 / n / dims() : 1);
+      bytes +=
+          times * (n - 1) * static_cast<double>(numel(in_[i].shape) * width_of(in_[i])) / ranks_;
+    }
+    branch.time = bytes / slowest(mesh_.links, 1U << m).bytes_per_us;
+  }
+
+  static std::int64_t width_of(const TensorInfo& info) {
+    return static_cast<std::int64_t>(size_of(info.dtype));
+  }
+
+  const Rule& rule_;
+  std::span<const TensorInfo> in_;
+  std::span<const Layout> now_;
+  std::span<const TensorInfo> out_;
+  const MeshCosts& mesh_;
+  bool keep_;
+  double ranks_ = 1;
+  Choice made_;
+  std::optional<Choice> best_;
+  Price price_;
+};
+
+}  // namespace
+
+std::optional<Choice> choose_layouts(const Rule& rule, std::span<const TensorInfo> in,
+                                     std::span<const Layout> now, std::span<const TensorInfo> out,
+                                     const MeshCosts& mesh, bool keep) {
+  return Choosing(rule, in, now, out, mesh, keep).run();
+}
+
+}  // namespace coshard
