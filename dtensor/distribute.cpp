@@ -127,10 +127,17 @@ Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements,
 DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
                            std::optional<int> src_data_rank, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(full.defined() && !full.is_distributed(), "distribute_tensor: ", full,
-             " is not a plain tensor");
+  CS_REQUIRE(full.defined(), "distribute_tensor: the tensor is undefined");
   require_layout_of(mesh, placements, "distribute_tensor");
-  const Layout layout = normalize(placements, full.local_shape(), "distribute_tensor");
+  const Layout layout = normalize(placements, full.shape(), "distribute_tensor");
+  if (full.is_distributed()) {
+    CS_REQUIRE(full.mesh() == mesh && full.layout() == layout, "distribute_tensor: ", full,
+               " is distributed otherwise than ", layout, " on ", mesh, "; redistribute it");
+    return full;
+  }
+  CS_REQUIRE(full.is_leaf(), "distribute_tensor: ", full, " was made by ",
+             full.grad_meta()->producer->name(),
+             ", and the result would be cut off from it; detach it, or use from_local");
   for (int m = 0; src_data_rank && m < mesh.ndim(); ++m)
     CS_REQUIRE(*src_data_rank >= 0 && *src_data_rank < mesh.size(m),
                "distribute_tensor: src_data_rank ", *src_data_rank, " on ", mesh);

@@ -5,6 +5,8 @@
 #include "dtensor/capture.h"
 #include "dtensor/device_mesh.h"
 #include "dtensor/distribute.h"
+#include "dtensor/finite_guard.h"
+#include "dtensor/init.h"
 #include "dtensor/local_map.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/optim/optimizer.h"
@@ -32,3 +34,4 @@
 #include "styles/nn/transformer.h"
 #include "styles/parallelize.h"
 #include "styles/recompute.h"
+#include "styles/verify_replicated.h"
