@@ -84,7 +84,8 @@ TEST(NoParallel, AGateWhoseScoresEachRankUsesForItselfTrainsAsOnOneRank) {
       const Tensor want = co_await std::move(reference);
       NoParallel style;
       if (local) style = {.use_local_output = true, .local_output_grad_placements = Partial()};
-      co_await parallelize_module(*gate, line(world), style);
+      const DeviceMesh mesh = line(world);
+      co_await parallelize_module(*gate, mesh, style);
       Task<Tensor> scored = scored_by_rank(world, *gate, x, true);
       const Tensor loss = co_await std::move(scored);
       co_await backward(loss);
@@ -98,8 +99,11 @@ TEST(NoParallel, AGateWhoseScoresEachRankUsesForItselfTrainsAsOnOneRank) {
 TEST(NoParallel, PartialGradientsTakenForReplicasAreAnErrorAtTheFirstStepOnAllRanks) {
   on_ranks(2, [](World& world) -> Task<void> {
     nn::Linear gate(6, 2, world, kF64);
-    co_await parallelize_module(gate, line(world), NoParallel{.use_local_output = true});
-    Task<Tensor> scored = scored_by_rank(world, gate, random(world, Shape{4, 6}), false);
+    const DeviceMesh mesh = line(world);
+    const NoParallel style{.use_local_output = true};
+    co_await parallelize_module(gate, mesh, style);
+    const Tensor x = random(world, Shape{4, 6});
+    Task<Tensor> scored = scored_by_rank(world, gate, x, false);
     const Tensor loss = co_await std::move(scored);
     co_await backward(loss);
     SGD optimizer(gate.parameters(), {.lr = 0.1});

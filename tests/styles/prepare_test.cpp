@@ -224,11 +224,11 @@ TEST(Prepare, GradientPlacementsOfLocalInputsAndOutputsAreTakenAsGiven) {
     DTensor x = ones(mesh, Replicate(), {3, 2}, DType::F64);
     x.set_requires_grad(true);
     OwnColumn column(world);
-    co_await parallelize_module(column, mesh,
-                                PrepareModuleInput{.input_layouts = Replicate(),
-                                                   .desired_input_layouts = Replicate(),
-                                                   .use_local_output = true,
-                                                   .local_output_grad_placements = Partial()});
+    const PrepareModuleInput style{.input_layouts = Replicate(),
+                                   .desired_input_layouts = Replicate(),
+                                   .use_local_output = true,
+                                   .local_output_grad_placements = Partial()};
+    co_await parallelize_module(column, mesh, style);
     Task<Tensor> forward = column.forward(x);
     const Tensor y = co_await std::move(forward);
     const Tensor loss = sum(y);
@@ -240,7 +240,8 @@ TEST(Prepare, GradientPlacementsOfLocalInputsAndOutputsAreTakenAsGiven) {
 // A plain input that is the same on all ranks, of which each has a part of the gradient.
 Task<Tensor> gradient_of_plain(World& world, const ColwiseParallel& style) {
   auto [plain, linear] = twins<nn::Linear>(4, 6, world, kF64);
-  co_await parallelize_module(*linear, line(world), style);
+  const DeviceMesh mesh = line(world);
+  co_await parallelize_module(*linear, mesh, style);
   Tensor x = ones(world.device(), {3, 4}, DType::F64);
   x.set_requires_grad(true);
   Task<Tensor> forward = linear->forward(x);
