@@ -118,22 +118,32 @@ int DeviceMesh::Root::coordinate_of(unsigned dims) const {
   return index;
 }
 
-int DeviceMesh::ndim() const { return static_cast<int>(impl_->shape.size()); }
-int DeviceMesh::size() const { return static_cast<int>(impl_->ranks.size()); }
-int DeviceMesh::size(int dim) const { return impl_->shape.at(static_cast<std::size_t>(dim)); }
-const std::vector<int>& DeviceMesh::shape() const { return impl_->shape; }
-const std::vector<std::string>& DeviceMesh::names() const { return impl_->names; }
-const std::vector<int>& DeviceMesh::ranks() const { return impl_->ranks; }
+namespace {
+
+template <class Impl>
+const Impl& made(const std::shared_ptr<Impl>& impl) {
+  CS_REQUIRE(impl != nullptr, "DeviceMesh: the mesh is undefined");
+  return *impl;
+}
+
+}  // namespace
+
+int DeviceMesh::ndim() const { return static_cast<int>(made(impl_).shape.size()); }
+int DeviceMesh::size() const { return static_cast<int>(made(impl_).ranks.size()); }
+int DeviceMesh::size(int dim) const { return made(impl_).shape.at(static_cast<std::size_t>(dim)); }
+const std::vector<int>& DeviceMesh::shape() const { return made(impl_).shape; }
+const std::vector<std::string>& DeviceMesh::names() const { return made(impl_).names; }
+const std::vector<int>& DeviceMesh::ranks() const { return made(impl_).ranks; }
 World& DeviceMesh::world() const {
-  World* world = impl_->root->world;
+  World* world = made(impl_).root->world;
   CS_REQUIRE(world == World::current(), "the world of the mesh ", *this,
              " has ended, or runs on another thread; take full_tensor() of a DTensor that is to "
              "outlive it");
   return *world;
 }
-const std::vector<LinkCost>& DeviceMesh::links() const { return impl_->links; }
-bool DeviceMesh::contains_this_rank() const { return !impl_->coordinate.empty(); }
-const std::vector<int>& DeviceMesh::coordinate() const { return impl_->coordinate; }
+const std::vector<LinkCost>& DeviceMesh::links() const { return made(impl_).links; }
+bool DeviceMesh::contains_this_rank() const { return !made(impl_).coordinate.empty(); }
+const std::vector<int>& DeviceMesh::coordinate() const { return made(impl_).coordinate; }
 
 int DeviceMesh::local_rank() const {
   CS_REQUIRE(ndim() == 1, "local_rank: the mesh ", *this, " has ", ndim(),
@@ -148,9 +158,9 @@ int DeviceMesh::local_rank(int dim) const {
 }
 
 int DeviceMesh::dim(std::string_view name) const {
-  const auto found = std::ranges::find(impl_->names, name);
-  CS_REQUIRE(found != impl_->names.end(), "the mesh ", *this, " has no dimension '", name, "'");
-  return static_cast<int>(found - impl_->names.begin());
+  const auto found = std::ranges::find(names(), name);
+  CS_REQUIRE(found != names().end(), "the mesh ", *this, " has no dimension '", name, "'");
+  return static_cast<int>(found - names().begin());
 }
 
 bool DeviceMesh::equal(const DeviceMesh& a, const DeviceMesh& b) {
@@ -214,8 +224,8 @@ DeviceMesh DeviceMesh::with_links(std::vector<LinkCost> links, CallSite site) co
 
 // The root's dimensions behind a name: a dimension of this mesh, or several that were flattened.
 unsigned DeviceMesh::mask_of(std::string_view name) const {
-  for (std::size_t d = 0; d < impl_->names.size(); ++d)
-    if (impl_->names[d] == name) return impl_->dims[d];
+  for (std::size_t d = 0; d < names().size(); ++d)
+    if (names()[d] == name) return impl_->dims[d];
   for (const Root::Flat& flat : impl_->root->flattened) {
     if (flat.name != name) continue;
     unsigned mine = 0;  // whole dimensions of this mesh that lie in it
@@ -251,7 +261,7 @@ DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
 DeviceMesh DeviceMesh::flatten(std::string name, CallSite site) const {
   const UserCall user(site);
   if (name.empty())
-    for (const std::string& part : impl_->names) name += (name.empty() ? "" : "_") + part;
+    for (const std::string& part : names()) name += (name.empty() ? "" : "_") + part;
   if (ndim() == 1 && name == impl_->names[0]) return *this;
   unsigned all = 0;
   for (unsigned dims : impl_->dims) all |= dims;
@@ -277,7 +287,7 @@ Communicator& DeviceMesh::communicator(int dim) const {
   const World& here = world();
   CS_REQUIRE(contains_this_rank(), "communicator: rank ", here.rank(), " is not in the mesh ",
              *this);
-  return *impl_->communicators.at(static_cast<std::size_t>(dim));
+  return *made(impl_).communicators.at(static_cast<std::size_t>(dim));
 }
 
 Communicator& DeviceMesh::communicator(std::span<const int> dims) const {

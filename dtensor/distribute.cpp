@@ -137,9 +137,12 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
   const Layout layout = normalize(placements, full.shape(), "distribute_tensor");
   if (full.is_distributed()) {
     CS_REQUIRE(full.mesh() == mesh && full.layout() == layout, "distribute_tensor: ", brief(full),
-               " is distributed already, and not as ", layout, " on ", mesh, "; redistribute it");
+               " is distributed otherwise than ", layout, " on ", mesh, "; redistribute it");
     return full;
   }
+  CS_REQUIRE(full.is_leaf(), "distribute_tensor: ", brief(full), " was made by ",
+             full.grad_meta()->producer->name(),
+             ", and the result would be cut off from it; detach it, or use from_local");
   for (int m = 0; src_data_rank && m < mesh.ndim(); ++m)
     CS_REQUIRE(*src_data_rank >= 0 && *src_data_rank < mesh.size(m),
                "distribute_tensor: src_data_rank ", *src_data_rank, " on ", mesh);

@@ -14,7 +14,7 @@ namespace coshard {
 
 struct FromLocalOptions {
   // Logical shape; default: this rank's sizes times the ranks along each shard, which is right for
-  // even shards.
+  // even shards. Ranks that come to other shapes so fail at the next collective of the mesh.
   std::optional<Shape> shape;
   // Strides of the logical tensor. Given with `shape` alone, and only compared: they must order the
   // dimensions as the local tensor's do (see logical_strides).
@@ -61,8 +61,10 @@ Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements 
 //             its own.
 //   Moves:    per mesh dimension a scatter (Shard) or a broadcast (the rest); nothing for nullopt.
 //   Partial:  the value is split so that its reduction is the tensor (partial.h).
-//   Gives:    a leaf with the input's requires_grad and memory of its own.
-//   Fails:    Error{BadInput}: a DTensor of another mesh or layout; a layout with more or fewer
+//   Gives:    a leaf with the input's requires_grad and memory of its own; a DTensor that lies so
+//             already, itself.
+//   Fails:    Error{BadInput}: a DTensor that lies otherwise; a tensor that an operator made with
+//             the tape on (no leaf), since this is not differentiated; a layout with more or fewer
 //             entries than the mesh, a dim the tensor lacks, a src_data_rank that is not one of
 //             every mesh dimension.
 DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh,

@@ -61,6 +61,18 @@ void check_stride(const FromLocalOptions& options, const DTensor& made) {
              ", whose parts are laid out as ", own);
 }
 
+// The size of each cut dimension follows from this rank's part alone: the others compare it.
+void note_sizes(const Tensor& made) {
+  const DeviceMesh& mesh = made.mesh();
+  for (int m = 0; m < mesh.ndim(); ++m) {
+    const Placement& p = made.layout()[m];
+    if (!p.cuts() || mesh.size(m) == 1) continue;
+    const auto dim = static_cast<std::size_t>(p.dim);
+    mesh.communicator(m).note({"gave from_local a part without `shape`, of a whole with size",
+                               "in dimension", static_cast<std::uint64_t>(made.shape()[dim]), dim});
+  }
+}
+
 void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions& options) {
   const Layout& layout = out.layout();
   Layout wanted = partial_as_replicate(layout);
@@ -98,6 +110,7 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
                mesh.world().rank(), ", but ", describe(*spec), " gives it ", spec->local_shape);
     out = (options.run_check ? first_replica(local, mesh, layout) : local).with_spec(spec);
     check_stride(options, out);
+    if (!options.shape && !options.run_check) note_sizes(out);
   } else {
     out = Tensor::empty(local.device(), spec, local.dtype());
     if (options.run_check) out = first_replica(out, mesh, layout);

@@ -7,6 +7,7 @@
 #include "dtensor/partial.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
+#include "runtime/comm/collective.h"
 #include "runtime/coro/branch.h"
 
 namespace coshard {
@@ -19,13 +20,10 @@ const BranchLocal<RandomState> generator;
 // its siblings draw and when.
 void fork_generator(Branch& parent, Branch& child, int position) {
   RandomState& from = generator.own(parent);
-  if (position == 0) ++from.next_stream;                 // once for all children
-  std::uint64_t seed = from.seed ^ 0x6a09e667f3bcc909U;  // sqrt(2) - 1
-  for (const std::uint64_t part : {from.next_stream, static_cast<std::uint64_t>(position) + 1}) {
-    seed = (seed ^ part) * 0x9e3779b97f4a7c15U;  // 2^64 / golden ratio
-    seed ^= seed >> 29;
-  }
-  generator.own(child) = {seed, 0};
+  if (position == 0) ++from.next_stream;                       // once for all children
+  const std::uint64_t seed = from.seed ^ 0x6a09e667f3bcc909U;  // sqrt(2) - 1
+  generator.own(child) = {
+      mix(mix(seed, from.next_stream), static_cast<std::uint64_t>(position) + 1), 0};
 }
 [[maybe_unused]] const bool forks = on_branch_fork(fork_generator);
 
@@ -81,7 +79,7 @@ void draw_box(const Tensor& x, const RandomBox& box, kernels::Random drawing) {
 void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift) {
   CS_REQUIRE(is_floating(x.dtype()), "random: ", x, " is not floating");
   CS_REQUIRE(x.is_contiguous(), "random: ", x, " is not contiguous");
-  const RandomState stream = take_stream();  // on every rank, so that they stay in step
+  const RandomState stream = take_stream(x);  // on every rank, so that they stay in step
   if (x.local_numel() == 0) return;
   kernels::Random drawing{};
   drawing.kind = kind;
@@ -100,18 +98,33 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
 void manual_seed(std::uint64_t seed) { generator.own() = {seed, 0}; }
 RandomState random_state() { return generator.get(); }
 void set_random_state(RandomState to) { generator.own() = to; }
-RandomState take_stream() {
+RandomState take_stream(const Tensor& x) {
   RandomState& state = generator.own();
   const RandomState now = state;
   ++state.next_stream;
+  if (!x.defined() || !x.is_distributed() || !x.mesh().contains_this_rank()) return now;
+  const DeviceMesh& mesh = x.mesh();
+  for (int m = 0; m < mesh.ndim(); ++m)
+    if (mesh.size(m) > 1)
+      mesh.communicator(m).note({"drew random stream", "of seed", now.next_stream, now.seed});
   return now;
 }
 
+LocalRandom::LocalRandom() : before_(random_state()) {
+  const World* world = World::current();
+  const auto rank = static_cast<std::uint64_t>(world != nullptr ? world->rank() : 0);
+  const std::uint64_t seed = before_.seed ^ 0xbb67ae8584caa73bU;  // sqrt(3) - 1
+  set_random_state({mix(mix(seed, rank + 1), before_.local++), 0});
+}
+LocalRandom::~LocalRandom() { set_random_state(before_); }
+
 void normal_(const Tensor& x, double mean, double std) {
   draw(x, kernels::RandomKind::Normal, std, mean);
+  count_write(x);
 }
 void uniform_(const Tensor& x, double low, double high) {
   draw(x, kernels::RandomKind::Uniform, high - low, low);
+  count_write(x);
 }
 
 }  // namespace coshard

@@ -2,7 +2,9 @@
 // Random numbers that do not depend on the sharding: Philox 4x32-10 (Salmon et al., SC'11) keyed by
 // the world's seed and counted by the global element index. Every call takes the next stream
 // number; all ranks call in the same order. Children of a when_all draw from streams of their own,
-// forked by position.
+// forked by position. What a rank draws for a DTensor is compared with the next collective of its
+// mesh: ranks whose streams differ by then, because one of them drew more before, get
+// Error{CommFailed} there instead of replicas that differ. Draws of plain tensors are not compared.
 #include "dtensor/factories.h"
 #include "dtensor/tensor.h"
 
@@ -11,13 +13,28 @@ namespace coshard {
 // Seeds the generator of this branch and restarts its streams. All ranks use the same seed. No
 // communication.
 void manual_seed(std::uint64_t seed);
-// The state: seed, and the number of the next stream. take_stream() uses one up.
+// The state: seed, the number of the next stream, and how many LocalRandom there have been.
 struct RandomState {
-  std::uint64_t seed = 0, next_stream = 0;
+  std::uint64_t seed = 0, next_stream = 0, local = 0;
 };
 RandomState random_state();
 void set_random_state(RandomState state);
-RandomState take_stream();
+// Uses one stream up, for numbers that go into `x` (undefined: anything plain).
+RandomState take_stream(const Tensor& x = {});
+
+// Draws of this rank alone: while one lives, this branch draws from streams of the rank's own, and
+// the common stream stays where it is. Another one draws other numbers. A DTensor that is drawn
+// under it differs from rank to rank, which the next collective of its mesh finds.
+class LocalRandom {
+ public:
+  LocalRandom();
+  ~LocalRandom();
+  LocalRandom(const LocalRandom&) = delete;
+  LocalRandom& operator=(const LocalRandom&) = delete;
+
+ private:
+  RandomState before_;
+};
 
 // In place, off the tape, on a leaf or plain value: normal(mean, std) and uniform [low, high).
 void normal_(const Tensor& x, double mean, double std);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "dtensor/finite_guard.h"
 #include "dtensor/grad_mode.h"
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/ops.h"
@@ -162,7 +163,11 @@ class Walk final : public GradSink {
     CS_REQUIRE(!grad_enabled() || current_->records_backward(), current_->name(),
                ": its gradient cannot be differentiated again");
     std::vector<Tensor> gradients;
-    for (Terms& terms : waiting.gradients) gradients.push_back(terms.sum());
+    for (Terms& terms : waiting.gradients) {
+      gradients.push_back(terms.sum());
+      require_finite(gradients.back(), "a gradient arriving at", current_->name(),
+                     current_->module);
+    }
     Task<void> task = current_->awaited_backward(gradients, *this);
     if (!task) current_->backward(gradients, *this);
     while (deferred_.size() > kMostDeferred) run_oldest_deferred();
@@ -176,6 +181,7 @@ class Walk final : public GradSink {
 
   void give(int input, Tensor gradient) override {
     if (!gradient.defined()) return;
+    require_finite(gradient, "a gradient given by", current_->name(), current_->module);
     arrive(current_->inputs[static_cast<std::size_t>(input)], std::move(gradient));
   }
 
@@ -185,7 +191,7 @@ class Walk final : public GradSink {
     // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
     // under.
     if (meta->producer || !meta->spec) return give(input, compute());
-    deferred_.push_back({meta, std::move(compute), current_->module});
+    deferred_.push_back({meta, std::move(compute), current_->module, current_->name()});
   }
 
  private:
@@ -197,6 +203,7 @@ class Walk final : public GradSink {
     std::shared_ptr<GradMeta> leaf;
     std::function<Tensor()> compute;
     std::shared_ptr<const std::string> module;
+    std::string_view operation;  // static text
   };
   // Bounds the activations that deferred gradients keep alive: one block's worth of weights.
   static constexpr std::size_t kMostDeferred = 8;
@@ -217,7 +224,9 @@ class Walk final : public GradSink {
     Deferred deferred = std::move(deferred_.front());
     deferred_.pop_front();
     turn_.to(deferred.module);
-    arrive(deferred.leaf, deferred.compute());
+    Tensor gradient = deferred.compute();
+    require_finite(gradient, "a gradient given by", deferred.operation, deferred.module);
+    arrive(deferred.leaf, std::move(gradient));
   }
 
   std::map<std::uint64_t, Waiting, std::greater<>> queue_;
@@ -230,6 +239,8 @@ class Walk final : public GradSink {
 Tensor seed_of(const Tensor& loss, const Tensor& gradient) {
   CS_REQUIRE(loss.defined() && loss.requires_grad(),
              "backward: no tensor that requires a gradient is behind ", loss);
+  if (const auto& producer = loss.grad_meta()->producer)
+    require_finite(loss, "the loss, made by", producer->name(), producer->module);
   if (gradient.defined()) {
     CS_REQUIRE(gradient.shape() == loss.shape(), "backward: gradient ", gradient, " for ", loss);
     CS_REQUIRE(gradient.is_distributed() == loss.is_distributed(), "backward: gradient ", gradient,

@@ -9,6 +9,10 @@ struct ColwiseParallel {
   Placement input_layouts = Replicate();  // of a plain input
   Placement output_layouts = Shard(-1);
   bool use_local_output = true;
+  // How the gradients of a plain input, and those of the local output, lie over the ranks: Partial
+  // where each rank uses the tensor in a way of its own. Default: as the tensor.
+  std::optional<Placement> local_input_grad_placements = std::nullopt;
+  std::optional<Placement> local_output_grad_placements = std::nullopt;
 
   // Error{BadInput} for any other module.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;

@@ -1,15 +1,14 @@
 #include "styles/distribute_module.h"
 
 #include "runtime/coro/user_call.h"
+#include "styles/module_change.h"
 #include "styles/prepare.h"
 
 namespace coshard {
+namespace {
 
-void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn,
-                       const InputFn& input_fn, const OutputFn& output_fn,
-                       const ParallelizeOptions& options, CallSite site) {
-  const UserCall user(site);
-  CS_REQUIRE(mesh.defined(), "distribute_module: the mesh is undefined");
+void distribute_parameters(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn,
+                           const ParallelizeOptions& options) {
   Ties ties(module);
   for (const auto& [path, below] : module.named_modules()) {
     if (!partition_fn) break;
@@ -24,6 +23,24 @@ void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn
     p.slot->set_requires_grad(requires_grad);
   }
   ties.restore();
+}
+
+}  // namespace
+
+void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn,
+                       const InputFn& input_fn, const OutputFn& output_fn,
+                       const ParallelizeOptions& options, CallSite site) {
+  const UserCall user(site);
+  CS_REQUIRE(mesh.defined(), "distribute_module: the mesh is undefined");
+  ModuleChange change(module);
+  try {
+    module.claim("parallelized");
+    distribute_parameters(module, mesh, partition_fn, options);
+  } catch (...) {
+    change.undo();
+    throw;
+  }
+  change.keep("distribute_module");
   if (input_fn)
     module.add_pre_hook([=](Module& self, Inputs& inputs) { input_fn(self, inputs, mesh); });
   if (output_fn)

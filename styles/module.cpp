@@ -8,8 +8,11 @@
 #include <typeinfo>
 #include <unordered_set>
 
+#include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/tape.h"
+#include "runtime/coro/branch.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/launch/world.h"
 #include "styles/recompute.h"
@@ -26,7 +29,31 @@ const std::string& lasting_path(std::string path) {
   return *paths.insert(std::move(path)).first;
 }
 
+struct Outermost {
+  Module* module = nullptr;
+};
+const BranchLocal<Outermost> outermost;
+
 }  // namespace
+
+// The forward of a module, in this branch: of the outermost one, or of one that is to be below it.
+class RunningModule {
+ public:
+  explicit RunningModule(Module& module) : is_outermost_(outermost.get().module == nullptr) {
+    if (is_outermost_)
+      outermost.own().module = &module;
+    else
+      module.require_registered_below(*outermost.get().module);
+  }
+  ~RunningModule() {
+    if (is_outermost_) outermost.own().module = nullptr;
+  }
+  RunningModule(const RunningModule&) = delete;
+  RunningModule& operator=(const RunningModule&) = delete;
+
+ private:
+  bool is_outermost_;
+};
 
 Tensor Inputs::get(std::size_t position, std::string_view name) const {
   for (const auto& [key, value] : kwargs)
@@ -81,7 +108,10 @@ Task<Tensor> Module::forward(Tensor x, CallSite site) {
 
 Task<Tensor> Module::begin(Tensor x) {
   const World* world = World::current();
-  return world != nullptr && world->observed() ? run_watched(std::move(x)) : run(std::move(x));
+  Module* root = outermost.get().module;
+  if (root == nullptr || (world != nullptr && world->observed())) return run_within(std::move(x));
+  require_registered_below(*root);
+  return run(std::move(x));
 }
 
 Task<Tensor> Module::forward_for(CallSite site, Tensor x) {
@@ -90,9 +120,10 @@ Task<Tensor> Module::forward_for(CallSite site, Tensor x) {
   co_return co_await std::move(body);
 }
 
-Task<Tensor> Module::run_watched(Tensor x) {
+Task<Tensor> Module::run_within(Tensor x) {
   const Watch watch(*this);
   const WithinModule within(path());
+  const RunningModule running(*this);
   Task<Tensor> body = run(std::move(x));
   co_return co_await std::move(body);
 }
@@ -126,6 +157,7 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   const UserCall user(site);
   const Watch watch(*this);
   const WithinModule within(path());
+  const RunningModule running(*this);
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   // All hooks have issued what they need before the first of it is awaited.
   std::vector<Tensor> arriving;
@@ -202,6 +234,30 @@ void Module::forget_paths() {
   for (const NamedModule& below : named_modules()) below.module->path_ = nullptr;
 }
 
+bool Module::is_below(const Module& root) const {
+  for (const Module* above = this; above != nullptr; above = above->parent_)
+    if (above == &root) return true;
+  return false;
+}
+
+// A module that several others share knows one of them only: then from above.
+void Module::require_registered_below(Module& root) {
+  if (is_below(root) || !grad_enabled()) return;
+  const auto trains = [](const NamedParameter& p) { return p.slot->requires_grad(); };
+  if (std::ranges::none_of(named_slots(), trains)) return;
+  const auto is_this = [this](const NamedModule& m) { return m.module == this; };
+  CS_REQUIRE(std::ranges::any_of(root.named_modules(), is_this), "forward: ", type_name(), " '",
+             path(), "' runs within ", root.type_name(), " '", root.path(),
+             "', which does not have it registered: its parameters would not be among those of ",
+             root.type_name(), "; register_module it, or set_requires_grad(false)");
+}
+
+void Module::claim(std::string what) {
+  CS_REQUIRE(std::ranges::find(claims_, what) == claims_.end(), "parallelize: ", type_name(), " '",
+             path(), "' is ", what, " already; a second time would convert its tensors twice");
+  claims_.push_back(std::move(what));
+}
+
 const std::string& Module::path() {
   if (path_ == nullptr) {
     const std::string above = parent_ != nullptr ? parent_->path() : "";
@@ -210,9 +266,9 @@ const std::string& Module::path() {
   return *path_;
 }
 
-std::string Module::type_name() const { return plain_name(typeid(*this)); }
+std::string Module::type_name() const { return type_name_of(typeid(*this)); }
 
-std::string plain_name(const std::type_info& type) {
+std::string type_name_of(const std::type_info& type) {
   int status = 0;
   char* demangled = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
   std::string name = status == 0 ? demangled : type.name();

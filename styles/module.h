@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,9 @@ struct NamedModule {
   Module* module;
 };
 
+class RunningModule;
+class ModuleChange;  // module_change.h
+
 class Module : private FailureWitness {
  public:
   Module() = default;
@@ -69,7 +73,9 @@ class Module : private FailureWitness {
   // Pre-hooks, run, post-hooks. One tensor in, one out; `call` takes and gives any number.
   //   Resumes: when the result is ordered on the device; yields to siblings where the module or a
   //   hook awaits a collective. Fails:   Error{BadInput} of shapes and layouts; what a collective
-  //   fails with.
+  //   fails with. Error{BadInput} also for a module with parameters that require gradients, called
+  //   with the tape on inside the forward of another that does not have it registered at any depth:
+  //   an optimizer over that one's parameters would leave these out.
   // `site`: the line that errors name of collectives which the library's modules and hooks issue; a
   // module of the user's names its own lines where its run calls the library.
   Task<Tensor> forward(Tensor x, CallSite site = CallSite::current());
@@ -106,6 +112,10 @@ class Module : private FailureWitness {
   void add_pre_hook(PreHook hook) { pre_hooks_.push_back(std::move(hook)); }
   void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }
 
+  // For styles: this module is `what` from now on. Error{BadInput} when it is already: hooks that
+  // are added twice convert twice.
+  void claim(std::string what);
+
   // Where this module sits below its root: "layers.0.attn"; "" for a root.
   const std::string& path();
   std::string type_name() const;  // "Linear"
@@ -129,9 +139,13 @@ class Module : private FailureWitness {
     std::shared_ptr<Module> owner;  // null for a member
   };
   class Watch;
+  friend class RunningModule;
+  friend class ModuleChange;
+  bool is_below(const Module& root) const;
+  void require_registered_below(Module& root);
   Task<Tensor> begin(Tensor x);
   Task<Tensor> forward_for(CallSite site, Tensor x);
-  Task<Tensor> run_watched(Tensor x);
+  Task<Tensor> run_within(Tensor x);
   void left_by(const std::exception_ptr& error) noexcept override;
   void check_name(const std::string& name) const;
   void forget_paths();
@@ -140,6 +154,7 @@ class Module : private FailureWitness {
   std::vector<Child> children_;
   std::vector<PreHook> pre_hooks_;
   std::vector<PostHook> post_hooks_;
+  std::vector<std::string> claims_;
   Module* parent_ = nullptr;
   std::string name_;
   const std::string* path_ = nullptr;  // null: not known yet
@@ -147,6 +162,8 @@ class Module : private FailureWitness {
   bool recompute_ = false;
   bool wrapping_ = false;  // the default run is on its way to run_all
 };
+
+std::string type_name_of(const std::type_info& type);  // without namespaces
 
 // Modules by number: "0", "1", ... Not called itself.
 template <class T>

@@ -7,19 +7,23 @@ namespace coshard {
 void NoParallel::apply(Module& module, const DeviceMesh& mesh,
                        const ParallelizeOptions& options) const {
   require_one_dimension(mesh, "NoParallel");
+  module.claim("parallelized");
   Ties ties(module);
   for (const NamedParameter& p : module.named_parameters())
     cut_parameter(*p.slot, mesh, Replicate(), options);
   ties.restore();
   module.add_pre_hook([style = *this, mesh](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "NoParallel");
-    x = bring_to(as_distributed(self, x, mesh, style.input_layout), style.desired_input_layout);
+    x = bring_to(
+        as_distributed(self, x, mesh, style.input_layout, style.local_input_grad_placements),
+        style.desired_input_layout);
   });
   module.add_post_hook([style = *this, mesh](Module& self, Outputs& outputs) {
     CS_REQUIRE(!outputs.empty(), "NoParallel: '", self.path(), "' gave no output");
     Tensor& y = outputs.front();
-    y = bring_to(as_distributed(self, y, mesh, style.output_layout), style.output_layout);
-    if (style.use_local_output) y = to_local(y);
+    y = bring_to(as_distributed(self, y, mesh, style.output_layout, std::nullopt),
+                 style.output_layout);
+    if (style.use_local_output) y = as_local(y, style.local_output_grad_placements);
   });
 }
 
@@ -27,7 +31,10 @@ std::ostream& operator<<(std::ostream& out, const NoParallel& style) {
   return out << "NoParallel(input_layout=" << style.input_layout
              << ", desired_input_layout=" << style.desired_input_layout
              << ", output_layout=" << style.output_layout << ", use_local_output=" << std::boolalpha
-             << style.use_local_output << ')';
+             << style.use_local_output
+             << given_text("local_input_grad_placements", style.local_input_grad_placements)
+             << given_text("local_output_grad_placements", style.local_output_grad_placements)
+             << ')';
 }
 
 }  // namespace coshard

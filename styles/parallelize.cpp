@@ -1,6 +1,7 @@
 #include "styles/parallelize.h"
 
 #include "runtime/coro/user_call.h"
+#include "styles/module_change.h"
 #include "styles/path_pattern.h"
 #include "styles/prepare.h"
 
@@ -43,6 +44,21 @@ std::vector<Application> resolve(Module& root, const ParallelPlan& plan) {
   return applications;
 }
 
+// What it failed with; null: nothing.
+std::exception_ptr apply_all(const std::vector<Application>& applications, Module& module,
+                             const DeviceMesh& mesh, const ParallelizeOptions& options) {
+  try {
+    Ties ties(module);
+    for (const Application& each : applications) {
+      each.style->apply(*each.module, mesh, options);
+      ties.restore();
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Style& ParallelPlan::operator[](std::string key) {
@@ -58,15 +74,20 @@ Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan
   CS_REQUIRE(!options.src_data_rank ||
                  (*options.src_data_rank >= 0 && *options.src_data_rank < mesh.size()),
              "parallelize_module: src_data_rank ", options.src_data_rank.value_or(0), " on ", mesh);
-  Ties ties(module);
-  for (const Application& each : resolve(module, plan)) {
-    each.style->apply(*each.module, mesh, options);
-    ties.restore();
-  }
+  const std::vector<Application> applications = resolve(module, plan);
+  ModuleChange change(module);
+  std::exception_ptr failure = apply_all(applications, module, mesh, options);
   std::vector<Tensor> cut;
   for (const NamedParameter& p : module.named_parameters()) cut.push_back(*p.slot);
-  Task<void> arrived = arrival_of(std::move(cut));
-  co_await std::move(arrived);
+  try {  // also what is to be undone: peers send it, and it is to land
+    Task<void> arrived = arrival_of(std::move(cut));
+    co_await std::move(arrived);
+  } catch (...) {
+    if (!failure) failure = std::current_exception();
+  }
+  if (!failure) co_return change.keep("parallelize_module");
+  change.undo();
+  std::rethrow_exception(failure);
 }
 
 Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options,

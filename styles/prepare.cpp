@@ -7,7 +7,8 @@
 namespace coshard {
 
 DTensor as_distributed(const Module& module, const Tensor& x, const DeviceMesh& mesh,
-                       Placement placement, std::optional<std::int64_t> whole) {
+                       Placement placement, const GradPlacement& grad,
+                       std::optional<std::int64_t> whole) {
   CS_REQUIRE(x.defined(), module.type_name(), ": expected a tensor for layout ", placement,
              ", got none");
   if (x.is_distributed()) return x;
@@ -18,7 +19,13 @@ DTensor as_distributed(const Module& module, const Tensor& x, const DeviceMesh& 
     shape.back() = *whole;
     options.shape = shape;
   }
+  if (grad) options.grad_placements = Layout(*grad);
   return from_local(x, mesh, layout, options);
+}
+
+Tensor as_local(const Tensor& x, const GradPlacement& grad) {
+  if (!x.is_distributed()) return x;
+  return grad ? to_local(x, Layout(*grad)) : to_local(x);
 }
 
 DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce_dtype) {
@@ -29,10 +36,6 @@ DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce
   if (x.layout()[0].is_partial()) options.forward_dtype = reduce_dtype;
   const Redistribution issued = redistribute(x, target, options);
   return issued.tensor();
-}
-
-std::string reduce_dtype_text(const std::optional<DType>& dtype) {
-  return dtype ? cat(", reduce_dtype=", *dtype) : "";
 }
 
 Tensor& only_input(Module& module, Inputs& inputs, std::string_view style) {

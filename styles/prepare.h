@@ -5,15 +5,26 @@
 #include <optional>
 
 #include "dtensor/distribute.h"
+#include "styles/layouts.h"
 #include "styles/style.h"
 
 namespace coshard {
+
+// How the gradients that the ranks have of a local tensor are to be read, or given; nullopt: as the
+// tensor itself, a Partial as R (from_local, to_local).
+using GradPlacement = std::optional<Placement>;
+inline GradPlacement nth_gradient(const Placements& list, std::size_t i) {
+  return list.given() ? list[i] : std::nullopt;
+}
 
 // A DTensor as it is; a plain tensor as this rank's part under `placement`. `whole`: the size of
 // the last dimension when that is the one that is cut; otherwise parts are even. Error{BadInput}
 // names the module.
 DTensor as_distributed(const Module& module, const Tensor& x, const DeviceMesh& mesh,
-                       Placement placement, std::optional<std::int64_t> whole = std::nullopt);
+                       Placement placement, const GradPlacement& grad,
+                       std::optional<std::int64_t> whole = std::nullopt);
+// The local tensor of a DTensor; a plain one as it is.
+Tensor as_local(const Tensor& x, const GradPlacement& grad);
 
 // Issues the redistribute to `wanted`, when x lies otherwise. Shard(-1) is the last dimension.
 // reduce_dtype: a Partial is cast to it before it is reduced, and the result stays so.
@@ -21,7 +32,14 @@ DTensor bring_to(const DTensor& x, Placement wanted,
                  std::optional<DType> reduce_dtype = std::nullopt);
 
 // For printing: ", reduce_dtype=bf16", or nothing.
-std::string reduce_dtype_text(const std::optional<DType>& dtype);
+template <class T>
+std::string given_text(std::string_view name, const std::optional<T>& value) {
+  return value ? cat(", ", name, '=', *value) : "";
+}
+template <class List>
+std::string list_text(std::string_view name, const List& list) {
+  return list.given() ? cat(", ", name, '=', list) : "";
+}
 
 // The only input, for styles that prepare one. Error{BadInput} when there is none.
 Tensor& only_input(Module& module, Inputs& inputs, std::string_view style);

@@ -5,13 +5,28 @@
 namespace coshard {
 namespace {
 
-Tensor prepared(const Module& module, const Tensor& x, const DeviceMesh& mesh,
-                const std::optional<Placement>& given, const std::optional<Placement>& desired,
+// What is wanted of one input.
+struct Wanted {
+  std::optional<Placement> given, desired;
+  GradPlacement input_grad, output_grad;
+};
+
+Tensor prepared(const Module& module, const Tensor& x, const DeviceMesh& mesh, const Wanted& wanted,
                 bool use_local) {
-  if (!given) return x;
-  DTensor y = as_distributed(module, x, mesh, *given);
-  if (desired) y = bring_to(y, *desired);
-  return use_local ? to_local(y) : y;
+  if (!wanted.given) return x;
+  DTensor y = as_distributed(module, x, mesh, *wanted.given, wanted.input_grad);
+  if (wanted.desired) y = bring_to(y, *wanted.desired);
+  return use_local ? as_local(y, wanted.output_grad) : y;
+}
+
+void check_gradients(const Placements& gradients, const Placements& of) {
+  CS_REQUIRE(!gradients.given() || gradients.size() == of.size(),
+             "PrepareModuleInput: gradient placements ", gradients, " for input_layouts ", of);
+}
+void check_gradients(const KeywordPlacements& gradients, const KeywordPlacements& of) {
+  for (const KeywordPlacements::Entry& entry : gradients)
+    CS_REQUIRE(of.has(entry.name()), "PrepareModuleInput: gradient placements ", gradients,
+               " for input_kwarg_layouts ", of);
 }
 
 void prepare_inputs(const PrepareModuleInput& style, const DeviceMesh& mesh, Module& module,
@@ -22,12 +37,18 @@ void prepare_inputs(const PrepareModuleInput& style, const DeviceMesh& mesh, Mod
                " inputs by position, input_layouts ", style.input_layouts, " has ",
                style.input_layouts.size());
     for (std::size_t i = 0; i < inputs.args.size(); ++i)
-      inputs.args[i] = prepared(module, inputs.args[i], mesh, style.input_layouts[i],
-                                style.desired_input_layouts[i], style.use_local_output);
+      inputs.args[i] = prepared(module, inputs.args[i], mesh,
+                                {style.input_layouts[i], style.desired_input_layouts[i],
+                                 nth_gradient(style.local_input_grad_placements, i),
+                                 nth_gradient(style.local_output_grad_placements, i)},
+                                style.use_local_output);
   }
   for (auto& [name, x] : inputs.kwargs)
-    x = prepared(module, x, mesh, style.input_kwarg_layouts.of(name),
-                 style.desired_input_kwarg_layouts.of(name), style.use_local_output);
+    x = prepared(module, x, mesh,
+                 {style.input_kwarg_layouts.of(name), style.desired_input_kwarg_layouts.of(name),
+                  style.local_input_kwarg_grad_placements.of(name),
+                  style.local_output_kwarg_grad_placements.of(name)},
+                 style.use_local_output);
 }
 
 }  // namespace
@@ -46,12 +67,17 @@ void PrepareModuleInput::check() const {
     CS_REQUIRE(desired_input_kwarg_layouts.has(entry.name()), "PrepareModuleInput: '", entry.name(),
                "' is in input_kwarg_layouts and not in desired_input_kwarg_layouts ",
                desired_input_kwarg_layouts);
+  check_gradients(local_input_grad_placements, input_layouts);
+  check_gradients(local_output_grad_placements, input_layouts);
+  check_gradients(local_input_kwarg_grad_placements, input_kwarg_layouts);
+  check_gradients(local_output_kwarg_grad_placements, input_kwarg_layouts);
 }
 
 void PrepareModuleInput::apply(Module& module, const DeviceMesh& mesh,
                                const ParallelizeOptions&) const {
   require_one_dimension(mesh, "PrepareModuleInput");
   check();
+  module.claim("prepared where it is called");
   module.add_pre_hook([style = *this, mesh](Module& self, Inputs& inputs) {
     prepare_inputs(style, mesh, self, inputs);
   });
@@ -62,7 +88,14 @@ std::ostream& operator<<(std::ostream& out, const PrepareModuleInput& style) {
              << ", desired_input_layouts=" << style.desired_input_layouts
              << ", input_kwarg_layouts=" << style.input_kwarg_layouts
              << ", desired_input_kwarg_layouts=" << style.desired_input_kwarg_layouts
-             << ", use_local_output=" << std::boolalpha << style.use_local_output << ')';
+             << ", use_local_output=" << std::boolalpha << style.use_local_output
+             << list_text("local_input_grad_placements", style.local_input_grad_placements)
+             << list_text("local_output_grad_placements", style.local_output_grad_placements)
+             << list_text("local_input_kwarg_grad_placements",
+                          style.local_input_kwarg_grad_placements)
+             << list_text("local_output_kwarg_grad_placements",
+                          style.local_output_kwarg_grad_placements)
+             << ')';
 }
 
 }  // namespace coshard

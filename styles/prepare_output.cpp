@@ -12,10 +12,13 @@ void prepare_outputs(const PrepareModuleOutput& style, const DeviceMesh& mesh, M
              style.output_layouts.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!style.output_layouts[i]) continue;
-    DTensor y = as_distributed(module, outputs[i], mesh, *style.output_layouts[i]);
+    DTensor y = as_distributed(module, outputs[i], mesh, *style.output_layouts[i],
+                               nth_gradient(style.local_input_grad_placements, i));
     if (style.desired_output_layouts[i])
       y = bring_to(y, *style.desired_output_layouts[i], style.reduce_dtype);
-    outputs[i] = style.use_local_output ? to_local(y) : y;
+    outputs[i] = style.use_local_output
+                     ? as_local(y, nth_gradient(style.local_output_grad_placements, i))
+                     : y;
   }
 }
 
@@ -26,12 +29,17 @@ void PrepareModuleOutput::check() const {
                  output_layouts.size() == desired_output_layouts.size(),
              "PrepareModuleOutput: output_layouts ", output_layouts, " and desired_output_layouts ",
              desired_output_layouts, " should have the same length");
+  for (const Placements& gradients : {local_input_grad_placements, local_output_grad_placements})
+    CS_REQUIRE(!gradients.given() || gradients.size() == output_layouts.size(),
+               "PrepareModuleOutput: gradient placements ", gradients, " for output_layouts ",
+               output_layouts);
 }
 
 void PrepareModuleOutput::apply(Module& module, const DeviceMesh& mesh,
                                 const ParallelizeOptions&) const {
   require_one_dimension(mesh, "PrepareModuleOutput");
   check();
+  module.claim("prepared where it returns");
   module.add_post_hook([style = *this, mesh](Module& self, Outputs& outputs) {
     prepare_outputs(style, mesh, self, outputs);
   });
@@ -41,7 +49,9 @@ std::ostream& operator<<(std::ostream& out, const PrepareModuleOutput& style) {
   return out << "PrepareModuleOutput(output_layouts=" << style.output_layouts
              << ", desired_output_layouts=" << style.desired_output_layouts
              << ", use_local_output=" << std::boolalpha << style.use_local_output
-             << reduce_dtype_text(style.reduce_dtype) << ')';
+             << list_text("local_input_grad_placements", style.local_input_grad_placements)
+             << list_text("local_output_grad_placements", style.local_output_grad_placements)
+             << given_text("reduce_dtype", style.reduce_dtype) << ')';
 }
 
 }  // namespace coshard

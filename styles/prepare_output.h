@@ -10,6 +10,10 @@ struct PrepareModuleOutput {
   Placements output_layouts = {};  // of plain outputs; as many as outputs
   Placements desired_output_layouts = {};
   bool use_local_output = true;
+  // How gradients lie over the ranks: of the plain tensors that the module gives, and of the local
+  // ones that come out. nullopt, or not given: as the tensors.
+  Placements local_input_grad_placements = {};
+  Placements local_output_grad_placements = {};
   // Partial outputs are cast to it before they are reduced, and stay so. Later HyperParallel.
   std::optional<DType> reduce_dtype = std::nullopt;
 

@@ -11,6 +11,7 @@ void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
   require_one_dimension(mesh, "RowwiseParallel");
   std::optional<std::int64_t> width;
   Placement wanted = Replicate();
+  module.claim("parallelized");
   if (auto* linear = dynamic_cast<nn::Linear*>(&module)) {
     width = linear->in_features;
     wanted = Shard(-1);
@@ -25,12 +26,14 @@ void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
   }
   module.add_pre_hook([style = *this, mesh, width, wanted](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "RowwiseParallel");
-    x = bring_to(as_distributed(self, x, mesh, style.input_layouts, width), wanted);
+    x = bring_to(as_distributed(self, x, mesh, style.input_layouts,
+                                style.local_input_grad_placements, width),
+                 wanted);
   });
   module.add_post_hook([style = *this](Module& self, Outputs& outputs) {
     Tensor& y = only_output(self, outputs, "RowwiseParallel");
     y = bring_to(y, style.output_layouts, style.reduce_dtype);
-    if (style.use_local_output) y = to_local(y);
+    if (style.use_local_output) y = as_local(y, style.local_output_grad_placements);
   });
 }
 
@@ -38,7 +41,9 @@ std::ostream& operator<<(std::ostream& out, const RowwiseParallel& style) {
   return out << "RowwiseParallel(input_layouts=" << style.input_layouts
              << ", output_layouts=" << style.output_layouts
              << ", use_local_output=" << std::boolalpha << style.use_local_output
-             << reduce_dtype_text(style.reduce_dtype) << ')';
+             << given_text("local_input_grad_placements", style.local_input_grad_placements)
+             << given_text("local_output_grad_placements", style.local_output_grad_placements)
+             << given_text("reduce_dtype", style.reduce_dtype) << ')';
 }
 
 }  // namespace coshard

@@ -9,6 +9,10 @@ struct RowwiseParallel {
   Placement input_layouts = Shard(-1);     // of a plain input
   Placement output_layouts = Replicate();  // R: an all_reduce; a shard: a reduce_scatter
   bool use_local_output = true;
+  // How the gradients of a plain input, and those of the local output, lie over the ranks: Partial
+  // where each rank uses the tensor in a way of its own. Default: as the tensor.
+  std::optional<Placement> local_input_grad_placements = std::nullopt;
+  std::optional<Placement> local_output_grad_placements = std::nullopt;
   // The partial output is cast to it before it is reduced, and stays so. Later HyperParallel.
   std::optional<DType> reduce_dtype = std::nullopt;
 

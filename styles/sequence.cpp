@@ -7,24 +7,28 @@ namespace coshard {
 void SequenceParallel::apply(Module& module, const DeviceMesh& mesh,
                              const ParallelizeOptions&) const {
   require_one_dimension(mesh, "SequenceParallel");
+  module.claim("parallelized");
   Ties ties(module);
   for (const NamedParameter& p : module.named_parameters()) replicate_parameter(*p.slot, mesh);
   ties.restore();
   module.add_pre_hook([style = *this, mesh](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "SequenceParallel");
     const Placement cut = Shard(style.sequence_dim);
-    x = bring_to(as_distributed(self, x, mesh, cut), cut);
+    x = bring_to(as_distributed(self, x, mesh, cut, style.local_input_grad_placements), cut);
   });
   if (!use_local_output) return;
-  module.add_post_hook([](Module& self, Outputs& outputs) {
+  module.add_post_hook([style = *this](Module& self, Outputs& outputs) {
     Tensor& y = only_output(self, outputs, "SequenceParallel");
-    y = to_local(y);
+    y = as_local(y, style.local_output_grad_placements);
   });
 }
 
 std::ostream& operator<<(std::ostream& out, const SequenceParallel& style) {
   return out << "SequenceParallel(sequence_dim=" << style.sequence_dim
-             << ", use_local_output=" << std::boolalpha << style.use_local_output << ')';
+             << ", use_local_output=" << std::boolalpha << style.use_local_output
+             << given_text("local_input_grad_placements", style.local_input_grad_placements)
+             << given_text("local_output_grad_placements", style.local_output_grad_placements)
+             << ')';
 }
 
 }  // namespace coshard

@@ -10,6 +10,10 @@ namespace coshard {
 struct SequenceParallel {
   int sequence_dim = 1;
   bool use_local_output = false;
+  // How the gradients of a plain input, and those of the local output, lie over the ranks: Partial
+  // where each rank uses the tensor in a way of its own. Default: as the tensor.
+  std::optional<Placement> local_input_grad_placements = std::nullopt;
+  std::optional<Placement> local_output_grad_placements = std::nullopt;
 
   // A plain input is this rank's part of an even cut; a DTensor that lies otherwise is
   // redistributed.

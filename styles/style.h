@@ -27,8 +27,6 @@ concept ParallelStyle = requires(const T& style, Module& module, const DeviceMes
                                  const ParallelizeOptions& options) {
   style.apply(module, mesh, options);
 };
-// The name of a type without its namespaces.
-std::string plain_name(const std::type_info& type);
 
 class Style {
  public:
@@ -39,7 +37,10 @@ class Style {
       : held_(std::make_shared<Held<S>>(std::move(style))) {}
 
   explicit operator bool() const { return held_ != nullptr; }
+  // Error{BadInput}: an empty one; a module that has one of the same type.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const {
+    CS_REQUIRE(held_, "parallelize: an empty style for ", module.type_name(), " '", module.path(),
+               "'");
     held_->apply(module, mesh, options);
   }
   friend std::ostream& operator<<(std::ostream& out, const Style& style) {
@@ -59,13 +60,14 @@ class Style {
     explicit Held(S style) : style(std::move(style)) {}
     void apply(Module& module, const DeviceMesh& mesh,
                const ParallelizeOptions& options) const override {
+      module.claim(cat("given the style ", type_name_of(typeid(S))));
       style.apply(module, mesh, options);
     }
     void print(std::ostream& out) const override {
       if constexpr (requires { out << style; })
         out << style;
       else
-        out << plain_name(typeid(S));
+        out << type_name_of(typeid(S));
     }
     S style;
   };

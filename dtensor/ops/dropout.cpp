@@ -76,7 +76,7 @@ Tensor dropout(const Tensor& x, double p, bool training, CallSite site) {
   CS_REQUIRE(p >= 0 && p <= 1, "dropout: probability ", p, " is not in [0, 1]");
   if (!training || p == 0) return x;
   if (p == 1) return mul(x, 0.0);
-  const RandomState state = take_stream();
+  const RandomState state = take_stream(x);
   return call1(dropout_op(), {x}, {{}, {p}, {state.seed, state.next_stream}});
 }
 

@@ -24,15 +24,6 @@ Tensor in_other_memory(const Tensor& x) {
   return copy;
 }
 
-// A replay of a recorded step changes it again.
-void count_change(const Tensor& x) {
-  ++x.storage()->changes();
-  if (StepGraph* step = StepGraph::recording())
-    step->on_replay([changed = std::weak_ptr(x.storage())] {
-      if (const auto storage = changed.lock()) ++storage->changes();
-    });
-}
-
 // The values in another layout; what cannot become Partial at once is made whole along that mesh
 // dimension first, and shared.
 DTensor in_layout(const OpDef& op, const DTensor& values, const Layout& layout) {
@@ -58,7 +49,7 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
   const Tensor data = x.is_distributed() ? in_layout(op, result, x.layout()) : result;
   if (x.local_numel() > 0) kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
-  count_change(x);
+  count_write(x);
   if (tape && result.requires_grad()) replace_on_tape(x, result);
   return x;
 }

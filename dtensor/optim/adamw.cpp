@@ -12,7 +12,7 @@ AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
     : Optimizer(std::move(parameters)), options_(options), states_(parameters_.size()) {
   CS_REQUIRE(options.lr >= 0 && options.eps >= 0 && options.weight_decay >= 0, "AdamW: lr ",
              options.lr, ", eps ", options.eps, ", weight_decay ", options.weight_decay);
-  for (const double beta : {options.beta1, options.beta2})
+  for (const double beta : options.betas)
     CS_REQUIRE(beta >= 0 && beta < 1, "AdamW: beta ", beta, " is outside [0, 1)");
   lr = options.lr;
 }
@@ -23,17 +23,16 @@ void AdamW::start(State& s, const Tensor& p) const {
   s.m = zeros(p.device(), p.local_shape(), dtype);
   s.v = zeros(p.device(), p.local_shape(), dtype);
   if (options_.amsgrad) s.largest_v = zeros(p.device(), p.local_shape(), dtype);
-  if (p.dtype() != DType::BF16 && p.dtype() != DType::F16) return;
-  s.master = Tensor::empty(p.device(), p.local_shape(), DType::F32);
-  kernels::run(*p.device(), kernels::Copy{view_of(s.master), view_of(p)});
+  if (p.dtype() == DType::BF16 || p.dtype() == DType::F16)
+    s.master = Tensor::empty(p.device(), p.local_shape(), DType::F32);
 }
 
 kernels::AdamW AdamW::arguments(DType dtype, std::int64_t step) const {
   return {dtype,
           {},
           lr,
-          options_.beta1,
-          options_.beta2,
+          options_.betas[0],
+          options_.betas[1],
           options_.eps,
           options_.weight_decay,
           options_.maximize ? -1.0 : 1.0,
@@ -44,6 +43,11 @@ kernels::AdamW AdamW::arguments(DType dtype, std::int64_t step) const {
 std::int64_t AdamW::count_step(const std::vector<std::size_t>& members) {
   const std::int64_t step = states_[members.front()].step + 1;
   for (const std::size_t i : members) {
+    CS_REQUIRE(
+        !states_[i].master.defined() || states_[i].version == parameters_[i].storage()->changes(),
+        "AdamW: ", parameters_[i],
+        " was written to since the last step; a captured step goes on "
+        "from its master copy");
     CS_REQUIRE(states_[i].step + 1 == step, "AdamW: ", parameters_[i], " has been updated ",
                states_[i].step, " times, another one of a captured step ", step - 1);
     states_[i].step = step;
@@ -65,6 +69,17 @@ void AdamW::run(const Group& group) {
   kernels::run(*group.first->device(), args);
 }
 
+// A replay writes again, after the optimizer has counted the step.
+void AdamW::wrote(std::size_t i) {
+  written(parameters_[i]);
+  const auto note = [this, i] { states_[i].version = parameters_[i].storage()->changes(); };
+  note();
+  if (StepGraph* step = StepGraph::recording())
+    step->on_replay([note, alive = std::weak_ptr(alive_)] {
+      if (!alive.expired()) note();
+    });
+}
+
 // Parameters of one dtype that have been updated as often go together.
 void AdamW::update() {
   std::vector<Group> groups;
@@ -75,6 +90,10 @@ void AdamW::update() {
     if (!g.defined()) continue;
     State& s = states_[i];
     if (s.step == 0) start(s, p);
+    if (s.master.defined() && (s.step == 0 || s.version != p.storage()->changes())) {
+      require_not_recording(*p.device(), "AdamW", "read the master copy of a parameter anew");
+      kernels::run(*p.device(), kernels::Copy{view_of(s.master), view_of(p)});
+    }
     ++s.step;
     auto group = std::ranges::find_if(groups, [&](const Group& known) {
       return known.step == s.step && known.first->dtype() == p.dtype();
@@ -86,6 +105,8 @@ void AdamW::update() {
     gradients.push_back(g);
   }
   for (const Group& group : groups) run(group);
+  for (const Group& group : groups)
+    for (const std::size_t i : group.members) wrote(i);
 }
 
 }  // namespace coshard

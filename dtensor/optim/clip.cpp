@@ -88,21 +88,55 @@ std::vector<NormPart> parts_of(const std::vector<Tensor>& parameters) {
   return parts;
 }
 
-// f64 [1]; of each mesh, and in flight.
-std::vector<Tensor> norms_of(const std::vector<Tensor>& parameters, double p, bool largest) {
-  std::vector<Tensor> norms;
-  for (const NormPart& part : parts_of(parameters)) {
-    norms.push_back(own_norm(part, largest ? 0 : p));
-    combine_norm(part, norms.back(), largest);
-  }
-  return norms;
+// Whether no rank has both.
+bool are_apart(const DeviceMesh& a, const DeviceMesh& b) {
+  return std::ranges::none_of(
+      a.ranks(), [&](int rank) { return std::ranges::find(b.ranks(), rank) != b.ranks().end(); });
 }
 
-Tensor total_norm(const std::vector<Tensor>& norms, double p, bool largest) {
+// Where this rank is outside of a parameter's mesh: the ranks of all of them, as one line; else
+// undefined. All these ranks see that, since meshes that have ranks in common are refused.
+DeviceMesh mesh_of_all(const std::vector<Tensor>& parameters) {
+  std::vector<DeviceMesh> meshes;
+  for (const Tensor& p : parameters)
+    if (p.is_distributed() && std::ranges::find(meshes, p.mesh()) == meshes.end())
+      meshes.push_back(p.mesh());
+  if (std::ranges::all_of(meshes, [](const DeviceMesh& m) { return m.contains_this_rank(); }))
+    return {};
+  std::vector<int> ranks;
+  for (std::size_t i = 0; i < meshes.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j)
+      CS_REQUIRE(are_apart(meshes[i], meshes[j]), "clip_grad_norm: parameters on ", meshes[j],
+                 " and on ", meshes[i],
+                 ", which have some ranks in common and not all; clip them one after the other");
+    ranks.insert(ranks.end(), meshes[i].ranks().begin(), meshes[i].ranks().end());
+  }
+  const auto count = static_cast<int>(ranks.size());
+  return DeviceMesh::from_ranks(meshes.front().world(), std::move(ranks), {count});
+}
+
+Tensor sum_of_norms(const std::vector<Tensor>& norms, bool largest) {
   Tensor total = norms.front();
   for (std::size_t i = 1; i < norms.size(); ++i)
     total = largest ? maximum(total, norms[i]) : add(total, norms[i]);
-  return largest ? total : pow(total, 1 / p);
+  return total;
+}
+
+// f64 [1]; of each mesh, and in flight. On meshes that lie apart: of all of them as one.
+std::vector<Tensor> norms_of(const std::vector<Tensor>& parameters, const DeviceMesh& all,
+                             const std::shared_ptr<Device>& device, double p, bool largest) {
+  std::vector<Tensor> norms, apart{zeros(device, Shape{1}, DType::F64)};
+  for (const NormPart& part : parts_of(parameters)) {
+    const bool joined = all.defined() && part.mesh.defined();
+    std::vector<Tensor>& list = joined ? apart : norms;
+    list.push_back(own_norm(part, largest ? 0 : p));
+    if (!joined) combine_norm(part, list.back(), largest);
+  }
+  if (!all.defined()) return norms;
+  const NormPart joined{all, {}};
+  norms.push_back(sum_of_norms(apart, largest));
+  combine_norm(joined, norms.back(), largest);
+  return norms;
 }
 
 }  // namespace
@@ -114,7 +148,9 @@ Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, dou
   CS_REQUIRE(p > 0, "clip_grad_norm: norm type ", p);
   CS_REQUIRE(!parameters.empty(), "clip_grad_norm: no parameters");
   const std::vector<Tensor> counted = with_gradient(parameters);
-  if (counted.empty()) co_return zeros(parameters.front().device(), Shape(), DType::F64);
+  const DeviceMesh all = mesh_of_all(parameters);
+  const std::shared_ptr<Device> device = parameters.front().device();
+  if (counted.empty() && !all.defined()) co_return zeros(device, Shape(), DType::F64);
   Task<void> reduced = reduce_gradients(counted);
   co_await std::move(reduced);
   const NoGradGuard no_grad;
@@ -123,10 +159,11 @@ Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, dou
   Task<void> there = arrival_of(std::move(gradients));
   co_await std::move(there);
   const bool largest = p == std::numeric_limits<double>::infinity();
-  const std::vector<Tensor> norms = norms_of(counted, p, largest);
+  const std::vector<Tensor> norms = norms_of(counted, all, device, p, largest);
   Task<void> summed = arrival_of(norms);
   co_await std::move(summed);
-  const Tensor norm = total_norm(norms, p, largest);
+  Tensor norm = sum_of_norms(norms, largest);
+  if (!largest) norm = pow(norm, 1 / p);
   const Tensor factor = clamp(mul(reciprocal(add(norm, 1e-6)), max_norm), std::nullopt, 1.0);
   for (const Tensor& parameter : counted) parameter.set_grad(scaled(parameter.grad(), factor));
   co_return view(norm, Shape());

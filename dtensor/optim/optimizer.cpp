@@ -4,7 +4,9 @@
 
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
+#include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -17,8 +19,40 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) {
   }
 }
 
+namespace {
+
+// Those that reduce_gradients leaves as they are: what is Replicate is taken for one.
+std::vector<NamedTensor> unreduced_gradients(const std::vector<Tensor>& parameters) {
+  std::vector<NamedTensor> gradients;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (const Tensor g = parameters[i].grad(); g.defined())
+      gradients.push_back({cat("the gradient of parameter ", i, " of the optimizer,"), g});
+  return gradients;
+}
+
+}  // namespace
+
+void Optimizer::require_current() const {
+  for (const Tensor& p : parameters_)
+    CS_REQUIRE(p.is_leaf(), "optimizer: ", p, " was replaced in its module by ",
+               p.grad_meta()->producer->name(), "; make the optimizer after that");
+}
+
+bool Optimizer::checks_replicas() {
+  ++steps_;
+  return check_replicas > 0 && StepGraph::recording() == nullptr &&
+         (steps_ <= 2 || steps_ % check_replicas == 0);
+}
+
+void Optimizer::written(const Tensor& parameter) { count_write(parameter); }
+
 Task<void> Optimizer::step(CallSite site) {
   const UserCall user(site);
+  require_current();
+  if (checks_replicas()) {
+    Task<void> verified = verify_replicas(unreduced_gradients(parameters_));
+    co_await std::move(verified);
+  }
   Task<void> reduced = reduce_gradients(parameters_);
   co_await std::move(reduced);
   std::vector<Tensor> gradients;

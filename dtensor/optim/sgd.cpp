@@ -4,7 +4,7 @@
 
 namespace coshard {
 
-Sgd::Sgd(std::vector<Tensor> parameters, SgdOptions options)
+SGD::SGD(std::vector<Tensor> parameters, SGDOptions options)
     : Optimizer(std::move(parameters)), options_(options), momentum_(parameters_.size()) {
   CS_REQUIRE(options.lr >= 0 && options.momentum >= 0 && options.weight_decay >= 0, "SGD: lr ",
              options.lr, ", momentum ", options.momentum, ", weight_decay ", options.weight_decay);
@@ -14,7 +14,7 @@ Sgd::Sgd(std::vector<Tensor> parameters, SgdOptions options)
   lr = options.lr;
 }
 
-void Sgd::update() {
+void SGD::update() {
   const double* rate = nullptr;
   if (StepGraph* step = StepGraph::recording())
     rate =
@@ -36,6 +36,7 @@ void Sgd::update() {
                                            lr, options_.momentum, options_.weight_decay,
                                            options_.maximize ? -1.0 : 1.0, first,
                                            options_.dampening, options_.nesterov, rate});
+    written(p);
   }
 }
 

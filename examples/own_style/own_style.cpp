@@ -8,7 +8,7 @@ cs::Task<void> program(cs::World& world) {
   cs::DeviceMesh mesh = cs::init_device_mesh(world, {world.size()}, {"dp"});
   cs::nn::Linear linear(4, 4, world);
   co_await cs::parallelize_module(linear, mesh, BatchParallel{});
-  cs::Sgd optimizer(linear.parameters(), {.lr = 0.1});
+  cs::SGD optimizer(linear.parameters(), {.lr = 0.1});
   for (int step = 0; step < 20; ++step) {
     cs::Tensor x = cs::to_local(cs::randn(mesh, cs::Shard(0), {16 * world.size(), 4}));
     cs::Tensor error = co_await linear.forward(x) - x;

@@ -19,6 +19,11 @@ void announce(const Options& o, const Text& text) {
   std::cout << std::endl;
 }
 
+void require_printed() {
+  std::cout.flush();
+  if (!std::cout) fail(ErrorKind::DeviceFailed, "stdout: could not be written");
+}
+
 // The exit code: 1 when the loss became something that is not finite.
 int train(const Options& options) {
   require_writable(options);
@@ -34,8 +39,8 @@ int train(const Options& options) {
   print_report(std::cout, options, outcome, compressors);
   write_files(options, outcome, compressors);
   const std::string error = loss_error(options, outcome);
+  require_printed();
   if (error.empty()) return 0;
-  std::cout << std::flush;
   std::cerr << "train: " << error << std::endl;
   return 1;
 }
@@ -47,7 +52,9 @@ int main(int argc, char** argv) {
   using coshard::ErrorKind;
   try {
     const auto options = coshard::train::parse_options(argc, argv);
-    return options ? coshard::train::train(*options) : 0;
+    if (options) return coshard::train::train(*options);
+    coshard::train::require_printed();  // the help
+    return 0;
   } catch (const coshard::Error& error) {
     std::cerr << "train: " << error.what() << std::endl;
     return error.kind() == ErrorKind::BadInput ? 2 : 1;

@@ -111,6 +111,9 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
 
 std::string loss_error(const Options& options, const Outcome& outcome) {
   const int step = step_not_finite(outcome);
+  if (step == 0 && outcome.bits_per_byte && !std::isfinite(*outcome.bits_per_byte))
+    return fmt::format("the held-out score after step {} is {}", outcome.loss.size(),
+                       *outcome.bits_per_byte);
   if (step == 0) return "";
   std::string text = fmt::format("{} at step {} (learning rate {:.3g}", cause(outcome), step,
                                  learning_rate(options, step - 1));

@@ -30,8 +30,7 @@ Task<Tensor> train_step(LanguageModel& model, AdamW& optimizer, Batch batch) {
 
 AdamWOptions adamw_options() {
   AdamWOptions options;
-  options.beta1 = 0.9;
-  options.beta2 = 0.95;
+  options.betas = {0.9, 0.95};
   options.weight_decay = 0.1;
   return options;
 }

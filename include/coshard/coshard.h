@@ -6,6 +6,7 @@
 #include "dtensor/device_mesh.h"
 #include "dtensor/distribute.h"
 #include "dtensor/factories.h"
+#include "dtensor/finite_guard.h"
 #include "dtensor/init.h"
 #include "dtensor/local_map.h"
 #include "dtensor/ops/explicit_redistribution.h"
@@ -35,3 +36,4 @@
 #include "styles/nn/transformer.h"
 #include "styles/parallelize.h"
 #include "styles/recompute.h"
+#include "styles/verify_replicated.h"

@@ -24,6 +24,12 @@ namespace coshard {
 // plan hands it out without an allocation.
 using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 
+// What a rank has done on its own (Communicator::note); "": nothing yet.
+struct Noted {
+  std::string_view what = "", of_what = "";  // static texts: what, value, of what, of
+  std::uint64_t value = 0, of = 0;
+};
+
 // What one rank asks of a collective. The tensor is seen as [outer, cut, inner]; the cut dimension
 // is split over the ranks by `counts` (positions, prefix sums give the offsets; null: equal parts
 // of `extent`, which must divide). Buffers are contiguous; `send` may equal `recv` for all_reduce
@@ -55,6 +61,7 @@ struct Collective {
   // Ranks compare what they call, and nothing is moved: a work handle of it is over when all have
   // come. What a back end that moves data by other means issues on its control communicator.
   bool announced = false;
+  bool unobserved = false;  // a check of the library's own, of which observers are not told
   // Kept alive until the collective is over on every rank, or in the order of the compute stream.
   std::shared_ptr<Buffer> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
@@ -65,6 +72,9 @@ struct Collective {
   // follows it on this rank's side, on any thread. Null: nothing.
   std::shared_ptr<WorkState> after;
   std::function<void()> complete;
+  // Set by issue(): the sum over what this rank has noted here, and the last of it.
+  std::uint64_t noted = 0;
+  Noted last_noted = {};
   // Set by issue(): which branch of the program issues.
   std::uint64_t branch = 0;
   std::shared_ptr<const std::string> branch_path;  // null: the program itself
@@ -96,6 +106,11 @@ class Communicator {
   virtual std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) {
     return subgroup(ranks, std::move(name));
   }
+  // What this rank has done that its peers must have done too, such as drawing from the common
+  // random stream: the sum of all that was noted is compared with the next collective here, so that
+  // ranks which did something else fail there (Error{CommFailed} on all), in whatever order. Of a
+  // branch without order nothing is noted.
+  void note(const Noted& done);
   // Every later wait, on every rank, fails at once with this cause. The first cause stays.
   virtual void poison(const std::string& cause) = 0;
   // How many collectives so far, and the hash of them in order; equal on all ranks. Send and Recv,
@@ -109,6 +124,8 @@ class Communicator {
 
  private:
   virtual std::shared_ptr<WorkState> start(Collective collective) = 0;
+  std::uint64_t noted_ = 0;  // the sum over what was noted
+  Noted last_noted_;
 };
 
 }  // namespace coshard

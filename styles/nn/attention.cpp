@@ -21,12 +21,14 @@ AttentionOptions checked(AttentionOptions options) {
 
 Attention::Attention(AttentionOptions options, World& world)
     : head_dim(checked(options).dim / options.heads),
-      wq(options.dim, options.dim, world, {.bias = options.bias, .dtype = options.dtype}),
+      wq(options.dim, options.dim, world,
+         {.bias = options.bias, .dtype = options.dtype, .init_std = options.init_std}),
       wk(options.dim, checked(options).kv_heads * head_dim, world,
-         {.bias = options.bias, .dtype = options.dtype}),
+         {.bias = options.bias, .dtype = options.dtype, .init_std = options.init_std}),
       wv(options.dim, checked(options).kv_heads * head_dim, world,
-         {.bias = options.bias, .dtype = options.dtype}),
-      wo(options.dim, options.dim, world, {.bias = options.bias, .dtype = options.dtype}),
+         {.bias = options.bias, .dtype = options.dtype, .init_std = options.init_std}),
+      wo(options.dim, options.dim, world,
+         {.bias = options.bias, .dtype = options.dtype, .init_std = options.init_std}),
       options_(checked(options)) {
   register_module("wq", wq);
   register_module("wk", wk);

@@ -14,6 +14,7 @@ struct AttentionOptions {
   bool causal = true;
   double rope_theta = 10000;
   DType dtype = DType::F32;
+  std::optional<double> init_std = std::nullopt;  // as LinearOptions
 };
 
 // x [batch, seq, dim] -> [batch, seq, dim], seq whole. The outputs of wq, wk and wv are seen as

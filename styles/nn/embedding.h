@@ -13,10 +13,10 @@ struct EmbeddingOptions {
   std::optional<std::int64_t> padding_idx =
       std::nullopt;  // this row gets no gradient; -1: the last
   DType dtype = DType::F32;
-  double init_std = kInitStd;
+  double init_std = 1;
 };
 
-// ids are i64 or i32. The weight starts as normal(0, init_std).
+// ids are i64 or i32. The weight starts as normal(0, init_std), the row padding_idx as 0.
 class Embedding : public Module {
  public:
   Embedding(std::int64_t num, std::int64_t dim, World& world, EmbeddingOptions options = {});

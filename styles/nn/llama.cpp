@@ -27,7 +27,7 @@ LlamaConfig checked_llama(LlamaConfig c) {
 }
 
 LinearOptions llama_linear(const LlamaConfig& config, bool bias) {
-  return {.bias = bias, .dtype = config.dtype};
+  return {.bias = bias, .dtype = config.dtype, .init_std = config.initializer_range};
 }
 
 RMSNormOptions llama_norm(const LlamaConfig& config) {
@@ -134,7 +134,8 @@ Task<Tensor> LlamaDecoderLayer::run(Tensor x) {
 }
 
 LlamaModel::LlamaModel(const LlamaConfig& config, World& world)
-    : embed_tokens(config.vocab_size, config.hidden_size, world, {.dtype = config.dtype}),
+    : embed_tokens(config.vocab_size, config.hidden_size, world,
+                   {.dtype = config.dtype, .init_std = config.initializer_range}),
       norm(config.hidden_size, world, llama_norm(config)) {
   register_module("embed_tokens", embed_tokens);
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i)

@@ -17,6 +17,7 @@ struct LlamaConfig {
   std::int64_t num_key_value_heads = 0;  // 0: num_attention_heads
   std::int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
   double rms_norm_eps = 1e-6;
+  double initializer_range = 0.02;
   double rope_theta = 10000;
   bool attention_bias = false;
   bool mlp_bias = false;

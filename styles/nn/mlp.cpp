@@ -5,9 +5,12 @@
 namespace coshard::nn {
 
 MLP::MLP(MLPOptions options, World& world)
-    : w1(options.dim, options.ffn, world, {.bias = options.bias, .dtype = options.dtype}),
-      w3(options.dim, options.ffn, world, {.bias = options.bias, .dtype = options.dtype}),
-      w2(options.ffn, options.dim, world, {.bias = options.bias, .dtype = options.dtype}) {
+    : w1(options.dim, options.ffn, world,
+         {.bias = options.bias, .dtype = options.dtype, .init_std = options.init_std}),
+      w3(options.dim, options.ffn, world,
+         {.bias = options.bias, .dtype = options.dtype, .init_std = options.init_std}),
+      w2(options.ffn, options.dim, world,
+         {.bias = options.bias, .dtype = options.dtype, .init_std = options.init_std}) {
   register_module("w1", w1);
   register_module("w3", w3);
   register_module("w2", w2);

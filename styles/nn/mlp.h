@@ -10,6 +10,7 @@ struct MLPOptions {
   std::int64_t ffn = 0;
   bool bias = false;
   DType dtype = DType::F32;
+  std::optional<double> init_std = std::nullopt;  // as LinearOptions
 };
 
 // x [..., dim] -> [..., dim]

@@ -1,5 +1,7 @@
 #include "styles/nn/norm.h"
 
+#include <limits>
+
 #include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
 
@@ -45,7 +47,9 @@ RMSNorm::RMSNorm(std::int64_t dim, World& world, RMSNormOptions options)
 
 Task<Tensor> RMSNorm::run(Tensor x) {
   check_width(x, dim, "RMSNorm");
-  co_return rms_norm(x, weight, eps);
+  const double epsilon = x.dtype() == DType::F64 ? std::numeric_limits<double>::epsilon()
+                                                 : std::numeric_limits<float>::epsilon();
+  co_return rms_norm(x, weight, eps.value_or(epsilon));
 }
 
 }  // namespace coshard::nn

@@ -1,6 +1,8 @@
 #pragma once
 // LayerNorm and RMSNorm over the last dimension. Owned by the module they are members of; rank's
 // thread.
+#include <optional>
+
 #include "runtime/launch/world.h"
 #include "styles/module.h"
 
@@ -26,7 +28,8 @@ class LayerNorm : public Module {
 };
 
 struct RMSNormOptions {
-  double eps = 1e-6;
+  // Default, as torch.nn.RMSNorm's: the epsilon of the dtype it computes in, f64 or f32.
+  std::optional<double> eps = std::nullopt;
   bool affine = true;
   DType dtype = DType::F32;
 };
@@ -36,7 +39,7 @@ class RMSNorm : public Module {
   RMSNorm(std::int64_t dim, World& world, RMSNormOptions options = {});
 
   std::int64_t dim;
-  double eps;
+  std::optional<double> eps;
   Tensor weight;  // [dim] (ones), or undefined
 
  protected:

@@ -11,10 +11,15 @@ TransformerBlock::TransformerBlock(const TransformerConfig& config, World& world
             .heads = config.heads,
             .kv_heads = config.kv_heads,
             .rope_theta = config.rope_theta,
-            .dtype = config.dtype},
+            .dtype = config.dtype,
+            .init_std = config.init_std},
            world),
       norm2(config.dim, world, {.eps = config.norm_eps, .dtype = config.dtype}),
-      mlp({.dim = config.dim, .ffn = config.ffn, .dtype = config.dtype}, world),
+      mlp({.dim = config.dim,
+           .ffn = config.ffn,
+           .dtype = config.dtype,
+           .init_std = config.init_std},
+          world),
       drop(config.dropout) {
   register_module("norm1", norm1);
   register_module("attn", attn);
@@ -40,9 +45,11 @@ Task<Tensor> TransformerBlock::run(Tensor x) {
 
 Transformer::Transformer(const TransformerConfig& config, World& world)
     : config(config),
-      tok_embeddings(config.vocab, config.dim, world, {.dtype = config.dtype}),
+      tok_embeddings(config.vocab, config.dim, world,
+                     {.dtype = config.dtype, .init_std = config.init_std}),
       norm(config.dim, world, {.eps = config.norm_eps, .dtype = config.dtype}),
-      output(config.dim, config.vocab, world, {.bias = false, .dtype = config.dtype}) {
+      output(config.dim, config.vocab, world,
+             {.bias = false, .dtype = config.dtype, .init_std = config.init_std}) {
   CS_REQUIRE(config.layers > 0 && config.seq > 0, "Transformer: ", config.layers, " layers, seq ",
              config.seq);
   register_module("tok_embeddings", tok_embeddings);

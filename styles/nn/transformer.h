@@ -22,6 +22,7 @@ struct TransformerConfig {
   double rope_theta = 10000;
   double dropout = 0;
   DType dtype = DType::F32;
+  double init_std = 0.02;  // weights start as normal(0, init_std), biases as 0
 };
 
 // h = x + drop(attn(norm1(x))), then h + drop(mlp(norm2(h))).

@@ -192,6 +192,30 @@ TEST(DistributeTensor, KeepsRequiresGradAndIsALeaf) {
   });
 }
 
+TEST(DistributeTensor, RefusesWhatAnOperatorMadeOnTheTape) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    Tensor x = counting(world, {4});
+    x.set_requires_grad(true);
+    const Tensor y = mul(x, x);
+    EXPECT_THROW(distribute_tensor(y, mesh, Shard(0)), Error);
+    EXPECT_EQ(distribute_tensor(y.detach(), mesh, Shard(0)).numel(), 4);
+    const NoGradGuard off;
+    EXPECT_EQ(distribute_tensor(mul(x, x), mesh, Shard(0)).numel(), 4);
+    co_return;
+  });
+}
+
+TEST(DistributeTensor, GivesADTensorThatLiesSoAlreadyItself) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor x = distribute_tensor(counting(world, {4}), mesh, Shard(0));
+    EXPECT_EQ(distribute_tensor(x, mesh, Shard(-1)).id(), x.id());
+    EXPECT_THROW(distribute_tensor(x, mesh, Replicate()), Error);
+    co_return;
+  });
+}
+
 TEST(DistributeTensor, APartialReducesToTheTensor) {
   on_ranks(3, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});

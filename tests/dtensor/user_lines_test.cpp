@@ -87,7 +87,7 @@ std::vector<Tensor> stepped(World& world, const DeviceMesh& mesh) {
   return {w};
 }
 Task<void> optimizer_step(World& world, DeviceMesh mesh, Turn turn) {
-  Sgd optimizer(stepped(world, mesh));
+  SGD optimizer(stepped(world, mesh));
   turn.line(__LINE__ + 1);
   Task<void> step = optimizer.step();
   co_await std::move(step);

@@ -178,7 +178,7 @@ TEST(CapturedStepRefuses, CollectivesOfTheLocalCommunicator) {
 // Steps of two captured steps and of none, on the same parameters, in turn.
 Task<Doubles> mixed(World& world, bool captured) {
   const Tensor w = parameter(world), v = parameter(world);
-  Sgd first(std::vector<Tensor>{w}, {.lr = 0.01, .momentum = 0.9});
+  SGD first(std::vector<Tensor>{w}, {.lr = 0.01, .momentum = 0.9});
   AdamW second({w, v}, {.lr = 0.01});
   const auto sgd = [&](std::vector<Tensor> in) -> Task<Tensor> { return update(first, in[0], w); };
   const auto adam = [&](std::vector<Tensor> in) -> Task<Tensor> {
@@ -260,7 +260,7 @@ Task<Doubles> left_in_flight(World& world, bool captured) {
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"dp"});
   const Tensor w = parameter(world);
   const auto body = [&](std::vector<Tensor> in) -> Task<Tensor> {
-    Sgd({w}).zero_grad();
+    SGD({w}).zero_grad();
     Tensor loss = square_loss(in[0], w);
     co_await backward(loss);
     all_reduce_gradients({w}, mesh, 0);

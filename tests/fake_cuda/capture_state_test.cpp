@@ -267,7 +267,7 @@ TEST(CapturedStep, RecordsWhereThePoolHasCachedTheMemory) {
 TEST(CapturedStep, RefusesAnotherWithin) {
   on_ranks(1, [](World& world) -> Task<void> {
     const Tensor w = parameter(world), x = ramp(world, Shape{2, 4});
-    Sgd inner_optimizer({w}, {.lr = 0.1});
+    SGD inner_optimizer({w}, {.lr = 0.1});
     const CapturedStep inner = capture([&]() -> Task<Tensor> {
       Tensor loss = sum(matmul(x, w));
       co_await backward(loss);

@@ -198,7 +198,7 @@ Task<Doubles> trained(World& world, bool captured, bool ahead) {
   Tensor bias = zeros(world.device(), Shape{3});
   bias.set_requires_grad(true);
   AdamW adam({w}, {.lr = 0.05});
-  Sgd sgd({bias}, {.lr = 0.1, .momentum = 0.9, .nesterov = true});
+  SGD sgd({bias}, {.lr = 0.1, .momentum = 0.9, .nesterov = true});
   const auto body = [&](std::vector<Tensor> in) -> Task<Tensor> {
     Redistribution r = w.redistribute(Replicate());
     const DTensor x = from_local(in[0], mesh, Layout{Shard(0)});

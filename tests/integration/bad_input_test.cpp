@@ -158,6 +158,20 @@ TEST(BadInput, AnOutputThatCannotBeWrittenIsRefusedBeforeTraining) {
                     "--trace and --json are both " + both);
 }
 
+TEST(BadInput, AnOutputThatIsFullIsAnError) {
+  const TextFile text;
+  const std::string small = "--text " + text.path() +
+                            " --ranks 1 --layers 1 --dim 16 --heads 2 --ffn 16 --seq 16 --batch 1 "
+                            "--steps 1";
+  for (const std::string& arguments : {small, std::string("--help")}) {
+    const std::string err = temporary_path("err");
+    const std::string command =
+        std::string(TRAIN_PROGRAM) + " " + arguments + " >/dev/full 2>" + err;
+    EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1) << arguments;
+    EXPECT_NE(slurp(err).find("stdout: could not be written"), std::string::npos) << arguments;
+  }
+}
+
 TEST(BadInput, HelpIsNoErrorAndHasAnExample) {
   const Ended ended = run_train("--help");
   EXPECT_EQ(ended.code, 0);

@@ -124,5 +124,16 @@ TEST(LossError, NamesStepValueAndWhatWasBefore) {
   EXPECT_EQ(train::loss_error(options, outcome), "the loss is inf at step 1 (learning rate 0.1)");
 }
 
+// The last step's update is seen by the score alone.
+TEST(LossError, AScoreThatIsNotFiniteIsOneToo) {
+  train::Options options;
+  train::Outcome outcome(1);
+  outcome.loss = {5.5, 4.25};
+  outcome.bits_per_byte = 2.5;
+  EXPECT_EQ(train::loss_error(options, outcome), "");
+  outcome.bits_per_byte = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(train::loss_error(options, outcome), "the held-out score after step 2 is nan");
+}
+
 }  // namespace
 }  // namespace coshard::testing

@@ -15,7 +15,7 @@ TEST(Training, AnMlpCutByColumnsAndRowsEqualsOneDevice) {  // A103
         plan["net1"] = ColwiseParallel{.input_layouts = outside};
         plan["net2"] = RowwiseParallel{.output_layouts = outside};
         co_await parallelize_module(*model, mesh, plan);
-        Sgd reference(plain->parameters(), {.lr = 0.05}),
+        SGD reference(plain->parameters(), {.lr = 0.05}),
             optimizer(model->parameters(), {.lr = 0.05});
         for (int step = 0; step < 3; ++step) {
           const Tensor x = random(world, Shape{12, 10});

@@ -140,7 +140,7 @@ Task<Step> compare(World& world, bool sequence_parallel, std::vector<std::string
   }
   co_await parallelize_module(*model, mesh, plan_of(sequence_parallel));
   EXPECT_EQ(model->output.weight.id(), model->tok_embeddings.weight.id());
-  Sgd reference(plain->parameters(), {.lr = 0.25}), optimizer(model->parameters(), {.lr = 0.25});
+  SGD reference(plain->parameters(), {.lr = 0.25}), optimizer(model->parameters(), {.lr = 0.25});
   const Tensor ids = integers(world, Shape{8, kSeq}, kVocab),
                targets = integers(world, Shape{8, kSeq}, 5);
   Step first;

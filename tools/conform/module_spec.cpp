@@ -63,7 +63,7 @@ std::shared_ptr<Module> make_layer_norm(const Json& spec, World& world) {
 
 std::shared_ptr<Module> make_rms_norm(const Json& spec, World& world) {
   nn::RMSNormOptions options;
-  options.eps = spec.value("eps", options.eps);
+  if (spec.contains("eps")) options.eps = spec.at("eps").get<double>();
   options.affine = spec.value("affine", true);
   return std::make_shared<nn::RMSNorm>(spec.at("dim"), world, options);
 }

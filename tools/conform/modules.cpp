@@ -127,13 +127,13 @@ void require_known(const Json& step, std::initializer_list<std::string_view> kno
 std::unique_ptr<Optimizer> make_sgd(std::vector<Tensor> parameters, const Json& step) {
   require_known(step, {"do", "out", "kind", "module", "lr", "momentum", "weight_decay", "dampening",
                        "nesterov", "maximize"});
-  const SgdOptions options{.lr = step.value("lr", 1e-3),
+  const SGDOptions options{.lr = step.value("lr", 1e-3),
                            .momentum = step.value("momentum", 0.0),
                            .weight_decay = step.value("weight_decay", 0.0),
                            .dampening = step.value("dampening", 0.0),
                            .nesterov = step.value("nesterov", false),
                            .maximize = step.value("maximize", false)};
-  return std::make_unique<Sgd>(std::move(parameters), options);
+  return std::make_unique<SGD>(std::move(parameters), options);
 }
 
 std::unique_ptr<Optimizer> make_adamw(std::vector<Tensor> parameters, const Json& step) {
@@ -142,8 +142,8 @@ std::unique_ptr<Optimizer> make_adamw(std::vector<Tensor> parameters, const Json
   AdamWOptions options;
   options.lr = step.value("lr", options.lr);
   if (step.contains("betas")) {
-    options.beta1 = step.at("betas").at(0);
-    options.beta2 = step.at("betas").at(1);
+    options.betas[0] = step.at("betas").at(0);
+    options.betas[1] = step.at("betas").at(1);
   }
   options.eps = step.value("eps", options.eps);
   options.weight_decay = step.value("weight_decay", options.weight_decay);

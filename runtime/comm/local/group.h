@@ -120,6 +120,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   Job& free_job();
   bool checked(Job& job, int a, int b);
   std::string side_text(const Job& job, int rank) const;
+  std::string noted_text(const Job& job, int rank) const;
   bool may_go_on() const;
   bool pause();
   enum class Prepared { Nothing, Some, Last };  // done; Last: and this was the last to come

@@ -61,7 +61,7 @@ class LocalCommunicator final : public Communicator,
   template <class WorkType>
   bool tell_issue(WorkType& work, const Collective& collective, std::uint64_t number) {
     Observer* watching = observer();
-    if (watching == nullptr) return false;
+    if (watching == nullptr || collective.unobserved) return false;
     work.watch(event_of(collective, number));
     watching->issued(work.event(), now_ns());
     return true;

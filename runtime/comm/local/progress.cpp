@@ -191,11 +191,20 @@ std::string LocalGroup::side_text(const Job& job, int rank) const {
   return call_text(entry(job, rank).args, size(), members_[static_cast<std::size_t>(rank)]);
 }
 
+// What `rank` did before the collective that its peers did otherwise.
+std::string LocalGroup::noted_text(const Job& job, int rank) const {
+  const Noted& last = entry(job, rank).args.last_noted;
+  const int member = members_[static_cast<std::size_t>(rank)];
+  if (last.what.empty()) return cat("; rank ", member, " did neither before");
+  return cat("; rank ", member, " last ", last.what, ' ', last.value, ' ', last.of_what, ' ',
+             last.of);
+}
+
 // Compares two ranks that have arrived; poisons the group when they disagree.
 bool LocalGroup::checked(Job& job, int a, int b) {
   const Entry& one = entry(job, a);
   const Entry& other = entry(job, b);
-  bool agree = one.print.call == other.print.call &&
+  bool agree = one.print.call == other.print.call && one.args.noted == other.args.noted &&
                (one.args.branch == other.args.branch || has(Fault::BranchIsNotCompared)) &&
                (one.print.given_up == other.print.given_up || has(Fault::GivenUpIsNotCompared));
   if (agree && one.args.kind == CollectiveKind::AllToAll) {
@@ -214,6 +223,8 @@ bool LocalGroup::checked(Job& job, int a, int b) {
       if (const std::string& gave_up = given_up_[static_cast<std::size_t>(r)]; !gave_up.empty())
         text += cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up ", gave_up);
   }
+  if (one.args.noted != other.args.noted)
+    for (const int r : {a, b}) text += noted_text(job, r);
   poison(text);
   registry_->poison(text);  // the program is not the same on all ranks: nothing goes on
   return false;

@@ -26,7 +26,7 @@ std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
   const bool message = is_point_to_point(collective.kind);
   if (!message) flush_all_messages();
   const std::shared_ptr<NcclFlight> flight = announce(collective);
-  if (Observer* watching = slot_ ? *slot_ : nullptr) {
+  if (Observer* watching = slot_ && !collective.unobserved ? *slot_ : nullptr) {
     CommEvent& event = flight->event;
     event.id = ++nccl_event_id;
     event.sequence = flight->number;

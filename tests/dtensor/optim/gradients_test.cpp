@@ -123,6 +123,43 @@ TEST(ClipGradNorm, AddsUpMeshesAndPlainParameters) {
   });
 }
 
+TEST(ClipGradNorm, IsTheSameOnAllRanksOfMeshesWithoutARankInCommon) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    for (const double p : {2.0, std::numeric_limits<double>::infinity()}) {
+      const DeviceMesh low = DeviceMesh::from_ranks(world, {0, 1}, {2}, {"low"});
+      const DeviceMesh high = DeviceMesh::from_ranks(world, {2, 3}, {2}, {"high"});
+      Tensor plain = counting(world, {2});
+      plain.set_requires_grad(true);
+      const std::vector<Tensor> parameters{parameter(world, low, {3}, Shard(0)),
+                                           parameter(world, high, {4}, Replicate()), plain};
+      for (const Tensor& t : parameters)
+        if (!t.is_distributed() || t.mesh().contains_this_rank()) t.set_grad(t.detach());
+      Task<Tensor> clipped = clip_grad_norm(parameters, 1.0, p);
+      const Tensor norm = co_await std::move(clipped);
+      EXPECT_NEAR(norm.item(), std::isinf(p) ? 4 : std::sqrt(14.0 + 30 + 5), 1e-12);
+    }
+  });
+}
+
+TEST(ClipGradNorm, RefusesMeshesThatHaveSomeRanksInCommon) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh all = DeviceMesh::from_ranks(world, {0, 1, 2}, {3}, {"all"});
+    const DeviceMesh some = DeviceMesh::from_ranks(world, {0, 1}, {2}, {"some"});
+    const std::vector<Tensor> parameters{parameter(world, all, {3}, Shard(0)),
+                                         parameter(world, some, {4}, Shard(0))};
+    if (world.rank() < 2) co_return;
+    for (const Tensor& t : parameters) t.set_grad(t.detach());
+    std::string text;
+    try {
+      Task<Tensor> clipped = clip_grad_norm(parameters, 1.0);
+      co_await std::move(clipped);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    EXPECT_NE(text.find("parameters on all=3 and on some=2"), std::string::npos) << text;
+  });
+}
+
 TEST(ClipGradNorm, LeavesSmallGradientsAlone) {
   on_ranks(1, [](World& world) -> Task<void> {
     Tensor x = counting(world, {3});

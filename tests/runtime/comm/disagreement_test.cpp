@@ -131,5 +131,40 @@ TEST(Disagreement, PoisonsTheCommunicatorForLater) {
     EXPECT_NE(outcome.text.find("disagree on collective #0"), std::string::npos) << outcome.text;
 }
 
+// Rank 2 does more than the others before the collective.
+std::vector<Outcome> outcomes_of_notes(bool differ) {
+  return outcomes_on_ranks(3, [differ](Communicator& comm, int rank) {
+    const Floats buffer(1000UL);
+    comm.note({"drew stream", "of seed", 4, 7});
+    comm.note({"drew stream", "of seed", rank == 2 && differ ? 6U : 5U, 7});
+    comm.issue(base(CollectiveKind::AllReduce, buffer)).wait();
+    device_here()->synchronize();
+  });
+}
+
+TEST(Disagreement, OfWhatRanksHaveNotedBeforeNamesTheLastOfEach) {
+  for (const Outcome& outcome : outcomes_of_notes(true)) {
+    ASSERT_TRUE(outcome.failed);
+    EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
+    EXPECT_NE(outcome.text.find("; rank 0 last drew stream 5 of seed 7"), std::string::npos)
+        << outcome.text;
+    EXPECT_NE(outcome.text.find("; rank 2 last drew stream 6 of seed 7"), std::string::npos)
+        << outcome.text;
+  }
+  for (const Outcome& outcome : outcomes_of_notes(false)) EXPECT_FALSE(outcome.failed);
+}
+
+// The order may be another one: of siblings that draw, whoever runs first.
+TEST(Disagreement, OfWhatRanksHaveNotedLooksAtNoOrder) {
+  const auto outcomes = outcomes_on_ranks(2, [](Communicator& comm, int rank) {
+    const Floats buffer(1000UL);
+    comm.note({"drew stream", "of seed", rank == 0 ? 1U : 2U, 7});
+    comm.note({"drew stream", "of seed", rank == 0 ? 2U : 1U, 7});
+    comm.issue(base(CollectiveKind::AllReduce, buffer)).wait();
+    device_here()->synchronize();
+  });
+  for (const Outcome& outcome : outcomes) EXPECT_FALSE(outcome.failed) << outcome.text;
+}
+
 }  // namespace
 }  // namespace coshard::test

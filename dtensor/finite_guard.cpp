@@ -1,0 +1,47 @@
+#include "dtensor/finite_guard.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dtensor/step_graph.h"
+#include "runtime/coro/rank_context.h"
+
+namespace coshard {
+namespace {
+
+struct FiniteGuards {
+  int count = 0;
+};
+const RankLocal<FiniteGuards> guards;
+
+}  // namespace
+
+// An observer, so that records know their modules.
+FiniteGuard::FiniteGuard(World& world) : world_(world) {
+  world.add_observer(this);
+  ++guards->count;
+}
+FiniteGuard::~FiniteGuard() {
+  --guards->count;
+  world_.remove_observer(this);
+}
+
+bool guards_finite() { return guards->count > 0; }
+
+void require_finite(const Tensor& x, std::string_view what, std::string_view operation,
+                    const std::shared_ptr<const std::string>& module) {
+  if (!guards_finite() || !x.defined() || !is_floating(x.dtype()) || x.in_flight() ||
+      StepGraph::recording() != nullptr)
+    return;
+  const std::vector<double> values = x.raw_local().to_vector();
+  const auto bad =
+      std::ranges::find_if_not(values, [](double value) { return std::isfinite(value); });
+  if (bad == values.end()) return;
+  const World* world = World::current();
+  fail(ErrorKind::BadInput,
+       cat("rank ", world != nullptr ? world->rank() : 0, module && !module->empty() ? ", " : "",
+           module ? *module : "", ": ", what, ' ', operation, ", ", x, ", has ", *bad,
+           " at element ", bad - values.begin(), " of this rank's part"));
+}
+
+}  // namespace coshard

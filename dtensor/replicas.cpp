@@ -1,0 +1,129 @@
+#include "dtensor/replicas.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dtensor/ops/local.h"
+#include "dtensor/redistribute/redistribute.h"
+#include "runtime/comm/collective.h"
+#include "runtime/coro/user_call.h"
+#include "runtime/device/graph.h"
+
+namespace coshard {
+namespace {
+
+using Hashes = std::vector<std::uint64_t>;
+
+bool has_replicas(const Tensor& x) {
+  if (!x.defined() || !x.is_distributed()) return false;
+  for (int m = 0; m < x.layout().ndim(); ++m)
+    if (x.layout()[m].is_replicate() && x.mesh().size(m) > 1) return true;
+  return false;
+}
+
+std::uint64_t hash_of(const Tensor& x) {
+  const Tensor local = local_contiguous(x.raw_local());
+  const std::size_t bytes = static_cast<std::size_t>(local.local_numel()) * size_of(local.dtype());
+  std::vector<std::byte> copy;
+  const void* from = local.data();
+  if (local.device()->kind() != DeviceKind::Cpu) {
+    copy.resize(bytes);
+    local.device()->download(copy.data(), from, bytes);
+    from = copy.data();
+  }
+  const auto* at = static_cast<const std::byte*>(from);
+  std::uint64_t hash = bytes;
+  for (std::size_t i = 0; i < bytes; i += sizeof hash) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, at + i, std::min(sizeof word, bytes - i));
+    hash = mix(hash, word);
+  }
+  return hash;
+}
+
+// What all ranks along dimension m have, one after the other, in flight.
+Tensor gathered(const Tensor& mine, const DeviceMesh& mesh, int m) {
+  Collective c;
+  c.kind = CollectiveKind::AllGather;
+  c.extent = mine.numel() * mesh.size(m);
+  c.label = "replicas";
+  c.unobserved = true;
+  const Tensor all = Tensor::empty(mine.device(), Shape{c.extent}, DType::I64);
+  issue_into(mesh.communicator(m), c, mine, all);
+  return all;
+}
+
+// The tensors of one mesh.
+struct MeshReplicas {
+  DeviceMesh mesh;
+  std::vector<NamedTensor> tensors;
+};
+
+std::vector<MeshReplicas> replicas_by_mesh(const std::vector<NamedTensor>& tensors) {
+  std::vector<MeshReplicas> parts;
+  for (const NamedTensor& each : tensors) {
+    if (!has_replicas(each.tensor) || !each.tensor.mesh().contains_this_rank()) continue;
+    auto part = std::ranges::find_if(
+        parts, [&](const MeshReplicas& known) { return known.mesh == each.tensor.mesh(); });
+    if (part == parts.end()) part = parts.insert(part, {each.tensor.mesh(), {}});
+    part->tensors.push_back(each);
+  }
+  return parts;
+}
+
+// The place in the mesh whose replica that of `place` is to equal: 0 along replicated dimensions.
+std::size_t first_replica_of(std::size_t place, const Layout& layout, const DeviceMesh& mesh) {
+  std::size_t first = 0, stride = 1;
+  for (int m = mesh.ndim(); m-- > 0; stride *= static_cast<std::size_t>(mesh.size(m))) {
+    const auto size = static_cast<std::size_t>(mesh.size(m));
+    const std::size_t coordinate = place / stride % size;
+    if (!layout[m].is_replicate()) first += coordinate * stride;
+  }
+  return first;
+}
+
+// `hashes`: those of all ranks of the mesh, row-major over it.
+void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
+  const std::size_t count = part.tensors.size();
+  const std::vector<int>& ranks = part.mesh.ranks();
+  for (std::size_t t = 0; t < count; ++t) {
+    const NamedTensor& each = part.tensors[t];
+    for (std::size_t place = 0; place < ranks.size(); ++place) {
+      const std::size_t first = first_replica_of(place, each.tensor.layout(), part.mesh);
+      CS_REQUIRE(hashes[place * count + t] == hashes[first * count + t],
+                 "replicas differ: ", each.name, ' ', each.tensor, " of rank ", ranks[place],
+                 " is not what rank ", ranks[first],
+                 " has; a gradient that each rank has a part of is Partial (grad_placements)");
+    }
+  }
+}
+
+}  // namespace
+
+Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site) {
+  const UserCall user(site);
+  std::vector<Tensor> landing;
+  for (const NamedTensor& each : tensors)
+    if (each.tensor.defined()) landing.push_back(each.tensor);
+  Task<void> landed = arrival_of(std::move(landing));
+  co_await std::move(landed);
+  for (const MeshReplicas& part : replicas_by_mesh(tensors)) {
+    const auto& device = part.tensors.front().tensor.device();
+    require_not_recording(*device, "verify_replicas", "give data to the host");
+    Hashes hashes;
+    for (const NamedTensor& each : part.tensors) hashes.push_back(hash_of(each.tensor));
+    Tensor all = Tensor::empty(device, Shape{static_cast<std::int64_t>(hashes.size())}, DType::I64);
+    device->upload(all.data(), hashes.data(), hashes.size() * sizeof hashes[0]);
+    for (int m = part.mesh.ndim(); m-- > 0;) {
+      if (part.mesh.size(m) == 1) continue;
+      all = gathered(all, part.mesh, m);
+      Task<void> arrived = arrival_of(std::vector<Tensor>(1, all));
+      co_await std::move(arrived);
+    }
+    hashes.resize(static_cast<std::size_t>(all.numel()));
+    device->download(hashes.data(), all.data(), hashes.size() * sizeof hashes[0]);
+    compare_replicas(part, hashes);
+  }
+}
+
+}  // namespace coshard

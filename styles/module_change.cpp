@@ -1,0 +1,61 @@
+#include "styles/module_change.h"
+
+#include "dtensor/tape.h"
+
+namespace coshard {
+namespace {
+
+// What a replaced handle leads to.
+class Replaced final : public Record {
+ public:
+  explicit Replaced(std::string_view who) : who_(who) {}
+  std::string_view name() const override { return who_; }
+  bool records_backward() const override { return true; }
+  void backward(std::span<const Tensor> output_grads, GradSink&) override {
+    fail(ErrorKind::BadInput,
+         cat("backward: a gradient ", output_grads[0], " reaches a parameter that ", who_,
+             " has replaced; take it from "
+             "the module again"));
+  }
+
+ private:
+  std::string_view who_;
+};
+
+}  // namespace
+
+ModuleChange::ModuleChange(Module& root) : random_(random_state()) {
+  for (const auto& [path, module] : root.named_modules()) {
+    parts_.push_back({module, module->pre_hooks_, module->post_hooks_, module->claims_});
+    for (const auto& [name, slot] : module->parameters_)
+      slots_.push_back({slot, *slot, slot->defined() && slot->requires_grad()});
+  }
+}
+
+void ModuleChange::undo() {
+  for (const Part& part : parts_) {
+    part.module->pre_hooks_ = part.pre_hooks;
+    part.module->post_hooks_ = part.post_hooks;
+    part.module->claims_ = part.claims;
+  }
+  for (Slot& each : slots_) {
+    *each.slot = each.before;
+    if (each.before.defined() && each.before.requires_grad() != each.requires_grad)
+      each.before.set_requires_grad(each.requires_grad);
+  }
+  set_random_state(random_);
+}
+
+void ModuleChange::keep(std::string_view who) const {
+  for (const Slot& each : slots_) {
+    const Tensor& old = each.before;
+    if (!old.defined() || !old.is_leaf() || old.id() == each.slot->id()) continue;
+    // The same one for all who know it, an earlier forward too.
+    auto meta = old.grad_meta() ? old.grad_meta() : std::make_shared<GradMeta>();
+    meta->producer = std::make_shared<Replaced>(who);
+    meta->version = old.storage()->changes();
+    old.set_grad_meta(std::move(meta));
+  }
+}
+
+}  // namespace coshard
