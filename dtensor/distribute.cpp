@@ -17,6 +17,7 @@ class ToLocalRecord final : public Record {
       : gradient_spec_(std::move(gradient_spec)) {}
   std::string_view name() const override { return "to_local"; }
   bool records_backward() const override { return true; }
+  bool shares_memory() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
     CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: a gradient ",
@@ -129,6 +130,10 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
   const UserCall user(site);
   CS_REQUIRE(full.defined() && !full.is_distributed(), "distribute_tensor: ", full,
              " is not a plain tensor");
+  CS_REQUIRE(full.is_leaf(), "distribute_tensor: ", full, " was made by ",
+             full.grad_meta()->producer->name(),
+             " on the tape and is no leaf, so no gradient would come back; detach it, or use "
+             "from_local and redistribute");
   require_layout_of(mesh, placements, "distribute_tensor");
   const Layout layout = normalize(placements, full.local_shape(), "distribute_tensor");
   for (int m = 0; src_data_rank && m < mesh.ndim(); ++m)

@@ -57,8 +57,8 @@ Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements 
 //   Moves:    per mesh dimension a scatter (Shard) or a broadcast (the rest); nothing for nullopt.
 //   Partial:  the value is split so that its reduction is the tensor (partial.h).
 //   Gives:    a leaf with the input's requires_grad and memory of its own.
-//   Fails:    Error{BadInput}: a DTensor; a layout with more or fewer entries than the mesh, a dim
-//             the tensor lacks, a src_data_rank that is not one of every mesh dimension.
+//   Fails:    Error{BadInput}: a DTensor, what the tape made; a layout with more or fewer entries
+//             than the mesh, a dim it lacks, a src_data_rank outside a mesh dimension.
 DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
                           std::optional<int> src_data_rank = 0,
                           CallSite site = CallSite::current());

@@ -6,6 +6,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
 #include "dtensor/step_graph.h"
+#include "dtensor/writes.h"
 #include "kernels/run.h"
 #include "runtime/coro/branch.h"
 
@@ -124,10 +125,14 @@ RandomState take_stream() {
 }
 
 void normal_(const Tensor& x, double mean, double std) {
+  require_writable(x, "normal");
   draw(x, kernels::RandomKind::Normal, std, mean);
+  record_constant_write(x);
 }
 void uniform_(const Tensor& x, double low, double high) {
+  require_writable(x, "uniform");
   draw(x, kernels::RandomKind::Uniform, high - low, low);
+  record_constant_write(x);
 }
 
 using DevicePtr = std::shared_ptr<Device>;

@@ -3,6 +3,7 @@
 #include "dtensor/step_graph.h"
 #include "dtensor/tape.h"
 #include "dtensor/waits_in_place.h"
+#include "dtensor/writes.h"
 #include "kernels/run.h"
 #include "runtime/comm/neighbours.h"
 #include "runtime/coro/frame_allocator.h"
@@ -62,8 +63,23 @@ void* Tensor::data() const {
   return address();
 }
 
-bool Tensor::requires_grad() const { return impl_->grad && impl_->grad->requires_grad; }
-bool Tensor::is_leaf() const { return !impl_->grad || !impl_->grad->producer; }
+bool Tensor::requires_grad() const {
+  if (!is_current()) [[unlikely]]
+    catch_up(*this);
+  return impl_->grad && impl_->grad->requires_grad;
+}
+bool Tensor::is_leaf() const { return !requires_grad() || !impl_->grad->producer; }
+
+Tensor Tensor::base() const {
+  Tensor base;
+  base.impl_ = impl_->base;
+  return base;
+}
+
+void Tensor::set_base(const Tensor& viewed) const {
+  impl_->base = viewed.impl_->base ? viewed.impl_->base : viewed.impl_;
+  impl_->known = viewed.impl_->known;
+}
 
 Tensor& Tensor::set_requires_grad(bool value) {
   CS_REQUIRE(is_leaf(), "set_requires_grad: ", *this, " was made by ",
@@ -72,6 +88,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
   if (!impl_->grad) impl_->grad = std::make_shared<GradMeta>();
   impl_->grad->requires_grad = value;
   impl_->grad->spec = impl_->spec;
+  if (value) leave_base();  // a leaf is what nobody else makes
   return *this;
 }
 
@@ -99,6 +116,8 @@ Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::in
   out.impl_->strides = strides;
   out.impl_->offset = offset;
   out.impl_->dtype = impl_->dtype;
+  out.impl_->known = impl_->storage->buffer->taped_write;
+  out.impl_->unwritable = impl_->unwritable;
   return out;
 }
 

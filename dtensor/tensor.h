@@ -38,9 +38,8 @@ struct Storage {
   // for.
   Work pending;
   bool in_flight = false;
-  std::uint32_t version = 0;        // how often an in-place operator has written to it
-  std::shared_ptr<Storage> shares;  // whose memory, and version, this is; null: its own
-  std::uint32_t& changes() { return shares ? shares->changes() : version; }
+  // How often the memory has been written to since it was made, through any handle.
+  std::uint32_t changes() const { return buffer->writes; }
 };
 
 class Tensor {
@@ -99,8 +98,33 @@ class Tensor {
   Tensor grad() const;  // undefined before the first backward; may be Partial on a DTensor
   void set_grad(Tensor gradient) const;
   Tensor detach() const;  // the same data, outside the tape
+  // Of now, once requires_grad() has been asked.
   const std::shared_ptr<GradMeta>& grad_meta() const { return impl_->grad; }
   void set_grad_meta(std::shared_ptr<GradMeta> meta) const { impl_->grad = std::move(meta); }
+
+  // --- memory that others see too (writes.h) ---
+  // The memory was written to by hand: through data(), or by the owner of borrowed memory. In-place
+  // operators, random fills and optimizers say so by themselves. Backward refuses what it saved of
+  // it before.
+  void mark_written() const;
+  // The tensor of which view operators made this; undefined for none. detach(), to_local() and
+  // from_local() give handles of the same memory that are no views.
+  Tensor base() const;
+  void set_base(const Tensor& viewed) const;
+  void leave_base() const { impl_->base = nullptr; }
+  // Whether its part in the gradient is that of what the memory holds now.
+  bool is_current() const { return impl_->known == impl_->storage->buffer->taped_write; }
+  void set_current() const { impl_->known = impl_->storage->buffer->taped_write; }
+  // Why a write would be lost, or land twice; null: it would not. So are views of it.
+  const char* unwritable() const { return impl_->unwritable; }
+  void set_unwritable(const char* why) const { impl_->unwritable = why; }
+  // Whether nobody else has a handle to the memory; a view of what is gone is none any more.
+  bool owns_memory() const {
+    if (impl_.use_count() != 1) return false;
+    impl_->base = nullptr;
+    return impl_->storage.use_count() == 1 &&
+           (in_flight() || impl_->storage->buffer.use_count() == 1);
+  }
 
   // Convenience for tests and examples: this rank's elements as doubles, row-major.
   std::vector<double> to_vector() const;
@@ -150,8 +174,26 @@ class Tensor {
     Strides strides;
     std::int64_t offset = 0;
     DType dtype = DType::F32;
+    std::uint32_t known = 0;  // the taped write of the memory that `grad` knows of
+    std::shared_ptr<Impl> base;
+    const char* unwritable = nullptr;
   };
   std::shared_ptr<Impl> impl_;
+
+ public:
+  // A handle that does not keep the tensor.
+  class Weak {
+   public:
+    explicit Weak(const Tensor& tensor) : impl_(tensor.impl_) {}
+    Tensor lock() const {
+      Tensor tensor;
+      tensor.impl_ = impl_.lock();
+      return tensor;
+    }
+
+   private:
+    std::weak_ptr<Impl> impl_;
+  };
 };
 
 // A DTensor is a Tensor with a mesh and a layout; the name says what a function means.

@@ -5,6 +5,7 @@
 #include "dtensor/capture.h"
 #include "dtensor/device_mesh.h"
 #include "dtensor/distribute.h"
+#include "dtensor/hooks.h"
 #include "dtensor/local_map.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/optim/optimizer.h"
