@@ -16,7 +16,7 @@ TEST(RetainGraph, ASecondBackwardNeedsIt) {
     const Tensor x = leaf_of(world, {3});
     const Tensor shared = x * x;
     const Tensor loss = sum(shared), other = sum(shared * 2.0);
-    co_await backward(loss, {.retain_graph = true});
+    co_await backward(loss, BackwardOptions{.retain_graph = true});
     co_await backward(loss);
     EXPECT_EQ(x.grad().to_vector(), (Values{4, 8, 12}));
     const std::string text = refusal_of([&] { run_backward(loss); });
@@ -111,8 +111,9 @@ TEST(Grad, OfAGradient) {
     DTensor x = distribute_tensor(counting(world, {4}), mesh, Shard(0));
     x.set_requires_grad(true);
     const DTensor cubes = sum(x * x * x);
-    const std::vector<Tensor> outputs{cubes}, inputs{x};
-    const std::vector<Tensor> first = co_await grad(outputs, inputs, {}, {.create_graph = true});
+    const std::vector<Tensor> outputs{cubes}, inputs{x}, no_seeds;
+    const std::vector<Tensor> first =
+        co_await grad(outputs, inputs, no_seeds, GradOptions{.create_graph = true});
     EXPECT_EQ(full_tensor(first[0].detach()).to_vector(), (Values{3, 12, 27, 48}));
     const std::vector<Tensor> slope{sum(first[0])};
     const std::vector<Tensor> second = co_await grad(slope, inputs);
@@ -135,7 +136,7 @@ TEST(Hooks, SeeTheCompleteGradientOnce) {
       return g * 10.0;
     });
     const Tensor loss = sum(h * h) + sum(h) + sum(x);
-    run_backward(loss, {.retain_graph = true});
+    run_backward(loss, BackwardOptions{.retain_graph = true});
     EXPECT_EQ(of_inner, (std::vector<Values>{{5, 9}}));
     EXPECT_EQ(of_leaf, (std::vector<Values>{{101, 181}}));
     EXPECT_EQ(x.grad().to_vector(), (Values{101, 181}));

@@ -119,7 +119,7 @@ TEST(RecomputeDelivers, ToGradAndHooksOfTheOuterWalk) {
       return Tensor();
     });
     register_post_accumulate_grad_hook(weight, [&](const Tensor&) { ++sums; });
-    const Tensor loss = sum(mul(again, add(again, sum(weight))));
+    const Tensor loss = add(sum(mul(again, again)), full_tensor(sum(weight)));
     co_await backward(loss);
     EXPECT_EQ(calls, 1);
     EXPECT_EQ(sums, 1);
@@ -135,7 +135,7 @@ TEST(RecomputeRetains, WhatASecondBackwardNeeds) {
     Tensor x = random(world, Shape{4, 10});
     x.set_requires_grad(true);
     const Tensor loss = sum(co_await recompute(mlp, x));
-    co_await backward(loss, {.retain_graph = true});
+    co_await backward(loss, BackwardOptions{.retain_graph = true});
     const Tensor once = x.grad();
     co_await backward(loss);
     expect_close(x.grad(), mul(once, 2.0));
@@ -191,9 +191,9 @@ TEST(LossParallelOnTheTape, IsTwiceDifferentiable) {
           x.set_requires_grad(true);
           const Tensor cut_loss =
               co_await loss_parallel_cross_entropy(x, targets, options, weights);
-          const std::vector<Tensor> outputs{sum(mul(cut_loss, cut_loss))}, inputs{x};
+          const std::vector<Tensor> outputs{sum(mul(cut_loss, cut_loss))}, inputs{x}, no_seeds;
           const std::vector<Tensor> first =
-              co_await grad(outputs, inputs, {}, {.create_graph = true});
+              co_await grad(outputs, inputs, no_seeds, GradOptions{.create_graph = true});
           const std::vector<Tensor> slopes{sum(mul(first[0], first[0]))};
           const std::vector<Tensor> second = co_await grad(slopes, inputs);
           expect_close(first[0].detach(), g.detach());
