@@ -17,6 +17,7 @@ class ToLocalRecord final : public Record {
       : gradient_spec_(std::move(gradient_spec)) {}
   std::string_view name() const override { return "to_local"; }
   bool records_backward() const override { return true; }
+  bool shares_memory() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
     CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: a gradient ",
@@ -142,7 +143,8 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
   }
   CS_REQUIRE(full.is_leaf(), "distribute_tensor: ", brief(full), " was made by ",
              full.grad_meta()->producer->name(),
-             ", and the result would be cut off from it; detach it, or use from_local");
+             " on the tape and is no leaf, so no gradient would come back; detach it, or use "
+             "from_local and redistribute");
   for (int m = 0; src_data_rank && m < mesh.ndim(); ++m)
     CS_REQUIRE(*src_data_rank >= 0 && *src_data_rank < mesh.size(m),
                "distribute_tensor: src_data_rank ", *src_data_rank, " on ", mesh);

@@ -3,6 +3,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/run_check.h"
+#include "dtensor/saved.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
 
@@ -13,17 +14,22 @@ class FromLocalRecord final : public Record {
  public:
   FromLocalRecord(const Shape& local_shape, const DTensor& value, const Layout& wanted)
       : local_shape_(local_shape), mesh_(value.mesh()), layout_(value.layout()), wanted_(wanted) {
-    if (gradient_needs_term(layout_)) term_ = value.detach();
+    if (gradient_needs_term(layout_)) term_ = Saved(value);
   }
   std::string_view name() const override { return "from_local"; }
   bool records_backward() const override { return !gradient_needs_term(layout_); }
+  bool shares_memory() const override { return true; }
+  bool release() override {
+    term_.release();
+    return gradient_needs_term(layout_);
+  }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
     // Recorded where gradients of gradients are wanted.
     const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
                                             : redistribute_raw(gradient, wanted_).raw_local();
     if (mesh_.contains_this_rank())
-      return sink.give(0, gradient_of_term(part, term_, mesh_, layout_));
+      return sink.give(0, gradient_of_term(part, term_.get(name()), mesh_, layout_));
     // A leaf stays without a gradient. Else what lies behind may be on a larger mesh, whose ranks
     // walk it together.
     if (!inputs[0] || !inputs[0]->producer) return;
@@ -36,7 +42,7 @@ class FromLocalRecord final : public Record {
   Shape local_shape_;
   DeviceMesh mesh_;
   Layout layout_, wanted_;
-  Tensor term_;
+  Saved term_;
 };
 
 // Takes the replicas of rank 0 of each mesh dimension; outside the mesh, where `local` is

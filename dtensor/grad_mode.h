@@ -1,11 +1,17 @@
 #pragma once
-// Turns the tape on inside of what runs without it: recomputation records again while backward
-// walks. Rank's thread.
+// Whether records are made, and who is told what operators read. Rank's thread.
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "dtensor/tensor.h"
 
 namespace coshard {
 
 // Records are made in this branch of the program while one lives, also under a NoGradGuard
-// (tape.h).
+// (tape.h): recomputation records again while backward walks.
 class RecordGuard {
  public:
   RecordGuard();
@@ -15,6 +21,38 @@ class RecordGuard {
 
  private:
   bool before_;
+};
+
+// Which tensors the operators of this branch read, from the constructor to stop().
+class ReadLog {
+ public:
+  ReadLog();
+  ~ReadLog() { stop(); }
+  ReadLog(const ReadLog&) = delete;
+  ReadLog& operator=(const ReadLog&) = delete;
+  void stop();
+  void read(const Tensor& tensor);
+  // Not a tensor from before, but made meanwhile.
+  void forget(const Tensor& tensor);
+  // Error{BadInput} "who: ..." when one that is still there was written to since it was first read.
+  void require_unchanged(std::string_view who) const;
+  // What tells of the gradients of the tensors from before.
+  const std::vector<std::shared_ptr<GradMeta>>& wanted() const { return wanted_; }
+
+ private:
+  struct Read {
+    std::weak_ptr<Buffer> buffer;
+    std::uint32_t changes;
+    Shape shape;
+    DType dtype;
+    std::shared_ptr<const Spec> spec;
+  };
+  std::vector<Read> reads_;
+  std::unordered_set<const Buffer*> known_;
+  std::vector<std::shared_ptr<GradMeta>> wanted_;
+  std::uint64_t since_;  // the newest record from before
+  ReadLog* outer_;
+  bool stopped_ = false;
 };
 
 }  // namespace coshard

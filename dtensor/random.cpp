@@ -6,6 +6,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
 #include "dtensor/step_graph.h"
+#include "dtensor/writes.h"
 #include "kernels/run.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/branch.h"
@@ -119,12 +120,14 @@ LocalRandom::LocalRandom() : before_(random_state()) {
 LocalRandom::~LocalRandom() { set_random_state(before_); }
 
 void normal_(const Tensor& x, double mean, double std) {
+  require_writable(x, "normal");
   draw(x, kernels::RandomKind::Normal, std, mean);
-  count_write(x);
+  record_constant_write(x);
 }
 void uniform_(const Tensor& x, double low, double high) {
+  require_writable(x, "uniform");
   draw(x, kernels::RandomKind::Uniform, high - low, low);
-  count_write(x);
+  record_constant_write(x);
 }
 
 }  // namespace coshard

@@ -39,14 +39,6 @@ void copy_input(const Tensor& to, const Tensor& from, std::size_t number) {
 
 StepGraph* StepGraph::recording() { return recorded_here->step; }
 
-void count_write(const Tensor& x) {
-  ++x.storage()->changes();
-  if (StepGraph* step = StepGraph::recording())
-    step->on_replay([changed = std::weak_ptr(x.storage())] {
-      if (const auto storage = changed.lock()) ++storage->changes();
-    });
-}
-
 StepGraph::StepGraph(const std::shared_ptr<Device>& device, const std::vector<Tensor>& inputs)
     : device_(device), words_(2), random_(random_state()) {
   CS_REQUIRE(recording() == nullptr, "captured step: within another");

@@ -81,8 +81,4 @@ class StepGraph {
   std::unique_ptr<DeviceGraph> graph_;
 };
 
-// Counts a write into x's memory that is no operator's, so that a backward which needs the old
-// values says so. A replay of a recorded step writes again.
-void count_write(const Tensor& x);
-
 }  // namespace coshard

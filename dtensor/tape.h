@@ -1,7 +1,7 @@
 #pragma once
-// The tape: one record per operator that saw a tensor requiring a gradient, and `backward`, which
-// walks the records from the newest to the oldest. Belongs to the rank's thread. Records point to
-// older records only, so a tape is freed with the last tensor that leads to it.
+// The tape: one record per operator that saw a tensor requiring a gradient. Belongs to the rank's
+// thread. Records point to older records only, so a tape is freed with the last tensor that leads
+// to it; backward (backward.h) walks it from the newest record to the oldest.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dtensor/backward.h"
 #include "dtensor/tensor.h"
 #include "runtime/coro/task.h"
 
@@ -17,14 +18,27 @@ namespace coshard {
 
 class Record;
 
+// A hook of a tensor (hooks.h); without functions once it is removed.
+struct GradHook {
+  int output = 0;  // which output of its producer the tensor is
+  std::function<Tensor(const Tensor& gradient)> replace;
+  std::function<void()> accumulated;
+};
+using GradHooks = std::vector<std::shared_ptr<GradHook>>;
+
 // What a tensor knows of its gradient. A leaf has no producer.
 struct GradMeta {
+  GradMeta() = default;
+  ~GradMeta();  // hands on its producer: a tape of any length is dropped without recursion
+  GradMeta(const GradMeta&) = delete;
+  GradMeta& operator=(const GradMeta&) = delete;
+
   bool requires_grad = false;
   std::shared_ptr<Record> producer;
   int output = 0;                    // which output of the producer
-  Tensor gradient;                   // of a leaf: accumulated over backward calls
+  Tensor gradient;                   // accumulated over backward calls
   std::shared_ptr<const Spec> spec;  // of the tensor itself; null for a plain one
-  std::uint32_t version = 0;         // of its storage when a record made it
+  GradHooks hooks;                   // of a leaf
 };
 
 // Where a record hands over the gradients of its inputs.
@@ -36,6 +50,8 @@ class GradSink {
   // A gradient that nobody on the critical path waits for (a leaf's): it is computed after the next
   // collective of the backward pass has been issued, and so runs under it (architecture C7).
   virtual void defer(int input, std::function<Tensor()> compute) = 0;
+  // The gradient of any tensor that is older than the record.
+  virtual void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) = 0;
 };
 
 class Record : public std::enable_shared_from_this<Record> {
@@ -45,6 +61,8 @@ class Record : public std::enable_shared_from_this<Record> {
   // Whether `backward` is itself recorded where the tape is on, so that gradients of gradients are
   // right. Without it they are refused.
   virtual bool records_backward() const { return false; }
+  // Whether its output is the memory of its input without being a view of it (Tensor::base).
+  virtual bool shares_memory() const { return false; }
   // output_grads: undefined where nothing arrived, at least one is defined.
   // On the cpu they have arrived.
   virtual void backward(std::span<const Tensor> output_grads, GradSink& sink) = 0;
@@ -52,9 +70,14 @@ class Record : public std::enable_shared_from_this<Record> {
   virtual Task<void> awaited_backward(std::vector<Tensor> /*output_grads*/, GradSink& /*sink*/) {
     return {};
   }
+  // Lets go of what it saved (saved.h): backward came by. Whether there was anything.
+  virtual bool release() { return false; }
 
+  bool released = false;  // and there was something
   std::uint64_t sequence = 0;
-  std::vector<std::shared_ptr<GradMeta>> inputs;  // null where no gradient is wanted
+  std::vector<std::shared_ptr<GradMeta>> inputs;   // null where no gradient is wanted
+  GradHooks hooks;                                 // of its outputs
+  std::vector<std::weak_ptr<GradMeta>> retaining;  // outputs that want to see their gradient
   // Path of the module whose forward made it; null for none, and while nobody watches.
   std::shared_ptr<const std::string> module;
 };
@@ -62,14 +85,17 @@ class Record : public std::enable_shared_from_this<Record> {
 // Puts `record` on the tape as the producer of `outputs`, when taping is on and an input requires a
 // gradient; returns whether it did. `inputs` are the tensors the gradients belong to.
 bool taped(std::span<const Tensor> inputs);  // would a record be made for these?
-// Error{BadInput} when an input's memory was changed in place through another tensor since.
 void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs);
 // From now on `tensor` is what `producer` made as its output number `output`.
 void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int output);
-// From now on `x` stands for `result` on the tape: an in-place operator has written the one into
-// the other.
-void replace_on_tape(const Tensor& x, const Tensor& result);
+// The number of the newest record: those that are made from now on have larger ones.
+std::uint64_t newest_record();
+
+// Walks what lies behind `roots`, but no record up to `since`: gradients that get there go to
+// `outer`, whose record it is that walks. For a backward that makes records of its own first.
+Task<void> walk_within(std::vector<Tensor> roots, std::vector<Tensor> gradients,
+                       std::uint64_t since, GradSink& outer);
 
 // No records are made in this branch of the program while one lives.
 class NoGradGuard {
@@ -83,25 +109,7 @@ class NoGradGuard {
   bool before_;
 };
 bool grad_enabled();
-
-// Gradients of `loss` with respect to every leaf behind it, added to the leaves' grad().
-// `gradient`: the gradient of `loss` (same shape and, on a DTensor, any layout); default 1 for a
-// tensor with one element. A leaf's gradient has the leaf's layout, or stays Partial where the sum
-// is left to the optimizer. Input-gradient collectives are issued first, weight gradients computed
-// under them. Error{BadInput}: no leaf behind it, or more than one element and no gradient. The
-// tape is kept: a second call adds again. Collectives: those of the redistributes on the tape,
-// mirrored, in reverse order. create_graph: gradients are recorded too, so that they can be
-// differentiated in turn; a leaf and its gradient then keep each other alive until
-// set_grad({}). An operator whose backward is one with no gradient of its own says so.
-//   Resumes: suspends before each record whose gradients are in flight, so that siblings run under
-//   the collectives; gradients that meet there are added in the order in which they arrived.
-//   Gives: gradients that may still be in flight; co_await arrival_of({leaf.grad()}) awaits one.
-//   Cancel: the leaves keep what has reached them by then.
-Task<void> backward(Tensor loss, Tensor gradient = {}, bool create_graph = false,
-                    CallSite site = CallSite::current());
-// The same on the spot, outside a coroutine: waits in place. Error{BadInput} through what has to
-// await (recomputation).
-void run_backward(const Tensor& loss, const Tensor& gradient = {}, bool create_graph = false,
-                  CallSite site = CallSite::current());
+// Whether records are made in this branch, from now on (torch.set_grad_enabled).
+void set_grad_enabled(bool on);
 
 }  // namespace coshard

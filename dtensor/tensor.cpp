@@ -3,6 +3,7 @@
 #include "dtensor/step_graph.h"
 #include "dtensor/tape.h"
 #include "dtensor/waits_in_place.h"
+#include "dtensor/writes.h"
 #include "kernels/run.h"
 #include "runtime/comm/neighbours.h"
 #include "runtime/coro/frame_allocator.h"
@@ -75,8 +76,23 @@ void* Tensor::data() const {
   return address();
 }
 
-bool Tensor::requires_grad() const { return impl().grad && impl().grad->requires_grad; }
-bool Tensor::is_leaf() const { return !impl().grad || !impl().grad->producer; }
+bool Tensor::requires_grad() const {
+  if (!is_current()) [[unlikely]]
+    catch_up(*this);
+  return impl().grad && impl().grad->requires_grad;
+}
+bool Tensor::is_leaf() const { return !requires_grad() || !impl().grad->producer; }
+
+Tensor Tensor::base() const {
+  Tensor base;
+  base.impl_ = impl().base;
+  return base;
+}
+
+void Tensor::set_base(const Tensor& viewed) const {
+  impl().base = viewed.impl().base ? viewed.impl_->base : viewed.impl_;
+  impl().known = viewed.impl_->known;
+}
 
 Tensor& Tensor::set_requires_grad(bool value) {
   CS_REQUIRE(is_leaf(), "set_requires_grad: ", *this, " was made by ",
@@ -85,6 +101,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   impl().grad->requires_grad = value;
   impl().grad->spec = impl().spec;
+  if (value) leave_base();  // a leaf is what nobody else makes
   return *this;
 }
 
@@ -112,6 +129,8 @@ Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::in
   out.impl_->strides = strides;
   out.impl_->offset = offset;
   out.impl_->dtype = impl().dtype;
+  out.impl_->known = impl().storage->buffer->taped_write;
+  out.impl_->unwritable = impl().unwritable;
   return out;
 }
 

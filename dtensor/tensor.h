@@ -77,9 +77,8 @@ struct Storage {
   // for.
   Work pending;
   bool in_flight = false;
-  std::uint32_t version = 0;        // how often an in-place operator has written to it
-  std::shared_ptr<Storage> shares;  // whose memory, and version, this is; null: its own
-  std::uint32_t& changes() { return shares ? shares->changes() : version; }
+  // How often the memory has been written to since it was made, through any handle.
+  std::uint32_t changes() const { return buffer->writes; }
 };
 
 // Everything but defined() and printing is Error{BadInput} on an undefined tensor.
@@ -146,8 +145,33 @@ class Tensor {
   Tensor grad() const;  // undefined before the first backward; may be Partial on a DTensor
   void set_grad(Tensor gradient) const;
   Tensor detach() const;  // the same data, outside the tape
+  // Of now, once requires_grad() has been asked.
   const std::shared_ptr<GradMeta>& grad_meta() const { return impl().grad; }
   void set_grad_meta(std::shared_ptr<GradMeta> meta) const { impl().grad = std::move(meta); }
+
+  // --- memory that others see too (writes.h) ---
+  // The memory was written to by hand: through data(), or by the owner of borrowed memory. In-place
+  // operators, random fills and optimizers say so by themselves. Backward refuses what it saved of
+  // it before.
+  void mark_written() const;
+  // The tensor of which view operators made this; undefined for none. detach(), to_local() and
+  // from_local() give handles of the same memory that are no views.
+  Tensor base() const;
+  void set_base(const Tensor& viewed) const;
+  void leave_base() const { impl().base = nullptr; }
+  // Whether its part in the gradient is that of what the memory holds now.
+  bool is_current() const { return impl().known == impl().storage->buffer->taped_write; }
+  void set_current() const { impl().known = impl().storage->buffer->taped_write; }
+  // Why a write would be lost, or land twice; null: it would not. So are views of it.
+  const char* unwritable() const { return impl().unwritable; }
+  void set_unwritable(const char* why) const { impl().unwritable = why; }
+  // Whether nobody else has a handle to the memory; a view of what is gone is none any more.
+  bool owns_memory() const {
+    if (impl_.use_count() != 1) return false;
+    impl().base = nullptr;
+    return impl().storage.use_count() == 1 &&
+           (in_flight() || impl().storage->buffer.use_count() == 1);
+  }
 
   // This rank's elements as doubles, row-major. Error{BadInput} where they are a Partial's terms;
   // to_local().to_vector() gives those.
@@ -298,6 +322,9 @@ class Tensor {
     Strides strides;
     std::int64_t offset = 0;
     DType dtype = DType::F32;
+    std::uint32_t known = 0;  // the taped write of the memory that `grad` knows of
+    std::shared_ptr<Impl> base;
+    const char* unwritable = nullptr;
   };
   Impl& impl() const {
     if (!impl_) [[unlikely]]
@@ -306,6 +333,21 @@ class Tensor {
   }
   [[noreturn]] static void fail_undefined();
   std::shared_ptr<Impl> impl_;
+
+ public:
+  // A handle that does not keep the tensor.
+  class Weak {
+   public:
+    explicit Weak(const Tensor& tensor) : impl_(tensor.impl_) {}
+    Tensor lock() const {
+      Tensor tensor;
+      tensor.impl_ = impl_.lock();
+      return tensor;
+    }
+
+   private:
+    std::weak_ptr<Impl> impl_;
+  };
 };
 
 // A DTensor is a Tensor with a mesh and a layout; the name says what a function means.

@@ -2,6 +2,7 @@
 
 #include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/saved.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
 #include "styles/loss_rows.h"
@@ -21,26 +22,74 @@ struct LossLayouts {
 
 class LossParallelRecord final : public Record {
  public:
-  LossParallelRecord(LossRows rows, LossLayouts layouts, Tensor statistics)
-      : rows_(std::move(rows)), layouts_(std::move(layouts)), statistics_(std::move(statistics)) {}
+  LossParallelRecord(LossRows rows, LossLayouts layouts, const Tensor& statistics)
+      : rows_(std::move(rows)), layouts_(std::move(layouts)), statistics_(statistics) {
+    for (Tensor* x : {&rows_.logits, &rows_.targets, &rows_.weight})
+      saved_.emplace_back(std::exchange(*x, Tensor()));
+  }
   std::string_view name() const override { return "loss_parallel_cross_entropy"; }
+  bool records_backward() const override { return true; }
+  bool release() override {
+    rows_ = LossRows();
+    statistics_ = Tensor();
+    saved_.clear();
+    return true;
+  }
 
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
+    const LossRows rows = rows_again();
+    if (grad_enabled()) return sink.give(0, differentiable_gradient(rows, output_grads[0]));
     Tensor gradient = output_grads[0];
     if (gradient.is_distributed())
       gradient = redistribute_raw(gradient, partial_as_replicate(layouts_.loss));
-    const NoGradGuard no_grad;
-    const bool each = rows_.options.reduction == Reduction::None;
+    const bool each = rows.options.reduction == Reduction::None;
     const Tensor given = contiguous(gradient.raw_local());
-    const Shape shape{each ? rows_.rows : given.local_numel()};
-    const Tensor out = rows_gradient(rows_, view(given, shape), statistics_);
+    const Shape shape{each ? rows.rows : given.local_numel()};
+    const Tensor out = rows_gradient(rows, view(given, shape), statistics_);
     sink.give(0, out.with_spec(layouts_.logits));
   }
 
  private:
-  LossRows rows_;
+  LossRows rows_again() const {
+    LossRows rows = rows_;
+    rows.logits = saved_[0].get(name());
+    rows.targets = saved_[1].get(name());
+    rows.weight = saved_[2].get(name());
+    return rows;
+  }
+
+  // [rows..., 1] of a number for each row of this rank.
+  Tensor column(const LossRows& rows, const Tensor& numbers) const {
+    Shape shape = rows.logits.local_shape();
+    shape.back() = 1;
+    const Tensor local =
+        numbers.view_as(shape, row_major(shape), numbers.storage_offset(), nullptr);
+    if (!layouts_.logits) return local;
+    shape = layouts_.logits->shape;
+    shape.back() = 1;
+    return local.with_spec(make_spec(layouts_.mesh(), layouts_.rows, shape));
+  }
+
+  // rows_gradient of operators on the logits, for gradients of gradients.
+  Tensor differentiable_gradient(const LossRows& rows, const Tensor& gradient) const {
+    Tensor x = rows.logits.with_spec(layouts_.logits);
+    x.set_grad_meta(inputs[0]);
+    x = to(x, rows.statistic());
+    const Tensor largest = column(rows, contiguous(select(statistics_, 0, 0)));
+    const Tensor powers = exp(sub(x, largest));
+    const Tensor softmax = div(powers, sum(powers, -1, true));
+    const Tensor wanted = negative_wanted(rows, statistics_).with_spec(layouts_.logits);
+    const Tensor sums = column(rows, contiguous(wanted_sums(rows)));
+    const Tensor slope = add(mul(sums, softmax), to(wanted, rows.statistic()));
+    const Tensor given = to(gradient, rows.statistic());
+    const bool each = rows.options.reduction == Reduction::None;
+    return to(mul(slope, each ? unsqueeze(given, -1) : given), rows.logits.dtype());
+  }
+
+  LossRows rows_;  // without what is in saved_
   LossLayouts layouts_;
   Tensor statistics_;
+  std::vector<Saved> saved_;  // logits, targets, weight
 };
 
 // Exactly one mesh dimension cuts the classes (dimension `dim`), the others cut rows or nothing.

@@ -1,5 +1,7 @@
 #include "styles/loss_rows.h"
 
+#include <limits>
+
 #include "dtensor/grad_mode.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/random.h"
@@ -145,6 +147,24 @@ Tensor row_losses(const LossRows& p, const Tensor& statistics) {
   }
   // What an ignored row has may be infinite.
   return times(masked_fill(loss, logical_not(p.counted), 0.0), p.scale);
+}
+
+Tensor wanted_sums(const LossRows& p) {
+  const NoGradGuard no_grad;
+  if (!p.smooth() || !p.weight.defined()) return times(p.target_weight, p.scale);
+  const double smoothing = p.options.label_smoothing;
+  const Tensor everywhere = times_weight_sum(p, to(p.counted, p.statistic()));
+  return times(add(mul(p.target_weight, 1 - smoothing), everywhere,
+                   smoothing / static_cast<double>(p.all_classes)),
+               p.scale);
+}
+
+// The gradient where the softmax is 0, for its sum is infinite.
+Tensor negative_wanted(const LossRows& p, const Tensor& statistics) {
+  const NoGradGuard no_grad;
+  const Tensor none = copy_of(statistics);
+  fill_(select(none, 0, 1), std::numeric_limits<double>::infinity());
+  return rows_gradient(p, ones(p.logits.device(), Shape{1}, p.statistic()), none);
 }
 
 Tensor rows_gradient(const LossRows& p, const Tensor& given, const Tensor& statistics) {

@@ -41,6 +41,10 @@ Tensor row_statistics(const LossRows& p, int own, int slots);
 Tensor joined_statistics(const LossRows& p, const Tensor& slots);
 // The rows' losses, [rows], from the statistics over all classes.
 Tensor row_losses(const LossRows& p, const Tensor& statistics);
+// Of each row, [rows]: what its wanted distribution sums to; and, as the logits, that distribution
+// times -1. With the softmax p of the logits, rows_gradient is given * (sum * p + wanted).
+Tensor wanted_sums(const LossRows& p);
+Tensor negative_wanted(const LossRows& p, const Tensor& statistics);
 // The gradient of this rank's logits; `given`: of each row's loss, [rows] or [1].
 Tensor rows_gradient(const LossRows& p, const Tensor& given, const Tensor& statistics);
 

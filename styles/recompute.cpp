@@ -1,42 +1,18 @@
 #include "styles/recompute.h"
 
+#include <algorithm>
+#include <memory>
+
 #include "dtensor/grad_mode.h"
 #include "dtensor/ops/op.h"
 #include "dtensor/random.h"
 #include "dtensor/redistribute/deferred.h"
+#include "dtensor/saved.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
-
-// Catches the gradient that arrives at one input of the second run, in whatever layout it comes.
-class InputGradient final : public Record {
- public:
-  explicit InputGradient(std::shared_ptr<Tensor> gradient) : gradient_(std::move(gradient)) {}
-  std::string_view name() const override { return "recompute_input"; }
-  void backward(std::span<const Tensor> output_grads, GradSink&) override {
-    *gradient_ = output_grads[0];
-  }
-
- private:
-  std::shared_ptr<Tensor> gradient_;
-};
-
-// Hands the outputs' gradients to the second run's tape, all in one walk.
-class OutputGradients final : public Record {
- public:
-  explicit OutputGradients(std::vector<Tensor> gradients) : gradients_(std::move(gradients)) {}
-  std::string_view name() const override { return "recompute_outputs"; }
-  void backward(std::span<const Tensor>, GradSink& sink) override {
-    for (std::size_t i = 0; i < gradients_.size(); ++i)
-      if (gradients_[i].defined() && sink.wants(static_cast<int>(i)))
-        sink.give(static_cast<int>(i), gradients_[i]);
-  }
-
- private:
-  std::vector<Tensor> gradients_;
-};
 
 class RandomStateGuard {
  public:
@@ -60,70 +36,88 @@ std::vector<Tensor*> tensors_of(Inputs& inputs) {
 
 class RecomputeRecord final : public Record {
  public:
-  RecomputeRecord(Module& module, Inputs inputs, RandomState before, RandomState after)
-      : module_(module), inputs_(std::move(inputs)), before_(before), after_(after) {
+  RecomputeRecord(Module& module, Inputs inputs, std::unique_ptr<ReadLog> reads, RandomState before,
+                  RandomState after)
+      : module_(module),
+        inputs_(std::move(inputs)),
+        reads_(std::move(reads)),
+        before_(before),
+        after_(after) {
     for (Tensor* x : tensors_of(inputs_)) {
-      wanted_.push_back(x->defined() && x->requires_grad());
-      if (x->defined()) *x = x->detach();
+      saved_.emplace_back(*x);
+      *x = Tensor();
     }
   }
   std::string_view name() const override { return "recompute"; }
+  // What the first run read besides: gradients flow to it as to the inputs.
+  void add_inputs(const std::vector<std::shared_ptr<GradMeta>>& read) {
+    for (const auto& meta : read)
+      if (std::ranges::find(inputs, meta) == inputs.end()) inputs.push_back(meta);
+  }
 
   void backward(std::span<const Tensor>, GradSink&) override {}
   Task<void> awaited_backward(std::vector<Tensor> output_grads, GradSink& sink) override {
     return recompute_backward(std::move(output_grads), sink);
   }
+  bool release() override {
+    for (Saved& x : saved_) x.release();
+    return true;
+  }
 
  private:
-  // The inputs, with a catch for the gradients of those that want one.
-  Inputs caught_inputs(std::vector<std::shared_ptr<Tensor>>& gradients) const {
-    Inputs inputs = inputs_;
-    const std::vector<Tensor*> tensors = tensors_of(inputs);
+  // The inputs, in their places on the tape.
+  Inputs inputs_again() const {
+    Inputs again = inputs_;
+    std::vector<Tensor*> tensors = tensors_of(again);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      gradients.push_back(wanted_[i] ? std::make_shared<Tensor>() : nullptr);
-      if (!wanted_[i]) continue;
-      *tensors[i] = tensors[i]->detach();
-      push_record(std::make_shared<InputGradient>(gradients[i]), {},
-                  std::span<Tensor>(tensors[i], 1));
+      const Tensor& x = saved_[i].get(name());
+      if (!x.defined()) continue;
+      *tensors[i] = x.detach();
+      tensors[i]->set_grad_meta(inputs[i]);
     }
-    return inputs;
+    return again;
   }
 
   Task<void> recompute_backward(std::vector<Tensor> output_grads, GradSink& sink) {
     // The walk holds the record until its next step.
-    std::vector<std::shared_ptr<Tensor>> gradients;
-    Task<Tensor> run = run_again(std::move(output_grads), gradients);
-    Tensor root = co_await std::move(run);
-    Task<void> walk = coshard::backward(std::move(root));
+    const std::uint64_t since = newest_record();
+    Task<Outputs> run = run_again();
+    Outputs outputs = co_await std::move(run);
+    Task<void> walk = walk_within(std::move(outputs), std::move(output_grads), since, sink);
     co_await std::move(walk);
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i] && sink.wants(static_cast<int>(i)))
-        sink.give(static_cast<int>(i), *gradients[i]);
   }
 
-  // Runs the module with the tape on; gives a scalar behind which all outputs lie.
-  Task<Tensor> run_again(std::vector<Tensor> output_grads,
-                         std::vector<std::shared_ptr<Tensor>>& gradients) const {
+  // Runs the module with the tape on.
+  Task<Outputs> run_again() const {
+    reads_->require_unchanged(cat("recompute: ", module_.type_name(), " '", module_.path(), "'"));
     const RecordGuard recording;
     const DeferRedistributes deferring;
     const RandomStateGuard random(before_);
-    Task<Outputs> again = module_.call_once(caught_inputs(gradients));
-    const Outputs outputs = co_await std::move(again);
+    Task<Outputs> again = module_.call_once(inputs_again());
+    Outputs outputs = co_await std::move(again);
     CS_REQUIRE(random_state().next_stream == after_.next_stream, "recompute: ", module_.type_name(),
                " '", module_.path(), "' took ", random_state().next_stream - before_.next_stream,
                " random streams, and ", after_.next_stream - before_.next_stream,
                " were taken while it ran forward");
-    Tensor root = ones(World::current()->device(), Shape(), DType::F32);
-    push_record(std::make_shared<OutputGradients>(std::move(output_grads)), outputs,
-                std::span<Tensor>(&root, 1));
-    co_return root;
+    co_return outputs;
   }
 
   Module& module_;
-  Inputs inputs_;
-  std::vector<bool> wanted_;
+  Inputs inputs_;  // without its tensors
+  std::vector<Saved> saved_;
+  std::unique_ptr<ReadLog> reads_;
   RandomState before_, after_;
 };
+
+// What the module made meanwhile may change later: outputs that are neither inputs nor parameters.
+void forget_outputs(ReadLog& reads, const Outputs& outputs, const std::vector<Tensor>& behind) {
+  for (const Tensor& y : outputs) {
+    const bool is_from_before = std::ranges::any_of(behind, [&](const Tensor& x) {
+      return x.defined() && y.defined() && x.storage()->buffer == y.storage()->buffer;
+    });
+    if (y.defined() && !is_from_before) reads.forget(y);
+  }
+}
 
 }  // namespace
 
@@ -136,16 +130,23 @@ Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site) {
   Inputs kept;
   if (records) kept = inputs;
   const RandomState before = random_state();
+  std::unique_ptr<ReadLog> reads;
+  if (records) reads = std::make_unique<ReadLog>();
   Task<Outputs> body = module.call_once(std::move(inputs));
   Outputs outputs = co_await std::move(body);
   if (!records) co_return outputs;
+  reads->stop();
+  forget_outputs(*reads, outputs, behind);
   CS_REQUIRE(!outputs.empty() && outputs.size() <= kMaxOutputs, "recompute: ", module.type_name(),
              " '", module.path(), "' gave ", outputs.size(), " outputs");
   // The tape that the module made goes with the tensors that led to it.
   for (Tensor& y : outputs)
     if (y.defined()) y = y.detach();
-  push_record(std::make_shared<RecomputeRecord>(module, std::move(kept), before, random_state()),
-              behind, outputs);
+  const std::vector<std::shared_ptr<GradMeta>> read = reads->wanted();
+  auto record = std::make_shared<RecomputeRecord>(module, std::move(kept), std::move(reads), before,
+                                                  random_state());
+  push_record(record, behind, outputs);
+  record->add_inputs(read);
   co_return outputs;
 }
 

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
@@ -94,8 +96,23 @@ const OpDef& cross_entropy_backward_op() {
   return op;
 }
 
+// (softmax - wanted) dloss of operators. What is wanted of a row, negative: the kernel's gradient
+// where the softmax is 0.
+Tensor differentiable_gradient(GradContext& c) {
+  const Tensor& logits = c.in[0];
+  const Tensor& dloss = c.out_grad[0];
+  const Tensor in[] = {full_like(dloss, 1), logits.detach(), c.in[1],
+                       full_like(c.out[1], std::numeric_limits<double>::infinity())};
+  const Tensor wanted = call(cross_entropy_backward_op(), in, c.attrs)[0];
+  const Tensor counts = to(ne(c.in[1], c.attrs.ints[1]), logits.dtype());
+  const Tensor slope = add(mul(softmax(logits, -1), unsqueeze(counts, -1)), wanted);
+  const Tensor given = to(dloss, logits.dtype());
+  return mul(slope, summed(c.attrs) ? given : unsqueeze(given, -1));
+}
+
 void cross_entropy_backward(GradContext& c) {
   if (!c.sink.wants(0) || !c.out_grad[0].defined()) return;
+  if (grad_enabled()) return c.sink.give(0, differentiable_gradient(c));
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1]};
   c.sink.give(0, call(cross_entropy_backward_op(), in, c.attrs)[0]);
 }

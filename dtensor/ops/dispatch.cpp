@@ -25,7 +25,7 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
   if (absent) {
     for (int i = 0; i < context.outputs; ++i) {
       Tensor& nothing = context.make(i);
-      if (op.view && context.in[0].in_flight())
+      if (op.view)
         nothing = context.in[0].view_as(nothing.local_shape(), nothing.strides(), 0, nullptr);
     }
     return;
@@ -38,6 +38,14 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
 
 static_assert(ExplicitRedistribution::Forbid() == ExplicitRedistribution::Forbid::Off);
 const BranchLocal<ExplicitRedistribution::Forbid> forbidden;
+
+// What a view operator gave: a view of x, or a copy in which a write to x would be missed.
+void mark_view(const Tensor& x, const Tensor& out, bool moved) {
+  if (moved || out.storage()->buffer != x.storage()->buffer)
+    out.set_unwritable("is a copy that a view operator made");
+  else
+    out.set_base(x);
+}
 
 void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decision& d) {
   using Forbid = ExplicitRedistribution::Forbid;
@@ -110,6 +118,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
     const std::span<Tensor> out(context.out.data(), count);
     push_record(make_op_record(op, attrs, used, out, d), in, out);
   }
+  if (op.view) mark_view(in[0], context.out[0], d.changes);
   return std::move(context.out);
 }
 

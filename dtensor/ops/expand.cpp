@@ -34,6 +34,7 @@ void expand_forward(OpContext& c) {
   for (std::size_t i = 0; i < x.local_shape().size(); ++i)
     if (x.local_shape()[i] == to[lead + i]) strides[lead + i] = x.strides()[i];
   c.out[0] = x.view_as(to, strides, x.storage_offset(), nullptr);
+  c.out[0].set_unwritable("is stretched: several of its elements are one place in memory");
 }
 
 void expand_backward(GradContext& c) {

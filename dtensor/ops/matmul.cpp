@@ -2,6 +2,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/ops/products.h"
+#include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -73,8 +74,9 @@ void matmul_backward(GradContext& c) {
   if (!shared(c.in_info[1])) {
     const Shape shape = c.in_info[1].shape;
     c.sink.defer(1, [=] { return sum_to(matmul(transpose(a, -2, -1), dy), shape); });
-  } else if (b.strides()[0] == 1 && b.strides()[1] != 1) {
-    // b is a transposed view: its gradient in the same order of memory
+  } else if (!b.is_distributed() && b.strides()[0] == 1 && b.strides()[1] != 1) {
+    // b is a transposed view: its gradient in the same order of memory. Strides of a DTensor differ
+    // from rank to rank, and with them the collectives would.
     c.sink.defer(1, [=] { return transpose(matmul_rows(dy, a), 0, 1); });
   } else {
     c.sink.defer(1, [=] { return matmul_rows(a, dy); });
@@ -204,6 +206,10 @@ void matmul_into(const Tensor& into, const Tensor& a, const Tensor& b, bool accu
   const TensorInfo out = matmul_infer(infos, {}).front();
   CS_REQUIRE(out.shape == into.shape() && out.dtype == into.dtype(), "matmul_into: ", a, " @ ", b,
              " does not fit ", into);
+  require_writable(into, "matmul_into");
+  CS_REQUIRE(!grad_enabled() || !into.requires_grad(), "matmul_into: ", into,
+             " requires a gradient, and the tape would not see it");
+  into.mark_written();
   const bool flat = b.ndim() == 2;
   const Tensor to = flat ? matrix_of(into) : batch_of(into);
   CS_REQUIRE(to.storage() == into.storage(), "matmul_into: ", into, " is not a view of rows");

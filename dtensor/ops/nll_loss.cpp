@@ -93,13 +93,24 @@ double nll_loss_backward_flops(Infos in, const Attrs& attrs) {
   return one_per_element(in, attrs) * static_cast<double>(attrs.ints[1]);
 }
 
+const OpDef& nll_loss_op();
+
+// It is linear in dloss, and its adjoint is the loss itself, which is linear too.
+void nll_loss_backward_backward(GradContext& c) {
+  if (!c.sink.wants(0)) return;
+  const Tensor in[] = {c.out_grad[0], c.in[1], c.in[2]};
+  c.sink.give(0, call(nll_loss_op(), in, {{c.attrs.ints[0]}, c.attrs.reals})[0]);
+}
+
 const OpDef& nll_loss_backward_op() {
   static const OpDef op{.name = "nll_loss_backward",
                         .rule = nll_loss_backward_rule,
                         .infer = nll_loss_backward_infer,
                         .forward = nll_loss_backward_forward,
-                        .backward = nullptr,
+                        .backward = nll_loss_backward_backward,
                         .flops = nll_loss_backward_flops,
+                        .saves_in = 0b110,
+                        .saves_out = 0,
                         .samples = no_samples};
   return op;
 }

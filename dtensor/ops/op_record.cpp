@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "dtensor/saved.h"
+
 namespace coshard {
 namespace {
 
@@ -11,58 +13,60 @@ class OpRecord final : public Record {
  public:
   OpRecord(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
            std::span<const Tensor> out, const Decision& decision)
-      : op_(op), attrs_(attrs), in_info_(decision.in_info) {
+      : op_(op), attrs_(attrs), in_info_(decision.in_info), outputs_(out.size()) {
+    saved_.reserve(in.size() + out.size());
     for (std::size_t i = 0; i < in.size(); ++i)
-      in_.push_back(in[i].defined() && (op.saves_in >> std::min<std::size_t>(i, 31) & 1U)
-                        ? in[i].detach()
-                        : Tensor());
-    for (std::size_t i = 0; i < out.size(); ++i)
-      out_.push_back(op.saves_out >> i & 1U ? out[i].detach() : Tensor());
-    versions_ = saved_versions();
+      save(in[i], op.saves_in >> std::min<std::size_t>(i, 31) & 1U);
+    for (std::size_t i = 0; i < out.size(); ++i) save(out[i], op.saves_out >> i & 1U);
   }
   std::string_view name() const override { return op_.name; }
   bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     CS_REQUIRE(op_.backward, op_.name, ": has no gradient");
-    require_unmodified();
-    if (grad_enabled()) return backward_on_tape(output_grads, sink);
-    GradContext context{in_, out_, output_grads.first(out_.size()), attrs_, sink, in_info_};
+    std::vector<Tensor> saved;
+    saved.reserve(saved_.size());
+    for (const Saved& s : saved_) saved.push_back(s.get(op_.name));
+    if (grad_enabled()) put_on_tape(saved);
+    const std::span<const Tensor> all(saved);
+    GradContext context{all.first(saved.size() - outputs_),
+                        all.last(outputs_),
+                        output_grads.first(outputs_),
+                        attrs_,
+                        sink,
+                        in_info_};
     op_.backward(context);
+  }
+  bool release() override {
+    bool any = false;
+    for (Saved& s : saved_) {
+      any = any || s.defined();
+      s.release();
+    }
+    return any;
   }
 
  private:
+  void save(const Tensor& tensor, bool wanted) {
+    saved_.push_back(wanted ? Saved(tensor) : Saved());
+  }
   // What was saved stands for the tensors of the call again, so that its part in the gradient can
   // be differentiated.
-  void backward_on_tape(std::span<const Tensor> output_grads, GradSink& sink) {
-    std::vector<Tensor> in = in_, out = out_;
-    for (std::size_t i = 0; i < in.size(); ++i)
-      if (in[i].defined() && inputs[i]) (in[i] = in[i].detach()).set_grad_meta(inputs[i]);
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      if (!out[i].defined() || !is_floating(out[i].dtype())) continue;
-      out[i] = out[i].detach();
-      mark_output(out[i], shared_from_this(), static_cast<int>(i));
+  void put_on_tape(std::vector<Tensor>& saved) {
+    const std::size_t ins = saved.size() - outputs_;
+    for (std::size_t i = 0; i < ins; ++i)
+      if (saved[i].defined() && inputs[i]) (saved[i] = saved[i].detach()).set_grad_meta(inputs[i]);
+    for (std::size_t i = ins; i < saved.size(); ++i) {
+      if (!saved[i].defined() || !is_floating(saved[i].dtype())) continue;
+      saved[i] = saved[i].detach();
+      mark_output(saved[i], shared_from_this(), static_cast<int>(i - ins));
     }
-    GradContext context{in, out, output_grads.first(out.size()), attrs_, sink, in_info_};
-    op_.backward(context);
-  }
-
-  std::uint64_t saved_versions() const {
-    std::uint64_t sum = 0;
-    for (const auto* saved : {&in_, &out_})
-      for (const Tensor& t : *saved) sum += t.defined() ? t.storage()->changes() : 0;
-    return sum;
-  }
-  // A version only grows, so an equal sum means that none has changed.
-  void require_unmodified() const {
-    CS_REQUIRE(saved_versions() == versions_, show_call(op_, in_),
-               ": backward needs a tensor that was changed in place after this call");
   }
 
   const OpDef& op_;
   Attrs attrs_;
   std::vector<TensorInfo> in_info_;
-  std::vector<Tensor> in_, out_;
-  std::uint64_t versions_ = 0;
+  std::size_t outputs_;
+  std::vector<Saved> saved_;  // inputs, then outputs
 };
 
 }  // namespace

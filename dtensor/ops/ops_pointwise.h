@@ -140,9 +140,9 @@ Tensor dropout(const Tensor& x, double p, bool training = true,
 // x becomes what the function of the same name gives, and is returned: x keeps storage, dtype and
 // layout, and its value is that of one device (fill_ of a Partial(sum) leaves terms that sum to the
 // value). Collectives: those of the function, and of bringing its result to x's layout.
-// Error{BadInput} where x is a leaf that requires a gradient, the result is bigger than x, or its
-// dtype does not fit (a float into integers, a number into bool); in backward, where another
-// operator had saved x.
+// Error{BadInput} where x is a leaf that requires a gradient, or what writes.h says of views and
+// other handles; the result is bigger than x, or its dtype does not fit (a float into integers, a
+// number into bool); in backward, where another operator had saved x.
 Tensor add_(const Tensor& x, const Tensor& y, double alpha = 1,
             CallSite site = CallSite::current());
 Tensor add_(const Tensor& x, const Scalar& scalar, double alpha = 1,

@@ -34,9 +34,9 @@ class TensorList {
 
 // --- another shape ---
 
-// One size may be -1. A view where strides allow it, otherwise a copy. The first dimension of a run
-// that is joined or split anew may stay cut where old and new shards hold the same elements
-// ([4,6] S(0) on 2 as [24]); any other cut of such a run is redistributed first.
+// One size may be -1. A view where strides allow it, otherwise a copy, which in-place operators
+// refuse. The first dimension of a run that is joined or split may stay cut where old and new parts
+// hold the same elements ([4,6] S(0) on 2 as [24]); any other cut of it is redistributed first.
 Tensor view(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
 Tensor reshape(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
 Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1,
@@ -47,7 +47,7 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes, CallSite site = C
 Tensor squeeze(const Tensor& x, CallSite site = CallSite::current());
 Tensor squeeze(const Tensor& x, int dim, CallSite site = CallSite::current());
 Tensor unsqueeze(const Tensor& x, int dim, CallSite site = CallSite::current());
-// Sizes of 1 stretch; -1 keeps a size. A view.
+// Sizes of 1 stretch; -1 keeps a size. A view, which in-place operators refuse.
 Tensor expand(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
 
 // --- another order: views ---

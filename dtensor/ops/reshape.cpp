@@ -6,6 +6,17 @@ namespace coshard {
 
 Tensor reshape(const Tensor& x, const Shape& shape, CallSite site) { return view(x, shape, site); }
 
+namespace {
+
+// A repetition is no view: its memory is its own.
+Tensor repetition(const Tensor& x, const Tensor& repeated) {
+  if (repeated.storage()->buffer == x.storage()->buffer) return clone(repeated);
+  repeated.set_unwritable(nullptr);
+  return repeated;
+}
+
+}  // namespace
+
 Tensor flatten(const Tensor& x, int start_dim, int end_dim, CallSite site) {
   const UserCall user(site);
   if (x.ndim() == 0) return view(x, Shape{1});
@@ -49,10 +60,10 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim, CallSit
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "repeat_interleave");
   CS_REQUIRE(repeats >= 0, "repeat_interleave: ", repeats, " times ", x);
-  if (repeats == 1) return x;
+  if (repeats == 1) return clone(x);
   Shape stretched = x.shape();
   stretched.insert(static_cast<std::size_t>(along) + 1, repeats);
-  return flatten(expand(unsqueeze(x, along + 1), stretched), along, along + 1);
+  return repetition(x, flatten(expand(unsqueeze(x, along + 1), stretched), along, along + 1));
 }
 
 Tensor repeat(const Tensor& x, const Shape& repeats, CallSite site) {
@@ -68,7 +79,7 @@ Tensor repeat(const Tensor& x, const Shape& repeats, CallSite site) {
     stretched.insert(static_cast<std::size_t>(d), times);
     out = flatten(expand(unsqueeze(out, d), stretched), d, d + 1);
   }
-  return out;
+  return repetition(x, out);
 }
 
 }  // namespace coshard

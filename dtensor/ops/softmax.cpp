@@ -60,9 +60,18 @@ const OpDef& softmax_backward_op() {
   return op;
 }
 
+// y (dy - sum(y dy)), or dy - exp(y) sum(dy)
+Tensor differentiable_gradient(const Tensor& dy, const Tensor& y, const Attrs& attrs) {
+  const int dim = static_cast<int>(attrs.ints[0]);
+  if (attrs.ints[1] == 1) return sub(dy, mul(exp(y), sum(dy, dim, true)));
+  return mul(y, sub(dy, sum(mul(y, dy), dim, true)));
+}
+
 void softmax_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, call1(softmax_backward_op(), {c.out_grad[0], c.out[0]}, c.attrs));
+  if (!c.sink.wants(0)) return;
+  const Tensor& dy = c.out_grad[0];
+  c.sink.give(0, grad_enabled() ? differentiable_gradient(dy, c.out[0], c.attrs)
+                                : call1(softmax_backward_op(), {dy, c.out[0]}, c.attrs));
 }
 
 std::vector<OpDef::Sample> softmax_samples() {

@@ -71,7 +71,7 @@ void AdamW::run(const Group& group) {
 
 // A replay writes again, after the optimizer has counted the step.
 void AdamW::wrote(std::size_t i) {
-  written(parameters_[i]);
+  parameters_[i].mark_written();
   const auto note = [this, i] { states_[i].version = parameters_[i].storage()->changes(); };
   note();
   if (StepGraph* step = StepGraph::recording())
@@ -103,6 +103,7 @@ void AdamW::update() {
     group->tensors.push_back({p.local_numel(), p.data(), g.data(), s.m.data(), s.v.data(),
                               data_or_null(s.master), data_or_null(s.largest_v)});
     gradients.push_back(g);
+    p.mark_written();
   }
   for (const Group& group : groups) run(group);
   for (const Group& group : groups)

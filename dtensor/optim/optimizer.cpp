@@ -44,8 +44,6 @@ bool Optimizer::checks_replicas() {
          (steps_ <= 2 || steps_ % check_replicas == 0);
 }
 
-void Optimizer::written(const Tensor& parameter) { count_write(parameter); }
-
 Task<void> Optimizer::step(CallSite site) {
   const UserCall user(site);
   require_current();

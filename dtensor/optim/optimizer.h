@@ -62,8 +62,6 @@ class Optimizer {
   // The gradient in its parameter's layout, row-major; undefined when there is none.
   static Tensor gradient_of(const Tensor& parameter);
   std::vector<Tensor> parameters_;
-  // For update(): its value has changed.
-  static void written(const Tensor& parameter);
 
  private:
   void require_current() const;

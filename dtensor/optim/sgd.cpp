@@ -36,7 +36,7 @@ void SGD::update() {
                                            lr, options_.momentum, options_.weight_decay,
                                            options_.maximize ? -1.0 : 1.0, first,
                                            options_.dampening, options_.nesterov, rate});
-    written(p);
+    p.mark_written();
   }
 }
 

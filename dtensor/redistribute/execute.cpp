@@ -70,7 +70,6 @@ std::int64_t bytes_of(const Step& step, DType dtype) {
 
 Tensor same_in_flight(const Tensor& x, Work work) {
   const Tensor same = place_of(x);
-  same.storage()->shares = x.storage();
   same.set_in_flight(std::move(work));
   return same.with_spec(x.spec());
 }

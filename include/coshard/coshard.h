@@ -7,6 +7,7 @@
 #include "dtensor/distribute.h"
 #include "dtensor/factories.h"
 #include "dtensor/finite_guard.h"
+#include "dtensor/hooks.h"
 #include "dtensor/init.h"
 #include "dtensor/local_map.h"
 #include "dtensor/ops/explicit_redistribution.h"

@@ -2,6 +2,7 @@
 // Memory of one device. Owned through shared_ptr by tensors and by work handles; freed to the
 // device's cache by the last owner, on whichever thread that is (the cache is locked).
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,6 +29,10 @@ class Buffer {
   // A stream other than the device's compute stream uses the memory until `event`; so long it is
   // not given to others. Later events of a stream replace earlier ones. Any thread.
   void used_until(std::shared_ptr<Event> event);
+
+  // How often the memory was written to after it was made, and the last of these writes that a
+  // gradient flows through. Counted by the owners, on one thread.
+  std::uint32_t writes = 0, taped_write = 0;
 
  private:
   std::shared_ptr<Device> device_;

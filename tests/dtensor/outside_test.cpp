@@ -94,7 +94,7 @@ TEST(Outside, ATrainingStepRunsEverywhere) {
     DTensor w = distribute_tensor(counting(world, {4, 2}), mesh, Shard(0), std::nullopt);
     w.set_requires_grad(true);
     const DTensor loss = sum(mul(w, w));
-    co_await backward(loss);
+    co_await backward(loss, BackwardOptions{.retain_graph = true});
     EXPECT_EQ(w.grad().local_shape(), w.local_shape());
     EXPECT_EQ(w.grad().to_vector(), mul(w, 2).to_vector());
     const Tensor plain = to_local(loss.redistribute(Replicate()).tensor());

@@ -17,7 +17,7 @@ TEST(Backward, AddsUpOverBranchesAndOverCalls) {
     Tensor x = counting(world, {3});
     x.set_requires_grad(true);
     const Tensor y = sum(x * x + x);  // 2x + 1
-    Task<void> first = backward(y);
+    Task<void> first = backward(y, {.retain_graph = true});
     co_await std::move(first);
     EXPECT_EQ(x.grad().to_vector(), (std::vector<double>{3, 5, 7}));
     run_backward(y);
@@ -110,7 +110,7 @@ TEST(Backward, AGradientCanBeDifferentiatedAgainThroughARedistribute) {
       x.set_requires_grad(true);
       const Tensor whole = full_tensor(x);
       const Tensor cubes = sum(mul(whole, mul(whole, whole)));
-      co_await backward(cubes, Tensor(), true);
+      co_await backward(cubes, BackwardOptions{.create_graph = true});
       const DTensor gradient = x.grad();
       EXPECT_EQ(full_tensor(gradient.detach()).to_vector(),
                 mul(mul(values, values), 3).to_vector());
@@ -131,7 +131,7 @@ TEST(Backward, WhatCannotBeDifferentiatedAgainSaysSo) {
     local.set_requires_grad(true);
     const DTensor x = from_local(local, mesh, Partial(Reduce::Product));
     const DTensor loss = sum(x.redistribute(Replicate()).tensor());
-    EXPECT_THROW(run_backward(loss, Tensor(), true), Error);
+    EXPECT_THROW(run_backward(loss, {.create_graph = true}), Error);
     co_return;
   });
 }

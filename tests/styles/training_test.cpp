@@ -63,7 +63,7 @@ Task<void> train_transformer(World& world, Shapes s, bool sequence_parallel) {
   for (nn::Transformer* each : {plain.get(), model.get()}) {
     manual_seed(5);
     for (const NamedParameter& p : each->named_parameters())
-      if (p.slot->ndim() == 2) normal_(*p.slot, 0, 0.3);
+      if (p.slot->ndim() == 2) normal_(p.slot->detach(), 0, 0.3);
   }
   co_await parallelize_module(*model, mesh, nn::transformer_plan(sequence_parallel));
   AdamW reference(plain->parameters(), {.lr = 1e-3}), optimizer(model->parameters(), {.lr = 1e-3});

@@ -74,11 +74,11 @@ Task<void> changed_through_a_view(World& world) {
   const Tensor h = mul(leaf, 3);
   const Tensor rows = view(h, {2, 2});
   mul_(h, 2);
-  const std::string text = refusal([&] { mul(rows, rows); });
-  EXPECT_TRUE(contains(text, "through another view")) << text;
+  run_backward(sum(mul(rows, rows)));  // (6x)^2
+  EXPECT_EQ(leaf.grad().to_vector(), (std::vector<double>{72, 144, 216, 288}));
   co_return;
 }
-TEST(InPlaceOnTheTape, AStaleViewIsRefused) { on_ranks(1, changed_through_a_view); }
+TEST(InPlaceOnTheTape, AViewGoesOnWithWhatItsBaseHasBecome) { on_ranks(1, changed_through_a_view); }
 
 Task<void> refuses(World& world) {
   Tensor leaf = counting(world, {4});

@@ -304,7 +304,7 @@ TEST(Redistribute, IsTwiceDifferentiable) {
               Tensor::from_values(world.device(), full.shape(), DType::F64,
                                   std::vector<double>(static_cast<std::size_t>(full.numel()), 1)),
               mesh, Replicate(), std::nullopt);
-          Task<void> once = backward(cube, ones, true);
+          Task<void> once = backward(cube, ones, {.create_graph = true});
           co_await std::move(once);
           const DTensor slope = x.grad();
           EXPECT_TRUE(slope.requires_grad());

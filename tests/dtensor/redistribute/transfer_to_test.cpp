@@ -205,7 +205,7 @@ Task<void> gradient_of_gradient(World& world) {
   x.set_requires_grad(true);
   const Tensor y = transfer(x, 0, 1).tensor();
   const Tensor cubes = sum(mul(mul(y, y), y));
-  Task<void> walk = backward(cubes, {}, true);
+  Task<void> walk = backward(cubes, BackwardOptions{.create_graph = true});
   co_await std::move(walk);
   const Tensor g = x.grad();
   x.set_grad({});

@@ -1,0 +1,190 @@
+#include "dtensor/backward.h"
+
+#include <optional>
+#include <utility>
+
+#include "dtensor/finite_guard.h"
+#include "dtensor/random.h"
+#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/tape.h"
+#include "dtensor/walk.h"
+#include "runtime/coro/user_call.h"
+#include "runtime/launch/world.h"
+
+namespace coshard {
+namespace {
+
+Tensor seed_of(std::string_view who, const Tensor& loss, Tensor gradient) {
+  CS_REQUIRE(loss.defined() && loss.requires_grad(), who,
+             ": no tensor that requires a gradient is behind ", loss);
+  if (const auto& producer = loss.grad_meta()->producer)
+    require_finite(loss, "the loss, made by", producer->name(), producer->module);
+  if (gradient.defined()) {
+    CS_REQUIRE(
+        gradient.shape() == loss.shape() && gradient.is_distributed() == loss.is_distributed(), who,
+        ": gradient ", gradient, " for ", loss);
+    return gradient;
+  }
+  const bool nothing =
+      !loss.is_distributed() && loss.local_shape() == Shape{0};  // outside the mesh
+  CS_REQUIRE(loss.numel() == 1 || nothing, who, ": ", loss, " has ", loss.numel(),
+             " elements and no gradient was given");
+  if (!loss.is_distributed()) return ones(loss.device(), loss.shape(), loss.dtype());
+  return ones(loss.mesh(), partial_as_replicate(loss.layout()), loss.shape(), loss.dtype());
+}
+
+// The tape is off while one lives, unless gradients are to be recorded.
+struct QuietUnless {
+  explicit QuietUnless(bool recorded) {
+    if (!recorded) guard.emplace();
+  }
+  std::optional<NoGradGuard> guard;
+};
+
+// Tells the observers where backward begins and ends.
+class BackwardScope {
+ public:
+  BackwardScope() : world_(World::current()) {
+    if (world_ && world_->observed()) world_->observer().backward_enter();
+  }
+  ~BackwardScope() {
+    if (world_ && world_->observed()) world_->observer().backward_exit();
+  }
+  BackwardScope(const BackwardScope&) = delete;
+  BackwardScope& operator=(const BackwardScope&) = delete;
+
+ private:
+  World* world_;
+};
+
+Task<void> finish_walk(Walk& walk) {
+  walk.settle_arrivals();
+  while (!walk.done()) {
+    if (walk.about_to_wait()) {
+      walk.run_deferred();
+      walk.pause();
+      Task<void> arrived = arrival_of(walk.awaited());
+      co_await std::move(arrived);
+    }
+    Task<void> rest = walk.step();
+    if (rest) co_await std::move(rest);
+    walk.step_done();
+  }
+  while (walk.has_late_leaves()) {
+    Task<void> arrived = arrival_of(walk.awaited_by_leaves());
+    co_await std::move(arrived);
+    walk.settle_leaves(false);
+  }
+}
+
+void finish_walk_in_place(Walk& walk, std::string_view who) {
+  walk.settle_arrivals();
+  while (!walk.done()) {
+    if (walk.about_to_wait()) walk.run_deferred();
+    CS_REQUIRE(!walk.step(), who, ": what it goes through awaits; co_await ", who.substr(4),
+               " instead");
+    walk.step_done();
+  }
+  walk.settle_leaves(true);
+}
+
+void begin(Walk& walk, std::string_view who, const std::vector<Tensor>& outputs,
+           std::vector<Tensor> gradients) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Tensor given = i < gradients.size() ? std::move(gradients[i]) : Tensor();
+    Tensor seed = seed_of(who, outputs[i], std::move(given));
+    walk.arrive(outputs[i].grad_meta(), std::move(seed));
+  }
+}
+
+void require_inputs(std::string_view who, const std::vector<Tensor>& outputs,
+                    const std::vector<Tensor>& inputs, const std::vector<Tensor>& gradients) {
+  CS_REQUIRE(gradients.empty() || gradients.size() == outputs.size(), who, ": ", gradients.size(),
+             " gradients for ", outputs.size(), " outputs");
+  for (const Tensor& output : outputs)  // up to date from here on
+    CS_REQUIRE(output.defined() && output.requires_grad(), who,
+               ": no tensor that requires a gradient is behind ", output);
+  for (const Tensor& input : inputs)
+    CS_REQUIRE(input.defined() && input.requires_grad(), who, ": input ", input,
+               " requires no gradient");
+}
+
+std::vector<Tensor> checked_result(Walk& walk, std::string_view who,
+                                   const std::vector<Tensor>& inputs, bool allow_unused) {
+  std::vector<Tensor> result = walk.result();
+  for (std::size_t i = 0; i < result.size() && !allow_unused; ++i)
+    CS_REQUIRE(result[i].defined(), who, ": input ", i, ", ", inputs[i],
+               ", is not behind the outputs; allow_unused gives it no gradient");
+  return result;
+}
+
+}  // namespace
+
+Task<void> backward(Tensor loss, Tensor gradient, BackwardOptions options, CallSite site) {
+  const UserCall user(site);
+  BackwardScope scope;
+  const QuietUnless mode(options.create_graph);
+  Walk walk(options.retain_graph || options.create_graph);
+  Tensor seed = seed_of("backward", loss, std::move(gradient));
+  walk.arrive(loss.grad_meta(), std::move(seed));
+  Task<void> rest = finish_walk(walk);
+  co_await std::move(rest);
+}
+
+Task<void> backward(Tensor loss, BackwardOptions options, CallSite site) {
+  return backward(std::move(loss), Tensor(), options, site);
+}
+
+void run_backward(const Tensor& loss, const Tensor& gradient, BackwardOptions options,
+                  CallSite site) {
+  const UserCall user(site);
+  BackwardScope scope;
+  const QuietUnless mode(options.create_graph);
+  Walk walk(options.retain_graph || options.create_graph);
+  Tensor seed = seed_of("backward", loss, gradient);
+  walk.arrive(loss.grad_meta(), std::move(seed));
+  finish_walk_in_place(walk, "run_backward");
+}
+
+void run_backward(const Tensor& loss, BackwardOptions options, CallSite site) {
+  run_backward(loss, Tensor(), options, site);
+}
+
+Task<std::vector<Tensor>> grad(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                               std::vector<Tensor> gradients, GradOptions options, CallSite site) {
+  const UserCall user(site);
+  BackwardScope scope;
+  const QuietUnless mode(options.create_graph);
+  require_inputs("grad", outputs, inputs, gradients);
+  Walk walk(options.retain_graph || options.create_graph, inputs, outputs);
+  begin(walk, "grad", outputs, std::move(gradients));
+  Task<void> rest = finish_walk(walk);
+  co_await std::move(rest);
+  co_return checked_result(walk, "grad", inputs, options.allow_unused);
+}
+
+std::vector<Tensor> run_grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                             const std::vector<Tensor>& gradients, GradOptions options,
+                             CallSite site) {
+  const UserCall user(site);
+  BackwardScope scope;
+  const QuietUnless mode(options.create_graph);
+  require_inputs("grad", outputs, inputs, gradients);
+  Walk walk(options.retain_graph || options.create_graph, inputs, outputs);
+  begin(walk, "grad", outputs, gradients);
+  finish_walk_in_place(walk, "run_grad");
+  return checked_result(walk, "grad", inputs, options.allow_unused);
+}
+
+Task<void> walk_within(std::vector<Tensor> roots, std::vector<Tensor> gradients,
+                       std::uint64_t since, GradSink& outer) {
+  const NoGradGuard quiet;
+  Walk walk(since, outer);
+  for (std::size_t i = 0; i < roots.size(); ++i)
+    if (roots[i].defined() && roots[i].requires_grad() && gradients[i].defined())
+      walk.arrive(roots[i].grad_meta(), std::move(gradients[i]));
+  Task<void> rest = finish_walk(walk);
+  co_await std::move(rest);
+}
+
+}  // namespace coshard

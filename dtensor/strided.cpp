@@ -1,0 +1,93 @@
+#include "dtensor/strided.h"
+
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+#include "kernels/run.h"
+
+namespace coshard {
+namespace {
+
+enum class Map : std::uint8_t { Gather, Scatter, Mask };
+
+Tensor map(Map kind, const Tensor& x, const ViewPlace& place);
+
+// Of one of the maps: the next gradient is that of the map the other way round.
+class StridedRecord final : public Record {
+ public:
+  StridedRecord(Map kind, const ViewPlace& place) : kind_(kind), place_(place) {}
+  std::string_view name() const override { return "view"; }
+  bool records_backward() const override { return true; }
+  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
+    const Map back = kind_ == Map::Gather    ? Map::Scatter
+                     : kind_ == Map::Scatter ? Map::Gather
+                                             : Map::Mask;
+    sink.give(0, map(back, output_grads[0], place_));
+  }
+
+ private:
+  Map kind_;
+  ViewPlace place_;
+};
+
+void copy(const Tensor& to, const Tensor& from) {
+  if (to.local_numel() > 0) kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from)});
+}
+
+// A stretched view: each of its elements stands for several.
+Tensor summed(const Tensor& y, const ViewPlace& place) {
+  Shape dims;
+  for (std::size_t d = 0; d < place.shape.size(); ++d)
+    if (place.strides[d] == 0 && place.shape[d] > 1) dims.push_back(static_cast<std::int64_t>(d));
+  return dims.empty() ? y : sum(y, dims, true);
+}
+
+Tensor mapped(Map kind, const Tensor& x, const ViewPlace& p) {
+  const Tensor memory = kind == Map::Scatter ? zeros(x.device(), Shape{p.extent}, x.dtype())
+                                             : Tensor::empty(x.device(), {p.extent}, x.dtype());
+  const Tensor base = memory.view_as(p.base_shape, p.base_strides, 0, nullptr);
+  const Tensor view = memory.view_as(p.shape, p.strides, p.offset, nullptr);
+  if (kind == Map::Scatter) {
+    copy(view, x);
+    return base;
+  }
+  copy(base, x);
+  if (kind == Map::Gather) return copy_of(view);
+  const Tensor zero = zeros(x.device(), Shape(), x.dtype());
+  copy(view, zero.view_as(p.shape, Strides(p.shape.size(), 0), 0, nullptr));
+  return base;
+}
+
+Tensor map(Map kind, const Tensor& x, const ViewPlace& place) {
+  ViewPlace used = place;
+  const Tensor from = kind == Map::Scatter ? summed(x, place) : x;
+  if (kind == Map::Scatter) used.shape = from.local_shape();
+  Tensor result = mapped(kind, from, used);
+  const Tensor inputs[] = {from};
+  if (taped(inputs))
+    push_record(std::make_shared<StridedRecord>(kind, used), inputs, std::span<Tensor>(&result, 1));
+  return result;
+}
+
+}  // namespace
+
+ViewPlace::ViewPlace(const Tensor& base, const Tensor& view)
+    : base_shape(base.local_shape()),
+      shape(view.local_shape()),
+      base_strides(base.strides()),
+      strides(view.strides()),
+      offset(view.local_numel() > 0 ? view.storage_offset() - base.storage_offset() : 0),
+      extent(base.local_numel() > 0 ? 1 : 0) {
+  for (std::size_t d = 0; d < base_shape.size() && extent > 0; ++d)
+    extent += (base_shape[d] - 1) * base_strides[d];
+}
+
+Tensor gathered(const Tensor& x, const ViewPlace& place) { return map(Map::Gather, x, place); }
+Tensor scattered(const Tensor& y, const ViewPlace& place) { return map(Map::Scatter, y, place); }
+Tensor masked(const Tensor& x, const ViewPlace& place) { return map(Map::Mask, x, place); }
+
+std::shared_ptr<Record> make_view_record(const ViewPlace& place) {
+  return std::make_shared<StridedRecord>(Map::Gather, place);
+}
+
+}  // namespace coshard

@@ -1,0 +1,321 @@
+#include "dtensor/walk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dtensor/finite_guard.h"
+#include "dtensor/ops/op.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/step_graph.h"
+#include "runtime/launch/world.h"
+
+namespace coshard {
+namespace {
+
+// Stands for a copy on the tape.
+class CopyRecord final : public Record {
+ public:
+  std::string_view name() const override { return "copy"; }
+  bool records_backward() const override { return true; }
+  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
+    sink.give(0, output_grads[0]);
+  }
+};
+
+// The same values in memory of their own, in flight as `x` is.
+Tensor own_copy(const Tensor& x) {
+  Tensor copy = copy_later(x);
+  const Tensor inputs[] = {x};
+  if (taped(inputs))
+    push_record(std::make_shared<CopyRecord>(), inputs, std::span<Tensor>(&copy, 1));
+  return copy;
+}
+
+bool is_stretched(const Tensor& x) {
+  for (std::size_t d = 0; d < x.strides().size(); ++d)
+    if (x.strides()[d] == 0 && x.local_shape()[d] > 1) return true;
+  return false;
+}
+
+// What nobody else has a handle to, each element at a place of its own.
+Tensor owned(Tensor gradient) {
+  if (!gradient.owns_memory() || is_stretched(gradient)) return own_copy(gradient);
+  gradient.set_unwritable(nullptr);
+  return gradient;
+}
+
+// A leaf keeps its own layout, except that a sum over a replicated dimension is left to the
+// optimizer.
+Tensor fit_to_leaf(Tensor gradient, const GradMeta& leaf) {
+  if (!leaf.spec || !gradient.is_distributed()) return gradient;
+  Layout target = partial_as_replicate(leaf.spec->layout);
+  for (int m = 0; m < target.ndim(); ++m) {
+    if (target[m].is_replicate() && gradient.layout()[m].is_partial())
+      target[m] = gradient.layout()[m];
+  }
+  if (target == gradient.layout()) return gradient;
+  const Tensor inputs[] = {gradient};
+  if (taped(inputs)) return redistribute(gradient, target).tensor();
+  const Tensor fitted = redistribute_raw(gradient, target);
+  const bool is_part = fitted.storage()->buffer == gradient.storage()->buffer &&
+                       fitted.local_numel() < gradient.local_numel();
+  return is_part ? copy_later(fitted) : fitted;  // or it would keep the whole
+}
+
+void accumulate(GradMeta& meta, Tensor gradient) {
+  meta.gradient =
+      meta.gradient.defined() ? add(meta.gradient, gradient) : owned(std::move(gradient));
+}
+
+Tensor hooked(const GradHooks& hooks, int output, Tensor gradient) {
+  for (std::size_t i = 0; i < hooks.size(); ++i) {  // a hook may register others
+    const std::shared_ptr<GradHook> hook = hooks[i];
+    if (!hook->replace || hook->output != output) continue;
+    Tensor replaced = hook->replace(gradient);
+    if (!replaced.defined()) continue;
+    CS_REQUIRE(replaced.shape() == gradient.shape(), "register_hook: the hook gave ", replaced,
+               " for a gradient ", gradient);
+    gradient = std::move(replaced);
+  }
+  return gradient;
+}
+
+}  // namespace
+
+void Terms::add_term(Tensor gradient) {
+  if (!first.defined()) {
+    first = std::move(gradient);
+  } else if (more.empty() && !first.in_flight() && !gradient.in_flight()) {
+    first = add(first, gradient);
+  } else {
+    more.push_back(std::move(gradient));
+  }
+}
+
+bool Terms::in_flight() const {
+  if (first.defined() && first.in_flight()) return true;
+  return std::ranges::any_of(more, [](const Tensor& t) { return t.in_flight(); });
+}
+
+void Terms::list(std::vector<Tensor>& all) const {
+  if (first.defined()) all.push_back(first);
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+Tensor Terms::sum() {
+  for (const Tensor& term : std::exchange(more, {})) first = add(first, term);
+  return std::exchange(first, Tensor());
+}
+
+void ModuleTurn::to(const std::shared_ptr<const std::string>& module) {
+  if (module == told_ || (module && told_ && *module == *told_)) return;
+  World* world = World::current();
+  if (!world || !world->observed()) return;
+  if (told_) world->observer().module_exit(*told_);
+  told_ = module;
+  if (told_) world->observer().module_enter(*told_);
+}
+
+Walk::Walk(bool retain_graph, const std::vector<Tensor>& targets,
+           const std::vector<Tensor>& outputs)
+    : retain_graph_(retain_graph), for_targets_(true) {
+  for (const Tensor& target : targets) targets_.push_back({target.grad_meta(), {}});
+  find_needed(outputs);
+}
+
+// A record is needed when one of its inputs is a target, or a needed record made it.
+void Walk::find_needed(const std::vector<Tensor>& outputs) {
+  std::map<std::uint64_t, Record*> behind;  // the oldest first
+  std::vector<Record*> unseen;
+  const auto meet = [&](const Meta& meta) {
+    if (!meta || !meta->producer) return;
+    if (behind.emplace(meta->producer->sequence, meta->producer.get()).second)
+      unseen.push_back(meta->producer.get());
+  };
+  for (const Tensor& output : outputs) meet(output.grad_meta());
+  while (!unseen.empty()) {
+    const Record* record = unseen.back();
+    unseen.pop_back();
+    for (const Meta& input : record->inputs) meet(input);
+  }
+  for (const auto& [age, record] : behind)
+    if (std::ranges::any_of(record->inputs, [&](const Meta& m) { return leads_to_target(m); }))
+      needed_.insert(record);
+}
+
+// One tensor may have several metas: what saved it has one of its own.
+bool Walk::leads_to_target(const Meta& meta) const {
+  if (!meta) return false;
+  if (meta->producer && needed_.contains(meta->producer.get())) return true;
+  return std::ranges::any_of(targets_, [&](const Target& target) {
+    if (target.meta == meta) return true;
+    return meta->producer && target.meta && target.meta->producer == meta->producer &&
+           target.meta->output == meta->output;
+  });
+}
+
+void Walk::arrive(const Meta& meta, Tensor gradient) {
+  if (!meta || !meta->requires_grad) return;
+  if (outer_ != nullptr && (!meta->producer || meta->producer->sequence <= since_))
+    return outer_->arrive(meta, std::move(gradient));
+  if (for_targets_ && !leads_to_target(meta)) return;
+  if (!meta->producer) return void(arrived_.emplace_back(meta, std::move(gradient)));
+  Waiting& waiting = queue_[meta->producer->sequence];
+  waiting.record = meta->producer;
+  waiting.gradients[static_cast<std::size_t>(meta->output)].add_term(std::move(gradient));
+}
+
+// When the step's own handles are gone: a gradient that nobody else has is not copied.
+void Walk::settle_arrivals() {
+  for (auto& [leaf, gradient] : std::exchange(arrived_, {}))
+    come_to_leaf(leaf, fit_to_leaf(std::move(gradient), *leaf));
+}
+
+void Walk::come_to_leaf(const Meta& leaf, Tensor gradient) {
+  const auto late = std::ranges::find(late_, leaf, [](const auto& entry) { return entry.first; });
+  if (late != late_.end()) return late->second.add_term(std::move(gradient));
+  if (!for_targets_) {
+    if (StepGraph* step = StepGraph::recording()) step->meet(leaf);
+    const Tensor& sum = leaf->gradient;
+    const bool waits = sum.defined() && (sum.in_flight() || gradient.in_flight());
+    if (leaf->hooks.empty() && !waits) return accumulate(*leaf, std::move(gradient));
+  }
+  late_.emplace_back(leaf, Terms{std::move(gradient), {}});
+}
+
+bool Walk::about_to_wait() const {
+  if (queue_.empty()) return false;
+  const auto& gradients = queue_.begin()->second.gradients;
+  return std::ranges::any_of(gradients, [](const Terms& terms) { return terms.in_flight(); });
+}
+
+std::vector<Tensor> Walk::awaited() const {
+  std::vector<Tensor> all;
+  for (const Terms& terms : queue_.begin()->second.gradients) terms.list(all);
+  return all;
+}
+
+std::vector<Tensor> Walk::awaited_by_leaves() const {
+  std::vector<Tensor> all;
+  for (const auto& [leaf, terms] : late_) {
+    if (!for_targets_ && leaf->gradient.defined()) all.push_back(leaf->gradient);
+    terms.list(all);
+  }
+  return all;
+}
+
+void Walk::settle_leaves(bool in_place) {
+  std::vector<Meta> complete;
+  std::erase_if(late_, [&](auto& late) {
+    auto& [leaf, terms] = late;
+    const Tensor& sum = leaf->gradient;
+    if (!for_targets_ && !in_place && sum.defined() && sum.in_flight()) return false;
+    Tensor own = hooked(leaf->hooks, 0, terms.sum());
+    if (for_targets_) {
+      for (Target& target : targets_)
+        if (target.meta == leaf) target.terms.first = own;
+      return true;
+    }
+    accumulate(*leaf, std::move(own));
+    complete.push_back(leaf);
+    return true;
+  });
+  for (const Meta& leaf : complete)
+    for (std::size_t i = 0; i < leaf->hooks.size(); ++i)
+      if (const auto hook = leaf->hooks[i]; hook->accumulated) hook->accumulated();
+}
+
+void Walk::run_deferred() {
+  while (!deferred_.empty()) run_oldest_deferred();
+}
+
+Task<void> Walk::step() {
+  if (queue_.empty()) {
+    run_deferred();
+    return {};
+  }
+  Waiting waiting = std::move(queue_.begin()->second);
+  queue_.erase(queue_.begin());
+  current_ = std::move(waiting.record);
+  turn_.to(current_->module);
+  std::vector<Tensor> gradients;
+  for (Terms& terms : waiting.gradients) {
+    gradients.push_back(terms.sum());
+    require_finite(gradients.back(), "a gradient arriving at", current_->name(), current_->module);
+  }
+  run_hooks(gradients);
+  for (Target& target : targets_)
+    if (target.meta && target.meta->producer == current_)
+      target.terms.first = gradients[static_cast<std::size_t>(target.meta->output)];
+  if (for_targets_ && !needed_.contains(current_.get())) {
+    current_ = nullptr;  // nothing of it is wanted, nothing freed
+    return {};
+  }
+  CS_REQUIRE(!grad_enabled() || current_->records_backward(), current_->name(),
+             ": its gradient cannot be differentiated again");
+  CS_REQUIRE(!current_->released, current_->name(),
+             ": backward goes through it a second time: give retain_graph to the first, which has "
+             "freed what it saved");
+  Task<void> task = current_->awaited_backward(gradients, *this);
+  if (!task) current_->backward(gradients, *this);
+  return task;
+}
+
+void Walk::step_done() {
+  if (current_ && !retain_graph_ && current_->release()) current_->released = true;
+  settle_arrivals();
+  while (deferred_.size() > kMostDeferred) run_oldest_deferred();
+}
+
+void Walk::run_hooks(std::vector<Tensor>& gradients) const {
+  for (std::size_t i = 0; i < gradients.size() && !current_->hooks.empty(); ++i)
+    if (gradients[i].defined())
+      gradients[i] = hooked(current_->hooks, static_cast<int>(i), std::move(gradients[i]));
+  if (for_targets_) return;
+  for (const std::weak_ptr<GradMeta>& retaining : current_->retaining) {
+    const Meta meta = retaining.lock();
+    if (!meta || !gradients[static_cast<std::size_t>(meta->output)].defined()) continue;
+    accumulate(*meta, gradients[static_cast<std::size_t>(meta->output)]);
+  }
+}
+
+std::vector<Tensor> Walk::result() {
+  std::vector<Tensor> all;
+  for (Target& target : targets_) all.push_back(target.terms.sum());
+  return all;
+}
+
+bool Walk::wants(int input) const {
+  const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
+  return meta && meta->requires_grad && (!for_targets_ || leads_to_target(meta));
+}
+
+void Walk::give(int input, Tensor gradient) {
+  if (!gradient.defined()) return;
+  require_finite(gradient, "a gradient given by", current_->name(), current_->module);
+  arrive(current_->inputs[static_cast<std::size_t>(input)], std::move(gradient));
+}
+
+void Walk::defer(int input, std::function<Tensor()> compute) {
+  if (!wants(input)) return;
+  const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
+  // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
+  // under.
+  if (meta->producer || !meta->spec) return give(input, compute());
+  deferred_.push_back({meta, std::move(compute), current_->module, current_->name()});
+}
+
+void Walk::run_oldest_deferred() {
+  Deferred deferred = std::move(deferred_.front());
+  deferred_.pop_front();
+  turn_.to(deferred.module);
+  Tensor gradient = deferred.compute();
+  require_finite(gradient, "a gradient given by", deferred.operation, deferred.module);
+  arrive(deferred.leaf, std::move(gradient));
+  deferred.compute = nullptr;
+  settle_arrivals();
+}
+
+}  // namespace coshard

@@ -1,0 +1,287 @@
+// What backward frees, keeps and refuses; grad, hooks and modes.
+#include <gtest/gtest.h>
+
+#include "dtensor/hooks.h"
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/tape.h"
+#include "tests/dtensor/autograd.h"
+
+namespace coshard::testing {
+namespace {
+
+TEST(RetainGraph, ASecondBackwardNeedsIt) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {3});
+    const Tensor shared = x * x;
+    const Tensor loss = sum(shared), other = sum(shared * 2.0);
+    co_await backward(loss, BackwardOptions{.retain_graph = true});
+    co_await backward(loss);
+    EXPECT_EQ(x.grad().to_vector(), (Values{4, 8, 12}));
+    const std::string text = refusal_of([&] { run_backward(loss); });
+    EXPECT_TRUE(says(text, "mul: ") && says(text, "a second time: give retain_graph")) << text;
+    EXPECT_TRUE(says(refusal_of([&] { run_backward(other); }), "a second time"));
+    const Tensor nothing_saved = sum(x + x);
+    run_backward(nothing_saved);
+    run_backward(nothing_saved);
+    EXPECT_EQ(x.grad().to_vector(), (Values{8, 12, 16}));
+  });
+}
+
+TEST(RetainGraph, IsImpliedByCreateGraph) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {3});
+    const Tensor loss = sum(x * x);
+    run_backward(loss, {.create_graph = true});
+    x.set_grad({});
+    run_backward(loss);
+    EXPECT_EQ(x.grad().to_vector(), (Values{2, 4, 6}));
+    x.set_grad({});
+    co_return;
+  });
+}
+
+TEST(RetainGraph, WithoutItNothingSavedIsHeldWhileTheLossLives) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    DTensor w = distribute_tensor(counting(world, {256, 256}, DType::F32, 1e-3), mesh, Shard(0));
+    w.set_requires_grad(true);
+    const DTensor x =
+        distribute_tensor(counting(world, {256, 256}, DType::F32, 1e-3), mesh, Replicate());
+    const auto in_use = [&] { return world.device()->memory().in_use; };
+    std::vector<Tensor> losses;
+    std::size_t first = 0;
+    for (int step = 0; step < 4; ++step) {
+      w.set_grad({});
+      DTensor h = x;
+      for (int layer = 0; layer < 3; ++layer) {
+        const DTensor y = linear(h, w);
+        const Redistribution whole = redistribute(silu(y), Replicate());
+        h = softmax(co_await whole, 1);
+      }
+      losses.push_back(mean(h * h));
+      h = DTensor();
+      co_await backward(losses.back());
+      w.grad().wait();
+      if (step == 1) first = in_use();
+    }
+    EXPECT_LE(in_use(), first + 2 * 1024);
+    EXPECT_LE(in_use(), std::size_t{3} * 256 * 256 * 4 + 64 * 1024);
+  });
+}
+
+TEST(Grad, TouchesNoGradAndGivesAnyTensorsGradient) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {3}), y = leaf_of(world, {3});
+    const Tensor h = x * y;
+    const Tensor loss = sum(h * h);
+    const std::vector<Tensor> outputs{loss}, inputs{h, x, x};
+    const std::vector<Tensor> gradients = co_await grad(outputs, inputs);
+    EXPECT_EQ(gradients[0].to_vector(), (Values{2, 8, 18}));
+    EXPECT_EQ(gradients[1].to_vector(), (Values{2, 16, 54}));
+    EXPECT_EQ(gradients[2].to_vector(), (Values{2, 16, 54}));
+    EXPECT_FALSE(x.grad().defined());
+    EXPECT_FALSE(y.grad().defined());
+    EXPECT_FALSE(h.grad().defined());
+  });
+}
+
+TEST(Grad, WalksOnlyWhatLiesBetween) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {3}), y = leaf_of(world, {3});
+    const Tensor deep = y * y;
+    const Tensor h = deep * x;
+    const Tensor sums = sum(h * h);
+    const Tensor gradient = run_grad({sums}, {h})[0];
+    EXPECT_EQ(gradient.to_vector(), (Values{2, 16, 54}));
+    run_backward(sum(deep));  // was not walked, so nothing of it was freed
+    EXPECT_EQ(y.grad().to_vector(), (Values{2, 4, 6}));
+    EXPECT_TRUE(says(refusal_of([&] { run_grad({sum(x * x)}, {y}); }), "not behind"));
+    EXPECT_FALSE(run_grad({sum(x * x)}, {y}, {}, {.allow_unused = true})[0].defined());
+    const Tensor one = counting(world, {3});
+    EXPECT_EQ(run_grad({x * x}, {x}, {one})[0].to_vector(), (Values{2, 8, 18}));
+    co_return;
+  });
+}
+
+TEST(Grad, OfAGradient) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    DTensor x = distribute_tensor(counting(world, {4}), mesh, Shard(0));
+    x.set_requires_grad(true);
+    const DTensor cubes = sum(x * x * x);
+    const std::vector<Tensor> outputs{cubes}, inputs{x}, no_seeds;
+    const std::vector<Tensor> first =
+        co_await grad(outputs, inputs, no_seeds, GradOptions{.create_graph = true});
+    EXPECT_EQ(full_tensor(first[0].detach()).to_vector(), (Values{3, 12, 27, 48}));
+    const std::vector<Tensor> slope{sum(first[0])};
+    const std::vector<Tensor> second = co_await grad(slope, inputs);
+    EXPECT_EQ(full_tensor(second[0]).to_vector(), (Values{6, 12, 18, 24}));
+    EXPECT_FALSE(x.grad().defined());
+  });
+}
+
+TEST(Hooks, SeeTheCompleteGradientOnce) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {2});
+    const Tensor h = x * 2.0;
+    std::vector<Values> of_leaf, of_inner;
+    register_hook(x, [&](const Tensor& g) {
+      of_leaf.push_back(g.to_vector());
+      return Tensor();
+    });
+    HookHandle inner = register_hook(h, [&](const Tensor& g) {
+      of_inner.push_back(g.to_vector());
+      return g * 10.0;
+    });
+    const Tensor loss = sum(h * h) + sum(h) + sum(x);
+    run_backward(loss, BackwardOptions{.retain_graph = true});
+    EXPECT_EQ(of_inner, (std::vector<Values>{{5, 9}}));
+    EXPECT_EQ(of_leaf, (std::vector<Values>{{101, 181}}));
+    EXPECT_EQ(x.grad().to_vector(), (Values{101, 181}));
+    inner.remove();
+    run_backward(loss);
+    EXPECT_EQ(of_inner.size(), 1u);
+    EXPECT_EQ(of_leaf.back(), (Values{11, 19}));
+    EXPECT_EQ(x.grad().to_vector(), (Values{112, 200}));
+    EXPECT_NE(refusal_of([&] { register_hook(counting(world, {2}), nullptr); }), "");
+    co_return;
+  });
+}
+
+TEST(Hooks, OfALeafMayReplaceItsGradientAndFollowItsSum) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    DTensor w = distribute_tensor(counting(world, {2, 2}), mesh, Replicate());
+    w.set_requires_grad(true);
+    const DTensor x = distribute_tensor(counting(world, {4, 2}), mesh, Shard(0));
+    register_hook(w, [](const Tensor& g) { return g * 3.0; });
+    int calls = 0;
+    register_post_accumulate_grad_hook(w, [&](const Tensor& leaf) {
+      ++calls;
+      EXPECT_EQ(leaf.id(), w.id());
+      leaf.set_grad(redistribute(leaf.grad(), leaf.layout()).tensor());
+    });
+    for (int turn = 1; turn <= 2; ++turn) {
+      const DTensor y = linear(linear(x, w), w);
+      co_await backward(sum(y));
+      EXPECT_EQ(calls, turn);
+      EXPECT_EQ(w.grad().layout(), w.layout());
+    }
+    const std::vector<Tensor> outputs{sum(linear(linear(x, w.detach()), w))}, inputs{w};
+    EXPECT_FALSE(
+        refusal_of([&] { register_post_accumulate_grad_hook(outputs[0], nullptr); }).empty());
+    w.set_grad({});
+    const std::vector<Tensor> hooked = co_await grad(outputs, inputs);
+    EXPECT_EQ(calls, 2);
+    EXPECT_FALSE(w.grad().defined());
+  });
+}
+
+TEST(Hooks, RetainGradKeepsAnInnerGradient) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {2});
+    const Tensor h = x * 2.0;
+    retain_grad(h);
+    retain_grad(x);
+    run_backward(sum(h * h) + sum(h));
+    EXPECT_EQ(h.grad().to_vector(), (Values{5, 9}));
+    mul_(h.grad(), 0.0);
+    EXPECT_EQ(x.grad().to_vector(), (Values{10, 18}));
+    EXPECT_NE(refusal_of([&] { retain_grad(counting(world, {2})); }), "");
+    co_return;
+  });
+}
+
+TEST(GradMode, MayBeSetForARestOfABranch) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {2});
+    set_grad_enabled(false);
+    EXPECT_FALSE(grad_enabled());
+    EXPECT_FALSE((x * 2.0).requires_grad());
+    { const NoGradGuard inner; }
+    EXPECT_FALSE(grad_enabled());
+    set_grad_enabled(true);
+    EXPECT_TRUE((x * 2.0).requires_grad());
+    co_return;
+  });
+}
+
+Tensor squared(const Tensor& x) { return x * x; }
+
+// The gradient of sum(c g), g the gradient of `f`, against differences of g.
+void expect_second_gradient(World& world, const Tensor& at,
+                            const std::function<Tensor(const Tensor&)>& f) {
+  const auto slope = [&](const Tensor& where, bool recorded) {
+    Tensor x = where.detach();
+    x.set_requires_grad(true);
+    const Tensor g = run_grad({f(x)}, {x}, {}, {.create_graph = recorded})[0];
+    return std::pair(x, sum(g * sin(counting(world, at.shape()))));
+  };
+  const auto [x, value] = slope(at, true);
+  const Values got = run_grad({value}, {x})[0].to_vector();
+  Values values = at.to_vector();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double middle = values[i], step = 1e-5;
+    double ends[2];
+    for (const int end : {0, 1}) {
+      values[i] = middle + (end == 0 ? -step : step);
+      const Tensor moved = Tensor::from_values(world.device(), at.shape(), DType::F64, values);
+      ends[end] = slope(moved, false).second.item();
+    }
+    values[i] = middle;
+    EXPECT_NEAR(got[i], (ends[1] - ends[0]) / (2 * step), 1e-5) << i;
+  }
+}
+
+TEST(Twice, SoftmaxAndTheLossesAreDifferentiable) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor at = sin(counting(world, {3, 4}));
+    const Tensor factor = cos(counting(world, {3, 4}));
+    const Tensor targets = Tensor::from_values(world.device(), {3}, DType::I64, Values{1, 3, 0});
+    const Tensor weight = counting(world, {4}, DType::F64, 0.5);
+    const std::function<Tensor(const Tensor&)> functions[] = {
+        [&](const Tensor& x) { return sum(squared(softmax(x, 1)) * factor); },
+        [&](const Tensor& x) { return sum(squared(log_softmax(x, 0)) * factor); },
+        [&](const Tensor& x) { return cross_entropy(x, targets); },
+        [&](const Tensor& x) {
+          return sum(squared(cross_entropy_rows(x, targets, Reduction::None, 3, 0.1)));
+        },
+        [&](const Tensor& x) { return squared(cross_entropy(x, targets, Reduction::Sum)); },
+        [&](const Tensor& x) {
+          return squared(cross_entropy(x, targets, Reduction::Mean, 0, 0.1, weight));
+        },
+        [&](const Tensor& x) { return squared(nll_loss(squared(x), targets)); },
+    };
+    for (const auto& f : functions) expect_second_gradient(world, at, f);
+    co_return;
+  });
+}
+
+TEST(Twice, SoftmaxAndCrossEntropyOfCutTensors) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor at = sin(counting(world, {4, 6}));
+    const Tensor targets = Tensor::from_values(world.device(), {4}, DType::I64, Values{1, 3, 0, 5});
+    Tensor plain = at.detach();
+    plain.set_requires_grad(true);
+    const auto second = [&](const Tensor& x, const Tensor& target) {
+      const Tensor loss = cross_entropy(x * softmax(x, 1), target);
+      const Tensor g = run_grad({loss}, {x}, {}, {.create_graph = true})[0];
+      return run_grad({sum(g * g)}, {x})[0];
+    };
+    const Tensor want = second(plain, targets);
+    for (const int dim : {0, 1}) {
+      DTensor x = distribute_tensor(at, mesh, Shard(dim));
+      x.set_requires_grad(true);
+      const DTensor target = distribute_tensor(targets, mesh, Replicate());
+      const Tensor difference = full_tensor(second(x, target)) - want;
+      EXPECT_LT(amax(abs(difference), Dims()).item(), 1e-12);
+    }
+    co_return;
+  });
+}
+
+}  // namespace
+}  // namespace coshard::testing

@@ -1,0 +1,94 @@
+// Whose memory a gradient is, and what is the same on all ranks.
+#include <gtest/gtest.h>
+
+#include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
+#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/tape.h"
+#include "tests/dtensor/autograd.h"
+
+namespace coshard::testing {
+namespace {
+
+TEST(GradientMemory, LeavesAndTheCallerHaveTheirOwn) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor c = leaf_of(world, {3}), d = leaf_of(world, {3}), e = leaf_of(world, {3});
+    const Tensor g = counting(world, {3});
+    run_backward(c + d, g);
+    run_backward(e, g);
+    const Tensor leaves[] = {c, d, e};
+    for (const Tensor& leaf : leaves) {
+      const NoGradGuard no_grad;
+      mul_(leaf.grad(), 0.5);
+    }
+    EXPECT_EQ(g.to_vector(), (Values{1, 2, 3}));
+    for (const Tensor& leaf : leaves) EXPECT_EQ(leaf.grad().to_vector(), (Values{0.5, 1, 1.5}));
+    co_return;
+  });
+}
+
+TEST(GradientMemory, AStretchedGradientIsWrittenOut) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {3});
+    run_backward(sum(x));
+    mul_(slice(x.grad(), 0, 0, 1), 4.0);
+    EXPECT_EQ(x.grad().to_vector(), (Values{4, 1, 1}));
+    co_return;
+  });
+}
+
+TEST(GradientMemory, AViewsGradientIsNotTheGradientOfAnother) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    DTensor whole = distribute_tensor(counting(world, {4}), mesh, Replicate());
+    DTensor cut = distribute_tensor(counting(world, {4}), mesh, Shard(0));
+    whole.set_requires_grad(true);
+    cut.set_requires_grad(true);
+    const DTensor back = redistribute(cut, Replicate()).tensor();
+    run_backward(whole + back, ones(mesh, Replicate(), {4}, DType::F64));
+    mul_(whole.grad(), 3.0);
+    mul_(cut.grad(), 2.0);
+    EXPECT_EQ(full_tensor(whole.grad()).to_vector(), Values(4, 3));
+    EXPECT_EQ(full_tensor(cut.grad()).to_vector(), Values(4, 2));
+    co_return;
+  });
+}
+
+// With one column or none on a rank its strides look like those of another order.
+TEST(MatmulGradient, IssuesTheSameCollectivesOnAllRanks) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Placement placements[] = {Replicate(), Shard(0), Shard(1)};
+    for (const Placement& of_x : placements)
+      for (const Placement& of_w : placements)
+        for (const Placement& of_dy : placements)
+          for (const int columns : {1, 2, 3}) {
+            DTensor w = distribute_tensor(counting(world, {3, columns}), mesh, of_w);
+            w.set_requires_grad(true);
+            const DTensor x = distribute_tensor(counting(world, {8, columns}), mesh, of_x);
+            const DTensor y = matmul(x, transpose(w, 0, 1));
+            const CountingObserver seen(world);
+            Task<void> walk = backward(y, ones(mesh, of_dy, y.shape(), DType::F64));
+            co_await std::move(walk);
+            const Tensor count = full(world.device(), {1}, seen.total(), DType::F64);
+            const DTensor counts = from_local(count, mesh, Shard(0));
+            EXPECT_EQ(full_tensor(counts).to_vector(), Values(2, count.item()))
+                << of_x << of_w << of_dy << columns;
+          }
+  });
+}
+
+TEST(LongTapes, AreDroppedWithoutRecursion) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {1});
+    Tensor y = x;
+    for (int i = 0; i < 1000000; ++i) y = add(y, 1.0);
+    y = Tensor();
+    const Tensor h = x * 1.0;
+    for (int i = 0; i < 100000; ++i) mul_(h, 1.0);
+    co_return;
+  });
+}
+
+}  // namespace
+}  // namespace coshard::testing
