@@ -22,7 +22,7 @@ namespace {
 class Running {
  public:
   explicit Running(bool& flag) : flag_(flag) {
-    CS_REQUIRE(!flag, "captured step: called again before the call before it is over");
+    CS_REQUIRE(!flag, "captured step: called while an earlier call is still running");
     flag = true;
   }
   ~Running() { flag_ = false; }
@@ -58,13 +58,14 @@ Task<Tensor> CapturedStep::record(std::shared_ptr<State> state, std::vector<Tens
 Task<Tensor> CapturedStep::run(std::shared_ptr<State> state, std::vector<Tensor> inputs,
                                CallSite site) {
   const UserCall user(site);
+  CS_REQUIRE(state != nullptr, "captured step: undefined; cs::capture makes one");
   const Running running(state->running);
   World* world = World::current();
   CS_REQUIRE(world != nullptr, "captured step: called outside of a rank's program");
+  if (StepGraph::recording() != nullptr)
+    fail(ErrorKind::Unsupported,
+         "captured step: called within a captured step, which is being recorded");
   if (state->graph != nullptr) {
-    if (StepGraph::recording() != nullptr)
-      fail(ErrorKind::Unsupported,
-           "captured step: called within a captured step, which is being recorded");
     Task<void> arrived = arrival_of(inputs);
     co_await std::move(arrived);
     state->graph->replay(inputs);
@@ -96,10 +97,11 @@ Task<Tensor> CapturedStep::operator()(Tensor first, Tensor second, CallSite site
   return run(state_, {std::move(first), std::move(second)}, site);
 }
 
-bool CapturedStep::recorded() const { return state_->graph != nullptr; }
+bool CapturedStep::recorded() const { return state_ != nullptr && state_->graph != nullptr; }
 
 CapturedStep capture(StepBody body, CaptureOptions options) {
   CS_REQUIRE(options.eager_steps >= 1, "capture: ", options.eager_steps, " eager steps");
+  CS_REQUIRE(body != nullptr, "capture: the body is an empty function");
   CapturedStep step;
   step.state_ = std::make_shared<CapturedStep::State>();
   step.state_->body = std::move(body);
@@ -108,6 +110,7 @@ CapturedStep capture(StepBody body, CaptureOptions options) {
 }
 
 CapturedStep capture(std::function<Task<Tensor>()> body, CaptureOptions options) {
+  CS_REQUIRE(body != nullptr, "capture: the body is an empty function");
   return capture([body = std::move(body)](const std::vector<Tensor>&) { return body(); }, options);
 }
 

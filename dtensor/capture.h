@@ -25,9 +25,12 @@
 // Error{Unsupported} names what cannot be recorded, and the operator: the host's reading a tensor
 // (item, to_vector) or giving one (from_values), making a communicator, collectives of the local
 // communicator between devices, a parameter's first optimizer step, adding to a gradient from
-// before, another seed. Then nothing of the recorded step has run on the device, though what the
-// host counts (an optimizer's steps) may have gone on. Work that nobody has awaited by
-// the end of the body is part of the step. All ranks make the same calls.
+// before, another seed, a captured step within the body. Then nothing of the recorded step has run
+// on the device, but an optimizer that the body has called has counted the step: a program that
+// goes on without the graph makes its optimizer anew. Work that nobody has awaited by the end of
+// the body is part of the step. All ranks make the same calls. A handle that the body rebinds
+// (`ema = ema + 1`) is rebound while it is recorded, not by replays: write it in place. Observers
+// hear of the recording, not of replays.
 //
 // Memory. What the recorded step allocates is kept for it alone, as long as it or a tensor in that
 // memory lives; a gradient that it leaves behind is overwritten by the next call. What was there
@@ -45,12 +48,13 @@ namespace coshard {
 using StepBody = std::function<Task<Tensor>(std::vector<Tensor> inputs)>;
 
 struct CaptureOptions {
-  // How many calls run the body as it stands before one records it. In them kernels are loaded,
-  // optimizers make their state and NCCL connects, which cannot be recorded.
+  // How many calls run the body as it stands before one records it. In them optimizers make their
+  // state, which cannot be recorded, and NCCL connects, which may wait for the peers.
   int eager_steps = 1;
 };
 
-// A handle; copies are of one step. To go before the world does.
+// A handle; copies are of one step. To go before the world does. Made without capture() it is
+// undefined: calling it is Error{BadInput}.
 class CapturedStep {
  public:
   // One step. Gives what the body gives, in memory of its own and off the tape. Inputs must have
@@ -60,7 +64,7 @@ class CapturedStep {
   Task<Tensor> operator()(CallSite site = CallSite::current()) const;
   Task<Tensor> operator()(Tensor input, CallSite site = CallSite::current()) const;
   Task<Tensor> operator()(Tensor first, Tensor second, CallSite site = CallSite::current()) const;
-  // Whether the next call replays.
+  // Whether the next call replays; false of an undefined one.
   bool recorded() const;
 
  private:

@@ -22,7 +22,7 @@ const RankLocal<RecordedHere> recorded_here;
 Tensor input_of(const Tensor& given, std::size_t number) {
   CS_REQUIRE(given.defined(), "captured step: input ", number, " is undefined");
   CS_REQUIRE(!given.requires_grad(), "captured step: input ", number, " (", given,
-             ") requires a gradient; the step reads a copy of it");
+             ") requires a gradient; the step reads a copy of it: give detach() of it");
   return copy_of(given);
 }
 
@@ -31,7 +31,7 @@ void copy_input(const Tensor& to, const Tensor& from, std::size_t number) {
                  from.spec() == to.spec() && from.local_shape() == to.local_shape(),
              "captured step: input ", number, " is ", from, ", it was recorded with ", to);
   CS_REQUIRE(!from.requires_grad(), "captured step: input ", number, " (", from,
-             ") requires a gradient; the step reads a copy of it");
+             ") requires a gradient; the step reads a copy of it: give detach() of it");
   if (to.local_numel() > 0) kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from)});
 }
 
@@ -103,7 +103,8 @@ void StepGraph::require_met(const std::shared_ptr<GradMeta>& leaf, std::string_v
 void StepGraph::finish(const Tensor& result) {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].storage()->changes() != 0)
-      refuse(cat("a change in place of input ", i, " (", inputs_[i], "), of which it has a copy"));
+      fail(ErrorKind::Unsupported, cat("captured step: the body writes input ", i, " (", inputs_[i],
+                                       ") in place; a recorded step has only a copy of it"));
   if (result.defined()) {
     result.wait("captured step");
     result_ = result.detach();

@@ -164,6 +164,22 @@ TEST(CudaMemory, TheCallersAllocatorAndStreamAreUsed) {
   stream->record();
 }
 
+TEST(CudaMemory, HalfACallersAllocatorIsRefused) {
+  const auto text_of = [](CudaOptions options) -> std::string {
+    try {
+      fake_device(std::move(options));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CudaOptions takes, gives;
+  takes.deallocate = [](void*, std::size_t, void*) {};
+  gives.allocate = [](std::size_t, void*) -> void* { return nullptr; };
+  EXPECT_NE(text_of(takes).find("go together, only deallocate is given"), std::string::npos);
+  EXPECT_NE(text_of(gives).find("go together, only allocate is given"), std::string::npos);
+}
+
 TEST(CudaMemory, AnotherDeviceReachesAPoolOnlyOnceItIsAllowedTo) {
   FakeDriver::get().set_devices(2);
   const auto device = fake_device(), peer = fake_device({.index = 1});

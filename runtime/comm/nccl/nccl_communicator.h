@@ -106,6 +106,7 @@ class NcclCommunicator final : public Communicator,
   void connect();
   void begin_watch();
   std::shared_ptr<NcclCommunicator> child(std::span<const int> ranks, std::string name);
+  std::shared_ptr<Event> end_of_all();
   bool comes_off(const Event& last);
   std::string destroy();
 
@@ -154,9 +155,10 @@ class NcclCommunicator final : public Communicator,
   std::uint64_t issued_ = 0, messages_issued_ = 0, order_hash_ = 0;
   std::vector<std::shared_ptr<NcclFlight>> messages_;  // not handed over yet
   std::vector<std::shared_ptr<Window>> windows_;
-  std::weak_ptr<Replays> replays_;  // of the latest recording
-  std::uint64_t recording_ = 0;     // its number
-  std::string left_behind_;         // what the abort could not do
+  std::weak_ptr<Replays> replays_;   // of the latest recording
+  std::uint64_t recording_ = 0;      // its number
+  std::shared_ptr<Event> replayed_;  // the end of the latest launch of a graph; null: none
+  std::string left_behind_;          // what the abort could not do
 
   // Of the rank's thread and the watchdog's: what is below, connected_, and every use of control_
   // and its work handles. Held while neither waits for the other, and not inside of NCCL.

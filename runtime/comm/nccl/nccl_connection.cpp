@@ -126,7 +126,7 @@ std::shared_ptr<Communicator> NcclCommunicator::split(std::span<const int> ranks
   flush_messages();
   auto made = child(ranks, std::move(name));
   // No operation of the parent may be in flight.
-  stream_->record()->synchronize(timeout_ns_ > 0 ? now_ns() + timeout_ns_ : 0);
+  end_of_all()->synchronize(timeout_ns_ > 0 ? now_ns() + timeout_ns_ : 0);
   try {
     made->prepare();
     made->meet();
@@ -150,7 +150,7 @@ NcclCommunicator::~NcclCommunicator() {
     if (handle_->alive()) flush_messages();
     // What the operations use goes back to the compute stream, which has to be past them; kernels
     // that an abort has left behind it would wait for without end.
-    if (stream_ != nullptr) last = stream_->record();
+    if (stream_ != nullptr) last = end_of_all();
     if (!in_flight_.empty() && left_behind_.empty() && last != nullptr)
       domain_->device->compute_stream().wait(*last);
   } catch (const std::exception& error) {
@@ -171,6 +171,12 @@ NcclCommunicator::~NcclCommunicator() {
   }
   if (!text.empty())
     std::fprintf(stderr, "coshard: end of %s: %s\n", its_title.c_str(), text.c_str());
+}
+
+// Graphs run its operations on the compute stream, not on its own.
+std::shared_ptr<Event> NcclCommunicator::end_of_all() {
+  if (replayed_ != nullptr && handle_->alive()) stream_->wait(*replayed_);
+  return stream_->record();
 }
 
 // Whether all operations end; not when they take too long, or a peer fails meanwhile.

@@ -44,6 +44,7 @@ class NcclCommunicator::Replays final : public GraphPart {
       last_->operation->done = end;
       last_->awaited_ns = now_ns();
     }
+    communicator->replayed_ = end;
     communicator->track(std::exchange(last_, nullptr));
   }
 

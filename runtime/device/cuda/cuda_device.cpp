@@ -70,6 +70,9 @@ void allow_shared_bytes(const CudaDevice& device, const CudaLaunch& launch) {
 }  // namespace
 
 CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
+  CS_REQUIRE((options_.allocate != nullptr) == (options_.deallocate != nullptr),
+             "CudaOptions: allocate and deallocate go together, only ",
+             options_.allocate ? "allocate" : "deallocate", " is given");
   require_device(options_.index);
   name_ = cat("cuda:", options_.index);
   make_current();

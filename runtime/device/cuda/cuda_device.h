@@ -1,7 +1,8 @@
 #pragma once
 // A CUDA device of one rank. Work is queued on streams: compute (lowest priority), one for each
-// communicator (highest). The host waits only in synchronize(), download() and Event::synchronize.
-// This header names no CUDA type, so that layers above may include it.
+// communicator (highest). The host waits only in synchronize(), download() and Event::synchronize,
+// and where memory runs out or a recording begins: unused memory of the pool goes back then. This
+// header names no CUDA type, so that layers above may include it.
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -27,8 +28,8 @@ struct CudaLaunch;
 struct CudaOptions {
   int index = 0;
   void* compute_stream = nullptr;  // cudaStream_t; the caller keeps it alive
-  // Device memory ordered on the compute stream, in place of the device's pool. allocate
-  // returns null when there is none.
+  // Device memory ordered on the compute stream, in place of the device's pool; both or neither.
+  // allocate returns null when there is none.
   std::function<void*(std::size_t bytes, void* stream)> allocate;
   std::function<void(void* data, std::size_t bytes, void* stream)> deallocate;
   // Fills each allocation with NaN bytes on the compute stream: finds reads of memory that nothing

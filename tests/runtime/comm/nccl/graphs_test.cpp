@@ -74,6 +74,27 @@ TEST_F(NcclGraphs, ACommunicatorThatGoesFirstEndsThem) {
   expect_not_left_behind(::testing::internal::GetCapturedStderr());
 }
 
+// A graph runs on the compute stream, not on the communicator's own: its end counts, too.
+TEST_F(NcclGraphs, ACommunicatorThatGoesOrSplitsWaitsForALaunchInFlight) {
+  for (const bool splits : {false, true}) {
+    ::testing::internal::CaptureStderr();
+    const ExpectNcclComplaints complaints;
+    NcclSetting setting{.ranks = 2};
+    setting.options.abort_grace = std::chrono::milliseconds(200);
+    on_nccl_ranks(setting, [splits](NcclRank& mine) {
+      const NcclNumbers numbers(mine, {1, 2});
+      const auto graph = graph_of_a_sum(mine, numbers);
+      if (mine.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      graph->launch();
+      if (splits) mine.comm->split(std::vector<int>{0, 1}, "child");
+      mine.comm.reset();
+      EXPECT_EQ(numbers.get(), (std::vector<float>{4, 8}));
+    });
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+    EXPECT_EQ(complaints.heard(), std::vector<std::string>());
+  }
+}
+
 TEST_F(NcclGraphs, AFailureEndsThem) {
   ::testing::internal::CaptureStderr();
   const auto outcomes = nccl_outcomes({.ranks = 2}, [](NcclRank& mine) {
