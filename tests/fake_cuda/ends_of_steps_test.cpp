@@ -8,6 +8,7 @@
 #include "dtensor/capture.h"
 #include "dtensor/distribute.h"
 #include "dtensor/ops/ops.h"
+#include "dtensor/random.h"
 #include "runtime/launch/world.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 
