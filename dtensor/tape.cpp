@@ -87,7 +87,9 @@ ReadLog::ReadLog() : since_(newest_record()) {
 }
 
 void ReadLog::stop() {
-  if (!std::exchange(stopped_, true)) recording.own().log = outer_;
+  if (std::exchange(stopped_, true)) return;
+  Recording& now = recording.own();
+  if (now.log == this) now.log = outer_;  // else its branch was given up, and goes
 }
 
 void ReadLog::read(const Tensor& tensor) {

@@ -137,14 +137,49 @@ void unary_slope_forward(OpContext& c) {
                                reals.size() > 1 ? reals[1] : 0});
 }
 
+// Whether the slope does not change, so that its gradient is that of dy alone.
+constexpr bool has_constant_slope(UnaryOp f) {
+  return f == UnaryOp::Relu || f == UnaryOp::LeakyRelu || f == UnaryOp::Clamp || f == UnaryOp::Abs;
+}
+
+template <UnaryOp f>
+const OpDef& unary_slope_op();
+
+template <UnaryOp f>
+void unary_slope_backward(GradContext& c) {
+  if (c.sink.wants(0))
+    c.sink.give(0, call1(unary_slope_op<f>(), {c.out_grad[0], c.in[1]}, c.attrs));
+}
+
+// dy times the slope, of operators that have a gradient themselves; undefined: there are none yet.
+template <UnaryOp f>
+Tensor differentiable_slope(const Tensor& dy, const Tensor& at) {
+  switch (f) {
+    case UnaryOp::Square: return mul(dy, mul(at, 2.0));
+    case UnaryOp::Exp: return mul(dy, at);
+    case UnaryOp::Expm1: return mul(dy, add(at, 1.0));
+    case UnaryOp::Tanh: return mul(dy, add(neg(mul(at, at)), 1.0));
+    case UnaryOp::Sigmoid: return mul(dy, mul(at, add(neg(at), 1.0)));
+    case UnaryOp::Sin: return mul(dy, cos(at));
+    case UnaryOp::Cos: return neg(mul(dy, sin(at)));
+    case UnaryOp::Log: return div(dy, at);
+    case UnaryOp::Log1p: return div(dy, add(at, 1.0));
+    case UnaryOp::Sqrt: return div(dy, mul(at, 2.0));
+    case UnaryOp::Reciprocal: return neg(mul(dy, mul(at, at)));
+    default: return Tensor();
+  }
+}
+
 template <UnaryOp f>
 const OpDef& unary_slope_op() {
   static const OpDef op{.name = unary_traits<f>().gradient_name,
                         .rule = unary_slope_rule,
                         .infer = same_as_first,
                         .forward = unary_slope_forward<f>,
-                        .backward = nullptr,
+                        .backward = has_constant_slope(f) ? unary_slope_backward<f> : nullptr,
                         .flops = one_per_element,
+                        .saves_in = 0b10,
+                        .saves_out = 0,
                         .samples = no_samples};
   return op;
 }
@@ -165,6 +200,8 @@ void unary_backward(GradContext& c) {
   } else {
     const bool result = from_result(unary_traits<f>().slope);
     const Tensor& at = result ? c.out[0] : c.in[0];
+    const Tensor slope = grad_enabled() ? differentiable_slope<f>(dy, at) : Tensor();
+    if (slope.defined()) return c.sink.give(0, slope);
     c.sink.give(0, call1(unary_slope_op<f>(), {dy, at}, c.attrs));
   }
 }

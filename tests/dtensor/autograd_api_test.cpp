@@ -259,6 +259,26 @@ TEST(Twice, SoftmaxAndTheLossesAreDifferentiable) {
   });
 }
 
+TEST(Twice, MeanSquaresAndFunctionsOfOneElementAreDifferentiable) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor at = sin(counting(world, {3, 4})) + 1.5;
+    const Tensor target = cos(counting(world, {3, 4}));
+    const std::function<Tensor(const Tensor&)> functions[] = {
+        [&](const Tensor& x) { return mse_loss(x * x, target); },
+        [](const Tensor& x) { return sum(x * exp(x)); },
+        [](const Tensor& x) { return sum(x * tanh(x)); },
+        [](const Tensor& x) { return sum(x * sigmoid(x)); },
+        [](const Tensor& x) { return sum(sin(x) * cos(x)); },
+        [](const Tensor& x) { return sum(x * log(x)); },
+        [](const Tensor& x) { return sum(x * log1p(x) + expm1(x)); },
+        [](const Tensor& x) { return sum(sqrt(x) + reciprocal(x)); },
+        [](const Tensor& x) { return sum(x * relu(x) * abs(x) * leaky_relu(x, 0.1)); },
+    };
+    for (const auto& f : functions) expect_second_gradient(world, at, f);
+    co_return;
+  });
+}
+
 TEST(Twice, SoftmaxAndCrossEntropyOfCutTensors) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});

@@ -84,9 +84,10 @@ Task<void> Player::walk_back(Scope& scope) {
   for (double& one : ones) one = scope.dice.below(3) - 1;
   const Tensor gradient = Tensor::from_values(world_.device(), shape_, DType::F64, ones);
   const DTensor cut = distribute_tensor(gradient, value.got.mesh(), layout, std::nullopt);
-  Task<void> plain = backward(value.want, gradient);
+  constexpr BackwardOptions kRetain{.retain_graph = true};  // others go back through it too
+  Task<void> plain = backward(value.want, gradient, kRetain);
   co_await std::move(plain);
-  Task<void> walk = backward(value.got, cut);
+  Task<void> walk = backward(value.got, cut, kRetain);
   co_await std::move(walk);
   log(scope, "has gone back");
 }
