@@ -51,8 +51,8 @@ struct Strategy {
 // output has: cutting it cuts that output. A letter that no output has is contracted: cutting it
 // makes the outputs Partial(contraction). '.' (and a letter listed in `whole`) is never cut. Inputs
 // that lack the cut letter are wanted as Replicate. An input "*" is there for its layout only: it
-// is never moved, an `extra` strategy is for inputs "*" that lie as it says, and where that is a cut,
-// no other strategy is taken.
+// is never moved, an `extra` strategy is for inputs "*" that lie as it says, and where that is a
+// cut, no other strategy is taken.
 struct Rule {
   std::vector<std::string> in;
   std::vector<std::string> out;
@@ -154,9 +154,10 @@ struct OpDef {
   std::vector<Sample> (*samples)();
 };
 
-// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors a strategy of the rule
-// is chosen for every mesh dimension (choose.h) and inputs are redistributed to it. Outputs are undefined beyond the operator's count.
-// Error{BadInput} for a mixture of plain tensors and DTensors, or two meshes.
+// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors a strategy of the
+// rule is chosen for every mesh dimension (choose.h) and inputs are redistributed to it. Outputs
+// are undefined beyond the operator's count. Error{BadInput} for a mixture of plain tensors and
+// DTensors, or two meshes.
 std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in,
                                      const Attrs& attrs);
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
