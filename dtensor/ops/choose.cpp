@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dtensor/redistribute/search.h"
+
 namespace coshard {
 namespace {
 
@@ -21,6 +23,11 @@ struct Branch {
   double time = 0;  // for bytes; a collective's latency may be shared with other dimensions
 };
 
+struct Candidate {
+  Price price;
+  Choice choice;
+};
+
 class Choosing {
  public:
   Choosing(const Rule& rule, std::span<const TensorInfo> in, std::span<const Layout> now,
@@ -33,7 +40,11 @@ class Choosing {
 
   std::optional<Choice> run() {
     descend(0, Parts(), Price(), 0);
-    return std::move(best_);
+    if (best_.empty()) return std::nullopt;
+    if (best_.size() > 1)
+      for (Candidate& candidate : best_) candidate.price = planned(candidate.choice);
+    const auto price = [](const Candidate& candidate) { return candidate.price; };
+    return std::ranges::min_element(best_, {}, price)->choice;
   }
 
  private:
@@ -47,7 +58,7 @@ class Choosing {
       const Price so_far{least.moves || branch.moves, least.time + branch.time};
       const double slowest_so_far =
           branch.moves ? std::max(latency, slowest(mesh_.links, 1U << m).latency) : latency;
-      if (best_ && Price{so_far.moves, so_far.time + slowest_so_far} >= price_) continue;
+      if (hopeless({so_far.moves, so_far.time + slowest_so_far})) continue;
       for (std::size_t i = 0; i < in_.size(); ++i) made_.in[i][m] = branch.strategy.in[i];
       for (std::size_t i = 0; i < out_.size(); ++i) made_.out[i][m] = branch.strategy.out[i];
       Parts inner = parts;
@@ -66,11 +77,46 @@ class Choosing {
       price.moves = price.moves || change.communicates;
       price.time += change.time;
     }
+    price.time += later(made_);
+    if (!std::isfinite(price.time) || hopeless(price)) return;
+    const auto after = std::ranges::upper_bound(best_, price, {}, &Candidate::price);
+    best_.insert(after, {price, made_});
+    if (best_.size() > most_candidates()) best_.pop_back();
+  }
+
+  // On one mesh dimension the closed form is the planner's price; on several the planner judges
+  // between the best, where something moves at all.
+  std::size_t most_candidates() const {
+    return dims() == 1 || (!best_.empty() && !best_[0].price.moves) ? 1 : 3;
+  }
+  bool hopeless(const Price& price) const {
+    return best_.size() >= most_candidates() && price >= best_.back().price;
+  }
+
+  // The price with the planner's plans.
+  Price planned(const Choice& choice) const {
+    Price price;
+    const std::vector<int> sizes(mesh_.sizes.begin(), mesh_.sizes.end());
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      if (!in_[i].defined || rule_.in[i] == "*") continue;
+      const auto width = static_cast<double>(width_of(in_[i]));
+      for (const PlanStep& step :
+           plan_steps(sizes, in_[i].shape, now_[i], choice.in[i], mesh_.links)) {
+        const bool moves = communicates(step.kind);
+        price.moves = price.moves || moves;
+        price.time += time_of(moves, width * step.moved, width * step.copied,
+                              slowest(mesh_.links, step.dims));
+      }
+    }
+    price.time += later(choice);
+    return price;
+  }
+
+  double later(const Choice& choice) const {
+    double time = 0;
     for (std::size_t i = 0; i < out_.size(); ++i)
-      price.time += time_to_reduce(mesh_, out_[i].shape, width_of(out_[i]), made_.out[i]);
-    if (!std::isfinite(price.time) || (best_ && price >= price_)) return;
-    best_ = made_;
-    price_ = price;
+      time += time_to_reduce(mesh_, out_[i].shape, width_of(out_[i]), choice.out[i]);
+    return time;
   }
 
   // Those that can be had, the cheapest first.
@@ -78,9 +124,12 @@ class Choosing {
     std::vector<Placement> now;
     for (std::size_t i = 0; i < in_.size(); ++i)
       now.push_back(in_[i].defined ? now_[i][m] : Replicate());
+    const auto whole = [](const Placement& p) { return p.is_replicate(); };
+    const bool all_whole = std::ranges::all_of(now, whole);
     std::vector<Branch> branches;
     bool kept = false;
     for (Strategy& strategy : strategies_of(rule_, size(m), parts, now)) {
+      if (all_whole && !std::ranges::all_of(strategy.in, whole)) continue;
       if (!can_be_had(strategy, now, m) || idles(strategy, m)) continue;
       const bool keeps = keep_ && strategy.in[0] == now[0] && strategy.out[0] == now[0];
       if (kept && !keeps) continue;
@@ -165,8 +214,7 @@ class Choosing {
   bool keep_;
   double ranks_ = 1;
   Choice made_;
-  std::optional<Choice> best_;
-  Price price_;
+  std::vector<Candidate> best_;  // the cheapest first
 };
 
 }  // namespace

@@ -59,8 +59,8 @@ struct Strategy {
 // output has: cutting it cuts that output. A letter that no output has is contracted: cutting it
 // makes the outputs Partial(contraction). '.' (and a letter listed in `whole`) is never cut. Inputs
 // that lack the cut letter are wanted as Replicate. An input "*" is there for its layout only: it
-// is never moved, an `extra` strategy is for inputs "*" that lie as it says, and where that is a cut,
-// no other strategy is taken.
+// is never moved, an `extra` strategy is for inputs "*" that lie as it says, and where that is a
+// cut, no other strategy is taken.
 struct Rule {
   std::vector<std::string> in;
   std::vector<std::string> out;

@@ -87,7 +87,9 @@ Transition time_to_redistribute(const MeshCosts& mesh, const Shape& shape, std::
   Layout now = from;
   bool local = false;
   for (int m = 0; m < to.ndim(); ++m) {
-    if (from[m] == to[m] || size_of(mesh, m) == 1) continue;
+    if (from[m] == to[m]) continue;
+    local = local || size_of(mesh, m) == 1;
+    if (size_of(mesh, m) == 1) continue;  // the same data
     const MeshDims bit = 1U << m;
     if (to[m].is_partial()) {
       if (!from[m].is_replicate() || to[m].reduce == Reduce::Product) return {true, kInfinite};

