@@ -36,7 +36,7 @@ class DeviceMesh {
   const std::vector<int>& shape() const;
   const std::vector<std::string>& names() const;
   const std::vector<int>& ranks() const;  // world ranks, row-major over the shape
-  World& world() const;  // Error{BadInput} once it has ended
+  World& world() const;                   // Error{BadInput} once it has ended
 
   // --- this rank ---
   bool contains_this_rank() const;
