@@ -37,7 +37,7 @@ class DeviceMesh {
   const std::vector<int>& shape() const;
   const std::vector<std::string>& names() const;
   const std::vector<int>& ranks() const;  // world ranks, row-major over the shape
-  World& world() const;  // Error{BadInput} once it has ended
+  World& world() const;                   // Error{BadInput} once it has ended
 
   // --- what communication costs ---
   // Per dimension; 5 us and 10 GB/s where nobody has said or measured it. Plans and the layouts

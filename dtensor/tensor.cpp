@@ -20,8 +20,9 @@ std::size_t bytes_of(const Shape& shape, DType dtype, const char* what) {
 }  // namespace
 
 void Tensor::fail_undefined() {
-  fail(ErrorKind::BadInput,
-       "the tensor is undefined: nothing was assigned to it (a gradient before backward is so too)");
+  fail(
+      ErrorKind::BadInput,
+      "the tensor is undefined: nothing was assigned to it (a gradient before backward is so too)");
 }
 
 std::int64_t Tensor::size(std::int64_t dim) const {

@@ -1,7 +1,7 @@
 #pragma once
 // Arithmetic and comparisons written with operators, on either side of which a number may stand.
-// Each is the function of ops_pointwise.h; the line that errors name is that of the operand which
-// is a tensor, or the first of two: an operator can have no default arguments.
+// Each is the function of ops_pointwise.h. Operands know their line, which errors name: an operator
+// can have no default arguments.
 #include "dtensor/ops/ops_pointwise.h"
 
 namespace coshard {
