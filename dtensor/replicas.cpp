@@ -21,7 +21,9 @@ bool has_replicas(const Tensor& x) {
   return false;
 }
 
-std::uint64_t hash_of(const Tensor& x) {
+}  // namespace
+
+std::uint64_t bits_hash(const Tensor& x) {
   const Tensor local = local_contiguous(x.raw_local());
   const std::size_t bytes = static_cast<std::size_t>(local.local_numel()) * size_of(local.dtype());
   std::vector<std::byte> copy;
@@ -40,6 +42,8 @@ std::uint64_t hash_of(const Tensor& x) {
   }
   return hash;
 }
+
+namespace {
 
 // What all ranks along dimension m have, one after the other, in flight.
 Tensor gathered(const Tensor& mine, const DeviceMesh& mesh, int m) {
@@ -111,7 +115,7 @@ Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site) {
     const auto& device = part.tensors.front().tensor.device();
     require_not_recording(*device, "verify_replicas", "give data to the host");
     Hashes hashes;
-    for (const NamedTensor& each : part.tensors) hashes.push_back(hash_of(each.tensor));
+    for (const NamedTensor& each : part.tensors) hashes.push_back(bits_hash(each.tensor));
     Tensor all = Tensor::empty(device, Shape{static_cast<std::int64_t>(hashes.size())}, DType::I64);
     device->upload(all.data(), hashes.data(), hashes.size() * sizeof hashes[0]);
     for (int m = part.mesh.ndim(); m-- > 0;) {

@@ -23,4 +23,7 @@ struct NamedTensor {
 //            and a rank that has something else than the first of its replicas; a captured step.
 Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site = CallSite::current());
 
+// Of the elements of this rank's part; copies them to the host.
+std::uint64_t bits_hash(const Tensor& x);
+
 }  // namespace coshard

@@ -8,6 +8,7 @@
 #include "dtensor/ops/op_record.h"
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/redistribute/redistribute.h"
+#include "dtensor/replica_guard.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/allocation_label.h"
@@ -32,8 +33,11 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
   }
   if (op.view) return op.forward(context);
   if (!world || !world->observed()) return op.forward(context);
-  const Computing told(world->observer(), op.name, op.compute);
-  op.forward(context);
+  {
+    const Computing told(world->observer(), op.name, op.compute);
+    op.forward(context);
+  }
+  ReplicaGuard::look_at(op, context);
 }
 
 static_assert(ExplicitRedistribution::Forbid() == ExplicitRedistribution::Forbid::Off);

@@ -17,6 +17,7 @@
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/redistribute/transfer.h"
 #include "dtensor/redistribute/transfer_to.h"
+#include "dtensor/replica_guard.h"
 #include "dtensor/tape.h"
 #include "dtensor/tensor.h"
 #include "dtensor/waits_in_place.h"
