@@ -82,7 +82,7 @@ TEST(LongTapes, AreDroppedWithoutRecursion) {
   on_ranks(1, [](World& world) -> Task<void> {
     const Tensor x = leaf_of(world, {1});
     Tensor y = x;
-    for (int i = 0; i < 1000000; ++i) y = add(y, 1.0);
+    for (int i = 0; i < 200000; ++i) y = view(y, {1});
     y = Tensor();
     const Tensor h = x * 1.0;
     for (int i = 0; i < 100000; ++i) mul_(h, 1.0);

@@ -247,6 +247,42 @@ TEST(Writers, AnOptimizersStepIsSeenByALaterBackward) {
   });
 }
 
+TEST(WritesThroughViews, LeaveNothingBehind) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const auto program = [&] {
+      const Tensor x = leaf_of(world, {64, 64});
+      const Tensor h = exp(x);
+      mul_(select(h, 0, 0), 2.0);
+      const Tensor y = h * h;
+      const Tensor row = select(h, 0, 1);
+      copy_(row, select(y, 0, 2));
+      add_(h, y);
+      return sum(row * row).requires_grad();
+    };
+    EXPECT_TRUE(program());
+    const std::size_t before = world.device()->memory().in_use;
+    for (int i = 0; i < 10; ++i) program();
+    EXPECT_EQ(world.device()->memory().in_use, before);
+    co_return;
+  });
+}
+
+TEST(Writers, WritesByHandAreTold) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor w = leaf_of(world, {3});
+    const Tensor loss = sum(w * w);
+    w.raw_local().mark_written();
+    EXPECT_TRUE(says(refusal_of([&] { run_backward(loss); }), "changed in place"));
+    std::vector<double> memory{1, 2, 3};
+    if (world.device()->kind() != DeviceKind::Cpu) co_return;
+    const Tensor data = Tensor::borrow(world.device(), memory.data(), {3}, DType::F64);
+    const Tensor product = sum(w * data);
+    memory[0] = 5;
+    data.mark_written();
+    EXPECT_TRUE(says(refusal_of([&] { run_backward(product); }), "mul: "));
+  });
+}
+
 TEST(Writers, EveryHandleCounts) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
