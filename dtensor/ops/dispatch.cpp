@@ -53,9 +53,8 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
                                          const Attrs& attrs, bool in_place) {
   CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
   const AllocationLabel label(op.name);
-  // Held, since what is called from here may make the caches forget it.
-  const std::shared_ptr<const Decision> decision = decision_for(op, in, attrs, in_place);
-  const Decision& d = *decision;
+  const CachesHeld held;  // what is called from here adds to the caches
+  const Decision& d = decision_for(op, in, attrs, in_place, held);
   std::vector<Tensor> moved;
   std::span<const Tensor> used = in;
   if (d.changes) {
