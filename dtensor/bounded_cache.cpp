@@ -2,20 +2,13 @@
 
 #include <algorithm>
 
-#include "runtime/coro/rank_context.h"
-
 namespace coshard {
-
-CacheBudget& CacheBudget::of_rank() {
-  static const RankLocal<CacheBudget> budget;
-  return *budget;
-}
 
 void CacheBudget::add(AnyCache& cache, std::size_t bytes) {
   if (std::ranges::find(caches_, &cache) == caches_.end()) caches_.push_back(&cache);
   ++clock_;
   bytes_ += bytes;
-  if (bytes_ > shrink_at_) shrink();
+  if (bytes_ > shrink_at_ && held_ == 0) shrink();
 }
 
 // Down to three quarters, so that it is seldom done.
@@ -37,13 +30,14 @@ void CacheBudget::shrink() {
 }
 
 void CacheBudget::forget(std::span<const void* const> meshes) {
+  if (held_ > 0) return;
   for (int pass = 0; pass < 2; ++pass)
     for (AnyCache* cache : caches_) bytes_ -= cache->forget(meshes);
 }
 
 void CacheBudget::set_limit(std::size_t bytes) {
   limit_ = shrink_at_ = bytes;
-  if (bytes_ > limit_) shrink();
+  if (bytes_ > limit_ && held_ == 0) shrink();
 }
 
 std::vector<CacheSize> CacheBudget::sizes() const {

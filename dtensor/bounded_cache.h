@@ -1,13 +1,15 @@
 #pragma once
 // What a rank remembers to save time. All its caches share one budget of bytes: when it is spent,
 // what was not used for longest is forgotten, which changes nothing but time. What is in use is
-// held by shared_ptr. Rank's thread.
+// held by shared_ptr, or by CachesHeld. Rank's thread.
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 
@@ -46,18 +48,41 @@ class AnyCache {
 // The budget of this rank.
 class CacheBudget {
  public:
-  static CacheBudget& of_rank();
+  static inline CacheBudget& of_rank();
   const std::uint64_t& clock() const { return clock_; }
   void add(AnyCache& cache, std::size_t bytes);
   void forget(std::span<const void* const> meshes);
   void set_limit(std::size_t bytes);
   std::vector<CacheSize> sizes() const;
 
+  // Until the last release(), nothing is forgotten.
+  void hold() { ++held_; }
+  void release() {
+    if (--held_ == 0 && bytes_ > shrink_at_) shrink();
+  }
+
  private:
   void shrink();
   std::vector<AnyCache*> caches_;  // they live as long as the rank
   std::uint64_t clock_ = 0;
+  int held_ = 0;
   std::size_t bytes_ = 0, limit_ = kCacheBytes, shrink_at_ = kCacheBytes;
+};
+
+inline const RankLocal<CacheBudget> cache_budget;
+CacheBudget& CacheBudget::of_rank() { return *cache_budget; }
+
+// While one lives, what the caches of this rank have found stays, at less than what a shared_ptr
+// costs. Not to be held while other code of the program runs.
+class CachesHeld {
+ public:
+  CachesHeld() : budget_(CacheBudget::of_rank()) { budget_.hold(); }
+  ~CachesHeld() { budget_.release(); }
+  CachesHeld(const CachesHeld&) = delete;
+  CachesHeld& operator=(const CachesHeld&) = delete;
+
+ private:
+  CacheBudget& budget_;
 };
 
 // `Kind`: kName; bytes_of(value), what it has beside itself; lies_on(value, mesh), by the mesh's
@@ -79,6 +104,7 @@ class BoundedCache final : public AnyCache {
     return nullptr;
   }
 
+  // By value: it may have been forgotten at once.
   Kept add(std::uint64_t hash, Kept value) {
     CacheBudget& budget = CacheBudget::of_rank();
     clock_ = &budget.clock();

@@ -1,7 +1,6 @@
 // Decisions of a rank, found by value.
 #include "dtensor/ops/decision.h"
 
-#include "dtensor/bounded_cache.h"
 #include "runtime/coro/rank_context.h"
 
 namespace coshard {
@@ -61,13 +60,14 @@ std::string show_call(const OpDef& op, std::span<const Tensor> in) {
   return text;
 }
 
-std::shared_ptr<const Decision> decision_for(const OpDef& op, std::span<const Tensor> in,
-                                             const Attrs& attrs, bool in_place) {
+const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+                             bool in_place, const CachesHeld&) {
   static const RankLocal<BoundedCache<Decision, DecisionKind>> decisions;
   const std::uint64_t hash = hash_of(op, in, attrs, in_place);
   const auto same = [&](const Decision& d) { return matches(d, op, in, attrs, in_place); };
-  if (const auto* found = decisions->find(hash, same)) return *found;
-  return decisions->add(hash, decide(op, in, attrs, in_place));
+  auto& known = *decisions;
+  if (const auto* found = known.find(hash, same)) return **found;
+  return *known.add(hash, decide(op, in, attrs, in_place));
 }
 
 }  // namespace coshard

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dtensor/bounded_cache.h"
 #include "dtensor/ops/op.h"
 
 namespace coshard {
@@ -39,9 +40,9 @@ struct Decision {
 // `in_place`: the first input keeps its layout and gives it to the first output, where it can.
 std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                                  bool in_place);
-// The one that this rank has made before for such a call, or a new one.
-std::shared_ptr<const Decision> decision_for(const OpDef& op, std::span<const Tensor> in,
-                                             const Attrs& attrs, bool in_place);
+// The one that this rank has made before for such a call, or a new one. `held` keeps it.
+const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+                             bool in_place, const CachesHeld& held);
 // For errors: "add: f32[2,3], f32[3]".
 std::string show_call(const OpDef& op, std::span<const Tensor> in);
 

@@ -96,9 +96,8 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   if (in.size() > 1 && plain_beside_dtensors(in)) [[unlikely]]
     return run_call(op, all_on_one_mesh(op, in, in_place), attrs, in_place);
   const AllocationLabel label(op.name);
-  // Held, since what is called from here may make the caches forget it.
-  const std::shared_ptr<const Decision> decision = decision_for(op, in, attrs, in_place);
-  const Decision& d = *decision;
+  const CachesHeld held;  // what is called from here adds to the caches
+  const Decision& d = decision_for(op, in, attrs, in_place, held);
   std::vector<Tensor> moved;
   std::span<const Tensor> used = in;
   if (d.changes) {

@@ -15,7 +15,7 @@ struct Issued {
 
 // Returns at once: a step that needs the result of the one before hangs on it, and the result is
 // left in flight. On a device that queues its work that is the order of the compute stream.
-Issued run_plan(const DTensor& source, const std::shared_ptr<const RedistributePlan>& plan);
+Issued run_plan(const DTensor& source, std::shared_ptr<const RedistributePlan> plan);
 
 // A handle to the same memory that waits for nothing.
 Tensor place_of(const Tensor& x);

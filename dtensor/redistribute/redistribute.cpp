@@ -74,7 +74,7 @@ Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOp
   if (taped(inputs))
     push_record(std::make_shared<RedistributeRecord>(source, options), inputs,
                 std::span<Tensor>(&issued.result, 1));
-  return {issued.result, issued.last, issued.shards};
+  return {std::move(issued.result), std::move(issued.last), issued.shards};
 }
 
 void check_partials(const Tensor& source, const Layout& wanted) {
@@ -188,8 +188,8 @@ Redistribution redistribute(const DTensor& source, const Layout& target,
   const Layout wanted = normalize(target, source.shape(), "redistribute");
   if (!casts && wanted == source.layout()) return Redistribution(source);
   check_partials(source, wanted);
-  const Taped taken = run_taped(source, wanted, options);
-  return Redistribution(taken.result, taken.last, taken.shards);
+  Taped taken = run_taped(source, wanted, options);
+  return Redistribution(std::move(taken.result), std::move(taken.last), taken.shards);
 }
 
 Tensor redistribute_raw(const DTensor& source, const Layout& target) {

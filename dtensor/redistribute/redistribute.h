@@ -38,7 +38,7 @@ struct ArrivedShard {
 class Redistribution {
  public:
   using awaitable_of_coshard = void;
-  // `last` is the step whose collective is in flight, if any; it lives in the plan cache.
+  // `last` is the step whose collective is in flight, if any.
   explicit Redistribution(Tensor result, std::shared_ptr<const Step> last = nullptr, int shards = 1)
       : result_(std::move(result)),
         state_(result_.storage()->pending.state()),

@@ -119,14 +119,16 @@ void tensor_calls(const Tensor& a, const Tensor& b, const DeviceMesh& mesh, Resu
 // What an operator's first call with these shapes and layouts decides; its plans are known.
 void decision_misses(const Tensor& a, const DeviceMesh& mesh, Results& results) {
   const DTensor x = from_local(a, mesh, Shard(0)), w = from_local(a, mesh, Shard(1));
-  for (const std::string_view name : {"linear", "matmul"}) {
+  const auto miss = [&](std::string_view name, std::span<const Tensor> in) {
     const auto ops = all_operators();
     const auto found = std::ranges::find(ops, name, &OpDef::name);
     CS_REQUIRE(found != ops.end(), "bench: no operator ", name);
-    const Tensor in[] = {x, w};
     results.push_back(measured(cat("decision_miss_", name),
                                timed([&] { return decide(**found, in, {}, false); }, 1000), "us"));
-  }
+  };
+  const Tensor in[] = {x, w, Tensor()};
+  miss("matmul", std::span(in).first(2));
+  miss("linear", in);
 }
 
 Task<void> measure_dispatch(World& world, Results& results) {

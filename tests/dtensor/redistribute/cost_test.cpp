@@ -53,8 +53,7 @@ void compare_with_all(const std::vector<int>& mesh, const Shape& shape,
                       const std::vector<Placement>& placements) {
   Pricing pricing(mesh, shape, 4);
   const auto layouts = layouts_of(static_cast<int>(mesh.size()), placements);
-  const auto times =
-      all_paths(mesh, shape, layouts, [](const Move& move) { return move.time; });
+  const auto times = all_paths(mesh, shape, layouts, [](const Move& move) { return move.time; });
   for (std::size_t i = 0; i < layouts.size(); ++i)
     for (std::size_t j = 0; j < layouts.size(); ++j) {
       if (layouts[j].has_partial()) continue;
