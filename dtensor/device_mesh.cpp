@@ -7,6 +7,8 @@
 #include <set>
 
 #include "dtensor/layout.h"
+#include "dtensor/spec.h"
+#include "runtime/coro/rank_context.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/error.h"
 
@@ -324,11 +326,19 @@ void check_mesh(const char* what, const World& world, const std::vector<int>& ra
   }
 }
 
+// Programs that make a mesh in each step are not to keep them all.
+void forget_now_and_then() {
+  constexpr int kOften = 64;
+  static const RankLocal<int> made;
+  if (++*made % kOften == 0) forget_dropped_meshes();
+}
+
 }  // namespace
 
 DeviceMesh DeviceMesh::from_ranks(World& world, std::vector<int> ranks, std::vector<int> shape,
                                   std::vector<std::string> names, CallSite site) {
   const UserCall user(site);
+  forget_now_and_then();
   check_mesh("from_ranks", world, ranks, shape, names);
   if (names.empty())
     for (std::size_t d = 0; d < shape.size(); ++d) names.push_back("dim_" + std::to_string(d));

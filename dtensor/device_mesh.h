@@ -78,6 +78,7 @@ class DeviceMesh {
   // makes.
   Communicator& communicator(std::span<const int> dims) const;
 
+  long holders() const { return impl_.use_count(); }  // handles like this one
   const void* id() const { return impl_.get(); }  // one per mesh object: equal ids are equal meshes
   // Same world, ranks, shape, names and links.
   friend bool operator==(const DeviceMesh& a, const DeviceMesh& b) {

@@ -1,7 +1,8 @@
 #include "dtensor/spec.h"
 
-#include <unordered_map>
+#include <algorithm>
 
+#include "dtensor/bounded_cache.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
 
@@ -65,23 +66,24 @@ std::vector<Range> ranges_of(const Layout& layout, const std::vector<int>& mesh_
 
 namespace {
 
-struct SpecHash {
-  std::size_t operator()(const Spec* spec) const {
-    std::size_t h = spec->shape.size();
-    for (auto size : spec->shape) h = h * 1099511628211ULL + static_cast<std::size_t>(size);
-    for (const Placement& p : spec->layout) {
-      h = h * 1099511628211ULL + static_cast<std::size_t>(p.kind) * 64 +
-          static_cast<std::size_t>(p.reduce) * 8 + static_cast<std::size_t>(p.dim) + 1 +
-          static_cast<std::size_t>(p.split) * 4096;
-    }
-    return h * 31 + std::hash<const void*>{}(spec->mesh.id());
-  }
+struct SpecKind {
+  static constexpr std::string_view kName = "specs";
+  static constexpr bool kKeepsUsed = true;  // so that equal specs stay one object
+  static std::size_t bytes_of(const Spec&) { return 0; }
+  static bool lies_on(const Spec& spec, const void* mesh) { return spec.mesh.id() == mesh; }
 };
-struct SpecEqual {
-  bool operator()(const Spec* a, const Spec* b) const {
-    return a->mesh.id() == b->mesh.id() && a->layout == b->layout && a->shape == b->shape;
-  }
-};
+using Specs = BoundedCache<Spec, SpecKind>;
+const RankLocal<Specs> interned;
+
+std::uint64_t hash_of(const DeviceMesh& mesh, const Layout& layout, const Shape& shape) {
+  std::uint64_t h = reinterpret_cast<std::uintptr_t>(mesh.id());
+  for (const Placement& p : layout)
+    mix(h, static_cast<std::uint64_t>(p.kind) | static_cast<std::uint64_t>(p.reduce) << 8 |
+               static_cast<std::uint64_t>(static_cast<std::uint16_t>(p.dim)) << 16 |
+               static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.split)) << 32);
+  for (const std::int64_t size : shape) mix(h, static_cast<std::uint64_t>(size));
+  return h;
+}
 
 void place_locally(Spec& spec) {
   const DeviceMesh& mesh = spec.mesh;
@@ -104,13 +106,11 @@ void place_locally(Spec& spec) {
 
 std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layout,
                                       const Shape& shape) {
-  // Interned values outlive no world: the table belongs to the rank's thread and is keyed by the
-  // mesh object, which every entry keeps alive.
-  using Specs = std::unordered_map<const Spec*, std::shared_ptr<const Spec>, SpecHash, SpecEqual>;
-  static const RankLocal<Specs> specs;
-  Specs& table = *specs;
-  Spec key{mesh, layout, shape, {}, {}};
-  if (const auto found = table.find(&key); found != table.end()) return found->second;
+  const std::uint64_t hash = hash_of(mesh, layout, shape);
+  const auto matches = [&](const Spec& spec) {
+    return spec.mesh.id() == mesh.id() && spec.layout == layout && spec.shape == shape;
+  };
+  if (const auto* found = interned->find(hash, matches)) return *found;
   CS_REQUIRE(layout.ndim() == mesh.ndim(), "layout ", layout, " has ", layout.ndim(),
              " entries, the mesh ", mesh, " has ", mesh.ndim(), " dimensions");
   std::int64_t elements = 1;
@@ -118,12 +118,30 @@ std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layo
     CS_REQUIRE(size >= 0 && !__builtin_mul_overflow(elements, size, &elements),
                "a tensor of shape ", shape,
                ": sizes must be at least 0, and their product below 2^63");
-  key.layout = normalize(layout, shape, "layout");
-  place_locally(key);
-  auto spec = std::make_shared<const Spec>(std::move(key));
-  if (!(spec->layout == layout)) return make_spec(mesh, spec->layout, shape);
-  table.emplace(spec.get(), spec);
-  return spec;
+  const Layout normal = normalize(layout, shape, "layout");
+  if (!(normal == layout)) return make_spec(mesh, normal, shape);
+  Spec spec{mesh, layout, shape, {}, {}};
+  place_locally(spec);
+  return interned->add(hash, std::make_shared<const Spec>(std::move(spec)));
+}
+
+// A mesh is dropped when all that holds it is a spec: every spec that lives is interned.
+void forget_dropped_meshes() {
+  struct Mesh {
+    const void* id;
+    long holders, specs;
+  };
+  std::vector<Mesh> meshes;
+  interned->each([&](const std::shared_ptr<const Spec>& spec) {
+    const void* id = spec->mesh.id();
+    auto known = std::ranges::find(meshes, id, &Mesh::id);
+    if (known == meshes.end()) known = meshes.insert(known, {id, spec->mesh.holders(), 0});
+    ++known->specs;
+  });
+  std::vector<const void*> dropped;
+  for (const Mesh& mesh : meshes)
+    if (mesh.holders == mesh.specs) dropped.push_back(mesh.id);
+  if (!dropped.empty()) CacheBudget::of_rank().forget(dropped);
 }
 
 std::string describe(const Spec& spec) {

@@ -22,6 +22,9 @@ struct Spec {
 // layout must be normalised and have one entry per mesh dimension (Error{BadInput} otherwise).
 std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layout,
                                       const Shape& shape);
+// What this rank remembers of meshes that nobody has but specs is forgotten; specs of tensors that
+// live stay.
+void forget_dropped_meshes();
 
 // Extent and start of part `index` when `size` is cut into n by torch.chunk.
 struct Chunk {

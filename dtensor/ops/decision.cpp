@@ -1,16 +1,11 @@
 // Decisions of a rank, found by value.
 #include "dtensor/ops/decision.h"
 
-#include <unordered_map>
-
+#include "dtensor/bounded_cache.h"
 #include "runtime/coro/rank_context.h"
 
 namespace coshard {
 namespace {
-
-void mix(std::uint64_t& h, std::uint64_t value) {
-  h = (h ^ value) * 0x9E3779B97F4A7C15ULL, h ^= h >> 29;
-}
 
 std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                       bool in_place) {
@@ -44,6 +39,19 @@ bool matches(const Decision& d, const OpDef& op, std::span<const Tensor> in, con
   return true;
 }
 
+struct DecisionKind {
+  static constexpr std::string_view kName = "decisions";
+  static constexpr bool kKeepsUsed = false;
+  static std::size_t bytes_of(const Decision& d) {
+    return d.inputs.size() * (sizeof(DecisionInput) + sizeof(TensorInfo) + sizeof(Layout) + 1);
+  }
+  static bool lies_on(const Decision& d, const void* mesh) {
+    for (const DecisionInput& input : d.inputs)
+      if (input.spec && input.spec->mesh.id() == mesh) return true;
+    return false;
+  }
+};
+
 }  // namespace
 
 std::string show_call(const OpDef& op, std::span<const Tensor> in) {
@@ -53,29 +61,13 @@ std::string show_call(const OpDef& op, std::span<const Tensor> in) {
   return text;
 }
 
-// A cache by value: forgetting it changes nothing but time.
-const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
-                             bool in_place) {
-  struct Decisions {
-    std::unordered_map<std::uint64_t, std::vector<std::unique_ptr<Decision>>> table;
-    std::size_t entries = 0;
-  };
-  static const RankLocal<Decisions> decisions;
-  auto& [table, entries] = *decisions;
-  constexpr std::size_t kMostEntries = 16'384;
-  auto& bucket = table[hash_of(op, in, attrs, in_place)];
-  for (const auto& d : bucket)
-    if (matches(*d, op, in, attrs, in_place)) return *d;
-  auto made = decide(op, in, attrs, in_place);
-  if (++entries > kMostEntries) {
-    table.clear();
-    entries = 1;
-    auto& fresh = table[hash_of(op, in, attrs, in_place)];
-    fresh.push_back(std::move(made));
-    return *fresh.back();
-  }
-  bucket.push_back(std::move(made));
-  return *bucket.back();
+std::shared_ptr<const Decision> decision_for(const OpDef& op, std::span<const Tensor> in,
+                                             const Attrs& attrs, bool in_place) {
+  static const RankLocal<BoundedCache<Decision, DecisionKind>> decisions;
+  const std::uint64_t hash = hash_of(op, in, attrs, in_place);
+  const auto same = [&](const Decision& d) { return matches(d, op, in, attrs, in_place); };
+  if (const auto* found = decisions->find(hash, same)) return *found;
+  return decisions->add(hash, decide(op, in, attrs, in_place));
 }
 
 }  // namespace coshard

@@ -40,8 +40,8 @@ struct Decision {
 std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                                  bool in_place);
 // The one that this rank has made before for such a call, or a new one.
-const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
-                             bool in_place);
+std::shared_ptr<const Decision> decision_for(const OpDef& op, std::span<const Tensor> in,
+                                             const Attrs& attrs, bool in_place);
 // For errors: "add: f32[2,3], f32[3]".
 std::string show_call(const OpDef& op, std::span<const Tensor> in);
 

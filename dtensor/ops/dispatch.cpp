@@ -53,7 +53,9 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
                                          const Attrs& attrs, bool in_place) {
   CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
   const AllocationLabel label(op.name);
-  const Decision& d = decision_for(op, in, attrs, in_place);
+  // Held, since what is called from here may make the caches forget it.
+  const std::shared_ptr<const Decision> decision = decision_for(op, in, attrs, in_place);
+  const Decision& d = *decision;
   std::vector<Tensor> moved;
   std::span<const Tensor> used = in;
   if (d.changes) {
@@ -72,7 +74,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   const auto count = static_cast<std::size_t>(d.outputs);
   run_body(op, context, d.absent);
   for (std::size_t i = 0; i < count; ++i)
-    if (d.out_spec[i]) context.out[i] = context.out[i].with_spec(d.out_spec[i]);
+    if (d.out_spec[i]) context.out[i] = context.out[i].with_spec(std::move(context.out_spec[i]));
   if (taped(in)) {
     const std::span<Tensor> out(context.out.data(), count);
     push_record(make_op_record(op, attrs, used, out, d), in, out);

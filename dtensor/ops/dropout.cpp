@@ -1,5 +1,3 @@
-#include <bit>
-
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
@@ -10,8 +8,8 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: seed, stream; attrs.reals: p. Linear, with draws that depend on seed and stream only:
-// its gradient is itself.
+// attrs.opaque: seed, stream; attrs.reals: p. Linear, with draws that depend on seed and stream
+// only: its gradient is itself.
 std::vector<TensorInfo> dropout_infer(Infos in, const Attrs&) {
   require_floating("dropout", in[0]);
   return {in[0]};
@@ -40,8 +38,7 @@ Rule dropout_rule(Infos in, const Attrs& attrs) {
 void dropout_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
   Tensor& y = c.make();
-  const RandomState drawn{std::bit_cast<std::uint64_t>(c.attrs.ints[0]),
-                          std::bit_cast<std::uint64_t>(c.attrs.ints[1])};
+  const RandomState drawn{c.attrs.opaque[0], c.attrs.opaque[1]};
   kernels::Dropout dropout{x.dtype(),        region_of(c), drawn.seed, drawn.next_stream,
                            c.attrs.reals[0], x.data(),     y.data()};
   if (const StepGraph* step = StepGraph::recording())
@@ -52,7 +49,7 @@ void dropout_forward(OpContext& c) {
 void dropout_backward(GradContext& c);
 
 std::vector<OpDef::Sample> dropout_samples() {
-  return {{{input({3, 5})}, {{17, 3}, {0.4}}}, {{input({2, 3, 6})}, {{1, 0}, {0.5}}}};
+  return {{{input({3, 5})}, {{}, {0.4}, {17, 3}}}, {{input({2, 3, 6})}, {{}, {0.5}, {1, 0}}}};
 }
 
 const OpDef& dropout_op() {
@@ -80,10 +77,7 @@ Tensor dropout(const Tensor& x, double p, bool training, CallSite site) {
   if (!training || p == 0) return x;
   if (p == 1) return mul(x, 0.0);
   const RandomState state = take_stream();
-  return call1(
-      dropout_op(), {x},
-      {{std::bit_cast<std::int64_t>(state.seed), std::bit_cast<std::int64_t>(state.next_stream)},
-       {p}});
+  return call1(dropout_op(), {x}, {{}, {p}, {state.seed, state.next_stream}});
 }
 
 std::span<const OpDef* const> dropout_ops() {

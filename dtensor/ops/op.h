@@ -2,7 +2,9 @@
 // An operator is data: name, sharding rule, shape inference, local forward, backward written in
 // operators, cost and samples. Each lives in one file of this folder and is named once, in this
 // folder's meson.build.
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 #include <span>
 #include <string>
@@ -24,8 +26,13 @@ struct Attrs {
   // Values that change from call to call and on which neither rule nor shapes depend (a random
   // stream): not compared.
   std::array<std::uint64_t, 2> opaque{};
+  // NaN is itself.
+  static bool same_bits(double a, double b) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+  }
   friend bool operator==(const Attrs& a, const Attrs& b) {
-    return a.ints == b.ints && a.reals == b.reals;
+    return a.ints == b.ints && a.reals.size() == b.reals.size() &&
+           std::equal(a.reals.begin(), a.reals.end(), b.reals.begin(), same_bits);
   }
 };
 
@@ -51,8 +58,8 @@ struct Strategy {
 // output has: cutting it cuts that output. A letter that no output has is contracted: cutting it
 // makes the outputs Partial(contraction). '.' (and a letter listed in `whole`) is never cut. Inputs
 // that lack the cut letter are wanted as Replicate. An input "*" is there for its layout only: it
-// is never moved, an `extra` strategy is for inputs "*" that lie as it says, and where that is a cut,
-// no other strategy is taken.
+// is never moved, an `extra` strategy is for inputs "*" that lie as it says, and where that is a
+// cut, no other strategy is taken.
 struct Rule {
   std::vector<std::string> in;
   std::vector<std::string> out;
@@ -154,9 +161,10 @@ struct OpDef {
   std::vector<Sample> (*samples)();
 };
 
-// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors a strategy of the rule
-// is chosen for every mesh dimension (choose.h) and inputs are redistributed to it. Outputs are undefined beyond the operator's count.
-// Error{BadInput} for a mixture of plain tensors and DTensors, or two meshes.
+// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors a strategy of the
+// rule is chosen for every mesh dimension (choose.h) and inputs are redistributed to it. Outputs
+// are undefined beyond the operator's count. Error{BadInput} for a mixture of plain tensors and
+// DTensors, or two meshes.
 std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in,
                                      const Attrs& attrs);
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});

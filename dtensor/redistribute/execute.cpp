@@ -140,13 +140,12 @@ Tensor copy_later(const Tensor& tensor) {
   return tensor.is_distributed() ? to.with_spec(tensor.spec()) : to;
 }
 
-Issued run_plan(const DTensor& source, const RedistributePlan& plan) {
-  if (plan.steps.empty()) return {source.with_spec(plan.target), nullptr};
-  Issued issued{source, nullptr, plan.outline.shards};
-  for (const Step& step : plan.steps) {
-    issued.result = run_step(issued.result, step);
-    issued.last = communicates(step.kind) ? &step : nullptr;
-  }
+Issued run_plan(const DTensor& source, const std::shared_ptr<const RedistributePlan>& plan) {
+  if (plan->steps.empty()) return {source.with_spec(plan->target), nullptr};
+  Issued issued{source, nullptr, plan->outline.shards};
+  for (const Step& step : plan->steps) issued.result = run_step(issued.result, step);
+  const Step& last = plan->steps.back();
+  if (communicates(last.kind)) issued.last = {plan, &last};
   return issued;
 }
 

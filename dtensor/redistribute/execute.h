@@ -8,14 +8,14 @@
 namespace coshard {
 
 struct Issued {
-  Tensor result;               // off the tape; possibly in flight, possibly a view of the source
-  const Step* last = nullptr;  // the step whose collective is in flight, if any
-  int shards = 1;              // as PlanOutline
+  Tensor result;  // off the tape; possibly in flight, possibly a view of the source
+  std::shared_ptr<const Step> last = nullptr;  // whose collective is in flight, if any
+  int shards = 1;                              // as PlanOutline
 };
 
 // Returns at once: a step that needs the result of the one before hangs on it, and the result is
 // left in flight. On a device that queues its work that is the order of the compute stream.
-Issued run_plan(const DTensor& source, const RedistributePlan& plan);
+Issued run_plan(const DTensor& source, const std::shared_ptr<const RedistributePlan>& plan);
 
 // A handle to the same memory that waits for nothing.
 Tensor place_of(const Tensor& x);
@@ -31,7 +31,7 @@ void fly_with(const Tensor& from, const Tensor& to);
 // to read x.
 void issue_deferred(const Tensor& x);
 
-// One step. A step that communicates must outlive its result's being waited for.
+// One step, which may be forgotten while its result is in flight.
 Tensor run_step(const Tensor& x, const Step& step);
 
 // `to` is written by `make`, which reads `from`: now, or once `from` is there; then `to` is in

@@ -1,7 +1,6 @@
 #pragma once
 // Which positions of a tensor the ranks of a mesh hold under a layout. Pure: functions of the
-// mesh's shape, the tensor's shape and layouts; ranks are counted row-major over the mesh. Mesh
-// dimensions come in sets, as bits: bit m is mesh dimension m.
+// mesh's shape, the tensor's shape and layouts; ranks are counted row-major over the mesh.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -9,12 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dtensor/redistribute/mesh_dims.h"
 #include "dtensor/spec.h"
 
 namespace coshard {
-
-using MeshDims = unsigned;
-constexpr bool has(MeshDims dims, int m) { return (dims >> m & 1U) != 0; }
 
 using Ranges = std::vector<Range>;  // ascending, neither overlapping nor touching
 
@@ -25,11 +22,10 @@ std::int64_t position_in(const Ranges& ranges, std::int64_t index);
 
 class Holdings {
  public:
-  Holdings(std::vector<int> mesh_shape, const Shape& shape, std::span<const LinkCost> links = {});
+  Holdings(std::vector<int> mesh_shape, const Shape& shape);
 
   const std::vector<int>& mesh_shape() const { return mesh_shape_; }
   const Shape& shape() const { return shape_; }
-  std::span<const LinkCost> links() const { return links_; }  // of the mesh's dimensions, or none
   int ndim() const { return static_cast<int>(shape_.size()); }
   int ranks() const { return ranks_; }
 
@@ -47,7 +43,6 @@ class Holdings {
  private:
   std::vector<int> mesh_shape_, strides_;
   Shape shape_;
-  std::span<const LinkCost> links_;
   int ranks_ = 1;
   // Which tensor dimension, and how each mesh dimension cuts it: 0 not, 1 Shard, 1 + split.
   using Cuts = std::array<int, kMaxMeshDims + 1>;

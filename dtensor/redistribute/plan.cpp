@@ -1,7 +1,6 @@
 #include "dtensor/redistribute/plan.h"
 
-#include <unordered_map>
-
+#include "dtensor/bounded_cache.h"
 #include "dtensor/redistribute/bind.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/error.h"
@@ -18,9 +17,9 @@ PlanOutline outline(const DeviceMesh& mesh, std::span<const PlanStep> steps) {
   return seen;
 }
 
-std::unique_ptr<RedistributePlan> make_plan(const std::shared_ptr<const Spec>& source,
-                                            const Layout& target) {
-  auto plan = std::make_unique<RedistributePlan>();
+std::shared_ptr<const RedistributePlan> make_plan(const std::shared_ptr<const Spec>& source,
+                                                  const Layout& target) {
+  auto plan = std::make_shared<RedistributePlan>();
   const DeviceMesh& mesh = source->mesh;
   plan->source = source;
   plan->target = make_spec(mesh, target, source->shape);
@@ -31,39 +30,81 @@ std::unique_ptr<RedistributePlan> make_plan(const std::shared_ptr<const Spec>& s
   return plan;
 }
 
+std::size_t bytes_of(const Boxes& boxes) { return boxes.size() * sizeof(Box); }
+std::size_t bytes_of(const Counts& counts) {
+  return counts ? counts->size() * sizeof(std::int64_t) : 0;
+}
+
+struct PlanKind {
+  static constexpr std::string_view kName = "plans";
+  static constexpr bool kKeepsUsed = false;
+  static std::size_t bytes_of(const RedistributePlan& plan) {
+    std::size_t bytes = plan.steps.size() * sizeof(Step);
+    for (const Step& step : plan.steps) {
+      bytes += coshard::bytes_of(step.pack) + coshard::bytes_of(step.unpack);
+      const Collective& c = step.collective;
+      for (const Counts* counts : {&c.counts, &c.scatter_counts, &c.send_counts, &c.recv_counts})
+        bytes += coshard::bytes_of(*counts);
+    }
+    return bytes;
+  }
+  static bool lies_on(const RedistributePlan& plan, const void* mesh) {
+    return plan.source->mesh.id() == mesh;
+  }
+};
+
+// Of a rank outside the mesh.
+struct Answer {
+  std::shared_ptr<const Spec> source;
+  Layout target;
+  PlanOutline outline;
+};
+struct AnswerKind {
+  static constexpr std::string_view kName = "outlines";
+  static constexpr bool kKeepsUsed = false;
+  static std::size_t bytes_of(const Answer&) { return 0; }
+  static bool lies_on(const Answer& answer, const void* mesh) {
+    return answer.source->mesh.id() == mesh;
+  }
+};
+
+// The source is interned, and kept by what it is the key of.
+std::uint64_t hash_of(const std::shared_ptr<const Spec>& source) {
+  std::uint64_t hash = 0;
+  mix(hash, reinterpret_cast<std::uintptr_t>(source.get()));
+  return hash;
+}
+
 }  // namespace
 
-const RedistributePlan& plan_for(const std::shared_ptr<const Spec>& source, const Layout& target) {
-  using Plans = std::unordered_map<const Spec*, std::vector<std::unique_ptr<RedistributePlan>>>;
-  static const RankLocal<Plans> table;
-  auto& plans = (*table)[source.get()];
-  for (const auto& plan : plans)
-    if (plan->target->layout == target) return *plan;
+std::shared_ptr<const RedistributePlan> plan_for(const std::shared_ptr<const Spec>& source,
+                                                 const Layout& target) {
+  static const RankLocal<BoundedCache<RedistributePlan, PlanKind>> plans;
+  const std::uint64_t hash = hash_of(source);
+  const auto matches = [&](const RedistributePlan& plan) {
+    return plan.source == source && plan.target->layout == target;
+  };
+  if (const auto* found = plans->find(hash, matches)) return *found;
   CS_REQUIRE(target.ndim() == source->mesh.ndim(), "redistribute: layout ", target, " has ",
              target.ndim(), " entries, the mesh ", source->mesh, " has ", source->mesh.ndim(),
              " dimensions");
   const Layout normal = normalize(target, source->shape, "redistribute");
   if (!(normal == target)) return plan_for(source, normal);
-  plans.push_back(make_plan(source, target));
-  return *plans.back();
+  return plans->add(hash, make_plan(source, target));
 }
 
 PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& target) {
-  if (source->mesh.contains_this_rank()) return plan_for(source, target).outline;
-  struct Answer {
-    std::shared_ptr<const Spec> source;
-    Layout target;
-    PlanOutline outline;
+  if (source->mesh.contains_this_rank()) return plan_for(source, target)->outline;
+  static const RankLocal<BoundedCache<Answer, AnswerKind>> answers;
+  const std::uint64_t hash = hash_of(source);
+  const auto matches = [&](const Answer& answer) {
+    return answer.source == source && answer.target == target;
   };
-  static const RankLocal<std::unordered_map<const Spec*, std::vector<Answer>>> answers;
-  auto& known = (*answers)[source.get()];
-  for (const Answer& answer : known)
-    if (answer.target == target) return answer.outline;
+  if (const auto* found = answers->find(hash, matches)) return (*found)->outline;
   const DeviceMesh& mesh = source->mesh;
-  known.push_back({source, target,
-                   outline(mesh, plan_steps(mesh.shape(), source->shape, source->layout, target,
-                                            mesh.links()))});
-  return known.back().outline;
+  const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target, mesh.links());
+  const Answer answer{source, target, outline(mesh, steps)};
+  return answers->add(hash, std::make_shared<const Answer>(answer))->outline;
 }
 
 }  // namespace coshard

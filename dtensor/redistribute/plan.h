@@ -1,6 +1,6 @@
 #pragma once
 // A plan made ready for one rank: its steps with communicators, geometry and local shapes. Cached
-// by value, per rank, so that a repeated redistribute pays a look-up and its collectives.
+// per rank, so that a repeated redistribute pays a look-up and its collectives.
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -52,7 +52,8 @@ struct RedistributePlan {
 // The cached plan for a tensor of `source` and `target`'s layout on the same mesh. Made by all
 // ranks of the mesh at the same point of the program, since it may create communicators.
 // Error{BadInput}: as plan_steps.
-const RedistributePlan& plan_for(const std::shared_ptr<const Spec>& source, const Layout& target);
+std::shared_ptr<const RedistributePlan> plan_for(const std::shared_ptr<const Spec>& source,
+                                                 const Layout& target);
 
 // On any rank of the world. `target` is normalised.
 PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& target);

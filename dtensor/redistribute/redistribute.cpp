@@ -34,7 +34,7 @@ Issued issue_now_or_later(const Tensor& source, const Layout& target) {
 // The result of a redistribute as the tape sees it: never the source's own memory.
 struct Taped {
   Tensor result;
-  const Step* last;
+  std::shared_ptr<const Step> last;
   int shards;
 };
 Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options);

@@ -39,10 +39,10 @@ class Redistribution {
  public:
   using awaitable_of_coshard = void;
   // `last` is the step whose collective is in flight, if any; it lives in the plan cache.
-  explicit Redistribution(Tensor result, const Step* last = nullptr, int shards = 1)
+  explicit Redistribution(Tensor result, std::shared_ptr<const Step> last = nullptr, int shards = 1)
       : result_(std::move(result)),
         state_(result_.storage()->pending.state()),
-        last_(last),
+        last_(std::move(last)),
         shards_(shards) {}
 
   // The result, possibly in flight. Recorded on the tape.
@@ -68,7 +68,7 @@ class Redistribution {
   Tensor result_;
   // Kept, so that every await waits for the same, also when the data have been used meanwhile.
   std::shared_ptr<WorkState> state_;
-  const Step* last_;
+  std::shared_ptr<const Step> last_;
   int shards_;
   int taken_ = 0;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "dtensor/redistribute/cost.h"
+#include "dtensor/redistribute/pricing.h"
 #include "runtime/error.h"
 
 namespace coshard {
@@ -72,100 +72,119 @@ Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const
   return choices;
 }
 
+// Dijkstra's, over the layouts that the choices make: numbers whose digits are the choices.
 class Search {
  public:
-  Search(Holdings& holdings, const Choices& choices) : holdings_(holdings) {
-    layouts_.emplace_back();
-    for (const auto& list : choices) {
-      std::vector<Layout> longer;
-      for (const Layout& layout : layouts_)
-        for (const Placement& p : list) {
-          longer.push_back(layout);
-          longer.back().push_back(p);
-        }
-      layouts_ = std::move(longer);
-    }
-    best_.resize(layouts_.size());
+  Search(Pricing& pricing, const Choices& choices) : pricing_(pricing), choices_(choices) {
+    std::size_t layouts = 1;
+    for (const auto& list : choices) layouts *= list.size();
+    nodes_.resize(layouts);
   }
 
   std::vector<PlanStep> run(const Layout& from, const Layout& to) {
     start_ = from;
-    goal_ = to;
-    best_[index_of(from)].time = 0;
-    const std::size_t goal = index_of(to);
-    while (true) {
-      const std::size_t now = nearest();
-      CS_REQUIRE(now < best_.size(), "cannot redistribute ", from, " to ", to);
-      if (now == goal) break;
-      best_[now].settled = true;
-      relax(now, goal);
+    goal_ = number_of(to);
+    std::size_t now = number_of(from);
+    node(now).time = 0;
+    for (; now != goal_; now = nearest()) {
+      nodes_[now].settled = true;
+      std::erase(open_, now);
+      relax(now);
+      CS_REQUIRE(!open_.empty(), "cannot redistribute ", from, " to ", to);
     }
     std::vector<PlanStep> steps;
-    for (std::size_t at = goal; !(layouts_[at] == from); at = index_of(best_[at].step.from))
-      steps.push_back(best_[at].step);
+    for (; nodes_[now].before != kNone; now = nodes_[now].before) {
+      PlanStep& step = steps.emplace_back();
+      static_cast<Move&>(step) = nodes_[now].move;
+      step.from = nodes_[nodes_[now].before].priced.layout;
+      step.to = nodes_[now].priced.layout;
+    }
     std::ranges::reverse(steps);
     return steps;
   }
 
  private:
-  struct Best {
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  struct Node {
     double time = std::numeric_limits<double>::infinity();
-    bool settled = false;
-    PlanStep step;  // the last one on the way
+    double rest = 0;  // at least, to the goal
+    bool made = false, settled = false;
+    std::size_t before = kNone;
+    Move move;  // the last one on the way
+    PricedLayout priced;
   };
 
-  std::size_t index_of(const Layout& layout) const {
-    return static_cast<std::size_t>(std::ranges::find(layouts_, layout) - layouts_.begin());
+  std::size_t number_of(const Layout& layout) const {
+    std::size_t number = 0;
+    for (int m = 0; m < layout.ndim(); ++m) {
+      const auto& list = choices_[static_cast<std::size_t>(m)];
+      const auto at = std::ranges::find(list, layout[m]) - list.begin();
+      number = number * list.size() + static_cast<std::size_t>(at);
+    }
+    return number;
+  }
+
+  Node& node(std::size_t number) {
+    Node& node = nodes_[number];
+    if (node.made) return node;
+    node.made = true;
+    std::size_t factor = nodes_.size();
+    Layout layout;
+    for (const auto& list : choices_) {
+      factor /= list.size();
+      layout.push_back(list[number / factor % list.size()]);
+    }
+    node.priced = pricing_.ready(layout);
+    if (number != goal_) node.rest = pricing_.at_least(node.priced, this->node(goal_).priced);
+    return node;
   }
 
   std::size_t nearest() const {
-    std::size_t nearest = best_.size();
-    for (std::size_t i = 0; i < best_.size(); ++i) {
-      if (best_[i].settled || best_[i].time == std::numeric_limits<double>::infinity()) continue;
-      if (nearest == best_.size() || best_[i].time < best_[nearest].time) nearest = i;
-    }
+    std::size_t nearest = open_.front();
+    for (const std::size_t i : open_)
+      if (nodes_[i].time < nodes_[nearest].time) nearest = i;
     return nearest;
   }
 
-  void relax(std::size_t now, std::size_t goal) {
-    reach(now, goal);  // first, so that what must take longer is not looked at
-    for (std::size_t next = 0; next < layouts_.size(); ++next) {
-      if (best_[next].settled || next == goal) continue;
-      const double least = best_[now].time + time_to_reduce(now, next) + time_to_reduce(next, goal);
-      if (least < best_[goal].time) reach(now, next);
-    }
+  // The goal first, so that what must take longer is not looked at.
+  void relax(std::size_t now) {
+    reach(now, goal_);
+    if (nodes_[now].time + nodes_[now].rest >= nodes_[goal_].time) return;
+    for (std::size_t next = 0; next < nodes_.size(); ++next)
+      if (!nodes_[next].settled && next != goal_ &&
+          nodes_[now].time + node(next).rest < nodes_[goal_].time)
+        reach(now, next);
   }
 
   // Partials that become shards are scattered: an all_reduce that is cut afterwards saves a
   // collective at best, at twice the bytes.
-  double detour(const PlanStep& step) const {
-    if (step.kind != StepKind::AllReduce) return 0;
-    for (int m = 0; m < goal_.ndim(); ++m)
-      if (has(step.dims, m) && start_[m].is_partial() && goal_[m].is_replicate()) return 0;
-    return 2 * slowest(holdings_.links(), step.dims).latency;
-  }
-
-  // A bound from below: a Partial goes by a collective only.
-  double time_to_reduce(std::size_t from, std::size_t to) const {
-    const Layout &a = layouts_[from], &b = layouts_[to];
-    for (int m = 0; m < a.ndim(); ++m)
-      if (a[m].is_partial() && !(a[m] == b[m])) return slowest(holdings_.links(), 1U << m).latency;
-    return 0;
+  double detour(const Move& move) {
+    if (move.kind != StepKind::AllReduce) return 0;
+    const Layout& goal = nodes_[goal_].priced.layout;
+    for (int m = 0; m < goal.ndim(); ++m)
+      if (has(move.dims, m) && start_[m].is_partial() && goal[m].is_replicate()) return 0;
+    return 2 * pricing_.least_latency();
   }
 
   void reach(std::size_t now, std::size_t next) {
-    const auto step = step_between(holdings_, layouts_[now], layouts_[next], kWidth);
-    if (!step) return;
-    const double time = best_[now].time + step->time + detour(*step);
-    if (time >= best_[next].time) return;
-    best_[next].time = time;
-    best_[next].step = *step;
+    Node& reached = node(next);
+    const double useful = std::min(reached.time, nodes_[goal_].time - reached.rest);
+    const auto move = pricing_.move(nodes_[now].priced, reached.priced, useful - nodes_[now].time);
+    if (!move) return;
+    const double time = nodes_[now].time + move->time + detour(*move);
+    if (time >= useful) return;
+    if (reached.before == kNone) open_.push_back(next);
+    reached.time = time;
+    reached.before = now;
+    reached.move = *move;
   }
 
-  Holdings& holdings_;
-  std::vector<Layout> layouts_;
-  std::vector<Best> best_;
-  Layout start_, goal_;
+  Pricing& pricing_;
+  const Choices& choices_;
+  std::vector<Node> nodes_;
+  std::vector<std::size_t> open_;  // reached, not settled
+  Layout start_;
+  std::size_t goal_ = 0;
 };
 
 }  // namespace
@@ -187,8 +206,9 @@ std::vector<PlanStep> plan_steps(const std::vector<int>& mesh_shape, const Shape
     step.to = to;
     return {step};
   }
-  Holdings holdings(mesh_shape, shape, links);
-  return Search(holdings, choices_of(mesh_shape, shape, start, to)).run(start, to);
+  Pricing pricing(mesh_shape, shape, kWidth, links);
+  const Choices choices = choices_of(mesh_shape, shape, start, to);
+  return Search(pricing, choices).run(start, to);
 }
 
 std::string trace(const Layout& from, const std::vector<PlanStep>& steps) {

@@ -1,9 +1,6 @@
 #include "dtensor/redistribute/step.h"
 
 #include <algorithm>
-#include <bit>
-
-#include "dtensor/redistribute/cost.h"
 
 namespace coshard {
 namespace {
@@ -11,46 +8,6 @@ namespace {
 using Pieces = std::vector<Ranges>;
 
 const Ranges& of(const Pieces& pieces, int rank) { return pieces[static_cast<std::size_t>(rank)]; }
-
-bool same(const Ranges& a, const Ranges& b) {
-  return std::ranges::equal(
-      a, b, [](const Range& x, const Range& y) { return x.begin == y.begin && x.end == y.end; });
-}
-
-bool commute(Reduce a, Reduce b) {
-  const auto additive = [](Reduce r) { return r == Reduce::Sum || r == Reduce::Avg; };
-  return a == b || (additive(a) && additive(b));
-}
-
-// May the Partials of `dims` be reduced now, all at once?
-bool may_reduce(const Layout& layout, MeshDims dims) {
-  for (int m = 0; m < layout.ndim(); ++m)
-    for (int k = m + 1; has(dims, m) && k < layout.ndim(); ++k)
-      if (layout[k].is_partial() && !commute(layout[m].reduce, layout[k].reduce)) return false;
-  return true;
-}
-
-// The smallest set of mesh dimensions over which every rank finds what it wants along `dim`.
-MeshDims sources(Holdings& holdings, const Layout& from, const Layout& to, int dim) {
-  const Pieces& have = holdings.along(from, dim);
-  const Pieces& want = holdings.along(to, dim);
-  if (&have == &want) return 0;
-  const MeshDims all = cutting(from, dim);
-  MeshDims best = all;
-  for (MeshDims dims = all;; dims = (dims - 1) & all) {  // every subset
-    if (holdings.size(dims) <= holdings.size(best)) {
-      bool enough = true;
-      for (int rank = 0; enough && rank < holdings.ranks(); ++rank) {
-        std::int64_t missing = count_of(of(want, rank));
-        for (const int peer : holdings.group(rank, dims))
-          missing -= common(of(want, rank), of(have, peer));
-        enough = missing == 0;
-      }
-      if (enough) best = dims;
-    }
-    if (dims == 0) return best;
-  }
-}
 
 // Do the pieces `to` of every group along `dim` make up what its ranks, all alike, hold in `from`?
 bool partitions(Holdings& holdings, const Pieces& from, const Pieces& to, MeshDims dims) {
@@ -63,73 +20,6 @@ bool partitions(Holdings& holdings, const Pieces& from, const Pieces& to, MeshDi
     if (count != count_of(of(from, rank))) return false;
   }
   return true;
-}
-
-// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not cut.
-bool make_up(Holdings& holdings, const Layout& whole, const Layout& cut, MeshDims dims) {
-  for (int d = 0; d < holdings.ndim(); ++d) {
-    const Pieces& all = holdings.along(whole, d);
-    const Pieces& parts = holdings.along(cut, d);
-    if (&all != &parts && !partitions(holdings, all, parts, cutting(cut, d) & dims)) return false;
-  }
-  return true;
-}
-
-double most(Holdings& holdings, const Layout& layout) {
-  const auto held = holdings.held(layout);
-  return static_cast<double>(*std::ranges::max_element(held));
-}
-
-std::optional<PlanStep> finish(Holdings& holdings, PlanStep step, int width) {
-  const double packed =
-      communicates(step.kind) && step.kind != StepKind::AllReduce &&
-              !is_plain(holdings, step, holdings.group(0, step.dims))
-          ? most(holdings, step.kind == StepKind::ReduceScatter ? step.from : step.to) +
-                (step.kind == StepKind::AllToAll ? step.moved : 0)
-          : 0;
-  step.copied += packed;
-  step.time = time_of(communicates(step.kind), step.moved * width, step.copied * width,
-                      slowest(holdings.links(), step.dims));
-  // Between plans of equal time, the kind that does less.
-  if (step.kind == StepKind::AllGather) step.time += 1e-4;
-  if (step.kind == StepKind::AllReduce) step.time += 2e-4;
-  return step;
-}
-
-std::optional<PlanStep> move_data(Holdings& holdings, PlanStep step, int width) {
-  bool gathers = true;
-  for (int d = 0; d < holdings.ndim(); ++d) {
-    const MeshDims dims = sources(holdings, step.from, step.to, d);
-    step.dims |= dims;
-    const Pieces& have = holdings.along(step.from, d);
-    const Pieces& want = holdings.along(step.to, d);
-    if (dims == 0)
-      gathers = gathers && (&have == &want || std::ranges::equal(have, want, same));
-    else
-      gathers = gathers && partitions(holdings, want, have, dims);
-  }
-  step.kind = step.dims == 0 ? StepKind::Slice : gathers ? StepKind::AllGather : StepKind::AllToAll;
-  const auto wanted = holdings.held(step.to), kept = holdings.held(step.from, step.to);
-  for (std::size_t rank = 0; step.dims != 0 && rank < wanted.size(); ++rank)
-    step.moved = std::max(step.moved, static_cast<double>(wanted[rank] - kept[rank]));
-  return finish(holdings, step, width);
-}
-
-std::optional<PlanStep> reduce_data(Holdings& holdings, PlanStep step, MeshDims dims, int width) {
-  if (!may_reduce(step.from, dims)) return std::nullopt;
-  step.dims = dims;
-  bool scatters = false;
-  for (int m = 0; m < step.to.ndim(); ++m)
-    scatters = scatters || (has(dims, m) && step.to[m].cuts());
-  step.kind = scatters ? StepKind::ReduceScatter : StepKind::AllReduce;
-  if (scatters) {
-    for (int m = 0; m < step.to.ndim(); ++m)
-      if (has(dims, m) && !step.to[m].cuts()) return std::nullopt;
-    if (!make_up(holdings, step.from, step.to, dims)) return std::nullopt;
-  }
-  const int n = holdings.size(dims);
-  step.moved = (scatters ? 1 : 2) * most(holdings, step.from) * (n - 1) / n;
-  return finish(holdings, step, width);
 }
 
 }  // namespace
@@ -145,41 +35,6 @@ std::string_view to_string(StepKind kind) {
     case StepKind::Expand: return "expand";
   }
   return "?";
-}
-
-std::optional<PlanStep> step_between(Holdings& holdings, const Layout& from, const Layout& to,
-                                     int width) {
-  MeshDims reduced = 0, expanded = 0, shared = 0, moved = 0;
-  bool inner_partial = false;
-  for (int m = from.ndim(); m-- > 0;) {
-    const MeshDims bit = 1U << m;
-    const bool product = to[m].is_partial() && to[m].reduce == Reduce::Product;
-    if (from[m] == to[m]) {
-      // as it is
-    } else if (from[m].is_partial()) {
-      if (to[m].is_partial()) return std::nullopt;
-      reduced |= bit;
-    } else if (!to[m].is_partial()) {
-      moved |= bit;
-    } else if (from[m].cuts()) {
-      if (!(to[m] == Partial())) return std::nullopt;
-      expanded |= bit;
-    } else {
-      if (product && inner_partial) return std::nullopt;
-      shared |= bit;
-    }
-    inner_partial = inner_partial || to[m].is_partial();
-  }
-  if ((reduced != 0) + (expanded != 0) + (shared != 0) + (moved != 0) != 1) return std::nullopt;
-  PlanStep step;
-  step.from = from;
-  step.to = to;
-  if (moved) return move_data(holdings, step, width);
-  if (reduced) return reduce_data(holdings, step, reduced, width);
-  step.kind = shared ? StepKind::Share : StepKind::Expand;
-  if (expanded && !make_up(holdings, to, from, expanded)) return std::nullopt;
-  step.copied = most(holdings, to);
-  return finish(holdings, step, width);
 }
 
 JointReduce reduction_of(const Layout& layout, MeshDims dims, std::span<const int> mesh_shape) {

@@ -1,7 +1,6 @@
 #pragma once
 // One step of a plan, in the abstract: from one layout to the next by one collective over some mesh
 // dimensions, or by none. Pure: decided for all ranks of a mesh at once, from index sets alone.
-#include <optional>
 #include <span>
 #include <string>
 
@@ -24,26 +23,18 @@ enum class StepKind : std::uint8_t {
 constexpr bool communicates(StepKind kind) { return kind <= StepKind::AllToAll; }
 std::string_view to_string(StepKind kind);  // "all_gather", …
 
-struct PlanStep {
+// A step without its layouts.
+struct Move {
   StepKind kind = StepKind::Slice;
   MeshDims dims = 0;  // over which it communicates; several: on the mesh flattened over them
-  Layout from, to;
   double moved = 0;   // elements that the busiest rank receives; a reduction sends as many
   double copied = 0;  // elements copied within a rank
   double time = 0;    // predicted, us
 };
 
-// The one step from a layout to another, if there is one. `width`: bytes per element.
-//   shards, R -> shards, R   Slice where every rank holds already what it wants; AllGather where
-//   all
-//                            want all that the group holds; else AllToAll of exactly what is
-//                            missing
-//   Partials -> R            AllReduce       sums and averages mix, other reductions do not, and a
-//   Partials -> shards       ReduceScatter   Partial waits for inner ones that do not commute with
-//   it shards -> P(sum)         Expand          where the parts make up the whole R -> Partial
-//   Share
-std::optional<PlanStep> step_between(Holdings& holdings, const Layout& from, const Layout& to,
-                                     int width);
+struct PlanStep : Move {
+  Layout from, to;
+};
 
 // How the Partials of `dims` are reduced at once: the reduction, and what a sum is divided by when
 // only some of them are averages.

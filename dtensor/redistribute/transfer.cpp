@@ -1,8 +1,8 @@
 #include "dtensor/redistribute/transfer.h"
 
 #include <algorithm>
-#include <unordered_map>
 
+#include "dtensor/bounded_cache.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/rank_context.h"
@@ -83,19 +83,32 @@ Step make_transfer(const Spec& from, const std::shared_ptr<const Spec>& to) {
   return step;
 }
 
-// Of this rank, by value; an entry keeps what it is keyed by.
-const Step& transfer_for(const std::shared_ptr<const Spec>& from,
-                         const std::shared_ptr<const Spec>& to) {
-  struct Entry {
-    std::shared_ptr<const Spec> from, to;
-    std::unique_ptr<const Step> step;
-  };
-  static const RankLocal<std::unordered_map<const Spec*, std::vector<Entry>>> table;
-  auto& entries = (*table)[from.get()];
-  for (const Entry& entry : entries)
-    if (entry.to == to) return *entry.step;
-  entries.push_back({from, to, std::make_unique<const Step>(make_transfer(*from, to))});
-  return *entries.back().step;
+struct Transfer {
+  std::shared_ptr<const Spec> from, to;
+  Step step;
+};
+struct TransferKind {
+  static constexpr std::string_view kName = "transfers";
+  static constexpr bool kKeepsUsed = false;
+  static std::size_t bytes_of(const Transfer& transfer) {
+    const Step& step = transfer.step;
+    return (step.pack.size() + step.unpack.size()) * sizeof(Box) +
+           2 * step.collective.send_counts->size() * sizeof(std::int64_t);
+  }
+  static bool lies_on(const Transfer& transfer, const void* mesh) {
+    return transfer.from->mesh.id() == mesh || transfer.to->mesh.id() == mesh;
+  }
+};
+
+std::shared_ptr<const Transfer> transfer_for(const std::shared_ptr<const Spec>& from,
+                                             const std::shared_ptr<const Spec>& to) {
+  static const RankLocal<BoundedCache<Transfer, TransferKind>> transfers;
+  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(from.get());
+  mix(hash, reinterpret_cast<std::uintptr_t>(to.get()));
+  const auto matches = [&](const Transfer& known) { return known.from == from && known.to == to; };
+  if (const auto* found = transfers->find(hash, matches)) return *found;
+  const Transfer made{from, to, make_transfer(*from, to)};
+  return transfers->add(hash, std::make_shared<const Transfer>(made));
 }
 
 Tensor transfer(const DTensor& source, const std::shared_ptr<const Spec>& to) {
@@ -105,7 +118,7 @@ Tensor transfer(const DTensor& source, const std::shared_ptr<const Spec>& to) {
     nothing.set_in_flight(Work());
     return nothing;
   }
-  return run_step(whole, transfer_for(whole.spec(), to));
+  return run_step(whole, transfer_for(whole.spec(), to)->step);
 }
 
 class TransferRecord final : public Record {

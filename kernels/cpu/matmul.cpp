@@ -23,7 +23,8 @@ namespace {
 
 using Dims = dnnl::memory::dims;
 
-constexpr std::size_t kMaxPrimitives = 1024;  // per thread; then the cache starts anew
+// Some 30 KB each: kept per thread, and then anew from none; as many kept by oneDNN itself.
+constexpr std::size_t kMaxPrimitives = 64;
 
 struct Product {
   Matrix out, a, b;
@@ -69,7 +70,10 @@ Key key_of(const Product& p) {
 }
 
 dnnl::engine& cpu_engine() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine engine = [] {
+    dnnl::set_primitive_cache_capacity(kMaxPrimitives);  // oneDNN's own, of the process
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 

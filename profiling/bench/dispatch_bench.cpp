@@ -1,10 +1,15 @@
+#include <algorithm>
+#include <limits>
+
 #include "dtensor/distribute.h"
+#include "dtensor/ops/decision.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
 #include "dtensor/tape.h"
 #include "profiling/bench/benches.h"
 #include "profiling/bench/crowds.h"
 #include "profiling/bench/peer.h"
+#include "profiling/bench/plan_misses.h"
 #include "profiling/bench/timed.h"
 #include "runtime/coro/when_all.h"
 #include "runtime/launch/world.h"
@@ -89,6 +94,9 @@ void tensor_calls(const Tensor& a, const Tensor& b, const DeviceMesh& mesh, Resu
   const DTensor da = from_local(a, mesh, Shard(0));
   const DTensor db = from_local(b, mesh, Shard(0));
   const DTensor w = from_local(b, mesh, Replicate());
+  const DTensor few = from_local(ones(a.device(), Shape{4}), mesh, Shard(0));
+  const DTensor yes = eq(few, few);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   add_result("tensor_add", timed([&] { return add(a, b); }, 2000));
   add_result("dtensor_add", timed([&] { return add(da, db); }, 1000));
   add_result("dtensor_add_above_tensor_add",
@@ -98,10 +106,29 @@ void tensor_calls(const Tensor& a, const Tensor& b, const DeviceMesh& mesh, Resu
   add_result("tensor_linear", timed([&] { return linear(a, b); }, 2000));
   add_result("dtensor_linear_S0_R", timed([&] { return linear(da, w); }, 1000));
   add_result("dtensor_mul_scalar", timed([&] { return mul(da, 2.0); }, 1000));
+  add_result("dtensor_dropout_of_4", timed([&] { return dropout(few, 0.5); }, 1000));
+  add_result("dtensor_add_of_4", timed([&] { return add(few, few); }, 1000));
+  add_result("dtensor_masked_fill_nan_of_4",
+             timed([&] { return masked_fill(few, yes, nan); }, 1000));
   add_result("redistribute_same", timed([&] { return da.redistribute(Shard(0)); }, 2000), 0.05);
   add_result("redistribute_R_to_S_no_comm", timed([&] { return w.redistribute(Shard(0)); }, 1000));
   add_result("to_local", timed([&] { return to_local(da); }, 2000));
   add_result("from_local", timed([&] { return from_local(a, mesh, Shard(0)); }, 2000), 0.3);
+}
+
+// What an operator's first call with these shapes and layouts decides; its plans are known.
+void decision_misses(const Tensor& a, const DeviceMesh& mesh, Results& results) {
+  const DTensor x = from_local(a, mesh, Shard(0)), w = from_local(a, mesh, Shard(1));
+  const auto miss = [&](std::string_view name, std::span<const Tensor> in) {
+    const auto ops = all_operators();
+    const auto found = std::ranges::find(ops, name, &OpDef::name);
+    CS_REQUIRE(found != ops.end(), "bench: no operator ", name);
+    results.push_back(measured(cat("decision_miss_", name),
+                               timed([&] { return decide(**found, in, {}, false); }, 1000), "us"));
+  };
+  const Tensor in[] = {x, w, Tensor()};
+  miss("matmul", std::span(in).first(2));
+  miss("linear", in);
 }
 
 Task<void> measure_dispatch(World& world, Results& results) {
@@ -114,6 +141,7 @@ Task<void> measure_dispatch(World& world, Results& results) {
   mine.push_back(measured("task_call_and_await", task, "ns", 10));
   mine.push_back(measured("yield_between_two_ready_tasks", yields, "ns", 10));
   tensor_calls(a, b, mesh, mine);
+  decision_misses(a, mesh, mine);
   above_the_collective(world, mesh, mine);
   Tensor x = from_local(a, mesh, Shard(0)).detach();
   x.set_requires_grad(true);
@@ -145,6 +173,7 @@ Report bench_dispatch(const DispatchOptions& options) {
   const Program program = [&results](World& world) { return measure_dispatch(world, results); };
   run_ranks(world_options, program);
   report.results = std::move(results);
+  for (Result& result : time_plan_misses()) report.results.push_back(std::move(result));
   if (options.world.device == DeviceKind::Cpu && options.world.communicator == "local") {
     report.results.push_back(time_barrier(64));
     report.results.push_back(time_sums_on_shared_threads(1024, 2));

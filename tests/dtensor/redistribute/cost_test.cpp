@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "dtensor/redistribute/pricing.h"
 #include "dtensor/redistribute/search.h"
 #include "tests/dtensor/redistribute/layouts.h"
 
@@ -32,14 +33,14 @@ double moved_by(const std::vector<PlanStep>& steps) {
 template <class Weigh>
 std::vector<std::vector<double>> all_paths(const std::vector<int>& mesh, const Shape& shape,
                                            const std::vector<Layout>& layouts, const Weigh& weigh) {
-  Holdings holdings(mesh, shape);
+  Pricing pricing(mesh, shape, 4);
   const std::size_t n = layouts.size();
   std::vector<std::vector<double>> best(
       n, std::vector<double>(n, std::numeric_limits<double>::infinity()));
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < n; ++j)
-      if (const auto step = step_between(holdings, layouts[i], layouts[j], 4))
-        best[i][j] = weigh(*step);
+      if (const auto move = pricing.move(pricing.ready(layouts[i]), pricing.ready(layouts[j])))
+        best[i][j] = weigh(*move);
   for (std::size_t i = 0; i < n; ++i) best[i][i] = 0;
   for (std::size_t k = 0; k < n; ++k)
     for (std::size_t i = 0; i < n; ++i)
@@ -50,10 +51,10 @@ std::vector<std::vector<double>> all_paths(const std::vector<int>& mesh, const S
 
 void compare_with_all(const std::vector<int>& mesh, const Shape& shape,
                       const std::vector<Placement>& placements) {
-  Holdings holdings(mesh, shape);
+  Pricing pricing(mesh, shape, 4);
   const auto layouts = layouts_of(static_cast<int>(mesh.size()), placements);
   const auto times =
-      all_paths(mesh, shape, layouts, [](const PlanStep& step) { return step.time; });
+      all_paths(mesh, shape, layouts, [](const Move& move) { return move.time; });
   for (std::size_t i = 0; i < layouts.size(); ++i)
     for (std::size_t j = 0; j < layouts.size(); ++j) {
       if (layouts[j].has_partial()) continue;
@@ -64,7 +65,7 @@ void compare_with_all(const std::vector<int>& mesh, const Shape& shape,
       if (layouts[i].has_partial()) continue;
       EXPECT_LE(time_of_plan(steps), 1.15 * times[i][j]) << trace(layouts[i], steps) << shape;
       // One step moves exactly what is missing; what another moves beyond that it does not pack.
-      const auto direct = step_between(holdings, layouts[i], layouts[j], 4);
+      const auto direct = pricing.move(pricing.ready(layouts[i]), pricing.ready(layouts[j]));
       if (!direct) continue;
       EXPECT_LE(time_of(false, 4 * (moved_by(steps) - direct->moved), 0),
                 time_of(false, 0, 4 * direct->copied) + 1e-9)

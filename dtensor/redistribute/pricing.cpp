@@ -1,0 +1,236 @@
+#include "dtensor/redistribute/pricing.h"
+
+#include <algorithm>
+
+namespace coshard {
+namespace {
+
+std::size_t nth(int i) { return static_cast<std::size_t>(i); }
+
+bool commute(Reduce a, Reduce b) {
+  const auto additive = [](Reduce r) { return r == Reduce::Sum || r == Reduce::Avg; };
+  return a == b || (additive(a) && additive(b));
+}
+
+// May the Partials of `dims` be reduced now, all at once?
+bool may_reduce(const Layout& layout, MeshDims dims) {
+  for (int m = 0; m < layout.ndim(); ++m)
+    for (int k = m + 1; has(dims, m) && k < layout.ndim(); ++k)
+      if (layout[k].is_partial() && !commute(layout[m].reduce, layout[k].reduce)) return false;
+  return true;
+}
+
+// Which mesh dimensions change, and how.
+struct Changes {
+  MeshDims reduced = 0, expanded = 0, shared = 0, moved = 0;
+  bool possible = true;
+};
+Changes changes_of(const Layout& from, const Layout& to) {
+  Changes seen;
+  bool inner_partial = false;
+  for (int m = from.ndim(); m-- > 0;) {
+    const MeshDims bit = 1U << m;
+    if (from[m] == to[m]) {
+      // as it is
+    } else if (from[m].is_partial()) {
+      seen.possible &= !to[m].is_partial();
+      seen.reduced |= bit;
+    } else if (!to[m].is_partial()) {
+      seen.moved |= bit;
+    } else if (from[m].cuts()) {
+      seen.possible &= to[m] == Partial();
+      seen.expanded |= bit;
+    } else {
+      seen.possible &= to[m].reduce != Reduce::Product || !inner_partial;
+      seen.shared |= bit;
+    }
+    inner_partial = inner_partial || to[m].is_partial();
+  }
+  return seen;
+}
+
+}  // namespace
+
+Pricing::Pricing(const std::vector<int>& mesh_shape, const Shape& shape, int width,
+                 std::span<const LinkCost> links)
+    : grid_(mesh_shape), width_(width), numel_(static_cast<double>(numel(shape))), links_(links) {
+  dims_.reserve(shape.size());
+  for (const std::int64_t size : shape) dims_.emplace_back(grid_, size);
+  if (links.empty()) return;
+  fastest_ = links[0];
+  for (const LinkCost& link : links) {
+    fastest_.latency = std::min(fastest_.latency, link.latency);
+    fastest_.bytes_per_us = std::max(fastest_.bytes_per_us, link.bytes_per_us);
+  }
+}
+
+PricedLayout Pricing::ready(const Layout& layout) {
+  PricedLayout made{layout, {}, 1, numel_};
+  std::array<CutKey, 8> keys{};
+  for (int m = 0; m < layout.ndim(); ++m)
+    if (layout[m].cuts() && grid_.size[nth(m)] > 1)
+      keys[nth(layout[m].dim)][nth(m)] = layout[m].is_shard() ? 1 : 1 + layout[m].split;
+  for (std::size_t d = 0; d < dims_.size(); ++d) {
+    const int cut = dims_[d].id_of(keys[d]);
+    made.cuts.push_back(static_cast<std::int16_t>(cut));
+    made.most *= dims_[d][cut].most;
+    made.mean /= grid_.size_of(dims_[d][cut].dims);
+  }
+  return made;
+}
+
+std::optional<Move> Pricing::move(const PricedLayout& from, const PricedLayout& to, double limit) {
+  const Changes changes = changes_of(from.layout, to.layout);
+  if (!changes.possible || (changes.reduced != 0) + (changes.expanded != 0) +
+                                   (changes.shared != 0) + (changes.moved != 0) !=
+                               1)
+    return std::nullopt;
+  if (changes.moved) return move_data(from, to, limit);
+  if (changes.reduced) return reduce_data(from, to, changes.reduced);
+  if (changes.expanded && !make_up(to, from, changes.expanded)) return std::nullopt;
+  Move move;
+  move.kind = changes.shared ? StepKind::Share : StepKind::Expand;
+  move.copied = to.most;
+  return priced(from, to, move);
+}
+
+Move Pricing::move_data(const PricedLayout& from, const PricedLayout& to, double limit) {
+  Move move;
+  bool gathers = true;
+  for (std::size_t d = 0; d < dims_.size(); ++d) {
+    const int have = from.cuts[d], want = to.cuts[d];
+    if (have == want) continue;
+    const MeshDims needed = dims_[d].pair(have, want).needed;
+    move.dims |= needed;
+    gathers = gathers && dims_[d].gathers(have, want, needed);
+  }
+  if (move.dims != 0) {
+    move.kind = gathers ? StepKind::AllGather : StepKind::AllToAll;
+    const LinkCost link = slowest(links_, move.dims);
+    move.moved = missing(from, to, (limit - link.latency) * link.bytes_per_us / width_);
+  }
+  return priced(from, to, move);
+}
+
+std::optional<Move> Pricing::reduce_data(const PricedLayout& from, const PricedLayout& to,
+                                         MeshDims dims) {
+  if (!may_reduce(from.layout, dims)) return std::nullopt;
+  MeshDims cut = 0;
+  for (int m = 0; m < grid_.ndim; ++m)
+    if (has(dims, m) && to.layout[m].cuts()) cut |= 1U << m;
+  if (cut != 0 && (cut != dims || !make_up(from, to, dims))) return std::nullopt;
+  Move move;
+  move.dims = dims;
+  move.kind = cut != 0 ? StepKind::ReduceScatter : StepKind::AllReduce;
+  const int n = grid_.size_of(dims);
+  move.moved = (cut != 0 ? 1 : 2) * from.most * (n - 1) / n;
+  return priced(from, to, move);
+}
+
+// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not cut.
+bool Pricing::make_up(const PricedLayout& whole, const PricedLayout& cut, MeshDims dims) {
+  for (std::size_t d = 0; d < dims_.size(); ++d)
+    if (whole.cuts[d] != cut.cuts[d] && !dims_[d].gathers(cut.cuts[d], whole.cuts[d], dims))
+      return false;
+  return true;
+}
+
+// Whether it is the collective's own geometry: pieces of one or two tensor dimensions, in rank
+// order. Otherwise pieces are packed.
+bool Pricing::is_plain(const PricedLayout& from, const PricedLayout& to, const Move& move) {
+  int changed = 0, gathered = 0, scattered = 0;
+  for (std::size_t d = 0; d < dims_.size(); ++d) {
+    const int have = from.cuts[d], want = to.cuts[d];
+    if (have == want) continue;
+    ++changed;
+    DimCuts& cuts = dims_[d];
+    if ((cuts[have].dims & move.dims) == move.dims && cuts.gathers(have, want, move.dims))
+      gathered += cuts.ascends(have, move.dims);
+    else if ((cuts[want].dims & move.dims) == move.dims && cuts.gathers(want, have, move.dims))
+      scattered += cuts.ascends(want, move.dims);
+  }
+  switch (move.kind) {
+    case StepKind::AllGather: return changed == 1 && gathered == 1;
+    case StepKind::ReduceScatter: return changed == 1 && scattered == 1;
+    case StepKind::AllToAll: return changed == 2 && gathered == 1 && scattered == 1;
+    default: return true;
+  }
+}
+
+Move Pricing::priced(const PricedLayout& from, const PricedLayout& to, Move move) {
+  if (!is_plain(from, to, move))
+    move.copied += (move.kind == StepKind::ReduceScatter ? from : to).most +
+                   (move.kind == StepKind::AllToAll ? move.moved : 0);
+  move.time = time_of(communicates(move.kind), move.moved * width_, move.copied * width_,
+                      slowest(links_, move.dims));
+  // Between plans of equal time, the kind that does less.
+  if (move.kind == StepKind::AllGather) move.time += 1e-4;
+  if (move.kind == StepKind::AllReduce) move.time += 2e-4;
+  return move;
+}
+
+// Elements that the rank which lacks most lacks.
+double Pricing::missing(const PricedLayout& from, const PricedLayout& to, double enough) {
+  double common = 1;
+  for (std::size_t d = 0; d < dims_.size(); ++d) {
+    const CutPair& pair = dims_[d].pair(from.cuts[d], to.cuts[d]);
+    if (!pair.even) return missing_by_rank(from, to, enough);
+    common *= pair.common;
+  }
+  return to.most - common;
+}
+
+// As missing(), rank by rank; stops with what is above `enough`, for which a few ranks may do.
+double Pricing::missing_by_rank(const PricedLayout& from, const PricedLayout& to, double enough) {
+  struct Counts {
+    const double *wanted, *kept;
+  };
+  InlineVector<Counts, 8> counts;
+  for (std::size_t d = 0; d < dims_.size(); ++d)
+    counts.push_back({dims_[d].by_rank(to.cuts[d], to.cuts[d]).data(),
+                      dims_[d].by_rank(from.cuts[d], to.cuts[d]).data()});
+  const auto most_of = [&](unsigned step) {
+    double most = 0;
+    for (unsigned rank = 0; rank < grid_.codes; rank += step) {
+      double wanted = 1, kept = 1;
+      for (const Counts& along : counts) {
+        wanted *= along.wanted[rank];
+        kept *= along.kept[rank];
+      }
+      most = std::max(most, wanted - kept);
+    }
+    return most;
+  };
+  const double seen = most_of(grid_.codes / 16 + 1);
+  return seen > enough ? seen : most_of(1);
+}
+
+double Pricing::at_least(const PricedLayout& from, const PricedLayout& to) {
+  MeshDims reduced = 0;
+  bool expands = false;
+  for (int m = 0; m < grid_.ndim; ++m) {
+    if (from.layout[m] == to.layout[m] || grid_.size[nth(m)] == 1) continue;
+    if (from.layout[m].is_partial()) reduced |= 1U << m;
+    expands = expands || (to.layout[m].is_partial() && from.layout[m].cuts());
+  }
+  double come = 0;
+  if (reduced != 0) {
+    // n terms of an element are n - 1 messages until one rank has its value, and then one for each
+    // other rank that is to have it: so many on the average rank.
+    if (!expands) come = to.mean + (grid_.size_of(reduced) - 2.0) * numel_ / grid_.ranks;
+  } else {
+    MeshDims needed = 0;
+    bool even = true;
+    for (std::size_t d = 0; !expands && d < dims_.size(); ++d) {
+      if (from.cuts[d] == to.cuts[d]) continue;
+      const CutPair& pair = dims_[d].pair(from.cuts[d], to.cuts[d]);
+      needed |= pair.needed;
+      even = even && pair.even;
+    }
+    if (needed == 0) return 0;
+    if (even) come = missing(from, to, 0);
+  }
+  return fastest_.latency + come * width_ / fastest_.bytes_per_us;
+}
+
+}  // namespace coshard
