@@ -71,7 +71,7 @@ struct AnswerKind {
 // The source is interned, and kept by what it is the key of.
 std::uint64_t hash_of(const std::shared_ptr<const Spec>& source) {
   std::uint64_t hash = 0;
-  mix(hash, reinterpret_cast<std::uintptr_t>(source.get()));
+  mix_in(hash, reinterpret_cast<std::uintptr_t>(source.get()));
   return hash;
 }
 
