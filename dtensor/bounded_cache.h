@@ -14,7 +14,7 @@
 namespace coshard {
 
 // Adds a value to a hash.
-constexpr void mix(std::uint64_t& hash, std::uint64_t value) {
+constexpr void mix_in(std::uint64_t& hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL, hash ^= hash >> 29;
 }
 

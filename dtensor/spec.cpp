@@ -78,10 +78,10 @@ const RankLocal<Specs> interned;
 std::uint64_t hash_of(const DeviceMesh& mesh, const Layout& layout, const Shape& shape) {
   std::uint64_t h = reinterpret_cast<std::uintptr_t>(mesh.id());
   for (const Placement& p : layout)
-    mix(h, static_cast<std::uint64_t>(p.kind) | static_cast<std::uint64_t>(p.reduce) << 8 |
-               static_cast<std::uint64_t>(static_cast<std::uint16_t>(p.dim)) << 16 |
-               static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.split)) << 32);
-  for (const std::int64_t size : shape) mix(h, static_cast<std::uint64_t>(size));
+    mix_in(h, static_cast<std::uint64_t>(p.kind) | static_cast<std::uint64_t>(p.reduce) << 8 |
+                  static_cast<std::uint64_t>(static_cast<std::uint16_t>(p.dim)) << 16 |
+                  static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.split)) << 32);
+  for (const std::int64_t size : shape) mix_in(h, static_cast<std::uint64_t>(size));
   return h;
 }
 

@@ -54,7 +54,8 @@ class Choosing {
   // `least`: of the outer mesh dimensions, without latency; `latency`: of the slowest that moves.
   void descend(int m, const Parts& parts, const Price& least, double latency) {
     if (m == dims()) return weigh();
-    for (const Branch& branch : branches_at(m, parts)) {
+    const std::vector<Branch> branches = branches_at(m, parts);
+    for (const Branch& branch : branches) {
       const Price so_far{least.moves || branch.moves, least.time + branch.time};
       const double slowest_so_far =
           branch.moves ? std::max(latency, slowest(mesh_.links, 1U << m).latency) : latency;
@@ -81,7 +82,8 @@ class Choosing {
     if (!std::isfinite(price.time) || hopeless(price)) return;
     const auto after = std::ranges::upper_bound(best_, price, {}, &Candidate::price);
     best_.insert(after, {price, made_});
-    if (best_.size() > most_candidates()) best_.pop_back();
+    const std::size_t most = std::min(best_.size(), most_candidates());
+    best_.erase(best_.begin() + static_cast<std::ptrdiff_t>(most), best_.end());
   }
 
   // On one mesh dimension the closed form is the planner's price; on several the planner judges

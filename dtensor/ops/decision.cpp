@@ -9,17 +9,17 @@ namespace {
 std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                       bool in_place) {
   std::uint64_t h = reinterpret_cast<std::uintptr_t>(&op) + in_place;
-  for (auto value : attrs.ints) mix(h, static_cast<std::uint64_t>(value));
-  for (auto value : attrs.reals) mix(h, std::bit_cast<std::uint64_t>(value));
+  for (auto value : attrs.ints) mix_in(h, static_cast<std::uint64_t>(value));
+  for (auto value : attrs.reals) mix_in(h, std::bit_cast<std::uint64_t>(value));
   for (const Tensor& t : in) {
     if (!t.defined()) {
-      mix(h, 7);
+      mix_in(h, 7);
     } else if (t.is_distributed()) {
-      mix(h, reinterpret_cast<std::uintptr_t>(t.spec().get()));
+      mix_in(h, reinterpret_cast<std::uintptr_t>(t.spec().get()));
     } else {
-      for (auto size : t.local_shape()) mix(h, static_cast<std::uint64_t>(size));
+      for (auto size : t.local_shape()) mix_in(h, static_cast<std::uint64_t>(size));
     }
-    if (t.defined()) mix(h, static_cast<std::uint64_t>(t.dtype()));
+    if (t.defined()) mix_in(h, static_cast<std::uint64_t>(t.dtype()));
   }
   return h;
 }

@@ -56,11 +56,8 @@ MeshDims cutting(const Layout& layout, int dim) {
   return dims;
 }
 
-Holdings::Holdings(std::vector<int> mesh_shape, const Shape& shape, std::span<const LinkCost> links)
-    : mesh_shape_(std::move(mesh_shape)),
-      strides_(mesh_shape_.size(), 1),
-      shape_(shape),
-      links_(links) {
+Holdings::Holdings(std::vector<int> mesh_shape, const Shape& shape)
+    : mesh_shape_(std::move(mesh_shape)), strides_(mesh_shape_.size(), 1), shape_(shape) {
   for (std::size_t m = mesh_shape_.size(); m-- > 0;) {
     strides_[m] = ranks_;
     ranks_ *= mesh_shape_[m];

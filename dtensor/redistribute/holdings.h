@@ -22,11 +22,10 @@ std::int64_t position_in(const Ranges& ranges, std::int64_t index);
 
 class Holdings {
  public:
-  Holdings(std::vector<int> mesh_shape, const Shape& shape, std::span<const LinkCost> links = {});
+  Holdings(std::vector<int> mesh_shape, const Shape& shape);
 
   const std::vector<int>& mesh_shape() const { return mesh_shape_; }
   const Shape& shape() const { return shape_; }
-  std::span<const LinkCost> links() const { return links_; }  // of the mesh's dimensions, or none
   int ndim() const { return static_cast<int>(shape_.size()); }
   int ranks() const { return ranks_; }
 
@@ -44,7 +43,6 @@ class Holdings {
  private:
   std::vector<int> mesh_shape_, strides_;
   Shape shape_;
-  std::span<const LinkCost> links_;
   int ranks_ = 1;
   // Which tensor dimension, and how each mesh dimension cuts it: 0 not, 1 Shard, 1 + split.
   using Cuts = std::array<int, kMaxMeshDims + 1>;

@@ -71,7 +71,7 @@ struct AnswerKind {
 // The source is interned, and kept by what it is the key of.
 std::uint64_t hash_of(const std::shared_ptr<const Spec>& source) {
   std::uint64_t hash = 0;
-  mix(hash, reinterpret_cast<std::uintptr_t>(source.get()));
+  mix_in(hash, reinterpret_cast<std::uintptr_t>(source.get()));
   return hash;
 }
 
@@ -101,9 +101,9 @@ PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& 
     return answer.source == source && answer.target == target;
   };
   if (const auto* found = answers->find(hash, matches)) return (*found)->outline;
-  const auto steps = plan_steps(source->mesh.shape(), source->shape, source->layout, target,
-                               source->mesh.links());
-  const Answer answer{source, target, outline(source->mesh, steps)};
+  const DeviceMesh& mesh = source->mesh;
+  const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target, mesh.links());
+  const Answer answer{source, target, outline(mesh, steps)};
   return answers->add(hash, std::make_shared<const Answer>(answer))->outline;
 }
 

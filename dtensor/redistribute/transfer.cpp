@@ -104,7 +104,7 @@ std::shared_ptr<const Transfer> transfer_for(const std::shared_ptr<const Spec>& 
                                              const std::shared_ptr<const Spec>& to) {
   static const RankLocal<BoundedCache<Transfer, TransferKind>> transfers;
   std::uint64_t hash = reinterpret_cast<std::uintptr_t>(from.get());
-  mix(hash, reinterpret_cast<std::uintptr_t>(to.get()));
+  mix_in(hash, reinterpret_cast<std::uintptr_t>(to.get()));
   const auto matches = [&](const Transfer& known) { return known.from == from && known.to == to; };
   if (const auto* found = transfers->find(hash, matches)) return *found;
   const Transfer made{from, to, make_transfer(*from, to)};
