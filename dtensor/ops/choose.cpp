@@ -17,7 +17,7 @@ struct Price {
 };
 
 // A strategy along one mesh dimension, and what it takes at the least, whatever the others do.
-struct Branch {
+struct Alternative {
   Strategy strategy;
   bool moves = false;
   double time = 0;  // for bytes; a collective's latency may be shared with other dimensions
@@ -54,16 +54,16 @@ class Choosing {
   // `least`: of the outer mesh dimensions, without latency; `latency`: of the slowest that moves.
   void descend(int m, const Parts& parts, const Price& least, double latency) {
     if (m == dims()) return weigh();
-    const std::vector<Branch> branches = branches_at(m, parts);
-    for (const Branch& branch : branches) {
-      const Price so_far{least.moves || branch.moves, least.time + branch.time};
+    const std::vector<Alternative> alternatives = alternatives_at(m, parts);
+    for (const Alternative& alternative : alternatives) {
+      const Price so_far{least.moves || alternative.moves, least.time + alternative.time};
       const double slowest_so_far =
-          branch.moves ? std::max(latency, slowest(mesh_.links, 1U << m).latency) : latency;
+          alternative.moves ? std::max(latency, slowest(mesh_.links, 1U << m).latency) : latency;
       if (hopeless({so_far.moves, so_far.time + slowest_so_far})) continue;
-      for (std::size_t i = 0; i < in_.size(); ++i) made_.in[i][m] = branch.strategy.in[i];
-      for (std::size_t i = 0; i < out_.size(); ++i) made_.out[i][m] = branch.strategy.out[i];
+      for (std::size_t i = 0; i < in_.size(); ++i) made_.in[i][m] = alternative.strategy.in[i];
+      for (std::size_t i = 0; i < out_.size(); ++i) made_.out[i][m] = alternative.strategy.out[i];
       Parts inner = parts;
-      if (branch.strategy.letter) inner[branch.strategy.letter] *= size(m);
+      if (alternative.strategy.letter) inner[alternative.strategy.letter] *= size(m);
       descend(m + 1, inner, so_far, slowest_so_far);
     }
   }
@@ -122,29 +122,29 @@ class Choosing {
   }
 
   // Those that can be had, the cheapest first.
-  std::vector<Branch> branches_at(int m, const Parts& parts) const {
+  std::vector<Alternative> alternatives_at(int m, const Parts& parts) const {
     std::vector<Placement> now;
     for (std::size_t i = 0; i < in_.size(); ++i)
       now.push_back(in_[i].defined ? now_[i][m] : Replicate());
     const auto whole = [](const Placement& p) { return p.is_replicate(); };
     const bool all_whole = std::ranges::all_of(now, whole);
-    std::vector<Branch> branches;
+    std::vector<Alternative> alternatives;
     bool kept = false;
     for (Strategy& strategy : strategies_of(rule_, size(m), parts, now)) {
       if (all_whole && !std::ranges::all_of(strategy.in, whole)) continue;
       if (!can_be_had(strategy, now, m) || idles(strategy, m)) continue;
       const bool keeps = keep_ && strategy.in[0] == now[0] && strategy.out[0] == now[0];
       if (kept && !keeps) continue;
-      if (keeps && !kept) branches.clear();
+      if (keeps && !kept) alternatives.clear();
       kept = keeps;
-      Branch branch{std::move(strategy)};
-      bound(branch, now, m);
-      branches.push_back(std::move(branch));
+      Alternative alternative{std::move(strategy)};
+      bound(alternative, now, m);
+      alternatives.push_back(std::move(alternative));
     }
-    std::ranges::stable_sort(branches, [](const Branch& a, const Branch& b) {
+    std::ranges::stable_sort(alternatives, [](const Alternative& a, const Alternative& b) {
       return Price{a.moves, a.time} < Price{b.moves, b.time};
     });
-    return branches;
+    return alternatives;
   }
 
   // Only a replica becomes Partial; and for no Partial's sake but where there is one, or a cut.
@@ -189,19 +189,19 @@ class Choosing {
 
   // From below: all other mesh dimensions cut what this one moves, and a shard that becomes another
   // may travel with those of the others.
-  void bound(Branch& branch, std::span<const Placement> now, int m) const {
+  void bound(Alternative& alternative, std::span<const Placement> now, int m) const {
     const double n = size(m);
     double bytes = 0;
     for (std::size_t i = 0; n > 1 && i < in_.size(); ++i) {
-      const Placement& want = branch.strategy.in[i];
+      const Placement& want = alternative.strategy.in[i];
       if (!in_[i].defined || want == now[i] || now[i].is_replicate()) continue;
-      branch.moves = true;
+      alternative.moves = true;
       const double times =
           now[i].is_partial() ? (want.cuts() ? 1 : 2) : (want.cuts() ? 1 / n / dims() : 1);
       bytes +=
           times * (n - 1) * static_cast<double>(numel(in_[i].shape) * width_of(in_[i])) / ranks_;
     }
-    branch.time = bytes / slowest(mesh_.links, 1U << m).bytes_per_us;
+    alternative.time = bytes / slowest(mesh_.links, 1U << m).bytes_per_us;
   }
 
   static std::int64_t width_of(const TensorInfo& info) {

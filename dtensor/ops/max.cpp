@@ -171,14 +171,14 @@ const OpDef& max_of_pairs_op() {
 }
 
 // How the mesh cuts a dimension.
-struct DimCut {
+struct CutAlong {
   std::int64_t cuts = 0;   // the mesh dimensions that do, as bits
   std::int64_t parts = 0;  // with elements; 0: their extremes cannot be told apart by an even cut
 };
-DimCut cut_along(const Tensor& x, std::int64_t mask) {
+CutAlong cut_along(const Tensor& x, std::int64_t mask) {
   if (!x.is_distributed() || !std::has_single_bit(static_cast<std::uint64_t>(mask))) return {};
   const int dim = std::countr_zero(static_cast<std::uint64_t>(mask));
-  DimCut cut{0, 1};
+  CutAlong cut{0, 1};
   std::int64_t largest = x.size(dim), smallest = largest;
   for (int m = 0; m < x.layout().ndim(); ++m) {
     const Placement& p = x.layout()[m];
@@ -200,7 +200,7 @@ DimCut cut_along(const Tensor& x, std::int64_t mask) {
 ValuesAndIndices max_call(const Tensor& x, bool largest, const Dims& dims, bool keepdim,
                           const char* name) {
   const std::int64_t mask = dims.mask(x.ndim(), name);
-  const DimCut cut = cut_along(x, mask);
+  const CutAlong cut = cut_along(x, mask);
   const Attrs attrs{{largest, mask, keepdim, cut.cuts}, {}};
   if (cut.cuts == 0 || cut.parts == 0) {
     auto out = call(max_op(), {&x, 1}, attrs);
