@@ -11,14 +11,15 @@ namespace coshard {
 namespace {
 
 // What each rank of the mesh holds: per tensor dimension, ranges.
-using Parts = std::vector<std::vector<std::vector<Range>>>;
+using PartsOfRanks = std::vector<std::vector<std::vector<Range>>>;
 
 std::string range_text(const Range& range) { return fmt::format("{}:{}", range.begin, range.end); }
 
-Parts parts_of(const std::vector<int>& mesh_shape, const Layout& layout, const Shape& shape) {
+PartsOfRanks parts_of(const std::vector<int>& mesh_shape, const Layout& layout,
+                      const Shape& shape) {
   std::size_t ranks = 1;
   for (int size : mesh_shape) ranks *= static_cast<std::size_t>(size);
-  Parts parts(ranks);
+  PartsOfRanks parts(ranks);
   std::vector<int> coordinate(mesh_shape.size());
   for (std::size_t r = 0; r < ranks; ++r) {
     auto rest = static_cast<int>(r);
@@ -31,7 +32,7 @@ Parts parts_of(const std::vector<int>& mesh_shape, const Layout& layout, const S
 }
 
 // Dimension d cut at every place where a part of it begins or ends.
-std::vector<Range> cells_of(const Parts& parts, std::size_t d, std::int64_t size) {
+std::vector<Range> cells_of(const PartsOfRanks& parts, std::size_t d, std::int64_t size) {
   std::set<std::int64_t> cuts{0, size};
   for (const auto& part : parts)
     for (const Range& range : part[d]) cuts.insert({range.begin, range.end});
@@ -61,7 +62,7 @@ std::vector<int> by_interest(const std::vector<std::vector<Range>>& cells) {
 
 class GridMaker {
  public:
-  GridMaker(const Parts& parts, const std::vector<std::vector<Range>>& cells,
+  GridMaker(const PartsOfRanks& parts, const std::vector<std::vector<Range>>& cells,
             const std::vector<int>& dims, const std::vector<int>& ranks)
       : parts_(parts), cells_(cells), dims_(dims), ranks_(ranks), chosen_(cells.size()) {
     for (std::size_t d = 0; d < cells.size(); ++d) chosen_[d] = cells[d].front();
@@ -111,7 +112,7 @@ class GridMaker {
     return found;
   }
 
-  const Parts& parts_;
+  const PartsOfRanks& parts_;
   const std::vector<std::vector<Range>>& cells_;
   const std::vector<int>& dims_;
   const std::vector<int>& ranks_;
@@ -129,7 +130,7 @@ std::string partial_note(const Layout& layout) {
 Sharding make_sharding(std::string title, const std::vector<int>& mesh_shape,
                        const std::vector<int>& ranks, const Layout& layout, const Shape& shape) {
   Sharding sharding{std::move(title), partial_note(layout), -1, -1, {}};
-  const Parts parts = parts_of(mesh_shape, layout, shape);
+  const PartsOfRanks parts = parts_of(mesh_shape, layout, shape);
   std::vector<std::vector<Range>> cells;
   for (std::size_t d = 0; d < shape.size(); ++d) cells.push_back(cells_of(parts, d, shape[d]));
   const std::vector<int> dims = by_interest(cells);

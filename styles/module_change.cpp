@@ -53,7 +53,6 @@ void ModuleChange::keep(std::string_view who) const {
     // The same one for all who know it, an earlier forward too.
     auto meta = old.grad_meta() ? old.grad_meta() : std::make_shared<GradMeta>();
     meta->producer = std::make_shared<Replaced>(who);
-    meta->version = old.storage()->changes();
     old.set_grad_meta(std::move(meta));
   }
 }

@@ -12,7 +12,7 @@ Embedding::Embedding(std::int64_t num, std::int64_t dim, World& world, Embedding
              "Embedding: padding_idx ", *padding_idx, " of ", num, " rows");
   weight = Tensor::empty(world.device(), Shape{num, dim}, options.dtype);
   normal_(weight, 0, options.init_std);
-  if (padding_idx >= 0) fill_(select(weight, 0, padding_idx), 0);
+  if (padding_idx) fill_(select(weight, 0, *padding_idx), 0);
   weight.set_requires_grad(true);
   register_parameter("weight", weight);
 }
