@@ -236,7 +236,7 @@ TEST(Writers, AnOptimizersStepIsSeenByALaterBackward) {
       if (adam)
         optimizer = std::make_unique<AdamW>(std::vector<Tensor>{w});
       else
-        optimizer = std::make_unique<Sgd>(std::vector<Tensor>{w});
+        optimizer = std::make_unique<SGD>(std::vector<Tensor>{w});
       const Tensor loss = sum(w * w * w);
       const Tensor generator = sum(w * w);
       co_await backward(loss);

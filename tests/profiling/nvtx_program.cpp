@@ -85,5 +85,5 @@ int main(int argc, char** argv) {
       return 1;
     }
   }
-  std::cout << issued << std::endl;
+  std::cout << issued.load() << std::endl;
 }
