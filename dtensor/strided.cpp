@@ -54,7 +54,7 @@ Tensor mapped(Map kind, const Tensor& x, const ViewPlace& p) {
   copy(base, x);
   if (kind == Map::Gather) return copy_of(view);
   const Tensor zero = zeros(x.device(), Shape(), x.dtype());
-  copy(view, zero.view_as(p.shape, Strides(p.shape.size(), 0), 0, nullptr));
+  copy(view, zero.view_as(p.shape, Strides::filled(p.shape.size(), 0), 0, nullptr));
   return base;
 }
 

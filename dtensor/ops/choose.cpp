@@ -152,7 +152,7 @@ class Choosing {
     bool shares = false, reason = false;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       const Placement& want = strategy.in[i];
-      const bool alike = want == now[i] || size(m) == 1;
+      const bool alike = want == now[i] || (size(m) == 1 && now[i].is_replicate());
       if (!in_[i].defined) continue;
       reason = reason || want.cuts() || (want.is_partial() && alike);
       if (!want.is_partial() || alike) continue;

@@ -213,7 +213,7 @@ Tensor like_cut(const Tensor& on_mesh, const Shape& shape, int dim, std::int64_t
     if ((cuts >> m & 1) != 0) layout[m] = Shard(dim);
   const auto spec = make_spec(on_mesh.mesh(), layout, shape);
   const Tensor one = Tensor::empty(on_mesh.device(), Shape{1}, DType::Bool);
-  return one.view_as(spec->local_shape, Strides(spec->local_shape.size(), 0), 0, spec);
+  return one.view_as(spec->local_shape, Strides::filled(spec->local_shape.size(), 0), 0, spec);
 }
 
 }  // namespace

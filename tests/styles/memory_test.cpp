@@ -23,7 +23,7 @@ struct Held {
   std::size_t parameters = 0, gradients = 0;
 };
 
-Held held_by(World& world, const nn::Transformer& model) {
+Held held_by(World& world, nn::Transformer& model) {
   Held held;
   for (const Tensor& parameter : model.parameters()) {
     held.parameters += counted(world, parameter);

@@ -27,7 +27,7 @@ TEST(OwnOperator, WorksOnAnyLayoutWithItsGradient) {
 TEST(OwnOperator, HasAGradientOfItsGradient) {
   on_ranks(1, [](World& world) -> Task<void> {
     Tensor x = full(world, {1}, 0.3, DType::F64, true);
-    co_await backward(own::smooth_clip(x, 1), {}, true);
+    co_await backward(own::smooth_clip(x, 1), BackwardOptions{.create_graph = true});
     const Tensor first = x.grad();
     x.set_grad({});
     co_await first.backward();

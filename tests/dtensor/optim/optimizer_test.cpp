@@ -186,7 +186,7 @@ TEST(AdamW, ReadsItsMasterCopyAnewWhenTheParameterWasWrittenTo) {
       if (through_a_view)
         fill_(x.detach(), 8);
       else
-        normal_(x, 8, 0);
+        normal_(x.detach(), 8, 0);
       Task<void> second = optimizer.step();
       co_await std::move(second);
       for (const double value : x.to_vector()) EXPECT_NEAR(value, 7.5, 0.05);
