@@ -31,7 +31,7 @@ HeadRows<T> head_rows(const View& v) {
 template <class T>
 struct AttentionMask {
   const void* data;
-  bool keep;  // Bool: keeps where true; otherwise T, added
+  std::int64_t keep;  // Bool: keeps where true; 0: T, added. No bool: padding may look like memory
   std::int64_t strides[4];
   CS_BODY Wide<T> added(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const std::int64_t at = b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3];
