@@ -163,11 +163,11 @@ struct OpDef {
   std::vector<Sample> (*samples)() = nullptr;
 };
 
-// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors a strategy of the rule
-// is chosen for every mesh dimension (choose.h) and inputs are redistributed to it. Outputs are
-// undefined beyond the operator's count. A plain tensor without dimensions stands for a Replicate
-// beside DTensors. Error{BadInput} for any other mixture of plain tensors and DTensors, and for two
-// meshes.
+// Runs an operator on plain tensors, or on DTensors of one mesh. For DTensors a strategy of the
+// rule is chosen for every mesh dimension (choose.h) and inputs are redistributed to it. Outputs
+// are undefined beyond the operator's count. A plain tensor without dimensions stands for a
+// Replicate beside DTensors. Error{BadInput} for any other mixture of plain tensors and DTensors,
+// and for two meshes.
 std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in,
                                      const Attrs& attrs);
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});

@@ -68,7 +68,8 @@ TEST(RetainGraph, WithoutItNothingSavedIsHeldWhileTheLossLives) {
       if (step == 1) first = in_use();
     }
     EXPECT_LE(in_use(), first + 2 * 1024);
-    EXPECT_LE(in_use(), before + std::size_t{256} * 256 * 4 + 64 * 1024);
+    const std::size_t workspace = on_cpu() ? 0 : 33 * 1024 * 1024;  // of products, kept
+    EXPECT_LE(in_use(), before + workspace + std::size_t{256} * 256 * 4 + 64 * 1024);
   });
 }
 
