@@ -15,6 +15,7 @@ struct HeadRows {
   T* data;
   std::int64_t batch, head, row;  // strides
   bool pieces;                    // rows may be read 16 bytes at a time
+  char zeros[7];                  // in place of padding, which may look like an address
   CS_BODY T* at(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return data + b * batch + h * head + i * row;
   }
@@ -31,7 +32,8 @@ HeadRows<T> head_rows(const View& v) {
 template <class T>
 struct AttentionMask {
   const void* data;
-  std::int64_t keep;  // Bool: keeps where true; 0: T, added. No bool: padding may look like memory
+  bool keep;  // Bool: keeps where true; otherwise T, added
+  char zeros[7];
   std::int64_t strides[4];
   CS_BODY Wide<T> added(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const std::int64_t at = b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3];
@@ -43,6 +45,7 @@ template <class T>
 AttentionMask<T> attention_mask(const View& mask) {
   return {mask.data,
           mask.dtype == DType::Bool,
+          {},
           {mask.strides[0], mask.strides[1], mask.strides[2], mask.strides[3]}};
 }
 
@@ -50,6 +53,7 @@ struct AttentionSizes {
   std::int64_t batch, heads, kv_heads, tq, tk;
   int dim, value_dim;
   bool causal;
+  char zeros[7];
   std::int64_t diagonal;
 
   // How many keys query i sees.
@@ -99,6 +103,7 @@ AttentionSizes attention_sizes(const Args& args) {
           static_cast<int>(q.shape[3]),
           static_cast<int>(args.v.shape[3]),
           args.causal,
+          {},
           args.diagonal};
 }
 
