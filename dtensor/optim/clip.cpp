@@ -52,7 +52,7 @@ void combine_norm(const NormPart& part, const Tensor& norm, bool largest) {
                        "gradient norm");
 }
 
-// Not in place: gradients may share memory with each other or with what backward was given.
+// Not in place: a gradient that the program has kept stays as it was.
 Tensor scaled(const Tensor& gradient, const Tensor& factor) {
   const Tensor local = gradient.raw_local();
   const DType wide = statistic_dtype(local.dtype());
