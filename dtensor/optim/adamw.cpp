@@ -103,7 +103,6 @@ void AdamW::update() {
     group->tensors.push_back({p.local_numel(), p.data(), g.data(), s.m.data(), s.v.data(),
                               data_or_null(s.master), data_or_null(s.largest_v)});
     gradients.push_back(g);
-    p.mark_written();
   }
   for (const Group& group : groups) run(group);
   for (const Group& group : groups)
