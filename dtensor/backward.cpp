@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dtensor/finite_guard.h"
+#include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
@@ -23,7 +24,7 @@ Tensor seed_of(std::string_view who, const Tensor& loss, Tensor gradient) {
     CS_REQUIRE(
         gradient.shape() == loss.shape() && gradient.is_distributed() == loss.is_distributed(), who,
         ": gradient ", gradient, " for ", loss);
-    return gradient;
+    return to(gradient, loss.dtype());
   }
   const bool nothing =
       !loss.is_distributed() && loss.local_shape() == Shape{0};  // outside the mesh
@@ -107,6 +108,7 @@ void require_inputs(std::string_view who, const std::vector<Tensor>& outputs,
   for (const Tensor& input : inputs)
     CS_REQUIRE(input.defined() && input.requires_grad(), who, ": input ", input,
                " requires no gradient");
+  CS_REQUIRE(!inputs.empty(), who, ": no inputs");
 }
 
 std::vector<Tensor> checked_result(Walk& walk, std::string_view who,
@@ -150,8 +152,8 @@ void run_backward(const Tensor& loss, BackwardOptions options, CallSite site) {
   run_backward(loss, Tensor(), options, site);
 }
 
-Task<std::vector<Tensor>> grad(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
-                               std::vector<Tensor> gradients, GradOptions options, CallSite site) {
+Task<std::vector<Tensor>> grad(Tensors outputs, Tensors inputs, Tensors gradients,
+                               GradOptions options, CallSite site) {
   const UserCall user(site);
   BackwardScope scope;
   const QuietUnless mode(options.create_graph);

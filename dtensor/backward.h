@@ -2,7 +2,7 @@
 // Gradients: into the leaves, or as a result. Rank's thread.
 #include <vector>
 
-#include "dtensor/tensor.h"
+#include "dtensor/tensors.h"
 #include "runtime/coro/task.h"
 
 namespace coshard {
@@ -15,13 +15,13 @@ struct BackwardOptions {
 };
 
 // Gradients of `loss` with respect to every leaf behind it, added to the leaves' grad().
-// `gradient`: the gradient of `loss` (same shape and, on a DTensor, any layout); default 1 for a
-// tensor with one element. A leaf's gradient has the leaf's layout, or stays Partial where the sum
-// is left to the optimizer; its memory is nobody else's. Input-gradient collectives are issued
-// first, weight gradients computed under them. What operators saved is freed on the way.
-// Error{BadInput}: no leaf behind it; more than one element and no gradient; a saved tensor that
-// was changed in place since; a part of the tape that was walked before without retain_graph;
-// create_graph through an operator whose backward has no gradient of its own.
+// `gradient`: the gradient of `loss` (same shape, cast to its dtype and, on a DTensor, any layout);
+// default 1 for a tensor with one element. A leaf's gradient has the leaf's layout, or stays
+// Partial where the sum is left to the optimizer; its memory is nobody else's. Input-gradient
+// collectives are issued first, weight gradients computed under them. What operators saved is freed
+// on the way. Error{BadInput}: no leaf behind it; more than one element and no gradient; a saved
+// tensor that was changed in place since; a part of the tape that was walked before without
+// retain_graph; create_graph through an operator whose backward has no gradient of its own.
 // Collectives: those of the redistributes on the tape, mirrored, in reverse order.
 //   Resumes: suspends before each record whose gradients are in flight, so that siblings run under
 //   the collectives; gradients that meet there are added in the order in which they arrived.
@@ -46,9 +46,8 @@ struct GradOptions {
 // backward; empty: 1 for each. A gradient has the layout in which it arrives; a leaf's is fitted as
 // by backward. Hooks of the inputs run. Error{BadInput}: as backward; an input that is not behind
 // the outputs.
-Task<std::vector<Tensor>> grad(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
-                               std::vector<Tensor> gradients = {}, GradOptions options = {},
-                               CallSite site = CallSite::current());
+Task<std::vector<Tensor>> grad(Tensors outputs, Tensors inputs, Tensors gradients = {},
+                               GradOptions options = {}, CallSite site = CallSite::current());
 std::vector<Tensor> run_grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                              const std::vector<Tensor>& gradients = {}, GradOptions options = {},
                              CallSite site = CallSite::current());

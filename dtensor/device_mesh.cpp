@@ -1,8 +1,10 @@
 #include "dtensor/device_mesh.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -21,6 +23,11 @@ struct DeviceMesh::Root {
     std::string name;
     unsigned dims;
   };
+  // Of all meshes with the same dimensions, which ranks may drop and make again at other times.
+  struct Shared {
+    std::map<unsigned, std::shared_ptr<Communicator>> merged;  // over several: their bits
+    std::array<Notes, kMaxMeshDims> notes;                     // by dimension
+  };
   struct Slice {
     std::vector<unsigned> dims;
     std::vector<std::string> names;
@@ -35,6 +42,7 @@ struct DeviceMesh::Root {
   std::vector<int> coordinate;  // empty when this rank is not in the mesh
   std::vector<Flat> flattened;
   std::vector<Slice> slices;
+  std::map<std::vector<unsigned>, Shared> shared;
 
   // The dimensions in `dims`, one set after the other.
   static std::vector<int> listed(std::span<const unsigned> dims);
@@ -47,12 +55,8 @@ struct DeviceMesh::Root {
 };
 
 struct DeviceMesh::Impl {
-  struct Merged {
-    unsigned dims;  // of this mesh, as bits
-    std::shared_ptr<Communicator> communicator;
-  };
-
   std::shared_ptr<Root> root;
+  Root::Shared* shared;        // the root's
   std::vector<unsigned> dims;  // of the root, as bits
   std::vector<int> shape;
   std::vector<std::string> names;
@@ -60,7 +64,6 @@ struct DeviceMesh::Impl {
   std::vector<int> ranks;
   std::vector<int> coordinate;
   std::vector<std::shared_ptr<Communicator>> communicators;
-  mutable std::vector<Merged> merged;
 };
 
 std::vector<int> DeviceMesh::Root::listed(std::span<const unsigned> dims) {
@@ -126,11 +129,16 @@ const Impl& made(const std::shared_ptr<Impl>& impl) {
   return *impl;
 }
 
+std::size_t checked_dim(const DeviceMesh& mesh, int dim, const char* who) {
+  CS_REQUIRE(dim >= 0 && dim < mesh.ndim(), who, ": dimension ", dim, " of the mesh ", mesh);
+  return static_cast<std::size_t>(dim);
+}
+
 }  // namespace
 
 int DeviceMesh::ndim() const { return static_cast<int>(made(impl_).shape.size()); }
 int DeviceMesh::size() const { return static_cast<int>(made(impl_).ranks.size()); }
-int DeviceMesh::size(int dim) const { return made(impl_).shape.at(static_cast<std::size_t>(dim)); }
+int DeviceMesh::size(int dim) const { return made(impl_).shape[checked_dim(*this, dim, "size")]; }
 const std::vector<int>& DeviceMesh::shape() const { return made(impl_).shape; }
 const std::vector<std::string>& DeviceMesh::names() const { return made(impl_).names; }
 const std::vector<int>& DeviceMesh::ranks() const { return made(impl_).ranks; }
@@ -154,7 +162,7 @@ int DeviceMesh::local_rank() const {
 int DeviceMesh::local_rank(int dim) const {
   CS_REQUIRE(contains_this_rank(), "local_rank: rank ", world().rank(), " is not in the mesh ",
              *this);
-  return impl_->coordinate.at(static_cast<std::size_t>(dim));
+  return impl_->coordinate[checked_dim(*this, dim, "local_rank")];
 }
 
 int DeviceMesh::dim(std::string_view name) const {
@@ -180,6 +188,7 @@ DeviceMesh DeviceMesh::slice(const std::shared_ptr<Root>& root, const std::vecto
   }
   auto impl = std::make_shared<Impl>();
   impl->root = root;
+  impl->shared = &root->shared[dims];
   impl->dims = dims;
   impl->names = names;
   impl->ranks = root->ranks_along(dims);
@@ -287,7 +296,7 @@ Communicator& DeviceMesh::communicator(int dim) const {
   const World& here = world();
   CS_REQUIRE(contains_this_rank(), "communicator: rank ", here.rank(), " is not in the mesh ",
              *this);
-  return *made(impl_).communicators.at(static_cast<std::size_t>(dim));
+  return *made(impl_).communicators[checked_dim(*this, dim, "communicator")];
 }
 
 Communicator& DeviceMesh::communicator(std::span<const int> dims) const {
@@ -300,80 +309,23 @@ Communicator& DeviceMesh::communicator(std::span<const int> dims) const {
     mine |= 1U << d;
     roots |= impl_->dims[static_cast<std::size_t>(d)];
   }
-  for (const Impl::Merged& known : impl_->merged)
-    if (known.dims == mine) return *known.communicator;
+  if (const auto known = impl_->shared->merged.find(mine); known != impl_->shared->merged.end())
+    return *known->second;
   CS_REQUIRE(contains_this_rank(), "communicator: rank ", world().rank(), " is not in the mesh ",
              *this);
   std::string name;
   for (int d : dims) name += (name.empty() ? "" : "_") + impl_->names[static_cast<std::size_t>(d)];
-  impl_->merged.push_back({mine, world().group(impl_->root->ranks_along({&roots, 1}), name)});
-  return *impl_->merged.back().communicator;
+  const auto joint = world().group(impl_->root->ranks_along({&roots, 1}), name);
+  for (int d : dims) joint->note(impl_->shared->notes[static_cast<std::size_t>(d)]);
+  return *(impl_->shared->merged[mine] = joint);
 }
 
-namespace {
-
-std::string mesh_shape_text(const std::vector<int>& values) {
-  std::string text;
-  for (int value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
-  return "(" + text + ")";
-}
-
-void check_mesh(const char* what, const World& world, const std::vector<int>& ranks,
-                const std::vector<int>& shape, const std::vector<std::string>& names) {
-  const std::string text = mesh_shape_text(shape);
-  CS_REQUIRE(!shape.empty(), what, ": a mesh needs at least one dimension");
-  CS_REQUIRE(shape.size() <= kMaxMeshDims, what, ": shape ", text, " has more than ", kMaxMeshDims,
-             " dimensions");
-  std::int64_t product = 1;
-  for (int size : shape) {
-    CS_REQUIRE(size >= 1, what, ": size ", size, " in shape ", text);
-    product *= size;
-    CS_REQUIRE(product <= world.size(), what, ": shape ", text, " has more places than the ",
-               world.size(), " ranks of the world");
-  }
-  CS_REQUIRE(product == static_cast<std::int64_t>(ranks.size()), what, ": shape ", text, " has ",
-             product, " places for ", ranks.size(), " ranks");
-  CS_REQUIRE(names.empty() || names.size() == shape.size(), what, ": ", names.size(),
-             " names for the ", shape.size(), " dimensions of shape ", text);
-  std::set<std::string> unique;
-  for (const std::string& name : names) {
-    CS_REQUIRE(!name.empty(), what, ": an empty dimension name for shape ", text);
-    CS_REQUIRE(unique.insert(name).second, what, ": the dimension name '", name, "' repeats");
-  }
-  std::set<int> seen;
-  for (int rank : ranks) {
-    CS_REQUIRE(rank >= 0 && rank < world.size(), what, ": rank ", rank, " is not one of the ",
-               world.size(), " ranks of the world");
-    CS_REQUIRE(seen.insert(rank).second, what, ": rank ", rank, " comes twice");
-  }
-}
-
-// Programs that make a mesh in each step are not to keep them all.
-void forget_now_and_then() {
-  constexpr int kOften = 64;
-  static const RankLocal<int> made;
-  if (++*made % kOften == 0) forget_dropped_meshes();
-}
-
-}  // namespace
-
-DeviceMesh DeviceMesh::from_ranks(World& world, std::vector<int> ranks, std::vector<int> shape,
-                                  std::vector<std::string> names, CallSite site) {
-  const UserCall user(site);
-  forget_now_and_then();
-  check_mesh("from_ranks", world, ranks, shape, names);
-  if (names.empty())
-    for (std::size_t d = 0; d < shape.size(); ++d) names.push_back("dim_" + std::to_string(d));
-  return rooted(world, std::move(ranks), std::move(shape), std::move(names));
-}
-
-DeviceMesh init_device_mesh(World& world, std::vector<int> shape, std::vector<std::string> names,
-                            CallSite site) {
-  const UserCall user(site);
-  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  check_mesh("init_device_mesh", world, ranks, shape, names);
-  return DeviceMesh::from_ranks(world, std::move(ranks), std::move(shape), std::move(names));
+void DeviceMesh::note(int dim, const Noted& done) const {
+  if (size(dim) == 1) return;
+  communicator(dim).note(done);
+  impl_->shared->notes[static_cast<std::size_t>(dim)].add(done);
+  for (const auto& [dims, joint] : impl_->shared->merged)
+    if ((dims >> dim & 1U) != 0) joint->note(done);
 }
 
 std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh) {

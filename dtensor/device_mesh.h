@@ -90,6 +90,9 @@ class DeviceMesh {
   // the first time by the ranks that differ in these dimensions alone; the same that flatten()
   // makes.
   Communicator& communicator(std::span<const int> dims) const;
+  // Communicator::note on every communicator of this mesh over dimension `dim` or over several that
+  // have it among them, those included that are made later. Nothing where `dim` has one rank.
+  void note(int dim, const Noted& done) const;
 
   long holders() const { return impl_.use_count(); }  // handles like this one
   const void* id() const { return impl_.get(); }  // one per mesh object: equal ids are equal meshes

@@ -23,13 +23,6 @@ Tensor marked(Tensor x, bool requires_grad) {
   return x;
 }
 
-// Of values that have been set: a Partial's most ranks hold a constant in their place.
-Tensor finished(const Tensor& x, bool requires_grad) {
-  if (x.is_distributed())
-    if (const auto term = term_in_place_of_value(x.mesh(), x.layout())) filled(x, *term);
-  return marked(x, requires_grad);
-}
-
 // Where every rank has the whole of it, before it keeps its part.
 Target whole(const Target& target) { return target.is_mesh() ? Target(target.mesh()) : target; }
 Tensor part_of(const Tensor& whole, const Target& target, bool requires_grad) {
@@ -74,7 +67,12 @@ Tensor empty(const Target& target, const Shape& shape, DType dtype, bool require
 }
 Tensor full(const Target& target, const Shape& shape, double value, DType dtype,
             bool requires_grad) {
-  return finished(filled(empty(target, shape, dtype), value), requires_grad);
+  require_fits(value, dtype, "full");
+  const Tensor x = empty(target, shape, dtype);
+  // Of a Partial most ranks hold a constant in place of the value.
+  const auto term =
+      x.is_distributed() ? term_in_place_of_value(x.mesh(), x.layout()) : std::nullopt;
+  return marked(filled(x, term.value_or(value)), requires_grad);
 }
 Tensor zeros(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
   return full(target, shape, 0, dtype, requires_grad);
@@ -85,12 +83,12 @@ Tensor ones(const Target& target, const Shape& shape, DType dtype, bool requires
 Tensor rand(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
   const Tensor x = empty(target, shape, dtype);
   uniform_(x, 0, 1);
-  return finished(x, requires_grad);
+  return marked(x, requires_grad);
 }
 Tensor randn(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
   const Tensor x = empty(target, shape, dtype);
   normal_(x, 0, 1);
-  return finished(x, requires_grad);
+  return marked(x, requires_grad);
 }
 
 DTensor empty(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, DType dtype,
@@ -157,7 +155,7 @@ Tensor arange(Scalar end) { return arange(Target::here(), 0, end); }
 
 Tensor linspace(const Target& target, double start, double end, std::int64_t steps, DType dtype,
                 bool requires_grad) {
-  CS_REQUIRE(steps >= 0, "linspace: ", steps, " steps");
+  require_size({steps}, sizeof(double), "linspace");
   std::vector<double> values(static_cast<std::size_t>(steps), start);
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
   for (std::size_t i = 0; i < values.size(); ++i)  // from the nearer end, so that both are exact

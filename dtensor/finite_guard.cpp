@@ -37,11 +37,11 @@ void require_finite(const Tensor& x, std::string_view what, std::string_view ope
   const auto bad =
       std::ranges::find_if_not(values, [](double value) { return std::isfinite(value); });
   if (bad == values.end()) return;
-  const World* world = World::current();
-  fail(ErrorKind::BadInput,
-       cat("rank ", world != nullptr ? world->rank() : 0, module && !module->empty() ? ", " : "",
-           module ? *module : "", ": ", what, ' ', operation, ", ", x, ", has ", *bad,
-           " at element ", bad - values.begin(), " of this rank's part"));
+  const std::exception_ptr error = std::make_exception_ptr(
+      Error(ErrorKind::BadInput, cat(what, ' ', operation, ", ", x, ", has ", *bad, " at element ",
+                                     bad - values.begin(), " of this rank's part")));
+  if (World* const world = World::current()) world->module_left(module ? *module : "", error);
+  std::rethrow_exception(error);
 }
 
 }  // namespace coshard

@@ -72,10 +72,10 @@ void note_sizes(const Tensor& made) {
   const DeviceMesh& mesh = made.mesh();
   for (int m = 0; m < mesh.ndim(); ++m) {
     const Placement& p = made.layout()[m];
-    if (!p.cuts() || mesh.size(m) == 1) continue;
+    if (!p.cuts()) continue;
     const auto dim = static_cast<std::size_t>(p.dim);
-    mesh.communicator(m).note({"gave from_local a part without `shape`, of a whole with size",
-                               "in dimension", static_cast<std::uint64_t>(made.shape()[dim]), dim});
+    mesh.note(m, {"gave from_local a part without `shape`, of a whole with size", "in dimension",
+                  static_cast<std::uint64_t>(made.shape()[dim]), dim});
   }
 }
 

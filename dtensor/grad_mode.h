@@ -47,6 +47,8 @@ class ReadLog {
     DType dtype;
     std::shared_ptr<const Spec> spec;
   };
+  bool is_from_before(const Tensor& tensor) const;
+
   std::vector<Read> reads_;
   std::unordered_set<const Buffer*> known_;
   std::vector<std::shared_ptr<GradMeta>> wanted_;

@@ -1,5 +1,7 @@
 #include "dtensor/hooks.h"
 
+#include <algorithm>
+
 #include "dtensor/tape.h"
 
 namespace coshard {
@@ -11,33 +13,51 @@ void HookHandle::remove() {
   }
 }
 
+namespace {
+
+template <class F>
+auto shared(F function) {
+  return std::make_shared<const F>(std::move(function));
+}
+
+HookHandle put(GradHooks& hooks, GradHook hook) {
+  std::erase_if(hooks, [](const auto& known) { return !known->replace && !known->accumulated; });
+  hooks.push_back(std::make_shared<GradHook>(std::move(hook)));
+  return HookHandle(hooks.back());
+}
+
+}  // namespace
+
 HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor& gradient)> hook) {
+  CS_REQUIRE(hook, "register_hook: no hook");
   CS_REQUIRE(tensor.defined() && tensor.requires_grad(), "register_hook: ", tensor,
              " requires no gradient");
   GradMeta& meta = *tensor.grad_meta();
-  auto made = std::make_shared<GradHook>(GradHook{meta.output, std::move(hook), nullptr});
-  (meta.producer ? meta.producer->hooks : meta.hooks).push_back(made);
-  return HookHandle(made);
+  return put(meta.producer ? meta.producer->hooks : meta.hooks,
+             {meta.output, shared(std::move(hook)), nullptr});
 }
 
 HookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
                                               std::function<void(const Tensor& leaf)> hook) {
+  CS_REQUIRE(hook, "register_post_accumulate_grad_hook: no hook");
   CS_REQUIRE(leaf.defined() && leaf.requires_grad() && leaf.is_leaf(),
              "register_post_accumulate_grad_hook: ", leaf, " is no leaf that requires a gradient");
   // The leaf keeps its hooks, not they it.
-  auto made = std::make_shared<GradHook>();
-  made->accumulated = [weak = Tensor::Weak(leaf), hook = std::move(hook)] {
+  const std::function<void()> told = [weak = Tensor::Weak(leaf), hook = std::move(hook)] {
     const Tensor tensor = weak.lock();
     if (tensor.defined()) hook(tensor);
   };
-  leaf.grad_meta()->hooks.push_back(made);
-  return HookHandle(made);
+  return put(leaf.grad_meta()->hooks, {0, nullptr, shared(told)});
 }
 
 void retain_grad(const Tensor& tensor) {
   CS_REQUIRE(tensor.defined() && tensor.requires_grad(), "retain_grad: ", tensor,
              " requires no gradient");
-  if (!tensor.is_leaf()) tensor.grad_meta()->producer->retaining.push_back(tensor.grad_meta());
+  if (tensor.is_leaf()) return;
+  auto& retaining = tensor.grad_meta()->producer->retaining;
+  const bool known = std::ranges::any_of(
+      retaining, [&](const auto& meta) { return meta.lock() == tensor.grad_meta(); });
+  if (!known) retaining.push_back(tensor.grad_meta());
 }
 
 }  // namespace coshard

@@ -1,5 +1,5 @@
 #pragma once
-// One placement per mesh dimension, outermost first. A value with inline storage (architecture C4).
+// One placement per mesh dimension, outermost first. A value with inline storage.
 #include <ostream>
 #include <string>
 

@@ -1,5 +1,6 @@
 #include "dtensor/random.h"
 
+#include <cmath>
 #include <vector>
 
 #include "dtensor/distribute.h"
@@ -92,6 +93,10 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
   drawing.scale = scale;
   drawing.shift = shift;
   for (const RandomBox& box : random_boxes(x)) draw_box(x, box, drawing);
+  // Of a Partial most ranks hold a constant in place of the value.
+  if (!x.is_distributed()) return;
+  if (const auto term = term_in_place_of_value(x.mesh(), x.layout()))
+    kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), *term});
 }
 
 }  // namespace
@@ -104,10 +109,8 @@ RandomState take_stream(const Tensor& x) {
   const RandomState now = state;
   ++state.next_stream;
   if (!x.defined() || !x.is_distributed() || !x.mesh().contains_this_rank()) return now;
-  const DeviceMesh& mesh = x.mesh();
-  for (int m = 0; m < mesh.ndim(); ++m)
-    if (mesh.size(m) > 1)
-      mesh.communicator(m).note({"drew random stream", "of seed", now.next_stream, now.seed});
+  for (int m = 0; m < x.mesh().ndim(); ++m)
+    x.mesh().note(m, {"drew random stream", "of seed", now.next_stream, now.seed});
   return now;
 }
 
@@ -120,11 +123,13 @@ LocalRandom::LocalRandom() : before_(random_state()) {
 LocalRandom::~LocalRandom() { set_random_state(before_); }
 
 void normal_(const Tensor& x, double mean, double std) {
+  CS_REQUIRE(!(std < 0), "normal_: std ", std);
   require_writable(x, "normal");
   draw(x, kernels::RandomKind::Normal, std, mean);
   record_constant_write(x);
 }
 void uniform_(const Tensor& x, double low, double high) {
+  CS_REQUIRE(low <= high && std::isfinite(high - low), "uniform_: from ", low, " to ", high);
   require_writable(x, "uniform");
   draw(x, kernels::RandomKind::Uniform, high - low, low);
   record_constant_write(x);

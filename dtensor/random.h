@@ -36,7 +36,9 @@ class LocalRandom {
   RandomState before_;
 };
 
-// In place, off the tape, on a leaf or plain value: normal(mean, std) and uniform [low, high).
+// In place, off the tape, on a leaf or plain value: normal(mean, std) and uniform [low, high). A
+// Partial becomes terms of what one device would draw. Error{BadInput}: std < 0; low > high, or a
+// range that is infinite or NaN.
 void normal_(const Tensor& x, double mean, double std);
 void uniform_(const Tensor& x, double low, double high);
 

@@ -46,10 +46,12 @@ Shape broadcast(const Shape& a, const Shape& b, const char* what) {
   return out;
 }
 
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+template <std::same_as<Shape> S>
+std::ostream& operator<<(std::ostream& out, const S& shape) {
   out << '[';
   for (std::size_t i = 0; i < shape.size(); ++i) out << (i ? "," : "") << shape[i];
   return out << ']';
 }
+template std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
 }  // namespace coshard

@@ -1,5 +1,6 @@
 #pragma once
 // Shapes and strides of tensors: at most 8 dimensions, counted in elements. Values.
+#include <concepts>
 #include <cstdint>
 #include <ostream>
 
@@ -20,6 +21,8 @@ int normalize_dim(std::int64_t dim, int ndim, const char* what);
 int normalize_dim_or_zero(std::int64_t dim, int ndim, const char* what);
 // The shape that two shapes broadcast to (right-aligned, 1 stretches). Error{BadInput} names both.
 Shape broadcast(const Shape& a, const Shape& b, const char* what);
-std::ostream& operator<<(std::ostream& out, const Shape& shape);  // [8,512]
+// [8,512]. Not of what only converts to a shape, which a number does.
+template <std::same_as<Shape> S>
+std::ostream& operator<<(std::ostream& out, const S& shape);
 
 }  // namespace coshard

@@ -69,12 +69,12 @@ void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int out
 
 void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs) {
-  record->sequence = ++*last_sequence;
   if (const World* world = World::current(); world && world->observed())
     record->module = world->module();
   record->inputs.reserve(inputs.size());
-  for (const Tensor& t : inputs)
+  for (const Tensor& t : inputs)  // a view may catch up, by a record of its own, which is older
     record->inputs.push_back(t.defined() && t.requires_grad() ? t.grad_meta() : nullptr);
+  record->sequence = ++*last_sequence;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined() || !is_floating(outputs[i].dtype())) continue;
     mark_output(outputs[i], record, static_cast<int>(i));
@@ -92,12 +92,21 @@ void ReadLog::stop() {
   if (now.log == this) now.log = outer_;  // else its branch was given up, and goes
 }
 
+bool ReadLog::is_from_before(const Tensor& tensor) const {
+  const auto is_old = [&](const Tensor& t) {
+    return !t.grad_meta() || !t.grad_meta()->producer ||
+           t.grad_meta()->producer->sequence <= since_;
+  };
+  const Tensor base = tensor.base();
+  return is_old(tensor) || (base.defined() && base.is_current() && is_old(base));
+}
+
 void ReadLog::read(const Tensor& tensor) {
   if (outer_ != nullptr && !stopped_) outer_->read(tensor);
   const std::shared_ptr<Buffer>& buffer = tensor.storage()->buffer;
+  const bool wants = tensor.requires_grad();  // a view from before may catch up only now
   const std::shared_ptr<GradMeta>& meta = tensor.grad_meta();
-  if (meta && meta->requires_grad && (!meta->producer || meta->producer->sequence <= since_) &&
-      std::ranges::find(wanted_, meta) == wanted_.end())
+  if (wants && is_from_before(tensor) && std::ranges::find(wanted_, meta) == wanted_.end())
     wanted_.push_back(meta);
   if (!known_.insert(buffer.get()).second) return;
   reads_.push_back({buffer, buffer->writes, tensor.local_shape(), tensor.dtype(), tensor.spec()});

@@ -18,11 +18,14 @@ namespace coshard {
 
 class Record;
 
-// A hook of a tensor (hooks.h); without functions once it is removed.
+// A hook of a tensor (hooks.h); without functions once it is removed. Who calls one keeps it: it
+// may remove itself.
 struct GradHook {
+  template <class F>
+  using Shared = std::shared_ptr<const std::function<F>>;
   int output = 0;  // which output of its producer the tensor is
-  std::function<Tensor(const Tensor& gradient)> replace;
-  std::function<void()> accumulated;
+  Shared<Tensor(const Tensor& gradient)> replace;
+  Shared<void()> accumulated;
 };
 using GradHooks = std::vector<std::shared_ptr<GradHook>>;
 
@@ -48,7 +51,7 @@ class GradSink {
   virtual bool wants(int input) const = 0;
   virtual void give(int input, Tensor gradient) = 0;
   // A gradient that nobody on the critical path waits for (a leaf's): it is computed after the next
-  // collective of the backward pass has been issued, and so runs under it (architecture C7).
+  // collective of the backward pass has been issued, and so runs under it.
   virtual void defer(int input, std::function<Tensor()> compute) = 0;
   // The gradient of any tensor that is older than the record.
   virtual void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) = 0;

@@ -1,5 +1,6 @@
 #include "dtensor/tensor.h"
 
+#include "dtensor/ops/promotion.h"
 #include "dtensor/step_graph.h"
 #include "dtensor/tape.h"
 #include "dtensor/waits_in_place.h"
@@ -50,18 +51,21 @@ bool Tensor::is_contiguous() const {
   return true;
 }
 
+void Tensor::wait_in_place(WorkState& work, std::string_view who, std::string_view why) {
+  work.issue_now();
+  if (work.waits_for_peers()) count_wait_in_place(who);
+  try {
+    work.wait();
+  } catch (const MissingIsHere& error) {
+    fail(error.kind(), cat(who, ": ", why, error.reason(), "; co_await the redistribution first"));
+  }
+}
+
 void Tensor::wait(std::string_view who) const {
   Storage& storage = *impl().storage;
   if (!storage.in_flight) return;
   const std::shared_ptr<WorkState> state = storage.pending.state();
-  if (state != nullptr) state->issue_now();
-  if (state != nullptr && state->waits_for_peers()) count_wait_in_place(who);
-  try {
-    storage.pending.wait();
-  } catch (const MissingIsHere& error) {
-    fail(error.kind(), cat(who, ": its input is in flight and ", error.reason(),
-                           "; co_await the redistribution first"));
-  }
+  if (state != nullptr) wait_in_place(*state, who, "its input is in flight and ");
   arrived(state);
 }
 
@@ -93,6 +97,7 @@ Tensor Tensor::base() const {
 void Tensor::set_base(const Tensor& viewed) const {
   impl().base = viewed.impl().base ? viewed.impl_->base : viewed.impl_;
   impl().known = viewed.impl_->known;
+  impl().untaped_view = !grad_enabled() || viewed.impl_->untaped_view;
 }
 
 Tensor& Tensor::set_requires_grad(bool value) {
@@ -108,7 +113,16 @@ Tensor& Tensor::set_requires_grad(bool value) {
 
 Tensor Tensor::grad() const { return impl().grad ? impl().grad->gradient : Tensor(); }
 
+bool Tensor::fits_as_gradient(const Tensor& gradient) const {
+  if (gradient.shape() != shape() || gradient.dtype() != dtype()) return false;
+  if (!is_distributed() || !gradient.is_distributed())
+    return is_distributed() == gradient.is_distributed();
+  return gradient.mesh() == mesh();
+}
+
 void Tensor::set_grad(Tensor gradient) const {
+  CS_REQUIRE(!gradient.defined() || fits_as_gradient(gradient), "set_grad: ", gradient,
+             " as the gradient of ", *this);
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   if (StepGraph* step = StepGraph::recording()) step->sets(impl().grad);
   impl().grad->gradient = std::move(gradient);
@@ -116,8 +130,16 @@ void Tensor::set_grad(Tensor gradient) const {
 
 Tensor Tensor::detach() const { return with_spec(impl().spec); }
 
-Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) const {
+Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) const& {
   return view_as(impl().local_shape, impl().strides, impl().offset, std::move(spec));
+}
+
+Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) && {
+  if (impl_.use_count() != 1 || impl_->grad || impl_->base)
+    return std::as_const(*this).with_spec(std::move(spec));
+  impl_->spec = std::move(spec);
+  impl_->known = impl_->storage->buffer->taped_write;
+  return std::move(*this);
 }
 
 Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::int64_t offset,
@@ -189,6 +211,8 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
   Tensor out = empty(device, shape, dtype);
   CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(),
              "from_values: ", values.size(), " values for shape ", shape);
+  if (!is_floating(dtype))
+    for (const double value : values) require_fits(value, dtype, "from_values");
   require_not_recording(*device, "from_values", "take data from the host");
   // Elsewhere than on the cpu kernels cannot read the host's memory.
   void* given = const_cast<double*>(values.data());
@@ -230,7 +254,7 @@ Tensor copy_of(const Tensor& tensor) {
   kernels::run(*tensor.device(),
                kernels::Copy{view_of(out.data(), out, out.dtype(), out.strides()),
                              view_of(tensor.data(), tensor, tensor.dtype(), tensor.strides())});
-  return tensor.is_distributed() ? out.with_spec(tensor.spec()) : out;
+  return tensor.is_distributed() ? std::move(out).with_spec(tensor.spec()) : out;
 }
 
 double Tensor::item() const {

@@ -2,8 +2,8 @@
 // Tensor: a shared handle to storage, shape, strides and dtype, and, when it is a DTensor, to a
 // mesh and a layout. Copying a Tensor copies the handle. Belongs to the thread of its rank. Views
 // share storage. A tensor may be *in flight*: its data are the result of a collective that has been
-// issued and not yet awaited; views of it stay in flight and the first operator that computes waits
-// (architecture C1).
+// issued and not yet awaited; views of it stay in flight and the first operator that computes
+// waits.
 #include <memory>
 #include <optional>
 #include <span>
@@ -129,6 +129,10 @@ class Tensor {
   // In place, until the data are there; counted for `who` (waits_in_place.h). A coroutine awaits
   // the redistribution instead.
   void wait(std::string_view who = "data") const;
+  // `work`, which is in flight, reads the memory.
+  void read_by(const Work& work) const;
+  // In place, until nothing that is in flight reads the memory: it is going to be written to.
+  void wait_for_readers(std::string_view who) const;
   // Does not wait for a collective in flight.
   void* address() const {
     return static_cast<char*>(impl().storage->buffer->data()) +
@@ -143,7 +147,10 @@ class Tensor {
   Tensor& set_requires_grad(bool value);
   bool is_leaf() const;
   Tensor grad() const;  // undefined before the first backward; may be Partial on a DTensor
+  // Error{BadInput}: a gradient that does not fit (fits_as_gradient).
   void set_grad(Tensor gradient) const;
+  // Whether it has this tensor's shape and dtype, and is plain or on its mesh as this is.
+  bool fits_as_gradient(const Tensor& gradient) const;
   Tensor detach() const;  // the same data, outside the tape
   // Of now, once requires_grad() has been asked.
   const std::shared_ptr<GradMeta>& grad_meta() const { return impl().grad; }
@@ -158,13 +165,18 @@ class Tensor {
   // from_local() give handles of the same memory that are no views.
   Tensor base() const;
   void set_base(const Tensor& viewed) const;
-  void leave_base() const { impl().base = nullptr; }
+  void leave_base() const {
+    impl().base = nullptr;
+    impl().untaped_view = false;
+  }
   // Whether its part in the gradient is that of what the memory holds now.
   bool is_current() const { return impl().known == impl().storage->buffer->taped_write; }
   void set_current() const { impl().known = impl().storage->buffer->taped_write; }
   // Why a write would be lost, or land twice; null: it would not. So are views of it.
   const char* unwritable() const { return impl().unwritable; }
   void set_unwritable(const char* why) const { impl().unwritable = why; }
+  // Whether this is a view that was made off the tape, or a view of one.
+  bool is_untaped_view() const { return impl().untaped_view; }
   // Whether nobody else has a handle to the memory; a view of what is gone is none any more.
   bool owns_memory() const {
     if (impl_.use_count() != 1) return false;
@@ -210,8 +222,9 @@ class Tensor {
   // The same storage seen with another geometry and spec; no tape.
   Tensor view_as(const Shape& local_shape, const Strides& strides, std::int64_t offset,
                  std::shared_ptr<const Spec> spec) const;
-  Tensor with_spec(
-      std::shared_ptr<const Spec> spec) const;  // same local geometry; null: a plain tensor
+  // Of the same local geometry; null: a plain tensor. The only handle to a tensor is made into it.
+  Tensor with_spec(std::shared_ptr<const Spec> spec) const&;
+  Tensor with_spec(std::shared_ptr<const Spec> spec) &&;
   Tensor raw_local() const { return with_spec(nullptr); }  // this rank's part, outside the tape
 
   // --- what PyTorch's tensors have as methods: the functions of the same name (ops.h,
@@ -322,6 +335,7 @@ class Tensor {
     Strides strides;
     std::int64_t offset = 0;
     DType dtype = DType::F32;
+    bool untaped_view = false;
     std::uint32_t known = 0;  // the taped write of the memory that `grad` knows of
     std::shared_ptr<Impl> base;
     const char* unwritable = nullptr;
@@ -332,6 +346,8 @@ class Tensor {
     return *impl_;
   }
   [[noreturn]] static void fail_undefined();
+  static void wait_in_place(WorkState& work, std::string_view who, std::string_view why);
+  static void wait_for_readers(Buffer& buffer, std::string_view who);
   std::shared_ptr<Impl> impl_;
 
  public:

@@ -1,6 +1,7 @@
 #pragma once
-// Where a rank waited in place for a collective, because an operator or the host needed data that
-// nobody had awaited. Each is time in which the rank's other branches could not run. Rank's thread.
+// Where a rank waited in place for a collective that nobody had awaited: an operator or the host
+// needed its data, or a writer (in place, an optimizer) the memory that it reads. Each is time in
+// which the rank's other branches could not run. Rank's thread.
 #include <map>
 #include <string>
 #include <string_view>

@@ -69,13 +69,23 @@ void accumulate(GradMeta& meta, Tensor gradient) {
       meta.gradient.defined() ? add(meta.gradient, gradient) : owned(std::move(gradient));
 }
 
-Tensor hooked(const GradHooks& hooks, int output, Tensor gradient) {
-  for (std::size_t i = 0; i < hooks.size(); ++i) {  // a hook may register others
-    const std::shared_ptr<GradHook> hook = hooks[i];
-    if (!hook->replace || hook->output != output) continue;
-    Tensor replaced = hook->replace(gradient);
-    if (!replaced.defined()) continue;
-    CS_REQUIRE(replaced.shape() == gradient.shape(), "register_hook: the hook gave ", replaced,
+// The gradient as a hook sees it. Other places may have been given the same memory.
+Tensor shown(const Tensor& gradient) {
+  Tensor seen = gradient.detach();
+  seen.set_grad_meta(gradient.grad_meta());
+  seen.set_unwritable("is a gradient that others may read");
+  return seen;
+}
+
+// By value: a hook may register others, and remove itself.
+Tensor hooked(GradHooks hooks, int output, Tensor gradient) {
+  for (const std::shared_ptr<GradHook>& hook : hooks) {
+    const auto replace = hook->replace;
+    if (!replace || hook->output != output) continue;
+    const Tensor seen = shown(gradient);
+    Tensor replaced = (*replace)(seen);
+    if (!replaced.defined() || replaced.id() == seen.id()) continue;
+    CS_REQUIRE(gradient.fits_as_gradient(replaced), "register_hook: the hook gave ", replaced,
                " for a gradient ", gradient);
     gradient = std::move(replaced);
   }
@@ -213,6 +223,7 @@ void Walk::settle_leaves(bool in_place) {
     const Tensor& sum = leaf->gradient;
     if (!for_targets_ && !in_place && sum.defined() && sum.in_flight()) return false;
     Tensor own = hooked(leaf->hooks, 0, terms.sum());
+    if (!leaf->hooks.empty()) own = fit_to_leaf(std::move(own), *leaf);
     if (for_targets_) {
       for (Target& target : targets_)
         if (target.meta == leaf) target.terms.first = own;
@@ -223,8 +234,8 @@ void Walk::settle_leaves(bool in_place) {
     return true;
   });
   for (const Meta& leaf : complete)
-    for (std::size_t i = 0; i < leaf->hooks.size(); ++i)
-      if (const auto hook = leaf->hooks[i]; hook->accumulated) hook->accumulated();
+    for (const auto& hook : GradHooks(leaf->hooks))
+      if (const auto accumulated = hook->accumulated) (*accumulated)();
 }
 
 void Walk::run_deferred() {

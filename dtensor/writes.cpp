@@ -1,5 +1,7 @@
 #include "dtensor/writes.h"
 
+#include <utility>
+
 #include "dtensor/step_graph.h"
 #include "dtensor/strided.h"
 #include "dtensor/tape.h"
@@ -34,12 +36,34 @@ void require_writable_view(const Tensor& x, const Tensor& base, std::string_view
              " is a view of a tensor that requires a gradient, made under a NoGradGuard");
 }
 
+void require_writable_on_tape(const Tensor& x, std::string_view who) {
+  CS_REQUIRE(!x.requires_grad() || !x.is_leaf(), who, "_: ", x,
+             " is a leaf that requires a gradient");
+  const Tensor base = x.base();
+  if (base.defined()) require_writable_view(x, base, who);
+  for (const Tensor& t : {x, base})
+    CS_REQUIRE(!shares_memory(t), who, "_: ", x, " is memory that ",
+               t.grad_meta()->producer->name(),
+               " shares with a tensor on the tape: in place on it is refused; clone it first");
+}
+
+// retain_grad holds for the tensor, whatever made it last.
+void go_on_retaining(const std::shared_ptr<GradMeta>& before, const Tensor& x) {
+  if (!before || !before->producer) return;
+  const auto is_this = [&](const auto& meta) { return meta.lock() == before; };
+  if (std::erase_if(before->producer->retaining, is_this) == 0 || !x.grad_meta()) return;
+  x.grad_meta()->gradient = before->gradient;
+  x.grad_meta()->producer->retaining.push_back(x.grad_meta());
+}
+
 // The base is what the write of `value`, if any, through x has made of it.
 void write_into_base(const Tensor& x, const Tensor& base, const Tensor& value) {
   const Tensor inputs[] = {base, value};
   Tensor written = base;  // the same handle
+  const std::shared_ptr<GradMeta> before = base.grad_meta();
   push_record(std::make_shared<WriteRecord>(ViewPlace(base, x)), inputs,
               std::span<Tensor>(&written, 1));
+  go_on_retaining(before, base);
   x.storage()->buffer->taped_write = x.storage()->changes();
   base.set_current();  // views catch up
 }
@@ -47,7 +71,9 @@ void write_into_base(const Tensor& x, const Tensor& base, const Tensor& value) {
 void become(const Tensor& x, std::shared_ptr<GradMeta> meta) {
   x.storage()->buffer->taped_write = x.storage()->changes();
   x.leave_base();
+  const std::shared_ptr<GradMeta> before = x.grad_meta();
   x.set_grad_meta(std::move(meta));
+  go_on_retaining(before, x);
   x.set_current();
 }
 
@@ -58,23 +84,56 @@ void Tensor::mark_written() const {
   StepGraph* step = StepGraph::recording();
   if (step == nullptr) return;
   step->on_replay([written = std::weak_ptr(impl_->storage->buffer)] {
-    if (const auto buffer = written.lock()) ++buffer->writes;
+    const auto buffer = written.lock();
+    if (!buffer) return;
+    wait_for_readers(*buffer, "capture");
+    ++buffer->writes;
   });
+}
+
+void Tensor::read_by(const Work& work) const {
+  if (!work) return;
+  Buffer& buffer = *impl_->storage->buffer;
+  if (buffer.reader.expired()) {
+    buffer.reader = work.state();
+    return;
+  }
+  std::erase_if(buffer.more_readers, [](const auto& known) {
+    const auto state = known.lock();
+    return !state || state->ready();
+  });
+  buffer.more_readers.push_back(work.state());
+}
+
+void Tensor::wait_for_readers(std::string_view who) const {
+  wait_for_readers(*impl_->storage->buffer, who);
+}
+
+// One that fails leaves all, for whoever writes after that.
+void Tensor::wait_for_readers(Buffer& buffer, std::string_view who) {
+  const auto wait_for = [who](const std::weak_ptr<WorkState>& reader) {
+    if (const auto state = reader.lock(); state && !state->ready())
+      wait_in_place(*state, who, "what reads it is in flight and ");
+  };
+  wait_for(buffer.reader);
+  for (const auto& reader : buffer.more_readers) wait_for(reader);
+  buffer.reader.reset();
+  buffer.more_readers.clear();
 }
 
 void require_writable(const Tensor& x, std::string_view who) {
   CS_REQUIRE(x.defined(), who, "_: the tensor is undefined");
   CS_REQUIRE(x.unwritable() == nullptr, who, "_: ", x, " ", x.unwritable(),
              ": in place on it is refused; clone it first");
-  if (!grad_enabled()) return;
-  CS_REQUIRE(!x.requires_grad() || !x.is_leaf(), who, "_: ", x,
-             " is a leaf that requires a gradient");
-  const Tensor base = x.base();
-  if (base.defined()) require_writable_view(x, base, who);
-  for (const Tensor& t : {x, base})
-    CS_REQUIRE(!shares_memory(t), who, "_: ", x, " is memory that ",
-               t.grad_meta()->producer->name(),
-               " shares with a tensor on the tape: in place on it is refused; clone it first");
+  if (grad_enabled()) require_writable_on_tape(x, who);
+  x.wait_for_readers(who);
+}
+
+Tensor unchanged(const Tensor& x) {
+  if (grad_enabled() || (x.is_current() && !x.requires_grad())) return x;
+  Tensor view = x.detach();
+  view.set_base(x);
+  return view;
 }
 
 void record_write(const Tensor& x, const Tensor& value) {
@@ -101,12 +160,18 @@ void catch_up(const Tensor& x) {
   CS_REQUIRE(base.defined() && base.is_current() && !x.is_distributed(), x,
              ": its memory was changed in place on the tape through another handle (a view of a "
              "DTensor, detach, to_local, from_local), which has the gradient");
+  CS_REQUIRE(
+      !x.is_untaped_view(), x,
+      ": it is a view that was made under a NoGradGuard, and its memory was changed in place "
+      "on the tape since");
   x.set_current();
+  const std::shared_ptr<GradMeta> before = x.grad_meta();
   x.set_grad_meta(nullptr);
   if (!base.requires_grad()) return;
   const Tensor inputs[] = {base};
   Tensor view = x;
   push_record(make_view_record(ViewPlace(base, x)), inputs, std::span<Tensor>(&view, 1));
+  go_on_retaining(before, x);
 }
 
 }  // namespace coshard

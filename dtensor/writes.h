@@ -11,7 +11,8 @@ namespace coshard {
 
 // Error{BadInput} "who_: ..." where a write to x would be lost or, on the tape, its gradient: x is
 // a copy that a view operator made, or stretched; a leaf that requires a gradient, or a view or
-// local part of one; memory that to_local or from_local shares.
+// local part of one; memory that to_local or from_local shares. Then waits, in place, for the
+// collectives that still read the memory.
 void require_writable(const Tensor& x, std::string_view who);
 
 // x's memory has been written to and holds `value`, which has a gradient: so has x from now on.
@@ -19,6 +20,10 @@ void record_write(const Tensor& x, const Tensor& value);
 
 // The same with a constant, which has none. Counts the write.
 void record_constant_write(const Tensor& x);
+
+// What a view operator gives that changes nothing: x itself, or, off the tape, a view of it that
+// has no gradient.
+Tensor unchanged(const Tensor& x);
 
 // Brings the gradient of x to what its memory holds now. Error{BadInput}: nobody knows it.
 void catch_up(const Tensor& x);

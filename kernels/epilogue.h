@@ -80,7 +80,7 @@ void run_epilogue(const Matmul& args, Run&& run) {
     }
     case Epilogue::GeluGrad:
       return run(
-          UnaryGrad{UnaryGradOp::GeluTanh, dtype, count, args.out.data, args.aux, args.out.data});
+          UnaryGrad{UnaryOp::GeluTanh, dtype, count, args.out.data, args.aux, args.out.data});
     case Epilogue::BiasGrad: return sum_rows(args, run);
   }
 }

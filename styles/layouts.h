@@ -1,6 +1,6 @@
 #pragma once
 // What a style says of a module's inputs and outputs: a placement each, by position or by keyword.
-// Trivial values, so that styles may be written inside a co_await expression (architecture C9).
+// Trivial values, so that styles may be written inside a co_await expression.
 #include <array>
 #include <initializer_list>
 #include <optional>

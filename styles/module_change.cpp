@@ -53,6 +53,7 @@ void ModuleChange::keep(std::string_view who) const {
     // The same one for all who know it, an earlier forward too.
     auto meta = old.grad_meta() ? old.grad_meta() : std::make_shared<GradMeta>();
     meta->producer = std::make_shared<Replaced>(who);
+    push_record(meta->producer, {}, {});  // so that a walk knows it from the others
     old.set_grad_meta(std::move(meta));
   }
 }

@@ -34,6 +34,13 @@ std::vector<Tensor*> tensors_of(Inputs& inputs) {
   return tensors;
 }
 
+// Every slot's tensor, as a module has them while it runs.
+std::vector<Tensor::Weak> slots_of(Module& module) {
+  std::vector<Tensor::Weak> held;
+  for (const NamedParameter& each : module.named_slots()) held.emplace_back(*each.slot);
+  return held;
+}
+
 class RecomputeRecord final : public Record {
  public:
   RecomputeRecord(Module& module, Inputs inputs, std::unique_ptr<ReadLog> reads, RandomState before,
@@ -41,6 +48,7 @@ class RecomputeRecord final : public Record {
       : module_(module),
         inputs_(std::move(inputs)),
         reads_(std::move(reads)),
+        slots_(slots_of(module)),
         before_(before),
         after_(after) {
     for (Tensor* x : tensors_of(inputs_)) {
@@ -87,8 +95,17 @@ class RecomputeRecord final : public Record {
     co_await std::move(walk);
   }
 
+  void require_same_parameters() const {
+    const std::vector<NamedParameter> now = module_.named_slots();
+    for (std::size_t i = 0; i < now.size(); ++i)
+      CS_REQUIRE(now.size() == slots_.size() && now[i].slot->id() == slots_[i].lock().id(),
+                 "recompute: ", module_.type_name(), " '", module_.path(), "': its parameter '",
+                 now[i].name, "' was replaced since it ran forward");
+  }
+
   // Runs the module with the tape on.
   Task<Outputs> run_again() const {
+    require_same_parameters();
     reads_->require_unchanged(cat("recompute: ", module_.type_name(), " '", module_.path(), "'"));
     const RecordGuard recording;
     const DeferRedistributes deferring;
@@ -106,6 +123,7 @@ class RecomputeRecord final : public Record {
   Inputs inputs_;  // without its tensors
   std::vector<Saved> saved_;
   std::unique_ptr<ReadLog> reads_;
+  std::vector<Tensor::Weak> slots_;
   RandomState before_, after_;
 };
 

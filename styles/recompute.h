@@ -13,7 +13,8 @@ namespace coshard {
 //   Moves:   forward as Module::call. Backward repeats those collectives of forward whose result
 //   is read again: not the redistribute of the last output.
 //   Fails:   Error{BadInput}: more outputs than a record may have (4); in backward, when siblings
-//   of a when_all drew random numbers meanwhile, or what it read was changed in place since.
+//   of a when_all drew random numbers meanwhile, what it read was changed in place since, or a
+//   parameter replaced.
 Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site = CallSite::current());
 // The same with one tensor in and one out.
 Task<Tensor> recompute(Module& module, Tensor x, CallSite site = CallSite::current());

@@ -95,6 +95,8 @@ int show(const Report& report, bool json) {
 void add_plan(CLI::App& app, Chosen& chosen) {
   CLI::App* plan = app.add_subcommand("plan", "looks at plans of redistribution");
   plan->require_subcommand(1);
+  plan->footer(
+      "Example: coshard plan explain --mesh dp=2,tp=4 --shape 8,16 --from 'S(0),R' --to 'R,S(1)'");
   CLI::App* sub = plan->add_subcommand("explain", "steps, bytes and predicted time of a plan");
   const auto options = std::make_shared<PlanOptions>();
   sub->add_option("--mesh", options->mesh, "sizes, with names or without: dp=2,tp=4")->required();
@@ -115,6 +117,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
 
 void add_conform(CLI::App& app, Chosen& chosen) {
   CLI::App* sub = app.add_subcommand("conform", "runs every conformance case of a directory");
+  sub->footer("Example: coshard conform tests/conformance/cases --only redistribute_1d/S0-to-R/");
   const auto directory = std::make_shared<std::string>(), only = std::make_shared<std::string>();
   const auto place = std::make_shared<Place>();
   sub->add_option("DIR", *directory, "*.json with *.safetensors beside them")->required();
@@ -148,6 +151,7 @@ class Benches {
       : bench_(*app.add_subcommand("bench", "runs a bench and compares with its targets")),
         chosen_(chosen) {
     bench_.require_subcommand(1);
+    bench_.footer("Example: coshard bench train --ranks 2 --json");
     train_.progress = [](const std::string& line) { std::cerr << line << std::endl; };
     gpu_.progress = train_.progress;
     redistribute_.mpi_program = mpi_program();
@@ -167,7 +171,8 @@ class Benches {
     CLI::App* sub = bench_.add_subcommand(name, help);
     sub->add_flag("--json", json_, "print one JSON object");
     if constexpr (requires { options.peer; })
-      sub->add_option("--peer", peer_, "PyTorch script, to be run beside it with python3")
+      sub->add_option("--peer", peer_,
+                      "script of PyTorch's times as JSON, run beside it with python3")
           ->check(CLI::ExistingFile);
     const auto place = std::make_shared<Place>();
     if constexpr (std::is_same_v<Options, GpuOptions>) place->device = "cuda";
@@ -196,7 +201,7 @@ class Benches {
 
 int run_command(int argc, char** argv) {
   CLI::App app("coshard: measures and proves the library on this machine", "coshard");
-  app.footer("Example: coshard bench train --json --peer bench_pytorch.py");
+  app.footer("Example: coshard doctor");
   app.require_subcommand(1);
   Chosen chosen;
   const Benches benches(app, chosen);

@@ -11,23 +11,8 @@ namespace {
 using kernels::BinaryOp;
 
 template <BinaryOp f>
-constexpr std::string_view arithmetic_name() {
-  switch (f) {
-    case BinaryOp::Add: return "add";
-    case BinaryOp::Mul: return "mul";
-    case BinaryOp::Div: return "div";
-    case BinaryOp::Maximum: return "maximum";
-    case BinaryOp::Minimum: return "minimum";
-    case BinaryOp::Pow: return "pow";
-    case BinaryOp::Remainder: return "remainder";
-    case BinaryOp::Atan2: return "atan2";
-    default: return "step";
-  }
-}
-
-template <BinaryOp f>
 std::vector<TensorInfo> arithmetic_infer(Infos in, const Attrs&) {
-  return broadcast_infer(arithmetic_name<f>(), in);
+  return broadcast_infer(kernels::to_string(f), in);
 }
 
 void give_first(GradContext& c, const Tensor& gradient) {
@@ -88,8 +73,8 @@ void div_backward(GradContext& c) {
   const Tensor& b = c.in[1];
   const Tensor scaled = div(c.out_grad[0], b);
   if (c.sink.wants(0)) give_first(c, scaled);
-  // d(a/b)/db = -(a/b)/b
-  if (c.sink.wants(1)) give_second(c, neg(mul(scaled, c.out[0])));
+  // d(a/b)/db = -(a/b)/b; a/b itself may be changed in place, as in PyTorch
+  if (c.sink.wants(1)) give_second(c, neg(mul(scaled, div(c.in[0], b))));
 }
 
 // --- maximum, minimum ---
@@ -138,7 +123,8 @@ void remainder_backward(GradContext& c) {
 }
 
 void atan2_backward(GradContext& c) {
-  const Tensor scaled = div(c.out_grad[0], add(square(c.in[0]), square(c.in[1])));
+  const Tensor length = add(square(c.in[0]), square(c.in[1]));
+  const Tensor scaled = masked_fill(div(c.out_grad[0], length), eq(length, 0), 0);  // at the origin
   if (c.sink.wants(0)) give_first(c, mul(scaled, c.in[1]));
   if (c.sink.wants(1)) give_second(c, neg(mul(scaled, c.in[0])));
 }
@@ -158,13 +144,14 @@ std::vector<OpDef::Sample> arithmetic_samples() {
 
 template <BinaryOp f>
 OpDef arithmetic(Rule (*rule)(Infos, const Attrs&), void (*backward)(GradContext&)) {
-  return {.name = arithmetic_name<f>(),
+  return {.name = kernels::to_string(f),
           .rule = rule,
           .infer = arithmetic_infer<f>,
           .forward = binary_forward<f>,
           .backward = backward,
           .flops = one_per_element,
           .saves_out = 0,
+          .reals_by_kind = true,
           .samples = arithmetic_samples};
 }
 
@@ -182,11 +169,7 @@ const OpDef& mul_op() {
   return op;
 }
 const OpDef& div_op() {
-  static const OpDef op = [] {
-    OpDef div = arithmetic<BinaryOp::Div>(div_rule, div_backward);
-    div.saves_in = 0b10, div.saves_out = 1;
-    return div;
-  }();
+  static const OpDef op = arithmetic<BinaryOp::Div>(div_rule, div_backward);
   return op;
 }
 const OpDef& pow_op() {
@@ -217,6 +200,7 @@ const OpDef& extreme_op() {
 
 Tensor arithmetic_call(const OpDef& op, const Tensor& a, const Tensor& b, DType type,
                        const Attrs& attrs = {}) {
+  if (a.dtype() == type && b.dtype() == type) return call1(op, {a, b}, attrs);
   return call1(op, {to(a, type), to(b, type)}, attrs);
 }
 
@@ -254,6 +238,7 @@ OpDef by_scalar(std::string_view name, Rule (*rule)(Infos, const Attrs&),
           .flops = one_per_element,
           .saves_in = 0,
           .saves_out = 0,
+          .reals_by_kind = true,
           .samples = by_scalar_samples};
 }
 

@@ -102,8 +102,8 @@ Tensor stack(const TensorList& list, int dim, CallSite site) {
 Tensor roll(const Tensor& x, std::int64_t shift, int dim, CallSite site) {
   const UserCall user(site);
   const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "roll"));
-  const std::int64_t start = size == 0 ? 0 : ((-shift % size) + size) % size;
-  if (start == 0) return x;
+  const std::int64_t start = size == 0 ? 0 : (size - shift % size) % size;
+  if (start == 0) return clone(x);
   const Tensor whole = whole_along(x, dim);
   return cat({slice(whole, dim, start, size), slice(whole, dim, 0, start)}, dim);
 }

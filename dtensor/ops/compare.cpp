@@ -42,6 +42,7 @@ OpDef compare_op(std::string_view name, void (*forward)(OpContext&),
           .forward = forward,
           .backward = nullptr,
           .flops = one_per_element,
+          .reals_by_kind = true,
           .samples = samples};
 }
 

@@ -140,6 +140,8 @@ const OpDef& cross_entropy_op() {
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& target, Reduction reduction,
                           std::int64_t ignore_index, double label_smoothing, CallSite site) {
   const UserCall user(site);
+  CS_REQUIRE(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
+             label_smoothing);
   const Tensor in[] = {logits, target};
   const auto out = call(cross_entropy_op(), in,
                         {{reduction != Reduction::None, ignore_index}, {label_smoothing}});

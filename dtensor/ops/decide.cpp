@@ -1,9 +1,18 @@
 // A decision made: the rule asked, the layouts chosen, the shapes that follow from them.
+#include <algorithm>
+
 #include "dtensor/ops/choose.h"
 #include "dtensor/ops/decision.h"
 
 namespace coshard {
 namespace {
+
+// For an error: what is not seen where two meshes are shown.
+std::string_view difference(const DeviceMesh& a, const DeviceMesh& b) {
+  if (a.shape() != b.shape() || a.names() != b.names()) return "";
+  return a.ranks() != b.ranks() ? " (of different ranks)"
+                                : " (with different links: with_links, measure_links)";
+}
 
 // The mesh that all inputs share; undefined when all are plain.
 DeviceMesh mesh_of(const OpDef& op, std::span<const Tensor> in) {
@@ -16,7 +25,8 @@ DeviceMesh mesh_of(const OpDef& op, std::span<const Tensor> in) {
     } else if (!mesh.defined()) {
       mesh = t.mesh();
     } else {
-      CS_REQUIRE(mesh == t.mesh(), show_call(op, in), ": inputs lie on different meshes");
+      CS_REQUIRE(mesh == t.mesh(), show_call(op, in), ": inputs lie on different meshes",
+                 difference(mesh, t.mesh()));
     }
   }
   CS_REQUIRE(!mesh.defined() || !plain, show_call(op, in),
@@ -24,11 +34,38 @@ DeviceMesh mesh_of(const OpDef& op, std::span<const Tensor> in) {
   return mesh;
 }
 
+// Of a rule of the program's own: a letter per dimension.
+void require_letters(const OpDef& op, std::span<const std::string> rule,
+                     std::span<const TensorInfo> tensors, const char* which) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    CS_REQUIRE(!tensors[i].defined || rule[i] == "*" || rule[i].size() == tensors[i].shape.size(),
+               op.name, ": the rule has the letters '", rule[i], "' for ", which, ' ', i,
+               " of shape ", tensors[i].shape);
+}
+
+void require_rule(const OpDef& op, const Rule& rule, std::span<const TensorInfo> in,
+                  std::span<const TensorInfo> out) {
+  CS_REQUIRE(rule.in.size() == in.size() && rule.out.size() == out.size(), op.name,
+             ": the rule has ", rule.in.size(), " inputs and ", rule.out.size(),
+             " outputs, the call ", in.size(), " and ", out.size());
+  require_letters(op, rule.in, in, "input");
+  require_letters(op, rule.out, out, "output");
+  for (const Strategy& extra : rule.extra)
+    CS_REQUIRE(extra.in.size() == in.size() && extra.out.size() == out.size(), op.name,
+               ": a strategy of its rule has ", extra.in.size(), " inputs and ", extra.out.size(),
+               " outputs, the call ", in.size(), " and ", out.size());
+}
+
+// What the functions of others give is looked at in dispatch.cpp and op_record.cpp.
+bool is_ours(const OpDef& op) {
+  return std::ranges::find(all_operators(), &op) != all_operators().end();
+}
+
 void decide_layouts(Decision& d, const OpDef& op, std::span<const Tensor> in,
                     const DeviceMesh& mesh, const std::vector<TensorInfo>& out_info) {
   const Rule rule = sharding_rule(op, d.in_info, d.attrs);
-  CS_REQUIRE(rule.in.size() == in.size() && rule.out.size() == out_info.size(), op.name,
-             ": the rule has ", rule.in.size(), " inputs, the call ", in.size());
+  require_rule(op, rule, d.in_info, out_info);
+  note_rule(op, rule, mesh);
   std::vector<Layout> now;
   for (const Tensor& t : in) now.push_back(t.defined() ? t.layout() : Layout());
   auto choice =
@@ -54,6 +91,8 @@ std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, co
   d->op = &op;
   d->in_place = in_place;
   d->attrs = attrs;
+  d->by_kind = op.reals_by_kind && !has_registered_rule(op);
+  d->foreign = !is_ours(op);
   for (const Tensor& t : in) {
     DecisionInput key;
     TensorInfo info;
@@ -69,7 +108,11 @@ std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, co
     d->in_info.push_back(info);
   }
   const DeviceMesh mesh = mesh_of(op, in);
+  CS_REQUIRE(op.infer && op.forward, op.name, ": its OpDef lacks ", op.infer ? "forward" : "infer");
+  CS_REQUIRE(!in.empty(), op.name, ": called without tensors");
   const std::vector<TensorInfo> out_info = op.infer(d->in_info, attrs);
+  CS_REQUIRE(!out_info.empty() && out_info.size() <= kMaxOutputs, op.name, ": infer gives ",
+             out_info.size(), " outputs; an operator has 1 to ", kMaxOutputs);
   d->outputs = static_cast<int>(out_info.size());
   for (std::size_t i = 0; i < out_info.size(); ++i) {
     d->out_shape[i] = out_info[i].shape;

@@ -1,16 +1,32 @@
 // Decisions of a rank, found by value.
 #include "dtensor/ops/decision.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "runtime/coro/rank_context.h"
 
 namespace coshard {
 namespace {
 
+// What rules may ask of a number (OpDef::reals_by_kind).
+int kind_of(double x) {
+  if (!std::isfinite(x)) return x != x ? 5 : x < 0 ? 6 : 7;
+  return x == 0 ? 0 : x == 1 ? 1 : x < 0 ? 2 : 3;
+}
+
+bool same_attrs(const Attrs& a, const Attrs& b, bool by_kind) {
+  if (!by_kind) return a == b;
+  const auto same = [](double x, double y) { return kind_of(x) == kind_of(y); };
+  return a.ints == b.ints && std::ranges::equal(a.reals, b.reals, same);
+}
+
 std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                       bool in_place) {
   std::uint64_t h = reinterpret_cast<std::uintptr_t>(&op) + in_place;
   for (auto value : attrs.ints) mix_in(h, static_cast<std::uint64_t>(value));
-  for (auto value : attrs.reals) mix_in(h, std::bit_cast<std::uint64_t>(value));
+  for (auto value : attrs.reals)
+    mix_in(h, op.reals_by_kind ? kind_of(value) : std::bit_cast<std::uint64_t>(value));
   for (const Tensor& t : in) {
     if (!t.defined()) {
       mix_in(h, 7);
@@ -26,7 +42,8 @@ std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& 
 
 bool matches(const Decision& d, const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
              bool in_place) {
-  if (d.op != &op || d.inputs.size() != in.size() || !(d.attrs == attrs)) return false;
+  if (d.op != &op || d.inputs.size() != in.size() || !same_attrs(d.attrs, attrs, d.by_kind))
+    return false;
   if (d.in_place != in_place) return false;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const DecisionInput& key = d.inputs[i];
@@ -36,6 +53,13 @@ bool matches(const Decision& d, const OpDef& op, std::span<const Tensor> in, con
     if (!key.spec && !(key.shape == in[i].local_shape())) return false;
   }
   return true;
+}
+
+bool plain_beside_dtensors(std::span<const Tensor> in) {
+  bool plain = false, distributed = false;
+  for (const Tensor& t : in)
+    if (t.defined()) (t.is_distributed() ? distributed : plain) = true;
+  return plain && distributed;
 }
 
 struct DecisionKind {
@@ -60,14 +84,15 @@ std::string show_call(const OpDef& op, std::span<const Tensor> in) {
   return text;
 }
 
-const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+const Decision* decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                              bool in_place, const CachesHeld&) {
   static const RankLocal<BoundedCache<Decision, DecisionKind>> decisions;
   const std::uint64_t hash = hash_of(op, in, attrs, in_place);
   const auto same = [&](const Decision& d) { return matches(d, op, in, attrs, in_place); };
   auto& known = *decisions;
-  if (const auto* found = known.find(hash, same)) return **found;
-  return *known.add(hash, decide(op, in, attrs, in_place));
+  if (const auto* found = known.find(hash, same)) return found->get();
+  if (plain_beside_dtensors(in)) return nullptr;
+  return known.add(hash, decide(op, in, attrs, in_place)).get();
 }
 
 }  // namespace coshard

@@ -23,13 +23,15 @@ struct Decision {
   const OpDef* op;
   Attrs attrs;
   bool in_place = false;
+  bool by_kind = false;  // holds for other numbers of the same kinds (OpDef::reals_by_kind)
   std::vector<DecisionInput> inputs;
 
   std::vector<TensorInfo> in_info;
   std::vector<Layout> want;  // per input; used where `change` says so
   std::vector<bool> change;
   bool changes = false;
-  bool absent = false;  // this rank is not in the mesh: nothing runs
+  bool absent = false;   // this rank is not in the mesh: nothing runs
+  bool foreign = false;  // the program's own operator: what its functions give is checked
   int outputs = 1;
   std::array<Shape, kMaxOutputs> out_shape{};  // local
   std::array<DType, kMaxOutputs> out_dtype{};
@@ -40,9 +42,15 @@ struct Decision {
 // `in_place`: the first input keeps its layout and gives it to the first output, where it can.
 std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                                  bool in_place);
-// The one that this rank has made before for such a call, or a new one. `held` keeps it.
-const Decision& decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
+// The one that this rank has made before for such a call, or a new one; `held` keeps it. Null for a
+// mixture of plain tensors and DTensors, which is refused or converted first.
+const Decision* decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                              bool in_place, const CachesHeld& held);
+// Whether the program has registered a rule for it.
+bool has_registered_rule(const OpDef& op);
+// The next collective of the mesh compares the registered rule, which ranks that lack it do not
+// follow; once for each operator and mesh.
+void note_rule(const OpDef& op, const Rule& rule, const DeviceMesh& mesh);
 // For errors: "add: f32[2,3], f32[3]".
 std::string show_call(const OpDef& op, std::span<const Tensor> in);
 

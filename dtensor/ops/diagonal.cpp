@@ -149,7 +149,9 @@ Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2, CallSi
   const int first = normalize_dim(dim1, x.ndim(), "diagonal");
   const int second = normalize_dim(dim2, x.ndim(), "diagonal");
   CS_REQUIRE(first != second, "diagonal: dimensions ", dim1, " and ", dim2, " of ", x);
-  return call1(diagonal_op(), {x}, {{offset, first, second}, {}});
+  // Beyond the corners all diagonals are empty.
+  const std::int64_t within = std::clamp(offset, -x.size(first), x.size(second));
+  return call1(diagonal_op(), {x}, {{within, first, second}, {}});
 }
 
 std::span<const OpDef* const> diagonal_ops() {

@@ -40,6 +40,17 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
   ReplicaGuard::look_at(op, context);
 }
 
+// The outputs of a program's own forward: plain tensors of the shapes and dtypes decided for them.
+void require_outputs(const OpDef& op, const OpContext& made) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(made.outputs); ++i) {
+    const Tensor& out = made.out[i];
+    CS_REQUIRE(out.defined() && !out.is_distributed() && out.shape() == made.out_shape[i] &&
+                   out.dtype() == made.out_dtype[i],
+               op.name, ": forward gave ", out, " as output ", i, ", whose local part is ",
+               made.out_dtype[i], made.out_shape[i]);
+  }
+}
+
 static_assert(ExplicitRedistribution::Forbid() == ExplicitRedistribution::Forbid::Off);
 const BranchLocal<ExplicitRedistribution::Forbid> forbidden;
 
@@ -66,13 +77,6 @@ void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decisio
 
 const BranchLocal<bool> replicates_plain;
 
-bool plain_beside_dtensors(std::span<const Tensor> in) {
-  bool plain = false, distributed = false;
-  for (const Tensor& t : in)
-    if (t.defined()) (t.is_distributed() ? distributed : plain) = true;
-  return plain && distributed;
-}
-
 // Plain tensors as Replicates on the mesh of the others, if they have no dimensions or may have; of
 // an in-place call the first input is what it is.
 std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in, bool in_place) {
@@ -93,11 +97,11 @@ std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in,
 std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor> in,
                                          const Attrs& attrs, bool in_place) {
   CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
-  if (in.size() > 1 && plain_beside_dtensors(in)) [[unlikely]]
-    return run_call(op, all_on_one_mesh(op, in, in_place), attrs, in_place);
   const AllocationLabel label(op.name);
   const CachesHeld held;  // what is called from here adds to the caches
-  const Decision& d = decision_for(op, in, attrs, in_place, held);
+  const Decision* decision = decision_for(op, in, attrs, in_place, held);
+  if (!decision) return run_call(op, all_on_one_mesh(op, in, in_place), attrs, in_place);
+  const Decision& d = *decision;
   std::vector<Tensor> moved;
   std::span<const Tensor> used = in;
   if (d.changes) {
@@ -115,8 +119,11 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   context.out_spec = d.out_spec;
   const auto count = static_cast<std::size_t>(d.outputs);
   run_body(op, context, d.absent);
+  if (d.foreign) [[unlikely]]
+    require_outputs(op, context);
   for (std::size_t i = 0; i < count; ++i)
-    if (d.out_spec[i]) context.out[i] = context.out[i].with_spec(std::move(context.out_spec[i]));
+    if (d.out_spec[i])
+      context.out[i] = std::move(context.out[i]).with_spec(std::move(context.out_spec[i]));
   if (taped(in)) {
     const std::span<Tensor> out(context.out.data(), count);
     push_record(make_op_record(op, attrs, used, out, d), in, out);
@@ -128,6 +135,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
 }  // namespace
 
 Tensor& OpContext::make(int i) {
+  CS_REQUIRE(i >= 0 && i < outputs, "make: output ", i, " of an operator that has ", outputs);
   const auto at = static_cast<std::size_t>(i);
   const std::shared_ptr<Device>* device = nullptr;
   for (const Tensor& t : in)

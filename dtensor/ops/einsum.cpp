@@ -136,6 +136,7 @@ void einsum_backward(GradContext& c) {
 }
 
 Attrs einsum_attrs(const Equation& e) {
+  CS_REQUIRE(e.out.size() <= 8, "einsum: more than 8 dimensions in the result of ", e.text());
   return {{pack_letters(e.a), pack_letters(e.b), pack_letters(e.out)}, {}};
 }
 

@@ -15,7 +15,7 @@ namespace {
 // The same values in other memory, in x's place on the tape: what the operator may save.
 Tensor in_other_memory(const Tensor& x) {
   Tensor copy = copy_of(x);
-  copy.set_grad_meta(x.grad_meta());
+  if (x.requires_grad()) copy.set_grad_meta(x.grad_meta());
   return copy;
 }
 
@@ -30,10 +30,15 @@ void move_saved(const OpDef& op, std::vector<Tensor>& inputs) {
 
 // The values in another layout; what cannot become Partial at once is made whole along that mesh
 // dimension first, and shared.
-DTensor in_layout(const OpDef& op, const DTensor& values, const Layout& layout) {
+DTensor in_layout(const OpDef& op, const DTensor& values, const DTensor& x) {
+  const Layout& layout = x.layout();
   Layout between = layout;
-  for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].is_partial() && !(values.layout()[m] == layout[m])) between[m] = Replicate();
+  for (int m = 0; m < layout.ndim(); ++m) {
+    if (!layout[m].is_partial() || values.layout()[m] == layout[m]) continue;
+    CS_REQUIRE(layout[m].reduce != Reduce::Product, op.name, "_: ", x,
+               ": no terms of a product are known for the new values; redistribute it first");
+    between[m] = Replicate();
+  }
   const WithinOperator within(op.name);
   return redistribute_raw(redistribute_raw(values, between), layout);
 }
@@ -51,7 +56,7 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
   CS_REQUIRE(is_floating(x.dtype()) || !is_floating(result.dtype()), op.name, "_: the result ",
              result, " is floating, ", x, " is not");
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
-  const Tensor data = x.is_distributed() ? in_layout(op, result, x.layout()) : result;
+  const Tensor data = x.is_distributed() ? in_layout(op, result, x) : result;
   if (x.local_numel() > 0) kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
   x.mark_written();
   if (tape && result.requires_grad()) record_write(x, result);

@@ -194,6 +194,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduc
                      std::int64_t ignore_index, double label_smoothing, const Tensor& weight,
                      CallSite site) {
   const UserCall user(site);
+  CS_REQUIRE(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
+             label_smoothing);
   if (is_floating(target.dtype()))
     return soft_cross_entropy(logits, target, reduction, ignore_index, label_smoothing, weight);
   if (logits.ndim() == 2 && !weight.defined())

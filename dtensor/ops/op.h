@@ -116,7 +116,7 @@ struct OpContext {
   std::array<std::shared_ptr<const Spec>, kMaxOutputs> out_spec{};  // null for plain tensors
   int outputs = 1;
 
-  // New memory for output i, kept in out[i].
+  // New memory for output i, kept in out[i]. Error{BadInput}: infer gives no output i.
   Tensor& make(int i = 0);
   // Start of this rank's part of input i along dim (0 for a plain tensor).
   std::int64_t offset(int input, int dim) const;
@@ -151,6 +151,9 @@ struct OpDef {
   // Bit i: `backward` reads in[i] (out[i]). The rest is not kept for it and is undefined in its
   // GradContext.
   unsigned saves_in = ~0u, saves_out = ~0u;
+  // Rule and infer ask of attrs.reals no more than whether each is 0, 1, negative, finite: calls
+  // with other numbers of these kinds share what was decided for the first.
+  bool reals_by_kind = false;
   // Small calls for the conformance walk; an operator of the user's needs none.
   struct Sample {
     std::vector<TensorInfo> in;

@@ -9,11 +9,57 @@
 namespace coshard {
 namespace {
 
+// Looks at what a backward of the program's own gives.
+class CheckedSink final : public GradSink {
+ public:
+  CheckedSink(const Record& record, std::span<const TensorInfo> in, GradSink& sink)
+      : record_(record), in_(in), sink_(sink) {}
+  bool wants(int input) const override {
+    require_input(input);
+    return sink_.wants(input);
+  }
+  void give(int input, Tensor gradient) override {
+    require_gradient(input, gradient);
+    sink_.give(input, std::move(gradient));
+  }
+  // Not deferred: it is looked at while its operator is known.
+  void defer(int input, std::function<Tensor()> compute) override {
+    if (wants(input)) give(input, compute());
+  }
+  void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override {
+    sink_.arrive(meta, std::move(gradient));
+  }
+
+ private:
+  void require_input(int input) const {
+    CS_REQUIRE(input >= 0 && static_cast<std::size_t>(input) < in_.size(), record_.name(),
+               ": backward speaks of input ", input, ", the call had ", in_.size());
+  }
+  void require_gradient(int input, const Tensor& gradient) const {
+    require_input(input);
+    const auto at = static_cast<std::size_t>(input);
+    if (!gradient.defined() || !record_.inputs[at]) return;
+    const TensorInfo& x = in_[at];
+    CS_REQUIRE(gradient.shape() == x.shape && gradient.dtype() == x.dtype &&
+                   gradient.is_distributed() == (record_.inputs[at]->spec != nullptr),
+               record_.name(), ": backward gave ", gradient, " as the gradient of input ", input,
+               ", which is ", x.dtype, x.shape, record_.inputs[at]->spec ? " distributed" : "");
+  }
+
+  const Record& record_;
+  std::span<const TensorInfo> in_;
+  GradSink& sink_;
+};
+
 class OpRecord final : public Record {
  public:
   OpRecord(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
            std::span<const Tensor> out, const Decision& decision)
-      : op_(op), attrs_(attrs), in_info_(decision.in_info), outputs_(out.size()) {
+      : op_(op),
+        attrs_(attrs),
+        in_info_(decision.in_info),
+        outputs_(out.size()),
+        foreign_(decision.foreign) {
     saved_.reserve(in.size() + out.size());
     for (std::size_t i = 0; i < in.size(); ++i)
       save(in[i], op.saves_in >> std::min<std::size_t>(i, 31) & 1U);
@@ -28,11 +74,12 @@ class OpRecord final : public Record {
     for (const Saved& s : saved_) saved.push_back(s.get(op_.name));
     if (grad_enabled()) put_on_tape(saved);
     const std::span<const Tensor> all(saved);
+    CheckedSink checked(*this, in_info_, sink);
     GradContext context{all.first(saved.size() - outputs_),
                         all.last(outputs_),
                         output_grads.first(outputs_),
                         attrs_,
-                        sink,
+                        foreign_ ? static_cast<GradSink&>(checked) : sink,
                         in_info_};
     op_.backward(context);
   }
@@ -66,6 +113,7 @@ class OpRecord final : public Record {
   Attrs attrs_;
   std::vector<TensorInfo> in_info_;
   std::size_t outputs_;
+  bool foreign_;
   std::vector<Saved> saved_;  // inputs, then outputs
 };
 

@@ -59,7 +59,8 @@ Tensor square(const Tensor& x, CallSite site = CallSite::current());
 Tensor relu(const Tensor& x, CallSite site = CallSite::current());
 Tensor sign(const Tensor& x, CallSite site = CallSite::current());  // of NaN: 0
 Tensor floor(const Tensor& x, CallSite site = CallSite::current());
-// One bound may be missing, not both; NaN stays. The gradient passes on the bounds too.
+// One bound may be missing, not both; NaN stays. The gradient passes between the bounds, not on
+// them.
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = std::nullopt,
              CallSite site = CallSite::current());
 // Floats. Monotone on all numbers: Partial(max) and Partial(min) stay.

@@ -63,7 +63,8 @@ const OpDef& permute_op() {
 
 Tensor permute(const Tensor& x, const Shape& dims, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(static_cast<int>(dims.size()) == x.ndim(), "permute: ", x, " by ", dims);
+  CS_REQUIRE(static_cast<int>(dims.size()) == x.ndim(), "permute: ", dims, " names ", dims.size(),
+             " of the ", x.ndim(), " dimensions of ", x);
   Attrs attrs;
   std::array<bool, 8> seen{};
   for (auto dim : dims) {
@@ -77,10 +78,12 @@ Tensor permute(const Tensor& x, const Shape& dims, CallSite site) {
 
 Tensor transpose(const Tensor& x, int dim0, int dim1, CallSite site) {
   const UserCall user(site);
+  const int first = normalize_dim_or_zero(dim0, x.ndim(), "transpose");
+  const int second = normalize_dim_or_zero(dim1, x.ndim(), "transpose");
   Shape dims;
   for (int i = 0; i < x.ndim(); ++i) dims.push_back(i);
-  std::swap(dims[static_cast<std::size_t>(normalize_dim(dim0, x.ndim(), "transpose"))],
-            dims[static_cast<std::size_t>(normalize_dim(dim1, x.ndim(), "transpose"))]);
+  if (first != second)
+    std::swap(dims[static_cast<std::size_t>(first)], dims[static_cast<std::size_t>(second)]);
   return permute(x, dims);
 }
 

@@ -8,7 +8,7 @@ Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length,
   const UserCall user(site);
   const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "narrow"));
   const std::int64_t from = start < 0 ? start + size : start;
-  CS_REQUIRE(from >= 0 && length >= 0 && from + length <= size, "narrow: ", length,
+  CS_REQUIRE(from >= 0 && from <= size && length >= 0 && length <= size - from, "narrow: ", length,
              " elements from ", start, " on along dimension ", dim, " of ", x);
   return slice(x, dim, from, from + length);
 }
@@ -75,6 +75,7 @@ Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value,
   const UserCall user(site);
   CS_REQUIRE(margins.size() % 2 == 0 && margins.size() <= 2 * static_cast<std::size_t>(x.ndim()),
              "pad: ", margins.size(), " margins of ", x);
+  require_fits(value, x.dtype(), "pad");
   Tensor out = x;
   for (std::size_t i = 0; i < margins.size(); i += 2) {
     const int dim = x.ndim() - 1 - static_cast<int>(i / 2);
@@ -89,6 +90,8 @@ Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value,
     if (before > 0 || after > 0)
       out = place(out, dim, std::max<std::int64_t>(before, 0), 1, size, value);
   }
+  if (out.storage()->buffer == x.storage()->buffer) return clone(out);
+  out.set_unwritable(nullptr);
   return out;
 }
 

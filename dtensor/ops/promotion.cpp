@@ -1,6 +1,8 @@
 #include "dtensor/ops/promotion.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace coshard {
 namespace {
@@ -24,6 +26,19 @@ Category category_of(DType dtype) {
   return is_floating(dtype) ? Category::Floating : Category::Integer;
 }
 
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::Bool: return 1;
+    case DType::I32: return 0x1p31 - 1;
+    case DType::I64: return 0x1p63 - 1024;  // the last double below
+    case DType::BF16: return 0x1.fep127;
+    case DType::F16: return 65504;
+    case DType::F32: return std::numeric_limits<float>::max();
+    case DType::F64: return std::numeric_limits<double>::max();
+  }
+  return 0;
+}
+
 // `weaker` has a say only where its category is the higher one.
 DType with_weaker(DType stronger, DType weaker) {
   return category_of(weaker) > category_of(stronger) ? promoted(stronger, weaker) : stronger;
@@ -44,6 +59,13 @@ DType result_type(const Tensor& a, const Tensor& b) {
 
 bool can_store(DType result, DType destination) {
   return category_of(result) <= category_of(destination);
+}
+
+void require_fits(double value, DType dtype, const char* who) {
+  if (dtype == DType::Bool || (is_floating(dtype) && !std::isfinite(value))) return;
+  const double most = largest(dtype);
+  const double least = dtype == DType::I32 ? -0x1p31 : dtype == DType::I64 ? -0x1p63 : -most;
+  CS_REQUIRE(least <= value && value <= most, who, ": ", value, " does not fit ", dtype);
 }
 
 DType result_type(const Tensor& a, const Scalar& b) { return with_weaker(a.dtype(), b.dtype); }

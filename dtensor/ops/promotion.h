@@ -19,6 +19,10 @@ DType result_type(const Tensor& a, const Scalar& b);
 // numbers to bool.
 bool can_store(DType result, DType destination);
 
+// Error{BadInput} for a number that `dtype` cannot hold: one beyond its range, and NaN or an
+// infinity as an integer. Bool holds every number.
+void require_fits(double value, DType dtype, const char* who);
+
 // What a function that has no integer results (exp, division, …) computes in: floats as they are,
 // everything else as f32.
 constexpr DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : DType::F32; }

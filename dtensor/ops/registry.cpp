@@ -3,7 +3,10 @@
 #include <map>
 #include <set>
 
+#include "dtensor/ops/decision.h"
 #include "dtensor/ops/op.h"
+#include "runtime/comm/collective.h"
+#include "runtime/coro/branch.h"
 #include "runtime/coro/rank_context.h"
 
 namespace coshard {
@@ -28,9 +31,36 @@ namespace {
 
 struct Rules {
   std::map<const OpDef*, RuleFunction> registered;
-  std::set<const OpDef*> used;  // what they decided is remembered
+  std::set<const OpDef*> used;                           // what they decided is remembered
+  std::set<std::pair<const OpDef*, std::string>> noted;  // and mesh, which may be made again
 };
 const RankLocal<Rules> rules;
+
+// For a note, whose texts last.
+std::string_view text_of(const OpDef& op) {
+  static const std::map<const OpDef*, std::string> texts = [] {
+    std::map<const OpDef*, std::string> all;
+    for (const OpDef* known : all_operators())
+      all[known] = cat("followed for ", known->name, " a registered rule of");
+    return all;
+  }();
+  return texts.at(&op);
+}
+
+std::uint64_t hash_of(const OpDef& op, const Rule& rule) {
+  std::uint64_t hash = 0;
+  const auto add = [&](std::string_view word) {
+    for (const char letter : word) hash = mix(hash, static_cast<unsigned char>(letter));
+    hash = mix(hash, word.size());
+  };
+  add(op.name);
+  for (const auto* words : {&rule.in, &rule.out})
+    for (const std::string& word : *words) add(word);
+  for (const Strategy& extra : rule.extra)
+    for (const auto* placements : {&extra.in, &extra.out})
+      for (const Placement& placement : *placements) add(cat(placement));
+  return hash;
+}
 
 }  // namespace
 
@@ -43,6 +73,18 @@ void register_sharding(std::string_view name, RuleFunction rule) {
   CS_REQUIRE(!rules->used.contains(*found), "register_sharding: ", name,
              " has been used on DTensors already; register before");
   rules->registered[*found] = std::move(rule);
+}
+
+bool has_registered_rule(const OpDef& op) { return rules->registered.contains(&op); }
+
+void note_rule(const OpDef& op, const Rule& rule, const DeviceMesh& mesh) {
+  if (!has_registered_rule(op) || !mesh.contains_this_rank() || Branch::current().unordered) return;
+  std::string where = cat(mesh);
+  for (const int rank : mesh.ranks()) where += cat(' ', rank);
+  if (!rules->noted.insert({&op, where}).second) return;
+  const std::uint64_t hash = hash_of(op, rule);
+  for (int m = 0; m < mesh.ndim(); ++m)
+    mesh.note(m, {text_of(op), "inputs, letters and strategies of hash", rule.in.size(), hash});
 }
 
 Rule sharding_rule(const OpDef& op, std::span<const TensorInfo> in, const Attrs& attrs) {

@@ -37,6 +37,8 @@ Tensor flatten(const Tensor& x, int start_dim, int end_dim, CallSite site) {
 Tensor unflatten(const Tensor& x, int dim, const Shape& sizes, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "unflatten");
+  CS_REQUIRE(x.shape().size() + sizes.size() <= 9, "unflatten: dimension ", dim, " of ", x,
+             " into ", sizes, ": a tensor has at most 8 dimensions");
   std::int64_t known = 1;
   for (const std::int64_t size : sizes) known *= size == -1 ? 1 : size;
   Shape to;

@@ -6,14 +6,24 @@ namespace {
 
 using kernels::ScanOp;
 
-// attrs.ints: the kernel's operation, dimension, whether it runs from the end
-ScanOp scan_op_of(const Attrs& attrs) { return static_cast<ScanOp>(attrs.ints[0]); }
-std::int64_t scan_mask(const Attrs& attrs) { return std::int64_t{1} << attrs.ints[1]; }
-bool scan_has_indices(ScanOp op) { return op == ScanOp::Max || op == ScanOp::Min; }
+// attrs.ints: dimension, whether it runs from the end
+std::int64_t scan_mask(const Attrs& attrs) { return std::int64_t{1} << attrs.ints[0]; }
+constexpr bool scan_has_indices(ScanOp op) { return op == ScanOp::Max || op == ScanOp::Min; }
 
-std::vector<TensorInfo> scan_infer(Infos in, const Attrs& attrs) {
-  const ScanOp op = scan_op_of(attrs);
-  if (op == ScanOp::LogSumExp) require_floating("logcumsumexp", in[0]);
+constexpr const char* scan_name(ScanOp op) {
+  switch (op) {
+    case ScanOp::Sum: return "cumsum";
+    case ScanOp::Product: return "cumprod";
+    case ScanOp::LogSumExp: return "logcumsumexp";
+    case ScanOp::Max: return "cummax";
+    case ScanOp::Min: return "cummin";
+  }
+  return "";
+}
+
+template <ScanOp op>
+std::vector<TensorInfo> scan_infer(Infos in, const Attrs&) {
+  if (op == ScanOp::LogSumExp) require_floating(scan_name(op), in[0]);
   std::vector<TensorInfo> out{in[0]};
   if (scan_has_indices(op)) out.push_back({in[0].shape, DType::I64});
   return out;
@@ -29,20 +39,21 @@ Rule scan_rule_of(std::size_t inputs, std::size_t outputs, std::size_t ndim, con
   return rule;
 }
 
+template <ScanOp op>
 Rule scan_rule(Infos in, const Attrs& attrs) {
-  const ScanOp op = scan_op_of(attrs);
   Rule rule = scan_rule_of(1, scan_has_indices(op) ? 2 : 1, in[0].shape.size(), attrs);
   if (op == ScanOp::Sum) pass_partial(rule, "P", "P", kLinear);
   return rule;
 }
 
+template <ScanOp op>
 void scan_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
-  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[1]));
+  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[0]));
   void* y = c.make(0).data();
   void* indices = c.outputs == 2 ? c.make(1).data() : nullptr;
-  launch(c, kernels::Scan{scan_op_of(c.attrs), c.attrs.ints[2] == 1, x.dtype(), n.outer, n.extent,
-                          n.inner, x.data(), y, indices});
+  launch(c, kernels::Scan{op, c.attrs.ints[1] == 1, x.dtype(), n.outer, n.extent, n.inner, x.data(),
+                          y, indices});
 }
 
 // --- gradient of products and logarithms --- in: dy, x, y; out: dx
@@ -53,68 +64,89 @@ Rule scan_backward_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
+template <ScanOp op>
 void scan_backward_forward(OpContext& c) {
   const Tensor dy = local_contiguous(c.in[0]);
   const Tensor x = local_contiguous(c.in[1]);
   const Tensor y = local_contiguous(c.in[2]);
-  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[1]));
-  launch(c, kernels::ScanGrad{scan_op_of(c.attrs), x.dtype(), n.outer, n.extent, n.inner, dy.data(),
-                              x.data(), y.data(), c.make().data()});
+  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[0]));
+  launch(c, kernels::ScanGrad{op, x.dtype(), n.outer, n.extent, n.inner, dy.data(), x.data(),
+                              y.data(), c.make().data()});
 }
 
+template <ScanOp op>
 const OpDef& scan_backward_op() {
-  static const OpDef op{.name = "scan_backward",
-                        .rule = scan_backward_rule,
-                        .infer = same_as_first,
-                        .forward = scan_backward_forward,
-                        .backward = nullptr,
-                        .flops = one_per_element,
-                        .samples = no_samples};
-  return op;
+  static const OpDef made{
+      .name = op == ScanOp::Product ? "cumprod_backward" : "logcumsumexp_backward",
+      .rule = scan_backward_rule,
+      .infer = same_as_first,
+      .forward = scan_backward_forward<op>,
+      .backward = nullptr,
+      .flops = one_per_element,
+      .samples = no_samples};
+  return made;
 }
 
+template <ScanOp op>
 const OpDef& scan_op();
 
+template <ScanOp op>
 void scan_backward(GradContext& c) {
   if (!c.sink.wants(0)) return;
-  const ScanOp op = scan_op_of(c.attrs);
   const Tensor& dy = c.out_grad[0];
-  if (scan_has_indices(op)) {
-    const int dim = static_cast<int>(c.attrs.ints[1]);
+  if constexpr (scan_has_indices(op)) {
+    const int dim = static_cast<int>(c.attrs.ints[0]);
     c.sink.give(0, scatter_add_zeros(c.in_info[0].shape, dim, c.out[1], dy));
-  } else if (op == ScanOp::Sum) {
+  } else if constexpr (op == ScanOp::Sum) {
     Attrs turned = c.attrs;
-    turned.ints[2] = 1 - turned.ints[2];
-    c.sink.give(0, call1(scan_op(), {dy}, turned));
+    turned.ints[1] = 1 - turned.ints[1];
+    c.sink.give(0, call1(scan_op<op>(), {dy}, turned));
   } else {
-    c.sink.give(0, call1(scan_backward_op(), {dy, c.in[0], c.out[0]}, c.attrs));
+    c.sink.give(0, call1(scan_backward_op<op>(), {dy, c.in[0], c.out[0]}, c.attrs));
   }
 }
 
-OpDef::Sample scan_sample(const Shape& shape, ScanOp op, int dim, bool reverse = false) {
-  return {{input(shape)}, {{static_cast<std::int64_t>(op), dim, reverse}, {}}};
+OpDef::Sample scan_sample(const Shape& shape, int dim, bool reverse = false) {
+  return {{input(shape)}, {{dim, reverse}, {}}};
 }
 
+template <ScanOp op>
 std::vector<OpDef::Sample> scan_samples() {
-  return {scan_sample({3, 5}, ScanOp::Sum, 1),     scan_sample({2, 3, 2}, ScanOp::Sum, 1, true),
-          scan_sample({5, 2}, ScanOp::Product, 0), scan_sample({3, 4}, ScanOp::LogSumExp, 1),
-          scan_sample({2, 5, 2}, ScanOp::Max, 1),  scan_sample({3, 5}, ScanOp::Min, 1)};
+  switch (op) {
+    case ScanOp::Sum: return {scan_sample({3, 5}, 1), scan_sample({2, 3, 2}, 1, true)};
+    case ScanOp::Product: return {scan_sample({5, 2}, 0)};
+    case ScanOp::LogSumExp: return {scan_sample({3, 4}, 1)};
+    case ScanOp::Max: return {scan_sample({2, 5, 2}, 1)};
+    case ScanOp::Min: return {scan_sample({3, 5}, 1)};
+  }
+  return {};
 }
 
+template <ScanOp op>
 const OpDef& scan_op() {
-  static const OpDef op{.name = "scan",
-                        .rule = scan_rule,
-                        .infer = scan_infer,
-                        .forward = scan_forward,
-                        .backward = scan_backward,
-                        .flops = one_per_element,
-                        .samples = scan_samples};
-  return op;
+  constexpr bool reads_values = op == ScanOp::Product || op == ScanOp::LogSumExp;
+  static const OpDef made{.name = scan_name(op),
+                          .rule = scan_rule<op>,
+                          .infer = scan_infer<op>,
+                          .forward = scan_forward<op>,
+                          .backward = scan_backward<op>,
+                          .flops = one_per_element,
+                          .saves_in = reads_values ? 1U : 0U,
+                          .saves_out = reads_values           ? 1U
+                                       : scan_has_indices(op) ? 0b10U
+                                                              : 0U,
+                          .samples = scan_samples<op>};
+  return made;
 }
 
-ValuesAndIndices scan(const Tensor& x, ScanOp op, int dim, const char* name) {
-  const Attrs attrs{{static_cast<std::int64_t>(op), normalize_dim(dim, x.ndim(), name), 0}, {}};
-  auto out = call(scan_op(), {&x, 1}, attrs);
+template <ScanOp op>
+ValuesAndIndices scan(const Tensor& x, int dim) {
+  const int along = normalize_dim_or_zero(dim, x.ndim(), scan_name(op));
+  if (x.ndim() == 0) {
+    const ValuesAndIndices of = scan<op>(unsqueeze(x, 0), 0);
+    return {squeeze(of.values), of.indices.defined() ? squeeze(of.indices) : Tensor()};
+  }
+  auto out = call(scan_op<op>(), {&x, 1}, {{along, 0}, {}});
   return {std::move(out[0]), std::move(out[1])};
 }
 
@@ -122,27 +154,33 @@ ValuesAndIndices scan(const Tensor& x, ScanOp op, int dim, const char* name) {
 
 Tensor cumsum(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  return scan(as_sum_dtype(x), ScanOp::Sum, dim, "cumsum").values;
+  return scan<ScanOp::Sum>(as_sum_dtype(x), dim).values;
 }
 Tensor cumprod(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  return scan(as_sum_dtype(x), ScanOp::Product, dim, "cumprod").values;
+  return scan<ScanOp::Product>(as_sum_dtype(x), dim).values;
 }
 Tensor logcumsumexp(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  return scan(x, ScanOp::LogSumExp, dim, "logcumsumexp").values;
+  return scan<ScanOp::LogSumExp>(x, dim).values;
 }
 ValuesAndIndices cummax(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  return scan(x, ScanOp::Max, dim, "cummax");
+  return scan<ScanOp::Max>(x, dim);
 }
 ValuesAndIndices cummin(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  return scan(x, ScanOp::Min, dim, "cummin");
+  return scan<ScanOp::Min>(x, dim);
 }
 
 std::span<const OpDef* const> scan_ops() {
-  static const OpDef* const ops[] = {&scan_op(), &scan_backward_op()};
+  static const OpDef* const ops[] = {&scan_op<ScanOp::Sum>(),
+                                     &scan_op<ScanOp::Product>(),
+                                     &scan_op<ScanOp::LogSumExp>(),
+                                     &scan_op<ScanOp::Max>(),
+                                     &scan_op<ScanOp::Min>(),
+                                     &scan_backward_op<ScanOp::Product>(),
+                                     &scan_backward_op<ScanOp::LogSumExp>()};
   return ops;
 }
 

@@ -94,6 +94,7 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "scatter");
+  require_fits(value, x.dtype(), "scatter");
   return call1(scatter_op(), {x, index}, {{along}, {value}});
 }
 

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -143,8 +144,9 @@ Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std
   const std::int64_t size = x.size(along);
   const std::int64_t from = slice_bound(start, size);
   const std::int64_t to = std::max(from, slice_bound(end, size));
-  if (from == 0 && to == size && step == 1) return x;
-  return call1(slice_op(), {x}, {{along, from, step, (to - from + step - 1) / step}, {}});
+  if (from == 0 && to == size && step == 1) return unchanged(x);
+  const std::int64_t by = std::clamp<std::int64_t>(step, 1, std::max<std::int64_t>(size, 1));
+  return call1(slice_op(), {x}, {{along, from, by, (to - from + by - 1) / by}, {}});
 }
 
 Tensor whole_along(const Tensor& x, int dim, CallSite site) {

@@ -107,6 +107,7 @@ const OpDef& full_like_op() {
                         .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
+                        .reals_by_kind = true,
                         .samples = full_like_samples};
   return op;
 }
@@ -177,11 +178,14 @@ Tensor clone(const Tensor& x, CallSite site) {
 }
 Tensor full_like(const Tensor& x, const Scalar& value, CallSite site) {
   const UserCall user(site);
+  CS_REQUIRE(x.defined(), "full_like: the first input is undefined");
+  require_fits(value.value, x.dtype(), "full_like");
   return call_untaped(full_like_op(), {x}, {{}, {value.value}});
 }
 
 Tensor fill_(const Tensor& x, const Scalar& value, CallSite site) {
   const UserCall user(site);
+  require_fits(value.value, x.dtype(), "fill_");
   return call_into(full_like_op(), x, x.dtype(), {{}, {value.value}});
 }
 Tensor copy_(const Tensor& x, const Tensor& y, CallSite site) {

@@ -1,4 +1,5 @@
-// Functions of one element: a table of names, kernels, slopes and of the Partials that pass.
+// Functions of one element (kernels/elementwise/unary.h) as operators: which Partials pass, and how
+// their gradients are made.
 #include <cmath>
 #include <limits>
 
@@ -9,106 +10,80 @@
 namespace coshard {
 namespace {
 
-using kernels::UnaryGradOp;
 using kernels::UnaryOp;
 
-enum class UnaryDomain : std::uint8_t { Floats, Numbers };  // Numbers: integers too, not bool
-enum class UnaryGradient : std::uint8_t { Slope, Itself, Zero };
+template <UnaryOp f>
+using Function = typename kernels::elementwise::FunctionOf<f>::type;
 
-// Whether the slope is a function of the result.
-constexpr bool from_result(UnaryGradOp slope) { return slope <= UnaryGradOp::Reciprocal; }
-
-struct UnaryTraits {
-  std::string_view name, gradient_name;
-  Pass pass = Pass::Nothing;
-  UnaryGradOp slope = UnaryGradOp::Silu;
-  UnaryGradient gradient = UnaryGradient::Slope;
-  UnaryDomain domain = UnaryDomain::Floats;
-  double low = -2, high = 2;  // of samples
-  Attrs attrs{};              // of samples
-};
-
-UnaryTraits unary_of(std::string_view name, std::string_view gradient, UnaryGradOp slope,
-                     Pass pass = Pass::Nothing, double low = -2, double high = 2,
-                     Attrs attrs = {}) {
-  return {name, gradient, pass, slope, UnaryGradient::Slope, UnaryDomain::Floats, low, high, attrs};
-}
-UnaryTraits on_numbers(UnaryTraits traits) {
-  traits.domain = UnaryDomain::Numbers;
-  return traits;
+// How the gradient of the operator is made: by its kernel, as the operator of dy, or as zeros.
+enum class UnaryGradient : std::uint8_t { Kernel, Itself, Zero };
+constexpr UnaryGradient gradient_of(UnaryOp f) {
+  switch (f) {
+    case UnaryOp::Neg:
+    case UnaryOp::AddScalar:
+    case UnaryOp::MulScalar: return UnaryGradient::Itself;
+    case UnaryOp::Sign:
+    case UnaryOp::Floor: return UnaryGradient::Zero;
+    default: return UnaryGradient::Kernel;
+  }
 }
 
 // Where the function's domain has an end (log, sqrt, …) a local term may lie outside: nothing
 // passes.
-UnaryTraits unary_traits_of(UnaryOp op) {
-  using G = UnaryGradOp;
-  constexpr Pass kRising = Pass::Rising;
-  constexpr Pass kNothing = Pass::Nothing;
-  switch (op) {
-    case UnaryOp::Neg:
-      return {"neg", "", Pass::Falling, {}, UnaryGradient::Itself, UnaryDomain::Numbers};
+constexpr Pass pass_of(UnaryOp f) {
+  switch (f) {
+    case UnaryOp::Neg: return Pass::Falling;
     case UnaryOp::Sign:
-      return {"sign", "", kRising, {}, UnaryGradient::Zero, UnaryDomain::Numbers, 0.1, 2};
     case UnaryOp::Floor:
-      return {"floor", "", kRising, {}, UnaryGradient::Zero, UnaryDomain::Numbers, 1.1, 1.9};
-    case UnaryOp::MulScalar:
-      return {"mul_scalar",         "", kNothing, {},           UnaryGradient::Itself,
-              UnaryDomain::Numbers, -2, 2,        {{}, {-0.75}}};
-    case UnaryOp::AddScalar:
-      return {"add_scalar",         "", kNothing, {},         UnaryGradient::Itself,
-              UnaryDomain::Numbers, -2, 2,        {{}, {1.5}}};
-    case UnaryOp::PowScalar:
-      return on_numbers(unary_of("pow_scalar", "pow_scalar_backward", G::PowScalar, kNothing, 0.5,
-                                 2, {{}, {-1.5}}));
-    case UnaryOp::Abs: return on_numbers(unary_of("abs", "abs_backward", G::Abs, kNothing, 0.1, 2));
-    case UnaryOp::Square: return on_numbers(unary_of("square", "square_backward", G::Square));
     case UnaryOp::Relu:
-      return on_numbers(unary_of("relu", "relu_backward", G::Relu, kRising, 0.1, 2));
     case UnaryOp::Clamp:
-      return on_numbers(unary_of("clamp", "clamp_backward", G::Clamp, kRising, -1, 0.9,
-                                 {{}, {-1.5, std::numeric_limits<double>::infinity()}}));
-    case UnaryOp::Exp: return unary_of("exp", "exp_backward", G::Exp, kRising);
-    case UnaryOp::Expm1: return unary_of("expm1", "expm1_backward", G::Expm1, kRising);
-    case UnaryOp::Tanh: return unary_of("tanh", "tanh_backward", G::Tanh, kRising);
-    case UnaryOp::Sigmoid: return unary_of("sigmoid", "sigmoid_backward", G::Sigmoid, kRising);
-    case UnaryOp::Softplus: return unary_of("softplus", "softplus_backward", G::Softplus, kRising);
-    case UnaryOp::Erf: return unary_of("erf", "erf_backward", G::Erf, kRising);
-    case UnaryOp::Silu: return unary_of("silu", "silu_backward", G::Silu);
-    case UnaryOp::Gelu: return unary_of("gelu", "gelu_backward", G::Gelu);
-    case UnaryOp::GeluTanh: return unary_of("gelu_tanh", "gelu_tanh_backward", G::GeluTanh);
-    case UnaryOp::Sin: return unary_of("sin", "sin_backward", G::Sin);
-    case UnaryOp::Cos: return unary_of("cos", "cos_backward", G::Cos);
-    case UnaryOp::LeakyRelu:
-      return unary_of("leaky_relu", "leaky_relu_backward", G::LeakyRelu, kNothing, -2, -0.1,
-                      {{}, {0.2}});
-    case UnaryOp::Log: return unary_of("log", "log_backward", G::Log, kNothing, 0.5, 2);
-    case UnaryOp::Log1p: return unary_of("log1p", "log1p_backward", G::Log1p, kNothing, -0.5, 2);
-    case UnaryOp::Sqrt: return unary_of("sqrt", "sqrt_backward", G::Sqrt, kNothing, 0.5, 2);
-    case UnaryOp::Rsqrt: return unary_of("rsqrt", "rsqrt_backward", G::Rsqrt, kNothing, 0.5, 2);
-    case UnaryOp::Reciprocal:
-      return unary_of("reciprocal", "reciprocal_backward", G::Reciprocal, kNothing, 0.5, 2);
+    case UnaryOp::Exp:
+    case UnaryOp::Expm1:
+    case UnaryOp::Tanh:
+    case UnaryOp::Sigmoid:
+    case UnaryOp::Softplus:
+    case UnaryOp::Erf: return Pass::Rising;
+    default: return Pass::Nothing;
   }
-  return {};
 }
 
-template <UnaryOp f>
-const UnaryTraits& unary_traits() {
-  static const UnaryTraits traits = unary_traits_of(f);
-  return traits;
+// Of samples: elements where the function has a derivative, and parameters.
+struct UnarySamples {
+  double low = -2, high = 2;
+  Attrs attrs{};
+};
+UnarySamples samples_of(UnaryOp f) {
+  switch (f) {
+    case UnaryOp::Abs:
+    case UnaryOp::Sign:
+    case UnaryOp::Relu: return {0.1, 2};
+    case UnaryOp::Floor: return {1.1, 1.9};
+    case UnaryOp::LeakyRelu: return {-2, -0.1, {{}, {0.2}}};
+    case UnaryOp::Clamp: return {-1, 0.9, {{}, {-1.5, std::numeric_limits<double>::infinity()}}};
+    case UnaryOp::MulScalar: return {-2, 2, {{}, {-0.75}}};
+    case UnaryOp::AddScalar: return {-2, 2, {{}, {1.5}}};
+    case UnaryOp::PowScalar: return {0.5, 2, {{}, {-1.5}}};
+    case UnaryOp::Log:
+    case UnaryOp::Sqrt:
+    case UnaryOp::Rsqrt:
+    case UnaryOp::Reciprocal: return {0.5, 2};
+    case UnaryOp::Log1p: return {-0.5, 2};
+    default: return {};
+  }
 }
 
 template <UnaryOp f>
 std::vector<TensorInfo> unary_infer(Infos in, const Attrs&) {
-  const UnaryTraits& traits = unary_traits<f>();
-  if (traits.domain == UnaryDomain::Floats) require_floating(traits.name, in[0]);
-  CS_REQUIRE(in[0].dtype != DType::Bool, traits.name, ": of bool ", in[0].shape);
+  constexpr std::string_view kName = Function<f>::kName;
+  if (!kernels::takes_integers(f)) require_floating(kName, in[0]);
+  CS_REQUIRE(in[0].dtype != DType::Bool, kName, ": of bool ", in[0].shape);
   return {in[0]};
 }
 
 template <UnaryOp f>
 Rule unary_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
-  pass_one(rule, 0, unary_traits<f>().pass);
+  pass_one(rule, 0, pass_of(f));
   if (f == UnaryOp::Neg) pass_one(rule, 0, Pass::Linear);
   if (f == UnaryOp::MulScalar) pass_scaled(rule, 0, attrs.reals[0]);
   if (f == UnaryOp::LeakyRelu && attrs.reals[0] >= 0) pass_one(rule, 0, Pass::Rising);
@@ -132,9 +107,8 @@ void unary_slope_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[1]);
   Tensor& dx = c.make();
   const auto& reals = c.attrs.reals;
-  launch(c, kernels::UnaryGrad{unary_traits<f>().slope, x.dtype(), x.local_numel(), dy.data(),
-                               x.data(), dx.data(), reals.size() > 0 ? reals[0] : 0,
-                               reals.size() > 1 ? reals[1] : 0});
+  launch(c, kernels::UnaryGrad{f, x.dtype(), x.local_numel(), dy.data(), x.data(), dx.data(),
+                               reals.size() > 0 ? reals[0] : 0, reals.size() > 1 ? reals[1] : 0});
 }
 
 // Whether the slope does not change, so that its gradient is that of dy alone.
@@ -172,7 +146,8 @@ Tensor differentiable_slope(const Tensor& dy, const Tensor& at) {
 
 template <UnaryOp f>
 const OpDef& unary_slope_op() {
-  static const OpDef op{.name = unary_traits<f>().gradient_name,
+  static const std::string name = cat(Function<f>::kName, "_backward");
+  static const OpDef op{.name = name,
                         .rule = unary_slope_rule,
                         .infer = same_as_first,
                         .forward = unary_slope_forward<f>,
@@ -180,6 +155,7 @@ const OpDef& unary_slope_op() {
                         .flops = one_per_element,
                         .saves_in = 0b10,
                         .saves_out = 0,
+                        .reals_by_kind = true,
                         .samples = no_samples};
   return op;
 }
@@ -193,13 +169,12 @@ void unary_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
   if constexpr (f == UnaryOp::AddScalar) {
     c.sink.give(0, dy);
-  } else if (unary_traits<f>().gradient == UnaryGradient::Zero) {
+  } else if constexpr (gradient_of(f) == UnaryGradient::Zero) {
     c.sink.give(0, zeros_like(dy));
-  } else if (unary_traits<f>().gradient == UnaryGradient::Itself) {
+  } else if constexpr (gradient_of(f) == UnaryGradient::Itself) {
     c.sink.give(0, call1(unary_op<f>(), {dy}, c.attrs));
   } else {
-    const bool result = from_result(unary_traits<f>().slope);
-    const Tensor& at = result ? c.out[0] : c.in[0];
+    const Tensor& at = kernels::is_from_result(f) ? c.out[0] : c.in[0];
     const Tensor slope = grad_enabled() ? differentiable_slope<f>(dy, at) : Tensor();
     if (slope.defined()) return c.sink.give(0, slope);
     c.sink.give(0, call1(unary_slope_op<f>(), {dy, at}, c.attrs));
@@ -208,22 +183,23 @@ void unary_backward(GradContext& c) {
 
 template <UnaryOp f>
 std::vector<OpDef::Sample> unary_samples() {
-  const UnaryTraits& t = unary_traits<f>();
+  const UnarySamples t = samples_of(f);
   return {{{input({3, 5})}, t.attrs, t.low, t.high}, {{input({2, 3, 4})}, t.attrs, t.low, t.high}};
 }
 
 template <UnaryOp f>
 const OpDef& unary_op() {
-  const bool slope = unary_traits<f>().gradient == UnaryGradient::Slope;
-  const bool result = slope && from_result(unary_traits<f>().slope);
-  static const OpDef op{.name = unary_traits<f>().name,
+  constexpr bool kKernel = gradient_of(f) == UnaryGradient::Kernel;
+  constexpr bool kResult = kKernel && kernels::is_from_result(f);
+  static const OpDef op{.name = Function<f>::kName,
                         .rule = unary_rule<f>,
                         .infer = unary_infer<f>,
                         .forward = unary_forward<f>,
                         .backward = unary_backward<f>,
                         .flops = one_per_element,
-                        .saves_in = slope && !result ? 1U : 0U,
-                        .saves_out = result ? 1U : 0U,
+                        .saves_in = kKernel && !kResult ? 1U : 0U,
+                        .saves_out = kResult ? 1U : 0U,
+                        .reals_by_kind = true,
                         .samples = unary_samples<f>};
   return op;
 }
@@ -254,12 +230,10 @@ Attrs clamp_attrs(std::optional<Scalar> min, std::optional<Scalar> max) {
   return {{}, {min ? min->value : -kInfinity, max ? max->value : kInfinity}};
 }
 
-template <UnaryOp... f>
-std::vector<const OpDef*> unary_list() {
-  std::vector<const OpDef*> list{&unary_op<f>()...};
-  for (const OpDef* slope : {&unary_slope_op<f>()...})
-    if (!slope->name.empty()) list.push_back(slope);
-  return list;
+template <UnaryOp f>
+void list_unary(std::vector<const OpDef*>& list) {
+  list.push_back(&unary_op<f>());
+  if constexpr (gradient_of(f) == UnaryGradient::Kernel) list.push_back(&unary_slope_op<f>());
 }
 
 }  // namespace
@@ -348,12 +322,13 @@ Tensor clamp_(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> 
 }
 
 std::span<const OpDef* const> unary_ops() {
-  using O = UnaryOp;
-  static const auto ops =
-      unary_list<O::Neg, O::Abs, O::Exp, O::Log, O::Sqrt, O::Rsqrt, O::Tanh, O::Sigmoid, O::Relu,
-                 O::Silu, O::Gelu, O::GeluTanh, O::Square, O::Reciprocal, O::Sign, O::Erf,
-                 O::LeakyRelu, O::Clamp, O::AddScalar, O::MulScalar, O::PowScalar, O::Sin, O::Cos,
-                 O::Floor, O::Log1p, O::Expm1, O::Softplus>();
+  static const auto ops = [] {
+    std::vector<const OpDef*> list;
+#define X(Name) list_unary<UnaryOp::Name>(list);
+    COSHARD_UNARY_FUNCTIONS(X)
+#undef X
+    return list;
+  }();
   return ops;
 }
 

@@ -1,6 +1,7 @@
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/ops.h"
+#include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -175,14 +176,14 @@ Tensor squeeze(const Tensor& x, CallSite site) {
   Shape to;
   for (const std::int64_t size : x.shape())
     if (size != 1) to.push_back(size);
-  return to == x.shape() ? x : view(x, to);
+  return to == x.shape() ? unchanged(x) : view(x, to);
 }
 
 Tensor squeeze(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  if (x.ndim() == 0 && (dim == 0 || dim == -1)) return x;
+  if (x.ndim() == 0 && (dim == 0 || dim == -1)) return unchanged(x);
   const int along = normalize_dim(dim, x.ndim(), "squeeze");
-  if (x.size(along) != 1) return x;
+  if (x.size(along) != 1) return unchanged(x);
   Shape to = x.shape();
   to.erase(static_cast<std::size_t>(along));
   return view_but_one(x, to, along);
@@ -191,6 +192,7 @@ Tensor squeeze(const Tensor& x, int dim, CallSite site) {
 Tensor unsqueeze(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
   const int at = normalize_dim(dim, x.ndim() + 1, "unsqueeze");
+  CS_REQUIRE(x.ndim() < 8, "unsqueeze: ", x, " has as many dimensions as a tensor may have");
   Shape to = x.shape();
   to.insert(static_cast<std::size_t>(at), 1);
   return view_but_one(x, to, at);

@@ -6,6 +6,7 @@ namespace coshard {
 namespace {
 
 void require_mask(std::string_view op, const TensorInfo& mask) {
+  CS_REQUIRE(mask.defined, op, ": the condition is undefined");
   CS_REQUIRE(mask.dtype == DType::Bool, op, ": the condition is ", mask.dtype, mask.shape,
              ", not bool");
 }
@@ -109,6 +110,7 @@ const OpDef& masked_fill_op() {
                         .flops = one_per_element,
                         .saves_in = 0b10,
                         .saves_out = 0,
+                        .reals_by_kind = true,
                         .samples = masked_fill_samples};
   return op;
 }
@@ -126,11 +128,13 @@ Tensor where(const Tensor& condition, const Tensor& x, const Tensor& y, CallSite
 }
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value, CallSite site) {
   const UserCall user(site);
+  require_fits(value.value, x.dtype(), "masked_fill");
   return masked(x, mask, value.value, false);
 }
 
 Tensor masked_fill_(const Tensor& x, const Tensor& mask, const Scalar& value, CallSite site) {
   const UserCall user(site);
+  require_fits(value.value, x.dtype(), "masked_fill_");
   const Tensor in[] = {x, mask};
   return call_in_place(masked_fill_op(), in, {{0}, {value.value}});
 }

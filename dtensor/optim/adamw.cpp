@@ -11,7 +11,8 @@ namespace coshard {
 AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
     : Optimizer(std::move(parameters)), options_(options), states_(parameters_.size()) {
   CS_REQUIRE(options.lr >= 0 && options.eps >= 0 && options.weight_decay >= 0, "AdamW: lr ",
-             options.lr, ", eps ", options.eps, ", weight_decay ", options.weight_decay);
+             options.lr, ", eps ", options.eps, ", weight_decay ", options.weight_decay,
+             ": none may be negative");
   for (const double beta : options.betas)
     CS_REQUIRE(beta >= 0 && beta < 1, "AdamW: beta ", beta, " is outside [0, 1)");
   lr = options.lr;
@@ -88,6 +89,7 @@ void AdamW::update() {
     const Tensor& p = parameters_[i];
     const Tensor g = gradient_of(p);
     if (!g.defined()) continue;
+    p.wait_for_readers("AdamW");
     State& s = states_[i];
     if (s.step == 0) start(s, p);
     if (s.master.defined() && (s.step == 0 || s.version != p.storage()->changes())) {

@@ -141,8 +141,7 @@ std::vector<Tensor> norms_of(const std::vector<Tensor>& parameters, const Device
 
 }  // namespace
 
-Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p,
-                            CallSite site) {
+Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(max_norm >= 0, "clip_grad_norm: max_norm ", max_norm);
   CS_REQUIRE(p > 0, "clip_grad_norm: norm type ", p);

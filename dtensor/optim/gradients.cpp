@@ -76,7 +76,7 @@ void gather_partial(std::vector<GradientBucket>& buckets, const Tensor& paramete
 
 }  // namespace
 
-Task<void> reduce_gradients(std::vector<Tensor> parameters, CallSite site) {
+Task<void> reduce_gradients(Tensors parameters, CallSite site) {
   const UserCall user(site);
   int mesh_dims = 0;
   for (const Tensor& p : parameters)

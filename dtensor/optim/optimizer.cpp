@@ -12,6 +12,8 @@
 namespace coshard {
 
 Optimizer::Optimizer(std::vector<Tensor> parameters) {
+  CS_REQUIRE(!parameters.empty(),
+             "optimizer: got no parameters; a module's are those that it registers");
   std::unordered_set<const void*> seen;
   for (Tensor& p : parameters) {
     CS_REQUIRE(p.defined() && p.is_leaf(), "optimizer: ", p, " is not a leaf");

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dtensor/tensor.h"
+#include "dtensor/tensors.h"
 #include "kernels/args/optimizer.h"
 #include "runtime/coro/task.h"
 
@@ -15,7 +15,7 @@ namespace coshard {
 
 // Brings every Partial gradient of `parameters` to its parameter's layout: one all_reduce for all
 // that are Replicate (label "gradients"), whatever their number.
-Task<void> reduce_gradients(std::vector<Tensor> parameters, CallSite site = CallSite::current());
+Task<void> reduce_gradients(Tensors parameters, CallSite site = CallSite::current());
 
 // Sums (or averages) each gradient over the replicas along dimension `dim` of `mesh`: data
 // parallelism beside parameters that lie on another dimension of it. Parameters may be plain, or
@@ -33,12 +33,13 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
 // their ranks, which all give the same parameters. Returns the norm, f64 [], plain and the same on
 // every rank of the meshes; the host does not wait for it. Error{BadInput}: max_norm < 0, p <= 0,
 // no parameters; meshes one of which this rank is not in, and which have ranks in common.
-Task<Tensor> clip_grad_norm(std::vector<Tensor> parameters, double max_norm, double p = 2,
+Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p = 2,
                             CallSite site = CallSite::current());
 
 class Optimizer {
  public:
-  // A parameter that is given twice (a tied one) is stepped once. Error{BadInput}: no leaf.
+  // A parameter that is given twice (a tied one) is stepped once. Error{BadInput}: no parameters,
+  // or one that is no leaf.
   explicit Optimizer(std::vector<Tensor> parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;  // captured steps know it by its place

@@ -7,7 +7,8 @@ namespace coshard {
 SGD::SGD(std::vector<Tensor> parameters, SGDOptions options)
     : Optimizer(std::move(parameters)), options_(options), momentum_(parameters_.size()) {
   CS_REQUIRE(options.lr >= 0 && options.momentum >= 0 && options.weight_decay >= 0, "SGD: lr ",
-             options.lr, ", momentum ", options.momentum, ", weight_decay ", options.weight_decay);
+             options.lr, ", momentum ", options.momentum, ", weight_decay ", options.weight_decay,
+             ": none may be negative");
   CS_REQUIRE(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
              "SGD: nesterov with momentum ", options.momentum, " and dampening ",
              options.dampening);
@@ -26,6 +27,7 @@ void SGD::update() {
     const Tensor& p = parameters_[i];
     const Tensor g = gradient_of(p);
     if (!g.defined()) continue;
+    p.wait_for_readers("SGD");
     const bool first = !momentum_[i].defined();
     if (first && options_.momentum != 0) {
       require_not_recording(*p.device(), "SGD", "make the momentum of a parameter");

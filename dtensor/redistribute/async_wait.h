@@ -9,14 +9,14 @@
 
 namespace coshard {
 
-inline Task<Tensor> arrival_of(Redistribution redistribution) {
+inline Task<Tensor> result_of(Redistribution redistribution) {
   Tensor result = co_await redistribution;
   co_return result;
 }
 
 template <class Token>
 auto async_wait(Executor& rank, Redistribution redistribution, Token&& token) {
-  return co_spawn(rank, arrival_of(std::move(redistribution)), std::forward<Token>(token));
+  return co_spawn(rank, result_of(std::move(redistribution)), std::forward<Token>(token));
 }
 template <class Token>
 auto async_wait(Redistribution redistribution, Token&& token) {

@@ -69,9 +69,9 @@ std::int64_t bytes_of(const Step& step, DType dtype) {
 }  // namespace
 
 Tensor same_in_flight(const Tensor& x, Work work) {
-  const Tensor same = place_of(x);
+  Tensor same = place_of(x);
   same.set_in_flight(std::move(work));
-  return same.with_spec(x.spec());
+  return std::move(same).with_spec(x.spec());
 }
 
 void fly_with(const Tensor& from, const Tensor& to) {
@@ -129,14 +129,15 @@ void make_from(const Tensor& from, const Tensor& to, std::function<void(const Te
   to.set_in_flight(Work(std::make_shared<FollowUp>(
       from.storage()->pending.state(),
       [place = place_of(from), make = std::move(make)] { make(place); })));
+  from.read_by(to.storage()->pending);
 }
 
 Tensor copy_later(const Tensor& tensor) {
-  const Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), tensor.dtype());
+  Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), tensor.dtype());
   make_from(tensor, to, [place = place_of(to)](const Tensor& from) {
     kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(from)});
   });
-  return tensor.is_distributed() ? to.with_spec(tensor.spec()) : to;
+  return tensor.is_distributed() ? std::move(to).with_spec(tensor.spec()) : to;
 }
 
 Issued run_plan(const DTensor& source, std::shared_ptr<const RedistributePlan> plan) {
@@ -154,7 +155,7 @@ Tensor cast_local(const Tensor& tensor, DType dtype) {
   make_from(tensor, to, [place = place_of(to)](const Tensor& from) {
     kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(from)});
   });
-  return to.with_spec(tensor.spec());
+  return std::move(to).with_spec(tensor.spec());
 }
 
 }  // namespace coshard

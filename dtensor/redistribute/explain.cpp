@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "dtensor/redistribute/cost.h"
+#include "dtensor/redistribute/transition.h"
 #include "runtime/comm/link.h"
 #include "runtime/error.h"
 
@@ -37,8 +38,11 @@ T number(std::string_view text, std::string_view what, T least) {
 }
 
 Layout layout_of(std::string_view text) {
+  const std::vector<std::string_view> pieces = pieces_of(text);
+  CS_REQUIRE(pieces.size() <= std::size_t{kMaxMeshDims}, "plan: layout '", text, "' has ",
+             pieces.size(), " entries; a mesh has at most ", kMaxMeshDims, " dimensions");
   Layout layout;
-  for (const std::string_view piece : pieces_of(text)) layout.push_back(parse_placement(piece));
+  for (const std::string_view piece : pieces) layout.push_back(parse_placement(piece));
   return layout;
 }
 
@@ -64,6 +68,9 @@ void require_mesh(const PlanQuestion& q) {
 PlanAnswer explain(const PlanQuestion& q) {
   require_mesh(q);
   const Layout from = normalize(q.from, q.shape, "plan"), to = normalize(q.to, q.shape, "plan");
+  for (int m = 0; m < from.ndim(); ++m)
+    CS_REQUIRE(may_become(from[m], to[m]), "plan: ", from, " to ", to, ": ", from[m],
+               " cannot become ", to[m]);
   const auto steps = plan_steps(q.mesh_shape, q.shape, from, to, q.links);
   PlanAnswer answer;
   answer.trace = trace(from, steps);
@@ -98,7 +105,7 @@ void set_link(PlanQuestion& q, std::string_view text) {
     return;
   }
   const auto found = std::ranges::find(q.mesh_names, text.substr(0, equals));
-  CS_REQUIRE(found != q.mesh_names.end(), "plan: link '", text, "' of a dimension that is none");
+  CS_REQUIRE(found != q.mesh_names.end(), "plan: link '", text, "' names no dimension of the mesh");
   q.links[static_cast<std::size_t>(found - q.mesh_names.begin())] = cost;
 }
 
@@ -130,8 +137,11 @@ PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::
                "' has two dimensions '", q.mesh_names.back(), "'");
     q.mesh_shape.push_back(number(named ? piece.substr(equals + 1) : piece, "plan: mesh size", 1));
   }
+  const std::vector<std::string_view> sizes = pieces_of(shape);
+  CS_REQUIRE(sizes.size() <= 8, "plan: shape '", shape, "' has ", sizes.size(),
+             " dimensions; a tensor has at most 8");
   if (!shape.empty())
-    for (const std::string_view piece : pieces_of(shape))
+    for (const std::string_view piece : sizes)
       q.shape.push_back(number(piece, "plan: size", std::int64_t{0}));
   double elements = 1;
   for (const std::int64_t size : q.shape) elements *= static_cast<double>(size);

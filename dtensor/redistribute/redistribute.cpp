@@ -4,7 +4,9 @@
 #include "dtensor/ops/ops.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/transition.h"
 #include "dtensor/tape.h"
+#include "dtensor/writes.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
 
@@ -81,12 +83,9 @@ void check_partials(const Tensor& source, const Layout& wanted) {
   const Layout& now = source.layout();
   CS_REQUIRE(wanted.ndim() == now.ndim(), "redistribute: layout ", wanted, " has ", wanted.ndim(),
              " entries, the mesh ", source.mesh(), " has ", now.ndim(), " dimensions");
-  for (int m = 0; m < now.ndim(); ++m) {
-    const bool allowed =
-        !wanted[m].is_partial() || wanted[m] == now[m] || (now[m].cuts() && wanted[m] == Partial());
-    CS_REQUIRE(allowed, "redistribute: ", source, " to ", wanted, ": ", now[m], " cannot become ",
-               wanted[m]);
-  }
+  for (int m = 0; m < now.ndim(); ++m)
+    CS_REQUIRE(may_become(now[m], wanted[m]), "redistribute: ", source, " to ", wanted, ": ",
+               now[m], " cannot become ", wanted[m]);
 }
 
 }  // namespace
@@ -100,6 +99,7 @@ void issue_into(Communicator& communicator, Collective collective, const Tensor&
   collective.keep_send = from.storage()->buffer;
   collective.keep_recv = to.storage()->buffer;
   to.set_in_flight(communicator.issue(std::move(collective)));
+  if (from.storage()->buffer != to.storage()->buffer) from.read_by(to.storage()->pending);
 }
 
 void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
@@ -170,7 +170,7 @@ ArrivedShard Redistribution::shard(int index, int rank) const {
   return {view, rank, last_->gathered, cut.offset, cut.size};
 }
 
-Task<void> arrival_of(std::vector<Tensor> tensors) {
+Task<void> arrival_of(Tensors tensors) {
   std::erase_if(tensors, [](const Tensor& t) { return !t.defined() || !t.in_flight(); });
   WorkStates states;
   for (const Tensor& t : tensors) states.push_back(t.storage()->pending.state());
@@ -186,7 +186,7 @@ Redistribution redistribute(const DTensor& source, const Layout& target,
              " is a plain tensor; from_local makes it a DTensor");
   const bool casts = options.forward_dtype || options.backward_dtype;
   const Layout wanted = normalize(target, source.shape(), "redistribute");
-  if (!casts && wanted == source.layout()) return Redistribution(source);
+  if (!casts && wanted == source.layout()) return Redistribution(unchanged(source));
   check_partials(source, wanted);
   Taped taken = run_taped(source, wanted, options);
   return Redistribution(std::move(taken.result), std::move(taken.last), taken.shards);

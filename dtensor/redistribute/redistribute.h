@@ -5,7 +5,7 @@
 #include <coroutine>
 #include <optional>
 
-#include "dtensor/tensor.h"
+#include "dtensor/tensors.h"
 #include "runtime/comm/work.h"
 #include "runtime/coro/task.h"
 
@@ -31,8 +31,9 @@ struct ArrivedShard {
 //   Ready:   every operator on the result waits for it by itself.
 //   Moves:   S->R all_gather, P->R all_reduce, P->S reduce_scatter, S(i)->S(j) all_to_all; R->S,
 //            R->P and S->S nothing.
-//   Source:  is not to be written to (optimizer.step(), an in-place operator) before an await of
-//            the result: on the cpu the transfer reads it until then, and nothing checks that.
+//   Source:  an in-place operator, a random fill or an optimizer that writes to it waits in place
+//            until the transfer has read it. By hand (data()), or on a rank that dropped the result
+//            while others have it, write after an await of the result: nothing checks that.
 //   Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the source is unchanged.
 //   Cancel:  the collective goes on without this await; any copy may be awaited again.
 class Redistribution {
@@ -135,7 +136,7 @@ class Redistribution::NextShard {
 inline Redistribution::NextShard Redistribution::next_shard() { return NextShard(*this, taken_++); }
 
 // Awaits what several tensors wait for, whatever that is; suspends once.
-Task<void> arrival_of(std::vector<Tensor> tensors);
+Task<void> arrival_of(Tensors tensors);
 
 struct RedistributeOptions {
   // The local tensor is cast, then sent; the result has this dtype.

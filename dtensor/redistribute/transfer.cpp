@@ -1,6 +1,7 @@
 #include "dtensor/redistribute/transfer.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "dtensor/bounded_cache.h"
 #include "dtensor/redistribute/execute.h"
@@ -41,10 +42,10 @@ int sender(Side& source, int from, int target_rank, int target_place) {
   return replicas[static_cast<std::size_t>(target_place) % replicas.size()];
 }
 
-// What the rank `from` sends to the rank `to`; nothing: no dimension at all.
-Region sent(Side& source, Side& target, int from, int to) {
+// What the rank `from` sends to the rank `to`, if anything.
+std::optional<Region> sent(Side& source, Side& target, int from, int to) {
   const int place = source.place(from), goal = target.place(to);
-  if (place < 0 || goal < 0 || sender(source, place, to, goal) != place) return {};
+  if (place < 0 || goal < 0 || sender(source, place, to, goal) != place) return std::nullopt;
   return intersect(source.region(place), target.region(goal));
 }
 
@@ -63,11 +64,11 @@ Step make_transfer(const Spec& from, const std::shared_ptr<const Spec>& to) {
   step.packs = step.unpacks = true;
   const int me = world.rank();
   std::vector<std::int64_t> send_counts, recv_counts;
-  const auto add = [&](const Region& region, Side& side, Boxes& boxes, std::int64_t& total) {
-    const bool nothing = region.empty() && side.holdings.ndim() > 0;
-    const std::int64_t count = nothing ? 0 : numel(region);
+  const auto add = [&](const std::optional<Region>& region, Side& side, Boxes& boxes,
+                       std::int64_t& total) {
+    const std::int64_t count = region ? numel(*region) : 0;
     if (count > 0)
-      for (const Box& box : boxes_of(region, side.region(side.place(me)), region, total))
+      for (const Box& box : boxes_of(*region, side.region(side.place(me)), *region, total))
         boxes.push_back(box);
     total += count;
     return count;

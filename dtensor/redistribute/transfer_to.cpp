@@ -39,7 +39,9 @@ Work send_parcel(const Parcel& parcel, const Tensor& x) {
   chain(c, whole);
   c.send = whole.address();
   c.keep_send = whole.storage()->buffer;
-  return parcel.world.communicator()->issue(std::move(c), parcel.where);
+  Work sent = parcel.world.communicator()->issue(std::move(c), parcel.where);
+  whole.read_by(sent);
+  return sent;
 }
 
 // New memory, in flight.
@@ -83,7 +85,10 @@ Tensor carry_back(const Parcel& parcel, const Tensor& gradient) {
     kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Add, view_of(place),
                                                   view_of(gradient), view_of(term)});
   });
-  if (!sum.in_flight()) sum.set_in_flight(Work());
+  if (sum.in_flight())
+    gradient.read_by(sum.storage()->pending);
+  else
+    sum.set_in_flight(Work());
   return sum;
 }
 

@@ -12,7 +12,7 @@ namespace coshard {
 // also twice: the gradient of what `to` got is added to that of rank `from`'s x; `to`'s own x gets
 // none (zeros). from == to: x.
 //   Resumes: co_await always suspends, on every rank, as for every redistribution; on `from` until
-//            x may be written again.
+//            x may be written again. Hold the result so long: only then do writers of x wait.
 //   Fails:   Error{BadInput}: x is undefined or a DTensor, a rank that is none of the world's, no
 //            world on this thread. Error{CommFailed} on both ranks where shapes or dtypes differ.
 Redistribution transfer(const Tensor& x, int from, int to, CallSite where = CallSite::current());

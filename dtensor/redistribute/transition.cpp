@@ -1,5 +1,6 @@
 #include "dtensor/redistribute/transition.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "dtensor/redistribute/holdings.h"
@@ -45,6 +46,12 @@ Share share_along(const MeshCosts& mesh, int dim, std::int64_t size, const Layou
   return {want.largest, want_more ? 0 : have.smallest};
 }
 
+// The mesh dimensions from `m` on that cut what `cut` cuts: they have to cut it anew where a cut
+// around them comes or goes.
+MeshDims inner_cuts(const Layout& layout, const Placement& cut, int m) {
+  return cut.cuts() ? cutting(layout, cut.dim) >> m << m : 0;
+}
+
 // Bytes that a rank receives when shards change hands; negative: it has them all.
 double bytes_missing(const MeshCosts& mesh, const Shape& shape, std::int64_t width,
                      const Layout& from, const Layout& to) {
@@ -70,53 +77,98 @@ double bytes_held(const MeshCosts& mesh, const Shape& shape, std::int64_t width,
   return bytes;
 }
 
+int size_of_all(const MeshCosts& mesh, MeshDims dims) {
+  int n = 1;
+  for (int m = 0; m < static_cast<int>(mesh.sizes.size()); ++m)
+    if (has(dims, m)) n *= size_of(mesh, m);
+  return n;
+}
+
 // One collective that reduces over `dims`; `times`: 2 for an all_reduce.
+double time_at_once(const MeshCosts& mesh, MeshDims dims, double bytes, int times) {
+  const double n = size_of_all(mesh, dims);
+  return time_of(true, times * bytes * (n - 1) / n, 0, slowest(mesh.links, dims));
+}
+
+// Over `dims`: at once, or, where their links differ, scattered over the fastest, done over the
+// others with what is left, and gathered again for an all_reduce.
 double time_of_reduction(const MeshCosts& mesh, MeshDims dims, double bytes, int times) {
   if (dims == 0) return 0;
-  double n = 1;
-  for (std::size_t m = 0; m < mesh.sizes.size(); ++m)
-    if (has(dims, static_cast<int>(m))) n *= mesh.sizes[m];
-  return time_of(true, times * bytes * (n - 1) / n, 0, slowest(mesh.links, dims));
+  const double at_once = time_at_once(mesh, dims, bytes, times);
+  MeshDims fastest = 0;
+  double rate = 0;
+  for (int m = 0; m < static_cast<int>(mesh.links.size()); ++m)
+    if (has(dims, m) && mesh.links[static_cast<std::size_t>(m)].bytes_per_us > rate) {
+      fastest = 1U << m;
+      rate = mesh.links[static_cast<std::size_t>(m)].bytes_per_us;
+    }
+  if (fastest == dims || rate == 0 || rate == slowest(mesh.links, dims).bytes_per_us)
+    return at_once;
+  const double rest =
+      time_of_reduction(mesh, dims & ~fastest, bytes / size_of_all(mesh, fastest), times);
+  return std::min(at_once, times * time_at_once(mesh, fastest, bytes, 1) + rest);
+}
+
+// Which mesh dimensions change, and how; `now`: once what is local has been done.
+struct Differences {
+  MeshDims scattered = 0, reduced = 0, moved = 0;
+  Layout now;
+  bool local = false, possible = true;
+};
+Differences differences_of(const MeshCosts& mesh, const Layout& from, const Layout& to) {
+  Differences seen;
+  seen.now = from;
+  for (int m = 0; m < to.ndim(); ++m) {
+    if (from[m] == to[m]) continue;
+    seen.local = seen.local || size_of(mesh, m) == 1;
+    if (size_of(mesh, m) == 1) continue;  // the same data
+    const MeshDims bit = 1U << m, inner = inner_cuts(from, to[m], m);
+    if (to[m].is_partial()) {
+      seen.possible = seen.possible && from[m].is_replicate() && to[m].reduce != Reduce::Product;
+      seen.local = true;
+    } else if (from[m].is_partial()) {
+      (to[m].cuts() ? seen.scattered : seen.reduced) |= bit;
+    } else if (from[m].cuts()) {
+      seen.moved |= bit | inner_cuts(from, from[m], m) | inner;
+    } else if (inner != 0) {
+      seen.moved |= inner;
+    } else {
+      seen.now[m] = to[m];  // first of all, for nothing
+      seen.local = true;
+    }
+  }
+  return seen;
+}
+
+// Those of `dims` are Partial no longer. A shard is made around what is cut further in, which then
+// has to be cut anew.
+void take_reduced(const MeshCosts& mesh, const Layout& from, const Layout& to, MeshDims dims,
+                  Differences& differences) {
+  for (int m = 0; m < to.ndim(); ++m) {
+    if (!has(dims, m)) continue;
+    const MeshDims inner = inner_cuts(from, to[m], m);
+    differences.now[m] = inner == 0 ? to[m] : StridedShard(to[m].dim, size_of_all(mesh, inner));
+    if (inner != 0) differences.moved |= inner | 1U << m;
+  }
 }
 
 }  // namespace
 
 Transition time_to_redistribute(const MeshCosts& mesh, const Shape& shape, std::int64_t width,
                                 const Layout& from, const Layout& to) {
-  MeshDims scattered = 0, reduced = 0, moved = 0;
-  Layout now = from;
-  bool local = false;
-  for (int m = 0; m < to.ndim(); ++m) {
-    if (from[m] == to[m]) continue;
-    local = local || size_of(mesh, m) == 1;
-    if (size_of(mesh, m) == 1) continue;  // the same data
-    const MeshDims bit = 1U << m;
-    if (to[m].is_partial()) {
-      if (!from[m].is_replicate() || to[m].reduce == Reduce::Product) return {true, kInfinite};
-      local = true;
-    } else if (from[m].is_partial()) {
-      (to[m].cuts() ? scattered : reduced) |= bit;
-    } else if (from[m].cuts()) {
-      moved |= bit;
-    } else if (const MeshDims inner = cutting(from, to[m].dim) >> m; inner != 0) {
-      moved |= inner << m;  // what is cut further in has to be cut anew
-    } else {
-      now[m] = to[m];  // first of all, for nothing
-      local = true;
-    }
+  Differences differences = differences_of(mesh, from, to);
+  if (!differences.possible) return {true, kInfinite};
+  const bool reduces = (differences.scattered | differences.reduced) != 0;
+  double time = differences.local ? time_of(false, 0, 0) : 0;
+  if (numel(shape) == 0) return {reduces || differences.moved, time};
+  for (const MeshDims dims : {differences.scattered, differences.reduced}) {
+    const int times = dims == differences.scattered ? 1 : 2;
+    time += time_of_reduction(mesh, dims, bytes_held(mesh, shape, width, differences.now), times);
+    take_reduced(mesh, from, to, dims, differences);
   }
-  const bool reduces = (scattered | reduced) != 0;
-  double time = local ? time_of(false, 0, 0) : 0;
-  if (numel(shape) == 0) return {reduces || moved, time};
-  for (const MeshDims dims : {scattered, reduced}) {
-    const int times = dims == scattered ? 1 : 2;
-    time += time_of_reduction(mesh, dims, bytes_held(mesh, shape, width, now), times);
-    for (int m = 0; m < to.ndim(); ++m)
-      if (has(dims, m)) now[m] = to[m];
-  }
-  if (!moved) return {reduces, time};
-  const double missing = bytes_missing(mesh, shape, width, reduces ? now : from, to);
-  return {true, time + time_of(true, missing, 0, slowest(mesh.links, moved))};
+  if (!differences.moved) return {reduces, time};
+  const double missing = bytes_missing(mesh, shape, width, reduces ? differences.now : from, to);
+  return {true, time + time_of(true, missing, 0, slowest(mesh.links, differences.moved))};
 }
 
 double time_to_reduce(const MeshCosts& mesh, const Shape& shape, std::int64_t width,

@@ -14,6 +14,11 @@ struct MeshCosts {
   std::span<const LinkCost> links;
 };
 
+// Whether redistribute() offers it. The only way to a Partial is from a shard, to P(sum).
+inline bool may_become(const Placement& now, const Placement& wanted) {
+  return !wanted.is_partial() || wanted == now || (now.cuts() && wanted == Partial());
+}
+
 // What plan_steps would take for a tensor, without planning: in closed form, from the part of the
 // rank that holds most, whatever the number of ranks. Not counted: packing. Infinite where there is
 // no such plan, and for a shard that becomes Partial, which is no operator's way.

@@ -2,6 +2,7 @@
 // answers whoever connects to 127.0.0.1 with one line of JSON. In two terminals:
 //   build/examples/asio_interop/asio_interop --ranks 2 --port 7777 --steps 1000 --straggle 20
 //   nc 127.0.0.1 7777
+#include <coshard/asio.h>
 #include <coshard/coshard.h>
 
 #include <boost/asio/post.hpp>
@@ -11,7 +12,6 @@
 #include <thread>
 
 #include "examples/asio_interop/status_server.h"
-#include "runtime/coro/asio.h"
 #include "runtime/launch/command_line.h"
 #include "tools/options.h"
 

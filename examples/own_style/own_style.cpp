@@ -7,7 +7,7 @@ namespace cs = coshard;
 cs::Task<void> program(cs::World& world) {
   cs::DeviceMesh mesh = cs::init_device_mesh(world, {world.size()}, {"dp"});
   cs::nn::Linear linear(4, 4, world);
-  co_await cs::parallelize_module(linear, mesh, BatchParallel{});
+  co_await cs::parallelize_module(linear, mesh, BatchParallel());
   cs::SGD optimizer(linear.parameters(), {.lr = 0.1});
   for (int step = 0; step < 20; ++step) {
     cs::Tensor x = cs::to_local(cs::randn(mesh, cs::Shard(0), {16 * world.size(), 4}));

@@ -105,6 +105,8 @@ void require_writable(const Options& options) {
     if (name.empty()) continue;
     std::error_code ignored;
     CS_REQUIRE(!fs::is_directory(name, ignored), flag, " ", name, ": is a directory");
+    CS_REQUIRE(!fs::equivalent(name, options.text, ignored), flag, " ", name,
+               ": is the --text, which it would overwrite");
     const fs::path folder =
         fs::path(name).has_parent_path() ? fs::path(name).parent_path() : fs::path(".");
     CS_REQUIRE(fs::is_directory(folder, ignored), flag, " ", name, ": there is no folder ",

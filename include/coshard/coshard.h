@@ -1,7 +1,7 @@
 #pragma once
-// Everything a user of coshard includes: worlds and ranks, tensors and meshes, operators,
-// optimizers, modules and styles. What needs Boost.Asio, a simulation or the inside of the library
-// has headers of its own.
+// What every program needs: worlds and ranks, tensors and meshes, operators, optimizers, modules
+// and styles. Beside it stand coshard/debug.h (counters, tables, traces), coshard/op.h (operators
+// of your own), coshard/asio.h and coshard/simulate.h.
 #include "dtensor/capture.h"
 #include "dtensor/device_mesh.h"
 #include "dtensor/distribute.h"

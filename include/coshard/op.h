@@ -16,13 +16,18 @@
 //             c.sink.wants(i), c.sink.give(i, gradient). Null: not differentiable.
 //   flops     for tables of time spent; one_per_element will do
 //
+// infer and forward are needed. Error{BadInput}: a rule without a letter for each dimension, an
+// output of another shape or dtype than infer says, a gradient of another than its input has. Make
+// it static: what is decided for it is found by its address, and the tape calls it later.
+//
 // examples/own_operator has one of each, with its gradient, and replaces the rule of a built-in
 // one:
 //
 //   cs::register_sharding("cumsum", [](std::span<const cs::TensorInfo> in, const cs::Attrs&) { …
 //   });
 //
-// Every rank registers the same, before it uses that operator on DTensors.
+// Every rank registers the same, before it uses that operator on DTensors. Where one does not, the
+// next collective of the mesh fails.
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/pointwise.h"

@@ -72,15 +72,15 @@ void run(const Scatter& args) { reference::run(args); }
 void run(const Triangle& args) { reference::run(args); }
 void run(const CheckIndex& args) { reference::run(args); }
 void run(const Unary& args) {
-  const bool simple =
-      args.op < UnaryOp::PowScalar || (args.op == UnaryOp::PowScalar && args.alpha == 2);
-  vectorised_or_reference(args.dtype, args, simple);
+  Unary call = args;
+  if (args.op == UnaryOp::PowScalar && args.alpha == 2) call.op = UnaryOp::Square;
+  vectorised_or_reference(call.dtype, call, has_vector_value(call.op));
 }
 void run(const UnaryGrad& args) {
-  vectorised_or_reference(args.dtype, args, args.op < UnaryGradOp::PowScalar);
+  vectorised_or_reference(args.dtype, args, has_vector_derivative(args.op));
 }
 void run(const Binary& args) {
-  vectorised_or_reference(args.out.dtype, args, args.op <= BinaryOp::Minimum);
+  vectorised_or_reference(args.out.dtype, args, has_vector_value(args.op));
 }
 void run(const Where& args) { reference::run(args); }
 void run(const SwiGlu& args) { vectorised_or_reference(args.dtype, args); }

@@ -1,7 +1,6 @@
 // Functions of two arrays, or of an array and a number, with broadcasting.
 #include "kernels/cuda/elements.h"
-#include "kernels/cuda/functions.h"
-#include "kernels/integer_power.h"
+#include "kernels/elementwise/scalar_math.h"
 
 namespace coshard::kernels::cuda {
 namespace {
@@ -10,77 +9,10 @@ namespace {
 template <class T>
 using BinaryValue = std::conditional_t<std::is_same_v<T, bool>, std::int32_t, Wide<T>>;
 
-// Quotient or remainder (with the sign of b); 0 where b is 0, which is found before.
-template <class C>
-CS_BODY C integer_division(C a, C b, bool remainder) {
-  if (b == 0) return 0;
-  if (b == -1) return remainder ? C(0) : wrapping_negate(a);
-  if (!remainder) return a / b;
-  const C rest = a % b;
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-template <class C, int N, class F>
-CS_BODY void each_pair(C (&a)[N], const C (&b)[N], const F& f) {
-  CS_UNROLL
-  for (int i = 0; i < N; ++i) a[i] = f(a[i], b[i]);
-}
-
-template <class C, int N>
-CS_BODY void apply_integers(BinaryOp op, C (&a)[N], const C (&b)[N]) {
-  switch (op) {
-    case BinaryOp::Add: return each_pair(a, b, [](C x, C y) { return wrapping_add(x, y); });
-    case BinaryOp::Sub:
-      return each_pair(a, b, [](C x, C y) { return wrapping_add(x, wrapping_negate(y)); });
-    case BinaryOp::Mul: return each_pair(a, b, [](C x, C y) { return wrapping_multiply(x, y); });
-    case BinaryOp::Maximum: return each_pair(a, b, [](C x, C y) { return x > y ? x : y; });
-    case BinaryOp::Minimum: return each_pair(a, b, [](C x, C y) { return x < y ? x : y; });
-    case BinaryOp::Pow: return each_pair(a, b, [](C x, C y) { return integer_power(x, y); });
-    default: {
-      const bool remainder = op == BinaryOp::Remainder;
-      return each_pair(a, b, [remainder](C x, C y) { return integer_division(x, y, remainder); });
-    }
-  }
-}
-
-template <class C>
-CS_BODY C float_remainder(C a, C b) {
-  const C rest = std::fmod(a, b);
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-// Maximum and minimum carry NaN on.
-template <class C, int N>
-CS_BODY void apply_floats(BinaryOp op, C (&a)[N], const C (&b)[N]) {
-  switch (op) {
-    case BinaryOp::Add: return each_pair(a, b, [](C x, C y) { return x + y; });
-    case BinaryOp::Sub: return each_pair(a, b, [](C x, C y) { return x - y; });
-    case BinaryOp::Mul: return each_pair(a, b, [](C x, C y) { return x * y; });
-    case BinaryOp::Div: return each_pair(a, b, [](C x, C y) { return x / y; });
-    case BinaryOp::Maximum:
-      return each_pair(a, b, [](C x, C y) { return x != x || x > y ? x : y; });
-    case BinaryOp::Minimum:
-      return each_pair(a, b, [](C x, C y) { return x != x || x < y ? x : y; });
-    case BinaryOp::Pow: return each_pair(a, b, [](C x, C y) { return std::pow(x, y); });
-    case BinaryOp::Remainder:
-      return each_pair(a, b, [](C x, C y) { return float_remainder(x, y); });
-    case BinaryOp::Atan2: return each_pair(a, b, [](C x, C y) { return std::atan2(x, y); });
-    default:  // Step
-      return each_pair(a, b, [](C x, C y) { return x < y ? C(0) : x == y ? C(0.5) : C(1); });
-  }
-}
-
-template <class C>
-CS_BODY bool compares(BinaryOp op, C a, C b) {
-  switch (op) {
-    case BinaryOp::Lt: return a < b;
-    case BinaryOp::Le: return a <= b;
-    case BinaryOp::Gt: return a > b;
-    case BinaryOp::Ge: return a >= b;
-    case BinaryOp::Eq: return a == b;
-    default: return a != b;
-  }
-}
+// Whether F of T gives Out; of bools all do.
+template <class F, class T, class Out>
+constexpr bool kGives =
+    std::is_same_v<Out, std::conditional_t<elementwise::Comparison<F>, bool, T>>;
 
 template <class T, class Out, int kSize>
 struct BinaryKernel : PerElement {
@@ -89,6 +21,7 @@ struct BinaryKernel : PerElement {
   static constexpr int kCount = kSize * kDeep;
   Elements<3> all;
   BinaryOp op;
+  bool divides;
   C alpha;
   const T* a;
   const T* b;  // null: alpha stands for it
@@ -108,15 +41,18 @@ struct BinaryKernel : PerElement {
       }
       CS_UNROLL
       for (int i = 0; i < kCount; ++i) left[i] = static_cast<C>(in.at[i]);
+      if constexpr (std::is_integral_v<C>) look_for_zeros(block, places, left, right);
+      with_function(op, [&]<class F>(F) {
+        if constexpr (kGives<F, T, Out> &&
+                      (!std::is_integral_v<C> || elementwise::TakesTwoIntegers<F>)) {
+          CS_UNROLL
+          for (int i = 0; i < kCount; ++i)
+            left[i] = elementwise::apply<F>(elementwise::ScalarMath<C>(), left[i], right[i]);
+        }
+      });
       Tile<Out, kCount> result;
-      if constexpr (std::is_same_v<Out, bool> && !std::is_same_v<T, bool>) {
-        CS_UNROLL
-        for (int i = 0; i < kCount; ++i) result.at[i] = compares(op, left[i], right[i]);
-      } else {
-        arithmetic(block, places, left, right);
-        CS_UNROLL
-        for (int i = 0; i < kCount; ++i) result.at[i] = static_cast<Out>(left[i]);
-      }
+      CS_UNROLL
+      for (int i = 0; i < kCount; ++i) result.at[i] = static_cast<Out>(left[i]);
       places.store(0, out, result);
     });
   }
@@ -129,25 +65,13 @@ struct BinaryKernel : PerElement {
     }
   }
 
-  // Bool does both here: comparisons, too, write it.
   template <class P>
-  CS_BODY void arithmetic(Block& block, const P& places, C (&left)[kCount],
-                          const C (&right)[kCount]) const {
-    if constexpr (std::is_integral_v<C>) {
-      if (is_comparison(op)) {
-        CS_UNROLL
-        for (int i = 0; i < kCount; ++i) left[i] = compares(op, left[i], right[i]);
-        return;
-      }
-      if (op == BinaryOp::Div || op == BinaryOp::Remainder) {
-        for (int i = 0; i < kCount; ++i)
-          if (right[i] == 0 && places.has(i / kSize, i % kSize))
-            leave(block, finding, FindingKind::Division, left[i], 0);
-      }
-      apply_integers(op, left, right);
-    } else {
-      apply_floats(op, left, right);
-    }
+  CS_BODY void look_for_zeros(Block& block, const P& places, const C (&left)[kCount],
+                              const C (&right)[kCount]) const {
+    if (!divides) return;
+    for (int i = 0; i < kCount; ++i)
+      if (right[i] == 0 && places.has(i / kSize, i % kSize))
+        leave(block, finding, FindingKind::Division, left[i], 0);
   }
 };
 
@@ -168,6 +92,7 @@ void launch_binary(CudaDevice& device, const Binary& args, const Elements<3>& al
   Kernel kernel{};
   kernel.all = all;
   kernel.op = args.op;
+  kernel.divides = divides(args.op);
   kernel.alpha = operand_of<T>(args);
   kernel.a = as<T>(static_cast<const void*>(args.a.data));
   kernel.b = as<T>(static_cast<const void*>(args.b.data));
@@ -188,9 +113,8 @@ void launch_views(CudaDevice& device, const Binary& args) {
 }  // namespace
 
 void run(CudaDevice& device, const Binary& args) {
-  const bool special = args.op == BinaryOp::Atan2 || args.op == BinaryOp::Step;
-  if (special && !is_floating(args.a.dtype))
-    fail(ErrorKind::Unsupported, cat("binary op ", static_cast<int>(args.op), " of integers"));
+  if (!is_floating(args.a.dtype) && !takes_integers(args.op))
+    fail(ErrorKind::Unsupported, cat(to_string(args.op), ": of ", args.a.dtype));
   with_any(args.a.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (is_comparison(args.op)) return launch_views<T, bool>(device, args);

@@ -9,7 +9,8 @@ namespace {
 // Calls f(offset in `lines`, offset in `other`) for every element of the index, where `lines` is
 // the tensor that is indexed along `dim`.
 template <class F>
-void each_indexed(const View& index, int dim, const View& lines, const View& other, F&& f) {
+void each_indexed(const char* who, const View& index, int dim, const View& lines, const View& other,
+                  F&& f) {
   View base = lines;
   base.strides[dim] = 0;
   const std::int64_t extent = lines.shape[dim];
@@ -20,7 +21,7 @@ void each_indexed(const View& index, int dim, const View& lines, const View& oth
                                : as<std::int32_t>(static_cast<const void*>(index.data))[at[0]];
     if (i < 0 || i >= extent) {
       fail(ErrorKind::BadInput,
-           cat("index ", i, " is outside a dimension of ", extent, " elements"));
+           cat(who, ": index ", i, " is outside a dimension of ", extent, " elements"));
     }
     f(at[1] + i * stride, at[2]);
   });
@@ -54,9 +55,9 @@ void add_indexed(const Scatter& args, const View& src, const ScatterSource<T>& s
   T* out = as<T>(args.out.data);
   walk<2>(plain, {&plain, &args.out},
           [&](const auto& at) { sums[at[0]] = get(static_cast<const T*>(out), at[1]); });
-  each_indexed(args.index, args.dim, plain, src, [&](std::int64_t to, std::int64_t from) {
-    sums[to] += static_cast<double>(source(from));
-  });
+  each_indexed(
+      "scatter", args.index, args.dim, plain, src,
+      [&](std::int64_t to, std::int64_t from) { sums[to] += static_cast<double>(source(from)); });
   walk<2>(plain, {&plain, &args.out},
           [&](const auto& at) { out[at[1]] = rounded<T>(sums[at[0]]); });
 }
@@ -82,7 +83,7 @@ void run(const Gather& args) {
     using T = decltype(tag);
     const T* x = as<T>(static_cast<const void*>(args.x.data));
     T* out = as<T>(args.out.data);
-    each_indexed(args.index, args.dim, args.x, args.out,
+    each_indexed("gather", args.index, args.dim, args.x, args.out,
                  [&](std::int64_t from, std::int64_t to) { out[to] = x[from]; });
   });
 }
@@ -100,9 +101,10 @@ void run(const Scatter& args) {
     const View& src = args.src.data ? args.src : args.index;
     if (args.add && adds_in_double(args.out.dtype)) return add_indexed(args, src, source);
     T* out = as<T>(args.out.data);
-    each_indexed(args.index, args.dim, args.out, src, [&](std::int64_t to, std::int64_t from) {
-      out[to] = args.add ? static_cast<T>(out[to] + source(from)) : source(from);
-    });
+    each_indexed("scatter", args.index, args.dim, args.out, src,
+                 [&](std::int64_t to, std::int64_t from) {
+                   out[to] = args.add ? static_cast<T>(out[to] + source(from)) : source(from);
+                 });
   });
 }
 

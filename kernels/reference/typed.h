@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "kernels/args.h"
-#include "kernels/integer_power.h"
+#include "kernels/integers.h"
 #include "kernels/typed.h"
 
 namespace coshard::kernels::reference {

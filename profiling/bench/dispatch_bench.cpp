@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "dtensor/distribute.h"
@@ -126,9 +127,8 @@ void decision_misses(const Tensor& a, const DeviceMesh& mesh, Results& results) 
     results.push_back(measured(cat("decision_miss_", name),
                                timed([&] { return decide(**found, in, {}, false); }, 1000), "us"));
   };
-  const Tensor in[] = {x, w, Tensor()};
-  miss("matmul", std::span(in).first(2));
-  miss("linear", in);
+  miss("matmul", std::array{x, w});
+  miss("linear", std::array{x, x, Tensor()});  // a weight is [out, in]
 }
 
 Task<void> measure_dispatch(World& world, Results& results) {

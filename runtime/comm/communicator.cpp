@@ -21,10 +21,15 @@ void put_down_to(Collective& collective, const Place& place, CallSite where) {
 
 }  // namespace
 
-void Communicator::note(const Noted& done) {
+void Notes::add(const Noted& done) {
   if (Branch::current().unordered) return;
-  noted_ += mix(mix(mix(done.what.size(), done.of_what.size()), done.value), done.of);
-  last_noted_ = done;
+  sum += mix(mix(mix(done.what.size(), done.of_what.size()), done.value), done.of);
+  last = done;
+}
+
+void Communicator::note(const Notes& before) {
+  notes_.sum += before.sum;
+  if (!before.last.what.empty()) notes_.last = before.last;
 }
 
 Work Communicator::issue(Collective collective, CallSite where) {
@@ -37,8 +42,8 @@ Work Communicator::issue(Collective collective, CallSite where) {
              ", which was resumed by what came first (as_it_comes, in_order): the order of its "
              "collectives would not be the program's",
              place_text(collective));
-  collective.noted += noted_;  // what is announced for another communicator has some already
-  if (!last_noted_.what.empty()) collective.last_noted = last_noted_;
+  collective.noted += notes_.sum;  // what is announced for another communicator has some already
+  if (!notes_.last.what.empty()) collective.last_noted = notes_.last;
   collective.branch = branch.id();
   collective.branch_path = branch.child_path();
   const bool callers =

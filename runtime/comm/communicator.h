@@ -1,7 +1,6 @@
 #pragma once
 // A communicator joins some ranks: all of a world, or those along a mesh dimension. Collectives are
-// issued in program order by the rank's thread (architecture C2) and are in flight until their Work
-// is awaited.
+// issued in program order by the rank's thread and are in flight until their Work is awaited.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,6 +27,12 @@ using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 struct Noted {
   std::string_view what = "", of_what = "";  // static texts: what, value, of what, of
   std::uint64_t value = 0, of = 0;
+};
+// All that was noted, in whatever order, and the last of it.
+struct Notes {
+  void add(const Noted& done);  // in a branch without order: nothing
+  std::uint64_t sum = 0;
+  Noted last;
 };
 
 // What one rank asks of a collective. The tensor is seen as [outer, cut, inner]; the cut dimension
@@ -110,7 +115,8 @@ class Communicator {
   // random stream: the sum of all that was noted is compared with the next collective here, so that
   // ranks which did something else fail there (Error{CommFailed} on all), in whatever order. Of a
   // branch without order nothing is noted.
-  void note(const Noted& done);
+  void note(const Noted& done) { notes_.add(done); }
+  void note(const Notes& before);
   // Every later wait, on every rank, fails at once with this cause. The first cause stays.
   virtual void poison(const std::string& cause) = 0;
   // How many collectives so far, and the hash of them in order; equal on all ranks. Send and Recv,
@@ -124,8 +130,7 @@ class Communicator {
 
  private:
   virtual std::shared_ptr<WorkState> start(Collective collective) = 0;
-  std::uint64_t noted_ = 0;  // the sum over what was noted
-  Noted last_noted_;
+  Notes notes_;
 };
 
 }  // namespace coshard

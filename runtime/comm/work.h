@@ -1,6 +1,6 @@
 #pragma once
 // Work: the handle of a collective that has been issued. Awaiting it is the only way in which a
-// coroutine suspends for a peer (architecture C2). Rank's thread.
+// coroutine suspends for a peer. Rank's thread.
 #include <cstdint>
 #include <exception>
 #include <memory>

@@ -1,8 +1,8 @@
 #pragma once
 // A branch is one strand of a rank's program: the program itself, and each child of a when_all.
 // Whatever a program sets for a while (recording, the default mesh, the module path, the random
-// stream) belongs to the branch, and is switched with it at every resumption (architecture C2), so
-// that a guard may be held across a co_await. Rank's thread.
+// stream) belongs to the branch, and is switched with it at every resumption, so that a guard may
+// be held across a co_await. Rank's thread.
 #include <cstdint>
 #include <exception>
 #include <memory>

@@ -80,7 +80,7 @@ Task<T> run_with_deadline(std::chrono::nanoseconds limit, std::string what, Stop
 // "<what>: not finished after 50 ms". A collective that it awaited goes on without it: the program
 // can too, when all ranks have given up the same one. An awaitable that is not of this library
 // (foreign.h) cannot be cancelled: then this is thrown when somebody resumes it. Name the result,
-// or `work`, on the line before the co_await (architecture C9).
+// or `work`, on the line before the co_await.
 template <class Work>
 auto with_deadline(std::chrono::nanoseconds limit, std::string what, Work work,
                    std::stop_token outer = {}) {

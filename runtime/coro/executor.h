@@ -1,10 +1,10 @@
 #pragma once
-// The executor of one rank: two first-in-first-out queues in front of a Boost.Asio io_context
-// (architecture C2). `ready` holds first turns, yields, and what time or sockets resumed; it is
-// emptied first. Then the head of `waiting`, the coroutines that are suspended on a collective, is
-// next, and nothing behind it, however much of that is over. So the order in which a program's
-// coroutines resume, and issue, is decided by its structure alone; time enters only where a task
-// awaits an Asio operation. Used on its rank's thread.
+// The executor of one rank: two first-in-first-out queues in front of a Boost.Asio io_context.
+// `ready` holds first turns, yields, and what time or sockets resumed; it is emptied first. Then
+// the head of `waiting`, the coroutines that are suspended on a collective, is next, and nothing
+// behind it, however much of that is over. So the order in which a program's coroutines resume, and
+// issue, is decided by its structure alone; time enters only where a task awaits an Asio operation.
+// Used on its rank's thread.
 #include <atomic>
 #include <chrono>
 #include <coroutine>

@@ -1,6 +1,6 @@
 #pragma once
-// All state of a rank is one object; the thread only holds the pointer to the one that it runs
-// (architecture C3), so that any number of ranks can share a thread. Threads without a rank have a
+// All state of a rank is one object; the thread only holds the pointer to the one that it runs,
+// so that any number of ranks can share a thread. Threads without a rank have a
 // context of their own.
 #include <cstddef>
 #include <memory>

@@ -13,6 +13,7 @@ namespace coshard {
 
 class Device;
 class Event;
+class WorkState;
 
 class Buffer {
  public:
@@ -33,6 +34,10 @@ class Buffer {
   // How often the memory was written to after it was made, and the last of these writes that a
   // gradient flows through. Counted by the owners, on one thread.
   std::uint32_t writes = 0, taped_write = 0;
+  // What may still read the memory: who writes to it waits for that first. On the owners' thread.
+  // The first of them, mostly the only one, needs no memory of its own.
+  std::weak_ptr<WorkState> reader;
+  std::vector<std::weak_ptr<WorkState>> more_readers;
 
  private:
   std::shared_ptr<Device> device_;

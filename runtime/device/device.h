@@ -1,7 +1,7 @@
 #pragma once
 // A device: memory, streams and events. One object per rank, owned by its World; used on the rank's
 // thread. `cpu` runs compute where it is enqueued; other back ends queue it, and the host waits
-// only where it reads. Interfaces stay small (architecture C3).
+// only where it reads. Interfaces stay small.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

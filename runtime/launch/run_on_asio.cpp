@@ -180,6 +180,7 @@ void start_ranks(const WorldOptions& options, const Program& program,
                  std::vector<boost::asio::any_io_executor> executors,
                  std::function<void(std::exception_ptr)> done) {
   CS_REQUIRE(!executors.empty(), "run_ranks: no executor");
+  CS_REQUIRE(program, "run_ranks: no program");
   CS_REQUIRE(options.rank_threads == 0, "rank_threads of ", options.rank_threads,
              ": ranks on a caller's executors run on the threads of those");
   const auto run = std::make_shared<AsioRun>(settled(options), program, executors);

@@ -72,6 +72,7 @@ void run_rank(Run& run, int rank, Executor& executor) {
 }  // namespace
 
 void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& program) {
+  CS_REQUIRE(program, "run_ranks: no program");
   const WorldOptions all = settled(options);
   Run run(all, program);
   const RankProgram ranks{

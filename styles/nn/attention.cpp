@@ -7,8 +7,10 @@ namespace {
 
 AttentionOptions checked(AttentionOptions options) {
   if (options.kv_heads == 0) options.kv_heads = options.heads;
-  CS_REQUIRE(options.heads > 0 && options.dim > 0 && options.dim % options.heads == 0,
-             "Attention: dim ", options.dim, " is not divisible by heads ", options.heads);
+  CS_REQUIRE(options.heads > 0 && options.dim > 0, "Attention: dim ", options.dim, " and heads ",
+             options.heads, " must be at least 1");
+  CS_REQUIRE(options.dim % options.heads == 0, "Attention: dim ", options.dim,
+             " is not divisible by heads ", options.heads);
   CS_REQUIRE(options.kv_heads > 0 && options.heads % options.kv_heads == 0, "Attention: heads ",
              options.heads, " is not divisible by kv_heads ", options.kv_heads);
   CS_REQUIRE(!options.rotary || options.dim / options.heads % 2 == 0, "Attention: head_dim ",

@@ -1,8 +1,10 @@
-// What backward frees, keeps and refuses; grad, hooks and modes.
+// What backward frees, keeps and refuses; grad and modes.
 #include <gtest/gtest.h>
 
-#include "dtensor/hooks.h"
+#include <cmath>
+
 #include "dtensor/ops/ops.h"
+#include "dtensor/optim/optimizer.h"
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
@@ -124,74 +126,32 @@ TEST(Grad, OfAGradient) {
   });
 }
 
-TEST(Hooks, SeeTheCompleteGradientOnce) {
+TEST(Backward, TakesAGradientInTheDtypeOfTheLoss) {
   on_ranks(1, [](World& world) -> Task<void> {
-    const Tensor x = leaf_of(world, {2});
-    const Tensor h = x * 2.0;
-    std::vector<Values> of_leaf, of_inner;
-    register_hook(x, [&](const Tensor& g) {
-      of_leaf.push_back(g.to_vector());
-      return Tensor();
-    });
-    HookHandle inner = register_hook(h, [&](const Tensor& g) {
-      of_inner.push_back(g.to_vector());
-      return g * 10.0;
-    });
-    const Tensor loss = sum(h * h) + sum(h) + sum(x);
-    run_backward(loss, BackwardOptions{.retain_graph = true});
-    EXPECT_EQ(of_inner, (std::vector<Values>{{5, 9}}));
-    EXPECT_EQ(of_leaf, (std::vector<Values>{{101, 181}}));
-    EXPECT_EQ(x.grad().to_vector(), (Values{101, 181}));
-    inner.remove();
-    run_backward(loss);
-    EXPECT_EQ(of_inner.size(), 1u);
-    EXPECT_EQ(of_leaf.back(), (Values{11, 19}));
-    EXPECT_EQ(x.grad().to_vector(), (Values{112, 200}));
-    EXPECT_NE(refusal_of([&] { register_hook(counting(world, {2}), nullptr); }), "");
+    for (const DType given : {DType::F64, DType::BF16, DType::I64}) {
+      Tensor x = counting(world, {2}, DType::F32);
+      x.set_requires_grad(true);
+      run_backward(x + x, ones(world.device(), {2}, given));
+      EXPECT_EQ(x.grad().dtype(), DType::F32);
+      EXPECT_EQ(x.grad().to_vector(), (Values{2, 2}));
+    }
     co_return;
   });
 }
 
-TEST(Hooks, OfALeafMayReplaceItsGradientAndFollowItsSum) {
+TEST(Grad, IsSetToWhatFitsTheTensor) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
-    DTensor w = distribute_tensor(counting(world, {2, 2}), mesh, Replicate());
-    w.set_requires_grad(true);
-    const DTensor x = distribute_tensor(counting(world, {4, 2}), mesh, Shard(0));
-    register_hook(w, [](const Tensor& g) { return g * 3.0; });
-    int calls = 0;
-    register_post_accumulate_grad_hook(w, [&](const Tensor& leaf) {
-      ++calls;
-      EXPECT_EQ(leaf.id(), w.id());
-      leaf.set_grad(redistribute(leaf.grad(), leaf.layout()).tensor());
-    });
-    for (int turn = 1; turn <= 2; ++turn) {
-      const DTensor y = linear(linear(x, w), w);
-      co_await backward(sum(y));
-      EXPECT_EQ(calls, turn);
-      EXPECT_EQ(w.grad().layout(), w.layout());
-    }
-    const std::vector<Tensor> outputs{sum(linear(linear(x, w.detach()), w))}, inputs{w};
-    EXPECT_FALSE(
-        refusal_of([&] { register_post_accumulate_grad_hook(outputs[0], nullptr); }).empty());
-    w.set_grad({});
-    const std::vector<Tensor> hooked = co_await grad(outputs, inputs);
-    EXPECT_EQ(calls, 2);
-    EXPECT_FALSE(w.grad().defined());
-  });
-}
-
-TEST(Hooks, RetainGradKeepsAnInnerGradient) {
-  on_ranks(1, [](World& world) -> Task<void> {
     const Tensor x = leaf_of(world, {2});
-    const Tensor h = x * 2.0;
-    retain_grad(h);
-    retain_grad(x);
-    run_backward(sum(h * h) + sum(h));
-    EXPECT_EQ(h.grad().to_vector(), (Values{5, 9}));
-    mul_(h.grad(), 0.0);
-    EXPECT_EQ(x.grad().to_vector(), (Values{10, 18}));
-    EXPECT_NE(refusal_of([&] { retain_grad(counting(world, {2})); }), "");
+    const auto set = [&](const Tensor& of, const Tensor& g) {
+      return refusal_of([&] { of.set_grad(g); });
+    };
+    EXPECT_TRUE(says(set(x, ones(world.device(), {3}, DType::F64)), "set_grad: f64[3]"));
+    EXPECT_TRUE(says(set(x, ones(world.device(), {1}, DType::F64)), "f64[1]"));
+    EXPECT_TRUE(says(set(x, ones(world.device(), {2}, DType::F32)), "f32[2]"));
+    const DTensor d = distribute_tensor(x.detach(), mesh, Shard(0));
+    EXPECT_TRUE(says(set(d, ones(world.device(), {2}, DType::F64)), "S(0) on tp=2"));
+    EXPECT_TRUE(says(refusal_of([&] { run_grad({sum(x)}, {}); }), "no inputs"));
     co_return;
   });
 }
@@ -235,6 +195,54 @@ void expect_second_gradient(World& world, const Tensor& at,
     values[i] = middle;
     EXPECT_NEAR(got[i], (ends[1] - ends[0]) / (2 * step), 1e-5) << i;
   }
+}
+
+TEST(GradMode, AViewThatChangesNothingHasNoGradientOffTheTape) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor x = leaf_of(world, {2, 3});
+    DTensor d = distribute_tensor(counting(world, {4}), mesh, Shard(0));
+    d.set_requires_grad(true);
+    const NoGradGuard off;
+    for (const Tensor& y : {slice(x, 1, 0, 3), squeeze(x), squeeze(x, 0), expand(x, {2, 3}),
+                            slice(d, 0, 0, 4), redistribute(d, Shard(0)).tensor()}) {
+      EXPECT_FALSE(y.requires_grad());
+      EXPECT_EQ(y.storage()->buffer, (y.is_distributed() ? d : x).storage()->buffer);
+    }
+    co_return;
+  });
+}
+
+// Off the tape a handle is memory, whatever became of it on the tape.
+TEST(GradMode, AViewThatChangesNothingOfAHandleThatIsBehindIsOneOffTheTape) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {2, 3});
+    const Tensor h = x * 1.0, d = h.detach();
+    mul_(h, 2.0);
+    const NoGradGuard off;
+    EXPECT_EQ(slice(d, 0, 0, 2).to_vector(), h.to_vector());
+    EXPECT_EQ(slice(d, 0, 0, 1).to_vector(), slice(h, 0, 0, 1).to_vector());
+    co_return;
+  });
+}
+
+TEST(GradMode, AViewMadeOffTheTapeThatBecameALeafHasViewsOfItsOwn) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor base = counting(world, {2, 3}), y = leaf_of(world, {3});
+    Tensor v;
+    {
+      const NoGradGuard off;
+      v = select(base, 0, 0);
+    }
+    v.requires_grad_();
+    v.requires_grad_(false);
+    copy_(v, y);
+    const Tensor w = view(v, {3, 1});
+    mul_(v, 2.0);
+    run_backward(sum(w));
+    EXPECT_EQ(y.grad().to_vector(), (Values{2, 2, 2}));
+    co_return;
+  });
 }
 
 TEST(Twice, SoftmaxAndTheLossesAreDifferentiable) {
@@ -302,6 +310,25 @@ TEST(Twice, SoftmaxAndCrossEntropyOfCutTensors) {
       EXPECT_LT(amax(abs(difference), Dims()).item(), 1e-12);
     }
     co_return;
+  });
+}
+
+TEST(Grad, TakesListsInsideAnAwait) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = leaf_of(world, {3}), y = leaf_of(world, {3});
+    const std::vector<Tensor> both = co_await grad({sum(x * y), sum(x)}, {x, y});
+    EXPECT_EQ(both[0].to_vector(), (Values{2, 3, 4}));
+    EXPECT_EQ(both[1].to_vector(), (Values{1, 2, 3}));
+    const std::vector<Tensor> one = co_await grad({x * y}, {x}, {ones_like(x)});
+    EXPECT_EQ(one[0].to_vector(), (Values{1, 2, 3}));
+    const std::vector<Tensor> inputs = {x, y};
+    const GradOptions options = {.allow_unused = true};
+    const std::vector<Tensor> named = co_await grad({sum(x)}, inputs, {}, options);
+    EXPECT_FALSE(named[1].defined());
+    co_await backward(sum(x * y));
+    co_await arrival_of({x.grad(), y.grad()});
+    co_await reduce_gradients({x, y});
+    EXPECT_EQ((co_await clip_grad_norm({x, y}, 1e9)).item(), std::sqrt(28.0));
   });
 }
 

@@ -91,5 +91,36 @@ TEST(LongTapes, AreDroppedWithoutRecursion) {
   });
 }
 
+TEST(Distribute, ATensorThatAnOperatorMadeIsRefused) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor made = leaf_of(world, {4}) * 2.0;
+    EXPECT_TRUE(says(refusal_of([&] { distribute_tensor(made, mesh, Shard(0)); }), "leaf"));
+    EXPECT_FALSE(distribute_tensor(made.detach(), mesh, Shard(0)).requires_grad());
+    co_return;
+  });
+}
+
+// The results of these are not what their backward reads: PyTorch differentiates too.
+TEST(Writes, AQuotientAndRunningSumsMayBeChangedInPlace) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor a = leaf_of(world, {2, 3}), b = leaf_of(world, {2, 3});
+    const std::function<Tensor()> makes[] = {
+        [&] { return a / b; }, [&] { return cumsum(a * b, 1); },
+        [&] { return cummax(a * b, 0).values; }, [&] { return cummin(a * b, 1).values; }};
+    for (const auto& make : makes) {
+      a.set_grad({}), b.set_grad({});
+      co_await backward(sum(make() * 2));
+      const Values da = a.grad().to_vector(), db = b.grad().to_vector();
+      a.set_grad({}), b.set_grad({});
+      const Tensor y = make();
+      mul_(y, 2);
+      co_await backward(sum(y));
+      EXPECT_EQ(a.grad().to_vector(), da);
+      EXPECT_EQ(b.grad().to_vector(), db);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace coshard::testing

@@ -227,6 +227,19 @@ TEST(FromRanks, ARankOutsideHasNoPlaceAndNoCommunicator) {
   });
 }
 
+TEST(DeviceMesh, ADimensionThatItLacksIsNamed) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    for (const int dim : {-1, 1}) {
+      const std::string which = "dimension " + std::to_string(dim) + " of the mesh tp=2";
+      EXPECT_EQ(refusal([&] { mesh.size(dim); }), "size: " + which);
+      EXPECT_EQ(refusal([&] { mesh.get_local_rank(dim); }), "local_rank: " + which);
+      EXPECT_EQ(refusal([&] { mesh.get_group(dim); }), "communicator: " + which);
+    }
+    co_return;
+  });
+}
+
 TEST(DeviceMesh, SaysThatItsWorldHasEnded) {
   Tensor kept;
   on_ranks(2, [&](World& world) -> Task<void> {
@@ -249,6 +262,22 @@ TEST(DeviceMesh, SaysThatItsWorldHasEnded) {
   std::ostringstream text;
   text << kept;
   EXPECT_EQ(text.str(), "[1., 1.]\nrank 0's part [2] of f32[4] S(0) on tp=2");
+}
+
+TEST(DeviceMesh, RanksThatOrderItDifferentlyAreToldBothOrders) {
+  std::string text;
+  try {
+    on_ranks(3, [](World& world) -> Task<void> {
+      const std::vector<int> order =
+          world.rank() == 1 ? std::vector<int>{0, 2, 1} : std::vector<int>{0, 1, 2};
+      const DeviceMesh mesh = DeviceMesh::from_ranks(world, order, {3}, {"tp"});
+      co_await ones(mesh, Shard(0), {3}).redistribute(Replicate());
+    });
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  EXPECT_NE(text.find("on tp[3] (S(0)->R)"), std::string::npos) << text;
+  EXPECT_NE(text.find("on tp[3] of ranks 0,2,1 (S(0)->R)"), std::string::npos) << text;
 }
 
 }  // namespace

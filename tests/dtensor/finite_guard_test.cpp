@@ -48,6 +48,23 @@ TEST(FiniteGuard, NamesTheLossAndItsOperator) {
   });
 }
 
+TEST(FiniteGuard, AnErrorThatLeavesTheProgramNamesTheRankOnce) {
+  std::string text;
+  try {
+    on_ranks(1, [](World& world) -> Task<void> {
+      Tensor x = zeros(world.device(), {3}, DType::F64);
+      x.set_requires_grad(true);
+      const Tensor loss = sum(log(x));
+      const FiniteGuard guard(world);
+      co_await backward(loss);
+    });
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  EXPECT_EQ(text,
+            "rank 0: the loss, made by sum, f64[], has -inf at element 0 of this rank's part");
+}
+
 TEST(FiniteGuard, SaysNothingOfFiniteGradientsNorWhenItIsGone) {
   on_ranks(1, [](World& world) -> Task<void> {
     Tensor x = counting(world, {3});

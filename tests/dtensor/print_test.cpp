@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -21,6 +22,14 @@ std::string shown(const Tensor& x) {
   std::ostringstream out;
   out << x;
   return out.str();
+}
+
+// A number converts to a shape, and so does what converts to a number.
+TEST(Print, OfAShapeIsNoRivalToThatOfWhatConvertsToANumber) {
+  const std::atomic<int> count{3};
+  std::ostringstream out;
+  out << count << ' ' << Shape{2, 3};
+  EXPECT_EQ(out.str(), "3 [2,3]");
 }
 
 TEST(Print, ShowsValuesThenDtypeAndShape) {

@@ -50,6 +50,40 @@ TEST(RandomStreams, DropoutOfADTensorIsComparedToo) {
   EXPECT_NE(text.find("drew random stream"), std::string::npos) << text;
 }
 
+// Over several mesh dimensions at once, on a communicator of its own: made after the draw, or
+// before.
+TEST(RandomStreams, DifferentDrawsFailAtACollectiveOverSeveralMeshDimensionsToo) {
+  for (const bool made_before : {false, true}) {
+    const std::string text = world_says(4, [made_before](World& world) -> Task<void> {
+      const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+      const Layout partial(Partial(), Partial()), whole(Replicate(), Replicate());
+      if (made_before) co_await ones(mesh, partial, {1}).redistribute(whole);
+      if (world.rank() < 2) randn(world.device(), {2});
+      const DTensor noise = randn(mesh, whole, {4});
+      co_await ones(mesh, partial, {1}).redistribute(whole);
+    });
+    EXPECT_NE(text.find("last drew random stream 0"), std::string::npos) << text;
+    EXPECT_NE(text.find("last drew random stream 1"), std::string::npos) << text;
+  }
+}
+
+// Which meshes a rank still has depends on what its caches forget.
+TEST(RandomStreams, ASliceThatOneRankKeepsAndOthersMakeAgainIsTheSame) {
+  const std::string text = world_says(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {1, 2, 2}, {"pp", "dp", "tp"});
+    const Layout partial(Partial(), Partial()), whole(Replicate(), Replicate());
+    DeviceMesh slice = mesh.submesh({"dp", "tp"});
+    randn(slice, whole, {4});
+    if (world.rank() != 1) {
+      slice = DeviceMesh();
+      forget_dropped_meshes();
+    }
+    const DeviceMesh again = mesh.submesh({"dp", "tp"});
+    co_await ones(again, partial, {1}).redistribute(whole);
+  });
+  EXPECT_EQ(text, "");
+}
+
 TEST(RandomStreams, DrawsOfPlainTensorsAndOnSmallerMeshesAloneAreLegal) {
   const std::string text = world_says(4, [](World& world) -> Task<void> {
     const DeviceMesh mesh = line(world);
@@ -115,6 +149,16 @@ TEST(FromLocal, UnevenPartsWithoutAShapeFailAtTheNextCollective) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("of a whole with size 4 in dimension 0"), std::string::npos) << text;
+}
+
+TEST(FromLocal, UnevenPartsWithoutAShapeFailAtACollectiveOverSeveralMeshDimensions) {
+  const std::string text = world_says(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    const Tensor mine = ones(world.device(), {world.rank() < 2 ? 3 : 2, 2});
+    const DTensor total = sum(from_local(mine, mesh, Layout(Shard(0), Shard(1))));
+    co_await total.redistribute(Layout(Replicate(), Replicate()));
+  });
+  EXPECT_NE(text.find("gave from_local a part without `shape`"), std::string::npos) << text;
 }
 
 // Also where the geometry of the collective does not tell.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "dtensor/ops/ops.h"
 #include "tests/support/ranks.h"
 
@@ -99,6 +101,37 @@ TEST(Random, EveryCallDrawsANewStreamAndTheSeedRestartsThem) {
     EXPECT_EQ(rand(world.device(), {16}).to_vector(), a);
     manual_seed(2);
     EXPECT_NE(rand(world.device(), {16}).to_vector(), a);
+    co_return;
+  });
+}
+
+// What an in-place draw leaves in a Partial is its value, not its terms.
+TEST(Random, InPlaceDrawsOfAPartialAreThoseOfOneDevice) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
+    for (const Reduce reduce : {Reduce::Sum, Reduce::Avg, Reduce::Max, Reduce::Product}) {
+      manual_seed(4);
+      const Tensor plain = empty(world, {4, 3}, DType::F64).normal_(3, 2);
+      const Tensor even = empty(world, {4, 3}, DType::F64).uniform_(-2, 5);
+      manual_seed(4);
+      const DTensor x = empty(mesh, Partial(reduce), {4, 3}, DType::F64).normal_(3, 2);
+      const DTensor y = empty(mesh, Partial(reduce), {4, 3}, DType::F64).uniform_(-2, 5);
+      for (std::size_t i = 0; i < 12; ++i) {
+        EXPECT_NEAR(full_tensor(x).to_vector()[i], plain.to_vector()[i], 1e-14) << Partial(reduce);
+        EXPECT_NEAR(full_tensor(y).to_vector()[i], even.to_vector()[i], 1e-14) << Partial(reduce);
+      }
+    }
+    co_return;
+  });
+}
+
+TEST(Random, RefusesANegativeDeviationAndARangeThatIsNone) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = ones(world, {2});
+    EXPECT_THROW(normal_(x, 0, -1), Error);
+    EXPECT_THROW(uniform_(x, 1, 0), Error);
+    EXPECT_THROW(uniform_(x, 0, std::nan("")), Error);
+    EXPECT_EQ(x.to_vector(), (Values{1, 1}));
     co_return;
   });
 }

@@ -3,6 +3,7 @@
 
 #include "dtensor/factories.h"
 #include "dtensor/ops/ops.h"
+#include "dtensor/optim/optimizer.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
 #include "tests/support/ranks.h"
@@ -211,6 +212,24 @@ TEST(Tensor, EveryListInBracesMayStandInsideCoAwait) {
     EXPECT_EQ(co_await elements(stack({x, x, x})), 18);
     EXPECT_EQ(co_await elements(split(x, {1, 2}, 1)[1]), 4);
     EXPECT_EQ(co_await elements(Tensor::from_values(device, {2}, DType::F32, {1, 2.5})), 2);
+    Tensor leaf = counting(world, {2});
+    leaf.requires_grad_();
+    const std::vector<Tensor> gradients = co_await grad({leaf.sum(), leaf[0]}, {leaf});
+    EXPECT_EQ(gradients[0].to_vector(), (Values{2, 1}));
+    leaf.set_grad(full(device, {2}, 3, DType::F64));
+    co_await arrival_of({leaf.grad(), x});
+    EXPECT_NEAR((co_await clip_grad_norm({leaf}, 1)).item(), 3 * std::sqrt(2), 1e-12);
+  });
+}
+
+TEST(Tensor, ANinthDimensionIsAnErrorThatNamesTheOperator) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor x = ones(world, {1, 1, 1, 1, 1, 1, 1, 4});
+    EXPECT_EQ(thrown_by([&] { x.unsqueeze(0); }).find("unsqueeze: f32[1,1,1,1,1,1,1,4] has"), 0U);
+    EXPECT_EQ(thrown_by([&] { stack({x, x}); }).find("unsqueeze: f32[1,1,1,1,1,1,1,4] has"), 0U);
+    EXPECT_EQ(thrown_by([&] { x.unflatten(-1, {2, 2}); }).find("unflatten: dimension -1 of"), 0U);
+    EXPECT_EQ(x.squeeze(0).unflatten(-1, {2, 2}).ndim(), 8);
+    co_return;
   });
 }
 

@@ -1,4 +1,4 @@
-// In steady state a training step makes the host wait for nothing (architecture C1), makes no
+// In steady state a training step makes the host wait for nothing, makes no
 // streams and gives no memory back; an operator allocates nothing on the host.
 #include <barrier>
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "tests/integration/training.h"
@@ -15,6 +16,7 @@ struct Ended {
   std::string out, err;
 };
 
+// The file is gone then.
 std::string slurp(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -94,6 +96,15 @@ TEST(BadInput, IsTheSameForEveryExample) {
   expect_refused_by(train, "--rank-threads 0", "--rank-threads 0: must be a number from 1 ");
 }
 
+TEST(Examples, QuickstartPrintsWhatTheReadmeShows) {
+  const Ended ended = run_program(QUICKSTART_PROGRAM, "--ranks 2");
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  std::stringstream readme;
+  readme << std::ifstream(README).rdbuf();
+  EXPECT_NE(readme.str().find("quickstart --ranks 2\n" + ended.out), std::string::npos)
+      << ended.out;
+}
+
 TEST(Examples, OwnOperatorKeepsLayoutsAndHasAGradient) {
   const Ended ended = run_program(OWN_OPERATOR_PROGRAM, "--ranks 2");
   EXPECT_EQ(ended.code, 0) << ended.err;
@@ -156,6 +167,8 @@ TEST(BadInput, AnOutputThatCannotBeWrittenIsRefusedBeforeTraining) {
   const std::string both = temporary_path("both");
   expect_refused_by(TRAIN_PROGRAM, "--text " + text.path() + " --json " + both + " --trace " + both,
                     "--trace and --json are both " + both);
+  expect_refused_by(TRAIN_PROGRAM, "--text " + text.path() + " --json " + text.path(),
+                    "--json " + text.path() + ": is the --text, which it would overwrite");
 }
 
 TEST(BadInput, AnOutputThatIsFullIsAnError) {

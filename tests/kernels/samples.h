@@ -102,6 +102,12 @@ class Data {
   std::vector<std::byte> bytes_;
 };
 
+inline std::vector<UnaryOp> every_unary_op() {
+#define X(Name) UnaryOp::Name,
+  return {COSHARD_UNARY_FUNCTIONS(X)};
+#undef X
+}
+
 // What the statistics of a floating dtype are kept in.
 inline DType statistic(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
 

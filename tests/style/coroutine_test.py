@@ -29,12 +29,41 @@ WRONG = {
     'co_await f({"a", "b"});': "initializer_list",
     "co_await f(\n    1,\n    [name] { g(); });": "lambda",
     'co_await f("; not the end", [name] {});': "lambda",
+    "co_await run([x = v[0]] { return x; });": "lambda",
+    "co_await run([name](std::function<void(int)> g) { g(1); });": "lambda",
+    "int n = combine([name] { return name; }, co_await g());": "lambda",
+    "co_await f(Agg{});": "Agg{",
+    "int n = combine(Agg{s, 1}, co_await g());": "Agg{",
+    "Agg agg{co_await g(), 1};": "Agg made",
+    "Agg agg = {.name = co_await g()};": "Agg made",
+    "agg = Agg{s, co_await g()};": "Agg made",
+    "co_await f('\"', c ? 'a' : 'b');": "choice",
+    "if (co_await done()) co_return;": "condition",
+    "if (x) { while (!co_await done()) g(); }": "condition",
+    "for (; co_await done();) g();": "condition",
+    "do g(); while (co_await done());": "condition",
+    "switch (co_await g()) { case 1: h(); }": "condition",
 }
 RIGHT = [
     "auto t = f(Agg{s, 1}); co_await std::move(t);",
     "co_await f(cs::ones(dev, {2, 4}));",
     "co_await elements(permute(x, {1, 0}));",
-    "co_await f(cs::Shape{2, n}, Agg{});",
+    "co_await f(cs::Shape{2, n}, Agg());",
+    "co_await f('?', '\\'', 1'000'000);",
+    "co_await f([](Text t) -> Task<void> { co_await g(t); }(t));",
+    "co_await run([&] { return Agg{name, 1}; });",
+    "std::pair<Text, int> p{co_await f(), 1};",
+    "std::array<int, 2> a{co_await f(), 1};",
+    "if (c) g(Agg{s, 1}); co_await f();",
+    "if (c) { g(Agg{s, 1}); } co_await f();",
+    "const bool is_done = co_await done(); if (is_done) co_return;",
+    "int n = 0; while (co_await more(n)) ++n;",
+    "if (Text t = co_await f(); t.empty()) co_return;",
+    "for (int i = 0; i < co_await f(); ++i) g();",
+    "try { g(); } catch (const Error& e) { } if (co_await done()) co_return;",
+    "run([] { g(); }); if (co_await done()) co_return;",
+    "if (c) co_await f(); else g();",
+    "co_await f(a && b || c);",
     "co_await parallelize_module(m, mesh, cs::ColwiseParallel{.input_layouts = cs::Shard(0)});",
     "co_await x.redistribute({Shard(0), Replicate()});",
     "co_await f(Sizes{1, 2.5, 3});",
@@ -65,13 +94,15 @@ class Forms(unittest.TestCase):
             right, wrong = os.path.join(folder, "right.cpp"), os.path.join(folder, "wrong.cpp")
             for path, lines in ((right, RIGHT), (wrong, WRONG)):
                 with open(path, "w", encoding="utf-8") as file:
-                    file.write("\n".join(lines))
+                    file.write("".join(f"Task<void> f() {{ {line} }}\n" for line in lines))
             passed = subprocess.run([sys.executable, TOOL, right], capture_output=True, text=True)
             self.assertEqual((passed.returncode, passed.stdout), (0, ""))
             failed = subprocess.run([sys.executable, TOOL, right, wrong], capture_output=True, text=True)
             self.assertEqual(failed.returncode, 1)
             self.assertEqual(failed.stdout.count("\n"), len(WRONG))
             self.assertIn("wrong.cpp:1: a lambda", failed.stdout)
+            missing = subprocess.run([sys.executable, TOOL, folder], capture_output=True, text=True)
+            self.assertEqual((missing.returncode, missing.stderr), (2, f"coroutine-check: {folder}: Is a directory\n"))
 
 
 if __name__ == "__main__":

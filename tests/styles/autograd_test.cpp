@@ -75,6 +75,23 @@ struct Closed : Module {
   Tensor shared;
 };
 
+TEST(RecomputeSaves, AParameterThatTheUserReplacesBetweenIsSeen) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    nn::Linear linear(4, 4, world);
+    linear.set_recompute();
+    Task<Tensor> forward = linear.forward(ones(world, {2, 4}));
+    const Tensor y = co_await std::move(forward);
+    const Tensor before = linear.weight;
+    linear.weight = ones(world, {4, 4}, DType::F32, true);
+    const std::string text = co_await backward_refusal(sum(y));
+    EXPECT_CONTAINS(text, "recompute: Linear '': its parameter 'weight' was replaced since");
+    EXPECT_FALSE(linear.weight.grad().defined());
+    linear.weight = before;
+    co_await backward(sum(y));
+    EXPECT_TRUE(before.grad().defined());
+  });
+}
+
 TEST(RecomputeDelivers, GradientsOfWhatItReadsFromOutsideToTheOuterWalk) {
   on_ranks(1, [](World& world) -> Task<void> {
     Tensor w = random(world, Shape{5});

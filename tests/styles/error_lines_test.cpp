@@ -65,7 +65,7 @@ struct Mine {  // has no <<
 TEST(Style, NeedsNoOutputOperator) {
   on_ranks(1, [](World& world) -> Task<void> {
     nn::Linear linear(4, 4, world);
-    co_await parallelize_module(linear, line(world), Mine{});
+    co_await parallelize_module(linear, line(world), Mine());
     std::ostringstream text;
     text << Style(Mine{});
     EXPECT_EQ(text.str(), "Mine");

@@ -78,7 +78,7 @@ TEST(Parallelize, TheStepOfAnOptimizerOverReplacedParametersIsAnError) {
 TEST(Parallelize, AGradientIntoAReplacedParameterIsAnError) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = line(world);
-    nn::Linear linear(4, 4, world, kF64);
+    nn::Linear linear(4, 8, world, kF64);  // a weight and a bias that do not broadcast
     Task<Tensor> forward = linear.forward(random(world, Shape{2, 4}));
     const Tensor y = co_await std::move(forward);
     const Tensor loss = sum(y);
@@ -176,6 +176,15 @@ TEST(Module, ThatIsFrozenMayRunUnregistered) {
     Wrapper student(teacher, false);
     const Tensor x = random(world, Shape{2, 4});
     co_await discard(student.forward(x));
+  });
+}
+
+TEST(Module, AClassWithinACoroutineHasItsName) {
+  on_ranks(1, [](World&) -> Task<void> {
+    struct Local : Module {};
+    Local local;
+    EXPECT_EQ(local.type_name(), "Local");
+    co_return;
   });
 }
 

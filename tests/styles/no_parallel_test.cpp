@@ -116,7 +116,7 @@ TEST(OwnStyle, OfTheExampleTrainsOnPartsOfTheBatch) {
   on_ranks(2, [](World& world) -> Task<void> {
     auto [plain, linear] = twins<nn::Linear>(6, 4, world, kF64);
     const DeviceMesh mesh = line(world);
-    co_await parallelize_module(*linear, mesh, BatchParallel{});
+    co_await parallelize_module(*linear, mesh, BatchParallel());
     const Tensor x = random(world, Shape{8, 6});
     const Counted got = co_await run_counted(world, *linear, part(world, x, 0));
     EXPECT_EQ(got.backward, Issued{});

@@ -59,6 +59,108 @@ TEST(OwnOperator, WithoutARuleIsForPlainTensors) {
   });
 }
 
+// --- mistakes of an operator's author: an error that names the operator, not memory of others ---
+
+std::vector<TensorInfo> as_first(std::span<const TensorInfo> in, const Attrs&) { return {in[0]}; }
+
+OpDef doubling(std::string_view name) {
+  OpDef op{.name = name, .rule = elementwise_rule, .infer = as_first};
+  op.forward = [](OpContext& c) { c.out[0] = c.in[0].raw_local() * 2; };
+  op.backward = [](GradContext& c) { c.sink.give(0, c.out_grad[0] * 2); };
+  op.flops = no_flops;
+  return op;
+}
+
+std::string said_by(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+// What op(x) and its backward say, plain and cut.
+std::vector<std::string> refusals(World& world, const OpDef& op) {
+  std::vector<std::string> texts;
+  for (const bool cut : {false, true}) {
+    Tensor x = random(world, {5, 2});
+    if (cut) x = distribute_tensor(x, line(world), Shard(0));
+    x.requires_grad_();
+    texts.push_back(said_by([&] { run_backward(sum(call1(op, {x}))); }));
+  }
+  return texts;
+}
+
+TEST(OwnOperator, AForwardThatGivesAnotherShapeOrTypeIsRefused) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    static thread_local OpDef shape = doubling("my_shape"), type = shape, none = shape;
+    shape.forward = [](OpContext& c) { c.out[0] = ones(c.in[0].device(), {1}, DType::F64); };
+    type.forward = [](OpContext& c) { c.out[0] = c.in[0].raw_local().to(DType::F32); };
+    none.forward = [](OpContext&) {};
+    for (const std::string& text : refusals(world, shape))
+      EXPECT_CONTAINS(text, "my_shape: forward gave f64[1] as output 0, whose local part is f64[");
+    for (const std::string& text : refusals(world, type))
+      EXPECT_CONTAINS(text, "as output 0, whose local part is f64[");
+    for (const std::string& text : refusals(world, none))
+      EXPECT_CONTAINS(text, "my_shape: forward gave undefined as output 0");
+    none.forward = [](OpContext& c) { c.make(9); };
+    EXPECT_CONTAINS(refusals(world, none)[0], "make: output 9 of an operator that has 1");
+    none.forward = nullptr;
+    EXPECT_CONTAINS(said_by([&] { call1(none, {ones(world, {7})}); }), "its OpDef lacks forward");
+    EXPECT_CONTAINS(said_by([&] { call1(shape, {}); }), "my_shape: called without tensors");
+    none.infer = [](std::span<const TensorInfo> in, const Attrs&) {
+      return std::vector<TensorInfo>(5, in[0]);
+    };
+    none.forward = shape.forward;
+    EXPECT_CONTAINS(said_by([&] { call1(none, {ones(world, {7})}); }), "infer gives 5 outputs");
+    co_return;
+  });
+}
+
+TEST(OwnOperator, ABackwardThatGivesNoGradientOfTheInputIsRefused) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    static thread_local OpDef shape = doubling("my_op"), type = shape, other = shape, past = shape;
+    shape.backward = [](GradContext& c) { c.sink.give(0, sum(c.out_grad[0])); };
+    type.backward = [](GradContext& c) { c.sink.give(0, c.out_grad[0].to(DType::F32)); };
+    past.backward = [](GradContext& c) { c.sink.give(5, c.out_grad[0]); };
+    other.backward = [](GradContext& c) {
+      c.sink.give(0, c.out_grad[0].is_distributed() ? full_tensor(c.out_grad[0])
+                                                    : c.out_grad[0].to(DType::F32));
+    };
+    for (const OpDef* op : {&shape, &type, &other})
+      for (const std::string& text : refusals(world, *op)) {
+        EXPECT_CONTAINS(text, "my_op: backward gave ");
+        EXPECT_CONTAINS(text, " as the gradient of input 0, which is f64[5,2]");
+      }
+    for (const std::string& text : refusals(world, past))
+      EXPECT_CONTAINS(text, "my_op: backward speaks of input 5, the call had 1");
+    co_return;
+  });
+}
+
+TEST(OwnOperator, ARuleHasALetterForEachDimension) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    static thread_local OpDef few = doubling("my_rule"), many = few;
+    few.rule = [](std::span<const TensorInfo>, const Attrs&) { return Rule{{"a"}, {"ab"}}; };
+    many.rule = [](std::span<const TensorInfo>, const Attrs&) { return Rule{{"ab"}, {"abc"}}; };
+    EXPECT_CONTAINS(refusals(world, few)[1],
+                    "my_rule: the rule has the letters 'a' for input 0 of shape [5,2]");
+    EXPECT_CONTAINS(refusals(world, many)[1], "the letters 'abc' for output 0 of shape [5,2]");
+    register_sharding("sin", [](std::span<const TensorInfo>, const Attrs&) {
+      return Rule{{"abc"}, {"q"}};
+    });
+    const DTensor x = ones(line(world), Shard(0), {4});
+    EXPECT_CONTAINS(said_by([&] { sin(x); }), "sin: the rule has the letters 'abc' for input 0");
+    // The example of <coshard/op.h>.
+    register_sharding("cumsum", [](std::span<const TensorInfo>, const Attrs&) {
+      return Rule{{".."}, {".."}};
+    });
+    EXPECT_EQ(cumsum(ones(line(world), Shard(0), {4, 2}), 1).layout(), Layout(Replicate()));
+    co_return;
+  });
+}
+
 Rule nothing_cut(std::span<const TensorInfo>, const Attrs&) {
   Rule rule;
   rule.in = {".."};
@@ -82,6 +184,53 @@ TEST(RegisterSharding, ReplacesTheRuleOfABuiltInOperator) {
     EXPECT_THROW(register_sharding("sort", nothing_cut), Error);  // it has been used
     EXPECT_THROW(register_sharding("no such operator", nothing_cut), Error);
     EXPECT_THROW(register_sharding("softmax", nullptr), Error);
+    co_return;
+  });
+}
+
+TEST(RegisterSharding, ByOneRankAloneFailsAtTheNextCollective) {
+  std::string text;
+  try {
+    on_ranks(2, [](World& world) -> Task<void> {
+      if (world.rank() == 0) register_sharding("sort", nothing_cut);
+      const DTensor x = distribute_tensor(random(world, {4, 3}), line(world), Shard(0));
+      const DTensor sorted = sort(x, 1).values;
+      co_await sorted.redistribute(Replicate());
+    });
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  EXPECT_CONTAINS(text, "rank 0 last followed for sort a registered rule of 1 inputs, letters");
+}
+
+// Also at one over several mesh dimensions, which has a communicator of its own.
+TEST(RegisterSharding, ByOneRankAloneFailsAtACollectiveOverSeveralMeshDimensions) {
+  std::string text;
+  try {
+    on_ranks(4, [](World& world) -> Task<void> {
+      const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+      if (world.rank() == 0) register_sharding("sort", nothing_cut);
+      const DTensor terms = from_local(random(world, {4, 3}), mesh, {Partial(), Partial()});
+      const DTensor x = distribute_tensor(random(world, {4, 3}), mesh, {Shard(0), Shard(0)});
+      static_cast<void>(sort(x, 1).values);
+      co_await terms.redistribute(Replicate(), Replicate());
+    });
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  EXPECT_CONTAINS(text, "a registered rule of 1 inputs, letters");
+}
+
+// A rule of the program's own may look at a number, a built-in one looks at its kind alone.
+TEST(RegisterSharding, IsAskedForEachNumber) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    register_sharding("pow_scalar", [](std::span<const TensorInfo> in, const Attrs& attrs) {
+      return attrs.reals[0] == 3 ? Rule{{".."}, {".."}} : elementwise_rule(in, attrs);
+    });
+    const DTensor x = distribute_tensor(random(world, {4, 3}), line(world), Shard(0));
+    EXPECT_EQ(pow(x, 3).layout(), Layout(Replicate()));
+    EXPECT_EQ(pow(x, 4).layout(), Layout(Shard(0)));
+    EXPECT_EQ(pow(x, 3).layout(), Layout(Replicate()));
     co_return;
   });
 }

@@ -201,7 +201,7 @@ TEST(ParallelizeModule, TakesAStyleOfTheUsers) {
   on_ranks(1, [](World& world) -> Task<void> {
     const DeviceMesh mesh = line(world);
     nn::Identity identity;
-    co_await parallelize_module(identity, mesh, Doubled{});
+    co_await parallelize_module(identity, mesh, Doubled());
     const Tensor x = full(world.device(), Shape{2}, 3.0);
     const Tensor y = co_await identity.forward(x);
     EXPECT_EQ(y.to_vector(), (std::vector<double>{6, 6}));

@@ -203,5 +203,30 @@ TEST(Recompute, IsAPlainCallWhereNothingWantsAGradient) {
   });
 }
 
+struct Outside : Module {
+  explicit Outside(World& world) : weight(counting(world, {2})) {
+    weight.set_requires_grad(true);
+    register_parameter("weight", weight);
+  }
+  Task<Tensor> run(Tensor x) override { co_return x* weight + seen; }
+  Tensor weight, seen;
+};
+
+// A view from outside that catches up while the module runs is still from outside.
+TEST(Recompute, LeadsGradToWhatItReadsThroughAViewThatIsBehind) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    Outside module(world);
+    Tensor w = counting(world, {2, 2});
+    w.set_requires_grad(true);
+    const Tensor h = w * 1.0;
+    module.seen = select(h, 0, 0);
+    mul_(h, 5.0);
+    const Tensor y = co_await recompute(module, counting(world, {2}));
+    std::vector<Tensor> outputs{sum(y)}, inputs{w};
+    const std::vector<Tensor> gradients = co_await grad(std::move(outputs), std::move(inputs));
+    EXPECT_EQ(gradients[0].to_vector(), (std::vector<double>{5, 5, 0, 0}));
+  });
+}
+
 }  // namespace
 }  // namespace coshard::testing

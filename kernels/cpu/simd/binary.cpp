@@ -1,6 +1,8 @@
 // Elementwise functions of two strided, possibly broadcast tensors.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/strided.h"
+#include "kernels/cpu/simd/vector_math.h"
+#include "kernels/elementwise/binary_switch.h"
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
 namespace {
@@ -36,23 +38,17 @@ void combine(const Binary& args, F f) {
   });
 }
 
-template <class T>
-void run_as(const Binary& args) {
-  switch (args.op) {
-    case BinaryOp::Add: return combine<T>(args, [](Vec x, Vec y) { return x + y; });
-    case BinaryOp::Sub: return combine<T>(args, [](Vec x, Vec y) { return x - y; });
-    case BinaryOp::Mul: return combine<T>(args, [](Vec x, Vec y) { return x * y; });
-    case BinaryOp::Div: return combine<T>(args, [](Vec x, Vec y) { return x / y; });
-    case BinaryOp::Maximum: return combine<T>(args, [](Vec x, Vec y) { return maximum(x, y); });
-    case BinaryOp::Minimum: return combine<T>(args, [](Vec x, Vec y) { return minimum(x, y); });
-    default: return;  // comes not here
-  }
-}
-
 }  // namespace
 
 void run(const Binary& args) {
-  with_short_float(args.out.dtype, [&](auto tag) { run_as<decltype(tag)>(args); });
+  with_short_float(args.out.dtype, [&](auto tag) {
+    with_function(args.op, [&]<class F>(F) {
+      if constexpr (F::kVectorValue)
+        combine<decltype(tag)>(
+            args, [](Vec x, Vec y)
+                      __attribute__((always_inline)) { return F::value(VectorMath(), x, y); });
+    });
+  });
 }
 
 }  // namespace coshard::kernels::cpu::COSHARD_ISA

@@ -62,8 +62,6 @@ COSHARD_INLINE Vec logarithm(Vec x) {
   return select((x < all(0.0F)) | (x != x), all(__builtin_nanf("")), result);
 }
 
-COSHARD_INLINE Vec sigmoid(Vec x) { return 1.0F / (1.0F + exponential(-x)); }
-
 COSHARD_INLINE Vec copy_sign(Vec size, Vec sign) {
   return from_bits((bits(size) & all_ints(0x7fffffff)) |
                    (bits(sign) & all_ints(static_cast<std::int32_t>(0x80000000U))));

@@ -132,7 +132,14 @@ int LocalGroup::lost(const Job& job) const {
   return -1;
 }
 
-std::string LocalGroup::title() const { return cat(name_, "[", size(), "]"); }
+// With its ranks where another group may have them in another order.
+std::string LocalGroup::title() const {
+  std::string text = cat(name_, "[", size(), "]");
+  if (std::ranges::is_sorted(members_)) return text;
+  for (std::size_t r = 0; r < members_.size(); ++r)
+    text += cat(r == 0 ? " of ranks " : ",", members_[r]);
+  return text;
+}
 
 std::string LocalGroup::arrived_text(const Job& job) const {
   std::string text;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 
@@ -108,6 +109,16 @@ void try_all(const Call& call, std::span<const Layout> now, const MeshCosts& mes
   }
 }
 
+// What `choice` costs, and the best of all combinations.
+std::pair<Cost, Cost> beside_all(const Choice& choice, const Call& call,
+                                 const std::vector<Layout>& now, const MeshCosts& mesh) {
+  Cost best{true, kNever};
+  Choice made{std::vector<Layout>(now.size()), std::vector<Layout>(1)};
+  Prices prices(call, now, mesh);
+  try_all(call, now, mesh, made, Parts(), prices, best);
+  return {prices.of(choice), best};
+}
+
 TEST(Choose, NoCombinationOfStrategiesIsMuchCheaper) {
   std::mt19937 random(7);
   const auto any = [&](std::initializer_list<std::int64_t> list) {
@@ -132,11 +143,7 @@ TEST(Choose, NoCombinationOfStrategiesIsMuchCheaper) {
     const MeshCosts mesh{sizes, links};
     const auto choice = choose_layouts(call.rule, call.in, now, call.out, mesh, false);
     ASSERT_TRUE(choice);
-    Cost best{true, kNever};
-    Choice made{std::vector<Layout>(now.size()), std::vector<Layout>(1)};
-    Prices prices(call, now, mesh);
-    try_all(call, now, mesh, made, Parts(), prices, best);
-    const Cost found = prices.of(*choice);
+    const auto [found, best] = beside_all(*choice, call, now, mesh);
     EXPECT_EQ(found.first, best.first) << now[0] << now[1];
     // On one mesh dimension but for packing; beyond, the planner is asked about the best few only.
     const double most = best.second * (sizes.size() == 1 ? 1.1 : 2) + 0.01;
@@ -144,6 +151,47 @@ TEST(Choose, NoCombinationOfStrategiesIsMuchCheaper) {
     exact += found.second <= best.second * 1.001 + 0.01 ? 1 : 0;
   }
   EXPECT_GE(exact, 85);
+}
+
+// `choice` against all combinations.
+void expect_the_best(const Call& call, const std::vector<Layout>& now, const MeshCosts& mesh) {
+  const auto choice = choose_layouts(call.rule, call.in, now, call.out, mesh, false);
+  ASSERT_TRUE(choice);
+  const auto [found, best] = beside_all(*choice, call, now, mesh);
+  EXPECT_LE(found.second, 1.01 * best.second) << now[0] << " -> " << choice->in[0];
+}
+
+// Two mesh dimensions cut rows; if the outer one no longer does or begins to, the inner one has to
+// cut them anew, over its own link.
+TEST(Choose, ACutThatComesOrGoesMovesTheCutsWithinIt) {
+  const std::vector<int> sizes{2, 2, 2};
+  const LinkCost fast{2, 100'000}, slow{50, 1'000};
+  const Placement sum = Partial(), rows = Shard(0), columns = Shard(1), whole = Replicate();
+  Call one;
+  one.rule.in = one.rule.out = {"ab"};
+  one.in = one.out = {info({192, 320})};
+  expect_the_best(one, {Layout(sum, sum, rows)}, {sizes, {}});
+  one.rule.whole = "b";
+  expect_the_best(one, {Layout(sum, columns, rows)}, {sizes, std::array{fast, fast, slow}});
+  Call two;
+  two.rule.in = {"b", "ab"};
+  two.rule.out = {"ab"};
+  two.in = {info({192}), info({112, 192})};
+  two.out = {info({112, 192})};
+  expect_the_best(two, {Layout(rows, rows, rows), Layout(rows, whole, whole)},
+                  {sizes, std::array{fast, slow, fast}});
+}
+
+// Scattered over the fast dimension first, a sum has little left for the slow one.
+TEST(Choose, ALargeSumIsReducedOverEveryMeshDimensionAtItsOwnPace) {
+  const std::vector<int> sizes{4, 4};
+  Call call;
+  call.rule.in = call.rule.out = {"ab"};
+  call.in = call.out = {info({192, 320})};
+  expect_the_best(call, {Layout(Partial(), Partial())},
+                  {sizes, std::array{LinkCost{2, 100'000}, LinkCost{50, 1'000}}});
+  expect_the_best(call, {Layout(Partial(), Partial())},
+                  {sizes, std::array{LinkCost{50, 1'000}, LinkCost{2, 100'000}}});
 }
 
 TEST(Choose, ReplicasAreNotCutForTheSakeOfAnotherMeshDimension) {

@@ -5,7 +5,7 @@
 #include "dtensor/random.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
-#include "tests/support/ranks.h"
+#include "tests/dtensor/autograd.h"
 
 namespace coshard {
 namespace {
@@ -13,6 +13,7 @@ namespace {
 using testing::counting;
 using testing::CountingObserver;
 using testing::on_ranks;
+using testing::refusal_of;
 using Values = std::vector<double>;
 
 Values plus(Values values, double number) {
@@ -164,6 +165,16 @@ TEST(InPlace, RefusesLeavesBiggerResultsAndDtypesThatDoNotFit) {
     EXPECT_EQ(ints.to_vector(), (Values{1, 2, 3}));
     EXPECT_EQ(copy_(ints, mul(row, 1.5)).to_vector(), (Values{1, 3, 4}));
     EXPECT_EQ(add_(ints, to(ints, DType::I32)).to_vector(), (Values{2, 6, 8}));
+    co_return;
+  });
+}
+
+TEST(InPlace, WithoutTermsForTheResultNamesTheOperatorAndTheTensor) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor x = prod(distribute_tensor(counting(world, {2}), mesh, Shard(0)));
+    const std::string text = refusal_of([&] { exp_(x); });
+    EXPECT_NE(text.find("exp_: f64[] P(product) on tp=2"), std::string::npos) << text;
     co_return;
   });
 }

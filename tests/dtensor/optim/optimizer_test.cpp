@@ -209,6 +209,14 @@ TEST(AdamW, KeepsItsMasterCopyBetweenItsOwnSteps) {
   });
 }
 
+TEST(Optimizer, WithoutParametersIsAnError) {
+  on_ranks(1, [](World&) -> Task<void> {
+    EXPECT_THROW(AdamW(std::vector<Tensor>()), Error);
+    EXPECT_THROW(SGD(std::vector<Tensor>()), Error);
+    co_return;
+  });
+}
+
 TEST(Optimizer, ABackwardThroughWhatAStepHasChangedIsAnError) {
   on_ranks(1, [](World& world) -> Task<void> {
     for (const bool adamw : {false, true}) {

@@ -52,7 +52,13 @@ TEST(PlanExplain, BadInputIsAnErrorThatQuotesIt) {
   EXPECT_NE(refuse("tp=2", "4", "Q", "R").find("'Q'"), std::string::npos);
   EXPECT_NE(refuse("tp=2", "4", "R,R", "R").find("has 2 entries"), std::string::npos);
   EXPECT_NE(refuse("tp=2", "4", "R", "S(1)").find("S(1)"), std::string::npos);
-  EXPECT_EQ(refuse("tp=2", "4", "P(sum)", "P(max)"), "cannot redistribute P(sum) to P(max)");
+  EXPECT_EQ(refuse("tp=2", "4", "P(sum)", "P(max)"),
+            "plan: P(sum) to P(max): P(sum) cannot become P(max)");
+  EXPECT_EQ(refuse("tp=2", "4", "R", "P(sum)"), "plan: R to P(sum): R cannot become P(sum)");
+  EXPECT_EQ(refuse("2,2,2,2,2,2,2", "4", "R,R,R,R,R,R,R", "R"),
+            "plan: layout 'R,R,R,R,R,R,R' has 7 entries; a mesh has at most 6 dimensions");
+  EXPECT_EQ(refuse("2", "1,1,1,1,1,1,1,1,1", "R", "R"),
+            "plan: shape '1,1,1,1,1,1,1,1,1' has 9 dimensions; a tensor has at most 8");
   EXPECT_NE(refuse("tp=2000000000", "4", "R", "R").find("at most"), std::string::npos);
 }
 

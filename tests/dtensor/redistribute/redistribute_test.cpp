@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "dtensor/ops/ops.h"
+#include "dtensor/optim/optimizer.h"
+#include "dtensor/random.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/when_all.h"
 #include "tests/support/ranks.h"
@@ -322,6 +324,51 @@ TEST(Redistribute, IsTwiceDifferentiable) {
           x.set_grad({});
         }
       }
+    }
+  });
+}
+
+// What writes to the source waits until the transfer has read it.
+TEST(Redistribute, TakesTheValuesThatTheSourceHadWhenItWasIssued) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const std::vector<double> was = {1, 2, 3, 4};
+    const auto write = [](const DTensor& x) { fill_(x, 7); };
+    const auto draw = [](const DTensor& x) { normal_(x, 100, 0); };
+    for (const Layout& layout : {Layout(Shard(0)), Layout(Partial())}) {
+      for (const auto change : {+write, +draw}) {
+        const DTensor x = distribute_tensor(counting(world, {4}), mesh, layout);
+        const Redistribution all = x.redistribute(Replicate());
+        change(x);
+        const DTensor y = co_await all;
+        EXPECT_EQ(y.to_vector(), was);
+      }
+    }
+    const DTensor x = distribute_tensor(counting(world, {4}), mesh, Shard(0));
+    const Tensor first = select(x, 0, 0), sums = cumsum(x, 0);  // gathered, in flight
+    const Tensor twice = redistribute(x, Replicate(), {.forward_dtype = DType::F32}).tensor();
+    mul_(slice(x, 0, 0, 4), 5.0);
+    EXPECT_EQ(first.to_vector(), std::vector<double>{1});
+    EXPECT_EQ(sums.to_vector(), (std::vector<double>{1, 3, 6, 10}));
+    EXPECT_EQ(twice.to_vector(), was);
+  });
+}
+
+TEST(Redistribute, OfAWeightIsNotReachedByTheOptimizersStep) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    DTensor w = distribute_tensor(counting(world, {4}), mesh, Shard(0));
+    w.set_requires_grad(true);
+    SGD sgd({w}, {.lr = 1});
+    AdamW adamw({w}, {.lr = 1});
+    for (Optimizer* optimizer : {static_cast<Optimizer*>(&sgd), static_cast<Optimizer*>(&adamw)}) {
+      optimizer->zero_grad();
+      run_backward(sum(w * w));
+      const std::vector<double> before = full_tensor(w.detach()).to_vector();
+      const Redistribution all = w.detach().redistribute(Replicate());
+      co_await optimizer->step();
+      const DTensor y = co_await all;
+      EXPECT_EQ(y.to_vector(), before);
     }
   });
 }

@@ -37,6 +37,27 @@ TEST(Transfer, EveryRankOfTheOtherMeshGetsItsPart) {
   });
 }
 
+TEST(Transfer, OfANumberReachesEveryRankOfTheOtherMeshAndItsGradientComesBack) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh one = DeviceMesh::from_ranks(world, {2, 0, 1}, {3});
+    const DeviceMesh other = DeviceMesh::from_ranks(world, {3, 1}, {2});  // 1 is in both
+    const auto number = [&](double value, const DeviceMesh& mesh, Placement placement) {
+      const std::vector<double> values{value};
+      const Tensor whole = Tensor::from_values(world.device(), Shape{}, DType::F64, values);
+      return distribute_tensor(whole, mesh, placement, std::nullopt);
+    };
+    for (const Placement from : {Replicate(), Partial()}) {
+      DTensor x = number(7, one, from).detach();
+      x.set_requires_grad(true);
+      const DTensor y = redistribute(x, other, Replicate()).tensor();
+      EXPECT_EQ(y.to_vector(), number(7, other, Replicate()).to_vector());
+      run_backward(y, number(5, other, Replicate()));
+      EXPECT_EQ(x.grad().to_vector(), number(5, one, Replicate()).to_vector());
+    }
+    co_return;
+  });
+}
+
 TEST(Transfer, ItsGradientComesBack) {
   on_ranks(4, [](World& world) -> Task<void> {
     const DeviceMesh one = DeviceMesh::from_ranks(world, {0, 1}, {2});

@@ -30,6 +30,11 @@ std::vector<DeviceMesh> make_meshes(World& world, Dice& dice) {
   if (world.size() == 4) meshes.push_back(init_device_mesh(world, {2, 2}, {"dp", "tp"}));
   if (world.size() == 5)
     meshes.push_back(DeviceMesh::from_ranks(world, {4, 1, 0, 2}, {2, 2}, {"x", "y"}));
+  if (world.size() == 6) meshes.push_back(init_device_mesh(world, {3, 2}, {"dp", "tp"}));
+  if (world.size() == 8) {
+    meshes.push_back(init_device_mesh(world, {2, 2, 2}, {"dp", "cp", "tp"}));
+    meshes.push_back(init_device_mesh(world, {2, 4}, {"x", "y"}));
+  }
   return meshes;
 }
 

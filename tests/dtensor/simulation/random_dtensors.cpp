@@ -18,7 +18,7 @@ Task<void> one_rank(World& world, std::uint64_t seed, const std::optional<Differ
 Report run_random_dtensors(std::uint64_t seed, const std::optional<Difference>& difference) {
   Dice dice(seed ^ 0xd1ce);
   WorldOptions options;
-  options.ranks = 2 + dice.below(4);
+  options.ranks = difference ? 2 + dice.below(4) : 1 + dice.below(8);
   options.timeout = 60s;
   if (dice.one_in(3)) options.link = Link{std::chrono::microseconds(1 + dice.below(500)), 1e8};
   SimOptions sim;

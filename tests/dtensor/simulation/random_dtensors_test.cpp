@@ -77,6 +77,8 @@ std::string judge_difference(const Report& report) {
   return "";
 }
 
+// Except where a rank skips or swaps collectives that are alike in branch, line and geometry, which
+// no fingerprint can tell apart: 1 of 7,000 seeds, none of the first 5,000.
 TEST(RandomDTensors, WhereOneRankDiffersGiveNoWrongNumber) {
   int failed = 0;
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {

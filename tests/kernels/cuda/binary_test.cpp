@@ -14,7 +14,6 @@ const std::vector<DType> kEveryDType = {DType::F32, DType::F64, DType::BF16, DTy
 bool takes(BinaryOp op, DType dtype) {
   return is_floating(dtype) || (op != BinaryOp::Atan2 && op != BinaryOp::Step);
 }
-bool divides(BinaryOp op) { return op == BinaryOp::Div || op == BinaryOp::Remainder; }
 
 Data operand(DType dtype, std::int64_t count, unsigned seed, bool positive) {
   if (is_floating(dtype)) return Data::normal(dtype, count, seed);

@@ -33,29 +33,7 @@ void expect_gradient(Data& x, const Data& gradient, const Data& weight, Data& y,
 }
 
 TEST(Gradients, OfUnaryFunctionsAreTheirSlopes) {
-  const std::pair<UnaryGradOp, UnaryOp> pairs[] = {{UnaryGradOp::Silu, UnaryOp::Silu},
-                                                   {UnaryGradOp::Gelu, UnaryOp::Gelu},
-                                                   {UnaryGradOp::GeluTanh, UnaryOp::GeluTanh},
-                                                   {UnaryGradOp::Relu, UnaryOp::Relu},
-                                                   {UnaryGradOp::Exp, UnaryOp::Exp},
-                                                   {UnaryGradOp::Expm1, UnaryOp::Expm1},
-                                                   {UnaryGradOp::Sqrt, UnaryOp::Sqrt},
-                                                   {UnaryGradOp::Rsqrt, UnaryOp::Rsqrt},
-                                                   {UnaryGradOp::Tanh, UnaryOp::Tanh},
-                                                   {UnaryGradOp::Sigmoid, UnaryOp::Sigmoid},
-                                                   {UnaryGradOp::Reciprocal, UnaryOp::Reciprocal},
-                                                   {UnaryGradOp::Abs, UnaryOp::Abs},
-                                                   {UnaryGradOp::Log, UnaryOp::Log},
-                                                   {UnaryGradOp::Softplus, UnaryOp::Softplus},
-                                                   {UnaryGradOp::Square, UnaryOp::Square},
-                                                   {UnaryGradOp::Erf, UnaryOp::Erf},
-                                                   {UnaryGradOp::LeakyRelu, UnaryOp::LeakyRelu},
-                                                   {UnaryGradOp::Clamp, UnaryOp::Clamp},
-                                                   {UnaryGradOp::Log1p, UnaryOp::Log1p},
-                                                   {UnaryGradOp::PowScalar, UnaryOp::PowScalar},
-                                                   {UnaryGradOp::Sin, UnaryOp::Sin},
-                                                   {UnaryGradOp::Cos, UnaryOp::Cos}};
-  for (const auto& [grad_op, op] : pairs) {
+  for (const UnaryOp op : every_unary_op()) {
     const bool positive = op == UnaryOp::Sqrt || op == UnaryOp::Rsqrt || op == UnaryOp::Log ||
                           op == UnaryOp::Log1p || op == UnaryOp::PowScalar ||
                           op == UnaryOp::Reciprocal;
@@ -65,11 +43,11 @@ TEST(Gradients, OfUnaryFunctionsAreTheirSlopes) {
     const Data dy = Data::normal(kF64, 20, 2);
     Data y(kF64, 20);
     Data dx(kF64, 20);
-    const auto forward = [&, op = op] { run(Unary{op, kF64, 20, x.ptr(), y.ptr(), 0.3, 1.1}); };
+    const auto forward = [&] { run(Unary{op, kF64, 20, x.ptr(), y.ptr(), 0.3, 1.1}); };
     forward();
-    const void* from = grad_op <= UnaryGradOp::Reciprocal ? y.ptr() : x.ptr();
-    run(UnaryGrad{grad_op, kF64, 20, dy.ptr(), from, dx.ptr(), 0.3, 1.1});
-    expect_gradient(x, dx, dy, y, forward, "unary " + std::to_string(int(op)));
+    const void* from = is_from_result(op) ? y.ptr() : x.ptr();
+    run(UnaryGrad{op, kF64, 20, dy.ptr(), from, dx.ptr(), 0.3, 1.1});
+    expect_gradient(x, dx, dy, y, forward, std::string(to_string(op)));
   }
 }
 

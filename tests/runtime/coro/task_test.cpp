@@ -171,7 +171,7 @@ TEST(Task, AMillionAwaitsOfYieldingTasksNeedNoStack) {
   EXPECT_EQ(sync_wait(await_many_late(kMany)), kMany);
 }
 
-// The forms that g++ 12 compiles rightly (architecture C9), each counted.
+// The forms that g++ 12 compiles rightly, each counted.
 Task<int> takes(Counted a, std::array<int, 2> b, std::string c, std::function<int()> d) {
   co_await yield();
   co_return b[0] + b[1] + static_cast<int>(c.size()) + d();

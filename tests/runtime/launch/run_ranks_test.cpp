@@ -170,5 +170,14 @@ TEST(RunRanks, RefusesANumberOfRanksBelowOne) {
   }
 }
 
+TEST(RunRanks, RefusesToRunNoProgram) {
+  try {
+    run_ranks({.ranks = 2}, nullptr);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "run_ranks: no program");
+  }
+}
+
 }  // namespace
 }  // namespace coshard::test
