@@ -98,11 +98,12 @@ void Tensor::read_by(const Work& work) const {
     buffer.reader = work.state();
     return;
   }
-  std::erase_if(buffer.more_readers, [](const auto& known) {
-    const auto state = known.lock();
-    return !state || state->ready();
-  });
-  buffer.more_readers.push_back(work.state());
+  // Without asking whether they are over: a redistribute that waits to be issued would be issued
+  // here.
+  auto& known = buffer.more_readers;
+  if (known.size() == known.capacity())
+    std::erase_if(known, [](const auto& reader) { return reader.expired(); });
+  known.push_back(work.state());
 }
 
 void Tensor::wait_for_readers(std::string_view who) const {

@@ -7,6 +7,7 @@
 #include "dtensor/ops/ops.h"
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/random.h"
+#include "dtensor/redistribute/deferred.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/when_all.h"
 #include "tests/support/ranks.h"
@@ -351,6 +352,24 @@ TEST(Redistribute, TakesTheValuesThatTheSourceHadWhenItWasIssued) {
     EXPECT_EQ(first.to_vector(), std::vector<double>{1});
     EXPECT_EQ(sums.to_vector(), (std::vector<double>{1, 3, 6, 10}));
     EXPECT_EQ(twice.to_vector(), was);
+  });
+}
+
+TEST(Redistribute, DeferredManyTimesFromOneSourceIsIssuedWhereItIsAwaited) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor x = distribute_tensor(counting(world, {4}), mesh, Shard(0));
+    const std::int64_t before = world.communicator()->counters().collectives;
+    std::vector<Redistribution> later;
+    {
+      const DeferRedistributes deferring;
+      for (int i = 0; i < 9; ++i) later.push_back(x.redistribute(Replicate()));
+    }
+    EXPECT_EQ(world.communicator()->counters().collectives, before);
+    for (const Redistribution& one : later) {
+      const DTensor y = co_await one;
+      EXPECT_EQ(y.to_vector(), (std::vector<double>{1, 2, 3, 4}));
+    }
   });
 }
 
