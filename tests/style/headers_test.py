@@ -1,39 +1,46 @@
 """Every header compiles alone. One that its own source includes first is proven by the build; the others are compiled here.
+All public ones are compiled together where nothing but them can be found, so they reach no private one.
 usage: headers_test.py SOURCE_ROOT BUILD_ROOT COMPILER..."""
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from tree import read, sources
-
-INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
+from tree import INCLUDE, PUBLIC, place, read, sources
 
 # Bodies that are compiled once per instruction set, with the namespace given from outside.
 NOT_ALONE = ("kernels/cpu/simd/",)
 
 
 def proven_by_its_source(root, header):
-    source = header[:-2] + ".cpp"
+    source = place(header)[:-2] + ".cpp"
     if not os.path.exists(os.path.join(root, source)):
         return False
     first = INCLUDE.search(read(root, source))
-    return first is not None and first.group(1) == header
+    return first is not None and first.group(1) == header.removeprefix("include/")
 
 
 def main():
     root, build, *compiler = sys.argv[1:]
-    flags = ["-std=c++20", "-fsyntax-only", "-O0", "-x", "c++", "-Wno-pragma-once-outside-header", "-w",
-             "-I", root, "-I", os.path.join(root, "include"), "-I", build, "-I", os.path.join(root, "tests")]
+    flags = ["-std=c++20", "-fsyntax-only", "-O0", "-x", "c++", "-Wno-pragma-once-outside-header", "-w"]
+    public = ["-I", os.path.join(root, "include"), "-I", os.path.join(build, "include")]
+    private = ["-I", root, "-I", build, "-I", os.path.join(root, "tests")]
     if "clang" not in " ".join(compiler):
         flags.append("-fcoroutines")
     headers = [path for path in sources(root, suffixes=(".h",)) if not path.startswith(NOT_ALONE)]
     headers = [path for path in headers if not proven_by_its_source(root, path)]
 
     def compile_alone(path):
-        run = subprocess.run([*compiler, *flags, os.path.join(root, path)], capture_output=True, text=True)
+        found = public if path.startswith(PUBLIC) else public + private
+        run = subprocess.run([*compiler, *flags, *found, os.path.join(root, path)], capture_output=True, text=True)
         return path, run.returncode, run.stderr
+
+    # The last first: none may live on what another has included before it.
+    together = "".join(f"#include <coshard/{place(path)}>\n" for path in reversed(sources(root, ["include"], (".h",))))
+    run = subprocess.run([*compiler, *flags, *public, "-"], input=together, capture_output=True, text=True)
+    if run.returncode:
+        print(f"the public headers reach a private one:\n{run.stderr}")
+        return 1
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         failed = [(path, text) for path, code, text in pool.map(compile_alone, headers) if code]

@@ -1,9 +1,12 @@
 """The files of the source tree, as the style tests see them."""
 import os
+import re
 
 LAYERS = ["runtime", "kernels", "dtensor", "styles"]  # each may include itself and those before it
 FOLDERS = LAYERS + ["profiling", "examples", "tools", "tests", "include"]
 SOURCES = (".h", ".cpp", ".cu")
+PUBLIC = "include/coshard/"
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 
 def sources(root, folders=FOLDERS, suffixes=SOURCES):
@@ -18,3 +21,13 @@ def sources(root, folders=FOLDERS, suffixes=SOURCES):
 def read(root, path):
     with open(os.path.join(root, path), encoding="utf-8") as file:
         return file.read()
+
+
+def place(path):
+    """A path as layers and folders know it: that of a public header begins with its layer."""
+    return path.removeprefix(PUBLIC)
+
+
+def includes(root, path):
+    """What a file includes, as `place` names it."""
+    return [name.removeprefix("coshard/") for name in INCLUDE.findall(read(root, path))]

@@ -5,10 +5,9 @@ import sys
 import unittest
 
 from coroutine_test import coroutine_check
-from tree import FOLDERS, LAYERS, read, sources
+from tree import FOLDERS, INCLUDE, LAYERS, PUBLIC, includes, place, read, sources
 
 ROOT = sys.argv.pop(1)
-INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 # Headers of back ends, and the only places that may include them.
 ROOMS = {
     re.compile(r"^(cuda|cublas|cudnn)"): ["runtime/device/cuda/", "kernels/cuda/", "tests/support/fake_cuda/"],
@@ -26,11 +25,11 @@ class Tree(unittest.TestCase):
 
     def test_no_layer_includes_upward(self):
         problems = []
-        for path in sources(ROOT, LAYERS):
-            layer = path.split("/")[0]
-            for name in INCLUDE.findall(read(ROOT, path)):
+        for path in sources(ROOT, LAYERS + ["include"]):
+            layer = place(path).split("/")[0]
+            for name in includes(ROOT, path):
                 top = name.split("/")[0]
-                if top == "profiling" or top in LAYERS and LAYERS.index(top) > LAYERS.index(layer):
+                if layer in LAYERS and top in LAYERS and LAYERS.index(top) > LAYERS.index(layer):
                     problems.append(f"{path} includes {name}")
         self.complain(problems)
 
@@ -38,15 +37,35 @@ class Tree(unittest.TestCase):
         self.complain([
             f"{path} includes {name}"
             for path in sources(ROOT, LAYERS + ["include"])
-            if path != "include/coshard/debug.h"  # the way in for programs
-            for name in INCLUDE.findall(read(ROOT, path))
+            # the way in for programs
+            if path != PUBLIC + "debug.h" and not place(path).startswith("profiling/")
+            for name in includes(ROOT, path)
             if name.startswith("profiling/")
+        ])
+
+    def test_public_headers_include_only_each_other(self):
+        problems = []
+        for path in sources(ROOT, ["include"]):
+            for name in INCLUDE.findall(read(ROOT, path)):
+                ours = name.startswith("coshard/")
+                if ours and not os.path.exists(os.path.join(ROOT, "include", name)) and name != "coshard/version.h":
+                    problems.append(f"{path} includes {name}, which is not public")
+                if not ours and f'"{name}"' in read(ROOT, path):
+                    problems.append(f'{path} includes "{name}"')
+        self.complain(problems)
+
+    def test_a_public_header_is_included_by_its_installed_name(self):
+        self.complain([
+            f'{path} includes "{name}": write <coshard/{place(name)}>'
+            for path in sources(ROOT)
+            for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', read(ROOT, path), re.M)
+            if name.startswith(("coshard/", PUBLIC))
         ])
 
     def test_headers_of_back_ends_stay_in_their_rooms(self):
         problems = []
         for path in sources(ROOT):
-            for name in INCLUDE.findall(read(ROOT, path)):
+            for name in includes(ROOT, path):
                 for pattern, rooms in ROOMS.items():
                     if pattern.match(name) and not path.startswith(tuple(rooms)):
                         problems.append(f"{path} includes {name}")
@@ -58,7 +77,7 @@ class Tree(unittest.TestCase):
         waits = re.compile(r"runtime/(coro|comm|launch)/|boost/|(thread|future|mutex|condition_variable)$")
         problems = []
         for path in sources(ROOT):
-            for name in INCLUDE.findall(read(ROOT, path)):
+            for name in includes(ROOT, path):
                 inside = path.startswith(("kernels/", "tests/kernels/"))
                 if path.startswith("kernels/") and waits.match(name) or name.endswith("/scratch.h") and not inside:
                     problems.append(f"{path} includes {name}")
@@ -80,7 +99,7 @@ class Tree(unittest.TestCase):
         # knows a back end by its headers.
         launchers = {f"runtime/launch/{name}.cpp" for name in ("thread_roster", "run_on_asio", "simulate")}
         for path in sources(ROOT):
-            for name in INCLUDE.findall(read(ROOT, path)):
+            for name in includes(ROOT, path):
                 room = re.match(r"runtime/comm/(\w+)/", name)
                 if room and not path.startswith((room.group(0), "tests/")) and path not in launchers:
                     problems.append(f"{path} includes {name}")
