@@ -3,9 +3,10 @@
 #include <vector>
 
 #include <coshard/dtensor/tensors.h>
+#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // retain_graph: what operators saved is kept, so that the same part of the tape can be walked
 // again. create_graph: gradients are recorded too, so that they can be differentiated in turn; it

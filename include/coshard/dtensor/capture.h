@@ -40,9 +40,10 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // The inputs of one call -> what the step gives; may be undefined.
 using StepBody = std::function<Task<Tensor>(std::vector<Tensor> inputs)>;

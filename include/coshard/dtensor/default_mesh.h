@@ -10,8 +10,9 @@
 // (coshard/runtime/coro/branch.h): siblings of a when_all do not see each other's, and see the one
 // that was open where the when_all was called.
 #include <coshard/dtensor/device_mesh.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class DefaultMesh {
  public:

@@ -14,9 +14,10 @@
 #include <vector>
 
 #include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class DeviceMesh {
  public:

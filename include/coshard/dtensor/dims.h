@@ -4,8 +4,9 @@
 #include <optional>
 
 #include <coshard/dtensor/shape.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class Dims {
  public:

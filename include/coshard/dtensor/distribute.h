@@ -8,9 +8,10 @@
 
 #include <coshard/dtensor/default_mesh.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct FromLocalOptions {
   // Logical shape; default: this rank's sizes times the ranks along each shard, which is right for

@@ -16,8 +16,9 @@
 #include <optional>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Where a factory puts its tensor.
 class Target {

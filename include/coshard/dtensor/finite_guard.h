@@ -4,9 +4,10 @@
 #include <string_view>
 
 #include <coshard/dtensor/tape.h>
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // While one lives, `backward` on this rank looks at its loss, and at every gradient that the
 // backward of an operator gives: Error{BadInput} on the rank that has a nan or an infinity in its

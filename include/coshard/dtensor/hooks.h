@@ -4,8 +4,9 @@
 #include <memory>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct GradHook;
 

@@ -4,8 +4,10 @@
 // same values; the sizes that count are those of the logical tensor. No communication.
 // Error{BadInput}: a dtype that is not floating; fewer than two dimensions where fans are needed.
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard::nn::init {
+namespace COSHARD_API coshard {
+namespace nn::init {
 
 enum class Fan : std::uint8_t { In, Out };  // of [out, in, …]: in · …, out · …
 
@@ -25,4 +27,5 @@ Tensor xavier_normal_(const Tensor& x, double gain = 1);
 Tensor kaiming_uniform_(const Tensor& x, double slope = 0, Fan fan = Fan::In);
 Tensor kaiming_normal_(const Tensor& x, double slope = 0, Fan fan = Fan::In);
 
-}  // namespace coshard::nn::init
+}  // namespace nn::init
+}  // namespace coshard

@@ -11,9 +11,10 @@
 #include <span>
 #include <type_traits>
 
+#include <coshard/export.h>
 #include <coshard/runtime/error.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 template <class Value, class T>
 concept EntryOf = std::convertible_to<Value, T> &&

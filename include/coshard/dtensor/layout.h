@@ -6,8 +6,9 @@
 #include <coshard/dtensor/inline_vector.h>
 #include <coshard/dtensor/placement.h>
 #include <coshard/dtensor/shape.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 constexpr int kMaxMeshDims = 6;
 

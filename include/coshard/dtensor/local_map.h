@@ -6,8 +6,9 @@
 #include <vector>
 
 #include <coshard/dtensor/distribute.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // A layout per tensor; nullopt: the tensor is none of a DTensor's.
 using OptionalLayouts = std::vector<std::optional<Layout>>;

@@ -5,9 +5,10 @@
 #include <ostream>
 #include <string_view>
 
+#include <coshard/export.h>
 #include <coshard/runtime/comm/communicator.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 enum class PlacementKind : std::uint8_t { Replicate, Shard, StridedShard, Partial };
 

@@ -7,8 +7,9 @@
 // Error{CommFailed} there instead of replicas that differ. Draws of plain tensors are not compared.
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Seeds the generator of this branch and restarts its streams. All ranks use the same seed. No
 // communication.

@@ -1,9 +1,10 @@
 #pragma once
 // A debug mode: the first operator whose Replicate output differs between ranks. Rank's thread.
 #include <coshard/dtensor/ops/op.h>
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // While one lives on every rank, each operator (but views) tells its mesh the hash of an output
 // that is Replicate: ranks that have other bits there fail at their next wait for that mesh

@@ -2,9 +2,10 @@
 // A number given beside a tensor. Values.
 #include <concepts>
 
+#include <coshard/export.h>
 #include <coshard/runtime/dtype.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 template <class T>
 concept Number = std::integral<T> || std::floating_point<T>;

@@ -5,8 +5,9 @@
 #include <ostream>
 
 #include <coshard/dtensor/inline_vector.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 using Shape = InlineVector<std::int64_t, 8>;
 using Strides = InlineVector<std::int64_t, 8>;

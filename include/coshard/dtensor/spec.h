@@ -7,8 +7,9 @@
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/layout.h>
 #include <coshard/dtensor/shape.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct Spec {
   DeviceMesh mesh;

@@ -12,9 +12,10 @@
 
 #include <coshard/dtensor/backward.h>
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class Record;
 

@@ -16,10 +16,11 @@
 #include <coshard/dtensor/scalar.h>
 #include <coshard/dtensor/shape.h>
 #include <coshard/dtensor/spec.h>
+#include <coshard/export.h>
 #include <coshard/runtime/device/device.h>
 #include <coshard/runtime/dtype.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct GradMeta;
 struct ValuesAndIndices;

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct Tensors : std::vector<Tensor> {
   Tensors() = default;

@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 // How often, by operator ("data": the host, or whoever took the address); since
 // the rank began, or clear_waits_in_place() was called.

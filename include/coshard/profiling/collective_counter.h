@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/observer.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class CollectiveCounter : public Observer {
  public:

@@ -12,10 +12,11 @@
 #include <map>
 #include <string>
 
+#include <coshard/export.h>
 #include <coshard/profiling/collective_counter.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class CommDebug {
  public:

@@ -11,9 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/observer.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class ExitTable : public Observer {
  public:

@@ -13,8 +13,9 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // The cells of two dimensions; of the other dimensions that are cut, `title` says which part.
 struct ShardingGrid {

@@ -3,7 +3,9 @@
 // offer with libstdc++. A value; `current()` as a default argument is the place of the call.
 #include <string_view>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 struct CallSite {
   const char* file = "";  // static text

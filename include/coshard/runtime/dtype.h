@@ -7,7 +7,9 @@
 #include <string_view>
 #include <type_traits>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 enum class DType : std::uint8_t { F32, F64, BF16, I64, I32, Bool, F16 };
 

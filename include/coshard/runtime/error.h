@@ -8,9 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 enum class ErrorKind {
   BadInput,      // the caller's arguments are wrong; nothing was changed

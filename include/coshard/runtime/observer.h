@@ -6,10 +6,11 @@
 #include <memory>
 #include <string_view>
 
+#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 #include <coshard/runtime/dtype.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 enum class CollectiveKind : std::uint8_t {
   AllReduce,

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 enum class Reduce : std::uint8_t { Sum, Avg, Min, Max, Product };
 std::string_view to_string(Reduce reduce);  // "sum", ...

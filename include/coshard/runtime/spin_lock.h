@@ -6,7 +6,9 @@
 
 #include <atomic>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 class SpinLock {
  public:

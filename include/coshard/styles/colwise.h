@@ -1,9 +1,10 @@
 #pragma once
 // ColwiseParallel: a Linear or Embedding cut along its output features. A value.
 //   Linear: weight and bias S(0). Embedding: weight S(1). Input wanted as R.
+#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct ColwiseParallel {
   Placement input_layouts = Replicate();  // of a plain input

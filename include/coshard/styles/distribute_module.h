@@ -1,9 +1,10 @@
 #pragma once
 // distribute_module: a module on a mesh by functions of the user's. What the styles do in one line
 // each, for everything else.
+#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Called for the module ("") and every module below it; replaces parameters by DTensors.
 using PartitionFn = std::function<void(const std::string& path, Module&, const DeviceMesh&)>;

@@ -10,8 +10,9 @@
 
 #include <coshard/dtensor/inline_vector.h>
 #include <coshard/dtensor/placement.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // One placement, or a list of them in which nullopt leaves its tensor alone:
 //   .input_layouts = Shard(1)      .input_layouts = {Shard(0), std::nullopt}

@@ -2,9 +2,10 @@
 // Cross entropy of logits whose classes are cut over the ranks, without gathering them. Rank's
 // thread.
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct LossParallelOptions {
   Reduction reduction = Reduction::Mean;  // mean: over the targets that are not ignored

@@ -23,9 +23,10 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class Module;
 

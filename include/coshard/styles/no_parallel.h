@@ -5,9 +5,10 @@
 //   The output stays a DTensor, so that its gradient says what it is. A local output that each rank
 //   uses in a way of its own (its experts' scores) needs local_output_grad_placements = Partial():
 //   without it the gradients of the replicas differ, which the optimizer finds at its first step.
+#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct NoParallel {
   Placement input_layout = Replicate();  // of a plain first input

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/styles/colwise.h>
 #include <coshard/styles/no_parallel.h>
 #include <coshard/styles/prepare_input.h>
@@ -14,7 +15,7 @@
 #include <coshard/styles/sequence.h>
 #include <coshard/styles/style.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Styles by module path, in order of insertion. Each part of a path is a shell pattern:
 // "layers.*.net[12]". "" is the module itself, which is also what a plan made of a single style

@@ -1,10 +1,11 @@
 #pragma once
 // PrepareModuleInput: annotates and redistributes what a module is called with. Cuts no parameter.
 // A value.
+#include <coshard/export.h>
 #include <coshard/styles/layouts.h>
 #include <coshard/styles/style.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // An input whose layout is nullopt is left alone; a nullopt among the desired ones annotates only.
 // Redistributes of all inputs are issued before the first is awaited.

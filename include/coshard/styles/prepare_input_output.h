@@ -1,9 +1,10 @@
 #pragma once
 // PrepareModuleInputOutput: PrepareModuleInput and PrepareModuleOutput on one module. A value.
+#include <coshard/export.h>
 #include <coshard/styles/prepare_input.h>
 #include <coshard/styles/prepare_output.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct PrepareModuleInputOutput {
   Placements input_layouts = {};

@@ -1,9 +1,10 @@
 #pragma once
 // PrepareModuleOutput: annotates and redistributes what a module gives. Cuts no parameter. A value.
+#include <coshard/export.h>
 #include <coshard/styles/layouts.h>
 #include <coshard/styles/style.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // An output whose layout is nullopt is left alone; a DTensor is judged by its own layout.
 struct PrepareModuleOutput {

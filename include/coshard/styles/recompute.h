@@ -1,9 +1,10 @@
 #pragma once
 // Recomputation (Chen et al., 2016): a module that keeps no activations between forward and
 // backward; backward runs it again. Rank's thread.
+#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Module::call, but the tape keeps the inputs only. When a gradient arrives, backward runs the
 // module again, with the random state of now, so that a dropout drops the same; then it walks what

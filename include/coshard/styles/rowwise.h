@@ -1,9 +1,10 @@
 #pragma once
 // RowwiseParallel: a Linear cut along its input features, or an Embedding along its rows. A value.
 //   Linear: weight S(1), bias R, input wanted as S(-1). Embedding: weight S(0), input wanted as R.
+#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct RowwiseParallel {
   Placement input_layouts = Shard(-1);     // of a plain input

@@ -3,9 +3,10 @@
 // cut along the sequence (Korthikanti et al., 2022). A value.
 //   Parameters R: every rank's own data is taken for a replica, nothing is sent. Their gradients
 //   stay P(sum) until the optimizer.
+#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct SequenceParallel {
   int sequence_dim = 1;

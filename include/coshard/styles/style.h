@@ -10,9 +10,10 @@
 #include <typeinfo>
 
 #include <coshard/dtensor/device_mesh.h>
+#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct ParallelizeOptions {
   // The rank of the mesh whose parameters all ranks get; nullopt: every rank cuts its own and

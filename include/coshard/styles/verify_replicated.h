@@ -1,8 +1,9 @@
 #pragma once
 // Whether the replicas of a model are still the same. Rank's thread.
+#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Compares the bits of all parameters and gradients of `module` along the mesh dimensions where
 // they are Replicate. Collective over their meshes.

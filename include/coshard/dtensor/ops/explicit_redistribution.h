@@ -3,7 +3,9 @@
 // stand beside DTensors. Rank's thread; they belong to the branch of the program.
 #include <cstdint>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 // While one lives, an operator on this thread that would have to redistribute an input is
 // Error{BadInput} naming operator, input and layouts (torch.distributed.tensor

@@ -4,8 +4,9 @@
 #include <string>
 
 #include <coshard/dtensor/ops/op.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 using Infos = std::span<const TensorInfo>;
 

@@ -14,8 +14,9 @@
 #include <coshard/dtensor/ops/explicit_redistribution.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 constexpr int kMaxOutputs = 4;
 

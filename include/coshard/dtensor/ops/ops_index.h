@@ -3,8 +3,9 @@
 // Conventions: coshard/dtensor/ops/ops.h. An index is i64 or i32 and gets no gradient; an entry
 // outside the dimension is Error{BadInput} on the rank that has it.
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // out[i][j] = x[index[i][j]][j] for dim 0, and so on: out has the index's shape, which may be
 // smaller than x's in the other dimensions. Where x is cut along `dim`, every rank looks up what it

@@ -4,8 +4,9 @@
 #include <string_view>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // a[..., m, k] @ b[..., k, n]; leading dims broadcast, a 1-D a is a row, a 1-D b a column, and such
 // a dim is not in the result (torch.matmul). Integers have no gradient. 0 collectives for (S(m),

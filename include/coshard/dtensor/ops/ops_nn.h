@@ -4,8 +4,9 @@
 #include <optional>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Over any dimension, which is gathered first where it is cut (one all_gather, or one
 // all_to_all that cuts another dimension instead); all others stay cut.

@@ -3,8 +3,9 @@
 // Each is the function of ops_pointwise.h. Operands know their line, which errors name: an operator
 // can have no default arguments.
 #include <coshard/dtensor/ops/ops_pointwise.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // For one expression.
 struct Operand {

@@ -8,8 +8,9 @@
 #include <optional>
 
 #include <coshard/dtensor/ops/promotion.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // --- arithmetic ---
 

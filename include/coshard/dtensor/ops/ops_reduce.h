@@ -7,8 +7,9 @@
 
 #include <coshard/dtensor/dims.h>
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct ValuesAndIndices {
   Tensor values, indices;  // indices i64, positions in the logical tensor

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Several tensors: {a, b}, or a vector, span or array of them, which lives as long as the call.
 class TensorList {

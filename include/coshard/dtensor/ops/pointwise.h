@@ -2,8 +2,9 @@
 // What operators share that work element by element: how Partials pass through a function of one
 // tensor, and the shape that inputs broadcast to.
 #include <coshard/dtensor/ops/letters.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Which Partials pass through f, one argument of it being Partial and all others Replicate.
 enum class Pass : std::uint8_t {

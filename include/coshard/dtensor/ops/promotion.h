@@ -4,8 +4,9 @@
 // numbers. Pure functions.
 #include <coshard/dtensor/scalar.h>
 #include <coshard/dtensor/tensor.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // The dtype that holds both: bool < i32 < i64 < bf16, f16 < f32 < f64, where bf16 and an integer
 // give bf16, bf16 and f16 give f32.

@@ -8,9 +8,10 @@
 #include <vector>
 
 #include <coshard/dtensor/tensors.h>
+#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 namespace kernels {
 struct AdamW;
 }

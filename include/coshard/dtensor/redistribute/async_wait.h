@@ -6,9 +6,10 @@
 //   DTensor full =
 //       co_await async_wait(world.executor(), x.redistribute(Replicate()), asio::use_awaitable);
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/export.h>
 #include <coshard/runtime/comm/async_wait.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 inline Task<Tensor> result_of(Redistribution redistribution) {
   Tensor result = co_await redistribution;

@@ -3,7 +3,9 @@
 // between plans and between an operator's strategies; relations matter, not the unit.
 #include <span>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 // What a collective over one mesh dimension has: us, and bytes per us (10'000 are 10 GB/s).
 struct LinkCost {

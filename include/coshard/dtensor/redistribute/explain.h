@@ -9,9 +9,10 @@
 #include <coshard/dtensor/layout.h>
 #include <coshard/dtensor/redistribute/cost.h>
 #include <coshard/dtensor/shape.h>
+#include <coshard/export.h>
 #include <coshard/runtime/dtype.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct PlanQuestion {
   std::vector<std::string> mesh_names;

@@ -6,10 +6,11 @@
 #include <optional>
 
 #include <coshard/dtensor/tensors.h>
+#include <coshard/export.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct Step;
 

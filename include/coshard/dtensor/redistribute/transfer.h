@@ -1,8 +1,9 @@
 #pragma once
 // Redistribute between two meshes of one world.
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/export.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // The same logical tensor on `mesh`, which may share ranks with the source's or have none of them.
 // Every rank of either mesh calls it; a rank outside the source's mesh gives its empty tensor, one

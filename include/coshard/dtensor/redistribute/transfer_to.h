@@ -1,9 +1,10 @@
 #pragma once
 // A plain tensor from one rank of the world to another.
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // On rank `to` of the world: x of rank `from`. On all other ranks: x itself, the same memory.
 // Every rank of the world calls it, in the same order, with an x of the same shape and dtype.

@@ -12,10 +12,11 @@
 //   Fails:     with what co_await work throws; Error{BadInput} at once where no rank runs.
 //   Cancel:    by the cancellation slot of the handler: Error{Cancelled}; the collective goes on.
 //   Dropped:   when the rank's program ends first the handler is destroyed, and not called.
+#include <coshard/export.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/coro/co_spawn.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 inline Task<void> arrival_of(AsItComes work) { co_await work; }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/device/device.h>
@@ -17,7 +18,7 @@
 #include <coshard/runtime/observer.h>
 #include <coshard/runtime/reduce.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // How many positions of the cut dimension each rank has. Shared and immutable, so that a cached
 // plan hands it out without an allocation.

@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 struct Collective;
 

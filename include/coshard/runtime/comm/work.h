@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/coro/suspension.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class Executor;
 

@@ -19,10 +19,11 @@
 #include <type_traits>
 #include <utility>
 
+#include <coshard/export.h>
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Completion token: the operation becomes a lazy Task, started by its first co_await, which resumes
 // through the ready queue of the awaiting task's executor. Completion with

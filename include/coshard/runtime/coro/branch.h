@@ -11,10 +11,11 @@
 #include <string>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 #include <coshard/runtime/coro/suspension.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class CancelScope;
 

@@ -17,10 +17,11 @@
 #include <type_traits>
 #include <utility>
 
+#include <coshard/export.h>
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 template <class T>
 struct SpawnSignature {

@@ -14,9 +14,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Resumes after `duration`, through the queue `ready`. When `stop` is requested, on any thread:
 // Error{Cancelled} at once.

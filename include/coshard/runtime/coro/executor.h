@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/coro/task.h>
 #include <coshard/runtime/coro/timer.h>
@@ -26,7 +27,7 @@ class any_io_executor;
 class io_context;
 }  // namespace boost::asio
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class FiberThread;
 

@@ -10,9 +10,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <coshard/export.h>
 #include <coshard/runtime/coro/frame_cache.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Awaitables of the library name themselves; they look after queues and branches on their own.
 template <class Awaitable>

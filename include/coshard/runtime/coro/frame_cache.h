@@ -8,9 +8,10 @@
 #include <cstdint>
 #include <new>
 
+#include <coshard/export.h>
 #include <coshard/runtime/sanitizers.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // A sanitizer has to see each frame come and go.
 inline constexpr bool kCacheFrames = !COSHARD_ASAN && !COSHARD_TSAN;

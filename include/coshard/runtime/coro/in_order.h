@@ -22,11 +22,12 @@
 #include <string>
 #include <utility>
 
+#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 #include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class Executor;
 

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <cstdint>
 
+#include <coshard/export.h>
+
 namespace boost::asio {
 class io_context;
 }  // namespace boost::asio
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class Parker {
  public:

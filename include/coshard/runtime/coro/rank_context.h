@@ -8,10 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/coro/parker.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class Executor;
 struct Neighbours;

@@ -6,7 +6,9 @@
 #include <exception>
 #include <string>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 class Branch;
 class Parker;

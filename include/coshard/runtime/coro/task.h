@@ -10,11 +10,12 @@
 #include <type_traits>
 #include <utility>
 
+#include <coshard/export.h>
 #include <coshard/runtime/coro/foreign.h>
 #include <coshard/runtime/coro/frame_cache.h>
 #include <coshard/runtime/error.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 template <class T>
 class Task;

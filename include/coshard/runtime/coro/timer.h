@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 
-namespace coshard {
+#include <coshard/export.h>
+
+namespace COSHARD_API coshard {
 
 class Timer;
 // By due time; of equal ones the one that was armed first comes first.

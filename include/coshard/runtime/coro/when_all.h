@@ -16,10 +16,11 @@
 #include <variant>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // A task without its type, as far as a join needs it.
 struct Child {

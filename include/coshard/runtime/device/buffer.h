@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/spin_lock.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class Device;
 class Event;

@@ -10,9 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/device/buffer.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 enum class DeviceKind : std::uint8_t { Cpu, Cuda, Sim };
 std::string_view to_string(DeviceKind kind);          // "cpu", "cuda", "sim"

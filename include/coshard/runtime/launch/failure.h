@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // The first failure of a run.
 struct Failure {

@@ -33,9 +33,10 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // The same for a plain function, which is called once, on the first executor.
 void start_ranks(const WorldOptions& options, const Program& program,

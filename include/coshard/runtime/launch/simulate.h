@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // A rank that is killed: once it has issued `after` collectives, every await of its program throws.
 struct SimDeath {

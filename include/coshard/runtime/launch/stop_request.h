@@ -6,10 +6,11 @@
 #include <memory>
 #include <stop_token>
 
+#include <coshard/export.h>
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 class StopRequest {
  public:

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <coshard/export.h>
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/comm/link.h>
 #include <coshard/runtime/coro/executor.h>
@@ -20,7 +21,7 @@
 #include <coshard/runtime/launch/stop_request.h>
 #include <coshard/runtime/observer.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 struct WorldOptions {
   int ranks = 2;

@@ -1,9 +1,11 @@
 #pragma once
 // Modules without parameters: activations, Identity, Dropout. Owned by the module they are members
 // of; rank's thread.
+#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace coshard::nn {
+namespace COSHARD_API coshard {
+namespace nn {
 
 // By erf, or by the tanh approximation.
 class GELU : public Module {
@@ -42,4 +44,5 @@ class Dropout : public Module {
   Task<Tensor> run(Tensor x) override;
 };
 
-}  // namespace coshard::nn
+}  // namespace nn
+}  // namespace coshard

@@ -1,9 +1,11 @@
 #pragma once
 // Attention: causal self-attention with rotary positions and grouped key/value heads. Owned by the
 // module it is a member of; rank's thread.
+#include <coshard/export.h>
 #include <coshard/styles/nn/linear.h>
 
-namespace coshard::nn {
+namespace COSHARD_API coshard {
+namespace nn {
 
 struct AttentionOptions {
   std::int64_t dim = 0;
@@ -38,4 +40,5 @@ class Attention : public Module {
   AttentionOptions options_;
 };
 
-}  // namespace coshard::nn
+}  // namespace nn
+}  // namespace coshard

@@ -3,11 +3,13 @@
 // thread.
 #include <optional>
 
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/module.h>
 #include <coshard/styles/nn/linear.h>
 
-namespace coshard::nn {
+namespace COSHARD_API coshard {
+namespace nn {
 
 struct EmbeddingOptions {
   std::optional<std::int64_t> padding_idx =
@@ -29,4 +31,5 @@ class Embedding : public Module {
   Task<Tensor> run(Tensor ids) override;
 };
 
-}  // namespace coshard::nn
+}  // namespace nn
+}  // namespace coshard

@@ -3,10 +3,12 @@
 // member of; rank's thread.
 #include <optional>
 
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/module.h>
 
-namespace coshard::nn {
+namespace COSHARD_API coshard {
+namespace nn {
 
 struct LinearOptions {
   bool bias = true;
@@ -29,4 +31,5 @@ class Linear : public Module {
   Task<Tensor> run(Tensor x) override;
 };
 
-}  // namespace coshard::nn
+}  // namespace nn
+}  // namespace coshard

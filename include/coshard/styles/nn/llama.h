@@ -1,11 +1,13 @@
 #pragma once
 // Llama: Hugging Face's LlamaForCausalLM, with its config keys and its module and parameter names,
 // so that its checkpoints and its tensor-parallel plans fit. Owned by the user; rank's thread.
+#include <coshard/export.h>
 #include <coshard/styles/nn/embedding.h>
 #include <coshard/styles/nn/linear.h>
 #include <coshard/styles/nn/norm.h>
 
-namespace coshard::nn {
+namespace COSHARD_API coshard {
+namespace nn {
 
 // Keys and defaults of transformers' LlamaConfig; dtype is that of the parameters made here.
 struct LlamaConfig {
@@ -93,4 +95,5 @@ class LlamaForCausalLM : public Module {
   Task<Tensor> run(Tensor ids) override;
 };
 
-}  // namespace coshard::nn
+}  // namespace nn
+}  // namespace coshard

@@ -1,9 +1,11 @@
 #pragma once
 // MLP: the SwiGLU feed-forward block, w2(silu(w1(x)) * w3(x)). Owned by the module it is a member
 // of; rank's thread.
+#include <coshard/export.h>
 #include <coshard/styles/nn/linear.h>
 
-namespace coshard::nn {
+namespace COSHARD_API coshard {
+namespace nn {
 
 struct MLPOptions {
   std::int64_t dim = 0;
@@ -25,4 +27,5 @@ class MLP : public Module {
   Task<Tensor> run(Tensor x) override;
 };
 
-}  // namespace coshard::nn
+}  // namespace nn
+}  // namespace coshard

@@ -3,10 +3,12 @@
 // thread.
 #include <optional>
 
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/module.h>
 
-namespace coshard::nn {
+namespace COSHARD_API coshard {
+namespace nn {
 
 struct LayerNormOptions {
   double eps = 1e-5;
@@ -46,4 +48,5 @@ class RMSNorm : public Module {
   Task<Tensor> run(Tensor x) override;
 };
 
-}  // namespace coshard::nn
+}  // namespace nn
+}  // namespace coshard

@@ -1,8 +1,10 @@
 #pragma once
 // Sequential: each module's output is the next one's input. Owns its modules; rank's thread.
+#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace coshard::nn {
+namespace COSHARD_API coshard {
+namespace nn {
 
 class Sequential : public Module {
  public:
@@ -24,4 +26,5 @@ class Sequential : public Module {
   std::vector<std::shared_ptr<Module>> modules_;
 };
 
-}  // namespace coshard::nn
+}  // namespace nn
+}  // namespace coshard

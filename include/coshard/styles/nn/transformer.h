@@ -1,6 +1,7 @@
 #pragma once
 // Transformer: a Llama-shaped language model, and the plans that cut it. Owned by the user; rank's
 // thread.
+#include <coshard/export.h>
 #include <coshard/styles/nn/activation.h>
 #include <coshard/styles/nn/attention.h>
 #include <coshard/styles/nn/embedding.h>
@@ -8,7 +9,8 @@
 #include <coshard/styles/nn/norm.h>
 #include <coshard/styles/parallelize.h>
 
-namespace coshard::nn {
+namespace COSHARD_API coshard {
+namespace nn {
 
 struct TransformerConfig {
   std::int64_t vocab = 256;
@@ -64,4 +66,5 @@ class Transformer : public Module {
 // many all_gather and reduce_scatter.
 ParallelPlan transformer_plan(bool sequence_parallel);
 
-}  // namespace coshard::nn
+}  // namespace nn
+}  // namespace coshard
