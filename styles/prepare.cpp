@@ -50,8 +50,8 @@ Tensor& only_output(Module& module, Outputs& outputs, std::string_view style) {
   return outputs.front();
 }
 
-void cut_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
-                   const ParallelizeOptions& options) {
+void shard_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
+                     const ParallelizeOptions& options) {
   if (!slot.defined()) return;
   if (slot.is_distributed()) {
     CS_REQUIRE(slot.mesh() == mesh, "parallelize: the parameter is ", slot, ", not on ", mesh);
@@ -61,6 +61,17 @@ void cut_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
   DTensor cut = issue_distribution(slot.detach(), mesh, Layout(placement), options.src_data_rank);
   cut.set_requires_grad(requires_grad);
   slot = std::move(cut);
+}
+
+ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
+                           std::string_view style, const ParallelizeOptions& options) {
+  std::optional<ShardAxes> axes = module.shard_axes(way);
+  CS_REQUIRE(axes, style, ": '", module.path(), "' is a ", module.type_name(),
+             ", which cannot be sharded by ", way == ShardBy::Columns ? "columns" : "rows",
+             "; Linear and Embedding can, and modules that override shard_axes");
+  for (const auto& [parameter, placement] : axes->parameters)
+    shard_parameter(module.parameter(parameter), mesh, placement, options);
+  return *std::move(axes);
 }
 
 void replicate_parameter(Tensor& slot, const DeviceMesh& mesh) {

@@ -1,6 +1,6 @@
 #pragma once
 // What the styles are made of: turning a plain tensor into a DTensor and bringing it to a layout,
-// and cutting a parameter. All on one-dimensional meshes; redistributes are issued, not awaited
+// and sharding parameters. All on one-dimensional meshes; redistributes are issued, not awaited
 // (the module does that). Rank's thread.
 #include <optional>
 
@@ -48,8 +48,11 @@ Tensor& only_output(Module& module, Outputs& outputs, std::string_view style);
 // Replaces the tensor in `slot` by a DTensor leaf with the same requires_grad, in flight. An
 // undefined one is left alone, and so is one that is distributed already: a tied parameter that
 // another style has cut keeps that layout, and operators redistribute it.
-void cut_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
-                   const ParallelizeOptions& options);
+void shard_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
+                     const ParallelizeOptions& options);
+// All of them that way. Error{BadInput} for a module that has no such way, naming `style`.
+ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
+                           std::string_view style, const ParallelizeOptions& options);
 // Every rank's own data, taken for replicas; nothing is sent.
 void replicate_parameter(Tensor& slot, const DeviceMesh& mesh);
 

@@ -1,7 +1,5 @@
 #include <coshard/styles/rowwise.h>
 
-#include <coshard/styles/nn/embedding.h>
-#include <coshard/styles/nn/linear.h>
 #include "styles/prepare.h"
 
 namespace coshard {
@@ -9,26 +7,13 @@ namespace coshard {
 void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
                             const ParallelizeOptions& options) const {
   require_one_dimension(mesh, "RowwiseParallel");
-  std::optional<std::int64_t> width;
-  Placement wanted = Replicate();
   module.claim("parallelized");
-  if (auto* linear = dynamic_cast<nn::Linear*>(&module)) {
-    width = linear->in_features;
-    wanted = Shard(-1);
-    cut_parameter(linear->weight, mesh, Shard(1), options);
-    cut_parameter(linear->bias, mesh, Replicate(), options);
-  } else if (auto* embedding = dynamic_cast<nn::Embedding*>(&module)) {
-    cut_parameter(embedding->weight, mesh, Shard(0), options);
-  } else {
-    fail(ErrorKind::BadInput,
-         cat("RowwiseParallel: '", module.path(), "' is a ", module.type_name(),
-             "; only Linear and Embedding can be cut by rows"));
-  }
-  module.add_pre_hook([style = *this, mesh, width, wanted](Module& self, Inputs& inputs) {
+  const ShardAxes axes = shard_parameters(module, mesh, ShardBy::Rows, "RowwiseParallel", options);
+  module.add_pre_hook([style = *this, mesh, axes](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "RowwiseParallel");
     x = bring_to(as_distributed(self, x, mesh, style.input_layouts,
-                                style.local_input_grad_placements, width),
-                 wanted);
+                                style.local_input_grad_placements, axes.width),
+                 axes.input);
   });
   module.add_post_hook([style = *this](Module& self, Outputs& outputs) {
     Tensor& y = only_output(self, outputs, "RowwiseParallel");

@@ -17,6 +17,12 @@ Embedding::Embedding(std::int64_t num, std::int64_t dim, World& world, Embedding
   register_parameter("weight", weight);
 }
 
+std::optional<ShardAxes> Embedding::shard_axes(ShardBy way) const {
+  ShardAxes axes;
+  axes.parameters.push_back({"weight", Shard(way == ShardBy::Columns ? 1 : 0)});
+  return axes;
+}
+
 Task<Tensor> Embedding::run(Tensor ids) { co_return embedding(ids, weight, padding_idx); }
 
 }  // namespace coshard::nn

@@ -27,6 +27,16 @@ Linear::Linear(std::int64_t in, std::int64_t out, World& world, LinearOptions op
   register_parameter("bias", bias);
 }
 
+std::optional<ShardAxes> Linear::shard_axes(ShardBy way) const {
+  const bool columns = way == ShardBy::Columns;
+  ShardAxes axes;
+  axes.parameters.push_back({"weight", Shard(columns ? 0 : 1)});
+  if (bias.defined()) axes.parameters.push_back({"bias", columns ? Shard(0) : Replicate()});
+  axes.input = columns ? Replicate() : Shard(-1);
+  axes.width = in_features;
+  return axes;
+}
+
 Task<Tensor> Linear::run(Tensor x) { co_return linear(x, weight, bias); }
 
 }  // namespace coshard::nn

@@ -1,5 +1,6 @@
 #pragma once
-// ColwiseParallel: a Linear or Embedding cut along its output features. A value.
+// ColwiseParallel: a Linear, an Embedding or a module that overrides Module::shard_axes, sharded by
+// its output features. A value.
 //   Linear: weight and bias S(0). Embedding: weight S(1). Input wanted as R.
 #include <coshard/export.h>
 #include <coshard/styles/style.h>

@@ -61,6 +61,19 @@ struct NamedModule {
   Module* module;
 };
 
+// The two ways in which ColwiseParallel and RowwiseParallel shard a module over a mesh dimension:
+// its output features, or what it sums over.
+enum class ShardBy : std::uint8_t { Columns, Rows };
+struct ShardAxes {
+  struct Axis {
+    std::string parameter;
+    Placement placement;
+  };
+  std::vector<Axis> parameters;
+  Placement input = Replicate();                     // what the module needs of its input
+  std::optional<std::int64_t> width = std::nullopt;  // size of the input's last dimension, if fixed
+};
+
 class RunningModule;
 class ModuleChange;  // module_change.h
 
@@ -109,6 +122,10 @@ class Module : private FailureWitness {
   // below it.
   void train(bool on = true);
   bool training() const { return training_; }
+
+  // How its parameters are sharded that way, with an output that is then Shard(-1) (columns) or
+  // Partial (rows); nullopt: it cannot be.
+  virtual std::optional<ShardAxes> shard_axes(ShardBy) const { return std::nullopt; }
 
   void add_pre_hook(PreHook hook) { pre_hooks_.push_back(std::move(hook)); }
   void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }

@@ -1,5 +1,6 @@
 #pragma once
-// RowwiseParallel: a Linear cut along its input features, or an Embedding along its rows. A value.
+// RowwiseParallel: a Linear sharded by its input features, an Embedding by its rows, or a module
+// that overrides Module::shard_axes. A value.
 //   Linear: weight S(1), bias R, input wanted as S(-1). Embedding: weight S(0), input wanted as R.
 #include <coshard/export.h>
 #include <coshard/styles/style.h>

@@ -27,6 +27,8 @@ class Embedding : public Module {
   std::optional<std::int64_t> padding_idx;
   Tensor weight;  // [num, dim]
 
+  std::optional<ShardAxes> shard_axes(ShardBy way) const override;
+
  protected:
   Task<Tensor> run(Tensor ids) override;
 };

@@ -27,6 +27,8 @@ class Linear : public Module {
   Tensor weight;  // [out, in]
   Tensor bias;    // [out], or undefined
 
+  std::optional<ShardAxes> shard_axes(ShardBy way) const override;
+
  protected:
   Task<Tensor> run(Tensor x) override;
 };
