@@ -71,13 +71,14 @@ class Module : private FailureWitness {
   Module& operator=(const Module&) = delete;
 
   // Pre-hooks, run, post-hooks. One tensor in, one out; `call` takes and gives any number.
-  //   Resumes: when the result is ordered on the device; yields to siblings where the module or a
-  //   hook awaits a collective. Fails:   Error{BadInput} of shapes and layouts; what a collective
-  //   fails with. Error{BadInput} also for a module with parameters that require gradients, called
-  //   with the tape on inside the forward of another that does not have it registered at any depth:
-  //   an optimizer over that one's parameters would leave these out.
-  // `site`: the line that errors name of collectives which the library's modules and hooks issue; a
-  // module of the user's names its own lines where its run calls the library.
+  //   Resumes: when the result is ordered on the device; siblings run while the module or a hook
+  //            awaits a collective.
+  //   Fails:   Error{BadInput} for shapes and layouts that do not fit; whatever a collective fails
+  //            with. Error{BadInput} too when a module with trainable parameters is called, with
+  //            the tape on, inside the forward of a module that has not registered it at any depth:
+  //            an optimizer over the caller's parameters() would miss them.
+  // `site`: the line that errors name for collectives issued by the library's modules and hooks. A
+  // user's module names the lines of its own run that call the library.
   Task<Tensor> forward(Tensor x, CallSite site = CallSite::current());
   Task<Tensor> forward(Inputs inputs, CallSite site = CallSite::current());
   Task<Tensor> forward(Tensor a, Tensor b, CallSite site = CallSite::current());

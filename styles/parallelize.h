@@ -48,12 +48,12 @@ class ParallelPlan {
 // style gives. All or nothing: when it fails, also in a style of the user's, parameters, hooks and
 // the random position are as before. Make the optimizer afterwards: the step of one over a handle
 // that was replaced is an error, and so is a backward into it.
-//   Resumes: when every rank has its parts.
-//   Moves:   per parameter, a scatter (shards) or a broadcast (replicas) from
-//   options.src_data_rank; nothing for nullopt.
-//   Fails:   Error{BadInput}: a mesh that is undefined or has more than one dimension, an empty
-//            style, a key that matches no module (near names are listed) or names a parameter, a
-//            style that does not fit its module or was applied to it before.
+//   Resumes: once every rank holds its shards.
+//   Moves:   per parameter, one scatter (shards) or broadcast (replicas) from
+//            options.src_data_rank; nothing for nullopt.
+//   Fails:   Error{BadInput}: an undefined mesh, or one of more than one dimension; an empty style;
+//            a key that matches no module (close names are listed) or names a parameter; a style
+//            that does not fit its module or has already been applied to it.
 Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan,
                               ParallelizeOptions options = {}, CallSite site = CallSite::current());
 // On the mesh of the innermost DefaultMesh at the time of the call.

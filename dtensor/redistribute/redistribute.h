@@ -22,20 +22,25 @@ struct ArrivedShard {
   std::int64_t offset = 0, size = 0;
 };
 
-// A redistribution that has been issued. Copies share one flight, which may be awaited again, also
-// by siblings; dropping it is allowed: the data still arrive, since peers rely on this rank's part.
+// A redistribution that has been issued. Copies share one transfer and may be awaited any number of
+// times, by siblings too. Dropping all copies is allowed: the transfer completes anyway, because
+// peers need this rank's part.
 //
-//   Resumes: co_await always suspends, in the queue `waiting` (static order, never by which
-//            transfer finished first), and continues once the result is ordered on the device; on
-//            the cpu: once the data are there. What is ready runs meanwhile.
-//   Ready:   every operator on the result waits for it by itself.
-//   Moves:   S->R all_gather, P->R all_reduce, P->S reduce_scatter, S(i)->S(j) all_to_all; R->S,
-//            R->P and S->S nothing.
-//   Source:  an in-place operator, a random fill or an optimizer that writes to it waits in place
-//            until the transfer has read it. By hand (data()), or on a rank that dropped the result
-//            while others have it, write after an await of the result: nothing checks that.
-//   Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the source is unchanged.
-//   Cancel:  the collective goes on without this await; any copy may be awaited again.
+//   Resumes: co_await always suspends, in the queue `waiting`: in program order, never in order of
+//            completion. It continues once the result is ordered on the device (on the CPU: once
+//            the data have arrived). Coroutines that are ready run meanwhile.
+//   Ready:   an operator on a result in flight waits for it in place.
+//   Moves:   S -> R        all_gather
+//            P -> R        all_reduce
+//            P -> S        reduce_scatter
+//            S(i) -> S(j)  all_to_all
+//            R -> S, R -> P, S -> S on the same dim: nothing
+//   Source:  in-place operators, random fills and optimizers that write to the source wait in place
+//            until the transfer has read it. Writing through data(), or on a rank that dropped the
+//            result while others keep it, is safe only after an await of the result; unchecked.
+//   Fails:   Error{CommFailed} or Error{Timeout}; the communicator is poisoned, the source is
+//            unchanged.
+//   Cancel:  cancels this await only: the collective completes, and any copy can be awaited again.
 class Redistribution {
  public:
   using awaitable_of_coshard = void;
@@ -161,17 +166,15 @@ Tensor redistribute_raw(const DTensor& source, const Layout& target);
 
 // Issues `collective` (geometry and label) from one row-major tensor into another, or in place;
 // keeps both buffers until it is over on every rank, and leaves `to` in flight. Returns at once: on
-// the cpu the transfer begins when `from` is there; elsewhere that
-// is in the order of the compute stream.
+// the CPU the transfer begins once `from` is ready; other devices order it on the compute stream.
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to);
 
-// A sum (average, …) of what every rank has, in its place and in flight.
+// All-reduces `terms` in place and leaves it in flight.
 void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
                       std::string_view label);
 
-// Rank `source` of mesh dimension m sends `whole` to all of that dimension: a new tensor, in
-// flight.
+// Broadcast from rank `source` along mesh dimension m: a new tensor, in flight.
 Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source,
                        std::string_view label);
 

@@ -44,12 +44,11 @@ class ThreadParker final : public Parker {
   bool shares_its_thread() const override { return false; }
 
  private:
-  //          park()            ring()
-  // kAwake   -> kOnFutex,      -> kRung
-  //             kInAsio
-  // kRung    -> kAwake         -> kRung
-  // kOnFutex -> kAwake         -> kRung, wakes the futex
-  // kInAsio  -> kAwake         -> kRung, posts to asio_, then sets posted_
+  //   state     park() makes it       ring() makes it
+  //   kAwake    kOnFutex or kInAsio   kRung
+  //   kRung     kAwake                kRung
+  //   kOnFutex  kAwake                kRung, and wakes the futex
+  //   kInAsio   kAwake                kRung, and posts to asio_, then sets posted_
   enum State : std::uint32_t { kAwake, kRung, kOnFutex, kInAsio };
 
   bool fall_asleep(State how);

@@ -4,14 +4,14 @@
 // work handle another.
 //
 // Life of a job:
-//   open        ranks issue: they write their entry             (entry: written by its rank only)
-//   prepared    what fills a rank's send buffer is done: `arrived` is raised
-//   armed       all have arrived and agree; `units` is set      (by the last rank to arrive)
-//   claimed     `next` hands out units, each to one rank        (any rank that waits)
-//   completing  all units are done: `next_completion` hands out what follows on each rank's side
-//   over        all recv buffers hold the result
-// An all_gather is also worked on while open: the shard of a source goes to a target as soon as
-// these two are there. Its units are the pairs (source, target), each claimed through `pairs`.
+//   open        each rank writes its own entry when it issues
+//   prepared    a rank's send buffer is filled: it increments `arrived`
+//   armed       all ranks have arrived and agree: the last one sets `units`, then `armed`
+//   claimed     waiting ranks claim units through `next`, each unit exactly once
+//   completing  all units are done: `next_completion` hands out each rank's completion callback
+//   over        every recv buffer holds the result
+// An all_gather starts while the job is still open: a shard is copied as soon as its source and its
+// target have arrived. Its units are the pairs (source, target), claimed through `pairs`.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -68,10 +68,9 @@ struct Job {
   Passage passage;                    // with links
   std::shared_ptr<DeviceJob> device;  // null on the cpu
 
-  // Ranks and work handles that still use the job; at 0 (release / acquire) the group may open it
-  // again.
+  // Ranks and work handles that still use the job; at 0 (release / acquire) the group may reuse it.
   std::atomic<int> references{0};
-  // 0 .. ranks. The rank that makes it full checks and arms the job; acq_rel so that it sees all
+  // 0 .. ranks. The last rank to arrive checks and arms the job; acq_rel so that it sees all
   // entries.
   alignas(64) std::atomic<int> arrived{0};
   // false -> true with units set. Sequentially consistent together with `next` and the group's
@@ -86,8 +85,8 @@ struct Job {
   std::atomic<bool> completing{false};  // false -> true when all units are done; release
   std::atomic<std::uint32_t> next_completion{0}, completions{0};  // ranks; as `next` and `done`
   alignas(64) std::atomic<std::uint32_t> next{0};  // the next unit to claim; may run past `units`
-  alignas(64) std::atomic<std::uint32_t> done{
-      0};  // units done; acq_rel chains the writes of all workers
+  // Units done; acq_rel chains the writes of all workers.
+  alignas(64) std::atomic<std::uint32_t> done{0};
   // false -> true by the worker of the last unit, with over_ns set before; sequentially consistent,
   // see LocalGroup::wake.
   alignas(64) std::atomic<bool> over{false};
