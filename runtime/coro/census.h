@@ -1,13 +1,13 @@
 #pragma once
 // Deadlock detection among the ranks of a world that share one process: counts who is awake. When
-// all of them sleep and nothing else is pending, nobody can ever wake one; that is reported at once,
-// with what each rank waits for.
+// all of them sleep and nothing else is pending, nobody can ever wake one; that is reported at
+// once, with what each rank waits for.
 //
 // A rank counts as asleep only while nothing but another rank can wake it: no timer, no Asio work
 // and no foreign awaitable is pending on it. Whoever rings a rank takes it off the count of
-// sleepers, not the rank itself when it wakes; so a rank that was rung but has not run yet counts as
-// awake. A thread that does transfers for ranks (progress_threads.h) is a sleeper too, but is not
-// asked what it waits for.
+// sleepers, not the rank itself when it wakes; so a rank that was rung but has not run yet counts
+// as awake. A thread that does transfers for ranks (progress_threads.h) is a sleeper too, but is
+// not asked what it waits for.
 //
 // A sleeper's state, by atomic exchange:
 //   state    the rank itself makes it   a ringer makes it   by

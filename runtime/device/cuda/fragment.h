@@ -4,7 +4,8 @@
 // the layouts below. All lanes of a warp call together.
 //
 // Layouts (PTX ISA, mma.m16n8k16 with .bf16 or .f16 operands and an .f32 result), with g = lane / 4
-// and t = lane % 4. A register holds two elements; the lower column (row, for B) is in its low half.
+// and t = lane % 4. A register holds two elements; the lower column (row, for B) is in its low
+// half.
 //   A (16 x 16):  at[0] row g,     columns 2t, 2t+1       at[2] row g,     columns 2t+8, 2t+9
 //                 at[1] row g + 8, columns 2t, 2t+1       at[3] row g + 8, columns 2t+8, 2t+9
 //   B (16 x 8):   at[0] rows 2t, 2t+1, column g           at[1] rows 2t+8, 2t+9, column g
