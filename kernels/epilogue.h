@@ -30,15 +30,16 @@ inline bool has_epilogue(const Matmul& args) {
 // Error{BadInput} when the product cannot have the epilogue that it asks for.
 inline void check_epilogue(const Matmul& args) {
   if (!has_epilogue(args)) return;
-  CS_REQUIRE(is_floating(args.out.dtype), "matmul: a bias or an epilogue of ", args.out.dtype);
+  CS_REQUIRE(is_floating(args.out.dtype),
+             "matmul: a bias or epilogue needs a floating-point output, got ", args.out.dtype);
   if (args.epilogue == Epilogue::None) return;
-  CS_REQUIRE(args.aux != nullptr, "matmul: an epilogue without aux");
+  CS_REQUIRE(args.aux != nullptr, "matmul: this epilogue needs aux");
   if (args.epilogue == Epilogue::BiasGrad) {
     CS_REQUIRE(
         args.a.ndim == 2 && (is_contiguous(args.a) || is_contiguous(transposed_matrix(args.a))),
-        "matmul: the sums of rows of a strided a");
+        "matmul: row sums need a contiguous a");
   } else {
-    CS_REQUIRE(is_contiguous(args.out), "matmul: gelu of a strided result");
+    CS_REQUIRE(is_contiguous(args.out), "matmul: gelu needs a contiguous output");
   }
 }
 

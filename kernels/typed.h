@@ -15,7 +15,7 @@ void with_floating(DType dtype, F&& f) {
     case DType::F64: return f(double{});
     case DType::BF16: return f(BFloat16{});
     case DType::F16: return f(Float16{});
-    default: fail(ErrorKind::Unsupported, cat("a floating kernel was asked for ", dtype));
+    default: fail(ErrorKind::Unsupported, cat("expected a floating-point dtype, got ", dtype));
   }
 }
 

@@ -20,7 +20,7 @@ void ColwiseParallel::apply(Module& module, const DeviceMesh& mesh,
   } else {
     fail(ErrorKind::BadInput,
          cat("ColwiseParallel: '", module.path(), "' is a ", module.type_name(),
-             "; only Linear and Embedding can be cut by columns"));
+             "; only Linear and Embedding can be sharded column-wise"));
   }
   module.add_pre_hook([style = *this, mesh, width](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "ColwiseParallel");

@@ -29,7 +29,7 @@ Tensor as_local(const Tensor& x, const GradPlacement& grad) {
 }
 
 DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce_dtype) {
-  CS_REQUIRE(x.mesh().ndim() == 1, "a style for one mesh dimension got ", x);
+  CS_REQUIRE(x.mesh().ndim() == 1, "a style needs a tensor on a mesh of one dimension, got ", x);
   const Layout target = normalize(Layout(wanted), x.shape(), "redistribute");
   if (x.layout() == target) return x;
   RedistributeOptions options;
@@ -46,7 +46,7 @@ Tensor& only_input(Module& module, Inputs& inputs, std::string_view style) {
 
 Tensor& only_output(Module& module, Outputs& outputs, std::string_view style) {
   CS_REQUIRE(outputs.size() == 1 && outputs.front().defined(), style, ": ", module.type_name(),
-             " '", module.path(), "' gave ", outputs.size(), " outputs, not one tensor");
+             " '", module.path(), "' returned ", outputs.size(), " outputs, not one tensor");
   return outputs.front();
 }
 

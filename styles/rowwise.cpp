@@ -22,7 +22,7 @@ void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
   } else {
     fail(ErrorKind::BadInput,
          cat("RowwiseParallel: '", module.path(), "' is a ", module.type_name(),
-             "; only Linear and Embedding can be cut by rows"));
+             "; only Linear and Embedding can be sharded row-wise"));
   }
   module.add_pre_hook([style = *this, mesh, width, wanted](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "RowwiseParallel");

@@ -22,13 +22,13 @@ class MissingIsHere : public Error {
  public:
   MissingIsHere(const std::string& awaited, int rank)
       : Error(ErrorKind::BadInput,
-              cat(awaited, " is waited for in place and ", reason(rank), "; co_await it instead")),
+              cat(awaited, " is waited for in place, but ", reason(rank), "; co_await it instead")),
         rank_(rank) {}
   std::string reason() const { return reason(rank_); }
 
  private:
   static std::string reason(int rank) {
-    return cat("rank ", rank, ", which it waits for, runs on the same io_context");
+    return cat("rank ", rank, ", whose part is missing, runs on the same io_context");
   }
   int rank_;
 };

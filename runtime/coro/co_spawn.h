@@ -75,7 +75,7 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
   }
   void cancel() {
     executor_.interrupt(std::make_exception_ptr(
-        Error(ErrorKind::Cancelled, "cancelled: by the cancellation slot of its completion")));
+        Error(ErrorKind::Cancelled, "cancelled through the cancellation slot of its completion")));
   }
 
   // Its exception; null: it gave `value`, if it gives one.
@@ -163,7 +163,7 @@ struct StartSpawned {
 template <class T, class Token>
 auto co_spawn(const boost::asio::any_io_executor& target, Task<T> task, Token&& token) {
   static_assert(std::is_void_v<T> || std::is_default_constructible_v<T>,
-                "co_spawn: the value of the task must have a default, as for asio::co_spawn");
+                "co_spawn: the task's result must be default-constructible, as for asio::co_spawn");
   return boost::asio::async_initiate<Token, typename SpawnSignature<T>::type>(
       StartSpawned(), token, target, std::move(task));
 }

@@ -344,7 +344,7 @@ inline Executor::YieldAwaiter yield() {
 template <class T>
 T sync_wait(Task<T> task) {
   CS_REQUIRE(Executor::current() == nullptr,
-             "sync_wait: an executor runs on this thread already; co_await the task instead");
+             "sync_wait: an executor already runs on this thread; co_await the task instead");
   Executor executor;
   return executor.run(std::move(task));
 }

@@ -65,7 +65,7 @@ class [[nodiscard]] InOrder {
  public:
   using awaitable_of_coshard = void;
   InOrder(Task<T> task, CallSite where) : task_(std::move(task)), where_(where) {
-    CS_REQUIRE(task_ && !task_.done(), "in_order: the task is empty or was awaited before");
+    CS_REQUIRE(task_ && !task_.done(), "in_order: the task is empty or has already been awaited");
   }
 
   class Awaiter {

@@ -29,7 +29,7 @@ struct Child {
   Child() = default;
   template <class T>
   explicit Child(const Task<T>& task) {
-    CS_REQUIRE(task && !task.done(), "when_all: a task is empty or was awaited before");
+    CS_REQUIRE(task && !task.done(), "when_all: a task is empty or has already been awaited");
     handle = task.handle();
     promise = &task.handle().promise();
   }

@@ -46,7 +46,7 @@ struct StartRanks {
   template <class Handler>
   void operator()(Handler&& handler, const WorldOptions& options, const Program& program,
                   std::vector<boost::asio::any_io_executor> executors) const {
-    CS_REQUIRE(!executors.empty(), "run_ranks: no executor");
+    CS_REQUIRE(!executors.empty(), "run_ranks: the list of executors is empty");
     auto work = boost::asio::make_work_guard(handler, executors.front());
     struct Waiting {
       std::decay_t<Handler> handler;

@@ -261,7 +261,7 @@ TEST(DeviceMesh, SaysThatItsWorldHasEnded) {
   }
   std::ostringstream text;
   text << kept;
-  EXPECT_EQ(text.str(), "[1., 1.]\nrank 0's part [2] of f32[4] S(0) on tp=2");
+  EXPECT_EQ(text.str(), "[1., 1.]\nrank 0's shard [2] of f32[4] S(0) on tp=2");
 }
 
 TEST(DeviceMesh, RanksThatOrderItDifferentlyAreToldBothOrders) {

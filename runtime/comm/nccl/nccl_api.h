@@ -9,7 +9,7 @@
 #include <string_view>
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7),
-              "building needs the header of NCCL 2.28.7 or newer; running does not");
+              "building needs nccl.h of NCCL 2.28.7 or newer; an older library will run");
 
 // clang-format off
 // Those that every NCCL has that can be used at all (2.14), linked; and those that came later,
