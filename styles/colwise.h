@@ -1,6 +1,6 @@
 #pragma once
-// ColwiseParallel: a Linear or Embedding cut along its output features. A value.
-//   Linear: weight and bias S(0). Embedding: weight S(1). Input wanted as R.
+// ColwiseParallel: shards a Linear or Embedding along its output features. A value.
+//   Linear: weight and bias S(0). Embedding: weight S(1). The input must be R.
 #include "styles/style.h"
 
 namespace coshard {
@@ -9,8 +9,8 @@ struct ColwiseParallel {
   Placement input_layouts = Replicate();  // of a plain input
   Placement output_layouts = Shard(-1);
   bool use_local_output = true;
-  // How the gradients of a plain input, and those of the local output, lie over the ranks: Partial
-  // where each rank uses the tensor in a way of its own. Default: as the tensor.
+  // Placements of the gradients of a plain input and of the local output: Partial if each rank uses
+  // the tensor differently. Default: the tensor's own.
   std::optional<Placement> local_input_grad_placements = std::nullopt;
   std::optional<Placement> local_output_grad_placements = std::nullopt;
 

@@ -1,6 +1,6 @@
 #pragma once
-// parallelize_module: applies a plan, which pairs names of modules with styles, to a model.
-// Collective; rank's thread.
+// parallelize_module: applies a plan, which maps module names to styles, to a model. A collective;
+// rank's thread.
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,8 +17,7 @@
 namespace coshard {
 
 // Styles by module path, in order of insertion. Each part of a path is a shell pattern:
-// "layers.*.net[12]". "" is the module itself, which is also what a plan made of a single style
-// means.
+// "layers.*.net[12]". "" is the module itself; a plan made of a single style means that too.
 class ParallelPlan {
  public:
   ParallelPlan() = default;
@@ -44,10 +43,10 @@ class ParallelPlan {
 };
 
 // Applies the plan's styles in order, each to every module it matches. An empty plan does nothing.
-// A parameter keeps its requires_grad; tied parameters stay tied, with the layout that the first
-// style gives. All or nothing: when it fails, also in a style of the user's, parameters, hooks and
-// the random position are as before. Make the optimizer afterwards: the step of one over a handle
-// that was replaced is an error, and so is a backward into it.
+// A parameter keeps its requires_grad; tied parameters stay tied, with the layout of the first
+// style. It applies in full or not at all: if it fails, also in a user's style, parameters, hooks
+// and the random state are as before. Create the optimizer afterwards: stepping one that holds a
+// replaced handle is an error, and so is a backward into such a handle.
 //   Resumes: once every rank holds its shards.
 //   Moves:   per parameter, one scatter (shards) or broadcast (replicas) from
 //            options.src_data_rank; nothing for nullopt.
@@ -56,7 +55,7 @@ class ParallelPlan {
 //            that does not fit its module or has already been applied to it.
 Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan,
                               ParallelizeOptions options = {}, CallSite site = CallSite::current());
-// On the mesh of the innermost DefaultMesh at the time of the call.
+// On the mesh of the innermost DefaultMesh.
 Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options = {},
                               CallSite site = CallSite::current());
 

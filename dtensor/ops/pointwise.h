@@ -1,13 +1,13 @@
 #pragma once
-// What the operators share that work element by element: how Partials pass through a function of
-// one tensor, forward bodies, and calls outside the tape.
+// What elementwise operators share: how Partials pass through a function of one tensor, forwards,
+// and calls off the tape.
 #include "dtensor/ops/letters.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/promotion.h"
 
 namespace coshard {
 
-// Which Partials pass through f, one argument of it being Partial and all others Replicate.
+// Which Partials pass through f, for one Partial argument and all others Replicate.
 enum class Pass : std::uint8_t {
   Nothing,
   Linear,   // f(a + b) = f(a) + f(b): sum, avg
@@ -17,15 +17,15 @@ enum class Pass : std::uint8_t {
 };
 // Adds to `rule` the strategies in which input `at` is Partial.
 void pass_one(Rule& rule, std::size_t at, Pass pass);
-// Of x * factor and x / factor: linear, rising or falling by the sign; nothing where the factor is
-// no finite number.
+// For x * factor and x / factor: linear, and increasing or decreasing by sign; nothing if the
+// factor is not finite.
 void pass_scaled(Rule& rule, std::size_t at, double factor);
 
-// Outside the tape, for functions without a gradient.
+// Off the tape, for functions without a gradient.
 Tensor call_untaped(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
 
-// op(x, y) into x, computed in x's dtype. Error{BadInput} where x cannot store `type`, the dtype
-// that the operator gives out of place; for the rest see call_in_place.
+// op(x, y) into x, computed in x's dtype. Error{BadInput} if x cannot hold `type`, the dtype of the
+// out-of-place result; otherwise see call_in_place.
 Tensor call_into(const OpDef& op, const Tensor& x, DType type, const Attrs& attrs);
 Tensor call_into(const OpDef& op, const Tensor& x, const Tensor& y, DType type,
                  const Attrs& attrs = {});
@@ -40,7 +40,7 @@ void unary_forward(OpContext& c) {
                            reals.size() > 0 ? reals[0] : 0, reals.size() > 1 ? reals[1] : 0});
 }
 
-// Two tensors, or one and the number attrs.reals[0]; of two tensors attrs.reals[0] (1 when missing)
+// Two tensors, or one and the number attrs.reals[0]; for two tensors attrs.reals[0] (default 1)
 // scales the second.
 template <kernels::BinaryOp f>
 void binary_forward(OpContext& c) {
@@ -51,7 +51,7 @@ void binary_forward(OpContext& c) {
   launch(c, args);
 }
 
-// The shape that all inputs broadcast to, with the first one's dtype, which all must have.
+// The shape that all inputs broadcast to; all must have the first one's dtype.
 std::vector<TensorInfo> broadcast_infer(std::string_view op, Infos in);
 
 }  // namespace coshard

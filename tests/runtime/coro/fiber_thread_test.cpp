@@ -285,10 +285,9 @@ TEST(FiberThread, MisuseIsAnErrorThatSaysWhat) {
               "fiber thread: fiber 0 parks in an io_context that is not its thread's");
   });
   thread.run();
-  EXPECT_EQ(
-      error_of(ErrorKind::BadInput, [&first] { first.park(0); }),
-      "a wait in place within a handler or a spawned task, on a rank that shares its thread; "
-      "co_await instead");
+  EXPECT_EQ(error_of(ErrorKind::BadInput, [&first] { first.park(0); }),
+            "a wait in place within a handler or a spawned task, on a rank that shares its thread; "
+            "co_await instead");
 }
 
 }  // namespace
