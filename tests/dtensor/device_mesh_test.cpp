@@ -79,7 +79,7 @@ TEST(DeviceMesh, ShapesAndNamesThatDoNotFitAreRefused) {
   });
 }
 
-// PyTorch's own examples (A157, A159) on (pp,dp,tp) = (2,2,2).
+// PyTorch's own examples of DeviceMesh slicing on (pp,dp,tp) = (2,2,2).
 TEST(SubMesh, HoldsTheRanksThatShareTheOtherCoordinates) {
   on_ranks(8, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"pp", "dp", "tp"});
