@@ -1,0 +1,28 @@
+#pragma once
+// Transfers for the library's own use, off the tape: they return with the result in flight. Rank's
+// thread.
+#include <string_view>
+
+#include "dtensor/redistribute/redistribute.h"
+
+namespace coshard {
+
+// For operators: Replicate -> Partial is allowed (each rank keeps its share).
+Tensor redistribute_raw(const DTensor& source, const Layout& target);
+
+// Issues `collective` (geometry and label) from one row-major tensor into another, or in place, and
+// returns at once. Keeps both buffers alive until it is over on every rank, and leaves `to` in
+// flight. On the CPU the transfer begins once `from` is ready; other devices order it on the
+// compute stream.
+void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
+                const Tensor& to);
+
+// All-reduces `terms` in place and leaves it in flight.
+void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
+                      std::string_view label);
+
+// Broadcast from rank `source` along mesh dimension m: a new tensor, in flight.
+Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source,
+                       std::string_view label);
+
+}  // namespace coshard
