@@ -16,20 +16,20 @@ namespace coshard {
 namespace {
 
 Tensor seed_of(std::string_view who, const Tensor& loss, Tensor gradient) {
-  CS_REQUIRE(loss.defined() && loss.requires_grad(), who,
-             ": no tensor that requires a gradient is behind ", loss);
+  CS_REQUIRE(loss.defined() && loss.requires_grad(), who, ": ", loss,
+             " does not depend on a tensor that requires a gradient");
   if (const auto& producer = loss.grad_meta()->producer)
     require_finite(loss, "the loss, made by", producer->name(), producer->module);
   if (gradient.defined()) {
     CS_REQUIRE(
         gradient.shape() == loss.shape() && gradient.is_distributed() == loss.is_distributed(), who,
-        ": gradient ", gradient, " for ", loss);
+        ": gradient ", gradient, " does not match ", loss);
     return to(gradient, loss.dtype());
   }
   const bool nothing =
       !loss.is_distributed() && loss.local_shape() == Shape{0};  // outside the mesh
   CS_REQUIRE(loss.numel() == 1 || nothing, who, ": ", loss, " has ", loss.numel(),
-             " elements and no gradient was given");
+             " elements; pass its gradient");
   if (!loss.is_distributed()) return ones(loss.device(), loss.shape(), loss.dtype());
   return ones(loss.mesh(), partial_as_replicate(loss.layout()), loss.shape(), loss.dtype());
 }
@@ -82,8 +82,8 @@ void finish_walk_in_place(Walk& walk, std::string_view who) {
   walk.settle_arrivals();
   while (!walk.done()) {
     if (walk.about_to_wait()) walk.run_deferred();
-    CS_REQUIRE(!walk.step(), who, ": what it goes through awaits; co_await ", who.substr(4),
-               " instead");
+    CS_REQUIRE(!walk.step(), who, ": part of the graph awaits a collective; co_await ",
+               who.substr(4), " instead");
     walk.step_done();
   }
   walk.settle_leaves(true);
@@ -103,12 +103,12 @@ void require_inputs(std::string_view who, const std::vector<Tensor>& outputs,
   CS_REQUIRE(gradients.empty() || gradients.size() == outputs.size(), who, ": ", gradients.size(),
              " gradients for ", outputs.size(), " outputs");
   for (const Tensor& output : outputs)  // up to date from here on
-    CS_REQUIRE(output.defined() && output.requires_grad(), who,
-               ": no tensor that requires a gradient is behind ", output);
+    CS_REQUIRE(output.defined() && output.requires_grad(), who, ": ", output,
+               " does not depend on a tensor that requires a gradient");
   for (const Tensor& input : inputs)
     CS_REQUIRE(input.defined() && input.requires_grad(), who, ": input ", input,
-               " requires no gradient");
-  CS_REQUIRE(!inputs.empty(), who, ": no inputs");
+               " does not require a gradient");
+  CS_REQUIRE(!inputs.empty(), who, ": the list of inputs is empty");
 }
 
 std::vector<Tensor> checked_result(Walk& walk, std::string_view who,
@@ -116,7 +116,7 @@ std::vector<Tensor> checked_result(Walk& walk, std::string_view who,
   std::vector<Tensor> result = walk.result();
   for (std::size_t i = 0; i < result.size() && !allow_unused; ++i)
     CS_REQUIRE(result[i].defined(), who, ": input ", i, ", ", inputs[i],
-               ", is not behind the outputs; allow_unused gives it no gradient");
+               ", was not used to compute the outputs; allow_unused permits that");
   return result;
 }
 

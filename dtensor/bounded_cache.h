@@ -1,7 +1,7 @@
 #pragma once
-// What a rank remembers to save time. All its caches share one budget of bytes: when it is spent,
-// what was not used for longest is forgotten, which changes nothing but time. What is in use is
-// held by shared_ptr, or by CachesHeld. Rank's thread.
+// A rank's caches, which share one budget of bytes: when it is spent, the least recently used
+// entries are dropped, which affects only time. Entries in use are held by shared_ptr, or by
+// CachesHeld. Rank's thread.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,7 +22,7 @@ struct CacheSize {
   std::string_view name;
   std::size_t entries = 0, bytes = 0;
 };
-// Of this rank's caches that hold or held something, and the bytes that they may have together.
+// This rank's caches that hold or held something; the bytes they may use together.
 std::vector<CacheSize> cache_sizes();
 constexpr std::size_t kCacheBytes = std::size_t{2} << 20;
 void set_cache_limit(std::size_t bytes);  // of this rank
@@ -34,14 +34,15 @@ class AnyCache {
  protected:
   friend class CacheBudget;
   struct Use {
-    std::uint64_t last;  // when it was used: the number of entries that all caches had got by then
+    // When it was last used: the number of entries that all caches had got by then.
+    std::uint64_t last;
     std::size_t bytes;
   };
   virtual CacheSize size() const = 0;
   virtual void list(std::vector<Use>& uses) const = 0;
-  // Forgets what was last used at `last` or before; gives the bytes that this frees.
+  // Drops entries last used at `last` or before; returns the bytes freed.
   virtual std::size_t forget(std::uint64_t last) = 0;
-  // Forgets what belongs to one of these meshes.
+  // Drops entries that belong to one of these meshes.
   virtual std::size_t forget(std::span<const void* const> meshes) = 0;
 };
 
@@ -55,7 +56,7 @@ class CacheBudget {
   void set_limit(std::size_t bytes);
   std::vector<CacheSize> sizes() const;
 
-  // Until the last release(), nothing is forgotten.
+  // Nothing is dropped until the last release().
   void hold() { ++held_; }
   void release() {
     if (--held_ == 0 && bytes_ > shrink_at_) shrink();
@@ -72,8 +73,8 @@ class CacheBudget {
 inline const RankLocal<CacheBudget> cache_budget;
 CacheBudget& CacheBudget::of_rank() { return *cache_budget; }
 
-// While one lives, what the caches of this rank have found stays, at less than what a shared_ptr
-// costs. Not to be held while other code of the program runs.
+// While one is alive, entries found in this rank's caches stay, at less than a shared_ptr's cost.
+// Not to be held while other code of the program runs.
 class CachesHeld {
  public:
   CachesHeld() : budget_(CacheBudget::of_rank()) { budget_.hold(); }
@@ -85,14 +86,14 @@ class CachesHeld {
   CacheBudget& budget_;
 };
 
-// `Kind`: kName; bytes_of(value), what it has beside itself; lies_on(value, mesh), by the mesh's
-// id; kKeepsUsed: what somebody else holds too is not forgotten. Made as a RankLocal.
+// `Kind`: kName; bytes_of(value), its memory beyond itself; lies_on(value, mesh), by the mesh's id;
+// kKeepsUsed: entries that somebody else also holds are not dropped. Created as a RankLocal.
 template <class Value, class Kind>
 class BoundedCache final : public AnyCache {
  public:
   using Kept = std::shared_ptr<const Value>;
 
-  // Null: not here. Valid until something is added to any cache of the rank.
+  // Null: not cached. Valid until something is added to any cache of the rank.
   template <class Matches>
   const Kept* find(std::uint64_t hash, const Matches& matches) {
     if (heads_.empty()) return nullptr;
@@ -104,7 +105,7 @@ class BoundedCache final : public AnyCache {
     return nullptr;
   }
 
-  // By value: it may have been forgotten at once.
+  // By value: it may be dropped at once.
   Kept add(std::uint64_t hash, Kept value) {
     CacheBudget& budget = CacheBudget::of_rank();
     clock_ = &budget.clock();
@@ -134,7 +135,7 @@ class BoundedCache final : public AnyCache {
     Kept value;
   };
 
-  // Beside the value: entry, its place, and what allocations and shared_ptr add.
+  // Per entry: the entry, its slot, and the overhead of allocations and shared_ptr.
   static constexpr std::size_t kOverhead = sizeof(Entry) + 64;
 
   std::unique_ptr<Entry>& head(std::uint64_t hash) { return heads_[hash & (heads_.size() - 1)]; }

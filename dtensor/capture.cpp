@@ -41,9 +41,9 @@ Tensor own_copy(const Tensor& tensor) { return tensor.defined() ? copy_of(tensor
 Task<Tensor> CapturedStep::record(std::shared_ptr<State> state, std::vector<Tensor> inputs) {
   const std::shared_ptr<Device>& device = World::current()->device();
   if (Branch::current().child_path() != nullptr)
-    fail(ErrorKind::Unsupported,
-         cat("captured step: recorded in branch ", Branch::current().path(),
-             ", whose siblings' work would be part of it; call it in the program itself first"));
+    fail(ErrorKind::Unsupported, cat("captured step: recorded in branch ", Branch::current().path(),
+                                     ", where it would record the work of siblings too; make the "
+                                     "first call outside when_all"));
   Task<void> arrived = arrival_of(inputs);
   co_await std::move(arrived);
   auto graph = std::make_unique<StepGraph>(device, inputs);
@@ -64,7 +64,7 @@ Task<Tensor> CapturedStep::run(std::shared_ptr<State> state, std::vector<Tensor>
   CS_REQUIRE(world != nullptr, "captured step: called outside of a rank's program");
   if (StepGraph::recording() != nullptr)
     fail(ErrorKind::Unsupported,
-         "captured step: called within a captured step, which is being recorded");
+         "captured step: called while another captured step is being recorded");
   if (state->graph != nullptr) {
     Task<void> arrived = arrival_of(inputs);
     co_await std::move(arrived);
@@ -100,7 +100,8 @@ Task<Tensor> CapturedStep::operator()(Tensor first, Tensor second, CallSite site
 bool CapturedStep::recorded() const { return state_ != nullptr && state_->graph != nullptr; }
 
 CapturedStep capture(StepBody body, CaptureOptions options) {
-  CS_REQUIRE(options.eager_steps >= 1, "capture: ", options.eager_steps, " eager steps");
+  CS_REQUIRE(options.eager_steps >= 1, "capture: eager_steps must be at least 1, got ",
+             options.eager_steps);
   CS_REQUIRE(body != nullptr, "capture: the body is an empty function");
   CapturedStep step;
   step.state_ = std::make_shared<CapturedStep::State>();

@@ -130,7 +130,8 @@ const Impl& made(const std::shared_ptr<Impl>& impl) {
 }
 
 std::size_t checked_dim(const DeviceMesh& mesh, int dim, const char* who) {
-  CS_REQUIRE(dim >= 0 && dim < mesh.ndim(), who, ": dimension ", dim, " of the mesh ", mesh);
+  CS_REQUIRE(dim >= 0 && dim < mesh.ndim(), who, ": dimension ", dim, " is out of range for mesh ",
+             mesh);
   return static_cast<std::size_t>(dim);
 }
 
@@ -145,7 +146,7 @@ const std::vector<int>& DeviceMesh::ranks() const { return made(impl_).ranks; }
 World& DeviceMesh::world() const {
   World* world = made(impl_).root->world;
   CS_REQUIRE(world == World::current(), "the world of the mesh ", *this,
-             " has ended, or runs on another thread; take full_tensor() of a DTensor that is to "
+             " has ended, or runs on another thread; call full_tensor() on a DTensor that is to "
              "outlive it");
   return *world;
 }
@@ -226,8 +227,8 @@ DeviceMesh DeviceMesh::with_links(std::vector<LinkCost> links, CallSite site) co
   for (const LinkCost& link : links)
     CS_REQUIRE(link.latency >= 0 && link.bytes_per_us > 0 && std::isfinite(link.latency) &&
                    std::isfinite(link.bytes_per_us),
-               "with_links: a latency of ", link.latency, " us at ", link.bytes_per_us,
-               " bytes per us on the mesh ", *this);
+               "with_links: invalid link with latency ", link.latency, " us and ",
+               link.bytes_per_us, " bytes per us on the mesh ", *this);
   return rooted(world(), ranks(), shape(), names(), std::move(links));
 }
 
@@ -250,17 +251,17 @@ DeviceMesh DeviceMesh::operator[](std::string_view name) const {
 }
 
 DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
-  CS_REQUIRE(!names.empty(), "submesh: no dimension of the mesh ", *this, " is named");
+  CS_REQUIRE(!names.empty(), "submesh: name at least one dimension of the mesh ", *this);
   std::vector<unsigned> dims;
   unsigned before = 0;
   for (const std::string& name : names) {
     const unsigned mask = mask_of(name);
     CS_REQUIRE(mask != 0, "submesh: the mesh ", *this, " has no dimension '", name, "'");
     CS_REQUIRE((mask & before) == 0, "submesh: '", name, "' of the mesh ", *this,
-               " is named twice or is part of an earlier name");
+               " is named twice, or is part of an earlier name");
     // Above the highest bit that came before.
     CS_REQUIRE(std::countr_zero(mask) >= static_cast<int>(std::bit_width(before)), "submesh: '",
-               name, "' is out of order; dimensions come as in the mesh ", *this);
+               name, "' is out of order; name dimensions in the order of the mesh ", *this);
     before |= mask;
     dims.push_back(mask);
   }
@@ -278,11 +279,11 @@ DeviceMesh DeviceMesh::flatten(std::string name, CallSite site) const {
   for (const Root::Flat& flat : impl_->root->flattened) {
     if (flat.name != name) continue;
     CS_REQUIRE(flat.dims == all, "flatten: '", name, "' of the mesh ", *this,
-               " was given to other dimensions before");
+               " already names other flattened dimensions");
     known = true;
   }
   CS_REQUIRE(std::ranges::count(impl_->root->names, name) == 0, "flatten: '", name,
-             "' is the name of a dimension already; the mesh is ", *this);
+             "' is already the name of a dimension of the mesh ", *this);
   if (!known) impl_->root->flattened.push_back({name, all});
   return slice(impl_->root, {all}, {name});
 }
@@ -300,12 +301,12 @@ Communicator& DeviceMesh::communicator(int dim) const {
 }
 
 Communicator& DeviceMesh::communicator(std::span<const int> dims) const {
-  CS_REQUIRE(!dims.empty(), "communicator: no dimension of the mesh ", *this);
+  CS_REQUIRE(!dims.empty(), "communicator: name at least one dimension of the mesh ", *this);
   if (dims.size() == 1) return communicator(dims[0]);
   unsigned mine = 0, roots = 0;
   for (int d : dims) {
     CS_REQUIRE(d >= 0 && d < ndim() && mine >> d == 0, "communicator: dimension ", d,
-               " is out of order or none of the mesh ", *this);
+               " is out of order or out of range for the mesh ", *this);
     mine |= 1U << d;
     roots |= impl_->dims[static_cast<std::size_t>(d)];
   }

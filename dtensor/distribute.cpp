@@ -21,8 +21,8 @@ class ToLocalRecord final : public Record {
   bool shares_memory() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
-    CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: a gradient ",
-               gradient, " for ", describe(*gradient_spec_));
+    CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: gradient ",
+               gradient, " does not match ", describe(*gradient_spec_));
     if (!taped(output_grads)) return sink.give(0, gradient.with_spec(gradient_spec_));
     FromLocalOptions options;  // recorded, for gradients of gradients
     options.shape = gradient_spec_->shape;
@@ -109,8 +109,8 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
   if (grad_placements) {
     require_layout_of(tensor.mesh(), *grad_placements, "to_local: grad_placements");
     layout = normalize(*grad_placements, tensor.shape(), "to_local: grad_placements");
-    CS_REQUIRE(same_cuts(layout, tensor.layout()), "to_local: grad_placements ", layout, " for ",
-               tensor);
+    CS_REQUIRE(same_cuts(layout, tensor.layout()), "to_local: grad_placements ", layout,
+               " do not have the shards of ", tensor);
   }
   Tensor out = tensor.raw_local();
   const Tensor inputs[] = {tensor};
@@ -139,16 +139,18 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
   const Layout layout = normalize(placements, full.shape(), "distribute_tensor");
   if (full.is_distributed()) {
     CS_REQUIRE(full.mesh() == mesh && full.layout() == layout, "distribute_tensor: ", brief(full),
-               " is distributed otherwise than ", layout, " on ", mesh, "; redistribute it");
+               " already has another layout than ", layout, " on ", mesh,
+               "; redistribute it instead");
     return full;
   }
   CS_REQUIRE(full.is_leaf(), "distribute_tensor: ", brief(full), " was made by ",
              full.grad_meta()->producer->name(),
-             " on the tape and is no leaf, so no gradient would come back; detach it, or use "
+             " and is not a leaf, and distribute_tensor is not differentiable; detach it, or use "
              "from_local and redistribute");
   for (int m = 0; src_data_rank && m < mesh.ndim(); ++m)
     CS_REQUIRE(*src_data_rank >= 0 && *src_data_rank < mesh.size(m),
-               "distribute_tensor: src_data_rank ", *src_data_rank, " on ", mesh);
+               "distribute_tensor: src_data_rank ", *src_data_rank, " is out of range for mesh ",
+               mesh);
   DTensor out = part_of_full(full.detach(), mesh, layout, src_data_rank).detach();
   if (full.requires_grad()) out.set_requires_grad(true);
   return out;

@@ -53,7 +53,7 @@ Target::Target(DeviceMesh mesh, const Layout& layout) {
 }
 Target Target::here() {
   World* world = World::current();
-  CS_REQUIRE(world, "factory: no device was given, and no world runs here");
+  CS_REQUIRE(world, "factory: no device was given, and no world runs on this thread");
   return *world;
 }
 Target Target::of(const Tensor& x) {
@@ -138,8 +138,8 @@ Tensor randn(const Shape& shape, DType dtype, bool requires_grad) {
 Tensor arange(const Target& target, Scalar start, Scalar end, Scalar step,
               std::optional<DType> dtype, bool requires_grad) {
   const double count = std::ceil((end.value - start.value) / step.value);
-  CS_REQUIRE(step.value != 0 && count >= 0 && count < 0x1p53, "arange: from ", start.value, " to ",
-             end.value, " in steps of ", step.value);
+  CS_REQUIRE(step.value != 0 && count >= 0 && count < 0x1p53, "arange: invalid range from ",
+             start.value, " to ", end.value, " with step ", step.value);
   const bool real = is_floating(start.dtype) || is_floating(end.dtype) || is_floating(step.dtype);
   std::vector<double> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -185,7 +185,7 @@ Tensor eye(std::int64_t n) { return eye(Target::here(), n); }
 Tensor randint(const Target& target, std::int64_t low, std::int64_t high, const Shape& shape,
                DType dtype) {
   const double range = static_cast<double>(high) - static_cast<double>(low);
-  CS_REQUIRE(range > 0 && range <= 0x1p53, "randint: from ", low, " to ", high);
+  CS_REQUIRE(range > 0 && range <= 0x1p53, "randint: invalid range from ", low, " to ", high);
   const Target values =
       target.is_mesh() ? Target(target.mesh(), partial_as_replicate(target.layout())) : target;
   const Tensor drawn = floor(mul(rand(values, shape, DType::F64), range));

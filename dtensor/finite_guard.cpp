@@ -39,7 +39,7 @@ void require_finite(const Tensor& x, std::string_view what, std::string_view ope
   if (bad == values.end()) return;
   const std::exception_ptr error = std::make_exception_ptr(
       Error(ErrorKind::BadInput, cat(what, ' ', operation, ", ", x, ", has ", *bad, " at element ",
-                                     bad - values.begin(), " of this rank's part")));
+                                     bad - values.begin(), " of the local tensor")));
   if (World* const world = World::current()) world->module_left(module ? *module : "", error);
   std::rethrow_exception(error);
 }

@@ -62,10 +62,10 @@ Tensor first_replica(const Tensor& local, const DeviceMesh& mesh, const Layout& 
 
 void check_stride(const FromLocalOptions& options, const DTensor& made) {
   if (!options.stride) return;
-  CS_REQUIRE(options.shape, "from_local: stride ", *options.stride, " without a shape");
+  CS_REQUIRE(options.shape, "from_local: stride ", *options.stride, " was given without a shape");
   const Strides own = logical_strides(made);
-  CS_REQUIRE(*options.stride == own, "from_local: stride ", *options.stride, " for ", made,
-             ", whose parts are laid out as ", own);
+  CS_REQUIRE(*options.stride == own, "from_local: stride ", *options.stride, " does not match ",
+             made, ", whose local tensors have strides like ", own);
 }
 
 // The size of each cut dimension follows from this rank's part alone: the others compare it.
@@ -75,7 +75,7 @@ void note_sizes(const Tensor& made) {
     const Placement& p = made.layout()[m];
     if (!p.cuts()) continue;
     const auto dim = static_cast<std::size_t>(p.dim);
-    mesh.note(m, {"gave from_local a part without `shape`, of a whole with size", "in dimension",
+    mesh.note(m, {"called from_local without `shape`, which implies size", "in dimension",
                   static_cast<std::uint64_t>(made.shape()[dim]), dim});
   }
 }
@@ -85,7 +85,8 @@ void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions
   Layout wanted = partial_as_replicate(layout);
   if (options.grad_placements) {
     wanted = normalize(*options.grad_placements, out.shape(), "from_local: grad_placements");
-    CS_REQUIRE(same_cuts(wanted, layout), "from_local: grad_placements ", wanted, " for ", out);
+    CS_REQUIRE(same_cuts(wanted, layout), "from_local: grad_placements ", wanted,
+               " do not have the shards of ", out);
   }
   const Tensor inputs[] = {local};
   if (taped(inputs))
@@ -109,12 +110,13 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
   const Shape shape =
       options.shape ? *options.shape : even_shape(local.local_shape(), mesh.shape(), layout);
   CS_REQUIRE(!here || shape.size() == local.local_shape().size(), "from_local: shape ", shape,
-             " for ", local);
+             " has another number of dimensions than ", local);
   auto spec = make_spec(mesh, layout, shape);
   Tensor out;
   if (here) {
-    CS_REQUIRE(spec->local_shape == local.local_shape(), "from_local: ", local, " on rank ",
-               mesh.world().rank(), ", but ", describe(*spec), " gives it ", spec->local_shape);
+    CS_REQUIRE(spec->local_shape == local.local_shape(), "from_local: got ", local, " on rank ",
+               mesh.world().rank(), ", but its shard of ", describe(*spec), " is ",
+               spec->local_shape);
     out = (options.run_check ? first_replica(local, mesh, layout) : local).with_spec(spec);
     check_stride(options, out);
     if (!options.shape && !options.run_check) note_sizes(out);

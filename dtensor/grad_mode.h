@@ -1,5 +1,5 @@
 #pragma once
-// Whether records are made, and who is told what operators read. Rank's thread.
+// Whether operators are recorded, and a log of the tensors they read. Rank's thread.
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -10,8 +10,8 @@
 
 namespace coshard {
 
-// Records are made in this branch of the program while one lives, also under a NoGradGuard
-// (tape.h): recomputation records again while backward walks.
+// While one is alive, operators in this branch are recorded, even under a NoGradGuard (tape.h):
+// recomputation records again while backward runs.
 class RecordGuard {
  public:
   RecordGuard();
@@ -32,11 +32,12 @@ class ReadLog {
   ReadLog& operator=(const ReadLog&) = delete;
   void stop();
   void read(const Tensor& tensor);
-  // Not a tensor from before, but made meanwhile.
+  // The tensor did not exist before; it was made meanwhile.
   void forget(const Tensor& tensor);
-  // Error{BadInput} "who: ..." when one that is still there was written to since it was first read.
+  // Error{BadInput} "who: ..." if a tensor that still exists was written to since it was first
+  // read.
   void require_unchanged(std::string_view who) const;
-  // What tells of the gradients of the tensors from before.
+  // The gradient slots of the tensors that existed before.
   const std::vector<std::shared_ptr<GradMeta>>& wanted() const { return wanted_; }
 
  private:
@@ -52,7 +53,7 @@ class ReadLog {
   std::vector<Read> reads_;
   std::unordered_set<const Buffer*> known_;
   std::vector<std::shared_ptr<GradMeta>> wanted_;
-  std::uint64_t since_;  // the newest record from before
+  std::uint64_t since_;  // the newest record that existed before
   ReadLog* outer_;
   bool stopped_ = false;
 };

@@ -29,9 +29,9 @@ HookHandle put(GradHooks& hooks, GradHook hook) {
 }  // namespace
 
 HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor& gradient)> hook) {
-  CS_REQUIRE(hook, "register_hook: no hook");
+  CS_REQUIRE(hook, "register_hook: the hook is an empty function");
   CS_REQUIRE(tensor.defined() && tensor.requires_grad(), "register_hook: ", tensor,
-             " requires no gradient");
+             " does not require a gradient");
   GradMeta& meta = *tensor.grad_meta();
   return put(meta.producer ? meta.producer->hooks : meta.hooks,
              {meta.output, shared(std::move(hook)), nullptr});
@@ -39,9 +39,10 @@ HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor
 
 HookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
                                               std::function<void(const Tensor& leaf)> hook) {
-  CS_REQUIRE(hook, "register_post_accumulate_grad_hook: no hook");
+  CS_REQUIRE(hook, "register_post_accumulate_grad_hook: the hook is an empty function");
   CS_REQUIRE(leaf.defined() && leaf.requires_grad() && leaf.is_leaf(),
-             "register_post_accumulate_grad_hook: ", leaf, " is no leaf that requires a gradient");
+             "register_post_accumulate_grad_hook: ", leaf,
+             " is not a leaf that requires a gradient");
   // The leaf keeps its hooks, not they it.
   const std::function<void()> told = [weak = Tensor::Weak(leaf), hook = std::move(hook)] {
     const Tensor tensor = weak.lock();
@@ -52,7 +53,7 @@ HookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
 
 void retain_grad(const Tensor& tensor) {
   CS_REQUIRE(tensor.defined() && tensor.requires_grad(), "retain_grad: ", tensor,
-             " requires no gradient");
+             " does not require a gradient");
   if (tensor.is_leaf()) return;
   auto& retaining = tensor.grad_meta()->producer->retaining;
   const bool known = std::ranges::any_of(

@@ -14,7 +14,8 @@ struct Fans {
   double in, out;
 };
 Fans fans_of(const Tensor& x, const char* what) {
-  CS_REQUIRE(x.ndim() >= 2, what, ": ", x, " has no fan: fewer than two dimensions");
+  CS_REQUIRE(x.ndim() >= 2, what, ": ", x,
+             " has fewer than 2 dimensions, so its fan-in and fan-out are undefined");
   double field = 1;
   for (int d = 2; d < x.ndim(); ++d) field *= static_cast<double>(x.size(d));
   return {static_cast<double>(x.size(1)) * field, static_cast<double>(x.size(0)) * field};
@@ -61,8 +62,10 @@ Tensor normal_(const Tensor& x, double mean, double std) {
 }
 
 Tensor trunc_normal_(const Tensor& x, double mean, double std, double low, double high) {
-  CS_REQUIRE(std > 0 && low < high, "trunc_normal_: std ", std, " within ", low, " to ", high);
-  CS_REQUIRE(!x.is_distributed() || !x.layout().has_partial(), "trunc_normal_: ", x);
+  CS_REQUIRE(std > 0 && low < high, "trunc_normal_: invalid std ", std, " or range from ", low,
+             " to ", high);
+  CS_REQUIRE(!x.is_distributed() || !x.layout().has_partial(), "trunc_normal_: ", x,
+             " is Partial; redistribute it first");
   const double least = std::max((low - mean) / std, -40.0);
   const double most = std::min((high - mean) / std, 40.0);
   coshard::uniform_(x, below(least), below(most));

@@ -27,23 +27,23 @@ void check_mesh(const char* what, const World& world, const std::vector<int>& ra
   for (int size : shape) {
     CS_REQUIRE(size >= 1, what, ": size ", size, " in shape ", text);
     product *= size;
-    CS_REQUIRE(product <= world.size(), what, ": shape ", text, " has more places than the ",
-               world.size(), " ranks of the world");
+    CS_REQUIRE(product <= world.size(), what, ": shape ", text, " needs more ranks than the ",
+               world.size(), " of the world");
   }
-  CS_REQUIRE(product == static_cast<std::int64_t>(ranks.size()), what, ": shape ", text, " has ",
-             product, " places for ", ranks.size(), " ranks");
+  CS_REQUIRE(product == static_cast<std::int64_t>(ranks.size()), what, ": shape ", text, " needs ",
+             product, " ranks, got ", ranks.size());
   CS_REQUIRE(names.empty() || names.size() == shape.size(), what, ": ", names.size(),
              " names for the ", shape.size(), " dimensions of shape ", text);
   std::set<std::string> unique;
   for (const std::string& name : names) {
-    CS_REQUIRE(!name.empty(), what, ": an empty dimension name for shape ", text);
-    CS_REQUIRE(unique.insert(name).second, what, ": the dimension name '", name, "' repeats");
+    CS_REQUIRE(!name.empty(), what, ": empty dimension name for shape ", text);
+    CS_REQUIRE(unique.insert(name).second, what, ": duplicate dimension name '", name, "'");
   }
   std::set<int> seen;
   for (int rank : ranks) {
     CS_REQUIRE(rank >= 0 && rank < world.size(), what, ": rank ", rank, " is not one of the ",
                world.size(), " ranks of the world");
-    CS_REQUIRE(seen.insert(rank).second, what, ": rank ", rank, " comes twice");
+    CS_REQUIRE(seen.insert(rank).second, what, ": rank ", rank, " is listed twice");
   }
 }
 

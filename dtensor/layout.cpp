@@ -20,7 +20,7 @@ Layout normalize(Layout layout, const Shape& shape, const char* what) {
     Placement& p = layout[i];
     if (!p.cuts()) continue;
     const int ndim = static_cast<int>(shape.size());
-    CS_REQUIRE(p.dim >= -ndim && p.dim < ndim, what, ": ", p, " of a tensor of shape ", shape);
+    CS_REQUIRE(p.dim >= -ndim && p.dim < ndim, what, ": ", p, " is out of range for shape ", shape);
     if (p.dim < 0) p.dim = static_cast<std::int16_t>(p.dim + ndim);
   }
   return layout;

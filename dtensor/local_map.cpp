@@ -8,11 +8,11 @@ namespace {
 Tensor placed_input(const Tensor& x, std::size_t i, const LocalMapOptions& options) {
   if (!options.in_placements) return x;
   const std::optional<Layout>& wanted = (*options.in_placements)[i];
-  CS_REQUIRE(wanted, "local_map: input ", i, " is ", x, " and has no layout in in_placements");
+  CS_REQUIRE(wanted, "local_map: input ", i, " is ", x, ", but in_placements has no layout for it");
   const Layout layout = normalize(*wanted, x.shape(), "local_map: in_placements");
   if (x.layout() == layout) return x;
-  CS_REQUIRE(options.redistribute_inputs, "local_map: input ", i, " is ", x, ", in_placements say ",
-             layout, "; redistribute it or set redistribute_inputs");
+  CS_REQUIRE(options.redistribute_inputs, "local_map: input ", i, " is ", x,
+             ", but in_placements say ", layout, "; redistribute it or set redistribute_inputs");
   const Redistribution issued = redistribute(x, layout);
   return issued.tensor();
 }
@@ -27,23 +27,23 @@ Tensor local_input(const Tensor& x, std::size_t i, const LocalMapOptions& option
 
 void check_lengths(std::size_t inputs, const LocalMapOptions& options) {
   if (options.in_placements)
-    CS_REQUIRE(options.in_placements->size() == inputs, "local_map: ", inputs, " inputs, ",
+    CS_REQUIRE(options.in_placements->size() == inputs, "local_map: ", inputs, " inputs, but ",
                options.in_placements->size(), " in_placements");
   if (options.in_grad_placements)
-    CS_REQUIRE(options.in_grad_placements->size() == inputs, "local_map: ", inputs, " inputs, ",
+    CS_REQUIRE(options.in_grad_placements->size() == inputs, "local_map: ", inputs, " inputs, but ",
                options.in_grad_placements->size(), " in_grad_placements");
 }
 
 void wrap_outputs(std::vector<Tensor>& outputs, const DeviceMesh& mesh,
                   const OptionalLayouts& layouts) {
-  CS_REQUIRE(outputs.size() == layouts.size(), "local_map: the function gave ", outputs.size(),
-             " outputs, out_placements has ", layouts.size());
+  CS_REQUIRE(outputs.size() == layouts.size(), "local_map: the function returned ", outputs.size(),
+             " outputs, but out_placements has ", layouts.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor& y = outputs[i];
     CS_REQUIRE(!y.defined() || !y.is_distributed(), "local_map: output ", i, " is ", y,
                ", not a local tensor");
     if (!layouts[i]) continue;
-    CS_REQUIRE(y.defined(), "local_map: output ", i, " is missing, out_placements say ",
+    CS_REQUIRE(y.defined(), "local_map: output ", i, " is undefined, but out_placements say ",
                *layouts[i]);
     y = from_local(y, mesh, *layouts[i]);
   }

@@ -79,7 +79,7 @@ void draw_box(const Tensor& x, const RandomBox& box, kernels::Random drawing) {
 }
 
 void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift) {
-  CS_REQUIRE(is_floating(x.dtype()), "random: ", x, " is not floating");
+  CS_REQUIRE(is_floating(x.dtype()), "random: ", x, " is not floating-point");
   CS_REQUIRE(x.is_contiguous(), "random: ", x, " is not contiguous");
   const RandomState stream = take_stream(x);  // on every rank, so that they stay in step
   if (x.local_numel() == 0) return;
@@ -123,13 +123,14 @@ LocalRandom::LocalRandom() : before_(random_state()) {
 LocalRandom::~LocalRandom() { set_random_state(before_); }
 
 void normal_(const Tensor& x, double mean, double std) {
-  CS_REQUIRE(!(std < 0), "normal_: std ", std);
+  CS_REQUIRE(!(std < 0), "normal_: std must not be negative, got ", std);
   require_writable(x, "normal");
   draw(x, kernels::RandomKind::Normal, std, mean);
   record_constant_write(x);
 }
 void uniform_(const Tensor& x, double low, double high) {
-  CS_REQUIRE(low <= high && std::isfinite(high - low), "uniform_: from ", low, " to ", high);
+  CS_REQUIRE(low <= high && std::isfinite(high - low), "uniform_: invalid range from ", low, " to ",
+             high);
   require_writable(x, "uniform");
   draw(x, kernels::RandomKind::Uniform, high - low, low);
   record_constant_write(x);

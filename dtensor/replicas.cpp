@@ -94,10 +94,10 @@ void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
     const NamedTensor& each = part.tensors[t];
     for (std::size_t place = 0; place < ranks.size(); ++place) {
       const std::size_t first = first_replica_of(place, each.tensor.layout(), part.mesh);
-      CS_REQUIRE(hashes[place * count + t] == hashes[first * count + t],
-                 "replicas differ: ", each.name, ' ', each.tensor, " of rank ", ranks[place],
-                 " is not what rank ", ranks[first],
-                 " has; a gradient that each rank has a part of is Partial (grad_placements)");
+      CS_REQUIRE(
+          hashes[place * count + t] == hashes[first * count + t], "replicas differ: ", each.name,
+          ' ', each.tensor, " of rank ", ranks[place], " differs from that of rank ", ranks[first],
+          "; if each rank holds only a part of the gradient, declare it Partial (grad_placements)");
     }
   }
 }
@@ -113,7 +113,7 @@ Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site) {
   co_await std::move(landed);
   for (const MeshReplicas& part : replicas_by_mesh(tensors)) {
     const auto& device = part.tensors.front().tensor.device();
-    require_not_recording(*device, "verify_replicas", "give data to the host");
+    require_not_recording(*device, "verify_replicas", "copy to the host");
     Hashes hashes;
     for (const NamedTensor& each : part.tensors) hashes.push_back(bits_hash(each.tensor));
     Tensor all = Tensor::empty(device, Shape{static_cast<std::int64_t>(hashes.size())}, DType::I64);

@@ -1,5 +1,5 @@
 #pragma once
-// The replica check: whether what is Replicate is the same on the ranks that hold it. Rank's
+// The replica check: whether Replicate tensors are equal on all ranks that hold them. Rank's
 // thread.
 #include <string>
 #include <vector>
@@ -10,20 +10,20 @@
 namespace coshard {
 
 struct NamedTensor {
-  std::string name;  // what an error calls it
+  std::string name;  // what errors call it
   Tensor tensor;
 };
 
-// Compares the bits of every DTensor along the mesh dimensions where it is Replicate. Plain tensors
-// and what is replicated nowhere are left out. The ranks of a mesh give the same list.
-//   Resumes: when the ranks' hashes are there.
-//   Moves:   8 bytes per tensor: one all_gather per dimension of each mesh, label "replicas", of
-//            which observers are not told; and each tensor from the device to the host.
-//   Fails:   Error{BadInput} on all ranks of the mesh, which names the first tensor that differs,
-//            and a rank that has something else than the first of its replicas; a captured step.
+// Compares the bits of every DTensor along the mesh dimensions where it is Replicate. Ignores plain
+// tensors and tensors without a Replicate. The ranks of a mesh pass the same list.
+//   Resumes: when all hashes have arrived.
+//   Moves:   8 bytes per tensor: one all_gather per dimension of each mesh, label "replicas",
+//            hidden from observers; and each tensor from the device to the host.
+//   Fails:   Error{BadInput} on all ranks of the mesh: names the first tensor that differs, and a
+//            rank that differs from the first replica. Also in a captured step.
 Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site = CallSite::current());
 
-// Of the elements of this rank's part; copies them to the host.
+// Of the local tensor's elements; copies them to the host.
 std::uint64_t bits_hash(const Tensor& x);
 
 }  // namespace coshard

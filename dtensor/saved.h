@@ -1,12 +1,12 @@
 #pragma once
-// What a record keeps for backward. Rank's thread.
+// A tensor that a record saves for backward. Rank's thread.
 #include <string_view>
 
 #include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 
-// A tensor, off the tape, and how often its memory had been written to when it was kept.
+// A tensor, off the tape, and how often its memory had been written to when it was saved.
 class Saved {
  public:
   Saved() = default;  // nothing
@@ -16,7 +16,7 @@ class Saved {
     changes_ = tensor.storage()->changes();
   }
   bool defined() const { return tensor_.defined(); }
-  // Error{BadInput} "who: backward needs ..." when it was written to since.
+  // Error{BadInput} "who: backward needs ..." if it was written to since.
   const Tensor& get(std::string_view who) const {
     if (tensor_.defined() && tensor_.storage()->changes() != changes_) refuse(who);
     return tensor_;

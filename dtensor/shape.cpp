@@ -11,7 +11,7 @@ std::int64_t numel(const Shape& shape) {
 void require_size(const Shape& shape, std::size_t element_bytes, const char* what) {
   auto bytes = static_cast<std::int64_t>(element_bytes);
   for (auto size : shape) {
-    CS_REQUIRE(size >= 0, what, ": size ", size, " in shape ", shape);
+    CS_REQUIRE(size >= 0, what, ": negative size ", size, " in shape ", shape);
     CS_REQUIRE(!__builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes), what,
                ": shape ", shape, " has 2^63 bytes or more");
   }
@@ -25,8 +25,8 @@ Strides row_major(const Shape& shape) {
 }
 
 int normalize_dim(std::int64_t dim, int ndim, const char* what) {
-  CS_REQUIRE(dim >= -ndim && dim < ndim, what, ": dimension ", dim, " of a tensor with ", ndim,
-             " dimensions");
+  CS_REQUIRE(dim >= -ndim && dim < ndim, what, ": dimension ", dim,
+             " is out of range for a tensor with ", ndim, " dimensions");
   return static_cast<int>(dim < 0 ? dim + ndim : dim);
 }
 

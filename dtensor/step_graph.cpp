@@ -22,16 +22,16 @@ const RankLocal<RecordedHere> recorded_here;
 Tensor input_of(const Tensor& given, std::size_t number) {
   CS_REQUIRE(given.defined(), "captured step: input ", number, " is undefined");
   CS_REQUIRE(!given.requires_grad(), "captured step: input ", number, " (", given,
-             ") requires a gradient; the step reads a copy of it: give detach() of it");
+             ") requires a gradient; the step reads a copy of it; pass its detach()");
   return copy_of(given);
 }
 
 void copy_input(const Tensor& to, const Tensor& from, std::size_t number) {
   CS_REQUIRE(from.defined() && from.dtype() == to.dtype() && from.shape() == to.shape() &&
                  from.spec() == to.spec() && from.local_shape() == to.local_shape(),
-             "captured step: input ", number, " is ", from, ", it was recorded with ", to);
+             "captured step: input ", number, " is ", from, ", but it was recorded with ", to);
   CS_REQUIRE(!from.requires_grad(), "captured step: input ", number, " (", from,
-             ") requires a gradient; the step reads a copy of it: give detach() of it");
+             ") requires a gradient; the step reads a copy of it; pass its detach()");
   if (to.local_numel() > 0) kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from)});
 }
 
@@ -63,7 +63,7 @@ const double* StepGraph::numbers(std::span<const double> now,
                                  std::function<void(std::span<double>)> next) {
   const std::size_t first = words_.size();
   if (first + now.size() > kWords)
-    refuse(cat("more than ", kWords, " numbers that change from step to step"));
+    refuse(cat("more than ", kWords, " values that change from step to step"));
   for (const double number : now) words_.push_back(std::bit_cast<std::uint64_t>(number));
   entries_.push_back({first, now.size(), std::move(next)});
   return static_cast<const double*>(block_->data()) + first;
@@ -127,7 +127,7 @@ void StepGraph::launch() {
 
 void StepGraph::replay(const std::vector<Tensor>& inputs) {
   CS_REQUIRE(inputs.size() == inputs_.size(), "captured step: ", inputs.size(),
-             " inputs, it was recorded with ", inputs_.size());
+             " inputs, but it was recorded with ", inputs_.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) copy_input(inputs_[i], inputs[i], i);
   const RandomState now = random_state();
   set_random(now);

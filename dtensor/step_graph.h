@@ -1,8 +1,8 @@
 #pragma once
-// A step that is recorded, and then replayed: the device's graph, and what changes from step to
-// step. Numbers that a kernel needs and that change are read from one small block of device memory,
-// which the host fills before each launch; state of the host is brought forward by what its owners
-// have left here. Rank's thread.
+// A step that is recorded and then replayed: the device's graph, and what changes from step to
+// step. Changing numbers that kernels need are read from a small block of device memory, which the
+// host fills before each launch; host state is advanced by callbacks that its owners register here.
+// Rank's thread.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -20,40 +20,42 @@ namespace coshard {
 
 class StepGraph {
  public:
-  // What this rank records now; null: nothing.
+  // What this rank is recording; null: nothing.
   static StepGraph* recording();
 
-  // Records from now on. The inputs that the step reads are copies of these.
+  // Starts recording. The step reads copies of these inputs.
   StepGraph(const std::shared_ptr<Device>& device, const std::vector<Tensor>& inputs);
-  // Unfinished: gradients of the step, which nothing has computed, are gone.
+  // If unfinished: the step's gradients, which nothing has computed, are dropped.
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
   const std::vector<Tensor>& inputs() const { return inputs_; }
 
-  // --- while it is recorded ---
-  // Where kernels find these numbers: as `now` is in the step that is recorded, as `next` writes
-  // them in each later one. Error{Unsupported}: too many.
+  // --- while recording ---
+
+  // Where kernels find these numbers: `now` in the recorded step, what
+  // `next` writes in each later one. Error{Unsupported}: too many.
   const double* numbers(std::span<const double> now, std::function<void(std::span<double>)> next);
   void on_replay(std::function<void()> advance) { advances_.push_back(std::move(advance)); }
-  // Where kernels find {seed, stream}, from which that stream is *stream away now. Null: the number
-  // is the same in each step. Error{Unsupported}: a generator of its own (a child of a when_all,
+  // Where kernels find {seed, stream}, from which the stream they need is *stream away. Null: the
+  // number is the same in each step. Error{Unsupported}: another generator (a child of a when_all,
   // another seed).
   const std::uint64_t* random_origin(const RandomState& drawn, std::uint64_t* stream) const;
-  // backward is about to add to the gradient of this leaf. Error{Unsupported}: it has one from
-  // before the step.
+  // backward is about to add to this leaf's gradient. Error{Unsupported}: it has one from before
+  // the step.
   void meet(const std::shared_ptr<GradMeta>& leaf);
-  // From now on the gradient of this leaf is of the step.
+  // From now on this leaf's gradient belongs to the step.
   void sets(const std::shared_ptr<GradMeta>& leaf);
-  // Error{Unsupported} "who: ..." unless the gradient of `leaf` is of this step.
+  // Error{Unsupported} "who: ..." unless the gradient of `leaf` belongs to this step.
   void require_met(const std::shared_ptr<GradMeta>& leaf, std::string_view who) const;
-  // Ends it. What it gives, and gradients that it leaves, arrive.
+  // Ends the recording. Waits until its result, and gradients it leaves behind, have arrived.
   void finish(const Tensor& result);
 
-  // --- then ---
-  // The step that was recorded, whose state the host has.
+  // --- afterwards ---
+
+  // The recorded step itself, whose host state is already up to date.
   void launch();
-  // The next step. Error{BadInput}: other inputs; what owners of the host's state throw.
+  // The next step. Error{BadInput}: other inputs; whatever owners of host state throw.
   void replay(const std::vector<Tensor>& inputs);
   const Tensor& result() const { return result_; }
 
@@ -72,8 +74,8 @@ class StepGraph {
   std::vector<std::uint64_t> words_;
   std::vector<Entry> entries_;
   std::vector<std::function<void()>> advances_;
-  RandomState random_;       // where it begins, in the step that is recorded
-  std::uint64_t draws_ = 0;  // how far a step brings it
+  RandomState random_;       // at its beginning, in the recorded step
+  std::uint64_t draws_ = 0;  // how many streams a step consumes
   std::vector<std::pair<std::shared_ptr<GradMeta>, Tensor>>
       leaves_;  // and their gradients after it
   Tensor result_;

@@ -1,11 +1,11 @@
 #pragma once
-// Views by their place in memory, and gradients through them: what the base of a view needs to know
-// of a write through it. Plain tensors. Rank's thread.
+// Views by their location in memory, and gradients through them: what the base of a view needs to
+// know about a write through the view. Plain tensors. Rank's thread.
 #include <coshard/dtensor/tape.h>
 
 namespace coshard {
 
-// Where the elements of a view lie among those of its base.
+// Where a view's elements are in its base's memory.
 struct ViewPlace {
   ViewPlace(const Tensor& base, const Tensor& view);
   Shape base_shape, shape;
@@ -14,8 +14,8 @@ struct ViewPlace {
   std::int64_t extent;  // of the base's memory, in elements
 };
 
-// Linear maps of a gradient, recorded where gradients of gradients are wanted. With x of the base's
-// shape and y of the view's:
+// Linear maps of a gradient, recorded if second derivatives are wanted. x has the base's shape, y
+// the view's.
 Tensor gathered(const Tensor& x, const ViewPlace& place);   // the view's elements of x
 Tensor scattered(const Tensor& y, const ViewPlace& place);  // y there, 0 elsewhere
 Tensor masked(const Tensor& x, const ViewPlace& place);     // 0 there, x elsewhere

@@ -21,9 +21,9 @@ std::size_t bytes_of(const Shape& shape, DType dtype, const char* what) {
 }  // namespace
 
 void Tensor::fail_undefined() {
-  fail(
-      ErrorKind::BadInput,
-      "the tensor is undefined: nothing was assigned to it (a gradient before backward is so too)");
+  fail(ErrorKind::BadInput,
+       "the tensor is undefined: nothing was assigned to it (a gradient is undefined until "
+       "backward sets it)");
 }
 
 std::int64_t Tensor::size(std::int64_t dim) const {
@@ -103,7 +103,8 @@ void Tensor::set_base(const Tensor& viewed) const {
 Tensor& Tensor::set_requires_grad(bool value) {
   CS_REQUIRE(is_leaf(), "set_requires_grad: ", *this, " was made by ",
              impl().grad->producer->name(), "; only leaves can be changed");
-  CS_REQUIRE(!value || is_floating(dtype()), "set_requires_grad: ", *this, " is not floating");
+  CS_REQUIRE(!value || is_floating(dtype()), "set_requires_grad: ", *this,
+             " is not floating-point");
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   impl().grad->requires_grad = value;
   impl().grad->spec = impl().spec;
@@ -121,8 +122,8 @@ bool Tensor::fits_as_gradient(const Tensor& gradient) const {
 }
 
 void Tensor::set_grad(Tensor gradient) const {
-  CS_REQUIRE(!gradient.defined() || fits_as_gradient(gradient), "set_grad: ", gradient,
-             " as the gradient of ", *this);
+  CS_REQUIRE(!gradient.defined() || fits_as_gradient(gradient), "set_grad: gradient ", gradient,
+             " does not match ", *this);
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   if (StepGraph* step = StepGraph::recording()) step->sets(impl().grad);
   impl().grad->gradient = std::move(gradient);
@@ -213,7 +214,7 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
              "from_values: ", values.size(), " values for shape ", shape);
   if (!is_floating(dtype))
     for (const double value : values) require_fits(value, dtype, "from_values");
-  require_not_recording(*device, "from_values", "take data from the host");
+  require_not_recording(*device, "from_values", "copy from the host");
   // Elsewhere than on the cpu kernels cannot read the host's memory.
   void* given = const_cast<double*>(values.data());
   const Tensor there =
@@ -229,8 +230,8 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
 
 std::vector<double> Tensor::to_vector() const {
   CS_REQUIRE(!is_distributed() || !layout().has_partial(), "to_vector: ", *this,
-             " has terms, not values; redistribute first, or read to_local()");
-  require_not_recording(*device(), "to_vector", "give data to the host");
+             " is Partial; redistribute it first, or read to_local()");
+  require_not_recording(*device(), "to_vector", "copy to the host");
   std::vector<double> values(static_cast<std::size_t>(local_numel()));
   const Tensor there =
       device()->kind() == DeviceKind::Cpu ? Tensor() : empty(device(), local_shape(), DType::F64);
@@ -262,10 +263,10 @@ double Tensor::item() const {
   if (is_distributed()) {
     for (const Placement& p : layout())
       CS_REQUIRE(p.is_replicate(), "item: ", *this, " is ", p,
-                 " along a mesh dimension; redistribute first");
+                 " along a mesh dimension; redistribute it first");
     if (!mesh().contains_this_rank()) return 0;
   }
-  require_not_recording(*device(), "item", "give data to the host");
+  require_not_recording(*device(), "item", "copy to the host");
   return to_vector().front();
 }
 

@@ -74,7 +74,7 @@ void accumulate(GradMeta& meta, Tensor gradient) {
 Tensor shown(const Tensor& gradient) {
   Tensor seen = gradient.detach();
   seen.set_grad_meta(gradient.grad_meta());
-  seen.set_unwritable("is a gradient that others may read");
+  seen.set_unwritable("is a gradient that other operators may read");
   return seen;
 }
 
@@ -86,8 +86,8 @@ Tensor hooked(GradHooks hooks, int output, Tensor gradient) {
     const Tensor seen = shown(gradient);
     Tensor replaced = (*replace)(seen);
     if (!replaced.defined() || replaced.id() == seen.id()) continue;
-    CS_REQUIRE(gradient.fits_as_gradient(replaced), "register_hook: the hook gave ", replaced,
-               " for a gradient ", gradient);
+    CS_REQUIRE(gradient.fits_as_gradient(replaced), "register_hook: the hook returned ", replaced,
+               " for gradient ", gradient);
     gradient = std::move(replaced);
   }
   return gradient;
@@ -268,8 +268,8 @@ Task<void> Walk::step() {
   CS_REQUIRE(!grad_enabled() || current_->records_backward(), current_->name(),
              ": its gradient cannot be differentiated again");
   CS_REQUIRE(!current_->released, current_->name(),
-             ": backward goes through it a second time: give retain_graph to the first, which has "
-             "freed what it saved");
+             ": backward runs through it a second time, but the first freed what it saved; pass "
+             "retain_graph to the first");
   Task<void> task = current_->awaited_backward(gradients, *this);
   if (!task) current_->backward(gradients, *this);
   return task;
@@ -306,7 +306,7 @@ bool Walk::wants(int input) const {
 
 void Walk::give(int input, Tensor gradient) {
   if (!gradient.defined()) return;
-  require_finite(gradient, "a gradient given by", current_->name(), current_->module);
+  require_finite(gradient, "a gradient returned by", current_->name(), current_->module);
   arrive(current_->inputs[static_cast<std::size_t>(input)], std::move(gradient));
 }
 
@@ -324,7 +324,7 @@ void Walk::run_oldest_deferred() {
   deferred_.pop_front();
   turn_.to(deferred.module);
   Tensor gradient = deferred.compute();
-  require_finite(gradient, "a gradient given by", deferred.operation, deferred.module);
+  require_finite(gradient, "a gradient returned by", deferred.operation, deferred.module);
   arrive(deferred.leaf, std::move(gradient));
   deferred.compute = nullptr;
   settle_arrivals();

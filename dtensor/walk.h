@@ -1,6 +1,6 @@
 #pragma once
-// A walk of the tape: records wait in a queue ordered by age, the newest first; since a record only
-// points to older ones, everything that feeds it has run when its turn comes. Rank's thread.
+// One backward pass: records wait in a queue ordered by age, newest first. A record only points to
+// older ones, so everything that feeds it has run when its turn comes. Rank's thread.
 #include <deque>
 #include <map>
 #include <unordered_set>
@@ -10,8 +10,8 @@
 
 namespace coshard {
 
-// The gradients that met at one place, in the order in which they came. Those in flight are kept
-// apart until they have been awaited, so that adding them waits for nothing.
+// The gradients to be added at one tensor, in the order in which backward produced them. Those in
+// flight are kept apart until they have been awaited, so that adding them never waits.
 struct Terms {
   Tensor first;
   std::vector<Tensor> more;
@@ -22,7 +22,7 @@ struct Terms {
   Tensor sum();
 };
 
-// Tells the observers to whose forward the part of backward belongs that runs now.
+// Tells observers which module's forward the running part of backward belongs to.
 class ModuleTurn {
  public:
   ModuleTurn() = default;
@@ -38,32 +38,32 @@ class ModuleTurn {
 class Walk final : public GradSink {
  public:
   explicit Walk(bool retain_graph) : retain_graph_(retain_graph) {}
-  // Up to the records that are not newer than `since`: what is for those goes to `outer`.
+  // Stops at records that are not newer than `since`: their gradients go to `outer`.
   Walk(std::uint64_t since, GradSink& outer) : outer_(&outer), since_(since) {}
-  // For gradients of `targets`, which are kept for result(), and nothing else.
+  // Only for gradients of `targets`, which are kept for result().
   Walk(bool retain_graph, const std::vector<Tensor>& targets, const std::vector<Tensor>& outputs);
 
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override;
-  // What has come to leaves is added up. After arrive() from outside.
+  // Adds up what has reached leaves. Call it after arrive() from outside.
   void settle_arrivals();
   bool done() const { return queue_.empty() && deferred_.empty(); }
-  // Whether the next record needs a collective that is still in flight: the program's structure,
-  // the same on all ranks.
+  // Whether the next record needs a collective that is still in flight; depends on the program's
+  // structure, so it is the same on all ranks.
   bool about_to_wait() const;
   std::vector<Tensor> awaited() const;
-  // Leaves and targets where gradients in flight met, or whose hooks wait for them.
+  // Leaves and targets whose gradients were in flight when they met, or whose hooks wait for them.
   bool has_late_leaves() const { return !late_.empty(); }
   std::vector<Tensor> awaited_by_leaves() const;
-  // A sibling's walk may have added to a leaf meanwhile. Unless in_place, a leaf whose gradient is
-  // in flight again is left for the next round.
+  // A sibling's backward may have added to a leaf meanwhile. Unless in_place, a leaf whose gradient
+  // is in flight again is left for the next round.
   void settle_leaves(bool in_place);
-  // What siblings do meanwhile is not this backward's.
+  // What siblings do meanwhile is not part of this backward.
   void pause() { turn_.to(nullptr); }
   void run_deferred();
-  // Does the next part; a task when that has to await. Then step_done().
+  // Runs the next part; returns a task if that has to await. Then call step_done().
   Task<void> step();
   void step_done();
-  // The targets' gradients, when nothing is left to do; undefined where nothing arrived.
+  // The targets' gradients, once nothing is left to do; undefined if none arrived.
   std::vector<Tensor> result();
 
   bool wants(int input) const override;
@@ -86,7 +86,7 @@ class Walk final : public GradSink {
     Meta meta;
     Terms terms;
   };
-  // Bounds the activations that deferred gradients keep alive: one block's worth of weights.
+  // Limits the activations that deferred gradients keep alive: one block's worth of weights.
   static constexpr std::size_t kMostDeferred = 8;
 
   bool leads_to_target(const Meta& meta) const;
@@ -100,7 +100,7 @@ class Walk final : public GradSink {
   std::uint64_t since_ = 0;
   bool for_targets_ = false;
   std::vector<Target> targets_;
-  std::unordered_set<const Record*> needed_;  // records behind which a target lies
+  std::unordered_set<const Record*> needed_;  // records that lead to a target
   std::map<std::uint64_t, Waiting, std::greater<>> queue_;
   std::deque<Deferred> deferred_;
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step

@@ -31,20 +31,21 @@ bool shares_memory(const Tensor& x) {
 
 void require_writable_view(const Tensor& x, const Tensor& base, std::string_view who) {
   if (!base.requires_grad()) return;
-  CS_REQUIRE(!base.is_leaf(), who, "_: ", x, " is a view of a leaf that requires a gradient");
+  CS_REQUIRE(!base.is_leaf(), who, "_: ", x,
+             " is a view of a leaf that requires a gradient, and cannot be changed in place");
   CS_REQUIRE(x.requires_grad(), who, "_: ", x,
              " is a view of a tensor that requires a gradient, made under a NoGradGuard");
 }
 
 void require_writable_on_tape(const Tensor& x, std::string_view who) {
   CS_REQUIRE(!x.requires_grad() || !x.is_leaf(), who, "_: ", x,
-             " is a leaf that requires a gradient");
+             " is a leaf that requires a gradient, and cannot be changed in place");
   const Tensor base = x.base();
   if (base.defined()) require_writable_view(x, base, who);
   for (const Tensor& t : {x, base})
     CS_REQUIRE(!shares_memory(t), who, "_: ", x, " is memory that ",
                t.grad_meta()->producer->name(),
-               " shares with a tensor on the tape: in place on it is refused; clone it first");
+               " shares with a tensor on the tape: it cannot be changed in place; clone it first");
 }
 
 // retain_grad holds for the tensor, whatever made it last.
@@ -125,7 +126,7 @@ void Tensor::wait_for_readers(Buffer& buffer, std::string_view who) {
 void require_writable(const Tensor& x, std::string_view who) {
   CS_REQUIRE(x.defined(), who, "_: the tensor is undefined");
   CS_REQUIRE(x.unwritable() == nullptr, who, "_: ", x, " ", x.unwritable(),
-             ": in place on it is refused; clone it first");
+             ": it cannot be changed in place; clone it first");
   if (grad_enabled()) require_writable_on_tape(x, who);
   x.wait_for_readers(who);
 }

@@ -1,9 +1,8 @@
 #pragma once
-// What each numeric kernel is asked to do: plain pointers, shapes and strides, no tensors and no
-// layouts. `kernels::run(device kind, args)` picks the back end (kernels/run.h). Strides count
-// elements. Unless a field is a View, memory is contiguous and row-major. Where a dtype field is
-// not otherwise limited, every floating dtype works; accumulation is in f32 for bf16, f16 and f32,
-// in f64 for f64.
+// The arguments of each numeric kernel: plain pointers, shapes and strides; no tensors, no layouts.
+// `kernels::run(device, args)` picks the back end (kernels/run.h). Strides count elements. Unless a
+// field is a View, memory is contiguous and row-major. Unless limited otherwise, every
+// floating-point dtype works; accumulation is in f32 for bf16, f16 and f32, in f64 for f64.
 #include "kernels/args/index.h"
 #include "kernels/args/matmul.h"
 #include "kernels/args/nn.h"

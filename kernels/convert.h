@@ -1,5 +1,5 @@
 #pragma once
-// How values change their type, on every back end alike.
+// Conversions between element types, the same on every back end.
 #include <limits>
 #include <type_traits>
 
@@ -7,7 +7,7 @@
 
 namespace coshard::kernels {
 
-// Through float to and from bf16 and f16; to bool: whether it is not 0.
+// Via float to and from bf16 and f16; to bool: whether it is nonzero.
 template <class To, class From>
 constexpr To converted(From value) {
   if constexpr (std::is_same_v<To, From>) {

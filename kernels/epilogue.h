@@ -1,6 +1,6 @@
 #pragma once
-// The bias and the Epilogue of a Matmul by other kernels, for back ends whose product does not do
-// them itself. Host code of cpu and cuda.
+// A Matmul's bias and Epilogue by separate kernels, for back ends whose product does not fuse them.
+// Host code for cpu and cuda.
 #include <utility>
 
 #include <coshard/runtime/error.h>
@@ -27,18 +27,19 @@ inline bool has_epilogue(const Matmul& args) {
   return args.bias != nullptr || args.epilogue != Epilogue::None;
 }
 
-// Error{BadInput} when the product cannot have the epilogue that it asks for.
+// Error{BadInput} if the product does not support the epilogue it asks for.
 inline void check_epilogue(const Matmul& args) {
   if (!has_epilogue(args)) return;
-  CS_REQUIRE(is_floating(args.out.dtype), "matmul: a bias or an epilogue of ", args.out.dtype);
+  CS_REQUIRE(is_floating(args.out.dtype),
+             "matmul: a bias or epilogue needs a floating-point output, got ", args.out.dtype);
   if (args.epilogue == Epilogue::None) return;
-  CS_REQUIRE(args.aux != nullptr, "matmul: an epilogue without aux");
+  CS_REQUIRE(args.aux != nullptr, "matmul: this epilogue needs aux");
   if (args.epilogue == Epilogue::BiasGrad) {
     CS_REQUIRE(
         args.a.ndim == 2 && (is_contiguous(args.a) || is_contiguous(transposed_matrix(args.a))),
-        "matmul: the sums of rows of a strided a");
+        "matmul: row sums need a contiguous a");
   } else {
-    CS_REQUIRE(is_contiguous(args.out), "matmul: gelu of a strided result");
+    CS_REQUIRE(is_contiguous(args.out), "matmul: gelu needs a contiguous output");
   }
 }
 
@@ -51,7 +52,7 @@ void add_bias(const Matmul& args, Run&& run) {
   run(Binary{BinaryOp::Add, args.out, args.out, bias});
 }
 
-// The sums of a's rows, of a contiguous a or one whose transpose is.
+// The row sums of a, which or whose transpose is contiguous.
 template <class Run>
 void sum_rows(const Matmul& args, Run&& run) {
   ReduceDim sum{ReduceOp::Sum, args.a.dtype, args.a.shape[0], args.a.shape[1], 1,
@@ -63,7 +64,7 @@ void sum_rows(const Matmul& args, Run&& run) {
   run(sum);
 }
 
-// What is left to do once `out` holds the bare product. `run` runs one kernel.
+// Finishes the Matmul once `out` holds the bare product. `run` runs one kernel.
 template <class Run>
 void run_epilogue(const Matmul& args, Run&& run) {
   if (args.bias != nullptr) add_bias(args, run);

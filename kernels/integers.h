@@ -1,5 +1,5 @@
 #pragma once
-// Arithmetic of integers that wraps around, as unsigned numbers do; on the host and on devices
+// Integer arithmetic that wraps around like unsigned numbers; on the host and on devices
 // (constexpr).
 #include <type_traits>
 
@@ -21,12 +21,12 @@ constexpr T wrapping_negate(T a) {
   return static_cast<T>(Bits{0} - static_cast<Bits>(a));
 }
 
-// Rounded towards 0; 0 where b is 0.
+// Rounded toward 0; 0 if b is 0.
 template <class T>
 constexpr T integer_quotient(T a, T b) {
   return b == 0 ? T(0) : b == -1 ? wrapping_negate(a) : static_cast<T>(a / b);
 }
-// With the sign of b; 0 where b is 0.
+// With the sign of b; 0 if b is 0.
 template <class T>
 constexpr T integer_remainder(T a, T b) {
   if (b == 0 || b == -1) return 0;
@@ -34,7 +34,7 @@ constexpr T integer_remainder(T a, T b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-// base^exponent; of a negative exponent the integer part (0 stays 0).
+// base^exponent; for a negative exponent the integer part (0 stays 0).
 template <class T>
 constexpr T integer_power(T base, T exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;

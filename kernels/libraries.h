@@ -1,5 +1,5 @@
 #pragma once
-// Which libraries the kernels of a back end use, and their versions, for people. Any thread.
+// The libraries that a back end's kernels use, and their versions, for people. Any thread.
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +16,7 @@ using Libraries = std::vector<std::pair<std::string, std::string>>;  // "oneDNN"
 COSHARD_KERNEL_BACKENDS(X)
 #undef X
 
-// Empty for a device kind without kernels in this build.
+// Empty for a device kind that has no kernels in this build.
 Libraries libraries_of(DeviceKind kind);
 
 }  // namespace coshard::kernels

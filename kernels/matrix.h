@@ -1,6 +1,6 @@
 #pragma once
-// One operand of a product as libraries see it: [batch,] rows, columns with strides in elements.
-// Shared by the back ends whose products are a library's. Pure values.
+// One operand of a product as libraries expect it: [batch,] rows, columns with strides in elements.
+// Shared by back ends that use a library for products. Pure values.
 #include "kernels/args/matmul.h"
 
 namespace coshard::kernels {
@@ -21,8 +21,7 @@ struct Matrix {
   Matrix single() const { return {data, 1, rows, columns, 0, row_stride, column_stride}; }
 };
 
-// Strides of dimensions of extent 1 mean nothing: they get the value that a plain matrix would
-// have.
+// Strides of dimensions of size 1 are meaningless: they get the value a plain matrix would have.
 inline Matrix matrix_of(const View& v) {
   const int lead = v.ndim - 2;
   Matrix m = {v.data,
@@ -40,7 +39,7 @@ inline Matrix matrix_of(const View& v) {
   return m;
 }
 
-// Whether libraries take the strides as they are: one unit stride, the other past it.
+// Whether libraries accept the strides as they are: one unit stride, the other beyond it.
 inline bool is_plain(const Matrix& m) {
   if (m.batch_stride < 0) return false;
   return (m.column_stride == 1 && m.row_stride >= m.columns) ||

@@ -1,5 +1,5 @@
 #pragma once
-// From a run-time dtype to a C++ type. Used by the reference loops and by the bodies for GPUs.
+// From a run-time dtype to a C++ type. Used by the reference loops and the GPU kernels.
 #include <cstdint>
 
 #include <coshard/runtime/dtype.h>
@@ -7,7 +7,7 @@
 
 namespace coshard::kernels {
 
-// Calls f(T{}) with the element type of a floating dtype; Error{Unsupported} otherwise.
+// Calls f(T{}) with the element type of a floating-point dtype; Error{Unsupported} otherwise.
 template <class F>
 void with_floating(DType dtype, F&& f) {
   switch (dtype) {
@@ -15,7 +15,7 @@ void with_floating(DType dtype, F&& f) {
     case DType::F64: return f(double{});
     case DType::BF16: return f(BFloat16{});
     case DType::F16: return f(Float16{});
-    default: fail(ErrorKind::Unsupported, cat("a floating kernel was asked for ", dtype));
+    default: fail(ErrorKind::Unsupported, cat("expected a floating-point dtype, got ", dtype));
   }
 }
 

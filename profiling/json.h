@@ -1,6 +1,5 @@
 #pragma once
-// The few pieces of JSON that reports and traces are written with. Free functions on values; any
-// thread.
+// The JSON helpers of reports and traces. Free functions on values; any thread.
 #include <string>
 #include <string_view>
 

@@ -1,13 +1,13 @@
 #pragma once
 // Shows Nsight Systems what a rank does, through NVTX 3: ranges of the domain `coshard` in the
 // categories redistribute (from issue to await), wait, compute and module. They are start/end
-// ranges, since a coroutine may go on between other work, and each is ended: at the latest when the
-// observer goes, where a rank failed. Messages and layouts are registered strings. One observer per
-// rank, made and used on its thread.
+// ranges, because a coroutine may continue amid other work, and each is ended: at the latest with
+// the observer, if a rank failed. Messages and layouts are registered strings. One observer per
+// rank, created and used on its thread.
 //
-// Nothing has to be turned on: where a tool is attached (`nsys profile -t nvtx`, or another one
-// named by NVTX_INJECTION64_PATH), each World gets one of these; else none is made, and a step
-// costs nothing more.
+// Nothing needs to be enabled: if a tool is attached (`nsys profile -t nvtx`, or another one named
+// by NVTX_INJECTION64_PATH), each World gets one of these; otherwise none is created, and a step
+// costs nothing extra.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -70,7 +70,7 @@ class NvtxTrace final : public Observer {
   std::vector<Named> modules_;                                          // entered and not yet left
 };
 
-// Null where no tool is attached to this process.
+// Null if no tool is attached to this process.
 std::unique_ptr<Observer> make_nvtx_trace(int rank);
 
 }  // namespace coshard

@@ -1,5 +1,5 @@
 #pragma once
-// Figures of repeated measurements that one slow run cannot spoil. A value; any thread.
+// Statistics of repeated measurements that a single slow run cannot distort. A value; any thread.
 #include <cstddef>
 #include <vector>
 

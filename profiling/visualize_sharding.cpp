@@ -124,7 +124,7 @@ std::string partial_note(const Layout& layout) {
   for (int m = 0; m < layout.ndim(); ++m)
     if (layout[m].is_partial())
       text += cat(text.empty() ? "" : ", ", layout[m], " along mesh dimension ", m);
-  return text.empty() ? "" : "each holder has a term: " + text;
+  return text.empty() ? "" : "each holder has a partial value: " + text;
 }
 
 Sharding make_sharding(std::string title, const std::vector<int>& mesh_shape,

@@ -101,13 +101,14 @@ void require_class_cut(const Tensor& logits, int dim) {
     fits = fits && (p.is_shard() || p.is_replicate());
   }
   CS_REQUIRE(fits && cuts == 1, "loss_parallel: logits ", logits,
-             ": exactly one mesh dimension must cut the classes, dimension ", dim,
-             "; the others may cut other dimensions or replicate");
+             ": exactly one mesh dimension must shard the classes, dimension ", dim,
+             "; the others may shard other dimensions or replicate");
 }
 
 Tensor classes_last(const Tensor& logits, int class_dim) {
   CS_REQUIRE(logits.defined() && logits.ndim() > 0 && is_floating(logits.dtype()),
-             "loss_parallel: logits are ", logits);
+             "loss_parallel: logits must be floating-point with at least 1 dimension, got ",
+             logits);
   const int dim = normalize_dim(class_dim, logits.ndim(), "loss_parallel: class_dim");
   if (logits.is_distributed()) require_class_cut(logits, dim);
   if (dim == logits.ndim() - 1) return contiguous(logits);
@@ -138,14 +139,14 @@ LossLayouts lay_out(const Tensor& logits, Reduction reduction) {
 // This rank's targets, i64 and contiguous.
 Tensor local_targets(const Tensor& targets, const Tensor& logits, const LossLayouts& layouts,
                      std::int64_t ignore_index) {
-  CS_REQUIRE(targets.defined() && !is_floating(targets.dtype()), "loss_parallel: targets are ",
-             targets);
+  CS_REQUIRE(targets.defined() && !is_floating(targets.dtype()),
+             "loss_parallel: targets must be integers, got ", targets);
   Shape wanted = logits.shape();
   wanted.pop_back();
-  CS_REQUIRE(targets.shape() == wanted, "loss_parallel: targets ", targets, " for logits ", logits,
-             "; expected shape ", wanted);
+  CS_REQUIRE(targets.shape() == wanted, "loss_parallel: targets ", targets, " do not match logits ",
+             logits, "; expected shape ", wanted);
   CS_REQUIRE(!targets.is_distributed() || (layouts.logits && targets.mesh() == layouts.mesh()),
-             "loss_parallel: targets ", targets, " for logits ", logits);
+             "loss_parallel: targets ", targets, " are not on the mesh of logits ", logits);
   Tensor own = contiguous(to(targets, DType::I64));
   // Plain targets are checked whole, so that all ranks refuse them alike.
   const bool plain = !own.is_distributed();
@@ -225,7 +226,7 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossPara
                                          Tensor weight, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-             "loss_parallel: label_smoothing ", options.label_smoothing);
+             "loss_parallel: label_smoothing ", options.label_smoothing, " is not in [0, 1]");
   const Tensor x = classes_last(logits, options.class_dim);
   LossLayouts layouts = lay_out(x, options.reduction);
   LossRows rows = pose(x, targets, layouts, options, weight);

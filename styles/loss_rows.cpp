@@ -89,8 +89,8 @@ void weigh_rows(LossRows& p, const Tensor& weight) {
   const Tensor ones = to(p.counted, p.statistic());
   p.target_weight = ones;
   if (!weight.defined()) return;
-  CS_REQUIRE(weight.shape() == Shape{p.all_classes}, "loss_parallel: weight ", weight, " for ",
-             p.all_classes, " classes");
+  CS_REQUIRE(weight.shape() == Shape{p.all_classes}, "loss_parallel: weight ", weight,
+             " does not match ", p.all_classes, " classes");
   const Tensor whole = to(weight.raw_local(), p.statistic());
   p.weight = contiguous(slice(whole, 0, p.first, p.first + p.classes));
   p.weight_sum = sum(whole, Dims{0}, true);

@@ -142,8 +142,8 @@ Task<Tensor> Module::forward(Tensor a, Tensor b, Tensor c, Tensor d, CallSite si
 Task<Tensor> Module::forward(Inputs inputs, CallSite site) {
   Task<Outputs> body = call(std::move(inputs), site);
   Outputs outputs = co_await std::move(body);
-  CS_REQUIRE(outputs.size() == 1, "forward: ", type_name(), " '", path(), "' gave ", outputs.size(),
-             " outputs; use call()");
+  CS_REQUIRE(outputs.size() == 1, "forward: ", type_name(), " '", path(), "' returned ",
+             outputs.size(), " outputs; use call()");
   co_return std::move(outputs.front());
 }
 
@@ -185,8 +185,8 @@ Task<Tensor> Module::run(Tensor x) {
   Task<Outputs> body = run_all(std::move(inputs));
   Outputs outputs = co_await std::move(body);
   wrapping_ = false;
-  CS_REQUIRE(outputs.size() == 1, "forward: ", type_name(), " '", path(), "' gave ", outputs.size(),
-             " outputs; use call()");
+  CS_REQUIRE(outputs.size() == 1, "forward: ", type_name(), " '", path(), "' returned ",
+             outputs.size(), " outputs; use call()");
   co_return std::move(outputs.front());
 }
 
@@ -207,7 +207,8 @@ void Module::check_name(const std::string& name) const {
   CS_REQUIRE(!name.empty() && name.find('.') == std::string::npos, "register: '", name,
              "' is not a name; it must have a character and no dot");
   for (const auto& [taken, slot] : parameters_)
-    CS_REQUIRE(taken != name, "register: ", type_name(), " has a parameter '", name, "' already");
+    CS_REQUIRE(taken != name, "register: ", type_name(), " already has a parameter '", name,
+               "' already");
   for (const Child& child : children_)
     CS_REQUIRE(child.name != name, "register: ", type_name(), " has a module '", name, "' already");
 }
@@ -248,14 +249,14 @@ void Module::require_registered_below(Module& root) {
   if (std::ranges::none_of(named_slots(), trains)) return;
   const auto is_this = [this](const NamedModule& m) { return m.module == this; };
   CS_REQUIRE(std::ranges::any_of(root.named_modules(), is_this), "forward: ", type_name(), " '",
-             path(), "' runs within ", root.type_name(), " '", root.path(),
-             "', which does not have it registered: its parameters would not be among those of ",
-             root.type_name(), "; register_module it, or set_requires_grad(false)");
+             path(), "' runs inside ", root.type_name(), " '", root.path(),
+             "', which has not registered it: its parameters would be missing from those of ",
+             root.type_name(), "; call register_module, or set_requires_grad(false)");
 }
 
 void Module::claim(std::string what) {
   CS_REQUIRE(std::ranges::find(claims_, what) == claims_.end(), "parallelize: ", type_name(), " '",
-             path(), "' is ", what, " already; a second time would convert its tensors twice");
+             path(), "' was already ", what, "; a second time would convert its tensors twice");
   claims_.push_back(std::move(what));
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A change of a module that is made whole or not at all. Rank's thread.
+// A change of a module that is made in full or not at all. Rank's thread.
 #include <string_view>
 #include <vector>
 
@@ -8,15 +8,15 @@
 
 namespace coshard {
 
-// Remembers the module and all below it: the tensors in their slots and whether they require
-// gradients, the hooks, what styles have claimed, and the position in the random stream.
+// Snapshots the module and its submodules: the tensors in their slots and whether they require
+// gradients, hooks, claims of styles, and the random state.
 class ModuleChange {
  public:
   explicit ModuleChange(Module& root);
-  // Puts all of it back.
+  // Restores all of it.
   void undo();
-  // Keeps what was changed. Handles whose slot has another tensor by now are replaced by `who`
-  // (static text): no leaves any more, so that an optimizer over one, or a backward into it, is an
+  // Keeps the change. Handles whose slot now holds another tensor count as replaced by `who`
+  // (static text): no longer leaves, so that an optimizer over one, or a backward into it, is an
   // error that says so.
   void keep(std::string_view who) const;
 

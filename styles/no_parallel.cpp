@@ -19,7 +19,7 @@ void NoParallel::apply(Module& module, const DeviceMesh& mesh,
         style.desired_input_layout);
   });
   module.add_post_hook([style = *this, mesh](Module& self, Outputs& outputs) {
-    CS_REQUIRE(!outputs.empty(), "NoParallel: '", self.path(), "' gave no output");
+    CS_REQUIRE(!outputs.empty(), "NoParallel: '", self.path(), "' returned no output");
     Tensor& y = outputs.front();
     y = bring_to(as_distributed(self, y, mesh, style.output_layout, std::nullopt),
                  style.output_layout);

@@ -22,8 +22,9 @@ namespace {
   std::string near;
   for (const std::string& name : nearest(key, std::move(names), 3))
     near += (near.empty() ? "" : ", ") + name;
-  fail(ErrorKind::BadInput, cat("parallelize_module: plan key '", key, "' matches nothing; ",
-                                near.empty() ? "the module has no sub-modules" : "near: " + near));
+  fail(ErrorKind::BadInput,
+       cat("parallelize_module: plan key '", key, "' matches no module; ",
+           near.empty() ? "the module has no sub-modules" : "close names: " + near));
 }
 
 struct Application {
@@ -73,7 +74,8 @@ Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan
   require_one_dimension(mesh, "parallelize_module");
   CS_REQUIRE(!options.src_data_rank ||
                  (*options.src_data_rank >= 0 && *options.src_data_rank < mesh.size()),
-             "parallelize_module: src_data_rank ", options.src_data_rank.value_or(0), " on ", mesh);
+             "parallelize_module: src_data_rank ", options.src_data_rank.value_or(0),
+             " is out of range for mesh ", mesh);
   const std::vector<Application> applications = resolve(module, plan);
   ModuleChange change(module);
   std::exception_ptr failure = apply_all(applications, module, mesh, options);

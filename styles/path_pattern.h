@@ -1,5 +1,5 @@
 #pragma once
-// Paths of modules ("layers.0.attn") against patterns ("layers.*.attn"), part by part. Pure
+// Matches module paths ("layers.0.attn") against patterns ("layers.*.attn"), part by part. Pure
 // functions.
 #include <string>
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace coshard {
 
-// As many parts, and each is matched by the shell pattern (*, ?, [12]) in its place. "" matches ""
-// only.
+// Both have the same number of parts, and each part matches its shell pattern (*, ?, [12]). ""
+// matches only "".
 bool matches(std::string_view pattern, std::string_view path);
 
-// The `most` names with the fewest edits to what the pattern could stand for, best first.
+// The `most` closest names by edit distance to what the pattern could match, best first.
 std::vector<std::string> nearest(std::string_view pattern, std::vector<std::string> names,
                                  std::size_t most);
 

@@ -29,7 +29,7 @@ Tensor as_local(const Tensor& x, const GradPlacement& grad) {
 }
 
 DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce_dtype) {
-  CS_REQUIRE(x.mesh().ndim() == 1, "a style for one mesh dimension got ", x);
+  CS_REQUIRE(x.mesh().ndim() == 1, "a style needs a tensor on a mesh of one dimension, got ", x);
   const Layout target = normalize(Layout(wanted), x.shape(), "redistribute");
   if (x.layout() == target) return x;
   RedistributeOptions options;
@@ -46,7 +46,7 @@ Tensor& only_input(Module& module, Inputs& inputs, std::string_view style) {
 
 Tensor& only_output(Module& module, Outputs& outputs, std::string_view style) {
   CS_REQUIRE(outputs.size() == 1 && outputs.front().defined(), style, ": ", module.type_name(),
-             " '", module.path(), "' gave ", outputs.size(), " outputs, not one tensor");
+             " '", module.path(), "' returned ", outputs.size(), " outputs, not one tensor");
   return outputs.front();
 }
 
@@ -67,8 +67,8 @@ ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
                            std::string_view style, const ParallelizeOptions& options) {
   std::optional<ShardAxes> axes = module.shard_axes(way);
   CS_REQUIRE(axes, style, ": '", module.path(), "' is a ", module.type_name(),
-             ", which cannot be sharded by ", way == ShardBy::Columns ? "columns" : "rows",
-             "; Linear and Embedding can, and modules that override shard_axes");
+             ", which cannot be sharded ", way == ShardBy::Columns ? "column-wise" : "row-wise",
+             "; Linear and Embedding can be, and modules that override shard_axes");
   for (const auto& [parameter, placement] : axes->parameters)
     shard_parameter(module.parameter(parameter), mesh, placement, options);
   return *std::move(axes);

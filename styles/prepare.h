@@ -1,7 +1,7 @@
 #pragma once
-// What the styles are made of: turning a plain tensor into a DTensor and bringing it to a layout,
-// and sharding parameters. All on one-dimensional meshes; redistributes are issued, not awaited
-// (the module does that). Rank's thread.
+// Building blocks of styles: annotating a plain tensor as a DTensor, redistributing it, sharding a
+// parameter. For 1-D meshes; redistributes are issued, not awaited (the module does that). Rank's
+// thread.
 #include <optional>
 
 #include <coshard/dtensor/distribute.h>
@@ -10,24 +10,24 @@
 
 namespace coshard {
 
-// How the gradients that the ranks have of a local tensor are to be read, or given; nullopt: as the
-// tensor itself, a Partial as R (from_local, to_local).
+// The placement in which ranks hold the gradient of a local tensor; nullopt: the tensor's own, with
+// Partial read as R (from_local, to_local).
 using GradPlacement = std::optional<Placement>;
 inline GradPlacement nth_gradient(const Placements& list, std::size_t i) {
   return list.given() ? list[i] : std::nullopt;
 }
 
-// A DTensor as it is; a plain tensor as this rank's part under `placement`. `whole`: the size of
-// the last dimension when that is the one that is cut; otherwise parts are even. Error{BadInput}
-// names the module.
+// A DTensor as is; a plain tensor as this rank's shard under `placement`. `whole`: the size of the
+// last dimension if that is the sharded one; otherwise shards are even. Error{BadInput} names the
+// module.
 DTensor as_distributed(const Module& module, const Tensor& x, const DeviceMesh& mesh,
                        Placement placement, const GradPlacement& grad,
                        std::optional<std::int64_t> whole = std::nullopt);
-// The local tensor of a DTensor; a plain one as it is.
+// The local tensor of a DTensor; a plain tensor as is.
 Tensor as_local(const Tensor& x, const GradPlacement& grad);
 
-// Issues the redistribute to `wanted`, when x lies otherwise. Shard(-1) is the last dimension.
-// reduce_dtype: a Partial is cast to it before it is reduced, and the result stays so.
+// Issues the redistribute to `wanted` unless x already has that placement. Shard(-1) is the last
+// dimension. reduce_dtype: a Partial is cast to it before the reduction, and the result keeps it.
 DTensor bring_to(const DTensor& x, Placement wanted,
                  std::optional<DType> reduce_dtype = std::nullopt);
 
@@ -41,23 +41,22 @@ std::string list_text(std::string_view name, const List& list) {
   return list.given() ? cat(", ", name, '=', list) : "";
 }
 
-// The only input, for styles that prepare one. Error{BadInput} when there is none.
+// The only input, for styles that prepare one. Error{BadInput} if there is none.
 Tensor& only_input(Module& module, Inputs& inputs, std::string_view style);
 Tensor& only_output(Module& module, Outputs& outputs, std::string_view style);
 
-// Replaces the tensor in `slot` by a DTensor leaf with the same requires_grad, in flight. An
-// undefined one is left alone, and so is one that is distributed already: a tied parameter that
-// another style has cut keeps that layout, and operators redistribute it.
+// Replaces the tensor in `slot` by a DTensor leaf with the same requires_grad, in flight. Leaves an
+// undefined slot alone, and also a tensor that is already distributed: a tied parameter that
+// another style has sharded keeps that layout, and operators redistribute it.
 void shard_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
                      const ParallelizeOptions& options);
-// All of them that way. Error{BadInput} for a module that has no such way, naming `style`.
+// All parameters that `way` shards. Error{BadInput}, naming `style`: a module that has no such way.
 ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
                            std::string_view style, const ParallelizeOptions& options);
-// Every rank's own data, taken for replicas; nothing is sent.
+// Treats every rank's own data as a replica; nothing is sent.
 void replicate_parameter(Tensor& slot, const DeviceMesh& mesh);
 
-// One tensor in several slots stays one: `restore` puts what replaced it in one slot into the
-// others.
+// Keeps tied slots tied: `restore` copies what replaced a tensor in one slot to its other slots.
 class Ties {
  public:
   explicit Ties(Module& root);

@@ -21,12 +21,13 @@ Tensor prepared(const Module& module, const Tensor& x, const DeviceMesh& mesh, c
 
 void check_gradients(const Placements& gradients, const Placements& of) {
   CS_REQUIRE(!gradients.given() || gradients.size() == of.size(),
-             "PrepareModuleInput: gradient placements ", gradients, " for input_layouts ", of);
+             "PrepareModuleInput: gradient placements ", gradients, " do not match input_layouts ",
+             of);
 }
 void check_gradients(const KeywordPlacements& gradients, const KeywordPlacements& of) {
   for (const KeywordPlacements::Entry& entry : gradients)
     CS_REQUIRE(of.has(entry.name()), "PrepareModuleInput: gradient placements ", gradients,
-               " for input_kwarg_layouts ", of);
+               " do not match input_kwarg_layouts ", of);
 }
 
 void prepare_inputs(const PrepareModuleInput& style, const DeviceMesh& mesh, Module& module,
@@ -34,7 +35,7 @@ void prepare_inputs(const PrepareModuleInput& style, const DeviceMesh& mesh, Mod
   if (style.input_layouts.given()) {
     CS_REQUIRE(inputs.args.size() == style.input_layouts.size(), "PrepareModuleInput: '",
                module.path(), "' was called with ", inputs.args.size(),
-               " inputs by position, input_layouts ", style.input_layouts, " has ",
+               " inputs by position, but input_layouts ", style.input_layouts, " has ",
                style.input_layouts.size());
     for (std::size_t i = 0; i < inputs.args.size(); ++i)
       inputs.args[i] = prepared(module, inputs.args[i], mesh,
@@ -57,15 +58,15 @@ void PrepareModuleInput::check() const {
   CS_REQUIRE(input_layouts.given() == desired_input_layouts.given() &&
                  input_layouts.size() == desired_input_layouts.size(),
              "PrepareModuleInput: input_layouts ", input_layouts, " and desired_input_layouts ",
-             desired_input_layouts, " should have the same length");
+             desired_input_layouts, " must have the same length");
   CS_REQUIRE(input_kwarg_layouts.given() == desired_input_kwarg_layouts.given() &&
                  input_kwarg_layouts.size() == desired_input_kwarg_layouts.size(),
              "PrepareModuleInput: input_kwarg_layouts ", input_kwarg_layouts,
              " and desired_input_kwarg_layouts ", desired_input_kwarg_layouts,
-             " should have the same length");
+             " must have the same length");
   for (const KeywordPlacements::Entry& entry : input_kwarg_layouts)
     CS_REQUIRE(desired_input_kwarg_layouts.has(entry.name()), "PrepareModuleInput: '", entry.name(),
-               "' is in input_kwarg_layouts and not in desired_input_kwarg_layouts ",
+               "' is in input_kwarg_layouts but not in desired_input_kwarg_layouts ",
                desired_input_kwarg_layouts);
   check_gradients(local_input_grad_placements, input_layouts);
   check_gradients(local_output_grad_placements, input_layouts);
@@ -77,7 +78,7 @@ void PrepareModuleInput::apply(Module& module, const DeviceMesh& mesh,
                                const ParallelizeOptions&) const {
   require_one_dimension(mesh, "PrepareModuleInput");
   check();
-  module.claim("prepared where it is called");
+  module.claim("prepared for its inputs");
   module.add_pre_hook([style = *this, mesh](Module& self, Inputs& inputs) {
     prepare_inputs(style, mesh, self, inputs);
   });

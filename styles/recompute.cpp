@@ -100,7 +100,7 @@ class RecomputeRecord final : public Record {
     for (std::size_t i = 0; i < now.size(); ++i)
       CS_REQUIRE(now.size() == slots_.size() && now[i].slot->id() == slots_[i].lock().id(),
                  "recompute: ", module_.type_name(), " '", module_.path(), "': its parameter '",
-                 now[i].name, "' was replaced since it ran forward");
+                 now[i].name, "' was replaced since its forward");
   }
 
   // Runs the module with the tape on.
@@ -113,9 +113,9 @@ class RecomputeRecord final : public Record {
     Task<Outputs> again = module_.call_once(inputs_again());
     Outputs outputs = co_await std::move(again);
     CS_REQUIRE(random_state().next_stream == after_.next_stream, "recompute: ", module_.type_name(),
-               " '", module_.path(), "' took ", random_state().next_stream - before_.next_stream,
-               " random streams, and ", after_.next_stream - before_.next_stream,
-               " were taken while it ran forward");
+               " '", module_.path(), "' drew ", random_state().next_stream - before_.next_stream,
+               " random streams in backward, but ", after_.next_stream - before_.next_stream,
+               " in forward");
     co_return outputs;
   }
 
@@ -156,7 +156,7 @@ Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site) {
   reads->stop();
   forget_outputs(*reads, outputs, behind);
   CS_REQUIRE(!outputs.empty() && outputs.size() <= kMaxOutputs, "recompute: ", module.type_name(),
-             " '", module.path(), "' gave ", outputs.size(), " outputs");
+             " '", module.path(), "' returned ", outputs.size(), " outputs");
   // The tape that the module made goes with the tensors that led to it.
   for (Tensor& y : outputs)
     if (y.defined()) y = y.detach();

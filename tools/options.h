@@ -16,7 +16,7 @@ namespace coshard::tools {
 inline std::string joined(const std::vector<std::string>& words) {
   std::string all;
   for (std::size_t i = 0; i < words.size(); ++i)
-    all += (i == 0 ? "" : i + 1 < words.size() ? ", " : " and ") + words[i];
+    all += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
   return all;
 }
 
@@ -44,8 +44,8 @@ void add_number(CLI::App& app, const std::string& name, Value& value, Number low
 inline void add_word(CLI::App& app, const std::string& name, std::string& value,
                      const std::vector<std::string>& known, const std::string& help) {
   const auto check = [=](const std::string& text) {
-    CS_REQUIRE(std::ranges::find(known, text) != known.end(), name, " ", shown(text),
-               ": known are ", joined(known));
+    CS_REQUIRE(std::ranges::find(known, text) != known.end(), name, " ", shown(text), ": expected ",
+               joined(known));
   };
   add_checked(app, name, value, help, check, "");
 }
@@ -53,10 +53,9 @@ inline void add_word(CLI::App& app, const std::string& name, std::string& value,
 // --device and --communicator, of those that this build has.
 inline void add_place(CLI::App& app, std::string& device, std::string& communicator) {
   const auto check_device = [](const std::string& text) {
-    CS_REQUIRE(text == "cpu" || text == "cuda", "--device ", shown(text),
-               ": known are cpu and cuda");
+    CS_REQUIRE(text == "cpu" || text == "cuda", "--device ", shown(text), ": expected cpu or cuda");
     CS_REQUIRE(has_backend(parse_device_kind(text)), "--device ", text,
-               ": this build has no such back end (meson setup -D", text, "=enabled)");
+               " is not in this build; configure it with `meson setup -D", text, "=enabled`");
   };
   const auto check_communicator = [](const std::string& text) {
     CS_REQUIRE(has_communicator(text), "--communicator ", shown(text), ": this build has ",
@@ -81,8 +80,8 @@ inline void require_command(const CLI::App& app) {
     known.push_back(command->get_name());
   const std::vector<std::string> words = app.remaining();
   CS_REQUIRE(!words.empty(), app.get_name(), " needs a command: ", joined(known));
-  fail(ErrorKind::BadInput, cat("'", words.front(), "' is no command of ", app.get_name(),
-                                ", which has ", joined(known)));
+  fail(ErrorKind::BadInput, cat("unknown command '", words.front(), "' of ", app.get_name(),
+                                "; expected ", joined(known)));
 }
 
 // False: help was asked for, and printed.

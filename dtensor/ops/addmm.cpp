@@ -15,9 +15,9 @@ std::vector<TensorInfo> addmm_infer(Infos in, const Attrs&) {
   require_same_dtype("addmm", in[1], in[2]);
   require_same_dtype("addmm", in[1], in[0]);
   CS_REQUIRE(a.size() == b.size() && (a.size() == 2 || a.size() == 3), "addmm: ", a, " @ ", b,
-             ": 2 or 3 dimensions each");
+             ": both need 2 or 3 dimensions");
   CS_REQUIRE(a.back() == b[b.size() - 2] && (a.size() == 2 || a[0] == b[0]),
-             "addmm: sizes differ: ", a, " @ ", b);
+             "addmm: shapes do not match: ", a, " @ ", b);
   Shape out = a;
   out.back() = b.back();
   CS_REQUIRE(broadcast(in[0].shape, out, "addmm") == out, "addmm: bias ", in[0].shape,

@@ -207,7 +207,7 @@ Tensor arithmetic_call(const OpDef& op, const Tensor& a, const Tensor& b, DType 
 // --- a number on the right: x / s and x % s (attrs.reals: s) ---
 
 std::vector<TensorInfo> by_scalar_infer(Infos in, const Attrs&) {
-  CS_REQUIRE(in[0].dtype != DType::Bool, "division: of bool ", in[0].shape);
+  CS_REQUIRE(in[0].dtype != DType::Bool, "division does not support bool, got bool", in[0].shape);
   return {in[0]};
 }
 
@@ -258,12 +258,14 @@ const OpDef& remainder_scalar_op() {
 Tensor add(const Tensor& a, const Tensor& b, double alpha, CallSite site) {
   const UserCall user(site);
   const DType type = result_type(a, b);
-  CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add: alpha ", alpha, " of ", type);
+  CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add: alpha ", alpha,
+             " must be an integer for ", type);
   return arithmetic_call(add_op(), a, b, type, {{}, {alpha}});
 }
 Tensor sub(const Tensor& a, const Tensor& b, double alpha, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(a.dtype() != DType::Bool || b.dtype() != DType::Bool, "sub: of bool ", a.shape());
+  CS_REQUIRE(a.dtype() != DType::Bool || b.dtype() != DType::Bool,
+             "sub does not support two bool tensors, got bool", a.shape());
   return add(a, b, -alpha);
 }
 Tensor sub(const Tensor& a, const Scalar& scalar, double alpha, CallSite site) {
@@ -298,7 +300,8 @@ Tensor remainder(const Tensor& a, const Tensor& b, CallSite site) {
 Tensor remainder(const Tensor& a, const Scalar& scalar, CallSite site) {
   const UserCall user(site);
   const DType type = result_type(a, scalar);
-  CS_REQUIRE(is_floating(type) || scalar.value != 0, "remainder: ", type, a.shape(), " by 0");
+  CS_REQUIRE(is_floating(type) || scalar.value != 0, "remainder: integer division by zero: ", type,
+             a.shape(), " % 0");
   return call1(remainder_scalar_op(), {to(a, type)}, {{}, {scalar.value}});
 }
 Tensor atan2(const Tensor& a, const Tensor& b, CallSite site) {
@@ -333,12 +336,14 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction, Call
 Tensor add_(const Tensor& x, const Tensor& y, double alpha, CallSite site) {
   const UserCall user(site);
   const DType type = result_type(x, y);
-  CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add_: alpha ", alpha, " of ", type);
+  CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add_: alpha ", alpha,
+             " must be an integer for ", type);
   return call_into(add_op(), x, y, type, {{}, {alpha}});
 }
 Tensor sub_(const Tensor& x, const Tensor& y, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(x.dtype() != DType::Bool || y.dtype() != DType::Bool, "sub_: of bool ", x.shape());
+  CS_REQUIRE(x.dtype() != DType::Bool || y.dtype() != DType::Bool,
+             "sub_ does not support two bool tensors, got bool", x.shape());
   return add_(x, y, -1);
 }
 Tensor sub_(const Tensor& x, const Scalar& scalar, CallSite site) {

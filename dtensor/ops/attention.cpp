@@ -24,8 +24,8 @@ std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
                  k[2] == v[2] && q[0] == k[0] && q[3] == k[3],
              "attention: q ", q, ", k ", k, ", v ", v,
              " are not [b,h,tq,d], [b,hkv,tk,d], [b,hkv,tk,dv]");
-  CS_REQUIRE(k[1] > 0 && q[1] % k[1] == 0, "attention: ", q[1], " query heads are no multiple of ",
-             k[1], " key heads");
+  CS_REQUIRE(k[1] > 0 && q[1] % k[1] == 0, "attention: ", q[1],
+             " query heads are not a multiple of ", k[1], " key heads");
   if (in[3].defined) {
     if (in[3].dtype != DType::Bool) require_same_dtype("attention", in[0], in[3]);
     const Shape scores = scores_shape(q, k);
@@ -238,11 +238,12 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   CS_REQUIRE(query.ndim() == key.ndim() && key.ndim() == value.ndim(), kName, ": q ", query, ", k ",
              key, ", v ", value, " differ in their number of dimensions");
   const double p = dropout_p.value;
-  CS_REQUIRE(p >= 0 && p <= 1, kName, ": dropout_p ", p, " is no probability");
+  CS_REQUIRE(p >= 0 && p <= 1, kName, ": dropout_p ", p, " is not in [0, 1]");
   const Tensor q = with_four_dims(query), k = with_four_dims(key), v = with_four_dims(value);
-  CS_REQUIRE(!mask.defined() || !is_causal, kName, ": is_causal and a mask ", mask);
+  CS_REQUIRE(!mask.defined() || !is_causal, kName,
+             ": give is_causal or a mask, not both; got mask ", mask);
   CS_REQUIRE(enable_gqa || q.size(1) == k.size(1), kName, ": ", q.size(1), " query heads and ",
-             k.size(1), " key heads without enable_gqa");
+             k.size(1), " key heads; set enable_gqa");
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   Tensor out = p > 0 ? attention_with_dropout(q, k, v, mask, is_causal, by, p)
                      : call1(attention_op(), {q, k, v, mask}, {{is_causal, 0}, {by}});

@@ -15,8 +15,8 @@ std::vector<TensorInfo> cat_infer(Infos in, const Attrs& attrs) {
     require_same_dtype("cat", in[0], x);
     Shape expected = x.shape;
     if (dim < expected.size()) expected[dim] = in[0].shape[dim];
-    CS_REQUIRE(expected == in[0].shape, "cat: ", in[0].shape, " and ", x.shape, " along dimension ",
-               dim);
+    CS_REQUIRE(expected == in[0].shape, "cat: shapes ", in[0].shape, " and ", x.shape,
+               " differ outside dimension ", dim);
     out[dim] += x.shape[dim];
   }
   return {{out, in[0].dtype}};
@@ -78,7 +78,7 @@ const OpDef& cat_op() {
 
 Tensor cat(std::span<const Tensor> parts, int dim, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(!parts.empty(), "cat: no tensors");
+  CS_REQUIRE(!parts.empty(), "cat: the list of tensors is empty");
   const Attrs attrs{{normalize_dim(dim, parts[0].ndim(), "cat")}, {}};
   DType dtype = parts[0].dtype();
   for (const Tensor& x : parts) dtype = promoted(dtype, x.dtype());
@@ -90,10 +90,10 @@ Tensor cat(std::span<const Tensor> parts, int dim, CallSite site) {
 Tensor stack(const TensorList& list, int dim, CallSite site) {
   const UserCall user(site);
   const std::span<const Tensor> parts = list;
-  CS_REQUIRE(!parts.empty(), "stack: no tensors");
+  CS_REQUIRE(!parts.empty(), "stack: the list of tensors is empty");
   std::vector<Tensor> rows;
   for (const Tensor& x : parts) {
-    CS_REQUIRE(x.shape() == parts[0].shape(), "stack: ", parts[0], " and ", x);
+    CS_REQUIRE(x.shape() == parts[0].shape(), "stack: shapes differ: ", parts[0], " and ", x);
     rows.push_back(unsqueeze(x, dim));
   }
   return cat(rows, dim);

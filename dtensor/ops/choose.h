@@ -1,6 +1,6 @@
 #pragma once
-// Which layouts an operator is to run on: of all combinations of its rule's strategies, one per
-// mesh dimension, the best. Pure, and therefore the same on every rank.
+// Chooses the layouts an operator runs on: the best combination of its rule's strategies, one per
+// mesh dimension. Pure, and therefore the same on every rank.
 #include <optional>
 
 #include <coshard/dtensor/ops/op.h>
@@ -12,17 +12,16 @@ struct Choice {
   std::vector<Layout> in, out;
 };
 
-// In this order:
-//   what moves nothing, for layouts are the user's plan; a Partial that it gives is left for later
-//   the least time, as the planner predicts it, to redistribute the inputs and, to shards, what is
-//   Partial of the outputs then
+// Preferred, in this order:
+//   what moves nothing, because layouts are the user's plan; a resulting Partial is left for later
+//   the least time predicted by the planner to redistribute the inputs and then to reduce Partial
+//   outputs to shards
 //   the fewest inputs that change, then the rule's order
-// A strategy that leaves ranks without elements is none, unless an input lies so already; and where
-// all inputs are replicas, they stay so.
-// `now`: the inputs' layouts, of an undefined input any. `keep`: where a strategy leaves the first
-// input's placement alone and gives it to the first output, only such a one.
-// Mesh dimensions are decided together, by branch and bound; the planner is asked about three
-// combinations at most. Nothing: no strategy leads there.
+// A strategy that leaves ranks without elements is excluded unless an input already has that
+// layout; if all inputs are replicas, they stay replicas. `now`: the inputs' layouts; any for an
+// undefined input. `keep`: if some strategy keeps the first input's placement and gives it to the
+// first output, choose only among those. Mesh dimensions are decided together, by branch and bound;
+// the planner is consulted for at most three combinations. nullopt: no strategy fits.
 std::optional<Choice> choose_layouts(const Rule& rule, std::span<const TensorInfo> in,
                                      std::span<const Layout> now, std::span<const TensorInfo> out,
                                      const MeshCosts& mesh, bool keep);

@@ -16,9 +16,9 @@ bool summed(const Attrs& attrs) { return attrs.ints[0] == 1; }
 std::vector<TensorInfo> cross_entropy_infer(Infos in, const Attrs& attrs) {
   const Shape& logits = in[0].shape;
   require_floating("cross_entropy", in[0]);
-  CS_REQUIRE(in[1].dtype == DType::I64, "cross_entropy: target is ", in[1].dtype, ", not i64");
+  CS_REQUIRE(in[1].dtype == DType::I64, "cross_entropy: target must be i64, got ", in[1].dtype);
   CS_REQUIRE(!logits.empty() && in[1].shape == Shape(logits.begin(), logits.end() - 1),
-             "cross_entropy: target ", in[1].shape, " for logits ", logits);
+             "cross_entropy: target ", in[1].shape, " does not match logits ", logits);
   const DType dtype = statistic_dtype(in[0].dtype);
   const Shape loss = summed(attrs) ? Shape() : in[1].shape;
   return {{loss, dtype}, {in[1].shape, dtype}, {loss, dtype}};
@@ -141,7 +141,7 @@ Tensor cross_entropy_rows(const Tensor& logits, const Tensor& target, Reduction 
                           std::int64_t ignore_index, double label_smoothing, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
-             label_smoothing);
+             label_smoothing, " is not in [0, 1]");
   const Tensor in[] = {logits, target};
   const auto out = call(cross_entropy_op(), in,
                         {{reduction != Reduction::None, ignore_index}, {label_smoothing}});

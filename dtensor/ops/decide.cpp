@@ -29,8 +29,7 @@ DeviceMesh mesh_of(const OpDef& op, std::span<const Tensor> in) {
                  difference(mesh, t.mesh()));
     }
   }
-  CS_REQUIRE(!mesh.defined() || !plain, show_call(op, in),
-             ": a mixture of plain tensors and DTensors");
+  CS_REQUIRE(!mesh.defined() || !plain, show_call(op, in), ": got both plain tensors and DTensors");
   return mesh;
 }
 
@@ -39,21 +38,21 @@ void require_letters(const OpDef& op, std::span<const std::string> rule,
                      std::span<const TensorInfo> tensors, const char* which) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
     CS_REQUIRE(!tensors[i].defined || rule[i] == "*" || rule[i].size() == tensors[i].shape.size(),
-               op.name, ": the rule has the letters '", rule[i], "' for ", which, ' ', i,
-               " of shape ", tensors[i].shape);
+               op.name, ": the rule has axes '", rule[i], "' for ", which, ' ', i, " of shape ",
+               tensors[i].shape);
 }
 
 void require_rule(const OpDef& op, const Rule& rule, std::span<const TensorInfo> in,
                   std::span<const TensorInfo> out) {
   CS_REQUIRE(rule.in.size() == in.size() && rule.out.size() == out.size(), op.name,
              ": the rule has ", rule.in.size(), " inputs and ", rule.out.size(),
-             " outputs, the call ", in.size(), " and ", out.size());
+             " outputs, but the call has ", in.size(), " and ", out.size());
   require_letters(op, rule.in, in, "input");
   require_letters(op, rule.out, out, "output");
   for (const Strategy& extra : rule.extra)
     CS_REQUIRE(extra.in.size() == in.size() && extra.out.size() == out.size(), op.name,
                ": a strategy of its rule has ", extra.in.size(), " inputs and ", extra.out.size(),
-               " outputs, the call ", in.size(), " and ", out.size());
+               " outputs, but the call has ", in.size(), " and ", out.size());
 }
 
 // What the functions of others give is looked at in dispatch.cpp and op_record.cpp.
@@ -70,7 +69,7 @@ void decide_layouts(Decision& d, const OpDef& op, std::span<const Tensor> in,
   for (const Tensor& t : in) now.push_back(t.defined() ? t.layout() : Layout());
   auto choice =
       choose_layouts(rule, d.in_info, now, out_info, {mesh.shape(), mesh.links()}, d.in_place);
-  CS_REQUIRE(choice, show_call(op, in), ": no strategy of its rule leads there");
+  CS_REQUIRE(choice, show_call(op, in), ": no strategy of its sharding rule fits these inputs");
   d.want = std::move(choice->in);
   d.absent = !mesh.contains_this_rank();
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -109,9 +108,9 @@ std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, co
   }
   const DeviceMesh mesh = mesh_of(op, in);
   CS_REQUIRE(op.infer && op.forward, op.name, ": its OpDef lacks ", op.infer ? "forward" : "infer");
-  CS_REQUIRE(!in.empty(), op.name, ": called without tensors");
+  CS_REQUIRE(!in.empty(), op.name, ": called without tensor inputs");
   const std::vector<TensorInfo> out_info = op.infer(d->in_info, attrs);
-  CS_REQUIRE(!out_info.empty() && out_info.size() <= kMaxOutputs, op.name, ": infer gives ",
+  CS_REQUIRE(!out_info.empty() && out_info.size() <= kMaxOutputs, op.name, ": infer returned ",
              out_info.size(), " outputs; an operator has 1 to ", kMaxOutputs);
   d->outputs = static_cast<int>(out_info.size());
   for (std::size_t i = 0; i < out_info.size(); ++i) {

@@ -1,6 +1,6 @@
 #pragma once
-// What was decided for one operator on inputs of these kinds: the layouts that it wants and gives.
-// Made once per rank and kind of call, then found by value.
+// A cached decision for one operator on one kind of inputs: the layouts it needs and produces. Made
+// once per rank and kind of call, then looked up by value.
 #include <array>
 #include <memory>
 #include <span>
@@ -14,7 +14,7 @@ namespace coshard {
 
 struct DecisionInput {
   std::shared_ptr<const Spec> spec;
-  Shape shape;  // of a plain tensor
+  Shape shape;  // for a plain tensor
   DType dtype = DType::F32;
   bool defined = false;
 };
@@ -23,7 +23,7 @@ struct Decision {
   const OpDef* op;
   Attrs attrs;
   bool in_place = false;
-  bool by_kind = false;  // holds for other numbers of the same kinds (OpDef::reals_by_kind)
+  bool by_kind = false;  // also valid for other numbers of the same kinds (OpDef::reals_by_kind)
   std::vector<DecisionInput> inputs;
 
   std::vector<TensorInfo> in_info;
@@ -31,25 +31,25 @@ struct Decision {
   std::vector<bool> change;
   bool changes = false;
   bool absent = false;   // this rank is not in the mesh: nothing runs
-  bool foreign = false;  // the program's own operator: what its functions give is checked
+  bool foreign = false;  // a user's operator: the results of its functions are checked
   int outputs = 1;
   std::array<Shape, kMaxOutputs> out_shape{};  // local
   std::array<DType, kMaxOutputs> out_dtype{};
   std::array<std::shared_ptr<const Spec>, kMaxOutputs> out_spec{};
 };
 
-// Error{BadInput}: what `infer` refuses, a mixture of plain tensors and DTensors, two meshes.
-// `in_place`: the first input keeps its layout and gives it to the first output, where it can.
+// Error{BadInput}: what `infer` refuses; a mix of plain tensors and DTensors; two meshes.
+// `in_place`: the first input keeps its layout and passes it to the first output, if possible.
 std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                                  bool in_place);
-// The one that this rank has made before for such a call, or a new one; `held` keeps it. Null for a
-// mixture of plain tensors and DTensors, which is refused or converted first.
+// The decision this rank has cached for such a call, or a new one; `held` keeps it alive. Null for
+// a mix of plain tensors and DTensors, which is refused or converted first.
 const Decision* decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                              bool in_place, const CachesHeld& held);
 // Whether the program has registered a rule for it.
 bool has_registered_rule(const OpDef& op);
-// The next collective of the mesh compares the registered rule, which ranks that lack it do not
-// follow; once for each operator and mesh.
+// The next collective of the mesh compares the registered rule, so that ranks without it fail
+// there; once per operator and mesh.
 void note_rule(const OpDef& op, const Rule& rule, const DeviceMesh& mesh);
 // For errors: "add: f32[2,3], f32[3]".
 std::string show_call(const OpDef& op, std::span<const Tensor> in);

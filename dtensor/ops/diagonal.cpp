@@ -148,7 +148,8 @@ Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2, CallSi
   const UserCall user(site);
   const int first = normalize_dim(dim1, x.ndim(), "diagonal");
   const int second = normalize_dim(dim2, x.ndim(), "diagonal");
-  CS_REQUIRE(first != second, "diagonal: dimensions ", dim1, " and ", dim2, " of ", x);
+  CS_REQUIRE(first != second, "diagonal: dimensions ", dim1, " and ", dim2, " of ", x,
+             " must differ");
   // Beyond the corners all diagonals are empty.
   const std::int64_t within = std::clamp(offset, -x.size(first), x.size(second));
   return call1(diagonal_op(), {x}, {{within, first, second}, {}});

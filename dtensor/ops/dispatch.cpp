@@ -46,7 +46,7 @@ void require_outputs(const OpDef& op, const OpContext& made) {
     const Tensor& out = made.out[i];
     CS_REQUIRE(out.defined() && !out.is_distributed() && out.shape() == made.out_shape[i] &&
                    out.dtype() == made.out_dtype[i],
-               op.name, ": forward gave ", out, " as output ", i, ", whose local part is ",
+               op.name, ": forward set output ", i, " to ", out, "; expected a local tensor ",
                made.out_dtype[i], made.out_shape[i]);
   }
 }
@@ -70,8 +70,8 @@ void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decisio
     if (!d.change[i]) continue;
     if (forbid == Forbid::Communication && !outline_of(in[i].spec(), d.want[i]).communicates)
       continue;
-    fail(ErrorKind::BadInput, cat(show_call(op, in), ": implicit redistribution of input ", i,
-                                  " from ", in[i].layout(), " to ", d.want[i]));
+    fail(ErrorKind::BadInput, cat(show_call(op, in), ": needs an implicit redistribution of input ",
+                                  i, " from ", in[i].layout(), " to ", d.want[i]));
   }
 }
 
@@ -87,7 +87,7 @@ std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in,
     if (!t.defined() || t.is_distributed()) continue;
     CS_REQUIRE((t.ndim() == 0 || replicates_plain.get()) && !(in_place && &t == &together[0]),
                show_call(op, in),
-               ": a mixture of plain tensors and DTensors; make the plain one a DTensor "
+               ": got both plain tensors and DTensors; make the plain one a DTensor "
                "(distribute_tensor, from_local), or take to_local() of the other");
     t = from_local(t, placed->mesh());
   }
@@ -135,7 +135,8 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
 }  // namespace
 
 Tensor& OpContext::make(int i) {
-  CS_REQUIRE(i >= 0 && i < outputs, "make: output ", i, " of an operator that has ", outputs);
+  CS_REQUIRE(i >= 0 && i < outputs, "make: output ", i, " is out of range for an operator with ",
+             outputs, " outputs");
   const auto at = static_cast<std::size_t>(i);
   const std::shared_ptr<Device>* device = nullptr;
   for (const Tensor& t : in)

@@ -68,7 +68,7 @@ Shape sizes_of_letters(const std::string& order, const Equation& e, const Shape&
 
 std::vector<TensorInfo> einsum_infer(Infos in, const Attrs& attrs) {
   const Equation e = equation_of(attrs);
-  CS_REQUIRE(in[0].dtype != DType::Bool, "einsum: of bool ", in[0].shape);
+  CS_REQUIRE(in[0].dtype != DType::Bool, "einsum does not support bool, got bool", in[0].shape);
   require_same_dtype("einsum", in[0], in[1]);
   for (char c : Equation::those(e.a, e.b, true))
     CS_REQUIRE(size_of_letter(c, e.a, in[0].shape) == size_of_letter(c, e.b, in[1].shape),
@@ -169,15 +169,15 @@ Tensor einsum_call(const Equation& e, const Tensor& a, const Tensor& b) {
 void check_letters(const std::string& letters, std::string_view equation) {
   for (char c : letters)
     CS_REQUIRE(std::isalpha(static_cast<unsigned char>(c)), "einsum: '", c, "' in '", equation,
-               "' is no letter");
+               "' is not a letter");
 }
 
 // How many dimensions "..." stands for in an operand of ndim; 0 without one.
 std::size_t dots_of(const std::string& operand, int ndim, std::string_view equation) {
   if (operand.find("...") == operand.npos) return 0;
   const auto letters = static_cast<int>(operand.size()) - 3;
-  CS_REQUIRE(letters <= ndim, "einsum: '", operand, "' of '", equation, "' for ", ndim,
-             " dimensions");
+  CS_REQUIRE(letters <= ndim, "einsum: '", operand, "' of '", equation,
+             "' has more axes than the tensor's ", ndim, " dimensions");
   return static_cast<std::size_t>(ndim - letters);
 }
 
@@ -225,7 +225,7 @@ Equation parse_equation(std::string_view equation, int a_dims, int b_dims) {
     CS_REQUIRE(einsum_has(e.a + e.b, c), "einsum: '", c, "' of the result is in no operand of '",
                equation, "'");
     CS_REQUIRE(std::count(e.out.begin(), e.out.end(), c) == 1, "einsum: '", c,
-               "' comes twice in the result of '", equation, "'");
+               "' appears twice in the result of '", equation, "'");
   }
   return e;
 }
@@ -281,7 +281,7 @@ Tensor einsum(std::string_view equation, const Tensor& a, const Tensor& b, CallS
   const UserCall user(site);
   Equation e = parse_equation(equation, a.ndim(), b.ndim());
   CS_REQUIRE(static_cast<int>(e.a.size()) == a.ndim() && static_cast<int>(e.b.size()) == b.ndim(),
-             "einsum: '", equation, "' for ", a, " and ", b);
+             "einsum: '", equation, "' does not match ", a, " and ", b);
   const Tensor first = without_repeats(a, e.a);
   const Tensor second = without_repeats(b, e.b);
   const std::string a_letters = e.a;

@@ -10,7 +10,7 @@ bool is_index(DType dtype) { return dtype == DType::I64 || dtype == DType::I32; 
 
 // in: ids, weight; attrs.ints: padding
 std::vector<TensorInfo> embedding_infer(Infos in, const Attrs&) {
-  CS_REQUIRE(is_index(in[0].dtype), "embedding: ids are ", in[0].dtype, ", not i64 or i32");
+  CS_REQUIRE(is_index(in[0].dtype), "embedding: ids must be i64 or i32, got ", in[0].dtype);
   require_floating("embedding", in[1]);
   CS_REQUIRE(in[1].shape.size() == 2, "embedding: weight ", in[1].shape, " is not [rows, dim]");
   Shape out = in[0].shape;
@@ -112,8 +112,8 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<std::int
   std::int64_t padding = padding_idx.value_or(kNone);
   if (padding_idx) {
     const std::int64_t rows = weight.size(0);
-    CS_REQUIRE(padding >= -rows && padding < rows, "embedding: padding_idx ", padding, " of ", rows,
-               " rows");
+    CS_REQUIRE(padding >= -rows && padding < rows, "embedding: padding_idx ", padding,
+               " is out of bounds for ", rows, " rows");
     if (padding < 0) padding += rows;
   }
   return call1(embedding_op(), {ids, weight}, {{padding}, {}});

@@ -13,7 +13,8 @@ Shape target_of(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.end
 std::vector<TensorInfo> expand_infer(Infos in, const Attrs& attrs) {
   const Shape to = target_of(attrs);
   require_size(to, size_of(in[0].dtype), "expand");
-  CS_REQUIRE(broadcast(in[0].shape, to, "expand") == to, "expand: ", in[0].shape, " to ", to);
+  CS_REQUIRE(broadcast(in[0].shape, to, "expand") == to, "expand: cannot expand ", in[0].shape,
+             " to ", to);
   return {{to, in[0].dtype}};
 }
 
@@ -35,7 +36,7 @@ void expand_forward(OpContext& c) {
   for (std::size_t i = 0; i < x.local_shape().size(); ++i)
     if (x.local_shape()[i] == to[lead + i]) strides[lead + i] = x.strides()[i];
   c.out[0] = x.view_as(to, strides, x.storage_offset(), nullptr);
-  c.out[0].set_unwritable("is stretched: several of its elements are one place in memory");
+  c.out[0].set_unwritable("is expanded, so that several of its elements share memory");
 }
 
 void expand_backward(GradContext& c) {
@@ -65,7 +66,7 @@ const OpDef& expand_op() {
 
 Tensor expand(const Tensor& x, const Shape& shape, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(shape.size() >= x.shape().size(), "expand: ", x, " to ", shape);
+  CS_REQUIRE(shape.size() >= x.shape().size(), "expand: cannot expand ", x, " to ", shape);
   const std::size_t lead = shape.size() - x.shape().size();
   Shape to = shape;
   for (std::size_t i = lead; i < to.size(); ++i)

@@ -7,10 +7,10 @@ namespace coshard {
 namespace {
 
 void gather_check_index(const char* op, const TensorInfo& index, std::size_t ndim) {
-  CS_REQUIRE(index.dtype == DType::I64 || index.dtype == DType::I32, op, ": an index of ",
-             index.dtype);
-  CS_REQUIRE(index.shape.size() == ndim, op, ": index ", index.shape, " for a tensor with ", ndim,
-             " dimensions");
+  CS_REQUIRE(index.dtype == DType::I64 || index.dtype == DType::I32, op,
+             ": index must be i64 or i32, got ", index.dtype);
+  CS_REQUIRE(index.shape.size() == ndim, op, ": index ", index.shape, " must have ", ndim,
+             " dimensions, as the tensor has");
 }
 
 // What a rank that holds part of the indexed dimension looks up in it: positions within the part,
@@ -49,8 +49,8 @@ std::vector<TensorInfo> gather_infer(Infos in, const Attrs& attrs) {
   Shape rest = in[0].shape;
   const auto dim = static_cast<std::size_t>(attrs.ints[0]);
   rest[dim] = in[1].shape[dim];
-  CS_REQUIRE(rest == in[1].shape, "gather: index ", in[1].shape, " of ", in[0].shape,
-             " along dimension ", dim);
+  CS_REQUIRE(rest == in[1].shape, "gather: index ", in[1].shape, " does not match ", in[0].shape,
+             " outside dimension ", dim);
   return {{in[1].shape, in[0].dtype}};
 }
 
@@ -126,9 +126,10 @@ Shape add_zeros_shape(const Attrs& attrs) { return {attrs.ints.begin() + 1, attr
 std::vector<TensorInfo> add_zeros_infer(Infos in, const Attrs& attrs) {
   const Shape out = add_zeros_shape(attrs);
   gather_check_index("scatter_add", in[1], out.size());
-  CS_REQUIRE(in[0].shape == in[1].shape, "scatter_add: src ", in[0].shape, " and index ",
-             in[1].shape);
-  CS_REQUIRE(in[0].dtype != DType::Bool, "scatter_add: of bool ", in[0].shape);
+  CS_REQUIRE(in[0].shape == in[1].shape, "scatter_add: shapes differ: src ", in[0].shape,
+             " and index ", in[1].shape);
+  CS_REQUIRE(in[0].dtype != DType::Bool, "scatter_add does not support bool, got bool",
+             in[0].shape);
   for (std::size_t d = 0; d < out.size(); ++d)
     CS_REQUIRE(static_cast<std::int64_t>(d) == attrs.ints[0] || in[1].shape[d] <= out[d],
                "scatter_add: index ", in[1].shape, " into ", out, " along dimension ",
@@ -220,7 +221,8 @@ Tensor like_cut(const Tensor& on_mesh, const Shape& shape, int dim, std::int64_t
 
 Tensor cropped(const Tensor& x, const Shape& shape, int but_dim, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(static_cast<std::size_t>(x.ndim()) == shape.size(), "an index ", shape, " of ", x);
+  CS_REQUIRE(static_cast<std::size_t>(x.ndim()) == shape.size(), "index ", shape,
+             " must have as many dimensions as ", x);
   Tensor part = x;
   for (int d = 0; d < x.ndim(); ++d)
     if (d != but_dim) part = slice(part, d, 0, shape[static_cast<std::size_t>(d)]);
@@ -249,7 +251,7 @@ Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
                    CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(x.dtype() == src.dtype(), "scatter_add: ", src, " into ", x);
+  CS_REQUIRE(x.dtype() == src.dtype(), "scatter_add: dtypes differ: src ", src, " into ", x);
   const int along = normalize_dim(dim, x.ndim(), "scatter_add");
   return add(x, scatter_add_zeros(x.shape(), along, index, src, cuts_of(x, along)));
 }
@@ -257,7 +259,8 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
 Tensor index_select(const Tensor& x, int dim, const Tensor& index, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "index_select");
-  CS_REQUIRE(index.ndim() == 1, "index_select: an index ", index, " of ", x);
+  CS_REQUIRE(index.ndim() == 1, "index_select: index must have 1 dimension, got ", index, " for ",
+             x);
   Shape line = Shape::filled(static_cast<std::size_t>(x.ndim()), 1);
   line[static_cast<std::size_t>(along)] = index.size(0);
   Shape all = x.shape();

@@ -36,7 +36,7 @@ DTensor in_layout(const OpDef& op, const DTensor& values, const DTensor& x) {
   for (int m = 0; m < layout.ndim(); ++m) {
     if (!layout[m].is_partial() || values.layout()[m] == layout[m]) continue;
     CS_REQUIRE(layout[m].reduce != Reduce::Product, op.name, "_: ", x,
-               ": no terms of a product are known for the new values; redistribute it first");
+               ": cannot write new values to a P(product); redistribute it first");
     between[m] = Replicate();
   }
   const WithinOperator within(op.name);
@@ -52,9 +52,10 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
   const bool tape = taped(in);
   if (tape) move_saved(op, inputs);
   Tensor result = std::move(call_keeping_layout(op, inputs, attrs)[0]);
-  CS_REQUIRE(result.shape() == x.shape(), op.name, "_: the result ", result, " does not fit ", x);
+  CS_REQUIRE(result.shape() == x.shape(), op.name, "_: the result ", result,
+             " does not have the shape of ", x);
   CS_REQUIRE(is_floating(x.dtype()) || !is_floating(result.dtype()), op.name, "_: the result ",
-             result, " is floating, ", x, " is not");
+             result, " is floating-point, but ", x, " is not");
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
   const Tensor data = x.is_distributed() ? in_layout(op, result, x) : result;
   if (x.local_numel() > 0) kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});

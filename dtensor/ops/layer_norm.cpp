@@ -15,8 +15,8 @@ std::vector<TensorInfo> layer_norm_infer(Infos in, const Attrs& attrs) {
   for (const TensorInfo& w : in.subspan(1)) {
     if (!w.defined) continue;
     require_same_dtype("layer_norm", in[0], w);
-    CS_REQUIRE(w.shape == Shape(first, x.end()), "layer_norm: weight or bias ", w.shape, " for x ",
-               x);
+    CS_REQUIRE(w.shape == Shape(first, x.end()), "layer_norm: weight or bias ", w.shape,
+               " does not match x ", x);
   }
   const Shape rows(x.begin(), first);
   const DType statistic = statistic_dtype(in[0].dtype);

@@ -44,7 +44,7 @@ double no_flops(Infos, const Attrs&) { return 0; }
 std::vector<OpDef::Sample> no_samples() { return {}; }
 
 void require_floating(std::string_view op, const TensorInfo& x) {
-  CS_REQUIRE(is_floating(x.dtype), op, ": ", x.dtype, x.shape, " is not floating");
+  CS_REQUIRE(is_floating(x.dtype), op, ": ", x.dtype, x.shape, " is not floating-point");
 }
 
 std::int64_t normalized_dims(std::string_view op, const Tensor& x, const Shape& normalized_shape) {
@@ -52,7 +52,7 @@ std::int64_t normalized_dims(std::string_view op, const Tensor& x, const Shape& 
   CS_REQUIRE(
       count > 0 && count <= x.ndim() &&
           std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - count),
-      op, ": normalized shape ", normalized_shape, " of ", x);
+      op, ": normalized_shape ", normalized_shape, " does not match the last dimensions of ", x);
   return count;
 }
 

@@ -41,8 +41,8 @@ std::vector<TensorInfo> linear_infer(Infos in, const Attrs&) {
              "linear: inner dimensions differ: x ", x, ", weight ", weight);
   if (in[2].defined) {
     require_same_dtype("linear", in[0], in[2]);
-    CS_REQUIRE(in[2].shape == Shape({weight[0]}), "linear: bias ", in[2].shape, " for weight ",
-               weight);
+    CS_REQUIRE(in[2].shape == Shape({weight[0]}), "linear: bias ", in[2].shape,
+               " does not match weight ", weight);
   }
   Shape out = x;
   out.back() = weight[0];

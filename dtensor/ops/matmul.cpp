@@ -27,10 +27,10 @@ Rule matmul_rule(Infos in, const Attrs&) {
 std::vector<TensorInfo> matmul_infer(Infos in, const Attrs&) {
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
-  CS_REQUIRE(in[0].dtype != DType::Bool, "matmul: of bool ", a, " @ ", b);
+  CS_REQUIRE(in[0].dtype != DType::Bool, "matmul does not support bool: ", a, " @ ", b);
   require_same_dtype("matmul", in[0], in[1]);
   CS_REQUIRE(a.size() >= 2 && b.size() >= 2, "matmul: ", a, " @ ", b,
-             ": at least 2 dimensions each");
+             ": both need at least 2 dimensions");
   CS_REQUIRE(a[a.size() - 1] == b[b.size() - 2], "matmul: inner dimensions differ: ", a, " @ ", b);
   Shape out = broadcast(leading(a), leading(b), "matmul");
   out.push_back(a[a.size() - 2]);
@@ -208,7 +208,7 @@ void matmul_into(const Tensor& into, const Tensor& a, const Tensor& b, bool accu
              " does not fit ", into);
   require_writable(into, "matmul_into");
   CS_REQUIRE(!grad_enabled() || !into.requires_grad(), "matmul_into: ", into,
-             " requires a gradient, and the tape would not see it");
+             " requires a gradient, but matmul_into is not differentiable");
   into.mark_written();
   const bool flat = b.ndim() == 2;
   const Tensor to = flat ? matrix_of(into) : batch_of(into);
@@ -228,7 +228,8 @@ kernels::View transposed(kernels::View matrix) {
 Tensor matmul(const Tensor& a, const Tensor& b, CallSite site) {
   const UserCall user(site);
   if (a.ndim() > 1 && b.ndim() > 1) return call1(matmul_op(), {a, b});
-  CS_REQUIRE(a.ndim() > 0 && b.ndim() > 0, "matmul: ", a, " @ ", b, ": at least 1 dimension each");
+  CS_REQUIRE(a.ndim() > 0 && b.ndim() > 0, "matmul: ", a, " @ ", b,
+             ": both need at least 1 dimension");
   const Tensor left = a.ndim() > 1 ? a : view(a, Shape{1, a.size(0)});
   const Tensor right = b.ndim() > 1 ? b : view(b, Shape{b.size(0), 1});
   const Tensor y = call1(matmul_op(), {left, right});

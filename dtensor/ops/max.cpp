@@ -11,7 +11,7 @@ namespace {
 std::vector<TensorInfo> max_infer(Infos in, const Attrs& attrs) {
   const Shape out = remaining(in[0].shape, attrs.ints[1], attrs.ints[2] == 1);
   CS_REQUIRE(numel(out) == 0 || count_over(in[0].shape, attrs.ints[1]) > 0,
-             "max or min: over 0 elements of ", in[0].shape);
+             "max, min: a reduced dimension of ", in[0].shape, " is empty");
   return {{out, in[0].dtype}, {out, DType::I64}};
 }
 

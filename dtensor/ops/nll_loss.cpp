@@ -13,16 +13,17 @@ std::size_t nll_class_dim(std::size_t ndim) { return ndim == 1 ? 0 : 1; }
 std::vector<TensorInfo> nll_loss_infer(Infos in, const Attrs&) {
   require_floating("nll_loss", in[0]);
   const Shape& x = in[0].shape;
-  CS_REQUIRE(!x.empty(), "nll_loss: log-probabilities without dimensions");
+  CS_REQUIRE(!x.empty(), "nll_loss: log-probabilities need at least 1 dimension");
   CS_REQUIRE(in[1].dtype == DType::I64, "nll_loss: target is ", in[1].dtype, ", not i64");
   const std::size_t classes = nll_class_dim(x.size());
   Shape rows = x;
   rows.erase(classes);
-  CS_REQUIRE(in[1].shape == rows, "nll_loss: target ", in[1].shape, " for log-probabilities ", x);
+  CS_REQUIRE(in[1].shape == rows, "nll_loss: target ", in[1].shape,
+             " does not match log-probabilities ", x);
   if (in[2].defined) {
     require_same_dtype("nll_loss", in[0], in[2]);
-    CS_REQUIRE(in[2].shape == Shape({x[classes]}), "nll_loss: weight ", in[2].shape, " for ",
-               x[classes], " classes");
+    CS_REQUIRE(in[2].shape == Shape({x[classes]}), "nll_loss: weight ", in[2].shape,
+               " does not match ", x[classes], " classes");
   }
   const DType dtype = statistic_dtype(in[0].dtype);
   return {{rows, dtype}, {rows, dtype}};
@@ -161,9 +162,9 @@ Tensor smoothed_nll_loss(const Tensor& log_probs, const Tensor& target, Reductio
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction,
                           std::int64_t ignore_index, double smoothing, const Tensor& weight) {
   CS_REQUIRE(logits.ndim() > 0 && target.shape() == logits.shape(), "cross_entropy: probabilities ",
-             target, " for logits ", logits);
+             target, " do not match logits ", logits);
   CS_REQUIRE(ignore_index < 0, "cross_entropy: ignore_index ", ignore_index,
-             " with probabilities as targets");
+             " cannot be used with probabilities as targets");
   const auto dim = static_cast<int>(nll_class_dim(static_cast<std::size_t>(logits.ndim())));
   const std::int64_t classes = logits.size(dim);
   const Tensor log_probs = log_softmax(logits, dim);
@@ -195,12 +196,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduc
                      CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
-             label_smoothing);
+             label_smoothing, " is not in [0, 1]");
   if (is_floating(target.dtype()))
     return soft_cross_entropy(logits, target, reduction, ignore_index, label_smoothing, weight);
   if (logits.ndim() == 2 && !weight.defined())
     return cross_entropy_rows(logits, target, reduction, ignore_index, label_smoothing);
-  CS_REQUIRE(logits.ndim() > 0, "cross_entropy: logits without dimensions");
+  CS_REQUIRE(logits.ndim() > 0, "cross_entropy: logits need at least 1 dimension");
   const Tensor log_probs =
       log_softmax(logits, static_cast<int>(nll_class_dim(static_cast<std::size_t>(logits.ndim()))));
   return smoothed_nll_loss(log_probs, target, reduction, ignore_index, label_smoothing, weight);

@@ -33,7 +33,7 @@ class CheckedSink final : public GradSink {
  private:
   void require_input(int input) const {
     CS_REQUIRE(input >= 0 && static_cast<std::size_t>(input) < in_.size(), record_.name(),
-               ": backward speaks of input ", input, ", the call had ", in_.size());
+               ": backward names input ", input, ", but the call had ", in_.size(), " inputs");
   }
   void require_gradient(int input, const Tensor& gradient) const {
     require_input(input);
@@ -42,8 +42,9 @@ class CheckedSink final : public GradSink {
     const TensorInfo& x = in_[at];
     CS_REQUIRE(gradient.shape() == x.shape && gradient.dtype() == x.dtype &&
                    gradient.is_distributed() == (record_.inputs[at]->spec != nullptr),
-               record_.name(), ": backward gave ", gradient, " as the gradient of input ", input,
-               ", which is ", x.dtype, x.shape, record_.inputs[at]->spec ? " distributed" : "");
+               record_.name(), ": backward returned ", gradient, " as the gradient of input ",
+               input, ", which is ", x.dtype, x.shape,
+               record_.inputs[at]->spec ? " distributed" : "");
   }
 
   const Record& record_;
@@ -68,7 +69,7 @@ class OpRecord final : public Record {
   std::string_view name() const override { return op_.name; }
   bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    CS_REQUIRE(op_.backward, op_.name, ": has no gradient");
+    CS_REQUIRE(op_.backward, op_.name, " is not differentiable");
     std::vector<Tensor> saved;
     saved.reserve(saved_.size());
     for (const Saved& s : saved_) saved.push_back(s.get(op_.name));

@@ -1,5 +1,5 @@
 #pragma once
-// The tape's record of an operator's call, with what its backward reads.
+// The tape's record of an operator call, with what its backward needs.
 #include <memory>
 #include <span>
 
@@ -7,7 +7,7 @@
 
 namespace coshard {
 
-// `used`: the inputs as the forward used them; `out`: what it has given.
+// `used`: the inputs as the forward used them; `out`: its outputs.
 std::shared_ptr<Record> make_op_record(const OpDef& op, const Attrs& attrs,
                                        std::span<const Tensor> used, std::span<const Tensor> out,
                                        const Decision& decision);

@@ -95,8 +95,8 @@ Tensor t(const Tensor& x, CallSite site) {
 
 Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(source.size() == destination.size(), "movedim: ", source, " to ", destination, " of ",
-             x);
+  CS_REQUIRE(source.size() == destination.size(), "movedim: source ", source, " and destination ",
+             destination, " differ in length");
   Shape dims = Shape::filled(x.shape().size(), -1);
   std::array<bool, 8> moved{};
   for (std::size_t i = 0; i < source.size(); ++i) {

@@ -8,8 +8,8 @@ Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length,
   const UserCall user(site);
   const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "narrow"));
   const std::int64_t from = start < 0 ? start + size : start;
-  CS_REQUIRE(from >= 0 && from <= size && length >= 0 && length <= size - from, "narrow: ", length,
-             " elements from ", start, " on along dimension ", dim, " of ", x);
+  CS_REQUIRE(from >= 0 && from <= size && length >= 0 && length <= size - from, "narrow: start ",
+             start, ", length ", length, " is out of range along dimension ", dim, " of ", x);
   return slice(x, dim, from, from + length);
 }
 
@@ -18,13 +18,14 @@ Tensor select(const Tensor& x, int dim, std::int64_t index, CallSite site) {
   const int along = normalize_dim(dim, x.ndim(), "select");
   const std::int64_t size = x.size(along);
   const std::int64_t at = index < 0 ? index + size : index;
-  CS_REQUIRE(at >= 0 && at < size, "select: index ", index, " along dimension ", dim, " of ", x);
+  CS_REQUIRE(at >= 0 && at < size, "select: index ", index, " is out of range along dimension ",
+             dim, " of ", x);
   return squeeze(slice(x, along, at, at + 1), along);
 }
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(size > 0, "split: pieces of ", size, " of ", x);
+  CS_REQUIRE(size > 0, "split: split size must be positive, got ", size, " for ", x);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
   const Tensor whole = whole_along(x, dim);
   std::vector<Tensor> pieces;
@@ -39,11 +40,11 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
   std::int64_t sum = 0;
   for (const std::int64_t size : sizes) {
-    CS_REQUIRE(size >= 0, "split: a piece of ", size, " of ", x);
+    CS_REQUIRE(size >= 0, "split: sizes must not be negative, got ", size, " for ", x);
     sum += size;
   }
-  CS_REQUIRE(sum == extent, "split: pieces of ", sum, " elements together along dimension ", dim,
-             " of ", x);
+  CS_REQUIRE(sum == extent, "split: the sizes add up to ", sum, " along dimension ", dim, " of ", x,
+             ", which has ", extent);
   const Tensor whole = whole_along(x, dim);
   std::vector<Tensor> pieces;
   std::int64_t start = 0;
@@ -56,7 +57,7 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
 
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(chunks > 0, "chunk: ", chunks, " pieces of ", x);
+  CS_REQUIRE(chunks > 0, "chunk: the number of chunks must be positive, got ", chunks, " for ", x);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "chunk"));
   if (extent == 0) return std::vector<Tensor>(static_cast<std::size_t>(chunks), x);
   return split(x, (extent + chunks - 1) / chunks, dim);
@@ -74,7 +75,8 @@ std::vector<Tensor> unbind(const Tensor& x, int dim, CallSite site) {
 Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(margins.size() % 2 == 0 && margins.size() <= 2 * static_cast<std::size_t>(x.ndim()),
-             "pad: ", margins.size(), " margins of ", x);
+             "pad: ", margins.size(), " sizes for ", x,
+             "; they come in pairs, at most one per dimension");
   require_fits(value, x.dtype(), "pad");
   Tensor out = x;
   for (std::size_t i = 0; i < margins.size(); i += 2) {
@@ -82,8 +84,8 @@ Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value,
     const std::int64_t before = margins[i];
     const std::int64_t after = margins[i + 1];
     const std::int64_t size = out.size(dim) + before + after;
-    CS_REQUIRE(size >= 0, "pad: ", before, " before and ", after, " after dimension ", dim, " of ",
-               x);
+    CS_REQUIRE(size >= 0, "pad: ", before, " before and ", after,
+               " after leave a negative size in dimension ", dim, " of ", x);
     const std::int64_t start = std::min(std::max<std::int64_t>(-before, 0), out.size(dim));
     const std::int64_t end = std::max(out.size(dim) - std::max<std::int64_t>(-after, 0), start);
     out = slice(out, dim, start, end);

@@ -1,17 +1,16 @@
 #pragma once
-// Forward bodies of the operators that work element by element, and calls of them outside the tape
-// and in place.
+// Forwards of the elementwise operators, and calls of them off the tape and in place.
 #include <coshard/dtensor/ops/pointwise.h>
 #include <coshard/dtensor/ops/promotion.h>
 #include "dtensor/ops/local.h"
 
 namespace coshard {
 
-// Outside the tape, for functions without a gradient.
+// Off the tape, for functions without a gradient.
 Tensor call_untaped(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
 
-// op(x, y) into x, computed in x's dtype. Error{BadInput} where x cannot store `type`, the dtype
-// that the operator gives out of place; for the rest see call_in_place.
+// op(x, y) into x, computed in x's dtype. Error{BadInput} if x cannot hold `type`, the dtype of the
+// out-of-place result; otherwise see call_in_place.
 Tensor call_into(const OpDef& op, const Tensor& x, DType type, const Attrs& attrs);
 Tensor call_into(const OpDef& op, const Tensor& x, const Tensor& y, DType type,
                  const Attrs& attrs = {});
@@ -26,7 +25,7 @@ void unary_forward(OpContext& c) {
                            reals.size() > 0 ? reals[0] : 0, reals.size() > 1 ? reals[1] : 0});
 }
 
-// Two tensors, or one and the number attrs.reals[0]; of two tensors attrs.reals[0] (1 when missing)
+// Two tensors, or one and the number attrs.reals[0]; for two tensors attrs.reals[0] (default 1)
 // scales the second.
 template <kernels::BinaryOp f>
 void binary_forward(OpContext& c) {

@@ -1,7 +1,6 @@
 #pragma once
-// What matmul and linear share. matrix_of and batch_of see local tensors with a unit stride among
-// the last two dimensions, as the kernel wants them, and copy only where strides allow no such
-// view.
+// What matmul and linear share. matrix_of and batch_of return local tensors with a unit stride in
+// one of the last two dimensions, as the kernel needs them, and copy only if no such view exists.
 #include <coshard/dtensor/tensor.h>
 #include "kernels/args.h"
 

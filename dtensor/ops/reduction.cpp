@@ -30,11 +30,11 @@ std::vector<TensorInfo> reduction_infer(Infos in, const Attrs& attrs) {
   const bool sums = r.op == ReduceOp::Sum || r.op == ReduceOp::Product;
   const bool any_dtype = r.op == ReduceOp::Max || r.op == ReduceOp::Min;
   CS_REQUIRE(is_floating(in[0].dtype) || any_dtype || (sums && in[0].dtype != DType::Bool),
-             "reduction: ", in[0].dtype, in[0].shape, " is not floating");
+             "reduction: ", in[0].dtype, in[0].shape, " is not floating-point");
   const Shape out = remaining(in[0].shape, r.mask, r.keep);
   CS_REQUIRE(!is_extreme(r.op) || in[0].dtype == DType::Bool || numel(out) == 0 ||
                  count_over(in[0].shape, r.mask) > 0,
-             "amax or amin: over 0 elements of ", in[0].shape);
+             "amax, amin: a reduced dimension of ", in[0].shape, " is empty");
   return {{out, in[0].dtype}};
 }
 

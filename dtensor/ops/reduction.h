@@ -1,6 +1,6 @@
 #pragma once
-// What the reductions over any set of dimensions share: their attributes, rule, shapes, body and
-// gradient. Each operator adds its name, its samples and, if it likes, a gradient of its own.
+// What reductions over any set of dimensions share: attributes, rule, shapes, forward and gradient.
+// Each operator adds its name, its samples and optionally its own gradient.
 #include <coshard/dtensor/ops/letters.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
@@ -23,16 +23,16 @@ struct ReductionAttrs {
   double alpha;
 };
 
-// For a tensor of `shape`: what remains of it, with and without the reduced dimensions; how many
-// elements become one.
+// For a tensor of `shape`: the remaining shape, with or without the reduced dimensions; how many
+// elements are reduced to one.
 Shape remaining(const Shape& shape, std::int64_t mask, bool keep);
 std::int64_t count_over(const Shape& shape, std::int64_t mask);
-// The letters of the result, for an input with `letters`.
+// The axes of the result, for an input with these axes.
 std::string remaining_letters(const std::string& letters, std::int64_t mask, bool keep);
-// `letters` with '.' for each dimension of the mask.
+// The axes with '.' for each dimension of the mask.
 std::string whole_letters(std::string letters, std::int64_t mask);
 
-// A local tensor read as [outer, extent, inner], where the extent is the dimensions of the mask:
+// A local tensor read as [outer, extent, inner], where extent covers the dimensions of the mask:
 // the tensor itself, or a copy with the remaining dimensions first.
 struct MaskedLines {
   Tensor x;
@@ -43,7 +43,7 @@ MaskedLines masked_lines(const Tensor& tensor, std::int64_t mask);
 // A view of `tensor` with the dimensions of the mask last.
 Tensor mask_last(const Tensor& tensor, std::int64_t mask);
 
-// An operator on one tensor. `backward` null: that of kernels::ReduceGrad.
+// An operator on one tensor. `backward` null: kernels::ReduceGrad.
 OpDef reduction_op(std::string_view name, std::vector<OpDef::Sample> (*samples)(),
                    void (*backward)(GradContext&) = nullptr);
 // A sample of it.
@@ -52,9 +52,9 @@ OpDef::Sample reduction_sample(const Shape& shape, kernels::ReduceOp op, std::in
 Tensor reduce(const OpDef& op, kernels::ReduceOp kernel, const Tensor& x, const Dims& dims,
               bool keepdim, double alpha = 0);
 
-// Integers and booleans as i64; floating tensors as they are.
+// Integers and bool as i64; floating-point tensors as they are.
 Tensor as_sum_dtype(const Tensor& x);
-// bf16 and f16 as f32, for operators that keep their terms in it; the rest as it is.
+// bf16 and f16 as f32, for operators whose partial values are f32; others as they are.
 Tensor as_statistic(const Tensor& x);
 
 }  // namespace coshard

@@ -41,7 +41,7 @@ std::string_view text_of(const OpDef& op) {
   static const std::map<const OpDef*, std::string> texts = [] {
     std::map<const OpDef*, std::string> all;
     for (const OpDef* known : all_operators())
-      all[known] = cat("followed for ", known->name, " a registered rule of");
+      all[known] = cat("used for ", known->name, " a registered rule with");
     return all;
   }();
   return texts.at(&op);
@@ -65,13 +65,13 @@ std::uint64_t hash_of(const OpDef& op, const Rule& rule) {
 }  // namespace
 
 void register_sharding(std::string_view name, RuleFunction rule) {
-  CS_REQUIRE(rule, "register_sharding: ", name, ": no rule");
+  CS_REQUIRE(rule, "register_sharding: ", name, ": the rule is an empty function");
   const auto all = all_operators();
   const auto found =
       std::find_if(all.begin(), all.end(), [&](auto* op) { return op->name == name; });
   CS_REQUIRE(found != all.end(), "register_sharding: there is no operator '", name, "'");
   CS_REQUIRE(!rules->used.contains(*found), "register_sharding: ", name,
-             " has been used on DTensors already; register before");
+             " has already been used on DTensors; register its rule earlier");
   rules->registered[*found] = std::move(rule);
 }
 
@@ -84,14 +84,14 @@ void note_rule(const OpDef& op, const Rule& rule, const DeviceMesh& mesh) {
   if (!rules->noted.insert({&op, where}).second) return;
   const std::uint64_t hash = hash_of(op, rule);
   for (int m = 0; m < mesh.ndim(); ++m)
-    mesh.note(m, {text_of(op), "inputs, letters and strategies of hash", rule.in.size(), hash});
+    mesh.note(m, {text_of(op), "inputs and the hash", rule.in.size(), hash});
 }
 
 Rule sharding_rule(const OpDef& op, std::span<const TensorInfo> in, const Attrs& attrs) {
   rules->used.insert(&op);
   const auto found = rules->registered.find(&op);
   if (found != rules->registered.end()) return found->second(in, attrs);
-  CS_REQUIRE(op.rule, op.name, ": it has no sharding rule and works on plain tensors alone");
+  CS_REQUIRE(op.rule, op.name, " has no sharding rule; it supports plain tensors only");
   return op.rule(in, attrs);
 }
 

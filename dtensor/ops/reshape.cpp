@@ -22,7 +22,8 @@ Tensor flatten(const Tensor& x, int start_dim, int end_dim, CallSite site) {
   if (x.ndim() == 0) return view(x, Shape{1});
   const int first = normalize_dim(start_dim, x.ndim(), "flatten");
   const int last = normalize_dim(end_dim, x.ndim(), "flatten");
-  CS_REQUIRE(first <= last, "flatten: dimensions ", start_dim, " to ", end_dim, " of ", x);
+  CS_REQUIRE(first <= last, "flatten: dimensions ", start_dim, " to ", end_dim, " of ", x,
+             " are in the wrong order");
   Shape to;
   for (int d = 0; d < x.ndim(); ++d) {
     if (d <= first || d > last) {
@@ -54,14 +55,14 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes, CallSite site) {
     }
   }
   CS_REQUIRE(!sizes.empty() && product == x.size(along), "unflatten: dimension ", dim, " of ", x,
-             " into ", sizes);
+             " does not split into ", sizes);
   return view(x, to);
 }
 
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "repeat_interleave");
-  CS_REQUIRE(repeats >= 0, "repeat_interleave: ", repeats, " times ", x);
+  CS_REQUIRE(repeats >= 0, "repeat_interleave: repeats must not be negative, got ", repeats);
   if (repeats == 1) return clone(x);
   Shape stretched = x.shape();
   stretched.insert(static_cast<std::size_t>(along) + 1, repeats);
@@ -70,12 +71,13 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim, CallSit
 
 Tensor repeat(const Tensor& x, const Shape& repeats, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(repeats.size() >= x.shape().size(), "repeat: ", repeats, " times ", x);
+  CS_REQUIRE(repeats.size() >= x.shape().size(), "repeat: ", repeats, " has fewer entries than ", x,
+             " has dimensions");
   Tensor out = x;
   while (static_cast<std::size_t>(out.ndim()) < repeats.size()) out = unsqueeze(out, 0);
   for (int d = 0; d < out.ndim(); ++d) {
     const std::int64_t times = repeats[static_cast<std::size_t>(d)];
-    CS_REQUIRE(times >= 0, "repeat: ", repeats, " times ", x);
+    CS_REQUIRE(times >= 0, "repeat: negative entry in ", repeats);
     if (times == 1) continue;
     Shape stretched = out.shape();
     stretched.insert(static_cast<std::size_t>(d), times);

@@ -13,8 +13,8 @@ std::vector<TensorInfo> rms_norm_infer(Infos in, const Attrs& attrs) {
   const auto first = x.end() - attrs.ints[0];
   if (in[1].defined) {
     require_same_dtype("rms_norm", in[0], in[1]);
-    CS_REQUIRE(in[1].shape == Shape(first, x.end()), "rms_norm: weight ", in[1].shape, " for x ",
-               x);
+    CS_REQUIRE(in[1].shape == Shape(first, x.end()), "rms_norm: weight ", in[1].shape,
+               " does not match x ", x);
   }
   return {in[0], {Shape(x.begin(), first), statistic_dtype(in[0].dtype)}};
 }

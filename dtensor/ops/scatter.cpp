@@ -12,15 +12,17 @@ bool scatter_has_source(std::size_t inputs) { return inputs == 3; }
 std::vector<TensorInfo> scatter_infer(Infos in, const Attrs& attrs) {
   const Shape& x = in[0].shape;
   const Shape& index = in[1].shape;
-  CS_REQUIRE(in[1].dtype == DType::I64 || in[1].dtype == DType::I32, "scatter: an index of ",
-             in[1].dtype);
-  CS_REQUIRE(x.size() == index.size(), "scatter: index ", index, " into ", x);
+  CS_REQUIRE(in[1].dtype == DType::I64 || in[1].dtype == DType::I32,
+             "scatter: index must be i64 or i32, got ", in[1].dtype);
+  CS_REQUIRE(x.size() == index.size(), "scatter: index ", index,
+             " must have as many dimensions as ", x);
   for (std::size_t d = 0; d < x.size(); ++d)
     CS_REQUIRE(static_cast<std::int64_t>(d) == attrs.ints[0] || index[d] <= x[d], "scatter: index ",
-               index, " into ", x, " along dimension ", attrs.ints[0]);
+               index, " is larger than ", x, " outside dimension ", attrs.ints[0]);
   if (scatter_has_source(in.size())) {
     require_same_dtype("scatter", in[0], in[2]);
-    CS_REQUIRE(in[2].shape == index, "scatter: src ", in[2].shape, " and index ", index);
+    CS_REQUIRE(in[2].shape == index, "scatter: shapes differ: src ", in[2].shape, " and index ",
+               index);
   }
   return {in[0]};
 }

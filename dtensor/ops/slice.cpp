@@ -140,7 +140,8 @@ Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std
              CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "slice");
-  CS_REQUIRE(step > 0, "slice: a step of ", step, " along dimension ", dim, " of ", x);
+  CS_REQUIRE(step > 0, "slice: step must be positive, got ", step, " along dimension ", dim, " of ",
+             x);
   const std::int64_t size = x.size(along);
   const std::int64_t from = slice_bound(start, size);
   const std::int64_t to = std::max(from, slice_bound(end, size));

@@ -83,16 +83,16 @@ Tensor argsort(const Tensor& x, int dim, bool descending, CallSite site) {
 ValuesAndIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim_or_zero(dim, x.ndim(), "topk");
-  CS_REQUIRE(k >= (x.ndim() == 0 ? 1 : 0) && k <= extent_along(x, along), "topk: ", k,
-             " along dimension ", dim, " of ", x);
+  CS_REQUIRE(k >= (x.ndim() == 0 ? 1 : 0) && k <= extent_along(x, along), "topk: k ", k,
+             " is out of range along dimension ", dim, " of ", x);
   return first_sorted(x, k, along, largest);
 }
 
 ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim_or_zero(dim, x.ndim(), "kthvalue");
-  CS_REQUIRE(k >= 1 && k <= extent_along(x, along), "kthvalue: ", k, " along dimension ", dim,
-             " of ", x);
+  CS_REQUIRE(k >= 1 && k <= extent_along(x, along), "kthvalue: k ", k,
+             " is out of range along dimension ", dim, " of ", x);
   const ValuesAndIndices first = first_sorted(x, k, along, false);
   if (x.ndim() == 0) return first;
   const Tensor value = slice(first.values, along, k - 1, k);

@@ -116,7 +116,7 @@ const OpDef& full_like_op() {
 
 std::vector<TensorInfo> copy_infer(Infos in, const Attrs&) {
   CS_REQUIRE(broadcast(in[0].shape, in[1].shape, "copy") == in[0].shape, "copy: ", in[1].shape,
-             " into ", in[0].shape);
+             " does not broadcast to ", in[0].shape);
   return {in[0]};
 }
 

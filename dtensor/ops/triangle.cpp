@@ -8,7 +8,7 @@ namespace {
 
 // attrs.ints: the diagonal, and whether the part above it is kept (1) or the one below (0)
 std::vector<TensorInfo> triangle_infer(Infos in, const Attrs&) {
-  CS_REQUIRE(in[0].shape.size() >= 2, "tril, triu: of ", in[0].shape, ", which is no matrix");
+  CS_REQUIRE(in[0].shape.size() >= 2, "tril, triu need at least 2 dimensions, got ", in[0].shape);
   return {in[0]};
 }
 

@@ -76,7 +76,7 @@ template <UnaryOp f>
 std::vector<TensorInfo> unary_infer(Infos in, const Attrs&) {
   constexpr std::string_view kName = Function<f>::kName;
   if (!kernels::takes_integers(f)) require_floating(kName, in[0]);
-  CS_REQUIRE(in[0].dtype != DType::Bool, kName, ": of bool ", in[0].shape);
+  CS_REQUIRE(in[0].dtype != DType::Bool, kName, " does not support bool, got bool", in[0].shape);
   return {in[0]};
 }
 
@@ -221,7 +221,7 @@ Tensor unary_in_floats(const Tensor& x, CallSite site) {
 }
 
 DType clamp_type(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
-  CS_REQUIRE(min || max, "clamp: neither min nor max is given");
+  CS_REQUIRE(min || max, "clamp: give min, max or both");
   const DType type = min ? result_type(x, *min) : x.dtype();
   return max ? promoted(type, result_type(x, *max)) : type;
 }
@@ -290,7 +290,7 @@ Tensor pow(const Tensor& a, const Scalar& exponent, CallSite site) {
   const UserCall user(site);
   const DType type = result_type(a, exponent);
   CS_REQUIRE(is_floating(type) || exponent.value >= 0, "pow: ", type, a.shape(),
-             " to the negative integer power ", exponent.value);
+             " cannot be raised to the negative power ", exponent.value);
   return unary_of<UnaryOp::PowScalar>(to(a, type), {{}, {exponent.value}});
 }
 

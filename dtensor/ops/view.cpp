@@ -13,7 +13,7 @@ Shape target_shape(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.
 // where that is known (squeeze, unsqueeze)
 std::vector<TensorInfo> view_infer(Infos in, const Attrs& attrs) {
   const Shape to = target_shape(attrs);
-  CS_REQUIRE(numel(to) == numel(in[0].shape), "view: ", in[0].shape, " as ", to);
+  CS_REQUIRE(numel(to) == numel(in[0].shape), "view: sizes differ: ", in[0].shape, " as ", to);
   return {{to, in[0].dtype}};
 }
 
@@ -153,7 +153,7 @@ Shape resolved(Shape shape, const Tensor& x) {
     }
   }
   if (open == shape.size()) return shape;
-  CS_REQUIRE(known > 0 && x.numel() % known == 0, "view: ", x, " as ", shape);
+  CS_REQUIRE(known > 0 && x.numel() % known == 0, "view: sizes differ: ", x, " as ", shape);
   shape[open] = x.numel() / known;
   return shape;
 }
@@ -192,7 +192,8 @@ Tensor squeeze(const Tensor& x, int dim, CallSite site) {
 Tensor unsqueeze(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
   const int at = normalize_dim(dim, x.ndim() + 1, "unsqueeze");
-  CS_REQUIRE(x.ndim() < 8, "unsqueeze: ", x, " has as many dimensions as a tensor may have");
+  CS_REQUIRE(x.ndim() < 8, "unsqueeze: ", x,
+             " already has 8 dimensions, the most a tensor may have");
   Shape to = x.shape();
   to.insert(static_cast<std::size_t>(at), 1);
   return view_but_one(x, to, at);

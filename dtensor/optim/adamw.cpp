@@ -8,7 +8,7 @@
 
 namespace coshard {
 
-// Parameters of one dtype that have been updated as often.
+// Parameters of one dtype that have been updated equally often.
 struct AdamW::Group {
   const Tensor* first;
   std::int64_t step;
@@ -20,14 +20,14 @@ AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
     : Optimizer(std::move(parameters)), options_(options), states_(parameters_.size()) {
   CS_REQUIRE(options.lr >= 0 && options.eps >= 0 && options.weight_decay >= 0, "AdamW: lr ",
              options.lr, ", eps ", options.eps, ", weight_decay ", options.weight_decay,
-             ": none may be negative");
+             ": must not be negative");
   for (const double beta : options.betas)
     CS_REQUIRE(beta >= 0 && beta < 1, "AdamW: beta ", beta, " is outside [0, 1)");
   lr = options.lr;
 }
 
 void AdamW::start(State& s, const Tensor& p) const {
-  require_not_recording(*p.device(), "AdamW", "make the moments of a parameter");
+  require_not_recording(*p.device(), "AdamW", "allocate the moments of a parameter");
   const DType dtype = statistic_dtype(p.dtype());
   s.m = zeros(p.device(), p.local_shape(), dtype);
   s.v = zeros(p.device(), p.local_shape(), dtype);
@@ -58,7 +58,7 @@ std::int64_t AdamW::count_step(const std::vector<std::size_t>& members) {
         " was written to since the last step; a captured step goes on "
         "from its master copy");
     CS_REQUIRE(states_[i].step + 1 == step, "AdamW: ", parameters_[i], " has been updated ",
-               states_[i].step, " times, another one of a captured step ", step - 1);
+               states_[i].step, " times, but another parameter of the captured step ", step - 1);
     states_[i].step = step;
   }
   return step;
@@ -72,7 +72,7 @@ void AdamW::run(const Group& group) {
     args.rates = step->numbers(kernels::adamw_rates(args), [this, alive = std::weak_ptr(alive_),
                                                             dtype, members = group.members](
                                                                std::span<double> rates) {
-      CS_REQUIRE(!alive.expired(), "AdamW: the optimizer of a captured step is gone");
+      CS_REQUIRE(!alive.expired(), "AdamW: the optimizer of a captured step was destroyed");
       std::ranges::copy(kernels::adamw_rates(arguments(dtype, count_step(members))), rates.begin());
     });
   kernels::run(*group.first->device(), args);
@@ -101,7 +101,7 @@ void AdamW::update() {
     State& s = states_[i];
     if (s.step == 0) start(s, p);
     if (s.master.defined() && (s.step == 0 || s.version != p.storage()->changes())) {
-      require_not_recording(*p.device(), "AdamW", "read the master copy of a parameter anew");
+      require_not_recording(*p.device(), "AdamW", "refresh the master copy of a parameter");
       kernels::run(*p.device(), kernels::Copy{view_of(s.master), view_of(p)});
     }
     ++s.step;

@@ -108,7 +108,7 @@ DeviceMesh mesh_of_all(const std::vector<Tensor>& parameters) {
     for (std::size_t j = 0; j < i; ++j)
       CS_REQUIRE(are_apart(meshes[i], meshes[j]), "clip_grad_norm: parameters on ", meshes[j],
                  " and on ", meshes[i],
-                 ", which have some ranks in common and not all; clip them one after the other");
+                 ", which share some ranks but not all; clip them separately");
     ranks.insert(ranks.end(), meshes[i].ranks().begin(), meshes[i].ranks().end());
   }
   const auto count = static_cast<int>(ranks.size());
@@ -143,9 +143,9 @@ std::vector<Tensor> norms_of(const std::vector<Tensor>& parameters, const Device
 
 Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p, CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(max_norm >= 0, "clip_grad_norm: max_norm ", max_norm);
-  CS_REQUIRE(p > 0, "clip_grad_norm: norm type ", p);
-  CS_REQUIRE(!parameters.empty(), "clip_grad_norm: no parameters");
+  CS_REQUIRE(max_norm >= 0, "clip_grad_norm: max_norm must not be negative, got ", max_norm);
+  CS_REQUIRE(p > 0, "clip_grad_norm: the norm type must be positive, got ", p);
+  CS_REQUIRE(!parameters.empty(), "clip_grad_norm: the list of parameters is empty");
   const std::vector<Tensor> counted = with_gradient(parameters);
   const DeviceMesh all = mesh_of_all(parameters);
   const std::shared_ptr<Device> device = parameters.front().device();

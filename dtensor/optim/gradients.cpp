@@ -97,9 +97,9 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
                           Reduce reduce, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(mesh.defined() && dim >= 0 && dim < mesh.ndim(), "all_reduce_gradients: dimension ",
-             dim, " of ", mesh);
+             dim, " is out of range for mesh ", mesh);
   CS_REQUIRE(reduce == Reduce::Sum || reduce == Reduce::Avg,
-             "all_reduce_gradients: replicas are summed or averaged");
+             "all_reduce_gradients: reduce must be Sum or Avg");
   if (mesh.size(dim) == 1) return;
   if (!mesh.contains_this_rank()) {  // what it has is in flight as the others' is
     for (const Tensor& p : parameters) {

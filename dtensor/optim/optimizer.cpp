@@ -13,7 +13,7 @@ namespace coshard {
 
 Optimizer::Optimizer(std::vector<Tensor> parameters) {
   CS_REQUIRE(!parameters.empty(),
-             "optimizer: got no parameters; a module's are those that it registers");
+             "optimizer: the list of parameters is empty; a module returns those it registered");
   std::unordered_set<const void*> seen;
   for (Tensor& p : parameters) {
     CS_REQUIRE(p.defined() && p.is_leaf(), "optimizer: ", p, " is not a leaf");
@@ -37,7 +37,7 @@ std::vector<NamedTensor> unreduced_gradients(const std::vector<Tensor>& paramete
 void Optimizer::require_current() const {
   for (const Tensor& p : parameters_)
     CS_REQUIRE(p.is_leaf(), "optimizer: ", p, " was replaced in its module by ",
-               p.grad_meta()->producer->name(), "; make the optimizer after that");
+               p.grad_meta()->producer->name(), "; create the optimizer afterwards");
 }
 
 bool Optimizer::checks_replicas() {

@@ -8,9 +8,9 @@ SGD::SGD(std::vector<Tensor> parameters, SGDOptions options)
     : Optimizer(std::move(parameters)), options_(options), momentum_(parameters_.size()) {
   CS_REQUIRE(options.lr >= 0 && options.momentum >= 0 && options.weight_decay >= 0, "SGD: lr ",
              options.lr, ", momentum ", options.momentum, ", weight_decay ", options.weight_decay,
-             ": none may be negative");
+             ": must not be negative");
   CS_REQUIRE(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
-             "SGD: nesterov with momentum ", options.momentum, " and dampening ",
+             "SGD: nesterov needs momentum > 0 and dampening 0, got ", options.momentum, " and ",
              options.dampening);
   lr = options.lr;
 }
@@ -20,7 +20,7 @@ void SGD::update() {
   if (StepGraph* step = StepGraph::recording())
     rate =
         step->numbers(std::array{lr}, [this, alive = std::weak_ptr(alive_)](std::span<double> now) {
-          CS_REQUIRE(!alive.expired(), "SGD: the optimizer of a captured step is gone");
+          CS_REQUIRE(!alive.expired(), "SGD: the optimizer of a captured step was destroyed");
           now[0] = lr;
         });
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -30,7 +30,7 @@ void SGD::update() {
     p.wait_for_readers("SGD");
     const bool first = !momentum_[i].defined();
     if (first && options_.momentum != 0) {
-      require_not_recording(*p.device(), "SGD", "make the momentum of a parameter");
+      require_not_recording(*p.device(), "SGD", "allocate the momentum of a parameter");
       momentum_[i] = Tensor::empty(p.device(), p.local_shape(), p.dtype());
     }
     void* momentum = momentum_[i].defined() ? momentum_[i].data() : nullptr;

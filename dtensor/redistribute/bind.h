@@ -1,10 +1,10 @@
 #pragma once
-// From an abstract step to what one rank does: communicator, geometry, blocks to copy.
+// Lowers an abstract step to what one rank does: communicator, geometry, blocks to copy.
 #include "dtensor/redistribute/plan.h"
 
 namespace coshard {
 
-// May make a communicator, together with the ranks of this rank's group.
+// May create a communicator, together with the ranks of this rank's group.
 Step bind(Holdings& holdings, const DeviceMesh& mesh, const PlanStep& step);
 
 }  // namespace coshard

@@ -1,5 +1,5 @@
 #pragma once
-// Copies between a tensor and a buffer, where a step's data do not lie in one piece.
+// Copies between a tensor and a buffer, for steps whose data are not contiguous.
 #include <span>
 #include <vector>
 
@@ -8,8 +8,8 @@
 
 namespace coshard {
 
-// A block of `size`: at position `begin` of a tensor, which may have any strides, and from element
-// `offset` on in a buffer, with these strides.
+// A block of `size`: at position `begin` of a tensor with any strides, and from element `offset` of
+// a buffer with these strides.
 struct Box {
   Shape size, begin;
   std::int64_t offset = 0;
@@ -24,12 +24,12 @@ void copy_in(const Tensor& buffer, const Tensor& tensor, std::span<const Box> bo
 using Region = std::vector<Ranges>;
 std::int64_t numel(const Region& parts);
 Shape shape_of(const Region& parts);
-// What a rank holds under a layout, and what two regions have in common.
+// What a rank holds under a layout; the intersection of two regions.
 Region region_of(Holdings& holdings, const Layout& layout, int rank);
 Region intersect(const Region& a, const Region& b);
 
-// The blocks of `part`, which the tensor (positions `whole`) and the buffer (positions `dense`,
-// which lie row-major from `offset` on) both contain.
+// The blocks of `part` that are both in the tensor (positions `whole`) and in the buffer (positions
+// `dense`, row-major from `offset`).
 Boxes boxes_of(const Region& part, const Region& whole, const Region& dense,
                std::int64_t offset = 0);
 

@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of a mesh share one dimension of a tensor, in closed form: which positions each has
-// is told by digits of the position, where sizes are even, and by a list of pieces otherwise. Pure.
+// How the ranks of a mesh shard one dimension of a tensor, in closed form: if sizes are even, a
+// position's digits say which rank has it; otherwise a list of pieces does. Pure.
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace coshard {
 
-// A mesh's shape. A rank is told by a code in which each of its coordinates has bits of its own,
-// the first the highest: codes ascend like ranks, and some are nobody's.
+// A mesh's shape. A rank is encoded as a number in which each coordinate has its own bits, the
+// first the highest: codes ascend like ranks, and some codes are unused.
 struct MeshGrid {
   explicit MeshGrid(const std::vector<int>& mesh_shape);
   int size_of(MeshDims dims) const;       // ranks in a group over these dimensions
@@ -22,7 +22,7 @@ struct MeshGrid {
   std::array<int, kMaxMeshDims> size{}, shift{};
 };
 
-// Per mesh dimension: 0 not cut, 1 Shard, 1 + split StridedShard. Dimensions of one rank cut
+// Per mesh dimension: 0 not sharded, 1 Shard, 1 + split StridedShard. Dimensions of one rank shard
 // nothing.
 using CutKey = std::array<std::int32_t, kMaxMeshDims>;
 
@@ -33,8 +33,8 @@ struct CutDigit {
   std::int64_t place;
 };
 
-// Positions [begin, end), of the ranks whose coordinates in the dimensions that cut are those of
-// the code `owner`.
+// Positions [begin, end), held by the ranks whose coordinates in the sharding dimensions are those
+// of the code `owner`.
 struct CutPiece {
   std::int64_t begin, end;
   unsigned owner;
@@ -43,25 +43,25 @@ struct CutPiece {
 struct DimCut {
   CutKey key{};
   MeshDims dims = 0;
-  bool even = true;  // all ranks have the same number of positions, told by digits
+  bool even = true;  // all ranks have equally many positions, given by digits
   InlineVector<CutDigit, 2 * kMaxMeshDims> digits;
-  double most = 0;  // positions of the rank that has most
-  // Filled where they are needed: by owner, then position; by position.
+  double most = 0;  // positions of the rank that has the most
+  // Computed on demand: by owner, then position; by position.
   std::vector<CutPiece> by_owner, by_position;
 };
 
-// Of two cuts `from` and `to` of one dimension.
+// For two shardings `from` and `to` of one dimension.
 struct CutPair {
   bool known = false;
-  // The smallest set of dimensions over which each rank finds what `to` gives it.
+  // The smallest set of dimensions over which each rank finds what it has in `to`.
   MeshDims needed = 0;
   bool even = true;
-  // Even: positions that a rank has in both; 0 where some rank has none.
+  // Even: positions that a rank has in both; 0 for ranks with none.
   double common = 0;
-  std::vector<double> by_rank;  // the same of every rank, by code; filled where it is needed
+  std::vector<double> by_rank;  // the same per rank, by code; computed on demand
 };
 
-// All cuts of one tensor dimension that a search meets, and what pairs of them have in common.
+// All shardings of one tensor dimension that a search meets, and what pairs of them have in common.
 class DimCuts {
  public:
   DimCuts(const MeshGrid& grid, std::int64_t size) : grid_(&grid), size_(size) {}
@@ -73,11 +73,10 @@ class DimCuts {
   }
   // Positions that each rank has in both, by code.
   const std::vector<double>& by_rank(int from, int to);
-  // In one group over `dims`, each rank's positions begin where those of the rank before end, or
-  // later. `dims` cut it.
+  // In one group over `dims`, each rank's positions begin at or after the end of the previous
+  // rank's. `dims` shard the dimension.
   bool ascends(int id, MeshDims dims);
-  // The ranks of each group over `dims`, taken together, have in `from` what each of them has in
-  // `to`.
+  // The ranks of each group over `dims` together hold, in `from`, what each of them holds in `to`.
   bool gathers(int from, int to, MeshDims dims);
 
  private:

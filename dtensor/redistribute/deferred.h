@@ -1,13 +1,13 @@
 #pragma once
-// Redistributes that are issued when their data are first read: what recomputation uses, so that a
-// collective whose result nobody reads again (a block's output) is not repeated. Rank's thread.
+// Redistributes that are issued when their data are first read, for recomputation: a collective
+// whose result nobody reads again (a block's output) is not repeated. Rank's thread.
 #include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 
-// While one lives, redistribute() in this branch issues nothing: its collectives are issued when
-// the result is read, awaited, redistributed or sent. All ranks do that alike, so the order of
-// collectives stays the program's.
+// While one is alive, redistribute() in this branch issues nothing: its collectives are issued when
+// the result is read, awaited, redistributed or sent. All ranks do so alike, so collectives stay in
+// program order.
 class DeferRedistributes {
  public:
   DeferRedistributes();

@@ -12,7 +12,7 @@ void fill(const Tensor& x, double value) {
   kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
 }
 
-// Whether what is in flight can be continued by any thread, once it is there.
+// Whether any thread may continue with data in flight once they have arrived.
 bool continues(const Tensor& x) {
   issue_deferred(x);
   return x.in_flight() && x.device()->kind() == DeviceKind::Cpu &&
@@ -25,8 +25,8 @@ void divide(const Tensor& place, int divisor) {
       kernels::Binary{kernels::BinaryOp::Div, view_of(place), view_of(place), {}, double(divisor)});
 }
 
-// What this rank does with what it has received: on the cpu a part of the job, elsewhere in the
-// order of the compute stream, when it is first waited for.
+// What this rank does with the data it received: on the CPU as part of the job, elsewhere in
+// compute-stream order, when it is first waited for.
 std::function<void()> completion(const Tensor& into, const Tensor& to, const Step& step) {
   if (!step.unpacks && step.divisor == 1) return nullptr;
   const Tensor received = place_of(into), place = place_of(to);

@@ -1,5 +1,5 @@
 #pragma once
-// Runs a plan on this rank's part: issues its collectives, in order.
+// Executes a plan on this rank: issues its collectives, in order.
 #include <functional>
 
 #include <coshard/dtensor/tensor.h>
@@ -13,39 +13,37 @@ struct Issued {
   int shards = 1;                              // as PlanOutline
 };
 
-// Returns at once: a step that needs the result of the one before hangs on it, and the result is
-// left in flight. On a device that queues its work that is the order of the compute stream.
+// Returns at once: each step is chained to the one before, and the result is left in flight. On a
+// device with streams, in compute-stream order.
 Issued run_plan(const DTensor& source, std::shared_ptr<const RedistributePlan> plan);
 
-// A handle to the same memory that waits for nothing.
+// A handle to the same memory that does not wait.
 Tensor place_of(const Tensor& x);
 
-// The same memory, with a flight of its own: in flight on all ranks alike, whatever each of them
-// waits for.
+// The same memory, separately in flight: on all ranks alike, whatever each of them waits for.
 Tensor same_in_flight(const Tensor& x, Work work);
 
-// `to`, on a rank that gets no data, is in flight by itself while `from` is.
+// For a rank that receives no data: `to` is in flight while `from` is.
 void fly_with(const Tensor& from, const Tensor& to);
 
-// A deferred redistribute that still fills x is issued: by all ranks, whether or not this one has
-// to read x.
+// If a deferred redistribute will fill x, it is issued now: by all ranks, whether or not this one
+// reads x.
 void issue_deferred(const Tensor& x);
 
-// One step, which may be forgotten while its result is in flight.
+// Executes one step, which may be destroyed while its result is in flight.
 Tensor run_step(const Tensor& x, const Step& step);
 
-// `to` is written by `make`, which reads `from`: now, or once `from` is there; then `to` is in
-// flight.
+// `make` writes `to` from `from`: now, or once `from` has arrived; until then `to` is in flight.
 void make_from(const Tensor& from, const Tensor& to, std::function<void(const Tensor& from)> make);
 
-// The transfer of `collective` begins once `from`, which it sends, is there.
+// The transfer of `collective` begins once `from`, which it sends, has arrived.
 void chain(Collective& collective, const Tensor& from);
 
-// As copy_of, which may be in flight.
+// As copy_of, for a tensor that may be in flight.
 Tensor copy_later(const Tensor& tensor);
 
-// This rank's elements in another dtype, in flight when those are; layout and logical shape stay.
-// Off the tape.
+// The local tensor cast to another dtype, in flight if it is; layout and logical shape stay. Off
+// the tape.
 Tensor cast_local(const Tensor& tensor, DType dtype);
 
 }  // namespace coshard

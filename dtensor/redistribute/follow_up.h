@@ -1,7 +1,6 @@
 #pragma once
-// Work of this rank that follows a collective: a copy, a cast, a local step of a plan. Done by
-// whoever needs it first: this rank when it waits, or any thread where another collective hangs on
-// it.
+// This rank's work that follows a collective: a copy, a cast, a local step of a plan. Done by
+// whoever needs it first: this rank when it waits, or any thread whose collective depends on it.
 #include <atomic>
 #include <exception>
 #include <functional>
@@ -13,10 +12,10 @@
 
 namespace coshard {
 
-// Whether an await that is given up counts as one of what comes before.
+// Whether giving up an await of this counts as giving up what it follows.
 enum class GivenUp : bool { Noted, Unnoted };
 
-// What comes before has been issued: who made it saw to that.
+// What it follows has already been issued.
 class FollowUp final : public WorkState {
  public:
   // `before` may be null: nothing to wait for.
@@ -51,7 +50,7 @@ class FollowUp final : public WorkState {
   }
   std::string describe() const override { return before_ ? before_->describe() : "a local step"; }
   void given_up() override {
-    // Whoever did the rest, and when.
+    // Regardless of who did the rest, and when.
     if (before_ && given_up_ == GivenUp::Noted) before_->given_up();
   }
   void poison(const std::string& cause) override {

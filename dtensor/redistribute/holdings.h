@@ -1,6 +1,6 @@
 #pragma once
-// Which positions of a tensor the ranks of a mesh hold under a layout. Pure: functions of the
-// mesh's shape, the tensor's shape and layouts; ranks are counted row-major over the mesh.
+// Which positions of a tensor the ranks of a mesh hold under a layout. Pure functions of the mesh's
+// shape, the tensor's shape and layouts; ranks are numbered row-major over the mesh.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -13,11 +13,11 @@
 
 namespace coshard {
 
-using Ranges = std::vector<Range>;  // ascending, neither overlapping nor touching
+using Ranges = std::vector<Range>;  // ascending, disjoint and not adjacent
 
 Ranges intersect(const Ranges& a, const Ranges& b);
 std::int64_t common(const Ranges& a, const Ranges& b);  // positions in both
-// The position of `index`, which lies in `ranges`, among the positions they list.
+// The rank of `index`, which is in `ranges`, among their positions.
 std::int64_t position_in(const Ranges& ranges, std::int64_t index);
 
 class Holdings {
@@ -29,14 +29,14 @@ class Holdings {
   int ndim() const { return static_cast<int>(shape_.size()); }
   int ranks() const { return ranks_; }
 
-  // What every rank holds along tensor dimension `dim`. Two layouts that cut it in the same way
-  // give the same object.
+  // What every rank holds along tensor dimension `dim`. Two layouts that shard it the same way
+  // share one object.
   const std::vector<Ranges>& along(const Layout& layout, int dim);
-  // Elements that every rank holds in both layouts.
+  // Number of elements that every rank holds in both layouts.
   std::vector<std::int64_t> held(const Layout& a, const Layout& b);
   std::vector<std::int64_t> held(const Layout& layout) { return held(layout, layout); }
 
-  // The ranks that differ from `rank` in these mesh dimensions only, row-major, itself included.
+  // The ranks that differ from `rank` only in these mesh dimensions, row-major, itself included.
   const std::vector<int>& group(int rank, MeshDims dims);
   int size(MeshDims dims) const;  // of such a group
 
@@ -44,7 +44,7 @@ class Holdings {
   std::vector<int> mesh_shape_, strides_;
   Shape shape_;
   int ranks_ = 1;
-  // Which tensor dimension, and how each mesh dimension cuts it: 0 not, 1 Shard, 1 + split.
+  // The tensor dimension, and how each mesh dimension shards it: 0 not, 1 Shard, 1 + split.
   using Cuts = std::array<int, kMaxMeshDims + 1>;
   struct Hash {
     std::size_t operator()(const Cuts& cuts) const {
@@ -61,7 +61,7 @@ class Holdings {
   std::map<MeshDims, Groups> groups_;
 };
 
-// The mesh dimensions that cut tensor dimension `dim`.
+// The mesh dimensions that shard tensor dimension `dim`.
 MeshDims cutting(const Layout& layout, int dim);
 
 }  // namespace coshard

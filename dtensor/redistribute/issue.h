@@ -7,22 +7,21 @@
 
 namespace coshard {
 
-// What operators use: no tape, and Replicate -> Partial is allowed (each rank keeps its share).
+// For operators: Replicate -> Partial is allowed (each rank keeps its share).
 Tensor redistribute_raw(const DTensor& source, const Layout& target);
 
-// Issues `collective` (geometry and label) from one row-major tensor into another, or in place;
-// keeps both buffers until it is over on every rank, and leaves `to` in flight. Returns at once: on
-// the cpu the transfer begins when `from` is there; elsewhere that
-// is in the order of the compute stream.
+// Issues `collective` (geometry and label) from one row-major tensor into another, or in place, and
+// returns at once. Keeps both buffers alive until it is over on every rank, and leaves `to` in
+// flight. On the CPU the transfer begins once `from` is ready; other devices order it on the
+// compute stream.
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to);
 
-// A sum (average, …) of what every rank has, in its place and in flight.
+// All-reduces `terms` in place and leaves it in flight.
 void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
                       std::string_view label);
 
-// Rank `source` of mesh dimension m sends `whole` to all of that dimension: a new tensor, in
-// flight.
+// Broadcast from rank `source` along mesh dimension m: a new tensor, in flight.
 Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source,
                        std::string_view label);
 

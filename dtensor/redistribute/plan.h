@@ -1,6 +1,6 @@
 #pragma once
-// A plan made ready for one rank: its steps with communicators, geometry and local shapes. Cached
-// per rank, so that a repeated redistribute pays a look-up and its collectives.
+// A plan lowered for one rank: its steps with communicators, geometry and local shapes. Cached per
+// rank, so that a repeated redistribute costs a lookup and its collectives.
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -17,21 +17,21 @@ struct Step {
   MeshDims dims;
   std::shared_ptr<const Spec> after;  // layout, logical and local shape once the step is done
   std::string_view label;             // "S(0)->R"
-  // What communicates: on which communicator, and the collective's geometry, without buffers.
+  // For a collective: its communicator and geometry, without buffers.
   Communicator* communicator = nullptr;
   Collective collective;
   int gathered =
-      -1;           // AllGather in its own geometry: the dimension whose pieces come in rank order
-  int divisor = 1;  // of a sum that stands for averages
-  // Slice: where the part begins within the rank's own, when it is one block.
+      -1;           // AllGather in its own geometry: the dimension whose shards come in rank order
+  int divisor = 1;  // of a sum that replaces averages
+  // Slice: where the new part begins in the rank's own, if it is one block.
   Shape begin;
   bool is_view = false;
-  // Share, Expand: what the ranks that do not keep the value hold instead, and whether this one
-  // does.
+  // Share, Expand: what ranks that do not keep the value hold instead, and whether this one keeps
+  // it.
   double filling = 0;
   bool keeps = true;
-  // Slice and Expand: out of the old local tensor into the new one. What communicates: into and out
-  // of packed buffers of so many elements, where it has them.
+  // Slice and Expand: from the old local tensor to the new one. Collectives: into and out of packed
+  // buffers of this many elements, if they need them.
   Boxes pack, unpack;
   bool packs = false, unpacks = false;
   std::int64_t packed = 0, unpacked = 0;
@@ -49,13 +49,13 @@ struct RedistributePlan {
   std::vector<Step> steps;
 };
 
-// The cached plan for a tensor of `source` and `target`'s layout on the same mesh. Made by all
-// ranks of the mesh at the same point of the program, since it may create communicators.
-// Error{BadInput}: as plan_steps.
+// The cached plan from `source` to `target` on the same mesh. Called by all ranks of the mesh at
+// the same point of the program, because it may create communicators. Error{BadInput}: as
+// plan_steps.
 std::shared_ptr<const RedistributePlan> plan_for(const std::shared_ptr<const Spec>& source,
                                                  const Layout& target);
 
-// On any rank of the world. `target` is normalised.
+// On any rank of the world. `target` is normalized.
 PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& target);
 
 }  // namespace coshard

@@ -1,7 +1,7 @@
 #pragma once
-// What one step of a plan costs, for a mesh and a tensor's shape: closed forms of what every rank
-// holds and lacks. Pure, and made for one search: layouts are told by numbers, cuts are compared
-// once.
+// The cost of one step of a plan, for a mesh and a tensor's shape: closed forms of what every rank
+// holds and lacks. Pure; created for one search: layouts are numbered, and each pair of shardings
+// is compared once.
 #include <limits>
 #include <optional>
 #include <span>
@@ -12,12 +12,12 @@
 
 namespace coshard {
 
-// A layout made ready.
+// A layout, prepared.
 struct PricedLayout {
   Layout layout;
-  InlineVector<std::int16_t, 8> cuts;  // by tensor dimension: number of the cut
-  double most = 0;                     // elements of the rank that holds most
-  double mean = 0;                     // of all ranks
+  InlineVector<std::int16_t, 8> cuts;  // by tensor dimension: the number of its sharding
+  double most = 0;                     // elements of the rank that holds the most
+  double mean = 0;                     // over all ranks
 };
 
 class Pricing {
@@ -29,21 +29,21 @@ class Pricing {
   Pricing& operator=(const Pricing&) = delete;
 
   PricedLayout ready(const Layout& layout);
-  // The one step from a layout to another, if there is one.
-  //   shards, R -> shards, R   Slice where every rank holds already what it wants; AllGather where
-  //                            all want all that the group holds; else AllToAll of exactly what is
-  //                            missing
-  //   Partials -> R            AllReduce       sums and averages mix, other reductions do not, and
-  //   Partials -> shards       ReduceScatter   a Partial waits for inner ones that do not commute
-  //                                            with it
-  //   shards -> P(sum)         Expand          where the parts make up the whole
+  // The single step from one layout to another, if there is one.
+  //   shards, R -> shards, R   Slice if every rank already holds what it needs; AllGather if every
+  //                            rank needs all that its group holds; else AllToAll of exactly what
+  //                            is missing
+  //   Partials -> R            AllReduce      sums and averages combine, other reductions do not;
+  //   Partials -> shards       ReduceScatter  a Partial waits for inner ones that do not commute
+  //                                           with it
+  //   shards -> P(sum)         Expand         if the shards make up the whole
   //   R -> Partial             Share
-  // Of one that takes longer than `limit`, it is only known that it does.
+  // For a step slower than `limit` the result only tells that it is slower.
   std::optional<Move> move(const PricedLayout& from, const PricedLayout& to,
                            double limit = std::numeric_limits<double>::infinity());
-  // No way takes less.
+  // A lower bound for any sequence of steps.
   double at_least(const PricedLayout& from, const PricedLayout& to);
-  // What any collective takes at least.
+  // A lower bound for any collective.
   double least_latency() const { return fastest_.latency; }
 
  private:

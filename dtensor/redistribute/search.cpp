@@ -9,9 +9,9 @@
 namespace coshard {
 namespace {
 
-// Plans are chosen for elements of this size, so that they do not depend on the dtype.
+// Plans are priced for elements of this size, so that they do not depend on the dtype.
 constexpr int kWidth = 4;
-// Beyond the layouts that every plan needs, as many are tried as keep their number below this.
+// Cap on candidate layouts, beyond those that every plan needs.
 constexpr std::size_t kMostLayouts = 150;
 
 void check(const Placement& from, const Placement& to) {

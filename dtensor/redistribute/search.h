@@ -1,6 +1,6 @@
 #pragma once
-// The planner proper: which steps lead from one layout to another in the least predicted time. A
-// shortest path over layouts; pure, and therefore the same on every rank.
+// The planner: which steps lead from one layout to another in the least predicted time. A shortest
+// path over layouts; pure, and therefore the same on every rank.
 #include <span>
 #include <string>
 #include <vector>
@@ -10,16 +10,16 @@
 
 namespace coshard {
 
-// Layouts must be normalised. Error{BadInput}: a different number of entries; what cannot become
-// Partial: a Partial of another kind, a shard other than -> P(sum), R -> P(product).
-// Consecutive steps of a kind come as one, on the mesh flattened over their dimensions. Mesh
-// dimensions of one rank take part in nothing. At most one collective where there is no Partial.
-// `links`: one for each mesh dimension; none: time_of's.
+// Layouts must be normalized. Consecutive steps of one kind are merged, on the mesh flattened over
+// their dimensions. Mesh dimensions of one rank take no part. At most one collective if there is no
+// Partial. `links`: one per mesh dimension; none: time_of's. Error{BadInput}: another number of
+// entries; a Partial target, except from the same Partial, from a shard to P(sum), and from R to
+// any but P(product).
 std::vector<PlanStep> plan_steps(const std::vector<int>& mesh_shape, const Shape& shape,
                                  const Layout& from, const Layout& to,
                                  std::span<const LinkCost> links = {});
 
-// "S(0)R -> RR -> RS(1)": the layouts that a plan goes through.
+// "S(0)R -> RR -> RS(1)": the layouts a plan goes through.
 std::string trace(const Layout& from, const std::vector<PlanStep>& steps);
 
 }  // namespace coshard

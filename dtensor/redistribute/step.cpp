@@ -51,7 +51,7 @@ JointReduce reduction_of(const Layout& layout, MeshDims dims, std::span<const in
 }
 
 bool is_plain(Holdings& holdings, const PlanStep& step, std::span<const int> group) {
-  // In rank order, each piece begins where the one before has ended or later.
+  // In rank order, each piece begins at or after the end of the previous one.
   const auto ascending = [&](const Pieces& pieces) {
     std::int64_t end = -1;
     for (const int rank : group) {

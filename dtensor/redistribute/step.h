@@ -9,8 +9,10 @@
 
 namespace coshard {
 
-// Slice (a part of what the rank holds), Share (R -> P) and Expand (S -> P(sum): the own part
-// within zeros) move nothing.
+// Slice, Share and Expand move no data:
+//   Slice    keeps a part of what the rank holds (R -> S, S -> S)
+//   Share    R -> P: each rank keeps its share of the value
+//   Expand   S -> P(sum): each rank puts its shard into zeros
 enum class StepKind : std::uint8_t {
   AllGather,
   AllReduce,
@@ -27,7 +29,7 @@ std::string_view to_string(StepKind kind);  // "all_gather", …
 struct Move {
   StepKind kind = StepKind::Slice;
   MeshDims dims = 0;  // over which it communicates; several: on the mesh flattened over them
-  double moved = 0;   // elements that the busiest rank receives; a reduction sends as many
+  double moved = 0;   // elements the busiest rank receives; a reduction also sends that many
   double copied = 0;  // elements copied within a rank
   double time = 0;    // predicted, us
 };
@@ -36,16 +38,16 @@ struct PlanStep : Move {
   Layout from, to;
 };
 
-// How the Partials of `dims` are reduced at once: the reduction, and what a sum is divided by when
-// only some of them are averages.
+// How the Partials over `dims` are reduced by one collective. `divisor`: what the sum is divided by
+// when some of them are averages and the others sums.
 struct JointReduce {
   Reduce reduce = Reduce::Sum;
   int divisor = 1;
 };
 JointReduce reduction_of(const Layout& layout, MeshDims dims, std::span<const int> mesh_shape);
 
-// Whether the step, for one group in the order of its communicator, is the collective's own
-// geometry (pieces of one or two tensor dimensions, in rank order); otherwise pieces are packed.
+// Whether the collective itself can describe this step for `group` (ranks in communicator order),
+// as shards of one or two tensor dimensions in rank order. Otherwise the blocks are packed.
 bool is_plain(Holdings& holdings, const PlanStep& step, std::span<const int> group);
 
 // "S(0)S(0)->RR": the mesh dimensions that change.

@@ -149,7 +149,7 @@ Redistribution redistribute(const DTensor& source, const DeviceMesh& mesh, const
   CS_REQUIRE(target.ndim() == mesh.ndim(), "redistribute: layout ", target, " has ", target.ndim(),
              " entries, the mesh ", mesh, " has ", mesh.ndim(), " dimensions");
   CS_REQUIRE(!target.has_partial(), "redistribute: ", source, " to ", target, " on ", mesh,
-             ": nothing becomes Partial on another mesh");
+             ": a target on another mesh cannot be Partial");
   const Layout wanted = normalize(target, source.shape(), "redistribute");
   Tensor result = transfer(source, make_spec(mesh, wanted, source.shape()));
   const Tensor inputs[] = {source};

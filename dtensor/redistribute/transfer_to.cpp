@@ -119,8 +119,8 @@ World& world_of_parcel(const Tensor& x, int from, int to) {
   CS_REQUIRE(!x.is_distributed(), "transfer: ", x,
              " is a DTensor; redistribute it to another mesh");
   for (const int rank : {from, to})
-    CS_REQUIRE(rank >= 0 && rank < world->size(), "transfer: rank ", rank, " is not one of ",
-               world->size());
+    CS_REQUIRE(rank >= 0 && rank < world->size(), "transfer: rank ", rank, " is out of range for ",
+               world->size(), " ranks");
   return *world;
 }
 

@@ -17,8 +17,7 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
 std::string loss_error(const Options& options, const Outcome& outcome);
 
 // tokens_per_s and step_ms (of the median step), loss by step, bits_per_byte, gemm_share,
-// hidden_share, config,
-// stopped (null, or after_step and why), ...
+// hidden_share, config, stopped (null, or after_step and why), ...
 std::string report_json(const Options& options, const Outcome& outcome,
                         const std::vector<Compressor>& compressors);
 

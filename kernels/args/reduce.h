@@ -1,5 +1,5 @@
 #pragma once
-// Many elements to one. See kernels/args.h.
+// Reductions of many elements to one. See kernels/args.h.
 #include "kernels/args/view.h"
 
 namespace coshard::kernels {
@@ -19,8 +19,8 @@ enum class ReduceOp : std::uint8_t {
   LogSumExp,
 };
 // x [outer, extent, inner] -> y [outer, inner]. Extent 0: sums 0, product 1, mean and variance NaN,
-// Max -inf, Min +inf, LogSumExp -inf, and of integers the least and the greatest value. NaN wins
-// over every extreme. Ints: Sum, Max, Min, Product. Bool: Max (any), Min (all).
+// Max -inf, Min +inf, LogSumExp -inf, and for integers the lowest and highest value. NaN propagates
+// in extremes. Ints: Sum, Max, Min, Product. Bool: Max (any), Min (all).
 struct ReduceDim {
   ReduceOp op;
   DType dtype;
@@ -30,8 +30,7 @@ struct ReduceDim {
   double alpha = 0;
 };
 // dx[o,e,i] = dy[o,i] * the derivative of op over the line of x by x[o,e,i]. Every op but Sum and
-// Mean. Extremes: shared evenly among the elements that are the extreme. AbsPower: 0 at 0.
-// Deviation: 0 where it is 0.
+// Mean. Equal extremes share the gradient evenly. AbsPower: 0 at 0. Deviation: 0 where it is 0.
 struct ReduceGrad {
   ReduceOp op;
   DType dtype;
@@ -42,9 +41,8 @@ struct ReduceGrad {
   double alpha = 0;
 };
 
-// The largest (or smallest) element over the middle of [outer, extent, inner] and where it is, the
-// first one among equals; the first NaN wins. extent > 0. values may be null; indices I64. Any
-// dtype.
+// The largest (or smallest) element over the middle of [outer, extent, inner] and its index, the
+// first of equal ones; the first NaN wins. extent > 0. values may be null; indices I64. Any dtype.
 struct ArgReduce {
   bool largest;
   DType dtype;
@@ -55,8 +53,8 @@ struct ArgReduce {
 };
 
 enum class ScanOp : std::uint8_t { Sum, Product, LogSumExp, Max, Min };
-// y[o,e,i] = op over x[o,0..e,i]; reverse: over x[o,e..,i]. Max and Min: indices I64 say where, the
-// last one among equals; otherwise null. NaN stays. Ints: all but LogSumExp.
+// y[o,e,i] = op over x[o,0..e,i]; reverse: over x[o,e..,i]. Max and Min also return indices, I64,
+// the last of equal ones; otherwise null. NaN propagates. Ints: all but LogSumExp.
 struct Scan {
   ScanOp op;
   bool reverse;
@@ -77,8 +75,8 @@ struct ScanGrad {
   void* dx;
 };
 
-// The first k of the middle of x [outer, extent, inner] in order: values and their positions (I64),
-// both [outer, k, inner]. Stable; NaN is greater than every number. Any dtype.
+// The first k of the middle of x [outer, extent, inner], sorted: values and indices (I64), both
+// [outer, k, inner]. Stable; NaN is greater than every number. Any dtype.
 struct Sort {
   bool descending;
   DType dtype;
@@ -88,8 +86,7 @@ struct Sort {
   void* indices;
 };
 
-// *result, one F64 in the device's memory: the sum of |x|^p over contiguous data; p = 0: the
-// largest |x|
+// *result, one F64 in device memory: the sum of |x|^p over contiguous data; p = 0: the largest |x|.
 struct PowSum {
   DType dtype;
   std::int64_t count;

@@ -218,8 +218,8 @@ bool has_bf16() {
 // f32 and bf16, without an epilogue.
 void run_product(const Matmul& args) {
   const DType dtype = args.out.dtype;
-  CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype, "matmul of ", args.a.dtype, " and ",
-             args.b.dtype, " into ", dtype);
+  CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype,
+             "matmul: dtypes differ: ", args.a.dtype, " and ", args.b.dtype, " into ", dtype);
   Product p = {matrix_of(args.out),
                matrix_of(args.a),
                matrix_of(args.b),

@@ -41,7 +41,7 @@ struct ArgReduceKernel : LineKernel<> {
 
 void run(CudaDevice& device, const ArgReduce& args) {
   const bool nothing = args.outer * args.inner == 0;
-  CS_REQUIRE(args.extent > 0 || nothing, "the place of an extreme among 0 elements");
+  CS_REQUIRE(args.extent > 0 || nothing, "argmax, argmin: the dimension is empty");
   with_any(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     ArgReduceKernel<T> kernel{};

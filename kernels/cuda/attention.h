@@ -22,8 +22,8 @@ struct HeadRows {
 };
 template <class T>
 HeadRows<T> head_rows(const View& v) {
-  CS_REQUIRE(v.shape[3] <= 1 || v.strides[3] == 1, "attention over a last stride of ",
-             v.strides[3]);
+  CS_REQUIRE(v.shape[3] <= 1 || v.strides[3] == 1,
+             "attention: the last stride of v must be 1, got ", v.strides[3]);
   return {static_cast<T*>(v.data), v.strides[0], v.strides[1], v.strides[2],
           rows_in_pieces(v, 16 / static_cast<int>(sizeof(T)))};
 }
@@ -90,11 +90,12 @@ template <class Args>
 AttentionSizes attention_sizes(const Args& args) {
   const View& q = args.q;
   const View& k = args.k;
-  CS_REQUIRE(k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0, "attention with ", q.shape[1],
-             " query heads and ", k.shape[1], " key heads");
+  CS_REQUIRE(k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0, "attention: ", q.shape[1],
+             " query heads are not a multiple of ", k.shape[1], " key heads");
   const std::int64_t widest = std::max(q.shape[3], args.v.shape[3]);
   if (widest > 256)
-    fail(ErrorKind::Unsupported, cat("attention on cuda with a head dimension of ", widest));
+    fail(ErrorKind::Unsupported,
+         cat("attention on cuda supports head dimensions up to 256, got ", widest));
   return {q.shape[0],
           q.shape[1],
           k.shape[1],

@@ -227,7 +227,8 @@ struct MmaSizes {
 };
 inline MmaSizes mma_sizes(const AttentionSizes& n) {
   constexpr std::int64_t kFar = 1 << 30;
-  CS_REQUIRE(n.tq < kFar && n.tk < kFar, "attention of ", n.tq, " queries and ", n.tk, " keys");
+  CS_REQUIRE(n.tq < kFar && n.tk < kFar, "attention: ", n.tq, " queries or ", n.tk,
+             " keys are too many");
   const auto as_int = [](std::int64_t x) { return static_cast<int>(x); };
   return {as_int(n.batch),
           as_int(n.heads),

@@ -167,8 +167,8 @@ bool is_empty(const View& v) {
 
 void run(CudaDevice& device, const Matmul& args) {
   const DType dtype = args.out.dtype;
-  CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype, "matmul of ", args.a.dtype, " and ",
-             args.b.dtype, " into ", dtype);
+  CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype,
+             "matmul: dtypes differ: ", args.a.dtype, " and ", args.b.dtype, " into ", dtype);
   check_epilogue(args);
   const bool empty = is_empty(args.out);  // even so the gradient of a bias may be asked for
   const bool plain = !is_floating(dtype) || args.a.shape[args.a.ndim - 1] == 0;

@@ -220,7 +220,7 @@ void reduce_integers(CudaDevice& device, const ReduceDim& args) {
   const bool extreme = args.op == ReduceOp::Max || args.op == ReduceOp::Min;
   const bool sums = args.op == ReduceOp::Sum || args.op == ReduceOp::Product;
   CS_REQUIRE(extreme || (sums && !std::is_same_v<T, bool>), "reduction ", static_cast<int>(args.op),
-             " of ", dtype_of<T>, " elements");
+             " does not support ", dtype_of<T>);
   const Chunks chunks = chunks_for(device, args.outer, args.extent, args.inner, 1);
   if (chunks.count == 1) return reduce_integers<T, T>(device, args, chunks);
   const std::int64_t lines = args.outer * args.inner;

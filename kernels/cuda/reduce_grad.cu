@@ -179,7 +179,8 @@ void reduce_grad(CudaDevice& device, const ReduceGrad& args) {
 }  // namespace
 
 void run(CudaDevice& device, const ReduceGrad& args) {
-  CS_REQUIRE(args.op != ReduceOp::Sum && args.op != ReduceOp::Mean, "ReduceGrad of a sum");
+  CS_REQUIRE(args.op != ReduceOp::Sum && args.op != ReduceOp::Mean,
+             "reduce_grad does not support sum and mean");
   with_floating(args.dtype, [&](auto tag) { reduce_grad<decltype(tag)>(device, args); });
 }
 

@@ -186,7 +186,8 @@ void rope_heads(CudaDevice& device, const Rope& args) {
 
 void run(CudaDevice& device, const Rope& args) {
   const auto& shape = args.x.shape;
-  CS_REQUIRE(shape[3] % 2 == 0, "rotary embedding of an odd dimension ", shape[3]);
+  CS_REQUIRE(shape[3] % 2 == 0, "rotary_embedding: the last dimension must be even, got ",
+             shape[3]);
   const std::int64_t half = shape[3] / 2;
   if (shape[0] * shape[1] * shape[2] * half == 0) return;
   with_floating(args.x.dtype, [&](auto tag) {

@@ -175,7 +175,8 @@ void scan_lines(CudaDevice& device, const Scan& args) {
 }  // namespace
 
 void run(CudaDevice& device, const Scan& args) {
-  CS_REQUIRE(args.op != ScanOp::LogSumExp || is_floating(args.dtype), "LogSumExp scan of integers");
+  CS_REQUIRE(args.op != ScanOp::LogSumExp || is_floating(args.dtype),
+             "logcumsumexp does not support integers");
   with_any(args.dtype, [&](auto tag) { scan_lines<decltype(tag)>(device, args); });
 }
 

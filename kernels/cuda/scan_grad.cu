@@ -75,8 +75,8 @@ struct ScanGradKernel : PerElement {
 }  // namespace
 
 void run(CudaDevice& device, const ScanGrad& args) {
-  CS_REQUIRE(args.op == ScanOp::Product || args.op == ScanOp::LogSumExp, "ScanGrad of scan ",
-             static_cast<int>(args.op));
+  CS_REQUIRE(args.op == ScanOp::Product || args.op == ScanOp::LogSumExp,
+             "scan_grad does not support scan ", static_cast<int>(args.op));
   with_floating(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     ScanGradKernel<T> kernel{};

@@ -167,9 +167,10 @@ void sort_lines(CudaDevice& device, const Sort& args) {
 }  // namespace
 
 void run(CudaDevice& device, const Sort& args) {
-  CS_REQUIRE(args.k >= 0 && args.k <= args.extent, "the first ", args.k, " of ", args.extent);
-  CS_REQUIRE(args.extent <= std::numeric_limits<std::int32_t>::max(), "a sort of ", args.extent,
-             " elements");
+  CS_REQUIRE(args.k >= 0 && args.k <= args.extent, "sort, topk: k ", args.k,
+             " is out of range for ", args.extent, " elements");
+  CS_REQUIRE(args.extent <= std::numeric_limits<std::int32_t>::max(), "sort: ", args.extent,
+             " elements are more than 2^31 - 1");
   if (args.outer * args.inner * args.k == 0) return;
   with_any(args.dtype, [&](auto tag) { sort_lines<decltype(tag)>(device, args); });
 }

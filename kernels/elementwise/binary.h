@@ -1,7 +1,7 @@
 #pragma once
-// The functions of two elements, each written once for all back ends, as those of one element are
-// (unary.h); their gradients are operators. A comparison gives a bool. A new function is a struct
-// here and a word in its list.
+// Functions of two elements, each written once for all back ends, like those of one element
+// (unary.h); their gradients are operators. A comparison returns a bool. A new function is a struct
+// here and an entry in its list.
 #include <string_view>
 
 #include "kernels/elementwise/element.h"
@@ -26,7 +26,7 @@ namespace elementwise {
 
 struct BinaryFunction {
   static constexpr bool kVectorValue = false;  // as Function's
-  static constexpr bool kDivides = false;      // an integer by 0 is an error of the caller
+  static constexpr bool kDivides = false;      // integer division by zero is the caller's error
 };
 
 struct Add : BinaryFunction {
@@ -47,14 +47,14 @@ struct Mul : BinaryFunction {
   CS_ELEMENT static auto value(auto, auto x, auto y) { return x * y; }
   CS_ELEMENT static auto of_integer(auto x, auto y) { return wrapping_multiply(x, y); }
 };
-// Of integers rounded towards 0.
+// For integers rounded toward 0.
 struct Div : BinaryFunction {
   static constexpr std::string_view kName = "div";
   static constexpr bool kVectorValue = true, kDivides = true;
   CS_ELEMENT static auto value(auto, auto x, auto y) { return x / y; }
   CS_ELEMENT static auto of_integer(auto x, auto y) { return integer_quotient(x, y); }
 };
-// NaN wins.
+// NaN propagates.
 struct Maximum : BinaryFunction {
   static constexpr std::string_view kName = "maximum";
   static constexpr bool kVectorValue = true;
@@ -67,13 +67,13 @@ struct Minimum : BinaryFunction {
   CS_ELEMENT static auto value(auto m, auto x, auto y) { return m.minimum(x, y); }
   CS_ELEMENT static auto of_integer(auto x, auto y) { return x < y ? x : y; }
 };
-// Of integers exact; a negative exponent gives the integer part.
+// Exact for integers; a negative exponent gives the integer part.
 struct Pow : BinaryFunction {
   static constexpr std::string_view kName = "pow";
   CS_ELEMENT static auto value(auto m, auto x, auto y) { return m.pow(x, y); }
   CS_ELEMENT static auto of_integer(auto x, auto y) { return integer_power(x, y); }
 };
-// With the sign of y, as Python's %.
+// With the sign of y, like Python's %.
 struct Remainder : BinaryFunction {
   static constexpr std::string_view kName = "remainder";
   static constexpr bool kDivides = true;
@@ -88,7 +88,7 @@ struct Atan2 : BinaryFunction {
   static constexpr std::string_view kName = "atan2";
   CS_ELEMENT static auto value(auto m, auto x, auto y) { return m.atan2(x, y); }
 };
-// How much of maximum(x, y) is x: 1, a half where equal, 0 where x < y; NaN gives 1.
+// The share of x in the gradient of maximum(x, y): 1, a half if equal, 0 if x < y; NaN gives 1.
 struct Step : BinaryFunction {
   static constexpr std::string_view kName = "step";
   CS_ELEMENT static auto value(auto m, auto x, auto y) {
@@ -128,7 +128,7 @@ concept Comparison = requires {
 template <class F>
 concept TakesTwoIntegers = Comparison<F> || TakesIntegersOf<F, std::int64_t, std::int64_t>;
 
-// Of integers (where it takes them) or floats; a comparison gives 0 or 1.
+// For integers (if supported) or floating-point; a comparison returns 0 or 1.
 template <class F, class M, class V>
 CS_ELEMENT V apply(M m, V x, V y) {
   if constexpr (Comparison<F>) {

@@ -1,5 +1,5 @@
 #pragma once
-// From the name of a function of two elements to the function.
+// From a BinaryOp to its function.
 #include "kernels/elementwise/binary.h"
 
 namespace coshard::kernels {

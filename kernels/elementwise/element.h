@@ -1,5 +1,5 @@
 #pragma once
-// What the functions of one and of two elements share.
+// What functions of one and of two elements share.
 #include <cstdint>
 
 #if defined(__CUDACC__)
@@ -10,7 +10,7 @@
 
 namespace coshard::kernels::elementwise {
 
-// Has a value over integers, `of_integer`, of as many arguments.
+// Whether it has a value over integers, `of_integer`, of this many arguments.
 template <class F, class... Integers>
 concept TakesIntegersOf = requires(Integers... x) {
   F::of_integer(x...);

@@ -1,5 +1,5 @@
 #pragma once
-// The elementary functions of double or float, for elementwise functions on the plain loops and on
+// Elementary functions of double or float, for elementwise functions in the reference loops and on
 // GPUs.
 #include <cmath>
 
@@ -11,7 +11,7 @@ template <class V>
 struct ScalarMath {
   CS_ELEMENT V operator()(double constant) const { return static_cast<V>(constant); }
   CS_ELEMENT V select(bool condition, V yes, V no) const { return condition ? yes : no; }
-  // NaN wins.
+  // NaN propagates.
   CS_ELEMENT V maximum(V a, V b) const { return a != a || a > b ? a : b; }
   CS_ELEMENT V minimum(V a, V b) const { return a != a || a < b ? a : b; }
   CS_ELEMENT V abs(V x) const { return std::fabs(x); }

@@ -1,8 +1,8 @@
 #pragma once
-// The functions of one element, each written once for all back ends: a value and a derivative over
-// a V (double, float, or a register of floats) with the elementary functions `m` of that V, and a
-// value over integers where there is one. A new function is a struct here and a word in the list;
-// back ends switch over the list, so that one without a body does not compile.
+// Functions of one element, each written once for all back ends: a value and a derivative over a V
+// (double, float, or a register of floats) with the elementary functions `m` of that V, and a value
+// over integers if there is one. A new function is a struct here and an entry in the list; back
+// ends switch over the list, so that one without it does not compile.
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -28,11 +28,12 @@ enum class UnaryOp : std::uint8_t {
 
 namespace elementwise {
 
-// What a function says unless it says otherwise.
+// A function's defaults.
 struct Function {
-  // The derivative is one of the result y: derivative(m, y), not derivative(m, x).
+  // The derivative is a function of the result y: derivative(m, y), not derivative(m, x).
   static constexpr bool kFromResult = false;
-  // There are elementary functions of a register of floats for it; else it runs on the plain loop.
+  // Whether registers of floats have the elementary functions it needs; otherwise it uses the
+  // reference loop.
   static constexpr bool kVectorValue = true, kVectorDerivative = true;
 };
 
@@ -43,7 +44,7 @@ struct Neg : Function {
   CS_ELEMENT static auto of_integer(auto x, auto, auto) { return wrapping_negate(x); }
 };
 
-// Of NaN: 0.
+// sign(NaN) is 0.
 struct Sign : Function {
   static constexpr std::string_view kName = "sign";
   CS_ELEMENT static auto value(auto m, auto x, auto, auto) {
@@ -72,7 +73,7 @@ struct Floor : Function {
   CS_ELEMENT static auto of_integer(auto x, auto, auto) { return x; }
 };
 
-// The gradient is there or not, whatever it is: passed on where y > 0 or NaN.
+// The gradient passes where y > 0 or NaN, whatever its value.
 struct Relu : Function {
   static constexpr std::string_view kName = "relu";
   static constexpr bool kFromResult = true;
@@ -94,8 +95,8 @@ struct LeakyRelu : Function {
   }
 };
 
-// To [a, b]: NaN stays, a bound that is NaN wins. The gradient passes between the bounds, not on
-// them (as in PyTorch 2.15); an infinite bound is none.
+// To [a, b]: NaN propagates, from a bound too. The gradient passes strictly between the bounds (as
+// in PyTorch 2.15); an infinite bound does not limit.
 struct Clamp : Function {
   static constexpr std::string_view kName = "clamp";
   CS_ELEMENT static auto value(auto m, auto x, auto a, auto b) {
@@ -125,7 +126,7 @@ struct MulScalar : Function {
   CS_ELEMENT static auto of_integer(auto x, auto a, auto) { return wrapping_multiply(x, a); }
 };
 
-// x^a. The fast back ends run Square where a is 2.
+// x^a. The fast back ends run Square if a is 2.
 struct PowScalar : Function {
   static constexpr std::string_view kName = "pow_scalar";
   static constexpr bool kVectorValue = false, kVectorDerivative = false;
@@ -281,7 +282,7 @@ struct GeluTanh : Function {
   }
 };
 
-// dx of one element; `at` is x, or y of a function that is kFromResult.
+// dx of one element; `at` is x, or y for a function with kFromResult.
 template <class F, class M, class V>
 CS_ELEMENT V gradient(M m, V dy, V at, V a, V b) {
   if constexpr (requires { F::gradient(m, dy, at, a, b); }) {

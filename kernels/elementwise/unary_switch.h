@@ -1,10 +1,10 @@
 #pragma once
-// From the name of a function of one element to the function.
+// From a UnaryOp to its function.
 #include "kernels/elementwise/unary.h"
 
 namespace coshard::kernels {
 
-// What `body(function)` gives for the one that `op` names.
+// The result of `body(function)` for the function that `op` names.
 #define COSHARD_SWITCH_UNARY(op, body)          \
   switch (op) { COSHARD_UNARY_FUNCTIONS(body) } \
   __builtin_unreachable()

@@ -23,8 +23,8 @@ template <class Args>
 Sizes sizes_of(const Args& args) {
   const View& q = args.q;
   const View& k = args.k;
-  CS_REQUIRE(k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0, "attention with ", q.shape[1],
-             " query heads and ", k.shape[1], " key heads");
+  CS_REQUIRE(k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0, "attention: ", q.shape[1],
+             " query heads are not a multiple of ", k.shape[1], " key heads");
   return {q.shape[0], q.shape[1],      k.shape[1],  q.shape[2],   k.shape[2],
           q.shape[3], args.v.shape[3], args.causal, args.diagonal};
 }

@@ -19,7 +19,7 @@ Compute operand(const Binary& args) {
 template <class F, class Compute>
 Compute applied(Compute a, Compute b) {
   if constexpr (std::is_integral_v<Compute> && F::kDivides)
-    CS_REQUIRE(b != 0, "integer division of ", a, " by 0");
+    CS_REQUIRE(b != 0, "integer division by zero: ", a, " / 0");
   return elementwise::apply<F>(elementwise::ScalarMath<double>(), a, b);
 }
 
@@ -52,7 +52,7 @@ template <class T, class Compute>
 void run_as(const Binary& args) {
   with_function(args.op, [&]<class F>(F) {
     if constexpr (std::is_integral_v<Compute> && !elementwise::TakesTwoIntegers<F>) {
-      fail(ErrorKind::Unsupported, cat(F::kName, ": of ", args.a.dtype));
+      fail(ErrorKind::Unsupported, cat(F::kName, " does not support ", args.a.dtype));
     } else {
       using Out = std::conditional_t<elementwise::Comparison<F>, bool, T>;
       strided<F, Out, T, Compute>(args);

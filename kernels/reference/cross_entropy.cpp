@@ -93,7 +93,7 @@ void run(const CrossEntropyLoss& args) {
       const std::int64_t target = as<std::int64_t>(args.target)[r];
       const bool counted = target != args.ignore;
       CS_REQUIRE(!counted || (target >= 0 && target < args.classes), "cross_entropy: target ",
-                 target, " of row ", r, " for ", args.classes, " classes");
+                 target, " in row ", r, " is out of bounds for ", args.classes, " classes");
       const double log_sum = std::log(get(as<S>(args.sum), r));
       const double high = get(as<S>(args.lse), r);
       double loss = log_sum - (1 - args.smoothing) * (get(as<S>(args.picked), r) - high);

@@ -1,5 +1,5 @@
 #pragma once
-// Lines through the middle of [outer, extent, inner], and what is computed over one. Used by the
+// Lines through the middle of [outer, extent, inner], and reductions over one. Used by the
 // reference loops only.
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace coshard::kernels::reference {
 
-// Calls f(offset of the first element, number of the line) for every line.
+// Calls f(offset of the first element, line number) for every line.
 template <class Args, class F>
 void each_line(const Args& args, F&& f) {
   for (std::int64_t o = 0; o < args.outer; ++o)
@@ -36,7 +36,7 @@ double line_mean(const Line<T>& x) {
   return line_sum(x) / static_cast<double>(x.extent);
 }
 
-// Of x, or of |x|; NaN wins.
+// Of x, or of |x|; NaN propagates.
 template <class T>
 double line_extreme(const Line<T>& x, bool largest, bool absolute) {
   double best = std::numeric_limits<double>::infinity() * (largest ? -1 : 1);
@@ -66,7 +66,7 @@ double line_log_sum_exp(const Line<T>& x) {
   return high + std::log(sum);
 }
 
-// |value|^power, and for power 0 whether value is not 0.
+// value|^power; for power 0 whether value is nonzero.
 inline double abs_power(double value, double power) {
   if (power == 0) return value != 0 ? 1 : 0;
   if (power == 1) return std::abs(value);

@@ -29,7 +29,7 @@ void run(const NllLoss& args) {
       const std::int64_t target = as<std::int64_t>(args.target)[row];
       const bool counted = target != args.ignore;
       CS_REQUIRE(!counted || (target >= 0 && target < args.classes), "nll_loss: target ", target,
-                 " of row ", row, " for ", args.classes, " classes");
+                 " in row ", row, " is out of bounds for ", args.classes, " classes");
       const double weight = counted ? class_weight<T>(args.weight, target) : 0;
       double loss = counted ? -(1 - args.smoothing) * weight * x.get(target) : 0;
       if (counted && args.smoothing != 0) {

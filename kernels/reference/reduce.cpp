@@ -37,7 +37,7 @@ T reduce_integers(ReduceOp op, const T* x, std::int64_t extent, std::int64_t str
   const bool extreme = op == ReduceOp::Max || op == ReduceOp::Min;
   const bool sums = op == ReduceOp::Sum || op == ReduceOp::Product;
   CS_REQUIRE(extreme || (sums && !std::is_same_v<T, bool>), "reduction ", static_cast<int>(op),
-             " of ", dtype_of<T>, " elements");
+             " does not support ", dtype_of<T>);
   using Limits = std::numeric_limits<T>;
   T result = op == ReduceOp::Max   ? Limits::lowest()
              : op == ReduceOp::Min ? Limits::max()

@@ -81,7 +81,8 @@ void line_grad(ReduceOp op, double alpha, const Line<T>& x, double dy, std::vect
 }  // namespace
 
 void run(const ReduceGrad& args) {
-  CS_REQUIRE(args.op != ReduceOp::Sum && args.op != ReduceOp::Mean, "ReduceGrad of a sum");
+  CS_REQUIRE(args.op != ReduceOp::Sum && args.op != ReduceOp::Mean,
+             "reduce_grad does not support sum and mean");
   with_floating(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     std::vector<double> dx(static_cast<std::size_t>(args.extent));

@@ -8,7 +8,8 @@ namespace coshard::kernels::reference {
 void run(const Rope& args) {
   const auto& shape = args.x.shape;
   const std::int64_t half = shape[3] / 2;
-  CS_REQUIRE(shape[3] % 2 == 0, "rotary embedding of an odd dimension ", shape[3]);
+  CS_REQUIRE(shape[3] % 2 == 0, "rotary_embedding: the last dimension must be even, got ",
+             shape[3]);
   with_floating(args.x.dtype, [&](auto tag) {
     using T = decltype(tag);
     for (std::int64_t s = 0; s < shape[1]; ++s) {

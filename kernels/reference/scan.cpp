@@ -22,7 +22,7 @@ A step(ScanOp op, A before, A value) {
     case ScanOp::Product: return before * value;
     case ScanOp::LogSumExp:
       if constexpr (std::is_floating_point_v<A>) return log_add_exp(before, value);
-      fail(ErrorKind::Unsupported, "LogSumExp scan of integers");
+      fail(ErrorKind::Unsupported, "logcumsumexp does not support integers");
     // a NaN that has been met stays; otherwise the later of equals
     case ScanOp::Max:
       return before != before || (value == value && value < before) ? before : value;
@@ -120,8 +120,8 @@ void run(const Scan& args) {
 }
 
 void run(const ScanGrad& args) {
-  CS_REQUIRE(args.op == ScanOp::Product || args.op == ScanOp::LogSumExp, "ScanGrad of scan ",
-             static_cast<int>(args.op));
+  CS_REQUIRE(args.op == ScanOp::Product || args.op == ScanOp::LogSumExp,
+             "scan_grad does not support scan ", static_cast<int>(args.op));
   with_floating(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     each_line(args, [&](std::int64_t first, std::int64_t) {

@@ -67,12 +67,13 @@ void sort_lines(const Sort& args) {
 
 void run(const ArgReduce& args) {
   const bool nothing = args.outer * args.inner == 0;
-  CS_REQUIRE(args.extent > 0 || nothing, "the place of an extreme among 0 elements");
+  CS_REQUIRE(args.extent > 0 || nothing, "argmax, argmin: the dimension is empty");
   with_any(args.dtype, [&](auto tag) { arg_reduce_lines<decltype(tag)>(args); });
 }
 
 void run(const Sort& args) {
-  CS_REQUIRE(args.k >= 0 && args.k <= args.extent, "the first ", args.k, " of ", args.extent);
+  CS_REQUIRE(args.k >= 0 && args.k <= args.extent, "sort, topk: k ", args.k,
+             " is out of range for ", args.extent, " elements");
   with_any(args.dtype, [&](auto tag) { sort_lines<decltype(tag)>(args); });
 }
 

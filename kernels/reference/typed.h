@@ -1,5 +1,5 @@
 #pragma once
-// From a View to its elements, and roundings. Used by the reference loops only.
+// Elements of a View, and rounding. Used by the reference loops only.
 #include <array>
 #include <cstdint>
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 namespace coshard::kernels::reference {
 
-// What sums, means and statistics of T are kept in memory as.
+// The type in which sums, means and statistics of T are stored.
 template <class T>
 using Statistic = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -19,7 +19,7 @@ double get(const T* data, std::int64_t at) {
   return static_cast<double>(data[at]);
 }
 
-// Rounds a double to T; through float for bf16 and f16.
+// Rounds a double to T, via float for bf16 and f16.
 template <class T>
 T rounded(double value) {
   if constexpr (is_short_float<T>) {

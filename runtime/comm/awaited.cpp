@@ -39,7 +39,7 @@ std::string Awaited::timeout_text(std::string_view on, std::int64_t waited_ns,
 std::string Awaited::lost_text(std::string_view on, int lost, std::uint64_t issued) const {
   const std::string after =
       issued > 0 ? cat(" after #", issued - 1) : std::string(" before its first collective");
-  return cat("rank ", lost, " left", after, " and ", text(on), " waits for it");
+  return cat("rank ", lost, " left the program", after, "; ", text(on), " still waits for it");
 }
 
 PeerFailure Awaited::poisoned(std::string_view on, std::string_view cause) const {
@@ -47,7 +47,7 @@ PeerFailure Awaited::poisoned(std::string_view on, std::string_view cause) const
 }
 
 std::string LastIssued::text() const {
-  if (count == 0) return "issued no collective yet";
+  if (count == 0) return "has issued no collective yet";
   const std::int64_t now = RankContext::current().parker().now();
   return cat("last issued #", count - 1, " ", to_string(kind), " ",
              seconds_text(std::max<std::int64_t>(0, now - at_ns)), " ago");

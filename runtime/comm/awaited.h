@@ -1,6 +1,6 @@
 #pragma once
-// How the errors of every communicator name what somebody waits for, who is missing, and what ranks
-// that disagree call. Values and pure functions; any thread. `on` is a communicator: "tp[4]".
+// Text for the errors of every communicator: what is being waited for, who is missing, what
+// disagreeing ranks issued. Values and pure functions; any thread. `on` is a communicator: "tp[4]".
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@ namespace coshard {
 
 struct Collective;
 
-// A collective that has been issued and is waited for.
+// A collective that has been issued and is being waited for.
 struct Awaited {
   Awaited(const Collective& collective, std::uint64_t number, int world_rank);
   // "all_gather #41 on tp[4] (S(0)->R) at train.cpp:88"
@@ -21,7 +21,7 @@ struct Awaited {
   // `missing`: "arrived: 0; missing: 1 (...)".
   std::string timeout_text(std::string_view on, std::int64_t waited_ns,
                            std::string_view missing) const;
-  // World rank `lost` has left after `issued` collectives.
+  // World rank `lost` left the program after `issued` collectives.
   std::string lost_text(std::string_view on, int lost, std::uint64_t issued) const;
   PeerFailure poisoned(std::string_view on, std::string_view cause) const;
 
@@ -33,9 +33,9 @@ struct Awaited {
   int world_rank;
 };
 
-// What a rank was last seen doing on a communicator.
+// What a rank last did on a communicator.
 struct LastIssued {
-  std::uint64_t count = 0;  // of all that it has issued
+  std::uint64_t count = 0;  // collectives it has issued
   CollectiveKind kind{};    // of the last one
   std::int64_t at_ns = 0;   // when, by the clock of the ranks
 

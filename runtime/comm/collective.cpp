@@ -18,21 +18,22 @@ std::int64_t sum(const Counts& counts) {
 void check_counts(const Collective& c, const Counts& counts, std::int64_t extent, int ranks,
                   std::string_view name) {
   if (counts == nullptr) {
-    CS_REQUIRE(extent % ranks == 0, to_string(c.kind), ": ", name, " is null and ", extent,
-               " positions do not divide by ", ranks, " ranks", place_text(c));
+    CS_REQUIRE(extent % ranks == 0, to_string(c.kind), ": ", name, " is null, but ", extent,
+               " elements cannot be split evenly over ", ranks, " ranks", place_text(c));
     return;
   }
   CS_REQUIRE(counts->size() == static_cast<std::size_t>(ranks), to_string(c.kind), ": ", name,
              " has ", counts->size(), " entries for ", ranks, " ranks", place_text(c));
   for (std::int64_t count : *counts) {
-    CS_REQUIRE(count >= 0, to_string(c.kind), ": ", name, " has the entry ", count, place_text(c));
+    CS_REQUIRE(count >= 0, to_string(c.kind), ": ", name, " has the negative entry ", count,
+               place_text(c));
   }
 }
 
 void check_reduction(const Collective& c) {
   const bool extreme = c.reduce == Reduce::Min || c.reduce == Reduce::Max;
   CS_REQUIRE(c.dtype != DType::Bool || extreme, to_string(c.kind),
-             ": bool has min (and) and max (or), not ", to_string(c.reduce), place_text(c));
+             ": bool supports min (and) and max (or), not ", to_string(c.reduce), place_text(c));
 }
 
 void check_buffers(const Collective& c, int ranks, int rank) {
@@ -124,17 +125,18 @@ void check(const Collective& c, int ranks, int rank) {
   if (c.kind == CollectiveKind::Barrier) return;
   CS_REQUIRE(
       c.outer >= 0 && c.extent >= 0 && c.middle >= 0 && c.inner >= 0 && c.scatter_extent >= 0,
-      to_string(c.kind), ": negative size in outer ", c.outer, ", extent ", c.extent, ", middle ",
-      c.middle, ", scatter_extent ", c.scatter_extent, ", inner ", c.inner, place_text(c));
-  CS_REQUIRE(c.root >= 0 && c.root < ranks, to_string(c.kind), ": root ", c.root, " is not one of ",
-             ranks, " ranks", place_text(c));
+      to_string(c.kind), ": negative size among outer ", c.outer, ", extent ", c.extent,
+      ", middle ", c.middle, ", scatter_extent ", c.scatter_extent, ", inner ", c.inner,
+      place_text(c));
+  CS_REQUIRE(c.root >= 0 && c.root < ranks, to_string(c.kind), ": root ", c.root,
+             " is out of range for ", ranks, " ranks", place_text(c));
   if (is_reduction(c.kind)) check_reduction(c);
   if (is_point_to_point(c.kind)) {
-    CS_REQUIRE(c.root != rank, to_string(c.kind), ": the peer ", c.root, " is this rank itself",
-               place_text(c));
+    CS_REQUIRE(c.root != rank, to_string(c.kind), ": peer ", c.root,
+               " is this rank; it must be another", place_text(c));
   } else if (c.kind == CollectiveKind::AllToAll && is_flat(c)) {
     CS_REQUIRE(c.send_counts != nullptr && c.recv_counts != nullptr,
-               "all_to_all: send_counts and recv_counts come together", place_text(c));
+               "all_to_all: give both send_counts and recv_counts, or neither", place_text(c));
     check_counts(c, c.send_counts, 0, ranks, "send_counts");
     check_counts(c, c.recv_counts, 0, ranks, "recv_counts");
   } else if (c.kind != CollectiveKind::AllReduce && c.kind != CollectiveKind::Broadcast) {

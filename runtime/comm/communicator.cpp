@@ -39,8 +39,8 @@ Work Communicator::issue(Collective collective, CallSite where) {
   check(collective, size(), rank());
   CS_REQUIRE(!branch.unordered || is_point_to_point(collective.kind), to_string(collective.kind),
              " in branch ", branch.path(),
-             ", which was resumed by what came first (as_it_comes, in_order): the order of its "
-             "collectives would not be the program's",
+             ", which was resumed in completion order (as_it_comes, in_order) and may issue no "
+             "collectives: ranks could issue them in different orders",
              place_text(collective));
   collective.noted += notes_.sum;  // what is announced for another communicator has some already
   if (!notes_.last.what.empty()) collective.last_noted = notes_.last;

@@ -59,7 +59,8 @@ Link parse_link(std::string_view text) {
   const std::string_view first = text.substr(0, comma);
   const auto latency = comma == text.npos ? std::optional(0.0) : quantity(first, kTimes);
   const auto rate = quantity(comma == text.npos ? first : text.substr(comma + 1), kRates);
-  CS_REQUIRE(latency && rate, "link needs a latency and a rate as in 20us,1GB/s, got '", text, "'");
+  CS_REQUIRE(latency && rate, "link: expected a latency and a rate such as 20us,1GB/s, got '", text,
+             "'");
   CS_REQUIRE(*latency >= 0 && *latency <= kLongest, "link ", text,
              ": the latency must be from 0 to ", kLongest / 1e9, " s");
   CS_REQUIRE(*rate > 0, "link ", text, ": the rate must be above 0");

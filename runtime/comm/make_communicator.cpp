@@ -41,7 +41,7 @@ bool has_communicator(std::string_view name) { return find_backend(name) != null
 void check_communicator(std::string_view name) {
   if (!has_communicator(name))
     fail(ErrorKind::Unsupported,
-         cat("communicator '", name, "': this build has ", communicator_names()));
+         cat("unknown communicator '", name, "'; this build has ", communicator_names()));
 }
 
 std::vector<std::pair<std::string, std::string>> communicator_versions() {
@@ -52,8 +52,8 @@ std::vector<std::pair<std::string, std::string>> communicator_versions() {
 }
 
 bool add_communicator(const CommunicatorBackend& backend) {
-  CS_REQUIRE(!has_communicator(backend.name), "add_communicator: there is a '", backend.name,
-             "' already");
+  CS_REQUIRE(!has_communicator(backend.name), "add_communicator: '", backend.name,
+             "' is already registered");
   backends().push_back(&backend);
   return true;
 }

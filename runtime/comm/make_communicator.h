@@ -1,5 +1,5 @@
 #pragma once
-// Makes a rank's communicator by its name, from whichever back ends this build has.
+// Creates a rank's communicator by name, from the back ends in this build.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,22 +10,22 @@
 
 namespace coshard {
 
-// `control` joins the same ranks through host memory, whatever the device; a back end that needs
-// more sets itself up over it and leaves error messages and liveness to it. Called by all ranks.
-// Error{Unsupported}: a name this build lacks, or a device it does not serve; names both.
+// `control` joins the same ranks through host memory, on any device; a back end sets itself up over
+// it, and may leave error messages and liveness to it. Called by all ranks. Error{Unsupported}: a
+// name that is not in this build, or a device it does not support; names both.
 std::shared_ptr<Communicator> make_communicator(std::string_view name,
                                                 std::shared_ptr<Communicator> control,
                                                 const std::shared_ptr<Device>& device);
 std::string communicator_names();  // "local, nccl"
 bool has_communicator(std::string_view name);
-// Error{Unsupported} as of make_communicator: a name that this build lacks.
+// Error{Unsupported} as make_communicator, for a name that is not in this build.
 void check_communicator(std::string_view name);
-// Of the libraries that they use, by name of the communicator; "" for none.
+// Versions of the libraries that communicators use, by name; "" for none.
 std::vector<std::pair<std::string, std::string>> communicator_versions();
 
-// What a back end defines. One of this tree is a folder that defines `NAME_communicator_backend` in
-// its sources, has a meson.build that adds them and X(NAME), and is named in the list of
-// comm/meson.build; WorldOptions::communicator asks for it by its name.
+// What a back end defines. A back end of this tree is a folder whose sources define
+// `NAME_communicator_backend` and whose meson.build adds them and X(NAME); the folder is listed in
+// comm/meson.build. WorldOptions::communicator selects it by name.
 struct CommunicatorBackend {
   std::string_view name;
   std::shared_ptr<Communicator> (*make)(std::shared_ptr<Communicator> control,
@@ -33,8 +33,8 @@ struct CommunicatorBackend {
   // "2.28.9, built with 2.28.7"; null: it uses no library.
   std::string (*versions)() = nullptr;
 };
-// A back end of the program's own, which outlives its worlds. Before any is made; true.
-// Error{BadInput}: the name is taken.
+// Registers a back end of the program's own, which must outlive its worlds. Call it before any
+// world is made; returns true. Error{BadInput}: the name is taken.
 bool add_communicator(const CommunicatorBackend& backend);
 
 }  // namespace coshard

@@ -1,6 +1,6 @@
 #pragma once
 // What a wait throws on ranks that only learn of a failure: the communicator was poisoned, or a
-// peer has left. Its text holds the first cause. A launcher prefers the error of the rank that
+// peer has left. Its text includes the first cause. A launcher prefers the error of the rank that
 // failed first.
 #include <string>
 

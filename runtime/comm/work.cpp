@@ -116,7 +116,7 @@ Work::Work(std::shared_ptr<WorkState> state, bool owns_memory)
 void Work::finish() noexcept {
   try {
     if (std::uncaught_exceptions() > exceptions_)
-      state_->poison(cat(state_->describe(), ": its memory goes while an exception unwinds"));
+      state_->poison(cat(state_->describe(), ": its buffers were freed by stack unwinding"));
     try {
       state_->wait();
     } catch (const MissingIsHere& error) {  // it never will be over, and its memory goes

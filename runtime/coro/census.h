@@ -1,17 +1,19 @@
 #pragma once
-// Who is awake among the ranks of a world that lie in one process. Where all sleep, and nothing
-// else is pending, nobody will ever wake one: that is told at once, with where each of them stands.
+// Deadlock detection among the ranks of a world that share one process: counts who is awake. When
+// all of them sleep and nothing else is pending, nobody can ever wake one; that is reported at
+// once, with what each rank waits for.
 //
-// A rank sleeps only where nothing but another rank can wake it: no timer, no Asio work, no foreign
-// awaitable is pending on it. Whoever rings it takes it off the count of sleepers, not the rank
-// itself when it wakes up; so a rank that was rung and has not run yet counts as awake. A thread
-// that does transfers for ranks (progress_threads.h) is a sleeper too, which nobody asks.
+// A rank counts as asleep only while nothing but another rank can wake it: no timer, no Asio work
+// and no foreign awaitable is pending on it. Whoever rings a rank takes it off the count of
+// sleepers, not the rank itself when it wakes; so a rank that was rung but has not run yet counts
+// as awake. A thread that does transfers for ranks (progress_threads.h) is a sleeper too, but is
+// not asked what it waits for.
 //
 // A sleeper's state, by atomic exchange:
-//            the rank           who rings
-//   awake  -> dozing             awake         doze(): what it looks at from now on is rung for
-//   dozing -> asleep, counted    awake         fall_asleep(), after a last look
-//   asleep -> awake, uncounted   awake, uncounted
+//   state    the rank itself makes it   a ringer makes it   by
+//   awake    dozing                     awake               doze(): from here on changes are rung
+//   dozing   asleep, counted            awake               fall_asleep(), after a last look
+//   asleep   awake, uncounted           awake, uncounted    wake(), rung()
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -26,7 +28,7 @@ namespace coshard {
 
 class Census;
 
-// One rank in the census. Its own thread, but for rung().
+// One rank in the census. Used on the rank's thread, except for rung().
 class Sleeper {
  public:
   Sleeper(Census& census, int rank) : census_(census), rank_(rank) {}
@@ -34,14 +36,13 @@ class Sleeper {
   Sleeper& operator=(const Sleeper&) = delete;
 
   Census& census() const noexcept { return census_; }
-  // The memory order: what a ringer wrote before rung() is visible after the doze() that follows
-  // it.
+  // Memory order: what a ringer wrote before rung() is visible after the next doze().
   void doze() noexcept { state_.exchange(kDozing, std::memory_order_acq_rel); }
-  // False: it was rung since it began to doze, so there is something to look at.
+  // False: it was rung since doze(), so there is something to look at.
   bool fall_asleep();
   void wake() noexcept;
   void rung() noexcept { wake(); }  // any thread
-  // All were found asleep, and this one has not said yet where it stands.
+  // All were found asleep, and this one has not answered yet.
   bool asked() const noexcept { return asked_.load(std::memory_order_acquire); }
   // "waits for all_reduce #3 on tp[2] at train.cpp:88"
   void answer(std::string standing);

@@ -76,7 +76,7 @@ std::function<void()> stop_on(Executor& executor, const std::shared_ptr<Target*>
 Task<void> sleep_for(std::chrono::nanoseconds duration, std::stop_token stop) {
   Executor& executor = executor_here("sleep_for");
   if (stop.stop_requested())
-    fail(ErrorKind::Cancelled, "sleep_for was not begun: a stop was requested");
+    fail(ErrorKind::Cancelled, "sleep_for was not started: a stop was requested");
   Sleep sleep(executor, duration);
   const auto reach = std::make_shared<Sleep*>(&sleep);
   struct Gone {

@@ -41,13 +41,14 @@ Executor::~Executor() {
 void Executor::require_asio() const {
   if (thread_ != nullptr && thread_->virtual_time()) [[unlikely]]
     fail(ErrorKind::Unsupported,
-         "executor: a simulation has no Asio timers and sockets; its ranks wait with sleep_for");
+         "executor: a simulation has no Asio timers or sockets; use sleep_for");
 }
 
 boost::asio::io_context& Executor::io_context() {
   require_asio();
   if (asio_->context == nullptr)
-    fail(ErrorKind::Unsupported, "Executor::io_context: this executor lives on the user's context");
+    fail(ErrorKind::Unsupported,
+         "Executor::io_context: this executor runs on the user's io_context");
   asio_->used.store(true, std::memory_order_relaxed);
   return *asio_->context;
 }
@@ -183,9 +184,9 @@ bool Executor::turn() {
 
 void Executor::drive(std::coroutine_handle<> root) {
   CS_REQUIRE(current() == nullptr,
-             "Executor::run: an executor runs on this thread already; co_await the task instead");
+             "Executor::run: an executor already runs on this thread; co_await the task instead");
   CS_REQUIRE(asio_->context != nullptr,
-             "Executor::run: this executor lives on the user's context; use co_spawn");
+             "Executor::run: this executor runs on the user's io_context; use co_spawn");
   if (context_ != &RankContext::current()) context_ = &RankContext::current();  // others read it
   const Running running(*this);
   try {

@@ -22,8 +22,9 @@ bool Executor::is_given_up(bool asio_works) const {
 // what they were cancelled for.
 std::exception_ptr Executor::waits_for_nobody() const {
   if (!failing_.empty()) return failing_.front().error;
-  return std::make_exception_ptr(Error(
-      ErrorKind::BadInput, "executor: the task waits for something that nobody will complete"));
+  return std::make_exception_ptr(
+      Error(ErrorKind::BadInput,
+            "executor: deadlock: the task waits for something that nothing will complete"));
 }
 
 void Executor::add_beside(std::weak_ptr<void> owner, std::function<void()> destroy) {

@@ -1,6 +1,6 @@
 #pragma once
-// Faults that tests bring back, one at a time, to see that they are found; see
-// tests/runtime/simulation/. Nothing of it is left in a release build.
+// Faults that tests inject one at a time, to check that they are detected; see
+// tests/runtime/simulation/. Compiled out of release builds.
 #include <atomic>
 
 namespace coshard {

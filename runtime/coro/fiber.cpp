@@ -33,7 +33,7 @@ Fiber::Fiber(std::function<void()> body, std::size_t stack_bytes)
     : body_(std::move(body)),
       stack_(stack_bytes),
       context_(context::make_fcontext(stack_.top(), stack_.bytes(), &Entry::run)) {
-  CS_REQUIRE(body_, "fiber: it has no body");
+  CS_REQUIRE(body_, "fiber: its function is empty");
   own_ = make_side(stack_.bottom(), stack_.bytes());
 }
 
@@ -44,23 +44,23 @@ Fiber::~Fiber() {
 }
 
 void Fiber::resume() {
-  CS_REQUIRE(state_ != State::Done, "fiber: resumed after its body ended");
-  CS_REQUIRE(state_ != State::Running, "fiber: resumed while it runs");
+  CS_REQUIRE(state_ != State::Done, "fiber: resumed after it finished");
+  CS_REQUIRE(state_ != State::Running, "fiber: resumed while it is running");
   if (thread_ == nullptr) thread_ = &current_;
-  CS_REQUIRE(thread_ == &current_, "fiber: resumed on another thread than its own");
+  CS_REQUIRE(thread_ == &current_, "fiber: resumed on a thread other than its own");
   enter_stack();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
 void Fiber::suspend() {
   Fiber* fiber = current_;
-  CS_REQUIRE(fiber != nullptr, "fiber: suspended where none runs");
+  CS_REQUIRE(fiber != nullptr, "fiber: suspend called outside a fiber");
   if (!fiber->given_up_) {
     fiber->state_ = State::Suspended;
     fiber->leave_stack(false);
   }
   if (fiber->given_up_) [[unlikely]]
-    fail(ErrorKind::Cancelled, "fiber: given up before its body ended");
+    fail(ErrorKind::Cancelled, "fiber: abandoned before it finished");
 }
 
 void Fiber::enter_stack() noexcept {

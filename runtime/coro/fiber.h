@@ -1,7 +1,7 @@
 #pragma once
-// A fiber: a function on a stack of its own, which its thread enters with resume() and which goes
-// off with suspend(), in the middle of any call. Made on Boost.Context. Whoever makes it owns it;
-// it never changes its thread. Some 50 ns there and back.
+// A fiber: a function on its own stack, entered by its thread with resume() and left with suspend()
+// from within any call. Built on Boost.Context. Owned by whoever creates it; never changes threads.
+// About 50 ns for a round trip.
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -14,33 +14,33 @@ namespace coshard {
 
 class Fiber {
  public:
-  // 1 MiB, of which only the touched pages exist; sanitizers make frames larger.
+  // 1 MiB, of which only touched pages exist; sanitizers make frames larger.
   static constexpr std::size_t kStackBytes = std::size_t{kCacheFrames ? 1 : 4} << 20;
 
-  // Runs nothing yet. Error{BadInput}: no body, or no memory for the stack.
+  // Runs nothing yet. Error{BadInput}: an empty function, or no memory for the stack.
   explicit Fiber(std::function<void()> body, std::size_t stack_bytes = kStackBytes);
-  // On its thread. A body that has begun and not ended is given up: its suspend() throws
-  // Error{Cancelled}, and so does every later one, so that its stack unwinds here; what it throws
-  // is dropped. One that waits in a destructor, where nothing may be thrown, ends the process.
+  // On its thread. A fiber that has begun but not ended is abandoned: its suspend() throws
+  // Error{Cancelled}, as does every later one, so that its stack unwinds here; exceptions it throws
+  // are dropped. If it waits in a destructor, which may not throw, the process ends.
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Runs the body until it suspends or ends; throws what ended it. From the thread's own stack, or
-  // from another fiber of it. Exceptions in flight or in a handler stay with the stack they are on:
-  // `throw;` and uncaught_exceptions() know those of the own fiber only. Error{BadInput} when it is
-  // done or runs already, and on another thread than the first time.
+  // Runs the fiber until it suspends or ends; throws the exception that ended it. From the thread's
+  // own stack, or from another fiber of the thread. Exceptions in flight or being handled stay with
+  // their stack: `throw;` and uncaught_exceptions() see only those of the current fiber.
+  // Error{BadInput}: it has ended, it is running, or this is not the thread of the first call.
   void resume();
   bool done() const noexcept { return state_ == State::Done; }
 
-  // Inside a body: back to who resumed it. Error{BadInput} when no fiber runs on this thread.
+  // Inside a fiber: returns to whoever resumed it. Error{BadInput} if no fiber runs on this thread.
   static void suspend();
-  // The fiber that runs on this thread, or null.
+  // The fiber running on this thread, or null.
   static Fiber* current() noexcept { return current_; }
 
  private:
   enum class State { Fresh, Suspended, Running, Done };
-  // As the Itanium C++ ABI lays out __cxa_eh_globals.
+  // Laid out as __cxa_eh_globals in the Itanium C++ ABI.
   struct ExceptionGlobals {
     void* caught = nullptr;
     unsigned uncaught = 0;
@@ -57,7 +57,7 @@ class Fiber {
   State state_ = State::Fresh;
   bool given_up_ = false;
   const void* thread_ = nullptr;  // of the first resume(): the address of its current_
-  void* context_;                 // Boost's, of whichever of the two stacks does not run
+  void* context_;                 // Boost's, of whichever of the two stacks is not running
   ExceptionGlobals exceptions_;   // the fiber's, while it does not run
   std::exception_ptr error_;
   SwitchSide own_;

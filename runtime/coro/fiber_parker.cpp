@@ -24,8 +24,8 @@ void FiberParker::ring() noexcept {
 void FiberParker::park(std::int64_t deadline_ns, boost::asio::io_context* asio) {
   CS_REQUIRE(
       fiber_ != nullptr && Fiber::current() == fiber_.get(),
-      "a wait in place beside the program of a rank that shares its thread (in a handler, or a "
-      "task that was spawned): co_await instead");
+      "a wait in place within a handler or a spawned task, on a rank that shares its thread; "
+      "co_await instead");
   CS_REQUIRE(asio == nullptr || asio == home_.io_.get(), "fiber thread: fiber ", index_,
              " parks in an io_context that is not its thread's");
   if (home_.giving_up_) Fiber::suspend();  // throws

@@ -35,7 +35,7 @@ std::byte* map_stack(std::size_t bytes) {
     const int error = errno;
     if (bottom != nullptr) ::munmap(memory, page() + bytes);
     fail(ErrorKind::BadInput,
-         cat("fiber: no memory for a stack of ", bytes, " bytes: ", std::strerror(error)));
+         cat("fiber: cannot allocate a stack of ", bytes, " bytes: ", std::strerror(error)));
   }
   return bottom;
 }
@@ -68,8 +68,8 @@ std::byte* take_stack(std::size_t bytes) {
 }
 
 std::size_t whole_pages(std::size_t bytes) {
-  CS_REQUIRE(bytes >= kLeast && bytes <= SIZE_MAX / 2, "fiber: a stack of ", bytes,
-             " bytes; it takes at least ", kLeast);
+  CS_REQUIRE(bytes >= kLeast && bytes <= SIZE_MAX / 2, "fiber: stack size of ", bytes,
+             " bytes is too small or too large; it needs at least ", kLeast);
   return (bytes + page() - 1) / page() * page();
 }
 

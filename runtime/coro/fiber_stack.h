@@ -1,14 +1,14 @@
 #pragma once
-// The memory of a fiber's stack: mapped when it is touched, with a page below it that nobody may
-// touch. Stacks of fibers that have ended are kept for the next ones of their thread, 64 at most.
-// Owned by one Fiber, on the thread that made it.
+// The memory of a fiber's stack: mapped when touched, with a guard page below. Stacks of ended
+// fibers are kept for later ones of the same thread, 64 at most. Owned by one Fiber, on the thread
+// that created it.
 #include <cstddef>
 
 namespace coshard {
 
 class FiberStack {
  public:
-  // Error{BadInput} when `bytes` (rounded up to pages) is under 16 KiB or more than the system has.
+  // Error{BadInput} if `bytes` (rounded up to pages) is under 16 KiB or cannot be allocated.
   explicit FiberStack(std::size_t bytes);
   ~FiberStack();
   FiberStack(const FiberStack&) = delete;

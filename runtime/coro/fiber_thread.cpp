@@ -38,7 +38,7 @@ FiberThread::~FiberThread() {
 }
 
 Parker& FiberThread::spawn(std::function<void(Parker&)> body) {
-  CS_REQUIRE(body, "fiber thread: a fiber has no body");
+  CS_REQUIRE(body, "fiber thread: the function of a fiber is empty");
   const auto index = static_cast<int>(fibers_.size());
   fibers_.push_back(std::make_unique<FiberParker>(*this, index, std::move(body), stack_bytes_));
   ++alive_;
@@ -47,7 +47,7 @@ Parker& FiberThread::spawn(std::function<void(Parker&)> body) {
 }
 
 void FiberThread::run() {
-  CS_REQUIRE(here_ == nullptr, "fiber thread: run inside of one that runs on this thread");
+  CS_REQUIRE(here_ == nullptr, "fiber thread: run called inside a fiber thread on the same thread");
   here_ = this;
   told_stuck_ = false;
   before_fibers();

@@ -1,8 +1,8 @@
 #pragma once
 // Many ranks on one thread: runs fibers on the thread that calls run(), one at a time, each until
-// it parks. Without a policy the order is the order in which they were rung; with one, whatever the
-// policy draws, so that a program whose fibers do nothing but compute, ring and park runs the same
-// for the same seed. Owned by whoever runs it; outlives whatever may ring its fibers.
+// it parks. Without a policy they run in the order in which they were rung; with one, in the order
+// it draws, so that a program whose fibers only compute, ring and park runs identically for the
+// same seed. Owned by whoever runs it; outlives everything that may ring its fibers.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,15 +19,15 @@ namespace coshard {
 
 class FiberParker;
 
-// Who goes on, and what time it is. Asked on the thread of the FiberThread, which it outlives.
+// Which fiber runs next, and what time it is. Called on the FiberThread's thread; outlives it.
 struct FiberPolicy {
   virtual ~FiberPolicy() = default;
-  // Before each turn: the one of `runnable` fibers that goes on; 0 has waited longest.
+  // Before each turn: the index of the fiber to run, of `runnable`; 0 has waited longest.
   virtual std::size_t pick(std::size_t runnable) = 0;
-  // now() is a counter, which begins at one second, goes on by turn_ns(), and jumps to the earliest
-  // deadline when no fiber can run. Asked once, at the beginning.
+  // now() is then a counter that starts at one second, advances by turn_ns(), and jumps to the
+  // earliest deadline when no fiber can run. Asked once, at the start.
   virtual bool virtual_time() const = 0;
-  // What a turn takes in virtual time, so that fibers that only let others run come to its end too.
+  // The virtual duration of a turn, so that time also passes for fibers that only yield.
   virtual std::int64_t turn_ns() const { return 0; }
 };
 
@@ -38,28 +38,28 @@ class FiberThread {
   FiberThread(const FiberThread&) = delete;
   FiberThread& operator=(const FiberThread&) = delete;
 
-  // A fiber more, before run() or on the running thread. Fibers are numbered from 0. The parker
-  // that its body gets is returned too: it lives as long as this object, not just as the fiber. It
-  // parks its own fiber only, and takes no other io_context than this thread's.
+  // Adds a fiber, before run() or on the running thread. Fibers are numbered from 0. Returns the
+  // parker that its function gets, which lives as long as this object, not just as the fiber. It
+  // parks only its own fiber, and accepts only this thread's io_context.
   Parker& spawn(std::function<void(Parker&)> body);
 
-  // Runs until all fibers have ended, then throws the first exception that left a body. The thread
-  // sleeps only while no fiber can run. Error{BadInput} inside a FiberThread that runs. In virtual
-  // time Error{BadInput}, unless a body has thrown before, when all fibers sleep, without a
-  // deadline, and the io_context has no work; then, and when a policy or a hook throws, the fibers
-  // that have not ended are given up as ~Fiber does: park() throws Error{Cancelled}.
+  // Runs until all fibers have ended, then throws the first exception that left one. The thread
+  // sleeps only while no fiber can run. Error{BadInput} inside a running FiberThread. In virtual
+  // time, a deadlock (all fibers sleep without a deadline, and the io_context has no work) is
+  // Error{BadInput}, unless a fiber has thrown before. Then, and if a policy or a hook throws, the
+  // remaining fibers are abandoned as by ~Fiber: park() throws Error{Cancelled}.
   void run();
 
   // One for all fibers. It is polled between turns, on the thread's own stack, and slept in while
-  // it has work and no fiber can run: other threads post to it under a work guard. A fiber that
-  // parks in it is woken whenever a handler may have run; what a handler throws leaves the park()
-  // of the first of them, or run() where there is none.
+  // it has work and no fiber can run: other threads post to it under a work guard. A fiber parked
+  // in it is woken whenever a handler may have run; a handler's exception leaves the park() of the
+  // first of these, or run() if there is none.
   boost::asio::io_context& io_context() noexcept { return *io_; }
 
-  // `hook(i)` before fiber i goes on, `hook(-1)` after it has gone off or ended; must not throw.
-  // For the thread-local pointers of ranks.
+  // `hook(i)` before fiber i runs, `hook(-1)` after it parks or ends; must not throw. For
+  // thread-local pointers of ranks.
   void on_switch(std::function<void(int fiber)> hook) { on_switch_ = std::move(hook); }
-  // In virtual time, at the first standstill of a run(), before that is an error: may ring fibers.
+  // In virtual time, at the first deadlock of a run(), before it becomes an error: may ring fibers.
   void on_stuck(std::function<void()> hook) { on_stuck_ = std::move(hook); }
 
   bool virtual_time() const noexcept { return virtual_time_; }

@@ -1,7 +1,7 @@
 #pragma once
-// How to wait before sleeping: spin for as long as a sleep and a wake-up cost. Now and then the
-// core is offered to others, since the peer may be queued behind this thread (a woken thread starts
-// on the core of its waker). One wait, one thread.
+// How to wait before sleeping: spin for about as long as a sleep and a wake-up cost. Now and then
+// it yields the core, since the peer may be queued behind this thread (a woken thread starts on its
+// waker's core). For one wait on one thread.
 #include <sched.h>
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 namespace coshard {
 
 void fail_empty_task() {
-  fail(ErrorKind::BadInput, "Task: awaited after it was moved from or awaited before");
+  fail(ErrorKind::BadInput, "Task: awaited twice, or after it was moved from");
 }
 
 }  // namespace coshard

@@ -1,11 +1,10 @@
 #pragma once
-// Which line of the user's program the library works for. A public function that may communicate
-// takes `CallSite site = CallSite::current()` as its last argument and keeps a UserCall while it
-// works; a coroutine keeps it across its awaits. What is issued meanwhile, by whatever lies
-// between, names that line. Of nested calls the innermost one from user code counts: a redistribute
-// in the forward of the user's own module names its line there, one of the library's modules the
-// line that called it. The place belongs to the branch; children of a when_all begin with their
-// parent's.
+// The line of the user's program that the library is working for. A public function that may
+// communicate takes `CallSite site = CallSite::current()` as its last argument and holds a UserCall
+// while it works; a coroutine holds it across its awaits. Whatever is issued meanwhile names that
+// line. Of nested calls the innermost from user code counts: a redistribute in the forward of the
+// user's own module names its line there; one in a library module names the line that called the
+// module. The location belongs to the branch; children of a when_all start with their parent's.
 #include <string_view>
 #include <utility>
 
@@ -16,7 +15,7 @@ namespace coshard {
 
 class [[nodiscard]] UserCall {
  public:
-  // A site that is not known (the library calls itself) changes nothing.
+  // An unknown site (a call from the library itself) changes nothing.
   explicit UserCall(CallSite site) noexcept {
     if (!site.known()) return;
     branch_ = &RankContext::current().branch();
@@ -35,7 +34,7 @@ class [[nodiscard]] UserCall {
   CallSite before_;
 };
 
-// While one lives, `word` is the operator, or the module, that the library works for.
+// While one is alive, `word` is the operator, or the module, that the library works for.
 template <std::string_view Place::*word>
 class [[nodiscard]] Within {
  public:

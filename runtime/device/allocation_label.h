@@ -1,13 +1,12 @@
 #pragma once
-// What memory is for, as out-of-memory errors tell it.
+// What memory is for, named in out-of-memory errors.
 #include <string_view>
 
 #include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 
-// What allocations of this rank are for until the end of the scope: operators' names and the
-// like.
+// Labels this rank's allocations until the end of the scope: an operator's name, for example.
 class AllocationLabel {
  public:
   explicit AllocationLabel(std::string_view label) : before_(current()) { set(label); }

@@ -25,7 +25,7 @@ struct BackendDescription {
   std::vector<DeviceDescription> devices;
 };
 
-// A kind that this build lacks has its problem too. Never throws for what is missing.
+// A kind that is not in this build has a problem too. Never throws for what is missing.
 BackendDescription describe_backend(DeviceKind kind);
 
 }  // namespace coshard

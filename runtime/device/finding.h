@@ -1,7 +1,7 @@
 #pragma once
-// What a kernel finds wrong with its input, say an index out of range. On the cpu it is thrown at
-// once; on other devices it is left for the host, the first one is kept, in memory that both see,
-// and thrown by the next wait of the host as Error{BadInput}.
+// A device-side assertion: what a kernel found wrong with its input, such as an index out of
+// bounds. On the CPU it is thrown at once; other devices keep the first one in memory shared with
+// the host, whose next wait throws it as Error{BadInput}.
 #include <cstdint>
 #include <string>
 
@@ -22,7 +22,7 @@ struct Finding {
   std::int64_t value = 0, limit = 0;
 };
 
-// "embedding: id 9 is outside of a table of 8 rows"
+// "embedding: id 9 is out of bounds for a table of 8 rows"
 std::string describe(FindingKind kind, std::int64_t value, std::int64_t limit);
 
 }  // namespace coshard

@@ -25,10 +25,10 @@ const DeviceBackend* backend_of(DeviceKind kind) {
 bool has_backend(DeviceKind kind) { return backend_of(kind) != nullptr; }
 
 void check_backend(DeviceKind kind) {
-  if (!has_backend(kind))
-    fail(ErrorKind::Unsupported,
-         cat("device '", to_string(kind), "': this build has no such back end (meson setup -D",
-             to_string(kind), "=enabled)"));
+  if (has_backend(kind)) return;
+  const BackendDescription missing = describe_backend(kind);
+  fail(ErrorKind::Unsupported,
+       cat("device '", to_string(kind), "' is ", missing.problem, "; ", missing.hint));
 }
 
 std::shared_ptr<Device> make_device(DeviceKind kind, const DeviceChoice& choice) {
@@ -40,8 +40,13 @@ BackendDescription describe_backend(DeviceKind kind) {
   const DeviceBackend* backend = backend_of(kind);
   if (backend != nullptr) return backend->describe();
   BackendDescription missing;
-  missing.problem = "this build has no such back end";
-  missing.hint = cat("meson setup -D", to_string(kind), "=enabled");
+  if (kind == DeviceKind::Sim) {
+    missing.problem = "not implemented";
+    missing.hint = "use cpu, or simulate() for a deterministic run";
+  } else {
+    missing.problem = "not in this build";
+    missing.hint = cat("configure it with `meson setup -D", to_string(kind), "=enabled`");
+  }
   return missing;
 }
 

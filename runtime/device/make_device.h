@@ -1,5 +1,5 @@
 #pragma once
-// Makes a device by its kind, from whichever back ends this build has.
+// Creates a device by kind, from the back ends in this build.
 #include <memory>
 
 #include <coshard/runtime/device/device.h>
@@ -12,16 +12,16 @@ struct DeviceChoice {
   int threads = 1;  // OpenMP threads of the calling thread's kernels
 };
 
-// Error{Unsupported} for a kind that this build lacks, Error{DeviceFailed} for one that cannot
-// start; never another kind instead. Called on the rank's thread.
+// Error{Unsupported} for a kind that is not in this build, Error{DeviceFailed} for one that cannot
+// start; never falls back to another kind. Called on the rank's thread.
 std::shared_ptr<Device> make_device(DeviceKind kind, const DeviceChoice& choice);
-// How many devices of the kind this machine has; 0 when its driver is missing.
+// How many devices of the kind this machine has; 0 without a driver.
 int device_count(DeviceKind kind);
 bool has_backend(DeviceKind kind);
-// Error{Unsupported} as of make_device: a kind that this build lacks.
+// Error{Unsupported} as make_device, for a kind that is not in this build.
 void check_backend(DeviceKind kind);
 
-// What a back end of the name defines.
+// What a back end defines.
 struct DeviceBackend {
   DeviceKind kind;
   std::shared_ptr<Device> (*make)(const DeviceChoice& choice);

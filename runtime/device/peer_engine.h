@@ -1,6 +1,6 @@
 #pragma once
-// What collectives between ranks of one process need of a device that queues its work: to move and
-// reduce memory of peers on a stream. One per device; any thread.
+// What collectives between ranks of one process need of a device with streams: moving and reducing
+// peers' memory on a stream. One per device; any thread.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,13 +21,14 @@ struct StridedCopy {
 class PeerEngine {
  public:
   virtual ~PeerEngine() = default;
-  // Error{Unsupported} names both devices when `peer` cannot be read from this one. Same device:
-  // nothing to do.
+  // Enables access to `peer`. Error{Unsupported}, which names both devices, if it cannot be read
+  // from this one. The same device: does nothing.
   virtual void reach(Device& peer) = 0;
-  // The calling thread's calls are for this device again, after it queued work on a peer's streams.
+  // Makes this device current for the calling thread again, after it queued work on a peer's
+  // streams.
   virtual void make_current() = 0;
   virtual void copy(const StridedCopy& copy, Stream& stream) = 0;
-  // target[i] = sources[0][i] op sources[1][i] op …; the numbers of reduce_into (comm/local).
+  // target[i] = sources[0][i] op sources[1][i] op …, bit for bit as reduce_into (comm/local).
   virtual void reduce(DType dtype, Reduce reduce, std::span<const void* const> sources,
                       void* target, std::int64_t count, Stream& stream) = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// Ranks that share one thread, each on a fiber of its own. Owned by a RankHost. The executors
-// outlive the FiberThread: its io_context may hold handlers of their tasks.
+// Ranks that share one thread, each on its own fiber. Owned by a RankHost. The executors outlive
+// the FiberThread: its io_context may hold handlers of their tasks.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,15 +19,15 @@ class RankFibers {
   explicit RankFibers(FiberPolicy* policy = nullptr);
   // Before run(). `program` outlives it.
   void add(int rank, const RankProgram& program);
-  // Whether its end was told.
+  // Whether its end has been reported.
   bool ended(int rank) const;
-  // On the thread of the ranks, until all have ended. Throws what FiberThread::run does.
+  // On the ranks' thread, until all have ended. Throws what FiberThread::run does.
   void run();
 
   FiberThread& thread() { return thread_; }
   // `hook` before a rank goes on; throws nothing.
   void on_turn(std::function<void(int rank)> hook) { on_turn_ = std::move(hook); }
-  // The executors of ranks that have begun and not ended, by rank; of this thread.
+  // Executors of the ranks that have begun and not ended, by rank; on this thread.
   template <class F>
   void each(const F& f) {
     for (const auto& rank : ranks_)

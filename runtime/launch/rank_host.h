@@ -1,6 +1,6 @@
 #pragma once
-// Where the ranks of a world run: a thread each, fibers of few threads, a simulation. Made and used
-// by who starts them.
+// Where the ranks of a world run: one thread each, fibers on few threads, or a simulation. Created
+// and used by whoever starts them.
 #include <exception>
 #include <functional>
 #include <memory>
@@ -17,36 +17,36 @@ class Task;
 
 // What a host runs. All but watch() on any thread.
 struct RankProgram {
-  // The whole life of `rank`, on its thread or fiber, whose RankContext is current; `executor` is
-  // made for it, and outlives all ranks. Throws nothing.
+  // The whole life of `rank`, on its thread or fiber, with its RankContext current; `executor` was
+  // created for it and outlives all ranks. Must not throw.
   std::function<void(int rank, Executor& executor)> run;
-  // It cannot be run.
+  // The rank could not be run.
   std::function<void(int rank, const std::exception_ptr& error)> failed;
-  // Nothing of `rank` is left, or it could not be run; the last that a host says of it, once.
+  // Nothing of `rank` is left, or it could not be run: the host's last call for it, once.
   std::function<void(int rank)> ended;
   // On the thread that called RankHost::run, while ranks run on others: returns when all have
   // ended.
   std::function<void()> watch;
-  // The rank in the census of its world (census.h), for a host whose ranks sleep in real time; may
-  // be null, and give null.
+  // The rank in the census of its world (census.h), for hosts whose ranks sleep in real time; may
+  // be null, or return null.
   std::function<Sleeper*(int rank)> sleeper;
 };
 
 class RankHost {
  public:
   virtual ~RankHost() = default;
-  // Returns when the programs of all ranks have ended. Throws what handlers of the user's threw
-  // where no rank was there to get it.
+  // Returns when the programs of all ranks have ended. Throws what user handlers threw where no
+  // rank was there to receive it.
   virtual void run(int ranks, LocalFabric& fabric, const RankProgram& program) = 0;
 };
 
-// A thread per rank.
+// One thread per rank.
 std::unique_ptr<RankHost> own_threads();
-// Rank r is a fiber of thread r % threads. A rank that waits, for a collective in place too, lets
-// the next one of its thread run; one that computes does not.
+// Rank r is a fiber of thread r % threads. A rank that waits, also in place, lets the next one of
+// its thread run; one that computes does not.
 std::unique_ptr<RankHost> shared_threads(int threads);
 
-// run_ranks, with ranks that run there.
+// run_ranks with ranks on this host.
 void run_ranks_on(RankHost& host, const WorldOptions& options,
                   const std::function<Task<void>(World&)>& program);
 

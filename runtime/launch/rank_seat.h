@@ -1,7 +1,7 @@
 #pragma once
 // What one rank of this process runs on: its context and its executor. Owned by run_ranks from
-// before the rank's thread starts until all of them have ended, since threads of the user's own may
-// still post to the executor of a rank that is over.
+// before the rank's thread starts until all ranks have ended, since the user's threads may still
+// post to the executor of a rank that is over.
 #include <memory>
 #include <utility>
 
@@ -29,7 +29,8 @@ class RankSeat {
     context_.sleeper->census().leave(*std::exchange(context_.sleeper, nullptr));
   }
 
-  // While it lives its thread is the rank's; at its end the rank's values go, on that thread.
+  // While alive, its thread is the rank's; its destructor destroys the rank's values, on that
+  // thread.
   class Taken {
    public:
     explicit Taken(RankSeat& seat) : seat_(seat), before_(RankContext::exchange(&seat.context_)) {}
@@ -46,7 +47,7 @@ class RankSeat {
   };
 
  private:
-  // Makes a context the current one while the executor is made, which is then its.
+  // Makes a context current while its executor is constructed.
   struct Current {
     explicit Current(RankContext& context) : before(RankContext::exchange(&context)) {}
     ~Current() { RankContext::exchange(before); }

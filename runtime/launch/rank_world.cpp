@@ -36,10 +36,10 @@ void check_local(const WorldOptions& options) {
   CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
              options.progress_threads);
   if (options.communicator == "local") return;
-  CS_REQUIRE(!options.link, "link ", to_string(*options.link), " is for communicator local, got ",
+  CS_REQUIRE(!options.link, "link ", to_string(*options.link), " needs communicator local, got ",
              options.communicator);
   CS_REQUIRE(options.progress_threads == 0, "progress_threads ", options.progress_threads,
-             " is for communicator local, got ", options.communicator);
+             " needs communicator local, got ", options.communicator);
 }
 
 // How many cores each rank has for itself.
@@ -61,8 +61,8 @@ void check(const WorldOptions& options) {
              options.rank_threads);
   if (options.rank_threads > 0 && options.device != DeviceKind::Cpu)
     fail(ErrorKind::Unsupported,
-         cat("rank_threads of ", options.rank_threads,
-             ": only ranks on the cpu can share a thread, not on ", to_string(options.device)));
+         cat("rank_threads ", options.rank_threads,
+             ": ranks share threads only on device cpu, not on ", to_string(options.device)));
   check_local(options);
   check_communicator(options.communicator);
   if (!options.make_device) check_backend(options.device);

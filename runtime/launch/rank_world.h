@@ -1,5 +1,5 @@
 #pragma once
-// What every way of running ranks begins with: options that make sense, and the World of a rank.
+// What every way of running ranks starts with: validated options, and the World of a rank.
 #include <memory>
 
 #include <coshard/runtime/launch/world.h>
@@ -8,10 +8,10 @@ namespace coshard {
 
 class Roster;
 
-// With what is left open decided. Error{BadInput} or Error{Unsupported} for what makes no sense.
+// The options with defaults resolved. Error{BadInput} or Error{Unsupported} for invalid ones.
 WorldOptions settled(const WorldOptions& options);
 
-// On the rank's thread, with its context the current one; `options` are settled.
+// On the rank's thread, with its context current; `options` are settled.
 std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster& roster,
                                   Executor& executor);
 

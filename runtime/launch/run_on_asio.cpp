@@ -116,7 +116,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
       executor_.run_here([this] {
         make_world();
         task_ = run_->program(*world_);
-        CS_REQUIRE(task_, "rank ", rank_, ": the program gave an empty task");
+        CS_REQUIRE(task_, "rank ", rank_, ": the program returned an empty task");
       });
     } catch (...) {
       return finish(std::current_exception());
@@ -179,10 +179,10 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
 void start_ranks(const WorldOptions& options, const Program& program,
                  std::vector<boost::asio::any_io_executor> executors,
                  std::function<void(std::exception_ptr)> done) {
-  CS_REQUIRE(!executors.empty(), "run_ranks: no executor");
-  CS_REQUIRE(program, "run_ranks: no program");
-  CS_REQUIRE(options.rank_threads == 0, "rank_threads of ", options.rank_threads,
-             ": ranks on a caller's executors run on the threads of those");
+  CS_REQUIRE(!executors.empty(), "run_ranks: the list of executors is empty");
+  CS_REQUIRE(program, "run_ranks: the program is an empty function");
+  CS_REQUIRE(options.rank_threads == 0, "rank_threads ", options.rank_threads,
+             ": ranks on a caller's executors run on the threads of these");
   const auto run = std::make_shared<AsioRun>(settled(options), program, executors);
   std::make_shared<AsioWatch>(run, executors.front(), std::move(done))->start();
   std::vector<std::shared_ptr<AsioRank>> ranks;

@@ -13,7 +13,7 @@
 namespace coshard {
 namespace {
 
-constexpr const char* kStandstill = "every rank waits, and nothing is left that could wake one: ";
+constexpr const char* kStandstill = "deadlock: every rank waits and nothing can wake one: ";
 
 // In this order: what is later uses what is earlier; the census calls only while ranks run.
 struct Run {
@@ -72,7 +72,7 @@ void run_rank(Run& run, int rank, Executor& executor) {
 }  // namespace
 
 void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& program) {
-  CS_REQUIRE(program, "run_ranks: no program");
+  CS_REQUIRE(program, "run_ranks: the program is an empty function");
   const WorldOptions all = settled(options);
   Run run(all, program);
   const RankProgram ranks{

@@ -1,7 +1,7 @@
 #pragma once
-// What the ranks of one run that live in this process share: who runs, what went wrong first, who
-// was told. Owned by run_ranks, outlives the ranks. What a rank calls is marked so; the thread that
-// called run_ranks does the watching, so that a rank that is stuck keeps nobody from hearing of it.
+// What the ranks of one run in this process share: who runs, what failed first, who was told. Owned
+// by run_ranks, outlives the ranks. Functions called by ranks say so; the thread that called
+// run_ranks watches, so that a stuck rank does not keep anybody from learning of it.
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -25,38 +25,38 @@ class RunState {
   // Both outlive it.
   RunState(Roster& roster, const WorldOptions& options);
 
-  // The rank's thread, up to ends(). The executor outlives all ranks: it may be interrupted until
-  // the last of them has ended.
+  // On the rank's thread, as up to ends(). The executor outlives all ranks: it may be interrupted
+  // until the last of them has ended.
   void begins(int rank, Executor& executor);
-  // A sibling has failed, but the program may still catch that; null: it has been caught.
+  // A sibling has failed, but the program may still catch it; null: it has.
   void failing(const Failure& failure, const std::exception_ptr& error);
-  // `error` has left the program, or is told because what it cancelled does not end. All other
-  // ranks end with it: those that wait for a peer by the poison, those that wait for time or a
-  // socket by an error in their executor. Error{Cancelled} ends nobody: it is no failure.
+  // `error` has left the program, or is reported because what it cancelled does not end. All other
+  // ranks end too: those that wait for a peer through the poison, those that wait for time or a
+  // socket through an error in their executor. Error{Cancelled} is not a failure and ends nobody
+  // else.
   void failed(const Failure& failure, const std::exception_ptr& error);
   void ends(int rank);
 
   // Any thread. Wakes a rank that has begun and not ended.
   void ring(int rank);
-  // Every rank waits, and nothing is left that could wake one.
+  // A deadlock: every rank waits and nothing can wake one.
   void standstill(const std::string& text);
 
-  // The caller's thread: returns when all ranks that began have ended; meanwhile calls the hooks of
-  // the options. What a hook throws is dropped: the failure that it is told of is on its way.
+  // On the caller's thread: returns when all ranks that began have ended; meanwhile calls the hooks
+  // of the options. Exceptions of hooks are dropped: the failure they are told of is on its way.
   void watch();
-  // The same for who has no thread for it: does what is due and gives when to call it next, which
-  // is sooner when `changed` is called; that may be on any thread, and only takes note of it. One
-  // thread at a time.
+  // The same without a thread of its own: does what is due and returns when to call it next, or
+  // sooner if `changed` is called, on any thread, which must only take note. One thread at a time.
   std::optional<Clock::time_point> look();
   void on_change(std::function<void()> changed);  // null: nobody
   bool over() const;                              // all ranks that began have ended
-  // The first error of a rank's own; else the first that only tells of a peer's; else the first
+  // The first error of a rank's own; else the first that only reports a peer's; else the first
   // cancellation.
   void rethrow() const;
   std::exception_ptr error() const;  // the same; null: none
 
  private:
-  // In the order in which one is preferred as the cause.
+  // In order of preference as the cause.
   enum Kind { kOwn, kEcho, kCancelled, kKinds };
   struct Kept {
     Failure failure;

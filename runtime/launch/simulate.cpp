@@ -92,7 +92,7 @@ void Simulation::run(int ranks, LocalFabric& fabric, const RankProgram& program)
 std::size_t Simulation::pick(std::size_t runnable) {
   const std::int64_t now = fibers_.thread().now();
   if (++turns_ > sim_.most_turns || now > sim_.limit.count())
-    fail(ErrorKind::Timeout, cat("simulation: not over after ", turns_, " turns and ",
+    fail(ErrorKind::Timeout, cat("simulation: not finished after ", turns_, " turns and ",
                                  static_cast<double>(now) / 1e9, " s: ", standing()));
   return draw_(runnable);
 }
@@ -141,7 +141,7 @@ std::string Simulation::standing() {
 
 // Every rank sleeps, and nothing will wake it.
 void Simulation::standstill() {
-  const std::string text = cat("all ranks sleep and nothing will wake them: ", standing());
+  const std::string text = cat("deadlock: all ranks sleep and nothing can wake them: ", standing());
   fibers_.each([&](int, Executor& executor) {
     executor.interrupt(std::make_exception_ptr(Error(ErrorKind::CommFailed, text)));
   });
@@ -198,14 +198,14 @@ Task<void> live(Simulation& simulation, const Program& program, World& world) {
 void simulate(const WorldOptions& options, const Program& program, std::uint64_t seed,
               const SimOptions& sim) {
   CS_REQUIRE(options.device == DeviceKind::Cpu && options.communicator == "local",
-             "simulate: device ", to_string(options.device), " and communicator ",
-             options.communicator, " cannot be simulated; cpu and local can");
+             "simulate: only device cpu with communicator local can be simulated, got ",
+             to_string(options.device), " and ", options.communicator);
   CS_REQUIRE(options.progress_threads == 0 && options.rank_threads == 0,
-             "simulate: ", options.progress_threads, " progress_threads and ", options.rank_threads,
-             " rank_threads; all ranks of a simulation run on the thread that calls it");
+             "simulate: progress_threads ", options.progress_threads, " and rank_threads ",
+             options.rank_threads, " must be 0: a simulation runs on the thread that calls it");
   for (const SimDeath& death : sim.deaths)
     CS_REQUIRE(death.rank >= 0 && death.rank < options.ranks && death.after >= 0,
-               "simulate: no rank ", death.rank, " of ", options.ranks, " can die after ",
+               "simulate: invalid death of rank ", death.rank, " of ", options.ranks, " after ",
                death.after, " collectives");
   WorldOptions alone = options;
   alone.threads = 1;

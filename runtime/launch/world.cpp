@@ -80,7 +80,7 @@ World::World(int rank, WorldOptions options, std::shared_ptr<Device> device,
       executor_(executor),
       stop_request_(std::move(control), options_.stop),
       fan_out_(std::make_shared<FanOut>(observers_)) {
-  CS_REQUIRE(current() == nullptr, "rank ", rank, ": this thread has a world already");
+  CS_REQUIRE(current() == nullptr, "rank ", rank, ": this thread already has a world");
   communicator_->observe(fan_out_->slot);
   RankContext::current().world = this;
   for (const ObserverMaker make : observer_makers()) {
@@ -99,12 +99,12 @@ World::~World() {
 std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::string name,
                                            CallSite site) {
   const UserCall user(site);
-  CS_REQUIRE(!ranks.empty(), "group ", name, ": no ranks");
+  CS_REQUIRE(!ranks.empty(), "group ", name, ": the list of ranks is empty");
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     CS_REQUIRE(ranks[i] >= 0 && ranks[i] < size(), "group ", name, ": rank ", ranks[i],
-               " is not one of ", size());
+               " is out of range for ", size(), " ranks");
     CS_REQUIRE(std::ranges::count(ranks, ranks[i]) == 1, "group ", name, ": rank ", ranks[i],
-               " comes twice");
+               " is listed twice");
   }
   if (std::ranges::find(ranks, rank_) == ranks.end()) return nullptr;
   for (const Group& known : groups_) {
@@ -118,7 +118,7 @@ std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::stri
 Task<bool> World::stop_requested(CallSite site) { return stop_request_.ask(site); }
 
 void World::add_observer(Observer* observer) {
-  CS_REQUIRE(observer != nullptr, "add_observer: null");
+  CS_REQUIRE(observer != nullptr, "add_observer: the observer is null");
   observers_.push_back(observer);
   *fan_out_->slot = fan_out_.get();
 }

@@ -42,7 +42,7 @@ Attention::Attention(AttentionOptions options, World& world)
 Tensor Attention::split_heads(const Tensor& x, bool rotate) const {
   CS_REQUIRE(x.ndim() == 3 && x.size(-1) % head_dim == 0, "Attention: a projection is ", x,
              ", not [batch, seq, a multiple of head_dim ", head_dim,
-             "]; ranks that cut it need whole heads: ", options_.heads, " heads, of keys ",
+             "]; each rank needs whole heads of ", options_.heads, " heads and kv_heads ",
              options_.kv_heads);
   Tensor heads = view(x, Shape{x.size(0), x.size(1), x.size(2) / head_dim, head_dim});
   if (rotate) heads = rotary_embedding(heads, options_.rope_theta);

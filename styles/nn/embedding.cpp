@@ -7,9 +7,10 @@ namespace coshard::nn {
 
 Embedding::Embedding(std::int64_t num, std::int64_t dim, World& world, EmbeddingOptions options)
     : num(num), dim(dim), padding_idx(options.padding_idx) {
-  CS_REQUIRE(num > 0 && dim > 0, "Embedding: ", num, " rows of ", dim);
+  CS_REQUIRE(num > 0 && dim > 0, "Embedding: num and dim must be positive, got ", num, " and ",
+             dim);
   CS_REQUIRE(!padding_idx || (*padding_idx >= -num && *padding_idx < num),
-             "Embedding: padding_idx ", *padding_idx, " of ", num, " rows");
+             "Embedding: padding_idx ", *padding_idx, " is out of bounds for ", num, " rows");
   weight = Tensor::empty(world.device(), Shape{num, dim}, options.dtype);
   normal_(weight, 0, options.init_std);
   if (padding_idx) fill_(select(weight, 0, *padding_idx), 0);

@@ -15,14 +15,14 @@ LlamaConfig checked_llama(LlamaConfig c) {
   CS_REQUIRE(c.num_attention_heads > 0 && c.num_key_value_heads > 0 &&
                  c.num_attention_heads % c.num_key_value_heads == 0,
              "Llama: num_attention_heads ", c.num_attention_heads,
-             " is no multiple of num_key_value_heads ", c.num_key_value_heads);
+             " is not a multiple of num_key_value_heads ", c.num_key_value_heads);
   if (c.head_dim == 0) {
     CS_REQUIRE(c.hidden_size % c.num_attention_heads == 0, "Llama: hidden_size ", c.hidden_size,
                " is not divisible by num_attention_heads ", c.num_attention_heads);
     c.head_dim = c.hidden_size / c.num_attention_heads;
   }
   CS_REQUIRE(c.head_dim > 0 && c.head_dim % 2 == 0, "Llama: head_dim ", c.head_dim,
-             " is not even, as rotary positions need it");
+             " must be even and positive for rotary positions");
   return c;
 }
 
@@ -69,7 +69,7 @@ Tensor LlamaAttention::heads(const Tensor& projected, bool rotate) const {
 
 Task<Outputs> LlamaAttention::run_all(Inputs inputs) {
   const Tensor x = inputs.get(0, "hidden_states");
-  CS_REQUIRE(x.defined(), "LlamaAttention: no hidden_states");
+  CS_REQUIRE(x.defined(), "LlamaAttention: hidden_states is missing");
   Tensor q = co_await q_proj.forward(x);
   Tensor k = co_await k_proj.forward(x);
   Tensor v = co_await v_proj.forward(x);
@@ -78,7 +78,7 @@ Task<Outputs> LlamaAttention::run_all(Inputs inputs) {
   k = heads(k, true);
   v = heads(v, false);
   CS_REQUIRE(q.size(1) == k.size(1) * group_, "LlamaAttention: ", q.size(1),
-             " query heads at hand are not ", group_, " times the ", k.size(1), " key heads");
+             " query heads on this rank are not ", group_, " times the ", k.size(1), " key heads");
   const Tensor mixed = transpose(attention(q, k, v), 1, 2);
   Tensor out = view(mixed, joined);
   out = co_await o_proj.forward(std::move(out));

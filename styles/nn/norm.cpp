@@ -9,7 +9,7 @@ namespace coshard::nn {
 namespace {
 
 void check_width(const Tensor& x, std::int64_t dim, const char* what) {
-  CS_REQUIRE(x.ndim() > 0 && x.size(-1) == dim, what, ": ", x, " where the last dimension must be ",
+  CS_REQUIRE(x.ndim() > 0 && x.size(-1) == dim, what, ": the last dimension of ", x, " must be ",
              dim);
 }
 
@@ -17,7 +17,7 @@ void check_width(const Tensor& x, std::int64_t dim, const char* what) {
 
 LayerNorm::LayerNorm(std::int64_t dim, World& world, LayerNormOptions options)
     : dim(dim), eps(options.eps) {
-  CS_REQUIRE(dim > 0, "LayerNorm: dim ", dim);
+  CS_REQUIRE(dim > 0, "LayerNorm: dim must be positive, got ", dim);
   if (options.affine) {
     weight = ones(world.device(), Shape{dim}, options.dtype);
     weight.set_requires_grad(true);
@@ -37,7 +37,7 @@ Task<Tensor> LayerNorm::run(Tensor x) {
 
 RMSNorm::RMSNorm(std::int64_t dim, World& world, RMSNormOptions options)
     : dim(dim), eps(options.eps) {
-  CS_REQUIRE(dim > 0, "RMSNorm: dim ", dim);
+  CS_REQUIRE(dim > 0, "RMSNorm: dim must be positive, got ", dim);
   if (options.affine) {
     weight = ones(world.device(), Shape{dim}, options.dtype);
     weight.set_requires_grad(true);

@@ -50,7 +50,8 @@ Transformer::Transformer(const TransformerConfig& config, World& world)
       norm(config.dim, world, {.eps = config.norm_eps, .dtype = config.dtype}),
       output(config.dim, config.vocab, world,
              {.bias = false, .dtype = config.dtype, .init_std = config.init_std}) {
-  CS_REQUIRE(config.layers > 0 && config.seq > 0, "Transformer: ", config.layers, " layers, seq ",
+  CS_REQUIRE(config.layers > 0 && config.seq > 0,
+             "Transformer: layers and seq must be positive, got ", config.layers, " and ",
              config.seq);
   register_module("tok_embeddings", tok_embeddings);
   for (std::int64_t i = 0; i < config.layers; ++i)

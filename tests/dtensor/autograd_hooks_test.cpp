@@ -13,9 +13,10 @@ namespace {
 TEST(Hooks, AreThere) {
   on_ranks(1, [](World& world) -> Task<void> {
     const Tensor x = leaf_of(world, {2});
-    EXPECT_EQ(refusal_of([&] { register_hook(x, nullptr); }), "register_hook: no hook");
+    EXPECT_EQ(refusal_of([&] { register_hook(x, nullptr); }),
+              "register_hook: the hook is an empty function");
     EXPECT_EQ(refusal_of([&] { register_post_accumulate_grad_hook(x, nullptr); }),
-              "register_post_accumulate_grad_hook: no hook");
+              "register_post_accumulate_grad_hook: the hook is an empty function");
     co_return;
   });
 }
@@ -143,7 +144,7 @@ TEST(Hooks, GiveAGradientLikeTheOneTheyGot) {
     EXPECT_TRUE(says(refused(x, [](const Tensor& g) { return to(g, DType::F32); }), "f32[2]"));
     DTensor d = distribute_tensor(counting(world, {4}), mesh, Replicate());
     d.set_requires_grad(true);
-    EXPECT_TRUE(says(refused(d, [](const Tensor& g) { return to_local(g); }), "for a gradient"));
+    EXPECT_TRUE(says(refused(d, [](const Tensor& g) { return to_local(g); }), "for gradient"));
     EXPECT_FALSE(x.grad().defined() || d.grad().defined());
     // Another layout is brought to the leaf's.
     register_hook(d, [](const Tensor& g) { return g.redistribute(Shard(0)).tensor(); });

@@ -79,7 +79,7 @@ TEST(DeviceMesh, ShapesAndNamesThatDoNotFitAreRefused) {
   });
 }
 
-// PyTorch's own examples (A157, A159) on (pp,dp,tp) = (2,2,2).
+// PyTorch's own examples of DeviceMesh slicing on (pp,dp,tp) = (2,2,2).
 TEST(SubMesh, HoldsTheRanksThatShareTheOtherCoordinates) {
   on_ranks(8, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"pp", "dp", "tp"});
@@ -261,7 +261,7 @@ TEST(DeviceMesh, SaysThatItsWorldHasEnded) {
   }
   std::ostringstream text;
   text << kept;
-  EXPECT_EQ(text.str(), "[1., 1.]\nrank 0's part [2] of f32[4] S(0) on tp=2");
+  EXPECT_EQ(text.str(), "[1., 1.]\nrank 0's shard [2] of f32[4] S(0) on tp=2");
 }
 
 TEST(DeviceMesh, RanksThatOrderItDifferentlyAreToldBothOrders) {

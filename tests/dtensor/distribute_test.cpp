@@ -88,7 +88,7 @@ TEST(FromLocal, RunCheckTakesReplicasFromTheFirstRank) {
   });
 }
 
-// PyTorch's table (A53): placement forward, placement of the incoming gradient, all-reduces in
+// PyTorch's behaviour: placement forward, placement of the incoming gradient, all-reduces in
 // backward.
 TEST(FromLocal, ItsGradientFollowsTheTable) {
   on_ranks(2, [](World& world) -> Task<void> {

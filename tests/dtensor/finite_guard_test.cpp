@@ -29,8 +29,9 @@ TEST(FiniteGuard, NamesTheOperatorWhoseGradientIsNotFiniteInTheSameStep) {
     const Tensor zero = sub(x, x.detach());
     const Tensor loss = sum(sqrt(zero));  // 0 forward, infinite backward
     const FiniteGuard guard(world);
-    EXPECT_EQ(backward_says(loss),
-              "rank 0: a gradient given by sqrt, f64[3], has inf at element 0 of this rank's part");
+    EXPECT_EQ(
+        backward_says(loss),
+        "rank 0: a gradient returned by sqrt, f64[3], has inf at element 0 of the local tensor");
     EXPECT_FALSE(x.grad().defined());
     co_return;
   });
@@ -43,7 +44,7 @@ TEST(FiniteGuard, NamesTheLossAndItsOperator) {
     const Tensor loss = sum(log(x));
     const FiniteGuard guard(world);
     EXPECT_EQ(backward_says(loss),
-              "rank 0: the loss, made by sum, f64[], has -inf at element 0 of this rank's part");
+              "rank 0: the loss, made by sum, f64[], has -inf at element 0 of the local tensor");
     co_return;
   });
 }
@@ -62,7 +63,7 @@ TEST(FiniteGuard, AnErrorThatLeavesTheProgramNamesTheRankOnce) {
     text = error.what();
   }
   EXPECT_EQ(text,
-            "rank 0: the loss, made by sum, f64[], has -inf at element 0 of this rank's part");
+            "rank 0: the loss, made by sum, f64[], has -inf at element 0 of the local tensor");
 }
 
 TEST(FiniteGuard, SaysNothingOfFiniteGradientsNorWhenItIsGone) {
@@ -95,7 +96,8 @@ TEST(FiniteGuard, NamesTheRankThatHasIt) {
   } catch (const Error& error) {
     text = error.what();
   }
-  EXPECT_NE(text.find("rank 0: a gradient given by sqrt, f64[4] S(0) on tp=2"), std::string::npos)
+  EXPECT_NE(text.find("rank 0: a gradient returned by sqrt, f64[4] S(0) on tp=2"),
+            std::string::npos)
       << text;
 }
 

@@ -156,7 +156,7 @@ TEST(LocalMap, RefusesWhatDoesNotFit) {
     options = {};
     options.out_placements = {Layout(Shard(0))};
     const std::string count = local_map_refusal([&] { local_map(two, in, options); });
-    EXPECT_NE(count.find("2 outputs, out_placements has 1"), std::string::npos) << count;
+    EXPECT_NE(count.find("2 outputs, but out_placements has 1"), std::string::npos) << count;
     co_return;
   });
 }

@@ -1,4 +1,4 @@
-// A rank outside the mesh holds empty tensors and issues nothing (PyTorch A24, A69, A82).
+// A rank outside the mesh holds empty tensors and issues nothing (as in PyTorch).
 #include <gtest/gtest.h>
 
 #include <coshard/dtensor/distribute.h>

@@ -69,11 +69,12 @@ TEST(Print, OfADTensorShowsThisRanksPartAndSaysSo) {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     const DTensor x = distribute_tensor(counting(world, {4}), mesh, Shard(0));
     CountingObserver seen(world);
-    EXPECT_EQ(shown(x), world.rank() == 0 ? "[1., 2.]\nrank 0's part [2] of f64[4] S(0) on tp=2"
-                                          : "[3., 4.]\nrank 1's part [2] of f64[4] S(0) on tp=2");
+    EXPECT_EQ(shown(x), world.rank() == 0 ? "[1., 2.]\nrank 0's shard [2] of f64[4] S(0) on tp=2"
+                                          : "[3., 4.]\nrank 1's shard [2] of f64[4] S(0) on tp=2");
     EXPECT_EQ(shown(ones(mesh, {1})), "[1.]\nf32[1] R on tp=2");
-    EXPECT_EQ(shown(x.sum()), world.rank() == 0 ? "3. rank 0's term [] of f64[] P(sum) on tp=2"
-                                                : "7. rank 1's term [] of f64[] P(sum) on tp=2");
+    EXPECT_EQ(shown(x.sum()), world.rank() == 0
+                                  ? "3. rank 0's partial value [] of f64[] P(sum) on tp=2"
+                                  : "7. rank 1's partial value [] of f64[] P(sum) on tp=2");
     EXPECT_EQ(seen.total(), 0);
     const Redistribution flying = x.redistribute(Replicate());
     EXPECT_EQ(shown(flying.tensor()), "f64[4] R on tp=2 (in flight)");

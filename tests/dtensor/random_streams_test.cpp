@@ -145,7 +145,7 @@ TEST(FromLocal, UnevenPartsWithoutAShapeFailAtTheNextCollective) {
     const DTensor x = from_local(mine, mesh, Shard(0));
     co_await x.redistribute(Replicate());
   });
-  EXPECT_NE(text.find("rank 0 last gave from_local a part without `shape`, of a whole with size 6"),
+  EXPECT_NE(text.find("rank 0 last called from_local without `shape`, which implies size 6"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("of a whole with size 4 in dimension 0"), std::string::npos) << text;
@@ -158,7 +158,7 @@ TEST(FromLocal, UnevenPartsWithoutAShapeFailAtACollectiveOverSeveralMeshDimensio
     const DTensor total = sum(from_local(mine, mesh, Layout(Shard(0), Shard(1))));
     co_await total.redistribute(Layout(Replicate(), Replicate()));
   });
-  EXPECT_NE(text.find("gave from_local a part without `shape`"), std::string::npos) << text;
+  EXPECT_NE(text.find("called from_local without `shape`"), std::string::npos) << text;
 }
 
 // Also where the geometry of the collective does not tell.

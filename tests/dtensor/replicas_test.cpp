@@ -47,8 +47,9 @@ TEST(VerifyReplicas, NamesTheFirstTensorAndARankThatDiffersOnEveryRank) {
     tensors.push_back({"later", claimed(world, mesh, Replicate(), world.rank())});
     Task<std::string> failing = said(verify_replicas(tensors));
     const std::string text = co_await std::move(failing);
-    EXPECT_NE(text.find("replicas differ: other f32[3] R on tp=4 of rank 2 is not what rank 0 has"),
-              std::string::npos)
+    EXPECT_NE(
+        text.find("replicas differ: other f32[3] R on tp=4 of rank 2 differs from that of rank 0"),
+        std::string::npos)
         << text;
     EXPECT_EQ(seen.total(), 0);
   });
@@ -65,7 +66,7 @@ TEST(VerifyReplicas, ComparesAlongReplicatedDimensionsOnly) {
     tensors[0].tensor = claimed(world, mesh, layout, column + (row == 1 && column == 1 ? 10 : 0));
     Task<std::string> failing = said(verify_replicas(tensors));
     const std::string text = co_await std::move(failing);
-    EXPECT_NE(text.find("of rank 3 is not what rank 1 has"), std::string::npos) << text;
+    EXPECT_NE(text.find("of rank 3 differs from that of rank 1"), std::string::npos) << text;
   });
 }
 

@@ -100,7 +100,7 @@ TEST(Backward, IssuesTheInputGradientsCollectiveBeforeItComputesTheWeightGradien
   });
 }
 
-// The gradient of the sum of the squared gradient of sum(x^3), which is 36 x^3 (PyTorch A23).
+// The gradient of the sum of the squared gradient of sum(x^3), which is 36 x^3.
 TEST(Backward, AGradientCanBeDifferentiatedAgainThroughARedistribute) {
   testing::on_ranks(3, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});

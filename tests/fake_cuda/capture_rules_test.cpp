@@ -63,17 +63,17 @@ void expect_refusal(const std::string& words,
 }
 
 TEST(CapturedStepRefuses, AHostReadAndAnUploadByName) {
-  expect_refusal("item: cannot give data to the host within a captured step on cuda:0",
+  expect_refusal("item: cannot copy to the host within a captured step on cuda:0",
                  [](World& world, bool) -> Task<Tensor> {
                    const double read = sum(ones(world.device(), Shape{1})).item();
                    co_return full(world.device(), Shape(), read);
                  });
-  expect_refusal("from_values: cannot take data from the host within a captured step",
+  expect_refusal("from_values: cannot copy from the host within a captured step",
                  [](World& world, bool records) -> Task<Tensor> {
                    const Tensor zero = zeros(world.device(), Shape{2});
                    co_return records ? ramp(world, Shape{2}) : zero;
                  });
-  expect_refusal("item: cannot give data", [](World& world, bool) -> Task<Tensor> {
+  expect_refusal("item: cannot copy to the host", [](World& world, bool) -> Task<Tensor> {
     const Tensor one = full(world.device(), Shape(), 1);
     one.item();
     co_return one;
@@ -96,8 +96,9 @@ TEST(CapturedStepRefuses, AGradientFromBeforeAndAFirstStepOfAnOptimizer) {
   Tensor w;
   std::optional<AdamW> optimizer;
   for (const bool stale : {false, true}) {
-    expect_refusal(stale ? "optimizer: a gradient from before the step"
-                         : "AdamW: cannot make the moments of a parameter within a captured step",
+    expect_refusal(stale
+                       ? "optimizer: a gradient from before the step"
+                       : "AdamW: cannot allocate the moments of a parameter within a captured step",
                    [&, stale](World& world, bool records) -> Task<Tensor> {
                      if (!records) {
                        w = parameter(world);
@@ -147,7 +148,8 @@ TEST(CapturedStepRefuses, InputsOfAnotherShape) {
     } catch (const Error& error) {
       text = error.what();
     }
-    EXPECT_NE(text.find("input 0 is f32[3,4], it was recorded with f32[2,4]"), std::string::npos)
+    EXPECT_NE(text.find("input 0 is f32[3,4], but it was recorded with f32[2,4]"),
+              std::string::npos)
         << text;
   });
 }

@@ -37,7 +37,7 @@ TEST(CudaDevice, AnEventThatNeverComesIsATimeoutThatNamesTheDevice) {
   FakeDriver::get().set_fault({.call = "Launch", .stuck = true});
   add_one(*device, x.data(), x.data(), 4, device->compute_stream());
   const std::string text = error_text(ErrorKind::Timeout, [&] { device->synchronize(); });
-  EXPECT_NE(text.find("cuda:0: the device has not come to an event"), std::string::npos) << text;
+  EXPECT_NE(text.find("cuda:0: the device has not reached an event"), std::string::npos) << text;
   FakeDriver::get().clear_faults();
   EXPECT_EQ(x.get()[0], 2);  // and it goes on when the device does
 }
@@ -76,7 +76,7 @@ TEST(CudaDevice, AnIndexOutOfRangeIsThrownOnceByTheNextWait) {
   kernels::run(*device,
                kernels::CheckIndex{FindingKind::EmbeddingId, DType::I64, 3, 8, buffer->data()});
   const std::string text = error_text(ErrorKind::BadInput, [&] { device->synchronize(); });
-  EXPECT_EQ(text, "embedding: id 9 is outside of a table of 8 rows (found on cuda:0)");
+  EXPECT_EQ(text, "embedding: id 9 is out of bounds for a table of 8 rows (found on cuda:0)");
   device->synchronize();
 }
 
@@ -120,7 +120,7 @@ TEST(CudaDevice, WithoutADriverOrWithAnOldOneTheErrorSaysWhichAndNamesTheDoctor)
   EXPECT_EQ(device_count(DeviceKind::Cuda), 0);
   FakeDriver::get().set_driver_version(11080);
   const std::string old = error_text(ErrorKind::DeviceFailed, [] { fake_device(); });
-  EXPECT_NE(old.find("the CUDA driver serves CUDA 11.8 and this build needs CUDA "),
+  EXPECT_NE(old.find("the CUDA driver supports CUDA 11.8, but this build needs CUDA "),
             std::string::npos)
       << old;
   FakeDriver::get().set_driver_version(CUDART_VERSION);

@@ -118,7 +118,7 @@ TEST(CapturedStep, WithinAnotherIsRefusedAlike) {
       }
     };
     const std::string text = text_of([&] { run_ranks(options, program); });
-    EXPECT_NE(text.find("called within a captured step"), std::string::npos) << text;
+    EXPECT_NE(text.find("called while another captured step"), std::string::npos) << text;
   }
 }
 

@@ -166,7 +166,8 @@ TEST(LocalOnDevices, ADeviceThatDoesNotComeToTheCollectiveIsNamed) {
     if (!outcome.failed) continue;
     EXPECT_TRUE(outcome.kind == ErrorKind::Timeout || outcome.kind == ErrorKind::CommFailed);
     EXPECT_NE(outcome.text.find("all_reduce #1"), std::string::npos) << outcome.text;
-    named = named || outcome.text.find("not there on its device: 1 (cuda:1)") != std::string::npos;
+    named =
+        named || outcome.text.find("not reached on its stream: 1 (cuda:1)") != std::string::npos;
   }
   EXPECT_TRUE(named) << outcomes[0].text;
   FakeDriver::get().clear_faults();

@@ -86,8 +86,9 @@ TEST(BadInput, WhatTheMachineCannotHoldIsRefusedBeforeTheModelIsMade) {
 TEST(BadInput, IsTheSameForEveryExample) {
   for (const char* program :
        {QUICKSTART_PROGRAM, OWN_STYLE_PROGRAM, OWN_OPERATOR_PROGRAM, ASIO_INTEROP_PROGRAM}) {
-    expect_refused_by(program, "--communicator foo", "communicator 'foo': this build has local");
-    expect_refused_by(program, "--device gpu", "device 'gpu'");
+    expect_refused_by(program, "--communicator foo",
+                      "unknown communicator 'foo'; this build has local");
+    expect_refused_by(program, "--device gpu", "unknown device 'gpu'");
     expect_refused_by(program, "--ranks 100000", "--ranks 100000: must be a number from 1 to 1024");
     expect_refused_by(program, "--rank-threads 0", "--rank-threads 0: must be a number from 1 ");
     expect_refused_by(program, "--link 0GB/s", "link 0GB/s: the rate must be above 0");
@@ -133,7 +134,7 @@ TEST(BadInput, WordsThatAreNotKnownAreNamed) {
   expect_refused(with_text + "--stepps 4", "--stepps");
   expect_refused(with_text + "--steps many", "many");
   expect_refused(with_text + "--link 0GB/s", "link 0GB/s: the rate must be above 0");
-  expect_refused(with_text + "--plan ''", "--plan '': known are tp and tp-sp");
+  expect_refused(with_text + "--plan ''", "--plan '': expected tp or tp-sp");
   expect_refused(with_text + "--link slow", "'slow'");
 }
 
@@ -198,7 +199,7 @@ TEST(BadInput, HelpIsNoErrorAndHasAnExample) {
 TEST(BadInput, ADeviceOrCommunicatorThatIsNotThereIsNamed) {
   const TextFile text;
   const std::string with_text = "--text " + text.path() + " ";
-  expect_refused(with_text + "--device gpu", "--device gpu: known are cpu and cuda");
+  expect_refused(with_text + "--device gpu", "--device gpu: expected cpu or cuda");
   expect_refused(with_text + "--communicator mpi", "--communicator mpi: this build has local");
 }
 

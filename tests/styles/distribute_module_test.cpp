@@ -19,7 +19,7 @@ TEST(DistributeModule, WithoutFunctionsReplicatesEveryParameterOnAnyMesh) {
     EXPECT_FALSE(linear.bias.requires_grad());
     EXPECT_EQ(linear.weight.to_vector(), mine.to_vector());
 
-    // The gradient of a replica on replicated data is a replica (PyTorch A80).
+    // The gradient of a replica on replicated data is a replica (as in PyTorch).
     const DTensor x = ones(mesh, Layout(Replicate(), Replicate()), {2, 4});
     const Tensor y = co_await linear.forward(x);
     const Tensor loss = sum(y);

@@ -134,7 +134,7 @@ TEST(Llama, RefusesHeadsThatDoNotMakeGroupsOfTheConfig) {
     co_await std::move(cut);
     Task<Tensor> call = model.forward(integers(world, Shape{2, 5}, 11));
     const std::string text = co_await error_of(discard(std::move(call)));
-    EXPECT_CONTAINS(text, "4 query heads at hand are not 2 times the 4 key heads");
+    EXPECT_CONTAINS(text, "4 query heads on this rank are not 2 times the 4 key heads");
     nn::LlamaConfig odd = small_llama();
     odd.head_dim = 3;
     EXPECT_THROW(nn::LlamaForCausalLM(odd, world), Error);

@@ -331,7 +331,7 @@ TEST(LossParallel, RefusesOtherLayoutsShapesAndTargets) {  // A116
     EXPECT_CONTAINS(shape, "[6]");
     const Tensor high = integers(world, Shape{6}, 9);
     const std::string range = co_await error_of(discard(loss_parallel_cross_entropy(full, high)));
-    EXPECT_CONTAINS(range, "outside of 4 classes");
+    EXPECT_CONTAINS(range, "out of bounds for 4 classes");
   });
 }
 

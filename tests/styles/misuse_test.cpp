@@ -110,7 +110,7 @@ TEST(Parallelize, AStyleIsNotAppliedTwice) {
                                         .output_layouts = Replicate(),
                                         .desired_output_layouts = Replicate()};
     const std::string twice = co_await error_of(parallelize_module(norm, mesh, both));
-    EXPECT_CONTAINS(twice, "is prepared where it is called already");
+    EXPECT_CONTAINS(twice, "was already prepared for its inputs");
   });
 }
 
@@ -147,10 +147,10 @@ TEST(Module, ThatIsNotRegisteredWhereItRunsIsAnErrorThatNamesBoth) {
     Wrapper forgets(mlp, false), outer(forgets, true);
     const Tensor x = random(world, Shape{2, 4});
     const std::string text = co_await error_of(discard(outer.forward(x)));
-    EXPECT_CONTAINS(text, "Mlp '' runs within Wrapper '', which does not have it registered");
+    EXPECT_CONTAINS(text, "Mlp '' runs inside Wrapper '', which has not registered it");
     mlp.add_post_hook([](Module&, Outputs&) {});  // another way into the module
     const std::string hooked = co_await error_of(discard(outer.forward(x)));
-    EXPECT_CONTAINS(hooked, "Mlp '' runs within Wrapper ''");
+    EXPECT_CONTAINS(hooked, "Mlp '' runs inside Wrapper ''");
     Task<Tensor> alone = mlp.forward(x);  // a root
     co_await discard(std::move(alone));
     const NoGradGuard off;

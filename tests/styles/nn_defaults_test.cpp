@@ -91,7 +91,7 @@ TEST(FiniteGuard, NamesTheModule) {
     const Tensor y = co_await std::move(forward);
     const Tensor loss = sum(y);
     const std::string text = co_await error_of(backward(loss));
-    EXPECT_CONTAINS(text, "rank 0, second: a gradient given by sqrt, f64[2,4], has inf");
+    EXPECT_CONTAINS(text, "rank 0, second: a gradient returned by sqrt, f64[2,4], has inf");
   });
 }
 

@@ -99,21 +99,23 @@ TEST(OwnOperator, AForwardThatGivesAnotherShapeOrTypeIsRefused) {
     type.forward = [](OpContext& c) { c.out[0] = c.in[0].raw_local().to(DType::F32); };
     none.forward = [](OpContext&) {};
     for (const std::string& text : refusals(world, shape))
-      EXPECT_CONTAINS(text, "my_shape: forward gave f64[1] as output 0, whose local part is f64[");
+      EXPECT_CONTAINS(text,
+                      "my_shape: forward set output 0 to f64[1]; expected a local tensor f64[");
     for (const std::string& text : refusals(world, type))
-      EXPECT_CONTAINS(text, "as output 0, whose local part is f64[");
+      EXPECT_CONTAINS(text, "; expected a local tensor f64[");
     for (const std::string& text : refusals(world, none))
-      EXPECT_CONTAINS(text, "my_shape: forward gave undefined as output 0");
+      EXPECT_CONTAINS(text, "my_shape: forward set output 0 to undefined");
     none.forward = [](OpContext& c) { c.make(9); };
-    EXPECT_CONTAINS(refusals(world, none)[0], "make: output 9 of an operator that has 1");
+    EXPECT_CONTAINS(refusals(world, none)[0],
+                    "make: output 9 is out of range for an operator with 1");
     none.forward = nullptr;
     EXPECT_CONTAINS(said_by([&] { call1(none, {ones(world, {7})}); }), "its OpDef lacks forward");
-    EXPECT_CONTAINS(said_by([&] { call1(shape, {}); }), "my_shape: called without tensors");
+    EXPECT_CONTAINS(said_by([&] { call1(shape, {}); }), "my_shape: called without tensor inputs");
     none.infer = [](std::span<const TensorInfo> in, const Attrs&) {
       return std::vector<TensorInfo>(5, in[0]);
     };
     none.forward = shape.forward;
-    EXPECT_CONTAINS(said_by([&] { call1(none, {ones(world, {7})}); }), "infer gives 5 outputs");
+    EXPECT_CONTAINS(said_by([&] { call1(none, {ones(world, {7})}); }), "infer returned 5 outputs");
     co_return;
   });
 }
@@ -130,11 +132,11 @@ TEST(OwnOperator, ABackwardThatGivesNoGradientOfTheInputIsRefused) {
     };
     for (const OpDef* op : {&shape, &type, &other})
       for (const std::string& text : refusals(world, *op)) {
-        EXPECT_CONTAINS(text, "my_op: backward gave ");
+        EXPECT_CONTAINS(text, "my_op: backward returned ");
         EXPECT_CONTAINS(text, " as the gradient of input 0, which is f64[5,2]");
       }
     for (const std::string& text : refusals(world, past))
-      EXPECT_CONTAINS(text, "my_op: backward speaks of input 5, the call had 1");
+      EXPECT_CONTAINS(text, "my_op: backward names input 5, but the call had 1");
     co_return;
   });
 }
@@ -145,13 +147,13 @@ TEST(OwnOperator, ARuleHasALetterForEachDimension) {
     few.rule = [](std::span<const TensorInfo>, const Attrs&) { return Rule{{"a"}, {"ab"}}; };
     many.rule = [](std::span<const TensorInfo>, const Attrs&) { return Rule{{"ab"}, {"abc"}}; };
     EXPECT_CONTAINS(refusals(world, few)[1],
-                    "my_rule: the rule has the letters 'a' for input 0 of shape [5,2]");
-    EXPECT_CONTAINS(refusals(world, many)[1], "the letters 'abc' for output 0 of shape [5,2]");
+                    "my_rule: the rule has axes 'a' for input 0 of shape [5,2]");
+    EXPECT_CONTAINS(refusals(world, many)[1], "axes 'abc' for output 0 of shape [5,2]");
     register_sharding("sin", [](std::span<const TensorInfo>, const Attrs&) {
       return Rule{{"abc"}, {"q"}};
     });
     const DTensor x = ones(line(world), Shard(0), {4});
-    EXPECT_CONTAINS(said_by([&] { sin(x); }), "sin: the rule has the letters 'abc' for input 0");
+    EXPECT_CONTAINS(said_by([&] { sin(x); }), "sin: the rule has axes 'abc' for input 0");
     // The example of <coshard/op.h>.
     register_sharding("cumsum", [](std::span<const TensorInfo>, const Attrs&) {
       return Rule{{".."}, {".."}};
@@ -200,7 +202,7 @@ TEST(RegisterSharding, ByOneRankAloneFailsAtTheNextCollective) {
   } catch (const Error& error) {
     text = error.what();
   }
-  EXPECT_CONTAINS(text, "rank 0 last followed for sort a registered rule of 1 inputs, letters");
+  EXPECT_CONTAINS(text, "rank 0 last used for sort a registered rule with 1 inputs and the hash");
 }
 
 // Also at one over several mesh dimensions, which has a communicator of its own.
@@ -218,7 +220,7 @@ TEST(RegisterSharding, ByOneRankAloneFailsAtACollectiveOverSeveralMeshDimensions
   } catch (const Error& error) {
     text = error.what();
   }
-  EXPECT_CONTAINS(text, "a registered rule of 1 inputs, letters");
+  EXPECT_CONTAINS(text, "a registered rule with 1 inputs and the hash");
 }
 
 // A rule of the program's own may look at a number, a built-in one looks at its kind alone.

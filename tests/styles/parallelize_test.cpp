@@ -103,7 +103,7 @@ TEST(ParallelizeModule, AKeyThatMatchesNothingNamesItsNeighboursAndChangesNothin
     plan["encoder.net1"] = ColwiseParallel{};
     plan["*.ent2"] = RowwiseParallel{};
     const std::string text = co_await error_of(parallelize_module(model, mesh, plan));
-    EXPECT_CONTAINS(text, "'*.ent2' matches nothing; near: encoder.net2");
+    EXPECT_CONTAINS(text, "'*.ent2' matches no module; close names: encoder.net2");
     EXPECT_FALSE(model.encoder.net1.weight.is_distributed());
     ParallelPlan parameter;
     parameter["encoder.net1.weight"] = ColwiseParallel{};

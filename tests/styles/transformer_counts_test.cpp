@@ -1,4 +1,4 @@
-// The collectives of the two-layer transformer of PyTorch's test_tp_examples.py (A105-A109).
+// The collectives of the two-layer transformer of PyTorch's test_tp_examples.py.
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

@@ -38,12 +38,12 @@ void expect_refused(const std::string& line, const std::string& named) {
 
 TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
   expect_refused("", "coshard needs a command: bench, conform, doctor and plan");
-  expect_refused("bogus", "'bogus' is no command of coshard, which has bench, conform, doctor");
-  expect_refused("--bogus", "'--bogus' is no command of coshard");
+  expect_refused("bogus", "unknown command 'bogus' of coshard; expected bench, conform, doctor");
+  expect_refused("--bogus", "unknown command '--bogus' of coshard");
   expect_refused("bench", "bench needs a command: dispatch, redistribute, overlap, train and gpu");
-  expect_refused("bench bogus", "'bogus' is no command of bench, which has dispatch, ");
+  expect_refused("bench bogus", "unknown command 'bogus' of bench; expected dispatch, ");
   expect_refused("plan", "plan needs a command: explain");
-  expect_refused("plan bogus", "'bogus' is no command of plan, which has explain");
+  expect_refused("plan bogus", "unknown command 'bogus' of plan; expected explain");
   expect_refused("doctor bogus", "bogus");
 }
 
@@ -78,12 +78,12 @@ TEST(Command, AShapeThatDoesNotFitIsNamedBeforeAnythingRuns) {
 }
 
 TEST(Command, WordsThatAreNotKnownAreNamed) {
-  expect_refused("bench train --plan pp", "--plan pp: known are tp and tp-sp");
-  expect_refused("bench train --dtype f16", "--dtype f16: known are f32, bf16 and f64");
-  expect_refused("bench gpu --device gpu", "--device gpu: known are cpu and cuda");
+  expect_refused("bench train --plan pp", "--plan pp: expected tp or tp-sp");
+  expect_refused("bench train --dtype f16", "--dtype f16: expected f32, bf16 or f64");
+  expect_refused("bench gpu --device gpu", "--device gpu: expected cpu or cuda");
   expect_refused("bench dispatch --communicator foo", "--communicator foo: this build has local");
   expect_refused("bench train --peer /nowhere/peer.py", "/nowhere/peer.py");
-  expect_refused("doctor --device gpu", "--device gpu: known are cpu and cuda");
+  expect_refused("doctor --device gpu", "--device gpu: expected cpu or cuda");
 }
 
 TEST(Command, APatternThatNoCaseHasIsNamed) {

@@ -79,7 +79,7 @@ TEST_F(DoctorOnFake, ADriverThatIsTooOld) {
   FakeDriver::get().set_driver_version(11080);
   ask();
   EXPECT_EQ(code, 1);
-  EXPECT_TRUE(says("problem: cuda: the CUDA driver serves CUDA 11.8 and this build needs CUDA "))
+  EXPECT_TRUE(says("problem: cuda: the CUDA driver supports CUDA 11.8, but this build needs CUDA "))
       << text;
   EXPECT_TRUE(says("install a newer driver")) << text;
 }

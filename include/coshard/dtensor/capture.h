@@ -1,6 +1,6 @@
 #pragma once
-// Captured steps: a step of a program (forward, backward, clip, AdamW, collectives by NCCL) that is
-// recorded into a graph of the device once, and from then on is one launch. Rank's thread.
+// Captured steps: a step of a program (forward, backward, clipping, AdamW, NCCL collectives) that
+// is recorded once into a CUDA graph and replayed by a single launch afterwards. Rank's thread.
 //
 //   using cs::Task, cs::Tensor;
 //   cs::CapturedStep train_step = cs::capture([&](std::vector<Tensor> in) -> Task<Tensor> {
@@ -13,28 +13,28 @@
 //   });
 //   for (auto [tokens, targets] : batches) Tensor loss = co_await train_step(tokens, targets);
 //
-// Each call is one step, with the numbers of an eager one, bit for bit. The first calls run the
-// body as it stands; the next one records it; the others do not run it: they copy the inputs to
-// where the recorded step reads them, bring the host's state forward (the optimizer's steps,
-// versions, the position of the random stream, gradients left behind) and launch. On the cpu every
-// call runs the body, so programs are the same everywhere.
+// Each call is one step and computes what an eager step does, bit for bit. The first calls run the
+// body eagerly; the next one records it; later ones do not run it: they copy the inputs to where
+// the recorded step reads them, advance the host's state (the optimizer's step counts, tensor
+// versions, the random stream's position, gradients left behind) and launch. On the CPU every call
+// runs the body, so that programs are the same everywhere.
 //
-// What a body may do. It reads tensors that it is given, or that stay where they are: parameters,
-// an optimizer's state, whatever is written in place. A number of the host's (a scale, a flag) is
-// recorded as it is; only the optimizer's lr and what else is named above is looked up anew.
-// Error{Unsupported} names what cannot be recorded, and the operator: the host's reading a tensor
-// (item, to_vector) or giving one (from_values), making a communicator, collectives of the local
-// communicator between devices, a parameter's first optimizer step, adding to a gradient from
-// before, another seed, a captured step within the body. Then nothing of the recorded step has run
-// on the device, but an optimizer that the body has called has counted the step: a program that
-// goes on without the graph makes its optimizer anew. Work that nobody has awaited by the end of
-// the body is part of the step. All ranks make the same calls. A handle that the body rebinds
-// (`ema = ema + 1`) is rebound while it is recorded, not by replays: write it in place. Observers
-// hear of the recording, not of replays.
+// What a body may do. It may read its inputs and tensors that stay in place: parameters, optimizer
+// states, whatever is written in place. A host value (a scale, a flag) is recorded as a constant;
+// only the optimizer's lr and the state named above are read anew. Error{Unsupported} names what
+// cannot be recorded and the operator: copying between host and tensors (item, to_vector,
+// from_values), creating a communicator, collectives of the local communicator between devices, a
+// parameter's first optimizer step, adding to a gradient from before the step, another random seed,
+// a captured step inside the body. In that case nothing of the recorded step has run on the device,
+// but an optimizer that the body called has counted the step: a program that continues without the
+// graph must create its optimizer anew. Work that nobody has awaited at the end of the body is part
+// of the step. All ranks make the same calls. A handle that the body reassigns (`ema = ema + 1`) is
+// reassigned during recording, not during replays: write in place instead. Observers are told of
+// the recording, not of replays.
 //
-// Memory. What the recorded step allocates is kept for it alone, as long as it or a tensor in that
-// memory lives; a gradient that it leaves behind is overwritten by the next call. What was there
-// before and is let go of while it is recorded is kept, too.
+// Memory. What the recorded step allocates is reserved for it as long as the step or a tensor in
+// that memory lives; a gradient it leaves behind is overwritten by the next call. Memory from
+// before that is released during recording is kept as well.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -45,27 +45,27 @@
 
 namespace COSHARD_API coshard {
 
-// The inputs of one call -> what the step gives; may be undefined.
+// From the inputs of one call to the step's result, which may be undefined.
 using StepBody = std::function<Task<Tensor>(std::vector<Tensor> inputs)>;
 
 struct CaptureOptions {
-  // How many calls run the body as it stands before one records it. In them optimizers make their
-  // state, which cannot be recorded, and NCCL connects, which may wait for the peers.
+  // How many calls run the body eagerly before one records it. During these, optimizers allocate
+  // their states, which cannot be recorded, and NCCL connects, which may wait for peers.
   int eager_steps = 1;
 };
 
-// A handle; copies are of one step. To go before the world does. Made without capture() it is
-// undefined: calling it is Error{BadInput}.
+// A handle; copies share one step. Must be destroyed before its world. Default-constructed it is
+// undefined, and calling it is Error{BadInput}.
 class CapturedStep {
  public:
-  // One step. Gives what the body gives, in memory of its own and off the tape. Inputs must have
-  // the shapes, dtypes and layouts of the call that was recorded, else Error{BadInput}.
-  //   Resumes, Fails: as the body does; a call that replays awaits its inputs.
+  // Runs one step. Returns the body's result, in its own memory and off the tape. Error{BadInput}
+  // if inputs differ in shape, dtype or layout from those of the recorded call.
+  //   Resumes, Fails: as the body does; a replay awaits its inputs.
   Task<Tensor> operator()(std::vector<Tensor> inputs, CallSite site = CallSite::current()) const;
   Task<Tensor> operator()(CallSite site = CallSite::current()) const;
   Task<Tensor> operator()(Tensor input, CallSite site = CallSite::current()) const;
   Task<Tensor> operator()(Tensor first, Tensor second, CallSite site = CallSite::current()) const;
-  // Whether the next call replays; false of an undefined one.
+  // Whether the next call replays; false if undefined.
   bool recorded() const;
 
  private:
@@ -76,9 +76,9 @@ class CapturedStep {
   std::shared_ptr<State> state_;
 };
 
-// Runs nothing yet. Error{BadInput}: fewer than one eager step.
+// Runs nothing yet. Error{BadInput}: less than one eager step.
 CapturedStep capture(StepBody body, CaptureOptions options = {});
-// The same of a body that takes no inputs.
+// The same for a body without inputs.
 CapturedStep capture(std::function<Task<Tensor>()> body, CaptureOptions options = {});
 
 }  // namespace coshard

@@ -1,14 +1,14 @@
 #pragma once
-// The mesh that is meant where none is given.
+// The mesh that is used where none is given.
 //
 //   cs::DefaultMesh scope(mesh);
 //   cs::DTensor x = cs::zeros(cs::Shard(0), {8, 4});
 //   co_await cs::parallelize_module(model, plan);
 //
-// While a scope lives, the functions that take a mesh can be called without one. Scopes nest; the
-// outer mesh is restored at the end of the inner one. They belong to the branch of the program
-// (coshard/runtime/coro/branch.h): siblings of a when_all do not see each other's, and see the one
-// that was open where the when_all was called.
+// While a scope is open, functions that take a mesh can be called without one. Scopes nest; closing
+// one restores the outer mesh. A scope belongs to its branch of the program
+// (coshard/runtime/coro/branch.h): the tasks of a when_all start with the mesh that was current at the call
+// and do not see each other's scopes.
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/export.h>
 
@@ -21,11 +21,12 @@ class DefaultMesh {
   DefaultMesh(const DefaultMesh&) = delete;
   DefaultMesh& operator=(const DefaultMesh&) = delete;
 
-  // The mesh of the innermost scope. Error{BadInput} names `what`, which needs one.
+  // The mesh of the innermost scope. Error{BadInput} if there is none; names `what`, which needs
+  // it.
   static DeviceMesh current(const char* what);
 
  private:
-  DeviceMesh outer_;  // undefined: none; may outlive the scope that it comes from (co_spawn)
+  DeviceMesh outer_;  // undefined: none; may outlive the scope it comes from (co_spawn)
 };
 
 }  // namespace coshard

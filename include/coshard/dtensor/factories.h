@@ -1,18 +1,19 @@
 #pragma once
 // New tensors with values: constants, ranges, random numbers. Named as in PyTorch.
 //
-//   cs::zeros({4, 8})                            a plain tensor on the device of this world
-//   cs::zeros(device, {4, 8})                    on this device
-//   cs::zeros(mesh, {4, 8})                      a DTensor, Replicate
-//   cs::zeros(mesh, cs::Shard(0), {4, 8})        of this layout, one placement per mesh dimension
-//   cs::zeros(cs::Shard(0), {4, 8})              on the mesh of the innermost DefaultMesh
-//   cs::zeros(mesh, {4, 8}, cs::DType::F64, true)   another dtype; requires a gradient
+//   cs::zeros({4, 8})                              a plain tensor on the device of this world
+//   cs::zeros(device, {4, 8})                      on this device
+//   cs::zeros(mesh, {4, 8})                        a DTensor, Replicate
+//   cs::zeros(mesh, cs::Shard(0), {4, 8})          in this layout, one placement per mesh dimension
+//   cs::zeros(cs::Shard(0), {4, 8})                on the mesh of the innermost DefaultMesh
+//   cs::zeros(mesh, {4, 8}, cs::DType::F64, true)  another dtype; requires a gradient
 //
-// Shapes are those of the logical tensor. Each rank makes its part, without communication, and a
-// Partial is split into terms whose reduction is the tensor (partial.h). Random numbers depend on
-// the global element alone: they are the same for every layout. Error{BadInput}: a layout with more
-// or fewer entries than the mesh, a dim that the shape lacks, a negative size, 2^63 bytes and more,
-// no world or mesh where none is given, a gradient of a dtype that is not floating.
+// Shapes are logical. Each rank makes its local tensor without communication; a Partial is split
+// into partial values that reduce to the tensor (partial.h). A random number depends only on its
+// global element, so it is the same in every layout.
+//   Fails: Error{BadInput}: a layout with more or fewer entries than the mesh, or with a dim the
+//          shape lacks; a negative size; 2^63 bytes or more; no mesh or world where one is needed;
+//          requires_grad with a dtype that is not floating-point.
 #include <optional>
 
 #include <coshard/dtensor/tensor.h>
@@ -20,7 +21,7 @@
 
 namespace COSHARD_API coshard {
 
-// Where a factory puts its tensor.
+// Where a factory places its tensor.
 class Target {
  public:
   template <std::derived_from<Device> Any>
@@ -30,8 +31,9 @@ class Target {
   Target(const Layout& layout);                                    // NOLINT: DefaultMesh
   Target(Placement placement) : Target(Layout(placement)) {}       // NOLINT
   Target(DeviceMesh mesh, const Layout& layout);
-  static Target here();               // the device of this world
-  static Target of(const Tensor& x);  // x's device, or mesh and layout with Partial as Replicate
+  static Target here();  // the device of this world
+  // x's device, or its mesh and layout with Partial read as Replicate.
+  static Target of(const Tensor& x);
 
   bool is_mesh() const { return mesh_.defined(); }
   const std::shared_ptr<Device>& device() const { return device_; }
@@ -44,7 +46,7 @@ class Target {
   Layout layout_;
 };
 
-// values of no meaning
+// Uninitialized.
 Tensor empty(const Target& target, const Shape& shape, DType dtype = DType::F32,
              bool requires_grad = false);
 DTensor empty(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
@@ -65,44 +67,44 @@ Tensor full(const Target& target, const Shape& shape, double value, DType dtype 
 DTensor full(const DeviceMesh& mesh, const Layout& layout, const Shape& shape, double value,
              DType dtype = DType::F32, bool requires_grad = false);
 Tensor full(const Shape& shape, double value, DType dtype = DType::F32, bool requires_grad = false);
-// uniform [0,1); floating dtypes
+// Uniform on [0, 1); floating-point dtypes.
 Tensor rand(const Target& target, const Shape& shape, DType dtype = DType::F32,
             bool requires_grad = false);
 DTensor rand(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
              DType dtype = DType::F32, bool requires_grad = false);
 Tensor rand(const Shape& shape, DType dtype = DType::F32, bool requires_grad = false);
-// normal(0,1); floating dtypes
+// Standard normal; floating-point dtypes.
 Tensor randn(const Target& target, const Shape& shape, DType dtype = DType::F32,
              bool requires_grad = false);
 DTensor randn(const DeviceMesh& mesh, const Layout& layout, const Shape& shape,
               DType dtype = DType::F32, bool requires_grad = false);
 Tensor randn(const Shape& shape, DType dtype = DType::F32, bool requires_grad = false);
 
-// start, start + step, … below end. Without a dtype i64, or f32 where one of the numbers is real.
+// start, start + step, … up to but excluding end. Default dtype: i64, or f32 if one of the numbers
+// is floating-point.
 Tensor arange(const Target& target, Scalar start, Scalar end, Scalar step = 1,
               std::optional<DType> dtype = std::nullopt, bool requires_grad = false);
 Tensor arange(const Target& target, Scalar end);
 Tensor arange(Scalar start, Scalar end, Scalar step = 1);
 Tensor arange(Scalar end);
-// `steps` numbers from start to end, both among them.
+// `steps` evenly spaced numbers from start to end, both included.
 Tensor linspace(const Target& target, double start, double end, std::int64_t steps,
                 DType dtype = DType::F32, bool requires_grad = false);
 Tensor linspace(double start, double end, std::int64_t steps);
-// Ones on the diagonal of [n, m]; m: n.
+// Ones on the diagonal of an [n, m] matrix; m defaults to n.
 Tensor eye(const Target& target, std::int64_t n, std::optional<std::int64_t> m = std::nullopt,
            DType dtype = DType::F32, bool requires_grad = false);
 Tensor eye(std::int64_t n);
-// Integers of [low, high), evenly. At most 2^53 of them.
+// Uniform integers in [low, high), which may span at most 2^53.
 Tensor randint(const Target& target, std::int64_t low, std::int64_t high, const Shape& shape,
                DType dtype = DType::I64);
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape);
-// The integers below n in some order. Every rank makes all of them before it keeps its part.
+// A random permutation of 0 … n-1. Every rank generates all of it and keeps its part.
 Tensor randperm(const Target& target, std::int64_t n, DType dtype = DType::I64);
 Tensor randperm(std::int64_t n);
 
-// In x's shape, on its device or mesh and in its layout (Replicate where x is Partial), in its
-// dtype or another. x's values are not read. See also zeros_like, ones_like and full_like in
-// ops_pointwise.h.
+// With x's shape, device or mesh, layout (Partial read as Replicate), and dtype unless another is
+// given. x's values are not read. See also zeros_like, ones_like and full_like in ops_pointwise.h.
 Tensor full_like(const Tensor& x, const Scalar& value, DType dtype, bool requires_grad = false);
 Tensor zeros_like(const Tensor& x, DType dtype, bool requires_grad = false);
 Tensor ones_like(const Tensor& x, DType dtype, bool requires_grad = false);

@@ -1,6 +1,6 @@
 #pragma once
-// A debug mode: the first loss or gradient that is not finite is an error where it appears. Rank's
-// thread.
+// A debug mode: the first loss or gradient that is not finite becomes an error where it appears.
+// Rank's thread.
 #include <string_view>
 
 #include <coshard/dtensor/tape.h>
@@ -9,12 +9,13 @@
 
 namespace COSHARD_API coshard {
 
-// While one lives, `backward` on this rank looks at its loss, and at every gradient that the
-// backward of an operator gives: Error{BadInput} on the rank that has a nan or an infinity in its
-// part, in the same step, which names rank, module path, operator and tensor. The other ranks fail
-// with it as with any failure of a peer. Cost: every gradient is copied to the host and read once,
-// and on a device that queues its work the host waits for each; expect a backward several times as
-// long. Gradients in flight are looked at where they arrive. Not while a step is captured.
+// While one is alive, `backward` on this rank checks its loss and every gradient that an operator's
+// backward returns. A nan or infinity in the local tensor is Error{BadInput} on that rank, in the
+// same step, and names rank, module path, operator and tensor; the other ranks fail as with any
+// peer failure. Gradients in flight are checked when they arrive. Inactive while a step is
+// captured.
+//   Cost: every gradient is copied to the host and read once, and on a device with streams the host
+//         waits for each; expect backward to take several times as long.
 class FiniteGuard final : private Observer {
  public:
   explicit FiniteGuard(World& world);
@@ -26,7 +27,7 @@ class FiniteGuard final : private Observer {
   World& world_;
 };
 
-// For backward: nothing unless a guard lives. `what`: "the loss", "a gradient given by".
+// For backward: does nothing unless a guard is alive. `what`: "the loss", "a gradient returned by".
 bool guards_finite();
 void require_finite(const Tensor& x, std::string_view what, std::string_view operation,
                     const std::shared_ptr<const std::string>& module);

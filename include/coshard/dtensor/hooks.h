@@ -1,5 +1,5 @@
 #pragma once
-// Functions that backward calls with a gradient that is complete. Rank's thread.
+// Hooks: functions that backward calls with a complete gradient. Rank's thread.
 #include <functional>
 #include <memory>
 
@@ -14,28 +14,30 @@ class HookHandle {
  public:
   HookHandle() = default;
   explicit HookHandle(std::weak_ptr<GradHook> hook) : hook_(std::move(hook)) {}
-  void remove();  // it is not called any more; may be called again
+  void remove();  // it is not called any more; idempotent
 
  private:
   std::weak_ptr<GradHook> hook_;
 };
 
-// Once in each backward that reaches `tensor`, when all that flows to it has been added up; what
-// the hook gives takes the gradient's place, unless it is undefined (torch's register_hook). For a
-// leaf that is the end of backward, before the gradient is added to grad(). Hooks run in the order
-// in which they were registered, off the tape unless backward has create_graph, and may not await.
-// A hook may remove itself. Error{BadInput}: the tensor requires no gradient; in backward, another
-// shape or dtype, a plain tensor for a DTensor, or a write to the gradient, which others may read.
+// Called once in each backward that reaches `tensor`, when its gradient has been summed up. What
+// the hook returns replaces the gradient, unless undefined (torch.Tensor.register_hook). For a leaf
+// that is at the end of backward, before the gradient is added to grad(). Hooks run in order of
+// registration, off the tape unless backward has create_graph, and may not await. A hook may remove
+// itself.
+//   Fails: Error{BadInput}: the tensor does not require a gradient; in backward: a result with
+//          another shape or dtype, a plain tensor for a DTensor, or a write to the gradient, which
+//          others may read.
 HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor& gradient)> hook);
 
-// Once in each backward that reaches the leaf, when its grad() is complete (torch's
-// register_post_accumulate_grad_hook); grad() may be in flight. Error{BadInput}: no leaf that
-// requires a gradient.
+// Called once in each backward that reaches the leaf, when its grad() is complete, possibly in
+// flight (torch's register_post_accumulate_grad_hook). Error{BadInput}: not a leaf that requires a
+// gradient.
 HookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
                                               std::function<void(const Tensor& leaf)> hook);
 
-// Backward leaves a copy of the gradient of a tensor that is no leaf in its grad() too, after its
-// hooks. After a write in place, that of what the tensor holds then. Nothing for a leaf.
+// Backward also stores the gradient of this non-leaf in its grad(), after its hooks ran. After an
+// in-place write: that of the new values. Does nothing for a leaf.
 void retain_grad(const Tensor& tensor);
 
 }  // namespace coshard

@@ -1,8 +1,9 @@
 #pragma once
-// First values of parameters, as in torch.nn.init: each fills x in place, off the tape, and returns
-// it. Random numbers depend on the global element alone (random.h), so that any layout gets the
-// same values; the sizes that count are those of the logical tensor. No communication.
-// Error{BadInput}: a dtype that is not floating; fewer than two dimensions where fans are needed.
+// Initial values of parameters, as in torch.nn.init: each function fills x in place, off the tape,
+// and returns it. A random number depends only on its global element (random.h), so every layout
+// gets the same values; fans are computed from the logical shape. No communication.
+// Error{BadInput}: a dtype that is not floating-point; fewer than 2 dimensions where fans are
+// needed.
 #include <coshard/dtensor/tensor.h>
 #include <coshard/export.h>
 
@@ -16,14 +17,14 @@ Tensor zeros_(const Tensor& x);
 Tensor ones_(const Tensor& x);
 Tensor uniform_(const Tensor& x, double low = 0, double high = 1);
 Tensor normal_(const Tensor& x, double mean = 0, double std = 1);
-// normal(mean, std) without what lies outside [low, high]. Computed on the host.
+// Normal(mean, std) truncated to [low, high]. Computed on the host.
 Tensor trunc_normal_(const Tensor& x, double mean = 0, double std = 1, double low = -2,
                      double high = 2);
-// uniform in ±gain sqrt(6 / (fan in + fan out)); normal of deviation gain sqrt(2 / (…)).
+// Uniform in ±gain sqrt(6 / (fan_in + fan_out)); normal with std gain sqrt(2 / (fan_in + fan_out)).
 Tensor xavier_uniform_(const Tensor& x, double gain = 1);
 Tensor xavier_normal_(const Tensor& x, double gain = 1);
-// uniform in ±sqrt(3) s, normal of deviation s, where s = sqrt(2 / (1 + slope^2) / fan): for
-// leaky_relu of that slope, 0 being relu. PyTorch's Linear starts with slope sqrt(5).
+// Uniform in ±sqrt(3) s, or normal with std s, where s = sqrt(2 / (1 + slope^2) / fan): for
+// leaky_relu with that negative slope; 0 is relu. PyTorch's Linear uses slope sqrt(5).
 Tensor kaiming_uniform_(const Tensor& x, double slope = 0, Fan fan = Fan::In);
 Tensor kaiming_normal_(const Tensor& x, double slope = 0, Fan fan = Fan::In);
 

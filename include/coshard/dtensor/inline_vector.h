@@ -1,7 +1,7 @@
 #pragma once
-// A vector of small trivially copyable values with inline storage and a fixed capacity: shapes,
-// layouts, attributes. A value type; copying is a memcpy. Exceeding the capacity is
-// Error{BadInput}. Made of a braced list by a constructor of as many arguments: g++ 12 refuses an
+// A vector of small trivially copyable values with inline storage and a fixed capacity, for shapes,
+// layouts and attributes. A value type; copying is a memcpy. Exceeding the capacity is
+// Error{BadInput}. Braced lists use a variadic constructor, because g++ 12 refuses an
 // initializer_list inside a co_await expression.
 #include <algorithm>
 #include <array>
@@ -27,7 +27,7 @@ class InlineVector {
  public:
   using value_type = T;
   constexpr InlineVector() = default;
-  // {2, 4}; a real number is no entry of a vector of integers.
+  // {2, 4}; a floating-point number is not accepted in a vector of integers.
   template <class... Values>
   requires(sizeof...(Values) > 0 && sizeof...(Values) <= N && (EntryOf<Values, T> && ...))  //
       constexpr InlineVector(const Values&... values)  // NOLINT

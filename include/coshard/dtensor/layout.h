@@ -51,11 +51,11 @@ class Layout {
 
 std::ostream& operator<<(std::ostream& out, const Layout& layout);  // S(0)R
 std::string to_string(const Layout& layout);
-// What a gradient's layout is where the value is Partial: every rank has the whole of it (PyTorch
-// A53-A57).
+// The layout of the gradient of a value in `layout`: where the value is Partial, every rank has the
+// whole gradient (as in PyTorch's DTensor).
 Layout partial_as_replicate(Layout layout);
-// Negative dims made non-negative for a tensor of `shape`. Error{BadInput} for a dim the tensor
-// lacks.
+// Makes negative dims non-negative, for a tensor of `shape`. Error{BadInput} for a dim out of
+// range.
 Layout normalize(Layout layout, const Shape& shape, const char* what);
 
 }  // namespace coshard

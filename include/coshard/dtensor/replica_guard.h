@@ -6,12 +6,12 @@
 
 namespace COSHARD_API coshard {
 
-// While one lives on every rank, each operator (but views) tells its mesh the hash of an output
-// that is Replicate: ranks that have other bits there fail at their next wait for that mesh
-// (Error{CommFailed} on all), with the operator, both hashes and the line. Of a layout that is
-// Replicate along some mesh dimensions, along these. Cost: every such output is copied to the host
-// and read once, and one barrier per operator and mesh dimension is issued, of which observers are
-// not told and for which nobody waits. Not while a step is captured.
+// While one is alive on every rank, each operator except views reports the hash of its Replicate
+// outputs to its mesh: ranks with different bits fail at their next wait on that mesh
+// (Error{CommFailed} on all), with the operator, both hashes and the line. If a layout is Replicate
+// along some mesh dimensions, along those. Not while a step is captured.
+//   Cost: every such output is copied to the host and read once, and one barrier per operator and
+//         mesh dimension is issued, hidden from observers and awaited by nobody.
 class ReplicaGuard final : private Observer {
  public:
   explicit ReplicaGuard(World& world);
@@ -19,7 +19,7 @@ class ReplicaGuard final : private Observer {
   ReplicaGuard(const ReplicaGuard&) = delete;
   ReplicaGuard& operator=(const ReplicaGuard&) = delete;
 
-  // For dispatch, of a rank that is observed: nothing unless a guard lives.
+  // For dispatch, on a rank that is observed: does nothing unless a guard is alive.
   static void look_at(const OpDef& op, const OpContext& made);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// A number given beside a tensor. Values.
+// A number as an operand beside a tensor. Values.
 #include <concepts>
 
 #include <coshard/export.h>
@@ -10,7 +10,7 @@ namespace COSHARD_API coshard {
 template <class T>
 concept Number = std::integral<T> || std::floating_point<T>;
 
-// Whether it was an integer matters: i64 + 2 is i64, i64 + 2.0 is f32. Exact for integers up to
+// Remembers whether it was an integer: i64 + 2 is i64, i64 + 2.0 is f32. Exact for integers up to
 // 2^53.
 struct Scalar {
   double value = 0;

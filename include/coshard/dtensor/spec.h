@@ -16,25 +16,24 @@ struct Spec {
   Layout layout;
   Shape shape;        // logical
   Shape local_shape;  // on this rank; [0] on a rank outside the mesh
-  Shape offset;  // of this rank's part within the logical tensor (0 where it is not a contiguous
-                 // range)
+  Shape offset;       // of this rank's shard in the logical tensor; 0 if it is not contiguous
 };
 
-// layout must be normalised and have one entry per mesh dimension (Error{BadInput} otherwise).
+// layout must be normalized and have one entry per mesh dimension; Error{BadInput} otherwise.
 std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layout,
                                       const Shape& shape);
-// What this rank remembers of meshes that nobody has but specs is forgotten; specs of tensors that
-// live stay.
+// Drops what this rank caches for meshes that only specs still refer to; specs of live tensors
+// stay.
 void forget_dropped_meshes();
 
-// Extent and start of part `index` when `size` is cut into n by torch.chunk.
+// Size and offset of chunk `index` when `size` is split into n by torch.chunk.
 struct Chunk {
   std::int64_t size, offset;
 };
 Chunk chunk_of(std::int64_t size, std::int64_t n, std::int64_t index);
 
 // The positions along tensor dimension `dim` that `coordinate` holds, in order, as ranges; mesh
-// dimensions cut one after the other, the first one first.
+// dimensions shard one after the other, the first one first.
 struct Range {
   std::int64_t begin, end;
 };

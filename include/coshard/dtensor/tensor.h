@@ -1,9 +1,8 @@
 #pragma once
-// Tensor: a shared handle to storage, shape, strides and dtype, and, when it is a DTensor, to a
-// mesh and a layout. Copying a Tensor copies the handle. Belongs to the thread of its rank. Views
-// share storage. A tensor may be *in flight*: its data are the result of a collective that has been
-// issued and not yet awaited; views of it stay in flight and the first operator that computes
-// waits.
+// Tensor: a shared handle to storage, shape, strides and dtype and, for a DTensor, to a mesh and a
+// layout. Copying a Tensor copies the handle; views share storage. Used on its rank's thread. A
+// tensor may be *in flight*: its data are the result of a collective that has been issued but not
+// yet awaited. Views of it stay in flight; the first operator that computes waits.
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,8 +27,8 @@ class Redistribution;
 template <class T>
 class Task;
 
-// The first of a list of placements, and the line on which it is passed: what follows a variadic
-// list can have no default.
+// The first placement of a variadic list, with the line that passes it: no default argument can
+// follow a variadic list.
 struct FirstPlacement {
   FirstPlacement(Placement wanted, CallSite passed_at = CallSite::current())  // NOLINT: implicit
       : placement(wanted), site(passed_at) {}
@@ -37,7 +36,7 @@ struct FirstPlacement {
   CallSite site;
 };
 
-// An index, and the line on which it stands: an operator can have no default.
+// An index, with the line it is on: an operator cannot have default arguments.
 struct IndexAt {
   IndexAt(std::int64_t wanted, CallSite stands_at = CallSite::current())  // NOLINT: implicit
       : index(wanted), site(stands_at) {}
@@ -66,35 +65,35 @@ class ValueList {
   operator std::span<const double>() const { return values_; }  // NOLINT
 
  private:
-  std::vector<double> held_;  // of what is no span of doubles
+  std::vector<double> held_;  // what is not a span of doubles
   std::span<const double> values_;
 };
 
-// Memory shared by views, and the collective that is still filling it (empty when none).
+// Memory shared by views, and the collective that is still filling it, if any.
 struct Storage {
   std::shared_ptr<Buffer> buffer;
-  // What still fills it; may be empty on a rank that takes no part in it. `in_flight` is the
-  // program's structure: set where a collective is issued, on all ranks, cleared where it is waited
-  // for.
+  // What still fills it; may be empty on a rank that takes no part. `in_flight` depends on the
+  // program's structure alone: set on all ranks where a collective is issued, cleared where it is
+  // waited for.
   Work pending;
   bool in_flight = false;
-  // How often the memory has been written to since it was made, through any handle.
+  // How often the memory has been written to, through any handle.
   std::uint32_t changes() const { return buffer->writes; }
 };
 
-// Everything but defined() and printing is Error{BadInput} on an undefined tensor.
+// On an undefined tensor everything but defined() and printing is Error{BadInput}.
 class Tensor {
  public:
   Tensor() = default;  // undefined
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
-  // Not to what a function returns: `x[0] = y` would write nothing. copy_(x[0], y) does.
+  // Only for lvalues: `x[0] = y` would write nothing. Use copy_(x[0], y).
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   ~Tensor() = default;
   bool defined() const { return impl_ != nullptr; }
 
-  // --- shape: of the logical tensor when distributed ---
+  // --- shape; of a DTensor, the logical one ---
   const Shape& shape() const { return impl().spec ? impl().spec->shape : impl().local_shape; }
   int ndim() const { return static_cast<int>(shape().size()); }
   std::int64_t size(std::int64_t dim) const;  // dim may be negative
@@ -113,8 +112,8 @@ class Tensor {
   Redistribution redistribute(FirstPlacement first, Placements... rest) const;
   Redistribution redistribute(const Layout& layout, CallSite site = CallSite::current()) const;
 
-  // --- this rank's part ---
-  const Shape& local_shape() const { return impl().local_shape; }  // [0] outside the mesh
+  // --- the local tensor ---
+  const Shape& local_shape() const { return impl().local_shape; }  // [0] on a rank outside the mesh
   const Strides& strides() const { return impl().strides; }
   std::int64_t local_numel() const { return coshard::numel(impl().local_shape); }
   bool is_contiguous() const;
@@ -125,14 +124,14 @@ class Tensor {
     return static_cast<T*>(data());
   }
   bool in_flight() const { return impl().storage->in_flight; }
-  // What it waited for is over; nothing when something else fills it by now.
+  // What it waited for is over. Does nothing if something else is filling it by now.
   void arrived(const std::shared_ptr<WorkState>& awaited) const;
-  // In place, until the data are there; counted for `who` (waits_in_place.h). A coroutine awaits
-  // the redistribution instead.
+  // Waits in place until the data are there; counted under `who` (waits_in_place.h). In a
+  // coroutine, await the redistribution instead.
   void wait(std::string_view who = "data") const;
-  // `work`, which is in flight, reads the memory.
+  // `work`, which is in flight, reads this memory.
   void read_by(const Work& work) const;
-  // In place, until nothing that is in flight reads the memory: it is going to be written to.
+  // Waits in place until nothing in flight reads the memory, which is about to be written.
   void wait_for_readers(std::string_view who) const;
   // Does not wait for a collective in flight.
   void* address() const {
@@ -144,41 +143,43 @@ class Tensor {
 
   // --- gradients ---
   bool requires_grad() const;
-  // Marks a leaf; Error{BadInput} for a tensor that an operator made, or for an integer dtype.
+  // For leaves. Error{BadInput}: a tensor made by an operator; an integer dtype.
   Tensor& set_requires_grad(bool value);
   bool is_leaf() const;
   Tensor grad() const;  // undefined before the first backward; may be Partial on a DTensor
-  // Error{BadInput}: a gradient that does not fit (fits_as_gradient).
+  // Error{BadInput}: a gradient that does not match (fits_as_gradient).
   void set_grad(Tensor gradient) const;
-  // Whether it has this tensor's shape and dtype, and is plain or on its mesh as this is.
+  // Whether it has this tensor's shape and dtype and, if this is a DTensor, its mesh.
   bool fits_as_gradient(const Tensor& gradient) const;
   Tensor detach() const;  // the same data, outside the tape
-  // Of now, once requires_grad() has been asked.
+  // Current only after requires_grad() has been called.
   const std::shared_ptr<GradMeta>& grad_meta() const { return impl().grad; }
   void set_grad_meta(std::shared_ptr<GradMeta> meta) const { impl().grad = std::move(meta); }
 
-  // --- memory that others see too (writes.h) ---
-  // The memory was written to by hand: through data(), or by the owner of borrowed memory. In-place
-  // operators, random fills and optimizers say so by themselves. Backward refuses what it saved of
-  // it before.
+  // --- writes to shared memory (writes.h) ---
+
+  // Call after writing to the memory by hand: through
+  // data(), or as the owner of borrowed memory. In-place operators, random fills and optimizers do
+  // so themselves. Backward then refuses what it saved of the old values.
   void mark_written() const;
-  // The tensor of which view operators made this; undefined for none. detach(), to_local() and
-  // from_local() give handles of the same memory that are no views.
+  // The tensor this is a view of; undefined for none. Handles from detach(), to_local() and
+  // from_local() share memory but are not views.
   Tensor base() const;
   void set_base(const Tensor& viewed) const;
   void leave_base() const {
     impl().base = nullptr;
     impl().untaped_view = false;
   }
-  // Whether its part in the gradient is that of what the memory holds now.
+  // Whether the tape's record of this tensor matches what the memory holds now.
   bool is_current() const { return impl().known == impl().storage->buffer->taped_write; }
   void set_current() const { impl().known = impl().storage->buffer->taped_write; }
-  // Why a write would be lost, or land twice; null: it would not. So are views of it.
+  // Why a write would be lost or take effect twice; null: it may be written. Also holds for its
+  // views.
   const char* unwritable() const { return impl().unwritable; }
   void set_unwritable(const char* why) const { impl().unwritable = why; }
-  // Whether this is a view that was made off the tape, or a view of one.
+  // Whether this is a view that was made off the tape, or a view of such a view.
   bool is_untaped_view() const { return impl().untaped_view; }
-  // Whether nobody else has a handle to the memory; a view of what is gone is none any more.
+  // Whether no other handle shares the memory; a view whose base is gone no longer counts as one.
   bool owns_memory() const {
     if (impl_.use_count() != 1) return false;
     impl().base = nullptr;
@@ -186,50 +187,50 @@ class Tensor {
            (in_flight() || impl().storage->buffer.use_count() == 1);
   }
 
-  // This rank's elements as doubles, row-major. Error{BadInput} where they are a Partial's terms;
-  // to_local().to_vector() gives those.
+  // The local tensor's elements as doubles, row-major. Error{BadInput} for a Partial; use
+  // to_local().to_vector() for its local values.
   std::vector<double> to_vector() const;
-  // The only element. Error{BadInput} for more than one, and for Shard or Partial, which names the
-  // placement. 0 on a rank outside the mesh.
+  // The only element. Error{BadInput}: more than one element; a Shard or Partial placement, which
+  // the error names. 0 on a rank outside the mesh.
   double item() const;
 
-  // Identity of the handle's target: two handles of one tensor are the same.
+  // Identity: equal for two handles to the same tensor.
   const void* id() const { return impl_.get(); }
 
-  // --- making tensors (this rank's memory; no values set). Error{BadInput}: a negative size, or
-  // 2^63 bytes and more ---
+  // --- factories: this rank's memory, values not set. Error{BadInput}: a negative size; 2^63 bytes
+  // or more ---
   static Tensor empty(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype);
   // A DTensor whose local part is new memory.
   static Tensor empty(const std::shared_ptr<Device>& device, std::shared_ptr<const Spec> spec,
                       DType dtype);
-  // Values given row-major; count must be numel(shape).
+  // Row-major values; there must be numel(shape) of them.
   static Tensor from_values(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype,
                             const ValueList& values);
-  // Borrowed memory: the caller keeps it alive and unchanged for as long as any view of it is used.
+  // Borrowed memory: the caller keeps it alive and unchanged as long as any view of it is used.
   static Tensor borrow(const std::shared_ptr<Device>& device, void* data, const Shape& shape,
                        DType dtype);
 
-  // From now on the memory is in flight until `work` is over.
+  // From now on the memory is in flight, until `work` is over.
   void set_in_flight(Work work) const {
     impl().storage->pending = std::move(work);
     impl().storage->in_flight = true;
   }
 
-  // An alias is a handle to part of x's memory that does not
-  // wait for the collective that fills the rest.
+  // A handle to part of x's memory that does not wait for the collective that fills the rest.
   static Tensor alias(const Tensor& x, const Shape& shape, const Strides& strides,
                       std::int64_t offset);
 
-  // The same storage seen with another geometry and spec; no tape.
+  // The same storage with another geometry and spec; off the tape.
   Tensor view_as(const Shape& local_shape, const Strides& strides, std::int64_t offset,
                  std::shared_ptr<const Spec> spec) const;
-  // Of the same local geometry; null: a plain tensor. The only handle to a tensor is made into it.
+  // The same local geometry with another spec (null: a plain tensor). If this is the only handle,
+  // it is changed in place.
   Tensor with_spec(std::shared_ptr<const Spec> spec) const&;
   Tensor with_spec(std::shared_ptr<const Spec> spec) &&;
-  Tensor raw_local() const { return with_spec(nullptr); }  // this rank's part, outside the tape
+  Tensor raw_local() const { return with_spec(nullptr); }  // the local tensor, off the tape
 
-  // --- what PyTorch's tensors have as methods: the functions of the same name (ops.h,
-  // distribute.h, tape.h) ---
+  // --- PyTorch's method names, for the functions of the same name (ops.h, distribute.h, tape.h)
+  // ---
   int dim() const { return ndim(); }
   const Layout& placements() const { return layout(); }
   const DeviceMesh& device_mesh() const { return mesh(); }
@@ -309,7 +310,7 @@ class Tensor {
   Tensor relu(CS_SITE) const;
   Tensor sigmoid(CS_SITE) const;
   Tensor tanh(CS_SITE) const;
-  // In place.
+  // In-place operators.
   Tensor add_(const Tensor& other, double alpha = 1, CS_SITE) const;
   Tensor sub_(const Tensor& other, CS_SITE) const;
   Tensor mul_(const Tensor& other, CS_SITE) const;
@@ -337,7 +338,7 @@ class Tensor {
     std::int64_t offset = 0;
     DType dtype = DType::F32;
     bool untaped_view = false;
-    std::uint32_t known = 0;  // the taped write of the memory that `grad` knows of
+    std::uint32_t known = 0;  // the taped write that `grad` belongs to
     std::shared_ptr<Impl> base;
     const char* unwritable = nullptr;
   };
@@ -352,7 +353,7 @@ class Tensor {
   std::shared_ptr<Impl> impl_;
 
  public:
-  // A handle that does not keep the tensor.
+  // A weak handle.
   class Weak {
    public:
     explicit Weak(const Tensor& tensor) : impl_(tensor.impl_) {}
@@ -367,17 +368,17 @@ class Tensor {
   };
 };
 
-// A DTensor is a Tensor with a mesh and a layout; the name says what a function means.
+// A DTensor is a Tensor with a mesh and a layout; the name states what a function expects.
 using DTensor = Tensor;
 
-// A contiguous copy of this rank's elements; off the tape.
+// A contiguous copy of the local tensor; off the tape.
 Tensor copy_of(const Tensor& tensor);
 
 std::string describe(const Tensor& tensor);  // "f32[8,512] S(0) on tp=4", "f32[8,512]"
 inline std::string brief(const Tensor& tensor) { return describe(tensor); }  // in errors
-// The values, as PyTorch shows them, and the description (print.cpp). Of a DTensor this rank's
-// part; of more than 1000 elements the first and the last three along each dimension. No
-// communication: what is still in flight shows no values.
+// The values as PyTorch prints them, then the description (print.cpp). Of a DTensor, the local
+// tensor's; of more than 1000 elements, the first and last three along each dimension. Never
+// communicates: a tensor in flight prints no values.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 }  // namespace coshard

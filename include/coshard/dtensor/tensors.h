@@ -1,5 +1,5 @@
 #pragma once
-// Tensors that a coroutine takes over: {x, y}, or a vector of them. A value.
+// A list of tensors as an argument of a coroutine: {x, y}, or a vector. A value.
 #include <concepts>
 #include <utility>
 #include <vector>

@@ -1,8 +1,8 @@
 #pragma once
-// Writes what the ranks did as one Chrome trace (JSON), for Perfetto or chrome://tracing: a process
-// per rank, with the tracks host (modules, awaits), compute (kernels) and communication
-// (collectives), and an arrow from each issue to its await. One observer per rank, used on its
-// thread; written after the ranks have ended.
+// Writes a run as one Chrome trace (JSON) for Perfetto or chrome://tracing: a process per rank,
+// with the tracks host (modules, awaits), compute (kernels) and communication (collectives), and an
+// arrow from each issue to its await. One observer per rank, used on its thread; written after the
+// ranks have ended.
 #include <cstdint>
 #include <ostream>
 #include <span>
@@ -18,7 +18,7 @@ namespace COSHARD_API coshard {
 
 class ChromeTrace : public Observer {
  public:
-  // Keeps the first `max_events` events; what comes later is counted and dropped.
+  // Keeps the first `max_events` events; later ones are counted and dropped.
   explicit ChromeTrace(std::size_t max_events = 200'000) : max_events_(max_events) {}
 
   void issued(const CommEvent& event, std::int64_t now) override;
@@ -42,11 +42,11 @@ class ChromeTrace : public Observer {
     std::uint64_t flow = 0;
     std::int64_t bytes = 0;
     std::uint64_t sequence = 0;
-    CallSite where{};  // of the program that led to the collective
+    CallSite where{};  // of the program's call that led to the collective
   };
   const std::vector<Span>& spans() const { return spans_; }
   std::size_t dropped() const { return dropped_; }
-  // "20us,1GB/s" when the collectives are on an emulated link; else empty.
+  // "20us,1GB/s" if the collectives are on an emulated link; else empty.
   const std::string& link() const { return link_; }
 
  private:
@@ -65,7 +65,7 @@ class ChromeTrace : public Observer {
 };
 
 // One JSON object; trace i is rank i. Times start at 0 with the earliest span. Spans of one track
-// nest or are apart. The track of an emulated link is named so.
+// nest or are disjoint. The track of an emulated link says so in its name.
 void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks);
 
 }  // namespace coshard

@@ -1,6 +1,6 @@
 #pragma once
-// Counts the collectives that one rank issues: per kind, forward and backward, and per module. An
-// observer; owned by whoever adds it to a World, used on that rank's thread.
+// Counts the collectives of one rank: by kind, forward and backward, and by module. An observer;
+// owned by whoever adds it to a World, used on that rank's thread.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -28,10 +28,10 @@ class CollectiveCounter : public Observer {
   std::int64_t forward(CollectiveKind kind) const { return count(kind).forward; }
   std::int64_t backward(CollectiveKind kind) const { return count(kind).backward; }
   Count count(CollectiveKind kind) const;
-  // Issued inside the module `path` ("layers.0.attn") or a sub-module of it; in backward, by what
-  // the forward of that module put on the tape while somebody watched. The path "" is everything.
+  // Issued inside the module `path` ("layers.0.attn") or its submodules; in backward, by what that
+  // module's forward put on the tape while observed. The path "" is everything.
   Count in_module(std::string_view path, CollectiveKind kind) const;
-  // Modules that issued something themselves, sub-modules apart.
+  // Modules that issued something themselves, not counting submodules.
   std::vector<std::string> modules() const;
   void reset() { counts_.clear(); }
 
@@ -49,8 +49,8 @@ class CollectiveCounter : public Observer {
   int backward_depth_ = 0;
 };
 
-// {"all": KINDS, "modules": {path: KINDS}}, KINDS being {"all_reduce": {"forward", "backward",
-// "bytes"}}; only what occurred, sub-modules included in their parents.
+// {"all": KINDS, "modules": {path: KINDS}}, where KINDS is {"all_reduce": {"forward", "backward",
+// "bytes"}}; only kinds that occurred; a module includes its submodules.
 std::string to_json(const CollectiveCounter& counter);
 
 // One line per module and kind.

@@ -1,5 +1,5 @@
 #pragma once
-// CommDebug counts what one rank issues while it lives (PyTorch's CommDebugMode):
+// CommDebug counts what one rank issues while it is alive (PyTorch's CommDebugMode):
 //
 //   cs::CommDebug debug(world);
 //   co_await model.forward(x);
@@ -7,8 +7,8 @@
 //   debug.counts("layers.0.attn");                // of one module
 //   std::cout << debug;                           // a table: modules, forward and backward, bytes
 //
-// Made and destroyed on the rank's thread, before the world ends; several may live at once. Modules
-// count if they ran while it lived.
+// Created and destroyed on the rank's thread, before the world ends; several may be alive at once.
+// Modules count if their forward ran meanwhile.
 #include <map>
 #include <string>
 
@@ -20,7 +20,7 @@ namespace COSHARD_API coshard {
 
 class CommDebug {
  public:
-  // Collectives by name; kinds that occurred.
+  // Count by name of the collective; only kinds that occurred.
   using Counts = std::map<std::string, std::int64_t>;
 
   explicit CommDebug(World& world) : world_(world) { world_.add_observer(&counter_); }
@@ -28,7 +28,7 @@ class CommDebug {
   CommDebug(const CommDebug&) = delete;
   CommDebug& operator=(const CommDebug&) = delete;
 
-  // Of everything, or of one module and all below it: forward and backward together, or one of
+  // Of everything, or of one module and its submodules: forward and backward together, or one of
   // them.
   Counts counts(std::string_view module = {}) const;
   Counts forward_counts(std::string_view module = {}) const;

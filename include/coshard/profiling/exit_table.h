@@ -1,7 +1,7 @@
 #pragma once
-// What communication cost, per kind and purpose: count, bytes, GB/s, the time the host stood still
-// for it, and the share that ran under compute; and what compute was made of. An observer of one
-// rank, used on its thread; tables of several ranks are merged after the ranks have ended.
+// What communication cost, by kind and purpose: count, bytes, GB/s, the time the host was blocked
+// by it, and the share hidden under compute; and what compute consisted of. An observer of one
+// rank, used on its thread; tables of several ranks are merged after they have ended.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -24,13 +24,13 @@ class ExitTable : public Observer {
     std::int64_t count = 0, bytes = 0;
     std::int64_t in_flight_ns =
         0;  // from issue until the data were complete, of what has been awaited
-    std::int64_t exposed_ns = 0;  // the host blocked in an await, helping included
+    std::int64_t exposed_ns = 0;  // the host was blocked in an await, including time spent helping
     double hidden() const;        // share of the time in flight that is not exposed, in [0, 1]
     double gigabytes_per_s() const;
   };
 
   std::vector<Row> rows() const;  // most exposed first
-  // "20us,1GB/s" when the times are those of an emulated link; else empty.
+  // "20us,1GB/s" if the times are of an emulated link; else empty.
   const std::string& link() const { return link_; }
   Row total() const;
   double hidden_share() const { return total().hidden(); }
@@ -58,7 +58,7 @@ class ExitTable : public Observer {
   std::array<std::int64_t, 3> compute_ns_{};
 };
 
-// The table; figures are means over `tables`, one per rank. Says so when a link was emulated.
+// Prints the table; figures are means over `tables`, one per rank. Says if a link was emulated.
 void print_exit_table(std::ostream& out, std::span<const ExitTable> tables);
 
 }  // namespace coshard

@@ -1,6 +1,6 @@
 #pragma once
-// Where in the program a call stands; what std::source_location is for, which clang 14 does not
-// offer with libstdc++. A value; `current()` as a default argument is the place of the call.
+// The source location of a call, as std::source_location, which clang 14 does not offer with
+// libstdc++. A value; `current()` as a default argument is the caller's location.
 #include <string_view>
 
 #include <coshard/export.h>
@@ -12,8 +12,8 @@ struct CallSite {
   int line = 0;           // 0: unknown
 
 #ifdef COSHARD_LIBRARY
-  // A line of the library tells its user nothing: calls from here have no place, and what they do
-  // is put down to the user's call that led here (coro/user_call.h).
+  // Library lines mean nothing to its user: calls from here have no location and are attributed to
+  // the user's call that led here (coro/user_call.h).
   static constexpr CallSite current() noexcept { return {}; }
 #else
   static constexpr CallSite current(const char* file = __builtin_FILE(),
@@ -24,10 +24,10 @@ struct CallSite {
   constexpr bool known() const noexcept { return line != 0; }
 };
 
-// What a text can say of where something was asked for.
+// What error messages can say about where something was asked for.
 struct Place {
   CallSite site;               // the user's line
-  std::string_view operation;  // the operator that needs it by itself; static text
+  std::string_view operation;  // the operator that needs it implicitly; static text
   std::string_view module;     // path of the module; static text
 };
 

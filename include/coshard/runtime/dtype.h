@@ -50,8 +50,8 @@ struct BFloat16 {
 };
 static_assert(sizeof(BFloat16) == 2);
 
-// IEEE 754 binary16: 5 bits of exponent, subnormals down to 2^-24, 65504 at most. Conversion rounds
-// to nearest even and keeps NaN; from 65520 on it gives infinity.
+// IEEE 754 binary16: 5 exponent bits, subnormals down to 2^-24, at most 65504. Conversion rounds to
+// nearest even and keeps NaN; values from 65520 become infinity.
 struct Float16 {
   std::uint16_t bits = 0;
   Float16() = default;

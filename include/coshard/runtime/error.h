@@ -1,7 +1,6 @@
 #pragma once
-// The one error type of coshard: a kind and a one-line message that names the values.
-// Thrown by every layer; nobody below `run` catches it except task promises and the world's
-// shutdown.
+// coshard's one error type: a kind and a one-line message that names the values. Thrown by every
+// layer; below `run`, only task promises and the world's shutdown catch it.
 #include <exception>
 #include <sstream>
 #include <stdexcept>
@@ -28,14 +27,13 @@ class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message);
   ErrorKind kind() const noexcept { return kind_; }
-  // "linear: inner dimensions differ: …"; what() has "rank 1, layers.0.mlp: " before it once the
-  // error has left that module, or the program of that rank.
+  // "linear: inner dimensions differ: …". what() is prefixed with "rank 1, layers.0.mlp: " once the
+  // error has left that module, or that rank's program.
   const char* message() const noexcept { return std::runtime_error::what(); }
   const char* what() const noexcept override { return told_.empty() ? message() : told_.c_str(); }
-  // It has left the module at `path`, or with "" the program; the first one counts.
+  // It has left the module at `path`, or the program ("" ); only the first call counts.
   void left(int rank, std::string_view path);
-  // The line of the user's program that the library worked for when this was made; not known where
-  // none did.
+  // The line of the user's program that the library worked for when it was made, if any.
   const CallSite& site() const noexcept { return site_; }
 
  private:
@@ -44,7 +42,7 @@ class Error : public std::runtime_error {
   std::string told_;
 };
 
-// How an error shows a value: what brief(value) says in one line, where there is that, else `<<`.
+// How errors show a value: brief(value), in one line, if it exists; else `<<`.
 template <class T>
 decltype(auto) in_one_line(const T& value) {
   if constexpr (requires { brief(value); })
@@ -63,11 +61,11 @@ std::string cat(const Args&... args) {
 
 [[noreturn]] void fail(ErrorKind kind, const std::string& message);
 
-// Its what(), or that it has none.
+// Its what(), or "unknown exception".
 std::string text_of(const std::exception_ptr& error);
-// The same without where an Error came from.
+// The same without the prefix of an Error.
 std::string message_of(const std::exception_ptr& error);
-// Notes in an Error that it has left a module of this rank, or its program.
+// Records in an Error that it has left a module of this rank, or its program.
 void note_left(const std::exception_ptr& error, int rank, std::string_view path);
 
 }  // namespace coshard

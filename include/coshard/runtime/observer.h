@@ -1,7 +1,7 @@
 #pragma once
-// The one interface through which the library is watched. Counters, traces, the exit table and the
-// flight recorder implement it; the library tells and never asks. Calls come on the rank's own
-// thread, between `World` creation and its end. Times are steady-clock nanoseconds.
+// The interface through which the library is observed. Counters, traces, the exit table and the
+// flight recorder implement it; the library tells and never asks. Called on the rank's own thread,
+// while its World lives. Times are steady-clock nanoseconds.
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -26,7 +26,7 @@ enum class CollectiveKind : std::uint8_t {
 std::string_view to_string(CollectiveKind kind);  // "all_reduce", ...
 
 struct CommEvent {
-  std::uint64_t id = 0;        // unique per rank and process; ties issued to ready
+  std::uint64_t id = 0;        // unique per rank and process; links issued to ready
   std::uint64_t sequence = 0;  // position on its communicator; equal on all ranks
   CollectiveKind kind{};
   DType dtype{};
@@ -42,35 +42,35 @@ enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };
 class Observer {
  public:
   virtual ~Observer() = default;
-  // A step of a redistribute is about to be issued: `step` reads "S(0)->R", this rank will have
-  // `bytes` of the result.
+  // A step of a redistribute is about to be issued: `step` reads "S(0)->R"; `bytes` is the size of
+  // this rank's result.
   virtual void planned(std::string_view /*step*/, std::int64_t /*bytes*/) {}
   virtual void issued(const CommEvent&, std::int64_t /*now*/) {}
   // The host begins to wait for it; `ready` follows unless the wait fails.
   virtual void awaiting(const CommEvent&) {}
-  // The awaiter has it: it blocked the host from `wait_begin` to `now` (0 long when it was ready
-  // before). `done` is when the data was complete (<= now).
+  // The awaiter has it. It blocked the host from `wait_begin` to `now` (no time if it was complete
+  // before). `done`: when the data were complete (<= now).
   virtual void ready(const CommEvent&, std::int64_t /*wait_begin*/, std::int64_t /*done*/,
                      std::int64_t /*now*/) {}
-  // One kernel of operator `op` is about to run; `computed` follows, also when it fails.
+  // One kernel of operator `op` is about to run; `computed` follows, even if it fails.
   virtual void computing(std::string_view /*op*/, ComputeClass) {}
   // One kernel of operator `op` ran on the compute stream.
   virtual void computed(std::string_view /*op*/, ComputeClass, std::int64_t /*begin*/,
                         std::int64_t /*end*/) {}
-  // A module's forward; within backward, the part of it that belongs to that forward.
+  // A module's forward; in backward, the part that belongs to that forward.
   virtual void module_enter(std::string_view /*path*/) {}
   virtual void module_exit(std::string_view /*path*/) {}
   virtual void backward_enter() {}
   virtual void backward_exit() {}
 };
 
-// Where a rank's current observer is found; the World of the rank sets it.
+// Where a rank's current observer is found; set by its World.
 using ObserverSlot = std::shared_ptr<Observer*>;
 
 // steady clock, nanoseconds
 std::int64_t now_ns();
 
-// Tells of one kernel: `computing` now, `computed` at its end.
+// Reports one kernel: `computing` now, `computed` at its end.
 class Computing {
  public:
   Computing(Observer& observer, std::string_view op, ComputeClass what)

@@ -1,5 +1,5 @@
 #pragma once
-// How the values of several ranks become one.
+// Reductions over the values of several ranks.
 #include <cstdint>
 #include <string_view>
 

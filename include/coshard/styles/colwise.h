@@ -1,7 +1,7 @@
 #pragma once
-// ColwiseParallel: a Linear, an Embedding or a module that overrides Module::shard_axes, sharded by
+// ColwiseParallel: shards a Linear, an Embedding or a module that overrides Module::shard_axes along
 // its output features. A value.
-//   Linear: weight and bias S(0). Embedding: weight S(1). Input wanted as R.
+//   Linear: weight and bias S(0). Embedding: weight S(1). The input must be R.
 #include <coshard/export.h>
 #include <coshard/styles/style.h>
 
@@ -11,8 +11,8 @@ struct ColwiseParallel {
   Placement input_layouts = Replicate();  // of a plain input
   Placement output_layouts = Shard(-1);
   bool use_local_output = true;
-  // How the gradients of a plain input, and those of the local output, lie over the ranks: Partial
-  // where each rank uses the tensor in a way of its own. Default: as the tensor.
+  // Placements of the gradients of a plain input and of the local output: Partial if each rank uses
+  // the tensor differently. Default: the tensor's own.
   std::optional<Placement> local_input_grad_placements = std::nullopt;
   std::optional<Placement> local_output_grad_placements = std::nullopt;
 

@@ -1,6 +1,5 @@
 #pragma once
-// distribute_module: a module on a mesh by functions of the user's. What the styles do in one line
-// each, for everything else.
+// distribute_module: puts a module on a mesh by functions of the user's, for what no style covers.
 #include <coshard/export.h>
 #include <coshard/styles/style.h>
 
@@ -12,13 +11,15 @@ using PartitionFn = std::function<void(const std::string& path, Module&, const D
 using InputFn = std::function<void(Module&, Inputs&, const DeviceMesh&)>;
 using OutputFn = std::function<void(Module&, Outputs&, const DeviceMesh&)>;
 
-// Parameters that partition_fn leaves plain are replicated over all dimensions of the mesh: one
-// broadcast each per mesh dimension, none with src_data_rank = nullopt. requires_grad is kept, tied
-// parameters stay tied. Any of the functions may be empty. All or nothing, and handles that are
-// replaced are no leaves any more, as parallelize_module. Collective over the mesh, unless nothing
-// is sent. Error{BadInput}: an undefined mesh, a module
-// that was given to it or to a style that cuts parameters before, a src_data_rank that is not one
-// of every mesh dimension; what partition_fn throws.
+// Parameters that partition_fn leaves plain are replicated over every mesh dimension. requires_grad
+// is kept and tied parameters stay tied. Any of the functions may be empty. As in
+// parallelize_module, it applies in full or not at all, and handles it replaces are no longer
+// leaves. A collective over the mesh, unless nothing is sent.
+//   Moves:   per replicated parameter one broadcast per mesh dimension; nothing with
+//            src_data_rank = nullopt.
+//   Fails:   Error{BadInput}: an undefined mesh; a module that was distributed before, by this or
+//            by a style that shards parameters; a src_data_rank outside some mesh dimension.
+//            Whatever partition_fn throws.
 void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn = {},
                        const InputFn& input_fn = {}, const OutputFn& output_fn = {},
                        const ParallelizeOptions& options = {}, CallSite site = CallSite::current());

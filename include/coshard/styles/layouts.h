@@ -1,6 +1,6 @@
 #pragma once
-// What a style says of a module's inputs and outputs: a placement each, by position or by keyword.
-// Trivial values, so that styles may be written inside a co_await expression.
+// The placements of a module's inputs and outputs in a style, by position or by keyword. Trivial
+// values, so that styles can be written inside a co_await expression.
 #include <array>
 #include <initializer_list>
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace COSHARD_API coshard {
 
-// One placement, or a list of them in which nullopt leaves its tensor alone:
+// One placement, or a list in which nullopt leaves its tensor alone:
 //   .input_layouts = Shard(1)      .input_layouts = {Shard(0), std::nullopt}
 class Placements {
  public:
@@ -34,7 +34,7 @@ class Placements {
   bool given_ = false;
 };
 
-// Placements by argument name: .input_kwarg_layouts = {{"mask", Shard(0)}}. A name is at most 47
+// Placements by argument name: .input_kwarg_layouts = {{"mask", Shard(0)}}. A name has at most 47
 // characters.
 class KeywordPlacements {
  public:
@@ -56,7 +56,7 @@ class KeywordPlacements {
   std::size_t size() const { return list_.size(); }
   const Entry* begin() const { return list_.begin(); }
   const Entry* end() const { return list_.end(); }
-  // nullopt for a name that is not there.
+  // nullopt for an unknown name.
   std::optional<Placement> of(std::string_view name) const;
   bool has(std::string_view name) const;
 

@@ -1,7 +1,7 @@
 #pragma once
-// Module: a part of a model, with named parameters, named sub-modules, and hooks around its
-// forward. Owned by the user, as a member of its parent or by shared_ptr; neither copied nor moved.
-// Belongs to the rank's thread.
+// Module: a part of a model with named parameters, named submodules, and hooks around its forward.
+// Owned by the user, as a member of its parent or by shared_ptr; neither copyable nor movable. Used
+// on the rank's thread.
 //
 //   struct Mlp : cs::Module {
 //     explicit Mlp(cs::World& world) : up(world, 8, 32), down(world, 32, 8) {
@@ -30,7 +30,7 @@ namespace COSHARD_API coshard {
 
 class Module;
 
-// What a forward is called with: by position (an undefined tensor is a None) and by keyword.
+// The arguments of a forward: positional (an undefined tensor is None) and keyword.
 struct Inputs {
   Inputs() = default;
   template <class... Rest>
@@ -39,7 +39,7 @@ struct Inputs {
     kwargs.emplace_back(std::move(name), std::move(value));
     return *this;
   }
-  // The argument called `name`, or else number `position`; undefined when neither was given.
+  // The argument called `name`, else number `position`; undefined if neither was passed.
   Tensor get(std::size_t position, std::string_view name) const;
 
   std::vector<Tensor> args;
@@ -47,8 +47,8 @@ struct Inputs {
 };
 using Outputs = std::vector<Tensor>;
 
-// Hooks change what goes in or comes out. They run at once and may issue a redistribute: they put
-// its tensor(), which may be in flight, where the old one was, and the module awaits it.
+// Hooks modify inputs or outputs. They run at once and may issue a redistribute: put its tensor(),
+// which may be in flight, in place of the old one; the module awaits it.
 using PreHook = std::function<void(Module&, Inputs&)>;
 using PostHook = std::function<void(Module&, Outputs&)>;
 
@@ -85,41 +85,42 @@ class Module : private FailureWitness {
   Module& operator=(const Module&) = delete;
 
   // Pre-hooks, run, post-hooks. One tensor in, one out; `call` takes and gives any number.
-  //   Resumes: when the result is ordered on the device; yields to siblings where the module or a
-  //   hook awaits a collective. Fails:   Error{BadInput} of shapes and layouts; what a collective
-  //   fails with. Error{BadInput} also for a module with parameters that require gradients, called
-  //   with the tape on inside the forward of another that does not have it registered at any depth:
-  //   an optimizer over that one's parameters would leave these out.
-  // `site`: the line that errors name of collectives which the library's modules and hooks issue; a
-  // module of the user's names its own lines where its run calls the library.
+  //   Resumes: when the result is ordered on the device; siblings run while the module or a hook
+  //            awaits a collective.
+  //   Fails:   Error{BadInput} for shapes and layouts that do not fit; whatever a collective fails
+  //            with. Error{BadInput} too when a module with trainable parameters is called, with
+  //            the tape on, inside the forward of a module that has not registered it at any depth:
+  //            an optimizer over the caller's parameters() would miss them.
+  // `site`: the line that errors name for collectives issued by the library's modules and hooks. A
+  // user's module names the lines of its own run that call the library.
   Task<Tensor> forward(Tensor x, CallSite site = CallSite::current());
   Task<Tensor> forward(Inputs inputs, CallSite site = CallSite::current());
   Task<Tensor> forward(Tensor a, Tensor b, CallSite site = CallSite::current());
   Task<Tensor> forward(Tensor a, Tensor b, Tensor c, CallSite site = CallSite::current());
   Task<Tensor> forward(Tensor a, Tensor b, Tensor c, Tensor d, CallSite site = CallSite::current());
   Task<Outputs> call(Inputs inputs, CallSite site = CallSite::current());
-  // From now on forward and call keep no activations, and backward runs this module again: see
+  // From now on forward and call save no activations, and backward runs this module again: see
   // recompute.h.
   void set_recompute(bool on = true) { recompute_ = on; }
-  // `call` as if set_recompute had never been called.
+  // `call` as if set_recompute had never been used.
   Task<Outputs> call_once(Inputs inputs, CallSite site = CallSite::current());
 
-  // Parameters of this module and of all below it, in order of registration. A tied parameter (one
-  // tensor in several slots) comes once, under its first name; undefined ones (a missing bias) do
-  // not come.
+  // Parameters of this module and its submodules, in order of registration. A tied parameter (one
+  // tensor in several slots) is listed once, under its first name; undefined ones (a missing bias)
+  // are not listed.
   std::vector<NamedParameter> named_parameters();
   std::vector<Tensor> parameters();
-  // All slots, tied ones too.
+  // All slots, including tied ones.
   std::vector<NamedParameter> named_slots();
-  // The slot called `name`; Error{BadInput} lists the names there are.
+  // The slot called `name`; Error{BadInput} lists the known names.
   Tensor& parameter(std::string_view name);
-  // This module ("") and all below it, parents first, each once.
+  // This module ("") and its submodules, parents first, each once.
   std::vector<NamedModule> named_modules();
-  // The module at `path` below this one, or null.
+  // The submodule at `path`, or null.
   Module* find(std::string_view path);
   void zero_grad();
-  // Dropout and its like work only in training, which is the default. Sets this module and all
-  // below it.
+  // Sets training mode, the default, on this module and its submodules; dropout is active only
+  // then.
   void train(bool on = true);
   bool training() const { return training_; }
 
@@ -130,23 +131,23 @@ class Module : private FailureWitness {
   void add_pre_hook(PreHook hook) { pre_hooks_.push_back(std::move(hook)); }
   void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }
 
-  // For styles: this module is `what` from now on. Error{BadInput} when it is already: hooks that
-  // are added twice convert twice.
+  // For styles: marks this module as `what`. Error{BadInput} if it already is: hooks that are added
+  // twice would convert twice.
   void claim(std::string what);
 
-  // Where this module sits below its root: "layers.0.attn"; "" for a root.
+  // The path of this module from its root: "layers.0.attn"; "" for a root.
   const std::string& path();
   std::string type_name() const;  // "Linear"
 
-  // For constructors. The slot and a module given by reference are members of this object and live
-  // as long as it does. A shared module belongs to this one too. Error{BadInput} for a name that is
-  // taken or contains a dot.
+  // For constructors. A slot, or a module passed by reference, is a member of this object and lives
+  // as long; a shared module is kept alive. Error{BadInput} for a name that is taken or contains a
+  // dot.
   void register_parameter(std::string name, Tensor& slot);
   void register_module(std::string name, Module& child);
   void register_module(std::string name, std::shared_ptr<Module> child);
 
  protected:
-  // What the module does; override one of the two.
+  // The forward; override one of the two.
   virtual Task<Tensor> run(Tensor x);
   virtual Task<Outputs> run_all(Inputs inputs);
 
@@ -178,12 +179,12 @@ class Module : private FailureWitness {
   const std::string* path_ = nullptr;  // null: not known yet
   bool training_ = true;
   bool recompute_ = false;
-  bool wrapping_ = false;  // the default run is on its way to run_all
+  bool wrapping_ = false;  // the default run is calling run_all
 };
 
 std::string type_name_of(const std::type_info& type);  // without namespaces
 
-// Modules by number: "0", "1", ... Not called itself.
+// Submodules named "0", "1", ... It has no forward of its own.
 template <class T>
 class ModuleList : public Module {
  public:

@@ -1,6 +1,6 @@
 #pragma once
-// parallelize_module: applies a plan, which pairs names of modules with styles, to a model.
-// Collective; rank's thread.
+// parallelize_module: applies a plan, which maps module names to styles, to a model. A collective;
+// rank's thread.
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +18,7 @@
 namespace COSHARD_API coshard {
 
 // Styles by module path, in order of insertion. Each part of a path is a shell pattern:
-// "layers.*.net[12]". "" is the module itself, which is also what a plan made of a single style
-// means.
+// "layers.*.net[12]". "" is the module itself; a plan made of a single style means that too.
 class ParallelPlan {
  public:
   ParallelPlan() = default;
@@ -45,19 +44,19 @@ class ParallelPlan {
 };
 
 // Applies the plan's styles in order, each to every module it matches. An empty plan does nothing.
-// A parameter keeps its requires_grad; tied parameters stay tied, with the layout that the first
-// style gives. All or nothing: when it fails, also in a style of the user's, parameters, hooks and
-// the random position are as before. Make the optimizer afterwards: the step of one over a handle
-// that was replaced is an error, and so is a backward into it.
-//   Resumes: when every rank has its parts.
-//   Moves:   per parameter, a scatter (shards) or a broadcast (replicas) from
-//   options.src_data_rank; nothing for nullopt.
-//   Fails:   Error{BadInput}: a mesh that is undefined or has more than one dimension, an empty
-//            style, a key that matches no module (near names are listed) or names a parameter, a
-//            style that does not fit its module or was applied to it before.
+// A parameter keeps its requires_grad; tied parameters stay tied, with the layout of the first
+// style. It applies in full or not at all: if it fails, also in a user's style, parameters, hooks
+// and the random state are as before. Create the optimizer afterwards: stepping one that holds a
+// replaced handle is an error, and so is a backward into such a handle.
+//   Resumes: once every rank holds its shards.
+//   Moves:   per parameter, one scatter (shards) or broadcast (replicas) from
+//            options.src_data_rank; nothing for nullopt.
+//   Fails:   Error{BadInput}: an undefined mesh, or one of more than one dimension; an empty style;
+//            a key that matches no module (close names are listed) or names a parameter; a style
+//            that does not fit its module or has already been applied to it.
 Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan,
                               ParallelizeOptions options = {}, CallSite site = CallSite::current());
-// On the mesh of the innermost DefaultMesh at the time of the call.
+// On the mesh of the innermost DefaultMesh.
 Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOptions options = {},
                               CallSite site = CallSite::current());
 

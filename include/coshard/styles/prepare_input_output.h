@@ -12,13 +12,13 @@ struct PrepareModuleInputOutput {
   KeywordPlacements input_kwarg_layouts = {};
   KeywordPlacements desired_input_kwarg_layouts = {};
   bool use_local_input = false;
-  // Gradients of plain inputs, and of the local ones that the module gets.
+  // Gradients of plain inputs, and of the local tensors that the module gets.
   Placements local_input_grad_placements = {};
   Placements module_input_grad_placements = {};
   Placements output_layouts = {};
   Placements desired_output_layouts = {};
   bool use_local_output = true;
-  // Gradients of plain outputs of the module, and of the local ones that come out.
+  // Gradients of the module's plain outputs, and of the local tensors that are returned.
   Placements module_output_grad_placements = {};
   Placements local_output_grad_placements = {};
   std::optional<DType> reduce_dtype = std::nullopt;  // of outputs

@@ -1,21 +1,22 @@
 #pragma once
-// PrepareModuleOutput: annotates and redistributes what a module gives. Cuts no parameter. A value.
+// PrepareModuleOutput: annotates and redistributes a module's outputs. Shards no parameters. A
+// value.
 #include <coshard/export.h>
 #include <coshard/styles/layouts.h>
 #include <coshard/styles/style.h>
 
 namespace COSHARD_API coshard {
 
-// An output whose layout is nullopt is left alone; a DTensor is judged by its own layout.
+// An output whose layout is nullopt is left alone; a DTensor's own layout takes precedence.
 struct PrepareModuleOutput {
-  Placements output_layouts = {};  // of plain outputs; as many as outputs
+  Placements output_layouts = {};  // of plain outputs; one per output
   Placements desired_output_layouts = {};
   bool use_local_output = true;
-  // How gradients lie over the ranks: of the plain tensors that the module gives, and of the local
-  // ones that come out. nullopt, or not given: as the tensors.
+  // Placements of the gradients of the module's plain outputs, and of the local tensors that are
+  // returned. nullopt, or not given: the tensor's own.
   Placements local_input_grad_placements = {};
   Placements local_output_grad_placements = {};
-  // Partial outputs are cast to it before they are reduced, and stay so. Later HyperParallel.
+  // Partial outputs are cast to it before the reduction, and keep it. As in later HyperParallel.
   std::optional<DType> reduce_dtype = std::nullopt;
 
   // Error{BadInput}: one list without the other, or of another length.

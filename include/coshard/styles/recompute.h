@@ -1,23 +1,23 @@
 #pragma once
-// Recomputation (Chen et al., 2016): a module that keeps no activations between forward and
-// backward; backward runs it again. Rank's thread.
+// Recomputation, or activation checkpointing (Chen et al., 2016): a module saves no activations
+// between forward and backward; backward runs it again. Rank's thread.
 #include <coshard/export.h>
 #include <coshard/styles/module.h>
 
 namespace COSHARD_API coshard {
 
-// Module::call, but the tape keeps the inputs only. When a gradient arrives, backward runs the
-// module again, with the random state of now, so that a dropout drops the same; then it walks what
-// that recorded. May be nested. The module, its parameters and its mode must be as they are now,
-// and outlive the tape. See also Module::set_recompute.
+// Module::call, but the tape saves only the inputs. When a gradient arrives, backward runs the
+// module again from the same random state, so that a dropout drops the same elements, and then runs
+// backward through what that recorded. May be nested. The module, its parameters and its mode must
+// not change in between, and must outlive the tape. See also Module::set_recompute.
 //   Resumes: as Module::call.
-//   Moves:   forward as Module::call. Backward repeats those collectives of forward whose result
-//   is read again: not the redistribute of the last output.
-//   Fails:   Error{BadInput}: more outputs than a record may have (4); in backward, when siblings
-//   of a when_all drew random numbers meanwhile, what it read was changed in place since, or a
-//   parameter replaced.
+//   Moves:   forward as Module::call. Backward repeats those collectives of forward whose results
+//            it needs: not the redistribute of the last output.
+//   Fails:   Error{BadInput}: more outputs than a record may have (4); in backward: siblings of a
+//            when_all drew random numbers meanwhile, an input or parameter was changed in place, or
+//            a parameter was replaced.
 Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site = CallSite::current());
-// The same with one tensor in and one out.
+// The same for one input and one output.
 Task<Tensor> recompute(Module& module, Tensor x, CallSite site = CallSite::current());
 
 }  // namespace coshard

@@ -1,7 +1,7 @@
 #pragma once
-// RowwiseParallel: a Linear sharded by its input features, an Embedding by its rows, or a module
+// RowwiseParallel: shards a Linear along its input features, an Embedding along its rows, or a module
 // that overrides Module::shard_axes. A value.
-//   Linear: weight S(1), bias R, input wanted as S(-1). Embedding: weight S(0), input wanted as R.
+//   Linear: weight S(1), bias R, input S(-1). Embedding: weight S(0), input R.
 #include <coshard/export.h>
 #include <coshard/styles/style.h>
 
@@ -11,11 +11,11 @@ struct RowwiseParallel {
   Placement input_layouts = Shard(-1);     // of a plain input
   Placement output_layouts = Replicate();  // R: an all_reduce; a shard: a reduce_scatter
   bool use_local_output = true;
-  // How the gradients of a plain input, and those of the local output, lie over the ranks: Partial
-  // where each rank uses the tensor in a way of its own. Default: as the tensor.
+  // Placements of the gradients of a plain input and of the local output: Partial if each rank uses
+  // the tensor differently. Default: the tensor's own.
   std::optional<Placement> local_input_grad_placements = std::nullopt;
   std::optional<Placement> local_output_grad_placements = std::nullopt;
-  // The partial output is cast to it before it is reduced, and stays so. Later HyperParallel.
+  // The partial output is cast to it before the reduction, and keeps it. As in later HyperParallel.
   std::optional<DType> reduce_dtype = std::nullopt;
 
   // Error{BadInput} for any other module.

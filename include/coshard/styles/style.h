@@ -1,8 +1,7 @@
 #pragma once
-// A parallel style says how one module is cut: which layout its parameters get, and which layouts
-// go in and come out. Any copyable type with `apply` is one; Style holds any of them. Errors show
-// it by its `<<`, where it has one, or else by the name of its type. Values; used on the rank's
-// thread.
+// A parallel style says how one module is sharded: the layouts of its parameters, inputs and
+// outputs. Any copyable type with `apply` is a style; Style holds any of them. Errors show it by
+// its operator<<, or else by its type's name. Values; used on the rank's thread.
 #include <concepts>
 #include <memory>
 #include <optional>
@@ -16,13 +15,13 @@
 namespace COSHARD_API coshard {
 
 struct ParallelizeOptions {
-  // The rank of the mesh whose parameters all ranks get; nullopt: every rank cuts its own and
-  // nothing is sent.
+  // The rank of the mesh whose parameters all ranks get; nullopt: every rank shards its own data
+  // and nothing is sent.
   std::optional<int> src_data_rank = 0;
 };
 
 // apply(module, mesh, options) replaces parameters by DTensors and adds hooks. The mesh has one
-// dimension. Error{BadInput} before anything is changed.
+// dimension. Errors are Error{BadInput}, thrown before anything is changed.
 template <class T>
 concept ParallelStyle = requires(const T& style, Module& module, const DeviceMesh& mesh,
                                  const ParallelizeOptions& options) {
@@ -38,7 +37,7 @@ class Style {
       : held_(std::make_shared<Held<S>>(std::move(style))) {}
 
   explicit operator bool() const { return held_ != nullptr; }
-  // Error{BadInput}: an empty one; a module that has one of the same type.
+  // Error{BadInput}: an empty style; a module that already has one of this type.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const {
     CS_REQUIRE(held_, "parallelize: an empty style for ", module.type_name(), " '", module.path(),
                "'");

@@ -1,5 +1,5 @@
 #pragma once
-// What a LocalGroup holds when its ranks are on devices that queue their work. Any thread.
+// The part of a LocalGroup for ranks on devices with streams. Any thread.
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -13,8 +13,8 @@ class DeviceGroup {
  public:
   // Some rank is on such a device.
   bool used() const { return used_.load(std::memory_order_relaxed); }
-  // Brings the device of one rank and those of the ranks that came before within reach of each
-  // other, on the thread of that rank. Error{Unsupported} names two that are not.
+  // Enables access between one rank's device and those of the ranks that came before, on that
+  // rank's thread. Error{Unsupported} names two that cannot reach each other.
   void add(const std::shared_ptr<Device>& device);
   std::mutex& queueing() { return queueing_; }
 

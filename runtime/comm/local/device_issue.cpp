@@ -12,7 +12,7 @@ void LocalGroup::queue_or_poison(DeviceJob& job, std::size_t side, const Awaited
   if (poisoned()) return;
   for (const DeviceSide& its : job.sides)
     if (its.device == nullptr) {
-      poison(cat(what.text(title()), ": rank ", its.rank, " is not on a device like ",
+      poison(cat(what.text(title()), ": rank ", its.rank, " is not on the same kind of device as ",
                  job.sides[side].device->name()));
       return;
     }
@@ -22,7 +22,7 @@ void LocalGroup::queue_or_poison(DeviceJob& job, std::size_t side, const Awaited
     own->peers()->make_current();
   } catch (const std::exception& error) {
     poison(
-        cat("rank ", what.world_rank, " could not queue ", what.text(title()), ": ", error.what()));
+        cat("rank ", what.world_rank, " failed to queue ", what.text(title()), ": ", error.what()));
     throw;
   }
 }
@@ -51,7 +51,7 @@ void LocalCommunicator::use(std::shared_ptr<Device> device) {
   if (group_->registry()->link)
     fail(ErrorKind::Unsupported,
          cat("link ", to_string(*group_->registry()->link), ": ", device->name(),
-             " moves its own data; a link is emulated for ranks on the cpu"));
+             " moves its own data; links are emulated only between ranks on the cpu"));
   try {
     group_->devices().add(device);
   } catch (const Error& error) {
@@ -65,7 +65,8 @@ void LocalCommunicator::use(std::shared_ptr<Device> device) {
 
 // The buffers go to the work, which gives them back in the order of the compute stream.
 DeviceSide LocalCommunicator::device_side(Collective& collective) {
-  require_not_recording(*device_, "a collective of the local communicator", "meet other ranks");
+  require_not_recording(*device_, "a collective of the local communicator",
+                        "synchronize with other ranks");
   DeviceSide side;
   const std::int64_t bytes = scratch_bytes(collective, size(), rank_);
   if (bytes > 0) {

@@ -287,8 +287,8 @@ std::string DeviceJob::late_text() const {
       text += cat(text.empty() ? "" : ", ", side.rank,
                   device != nullptr ? cat(" (", device->name(), ")") : "");
   }
-  return cat("issued by all; ",
-             text.empty() ? "the transfer has not ended" : "not there on its device: ", text);
+  return cat("issued by all ranks; ",
+             text.empty() ? "the transfer has not finished" : "not reached on its stream: ", text);
 }
 
 }  // namespace coshard

@@ -1,7 +1,7 @@
 #pragma once
-// A collective between ranks on devices that queue their work: what each rank brings, and the
-// queueing of all of it on the streams of all ranks, by the rank that came last. A stream waits
-// only for what has been queued before: a driver may block whoever queues behind anything else.
+// A collective between ranks on devices with streams: each rank's contribution, and the queueing of
+// all of it on all ranks' streams by the rank that arrives last. A stream waits only for work that
+// has already been queued: a driver may block whoever queues behind anything else.
 #include <array>
 #include <memory>
 #include <optional>
@@ -15,13 +15,13 @@ namespace coshard {
 
 class LocalGroup;
 
-// Up to this many bytes, over all ranks, each rank reduces the whole of an all_reduce by itself,
-// and an all_gather arrives as a whole: it reads more and queues less. Not measured yet.
+// Up to this many bytes, over all ranks, each rank reduces an entire all_reduce by itself, and an
+// all_gather arrives as a whole: more reads, fewer launches. Not measured yet.
 constexpr std::int64_t kDeviceOneShotBytes = 512 * 1024;
 
 using Kept = std::array<std::shared_ptr<Buffer>, 3>;  // send, recv and scratch
 
-// Written by its rank before it arrives, and read by who queues the job.
+// Written by its rank before it arrives; read by the rank that queues the job.
 struct DeviceSide {
   std::shared_ptr<Device> device;  // until the job is queued
   std::shared_ptr<Stream> stream;  // of the device; likewise
@@ -34,14 +34,14 @@ struct DeviceSide {
   std::int64_t timeout_ns = 0;
 };
 
-// Once it is queued, waits of the host look after it and say whose device does not come to it.
+// Once it is queued, host waits check it and say whose device has not reached it.
 class DeviceJob final : public Watched {
  public:
   explicit DeviceJob(int ranks) : sides(static_cast<std::size_t>(ranks)) {}
-  void reset();  // by who alone has it
+  void reset();  // only while nobody else has it
 
-  // Queues it all; every side is there and they agree. Under the group's queueing mutex. Throws
-  // what the device says; then some of it may be queued.
+  // Queues all of it; every side has arrived and they agree. Under the group's queueing mutex.
+  // Throws device errors; some of it may be queued then.
   void queue(std::weak_ptr<LocalGroup> group, const Awaited& what, std::int64_t timeout_ns);
   // The end of all of it, or of the shard of `source` on `target`; once it is queued.
   const Event& end() const { return *over_; }

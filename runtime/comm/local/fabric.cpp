@@ -62,7 +62,8 @@ LocalFabric::~LocalFabric() {
 }
 
 std::shared_ptr<Communicator> LocalFabric::communicator(int rank) {
-  CS_REQUIRE(rank >= 0 && rank < world_->size(), "rank ", rank, " is not one of ", world_->size());
+  CS_REQUIRE(rank >= 0 && rank < world_->size(), "rank ", rank, " is out of range for ",
+             world_->size(), " ranks");
   return std::make_shared<LocalCommunicator>(world_, rank);
 }
 

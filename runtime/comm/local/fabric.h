@@ -1,6 +1,6 @@
 #pragma once
-// Joins ranks that are threads of one process. Made before the threads, owned by who starts them;
-// each rank takes its communicator from it. Every function from any thread.
+// Joins ranks that are threads of one process. Created before the threads, owned by whoever starts
+// them; each rank gets its communicator from it. All functions are thread-safe.
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,26 +24,26 @@ struct FabricOptions {
 class LocalFabric {
  public:
   explicit LocalFabric(int ranks, std::string name = "world", FabricOptions options = {});
-  // After the ranks: lets go of groups that not all of their members came to.
+  // After the ranks: drops groups that some of their members never joined.
   ~LocalFabric();
   LocalFabric(const LocalFabric&) = delete;
   LocalFabric& operator=(const LocalFabric&) = delete;
 
-  // The communicator of all ranks, for `rank`; once per rank. Its last owner says good-bye for the
-  // rank: peers that still miss it fail at once.
+  // The communicator of all ranks, for `rank`; call it once per rank. When its last owner drops it,
+  // peers that still need this rank fail at once.
   std::shared_ptr<Communicator> communicator(int rank);
-  // Fails every wait on every communicator that was or will be made, on all ranks.
+  // Fails every wait on every existing or future communicator, on all ranks.
   void poison(const std::string& cause);
-  // In a simulation, before the ranks begin: transfers ask it whether they may go on.
+  // In a simulation, before the ranks begin: transfers ask it whether they may proceed.
   void use(TransferClock& clock);
-  // Rings for all who wait for any communicator.
+  // Rings for everyone who waits on any communicator.
   void wake();
   // The program of world rank `rank` has ended: it will issue nothing more on any communicator.
   void leave(int rank);
   bool left(int rank) const;
-  // Nobody but the ranks in `census` uses these communicators. Before they start.
+  // Only the ranks in `census` use these communicators. Call it before they start.
   void count_in(Census& census);
-  // "last issued #39 all_reduce 1.7 s ago": on the communicator of all.
+  // "last issued #39 all_reduce 1.7 s ago": on the world communicator.
   std::string last_seen(int rank) const;
 
  private:

@@ -1,7 +1,6 @@
 #pragma once
-// What the ranks of one communicator share: the open jobs, the mailbox of send and recv, who is
-// where, the poison, and the place to sleep. Owned by the communicators of its ranks; every
-// function from any thread.
+// What the ranks of one communicator share: the open jobs, the mailbox of send and recv, which rank
+// is where, the poison, and the sleepers. Owned by its ranks' communicators; thread-safe.
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -28,7 +27,7 @@ class Census;
 class ProgressThreads;
 struct LocalRegistry;
 
-// What peers may know of a rank, for their error messages. Written by the rank, relaxed but for
+// What peers may know about a rank, for error messages. Written by the rank; relaxed, except
 // `left`.
 struct alignas(64) RankState {
   std::atomic<std::uint64_t> issued{0};
@@ -39,7 +38,7 @@ struct alignas(64) RankState {
 
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  public:
-  // `members`: the world rank of each rank of the group, which is what error messages name.
+  // `members`: the world rank of each rank of the group, which error messages name.
   LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int> members, std::string name);
   ~LocalGroup();
   LocalGroup(const LocalGroup&) = delete;
@@ -55,40 +54,40 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   DeviceGroup& devices() { return devices_; }
   LinkQueue* link() const { return link_.get(); }  // null: nothing is emulated
 
-  // The job of collective `sequence`, with the reference of one rank. Ranks join in sequence.
+  // The job of collective `sequence`, with one rank's reference. Ranks join in sequence.
   Job& join(std::uint64_t sequence, CollectiveKind kind);
   static void release(Job& job) { job.references.fetch_sub(1, std::memory_order_acq_rel); }
-  // Puts in the arguments of `rank`; the last one to come, when all agree, arms the job, and does a
-  // small one at once; on devices it queues the work of all of them. Where the send buffer is
-  // filled by something that is still in flight, whoever helps arrives for the rank.
+  // Stores the arguments of `rank`. The last rank to arrive arms the job if all agree, and does a
+  // small one at once; on devices it queues everyone's work. If the send buffer is filled by
+  // something still in flight, whichever rank helps arrives on this one's behalf.
   void arrive(Job& job, int rank, Collective&& args, Print print, bool timed);
   // Does one unit of an armed job, or one pair of an all_gather, or what comes before or after;
-  // false when there was none to claim.
+  // false if there was nothing to claim.
   bool help(Job& job);
   bool help(Message& message);
   bool help_part(Job& job, int source, int target);
-  // Whether what is small is done by who comes last.
+  // Whether the last rank to arrive does small jobs at once.
   bool does_at_once() const;
   bool part_done(const Job& job, int source, int target) const;
-  // With links: when what a sleeper waits for may be over, as far as is known; 0: unknown.
+  // With links: when what a sleeper waits for may be over, as far as known; 0: unknown.
   std::int64_t not_before(const Job& job) const;
-  // After the poison: returns when nobody touches the buffers of `rank` for this job any more.
+  // After the poison: returns once nobody touches the buffers of `rank` for this job.
   void abandon(Job& job, int rank);
 
-  // The last side's part in a message on devices, with their queueing mutex held. A failure poisons
+  // The last side's part of a message on devices, with their queueing mutex held. A failure poisons
   // the group and is thrown.
   void queue_on_devices(Message& message, int rank);
 
-  // The first cause stays; false when there was one already.
+  // The first cause is kept; false if there was one already.
   bool poison(const std::string& cause);
-  // What poison() does first: waits fail from now on.
+  // The first part of poison(): waits fail from now on.
   bool mark_poisoned(const std::string& cause);
   bool poisoned() const noexcept { return poisoned_.load(); }
   std::string cause() const;
-  // The fabric is over: what hangs on something that never came about is let go, since it holds
-  // this group.
+  // The fabric is closing: drops what depends on something that never happened, since it holds this
+  // group.
   void forget_unprepared();
-  // `rank` issues nothing more: peers that miss it fail at once.
+  // `rank` issues nothing more: peers that need it fail at once.
   void leave(int rank);
 
   // "0,1,3"; "2 (last issued #39 all_reduce 1.7 s ago)"; "tp[4]"
@@ -105,14 +104,15 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   // For the error of ranks that disagree.
   void note_given_up(int rank, std::string what);
 
-  // Rings for all who listen here, after something they may wait for was stored (sequentially
-  // consistent, as is the sleeper's check of it: one of the two sees the other). Costs one load
-  // when nobody sleeps.
+  // Rings for everyone who listens here, after something they may wait for was stored (sequentially
+  // consistent, as is the sleeper's check: one of the two sees the other). Costs one load if nobody
+  // sleeps.
   void wake() {
     if (sleepers_.load() > 0) notify();
   }
   void ring(const std::atomic<bool>& has_dependents);
-  // From now on `parker` is rung; the awaited state is checked after this and before it parks.
+  // From now on `parker` is rung; the caller checks the awaited state after this and before it
+  // parks.
   void listen(Parker& parker, bool for_part);
   void deaf(Parker& parker, bool for_part) noexcept;
 
@@ -153,13 +153,13 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   alignas(64) SpinLock jobs_lock_;  // the four below
   std::vector<std::unique_ptr<Job>> jobs_;
   std::size_t next_job_ = 0;  // where to look for a free one
-  std::deque<Job*> open_;     // jobs that some rank has yet to join, in sequence
+  std::deque<Job*> open_;     // jobs that some rank has not joined yet, in sequence
   std::uint64_t first_open_ = 0;
 
-  // Read in every wait, hardly ever written; so kept apart from what is.
+  // Read in every wait and hardly ever written, so kept apart.
   alignas(64) std::atomic<bool> poisoned_{false};  // false -> true, with cause_ set before
   std::atomic<int> sleepers_{0};
-  std::atomic<int> part_sleepers_{0};  // those of them that an arrival alone may help
+  std::atomic<int> part_sleepers_{0};  // those of them that the arrival of one part may help
 
   alignas(64) mutable std::mutex cause_mutex_;
   std::string cause_;
@@ -177,15 +177,16 @@ struct LocalRegistry {
   std::set<int> left;              // world ranks whose program has ended; groups made later know it
   std::optional<Link> link;        // of all groups; set before the first
   std::shared_ptr<ProgressThreads> progress;  // null: none; set before the first group
-  // Subgroups that wait for members: by parent, world ranks and how many of these there were
-  // before; taken out by their last member.
+  // Subgroups that wait for members: keyed by parent, world ranks, and how many of these there were
+  // before; removed by their last member.
   struct Pending {
     std::shared_ptr<LocalGroup> group;
     int missing = 0;
   };
   std::map<std::tuple<std::uint64_t, std::vector<int>, int>, Pending> pending;
   inline static std::atomic<std::uint64_t> next_id{1};  // of groups, over all worlds
-  // Whose sleepers only ring each other here; null: anybody may use these groups. Before the ranks.
+  // Whose sleepers only ring each other here; null: anybody may use these groups. Set before the
+  // ranks start.
   const Census* census = nullptr;
   void wake();  // rings for all who listen to any group; not with the mutex held
   // Not with the mutex held.

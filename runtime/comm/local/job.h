@@ -4,14 +4,14 @@
 // work handle another.
 //
 // Life of a job:
-//   open        ranks issue: they write their entry             (entry: written by its rank only)
-//   prepared    what fills a rank's send buffer is done: `arrived` is raised
-//   armed       all have arrived and agree; `units` is set      (by the last rank to arrive)
-//   claimed     `next` hands out units, each to one rank        (any rank that waits)
-//   completing  all units are done: `next_completion` hands out what follows on each rank's side
-//   over        all recv buffers hold the result
-// An all_gather is also worked on while open: the shard of a source goes to a target as soon as
-// these two are there. Its units are the pairs (source, target), each claimed through `pairs`.
+//   open        each rank writes its own entry when it issues
+//   prepared    a rank's send buffer is filled: it increments `arrived`
+//   armed       all ranks have arrived and agree: the last one sets `units`, then `armed`
+//   claimed     waiting ranks claim units through `next`, each unit exactly once
+//   completing  all units are done: `next_completion` hands out each rank's completion callback
+//   over        every recv buffer holds the result
+// An all_gather starts while the job is still open: a shard is copied as soon as its source and its
+// target have arrived. Its units are the pairs (source, target), claimed through `pairs`.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -23,7 +23,7 @@
 namespace coshard {
 
 // A pair of an all_gather: Todo -> Taken (by compare-exchange: one worker) -> Done (release: the
-// data is there).
+// data have arrived).
 enum class Pair : std::uint8_t { Todo, Taken, Done };
 
 // None: not issued. Issued: `args` may be read, the send buffer may not. Preparing: one thread
@@ -31,7 +31,7 @@ enum class Pair : std::uint8_t { Todo, Taken, Done };
 // sleeping peer's check of it must not be missed, see LocalGroup::wake.
 enum class Stage : std::uint8_t { None, Issued, Preparing, Arrived };
 
-// What ranks compare: the geometry of the call, and what this rank has given up before.
+// What ranks compare: the geometry of the call, and what this rank gave up before.
 struct Print {
   std::uint64_t call = 0, given_up = 0;
 };
@@ -40,10 +40,10 @@ struct alignas(64) Entry {
   Collective args;
   Print print;
   std::atomic<Stage> stage{Stage::None};
-  // With links, while Issued or Preparing: before that time what fills the send buffer is not over.
+  // With links, while Issued or Preparing: what fills the send buffer is not over before this time.
   // 0: unknown.
   std::atomic<std::int64_t> not_before_ns{0};
-  // Somebody found it Preparing, and may sleep. Sequentially consistent, with `stage`.
+  // Somebody found it Preparing and may sleep. Sequentially consistent, with `stage`.
   std::atomic<bool> wanted{false};
   bool issued() const { return stage.load() != Stage::None; }
   bool arrived() const { return stage.load() == Stage::Arrived; }
@@ -68,30 +68,29 @@ struct Job {
   Passage passage;                    // with links
   std::shared_ptr<DeviceJob> device;  // null on the cpu
 
-  // Ranks and work handles that still use the job; at 0 (release / acquire) the group may open it
-  // again.
+  // Ranks and work handles that still use the job; at 0 (release / acquire) the group may reuse it.
   std::atomic<int> references{0};
-  // 0 .. ranks. The rank that makes it full checks and arms the job; acq_rel so that it sees all
+  // 0 .. ranks. The last rank to arrive checks and arms the job; acq_rel so that it sees all
   // entries.
   alignas(64) std::atomic<int> arrived{0};
   // false -> true with units set. Sequentially consistent together with `next` and the group's
-  // poison: a worker that claims a unit sees the poison, or who abandons the job sees that it is
-  // armed.
+  // poison: a worker that claims a unit sees the poison, or a rank that abandons the job sees that
+  // it is armed.
   std::atomic<bool> armed{false};
   std::atomic<int> unprepared{0};  // entries that are Issued, or have been until just now
-  // Jobs of other groups wait for it. Sequentially consistent, with `over`: who finishes sees it,
-  // or who waits sees that it is over.
+  // Jobs of other groups depend on it. Sequentially consistent, with `over`: whoever finishes sees
+  // it, or whoever waits sees that it is over.
   std::atomic<bool> has_dependents{false};
-  std::atomic<bool> completes{false};   // some rank has something to do after the transfer
+  std::atomic<bool> completes{false};   // some rank has a completion callback
   std::atomic<bool> completing{false};  // false -> true when all units are done; release
   std::atomic<std::uint32_t> next_completion{0}, completions{0};  // ranks; as `next` and `done`
   alignas(64) std::atomic<std::uint32_t> next{0};  // the next unit to claim; may run past `units`
-  alignas(64) std::atomic<std::uint32_t> done{
-      0};  // units done; acq_rel chains the writes of all workers
+  // Units done; acq_rel chains the writes of all workers.
+  alignas(64) std::atomic<std::uint32_t> done{0};
   // false -> true by the worker of the last unit, with over_ns set before; sequentially consistent,
   // see LocalGroup::wake.
   alignas(64) std::atomic<bool> over{false};
-  std::atomic<bool> timed{false};        // some rank is observed: take the time when over
+  std::atomic<bool> timed{false};        // some rank is observed: record the time when over
   std::atomic<std::int64_t> over_ns{0};  // steady clock
 };
 

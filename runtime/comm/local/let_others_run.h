@@ -1,5 +1,5 @@
 #pragma once
-// How to wait for another thread or fiber that is in the middle of something short.
+// Waits for another thread or fiber that is in the middle of something short.
 #include <sched.h>
 
 #include <coshard/runtime/coro/rank_context.h>

@@ -165,11 +165,12 @@ std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> r
   std::vector<int> members;  // world ranks
   int my_rank = -1;
   for (const int r : ranks) {
-    CS_REQUIRE(r >= 0 && r < size(), "subgroup ", name, ": rank ", r, " is not one of ", size());
+    CS_REQUIRE(r >= 0 && r < size(), "subgroup ", name, ": rank ", r, " is out of range for ",
+               size(), " ranks");
     if (r == rank_) my_rank = static_cast<int>(members.size());
     members.push_back(group_->members()[static_cast<std::size_t>(r)]);
   }
-  CS_REQUIRE(my_rank >= 0, "subgroup ", name, ": rank ", rank_, " is not in it");
+  CS_REQUIRE(my_rank >= 0, "subgroup ", name, ": rank ", rank_, " is not a member");
 
   const std::shared_ptr<LocalRegistry>& registry = group_->registry();
   std::shared_ptr<LocalGroup> group;
@@ -221,7 +222,7 @@ const CommunicatorBackend local_communicator_backend = {
       if (device->peers() == nullptr) return control;
       const auto local = std::dynamic_pointer_cast<LocalCommunicator>(control);
       if (local == nullptr)
-        fail(ErrorKind::Unsupported, "communicator 'local': the ranks are not in one process");
+        fail(ErrorKind::Unsupported, "communicator 'local' joins ranks of one process only");
       local->use(device);
       return control;
     }};

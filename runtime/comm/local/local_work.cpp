@@ -162,7 +162,8 @@ void LocalWork::check(std::int64_t waited_ns) {
 }
 
 void LocalWork::check_part(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), describe(), ": part ", part, " is not one of ", parts());
+  CS_REQUIRE(part >= 0 && part < parts(), describe(), ": part ", part, " is out of range for ",
+             parts(), " parts");
 }
 
 bool LocalWork::part_ready(int part) {
@@ -304,7 +305,7 @@ void JobWork::check_before(std::int64_t waited_ns) {
 std::string JobWork::missing_text() const {
   const LocalGroup& group = communicator_->group();
   if (link() != nullptr && job_->armed.load())
-    return cat("its emulated link needs another ",
+    return cat("its emulated link is busy for another ",
                std::max<std::int64_t>(0, job_->passage.end - LinkQueue::now()), " ns");
   return cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
 }

@@ -70,9 +70,9 @@ Look LocalGroup::push_before(Job& job, int rank) {
       return look;
     }
     if (const std::string failure = before.failure(); !failure.empty())
-      poison(cat(side_text(job, rank), ": what it needs failed: ", failure));
+      poison(cat(side_text(job, rank), ": what it depends on failed: ", failure));
   } catch (const std::exception& error) {
-    poison(cat(side_text(job, rank), ": its data could not be prepared: ", error.what()));
+    poison(cat(side_text(job, rank), ": preparing its send buffer failed: ", error.what()));
   }
   return Look::Over;
 }
@@ -162,7 +162,7 @@ bool LocalGroup::may_go_on() const {
 // Between claiming a share and doing it.
 bool LocalGroup::pause() {
   if (registry_->clock == nullptr || registry_->clock->pause()) return true;
-  poison("the simulation was given up");
+  poison("the simulation was abandoned");
   return false;
 }
 
@@ -173,7 +173,7 @@ bool LocalGroup::help(Message& message) {
   if (message.wanted.exchange(false) || moved) ring(message.has_dependents);
   if (!failure.empty())
     poison(cat("message #", message.number, " of ", title(), place_text(message.send),
-               ": what it sends failed: ", failure));
+               ": computing what it sends failed: ", failure));
   return moved;
 }
 
@@ -195,7 +195,7 @@ std::string LocalGroup::side_text(const Job& job, int rank) const {
 std::string LocalGroup::noted_text(const Job& job, int rank) const {
   const Noted& last = entry(job, rank).args.last_noted;
   const int member = members_[static_cast<std::size_t>(rank)];
-  if (last.what.empty()) return cat("; rank ", member, " did neither before");
+  if (last.what.empty()) return cat("; rank ", member, " has not done so before");
   return cat("; rank ", member, " last ", last.what, ' ', last.value, ' ', last.of_what, ' ',
              last.of);
 }
@@ -221,7 +221,8 @@ bool LocalGroup::checked(Job& job, int a, int b) {
     const std::scoped_lock lock(cause_mutex_);
     for (const int r : {a, b})
       if (const std::string& gave_up = given_up_[static_cast<std::size_t>(r)]; !gave_up.empty())
-        text += cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up ", gave_up);
+        text +=
+            cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up waiting for ", gave_up);
   }
   if (one.args.noted != other.args.noted)
     for (const int r : {a, b}) text += noted_text(job, r);

@@ -21,7 +21,7 @@ std::string_view name_of(ncclResult_t status) {
     case ncclInvalidUsage: return "ncclInvalidUsage";
     case ncclRemoteError: return "ncclRemoteError";
     case ncclInProgress: return "ncclInProgress";
-    default: return "an NCCL error";
+    default: return "unknown NCCL error";
   }
 }
 

@@ -1,15 +1,14 @@
 #pragma once
-// The one table through which every call to NCCL goes, and which version of NCCL that is. Filled
-// from libnccl, and by tests from a fake (tests/support/fake_cuda/fake_nccl). Chosen before the
-// first communicator is made; any thread may call through it, one communicator one thread at a
-// time.
+// The table through which every NCCL call goes, and the NCCL version. Filled from libnccl, or in
+// tests from a fake (tests/support/fake_cuda/fake_nccl). Chosen before the first communicator is
+// created; any thread may call through it, each communicator from one thread at a time.
 #include <nccl.h>
 
 #include <string>
 #include <string_view>
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7),
-              "building needs the header of NCCL 2.28.7 or newer; running does not");
+              "building needs nccl.h of NCCL 2.28.7 or newer; an older library will run");
 
 // clang-format off
 // Those that every NCCL has that can be used at all (2.14), linked; and those that came later,
@@ -38,7 +37,7 @@ const NcclApi& real_nccl();
 // For tests; null: libnccl again. The table must outlive every communicator.
 void use_nccl(const NcclApi* table);
 
-// What came with a version: the smallest that has it.
+// Features by the first version that has them.
 enum class NcclFeature : int {
   Config = 21400,           // ncclCommInitRankConfig, and ncclCommAbort while it connects
   Split = 21800,            // ncclCommSplit

@@ -154,7 +154,7 @@ NcclCommunicator::~NcclCommunicator() {
     if (!in_flight_.empty() && left_behind_.empty() && last != nullptr)
       domain_->device->compute_stream().wait(*last);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "coshard: end of %s: %s\n", title().c_str(), error.what());
+    std::fprintf(stderr, "coshard: destroying %s: %s\n", title().c_str(), error.what());
   }
   end_nccl_watch(*this);
   const std::string its_title = title();
@@ -170,7 +170,7 @@ NcclCommunicator::~NcclCommunicator() {
     text = error.what();
   }
   if (!text.empty())
-    std::fprintf(stderr, "coshard: end of %s: %s\n", its_title.c_str(), text.c_str());
+    std::fprintf(stderr, "coshard: destroying %s: %s\n", its_title.c_str(), text.c_str());
 }
 
 // Graphs run its operations on the compute stream, not on its own.
@@ -210,7 +210,7 @@ std::shared_ptr<NcclCommunicator> make_nccl_communicator(std::shared_ptr<Communi
   auto cuda_device = std::dynamic_pointer_cast<CudaDevice>(device);
   if (cuda_device == nullptr)
     fail(ErrorKind::Unsupported,
-         cat("communicator 'nccl' joins cuda devices, not ", device->name()));
+         cat("communicator 'nccl' needs a cuda device, not ", device->name()));
   auto domain = std::make_shared<NcclDomain>();
   domain->device = std::move(cuda_device);
   domain->options = options;

@@ -50,9 +50,9 @@ void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
   if (done != nullptr && done->query()) return;
   failed(ErrorKind::Timeout,
          failure_text(flight,
-                      cat("timeout after ", seconds(waited_ns), " s: all ranks have called it, ",
-                          done == nullptr ? "and NCCL has not taken it"
-                                          : "and the device has not done it")));
+                      cat("timeout after ", seconds(waited_ns), " s: all ranks have issued it, ",
+                          done == nullptr ? "but NCCL has not accepted it"
+                                          : "but the device has not finished it")));
 }
 
 // The compute stream waits for them, and whoever waits for it may be unable to look here.

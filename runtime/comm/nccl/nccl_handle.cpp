@@ -178,8 +178,8 @@ std::string NcclHandle::end_helper(std::chrono::nanoseconds grace) {
     return shared_->problem.empty() ? "" : cat(name_, ": ", shared_->problem);
   }
   if (shared_->helper.joinable()) shared_->helper.detach();
-  return cat("the ", shared_->ending, " of ", name_, " has not come back after ", to_string(grace),
-             "; its thread is left behind");
+  return cat("the ", shared_->ending, " of ", name_, " has not returned after ", to_string(grace),
+             "; its thread is abandoned");
 }
 
 void NcclHandle::begin_abort() {

@@ -22,7 +22,7 @@ class NcclCommunicator::Replays final : public GraphPart {
 
   void launches() override {
     const auto communicator = communicator_.lock();
-    CS_REQUIRE(communicator != nullptr, "captured step: a communicator that it uses is gone");
+    CS_REQUIRE(communicator != nullptr, "captured step: a communicator it uses was destroyed");
     communicator->flush_all_messages();
     for (const Collective& told : told_) last_ = communicator->announce(told);
     {

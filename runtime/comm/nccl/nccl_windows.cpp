@@ -12,7 +12,7 @@ namespace coshard {
 
 std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
   require_nccl(NcclFeature::CopyEngine, "symmetric buffers");
-  CS_REQUIRE(bytes > 0, "symmetric_buffer on ", title(), ": 0 bytes");
+  CS_REQUIRE(bytes > 0, "symmetric_buffer on ", title(), ": the size is 0 bytes");
   flush_messages();
   // The window holds whole pages.
   constexpr std::size_t kPage = NCCL_WIN_REQUIRED_ALIGNMENT;
@@ -27,7 +27,7 @@ std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
     try {
       device->synchronize();
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "coshard: the end of a symmetric buffer: %s\n", error.what());
+      std::fprintf(stderr, "coshard: freeing a symmetric buffer: %s\n", error.what());
     }
     log_nccl(nccl().MemFree(gone), "ncclMemFree");
   });
@@ -37,8 +37,8 @@ std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
   });
   if (made->window == nullptr)
     fail(ErrorKind::Unsupported, cat("symmetric buffers on ", title(),
-                                     ": NCCL gave no window; it needs devices that all "
-                                     "reach each other"));
+                                     ": NCCL registered no window; all devices must have "
+                                     "peer access to each other"));
   windows_.push_back(made);
   auto borrowed = domain_->device->borrow(data, bytes);
   struct Held {

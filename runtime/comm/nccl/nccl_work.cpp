@@ -13,7 +13,7 @@ int NcclWork::parts() const {
 
 void NcclWork::check_part(int part) const {
   CS_REQUIRE(part >= 0 && part < parts(), to_string(flight_->kind), ": part ", part,
-             " is not one of ", parts());
+             " is out of range for ", parts(), " parts");
 }
 
 bool NcclWork::part_ready(int part) {

@@ -42,7 +42,7 @@ void* BlockCache::take(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (bytes > std::size_t{1} << 50) {
     fail(ErrorKind::DeviceFailed,
-         cat("cpu: a buffer of ", bytes, " bytes is larger than any memory"));
+         cat("cpu: cannot allocate ", bytes, " bytes: larger than the address space"));
   }
   const SizeClass wanted = size_class(bytes);
   const auto index = static_cast<std::size_t>(wanted.index);

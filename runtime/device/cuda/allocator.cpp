@@ -127,7 +127,7 @@ void CudaAllocator::fail_request(std::size_t bytes, std::string_view label,
   fail(ErrorKind::DeviceFailed,
        cat("cuda:", device_, ": cannot allocate ", bytes, " bytes", label.empty() ? "" : " for ",
            label, ": ", text_of(cudaErrorMemoryAllocation), "; ", held.in_use, " are in use (",
-           holders(), "), ", of_graphs > 0 ? cat(of_graphs, " are captured steps', ") : "",
+           holders(), "), ", of_graphs > 0 ? cat(of_graphs, " by captured steps, ") : "",
            held.cached, " cached, peak ", held.peak, "; ", left, " of ", all,
            " are free on the device"));
 }

@@ -34,9 +34,8 @@ void require_device(int index) {
     fail(ErrorKind::DeviceFailed,
          cat("cuda:", index, ": ", found.problem, "; `coshard doctor` says what is missing"));
   if (index < 0 || index >= count)
-    fail(ErrorKind::DeviceFailed,
-         cat("cuda:", index, ": there ", count == 1 ? "is 1 device" : "are ",
-             count == 1 ? "" : cat(count, " devices"), ", numbered from 0"));
+    fail(ErrorKind::DeviceFailed, cat("cuda:", index, ": no such device; this machine has ", count,
+                                      count == 1 ? " device" : " devices", ", numbered from 0"));
 }
 
 constinit KernelEntry* first_kernel = nullptr;  // written before main()
@@ -71,7 +70,7 @@ void allow_shared_bytes(const CudaDevice& device, const CudaLaunch& launch) {
 
 CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
   CS_REQUIRE((options_.allocate != nullptr) == (options_.deallocate != nullptr),
-             "CudaOptions: allocate and deallocate go together, only ",
+             "CudaOptions: give both allocate and deallocate; only ",
              options_.allocate ? "allocate" : "deallocate", " is given");
   require_device(options_.index);
   name_ = cat("cuda:", options_.index);
@@ -97,7 +96,7 @@ CudaDevice::~CudaDevice() {
   try {
     allocator_->settle();  // also for what streams of other devices still read
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "coshard: end of %s: %s\n", name_.c_str(), error.what());
+    std::fprintf(stderr, "coshard: destroying %s: %s\n", name_.c_str(), error.what());
   }
   log_cuda(cuda().DeviceSynchronize(), "cudaDeviceSynchronize");
   extensions_.clear();
@@ -112,7 +111,7 @@ void CudaDevice::make_current() const {
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
-  require_not_recording(*this, "a new communicator", "make a stream");
+  require_not_recording(*this, "a new communicator", "create a stream");
   return std::make_unique<CudaStream>(*this, kind);
 }
 
@@ -157,7 +156,7 @@ void* CudaDevice::allocate(std::size_t bytes) {
     data = options_.allocate(bytes, compute_->native());
     if (data == nullptr)
       fail(ErrorKind::DeviceFailed,
-           cat(name_, ": the caller's allocator has no ", bytes, " bytes"));
+           cat(name_, ": the caller's allocator failed to allocate ", bytes, " bytes"));
   } else {
     data = from_pool(bytes);
   }
@@ -180,13 +179,13 @@ void CudaDevice::deallocate(void* data, std::size_t bytes,
 }
 
 void CudaDevice::upload(void* to, const void* host, std::size_t bytes) {
-  require_not_recording(*this, "upload", "take data from the host");
+  require_not_recording(*this, "upload", "copy from the host");
   make_current();
   staging_->upload(to, host, bytes, *compute_, deadline());
 }
 
 void CudaDevice::download(void* host, const void* from, std::size_t bytes) {
-  require_not_recording(*this, "download", "give data to the host");
+  require_not_recording(*this, "download", "copy to the host");
   make_current();
   ++host_waits_;
   staging_->download(host, from, bytes, *compute_, deadline());

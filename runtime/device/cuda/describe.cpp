@@ -22,17 +22,18 @@ void set_problem(CudaPresence& found, cudaError_t status) {
   const std::string needed = cuda_version_text(found.runtime);
   if (found.driver == 0) {
     found.problem = "this machine has no CUDA driver (libcuda.so.1)";
-    found.hint = cat("install NVIDIA's driver for ", needed, " or newer, or pass the GPU through");
+    found.hint = cat("install the NVIDIA driver for ", needed,
+                     " or newer; in a container, pass the GPU through");
   } else if (status == cudaErrorInsufficientDriver && found.driver < found.runtime) {
-    found.problem = cat("the CUDA driver serves ", cuda_version_text(found.driver),
-                        " and this build needs ", needed);
+    found.problem = cat("the CUDA driver supports ", cuda_version_text(found.driver),
+                        ", but this build needs ", needed);
     found.hint = "install a newer driver, or build with an older CUDA toolkit";
   } else if (status == cudaSuccess || status == cudaErrorNoDevice) {
     found.problem = "this machine has no CUDA device";
-    found.hint = "look at `nvidia-smi -L` and at CUDA_VISIBLE_DEVICES";
+    found.hint = "check `nvidia-smi -L` and CUDA_VISIBLE_DEVICES";
   } else {
     found.problem = cat("no usable CUDA driver: ", text_of(status));
-    found.hint = "look at `nvidia-smi` and at the kernel's log";
+    found.hint = "check `nvidia-smi` and the kernel log";
   }
 }
 

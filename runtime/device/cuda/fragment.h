@@ -1,12 +1,11 @@
 #pragma once
-// Products of bf16 or f16 matrices by the tensor cores of a warp (sm_80 and later), and how their
-// operands come from shared memory. On the device each is one instruction; for the emulator each is
-// computed from the layouts below. All lanes of a warp call together.
+// Warp-level bf16 and f16 matrix products on tensor cores (sm_80 and later), and the loads of their
+// operands from shared memory. On the device each is one instruction; the emulator computes it from
+// the layouts below. All lanes of a warp call together.
 //
-// Layouts (PTX ISA, mma.m16n8k16 with .bf16 or .f16 operands and an
-// .f32 result): with g = lane / 4 and
-// t = lane % 4, each register holding two elements, the one of the lower column (row, for B) in its
-// low half,
+// Layouts (PTX ISA, mma.m16n8k16 with .bf16 or .f16 operands and an .f32 result), with g = lane / 4
+// and t = lane % 4. A register holds two elements; the lower column (row, for B) is in its low
+// half.
 //   A (16 x 16):  at[0] row g,     columns 2t, 2t+1       at[2] row g,     columns 2t+8, 2t+9
 //                 at[1] row g + 8, columns 2t, 2t+1       at[3] row g + 8, columns 2t+8, 2t+9
 //   B (16 x 8):   at[0] rows 2t, 2t+1, column g           at[1] rows 2t+8, 2t+9, column g

@@ -141,7 +141,7 @@ CudaGraphs::~CudaGraphs() {
 
 // What eager steps have left in the pool is what the recorded one needs in memory of its own.
 std::unique_ptr<GraphRecording> CudaGraphs::record() {
-  CS_REQUIRE(recording() == 0, device_.name(), ": a captured step within another");
+  CS_REQUIRE(recording() == 0, device_.name(), ": captured steps cannot be nested");
   device_.trim();
   return std::make_unique<CudaRecording>(
       std::static_pointer_cast<CudaDevice>(device_.shared_from_this()));

@@ -99,7 +99,7 @@ void reduce_typed(CudaDevice& device, Reduce reduce, std::span<const void* const
   const int all = static_cast<int>(sources.size());
   if (all > kSources)
     fail(ErrorKind::Unsupported, cat("a reduction over ", all, " ranks of one process on ",
-                                     device.name(), ": at most ", kSources));
+                                     device.name(), ": at most ", kSources, " are supported"));
   ReduceKernel<T> kernel{};
   kernel.reduce = reduce;
   kernel.target = static_cast<T*>(target);

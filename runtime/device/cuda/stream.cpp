@@ -126,7 +126,7 @@ void CudaEvent::synchronize(std::int64_t deadline_ns) {
                                 : wait.waited_ns());
     if (late)
       fail(ErrorKind::Timeout, cat(owner != nullptr ? owner->name() : cat("cuda:", pool_->device()),
-                                   ": the device has not come to an event after ",
+                                   ": the device has not reached an event after ",
                                    static_cast<double>(wait.waited_ns()) / 1e9, " s"));
   }
   // What was let go by a failure has come here too.

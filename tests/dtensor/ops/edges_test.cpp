@@ -87,7 +87,9 @@ TEST(Edges, ClippingRefusesANormTypeOfZeroOrLess) {
       } catch (const Error& error) {
         text = error.what();
       }
-      EXPECT_NE(text.find("clip_grad_norm: norm type "), std::string::npos) << text;
+      EXPECT_NE(text.find("clip_grad_norm: the norm type must be positive, got "),
+                std::string::npos)
+          << text;
     }
   });
 }
@@ -170,7 +172,7 @@ TEST(Edges, StartsLengthsAndStepsAtTheEndsOfTheirType) {
     const Tensor x = counting(world, {3, 4});
     EXPECT_TRUE(
         refusal([&] { narrow(x, 0, 1, kMost); }).starts_with("narrow: 9223372036854775807"));
-    EXPECT_TRUE(refusal([&] { narrow(x, 0, kMost, 1); }).starts_with("narrow: 1 elements from"));
+    EXPECT_TRUE(refusal([&] { narrow(x, 0, kMost, 1); }).starts_with("narrow: start "));
     EXPECT_EQ(slice(x, 0, kLeast, kMost, kMost).to_vector(), (std::vector<double>{1, 2, 3, 4}));
     EXPECT_EQ(slice(x, 1, 2, kMost, kMost - 1).to_vector(), (std::vector<double>{3, 7, 11}));
     EXPECT_EQ(diagonal(x, kLeast).shape(), (Shape{0}));
@@ -185,20 +187,20 @@ TEST(Edges, StartsLengthsAndStepsAtTheEndsOfTheirType) {
 TEST(Edges, RefusalsNameTheOperatorThatWasCalled) {
   alone([](World& world) {
     const Tensor x = counting(world, {3, 4}), ints = ones(world, {2}, DType::I64);
-    EXPECT_EQ(refusal([&] { var(ints); }), "var: i64[2] is not floating");
+    EXPECT_EQ(refusal([&] { var(ints); }), "var: i64[2] is not floating-point");
     EXPECT_EQ(
         refusal([&] {
           einsum("abcde,fghi->abcdefghi", ones(world, {1, 1, 1, 1, 1}), ones(world, {1, 1, 1, 1}));
         }),
         "einsum: more than 8 dimensions in the result of abcde,fghi->abcdefghi");
-    EXPECT_EQ(refusal([&] { stdev(ints); }), "stdev: i64[2] is not floating");
+    EXPECT_EQ(refusal([&] { stdev(ints); }), "stdev: i64[2] is not floating-point");
     EXPECT_EQ(refusal([&] { masked_fill(x, {}, 1); }), "masked_fill: the condition is undefined");
     // A device tells where its results are read.
     const std::string gathered = refusal([&] { index_select(x, 0, ints * 7).to_vector(); });
-    EXPECT_EQ(gathered.find("gather: index 7 is outside a dimension of 3 elements"), 0U);
+    EXPECT_EQ(gathered.find("gather: index 7 is out of bounds for a dimension of size 3"), 0U);
     const Tensor at = full(world, {1, 1}, -1, DType::I64);
     const std::string scattered = refusal([&] { scatter(x, 0, at, 2).to_vector(); });
-    EXPECT_EQ(scattered.find("scatter: index -1 is outside a dimension of 3 elements"), 0U);
+    EXPECT_EQ(scattered.find("scatter: index -1 is out of bounds for a dimension of size 3"), 0U);
   });
 }
 

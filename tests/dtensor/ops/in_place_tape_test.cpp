@@ -86,7 +86,8 @@ Task<void> refuses(World& world) {
   EXPECT_TRUE(contains(refusal([&] { mul_(leaf, 2); }), "leaf that requires a gradient"));
   const Tensor column = counting(world, {4, 1});
   const Tensor wide = counting(world, {4, 3});
-  EXPECT_TRUE(contains(refusal([&] { add_(column, wide); }), "does not fit f64[4,1]"));
+  EXPECT_TRUE(
+      contains(refusal([&] { add_(column, wide); }), "does not have the shape of f64[4,1]"));
   const Tensor whole = counting(world, {4}, DType::I64);
   EXPECT_TRUE(contains(refusal([&] { mul_(whole, 1.5); }), "mul"));
   co_return;

@@ -260,7 +260,7 @@ Task<void> what_has_no_meaning(World& world) {
   try {
     transfer(x, 0, 7);
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "transfer: rank 7 is not one of 2");
+    EXPECT_STREQ(error.what(), "transfer: rank 7 is out of range for 2 ranks");
   }
   co_return;
 }

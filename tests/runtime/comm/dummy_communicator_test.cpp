@@ -112,7 +112,7 @@ TEST(Communicators, OneThatIsNotThereIsNamedOnceBeforeAnyRankStarts) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Unsupported);
-    EXPECT_NE(std::string(error.what()).find("communicator 'smoke': this build has local"),
+    EXPECT_NE(std::string(error.what()).find("unknown communicator 'smoke'; this build has local"),
               std::string::npos)
         << error.what();
   }

@@ -1,4 +1,4 @@
-// Program order is the only order (C2): delays change neither results nor the sequence of issues.
+// Program order is the only order (docs/architecture.md, C2): delays change neither results nor the sequence of issues.
 #include <atomic>
 #include <mutex>
 #include <random>

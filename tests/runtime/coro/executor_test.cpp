@@ -48,7 +48,8 @@ TEST(Executor, ATaskThatNobodyWillCompleteIsAnErrorAndIsDestroyed) {
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-    EXPECT_STREQ(error.what(), "executor: the task waits for something that nobody will complete");
+    EXPECT_STREQ(error.what(),
+                 "executor: deadlock: the task waits for something that nothing will complete");
   }
   EXPECT_EQ(counts.alive(), 0);
   EXPECT_EQ(executor.run(who()), &executor);

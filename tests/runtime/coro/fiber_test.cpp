@@ -69,18 +69,18 @@ TEST(Fiber, ResumeThrowsWhatEndedTheBody) {
 }
 
 TEST(Fiber, MisuseIsAnErrorThatSaysWhat) {
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber(nullptr); }), "fiber: it has no body");
+  EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber(nullptr); }), "fiber: its function is empty");
   EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber::suspend(); }),
-            "fiber: suspended where none runs");
+            "fiber: suspend called outside a fiber");
   EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber([] {}, 100); }),
-            "fiber: a stack of 100 bytes; it takes at least 16384");
+            "fiber: a stack of 100 bytes is too small or too large; it needs at least 16384");
   EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber([] {}, std::size_t{1} << 60); }),
-            "fiber: no memory for a stack of 1152921504606846976 bytes: Cannot allocate memory");
+            "fiber: cannot allocate a stack of 1152921504606846976 bytes: Cannot allocate memory");
   Fiber self([&self] { self.resume(); });
   EXPECT_EQ(error_of(ErrorKind::BadInput, [&self] { self.resume(); }),
-            "fiber: resumed while it runs");
+            "fiber: resumed while it is running");
   EXPECT_EQ(error_of(ErrorKind::BadInput, [&self] { self.resume(); }),
-            "fiber: resumed after its body ended");
+            "fiber: resumed after it finished");
 }
 
 TEST(Fiber, NeverChangesItsThread) {
@@ -88,7 +88,7 @@ TEST(Fiber, NeverChangesItsThread) {
   fiber.resume();
   std::thread other([&fiber] {
     EXPECT_EQ(error_of(ErrorKind::BadInput, [&fiber] { fiber.resume(); }),
-              "fiber: resumed on another thread than its own");
+              "fiber: resumed on a thread other than its own");
   });
   other.join();
   fiber.resume();
@@ -240,7 +240,7 @@ TEST(Fiber, DestroyedBeforeItIsDoneItUnwindsWithAnError) {
     EXPECT_EQ(counted.use_count(), 3);
   }
   EXPECT_EQ(counted.use_count(), 1);
-  const std::string text = "fiber: given up before its body ended";
+  const std::string text = "fiber: abandoned before it finished";
   EXPECT_EQ(log, (std::vector<std::string>{text, text}));
   EXPECT_EQ(Fiber::current(), nullptr);
 }

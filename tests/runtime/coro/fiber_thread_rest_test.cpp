@@ -182,13 +182,13 @@ TEST(FiberThreadSimulation, AStandstillIsAnErrorAndTheFibersUnwind) {
     thread.spawn([&unwound, i](Parker& parker) {
       if (i == 1) return;
       const std::string text = error_of(ErrorKind::Cancelled, [&parker] { parker.park(0); });
-      EXPECT_EQ(text, "fiber: given up before its body ended");
+      EXPECT_EQ(text, "fiber: abandoned before it finished");
       ++unwound;
       parker.park(1);
     });
   }
   EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.run(); }),
-            "fiber thread: 2 of 3 fibers sleep, and nobody will ring them");
+            "fiber thread: deadlock: 2 of 3 fibers sleep and nothing can wake them");
   EXPECT_EQ(unwound, 2);
   thread.spawn([&unwound](Parker& parker) {
     parker.park(parker.now() + kHour);
@@ -213,7 +213,7 @@ TEST(FiberThreadSimulation, AtAStandstillTheHookMayRing) {
     sleeper.ring();
   });
   EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.run(); }),
-            "fiber thread: 1 of 1 fibers sleep, and nobody will ring them");
+            "fiber thread: deadlock: 1 of 1 fibers sleep and nothing can wake them");
   EXPECT_EQ(told, 1);
 }
 

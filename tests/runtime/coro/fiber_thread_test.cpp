@@ -277,18 +277,17 @@ TEST(FiberThread, MisuseIsAnErrorThatSaysWhat) {
   FiberThread thread;
   asio::io_context foreign(1);
   EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.spawn(nullptr); }),
-            "fiber thread: a fiber has no body");
+            "fiber thread: the function of a fiber is empty");
   Parker& first = thread.spawn([&](Parker& parker) {
     EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.run(); }),
-              "fiber thread: run inside of one that runs on this thread");
+              "fiber thread: run called inside a fiber thread on the same thread");
     EXPECT_EQ(error_of(ErrorKind::BadInput, [&] { parker.park(0, &foreign); }),
               "fiber thread: fiber 0 parks in an io_context that is not its thread's");
   });
   thread.run();
-  EXPECT_EQ(
-      error_of(ErrorKind::BadInput, [&first] { first.park(0); }),
-      "a wait in place beside the program of a rank that shares its thread (in a handler, or a "
-      "task that was spawned): co_await instead");
+  EXPECT_EQ(error_of(ErrorKind::BadInput, [&first] { first.park(0); }),
+            "a wait in place within a handler or a spawned task, on a rank that shares its thread; "
+            "co_await instead");
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ TEST(StillRunningRanks, AreNamedAfterASecondEveryTwoSecondsAndWhenTheGraceIsOver
   ASSERT_EQ(told.running.size(), 2U);
   for (const StillRunning& news : told.running) {
     EXPECT_EQ(news.ranks, std::vector<int>{2});
-    EXPECT_EQ(news.text, "rank 2 (issued no collective yet)");
+    EXPECT_EQ(news.text, "rank 2 (has issued no collective yet)");
   }
   EXPECT_LT(told.running[0].since, 1500ms);
   EXPECT_FALSE(told.running[0].out_of_grace);

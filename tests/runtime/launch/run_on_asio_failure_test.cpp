@@ -53,7 +53,7 @@ Task<void> waits_for_nobody(World&) { co_await std::suspend_always{}; }
 TEST(RunOnAsio, ATaskThatNobodyWillCompleteIsAnError) {
   const End end = end_on_one_thread(2, waits_for_nobody);
   EXPECT_TRUE(end.is(ErrorKind::BadInput)) << end;
-  EXPECT_TRUE(end.names("nobody will complete")) << end;
+  EXPECT_TRUE(end.names("nothing will complete")) << end;
 }
 
 Task<void> late_for_the_timeout(World& world) {

@@ -202,7 +202,7 @@ TEST(RunOnAsio, AWaitInPlaceForARankOfTheSameContextIsAnErrorThatNamesIt) {
   EXPECT_FALSE(end.failed) << end;
   EXPECT_TRUE(seen.is(ErrorKind::BadInput)) << seen;
   EXPECT_TRUE(seen.names("all_reduce #0 on world[2]")) << seen;
-  EXPECT_TRUE(seen.names("rank 1, which it waits for, runs on the same io_context")) << seen;
+  EXPECT_TRUE(seen.names("rank 1, whose part is missing, runs on the same io_context")) << seen;
 }
 
 Task<void> drops_borrowed_memory(World& world) {

@@ -152,7 +152,7 @@ TEST(RunRanks, TheTimeoutOfTheOptionsIsTheDeadlineOfEachWait) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Timeout);
-    EXPECT_NE(std::string(error.what()).find("missing: 1 (issued no collective yet)"),
+    EXPECT_NE(std::string(error.what()).find("missing: 1 (has issued no collective yet)"),
               std::string::npos)
         << error.what();
   }
@@ -175,7 +175,7 @@ TEST(RunRanks, RefusesToRunNoProgram) {
     run_ranks({.ranks = 2}, nullptr);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "run_ranks: no program");
+    EXPECT_EQ(std::string(error.what()), "run_ranks: the program is an empty function");
   }
 }
 

@@ -1,18 +1,18 @@
 #pragma once
-// Scopes in which operators must not redistribute by themselves, and in which plain tensors may
-// stand beside DTensors. Rank's thread; they belong to the branch of the program.
+// Scopes in which operators may not redistribute implicitly, or may mix plain tensors with
+// DTensors. Rank's thread; they belong to the branch of the program.
 #include <cstdint>
 
 #include <coshard/export.h>
 
 namespace COSHARD_API coshard {
 
-// While one lives, an operator on this thread that would have to redistribute an input is
-// Error{BadInput} naming operator, input and layouts (torch.distributed.tensor
-// ExplicitRedistributionContext). Communication: only where it would communicate; Any: also the
-// free changes (R -> S, R -> P); Off: nested, allows all again. redistribute() itself is always
-// allowed. Backward obeys the scope it is called in. Do not hold one across a co_await that may
-// run siblings.
+// While one is alive, an operator of this branch that would have to redistribute an input is
+// Error{BadInput}, which names operator, input and layouts (torch.distributed.tensor's
+// ExplicitRedistributionContext). Communication: only if it would communicate. Any: also free
+// changes (R -> S, R -> P). Off: for a nested scope, allows all again. redistribute() itself is
+// always allowed. Backward obeys the scope it is called in. Do not keep one open across a co_await
+// that may run siblings.
 class ExplicitRedistribution {
  public:
   enum class Forbid : std::uint8_t { Off, Communication, Any };
@@ -25,9 +25,9 @@ class ExplicitRedistribution {
   Forbid before_;
 };
 
-// While one lives, a plain tensor beside DTensors stands for a Replicate on their mesh
-// (torch.distributed.tensor.experimental.implicit_replication). Every rank must have the same one,
-// which nobody checks. Without it that holds for tensors without dimensions alone.
+// While one is alive, a plain tensor beside DTensors counts as Replicate on their mesh
+// (torch.distributed.tensor.experimental.implicit_replication). Every rank must have the same one;
+// this is not checked. Without it that applies only to tensors without dimensions.
 class ImplicitReplication {
  public:
   ImplicitReplication();

@@ -1,13 +1,13 @@
 #pragma once
-// Arithmetic and comparisons written with operators, on either side of which a number may stand.
-// Each is the function of ops_pointwise.h. Operands know their line, which errors name: an operator
-// can have no default arguments.
+// Arithmetic and comparison operators; a number may be on either side. Each calls the function of
+// ops_pointwise.h. Operands carry their line for error messages, because an operator cannot have
+// default arguments.
 #include <coshard/dtensor/ops/ops_pointwise.h>
 #include <coshard/export.h>
 
 namespace COSHARD_API coshard {
 
-// For one expression.
+// Lives for one expression.
 struct Operand {
   Operand(const Tensor& x, CallSite stands_at = CallSite::current())  // NOLINT: implicit
       : tensor(x), site(stands_at) {}
@@ -33,13 +33,13 @@ inline Tensor operator/(Operand a, const Scalar& b) { return div(a.tensor, b, a.
 inline Tensor operator+(NumberOperand a, const Tensor& b) { return add(b, a.scalar, 1, a.site); }
 inline Tensor operator-(NumberOperand a, const Tensor& b) { return rsub(b, a.scalar, a.site); }
 inline Tensor operator*(NumberOperand a, const Tensor& b) { return mul(b, a.scalar, a.site); }
-// As reciprocal times number (torch.Tensor.__rtruediv__).
+// Reciprocal times the number (torch.Tensor.__rtruediv__).
 inline Tensor operator/(NumberOperand a, const Tensor& b) {
   return mul(reciprocal(b, a.site), a.scalar, a.site);
 }
 inline Tensor operator-(Operand x) { return neg(x.tensor, x.site); }
 
-// In place, as add_ and its like.
+// In place, like add_.
 inline Tensor operator+=(const Tensor& x, Operand y) { return add_(x, y.tensor, 1, y.site); }
 inline Tensor operator-=(const Tensor& x, Operand y) { return sub_(x, y.tensor, y.site); }
 inline Tensor operator*=(const Tensor& x, Operand y) { return mul_(x, y.tensor, y.site); }
@@ -49,8 +49,8 @@ inline Tensor operator-=(const Tensor& x, NumberOperand y) { return sub_(x, y.sc
 inline Tensor operator*=(const Tensor& x, NumberOperand y) { return mul_(x, y.scalar, y.site); }
 inline Tensor operator/=(const Tensor& x, NumberOperand y) { return div_(x, y.scalar, y.site); }
 
-// Bool tensors, element by element. Both sides are of one kind so that C++20 does not turn them
-// round by itself.
+// Elementwise; bool results. Both sides have the same type so that C++20 does not rewrite them with
+// the operands swapped.
 inline Tensor operator==(Operand a, Operand b) { return eq(a.tensor, b.tensor, a.site); }
 inline Tensor operator!=(Operand a, Operand b) { return ne(a.tensor, b.tensor, a.site); }
 inline Tensor operator<(Operand a, Operand b) { return lt(a.tensor, b.tensor, a.site); }
@@ -70,7 +70,7 @@ inline Tensor operator<=(NumberOperand a, Operand b) { return ge(b.tensor, a.sca
 inline Tensor operator>(NumberOperand a, Operand b) { return lt(b.tensor, a.scalar, b.site); }
 inline Tensor operator>=(NumberOperand a, Operand b) { return le(b.tensor, a.scalar, b.site); }
 
-// Of bool tensors; Error{BadInput} for others, of which PyTorch takes the bits.
+// For bool tensors only; Error{BadInput} otherwise (PyTorch does bitwise operations).
 Tensor operator&(Operand a, Operand b);
 Tensor operator|(Operand a, Operand b);
 Tensor operator~(Operand x);

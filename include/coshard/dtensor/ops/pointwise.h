@@ -1,12 +1,12 @@
 #pragma once
-// What operators share that work element by element: how Partials pass through a function of one
-// tensor, and the shape that inputs broadcast to.
+// What elementwise operators share: how Partials pass through a function of one tensor, and the
+// shape that inputs broadcast to.
 #include <coshard/dtensor/ops/letters.h>
 #include <coshard/export.h>
 
 namespace COSHARD_API coshard {
 
-// Which Partials pass through f, one argument of it being Partial and all others Replicate.
+// Which Partials pass through f, for one Partial argument and all others Replicate.
 enum class Pass : std::uint8_t {
   Nothing,
   Linear,   // f(a + b) = f(a) + f(b): sum, avg
@@ -16,11 +16,11 @@ enum class Pass : std::uint8_t {
 };
 // Adds to `rule` the strategies in which input `at` is Partial.
 void pass_one(Rule& rule, std::size_t at, Pass pass);
-// Of x * factor and x / factor: linear, rising or falling by the sign; nothing where the factor is
-// no finite number.
+// For x * factor and x / factor: linear, and increasing or decreasing by sign; nothing if the
+// factor is not finite.
 void pass_scaled(Rule& rule, std::size_t at, double factor);
 
-// The shape that all inputs broadcast to, with the first one's dtype, which all must have.
+// The shape that all inputs broadcast to; all must have the first one's dtype.
 std::vector<TensorInfo> broadcast_infer(std::string_view op, Infos in);
 
 }  // namespace coshard

@@ -1,7 +1,7 @@
 #pragma once
-// Which dtype an operator on mixed dtypes computes in: PyTorch's promotion. Floats before integers
-// before bool; within a category, tensors with dimensions decide, then 0-dimensional ones, then
-// numbers. Pure functions.
+// The dtype in which an operator on mixed dtypes computes: PyTorch's promotion. Floating-point
+// before integers before bool; within a category, tensors with dimensions decide, then
+// 0-dimensional ones, then numbers. Pure functions.
 #include <coshard/dtensor/scalar.h>
 #include <coshard/dtensor/tensor.h>
 #include <coshard/export.h>
@@ -16,16 +16,16 @@ DType promoted(DType a, DType b);
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, const Scalar& b);
 
-// Whether an in-place operator may store its result so: not from floats to integers, nor from
-// numbers to bool.
+// Whether an in-place operator may store its result so: not floating-point into integers, nor
+// numbers into bool.
 bool can_store(DType result, DType destination);
 
-// Error{BadInput} for a number that `dtype` cannot hold: one beyond its range, and NaN or an
-// infinity as an integer. Bool holds every number.
+// Error{BadInput} for a number that `dtype` cannot hold: out of range, or NaN or infinity as an
+// integer. Bool holds every number.
 void require_fits(double value, DType dtype, const char* who);
 
-// What a function that has no integer results (exp, division, …) computes in: floats as they are,
-// everything else as f32.
+// The dtype in which functions without integer results (exp, division, …) compute: floating-point
+// dtypes as they are, others as f32.
 constexpr DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : DType::F32; }
 
 }  // namespace coshard

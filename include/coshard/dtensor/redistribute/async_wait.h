@@ -1,7 +1,6 @@
 #pragma once
-// async_wait of a redistribution, which completes with (exception_ptr, Tensor): see
-// coshard/runtime/comm/async_wait.h, whose rules these follow. The tensor is the one that co_await
-// gives.
+// async_wait for a redistribution; completes with (exception_ptr, Tensor). Rules:
+// coshard/runtime/comm/async_wait.h. The tensor is the one that co_await returns.
 //
 //   DTensor full =
 //       co_await async_wait(world.executor(), x.redistribute(Replicate()), asio::use_awaitable);

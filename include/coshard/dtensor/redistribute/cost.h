@@ -1,24 +1,24 @@
 #pragma once
-// What moving data costs, in microseconds of a simple latency-bandwidth model. Used to choose
-// between plans and between an operator's strategies; relations matter, not the unit.
+// The cost of moving data, in microseconds of a simple latency-bandwidth model. Used to choose
+// between plans and between an operator's strategies; only ratios matter.
 #include <span>
 
 #include <coshard/export.h>
 
 namespace COSHARD_API coshard {
 
-// What a collective over one mesh dimension has: us, and bytes per us (10'000 are 10 GB/s).
+// The link of a collective over one mesh dimension: us, and bytes per us (10'000 is 10 GB/s).
 struct LinkCost {
   double latency = 5;
   double bytes_per_us = 10'000;
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
-// Of a collective over several mesh dimensions (bit m: dimension m): as slow as the slowest of
+// For a collective over several mesh dimensions (bit m: dimension m): as slow as the slowest of
 // them. No links: LinkCost().
 LinkCost slowest(std::span<const LinkCost> links, unsigned dims);
 
 // One step of a plan: whether it issues a collective, the bytes that the busiest rank receives, and
-// those that it copies within its own memory (packing, unpacking, filling with zeros).
+// those it copies in its own memory (packing, unpacking, filling with zeros).
 double time_of(bool collective, double bytes_moved, double bytes_copied, const LinkCost& link = {});
 
 }  // namespace coshard

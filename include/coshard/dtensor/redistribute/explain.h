@@ -1,6 +1,5 @@
 #pragma once
-// What a redistribute would do, without ranks and without data: the plan of a mesh's shape, as
-// text.
+// What a redistribute would do, without ranks or data: its plan for a mesh shape, as text.
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -38,16 +37,16 @@ struct PlanAnswer {
   double us = 0;
 };
 
-// Error{BadInput}: sizes below 1 or more than 6 dimensions of the mesh; layouts that do not fit
-// mesh or tensor; what redistribute refuses.
+// Error{BadInput}: mesh sizes below 1, or more than 6 dimensions; layouts that do not fit mesh or
+// tensor; what redistribute refuses.
 PlanAnswer explain(const PlanQuestion& question);
-std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer);  // a table, and its sum
+std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer);  // a table with totals
 
-// From text, as on a command line. Error{BadInput} quotes what cannot be read.
+// Parses text, as on a command line. Error{BadInput} quotes the text.
 //   mesh "dp=2,tp=4" or "2,4"   shape "8,16"   layouts "S(0),R"
 PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
                             std::string_view to, std::string_view dtype = "f32");
-// Sets links: "20us,1GB/s" all of them, "dp=20us,1GB/s" that of one dimension.
+// Sets links: "20us,1GB/s" for all dimensions, "dp=20us,1GB/s" for one.
 void set_link(PlanQuestion& question, std::string_view link);
 
 }  // namespace coshard

@@ -1,6 +1,6 @@
 #pragma once
-// Redistribute: bring a DTensor to another layout. The call issues its collectives at once, on the
-// communication stream, in program order; what it returns can be awaited, or used directly as a
+// redistribute: changes the layout of a DTensor. The call issues its collectives at once, in
+// program order, on the communication stream. Its result can be awaited, or used directly as a
 // tensor in flight.
 #include <coroutine>
 #include <optional>
@@ -14,8 +14,8 @@ namespace COSHARD_API coshard {
 
 struct Step;
 
-// A part of the result that has arrived: `tensor` is the view of the result's rows [offset,
-// offset+size) along `dim` that rank `rank` of the mesh dimension contributed.
+// A shard of the result that has arrived: `tensor` is a view of the result's rows [offset,
+// offset+size) along `dim`, contributed by rank `rank` of the mesh dimension.
 struct ArrivedShard {
   Tensor tensor;
   int rank = 0;
@@ -23,43 +23,48 @@ struct ArrivedShard {
   std::int64_t offset = 0, size = 0;
 };
 
-// A redistribution that has been issued. Copies share one flight, which may be awaited again, also
-// by siblings; dropping it is allowed: the data still arrive, since peers rely on this rank's part.
+// A redistribution that has been issued. Copies share one transfer and may be awaited any number of
+// times, by siblings too. Dropping all copies is allowed: the transfer completes anyway, because
+// peers need this rank's part.
 //
-//   Resumes: co_await always suspends, in the queue `waiting` (static order, never by which
-//            transfer finished first), and continues once the result is ordered on the device; on
-//            the cpu: once the data are there. What is ready runs meanwhile.
-//   Ready:   every operator on the result waits for it by itself.
-//   Moves:   S->R all_gather, P->R all_reduce, P->S reduce_scatter, S(i)->S(j) all_to_all; R->S,
-//            R->P and S->S nothing.
-//   Source:  an in-place operator, a random fill or an optimizer that writes to it waits in place
-//            until the transfer has read it. By hand (data()), or on a rank that dropped the result
-//            while others have it, write after an await of the result: nothing checks that.
-//   Fails:   Error{CommFailed|Timeout}; the communicator is poisoned, the source is unchanged.
-//   Cancel:  the collective goes on without this await; any copy may be awaited again.
+//   Resumes: co_await always suspends, in the queue `waiting`: in program order, never in order of
+//            completion. It continues once the result is ordered on the device (on the CPU: once
+//            the data have arrived). Coroutines that are ready run meanwhile.
+//   Ready:   an operator on a result in flight waits for it in place.
+//   Moves:   S -> R        all_gather
+//            P -> R        all_reduce
+//            P -> S        reduce_scatter
+//            S(i) -> S(j)  all_to_all
+//            R -> S, R -> P, S -> S on the same dim: nothing
+//   Source:  in-place operators, random fills and optimizers that write to the source wait in place
+//            until the transfer has read it. Writing through data(), or on a rank that dropped the
+//            result while others keep it, is safe only after an await of the result; unchecked.
+//   Fails:   Error{CommFailed} or Error{Timeout}; the communicator is poisoned, the source is
+//            unchanged.
+//   Cancel:  cancels this await only: the collective completes, and any copy can be awaited again.
 class Redistribution {
  public:
   using awaitable_of_coshard = void;
-  // `last` is the step whose collective is in flight, if any.
+  // `last`: the step whose collective is in flight, or null.
   explicit Redistribution(Tensor result, std::shared_ptr<const Step> last = nullptr, int shards = 1)
       : result_(std::move(result)),
         state_(result_.storage()->pending.state()),
         last_(std::move(last)),
         shards_(shards) {}
 
-  // The result, possibly in flight. Recorded on the tape.
+  // The result, possibly in flight. On the tape.
   const Tensor& tensor() const { return result_; }
 
   class Awaiter;
   Awaiter operator co_await() const;
-  // Until the host may read the data.
+  // Resumes once the host may read the data.
   class Host;
   Host host() const;
-  // The shards of an all-gather as they arrive, this rank's own first, then rank+1, rank+2, …: a
-  // static order. nullopt after the last. A result that moved nothing, or came by another
-  // collective, arrives as one shard. Every rank gets the same number of shards. Where they are
-  // not blocks of the result, the first is the whole and the rest are empty; outside the mesh all
-  // are empty.
+  // The shards of an all_gather as they arrive: this rank's own first, then rank+1, rank+2, …, a
+  // static order; nullopt after the last. Every rank gets the same number of shards. A result that
+  // moved nothing, or came from another collective, arrives as one shard. If the shards are not
+  // contiguous blocks of the result, the first one is the whole result and the others are empty.
+  // Outside the mesh all are empty.
   class NextShard;
   NextShard next_shard();
 
@@ -68,7 +73,7 @@ class Redistribution {
   ArrivedShard shard(int index, int rank) const;
 
   Tensor result_;
-  // Kept, so that every await waits for the same, also when the data have been used meanwhile.
+  // Kept so that every await waits for the same collective, even if the data have been used since.
   std::shared_ptr<WorkState> state_;
   std::shared_ptr<const Step> last_;
   int shards_;
@@ -99,7 +104,7 @@ class Redistribution::Host {
    public:
     Awaiter(std::shared_ptr<WorkState> state, Tensor result)
         : WorkAwaiter(std::move(state)), result_(std::move(result)) {}
-    // On a device that queues its work: polls an event with the device's deadline.
+    // On a device with streams: polls an event, up to the device's deadline.
     void await_resume();
 
    private:
@@ -136,23 +141,28 @@ class Redistribution::NextShard {
 };
 inline Redistribution::NextShard Redistribution::next_shard() { return NextShard(*this, taken_++); }
 
-// Awaits what several tensors wait for, whatever that is; suspends once.
+// Awaits whatever the tensors are waiting for; suspends once.
 Task<void> arrival_of(Tensors tensors);
 
 struct RedistributeOptions {
-  // The local tensor is cast, then sent; the result has this dtype.
+  // The local tensor is cast before it is sent; the result has this dtype.
   std::optional<DType> forward_dtype = std::nullopt;
-  // So is the gradient, which then returns to the source's dtype; default: the source's.
+  // The gradient is cast likewise, then cast back to the source's dtype. Default: the source's
+  // dtype.
   std::optional<DType> backward_dtype = std::nullopt;
 };
 
-// The public entry: twice differentiable, and refuses what has no meaning. Any layout to any other,
-// uneven and strided shards included, except that only a shard becomes Partial, P(sum), at no cost:
-// each rank puts its part into zeros. Collectives: at most one where no Partial is reduced;
-// reductions of a kind come as one over several mesh dimensions, the inner first where their order
-// matters. The same layout: the source itself. Error{BadInput}: a plain tensor; entries that do not
-// match the mesh or the tensor; anything else that would become Partial. Gradient: a redistribute
-// back to the source layout, Partial read as Replicate (PyTorch A57).
+// Redistributes to any layout, uneven and strided shards included; twice differentiable. A target
+// may be Partial only where the source is already that Partial, or is a shard and the target
+// P(sum): then each rank puts its shard into zeros, without communication. The same layout returns
+// the source itself.
+//   Moves:    at most one collective unless a Partial is reduced; reductions of the same kind over
+//             several mesh dimensions are one collective, the inner dimension first where order
+//             matters.
+//   Gradient: redistributed back to the source's layout, with Partial read as Replicate (as in
+//             PyTorch's DTensor).
+//   Fails:    Error{BadInput}: a plain tensor; a layout that does not fit the mesh or the tensor;
+//             any other target that is Partial.
 Redistribution redistribute(const DTensor& source, const Layout& target,
                             const RedistributeOptions& options = {},
                             CallSite site = CallSite::current());

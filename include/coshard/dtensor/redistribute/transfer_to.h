@@ -6,16 +6,17 @@
 
 namespace COSHARD_API coshard {
 
-// On rank `to` of the world: x of rank `from`. On all other ranks: x itself, the same memory.
-// Every rank of the world calls it, in the same order, with an x of the same shape and dtype.
-// Issued by this call, which returns at once, also where x is in flight; several between the same
-// two ranks arrive in the order of their calls. Collectives: a send and a recv. Differentiable,
-// also twice: the gradient of what `to` got is added to that of rank `from`'s x; `to`'s own x gets
-// none (zeros). from == to: x.
-//   Resumes: co_await always suspends, on every rank, as for every redistribution; on `from` until
-//            x may be written again. Hold the result so long: only then do writers of x wait.
-//   Fails:   Error{BadInput}: x is undefined or a DTensor, a rank that is none of the world's, no
-//            world on this thread. Error{CommFailed} on both ranks where shapes or dtypes differ.
+// On rank `to` of the world: rank `from`'s x. On all other ranks: x itself, sharing its memory.
+// Called by every rank of the world, in the same order, with an x of the same shape and dtype.
+// Issued by this call, which returns at once, even if x is in flight; transfers between the same
+// two ranks arrive in the order of the calls. from == to: x. Twice differentiable: the gradient of
+// what `to` received is added to that of `from`'s x; `to`'s own x gets none (zeros).
+//   Resumes: co_await always suspends, on every rank, as for any redistribution; on `from` until x
+//            may be written again. Keep the result until then: only while it is held do writers of
+//            x wait.
+//   Moves:   one send and one recv.
+//   Fails:   Error{BadInput}: x is undefined or a DTensor; a rank out of range; no world on this
+//            thread. Error{CommFailed} on both ranks if shapes or dtypes differ.
 Redistribution transfer(const Tensor& x, int from, int to, CallSite where = CallSite::current());
 
 }  // namespace coshard

@@ -4,14 +4,14 @@
 //
 //   co_await async_wait(world.executor(), work, asio::use_awaitable);
 //
-//   Completes: with (exception_ptr) once the work is over, by default on the rank's executor;
-//              through another executor where the handler has one.
-//   Order:     as_it_comes. What follows runs when the data are there, at no place in the order of
-//              the rank's program. If it issues collectives, their order must be the same on all
-//              ranks for another reason, such as that only one such coroutine issues any.
-//   Fails:     with what co_await work throws; Error{BadInput} at once where no rank runs.
-//   Cancel:    by the cancellation slot of the handler: Error{Cancelled}; the collective goes on.
-//   Dropped:   when the rank's program ends first the handler is destroyed, and not called.
+//   Completes: with (exception_ptr) once the work is over, on the handler's executor if it has one,
+//              else on the rank's.
+//   Order:     as as_it_comes: the handler runs when the data have arrived, not at a place in the
+//              rank's program order. If such handlers issue collectives, their order must be the
+//              same on all ranks for another reason, such as that only one of them issues any.
+//   Fails:     with what co_await work throws; Error{BadInput} at once if no rank runs.
+//   Cancel:    through the handler's cancellation slot: Error{Cancelled}; the collective goes on.
+//   Dropped:   if the rank's program ends first, the handler is destroyed without being called.
 #include <coshard/export.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/coro/co_spawn.h>
@@ -27,8 +27,8 @@ inline Executor& executor_to_wait_on() {
   return *executor;
 }
 
-// `rank`: the executor of the rank that has issued the work (World::executor); any thread may call
-// this. Borrowed memory belongs to `work`, which stays with the caller.
+// `rank`: the executor of the rank that issued the work (World::executor). Callable on any thread.
+// `work` stays with the caller, who remains responsible for borrowed memory.
 template <class Token>
 auto async_wait(Executor& rank, const Work& work, Token&& token) {
   return co_spawn(rank, arrival_of(as_it_comes(work)), std::forward<Token>(token));

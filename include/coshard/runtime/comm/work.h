@@ -1,6 +1,6 @@
 #pragma once
-// Work: the handle of a collective that has been issued. Awaiting it is the only way in which a
-// coroutine suspends for a peer. Rank's thread.
+// Work: the handle of an issued collective. Awaiting it is the only way a coroutine suspends for a
+// peer. Rank's thread.
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -21,25 +21,25 @@ class WorkState {
   virtual ~WorkState() = default;
   // Issues the collective if that was deferred; otherwise does nothing.
   virtual void issue_now() {}
-  // true: complete for this rank, or failed so that wait() throws at once. Never blocks; does a
-  // share of the transfer, so that polling alone gets there.
+  // True: complete on this rank, or failed, so that wait() throws at once. Never blocks; does a
+  // share of the transfer, so that polling alone makes progress.
   virtual bool ready() = 0;
-  // In place: blocks (and helps) until complete; throws the typed error. No handler of the user's
-  // and no coroutine runs meanwhile. On a device that queues its work only until the transfer is
-  // queued: the compute stream is ordered after it, and what goes wrong later is thrown by the next
-  // wait of the host.
+  // Blocks in place, helping with the transfer, until complete; throws the typed error. No user
+  // handler and no coroutine runs meanwhile. On a device with streams it waits only until the
+  // transfer is queued: the compute stream is ordered after it, and a later failure is thrown by
+  // the host's next wait.
   virtual void wait() = 0;
   // Whether wait() may block the host for a peer.
   virtual bool waits_for_peers() const { return true; }
   virtual int parts() const = 0;          // all_gather: one per rank; otherwise 1
   virtual bool part_ready(int part) = 0;  // all_gather: rank `part`'s shard has arrived in recv
   virtual void wait_part(int part) = 0;
-  // For who waits elsewhere, since `waited_ns`, for something that this is a part of: throws what
-  // wait() would when it has failed or is past the deadline. Never blocks.
+  // For a wait, `waited_ns` long so far, on something that this is a part of: throws what wait()
+  // would if this has failed or is past the deadline. Never blocks.
   virtual void check(std::int64_t /*waited_ns*/) {}
 
-  // For an await of it (`part` < 0: of all): Over when wait() will not block the host, else
-  // whether a share of the transfer was done.
+  // For an await of all parts (`part` < 0) or one: Over once wait() will not block the host;
+  // otherwise whether a share of the transfer was done.
   virtual Look look(int part) {
     return (part < 0 ? ready() : part_ready(part)) ? Look::Over : Look::Stuck;
   }
@@ -48,30 +48,30 @@ class WorkState {
   virtual bool listen(Parker&) { return false; }
   virtual void deaf(Parker&) noexcept {}
   virtual std::int64_t timeout_ns() const { return 0; }
-  // By the clock of the rank: nobody rings when that time has come, and before it is not over (or
-  // its part is not); it may change until the next ring. 0: it is rung for.
+  // By the rank's clock: this (or its part) cannot be over earlier, and nobody rings at that time.
+  // May change until the next ring. 0: somebody will ring.
   virtual std::int64_t not_before(int /*part*/) const { return 0; }
   virtual std::string describe() const { return "a collective"; }
-  // The await of it was given up on this rank.
+  // This rank gave up its await.
   virtual void given_up() {}
-  // Memory that the library does not own is about to go: nobody may use it any more.
+  // Memory that the library does not own is about to be freed: nobody may use it any more.
   virtual void poison(const std::string& /*cause*/) {}
-  // On any thread: does a share of the transfer; Over when the data are there, or will never be.
+  // On any thread: does a share of the transfer; Over if the data have arrived or never will.
   // False: only its own rank can tell.
   virtual bool any_thread() const { return false; }
   virtual Look push() { return Look::Stuck; }
-  virtual std::string failure() const { return ""; }  // why they will never be
-  // Something else waits for it: its sleepers are rung for too.
+  virtual std::string failure() const { return ""; }  // why the data will never arrive
+  // Something else depends on it: also ring for those that wait for the dependent.
   virtual void has_dependents() {}
 };
 
 using WorkStates = std::vector<std::shared_ptr<WorkState>>;
 
-// Suspends in the queue `waiting` until all of the work (or one part of it) is over; always, also
-// when there is nothing to wait for, so that whether it suspends is the program's structure alone.
-// Without an executor it waits in place.
+// Suspends in the queue `waiting` until all of the work, or one part of it, is over. It always
+// suspends, even if there is nothing to wait for, so that whether it suspends depends on the
+// program's structure alone. Without an executor it waits in place.
 //   Resumes: when it is the head of `waiting` and over.
-//   Fails:   with the error of the collective, or what its branch was cancelled with.
+//   Fails:   with the collective's error, or with what its branch was cancelled with.
 //   Cancel:  leaves `waiting` and resumes through `ready`; the collective goes on without it.
 class WorkAwaiter : public Waiting {
  public:
@@ -115,9 +115,9 @@ class WorkAwaiter : public Waiting {
   std::exception_ptr error_;  // found while it was waited for
 };
 
-// Move-only. Dropping it does not cancel: peers rely on this rank's part, and what the library owns
-// lives until they are done with it. Where memory is the caller's, the destructor waits; while an
-// exception unwinds it poisons the communicator first, which therefore does not survive.
+// Move-only. Dropping it does not cancel: peers rely on this rank's part, and the library keeps the
+// memory it owns until they are done with it. If the memory is the caller's, the destructor waits;
+// during stack unwinding it first poisons the communicator, which is unusable afterwards.
 class [[nodiscard]] Work {
  public:
   using awaitable_of_coshard = void;
@@ -155,9 +155,9 @@ class [[nodiscard]] Work {
   int exceptions_ = 0;
 };
 
-// For programs whose ranks differ (pipelines, servers): resumes through `ready` as soon as it is
-// over, in whatever order. From then on the branch may issue no collective (Error{BadInput}); send
-// and recv it may.
+// For programs whose ranks differ (pipelines, servers): resumes through `ready` as soon as the work
+// is over, in completion order. From then on the branch may not issue collectives
+// (Error{BadInput}), only send and recv.
 class AsItComes {
  public:
   using awaitable_of_coshard = void;

@@ -1,8 +1,7 @@
 #pragma once
-// Boost.Asio operations inside tasks: the completion token `use_task` makes any Asio operation a
-// Task: co_await timer.async_wait(use_task). `co_spawn` runs a Task on the user's own Asio
-// executor, for any completion token. Heavy: include it in sources, not in headers that everybody
-// includes.
+// Boost.Asio operations inside tasks: the completion token `use_task` turns any Asio operation into
+// a Task: co_await timer.async_wait(use_task). Heavy: include it in sources, not in widely used
+// headers.
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -31,9 +30,9 @@ namespace COSHARD_API coshard {
 //   (exception_ptr, values...)  -> that exception, or the value
 //   (values...)                 -> the value
 // use_task(stop): a stop requested on any thread cancels the operation (terminal cancellation):
-// Error{Cancelled}. So does the cancelling of the branch that awaits it (branch.h); an operation
-// that cannot be cancelled is left to end alone; when its rank is gone, what it has left is
-// destroyed on the thread where it ends.
+// Error{Cancelled}. Cancelling the awaiting branch (branch.h) does too. An operation that cannot be
+// cancelled runs to its end on its own; if its rank is gone by then, its state is destroyed on the
+// thread where it ends.
 class UseTask {
  public:
   constexpr UseTask() = default;
@@ -46,7 +45,7 @@ class UseTask {
 };
 inline const UseTask use_task;
 
-// What an operation in flight leaves for its awaiter. Shared by the awaiting frame and the handler.
+// The state shared by an operation in flight, its awaiting frame and its handler.
 template <class... Args>
 struct AsioOperation {
   std::optional<std::tuple<Args...>> result;
@@ -55,15 +54,15 @@ struct AsioOperation {
   bool open = true;                 // false: completed or given up
   boost::asio::cancellation_signal cancel;
 
-  // Nothing when it is late: what the operation worked on may be gone.
+  // Does nothing if it is too late: what the operation worked on may be gone.
   void emit() {
     if (open) cancel.emit(boost::asio::cancellation_type::terminal);
   }
 };
 
-// The completion handler: runs on the executor's Asio executor and queues the awaiter. Of an
-// operation that ends when the executor is gone it is destroyed on the thread of whoever ends it,
-// and touches nothing of the executor.
+// The completion handler: runs on the executor's Asio executor and queues the awaiter. If the
+// operation outlives the executor, it is destroyed on the thread where the operation ends, without
+// touching the executor.
 template <class... Args>
 class AsioHandler {
  public:
@@ -91,7 +90,7 @@ class AsioHandler {
   }
 
  private:
-  Executor* executor_;  // there while place_ runs anything
+  Executor* executor_;  // valid whenever place_ runs anything
   executor_type place_;
   std::shared_ptr<void>
       keep_;  // the spawned task this will resume, until it is resumed or given up
@@ -117,7 +116,7 @@ class AsioAwaiter final : public Suspension {
   }
   void await_resume() const { Branch::current().throw_if_cancelled(); }
   void give_up() noexcept override {
-    // Its memory is the operation's until that has completed, if it can be asked to.
+    // The operation uses the awaiter's memory until it completes, if it can be cancelled.
     if (operation_.cancel.slot().has_handler()) return operation_.emit();
     executor_.enqueue(std::exchange(operation_.awaiter, {}), *operation_.branch);
   }
@@ -127,8 +126,8 @@ class AsioAwaiter final : public Suspension {
   AsioOperation<Args...>& operation_;
 };
 
-// The type that an operation gives which completes with `Args`. Without looking into them: Asio
-// also asks about signatures that are never used, of types that cannot be made.
+// The result type of an operation that completes with `Args`. Does not inspect them: Asio also asks
+// about signatures that are never used, with types that cannot be constructed.
 template <class... Values>
 struct AsioValue {
   using type = std::tuple<Values...>;
@@ -180,7 +179,7 @@ AsioOutcome<Args...> outcome_of(std::tuple<Args...>&& all, const std::stop_token
   }
 }
 
-// A stop request, on whichever thread, becomes a cancellation on the executor's own.
+// Turns a stop request on any thread into a cancellation on the executor's thread.
 template <class... Args>
 std::function<void()> cancel_on(Executor& executor,
                                 const std::shared_ptr<AsioOperation<Args...>>& operation) {

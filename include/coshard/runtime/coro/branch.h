@@ -1,8 +1,8 @@
 #pragma once
-// A branch is one strand of a rank's program: the program itself, and each child of a when_all.
-// Whatever a program sets for a while (recording, the default mesh, the module path, the random
-// stream) belongs to the branch, and is switched with it at every resumption, so that a guard may
-// be held across a co_await. Rank's thread.
+// A branch is one strand of a rank's program: the main program, and each child of a when_all. What
+// a program sets for a while (recording, default mesh, module path, random stream) belongs to the
+// branch and is switched at every resumption, so a guard may be held across a co_await. Rank's
+// thread.
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -23,21 +23,21 @@ class Branch {
  public:
   Branch();
   // Child number `position` of a when_all that `parent` awaits; `parent` does not run meanwhile.
-  // `name`: what its path says instead of the number.
+  // `name`: shown in its path instead of the number.
   Branch(Branch& parent, int position, const std::string& name = "");
   ~Branch();
   Branch(const Branch&) = delete;
   Branch& operator=(const Branch&) = delete;
 
-  static Branch& current() noexcept;  // of the rank on this thread
+  static Branch& current() noexcept;  // of this thread's rank
 
-  // Which branch this is, by the positions of the when_alls around it: equal on all ranks of a
-  // program of one structure. "main", "0.2".
+  // Identifies the branch by the positions of the when_alls around it: equal on all ranks of a
+  // program with one structure. "main", "0.2".
   std::uint64_t id() const noexcept { return id_; }
   std::string path() const { return path_ ? *path_ : "main"; }
   const std::shared_ptr<const std::string>& child_path() const noexcept { return path_; }
 
-  // What it was cancelled with; null: it was not.
+  // What it was cancelled with; null: not cancelled.
   const std::exception_ptr& cancelled() const noexcept {
     return innermost_ == nullptr ? cause_ : cancelled_within();
   }
@@ -45,19 +45,19 @@ class Branch {
     if (const std::exception_ptr& cause = cancelled()) [[unlikely]]
       std::rethrow_exception(cause);
   }
-  // Every await of the branch throws `cause` from now on, the one that it is suspended in too, and
-  // issues nothing any more. The first cause stays.
+  // From now on every await of the branch throws `cause`, including the one it is suspended in, and
+  // nothing more is issued. The first cause is kept.
   void cancel(const std::exception_ptr& cause);
-  // The innermost scope's.
+  // Of the innermost scope.
   std::stop_token stop_token();
 
-  // Destroys its values: a rank does so on its own thread, before the branch goes.
+  // Destroys its values: on the rank's thread, before the branch is destroyed.
   void forget() noexcept;
 
-  // Resumed by what came first (as_it_comes, in_order): it may issue no collective.
+  // It was resumed in completion order (as_it_comes, in_order) and may not issue collectives.
   bool unordered = false;
   Suspension* suspended = nullptr;
-  Place place;  // where in the user's program it is (user_call.h)
+  Place place;  // the location in the user's program (user_call.h)
 
  private:
   friend class CancelScope;
@@ -85,14 +85,14 @@ class Branch {
 
   Branch* parent_ = nullptr;
   std::uint64_t id_ = 0;
-  std::shared_ptr<const std::string> path_;  // null: the program itself
+  std::shared_ptr<const std::string> path_;  // null: the main branch
   CancelScope* innermost_ = nullptr;
   std::exception_ptr cause_;
   std::optional<std::stop_source> stop_;
   std::vector<Slot> slots_;
 };
 
-// A part of a branch that can be cancelled by itself: what with_deadline bounds. Lives in the
+// A part of a branch that can be cancelled separately: what with_deadline bounds. Lives in the
 // coroutine; scopes of a branch nest.
 class CancelScope {
  public:
@@ -111,25 +111,25 @@ class CancelScope {
   std::stop_source stop_;
 };
 
-// A value of the current branch. A child begins with its parent's.
+// A branch-local value. A child starts with its parent's.
 template <class T>
 class BranchLocal {
  public:
   BranchLocal() : index_(Branch::new_slot()) {}
 
-  // What get() gives where nothing was set is T().
+  // Returns T() if nothing was set.
   const T& get() const {
     static const T nothing{};
     const Branch::Slot* slot = Branch::current().find(index_);
     return slot != nullptr ? *static_cast<const T*>(slot->value) : nothing;
   }
-  // The branch's own, to be changed.
+  // The branch's own copy, for writing.
   T& own() const { return own(Branch::current()); }
   T& own(Branch& branch) const {
     const Branch::Slot* from = branch.find(index_);
     Branch::Slot& slot = branch.own(index_);
     if (slot.value == nullptr) {
-      // `from` may have moved with the vector: it is another branch's unless there was none.
+      // `from` may be stale if the vector has grown; non-null means the parent had a value.
       slot.value = from != nullptr && branch.parent_ != nullptr
                        ? new T(*static_cast<const T*>(branch.parent_->find(index_)->value))
                        : new T();

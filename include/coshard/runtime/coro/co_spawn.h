@@ -1,9 +1,8 @@
 #pragma once
-// co_spawn: runs a Task on the user's own Asio executor (io_context, strand, thread_pool), for any
-// completion token. The task gets an Executor of its own there, so that yield, sleep_for and
-// use_task work inside it; it runs in one handler at a time. When the user's context is destroyed
-// first, the task is destroyed with it. A cancellation slot of the handler's cancels the task: its
-// awaits throw Error{Cancelled}.
+// co_spawn: runs a Task on the user's own Asio executor (io_context, strand, thread_pool), with any
+// completion token. The task gets its own Executor there, so that yield, sleep_for and use_task
+// work inside it; it runs in one handler at a time. If the user's context is destroyed first, so is
+// the task. The handler's cancellation slot cancels the task: its awaits throw Error{Cancelled}.
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
@@ -32,8 +31,8 @@ struct SpawnSignature<void> {
   using type = void(std::exception_ptr);
 };
 
-// A task on the user's executor, with the handler that waits for it. Owned by the Asio handlers
-// that will resume it.
+// A task on the user's executor, with its completion handler. Owned by the Asio handlers that will
+// resume it.
 template <class T, class Handler>
 class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
  public:
@@ -63,7 +62,7 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
   }
 
  private:
-  // With its context, or with the program that it is beside; then its state goes too.
+  // With its context, or with the program it is beside; then its state is destroyed too.
   void destroy() {
     if (std::exchange(over_, true)) return;
     executor_.run_here([this] {
@@ -76,10 +75,10 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
   }
   void cancel() {
     executor_.interrupt(std::make_exception_ptr(
-        Error(ErrorKind::Cancelled, "cancelled: by the cancellation slot of its completion")));
+        Error(ErrorKind::Cancelled, "cancelled through the cancellation slot of its completion")));
   }
 
-  // Its exception; null: it gave `value`, if it gives one.
+  // Its exception; null: it succeeded and, unless void, set `value`.
   template <class Value>
   std::exception_ptr take(std::exception_ptr error, std::optional<Value>& value) {
     executor_.run_here([&] {
@@ -126,7 +125,7 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
                                         std::declval<const boost::asio::any_io_executor&>())) work_;
   Executor executor_;
   Task<T> task_;
-  Executor* beside_;                            // null: it has a state of its own
+  Executor* beside_;                            // null: it has its own state
   std::optional<Executor::Operation> counted_;  // of that one
   bool over_ = false;
 };
@@ -139,7 +138,7 @@ struct StartSpawned {
                             Executor::current_on(target))
         ->start();
   }
-  // On the rank's thread, where its state is current.
+  // On the rank's thread, with its state current.
   template <class Handler, class T>
   void operator()(Handler&& handler, Executor* rank, Task<T> task) const {
     using State = Spawned<T, std::decay_t<Handler>>;
@@ -158,13 +157,13 @@ struct StartSpawned {
   }
 };
 
-// Completes with (exception_ptr) for a Task<void>, else (exception_ptr, T); T is
-// default-constructed (and must be so) when there is an exception. The task starts on `target`,
-// never inside this call.
+// Completes with (exception_ptr) for a Task<void>, else (exception_ptr, T), where T is
+// default-constructed if there is an exception. The task starts on `target`, never inside this
+// call.
 template <class T, class Token>
 auto co_spawn(const boost::asio::any_io_executor& target, Task<T> task, Token&& token) {
   static_assert(std::is_void_v<T> || std::is_default_constructible_v<T>,
-                "co_spawn: the value of the task must have a default, as for asio::co_spawn");
+                "co_spawn: the task's result must be default-constructible, as for asio::co_spawn");
   return boost::asio::async_initiate<Token, typename SpawnSignature<T>::type>(
       StartSpawned(), token, target, std::move(task));
 }
@@ -176,10 +175,10 @@ auto co_spawn(Context& context, Task<T> task, Token&& token) {
                   std::forward<Token>(token));
 }
 
-// Beside the program that runs on `rank`, in its state (its world, its default mesh), whichever
-// kind of executor that is; any thread. It takes turns with the program, at times that only time
-// decides: its collectives have no place in the program's order, except among themselves. Whoever
-// has not ended when the program does is destroyed with `rank`, and does not complete.
+// Runs beside the program on `rank`, in its state (its world, its default mesh), on either kind of
+// executor; callable on any thread. It takes turns with the program at times that depend on timing:
+// its collectives are ordered only among themselves, not with the program's. If the program ends
+// first, it is destroyed with `rank` and does not complete.
 template <class T, class Token>
 auto co_spawn(Executor& rank, Task<T> task, Token&& token) {
   return boost::asio::async_initiate<Token, typename SpawnSignature<T>::type>(

@@ -1,9 +1,8 @@
 #pragma once
-// Waiting for time: sleep_for, and with_deadline, which bounds how long a task may take. Both run
-// on the executor of the calling task, by its clock. A deadline cancels whatever the work is
-// suspended in; a task that computes without awaiting is not interrupted. Where ranks are to go on
-// together afterwards, bound what all of them wait for, or agree first on who was late: the clock
-// of one rank is not the others'.
+// sleep_for, and with_deadline, which bounds how long a task may take. Both run on the executor of
+// the calling task, by its clock. A deadline cancels whatever the work is suspended in; it does not
+// interrupt a task that computes without awaiting. If ranks are to continue together afterwards,
+// bound something that all of them wait for, or agree first on who was late: ranks' clocks differ.
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -23,19 +22,19 @@ namespace COSHARD_API coshard {
 // Error{Cancelled} at once.
 Task<void> sleep_for(std::chrono::nanoseconds duration, std::stop_token stop = {});
 
-// A timer that cancels what its branch awaits when it passes its limit; disarmed when it goes out
-// of scope. Lives in the coroutine that it bounds.
+// A timer that cancels its branch's awaits once its limit has passed; disarmed when it goes out of
+// scope. Lives in the coroutine that it bounds.
 class Deadline {
  public:
-  // `outer` also stops what this deadline stops, without counting as its passing.
+  // `outer` also stops what this deadline stops, without counting as a timeout.
   Deadline(std::chrono::nanoseconds limit, std::string what, std::stop_token outer);
   ~Deadline();
   Deadline(const Deadline&) = delete;
   Deadline& operator=(const Deadline&) = delete;
 
   std::stop_token token() const;
-  // Once the limit has passed: Error{Timeout} that names what and the limit, and how the work ended
-  // if it ended with an error other than Cancelled.
+  // After the limit: throws Error{Timeout}, which names `what`, the limit, and the work's own error
+  // if that is not Cancelled.
   void check(const std::exception_ptr& ended_with) const;
 
  private:
@@ -76,12 +75,11 @@ Task<T> run_with_deadline(std::chrono::nanoseconds limit, std::string what, Stop
   }
 }
 
-// Runs work(token), a Task<T>. When it takes longer than `limit` what it awaits throws
-// Error{Cancelled}, its token is asked to stop, it is waited for, and Error{Timeout} is thrown:
-// "<what>: not finished after 50 ms". A collective that it awaited goes on without it: the program
-// can too, when all ranks have given up the same one. An awaitable that is not of this library
-// (foreign.h) cannot be cancelled: then this is thrown when somebody resumes it. Name the result,
-// or `work`, on the line before the co_await.
+// Runs work(token), a Task<T>. After `limit`, its awaits throw Error{Cancelled}, its token is asked
+// to stop, and once it has ended Error{Timeout} is thrown: "<what>: not finished after 50 ms". A
+// collective that it awaited completes without it; the program can go on if all ranks have given up
+// the same one. A foreign awaitable (foreign.h) cannot be cancelled: the error is thrown once
+// somebody resumes it. Name the result, or `work`, on the line before the co_await.
 template <class Work>
 auto with_deadline(std::chrono::nanoseconds limit, std::string what, Work work,
                    std::stop_token outer = {}) {

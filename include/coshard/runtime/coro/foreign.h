@@ -1,10 +1,9 @@
 #pragma once
-// Awaitables that are not of this library. The one who resumes them knows nothing of ranks and
-// branches, so it is handed a coroutine of ours, whose resumption puts the awaiter into the
-// executor's queue `ready`; and while one is out, its executor is held open. Whoever resumes it
-// does so on the executor's thread: by Executor::enqueue, or by handle.resume() in something posted
-// to its Asio executor. The library cannot cancel one: where its branch is cancelled meanwhile, it
-// throws that once it is resumed.
+// Awaitables that are not this library's. Whoever resumes one knows nothing of ranks and branches,
+// so it is given a coroutine of ours that puts the awaiter into the executor's queue `ready`; while
+// one is pending, its executor is held open. It must be resumed on the executor's thread: by
+// Executor::enqueue, or by handle.resume() in something posted to its Asio executor. The library
+// cannot cancel it: if its branch is cancelled meanwhile, the error is thrown once it is resumed.
 #include <coroutine>
 #include <optional>
 #include <type_traits>
@@ -15,7 +14,7 @@
 
 namespace COSHARD_API coshard {
 
-// Awaitables of the library name themselves; they look after queues and branches on their own.
+// The library's awaitables identify themselves; they handle queues and branches on their own.
 template <class Awaitable>
 concept AwaitableOfCoshard = requires {
   typename std::remove_cvref_t<Awaitable>::awaitable_of_coshard;
@@ -28,7 +27,7 @@ concept HasCoAwait = requires(Awaitable&& awaitable) {
   static_cast<Awaitable&&>(awaitable).operator co_await();
 };
 
-// An awaiter that stays where it is: g++ 12 would copy what await_transform returns by reference.
+// An awaiter that stays in place: g++ 12 would copy what await_transform returns by reference.
 template <class Awaiter>
 class AwaiterInPlace {
  public:
@@ -59,7 +58,7 @@ class Bounce {
       return Bounce(std::coroutine_handle<promise_type>::from_promise(*this));
     }
     std::suspend_always initial_suspend() const noexcept { return {}; }
-    // One that was dropped while it was out goes when it has come back.
+    // One that was dropped while pending is destroyed when it comes back.
     struct Last {
       bool await_ready() const noexcept { return dropped; }
       void await_suspend(std::coroutine_handle<>) const noexcept {}
@@ -76,8 +75,8 @@ class Bounce {
   Bounce(Bounce&& other) noexcept;
   Bounce& operator=(Bounce&&) = delete;
   ~Bounce();
-  // From the running executor; holds it open until it has come back. Null without one: then the
-  // awaiter itself is resumed.
+  // From the running executor, which it holds open until it comes back. Null without an executor:
+  // then the awaiter itself is resumed.
   static Bounce to(std::coroutine_handle<> awaiter);
   std::coroutine_handle<> handle() const noexcept { return handle_; }
   // It has come back.
@@ -91,7 +90,7 @@ class Bounce {
   Executor* held_ = nullptr;  // while it is out
 };
 
-// An await that nobody could cancel throws when it is over.
+// An await that could not be cancelled throws when it is over.
 void throw_if_branch_is_cancelled();
 
 template <class Awaiter>
@@ -110,7 +109,7 @@ class ForeignAwaiter {
     const std::coroutine_handle<> resumes = bounce_->handle() ? bounce_->handle() : self;
     return awaiter_.await_suspend(resumes);
   }
-  // What it gives is taken first, so that nothing is lost that it holds (a lock).
+  // The result is taken first, so that what it holds (a lock) is not lost.
   Result await_resume() {
     if (bounce_) bounce_->release();
     if constexpr (std::is_void_v<Result>) {
@@ -131,7 +130,7 @@ class ForeignAwaiter {
   std::optional<Bounce> bounce_;
 };
 
-// The awaiter of a foreign awaitable: by its co_await operator, or itself.
+// The awaiter of a foreign awaitable: from its co_await operator, or itself.
 template <class Awaitable>
 decltype(auto) awaiter_of(Awaitable&& awaitable) {
   if constexpr (HasCoAwait<Awaitable>) {

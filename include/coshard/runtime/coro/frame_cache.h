@@ -1,6 +1,6 @@
 #pragma once
 // Memory for coroutine frames: free lists by size, one set per thread, no locks. A frame may be
-// freed on another thread than the one that made it; it then joins that thread's lists, which keep
+// freed on another thread than it was allocated on; it then joins that thread's lists, which keep
 // at most kKeep frames per size. Under sanitizers every frame comes from operator new, so that they
 // see each one.
 #include <array>

@@ -3,16 +3,16 @@
 //
 //   co_await in_order(load(file))
 //
-// starts the task at once, through the queue `ready`, in a branch of its own, and puts the awaiter
-// into `waiting`, so that it goes on where the program's structure says, on all ranks alike,
-// although the task takes another time on each. A plain await of a timer or a socket goes on as
-// soon as that is over, and what follows may issue in another order than on a peer.
+// starts the task at once, through the queue `ready`, in its own branch, and puts the awaiter into
+// `waiting`, so that it continues where the program's structure says, on all ranks alike, although
+// the task takes a different time on each. A plain await of a timer or socket continues as soon as
+// that is over, and what follows may be issued in another order than on a peer.
 //
 //   Resumes: when it is the head of `waiting` and the task is done. Inside another in_order, or
 //            after as_it_comes, as soon as the task is done: that branch has no order.
-//   Gives:   the task's value or exception.
-//   Fails:   Error{BadInput} in the task where it issues a collective (send and recv it may), and
-//            where no executor runs.
+//   Returns: the task's value, or throws its exception.
+//   Fails:   Error{BadInput} in the task if it issues a collective (send and recv are allowed), and
+//            if no executor runs.
 //   Cancel:  the task is cancelled and waited for; then it leaves through `ready`.
 //
 // Owns the task; lives in the awaiting coroutine, on the executor's thread.
@@ -31,7 +31,7 @@ namespace COSHARD_API coshard {
 
 class Executor;
 
-// What is the same for tasks of every type.
+// The part that does not depend on the task's type.
 class InOrderWait final : public Join, public Waiting {
  public:
   using awaitable_of_coshard = void;
@@ -66,7 +66,7 @@ class [[nodiscard]] InOrder {
  public:
   using awaitable_of_coshard = void;
   InOrder(Task<T> task, CallSite where) : task_(std::move(task)), where_(where) {
-    CS_REQUIRE(task_ && !task_.done(), "in_order: the task is empty or was awaited before");
+    CS_REQUIRE(task_ && !task_.done(), "in_order: the task is empty or has already been awaited");
   }
 
   class Awaiter {
@@ -81,7 +81,7 @@ class [[nodiscard]] InOrder {
     }
 
    private:
-    InOrderWait wait_;  // with the branch that the frame's scopes are in
+    InOrderWait wait_;  // with the branch of the frame's scopes
     Task<T> task_;
   };
   Awaiter operator co_await() && { return Awaiter(std::move(task_), where_); }

@@ -1,7 +1,6 @@
 #pragma once
-// Where a rank sleeps until somebody rings: a token, as in a thread's park and unpark. The rank
-// owns its parker and sleeps on its own thread or fiber; anybody may ring, from any thread, as long
-// as the parker lives.
+// Where a rank sleeps until somebody rings: a token, like a thread's park and unpark. The rank owns
+// its parker and sleeps on its own thread or fiber; any thread may ring while the parker lives.
 #include <atomic>
 #include <cstdint>
 
@@ -18,11 +17,10 @@ class Parker {
   virtual ~Parker() = default;
 
   // On the rank: sleeps until ring(), which may have come since the last park(), or until
-  // deadline_ns of now() (0: none). May return early. What was written before a ring() is visible
-  // after the park() that it ends.
-  // `asio`: an io_context of this rank that has work: sleeping runs at most one of its handlers;
-  // when it has none left, park() returns. What a handler throws leaves park(). Null: it is left
-  // alone.
+  // deadline_ns of now() (0: none). May return early. Writes before a ring() are visible after the
+  // park() it ends. `asio`: an io_context of this rank that has work: sleeping runs at most one of
+  // its handlers, whose exceptions leave park(); once it has no work left, park() returns. Null:
+  // ignored.
   virtual void park(std::int64_t deadline_ns, boost::asio::io_context* asio = nullptr) = 0;
   virtual void ring() noexcept = 0;  // any thread
   // Steady nanoseconds, always positive; virtual time in a simulation.
@@ -31,9 +29,9 @@ class Parker {
   virtual bool shares_its_thread() const = 0;
 };
 
-// A rank that has a thread of its own: sleeps on a futex, or in its io_context, where a deadline
-// may be late by a millisecond (epoll's resolution). ring() is one atomic exchange while the rank
-// is awake. The io_context may go as soon as park() has returned.
+// For a rank with its own thread: sleeps on a futex, or in its io_context, where a deadline may be
+// late by a millisecond (epoll's resolution). ring() is one atomic exchange while the rank is
+// awake. The io_context may be destroyed as soon as park() has returned.
 class ThreadParker final : public Parker {
  public:
   ThreadParker() = default;
@@ -46,12 +44,11 @@ class ThreadParker final : public Parker {
   bool shares_its_thread() const override { return false; }
 
  private:
-  //          park()            ring()
-  // kAwake   -> kOnFutex,      -> kRung
-  //             kInAsio
-  // kRung    -> kAwake         -> kRung
-  // kOnFutex -> kAwake         -> kRung, wakes the futex
-  // kInAsio  -> kAwake         -> kRung, posts to asio_, then sets posted_
+  //   state     park() makes it       ring() makes it
+  //   kAwake    kOnFutex or kInAsio   kRung
+  //   kRung     kAwake                kRung
+  //   kOnFutex  kAwake                kRung, and wakes the futex
+  //   kInAsio   kAwake                kRung, and posts to asio_, then sets posted_
   enum State : std::uint32_t { kAwake, kRung, kOnFutex, kInAsio };
 
   bool fall_asleep(State how);
@@ -60,7 +57,7 @@ class ThreadParker final : public Parker {
   void leave_asio() noexcept;
 
   std::atomic<std::uint32_t> state_{kAwake};
-  boost::asio::io_context* asio_ = nullptr;  // of the rank; of the ringer that ended kInAsio
+  boost::asio::io_context* asio_ = nullptr;  // the rank's, or that of the ringer that ended kInAsio
   std::atomic<bool> posted_{false};          // that ringer has done with asio_
 };
 

@@ -1,7 +1,6 @@
 #pragma once
-// All state of a rank is one object; the thread only holds the pointer to the one that it runs,
-// so that any number of ranks can share a thread. Threads without a rank have a
-// context of their own.
+// All state of a rank in one object; a thread only holds a pointer to the current one, so any
+// number of ranks can share a thread. Threads without a rank have their own context.
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -17,7 +16,7 @@ namespace COSHARD_API coshard {
 class Executor;
 struct Neighbours;
 
-// What a rank waits for in place, for who asks why nothing goes on.
+// What a rank waits for in place, for reports.
 class WaitInPlace {
  public:
   virtual std::string text() const = 0;
@@ -38,10 +37,10 @@ class RankContext {
   static RankContext& current() noexcept {
     return current_ != nullptr ? *current_ : of_this_thread();
   }
-  // The rank is over: destroys its values, on its thread, while it is the current one. What other
-  // threads may still use stays: parker and executor.
+  // The rank is over: destroys its values, on its thread, while it is current. What other threads
+  // may still use stays: parker and executor.
   void end() noexcept;
-  // Makes it the current one of this thread; gives the one before, null for the thread's own.
+  // Makes it current on this thread; returns the previous one, null for the thread's own.
   static RankContext* exchange(RankContext* context) noexcept;
 
   Branch& branch() const noexcept { return *branch_; }
@@ -52,9 +51,9 @@ class RankContext {
   Executor* executor = nullptr;               // the one that runs, or null
   void* world = nullptr;                      // see World::current
   std::string_view allocations_are_for = "";  // see AllocationLabel
-  const WaitInPlace* in_place = nullptr;      // null: it does not wait in place, or has not slept
-  const Neighbours* neighbours = nullptr;     // on a caller's context (run_on_asio.h), or null
-  Sleeper* sleeper = nullptr;                 // in the census of its world (census.h), or null
+  const WaitInPlace* in_place = nullptr;   // null: it does not wait in place, or has not slept yet
+  const Neighbours* neighbours = nullptr;  // on a caller's context (run_on_asio.h), or null
+  Sleeper* sleeper = nullptr;              // in the census of its world (census.h), or null
 
  private:
   template <class T>
@@ -79,10 +78,10 @@ class RankContext {
   Branch root_;
   Branch* branch_ = &root_;
   std::vector<Slot> slots_;
-  std::vector<int> made_;  // slots in the order in which their values were made
+  std::vector<int> made_;  // slots in the order in which their values were created
 };
 
-// A value of each rank, made at its first use: what would be a thread_local if ranks were threads.
+// A rank-local value, created on first use: a thread_local if ranks were threads.
 template <class T>
 class RankLocal {
  public:

@@ -1,6 +1,6 @@
 #pragma once
-// Where a coroutine of ours is suspended. A branch (branch.h) has at most one at a time, so that
-// whoever cancels the branch finds it. Rank's thread.
+// Where a coroutine of the library is suspended. A branch (branch.h) has at most one at a time,
+// which is how cancelling the branch finds it. Rank's thread.
 #include <coroutine>
 #include <cstdint>
 #include <exception>
@@ -13,17 +13,17 @@ namespace COSHARD_API coshard {
 class Branch;
 class Parker;
 
-// What a look at something awaited shows.
+// The result of polling something awaited.
 enum class Look : std::uint8_t {
-  Over,   // the coroutine may go on
-  Moved,  // not yet, but a share of the work was done: look again
+  Over,   // the coroutine may continue
+  Moved,  // not yet, but a share of the work was done: poll again
   Stuck,  // not yet, and nothing can be done here
 };
 
 class Suspension {
  public:
-  // The wait is over without what was waited for: the coroutine resumes through the queue `ready`
-  // and its co_await throws what its branch was cancelled with.
+  // Ends the wait early: the coroutine resumes through the queue `ready`, and its co_await throws
+  // what its branch was cancelled with.
   virtual void give_up() noexcept = 0;
 
  protected:
@@ -33,22 +33,22 @@ class Suspension {
   Suspension& operator=(const Suspension&) = delete;
 };
 
-// An entry of the executor's queue `waiting`. Lives in the frame of the coroutine that is
-// suspended; its destructor takes it out of the queue.
+// An entry of the executor's queue `waiting`. Lives in the frame of the suspended coroutine; its
+// destructor unlinks it.
 class Waiting : public Suspension {
  public:
-  // Does a share of the work that is missing. Called for the head of the queue only.
+  // Does a share of the missing work. Called for the head of the queue only.
   virtual Look look() = 0;
-  // The rank is about to sleep because of this head: rings `parker` when look() may have changed,
-  // until deaf(). False: nobody will ring, it has to be polled.
+  // The rank is about to sleep on this head: rings `parker` whenever look() may have changed, until
+  // deaf(). False: nobody will ring, so it must be polled.
   virtual bool listen(Parker& parker) = 0;
   virtual void deaf(Parker& parker) noexcept = 0;
-  // Head since `waited_ns`: what has failed or is past its deadline is over. When to look again, by
-  // the rank's clock; 0: when rung for.
+  // Head since `waited_ns`: if it has failed or is past its deadline it is now over. Returns when
+  // to check again, by the rank's clock; 0: when rung.
   virtual std::int64_t check(std::int64_t waited_ns) = 0;
-  // "all_reduce #3 on tp[2] at train.cpp:88": for who asks why nothing goes on.
+  // "all_reduce #3 on tp[2] at train.cpp:88": for reports of what a rank waits for.
   virtual std::string describe() const = 0;
-  // Whether something outside of this executor ends it: a peer, another thread.
+  // Whether something outside this executor ends it: a peer, another thread.
   virtual bool ends_elsewhere() const { return true; }
   // Time alone will end it (an emulated link is busy).
   virtual bool ends_in_time() const { return false; }
@@ -58,7 +58,7 @@ class Waiting : public Suspension {
  protected:
   Waiting() = default;
   ~Waiting() { unlink(); }
-  Branch& branch() const noexcept { return *branch_; }  // that is suspended in it
+  Branch& branch() const noexcept { return *branch_; }  // the one suspended in it
   void unlink() noexcept {                              // out of its queue
     if (next_ == nullptr) return;
     next_->previous_ = previous_;
@@ -72,7 +72,7 @@ class Waiting : public Suspension {
 
   std::coroutine_handle<> coroutine_;
   Branch* branch_ = nullptr;
-  std::int64_t head_since_ns_ = 0;  // 0: not the head yet, or over when it became that
+  std::int64_t head_since_ns_ = 0;  // 0: not the head yet, or already over when it became head
   Waiting* next_ = nullptr;
   Waiting* previous_ = nullptr;
 };

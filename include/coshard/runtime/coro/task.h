@@ -1,8 +1,8 @@
 #pragma once
-// Task<T>: a coroutine that starts when it is awaited, and then runs on its awaiter's thread.
-// Move-only; whoever holds the Task owns the frame: dropping a task that has not started, or is
-// suspended, destroys its locals. One thread at a time: everything that resumes a task does so
-// through its Executor (executor.h).
+// Task<T>: a lazy coroutine that starts when it is awaited and runs on its awaiter's thread.
+// Move-only; the Task owns the frame: dropping one that has not started, or is suspended, destroys
+// its locals. Not thread-safe: everything that resumes a task goes through its Executor
+// (executor.h).
 #include <concepts>
 #include <coroutine>
 #include <exception>
@@ -20,23 +20,23 @@ namespace COSHARD_API coshard {
 template <class T>
 class Task;
 
-// Error{BadInput}: a task that is empty was awaited. Out of line, so that awaiting stays small.
+// Error{BadInput}: an empty task was awaited. Out of line, to keep awaiting small.
 [[noreturn]] void fail_empty_task();
 
 class TaskPromiseBase;
 
-// Where the children of a when_all meet (when_all.h).
+// Where the children of a when_all join (when_all.h).
 class Join {
  public:
-  // A child has ended, with an exception or without: what runs next.
+  // A child has ended, normally or with an exception. Returns what runs next.
   virtual std::coroutine_handle<> ended(TaskPromiseBase& child) noexcept = 0;
 
  protected:
   ~Join() = default;
 };
 
-// Is told of the exception with which a task ends, before its awaiter is: a module, whose path an
-// error message names. Outlives the task. Rank's thread.
+// Is told of the exception a task ends with, before its awaiter: a module, whose path errors name.
+// Outlives the task. Rank's thread.
 class FailureWitness {
  public:
   virtual void left_by(const std::exception_ptr& error) noexcept = 0;
@@ -52,8 +52,8 @@ class TaskPromiseBase {
     free_frame(memory, bytes);
   }
 
-  // At its end a task continues its awaiter. It has none yet while the awaiter itself runs it for
-  // the first time: then it returns to there. The child of a join leaves that to the join.
+  // At its end a task resumes its awaiter. While the awaiter runs it for the first time there is no
+  // continuation yet: then it returns to there. A joined child leaves this to the join.
   struct FinalAwaiter {
     bool await_ready() const noexcept { return false; }
     template <class Promise>
@@ -76,7 +76,7 @@ class TaskPromiseBase {
   void set_join(Join& join) noexcept { join_ = &join; }
   const std::exception_ptr& error() const noexcept { return error_; }
 
-  // What is not of this library is held by the executor until somebody resumes it (foreign.h).
+  // A foreign awaitable holds the executor open until somebody resumes it (foreign.h).
   template <class Awaitable>
   decltype(auto) await_transform(Awaitable&& awaitable) const {
     if constexpr (AwaitableOfCoshard<Awaitable> && HasCoAwait<Awaitable>) {
@@ -149,21 +149,20 @@ class [[nodiscard]] Task {
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
   bool done() const noexcept { return handle_ && handle_.done(); }
 
-  // For executors and joins: the frame, still owned by this Task, and the result of a task that is
-  // done.
+  // For executors and joins: the frame, still owned by this Task, and the result once done.
   Handle handle() const noexcept { return handle_; }
-  // Who is told of the exception with which it ends; before it starts.
+  // Who is told of the exception it ends with; set before it starts.
   void set_witness(FailureWitness& witness) const noexcept {
     if (handle_) handle_.promise().set_witness(witness);
   }
   T take() { return handle_.promise().take(); }
 
-  // The awaiter takes the frame over and destroys it at the end of the co_await expression.
+  // The awaiter takes over the frame and destroys it at the end of the co_await expression.
   class Awaiter {
    public:
     explicit Awaiter(Task&& task) noexcept : task_(std::move(task)) {}
-    // Runs the task here, on the caller's stack. When it ends without suspending, the awaiter does
-    // not suspend either: a loop over finished tasks is as cheap as a loop over calls and needs no
+    // Runs the task here, on the caller's stack. If it ends without suspending, the awaiter does
+    // not suspend either, so a loop over such tasks costs no more than a loop over calls and no
     // stack.
     bool await_ready() {
       if (!task_.handle_) [[unlikely]]

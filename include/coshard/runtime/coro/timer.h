@@ -1,6 +1,6 @@
 #pragma once
-// A point in time at which an executor does something; in virtual time in a simulation. Lives where
-// its owner is, on the executor's thread.
+// A point in time at which an executor does something; virtual time in a simulation. Lives with its
+// owner, on the executor's thread.
 #include <cstdint>
 #include <map>
 
@@ -9,7 +9,7 @@
 namespace COSHARD_API coshard {
 
 class Timer;
-// By due time; of equal ones the one that was armed first comes first.
+// By due time; among equal ones, in the order in which they were armed.
 using Timers = std::multimap<std::int64_t, Timer*>;
 
 class Timer {

@@ -1,12 +1,12 @@
 #pragma once
-// when_all: runs several tasks in turns on one executor, each in a branch of its own (branch.h).
-// All get their first turn through the queue `ready`, in order; afterwards the executor decides. It
-// ends when all have ended.
+// when_all: runs several tasks concurrently on one executor, each in its own branch (branch.h). All
+// get their first turn through the queue `ready`, in order; then the executor decides. It ends when
+// all have ended.
 //
 // when_all is structured: the first child to fail cancels the others (their awaits throw
-// Error{Cancelled}, Asio waits included, and they no longer issue anything), and its exception is
-// what the awaiter gets. when_all_settled lets the others end on their own, then throws the
-// exception of the first task (by position) that failed.
+// Error{Cancelled}, Asio waits included, and they issue nothing more), and the awaiter gets its
+// exception. when_all_settled lets the others finish, then throws the exception of the first failed
+// task by position.
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -22,7 +22,7 @@
 
 namespace COSHARD_API coshard {
 
-// A task without its type, as far as a join needs it.
+// A type-erased task, as a join needs it.
 struct Child {
   std::coroutine_handle<> handle;
   TaskPromiseBase* promise = nullptr;
@@ -30,7 +30,7 @@ struct Child {
   Child() = default;
   template <class T>
   explicit Child(const Task<T>& task) {
-    CS_REQUIRE(task && !task.done(), "when_all: a task is empty or was awaited before");
+    CS_REQUIRE(task && !task.done(), "when_all: a task is empty or has already been awaited");
     handle = task.handle();
     promise = &task.handle().promise();
   }
@@ -46,7 +46,7 @@ class StartAll final : public Join, public Suspension {
   ~StartAll();
   bool await_ready();
   void await_suspend(std::coroutine_handle<> awaiter);
-  // Throws what came first where siblings are cancelled.
+  // Throws the first error if siblings are cancelled.
   void await_resume() const;
 
   std::coroutine_handle<> ended(TaskPromiseBase& child) noexcept override;
@@ -92,7 +92,7 @@ requires(!(std::is_void_v<Ts> &&
                                                                    Task<Ts>... tasks) {
   const std::array<Child, sizeof...(Ts)> children{Child(tasks)...};
   StartAll start(children, on_failure);
-  std::tuple<Task<Ts>...> frames(std::move(tasks)...);  // these go before their branches
+  std::tuple<Task<Ts>...> frames(std::move(tasks)...);  // destroyed before their branches
   co_await start;
   co_return take_all(frames);
 }
@@ -127,7 +127,7 @@ inline Task<void> join_all(OnFailure on_failure, std::vector<Task<void>> tasks) 
   for (Task<void>& task : frames) task.take();
 }
 
-// A tuple of the values, std::monostate for a Task<void>; nothing when all are Task<void>.
+// A tuple of the values, with std::monostate for Task<void>; void if all are Task<void>.
 template <class... Ts>
 requires(sizeof...(Ts) > 0) auto when_all(Task<Ts>... tasks) {
   return join_all(OnFailure::CancelSiblings, std::move(tasks)...);

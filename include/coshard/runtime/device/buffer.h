@@ -1,6 +1,6 @@
 #pragma once
-// Memory of one device. Owned through shared_ptr by tensors and by work handles; freed to the
-// device's cache by the last owner, on whichever thread that is (the cache is locked).
+// Memory of one device. Shared by tensors and work handles; the last owner returns it to the
+// device's cache, on any thread (the cache is locked).
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,7 +18,8 @@ class WorkState;
 
 class Buffer {
  public:
-  // Owned: given back to `device` at its end; null: it is part of what owns this too.
+  // `owned`: the memory is returned to `device` at the end. A null `device`: whoever owns this buffer
+  // owns the memory too.
   Buffer(std::shared_ptr<Device> device, void* data, std::size_t bytes, bool owned)
       : device_(std::move(device)), data_(data), bytes_(bytes), owned_(owned) {}
   ~Buffer();
@@ -28,15 +29,15 @@ class Buffer {
   std::size_t bytes() const noexcept { return bytes_; }
   const std::shared_ptr<Device>& device() const noexcept { return device_; }
   bool owned() const noexcept { return owned_; }
-  // A stream other than the device's compute stream uses the memory until `event`; so long it is
-  // not given to others. Later events of a stream replace earlier ones. Any thread.
+  // A stream other than the device's compute stream uses the memory until `event`; it is not reused
+  // before. Later events of a stream replace earlier ones. Any thread.
   void used_until(std::shared_ptr<Event> event);
 
-  // How often the memory was written to after it was made, and the last of these writes that a
-  // gradient flows through. Counted by the owners, on one thread.
+  // How often the memory has been written to since it was created, and the last of these writes
+  // that a gradient flows through. Counted by the owners, on one thread.
   std::uint32_t writes = 0, taped_write = 0;
-  // What may still read the memory: who writes to it waits for that first. On the owners' thread.
-  // The first of them, mostly the only one, needs no memory of its own.
+  // What may still read the memory: writers wait for it first. On the owners' thread. The first
+  // one, usually the only one, needs no allocation.
   std::weak_ptr<WorkState> reader;
   std::vector<std::weak_ptr<WorkState>> more_readers;
 

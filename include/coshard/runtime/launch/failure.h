@@ -1,5 +1,5 @@
 #pragma once
-// What those who watch a run are told: what went wrong, and who has not ended since. Values.
+// What watchers of a run are told: what failed, and which ranks have not ended since. Values.
 #include <chrono>
 #include <exception>
 #include <string>
@@ -12,19 +12,19 @@ namespace COSHARD_API coshard {
 
 // The first failure of a run.
 struct Failure {
-  int rank = -1;        // whose program failed; -1: all of them together
-  std::string text;     // what was thrown says
+  int rank = -1;        // whose program failed; -1: all ranks together
+  std::string text;     // the message of what was thrown
   std::string module;   // path of the innermost module that it left; "": none
-  CallSite where = {};  // the user's line where the text does not name it; line 0: unknown
+  CallSite where = {};  // the user's line if the text does not name it; line 0: unknown
 
   // "rank 1, layers.0.mlp: matmul: inner dims differ: …"
   std::string line() const;
 };
-// Of `error`, which has left the program of `rank` through `module`.
+// For `error`, which has left the program of `rank` through `module`.
 Failure failure_of(int rank, const std::exception_ptr& error, std::string module = "");
 
-// Ranks that have not ended although the run has failed: they are in code that nobody can
-// interrupt.
+// Ranks that have not ended although the run has failed: they are in code that cannot be
+// interrupted.
 struct StillRunning {
   std::vector<int> ranks;           // ascending
   std::string text;                 // "rank 1 (last issued #39 all_reduce 1.7 s ago), rank 3 (…)"

@@ -1,8 +1,8 @@
 #pragma once
-// Deterministic simulation: a whole distributed program on the calling thread, with a scheduler
-// that draws from a seed and a clock that jumps. The same seed gives the same run, to the last
-// switch. What a seed decides: which rank goes on, and when transfers do. Virtual are sleep_for,
-// deadlines and timeouts; Asio's own timers and sockets are refused (Error{Unsupported}).
+// Deterministic simulation: a whole distributed program on the calling thread, with a seeded
+// scheduler and a virtual clock. The same seed gives the same run, down to every switch. The seed
+// decides which rank runs next and when transfers progress. sleep_for, deadlines and timeouts are
+// virtual; Asio timers and sockets are refused (Error{Unsupported}).
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace COSHARD_API coshard {
 
-// A rank that is killed: once it has issued `after` collectives, every await of its program throws.
+// Kills a rank: once it has issued `after` collectives, every await of its program throws.
 struct SimDeath {
   int rank = 0;
   int after = 0;
@@ -28,22 +28,21 @@ struct SimEvent {
 
 struct SimOptions {
   std::vector<SimDeath> deaths = {};
-  // Of virtual time, and of turns of ranks: a program that has not ended by then is an
-  // Error{Timeout} that names where each rank stands.
+  // Limits of virtual time and of turns: a program that has not ended by then is an Error{Timeout},
+  // which says what each rank waits for.
   std::chrono::nanoseconds limit = std::chrono::hours(10'000);
   std::int64_t most_turns = 10'000'000;
-  // A turn of a rank takes this long.
+  // The virtual duration of a rank's turn.
   std::chrono::nanoseconds turn = std::chrono::nanoseconds(100);
-  // A share of a transfer is put off for at most this long at a time.
+  // The longest delay of a share of a transfer.
   std::chrono::nanoseconds slowest_transfer = std::chrono::milliseconds(1);
-  // Told of everything that happens, in order; throws nothing. Null: nobody.
+  // Told of every event, in order; must not throw. Null: not called.
   std::function<void(const SimEvent&)> on_event = nullptr;
 };
 
-// run_ranks(options, program), simulated: throws what that throws. When all ranks sleep and nothing
-// will wake them, time goes on to the first timeout; without one (timeout = 0) Error{CommFailed}
-// names what each waits for. On the cpu, communicator local; one
-// thread for kernels.
+// run_ranks(options, program), simulated; throws what that throws. If all ranks sleep and nothing
+// can wake them, time advances to the first timeout; without one (timeout = 0) Error{CommFailed}
+// says what each rank waits for. Device cpu and communicator local only; one thread for kernels.
 void simulate(const WorldOptions& options, const Program& program, std::uint64_t seed,
               const SimOptions& sim = {});
 

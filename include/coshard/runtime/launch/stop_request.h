@@ -1,7 +1,7 @@
 #pragma once
-// How the ranks of a world agree to stop without waiting for each other: each time they ask, one
-// byte per rank is on its way on a communicator of its own, and the answer is that of the time
-// before. Owned by the World of a rank, used on its thread.
+// How the ranks of a world agree to stop without waiting for each other: each call sends one byte
+// per rank on a communicator of its own and returns the answer of the previous call. Owned by a
+// rank's World, used on its thread.
 #include <cstdint>
 #include <memory>
 #include <stop_token>
@@ -14,20 +14,20 @@ namespace COSHARD_API coshard {
 
 class StopRequest {
  public:
-  // `control`: all ranks of the world, on the host, for nothing else; null: the world can not be
-  // stopped, and nothing is ever issued. `stop` may be requested on any thread, at any time.
+  // `control`: joins all ranks of the world on the host, for nothing else; null: the world cannot
+  // be stopped, and nothing is issued. `stop` may be requested on any thread, at any time.
   StopRequest(std::shared_ptr<Communicator> control, std::stop_token stop);
 
-  // Call k issues whether `stop` is requested here, and gives what call k-1 found: true when it was
-  // requested on any rank. The first gives false. Issued when it is awaited; fails like any
+  // Call k sends whether `stop` was requested here and returns the result of call k-1: true if it
+  // was requested on any rank. The first returns false. Issued when awaited; fails like any
   // collective.
   Task<bool> ask(CallSite site);
 
  private:
   struct Byte;
-  // One call: its byte, and the collective that makes it the greatest of all ranks.
+  // One call: its byte, and the collective that takes the maximum over all ranks.
   struct Question {
-    std::shared_ptr<Byte> byte;  // null: there was no call yet
+    std::shared_ptr<Byte> byte;  // null: no call yet
     Work work;
   };
 

@@ -7,7 +7,7 @@
 namespace COSHARD_API coshard {
 namespace nn {
 
-// By erf, or by the tanh approximation.
+// With erf, or the tanh approximation.
 class GELU : public Module {
  public:
   explicit GELU(bool tanh_approximation = false) : tanh_approximation(tanh_approximation) {}
@@ -33,8 +33,7 @@ class Identity : public Module {
 };
 
 // Zeroes elements with probability p while training() and scales the rest by 1/(1-p); which ones
-// does not depend on the layout of a DTensor. p = 1: all of them. Error{BadInput} for p outside [0,
-// 1].
+// does not depend on a DTensor's layout. p = 1 drops all. Error{BadInput} for p outside [0, 1].
 class Dropout : public Module {
  public:
   explicit Dropout(double p);

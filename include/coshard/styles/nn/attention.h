@@ -19,11 +19,11 @@ struct AttentionOptions {
   std::optional<double> init_std = std::nullopt;  // as LinearOptions
 };
 
-// x [batch, seq, dim] -> [batch, seq, dim], seq whole. The outputs of wq, wk and wv are seen as
-// [batch, seq, width/head_dim, head_dim], where width is that of the tensor at hand: a rank's
-// number of heads follows from its local projection, and a DTensor works as well as a local tensor.
-// Error{BadInput}: a width that is no multiple of head_dim, dim not divisible by heads, heads not
-// by kv_heads.
+// x [batch, seq, dim] -> [batch, seq, dim], with seq not sharded. The outputs of wq, wk and wv are
+// viewed as [batch, seq, width/head_dim, head_dim], with width taken from the tensor: a rank's
+// number of heads follows from its local projection, and DTensors work as well as local tensors.
+// Error{BadInput}: a width that is not a multiple of head_dim; dim not divisible by heads; heads
+// not divisible by kv_heads.
 class Attention : public Module {
  public:
   Attention(AttentionOptions options, World& world);

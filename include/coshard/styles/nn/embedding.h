@@ -18,7 +18,7 @@ struct EmbeddingOptions {
   double init_std = 1;
 };
 
-// ids are i64 or i32. The weight starts as normal(0, init_std), the row padding_idx as 0.
+// ids are i64 or i32. The weight is initialized to normal(0, init_std), the row padding_idx to 0.
 class Embedding : public Module {
  public:
   Embedding(std::int64_t num, std::int64_t dim, World& world, EmbeddingOptions options = {});

@@ -13,12 +13,12 @@ namespace nn {
 struct LinearOptions {
   bool bias = true;
   DType dtype = DType::F32;
-  // Given: the weight starts as normal(0, init_std), the bias as 0.
+  // If given, the weight is initialized to normal(0, init_std) and the bias to 0.
   std::optional<double> init_std = std::nullopt;
 };
 
-// Starts as torch.nn.Linear does: weight and bias uniform(-1/sqrt(in), 1/sqrt(in)), drawn by global
-// element index (random.h). All ranks construct modules in the same order.
+// Initialized as torch.nn.Linear: weight and bias uniform(-1/sqrt(in), 1/sqrt(in)), drawn by global
+// element index (random.h). All ranks must construct modules in the same order.
 class Linear : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, World& world, LinearOptions options = {});

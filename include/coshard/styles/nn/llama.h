@@ -1,6 +1,6 @@
 #pragma once
-// Llama: Hugging Face's LlamaForCausalLM, with its config keys and its module and parameter names,
-// so that its checkpoints and its tensor-parallel plans fit. Owned by the user; rank's thread.
+// Llama: Hugging Face's LlamaForCausalLM, with the same config keys and module and parameter names,
+// so that its checkpoints and tensor-parallel plans fit. Owned by the user; rank's thread.
 #include <coshard/export.h>
 #include <coshard/styles/nn/embedding.h>
 #include <coshard/styles/nn/linear.h>
@@ -9,7 +9,7 @@
 namespace COSHARD_API coshard {
 namespace nn {
 
-// Keys and defaults of transformers' LlamaConfig; dtype is that of the parameters made here.
+// Keys and defaults of transformers' LlamaConfig; dtype is that of the parameters created here.
 struct LlamaConfig {
   std::int64_t vocab_size = 32000;
   std::int64_t hidden_size = 4096;
@@ -27,12 +27,13 @@ struct LlamaConfig {
   DType dtype = DType::F32;
 };
 
-// `hidden_states` [batch, seq, hidden], by keyword or position, seq whole -> the same shape.
-// Causal, rotary positions 0 … seq-1. The outputs of q_proj, k_proj and v_proj are seen as [batch,
-// seq, width / head_dim, head_dim], where width is that of the tensor at hand: projections may be
-// plain, cut with local outputs, or DTensors. Key head j serves the query heads j·g … j·g+g-1, g
-// the config's group. Error{BadInput}: a width that is no multiple of head_dim, query heads that
-// are not g times the key heads at hand (a cut q_proj beside a whole k_proj).
+// `hidden_states` [batch, seq, hidden], by keyword or position, with seq not sharded -> the same
+// shape. Causal, rotary positions 0 … seq-1. The outputs of q_proj, k_proj and v_proj are viewed as
+// [batch, seq, width / head_dim, head_dim], with width taken from the tensor: projections may be
+// plain, sharded with local outputs, or DTensors. Key head j serves query heads j·g … j·g+g-1,
+// where g is the config's group size. Error{BadInput}: a width that is not a multiple of head_dim;
+// local query heads that are not g times the local key heads (a sharded q_proj beside an unsharded
+// k_proj).
 class LlamaAttention : public Module {
  public:
   LlamaAttention(const LlamaConfig& config, World& world);
@@ -83,7 +84,7 @@ class LlamaModel : public Module {
 };
 
 // ids i64 [batch, seq] -> logits [batch, seq, vocab]. With tie_word_embeddings, lm_head.weight is
-// model.embed_tokens.weight. Error{BadInput}: sizes that do not divide, an odd head_dim.
+// model.embed_tokens.weight. Error{BadInput}: sizes that do not divide; an odd head_dim.
 class LlamaForCausalLM : public Module {
  public:
   LlamaForCausalLM(const LlamaConfig& config, World& world);

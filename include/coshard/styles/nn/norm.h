@@ -30,7 +30,7 @@ class LayerNorm : public Module {
 };
 
 struct RMSNormOptions {
-  // Default, as torch.nn.RMSNorm's: the epsilon of the dtype it computes in, f64 or f32.
+  // Default as in torch.nn.RMSNorm: the epsilon of the dtype it computes in, f64 or f32.
   std::optional<double> eps = std::nullopt;
   bool affine = true;
   DType dtype = DType::F32;

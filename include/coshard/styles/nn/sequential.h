@@ -8,7 +8,7 @@ namespace nn {
 
 class Sequential : public Module {
  public:
-  // Makes a T from `arguments` and puts it last, under `name`.
+  // Constructs a T from `arguments` and appends it under `name`.
   template <class T, class... Arguments>
   T& add(std::string name, Arguments&&... arguments) {
     auto module = std::make_shared<T>(std::forward<Arguments>(arguments)...);

@@ -1,6 +1,6 @@
 #pragma once
-// Transformer: a Llama-shaped language model, and the plans that cut it. Owned by the user; rank's
-// thread.
+// Transformer: a Llama-shaped language model, and its tensor-parallel plans. Owned by the user;
+// rank's thread.
 #include <coshard/export.h>
 #include <coshard/styles/nn/activation.h>
 #include <coshard/styles/nn/attention.h>
@@ -24,7 +24,7 @@ struct TransformerConfig {
   double rope_theta = 10000;
   double dropout = 0;
   DType dtype = DType::F32;
-  double init_std = 0.02;  // weights start as normal(0, init_std), biases as 0
+  double init_std = 0.02;  // weights are initialized to normal(0, init_std), biases to 0
 };
 
 // h = x + drop(attn(norm1(x))), then h + drop(mlp(norm2(h))).
@@ -44,7 +44,7 @@ class TransformerBlock : public Module {
 
 // ids i64 [batch, seq] -> logits [batch, seq, vocab]. Modules: tok_embeddings, layers.N.{norm1,
 // attn.{wq,wk,wv,wo}, norm2, mlp.{w1,w3,w2}, drop}, norm, output. Error{BadInput}: sizes that do
-// not divide, ids longer than config.seq.
+// not divide; ids longer than config.seq.
 class Transformer : public Module {
  public:
   Transformer(const TransformerConfig& config, World& world);
@@ -59,11 +59,12 @@ class Transformer : public Module {
   Task<Tensor> run(Tensor ids) override;
 };
 
-// The tensor-parallel plan of a Transformer. Logits come as a DTensor cut over the classes, for
-// loss_parallel_cross_entropy. sequence_parallel: between the blocks activations are cut along the
-// sequence (of any length). Collectives of a step with L layers: 2L+1 all_reduce forward and
-// backward each (the embedding needs none backward, the output one), or with sequence_parallel as
-// many all_gather and reduce_scatter.
+// The tensor-parallel plan of a Transformer. Logits are a DTensor sharded along the classes, for
+// loss_parallel_cross_entropy. sequence_parallel: between the blocks activations are sharded along
+// the sequence (of any length).
+//   Moves: per step with L layers 2L+1 all_reduce each in forward and backward (the embedding needs
+//          none in backward, the output one); with sequence_parallel, as many all_gather and
+//          reduce_scatter.
 ParallelPlan transformer_plan(bool sequence_parallel);
 
 }  // namespace nn

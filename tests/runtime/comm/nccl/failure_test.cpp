@@ -304,7 +304,7 @@ TEST_F(NcclFailure, AnAbortThatNeverReturnsIsLeftBehindAndTheErrorSaysSo) {
       EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
       EXPECT_NE(outcome.text.find("ncclAllReduce: ncclSystemError"), std::string::npos)
           << outcome.text;
-      EXPECT_NE(outcome.text.find("has not come back after 50 ms; its thread is left behind"),
+      EXPECT_NE(outcome.text.find("has not returned after 50 ms; its thread is abandoned"),
                 std::string::npos)
           << outcome.text;
     }
