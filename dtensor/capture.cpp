@@ -41,9 +41,10 @@ Tensor own_copy(const Tensor& tensor) { return tensor.defined() ? copy_of(tensor
 Task<Tensor> CapturedStep::record(std::shared_ptr<State> state, std::vector<Tensor> inputs) {
   const std::shared_ptr<Device>& device = World::current()->device();
   if (Branch::current().child_path() != nullptr)
-    fail(ErrorKind::Unsupported, cat("captured step: recorded in branch ", Branch::current().path(),
-                                     ", where it would record the work of siblings too; make the "
-                                     "first call outside when_all"));
+    fail(ErrorKind::Unsupported,
+         str_cat("captured step: recorded in branch ", Branch::current().path(),
+                 ", where it would record the work of siblings too; make the "
+                 "first call outside when_all"));
   Task<void> arrived = arrival_of(inputs);
   co_await std::move(arrived);
   auto graph = std::make_unique<StepGraph>(device, inputs);

@@ -37,9 +37,9 @@ void require_finite(const Tensor& x, std::string_view what, std::string_view ope
   const auto bad =
       std::ranges::find_if_not(values, [](double value) { return std::isfinite(value); });
   if (bad == values.end()) return;
-  const std::exception_ptr error = std::make_exception_ptr(
-      Error(ErrorKind::BadInput, cat(what, ' ', operation, ", ", x, ", has ", *bad, " at element ",
-                                     bad - values.begin(), " of the local tensor")));
+  const std::exception_ptr error = std::make_exception_ptr(Error(
+      ErrorKind::BadInput, str_cat(what, ' ', operation, ", ", x, ", has ", *bad, " at element ",
+                                   bad - values.begin(), " of the local tensor")));
   if (World* const world = World::current()) world->module_left(module ? *module : "", error);
   std::rethrow_exception(error);
 }

@@ -7,7 +7,7 @@ std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   return out;
 }
 
-std::string to_string(const Layout& layout) { return cat(layout); }
+std::string to_string(const Layout& layout) { return str_cat(layout); }
 
 Layout partial_as_replicate(Layout layout) {
   for (int m = 0; m < layout.ndim(); ++m)

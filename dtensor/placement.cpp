@@ -20,8 +20,8 @@ std::ostream& operator<<(std::ostream& out, const Placement& placement) {
 
 Placement parse_placement(std::string_view text) {
   const auto bad = [&]() {
-    fail(ErrorKind::BadInput, cat("unknown placement '", text,
-                                  "'; expected R, S(d), _S(d,f), P(sum|avg|min|max|product)"));
+    fail(ErrorKind::BadInput, str_cat("unknown placement '", text,
+                                      "'; expected R, S(d), _S(d,f), P(sum|avg|min|max|product)"));
   };
   if (text == "R") return Replicate();
   const auto open = text.find('(');

@@ -138,8 +138,9 @@ int rank_in(const DeviceMesh& mesh) {
 std::string part_of(const Tensor& x) {
   if (!x.is_distributed() || x.layout().is_replicate()) return "";
   if (!x.mesh().contains_this_rank()) return "";
-  return cat("rank ", rank_in(x.mesh()),
-             x.layout().has_partial() ? "'s partial value " : "'s shard ", x.local_shape(), " of ");
+  return str_cat("rank ", rank_in(x.mesh()),
+                 x.layout().has_partial() ? "'s partial value " : "'s shard ", x.local_shape(),
+                 " of ");
 }
 
 }  // namespace

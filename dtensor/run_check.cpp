@@ -55,7 +55,7 @@ Shape run_check_part(const Shape& shape, const std::vector<int>& mesh_shape,
 }
 
 std::string run_check_shown(std::size_t place, const LocalFacts& facts) {
-  return cat("mesh rank ", place, " has ", facts.dtype, facts.local_shape);
+  return str_cat("mesh rank ", place, " has ", facts.dtype, facts.local_shape);
 }
 
 }  // namespace
@@ -75,11 +75,12 @@ std::string disagreement(const std::vector<LocalFacts>& facts, const std::vector
   const std::size_t ndim = first.local_shape.size();
   for (std::size_t r = 1; r < facts.size(); ++r) {
     if (facts[r].dtype != first.dtype || facts[r].local_shape.size() != ndim)
-      return cat(run_check_shown(r, facts[r]), ", ", run_check_shown(0, first));
-    if (facts[r].shape != first.shape) return cat("mesh ranks 0 and ", r, " name different shapes");
+      return str_cat(run_check_shown(r, facts[r]), ", ", run_check_shown(0, first));
+    if (facts[r].shape != first.shape)
+      return str_cat("mesh ranks 0 and ", r, " name different shapes");
   }
   if (first.shape && first.shape->size() != ndim)
-    return cat("shape ", *first.shape, ", but ", run_check_shown(0, first));
+    return str_cat("shape ", *first.shape, ", but ", run_check_shown(0, first));
   const Layout layout = normalize(placements, first.local_shape, "from_local");
   const Shape shape =
       first.shape ? *first.shape : even_shape(first.local_shape, mesh_shape, layout);
@@ -90,8 +91,8 @@ std::string disagreement(const std::vector<LocalFacts>& facts, const std::vector
       coordinate[d] = rest % mesh_shape[d];
     const Shape part = run_check_part(shape, mesh_shape, coordinate, layout);
     if (!(part == facts[r].local_shape))
-      return cat(run_check_shown(r, facts[r]), ", but its part of ", shape, ' ', layout, " is ",
-                 part, first.shape ? "" : "; uneven shards need the option `shape`");
+      return str_cat(run_check_shown(r, facts[r]), ", but its part of ", shape, ' ', layout, " is ",
+                     part, first.shape ? "" : "; uneven shards need the option `shape`");
   }
   return "";
 }

@@ -4,7 +4,7 @@ namespace coshard {
 
 void Saved::refuse(std::string_view who) const {
   fail(ErrorKind::BadInput,
-       cat(who, ": backward needs ", tensor_, ", which was changed in place since the call"));
+       str_cat(who, ": backward needs ", tensor_, ", which was changed in place since the call"));
 }
 
 }  // namespace coshard

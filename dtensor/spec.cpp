@@ -145,7 +145,7 @@ void forget_dropped_meshes() {
 }
 
 std::string describe(const Spec& spec) {
-  return cat(spec.shape, ' ', spec.layout, " on ", spec.mesh);
+  return str_cat(spec.shape, ' ', spec.layout, " on ", spec.mesh);
 }
 
 }  // namespace coshard

@@ -16,7 +16,7 @@ struct RecordedHere {
 const RankLocal<RecordedHere> recorded_here;
 
 [[noreturn]] void refuse(const std::string& text) {
-  fail(ErrorKind::Unsupported, cat(text, ", which cannot be part of a captured step"));
+  fail(ErrorKind::Unsupported, str_cat(text, ", which cannot be part of a captured step"));
 }
 
 Tensor input_of(const Tensor& given, std::size_t number) {
@@ -63,7 +63,7 @@ const double* StepGraph::numbers(std::span<const double> now,
                                  std::function<void(std::span<double>)> next) {
   const std::size_t first = words_.size();
   if (first + now.size() > kWords)
-    refuse(cat("more than ", kWords, " values that change from step to step"));
+    refuse(str_cat("more than ", kWords, " values that change from step to step"));
   for (const double number : now) words_.push_back(std::bit_cast<std::uint64_t>(number));
   entries_.push_back({first, now.size(), std::move(next)});
   return static_cast<const double*>(block_->data()) + first;
@@ -90,20 +90,22 @@ void StepGraph::sets(const std::shared_ptr<GradMeta>& leaf) {
 void StepGraph::meet(const std::shared_ptr<GradMeta>& leaf) {
   if (knows(leaf)) return;
   if (leaf->gradient.defined())
-    refuse(cat("backward: adding to a gradient from before the step (", leaf->gradient,
-               "; zero_grad at its end)"));
+    refuse(str_cat("backward: adding to a gradient from before the step (", leaf->gradient,
+                   "; zero_grad at its end)"));
   leaves_.emplace_back(leaf, Tensor());
 }
 
 void StepGraph::require_met(const std::shared_ptr<GradMeta>& leaf, std::string_view who) const {
-  if (!knows(leaf)) refuse(cat(who, ": a gradient from before the step (", leaf->gradient, ")"));
+  if (!knows(leaf))
+    refuse(str_cat(who, ": a gradient from before the step (", leaf->gradient, ")"));
 }
 
 void StepGraph::finish(const Tensor& result) {
   for (std::size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].storage()->changes() != 0)
-      fail(ErrorKind::Unsupported, cat("captured step: the body writes input ", i, " (", inputs_[i],
-                                       ") in place; a recorded step has only a copy of it"));
+      fail(ErrorKind::Unsupported,
+           str_cat("captured step: the body writes input ", i, " (", inputs_[i],
+                   ") in place; a recorded step has only a copy of it"));
   if (result.defined()) {
     result.wait("captured step");
     result_ = result.detach();

@@ -122,9 +122,10 @@ void ReadLog::require_unchanged(std::string_view who) const {
     const std::shared_ptr<Buffer> buffer = read.buffer.lock();
     if (!buffer || buffer->writes == read.changes) continue;
     const std::string what =
-        read.spec ? cat(read.dtype, describe(*read.spec)) : cat(read.dtype, read.shape);
-    fail(ErrorKind::BadInput, cat(who, ": backward reads ", what,
-                                  " again, which was changed in place since it was first read"));
+        read.spec ? str_cat(read.dtype, describe(*read.spec)) : str_cat(read.dtype, read.shape);
+    fail(ErrorKind::BadInput,
+         str_cat(who, ": backward reads ", what,
+                 " again, which was changed in place since it was first read"));
   }
 }
 

@@ -57,7 +57,8 @@ void Tensor::wait_in_place(WorkState& work, std::string_view who, std::string_vi
   try {
     work.wait();
   } catch (const MissingIsHere& error) {
-    fail(error.kind(), cat(who, ": ", why, error.reason(), "; co_await the redistribution first"));
+    fail(error.kind(),
+         str_cat(who, ": ", why, error.reason(), "; co_await the redistribution first"));
   }
 }
 
@@ -272,8 +273,8 @@ double Tensor::item() const {
 
 std::string describe(const Tensor& tensor) {
   if (!tensor.defined()) return "undefined";
-  if (!tensor.is_distributed()) return cat(tensor.dtype(), tensor.shape());
-  return cat(tensor.dtype(), describe(*tensor.spec()));
+  if (!tensor.is_distributed()) return str_cat(tensor.dtype(), tensor.shape());
+  return str_cat(tensor.dtype(), describe(*tensor.spec()));
 }
 
 }  // namespace coshard

@@ -14,7 +14,8 @@ constexpr std::array kTables = {COSHARD_KERNEL_BACKENDS(X)};
 const KernelTable& kernels_of(DeviceKind kind) {
   for (const KernelTable* table : kTables)
     if (table->kind == kind) return *table;
-  fail(ErrorKind::Unsupported, cat("this build has no kernels for device '", to_string(kind), "'"));
+  fail(ErrorKind::Unsupported,
+       str_cat("this build has no kernels for device '", to_string(kind), "'"));
 }
 
 }  // namespace coshard::kernels

@@ -15,7 +15,7 @@ void with_floating(DType dtype, F&& f) {
     case DType::F64: return f(double{});
     case DType::BF16: return f(BFloat16{});
     case DType::F16: return f(Float16{});
-    default: fail(ErrorKind::Unsupported, cat("expected a floating-point dtype, got ", dtype));
+    default: fail(ErrorKind::Unsupported, str_cat("expected a floating-point dtype, got ", dtype));
   }
 }
 

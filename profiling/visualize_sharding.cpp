@@ -123,7 +123,7 @@ std::string partial_note(const Layout& layout) {
   std::string text;
   for (int m = 0; m < layout.ndim(); ++m)
     if (layout[m].is_partial())
-      text += cat(text.empty() ? "" : ", ", layout[m], " along mesh dimension ", m);
+      text += str_cat(text.empty() ? "" : ", ", layout[m], " along mesh dimension ", m);
   return text.empty() ? "" : "each holder has a partial value: " + text;
 }
 
@@ -154,7 +154,7 @@ Sharding sharding_of(const std::vector<int>& mesh_shape, const Layout& layout, c
   for (int size : mesh_shape) ranks.resize(ranks.size() * static_cast<std::size_t>(size));
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = static_cast<int>(r);
   return make_sharding(
-      cat(shape, ' ', normal, " on (", fmt::format("{}", fmt::join(mesh_shape, ",")), ')'),
+      str_cat(shape, ' ', normal, " on (", fmt::format("{}", fmt::join(mesh_shape, ",")), ')'),
       mesh_shape, ranks, normal, shape);
 }
 

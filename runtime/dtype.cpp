@@ -28,7 +28,7 @@ DType parse_dtype(std::string_view text) {
   for (const auto& [name, value] : kNames)
     if (name == text) return value;
   fail(ErrorKind::BadInput,
-       cat("unknown dtype '", text, "'; expected f32, f64, bf16, f16, i64, i32 or bool"));
+       str_cat("unknown dtype '", text, "'; expected f32, f64, bf16, f16, i64, i32 or bool"));
 }
 
 }  // namespace coshard

@@ -20,7 +20,8 @@ Error::Error(ErrorKind kind, const std::string& message)
     : std::runtime_error(message), kind_(kind), site_(RankContext::current().branch().place.site) {}
 
 void Error::left(int rank, std::string_view path) {
-  if (told_.empty()) told_ = cat("rank ", rank, path.empty() ? "" : ", ", path, ": ", message());
+  if (told_.empty())
+    told_ = str_cat("rank ", rank, path.empty() ? "" : ", ", path, ": ", message());
 }
 
 void fail(ErrorKind kind, const std::string& message) { throw Error(kind, message); }

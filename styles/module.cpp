@@ -344,7 +344,7 @@ Tensor& Module::parameter(std::string_view name) {
     known += known.empty() ? p.name : ", " + p.name;
   }
   fail(ErrorKind::BadInput,
-       cat("parameter: ", type_name(), " has no '", name, "'; it has: ", known));
+       str_cat("parameter: ", type_name(), " has no '", name, "'; it has: ", known));
 }
 
 Module* Module::find(std::string_view path) {

@@ -13,9 +13,9 @@ class Replaced final : public Record {
   bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink&) override {
     fail(ErrorKind::BadInput,
-         cat("backward: a gradient ", output_grads[0], " reaches a parameter that ", who_,
-             " has replaced; take it from "
-             "the module again"));
+         str_cat("backward: a gradient ", output_grads[0], " reaches a parameter that ", who_,
+                 " has replaced; take it from "
+                 "the module again"));
   }
 
  private:

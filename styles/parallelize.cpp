@@ -12,9 +12,10 @@ namespace {
   for (const NamedParameter& p : root.named_slots()) {
     if (!matches(key, p.name)) continue;
     const std::size_t dot = key.rfind('.');
-    fail(ErrorKind::BadInput, cat("parallelize_module: plan key '", key, "' names a parameter (",
-                                  p.name, "); styles apply to modules, use '",
-                                  key.substr(0, dot == std::string::npos ? 0 : dot), "'"));
+    fail(ErrorKind::BadInput,
+         str_cat("parallelize_module: plan key '", key, "' names a parameter (", p.name,
+                 "); styles apply to modules, use '",
+                 key.substr(0, dot == std::string::npos ? 0 : dot), "'"));
   }
   std::vector<std::string> names;
   for (const NamedModule& m : root.named_modules())
@@ -23,8 +24,8 @@ namespace {
   for (const std::string& name : nearest(key, std::move(names), 3))
     near += (near.empty() ? "" : ", ") + name;
   fail(ErrorKind::BadInput,
-       cat("parallelize_module: plan key '", key, "' matches no module; ",
-           near.empty() ? "the module has no sub-modules" : "close names: " + near));
+       str_cat("parallelize_module: plan key '", key, "' matches no module; ",
+               near.empty() ? "the module has no sub-modules" : "close names: " + near));
 }
 
 struct Application {

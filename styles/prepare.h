@@ -34,11 +34,11 @@ DTensor bring_to(const DTensor& x, Placement wanted,
 // For printing: ", reduce_dtype=bf16", or nothing.
 template <class T>
 std::string given_text(std::string_view name, const std::optional<T>& value) {
-  return value ? cat(", ", name, '=', *value) : "";
+  return value ? str_cat(", ", name, '=', *value) : "";
 }
 template <class List>
 std::string list_text(std::string_view name, const List& list) {
-  return list.given() ? cat(", ", name, '=', list) : "";
+  return list.given() ? str_cat(", ", name, '=', list) : "";
 }
 
 // The only input, for styles that prepare one. Error{BadInput} if there is none.

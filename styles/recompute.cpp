@@ -106,7 +106,8 @@ class RecomputeRecord final : public Record {
   // Runs the module with the tape on.
   Task<Outputs> run_again() const {
     require_same_parameters();
-    reads_->require_unchanged(cat("recompute: ", module_.type_name(), " '", module_.path(), "'"));
+    reads_->require_unchanged(
+        str_cat("recompute: ", module_.type_name(), " '", module_.path(), "'"));
     const RecordGuard recording;
     const DeferRedistributes deferring;
     const RandomStateGuard random(before_);

@@ -38,7 +38,7 @@ void add_number(CLI::App& app, const std::string& name, Value& value, Number low
   const auto check = [=](const std::string& text) {
     (void)parse_number<Number>(name, text, lowest, highest);
   };
-  add_checked(app, name, value, help, check, cat(lowest, " to ", highest));
+  add_checked(app, name, value, help, check, str_cat(lowest, " to ", highest));
 }
 
 inline void add_word(CLI::App& app, const std::string& name, std::string& value,
@@ -80,8 +80,8 @@ inline void require_command(const CLI::App& app) {
     known.push_back(command->get_name());
   const std::vector<std::string> words = app.remaining();
   CS_REQUIRE(!words.empty(), app.get_name(), " needs a command: ", joined(known));
-  fail(ErrorKind::BadInput, cat("unknown command '", words.front(), "' of ", app.get_name(),
-                                "; expected ", joined(known)));
+  fail(ErrorKind::BadInput, str_cat("unknown command '", words.front(), "' of ", app.get_name(),
+                                    "; expected ", joined(known)));
 }
 
 // False: help was asked for, and printed.

@@ -70,8 +70,9 @@ void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decisio
     if (!d.change[i]) continue;
     if (forbid == Forbid::Communication && !outline_of(in[i].spec(), d.want[i]).communicates)
       continue;
-    fail(ErrorKind::BadInput, cat(show_call(op, in), ": needs an implicit redistribution of input ",
-                                  i, " from ", in[i].layout(), " to ", d.want[i]));
+    fail(ErrorKind::BadInput,
+         str_cat(show_call(op, in), ": needs an implicit redistribution of input ", i, " from ",
+                 in[i].layout(), " to ", d.want[i]));
   }
 }
 

@@ -41,7 +41,7 @@ std::string_view text_of(const OpDef& op) {
   static const std::map<const OpDef*, std::string> texts = [] {
     std::map<const OpDef*, std::string> all;
     for (const OpDef* known : all_operators())
-      all[known] = cat("used for ", known->name, " a registered rule with");
+      all[known] = str_cat("used for ", known->name, " a registered rule with");
     return all;
   }();
   return texts.at(&op);
@@ -58,7 +58,7 @@ std::uint64_t hash_of(const OpDef& op, const Rule& rule) {
     for (const std::string& word : *words) add(word);
   for (const Strategy& extra : rule.extra)
     for (const auto* placements : {&extra.in, &extra.out})
-      for (const Placement& placement : *placements) add(cat(placement));
+      for (const Placement& placement : *placements) add(str_cat(placement));
   return hash;
 }
 
@@ -79,8 +79,8 @@ bool has_registered_rule(const OpDef& op) { return rules->registered.contains(&o
 
 void note_rule(const OpDef& op, const Rule& rule, const DeviceMesh& mesh) {
   if (!has_registered_rule(op) || !mesh.contains_this_rank() || Branch::current().unordered) return;
-  std::string where = cat(mesh);
-  for (const int rank : mesh.ranks()) where += cat(' ', rank);
+  std::string where = str_cat(mesh);
+  for (const int rank : mesh.ranks()) where += str_cat(' ', rank);
   if (!rules->noted.insert({&op, where}).second) return;
   const std::uint64_t hash = hash_of(op, rule);
   for (int m = 0; m < mesh.ndim(); ++m)

@@ -146,7 +146,7 @@ Tensor differentiable_slope(const Tensor& dy, const Tensor& at) {
 
 template <UnaryOp f>
 const OpDef& unary_slope_op() {
-  static const std::string name = cat(Function<f>::kName, "_backward");
+  static const std::string name = str_cat(Function<f>::kName, "_backward");
   static const OpDef op{.name = name,
                         .rule = unary_slope_rule,
                         .infer = same_as_first,

@@ -28,7 +28,7 @@ std::vector<NamedTensor> unreduced_gradients(const std::vector<Tensor>& paramete
   std::vector<NamedTensor> gradients;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (const Tensor g = parameters[i].grad(); g.defined())
-      gradients.push_back({cat("the gradient of parameter ", i, " of the optimizer,"), g});
+      gradients.push_back({str_cat("the gradient of parameter ", i, " of the optimizer,"), g});
   return gradients;
 }
 

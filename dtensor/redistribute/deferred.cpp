@@ -46,7 +46,7 @@ class Later final : public WorkState {
   Look push() override { return work().push(); }
   std::string failure() const override { return work_ ? work_->failure() : ""; }
   void has_dependents() override { work().has_dependents(); }
-  std::string describe() const override { return cat("a redistribute to ", target_); }
+  std::string describe() const override { return str_cat("a redistribute to ", target_); }
 
  private:
   FollowUp& work() {

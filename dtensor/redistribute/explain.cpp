@@ -78,7 +78,7 @@ PlanAnswer explain(const PlanQuestion& q) {
   const auto width = static_cast<double>(size_of(q.dtype));
   for (const PlanStep& step : steps) {
     PlanAnswer::Step out;
-    out.layouts = cat(step.from, " -> ", step.to);
+    out.layouts = str_cat(step.from, " -> ", step.to);
     out.collective = to_string(step.kind);
     for (std::size_t m = 0; m < q.mesh_shape.size(); ++m) {
       if (!has(step.dims, static_cast<int>(m))) continue;
@@ -133,7 +133,7 @@ PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::
     CS_REQUIRE(equals != 0, "plan: mesh '", mesh, "' is not name=size,…");
     const bool named = equals != piece.npos;
     q.mesh_names.push_back(named ? std::string(piece.substr(0, equals))
-                                 : cat("dim_", q.mesh_shape.size()));
+                                 : str_cat("dim_", q.mesh_shape.size()));
     CS_REQUIRE(std::ranges::count(q.mesh_names, q.mesh_names.back()) == 1, "plan: mesh '", mesh,
                "' has two dimensions '", q.mesh_names.back(), "'");
     q.mesh_shape.push_back(number(named ? piece.substr(equals + 1) : piece, "plan: mesh size", 1));

@@ -89,8 +89,8 @@ std::string label_of(const PlanStep& step) {
   std::string from, to;
   for (int m = 0; m < step.from.ndim(); ++m) {
     if (step.from[m] == step.to[m]) continue;
-    from += cat(step.from[m]);
-    to += cat(step.to[m]);
+    from += str_cat(step.from[m]);
+    to += str_cat(step.to[m]);
   }
   return from + "->" + to;
 }

@@ -16,7 +16,7 @@ tcp::acceptor listening(asio::io_context& context, std::uint16_t port) {
   try {
     return tcp::acceptor(context, tcp::endpoint(asio::ip::address_v4::loopback(), port));
   } catch (const boost::system::system_error& error) {
-    cs::fail(cs::ErrorKind::BadInput, cs::cat("--port ", port, ": ", error.code().message()));
+    cs::fail(cs::ErrorKind::BadInput, cs::str_cat("--port ", port, ": ", error.code().message()));
   }
 }
 
@@ -31,8 +31,8 @@ cs::Task<void> answer(tcp::socket& socket, std::string line) {
 }  // namespace
 
 std::string to_json(const Status& status) {
-  return cs::cat("{\"step\": ", status.step, ", \"loss\": ", cs::json_number(status.loss),
-                 ", \"ranks\": ", status.ranks, "}\n");
+  return cs::str_cat("{\"step\": ", status.step, ", \"loss\": ", cs::json_number(status.loss),
+                     ", \"ranks\": ", status.ranks, "}\n");
 }
 
 StatusServer::StatusServer(asio::io_context& context, std::uint16_t port)

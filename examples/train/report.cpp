@@ -65,7 +65,7 @@ void write_file(const std::string& name, const Write& write) {
   std::ofstream file(name, std::ios::binary);
   write(file);
   file.close();
-  if (!file) fail(ErrorKind::DeviceFailed, cat(name, ": could not be written"));
+  if (!file) fail(ErrorKind::DeviceFailed, str_cat(name, ": could not be written"));
 }
 
 // A sample may hold any byte; what a terminal could act on is shown as a dot.

@@ -15,9 +15,9 @@ std::string read_file(const std::string& path) {
   const bool exists = std::filesystem::exists(path, ignored);
   if (!exists && path == Options().text)
     fail(ErrorKind::BadInput,
-         cat("there is no text ", path,
-             "; make it with: mkdir -p data && bible -f \"gen1:1-rev22:21\" > ", path,
-             " (Debian package bible-kjv), or name another with --text"));
+         str_cat("there is no text ", path,
+                 "; make it with: mkdir -p data && bible -f \"gen1:1-rev22:21\" > ", path,
+                 " (Debian package bible-kjv), or name another with --text"));
   CS_REQUIRE(exists, "--text ", path, ": no such file");
   CS_REQUIRE(!std::filesystem::is_directory(path, ignored), "--text ", path, ": is a directory");
   std::ifstream file(path, std::ios::binary);

@@ -129,7 +129,7 @@ class Planned {
     const dnnl_status_t status = dnnl_primitive_execute(
         primitive_.get(), stream.get(), static_cast<int>(args_.size()), args_.data());
     if (status != dnnl_success) {
-      fail(ErrorKind::DeviceFailed, cat("oneDNN matmul failed with status ", int(status)));
+      fail(ErrorKind::DeviceFailed, str_cat("oneDNN matmul failed with status ", int(status)));
     }
   }
 
@@ -158,7 +158,7 @@ void run_gemm(const Product& p) {
                  static_cast<const float*>(p.b.data), tb ? p.b.column_stride : p.b.row_stride,
                  p.beta, static_cast<float*>(p.out.data), p.out.row_stride);
   if (status != dnnl_success)
-    fail(ErrorKind::DeviceFailed, cat("oneDNN gemm failed with status ", int(status)));
+    fail(ErrorKind::DeviceFailed, str_cat("oneDNN gemm failed with status ", int(status)));
 }
 
 struct ThreadCache {
@@ -175,8 +175,9 @@ void execute(const Product& p) {
     try {
       found = cache.plans.emplace(key, std::make_unique<Planned>(describe(p))).first;
     } catch (const dnnl::error& error) {
-      fail(ErrorKind::Unsupported, cat("oneDNN matmul [", p.out.batch, ", ", p.out.rows, ", ",
-                                       p.out.columns, "] over ", p.a.columns, ": ", error.what()));
+      fail(ErrorKind::Unsupported,
+           str_cat("oneDNN matmul [", p.out.batch, ", ", p.out.rows, ", ", p.out.columns, "] over ",
+                   p.a.columns, ": ", error.what()));
     }
   }
   found->second->execute(p, cache.stream);
@@ -262,7 +263,7 @@ namespace coshard::kernels {
 
 Libraries cpu_libraries() {
   const dnnl_version_t& v = *dnnl_version();
-  return {{"oneDNN", cat(v.major, ".", v.minor, ".", v.patch)}};
+  return {{"oneDNN", str_cat(v.major, ".", v.minor, ".", v.patch)}};
 }
 
 }  // namespace coshard::kernels

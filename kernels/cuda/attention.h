@@ -95,7 +95,7 @@ AttentionSizes attention_sizes(const Args& args) {
   const std::int64_t widest = std::max(q.shape[3], args.v.shape[3]);
   if (widest > 256)
     fail(ErrorKind::Unsupported,
-         cat("attention on cuda supports head dimensions up to 256, got ", widest));
+         str_cat("attention on cuda supports head dimensions up to 256, got ", widest));
   return {q.shape[0],
           q.shape[1],
           k.shape[1],

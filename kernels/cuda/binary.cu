@@ -114,7 +114,7 @@ void launch_views(CudaDevice& device, const Binary& args) {
 
 void run(CudaDevice& device, const Binary& args) {
   if (!is_floating(args.a.dtype) && !takes_integers(args.op))
-    fail(ErrorKind::Unsupported, cat(to_string(args.op), " does not support ", args.a.dtype));
+    fail(ErrorKind::Unsupported, str_cat(to_string(args.op), " does not support ", args.a.dtype));
   with_any(args.a.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (is_comparison(args.op)) return launch_views<T, bool>(device, args);

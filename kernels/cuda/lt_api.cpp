@@ -25,7 +25,7 @@ const CublasLtApi& cublas_lt() { return lt_in_use != nullptr ? *lt_in_use : real
 void use_cublas_lt(const CublasLtApi* table) { lt_in_use = table; }
 
 std::string text_of(cublasStatus_t status) {
-  return cat(cublas_lt().GetStatusName(status), " (", static_cast<int>(status), ")");
+  return str_cat(cublas_lt().GetStatusName(status), " (", static_cast<int>(status), ")");
 }
 
 bool succeeded(cublasStatus_t status) noexcept {
@@ -37,7 +37,7 @@ bool succeeded(cublasStatus_t status) noexcept {
 
 void check_lt(cublasStatus_t status, const char* what) {
   if (!succeeded(status)) [[unlikely]]
-    fail(ErrorKind::DeviceFailed, cat(what, ": ", text_of(status)));
+    fail(ErrorKind::DeviceFailed, str_cat(what, ": ", text_of(status)));
 }
 
 void log_lt(cublasStatus_t status, const char* what) noexcept {

@@ -111,8 +111,8 @@ Preference preference_of(const LtProduct& p, std::size_t workspace_bytes) {
 }
 
 std::string name_of(const char* call, const LtProduct& p) {
-  return cat(call, " m=", p.m, " n=", p.n, " k=", p.k, p.batch > 1 ? cat(" batch=", p.batch) : "",
-             " ", p.dtype);
+  return str_cat(call, " m=", p.m, " n=", p.n, " k=", p.k,
+                 p.batch > 1 ? str_cat(" batch=", p.batch) : "", " ", p.dtype);
 }
 
 // The first product loads the library, beside which collectives of NCCL have hung
@@ -205,7 +205,7 @@ void LtContext::choose_algorithm(Plan& plan, const LtProduct& p) const {
       preference.get(), static_cast<int>(results.size()), results.data(), &count);
   if (!succeeded(status) && status != CUBLAS_STATUS_NOT_SUPPORTED)
     fail(ErrorKind::DeviceFailed,
-         cat(name_of("cublasLtMatmulAlgoGetHeuristic", p), ": ", text_of(status)));
+         str_cat(name_of("cublasLtMatmulAlgoGetHeuristic", p), ": ", text_of(status)));
   if (status != CUBLAS_STATUS_SUCCESS) return;
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(count))) {
     if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > workspace_bytes()) continue;
@@ -248,7 +248,7 @@ bool LtContext::run(const LtProduct& p) {
   if (succeeded(status)) [[likely]]
     return true;
   if (status != CUBLAS_STATUS_NOT_SUPPORTED)
-    fail(ErrorKind::DeviceFailed, cat(name_of("cublasLtMatmul", p), ": ", text_of(status)));
+    fail(ErrorKind::DeviceFailed, str_cat(name_of("cublasLtMatmul", p), ": ", text_of(status)));
   plan.possible = false;  // the library thought better of its algorithm
   return false;
 }

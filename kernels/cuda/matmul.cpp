@@ -136,8 +136,9 @@ void run_on_copies(CudaDevice& device, const Matmul& args) {
   const RowMajor p = row_major(matrix_of(out.view()), matrix_of(a.view()), matrix_of(b.view()));
   const LtProduct product = lt_product(p, args);
   if (!LtContext::of(device).run(product))
-    fail(ErrorKind::Unsupported, cat("matmul [", product.n, ", ", product.m, "] over ", product.k,
-                                     " ", product.dtype, ": cuBLASLt has no algorithm"));
+    fail(ErrorKind::Unsupported,
+         str_cat("matmul [", product.n, ", ", product.m, "] over ", product.k, " ", product.dtype,
+                 ": cuBLASLt has no algorithm"));
   run(device, Copy{args.out, out.view()});
 }
 

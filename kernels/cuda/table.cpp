@@ -14,7 +14,7 @@ const KernelTable cuda_kernels = {DeviceKind::Cuda,
 
 Libraries cuda_libraries() {
   const auto text = [](std::size_t version) {
-    return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+    return str_cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
   };
   return {{"cuBLASLt", text(cublas_lt().GetVersion()) + ", built with " + text(CUBLAS_VERSION)}};
 }

@@ -16,7 +16,7 @@ void with_index(DType dtype, F&& f) {
   switch (dtype) {
     case DType::I64: return f(std::int64_t{});
     case DType::I32: return f(std::int32_t{});
-    default: fail(ErrorKind::Unsupported, cat("index must be i64 or i32, got ", dtype));
+    default: fail(ErrorKind::Unsupported, str_cat("index must be i64 or i32, got ", dtype));
   }
 }
 

@@ -67,7 +67,7 @@ void run(CudaDevice& device, const Unary& args) {
   if (is_floating(args.dtype) || args.dtype == DType::Bool)
     return with_floating(args.dtype, [&](auto tag) { launch_unary<decltype(tag)>(device, args); });
   if (!takes_integers(args.op))
-    fail(ErrorKind::Unsupported, cat(to_string(args.op), " does not support ", args.dtype));
+    fail(ErrorKind::Unsupported, str_cat(to_string(args.op), " does not support ", args.dtype));
   with_index(args.dtype, [&](auto tag) { launch_unary<decltype(tag)>(device, args); });
 }
 

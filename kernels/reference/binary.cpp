@@ -52,7 +52,7 @@ template <class T, class Compute>
 void run_as(const Binary& args) {
   with_function(args.op, [&]<class F>(F) {
     if constexpr (std::is_integral_v<Compute> && !elementwise::TakesTwoIntegers<F>) {
-      fail(ErrorKind::Unsupported, cat(F::kName, " does not support ", args.a.dtype));
+      fail(ErrorKind::Unsupported, str_cat(F::kName, " does not support ", args.a.dtype));
     } else {
       using Out = std::conditional_t<elementwise::Comparison<F>, bool, T>;
       strided<F, Out, T, Compute>(args);

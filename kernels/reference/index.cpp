@@ -21,7 +21,7 @@ void each_indexed(const char* who, const View& index, int dim, const View& lines
                                : as<std::int32_t>(static_cast<const void*>(index.data))[at[0]];
     if (i < 0 || i >= extent) {
       fail(ErrorKind::BadInput,
-           cat(who, ": index ", i, " is out of bounds for a dimension of size ", extent));
+           str_cat(who, ": index ", i, " is out of bounds for a dimension of size ", extent));
     }
     f(at[1] + i * stride, at[2]);
   });

@@ -14,7 +14,7 @@ constexpr ScalarMath<double> kMath;
 template <class T>
 void integer_unary(const Unary& args) {
   if (!takes_integers(args.op))
-    fail(ErrorKind::Unsupported, cat(to_string(args.op), " does not support ", args.dtype));
+    fail(ErrorKind::Unsupported, str_cat(to_string(args.op), " does not support ", args.dtype));
   const T* x = as<T>(args.x);
   T* y = as<T>(args.y);
   const T a = integer_bound<T>(args.alpha), b = integer_bound<T>(args.beta);

@@ -53,7 +53,7 @@ Task<void> add_up(World& world) {
 Result time_barrier(int ranks) {
   std::vector<double> rounds;
   run_ranks(crowd(ranks, 0), [&](World& world) { return time_barriers(world, rounds); });
-  return measured(cat("barrier_", ranks, "_ranks"), robust_stats(rounds), "us", 200);
+  return measured(str_cat("barrier_", ranks, "_ranks"), robust_stats(rounds), "us", 200);
 }
 
 Result time_sums_on_shared_threads(int ranks, int threads) {
@@ -63,7 +63,7 @@ Result time_sums_on_shared_threads(int ranks, int threads) {
     run_ranks(crowd(ranks, threads), add_up);
     rounds.push_back(seconds_since(begin));
   }
-  return measured(cat(kSums, "_all_reduces_", ranks, "_ranks_", threads, "_threads"),
+  return measured(str_cat(kSums, "_all_reduces_", ranks, "_ranks_", threads, "_threads"),
                   robust_stats(rounds), "s", 2);
 }
 

@@ -160,7 +160,8 @@ Report bench_gpu(const GpuOptions& options) {
   Report report("gpu");
   const BackendDescription found = describe_backend(options.world.device);
   if (!found.problem.empty())
-    fail(ErrorKind::DeviceFailed, cat(found.problem, "; `coshard doctor` says what is missing"));
+    fail(ErrorKind::DeviceFailed,
+         str_cat(found.problem, "; `coshard doctor` says what is missing"));
   for (const auto& [what, text] : found.facts) report.note(what, text);
   if (!found.devices.empty()) report.note("device", found.devices[0].name);
   const GpuSizes sizes = options.tiny ? GpuSizes::tiny() : GpuSizes();

@@ -77,10 +77,10 @@ std::map<std::string, double> run_peer(const std::string& script,
   command.insert(command.end(), arguments.begin(), arguments.end());
   const std::optional<std::string> text = output_of(command);
   if (!text)
-    fail(ErrorKind::Unsupported, cat("peer: python3 ", script, " ", arguments[0], " failed"));
+    fail(ErrorKind::Unsupported, str_cat("peer: python3 ", script, " ", arguments[0], " failed"));
   const std::size_t brace = text->find('{');
   if (brace == std::string::npos)
-    fail(ErrorKind::Unsupported, cat("peer: ", script, " printed no JSON object"));
+    fail(ErrorKind::Unsupported, str_cat("peer: ", script, " printed no JSON object"));
   return numbers_of(text->substr(brace));
 }
 

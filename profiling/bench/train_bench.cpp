@@ -119,7 +119,7 @@ double peer_step_ms(const TrainOptions& o) {
   const std::map<std::string, double> figures = run_peer(o.peer, arguments);
   const auto found = figures.find("step_ms");
   if (found == figures.end())
-    fail(ErrorKind::Unsupported, cat("peer: ", o.peer, " gave no step_ms"));
+    fail(ErrorKind::Unsupported, str_cat("peer: ", o.peer, " gave no step_ms"));
   return found->second;
 }
 

@@ -26,37 +26,38 @@ Awaited::Awaited(const Collective& collective, std::uint64_t of, int rank)
       world_rank(rank) {}
 
 std::string Awaited::text(std::string_view on) const {
-  return cat(to_string(kind), " #", number, " on ", on, label.empty() ? "" : cat(" (", label, ")"),
-             place_text(place));
+  return str_cat(to_string(kind), " #", number, " on ", on,
+                 label.empty() ? "" : str_cat(" (", label, ")"), place_text(place));
 }
 
 std::string Awaited::timeout_text(std::string_view on, std::int64_t waited_ns,
                                   std::string_view missing) const {
-  return cat("timeout after ", seconds_text(waited_ns), " on rank ", world_rank, " waiting for ",
-             text(on), "; ", missing);
+  return str_cat("timeout after ", seconds_text(waited_ns), " on rank ", world_rank,
+                 " waiting for ", text(on), "; ", missing);
 }
 
 std::string Awaited::lost_text(std::string_view on, int lost, std::uint64_t issued) const {
   const std::string after =
-      issued > 0 ? cat(" after #", issued - 1) : std::string(" before its first collective");
-  return cat("rank ", lost, " left the program", after, "; ", text(on), " still waits for it");
+      issued > 0 ? str_cat(" after #", issued - 1) : std::string(" before its first collective");
+  return str_cat("rank ", lost, " left the program", after, "; ", text(on), " still waits for it");
 }
 
 PeerFailure Awaited::poisoned(std::string_view on, std::string_view cause) const {
-  return PeerFailure(cat(text(on), " on rank ", world_rank, " failed: ", cause));
+  return PeerFailure(str_cat(text(on), " on rank ", world_rank, " failed: ", cause));
 }
 
 std::string LastIssued::text() const {
   if (count == 0) return "has issued no collective yet";
   const std::int64_t now = RankContext::current().parker().now();
-  return cat("last issued #", count - 1, " ", to_string(kind), " ",
-             seconds_text(std::max<std::int64_t>(0, now - at_ns)), " ago");
+  return str_cat("last issued #", count - 1, " ", to_string(kind), " ",
+                 seconds_text(std::max<std::int64_t>(0, now - at_ns)), " ago");
 }
 
 std::string call_text(const Collective& collective, int ranks, int world_rank) {
-  return cat("rank ", world_rank, " calls ", describe(collective, ranks),
-             collective.label.empty() ? "" : cat(" (", collective.label, ")"), " in branch ",
-             collective.branch_path ? *collective.branch_path : "main", place_text(collective));
+  return str_cat("rank ", world_rank, " calls ", describe(collective, ranks),
+                 collective.label.empty() ? "" : str_cat(" (", collective.label, ")"),
+                 " in branch ", collective.branch_path ? *collective.branch_path : "main",
+                 place_text(collective));
 }
 
 }  // namespace coshard

@@ -44,9 +44,9 @@ void check_buffers(const Collective& c, int ranks, int rank) {
 }
 
 std::string counts_text(const Counts& counts, std::int64_t extent, int ranks) {
-  if (counts == nullptr) return cat(extent, "/", ranks);
+  if (counts == nullptr) return str_cat(extent, "/", ranks);
   std::string text;
-  for (std::size_t i = 0; i < counts->size(); ++i) text += cat(i ? "+" : "", (*counts)[i]);
+  for (std::size_t i = 0; i < counts->size(); ++i) text += str_cat(i ? "+" : "", (*counts)[i]);
   return text;
 }
 
@@ -194,28 +194,28 @@ bool flat_counts_agree(const Collective& from, int from_rank, const Collective& 
 std::string describe(const Collective& c, int ranks) {
   std::string text(to_string(c.kind));
   if (c.kind == CollectiveKind::Barrier) return text;
-  if (is_reduction(c.kind)) text += cat(" ", to_string(c.reduce));
-  text += cat(" ", c.dtype);
+  if (is_reduction(c.kind)) text += str_cat(" ", to_string(c.reduce));
+  text += str_cat(" ", c.dtype);
   const std::string cut = counts_text(c.counts, c.extent, ranks);
   switch (c.kind) {
-    case CollectiveKind::AllReduce: return text + cat(" [", c.outer * c.extent * c.inner, "]");
+    case CollectiveKind::AllReduce: return text + str_cat(" [", c.outer * c.extent * c.inner, "]");
     case CollectiveKind::Broadcast:
-      return text + cat(" [", c.outer * c.extent * c.inner, "] from ", c.root);
+      return text + str_cat(" [", c.outer * c.extent * c.inner, "] from ", c.root);
     case CollectiveKind::Send:
-      return text + cat(" [", c.outer * c.extent * c.inner, "] to ", c.root);
+      return text + str_cat(" [", c.outer * c.extent * c.inner, "] to ", c.root);
     case CollectiveKind::Recv:
-      return text + cat(" [", c.outer * c.extent * c.inner, "] from ", c.root);
+      return text + str_cat(" [", c.outer * c.extent * c.inner, "] from ", c.root);
     case CollectiveKind::Scatter:
-      return text + cat(" [", c.outer, ", ", cut, ", ", c.inner, "] from ", c.root);
+      return text + str_cat(" [", c.outer, ", ", cut, ", ", c.inner, "] from ", c.root);
     case CollectiveKind::AllToAll:
       if (is_flat(c)) {
-        return text + cat(" sends ", counts_text(c.send_counts, 0, ranks), " receives ",
-                          counts_text(c.recv_counts, 0, ranks));
+        return text + str_cat(" sends ", counts_text(c.send_counts, 0, ranks), " receives ",
+                              counts_text(c.recv_counts, 0, ranks));
       }
-      return text + cat(" [", c.outer, ", ", cut, ", ", c.middle, ", ",
-                        counts_text(c.scatter_counts, c.scatter_extent, ranks), ", ", c.inner, "]",
-                        c.gather_first ? "" : " gathers last");
-    default: return text + cat(" [", c.outer, ", ", cut, ", ", c.inner, "]");
+      return text + str_cat(" [", c.outer, ", ", cut, ", ", c.middle, ", ",
+                            counts_text(c.scatter_counts, c.scatter_extent, ranks), ", ", c.inner,
+                            "]", c.gather_first ? "" : " gathers last");
+    default: return text + str_cat(" [", c.outer, ", ", cut, ", ", c.inner, "]");
   }
 }
 
@@ -223,14 +223,14 @@ std::string place(const CallSite& where) {
   std::string_view file = where.file;
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos)
     file.remove_prefix(slash + 1);
-  return cat(file, ":", where.line);
+  return str_cat(file, ":", where.line);
 }
 
 std::string place_text(const Place& at) {
   std::string text;
-  if (at.site.known()) text = cat(" at ", place(at.site));
-  if (!at.operation.empty()) text += cat(text.empty() ? " in " : ", in ", at.operation);
-  if (!at.module.empty()) text += cat(text.empty() ? " in module " : ", module ", at.module);
+  if (at.site.known()) text = str_cat(" at ", place(at.site));
+  if (!at.operation.empty()) text += str_cat(text.empty() ? " in " : ", in ", at.operation);
+  if (!at.module.empty()) text += str_cat(text.empty() ? " in module " : ", module ", at.module);
   return text;
 }
 

@@ -42,7 +42,7 @@ std::string text_of(double value, const std::array<Unit, N>& units, const Unit& 
   Unit best = smallest;
   for (const Unit& unit : units)
     if (value >= unit.value && unit.value > best.value) best = unit;
-  return cat(value / best.value, best.name);
+  return str_cat(value / best.value, best.name);
 }
 
 constexpr double kLongest = 1e18;  // ns
@@ -75,8 +75,8 @@ void check(const Link& link) {
 }
 
 std::string to_string(const Link& link) {
-  return cat(text_of(static_cast<double>(link.latency.count()), kTimes, kTimes.front()), ',',
-             text_of(link.bytes_per_second, kRates, kRates.back()));
+  return str_cat(text_of(static_cast<double>(link.latency.count()), kTimes, kTimes.front()), ',',
+                 text_of(link.bytes_per_second, kRates, kRates.back()));
 }
 
 std::int64_t algorithmic_bytes(const Collective& collective, int ranks, std::int64_t bytes) {

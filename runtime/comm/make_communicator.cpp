@@ -32,7 +32,7 @@ const CommunicatorBackend* find_backend(std::string_view name) {
 std::string communicator_names() {
   std::string names;
   for (const CommunicatorBackend* backend : backends())
-    names += cat(names.empty() ? "" : ", ", backend->name);
+    names += str_cat(names.empty() ? "" : ", ", backend->name);
   return names;
 }
 
@@ -41,7 +41,7 @@ bool has_communicator(std::string_view name) { return find_backend(name) != null
 void check_communicator(std::string_view name) {
   if (!has_communicator(name))
     fail(ErrorKind::Unsupported,
-         cat("unknown communicator '", name, "'; this build has ", communicator_names()));
+         str_cat("unknown communicator '", name, "'; this build has ", communicator_names()));
 }
 
 std::vector<std::pair<std::string, std::string>> communicator_versions() {

@@ -21,14 +21,14 @@ struct Neighbours {
 class MissingIsHere : public Error {
  public:
   MissingIsHere(const std::string& awaited, int rank)
-      : Error(ErrorKind::BadInput,
-              cat(awaited, " is waited for in place, but ", reason(rank), "; co_await it instead")),
+      : Error(ErrorKind::BadInput, str_cat(awaited, " is waited for in place, but ", reason(rank),
+                                           "; co_await it instead")),
         rank_(rank) {}
   std::string reason() const { return reason(rank_); }
 
  private:
   static std::string reason(int rank) {
-    return cat("rank ", rank, ", whose part is missing, runs on the same io_context");
+    return str_cat("rank ", rank, ", whose part is missing, runs on the same io_context");
   }
   int rank_;
 };

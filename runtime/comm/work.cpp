@@ -106,7 +106,7 @@ bool WorkAwaiter::ends_in_time() const {
 
 std::string WorkAwaiter::describe() const {
   std::string text;
-  each([&](WorkState& state) { text += cat(text.empty() ? "" : ", ", state.describe()); });
+  each([&](WorkState& state) { text += str_cat(text.empty() ? "" : ", ", state.describe()); });
   return text.empty() ? "nothing" : text;
 }
 
@@ -116,7 +116,7 @@ Work::Work(std::shared_ptr<WorkState> state, bool owns_memory)
 void Work::finish() noexcept {
   try {
     if (std::uncaught_exceptions() > exceptions_)
-      state_->poison(cat(state_->describe(), ": its buffers were freed by stack unwinding"));
+      state_->poison(str_cat(state_->describe(), ": its buffers were freed by stack unwinding"));
     try {
       state_->wait();
     } catch (const MissingIsHere& error) {  // it never will be over, and its memory goes

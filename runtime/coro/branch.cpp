@@ -40,8 +40,8 @@ Branch::Branch(Branch& parent, int position, const std::string& name)
       place(parent.place),
       parent_(&parent),
       id_(mixed(parent.id_, static_cast<std::uint64_t>(position))),
-      path_(std::make_shared<const std::string>(
-          cat(parent.path_ ? *parent.path_ + '.' : "", name.empty() ? cat(position) : name))) {
+      path_(std::make_shared<const std::string>(str_cat(parent.path_ ? *parent.path_ + '.' : "",
+                                                        name.empty() ? str_cat(position) : name))) {
   for (const BranchForked hook : fork_hooks()) hook(parent, *this, position);
 }
 

@@ -85,14 +85,14 @@ std::string Census::standings() const {
     const std::string standing = sleeper.left_ ? "has ended" : sleeper.standing_;
     auto here = std::ranges::find(places, standing, &Place::standing);
     if (here == places.end()) here = places.insert(here, {standing, "", 0});
-    here->ranks += cat(here->count++ == 0 ? "" : ",", sleeper.rank_);
+    here->ranks += str_cat(here->count++ == 0 ? "" : ",", sleeper.rank_);
   }
   constexpr std::size_t kNamed = 16;
   std::string text;
   for (const Place& place : std::span(places).first(std::min(places.size(), kNamed)))
-    text += cat(text.empty() ? "" : "; ", place.count == 1 ? "rank " : "each of ranks ",
-                place.ranks, " ", place.standing);
-  if (places.size() > kNamed) text += cat("; and ", places.size() - kNamed, " more");
+    text += str_cat(text.empty() ? "" : "; ", place.count == 1 ? "rank " : "each of ranks ",
+                    place.ranks, " ", place.standing);
+  if (places.size() > kNamed) text += str_cat("; and ", places.size() - kNamed, " more");
   return text;
 }
 

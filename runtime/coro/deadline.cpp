@@ -96,9 +96,9 @@ std::string to_string(std::chrono::nanoseconds duration) {
       {{1'000'000'000, "s"}, {1'000'000, "ms"}, {1'000, "us"}}};
   for (const Unit& unit : kUnits)
     if (duration.count() >= unit.ns)
-      return cat(static_cast<double>(duration.count()) / static_cast<double>(unit.ns), ' ',
-                 unit.name);
-  return cat(duration.count(), " ns");
+      return str_cat(static_cast<double>(duration.count()) / static_cast<double>(unit.ns), ' ',
+                     unit.name);
+  return str_cat(duration.count(), " ns");
 }
 
 struct Deadline::State final : Timer {
@@ -117,7 +117,7 @@ struct Deadline::State final : Timer {
 
 Deadline::Deadline(std::chrono::nanoseconds limit, std::string what, std::stop_token outer)
     : state_(std::make_unique<State>(
-          cat("cancelled: ", what, " has a deadline of ", to_string(limit)))),
+          str_cat("cancelled: ", what, " has a deadline of ", to_string(limit)))),
       what_(std::move(what)),
       limit_(limit),
       outer_(std::move(outer), stop_on(executor_here("with_deadline"), state_->reach)) {
@@ -131,13 +131,13 @@ std::stop_token Deadline::token() const { return state_->scope.stop_token(); }
 
 void Deadline::check(const std::exception_ptr& ended_with) const {
   if (!state_->passed) return;
-  std::string message = cat(what_, ": not finished after ", to_string(limit_));
+  std::string message = str_cat(what_, ": not finished after ", to_string(limit_));
   try {
     if (ended_with) std::rethrow_exception(ended_with);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::Cancelled) message += cat("; it ended with: ", error.what());
+    if (error.kind() != ErrorKind::Cancelled) message += str_cat("; it ended with: ", error.what());
   } catch (const std::exception& error) {
-    message += cat("; it ended with: ", error.what());
+    message += str_cat("; it ended with: ", error.what());
   } catch (...) {
     message += "; it ended with an unknown exception";
   }

@@ -347,9 +347,10 @@ void Executor::open_mail() {
 }
 
 std::string Executor::standing() const {
-  if (context_->in_place != nullptr) return cat("waits in place for ", context_->in_place->text());
-  if (const Waiting* head = waiting_.front()) return cat("waits for ", head->describe());
-  if (const Waiting* entry = unordered_.front()) return cat("waits for ", entry->describe());
+  if (context_->in_place != nullptr)
+    return str_cat("waits in place for ", context_->in_place->text());
+  if (const Waiting* head = waiting_.front()) return str_cat("waits for ", head->describe());
+  if (const Waiting* entry = unordered_.front()) return str_cat("waits for ", entry->describe());
   return size_ > 0 || foreign_ > 0 ? "runs" : "waits for a timer or a socket";
 }
 

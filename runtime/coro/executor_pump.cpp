@@ -26,8 +26,8 @@ Executor::Executor(const boost::asio::any_io_executor& target, Executor* beside)
     context_ = beside->context_;
     host_ = beside;
     const int number = (*spawned_beside)++;
-    own_branch_ =
-        std::make_unique<Branch>(context_->root(), kFirstBeside + number, cat("spawned.", number));
+    own_branch_ = std::make_unique<Branch>(context_->root(), kFirstBeside + number,
+                                           str_cat("spawned.", number));
     return;
   }
   // Tasks of one executor never run at the same time, whatever the target's threads.

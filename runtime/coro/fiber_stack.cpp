@@ -35,7 +35,7 @@ std::byte* map_stack(std::size_t bytes) {
     const int error = errno;
     if (bottom != nullptr) ::munmap(memory, page() + bytes);
     fail(ErrorKind::BadInput,
-         cat("fiber: cannot allocate a stack of ", bytes, " bytes: ", std::strerror(error)));
+         str_cat("fiber: cannot allocate a stack of ", bytes, " bytes: ", std::strerror(error)));
   }
   return bottom;
 }

@@ -31,8 +31,8 @@ void FiberThread::rest_virtually(bool has_work) {
   }
   if (has_work) return sleep(0, true);
   if (on_stuck_ && !std::exchange(told_stuck_, true)) return on_stuck_();
-  fail(ErrorKind::BadInput, cat("fiber thread: deadlock: ", alive_, " of ", fibers_.size(),
-                                " fibers sleep and nothing can wake them"));
+  fail(ErrorKind::BadInput, str_cat("fiber thread: deadlock: ", alive_, " of ", fibers_.size(),
+                                    " fibers sleep and nothing can wake them"));
 }
 
 void FiberThread::sleep(std::int64_t deadline_ns, bool in_asio) {

@@ -52,7 +52,7 @@ void InOrderWait::await_resume() const { parent_.throw_if_cancelled(); }
 std::string InOrderWait::describe() const {
   if (!where_.known()) return "in_order";
   const std::string_view file(where_.file);
-  return cat("in_order at ", file.substr(file.rfind('/') + 1), ':', where_.line);
+  return str_cat("in_order at ", file.substr(file.rfind('/') + 1), ':', where_.line);
 }
 
 }  // namespace coshard

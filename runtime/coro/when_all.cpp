@@ -49,8 +49,8 @@ std::coroutine_handle<> StartAll::ended(TaskPromiseBase& child) noexcept {
     if (running_ > 1 && executor_ != nullptr && !has(Fault::SiblingsAreNotCancelled)) {
       executor_->failing(this, first_);
       cancel_children(std::make_exception_ptr(Error(
-          ErrorKind::Cancelled, cat("cancelled: a sibling in branch ", Branch::current().path(),
-                                    " failed: ", text_of(first_)))));
+          ErrorKind::Cancelled, str_cat("cancelled: a sibling in branch ", Branch::current().path(),
+                                        " failed: ", text_of(first_)))));
     }
   }
   if (--running_ > 0) return std::noop_coroutine();

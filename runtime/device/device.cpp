@@ -63,7 +63,7 @@ std::string_view to_string(DeviceKind kind) {
 DeviceKind parse_device_kind(std::string_view text) {
   for (const DeviceKind kind : {DeviceKind::Cpu, DeviceKind::Cuda, DeviceKind::Sim})
     if (text == to_string(kind)) return kind;
-  fail(ErrorKind::BadInput, cat("unknown device '", text, "'; expected cpu or cuda"));
+  fail(ErrorKind::BadInput, str_cat("unknown device '", text, "'; expected cpu or cuda"));
 }
 
 }  // namespace coshard

@@ -13,9 +13,9 @@ std::string purpose() {
   std::string_view operation = place.operation;
   if (operation.empty()) operation = AllocationLabel::current();
   std::string text;
-  if (!operation.empty()) text += cat(" for ", operation);
-  if (!place.module.empty()) text += cat(" in module ", place.module);
-  if (place.site.known()) text += cat(" at ", place.site.file, ":", place.site.line);
+  if (!operation.empty()) text += str_cat(" for ", operation);
+  if (!place.module.empty()) text += str_cat(" in module ", place.module);
+  if (place.site.known()) text += str_cat(" at ", place.site.file, ":", place.site.line);
   return text;
 }
 
@@ -27,7 +27,7 @@ void require_not_recording(Device& device, std::string_view who, std::string_vie
   const GraphDevice* graphs = graph_device(device);
   if (graphs == nullptr || !graphs->recording()) return;
   fail(ErrorKind::Unsupported,
-       cat(who, ": cannot ", what, " within a captured step on ", device.name(), purpose()));
+       str_cat(who, ": cannot ", what, " within a captured step on ", device.name(), purpose()));
 }
 
 }  // namespace coshard

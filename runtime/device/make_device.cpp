@@ -28,7 +28,7 @@ void check_backend(DeviceKind kind) {
   if (has_backend(kind)) return;
   const BackendDescription missing = describe_backend(kind);
   fail(ErrorKind::Unsupported,
-       cat("device '", to_string(kind), "' is ", missing.problem, "; ", missing.hint));
+       str_cat("device '", to_string(kind), "' is ", missing.problem, "; ", missing.hint));
 }
 
 std::shared_ptr<Device> make_device(DeviceKind kind, const DeviceChoice& choice) {
@@ -45,7 +45,7 @@ BackendDescription describe_backend(DeviceKind kind) {
     missing.hint = "use cpu, or simulate() for a deterministic run";
   } else {
     missing.problem = "not in this build";
-    missing.hint = cat("configure it with `meson setup -D", to_string(kind), "=enabled`");
+    missing.hint = str_cat("configure it with `meson setup -D", to_string(kind), "=enabled`");
   }
   return missing;
 }

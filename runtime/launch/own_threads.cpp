@@ -11,7 +11,7 @@ namespace coshard {
 namespace {
 
 void run_rank(int rank, RankSeat& seat, const RankProgram& program) {
-  pthread_setname_np(pthread_self(), cat("rank ", rank).c_str());
+  pthread_setname_np(pthread_self(), str_cat("rank ", rank).c_str());
   {
     const RankSeat::Taken taken(seat);
     program.run(rank, seat.executor());

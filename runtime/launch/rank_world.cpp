@@ -61,8 +61,8 @@ void check(const WorldOptions& options) {
              options.rank_threads);
   if (options.rank_threads > 0 && options.device != DeviceKind::Cpu)
     fail(ErrorKind::Unsupported,
-         cat("rank_threads ", options.rank_threads,
-             ": ranks share threads only on device cpu, not on ", to_string(options.device)));
+         str_cat("rank_threads ", options.rank_threads,
+                 ": ranks share threads only on device cpu, not on ", to_string(options.device)));
   check_local(options);
   check_communicator(options.communicator);
   if (!options.make_device) check_backend(options.device);

@@ -29,7 +29,7 @@ void print(std::string line) {
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {
-  return cat(static_cast<double>(time.count() / 100) / 10, " s");
+  return str_cat(static_cast<double>(time.count() / 100) / 10, " s");
 }
 
 // Who holds the lock of a stream is stuck in it: then that is left as it is.
@@ -42,9 +42,9 @@ void flush(std::FILE* stream) {
 void tell_of(const StillRunning& news) {
   if (!news.out_of_grace)
     return print(
-        cat("waiting for ", news.text, ", ", seconds_text(news.since), " after the failure"));
-  print(cat("ending the process: ", news.text, " still running ", seconds_text(news.since),
-            " after the failure"));
+        str_cat("waiting for ", news.text, ", ", seconds_text(news.since), " after the failure"));
+  print(str_cat("ending the process: ", news.text, " still running ", seconds_text(news.since),
+                " after the failure"));
   flush(stdout);
   std::_Exit(1);
 }
@@ -55,7 +55,7 @@ int run(WorldOptions options, const Program& program) {
   std::optional<std::string> told;
   options.on_failure = [&told, also = options.on_failure](const Failure& failure) {
     told = failure.text;
-    print(cat("error: ", failure.line()));
+    print(str_cat("error: ", failure.line()));
     if (also) also(failure);
   };
   options.on_still_running = [also = options.on_still_running](const StillRunning& news) {
@@ -67,7 +67,7 @@ int run(WorldOptions options, const Program& program) {
     return 0;
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    if (told != message_of(error)) print(cat("error: ", text_of(error)));
+    if (told != message_of(error)) print(str_cat("error: ", text_of(error)));
     return exit_code_of(error);
   }
 }

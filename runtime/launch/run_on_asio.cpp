@@ -90,7 +90,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
   }
   ~AsioRank() {
     if (!ended_) {
-      const std::string text = cat("rank ", rank_, " was destroyed with its io_context");
+      const std::string text = str_cat("rank ", rank_, " was destroyed with its io_context");
       run_->state.failed({-1, text}, std::make_exception_ptr(PeerFailure(text)));
     }
     executor_.run_here([this] {

@@ -25,7 +25,7 @@ struct Run {
   const WorldOptions& options;
   const Program& program;
   Census census{[this](int rank) { state.ring(rank); },
-                [this](const std::string& all) { state.standstill(cat(kStandstill, all)); }};
+                [this](const std::string& all) { state.standstill(str_cat(kStandstill, all)); }};
   std::unique_ptr<Roster> roster = make_roster(options);
   RunState state{*roster, options};
   std::map<int, Sleeper*> sleepers;

@@ -100,7 +100,7 @@ void RunState::failed(const Failure& failure, const std::exception_ptr& error) {
     if (kind == kEcho || kept.failure.rank < 0) {
       cause = kept.failure.text;
     } else {
-      cause = cat("rank ", kept.failure.rank, " ended with: ", kept.failure.text);
+      cause = str_cat("rank ", kept.failure.rank, " ended with: ", kept.failure.text);
     }
     keep(kind, std::move(kept));
   }

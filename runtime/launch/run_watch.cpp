@@ -118,7 +118,7 @@ StillRunning RunState::still_running(Clock::time_point now) const {
     if (ranks_[r].executor == nullptr || ranks_[r].ended) continue;
     const int rank = static_cast<int>(r);
     news.text +=
-        cat(news.ranks.empty() ? "" : ", ", "rank ", rank, " (", roster_.last_seen(rank), ")");
+        str_cat(news.ranks.empty() ? "" : ", ", "rank ", rank, " (", roster_.last_seen(rank), ")");
     news.ranks.push_back(rank);
   }
   return news;

@@ -24,7 +24,7 @@ class SharedThreads final : public RankHost {
     try {
       for (int t = 0; t < count; ++t) {
         threads.emplace_back([&, t] {
-          pthread_setname_np(pthread_self(), cat("ranks ", t, "+").c_str());
+          pthread_setname_np(pthread_self(), str_cat("ranks ", t, "+").c_str());
           const auto i = static_cast<std::size_t>(t);
           try {
             for (int rank = t; rank < ranks; rank += count) shares[i]->add(rank, program);

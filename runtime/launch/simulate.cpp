@@ -92,8 +92,8 @@ void Simulation::run(int ranks, LocalFabric& fabric, const RankProgram& program)
 std::size_t Simulation::pick(std::size_t runnable) {
   const std::int64_t now = fibers_.thread().now();
   if (++turns_ > sim_.most_turns || now > sim_.limit.count())
-    fail(ErrorKind::Timeout, cat("simulation: not finished after ", turns_, " turns and ",
-                                 static_cast<double>(now) / 1e9, " s: ", standing()));
+    fail(ErrorKind::Timeout, str_cat("simulation: not finished after ", turns_, " turns and ",
+                                     static_cast<double>(now) / 1e9, " s: ", standing()));
   return draw_(runnable);
 }
 
@@ -134,14 +134,15 @@ void Simulation::carry(Parker& parker) {
 std::string Simulation::standing() {
   std::string text;
   fibers_.each([&](int rank, Executor& executor) {
-    text += cat(text.empty() ? "" : "; ", "rank ", rank, " ", executor.standing());
+    text += str_cat(text.empty() ? "" : "; ", "rank ", rank, " ", executor.standing());
   });
   return text;
 }
 
 // Every rank sleeps, and nothing will wake it.
 void Simulation::standstill() {
-  const std::string text = cat("deadlock: all ranks sleep and nothing can wake them: ", standing());
+  const std::string text =
+      str_cat("deadlock: all ranks sleep and nothing can wake them: ", standing());
   fibers_.each([&](int, Executor& executor) {
     executor.interrupt(std::make_exception_ptr(Error(ErrorKind::CommFailed, text)));
   });
@@ -165,8 +166,8 @@ class Fate final : public Observer {
   void issued(const CommEvent& event, std::int64_t) override {
     ++issued_;
     if (simulation_.options().on_event)
-      simulation_.tell(world_.rank(), cat("issues ", to_string(event.kind), " #", event.sequence,
-                                          " on ", event.communicator));
+      simulation_.tell(world_.rank(), str_cat("issues ", to_string(event.kind), " #",
+                                              event.sequence, " on ", event.communicator));
     die_if_due();
   }
 
@@ -175,8 +176,8 @@ class Fate final : public Observer {
     if (issued_ != dies_after_) return;
     dies_after_ = -1;
     simulation_.tell(world_.rank(), "is killed");
-    const std::string text =
-        cat("rank ", world_.rank(), " was killed after it had issued ", issued_, " collectives");
+    const std::string text = str_cat("rank ", world_.rank(), " was killed after it had issued ",
+                                     issued_, " collectives");
     world_.executor().interrupt(std::make_exception_ptr(Error(ErrorKind::CommFailed, text)));
   }
 

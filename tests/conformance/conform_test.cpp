@@ -129,7 +129,7 @@ TEST(Conform, ADirectoryIsCountedCaseByCase) {
   const Tally tally = run_directory(COSHARD_CONFORMANCE_CASES, "redistribute_1d/S0-to-R/", out);
   EXPECT_GT(tally.passed, 3);
   EXPECT_EQ(tally.failed, 0);
-  EXPECT_EQ(out.str(), cat(tally.passed, " passed, 0 failed\n"));
+  EXPECT_EQ(out.str(), str_cat(tally.passed, " passed, 0 failed\n"));
   EXPECT_THROW(run_directory("/nowhere", "", out), Error);
 }
 

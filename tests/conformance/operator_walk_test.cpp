@@ -125,7 +125,7 @@ Expected on_one_device(World& world, const OpDef& op, const OpDef::Sample& sampl
 void walk_combination(World& world, const DeviceMesh& mesh, const OpDef& op,
                       const OpDef::Sample& sample, const std::vector<Tensor>& full,
                       const std::vector<Layout>& layouts, const Expected& expected) {
-  std::string what = cat(op.name, " on ", mesh, ":");
+  std::string what = str_cat(op.name, " on ", mesh, ":");
   std::vector<Tensor> in(full.size());
   for (std::size_t k = 0; k < full.size(); ++k) {
     if (!full[k].defined()) continue;
@@ -139,7 +139,7 @@ void walk_combination(World& world, const DeviceMesh& mesh, const OpDef& op,
   for (std::size_t i = 0; i < out.size(); ++i)
     if (out[i].defined())
       expect_close(full_tensor(out[i].detach()).to_vector(), expected.outputs[i],
-                   what + cat(" output ", i, " ", out[i].layout()));
+                   what + str_cat(" output ", i, " ", out[i].layout()));
   if (!op.backward) return;
   const Layout whole = Layout::filled(mesh.ndim(), Replicate());
   run_backward(out[0], distribute_tensor(seed_for(world, out[0]), mesh, whole, std::nullopt));
@@ -147,7 +147,7 @@ void walk_combination(World& world, const DeviceMesh& mesh, const OpDef& op,
     if (!in[k].defined() || !in[k].requires_grad()) continue;
     ASSERT_TRUE(in[k].grad().defined()) << what << " input " << k;
     expect_close(full_tensor(in[k].grad()).to_vector(), expected.gradients[k],
-                 what + cat(" gradient ", k, " ", in[k].grad().layout()));
+                 what + str_cat(" gradient ", k, " ", in[k].grad().layout()));
   }
 }
 

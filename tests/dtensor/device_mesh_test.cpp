@@ -40,7 +40,7 @@ TEST(DeviceMesh, RanksLieRowMajor) {
     EXPECT_EQ(mesh.communicator(0).size(), 2);
     EXPECT_EQ(mesh.communicator(1).size(), 3);
     EXPECT_EQ(mesh.communicator(1).rank(), world.rank() % 3);
-    EXPECT_EQ(cat(mesh), "(dp=2,tp=3)");
+    EXPECT_EQ(str_cat(mesh), "(dp=2,tp=3)");
     co_return;
   });
 }
@@ -132,7 +132,7 @@ TEST(Flatten, MakesOneCommunicatorOnceAndItsNameSlices) {
     EXPECT_EQ(world.groups(), 3U);
     const DeviceMesh flat = mesh.submesh({"dp", "cp"}).flatten();
     EXPECT_EQ(world.groups(), 4U);
-    EXPECT_EQ(cat(flat), "dp_cp=4");
+    EXPECT_EQ(str_cat(flat), "dp_cp=4");
     EXPECT_EQ(flat.ranks(), r & 1 ? (Ranks{1, 3, 5, 7}) : (Ranks{0, 2, 4, 6}));
     EXPECT_EQ(flat.communicator(0).name(), "dp_cp");
     EXPECT_EQ(flat.communicator(0).rank(), flat.local_rank());

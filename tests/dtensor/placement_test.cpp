@@ -11,7 +11,7 @@ namespace {
 TEST(Placement, TextAndBackAreTheSame) {
   for (const char* text : {"R", "S(0)", "S(-1)", "S(12)", "_S(0,3)", "P(sum)", "P(avg)", "P(min)",
                            "P(max)", "P(product)"})
-    EXPECT_EQ(cat(parse_placement(text)), text);
+    EXPECT_EQ(str_cat(parse_placement(text)), text);
 }
 
 TEST(Placement, TextThatCannotBeReadIsQuotedInTheError) {
@@ -22,7 +22,7 @@ TEST(Placement, TextThatCannotBeReadIsQuotedInTheError) {
       FAIL() << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-      EXPECT_NE(std::string(error.what()).find(cat("'", text, "'")), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(str_cat("'", text, "'")), std::string::npos);
     }
   }
 }

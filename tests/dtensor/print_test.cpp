@@ -100,7 +100,7 @@ TEST(Print, ErrorsShowADescriptionInOneLine) {
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
     }
-    EXPECT_EQ(cat("of ", counting(world, {2})), "of f64[2]");
+    EXPECT_EQ(str_cat("of ", counting(world, {2})), "of f64[2]");
     co_return;
   });
 }

@@ -51,7 +51,7 @@ inline void expect_both_lines(Asks asks, const char* file = __builtin_FILE()) {
   const std::string name = path.substr(path.rfind('/') + 1);
   for (const testing::End& end : ends) {
     EXPECT_TRUE(end.is(ErrorKind::CommFailed)) << end;
-    EXPECT_TRUE(end.names(cat(name, ":", lines[0]))) << "line " << lines[0] << ": " << end;
+    EXPECT_TRUE(end.names(str_cat(name, ":", lines[0]))) << "line " << lines[0] << ": " << end;
     expect_no_library_file(end.text);
   }
 }

@@ -139,7 +139,8 @@ TEST(UserLines, OfATimeout) {
     return two_dimensions(world, lines[static_cast<std::size_t>(world.rank())]);
   });
   EXPECT_TRUE(ends[0].is(ErrorKind::Timeout)) << ends[0];
-  EXPECT_TRUE(ends[0].names(cat("user_lines_test.cpp:", lines[0]))) << lines[0] << ": " << ends[0];
+  EXPECT_TRUE(ends[0].names(str_cat("user_lines_test.cpp:", lines[0])))
+      << lines[0] << ": " << ends[0];
   expect_no_library_file(ends[0].text);
 }
 
@@ -244,7 +245,7 @@ TEST(UserLines, WhatARunTellsOfAnErrorNamesTheLineOfTheOperator) {
       run_ranks(options, [&](World& world) { return does_not_fit(world, lines[world.rank()]); }),
       Error);
   EXPECT_TRUE(told.starts_with("rank 1: matmul: ")) << told;
-  EXPECT_TRUE(told.ends_with(cat(" at user_lines_test.cpp:", lines[1] + 1))) << told;
+  EXPECT_TRUE(told.ends_with(str_cat(" at user_lines_test.cpp:", lines[1] + 1))) << told;
 }
 
 }  // namespace

@@ -281,7 +281,7 @@ Ended ends_of(const WorldOptions& options, const std::function<Task<void>(World&
       co_await std::move(run);
     } catch (const Error& error) {
       ended.texts[static_cast<std::size_t>(world.rank())] =
-          cat(to_string(error.kind()), ": ", error.what());
+          str_cat(to_string(error.kind()), ": ", error.what());
       throw;
     } catch (const std::exception& error) {
       ended.texts[static_cast<std::size_t>(world.rank())] = error.what();

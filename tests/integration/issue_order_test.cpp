@@ -16,8 +16,8 @@ class Delays final : public Observer {
   Delays(World& world, unsigned seed) : world_(world), random_(seed) { world_.add_observer(this); }
   ~Delays() override { world_.remove_observer(this); }
   void issued(const CommEvent& event, std::int64_t) override {
-    issues_.push_back(
-        cat(event.communicator, " ", event.sequence, " ", to_string(event.kind), " ", event.label));
+    issues_.push_back(str_cat(event.communicator, " ", event.sequence, " ", to_string(event.kind),
+                              " ", event.label));
     nap();
   }
   void ready(const CommEvent&, std::int64_t, std::int64_t, std::int64_t) override { nap(); }

@@ -16,7 +16,7 @@ void expect_close(const std::vector<double>& one, const std::vector<double>& man
   for (std::size_t i = 0; i < one.size(); ++i)
     worst = std::max(worst, std::abs(one[i] - many[i]) / std::abs(one[i]));
   EXPECT_LE(worst, tolerance) << what;
-  ::testing::Test::RecordProperty("worst_" + what, cat(worst));
+  ::testing::Test::RecordProperty("worst_" + what, str_cat(worst));
 }
 
 void expect_ranks_agree(const std::string& dtype, double tolerance) {

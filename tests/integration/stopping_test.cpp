@@ -73,7 +73,7 @@ TEST_F(Stopping, ALossThatIsNotFiniteIsAnErrorThatNamesTheStep) {
   ASSERT_NE(at, std::string::npos) << train.err();
   EXPECT_EQ(train.err().find('\n', at), train.err().size() - 1) << train.err();
   const int step = std::stoi(train.err().substr(at + begin.size()));
-  EXPECT_TRUE(json_file_holds(json_, cat("step = ", step, R"(
+  EXPECT_TRUE(json_file_holds(json_, str_cat("step = ", step, R"(
 assert d['loss'][step - 1] is None and all(x is not None for x in d['loss'][:step - 1]), d['loss']
 assert d['stopped']['after_step'] == len(d['loss']) < 1000
 assert d['stopped']['why'].startswith('the loss is ') and d['bits_per_byte'] is None

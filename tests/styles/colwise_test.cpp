@@ -141,7 +141,7 @@ TEST(ColwiseParallel, RefusesAnOutputDimensionThatTheTensorLacks) {
 }
 
 TEST(ColwiseParallel, PrintsItsOptions) {
-  EXPECT_EQ(cat(ColwiseParallel{}),
+  EXPECT_EQ(str_cat(ColwiseParallel{}),
             "ColwiseParallel(input_layouts=R, output_layouts=S(-1), use_local_output=true)");
 }
 

@@ -76,7 +76,7 @@ TEST(Module, AFailureNamesTheInnermostModuleThatItLeft) {
       co_await std::move(forward);
     };
     EXPECT_THROW(run_ranks(options, program), Error);
-    EXPECT_EQ(told, cat("rank 0, layer.mlp: it does not fit at module_test.cpp:", line));
+    EXPECT_EQ(told, str_cat("rank 0, layer.mlp: it does not fit at module_test.cpp:", line));
   }
 }
 

@@ -50,9 +50,10 @@ TEST(NoParallel, PrintsItself) {
   EXPECT_EQ(text.str(),
             "NoParallel(input_layout=R, desired_input_layout=R, output_layout=R, "
             "use_local_output=false)");
-  EXPECT_EQ(cat(NoParallel{.use_local_output = true, .local_output_grad_placements = Partial()}),
-            "NoParallel(input_layout=R, desired_input_layout=R, output_layout=R, "
-            "use_local_output=true, local_output_grad_placements=P(sum))");
+  EXPECT_EQ(
+      str_cat(NoParallel{.use_local_output = true, .local_output_grad_placements = Partial()}),
+      "NoParallel(input_layout=R, desired_input_layout=R, output_layout=R, "
+      "use_local_output=true, local_output_grad_placements=P(sum))");
 }
 
 // A gate with one output per rank; each rank uses the score of its own expert.

@@ -29,7 +29,7 @@ TEST(ParallelPlan, KeepsTheOrderOfItsKeysAndPrintsThem) {
   plan["net2"] = RowwiseParallel{.output_layouts = Shard(0)};
   EXPECT_EQ(plan.size(), 2U);
   EXPECT_EQ(
-      cat(plan),
+      str_cat(plan),
       "'net2': RowwiseParallel(input_layouts=S(-1), output_layouts=S(0), use_local_output=true)\n"
       "'net1': ColwiseParallel(input_layouts=R, output_layouts=S(-1), use_local_output=true)\n");
 }

@@ -207,7 +207,7 @@ TEST(PrepareModuleInputOutput, HandsLocalTensorsToTheModule) {
     const Tensor x = random(world, Shape{6, 4});
     const Tensor y = co_await linear.forward(part(world, x, 0));
     EXPECT_EQ(y.shape(), (Shape{3, 4}));
-    EXPECT_CONTAINS(cat(style), "use_local_output=true");
+    EXPECT_CONTAINS(str_cat(style), "use_local_output=true");
   });
 }
 
@@ -272,7 +272,7 @@ TEST(Prepare, GradientPlacementsNeedALayoutEach) {
                                 .desired_output_layouts = Replicate(),
                                 .local_input_grad_placements = {Partial(), Partial()}};
   EXPECT_THROW(out.check(), Error);
-  EXPECT_CONTAINS(cat(style), "local_output_grad_placements=(P(sum), P(sum))");
+  EXPECT_CONTAINS(str_cat(style), "local_output_grad_placements=(P(sum), P(sum))");
 }
 
 }  // namespace

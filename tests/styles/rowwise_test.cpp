@@ -115,7 +115,7 @@ TEST(RowwiseParallel, RefusesOtherModules) {
 }
 
 TEST(RowwiseParallel, PrintsItsOptions) {
-  EXPECT_EQ(cat(RowwiseParallel{.output_layouts = Shard(1)}),
+  EXPECT_EQ(str_cat(RowwiseParallel{.output_layouts = Shard(1)}),
             "RowwiseParallel(input_layouts=S(-1), output_layouts=S(1), use_local_output=true)");
 }
 

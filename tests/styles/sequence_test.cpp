@@ -78,7 +78,7 @@ TEST(SequenceParallel, TakesAnotherDimensionAndGivesALocalTensor) {
     const Tensor y = co_await norm.forward(part(world, x, 0));
     EXPECT_FALSE(y.is_distributed());
     EXPECT_EQ(y.shape(), (Shape{2, 6}));
-    EXPECT_EQ(cat(style), "SequenceParallel(sequence_dim=0, use_local_output=true)");
+    EXPECT_EQ(str_cat(style), "SequenceParallel(sequence_dim=0, use_local_output=true)");
   });
 }
 

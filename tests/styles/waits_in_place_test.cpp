@@ -9,7 +9,7 @@ namespace {
 
 std::string waited() {
   std::string text;
-  for (const auto& [who, count] : waits_in_place()) text += cat(who, " ", count, " times; ");
+  for (const auto& [who, count] : waits_in_place()) text += str_cat(who, " ", count, " times; ");
   return text;
 }
 

@@ -319,7 +319,7 @@ TEST(Failure, OfACallNamesTheUsersLine) {
   WorldOptions options = patient(2);
   options.on_failure = [&](const Failure& failure) { told = failure.line(); };
   EXPECT_THROW(run_ranks(options, asks_for_a_dimension_that_is_none), Error);
-  EXPECT_NE(told.find(cat("worlds_test.cpp:", kBadLine)), std::string::npos) << told;
+  EXPECT_NE(told.find(str_cat("worlds_test.cpp:", kBadLine)), std::string::npos) << told;
 }
 
 TEST(Factories, RefuseANegativeSizeInEveryLayout) {

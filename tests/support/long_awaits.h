@@ -67,7 +67,7 @@ inline Task<void> bound(World& world, LongAwait await, Bounded& bounded) {
 inline void expect_timeout_by(std::chrono::nanoseconds latest, const Bounded& bounded,
                               const LongAwait& await) {
   EXPECT_TRUE(bounded.end.is(ErrorKind::Timeout)) << await << ' ' << bounded.end;
-  EXPECT_TRUE(bounded.end.names(cat(await.name, ": not finished after 100 ms"))) << bounded.end;
+  EXPECT_TRUE(bounded.end.names(str_cat(await.name, ": not finished after 100 ms"))) << bounded.end;
   EXPECT_GE(bounded.took, kLimit) << await;
   EXPECT_LE(bounded.took, latest) << await;
 }

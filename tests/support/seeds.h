@@ -45,7 +45,7 @@ inline std::uint64_t seeds() { return number_of("--seeds", "COSHARD_SEEDS", 2000
 inline std::uint64_t first_seed() { return number_of("--first-seed", "COSHARD_FIRST_SEED", 0); }
 
 inline std::string how_to_replay(std::uint64_t seed) {
-  return cat("seed ", seed, "; COSHARD_FIRST_SEED=", seed, " COSHARD_SEEDS=1 replays it");
+  return str_cat("seed ", seed, "; COSHARD_FIRST_SEED=", seed, " COSHARD_SEEDS=1 replays it");
 }
 
 }  // namespace coshard::test

@@ -14,7 +14,7 @@ struct Tolerance {
 std::string index_text(std::int64_t at, const Shape& shape) {
   Shape index = shape;
   for (std::size_t d = shape.size(); d-- > 0; at /= shape[d]) index[d] = at % shape[d];
-  return cat(index);
+  return str_cat(index);
 }
 
 bool equal(double got, double want, const Tolerance& tolerance) {
@@ -26,9 +26,9 @@ bool equal(double got, double want, const Tolerance& tolerance) {
 // The first difference, or "".
 std::string difference(DType dtype, const Full& got, const StoredTensor& want,
                        const Tolerance& tolerance) {
-  if (!(got.shape == want.shape)) return cat("shape ", got.shape, ", want ", want.shape);
+  if (!(got.shape == want.shape)) return str_cat("shape ", got.shape, ", want ", want.shape);
   if (is_floating(want.dtype) ? dtype != want.dtype : is_floating(dtype))
-    return cat("dtype ", dtype, ", want ", want.dtype);
+    return str_cat("dtype ", dtype, ", want ", want.dtype);
   const Tolerance used = is_floating(want.dtype) ? tolerance : Tolerance{0, 0};
   for (std::size_t i = 0; i < got.values.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
@@ -44,9 +44,9 @@ std::string difference(DType dtype, const Full& got, const StoredTensor& want,
 }
 
 std::string placements_failure(const Snapshot& own, const Json& wanted) {
-  if (!own.distributed) return cat(own.text, " is a local tensor, want ", wanted.dump());
+  if (!own.distributed) return str_cat(own.text, " is a local tensor, want ", wanted.dump());
   const Layout want = layout_of(wanted);
-  return own.layout == want ? "" : cat("layout ", own.layout, ", want ", want);
+  return own.layout == want ? "" : str_cat("layout ", own.layout, ", want ", want);
 }
 
 std::string tensor_failure(const Case& c, const Json& check, const std::vector<Snapshot>& all,
@@ -59,7 +59,7 @@ std::string tensor_failure(const Case& c, const Json& check, const std::vector<S
   if (check.contains("full"))
     return difference(own.dtype, gather(all, rank),
                       c.tensors->at(check.at("full").get<std::string>()), tolerance);
-  if (!check.contains("local")) return cat("unknown check ", check.dump());
+  if (!check.contains("local")) return str_cat("unknown check ", check.dump());
   const std::string key = check.at("local").at(static_cast<std::size_t>(rank));
   return difference(own.dtype, {own.local_shape, own.values}, c.tensors->at(key), tolerance);
 }
@@ -80,20 +80,21 @@ std::string collectives_failure(const Json& check, const RankResult& rank) {
     count -= taken;
   };
   std::string text;
-  for (const auto& [kind, count] : used) text += cat(text.empty() ? "" : ", ", kind, " ", count);
+  for (const auto& [kind, count] : used)
+    text += str_cat(text.empty() ? "" : ", ", kind, " ", count);
   for (auto& [kind, count] : used) spend(kind, count);
   if (used.contains("all_to_all")) spend("all_gather", used["all_to_all"]);
   if (used.contains("reduce_scatter")) spend("all_reduce", used["reduce_scatter"]);
   for (const auto& [kind, count] : used)
     if (count > 0)
-      return cat("steps ", first, "-", last, " issued {", text, "}, at most ",
-                 check.at("collectives").dump());
+      return str_cat("steps ", first, "-", last, " issued {", text, "}, at most ",
+                     check.at("collectives").dump());
   return "";
 }
 
 std::string subject_text(const Json& check) {
   for (const char* field : {"value", "grad", "param"})
-    if (check.contains(field)) return cat(field, " ", check.at(field).get<std::string>());
+    if (check.contains(field)) return str_cat(field, " ", check.at(field).get<std::string>());
   return "collectives";
 }
 
@@ -120,7 +121,7 @@ std::string failure_of(const Case& c, const std::vector<RankResult>& ranks) {
                                       : tensor_failure(c, check, all, static_cast<int>(r));
       if (failure.empty()) continue;
       const std::string text = all[r].text.empty() ? "" : " (" + all[r].text + ")";
-      return cat(subject, text, " on rank ", r, ": ", failure);
+      return str_cat(subject, text, " on rank ", r, ": ", failure);
     }
   }
   return "";

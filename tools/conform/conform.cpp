@@ -39,10 +39,10 @@ Task<void> run_steps(Program& program, StepCounter& counter, std::size_t count, 
       co_await run_step(program, at);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::CommFailed)
-        outcome.fail(cat(program.doing, ": ", error.what()));
+        outcome.fail(str_cat(program.doing, ": ", error.what()));
       throw;
     } catch (const std::exception& error) {
-      outcome.fail(cat(program.doing, ": ", error.what()));
+      outcome.fail(str_cat(program.doing, ": ", error.what()));
       throw;
     }
     if (program.source.spec.at("steps")[at].at("do") == "op" && program.world.rank() == 0)
@@ -60,10 +60,11 @@ Task<void> run_refused_step(Program& program, std::size_t at, Outcome& outcome) 
       ++outcome.refused;
       co_return;
     }
-    outcome.fail(cat(program.doing, " failed as ", to_string(error.kind()), ": ", error.what()));
+    outcome.fail(
+        str_cat(program.doing, " failed as ", to_string(error.kind()), ": ", error.what()));
     co_return;
   }
-  outcome.fail(cat(program.doing, " must be refused, and was not"));
+  outcome.fail(str_cat(program.doing, " must be refused, and was not"));
 }
 
 Task<void> run_rank(World& world, Outcome& outcome) {
@@ -96,7 +97,7 @@ std::string run_case(const Case& c, WorldOptions options) {
     options.timeout = kTimeout;
     run_ranks(options, [&outcome](World& world) { return run_rank(world, outcome); });
     if (outcome.failure.empty() && must_fail(c) && outcome.refused != c.ranks())
-      outcome.fail(cat("refused on ", outcome.refused, " of ", c.ranks(), " ranks"));
+      outcome.fail(str_cat("refused on ", outcome.refused, " of ", c.ranks(), " ranks"));
     if (outcome.failure.empty() && !must_fail(c)) outcome.failure = failure_of(c, outcome.ranks);
   } catch (const std::exception& error) {
     outcome.fail(error.what());

@@ -224,7 +224,7 @@ std::shared_ptr<Module> make_module(const Json& spec, World& world) {
   if (type == "Pair")
     return std::make_shared<Pair>(make_module(spec.at("first"), world),
                                   make_module(spec.at("second"), world));
-  fail(ErrorKind::Unsupported, cat("module type '", type, "' is not known"));
+  fail(ErrorKind::Unsupported, str_cat("module type '", type, "' is not known"));
 }
 
 ParallelPlan plan_of(const Json& plan) {

@@ -68,7 +68,7 @@ std::vector<Tensor> call_operator(const std::string& name, const OpCall& call) {
     const auto found = table->find(name);
     if (found != table->end()) return found->second(call);
   }
-  fail(ErrorKind::Unsupported, cat("operator '", name, "' is not known"));
+  fail(ErrorKind::Unsupported, str_cat("operator '", name, "' is not known"));
 }
 
 }  // namespace coshard::conform

@@ -110,7 +110,7 @@ Task<void> run_backward_step(Program& p, const Json& step) {
 Task<void> run_step(Program& p, std::size_t at) {
   const Json& step = p.source.spec.at("steps").at(at);
   const std::string kind = step.at("do");
-  p.doing = cat("step ", at, " ", kind);
+  p.doing = str_cat("step ", at, " ", kind);
   if (kind == "input") {
     run_input(p, step);
   } else if (kind == "distribute_tensor") {
@@ -133,7 +133,7 @@ Task<void> run_step(Program& p, std::size_t at) {
     co_await run_backward_step(p, step);
   } else {
     const bool known = co_await run_module_step(p, step);
-    if (!known) fail(ErrorKind::Unsupported, cat("step '", kind, "' is not known"));
+    if (!known) fail(ErrorKind::Unsupported, str_cat("step '", kind, "' is not known"));
   }
 }
 

@@ -51,9 +51,9 @@ decltype(auto) in_one_line(const T& value) {
     return (value);
 }
 
-// Joins printable operands into one string: cat("dim ", 3, " of ", shape).
+// Joins printable operands into one string: str_cat("dim ", 3, " of ", shape).
 template <class... Args>
-std::string cat(const Args&... args) {
+std::string str_cat(const Args&... args) {
   std::ostringstream out;
   (out << ... << in_one_line(args));
   return out.str();
@@ -71,8 +71,8 @@ void note_left(const std::exception_ptr& error, int rank, std::string_view path)
 }  // namespace coshard
 
 // Throws Error{BadInput} with the joined operands when `condition` is false.
-#define CS_REQUIRE(condition, ...)                                                  \
-  do {                                                                              \
-    if (!(condition)) [[unlikely]]                                                  \
-      ::coshard::fail(::coshard::ErrorKind::BadInput, ::coshard::cat(__VA_ARGS__)); \
+#define CS_REQUIRE(condition, ...)                                                      \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]]                                                      \
+      ::coshard::fail(::coshard::ErrorKind::BadInput, ::coshard::str_cat(__VA_ARGS__)); \
   } while (false)

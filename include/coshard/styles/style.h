@@ -60,7 +60,7 @@ class Style {
     explicit Held(S style) : style(std::move(style)) {}
     void apply(Module& module, const DeviceMesh& mesh,
                const ParallelizeOptions& options) const override {
-      module.claim(cat("given the style ", type_name_of(typeid(S))));
+      module.claim(str_cat("given the style ", type_name_of(typeid(S))));
       style.apply(module, mesh, options);
     }
     void print(std::ostream& out) const override {

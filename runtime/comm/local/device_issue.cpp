@@ -12,8 +12,8 @@ void LocalGroup::queue_or_poison(DeviceJob& job, std::size_t side, const Awaited
   if (poisoned()) return;
   for (const DeviceSide& its : job.sides)
     if (its.device == nullptr) {
-      poison(cat(what.text(title()), ": rank ", its.rank, " is not on the same kind of device as ",
-                 job.sides[side].device->name()));
+      poison(str_cat(what.text(title()), ": rank ", its.rank,
+                     " is not on the same kind of device as ", job.sides[side].device->name()));
       return;
     }
   const std::shared_ptr<Device> own = job.sides[side].device;
@@ -21,8 +21,8 @@ void LocalGroup::queue_or_poison(DeviceJob& job, std::size_t side, const Awaited
     job.queue(weak_from_this(), what, job.sides[side].timeout_ns);
     own->peers()->make_current();
   } catch (const std::exception& error) {
-    poison(
-        cat("rank ", what.world_rank, " failed to queue ", what.text(title()), ": ", error.what()));
+    poison(str_cat("rank ", what.world_rank, " failed to queue ", what.text(title()), ": ",
+                   error.what()));
     throw;
   }
 }
@@ -50,12 +50,12 @@ void LocalGroup::queue_on_devices(Message& message, int rank) {
 void LocalCommunicator::use(std::shared_ptr<Device> device) {
   if (group_->registry()->link)
     fail(ErrorKind::Unsupported,
-         cat("link ", to_string(*group_->registry()->link), ": ", device->name(),
-             " moves its own data; links are emulated only between ranks on the cpu"));
+         str_cat("link ", to_string(*group_->registry()->link), ": ", device->name(),
+                 " moves its own data; links are emulated only between ranks on the cpu"));
   try {
     group_->devices().add(device);
   } catch (const Error& error) {
-    group_->poison(cat("rank ", world_rank(), " of ", group_->title(), ": ", error.what()));
+    group_->poison(str_cat("rank ", world_rank(), " of ", group_->title(), ": ", error.what()));
     throw;
   }
   stream_ = device->make_stream(StreamKind::Communication);

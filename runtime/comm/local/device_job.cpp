@@ -284,11 +284,12 @@ std::string DeviceJob::late_text() const {
     }
     const auto device = side.known.lock();
     if (!ready)
-      text += cat(text.empty() ? "" : ", ", side.rank,
-                  device != nullptr ? cat(" (", device->name(), ")") : "");
+      text += str_cat(text.empty() ? "" : ", ", side.rank,
+                      device != nullptr ? str_cat(" (", device->name(), ")") : "");
   }
-  return cat("issued by all ranks; ",
-             text.empty() ? "the transfer has not finished" : "not reached on its stream: ", text);
+  return str_cat(
+      "issued by all ranks; ",
+      text.empty() ? "the transfer has not finished" : "not reached on its stream: ", text);
 }
 
 }  // namespace coshard

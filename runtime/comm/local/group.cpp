@@ -134,17 +134,17 @@ int LocalGroup::lost(const Job& job) const {
 
 // With its ranks where another group may have them in another order.
 std::string LocalGroup::title() const {
-  std::string text = cat(name_, "[", size(), "]");
+  std::string text = str_cat(name_, "[", size(), "]");
   if (std::ranges::is_sorted(members_)) return text;
   for (std::size_t r = 0; r < members_.size(); ++r)
-    text += cat(r == 0 ? " of ranks " : ",", members_[r]);
+    text += str_cat(r == 0 ? " of ranks " : ",", members_[r]);
   return text;
 }
 
 std::string LocalGroup::arrived_text(const Job& job) const {
   std::string text;
   for (std::size_t r = 0; r < members_.size(); ++r)
-    if (job.entries[r].issued()) text += cat(text.empty() ? "" : ",", members_[r]);
+    if (job.entries[r].issued()) text += str_cat(text.empty() ? "" : ",", members_[r]);
   return text.empty() ? "none" : text;
 }
 
@@ -152,7 +152,7 @@ std::string LocalGroup::missing_text(const Job& job) const {
   std::string text;
   for (std::size_t r = 0; r < members_.size(); ++r)
     if (!job.entries[r].issued())
-      text += cat(text.empty() ? "" : ", ", rank_text(static_cast<int>(r)));
+      text += str_cat(text.empty() ? "" : ", ", rank_text(static_cast<int>(r)));
   return text.empty() ? "none" : text;
 }
 
@@ -165,7 +165,7 @@ std::string LocalGroup::last_seen(int rank) const {
 }
 
 std::string LocalGroup::rank_text(int rank) const {
-  return cat(members_[static_cast<std::size_t>(rank)], " (", last_seen(rank), ")");
+  return str_cat(members_[static_cast<std::size_t>(rank)], " (", last_seen(rank), ")");
 }
 
 std::string LocalGroup::lost_text(const Awaited& awaited, int lost) const {

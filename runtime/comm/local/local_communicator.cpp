@@ -93,7 +93,8 @@ void LocalCommunicator::help_when_much_is_in_flight() {
 void LocalCommunicator::note_given_up(const Awaited& awaited) {
   const Branch& branch = Branch::current();
   given_up_ += mix(mix(0x9e3779b9, awaited.branch), awaited.number);
-  group_->note_given_up(rank_, cat(awaited.text(group_->title()), " in branch ", branch.path()));
+  group_->note_given_up(rank_,
+                        str_cat(awaited.text(group_->title()), " in branch ", branch.path()));
 }
 
 std::uint64_t LocalCommunicator::take_number(const Collective& collective, std::uint64_t print) {
@@ -110,10 +111,10 @@ bool LocalCommunicator::agree(const Message& message) {
   if (send.dtype == recv.dtype && send_elements(send, size(), 0) == recv_elements(recv, size(), 0))
     return true;
   const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
-  group_->poison(cat("ranks disagree on message #", message.number, " of ", group_->title(),
-                     ": rank ", world(message.source), " calls ", describe(send, size()),
-                     place_text(send), ", rank ", world(message.target), " calls ",
-                     describe(recv, size()), place_text(recv)));
+  group_->poison(str_cat("ranks disagree on message #", message.number, " of ", group_->title(),
+                         ": rank ", world(message.source), " calls ", describe(send, size()),
+                         place_text(send), ", rank ", world(message.target), " calls ",
+                         describe(recv, size()), place_text(recv)));
   return false;
 }
 

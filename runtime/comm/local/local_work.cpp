@@ -69,7 +69,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     // A link that is busy ends the wait as well.
     if (later <= looked_ns && !nap.begin()) continue;
     parker.park(wake_ns);
-    nap.end([this] { return cat("waits in place for ", describe()); });
+    nap.end([this] { return str_cat("waits in place for ", describe()); });
   }
 }
 
@@ -305,9 +305,9 @@ void JobWork::check_before(std::int64_t waited_ns) {
 std::string JobWork::missing_text() const {
   const LocalGroup& group = communicator_->group();
   if (link() != nullptr && job_->armed.load())
-    return cat("its emulated link is busy for another ",
-               std::max<std::int64_t>(0, job_->passage.end - LinkQueue::now()), " ns");
-  return cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
+    return str_cat("its emulated link is busy for another ",
+                   std::max<std::int64_t>(0, job_->passage.end - LinkQueue::now()), " ns");
+  return str_cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
 }
 
 MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,
@@ -337,7 +337,7 @@ int MessageWork::lost() const {
 }
 
 std::string MessageWork::missing_text() const {
-  return cat("missing: ", communicator_->group().rank_text(peer_));
+  return str_cat("missing: ", communicator_->group().rank_text(peer_));
 }
 
 }  // namespace coshard

@@ -70,9 +70,9 @@ Look LocalGroup::push_before(Job& job, int rank) {
       return look;
     }
     if (const std::string failure = before.failure(); !failure.empty())
-      poison(cat(side_text(job, rank), ": what it depends on failed: ", failure));
+      poison(str_cat(side_text(job, rank), ": what it depends on failed: ", failure));
   } catch (const std::exception& error) {
-    poison(cat(side_text(job, rank), ": preparing its send buffer failed: ", error.what()));
+    poison(str_cat(side_text(job, rank), ": preparing its send buffer failed: ", error.what()));
   }
   return Look::Over;
 }
@@ -172,8 +172,8 @@ bool LocalGroup::help(Message& message) {
   const bool moved = message.help(failure);
   if (message.wanted.exchange(false) || moved) ring(message.has_dependents);
   if (!failure.empty())
-    poison(cat("message #", message.number, " of ", title(), place_text(message.send),
-               ": computing what it sends failed: ", failure));
+    poison(str_cat("message #", message.number, " of ", title(), place_text(message.send),
+                   ": computing what it sends failed: ", failure));
   return moved;
 }
 
@@ -183,7 +183,7 @@ void LocalGroup::run(Job& job, std::uint32_t unit) {
   try {
     run_unit(job, size(), unit);
   } catch (const std::exception& error) {
-    poison(cat("collective #", job.sequence, " of ", title(), " failed: ", error.what()));
+    poison(str_cat("collective #", job.sequence, " of ", title(), " failed: ", error.what()));
   }
 }
 
@@ -195,9 +195,9 @@ std::string LocalGroup::side_text(const Job& job, int rank) const {
 std::string LocalGroup::noted_text(const Job& job, int rank) const {
   const Noted& last = entry(job, rank).args.last_noted;
   const int member = members_[static_cast<std::size_t>(rank)];
-  if (last.what.empty()) return cat("; rank ", member, " has not done so before");
-  return cat("; rank ", member, " last ", last.what, ' ', last.value, ' ', last.of_what, ' ',
-             last.of);
+  if (last.what.empty()) return str_cat("; rank ", member, " has not done so before");
+  return str_cat("; rank ", member, " last ", last.what, ' ', last.value, ' ', last.of_what, ' ',
+                 last.of);
 }
 
 // Compares two ranks that have arrived; poisons the group when they disagree.
@@ -215,14 +215,14 @@ bool LocalGroup::checked(Job& job, int a, int b) {
     }
   }
   if (agree) return true;
-  std::string text = cat("ranks disagree on collective #", job.sequence, " of ", title(), ": ",
-                         side_text(job, a), ", ", side_text(job, b));
+  std::string text = str_cat("ranks disagree on collective #", job.sequence, " of ", title(), ": ",
+                             side_text(job, a), ", ", side_text(job, b));
   if (one.print.given_up != other.print.given_up) {
     const std::scoped_lock lock(cause_mutex_);
     for (const int r : {a, b})
       if (const std::string& gave_up = given_up_[static_cast<std::size_t>(r)]; !gave_up.empty())
-        text +=
-            cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up waiting for ", gave_up);
+        text += str_cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up waiting for ",
+                        gave_up);
   }
   if (one.args.noted != other.args.noted)
     for (const int r : {a, b}) text += noted_text(job, r);
@@ -295,7 +295,7 @@ bool LocalGroup::complete_some(Job& job) {
   try {
     if (complete && !poisoned()) complete();
   } catch (const std::exception& error) {
-    poison(cat("collective #", job.sequence, " of ", title(), " failed: ", error.what()));
+    poison(str_cat("collective #", job.sequence, " of ", title(), " failed: ", error.what()));
   }
   complete = nullptr;
   if (job.completions.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) finish(job);

@@ -46,7 +46,7 @@ ProgressThreads::ProgressThreads(int threads) {
     for (int i = 0; i < threads; ++i) {
       helpers_.push_back(std::make_unique<Helper>());
       Helper& helper = *helpers_.back();
-      helper.thread = std::thread([this, &helper, i] { run(helper, cat("progress ", i)); });
+      helper.thread = std::thread([this, &helper, i] { run(helper, str_cat("progress ", i)); });
     }
   } catch (...) {  // the system has no thread left
     stop();

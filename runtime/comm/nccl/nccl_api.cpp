@@ -51,24 +51,24 @@ int nccl_version() {
 }
 
 std::string nccl_version_text(int version) {
-  return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+  return str_cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
 bool nccl_has(NcclFeature feature) { return nccl_version() >= static_cast<int>(feature); }
 
 void require_nccl(NcclFeature feature, std::string_view what) {
   if (nccl_has(feature)) return;
-  fail(ErrorKind::Unsupported, cat(what, " need", what.ends_with('s') ? "" : "s", " NCCL ",
-                                   nccl_version_text(static_cast<int>(feature)),
-                                   "; this process runs ", nccl_version_text(nccl_version()),
-                                   " (built with ", nccl_version_text(NCCL_VERSION_CODE), ")"));
+  fail(ErrorKind::Unsupported, str_cat(what, " need", what.ends_with('s') ? "" : "s", " NCCL ",
+                                       nccl_version_text(static_cast<int>(feature)),
+                                       "; this process runs ", nccl_version_text(nccl_version()),
+                                       " (built with ", nccl_version_text(NCCL_VERSION_CODE), ")"));
 }
 
 std::string nccl_text(ncclResult_t status, ncclComm_t comm) {
-  std::string text = cat(name_of(status), " (", static_cast<int>(status), ")");
-  if (const char* meaning = nccl().GetErrorString(status)) text += cat(": ", meaning);
+  std::string text = str_cat(name_of(status), " (", static_cast<int>(status), ")");
+  if (const char* meaning = nccl().GetErrorString(status)) text += str_cat(": ", meaning);
   if (const char* last = nccl().GetLastError(comm); last != nullptr && *last != 0)
-    text += cat("; last: ", last);
+    text += str_cat("; last: ", last);
   for (char& letter : text)
     if (letter == '\n') letter = ' ';
   return text;
@@ -76,7 +76,7 @@ std::string nccl_text(ncclResult_t status, ncclComm_t comm) {
 
 void check_nccl(ncclResult_t status, std::string_view what, ncclComm_t comm) {
   if (!nccl_went_well(status)) [[unlikely]]
-    fail(ErrorKind::CommFailed, cat(what, ": ", nccl_text(status, comm)));
+    fail(ErrorKind::CommFailed, str_cat(what, ": ", nccl_text(status, comm)));
 }
 
 void log_nccl(ncclResult_t status, std::string_view what) noexcept {

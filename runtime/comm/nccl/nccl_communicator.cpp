@@ -20,7 +20,7 @@ constexpr std::size_t kRemembered = 1024;  // flights of which a stuck wait can 
 
 }  // namespace
 
-std::string NcclCommunicator::title() const { return cat(name(), "[", size(), "]"); }
+std::string NcclCommunicator::title() const { return str_cat(name(), "[", size(), "]"); }
 
 std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
   const bool message = is_point_to_point(collective.kind);
@@ -164,7 +164,7 @@ void NcclCommunicator::hand_over(const std::vector<NcclCall>& calls, NcclFlight&
   if (status == ncclSuccess) return;
   {
     const std::scoped_lock lock(mutex_);
-    const std::string cause = cat(name != nullptr ? name : "NCCL", ": ", handle_->text(status));
+    const std::string cause = str_cat(name != nullptr ? name : "NCCL", ": ", handle_->text(status));
     failed(ErrorKind::CommFailed, failure_text(flight, cause));
   }
   check(flight);
@@ -193,9 +193,9 @@ ncclResult_t NcclCommunicator::call(const NcclCall& c, ncclComm_t comm) const {
 }
 
 std::string NcclCommunicator::text_of(const NcclFlight& flight) const {
-  const std::string label = flight.label.empty() ? "" : cat(" (", flight.label, ")");
-  return cat(to_string(flight.kind), " #", flight.number, " on ", title(), label,
-             place_text(flight.place));
+  const std::string label = flight.label.empty() ? "" : str_cat(" (", flight.label, ")");
+  return str_cat(to_string(flight.kind), " #", flight.number, " on ", title(), label,
+                 place_text(flight.place));
 }
 
 void NcclCommunicator::wait(NcclFlight& flight) {

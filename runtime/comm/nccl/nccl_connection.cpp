@@ -84,7 +84,7 @@ void NcclCommunicator::connect() {
   try {
     prepare();
     ncclUniqueId id{};
-    if (rank() == 0) check_nccl(nccl().GetUniqueId(&id), cat("ncclGetUniqueId for ", title()));
+    if (rank() == 0) check_nccl(nccl().GetUniqueId(&id), str_cat("ncclGetUniqueId for ", title()));
     Collective c;
     c.kind = CollectiveKind::Broadcast;
     c.dtype = DType::Bool;
@@ -122,7 +122,7 @@ std::shared_ptr<Communicator> NcclCommunicator::split(std::span<const int> ranks
                                                       std::string name) {
   if (!nccl_has(NcclFeature::Split)) return subgroup(ranks, std::move(name));
   throw_failure();
-  if (!handle_->alive()) fail(ErrorKind::CommFailed, cat("split of ", title(), ": ", cause_));
+  if (!handle_->alive()) fail(ErrorKind::CommFailed, str_cat("split of ", title(), ": ", cause_));
   flush_messages();
   auto made = child(ranks, std::move(name));
   // No operation of the parent may be in flight.
@@ -210,7 +210,7 @@ std::shared_ptr<NcclCommunicator> make_nccl_communicator(std::shared_ptr<Communi
   auto cuda_device = std::dynamic_pointer_cast<CudaDevice>(device);
   if (cuda_device == nullptr)
     fail(ErrorKind::Unsupported,
-         cat("communicator 'nccl' needs a cuda device, not ", device->name()));
+         str_cat("communicator 'nccl' needs a cuda device, not ", device->name()));
   auto domain = std::make_shared<NcclDomain>();
   domain->device = std::move(cuda_device);
   domain->options = options;
@@ -228,8 +228,8 @@ const CommunicatorBackend nccl_communicator_backend = {
       return make_nccl_communicator(std::move(control), device);
     },
     [] {
-      return cat(nccl_version_text(nccl_version()), ", built with ",
-                 nccl_version_text(NCCL_VERSION_CODE));
+      return str_cat(nccl_version_text(nccl_version()), ", built with ",
+                     nccl_version_text(NCCL_VERSION_CODE));
     }};
 
 }  // namespace coshard

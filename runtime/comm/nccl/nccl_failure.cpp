@@ -17,7 +17,7 @@ double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 std::string NcclCommunicator::failure_text(const NcclFlight& flight,
                                            const std::string& cause) const {
-  return cat(text_of(flight), " on rank ", rank(), " failed: ", cause);
+  return str_cat(text_of(flight), " on rank ", rank(), " failed: ", cause);
 }
 
 void NcclCommunicator::failed(std::exception_ptr error, const std::string& cause) {
@@ -49,10 +49,10 @@ void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
   const std::shared_ptr<Event>& done = flight.operation->done;
   if (done != nullptr && done->query()) return;
   failed(ErrorKind::Timeout,
-         failure_text(flight,
-                      cat("timeout after ", seconds(waited_ns), " s: all ranks have issued it, ",
-                          done == nullptr ? "but NCCL has not accepted it"
-                                          : "but the device has not finished it")));
+         failure_text(
+             flight, str_cat("timeout after ", seconds(waited_ns), " s: all ranks have issued it, ",
+                             done == nullptr ? "but NCCL has not accepted it"
+                                             : "but the device has not finished it")));
 }
 
 // The compute stream waits for them, and whoever waits for it may be unable to look here.
@@ -80,8 +80,8 @@ void NcclCommunicator::watch() noexcept {
     const auto last = in_flight_.empty() ? nullptr : in_flight_.back();
     if (last != nullptr && !failed_) examine(*last, last->operation->done == nullptr ? waited : 0);
     if (!failed_ && timeout_ns_ > 0 && waited >= timeout_ns_)
-      failed(ErrorKind::Timeout, cat("rank ", rank(), " of ", title(),
-                                     ": NCCL has not come back after ", seconds(waited), " s"));
+      failed(ErrorKind::Timeout, str_cat("rank ", rank(), " of ", title(),
+                                         ": NCCL has not come back after ", seconds(waited), " s"));
     examine_waits(now);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "coshard: watchdog of %s: %s\n", title().c_str(), error.what());
@@ -100,7 +100,7 @@ void NcclCommunicator::throw_failure() {
   try {
     std::rethrow_exception(error);
   } catch (const Error& known) {
-    fail(known.kind(), cat(known.what(), "; ", rest));
+    fail(known.kind(), str_cat(known.what(), "; ", rest));
   }
 }
 
@@ -110,10 +110,10 @@ void NcclCommunicator::call(const std::string& what,
   if (status == ncclSuccess) return;
   {
     const std::scoped_lock lock(mutex_);
-    failed(ErrorKind::CommFailed, cat(what, ": ", handle_->text(status)));
+    failed(ErrorKind::CommFailed, str_cat(what, ": ", handle_->text(status)));
   }
   throw_failure();
-  fail(ErrorKind::CommFailed, cat(what, ": ", cause_));
+  fail(ErrorKind::CommFailed, str_cat(what, ": ", cause_));
 }
 
 void NcclCommunicator::check(NcclFlight& flight) {

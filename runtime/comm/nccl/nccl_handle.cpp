@@ -61,7 +61,7 @@ void NcclHandle::connect(const ncclUniqueId& id, int size, int rank, bool zero_c
   const ncclResult_t status = enter([&](ncclComm_t) {
     return nccl().CommInitRankConfig(&shared_->slot, size, id, rank, &wanted);
   });
-  check_nccl(status, cat("ncclCommInitRankConfig of ", name_, ", rank ", rank, " of ", size));
+  check_nccl(status, str_cat("ncclCommInitRankConfig of ", name_, ", rank ", rank, " of ", size));
   const std::scoped_lock lock(shared_->mutex);
   shared_->connected = true;
 }
@@ -71,7 +71,7 @@ void NcclHandle::split(NcclHandle& parent, int color, int key, bool zero_ctas) {
   ncclConfig_t wanted = config(zero_ctas);
   const ncclResult_t status = parent.enter(
       [&](ncclComm_t comm) { return nccl().CommSplit(comm, color, key, &shared_->slot, &wanted); });
-  check_nccl(status, cat("ncclCommSplit of ", parent.name(), " into ", name_));
+  check_nccl(status, str_cat("ncclCommSplit of ", parent.name(), " into ", name_));
   const std::scoped_lock lock(shared_->mutex);
   shared_->connected = true;
 }
@@ -155,7 +155,7 @@ std::string NcclHandle::revoke_and_abort(Shared& shared) {
   lock.unlock();
   end_graphs(shared);
   const ncclResult_t status = nccl().CommAbort(shared.comm());
-  return nccl_went_well(status) ? "" : cat("ncclCommAbort: ", nccl_text(status, nullptr));
+  return nccl_went_well(status) ? "" : str_cat("ncclCommAbort: ", nccl_text(status, nullptr));
 }
 
 void NcclHandle::start_helper(const char* what, std::string (*work)(Shared&)) {
@@ -175,11 +175,11 @@ std::string NcclHandle::end_helper(std::chrono::nanoseconds grace) {
   if (shared_->changed.wait_for(lock, grace, [&] { return shared_->ended; })) {
     lock.unlock();
     if (shared_->helper.joinable()) shared_->helper.join();
-    return shared_->problem.empty() ? "" : cat(name_, ": ", shared_->problem);
+    return shared_->problem.empty() ? "" : str_cat(name_, ": ", shared_->problem);
   }
   if (shared_->helper.joinable()) shared_->helper.detach();
-  return cat("the ", shared_->ending, " of ", name_, " has not returned after ", to_string(grace),
-             "; its thread is abandoned");
+  return str_cat("the ", shared_->ending, " of ", name_, " has not returned after ",
+                 to_string(grace), "; its thread is abandoned");
 }
 
 void NcclHandle::begin_abort() {
@@ -206,10 +206,10 @@ std::string NcclHandle::destroy(std::chrono::nanoseconds grace) {
       ncclResult_t status = nccl().CommFinalize(shared.comm());
       if (!nccl_went_well(status)) {
         status = nccl().CommAbort(shared.comm());
-        return nccl_went_well(status) ? "" : cat("ncclCommAbort: ", nccl_text(status, nullptr));
+        return nccl_went_well(status) ? "" : str_cat("ncclCommAbort: ", nccl_text(status, nullptr));
       }
       status = nccl().CommDestroy(shared.comm());
-      return nccl_went_well(status) ? "" : cat("ncclCommDestroy: ", nccl_text(status, nullptr));
+      return nccl_went_well(status) ? "" : str_cat("ncclCommDestroy: ", nccl_text(status, nullptr));
     });
   }
   return end_helper(grace);

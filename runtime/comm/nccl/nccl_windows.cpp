@@ -19,7 +19,7 @@ std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
   const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
   domain_->device->make_current();
   void* data = nullptr;
-  call(cat("ncclMemAlloc of ", rounded, " bytes"),
+  call(str_cat("ncclMemAlloc of ", rounded, " bytes"),
        [&](ncclComm_t) { return nccl().MemAlloc(&data, rounded); });
   // Freed with the last owner; the window goes with the communicator. ncclMemFree does not look
   // who still reads it.
@@ -32,13 +32,13 @@ std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
     log_nccl(nccl().MemFree(gone), "ncclMemFree");
   });
   const auto made = std::make_shared<Window>(Window{data, rounded, memory});
-  call(cat("ncclCommWindowRegister of ", rounded, " bytes on ", title()), [&](ncclComm_t comm) {
+  call(str_cat("ncclCommWindowRegister of ", rounded, " bytes on ", title()), [&](ncclComm_t comm) {
     return nccl().CommWindowRegister(comm, data, rounded, &made->window, NCCL_WIN_COLL_SYMMETRIC);
   });
   if (made->window == nullptr)
-    fail(ErrorKind::Unsupported, cat("symmetric buffers on ", title(),
-                                     ": NCCL registered no window; all devices must have "
-                                     "peer access to each other"));
+    fail(ErrorKind::Unsupported, str_cat("symmetric buffers on ", title(),
+                                         ": NCCL registered no window; all devices must have "
+                                         "peer access to each other"));
   windows_.push_back(made);
   auto borrowed = domain_->device->borrow(data, bytes);
   struct Held {

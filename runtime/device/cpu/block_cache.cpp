@@ -42,7 +42,7 @@ void* BlockCache::take(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (bytes > std::size_t{1} << 50) {
     fail(ErrorKind::DeviceFailed,
-         cat("cpu: cannot allocate ", bytes, " bytes: larger than the address space"));
+         str_cat("cpu: cannot allocate ", bytes, " bytes: larger than the address space"));
   }
   const SizeClass wanted = size_class(bytes);
   const auto index = static_cast<std::size_t>(wanted.index);
@@ -67,8 +67,9 @@ void* BlockCache::take(std::size_t bytes) {
     stats_.in_use -= wanted.bytes;
     const MemoryStats held = stats_;
     lock_.unlock();
-    fail(ErrorKind::DeviceFailed, cat("cpu: cannot allocate ", bytes, " bytes; ", held.in_use,
-                                      " are in use, ", held.cached, " cached, peak ", held.peak));
+    fail(ErrorKind::DeviceFailed,
+         str_cat("cpu: cannot allocate ", bytes, " bytes; ", held.in_use, " are in use, ",
+                 held.cached, " cached, peak ", held.peak));
   }
   return fresh;
 }

@@ -125,11 +125,11 @@ void CudaAllocator::fail_request(std::size_t bytes, std::string_view label,
   if (!succeeded(cuda().MemGetInfo(&left, &all))) left = all = 0;
   const MemoryStats held = stats();
   fail(ErrorKind::DeviceFailed,
-       cat("cuda:", device_, ": cannot allocate ", bytes, " bytes", label.empty() ? "" : " for ",
-           label, ": ", text_of(cudaErrorMemoryAllocation), "; ", held.in_use, " are in use (",
-           holders(), "), ", of_graphs > 0 ? cat(of_graphs, " by captured steps, ") : "",
-           held.cached, " cached, peak ", held.peak, "; ", left, " of ", all,
-           " are free on the device"));
+       str_cat("cuda:", device_, ": cannot allocate ", bytes, " bytes",
+               label.empty() ? "" : " for ", label, ": ", text_of(cudaErrorMemoryAllocation), "; ",
+               held.in_use, " are in use (", holders(), "), ",
+               of_graphs > 0 ? str_cat(of_graphs, " by captured steps, ") : "", held.cached,
+               " cached, peak ", held.peak, "; ", left, " of ", all, " are free on the device"));
 }
 
 std::string CudaAllocator::holders() const {
@@ -142,7 +142,7 @@ std::string CudaAllocator::holders() const {
   std::ranges::sort(largest, [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string text;
   for (std::size_t i = 0; i < std::min(kUsers, largest.size()); ++i)
-    text += cat(text.empty() ? "" : ", ", largest[i].first, " ", largest[i].second);
+    text += str_cat(text.empty() ? "" : ", ", largest[i].first, " ", largest[i].second);
   return text.empty() ? "nothing" : text;
 }
 

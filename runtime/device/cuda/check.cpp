@@ -7,8 +7,8 @@
 namespace coshard {
 
 std::string text_of(cudaError_t status) {
-  return cat(cuda().GetErrorName(status), " (", static_cast<int>(status),
-             "): ", cuda().GetErrorString(status));
+  return str_cat(cuda().GetErrorName(status), " (", static_cast<int>(status),
+                 "): ", cuda().GetErrorString(status));
 }
 
 bool succeeded(cudaError_t status) noexcept {
@@ -19,7 +19,7 @@ bool succeeded(cudaError_t status) noexcept {
 }
 
 void throw_cuda(cudaError_t status, const std::string& what) {
-  fail(ErrorKind::DeviceFailed, cat(what, ": ", text_of(status)));
+  fail(ErrorKind::DeviceFailed, str_cat(what, ": ", text_of(status)));
 }
 
 void log_cuda(cudaError_t status, const char* what) noexcept {

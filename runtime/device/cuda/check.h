@@ -20,7 +20,7 @@ bool succeeded(cudaError_t status) noexcept;
 template <class... What>
 void check_cuda(cudaError_t status, const What&... what) {
   if (!succeeded(status)) [[unlikely]]
-    throw_cuda(status, cat(what...));
+    throw_cuda(status, str_cat(what...));
 }
 // For destructors: one line on stderr when the call failed.
 void log_cuda(cudaError_t status, const char* what) noexcept;

@@ -32,10 +32,11 @@ void require_device(int index) {
   const int count = found.devices;
   if (count == 0)
     fail(ErrorKind::DeviceFailed,
-         cat("cuda:", index, ": ", found.problem, "; `coshard doctor` says what is missing"));
+         str_cat("cuda:", index, ": ", found.problem, "; `coshard doctor` says what is missing"));
   if (index < 0 || index >= count)
-    fail(ErrorKind::DeviceFailed, cat("cuda:", index, ": no such device; this machine has ", count,
-                                      count == 1 ? " device" : " devices", ", numbered from 0"));
+    fail(ErrorKind::DeviceFailed,
+         str_cat("cuda:", index, ": no such device; this machine has ", count,
+                 count == 1 ? " device" : " devices", ", numbered from 0"));
 }
 
 constinit KernelEntry* first_kernel = nullptr;  // written before main()
@@ -73,7 +74,7 @@ CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
              "CudaOptions: give both allocate and deallocate; only ",
              options_.allocate ? "allocate" : "deallocate", " is given");
   require_device(options_.index);
-  name_ = cat("cuda:", options_.index);
+  name_ = str_cat("cuda:", options_.index);
   make_current();
   multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount, options_.index);
   capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, options_.index) +
@@ -156,7 +157,7 @@ void* CudaDevice::allocate(std::size_t bytes) {
     data = options_.allocate(bytes, compute_->native());
     if (data == nullptr)
       fail(ErrorKind::DeviceFailed,
-           cat(name_, ": the caller's allocator failed to allocate ", bytes, " bytes"));
+           str_cat(name_, ": the caller's allocator failed to allocate ", bytes, " bytes"));
   } else {
     data = from_pool(bytes);
   }
@@ -208,8 +209,8 @@ void CudaDevice::check_finding() {
   const Finding found = *finding_;
   *finding_ = Finding();
   fail(ErrorKind::BadInput,
-       cat(describe(static_cast<FindingKind>(found.kind), found.value, found.limit), " (found on ",
-           name_, ")"));
+       str_cat(describe(static_cast<FindingKind>(found.kind), found.value, found.limit),
+               " (found on ", name_, ")"));
 }
 
 MemoryStats CudaDevice::memory() const {

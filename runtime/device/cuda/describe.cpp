@@ -10,7 +10,7 @@ namespace coshard {
 namespace {
 
 std::string cuda_version_text(int version) {
-  return cat("CUDA ", version / 1000, ".", version % 1000 / 10);
+  return str_cat("CUDA ", version / 1000, ".", version % 1000 / 10);
 }
 
 int attribute_or_zero(cudaDeviceAttr which, int device) {
@@ -22,17 +22,17 @@ void set_problem(CudaPresence& found, cudaError_t status) {
   const std::string needed = cuda_version_text(found.runtime);
   if (found.driver == 0) {
     found.problem = "this machine has no CUDA driver (libcuda.so.1)";
-    found.hint = cat("install the NVIDIA driver for ", needed,
-                     " or newer; in a container, pass the GPU through");
+    found.hint = str_cat("install the NVIDIA driver for ", needed,
+                         " or newer; in a container, pass the GPU through");
   } else if (status == cudaErrorInsufficientDriver && found.driver < found.runtime) {
-    found.problem = cat("the CUDA driver supports ", cuda_version_text(found.driver),
-                        ", but this build needs ", needed);
+    found.problem = str_cat("the CUDA driver supports ", cuda_version_text(found.driver),
+                            ", but this build needs ", needed);
     found.hint = "install a newer driver, or build with an older CUDA toolkit";
   } else if (status == cudaSuccess || status == cudaErrorNoDevice) {
     found.problem = "this machine has no CUDA device";
     found.hint = "check `nvidia-smi -L` and CUDA_VISIBLE_DEVICES";
   } else {
-    found.problem = cat("no usable CUDA driver: ", text_of(status));
+    found.problem = str_cat("no usable CUDA driver: ", text_of(status));
     found.hint = "check `nvidia-smi` and the kernel log";
   }
 }
@@ -80,8 +80,8 @@ BackendDescription describe_cuda() {
   all.problem = found.problem;
   all.hint = found.hint;
   all.facts.emplace_back("driver", found.driver == 0 ? "none" : cuda_version_text(found.driver));
-  all.facts.emplace_back("runtime", cat(cuda_version_text(found.runtime), ", built with ",
-                                        cuda_version_text(CUDART_VERSION)));
+  all.facts.emplace_back("runtime", str_cat(cuda_version_text(found.runtime), ", built with ",
+                                            cuda_version_text(CUDART_VERSION)));
   for (int device = 0; device < found.devices; ++device)
     all.devices.push_back(describe_one(device, found.devices));
   return all;

@@ -19,16 +19,16 @@ class CudaPeers final : public PeerEngine {
 
   void reach(Device& peer) override {
     if (peer.kind() != DeviceKind::Cuda)
-      fail(ErrorKind::Unsupported,
-           cat(device_.name(), " cannot exchange data with ", peer.name(), " in one collective"));
+      fail(ErrorKind::Unsupported, str_cat(device_.name(), " cannot exchange data with ",
+                                           peer.name(), " in one collective"));
     const int other = static_cast<CudaDevice&>(peer).index();
     if (other == device_.index()) return;
     int possible = 0;
     check_cuda(cuda().DeviceCanAccessPeer(&possible, device_.index(), other),
                "cudaDeviceCanAccessPeer");
     if (possible == 0)
-      fail(ErrorKind::Unsupported, cat(device_.name(), " has no peer access to ", peer.name(),
-                                       "; ranks on these devices need the nccl communicator"));
+      fail(ErrorKind::Unsupported, str_cat(device_.name(), " has no peer access to ", peer.name(),
+                                           "; ranks on these devices need the nccl communicator"));
     device_.make_current();
     const cudaError_t status = cuda().DeviceEnablePeerAccess(other, 0);
     if (!succeeded(status) && status != cudaErrorPeerAccessAlreadyEnabled)

@@ -98,8 +98,8 @@ void reduce_typed(CudaDevice& device, Reduce reduce, std::span<const void* const
                   void* target, std::int64_t count, void* stream) {
   const int all = static_cast<int>(sources.size());
   if (all > kSources)
-    fail(ErrorKind::Unsupported, cat("a reduction over ", all, " ranks of one process on ",
-                                     device.name(), ": at most ", kSources, " are supported"));
+    fail(ErrorKind::Unsupported, str_cat("a reduction over ", all, " ranks of one process on ",
+                                         device.name(), ": at most ", kSources, " are supported"));
   ReduceKernel<T> kernel{};
   kernel.reduce = reduce;
   kernel.target = static_cast<T*>(target);

@@ -125,9 +125,10 @@ void CudaEvent::synchronize(std::int64_t deadline_ns) {
       owner->check_watched(late ? std::max(wait.waited_ns(), owner->timeout_ns())
                                 : wait.waited_ns());
     if (late)
-      fail(ErrorKind::Timeout, cat(owner != nullptr ? owner->name() : cat("cuda:", pool_->device()),
-                                   ": the device has not reached an event after ",
-                                   static_cast<double>(wait.waited_ns()) / 1e9, " s"));
+      fail(ErrorKind::Timeout,
+           str_cat(owner != nullptr ? owner->name() : str_cat("cuda:", pool_->device()),
+                   ": the device has not reached an event after ",
+                   static_cast<double>(wait.waited_ns()) / 1e9, " s"));
   }
   // What was let go by a failure has come here too.
   if (owner != nullptr) owner->check_watched(0);
@@ -147,7 +148,7 @@ CudaStream::CudaStream(CudaDevice& device, StreamKind kind, void* given)
   const int priority = kind == StreamKind::Communication ? highest : lowest;
   check_cuda(cuda().StreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
              device.name(), ": cudaStreamCreate");
-  name_stream(stream_, cat(device.name(), " ", text_of_kind(kind)));
+  name_stream(stream_, str_cat(device.name(), " ", text_of_kind(kind)));
   device.graphs().add(*this);
 }
 

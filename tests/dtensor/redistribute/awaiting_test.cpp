@@ -267,7 +267,7 @@ Task<void> note_issue_and_resumption(World& world, std::string& log) {
 }
 Task<void> compute(std::string& log) {
   for (int i = 0; i < 5; ++i) {
-    log += cat("B", i, " ");
+    log += str_cat("B", i, " ");
     co_await yield();
   }
 }

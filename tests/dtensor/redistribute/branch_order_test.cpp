@@ -114,7 +114,7 @@ Redistribution first_sum(const DTensor& x) { return x.redistribute(Replicate());
 constexpr int kSecondLine = __LINE__ + 1;
 Redistribution second_sum(const DTensor& x) { return x.redistribute(Replicate()); }
 
-std::string line(int number) { return cat("branch_order_test.cpp:", number); }
+std::string line(int number) { return str_cat("branch_order_test.cpp:", number); }
 
 using Sum = Redistribution (*)(const DTensor& x);
 

@@ -81,7 +81,7 @@ std::vector<std::vector<int>> all_meshes() {
 
 std::string question(const std::vector<int>& mesh, const Shape& shape, const Layout& from,
                      const Layout& to) {
-  return cat(Shape(mesh.begin(), mesh.end()), " of ", shape, ": ", from, " -> ", to);
+  return str_cat(Shape(mesh.begin(), mesh.end()), " of ", shape, ": ", from, " -> ", to);
 }
 
 void expect_same_step(RandomQuestions& draw, const std::vector<int>& mesh, int pairs, int& steps) {

@@ -25,7 +25,7 @@ TEST(PlanExplain, NamesStepsCollectivesAndBytes) {
 }
 
 TEST(PlanExplain, PrintsOneLinePerStepAndTheSum) {
-  const auto text = cat(explain(parse_question("tp=2", "4", "R", "S(0)")));
+  const auto text = str_cat(explain(parse_question("tp=2", "4", "R", "S(0)")));
   EXPECT_NE(text.find("R -> S(0)  slice"), text.npos) << text;
   EXPECT_NE(text.find("total"), text.npos) << text;
 }

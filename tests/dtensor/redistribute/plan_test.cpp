@@ -26,7 +26,7 @@ std::string collectives(const std::vector<int>& mesh, const Shape& shape, const 
                         const Layout& to) {
   std::string text;
   for (const PlanStep& step : plan_steps(mesh, shape, from, to))
-    if (communicates(step.kind)) text += cat(text.empty() ? "" : ", ", to_string(step.kind));
+    if (communicates(step.kind)) text += str_cat(text.empty() ? "" : ", ", to_string(step.kind));
   return text;
 }
 

@@ -63,7 +63,7 @@ void expect_the_line_is_named(Asks asks) {
   const std::vector<End> ends =
       ends_of(quick_options(2), [&](World& world) { return alone(world, asks, line); });
   EXPECT_TRUE(ends[0].is(ErrorKind::CommFailed)) << ends[0];
-  EXPECT_TRUE(ends[0].names(cat("user_line_test.cpp:", line))) << line << ": " << ends[0];
+  EXPECT_TRUE(ends[0].names(str_cat("user_line_test.cpp:", line))) << line << ": " << ends[0];
 }
 
 TEST(UserLine, OfTheMemberRedistribute) { expect_the_line_is_named(member); }
@@ -94,8 +94,8 @@ TEST(UserLine, OfBothRanksThatDisagree) {
       ends_of(quick_options(2), [&](World& world) { return two_lines(world, first, second); });
   for (const End& end : ends) {
     EXPECT_TRUE(end.is(ErrorKind::CommFailed)) << end;
-    EXPECT_TRUE(end.names(cat("user_line_test.cpp:", first))) << end;
-    EXPECT_TRUE(end.names(cat("user_line_test.cpp:", second))) << end;
+    EXPECT_TRUE(end.names(str_cat("user_line_test.cpp:", first))) << end;
+    EXPECT_TRUE(end.names(str_cat("user_line_test.cpp:", second))) << end;
   }
 }
 

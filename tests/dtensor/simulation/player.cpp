@@ -25,7 +25,7 @@ std::vector<DeviceMesh> make_meshes(World& world, Dice& dice) {
     if (members.empty()) continue;
     if (dice.one_in(2)) std::swap(members.front(), members.back());
     const int count = static_cast<int>(members.size());
-    meshes.push_back(DeviceMesh::from_ranks(world, members, {count}, {cat("some", n)}));
+    meshes.push_back(DeviceMesh::from_ranks(world, members, {count}, {str_cat("some", n)}));
   }
   if (world.size() == 4) meshes.push_back(init_device_mesh(world, {2, 2}, {"dp", "tp"}));
   if (world.size() == 5)
@@ -65,7 +65,7 @@ bool Player::differs(Differs how) {
 
 // Who has nothing to issue in a branch that was cancelled notices that at the next await.
 void Player::log(const Scope& scope, const std::string& what) {
-  if (!Branch::current().cancelled()) report_.log.push_back(cat(scope.path, " ", what));
+  if (!Branch::current().cancelled()) report_.log.push_back(str_cat(scope.path, " ", what));
 }
 
 const DeviceMesh& Player::draw_mesh(Dice& dice) {
@@ -215,10 +215,10 @@ void Player::check(const std::vector<double>& got, const std::vector<double>& wa
                    const std::string& how) {
   ++report_.checked;
   if (got == want || !report_.wrong.empty()) return;
-  std::string text = cat(how, " on rank ", world_.rank(), ": got");
-  for (const double value : got) text += cat(" ", value);
+  std::string text = str_cat(how, " on rank ", world_.rank(), ": got");
+  for (const double value : got) text += str_cat(" ", value);
   text += ", not";
-  for (const double value : want) text += cat(" ", value);
+  for (const double value : want) text += str_cat(" ", value);
   report_.wrong = text;
 }
 

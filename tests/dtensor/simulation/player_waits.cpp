@@ -61,7 +61,7 @@ Task<void> Player::await_one(Scope& scope) {
     const Redistribution flight = *value.flight;
     co_await flight;
   }
-  log(scope, cat("has awaited ", how));
+  log(scope, str_cat("has awaited ", how));
   check(value, "a redistribute");
 }
 
@@ -112,7 +112,7 @@ Task<void> Player::join(Scope& scope, Joined how, Branches tasks) {
   const auto whole = [&all](std::stop_token) { return std::move(all); };
   try {
     if (bounded) {
-      Task<void> in_time = with_deadline(limit, cat("branches of ", scope.path), whole);
+      Task<void> in_time = with_deadline(limit, str_cat("branches of ", scope.path), whole);
       co_await std::move(in_time);
     } else {
       co_await std::move(all);
@@ -146,7 +146,7 @@ Task<void> Player::branches(Scope& scope) {
   Branches tasks;
   for (int n = count; n > 0; --n) {
     child.dice = Dice(scope.dice.next());
-    child.path = cat(scope.path, ".", n);
+    child.path = str_cat(scope.path, ".", n);
     if (how == Joined::TryAll && n == 2) tasks.push_back(thrower(child));
     tasks.push_back(branch(child));
   }
@@ -169,7 +169,7 @@ void Player::compute(Scope& scope, int what) {
     case 8: through_local(scope); break;
     default: redistribute_one(scope);
   }
-  log(scope, cat("computes ", what));
+  log(scope, str_cat("computes ", what));
 }
 
 Task<void> Player::differ() {

@@ -11,10 +11,10 @@ namespace coshard::test {
 namespace {
 
 std::string ends_of(const Report& report) {
-  std::string all = cat(report.end, "\n");
+  std::string all = str_cat(report.end, "\n");
   for (std::size_t r = 0; r < report.ranks.size(); ++r) {
-    all += cat("rank ", r, " ", report.ranks[r].end, "; its steps:\n");
-    for (const std::string& line : report.ranks[r].log) all += cat("  ", line, "\n");
+    all += str_cat("rank ", r, " ", report.ranks[r].end, "; its steps:\n");
+    for (const std::string& line : report.ranks[r].log) all += str_cat("  ", line, "\n");
   }
   return all;
 }
@@ -31,7 +31,7 @@ std::string order_of(const Report& report) {
     for (std::size_t i = 0; i < std::max(mine.size(), first.size()); ++i) {
       const std::string here = i < mine.size() ? mine[i] : "the end";
       const std::string there = i < first.size() ? first[i] : "the end";
-      if (here != there) return cat("rank ", r, ": ", here, "; rank 0: ", there);
+      if (here != there) return str_cat("rank ", r, ": ", here, "; rank 0: ", there);
     }
   }
   return "";
@@ -71,9 +71,9 @@ std::string judge_difference(const Report& report) {
   if (report.boom) return "";
   // What cancelled a sibling is told when that cannot end, since it waits in place for who is gone.
   if (report.end.names("planned")) return "";
-  if (!report.end.typed) return cat(report.end);
+  if (!report.end.typed) return str_cat(report.end);
   if (report.end.is(ErrorKind::Timeout) && report.end.names("branches of")) return "";
-  if (!report.end.names("rank")) return cat(report.end);
+  if (!report.end.names("rank")) return str_cat(report.end);
   return "";
 }
 

@@ -39,8 +39,8 @@ void check(DType dtype, const Product& c, double alpha, double beta) {
   reference::run(args);
   const double size = dtype == DType::F64 ? 1 : 1 + std::sqrt(double(c.k));
   expect_close(got, want, tolerance(dtype) * size,
-               cat("matmul ", c.batch, " ", c.m, " ", c.n, " ", c.k, " ", c.turn_a, c.turn_b,
-                   c.turn_out, " alpha ", alpha, " beta ", beta));
+               str_cat("matmul ", c.batch, " ", c.m, " ", c.n, " ", c.k, " ", c.turn_a, c.turn_b,
+                       c.turn_out, " alpha ", alpha, " beta ", beta));
 }
 
 TEST(Matmul, MatchesTheReferenceForEveryTransposition) {

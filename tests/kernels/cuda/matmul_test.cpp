@@ -19,7 +19,7 @@ struct Product {
 };
 
 std::string to_text(const Product& c) {
-  return cat(c.batch, "x", c.m, "x", c.n, "x", c.k, " turns ", c.turns, " ");
+  return str_cat(c.batch, "x", c.m, "x", c.n, "x", c.k, " turns ", c.turns, " ");
 }
 
 View matrix_view(Data& data, std::int64_t batch, std::int64_t rows, std::int64_t columns,
@@ -79,7 +79,7 @@ void check(DType dtype, const Product& c, double alpha = 1, double beta = 0) {
   p.args.beta = beta;
   OnDevice on;
   compare(on, p, product_tolerance(dtype, c.k),
-          cat("matmul ", to_text(c), "alpha ", alpha, " beta ", beta));
+          str_cat("matmul ", to_text(c), "alpha ", alpha, " beta ", beta));
 }
 
 const std::vector<DType> kAllProducts = {DType::F32, DType::F64, DType::BF16,

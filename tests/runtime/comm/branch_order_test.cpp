@@ -36,7 +36,7 @@ constexpr int kSecondLine = __LINE__ + 2;
 auto issue_second(World& world, float& value) {
   return world.communicator()->issue(in_place_sum(value));
 }
-std::string line(int number) { return cat("branch_order_test.cpp:", number); }
+std::string line(int number) { return str_cat("branch_order_test.cpp:", number); }
 
 struct Values {
   float one = 1, hundred = 100;

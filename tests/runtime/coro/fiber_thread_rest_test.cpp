@@ -157,7 +157,7 @@ std::string simulated(std::uint64_t seed) {
         parkers[(i + round) % 5]->ring();
         parker.park(parker.now() + static_cast<std::int64_t>((i * 7 + round * 3) % 5));
       }
-      log += cat(parker.now(), ' ');
+      log += str_cat(parker.now(), ' ');
     }));
   }
   thread.run();

@@ -132,7 +132,7 @@ std::string history(std::uint64_t seed, int progress_threads) {
   std::string all;
   SimOptions sim;
   sim.on_event = [&](const SimEvent& event) {
-    all += cat(event.time_ns, ' ', event.rank, ' ', event.what, '\n');
+    all += str_cat(event.time_ns, ' ', event.rank, ' ', event.what, '\n');
   };
   WorldOptions options = quick_options(3);
   options.progress_threads = progress_threads;

@@ -43,7 +43,7 @@ float sum_of_ranks(World& world) {
 }
 
 struct Boom : std::runtime_error {
-  explicit Boom(int rank) : std::runtime_error(cat("boom ", rank)) {}
+  explicit Boom(int rank) : std::runtime_error(str_cat("boom ", rank)) {}
 };
 
 Task<void> sum_awaited(World& world, std::size_t elements) {
@@ -160,7 +160,7 @@ Task<void> rethrows_its_own(World& world, std::vector<End>& ends) {
 TEST(RankThreads, EachRankRethrowsItsOwnException) {
   std::vector<End> ends(5);
   run_ranks(sharing(5, 1), [&](World& world) { return rethrows_its_own(world, ends); });
-  for (std::size_t r = 0; r < ends.size(); ++r) EXPECT_EQ(ends[r].text, cat("boom ", r));
+  for (std::size_t r = 0; r < ends.size(); ++r) EXPECT_EQ(ends[r].text, str_cat("boom ", r));
 }
 
 Task<void> label_across_a_wait(World& world) {

@@ -35,7 +35,7 @@ Task<void> add_up(World& world, std::atomic<int>& ended) {
   EXPECT_EQ(Executor::current(), &world.executor());
   char name[16];
   pthread_getname_np(pthread_self(), name, sizeof name);
-  EXPECT_EQ(std::string(name), cat("rank ", world.rank()));
+  EXPECT_EQ(std::string(name), str_cat("rank ", world.rank()));
   ++ended;
 }
 
@@ -165,7 +165,7 @@ TEST(RunRanks, RefusesANumberOfRanksBelowOne) {
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-      EXPECT_EQ(std::string(error.what()), cat("ranks must be at least 1, got ", ranks));
+      EXPECT_EQ(std::string(error.what()), str_cat("ranks must be at least 1, got ", ranks));
     }
   }
 }

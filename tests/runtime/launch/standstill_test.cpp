@@ -64,7 +64,7 @@ void expect_standstill(int ranks, const Program& program, const std::vector<std:
   }
 }
 
-std::string at(int line) { return cat("standstill_test.cpp:", line); }
+std::string at(int line) { return str_cat("standstill_test.cpp:", line); }
 
 constexpr int kCrossedLine = __LINE__ + 7;
 Task<void> cross(World& world) {

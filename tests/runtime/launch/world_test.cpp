@@ -45,19 +45,19 @@ TEST(World, MakesAGroupOnceAndSharesIt) { run_ranks({.ranks = 4}, make_groups); 
 struct Log final : Observer {
   std::vector<std::string> lines;
   void planned(std::string_view steps, std::int64_t bytes) override {
-    lines.push_back(cat("planned ", steps, " ", bytes));
+    lines.push_back(str_cat("planned ", steps, " ", bytes));
   }
   void issued(const CommEvent& event, std::int64_t) override {
-    lines.push_back(cat("issued ", to_string(event.kind)));
+    lines.push_back(str_cat("issued ", to_string(event.kind)));
   }
   void ready(const CommEvent& event, std::int64_t, std::int64_t, std::int64_t) override {
-    lines.push_back(cat("ready ", to_string(event.kind)));
+    lines.push_back(str_cat("ready ", to_string(event.kind)));
   }
   void computed(std::string_view op, ComputeClass, std::int64_t, std::int64_t) override {
-    lines.push_back(cat("computed ", op));
+    lines.push_back(str_cat("computed ", op));
   }
-  void module_enter(std::string_view path) override { lines.push_back(cat("enter ", path)); }
-  void module_exit(std::string_view path) override { lines.push_back(cat("exit ", path)); }
+  void module_enter(std::string_view path) override { lines.push_back(str_cat("enter ", path)); }
+  void module_exit(std::string_view path) override { lines.push_back(str_cat("exit ", path)); }
   void backward_enter() override { lines.push_back("backward"); }
   void backward_exit() override { lines.push_back("forward"); }
 };

@@ -24,7 +24,7 @@ class Rank {
       : world_(world), program_(program), report_(report) {
     if (difference && difference->rank == world.rank()) difference_ = *difference;
     for (std::size_t g = 0; g < program.groups.size(); ++g)
-      communicators_.push_back(world.group(program.groups[g], cat("g", g)));
+      communicators_.push_back(world.group(program.groups[g], str_cat("g", g)));
   }
   Task<void> sequence(const std::vector<Node>& steps);
 
@@ -129,8 +129,8 @@ void Rank::check(const Flight& flight) {
   for (std::size_t i = 0; i < right.size(); ++i)
     if (got[i] != right[i]) {
       report_.wrong =
-          cat(to_string(flight.node->kind), " of step ", flight.node->number, " on rank ",
-              world_.rank(), ": element ", i, " is ", got[i], ", not ", right[i]);
+          str_cat(to_string(flight.node->kind), " of step ", flight.node->number, " on rank ",
+                  world_.rank(), ": element ", i, " is ", got[i], ", not ", right[i]);
       return;
     }
 }
@@ -189,7 +189,7 @@ Task<void> Rank::all(const Node& node) {
 Task<void> Rank::bounded(const Node& node) {
   const auto work = [this, &node](std::stop_token) { return all(node); };
   const auto limit = node.step == Step::Overdue ? 10s : 100'000s;
-  Task<void> bounded = with_deadline(limit, cat("step ", node.number), work);
+  Task<void> bounded = with_deadline(limit, str_cat("step ", node.number), work);
   try {
     co_await std::move(bounded);
   } catch (const Error& error) {
@@ -269,7 +269,7 @@ SimOptions sim_options(const std::optional<Difference>& difference,
     sim.deaths.push_back({difference->rank, difference->number});
   if (events != nullptr)
     sim.on_event = [events](const SimEvent& event) {
-      events->push_back(cat(event.time_ns, " rank ", event.rank, " ", event.what));
+      events->push_back(str_cat(event.time_ns, " rank ", event.rank, " ", event.what));
     };
   return sim;
 }

@@ -167,7 +167,7 @@ TEST(Simulate, AKilledRankIsTheCauseThatAllSee) {
     };
     const End end = end_of(ranks(3), program, sim);
     EXPECT_TRUE(end.is(ErrorKind::CommFailed)) << end;
-    EXPECT_TRUE(end.names(cat("rank 2 was killed after it had issued ", after))) << end;
+    EXPECT_TRUE(end.names(str_cat("rank 2 was killed after it had issued ", after))) << end;
     if (after == 0) continue;
     EXPECT_LT(done[2], after + 1);
     for (const End& rank : ends)

@@ -12,7 +12,7 @@ namespace {
 
 std::string text(const std::vector<int>& log) {
   std::string all;
-  for (const int number : log) all += cat(all.empty() ? "" : " ", number);
+  for (const int number : log) all += str_cat(all.empty() ? "" : " ", number);
   return all;
 }
 
@@ -119,15 +119,15 @@ std::string wrong_in(const Report& report) {
 }
 
 std::string judge_success(const Report& report) {
-  if (report.end.failed) return cat("it failed: ", report.end);
+  if (report.end.failed) return str_cat("it failed: ", report.end);
   if (std::string wrong = wrong_in(report); !wrong.empty()) return wrong;
   for (std::size_t r = 0; r < report.ranks.size(); ++r) {
     const RankReport& rank = report.ranks[r];
     if (rank.log != report.ranks[0].log)
-      return cat("the order on rank ", r, " is ", text(rank.log), ", on rank 0 ",
-                 text(report.ranks[0].log));
+      return str_cat("the order on rank ", r, " is ", text(rank.log), ", on rank 0 ",
+                     text(report.ranks[0].log));
     constexpr std::int64_t kMost = 1800'000'000'000;  // half of what a sibling sleeps
-    if (rank.end_ns > kMost) return cat("it took ", rank.end_ns / 1'000'000'000, " s");
+    if (rank.end_ns > kMost) return str_cat("it took ", rank.end_ns / 1'000'000'000, " s");
   }
   return "";
 }
@@ -165,14 +165,14 @@ std::string judge_difference(std::uint64_t seed) {
   const Report report = run_program(program, seed, difference);
   const RankReport& its = report.ranks[static_cast<std::size_t>(difference->rank)];
   const Differs how = difference->how;
-  const std::string name = cat("difference ", static_cast<int>(how), " at ", difference->number,
-                               " on rank ", difference->rank, ": ");
+  const std::string name = str_cat("difference ", static_cast<int>(how), " at ", difference->number,
+                                   " on rank ", difference->rank, ": ");
   if (how == Differs::Dies ? !its.end.failed && !report.end.failed : !its.different) {
     const std::string verdict = judge_success(report);
     return verdict.empty() ? "" : name + verdict;
   }
   if (!report.end.failed) return name + "nobody noticed";
-  if (!fits(how, report)) return cat(name, "ended with ", report.end);
+  if (!fits(how, report)) return str_cat(name, "ended with ", report.end);
   // One that is missing may be made up for by the next of its kind.
   if (how == Differs::Skips) return "";
   if (std::string wrong = wrong_in(report); !wrong.empty()) return name + wrong;
@@ -180,8 +180,8 @@ std::string judge_difference(std::uint64_t seed) {
     const bool left = !report.ranks[r].began ||
                       (how == Differs::Leaves && static_cast<int>(r) == difference->rank);
     const testing::End& end = report.ranks[r].end;
-    if (!left && !end.failed) return cat(name, "rank ", r, " did not notice");
-    if (!left && !end.typed && !(how == Differs::Throws)) return cat(name, end);
+    if (!left && !end.failed) return str_cat(name, "rank ", r, " did not notice");
+    if (!left && !end.typed && !(how == Differs::Throws)) return str_cat(name, end);
   }
   return "";
 }
