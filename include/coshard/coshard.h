@@ -1,7 +1,8 @@
 #pragma once
 // What every program needs: worlds and ranks, tensors and meshes, operators, optimizers, modules
 // and styles. Beside it stand coshard/debug.h (counters, tables, traces), coshard/op.h (operators
-// of your own), coshard/asio.h and coshard/simulate.h.
+// of your own), coshard/device.h (streams, memory and observers of your own), coshard/asio.h and
+// coshard/simulate.h.
 #include "dtensor/capture.h"
 #include "dtensor/device_mesh.h"
 #include "dtensor/distribute.h"
@@ -24,6 +25,7 @@
 #include "runtime/coro/deadline.h"
 #include "runtime/coro/in_order.h"
 #include "runtime/coro/when_all.h"
+#include "runtime/launch/command_line.h"
 #include "runtime/launch/world.h"
 #include "styles/distribute_module.h"
 #include "styles/loss_parallel.h"
