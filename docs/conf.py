@@ -10,8 +10,8 @@ html_title = "coshard"
 html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False
-html_theme_options = {"use_download_button": False, "use_fullscreen_button": False}
-exclude_patterns = ["Doxyfile"]
+html_theme_options = {"use_download_button": False, "use_fullscreen_button": False, "extra_navbar": ""}
+exclude_patterns = ["Doxyfile", "reference.dox"]
 # `cpp` blocks show fragments too, which the lexer need not understand.
 suppress_warnings = ["misc.highlighting_failure"]
 nitpicky = True

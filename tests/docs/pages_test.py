@@ -4,10 +4,13 @@ import importlib.machinery
 import importlib.util
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import unittest
 
-from snippets import blocks_of
+from site_check import problems_of
+from snippets import blocks_of, source_of
 
 ROOT = sys.argv.pop(1)
 DOCS = os.path.join(ROOT, "docs")
@@ -98,6 +101,66 @@ class Pages(unittest.TestCase):
         listed = set(re.findall(r"^\| `(<coshard/\w+\.h>)`", read(os.path.join(DOCS, "api.md")), re.M))
         self.assertEqual(listed, MAY_INCLUDE)
         self.assertLessEqual(listed, headers)
+
+
+class Snippets(unittest.TestCase):
+    def source(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a-page.md")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            return source_of(path)
+
+    def test_a_fragment_is_the_body_of_a_program_between_what_is_given_and_what_must_hold(self):
+        text = self.source("<!-- given on 4 ranks\nint a = 1;\n-->\n```cpp\n#include <coshard/op.h>\n++a;\n```\n<!-- then\ncheck(a);\n-->\n")
+        body = re.sub(r"#line.*\n|\n(?=\n)", "", text)
+        self.assertIn("line_5(cs::World& world) {\nint a = 1;\n++a;\ncheck(a);\n  co_return;", body)
+        self.assertIn("TEST(PageAPage, Line5)", text)
+        self.assertIn(".ranks = 4,", text)
+        self.assertLess(text.index("<coshard/op.h>"), text.index("namespace"))
+
+    def test_definitions_stand_as_they_are_and_programs_among_them_run(self):
+        text = self.source("```cpp\ncs::Task<void> go(cs::World& world) {\n  co_return;\n}\nvoid plain() {\n}\n```\n")
+        self.assertIn("TEST(PageAPage, go)", text)
+        self.assertIn("TEST(PageAPage, plain) { plain(); }", text)
+
+    def test_what_is_not_run_is_compiled(self):
+        text = self.source("<!-- given, not run -->\n```cpp\nf();\n```\n")
+        self.assertIn("inline cs::Task<void> line_3", text)
+        self.assertNotIn("TEST(", text)
+
+
+class Site(unittest.TestCase):
+    def problems(self, page, style=""):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("index.html", page), ("style.css", style)):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            return problems_of(folder)
+
+    def test_a_link_for_readers_may_lead_anywhere(self):
+        self.assertEqual(self.problems('<a href="https://a.b">x</a><p id="c"><a href="#c">y</a><img src="style.css">'), [])
+
+    def test_dead_links_and_what_is_loaded_from_elsewhere_are_found(self):
+        for page in ('<a href="no.html">', '<a href="#no">', '<img src="no.png">', '<script src="https://a.b/c.js"></script>',
+                     '<link rel="stylesheet" href="//a.b/c.css">', '<p style="background: url(http://a.b)">'):
+            self.assertEqual(len(self.problems(page)), 1, page)
+        for style in ('@import "https://a.b/c.css";', "x { src: url('//a.b/c.woff') }"):
+            self.assertEqual(len(self.problems("<p>", style)), 1, style)
+
+
+class Reference(unittest.TestCase):
+    def test_comments_of_headers_become_documentation(self):
+        header = "#pragma once\n// What it is.\n\n// Of @x.\n//   Moves:  nothing,\n//           ever.\n//   f(x)\nint f();  // twice\n"
+        with tempfile.NamedTemporaryFile("w", suffix=".h") as file:
+            file.write(header)
+            file.flush()
+            run = [sys.executable, os.path.join(DOCS, "doxygen_filter.py"), file.name]
+            text = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+        self.assertIn("/// \\file", text)
+        self.assertIn("/// What it is.", text)
+        self.assertIn("/// Of \\@x.\n/// - \\b Moves: nothing,\n", text)
+        self.assertIn("int f();  ///< twice", text)
 
 
 if __name__ == "__main__":
