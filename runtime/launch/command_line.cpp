@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "runtime/launch/rank_world.h"
 #include "runtime/parse_number.h"
 

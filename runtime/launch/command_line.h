@@ -1,7 +1,7 @@
 #pragma once
 // What run(argc, argv, program) reads, for programs with options of their own: they take these out
 // of argv first. In main, before any rank runs.
-#include "runtime/launch/world.h"
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard {
 

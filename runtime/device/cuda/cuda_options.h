@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "runtime/device/device.h"
+#include <coshard/runtime/device/device.h>
 
 namespace coshard {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "runtime/launch/command_line.h"
 
 namespace coshard::test {
