@@ -1,4 +1,4 @@
-# Installs Debian packages that are missing. Sourced by tools/demo and tools/check.
+# Installs Debian packages that are missing. Sourced by tools/demo, tools/check and tools/docs.
 
 # packages_of FILE: the names in it, without comments.
 packages_of() { grep -v '^#' "$1"; }

@@ -1,7 +1,8 @@
 #pragma once
 // What every program needs: worlds and ranks, tensors and meshes, operators, optimizers, modules
 // and styles. Beside it stand coshard/debug.h (counters, tables, traces), coshard/op.h (operators
-// of your own), coshard/asio.h and coshard/simulate.h.
+// of your own), coshard/device.h (streams, memory and observers of your own), coshard/asio.h and
+// coshard/simulate.h.
 #include <coshard/dtensor/capture.h>
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/distribute.h>
@@ -39,3 +40,4 @@
 #include <coshard/styles/parallelize.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/verify_replicated.h>
+#include "runtime/launch/command_line.h"

@@ -109,9 +109,6 @@ class Tree(unittest.TestCase):
         lengths = [(read(ROOT, path).count("\n"), path) for path in sources(ROOT, suffixes=(".h", ".cpp", ".cu", ".py", "meson.build"))]
         self.complain([f"{path}: {lines} lines" for lines, path in lengths if lines > MAX_LINES])
 
-    def test_the_readme_is_at_most_200_lines(self):
-        self.assertLessEqual(read(ROOT, "README.md").count("\n"), 200)
-
     def test_every_header_begins_with_pragma_once_and_says_what_it_is(self):
         self.complain([
             path for path in sources(ROOT, suffixes=(".h",))

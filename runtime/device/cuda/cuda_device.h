@@ -5,13 +5,13 @@
 // header names no CUDA type, so that layers above may include it.
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include <coshard/runtime/device/device.h>
+#include "runtime/device/cuda/cuda_options.h"
 #include "runtime/device/finding.h"
 #include "runtime/device/graph.h"
 
@@ -23,21 +23,6 @@ class CudaStream;
 class EventPool;
 class StagingRing;
 struct CudaLaunch;
-
-// What a caller brings along; all of it optional.
-struct CudaOptions {
-  int index = 0;
-  void* compute_stream = nullptr;  // cudaStream_t; the caller keeps it alive
-  // Device memory ordered on the compute stream, in place of the device's pool; both or neither.
-  // allocate returns null when there is none.
-  std::function<void*(std::size_t bytes, void* stream)> allocate;
-  std::function<void(void* data, std::size_t bytes, void* stream)> deallocate;
-  // Fills each allocation with NaN bytes on the compute stream: finds reads of memory that nothing
-  // wrote, and of memory that was given back too early.
-  bool poison = false;
-  // Products of f32 matrices by tensor cores, which read 10 bits of each fraction.
-  bool tf32 = false;
-};
 
 class CudaDevice final : public Device, public GraphDevice {
  public:
@@ -99,10 +84,5 @@ class CudaDevice final : public Device, public GraphDevice {
   Finding* finding_ = nullptr;
   std::map<const void*, std::shared_ptr<void>> extensions_;
 };
-
-// Loads all kernels and cuBLASLt, so that nothing in a step waits for the whole device.
-// Error{DeviceFailed}: no driver, no device, an index that is none of the devices; the text says
-// what to do.
-std::shared_ptr<Device> make_cuda_device(CudaOptions options);
 
 }  // namespace coshard
