@@ -25,6 +25,7 @@
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/in_order.h>
 #include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/command_line.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/distribute_module.h>
 #include <coshard/styles/loss_parallel.h>
@@ -40,4 +41,3 @@
 #include <coshard/styles/parallelize.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/verify_replicated.h>
-#include "runtime/launch/command_line.h"

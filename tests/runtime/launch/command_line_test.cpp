@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <coshard/runtime/error.h>
-#include "runtime/launch/command_line.h"
+#include <coshard/runtime/launch/command_line.h>
 
 namespace coshard::test {
 namespace {

@@ -1,9 +1,10 @@
 #pragma once
 // What run(argc, argv, program) reads, for programs with their own options: they take these out of
 // argv first. Call it in main, before any rank runs.
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Upper limits of command-line options.
 constexpr int kMostRanks = 1024, kMostThreads = 1024, kMostProgressThreads = 64;

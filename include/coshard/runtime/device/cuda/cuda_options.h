@@ -5,9 +5,10 @@
 #include <functional>
 #include <memory>
 
+#include <coshard/export.h>
 #include <coshard/runtime/device/device.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // What a caller brings along; all of it optional.
 struct CudaOptions {
