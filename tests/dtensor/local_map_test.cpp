@@ -1,11 +1,12 @@
 #include "dtensor/local_map.h"
-
-#include <gtest/gtest.h>
-
+#include "dtensor/factories.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/random.h"
+#include "dtensor/redistribute/redistribute.h"
 #include "dtensor/tape.h"
-#include "support/ranks.h"
+#include "tests/support/ranks.h"
+
+#include <gtest/gtest.h>
 
 namespace coshard::testing {
 namespace {
