@@ -1,6 +1,6 @@
 // The NCCL that runs is older than the one that was built with, or has no use for the device.
-#include "runtime/comm/make_communicator.h"
 #include "runtime/comm/nccl/nccl_api.h"
+#include "runtime/comm/make_communicator.h"
 #include "tests/runtime/comm/nccl/nccl_ranks.h"
 
 namespace coshard::testing {
