@@ -4,46 +4,17 @@
 
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
+#include "tests/dtensor/mesh_refusals.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {
 namespace {
 
 using testing::CountingObserver;
+using testing::mesh_refusal;
 using testing::on_ranks;
+using testing::says;
 using Ranks = std::vector<int>;
-
-// The message of the error that `call` must give.
-template <class Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-
-bool says(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-TEST(DeviceMesh, RanksLieRowMajor) {
-  on_ranks(6, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = init_device_mesh(world, {2, 3}, {"dp", "tp"});
-    EXPECT_EQ(mesh.local_rank(0), world.rank() / 3);
-    EXPECT_EQ(mesh.local_rank("tp"), world.rank() % 3);
-    EXPECT_EQ(mesh.coordinate(), (Ranks{world.rank() / 3, world.rank() % 3}));
-    EXPECT_EQ(mesh.size("tp"), 3);
-    EXPECT_EQ(mesh.communicator(0).size(), 2);
-    EXPECT_EQ(mesh.communicator(1).size(), 3);
-    EXPECT_EQ(mesh.communicator(1).rank(), world.rank() % 3);
-    EXPECT_EQ(str_cat(mesh), "(dp=2,tp=3)");
-    co_return;
-  });
-}
 
 TEST(DeviceMesh, EqualMeshesCompareEqualAndShareTheirCommunicators) {
   on_ranks(2, [](World& world) -> Task<void> {
@@ -58,23 +29,6 @@ TEST(DeviceMesh, EqualMeshesCompareEqualAndShareTheirCommunicators) {
     EXPECT_FALSE(a == DeviceMesh::from_ranks(world, {1, 0}, {2}, {"tp"}));
     EXPECT_EQ(&a.communicator(0), &b.communicator(0));
     EXPECT_EQ(&a.communicator(0), &c.communicator(1));
-    co_return;
-  });
-}
-
-TEST(DeviceMesh, ShapesAndNamesThatDoNotFitAreRefused) {
-  on_ranks(2, [](World& world) -> Task<void> {
-    EXPECT_TRUE(says(refusal([&] { init_device_mesh(world, {3}, {"tp"}); }), "(3)"));
-    refusal([&] { init_device_mesh(world, {}, {}); });
-    EXPECT_TRUE(says(refusal([&] { init_device_mesh(world, {0}, {}); }), "size 0"));
-    EXPECT_TRUE(says(refusal([&] { init_device_mesh(world, {2}, {"a", "b"}); }), "2 names"));
-    EXPECT_TRUE(says(refusal([&] { init_device_mesh(world, {1, 2}, {"a", "a"}); }), "'a'"));
-    refusal([&] { init_device_mesh(world, {1, 2}, {"a", ""}); });
-    refusal([&] { init_device_mesh(world, {1, 1, 1, 1, 1, 1, 2}); });
-    refusal([&] { init_device_mesh(world, {1 << 30, 1 << 30, 1 << 30}); });
-    EXPECT_TRUE(says(refusal([&] { DeviceMesh::from_ranks(world, {0, 2}, {2}); }), "rank 2"));
-    EXPECT_TRUE(says(refusal([&] { DeviceMesh::from_ranks(world, {1, 1}, {2}); }), "twice"));
-    EXPECT_TRUE(says(refusal([&] { DeviceMesh::from_ranks(world, {1}, {2}); }), "2 places"));
     co_return;
   });
 }
@@ -114,13 +68,13 @@ TEST(SubMesh, MakesNoCommunicatorAndASecondSliceIsTheSameMesh) {
 TEST(SubMesh, NamesMustExistOnceAndInOrder) {
   on_ranks(8, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"pp", "dp", "tp"});
-    EXPECT_TRUE(says(refusal([&] { mesh["cp"]; }), "(pp=2,dp=2,tp=2) has no dimension 'cp'"));
-    EXPECT_TRUE(says(refusal([&] { mesh.submesh({"tp", "dp"}); }), "'dp' is out of order"));
-    EXPECT_TRUE(says(refusal([&] { mesh.submesh({"dp", "dp"}); }), "'dp'"));
-    EXPECT_TRUE(says(refusal([&] { mesh["tp"]["dp"]; }), "tp=2 has no dimension 'dp'"));
-    refusal([&] { mesh.submesh({}); });
-    EXPECT_TRUE(says(refusal([&] { mesh.size("cp"); }), "'cp'"));
-    EXPECT_TRUE(says(refusal([&] { mesh.local_rank(); }), "3 dimensions"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh["cp"]; }), "(pp=2,dp=2,tp=2) has no dimension 'cp'"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh.submesh({"tp", "dp"}); }), "'dp' is out of order"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh.submesh({"dp", "dp"}); }), "'dp'"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh["tp"]["dp"]; }), "tp=2 has no dimension 'dp'"));
+    mesh_refusal([&] { mesh.submesh({}); });
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh.size("cp"); }), "'cp'"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh.local_rank(); }), "3 dimensions"));
     co_return;
   });
 }
@@ -154,13 +108,14 @@ TEST(Flatten, NamesAreGivenOnce) {
   on_ranks(8, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"dp", "cp", "tp"});
     const DeviceMesh dp_cp = mesh.submesh({"dp", "cp"}), dp_tp = mesh.submesh({"dp", "tp"});
-    EXPECT_TRUE(says(refusal([&] { dp_cp.flatten("tp"); }), "'tp' is the name of a dimension"));
+    EXPECT_TRUE(
+        says(mesh_refusal([&] { dp_cp.flatten("tp"); }), "'tp' is the name of a dimension"));
     dp_cp.flatten("x");
-    EXPECT_TRUE(says(refusal([&] { dp_tp.flatten("x"); }), "'x'"));
+    EXPECT_TRUE(says(mesh_refusal([&] { dp_tp.flatten("x"); }), "'x'"));
     dp_tp.flatten("outer");
-    EXPECT_TRUE(says(refusal([&] { mesh.submesh({"outer", "cp"}); }), "out of order"));
-    EXPECT_TRUE(says(refusal([&] { mesh.submesh({"x", "cp"}); }), "'cp'"));
-    EXPECT_TRUE(says(refusal([&] { mesh["tp"]["x"]; }), "'x'"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh.submesh({"outer", "cp"}); }), "out of order"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh.submesh({"x", "cp"}); }), "'cp'"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh["tp"]["x"]; }), "'x'"));
     co_return;
   });
 }
@@ -176,7 +131,7 @@ TEST(DeviceMesh, AMergedCommunicatorIsTheOneThatFlattenGives) {
     EXPECT_EQ(&mesh.communicator(ends), &mesh.submesh({"dp", "tp"}).communicator(outer));
     EXPECT_EQ(&mesh.communicator(one), &mesh.communicator(1));
     EXPECT_EQ(world.groups(), 5U);
-    refusal([&] { mesh.communicator(reversed); });
+    mesh_refusal([&] { mesh.communicator(reversed); });
     co_return;
   });
 }
@@ -192,49 +147,14 @@ TEST(DeviceMesh, OnlyTheRanksOfASliceNeedFlattenIt) {
   });
 }
 
-TEST(FromRanks, TakesAnyRanksInAnyOrder) {
-  on_ranks(5, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = DeviceMesh::from_ranks(world, {4, 2, 0, 3}, {2, 2}, {"dp", "tp"});
-    const Ranks at{2, -1, 1, 3, 0};
-    const int place = at[static_cast<std::size_t>(world.rank())];
-    EXPECT_EQ(mesh.contains_this_rank(), place >= 0);
-    if (place < 0) co_return;
-    EXPECT_EQ(mesh.coordinate(), (Ranks{place / 2, place % 2}));
-    EXPECT_EQ(mesh.communicator(0).rank(), place / 2);
-    EXPECT_EQ(mesh.communicator(1).rank(), place % 2);
-    EXPECT_EQ(mesh["tp"].ranks(), place < 2 ? (Ranks{4, 2}) : (Ranks{0, 3}));
-    const DTensor x =
-        distribute_tensor(testing::counting(world, {4}), mesh, Layout(Shard(0), Shard(0)));
-    EXPECT_EQ(x.to_vector(), (std::vector<double>{place + 1.0}));
-    EXPECT_EQ(full_tensor(x).to_vector(), (std::vector<double>{1, 2, 3, 4}));
-    co_return;
-  });
-}
-
-TEST(FromRanks, ARankOutsideHasNoPlaceAndNoCommunicator) {
-  on_ranks(3, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = DeviceMesh::from_ranks(world, {0, 2}, {1, 2}, {"dp", "tp"});
-    EXPECT_EQ(mesh.ranks(), (Ranks{0, 2}));
-    EXPECT_EQ(mesh.size("tp"), 2);
-    if (world.rank() != 1) co_return;
-    EXPECT_FALSE(mesh.contains_this_rank());
-    EXPECT_TRUE(mesh.coordinate().empty());
-    EXPECT_FALSE(mesh["tp"].contains_this_rank());
-    EXPECT_FALSE(mesh.flatten().contains_this_rank());
-    EXPECT_EQ(world.groups(), 0U);
-    EXPECT_TRUE(says(refusal([&] { mesh.communicator(1); }), "rank 1 is not in the mesh"));
-    EXPECT_TRUE(says(refusal([&] { mesh.local_rank(0); }), "rank 1 is not in the mesh"));
-  });
-}
-
 TEST(DeviceMesh, ADimensionThatItLacksIsNamed) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     for (const int dim : {-1, 1}) {
       const std::string which = "dimension " + std::to_string(dim) + " of the mesh tp=2";
-      EXPECT_EQ(refusal([&] { mesh.size(dim); }), "size: " + which);
-      EXPECT_EQ(refusal([&] { mesh.get_local_rank(dim); }), "local_rank: " + which);
-      EXPECT_EQ(refusal([&] { mesh.get_group(dim); }), "communicator: " + which);
+      EXPECT_EQ(mesh_refusal([&] { mesh.size(dim); }), "size: " + which);
+      EXPECT_EQ(mesh_refusal([&] { mesh.get_local_rank(dim); }), "local_rank: " + which);
+      EXPECT_EQ(mesh_refusal([&] { mesh.get_group(dim); }), "communicator: " + which);
     }
     co_return;
   });

@@ -1,11 +1,12 @@
+#include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/local_map.h>
-
-#include <gtest/gtest.h>
-
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
-#include "support/ranks.h"
+#include "tests/support/ranks.h"
+
+#include <gtest/gtest.h>
 
 namespace coshard::testing {
 namespace {

@@ -4,9 +4,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/replica_guard.h>
-#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {
@@ -31,6 +29,12 @@ Task<std::string> said(Task<void> task) {
 // Taken for a replica, whatever each rank has.
 DTensor claimed(World& world, const DeviceMesh& mesh, const Layout& layout, double scale) {
   return from_local(counting(world, {3}, DType::F32, scale), mesh, layout);
+}
+
+Task<std::string> step_with_gradient(Optimizer& optimizer, DTensor gradient) {
+  optimizer.parameters()[0].set_grad(gradient);
+  Task<std::string> stepped = said(optimizer.step());
+  co_return co_await std::move(stepped);
 }
 
 TEST(VerifyReplicas, NamesTheFirstTensorAndARankThatDiffersOnEveryRank) {
@@ -70,12 +74,6 @@ TEST(VerifyReplicas, ComparesAlongReplicatedDimensionsOnly) {
   });
 }
 
-Task<std::string> step_with_gradient(Optimizer& optimizer, DTensor gradient) {
-  optimizer.parameters()[0].set_grad(gradient);
-  Task<std::string> stepped = said(optimizer.step());
-  co_return co_await std::move(stepped);
-}
-
 TEST(ReplicaCheck, AnOptimizerFindsGradientsThatDifferAtItsFirstTwoStepsAndEveryNth) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
@@ -111,37 +109,6 @@ TEST(ReplicaCheck, IsOffForZeroAndLetsPartialGradientsBeSummed) {
         step_with_gradient(on, claimed(world, mesh, Partial(), world.rank()));
     EXPECT_EQ(co_await std::move(summed), "");
   });
-}
-
-// Rank 1 writes to its replica behind everybody's back; several operators follow.
-Task<void> write_to_one_replica(World& world, Layout layout, bool writes) {
-  const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
-  const ReplicaGuard guard(world);
-  const DTensor x = distribute_tensor(counting(world, {4}), mesh, layout, std::nullopt);
-  const DTensor y = mul(x, 2.0);
-  if (world.rank() == 1 && writes) y.data_as<double>()[0] = 7;
-  const DTensor z = exp(neg(y));
-  const DTensor more = add(z, z);
-  const DTensor terms = ones(mesh, Partial(), {1});
-  co_await terms.redistribute(Replicate());
-}
-
-TEST(ReplicaGuard, NamesTheFirstOperatorWhoseReplicasDiffer) {
-  std::string text;
-  try {
-    on_ranks(2, [](World& world) { return write_to_one_replica(world, Replicate(), true); });
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::CommFailed) << error.what();
-    text = error.what();
-  }
-  EXPECT_NE(text.find("; rank 0 last neg "), std::string::npos) << text;
-  EXPECT_NE(text.find("; rank 1 last neg "), std::string::npos) << text;
-  EXPECT_NE(text.find("is the hash of its Replicate output 0"), std::string::npos) << text;
-}
-
-TEST(ReplicaGuard, SaysNothingOfEqualReplicasAndOfShards) {
-  on_ranks(2, [](World& world) { return write_to_one_replica(world, Replicate(), false); });
-  on_ranks(2, [](World& world) { return write_to_one_replica(world, Shard(0), true); });
 }
 
 }  // namespace

@@ -12,13 +12,6 @@ namespace {
 
 using Holders = std::vector<std::vector<int>>;
 
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++count;
-  return count;
-}
-
 TEST(VisualizeSharding, TwoShardsCutATensorIntoCells) {
   EXPECT_EQ(visualize_sharding({2, 2}, Layout(Shard(0), Shard(-1)), {8, 6}),
             "[8,6] S(0)S(1) on (2,2)\n"
@@ -82,18 +75,6 @@ TEST(VisualizeSharding, OfATensorNamesWorldRanks) {
 TEST(VisualizeSharding, RefusesALayoutThatDoesNotFit) {
   EXPECT_THROW(sharding_of({2}, Layout(Shard(0), Shard(0)), {4}), Error);
   EXPECT_THROW(sharding_of({2}, Shard(1), {4}), Error);
-}
-
-TEST(ShardingSvg, DrawsEachCellAndAStripeForEachOfItsRanks) {
-  std::ostringstream out;
-  write_sharding_svg(out, sharding_of({2, 2}, Layout(Shard(0), Replicate()), {8, 6}));
-  const std::string svg = out.str();
-  EXPECT_EQ(svg.find("<svg "), 0U);
-  EXPECT_EQ(count_of(svg, "class=\"cell\""), 2);
-  EXPECT_EQ(count_of(svg, "fill=\"hsl("), 4);
-  EXPECT_EQ(count_of(svg, ">0,1</text>"), 1);
-  EXPECT_EQ(count_of(svg, ">4:8</text>"), 1);
-  EXPECT_EQ(count_of(svg, "</svg>"), 1);
 }
 
 }  // namespace

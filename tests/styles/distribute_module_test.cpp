@@ -1,6 +1,7 @@
 #include <coshard/styles/distribute_module.h>
-
-#include "support.h"
+#include <coshard/styles/parallelize.h>
+#include "styles/path_pattern.h"
+#include "tests/styles/support.h"
 
 namespace coshard::testing {
 namespace {
@@ -58,6 +59,35 @@ TEST(ParallelizeModule, TakesTheDefaultMesh) {
     ParallelPlan plan{ColwiseParallel{}};
     co_await parallelize_module(linear, plan);
     EXPECT_EQ(linear.weight.layout(), Layout(Shard(0)));
+  });
+}
+
+TEST(DistributeModule, ReplicatesWhatThePartitionLeavesAndHangsTheHooks) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = line(world);
+    auto [plain, model] = twins<Mlp>(world);
+    model->net2.bias.set_requires_grad(false);
+    const PartitionFn partition = [](const std::string& path, Module& module,
+                                     const DeviceMesh& on) {
+      if (path != "net1") return;
+      auto& linear = dynamic_cast<nn::Linear&>(module);
+      linear.weight = distribute_tensor(linear.weight, on, Shard(0));
+    };
+    const InputFn input = [](Module&, Inputs& in, const DeviceMesh& on) {
+      in.args[0] = from_local(in.args[0], on, Replicate());
+    };
+    const OutputFn output = [](Module&, Outputs& out, const DeviceMesh&) {
+      out[0] = out[0].redistribute(Replicate()).tensor();
+    };
+    distribute_module(*model, mesh, partition, input, output);
+    EXPECT_EQ(model->net1.weight.layout(), Layout(Shard(0)));
+    EXPECT_EQ(model->net2.weight.layout(), Layout(Replicate()));
+    EXPECT_TRUE(model->net2.weight.requires_grad());
+    EXPECT_FALSE(model->net2.bias.requires_grad());
+    const Tensor x = random(world, Shape{4, 10});
+    const Tensor y = co_await model->forward(x);
+    const Tensor want = co_await plain->forward(x);
+    expect_close(y, want);
   });
 }
 

@@ -6,54 +6,17 @@
 namespace coshard::testing {
 namespace {
 
-// Cuts a weight, draws, adds a hook, and fails.
-struct Broken {
-  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions&) const {
-    Tensor& weight = module.parameter("weight");
-    weight = distribute_tensor(weight, mesh, Shard(0));
-    randn(weight.device(), {1});
-    module.add_pre_hook([](Module&, Inputs&) { ADD_FAILURE() << "the hook is still there"; });
-    fail(ErrorKind::BadInput, "this style is broken");
+// Runs `inner`, which it registers or not.
+struct Wrapper : Module {
+  Wrapper(Module& inner, bool registers) : inner(inner) {
+    if (registers) register_module("inner", inner);
   }
-  friend std::ostream& operator<<(std::ostream& out, const Broken&) { return out << "Broken"; }
+  Task<Tensor> run(Tensor x) override {
+    Task<Tensor> forward = inner.forward(std::move(x));
+    co_return co_await std::move(forward);
+  }
+  Module& inner;
 };
-
-std::vector<const void*> ids_of(Module& module) {
-  std::vector<const void*> ids;
-  for (const NamedParameter& p : module.named_slots()) ids.push_back(p.slot->id());
-  return ids;
-}
-
-TEST(Parallelize, LeavesTheModuleAsItWasWhenAStyleFails) {
-  on_ranks(2, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = line(world);
-    Mlp mlp(world, 8, 8, 8);
-    mlp.net2.weight = mlp.net1.weight;  // tied
-    const Tensor x = random(world, Shape{2, 8});
-    Task<Tensor> before = mlp.forward(x);
-    const Tensor want = co_await std::move(before);
-    const std::vector<const void*> ids = ids_of(mlp);
-    const RandomState random = random_state();
-    ParallelPlan plan;
-    plan["net1"] = ColwiseParallel{};
-    plan["net2"] = Broken{};
-    const std::string text = co_await error_of(parallelize_module(mlp, mesh, plan));
-    EXPECT_CONTAINS(text, "this style is broken");
-    EXPECT_EQ(ids_of(mlp), ids);
-    EXPECT_TRUE(mlp.net1.weight.is_leaf() && mlp.net1.weight.requires_grad());
-    EXPECT_EQ(random_state().next_stream, random.next_stream);
-    Task<Tensor> after = mlp.forward(x);
-    const Tensor got = co_await std::move(after);
-    EXPECT_EQ(got.to_vector(), want.to_vector());
-    ParallelPlan good;
-    good["net1"] = NoParallel{};
-    good["net2"] = NoParallel{};
-    co_await parallelize_module(mlp, mesh, good);
-    Task<Tensor> again = mlp.forward(x);
-    const Tensor cut = co_await std::move(again);
-    expect_close(cut, want);
-  });
-}
 
 TEST(Parallelize, TheStepOfAnOptimizerOverReplacedParametersIsAnError) {
   on_ranks(2, [](World& world) -> Task<void> {
@@ -129,18 +92,6 @@ TEST(Parallelize, EmptyStylesAndUndefinedMeshesThrow) {
   });
 }
 
-// Runs `inner`, which it registers or not.
-struct Wrapper : Module {
-  Wrapper(Module& inner, bool registers) : inner(inner) {
-    if (registers) register_module("inner", inner);
-  }
-  Task<Tensor> run(Tensor x) override {
-    Task<Tensor> forward = inner.forward(std::move(x));
-    co_return co_await std::move(forward);
-  }
-  Module& inner;
-};
-
 TEST(Module, ThatIsNotRegisteredWhereItRunsIsAnErrorThatNamesBoth) {
   on_ranks(1, [](World& world) -> Task<void> {
     Mlp mlp(world, 4, 4, 4);
@@ -185,28 +136,6 @@ TEST(Module, AClassWithinACoroutineHasItsName) {
     Local local;
     EXPECT_EQ(local.type_name(), "Local");
     co_return;
-  });
-}
-
-TEST(VerifyReplicated, NamesTheParameterOrGradientThatDiffers) {
-  on_ranks(2, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = line(world);
-    Mlp mlp(world);
-    ParallelPlan plan;
-    plan["net1"] = ColwiseParallel{};
-    plan["net2"] = NoParallel{};
-    co_await parallelize_module(mlp, mesh, plan);
-    co_await verify_replicated(mlp);
-    mlp.net2.bias.set_grad(
-        from_local(full(world.device(), {10}, world.rank(), DType::F64), mesh, Replicate()));
-    const std::string text = co_await error_of(verify_replicated(mlp));
-    EXPECT_CONTAINS(text, "replicas differ: the gradient of net2.bias f64[10] R on tp=2 of rank 1");
-    {
-      const NoGradGuard off;
-      if (world.rank() == 1) fill_(to_local(mlp.net2.weight), 3);
-    }
-    const std::string value = co_await error_of(verify_replicated(mlp));
-    EXPECT_CONTAINS(value, "replicas differ: net2.weight f64[10,16] R");
   });
 }
 

@@ -6,34 +6,6 @@
 namespace coshard::testing {
 namespace {
 
-TEST(PathPattern, MatchesPartByPart) {
-  EXPECT_TRUE(matches("layers.*.net[12]", "layers.10.net2"));
-  EXPECT_TRUE(matches("net?", "net1"));
-  EXPECT_TRUE(matches("", ""));
-  EXPECT_FALSE(matches("", "net1"));
-  EXPECT_FALSE(matches("layers.*", "layers.0.net1"));
-  EXPECT_FALSE(matches("*", "layers.0"));
-  EXPECT_FALSE(matches("net[1-2]", "net3"));
-}
-
-TEST(PathPattern, RanksNamesByTheEditsThatAreLeft) {
-  const std::vector<std::string> names = {"norm", "layers.0.mlp", "layers.0.attn", "layers.1.attn"};
-  const std::vector<std::string> want = {"layers.0.attn", "layers.1.attn"};
-  EXPECT_EQ(nearest("layers.*.atn", names, 2), want);
-}
-
-TEST(ParallelPlan, KeepsTheOrderOfItsKeysAndPrintsThem) {
-  ParallelPlan plan;
-  plan["net2"] = RowwiseParallel{};
-  plan["net1"] = ColwiseParallel{};
-  plan["net2"] = RowwiseParallel{.output_layouts = Shard(0)};
-  EXPECT_EQ(plan.size(), 2U);
-  EXPECT_EQ(
-      str_cat(plan),
-      "'net2': RowwiseParallel(input_layouts=S(-1), output_layouts=S(0), use_local_output=true)\n"
-      "'net1': ColwiseParallel(input_layouts=R, output_layouts=S(-1), use_local_output=true)\n");
-}
-
 // An encoder and a decoder, as in "encoder.net1".
 struct Nested : Module {
   explicit Nested(World& world) : encoder(world), decoder(world) {
@@ -46,6 +18,41 @@ struct Nested : Module {
   }
   Mlp encoder, decoder;
 };
+
+struct Tied : Module {
+  explicit Tied(World& world)
+      : emb(12, 8, world, kEmbeddingF64), head(8, 12, world, {.bias = false, .dtype = DType::F64}) {
+    head.weight = emb.weight;
+    register_module("emb", emb);
+    register_module("head", head);
+  }
+  Task<Tensor> run(Tensor ids) override {
+    Tensor h = co_await emb.forward(std::move(ids));
+    co_return co_await head.forward(gelu(h));
+  }
+  nn::Embedding emb;
+  nn::Linear head;
+};
+
+// A style of the user's own: any copyable type with apply and <<.
+struct Doubled {
+  void apply(Module& module, const DeviceMesh&, const ParallelizeOptions&) const {
+    module.add_post_hook([](Module&, Outputs& out) { out[0] = mul(out[0], 2.0); });
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Doubled&) { return out << "Doubled"; }
+};
+
+TEST(ParallelPlan, KeepsTheOrderOfItsKeysAndPrintsThem) {
+  ParallelPlan plan;
+  plan["net2"] = RowwiseParallel{};
+  plan["net1"] = ColwiseParallel{};
+  plan["net2"] = RowwiseParallel{.output_layouts = Shard(0)};
+  EXPECT_EQ(plan.size(), 2U);
+  EXPECT_EQ(
+      str_cat(plan),
+      "'net2': RowwiseParallel(input_layouts=S(-1), output_layouts=S(0), use_local_output=true)\n"
+      "'net1': ColwiseParallel(input_layouts=R, output_layouts=S(-1), use_local_output=true)\n");
+}
 
 TEST(ParallelizeModule, FindsModulesByNameAndWildcard) {  // A100
   on_ranks(2, [](World& world) -> Task<void> {
@@ -156,21 +163,6 @@ TEST(ParallelizeModule, RefusesAMeshOfTwoDimensions) {
   });
 }
 
-struct Tied : Module {
-  explicit Tied(World& world)
-      : emb(12, 8, world, kEmbeddingF64), head(8, 12, world, {.bias = false, .dtype = DType::F64}) {
-    head.weight = emb.weight;
-    register_module("emb", emb);
-    register_module("head", head);
-  }
-  Task<Tensor> run(Tensor ids) override {
-    Tensor h = co_await emb.forward(std::move(ids));
-    co_return co_await head.forward(gelu(h));
-  }
-  nn::Embedding emb;
-  nn::Linear head;
-};
-
 TEST(ParallelizeModule, KeepsTiedParametersTied) {  // A108
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = line(world);
@@ -189,14 +181,6 @@ TEST(ParallelizeModule, KeepsTiedParametersTied) {  // A108
   });
 }
 
-// A style of the user's own: any copyable type with apply and <<.
-struct Doubled {
-  void apply(Module& module, const DeviceMesh&, const ParallelizeOptions&) const {
-    module.add_post_hook([](Module&, Outputs& out) { out[0] = mul(out[0], 2.0); });
-  }
-  friend std::ostream& operator<<(std::ostream& out, const Doubled&) { return out << "Doubled"; }
-};
-
 TEST(ParallelizeModule, TakesAStyleOfTheUsers) {
   on_ranks(1, [](World& world) -> Task<void> {
     const DeviceMesh mesh = line(world);
@@ -205,35 +189,6 @@ TEST(ParallelizeModule, TakesAStyleOfTheUsers) {
     const Tensor x = full(world.device(), Shape{2}, 3.0);
     const Tensor y = co_await identity.forward(x);
     EXPECT_EQ(y.to_vector(), (std::vector<double>{6, 6}));
-  });
-}
-
-TEST(DistributeModule, ReplicatesWhatThePartitionLeavesAndHangsTheHooks) {
-  on_ranks(2, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = line(world);
-    auto [plain, model] = twins<Mlp>(world);
-    model->net2.bias.set_requires_grad(false);
-    const PartitionFn partition = [](const std::string& path, Module& module,
-                                     const DeviceMesh& on) {
-      if (path != "net1") return;
-      auto& linear = dynamic_cast<nn::Linear&>(module);
-      linear.weight = distribute_tensor(linear.weight, on, Shard(0));
-    };
-    const InputFn input = [](Module&, Inputs& in, const DeviceMesh& on) {
-      in.args[0] = from_local(in.args[0], on, Replicate());
-    };
-    const OutputFn output = [](Module&, Outputs& out, const DeviceMesh&) {
-      out[0] = out[0].redistribute(Replicate()).tensor();
-    };
-    distribute_module(*model, mesh, partition, input, output);
-    EXPECT_EQ(model->net1.weight.layout(), Layout(Shard(0)));
-    EXPECT_EQ(model->net2.weight.layout(), Layout(Replicate()));
-    EXPECT_TRUE(model->net2.weight.requires_grad());
-    EXPECT_FALSE(model->net2.bias.requires_grad());
-    const Tensor x = random(world, Shape{4, 10});
-    const Tensor y = co_await model->forward(x);
-    const Tensor want = co_await plain->forward(x);
-    expect_close(y, want);
   });
 }
 
@@ -257,22 +212,6 @@ TEST(ParallelizeModule, MakesEverySliceOfAMeshAReplicaOfItsOwn) {
     all_reduce_gradients(mlp->parameters(), mesh, mesh.dim("dp"));
     for (const NamedParameter& p : mlp->named_parameters())
       expect_close(p.slot->grad(), plain->parameter(p.name).grad());
-  });
-}
-
-TEST(Mlp, InfersLikeTheLocalModuleWithoutATape) {  // A104
-  on_ranks(4, [](World& world) -> Task<void> {
-    auto [plain, mlp] = twins<Mlp>(world);
-    ParallelPlan plan;
-    plan["net1"] = ColwiseParallel{};
-    plan["net2"] = RowwiseParallel{};
-    co_await parallelize_module(*mlp, line(world), plan);
-    const Tensor x = random(world, Shape{12, 10});
-    const NoGradGuard no_grad;
-    const Tensor got = co_await mlp->forward(x);
-    const Tensor want = co_await plain->forward(x);
-    EXPECT_FALSE(got.requires_grad());
-    expect_close(got, want);
   });
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <coshard/coshard.h>
-#include "support/ranks.h"
+#include "tests/support/ranks.h"
 
 namespace coshard::testing {
 

@@ -4,46 +4,6 @@
 namespace coshard::testing {
 namespace {
 
-TEST(Training, AnMlpCutByColumnsAndRowsEqualsOneDevice) {  // A103
-  for (const int ranks : {1, 2, 3, 4})
-    on_ranks(ranks, [](World& world) -> Task<void> {
-      const DeviceMesh mesh = line(world);
-      for (const bool sequence : {false, true}) {
-        auto [plain, model] = twins<Mlp>(world);
-        const Placement outside = sequence ? Shard(0) : Replicate();
-        ParallelPlan plan;
-        plan["net1"] = ColwiseParallel{.input_layouts = outside};
-        plan["net2"] = RowwiseParallel{.output_layouts = outside};
-        co_await parallelize_module(*model, mesh, plan);
-        SGD reference(plain->parameters(), {.lr = 0.05}),
-            optimizer(model->parameters(), {.lr = 0.05});
-        for (int step = 0; step < 3; ++step) {
-          const Tensor x = random(world, Shape{12, 10});
-          const Tensor y = co_await plain->forward(x);
-          const Tensor want = sum(mul(y, y));
-          co_await backward(want);
-          co_await reference.step();
-          reference.zero_grad();
-          CountingObserver counter(world);
-          const Tensor mine = sequence ? part(world, x, 0) : x;
-          const Tensor z = co_await model->forward(mine);
-          const Tensor loss = sum(mul(z, z));
-          co_await backward(loss);
-          const Issued issued = take(counter);
-          const Issued want_issued = world.size() == 1 ? Issued{}
-                                     : sequence ? Issued{.all_gather = 2, .reduce_scatter = 1}
-                                                : Issued{.all_reduce = 1};
-          EXPECT_EQ(issued, want_issued);
-          co_await optimizer.step();
-          optimizer.zero_grad();
-          expect_close(sequence ? Tensor(from_local(z.detach(), mesh, Shard(0))) : z, y);
-        }
-        for (const NamedParameter& p : model->named_parameters())
-          expect_close(*p.slot, plain->parameter(p.name));
-      }
-    });
-}
-
 struct Shapes {
   std::int64_t heads, kv_heads, dim, ffn, vocab, seq;
 };
@@ -90,6 +50,46 @@ Task<void> train_transformer(World& world, Shapes s, bool sequence_parallel) {
     expect_close(*p.slot, plain->parameter(p.name), 1e-9);
 }
 
+TEST(Training, AnMlpCutByColumnsAndRowsEqualsOneDevice) {  // A103
+  for (const int ranks : {1, 2, 3, 4})
+    on_ranks(ranks, [](World& world) -> Task<void> {
+      const DeviceMesh mesh = line(world);
+      for (const bool sequence : {false, true}) {
+        auto [plain, model] = twins<Mlp>(world);
+        const Placement outside = sequence ? Shard(0) : Replicate();
+        ParallelPlan plan;
+        plan["net1"] = ColwiseParallel{.input_layouts = outside};
+        plan["net2"] = RowwiseParallel{.output_layouts = outside};
+        co_await parallelize_module(*model, mesh, plan);
+        SGD reference(plain->parameters(), {.lr = 0.05}),
+            optimizer(model->parameters(), {.lr = 0.05});
+        for (int step = 0; step < 3; ++step) {
+          const Tensor x = random(world, Shape{12, 10});
+          const Tensor y = co_await plain->forward(x);
+          const Tensor want = sum(mul(y, y));
+          co_await backward(want);
+          co_await reference.step();
+          reference.zero_grad();
+          CountingObserver counter(world);
+          const Tensor mine = sequence ? part(world, x, 0) : x;
+          const Tensor z = co_await model->forward(mine);
+          const Tensor loss = sum(mul(z, z));
+          co_await backward(loss);
+          const Issued issued = take(counter);
+          const Issued want_issued = world.size() == 1 ? Issued{}
+                                     : sequence ? Issued{.all_gather = 2, .reduce_scatter = 1}
+                                                : Issued{.all_reduce = 1};
+          EXPECT_EQ(issued, want_issued);
+          co_await optimizer.step();
+          optimizer.zero_grad();
+          expect_close(sequence ? Tensor(from_local(z.detach(), mesh, Shard(0))) : z, y);
+        }
+        for (const NamedParameter& p : model->named_parameters())
+          expect_close(*p.slot, plain->parameter(p.name));
+      }
+    });
+}
+
 TEST(Training, ATransformerEqualsOneDeviceOnAnyNumberOfRanksAndUnevenSizes) {
   for (const int ranks : {1, 2, 3, 4})
     on_ranks(ranks, [](World& world) -> Task<void> {
@@ -105,67 +105,6 @@ TEST(Training, GroupedHeadsEqualOneDevice) {
     on_ranks(ranks, [](World& world) -> Task<void> {
       co_await train_transformer(world, Shapes{8, 4, 32, 24, 16, 6}, true);
     });
-}
-
-TEST(Transformer, CountsItsCollectivesAsPromised) {
-  on_ranks(2, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = line(world);
-    nn::TransformerConfig config;
-    config.layers = 3;
-    config.dim = 16;
-    config.heads = 4;
-    config.ffn = 24;
-    config.vocab = 12;
-    config.seq = 8;
-    const Tensor ids = integers(world, Shape{2, 8}, 12);
-    for (const bool sequence_parallel : {false, true}) {
-      nn::Transformer model(config, world);
-      co_await parallelize_module(model, mesh, nn::transformer_plan(sequence_parallel));
-      CountingObserver counter(world);
-      const Tensor logits = co_await model.forward(ids);
-      const Issued forward = take(counter);
-      const Tensor loss = co_await loss_parallel_cross_entropy(logits, ids);
-      counter.reset();
-      co_await backward(loss);
-      const Issued backward_issued = take(counter);
-      if (sequence_parallel) {
-        EXPECT_EQ(forward, (Issued{.all_gather = 7, .reduce_scatter = 7}));
-        EXPECT_EQ(backward_issued, (Issued{.all_gather = 7, .reduce_scatter = 7}));
-      } else {
-        EXPECT_EQ(forward, Issued{.all_reduce = 7});
-        EXPECT_EQ(backward_issued, Issued{.all_reduce = 7});
-      }
-    }
-  });
-}
-
-TEST(Transformer, RefusesSizesThatDoNotDivide) {
-  on_ranks(1, [](World& world) -> Task<void> {
-    nn::TransformerConfig config;
-    config.dim = 20;
-    config.heads = 8;
-    EXPECT_THROW(nn::Transformer(config, world), Error);
-    config = {};
-    config.kv_heads = 3;
-    EXPECT_THROW(nn::Transformer(config, world), Error);
-    config = {.vocab = 8, .dim = 8, .layers = 1, .heads = 2, .ffn = 8, .seq = 4};
-    nn::Transformer model(config, world);
-    const Tensor longer = integers(world, Shape{1, 5}, 8);
-    const std::string text = co_await error_of(discard(model.forward(longer)));
-    EXPECT_CONTAINS(text, "seq = 4");
-  });
-}
-
-TEST(Transformer, StartsFromTheSameNumbersOnEveryRankAndSharding) {
-  on_ranks(2, [](World& world) -> Task<void> {
-    manual_seed(11);
-    const nn::Linear linear(8, 6, world, kF64);
-    manual_seed(11);
-    const DTensor cut = empty(line(world), Shard(0), Shape{6, 8}, DType::F64);
-    normal_(cut, 0, 0.5);
-    expect_close(cut, linear.weight.detach(), 0);
-    co_return;
-  });
 }
 
 }  // namespace

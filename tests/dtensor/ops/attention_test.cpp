@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-
+#include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
+#include "tests/dtensor/ops/expect.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {
@@ -13,6 +13,9 @@ namespace {
 using testing::CountingObserver;
 using testing::on_ranks;
 using Values = std::vector<double>;
+using testing::expect_near;
+using testing::placed;
+using testing::without_moving;
 
 Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal,
             std::optional<double> scale, bool enable_gqa) {
@@ -158,6 +161,98 @@ TEST(AttentionLayout, PartialValuesPass) {
     EXPECT_EQ(y.layout(), Layout(Partial()));
     EXPECT_EQ(seen.total(), 0);
     co_return;
+  });
+}
+
+TEST(Attention, LeavesItsResultInTheOrderOfPositions) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const Tensor q = rand(world.device(), {2, 3, 4, 2}, DType::F64);
+    const Tensor out = attention(q, q, q);
+    const Tensor joined = view(transpose(out, 1, 2), {2, 4, 6});
+    EXPECT_EQ(joined.storage(), out.storage());
+    // the first query sees the first key only
+    expect_near(slice(out, 2, 0, 1).to_vector(), slice(q, 2, 0, 1).to_vector());
+    co_return;
+  });
+}
+
+TEST(ScaledDotProductAttention, WorksWithoutBatchAndHeads) {
+  on_ranks(1, [](World&) -> Task<void> {
+    const Tensor q = randn({2, 3, 4}, DType::F64), k = randn({2, 5, 4}, DType::F64);
+    const Tensor mask = randn({2, 3, 5}, DType::F64);
+    const Tensor three = scaled_dot_product_attention(q, k, k, mask);
+    EXPECT_EQ(three.shape(), (Shape{2, 3, 4}));
+    const Tensor four = scaled_dot_product_attention(q.unsqueeze(0), k.unsqueeze(0), k.unsqueeze(0),
+                                                     mask.unsqueeze(0));
+    EXPECT_EQ(three.to_vector(), four.to_vector());
+    EXPECT_EQ(scaled_dot_product_attention(q[1], k[1], k[1], mask[1]).to_vector(),
+              three[1].to_vector());
+    EXPECT_THROW(scaled_dot_product_attention(q, k[0], k[0]), Error);
+    EXPECT_THROW(scaled_dot_product_attention(q[0][0], k[0][0], k[0][0]), Error);
+    co_return;
+  });
+}
+
+TEST(ScaledDotProductAttention, DropsWeightsAndScalesTheRest) {
+  on_ranks(1, [](World&) -> Task<void> {
+    const Tensor q = zeros({1, 2, 8, 4}, DType::F64, true), k = zeros({1, 2, 100, 4}, DType::F64);
+    const Tensor v = ones({1, 2, 100, 1}, DType::F64);
+    const Tensor y = scaled_dot_product_attention(q, k, v, {}, 0.5);
+    EXPECT_NEAR(y.mean().item(), 1, 0.1);  // each element: kept weights times 2
+    EXPECT_GT(y.var().item(), 1e-4);
+    EXPECT_THROW(scaled_dot_product_attention(q, k, v, {}, 1.5), Error);
+    EXPECT_THROW(scaled_dot_product_attention(q, k, v, {}, -0.1), Error);
+    co_await y.sum().backward();
+    EXPECT_TRUE(q.grad().defined());
+  });
+}
+
+// A probability so small that nothing is dropped: the weights that are kept for it must be those
+// that are not.
+TEST(ScaledDotProductAttention, WithDropoutIsTheSameFunction) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    constexpr double kHardly = 1e-12;
+    const DeviceMesh mesh = init_device_mesh(world, {2});
+    const Tensor q = randn({2, 4, 3, 4}, DType::F64), k = randn({2, 2, 5, 4}, DType::F64);
+    const Tensor keep = Tensor::from_values(world.device(), {3, 5}, DType::F64,
+                                            {1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1}) > 0;
+    const Tensor bias = randn({3, 5}, DType::F64);
+    for (const Tensor& mask : {Tensor(), keep, bias})
+      for (const bool causal : {false, true}) {
+        if (mask.defined() && causal) continue;
+        const auto run = [&](const Tensor& a, const Tensor& b, const Tensor& m, double p) {
+          return scaled_dot_product_attention(a, b, b, m, p, causal, 0.3, true);
+        };
+        const Values want = run(q, k, mask, 0).to_vector();
+        expect_near(run(q, k, mask, kHardly), want);
+        const auto cut = [&](const Tensor& x) { return distribute_tensor(x, mesh, Shard(1)); };
+        const Tensor m = mask.defined() ? distribute_tensor(mask, mesh) : mask;
+        expect_near(run(cut(q), cut(k), m, kHardly).full_tensor(), want);
+      }
+    co_return;
+  });
+}
+
+TEST(ScaledDotProductAttention, DropsTheSameInEveryLayout) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2});
+    const Tensor q = randn({2, 2, 3, 4}, DType::F64);
+    manual_seed(7);
+    const Values want = scaled_dot_product_attention(q, q, q, {}, 0.4).to_vector();
+    for (const Placement p : {Shard(0), Shard(1), Replicate()}) {
+      const DTensor cut = distribute_tensor(q, mesh, p);
+      manual_seed(7);
+      expect_near(scaled_dot_product_attention(cut, cut, cut, {}, 0.4).full_tensor(), want);
+    }
+    co_return;
+  });
+}
+
+TEST(AttentionLayout, HeadsAreCutFreelyWhereKeyHeadsDivide) {
+  without_moving([](World& world, const DeviceMesh& mesh) {
+    const DTensor q = placed(world, mesh, {1, 4, 3, 2}, Shard(1));
+    const DTensor k = placed(world, mesh, {1, 2, 3, 2}, Shard(1));
+    EXPECT_EQ(attention(q, k, k).layout(), Layout(Shard(1)));
   });
 }
 

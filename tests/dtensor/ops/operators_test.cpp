@@ -3,41 +3,16 @@
 
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
-#include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape.h>
-#include "tests/support/ranks.h"
+#include "tests/dtensor/ops/expect.h"
 
 namespace coshard {
 namespace {
 
 using testing::counting;
 using testing::on_ranks;
-using Values = std::vector<double>;
-
-TEST(Operators, TakeNumbersOnBothSides) {
-  on_ranks(1, [](World& world) -> Task<void> {
-    const Tensor x = counting(world, {4});
-    EXPECT_EQ((2.0 * x).to_vector(), (Values{2, 4, 6, 8}));
-    EXPECT_EQ((x * 2).to_vector(), (2 * x).to_vector());
-    EXPECT_EQ((1 - x).to_vector(), (Values{0, -1, -2, -3}));
-    EXPECT_EQ((1 + x).to_vector(), (x + 1).to_vector());
-    EXPECT_EQ((1 / x).to_vector()[3], 0.25);
-    EXPECT_EQ((-x).to_vector(), (Values{-1, -2, -3, -4}));
-    const Tensor whole = to(x, DType::I64);
-    EXPECT_EQ((3 * whole).dtype(), DType::I64);
-    EXPECT_EQ((0.5 * whole).dtype(), DType::F32);
-    EXPECT_EQ((1 / whole).dtype(), DType::F32);
-    co_return;
-  });
-}
-
-TEST(Operators, HaveTheGradientsOfTheirFunctions) {
-  on_ranks(1, [](World& world) -> Task<void> {
-    Tensor x = counting(world, {2}).requires_grad_();
-    co_await (2.0 * x + (1 - x) * x - (-x) + 4 / x).sum().backward();
-    EXPECT_EQ(x.grad().to_vector(), (Values{4 - 2 - 4, 4 - 4 - 1}));
-  });
-}
+using testing::placed;
+using testing::Values;
 
 TEST(Operators, InPlaceWritesWhereTheHandlePoints) {
   on_ranks(2, [](World& world) -> Task<void> {
@@ -61,29 +36,6 @@ TEST(Operators, InPlaceWritesWhereTheHandlePoints) {
     EXPECT_EQ(cut.full_tensor().to_vector(), (Values{2, 3, 4, 5}));
     Tensor leaf = counting(world, {4}).requires_grad_();
     EXPECT_THROW(leaf += 1, Error);
-    co_return;
-  });
-}
-
-TEST(Operators, ComparisonsGiveBoolTensorsOnBothSides) {
-  on_ranks(1, [](World& world) -> Task<void> {
-    const Tensor x = counting(world, {3}), two = full(world.device(), {3}, 2, DType::F64);
-    EXPECT_EQ((x == two).dtype(), DType::Bool);
-    EXPECT_EQ((x == two).to_vector(), (Values{0, 1, 0}));
-    EXPECT_EQ((x != two).to_vector(), (Values{1, 0, 1}));
-    EXPECT_EQ((x < two).to_vector(), (Values{1, 0, 0}));
-    EXPECT_EQ((x <= 2).to_vector(), (Values{1, 1, 0}));
-    EXPECT_EQ((x > 2).to_vector(), (Values{0, 0, 1}));
-    EXPECT_EQ((2 > x).to_vector(), (Values{1, 0, 0}));
-    EXPECT_EQ((2 >= x).to_vector(), (Values{1, 1, 0}));
-    EXPECT_EQ((2 < x).to_vector(), (Values{0, 0, 1}));
-    EXPECT_EQ((2 <= x).to_vector(), (Values{0, 1, 1}));
-    EXPECT_EQ((x >= two).to_vector(), (Values{0, 1, 1}));
-    EXPECT_EQ((2 == x).to_vector(), (x == 2).to_vector());
-    EXPECT_EQ((2 != x).to_vector(), (x != 2.0).to_vector());
-    EXPECT_EQ(((x > 1) & (x < 3)).to_vector(), (Values{0, 1, 0}));
-    EXPECT_EQ((~(x > 1) | (x == 3)).to_vector(), (Values{1, 0, 1}));
-    EXPECT_THROW(x & x, Error);
     co_return;
   });
 }
@@ -143,6 +95,14 @@ TEST(Operators, ImplicitReplicationLetsPlainTensorsStandBesideDTensors) {
       EXPECT_THROW(add_(plain, x), Error);
     }
     EXPECT_THROW(x * plain, Error);
+    co_return;
+  });
+}
+
+TEST(Operators, RefuseAMixtureOfPlainAndDistributedTensors) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    EXPECT_THROW(placed(world, mesh, {3}, Replicate()) + counting(world, {3}), Error);
     co_return;
   });
 }

@@ -5,23 +5,24 @@
 #include <limits>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
+#include "tests/dtensor/ops/expect.h"
+#include "tests/dtensor/ops/pointwise_inputs.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {
 namespace {
 
 using testing::CountingObserver;
+using testing::of;
 using testing::on_ranks;
-using Values = std::vector<double>;
+using testing::placed;
+using testing::Values;
+using testing::without_moving;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNaN = std::nan("");
 
-Tensor of(World& world, const Values& v, DType dtype = DType::F64) {
-  return Tensor::from_values(world.device(), {static_cast<std::int64_t>(v.size())}, dtype, v);
-}
+const double kNaN = std::nan("");
 
 // Rank r's term: sums 60/40 under noise that cancels out, an extreme held by one rank only.
 double term(double value, Reduce reduce, std::size_t i, int r, int n) {
@@ -44,7 +45,9 @@ DTensor partial(World& world, const DeviceMesh& mesh, Values values, Reduce redu
 }
 
 const Values kX = {-2, -0.5, 0.25, 1.5, 3};
+
 const Values kY = {1, -1.5, 2, 0.75, -3};
+
 const Values kMask = {1, 0, 0, 1, 0};
 
 // f of x, and perhaps of y and a mask, and the layout it must have; R: none that is Partial.
@@ -54,7 +57,7 @@ struct Passing {
   Placement x, y, out;
 };
 
-DTensor placed(World& world, const DeviceMesh& mesh, const Values& values, Placement p) {
+DTensor holding(World& world, const DeviceMesh& mesh, const Values& values, Placement p) {
   if (p.is_partial()) return partial(world, mesh, values, p.reduce);
   return distribute_tensor(of(world, values), mesh, p, std::nullopt);
 }
@@ -63,8 +66,8 @@ void expect_passing(const Passing& c, int collectives) {
   on_ranks(3, [&c, collectives](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
     const Tensor mask = of(world, kMask, DType::Bool);
-    const DTensor x = placed(world, mesh, kX, c.x);
-    const DTensor y = placed(world, mesh, kY, c.y);
+    const DTensor x = holding(world, mesh, kX, c.x);
+    const DTensor y = holding(world, mesh, kY, c.y);
     const DTensor mask_on = distribute_tensor(mask, mesh, Replicate(), std::nullopt);
     CountingObserver seen(world);
     const DTensor got = c.f(x, y, mask_on);
@@ -88,6 +91,7 @@ void expect_passing(const Passing& c, int collectives) {
   }
 
 const Placement R = Replicate();
+
 const Placement kSum = Partial(Reduce::Sum), kAvg = Partial(Reduce::Avg),
                 kMax = Partial(Reduce::Max), kMin = Partial(Reduce::Min),
                 kProduct = Partial(Reduce::Product);
@@ -256,73 +260,21 @@ TEST(Pointwise, ShardsThatBroadcastingStretchesAreGathered) {
   });
 }
 
-// --- dtypes ---
-
-TEST(Promotion, CategoriesDecideFirstThenDimensionsThenWidth) {
-  on_ranks(1, [](World& world) -> Task<void> {
-    const auto tensor = [&](DType dtype, const Shape& shape) {
-      return zeros(world.device(), shape, dtype);
-    };
-    struct Case {
-      DType a, b, both_with_dims, b_without;
-    };
-    for (const Case& c : {Case{DType::I64, DType::F32, DType::F32, DType::F32},
-                          {DType::F32, DType::F64, DType::F64, DType::F32},
-                          {DType::BF16, DType::I64, DType::BF16, DType::BF16},
-                          {DType::BF16, DType::F32, DType::F32, DType::BF16},
-                          {DType::BF16, DType::F16, DType::F32, DType::BF16},
-                          {DType::F16, DType::I64, DType::F16, DType::F16},
-                          {DType::F16, DType::F32, DType::F32, DType::F16},
-                          {DType::Bool, DType::I32, DType::I32, DType::I32},
-                          {DType::I32, DType::I64, DType::I64, DType::I32},
-                          {DType::I32, DType::F64, DType::F64, DType::F64},
-                          {DType::I32, DType::Bool, DType::I32, DType::I32}}) {
-      EXPECT_EQ(result_type(tensor(c.a, {2}), tensor(c.b, {2})), c.both_with_dims);
-      EXPECT_EQ(result_type(tensor(c.b, {2}), tensor(c.a, {2})), c.both_with_dims);
-      EXPECT_EQ(result_type(tensor(c.a, {2}), tensor(c.b, {})), c.b_without);
-    }
-    EXPECT_EQ(result_type(tensor(DType::I64, {2}), 2), DType::I64);
-    EXPECT_EQ(result_type(tensor(DType::I32, {2}), 2), DType::I32);
-    EXPECT_EQ(result_type(tensor(DType::I32, {}), 2.0), DType::F32);
-    EXPECT_EQ(result_type(tensor(DType::Bool, {2}), 2), DType::I64);
-    EXPECT_EQ(result_type(tensor(DType::BF16, {2}), 2.0), DType::BF16);
-    EXPECT_EQ(result_type(tensor(DType::Bool, {2}), true), DType::Bool);
-    co_return;
+TEST(ElementwiseLayout, PartialsStayPartialThroughLinearOperatorsOnly) {
+  without_moving([](World& world, const DeviceMesh& mesh) {
+    const DTensor p = placed(world, mesh, {3, 5}, Partial());
+    const DTensor r = placed(world, mesh, {3, 5}, Replicate());
+    for (const DTensor& y : {p + p, p + r, p * r, div(p, r), p * 2.0, neg(p), view(p, {15}),
+                             transpose(p, 0, 1), sum(p)})
+      EXPECT_EQ(y.layout(), Layout(Partial())) << y;
   });
-}
-
-TEST(Promotion, OperatorsComputeInTheCommonTypeAndGiveGradientsInEachOnes) {
-  on_ranks(1, [](World& world) -> Task<void> {
-    const Tensor ints = of(world, {7, -7, 2}, DType::I64);
-    EXPECT_EQ(div(ints, 2).dtype(), DType::F32);
-    EXPECT_EQ(div(ints, 2).to_vector(), (Values{3.5, -3.5, 1}));
-    EXPECT_EQ(remainder(ints, 3).to_vector(), (Values{1, 2, 2}));
-    EXPECT_EQ(add(ints, 2).dtype(), DType::I64);
-    EXPECT_EQ(add(ints, 0.5).to_vector(), (Values{7.5, -6.5, 2.5}));
-    EXPECT_EQ(exp(ints).dtype(), DType::F32);
-    EXPECT_EQ(pow(ints, 2).to_vector(), (Values{49, 49, 4}));
-    EXPECT_EQ(clamp(ints, -1, std::nullopt).to_vector(), (Values{7, -1, 2}));
-    EXPECT_EQ(gt(ints, 1.5).dtype(), DType::Bool);
-    const Tensor flags = of(world, {1, 0, 1}, DType::Bool);
-    EXPECT_EQ(mul(flags, ints).to_vector(), (Values{7, 0, 2}));
-    EXPECT_EQ(add(flags, flags).dtype(), DType::Bool);
-    EXPECT_EQ(logical_and(ints, flags).to_vector(), (Values{1, 0, 1}));
-    EXPECT_THROW(sub(flags, flags), Error);
-    EXPECT_THROW(neg(flags), Error);
-    EXPECT_THROW(pow(ints, -1), Error);
-    EXPECT_THROW(remainder(ints, 0), Error);
-    EXPECT_THROW(add(ints, ints, 0.5), Error);
-    EXPECT_THROW(where(ints, ints, ints), Error);
-    EXPECT_THROW(clamp(ints, std::nullopt), Error);
-    Tensor narrow = of(world, {1, 2, 3}, DType::BF16), wide = of(world, {4, 5, 6}, DType::F32);
-    narrow.set_requires_grad(true);
-    wide.set_requires_grad(true);
-    run_backward(sum(mul(narrow, wide)));
-    EXPECT_EQ(narrow.grad().dtype(), DType::BF16);
-    EXPECT_EQ(narrow.grad().to_vector(), (Values{4, 5, 6}));
-    EXPECT_EQ(wide.grad().to_vector(), (Values{1, 2, 3}));
-    co_return;
-  });
+  without_moving(
+      [](World& world, const DeviceMesh& mesh) {
+        const DTensor p = placed(world, mesh, {4, 5}, Partial());
+        EXPECT_FALSE(silu(p).layout().has_partial());
+        EXPECT_FALSE(add(p, 1.0).layout().has_partial());
+      },
+      2);
 }
 
 }  // namespace

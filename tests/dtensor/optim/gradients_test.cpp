@@ -1,10 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include "tests/dtensor/optim/parameters.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {
@@ -13,64 +11,7 @@ namespace {
 using testing::counting;
 using testing::CountingObserver;
 using testing::on_ranks;
-
-DTensor parameter(World& world, const DeviceMesh& mesh, const Shape& shape, Placement p) {
-  DTensor x = distribute_tensor(counting(world, shape), mesh, p, std::nullopt);
-  x.set_requires_grad(true);
-  return x;
-}
-
-TEST(ReduceGradients, ManyPartialsAreOneAllReduce) {
-  on_ranks(3, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
-    std::vector<Tensor> parameters;
-    for (std::int64_t size : {5, 0, 7, 2}) {
-      parameters.push_back(parameter(world, mesh, {size}, Replicate()));
-      parameters.back().set_grad(
-          from_local(counting(world, {size}, DType::F64, world.rank() + 1), mesh, Partial()));
-    }
-    parameters.push_back(parameter(world, mesh, {6}, Shard(0)));
-    parameters.back().set_grad(
-        distribute_tensor(counting(world, {6}), mesh, Shard(0), std::nullopt));
-    CountingObserver seen(world);
-    Task<void> reduced = reduce_gradients(parameters);
-    co_await std::move(reduced);
-    EXPECT_EQ(seen.count(CollectiveKind::AllReduce), 1);
-    EXPECT_EQ(seen.total(), 1);
-    for (const Tensor& p : parameters) EXPECT_EQ(p.grad().layout(), p.layout());
-    EXPECT_EQ(parameters[2].grad().to_vector(), (std::vector<double>{6, 12, 18, 24, 30, 36, 42}));
-  });
-}
-
-// The norm of [1..7] and of a sharded [1..5], whatever the layouts.
-TEST(ClipGradNorm, CountsEveryLogicalElementOnceUnderAnyLayout) {
-  for (double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) {
-    on_ranks(3, [p_ = p](World& world) {
-      struct Body {
-        static Task<void> run(World& world, double p) {
-          const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
-          std::vector<Tensor> parameters{parameter(world, mesh, {7}, Replicate()),
-                                         parameter(world, mesh, {5}, Shard(0)),
-                                         parameter(world, mesh, {2}, Replicate())};
-          for (Tensor& t : parameters) t.set_grad(t.detach());
-          parameters[2].set_grad(from_local(counting(world, {2}), mesh, Partial()));  // 3, 6
-          Task<Tensor> clipped = clip_grad_norm(parameters, 1.0, p);
-          const Tensor total = co_await std::move(clipped);
-          const double norm = total.item();
-          double want = 0;
-          for (double v : {1., 2., 3., 4., 5., 6., 7., 1., 2., 3., 4., 5., 3., 6.})
-            want = std::isinf(p) ? std::max(want, v) : want + std::pow(v, p);
-          if (!std::isinf(p)) want = std::pow(want, 1 / p);
-          EXPECT_NEAR(norm, want, 1e-12 * want);
-          const std::vector<double> clipped_last =
-              parameters[2].grad().redistribute(Replicate()).tensor().to_vector();
-          EXPECT_NEAR(clipped_last[1], 6 / (want + 1e-6), 1e-12);
-        }
-      };
-      return Body::run(world, p_);
-    });
-  }
-}
+using testing::parameter;
 
 Task<void> expect_reduced_replicas(World& world, Reduce reduce) {
   const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
@@ -98,79 +39,31 @@ Task<void> expect_reduced_replicas(World& world, Reduce reduce) {
   co_return;
 }
 
+TEST(ReduceGradients, ManyPartialsAreOneAllReduce) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
+    std::vector<Tensor> parameters;
+    for (std::int64_t size : {5, 0, 7, 2}) {
+      parameters.push_back(parameter(world, mesh, {size}, Replicate()));
+      parameters.back().set_grad(
+          from_local(counting(world, {size}, DType::F64, world.rank() + 1), mesh, Partial()));
+    }
+    parameters.push_back(parameter(world, mesh, {6}, Shard(0)));
+    parameters.back().set_grad(
+        distribute_tensor(counting(world, {6}), mesh, Shard(0), std::nullopt));
+    CountingObserver seen(world);
+    Task<void> reduced = reduce_gradients(parameters);
+    co_await std::move(reduced);
+    EXPECT_EQ(seen.count(CollectiveKind::AllReduce), 1);
+    EXPECT_EQ(seen.total(), 1);
+    for (const Tensor& p : parameters) EXPECT_EQ(p.grad().layout(), p.layout());
+    EXPECT_EQ(parameters[2].grad().to_vector(), (std::vector<double>{6, 12, 18, 24, 30, 36, 42}));
+  });
+}
+
 TEST(AllReduceGradients, SumsOrAveragesReplicasInOneCollective) {
   for (const Reduce reduce : {Reduce::Sum, Reduce::Avg})
     on_ranks(4, [reduce](World& world) { return expect_reduced_replicas(world, reduce); });
-}
-
-TEST(ClipGradNorm, AddsUpMeshesAndPlainParameters) {
-  on_ranks(4, [](World& world) -> Task<void> {
-    const DeviceMesh square = init_device_mesh(world, {2, 2}, {"dp", "tp"});
-    const DeviceMesh line = init_device_mesh(world, {4}, {"all"});
-    DTensor both = distribute_tensor(counting(world, {4, 2}), square, Layout(Shard(0), Replicate()),
-                                     std::nullopt);
-    both.set_requires_grad(true);
-    Tensor plain = counting(world, {2});
-    plain.set_requires_grad(true);
-    const std::vector<Tensor> parameters{both, parameter(world, line, {5}, Shard(0)), plain, both};
-    for (const Tensor& p : parameters) p.set_grad(p.detach());
-    Task<Tensor> clipped = clip_grad_norm(parameters, 1.0);
-    const Tensor total = co_await std::move(clipped);
-    const double norm = total.item();
-    EXPECT_NEAR(norm, std::sqrt(204.0 + 55 + 5), 1e-12);
-    EXPECT_NEAR(plain.grad().to_vector()[1], 2 / norm, 1e-6);
-    EXPECT_EQ(plain.to_vector(), (std::vector<double>{1, 2}));  // shared memory is not written
-  });
-}
-
-TEST(ClipGradNorm, IsTheSameOnAllRanksOfMeshesWithoutARankInCommon) {
-  on_ranks(4, [](World& world) -> Task<void> {
-    for (const double p : {2.0, std::numeric_limits<double>::infinity()}) {
-      const DeviceMesh low = DeviceMesh::from_ranks(world, {0, 1}, {2}, {"low"});
-      const DeviceMesh high = DeviceMesh::from_ranks(world, {2, 3}, {2}, {"high"});
-      Tensor plain = counting(world, {2});
-      plain.set_requires_grad(true);
-      const std::vector<Tensor> parameters{parameter(world, low, {3}, Shard(0)),
-                                           parameter(world, high, {4}, Replicate()), plain};
-      for (const Tensor& t : parameters)
-        if (!t.is_distributed() || t.mesh().contains_this_rank()) t.set_grad(t.detach());
-      Task<Tensor> clipped = clip_grad_norm(parameters, 1.0, p);
-      const Tensor norm = co_await std::move(clipped);
-      EXPECT_NEAR(norm.item(), std::isinf(p) ? 4 : std::sqrt(14.0 + 30 + 5), 1e-12);
-    }
-  });
-}
-
-TEST(ClipGradNorm, RefusesMeshesThatHaveSomeRanksInCommon) {
-  on_ranks(3, [](World& world) -> Task<void> {
-    const DeviceMesh all = DeviceMesh::from_ranks(world, {0, 1, 2}, {3}, {"all"});
-    const DeviceMesh some = DeviceMesh::from_ranks(world, {0, 1}, {2}, {"some"});
-    const std::vector<Tensor> parameters{parameter(world, all, {3}, Shard(0)),
-                                         parameter(world, some, {4}, Shard(0))};
-    if (world.rank() < 2) co_return;
-    for (const Tensor& t : parameters) t.set_grad(t.detach());
-    std::string text;
-    try {
-      Task<Tensor> clipped = clip_grad_norm(parameters, 1.0);
-      co_await std::move(clipped);
-    } catch (const Error& error) {
-      text = error.what();
-    }
-    EXPECT_NE(text.find("parameters on all=3 and on some=2"), std::string::npos) << text;
-  });
-}
-
-TEST(ClipGradNorm, LeavesSmallGradientsAlone) {
-  on_ranks(1, [](World& world) -> Task<void> {
-    Tensor x = counting(world, {3});
-    x.set_requires_grad(true);
-    x.set_grad(counting(world, {3}));
-    Task<Tensor> clipped = clip_grad_norm({x}, 100.0);
-    const Tensor total = co_await std::move(clipped);
-    const double norm = total.item();
-    EXPECT_NEAR(norm, std::sqrt(14.0), 1e-14);
-    EXPECT_EQ(x.grad().to_vector(), (std::vector<double>{1, 2, 3}));
-  });
 }
 
 }  // namespace

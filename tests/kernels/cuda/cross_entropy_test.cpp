@@ -1,31 +1,37 @@
 #include <coshard/runtime/error.h>
+#include "tests/kernels/cuda/classes.h"
 #include "tests/kernels/cuda/compared.h"
 
 namespace coshard::kernels {
 namespace {
-using namespace testing;
 
-constexpr std::int64_t kIgnoredClass = -100;
+using namespace testing;
 
 struct Classes {
   std::int64_t rows, here, first, all;
   std::string text() const { return " " + std::to_string(rows) + "x" + std::to_string(here); }
 };
+
 const std::vector<Classes> kClasses = {{0, 4, 0, 4},       {3, 0, 4, 8},      {5, 1, 0, 1},
                                        {40, 31, 0, 31},    {9, 32, 8, 64},    {3, 257, 0, 257},
                                        {2, 1000, 0, 1000}, {2, 5000, 9, 6000}};
-
-Data class_targets(std::int64_t rows, std::int64_t classes) {
-  Data target = Data::integers(DType::I64, rows, 3, 0, static_cast<int>(classes) - 1);
-  for (std::int64_t r = 1; r < rows; r += 3) target.set(r, kIgnoredClass);
-  return target;
-}
 
 template <class F>
 void each_classes(F&& f) {
   for (const DType dtype : kFloating) {
     for (const Classes& c : kClasses) f(dtype, c);
   }
+}
+
+CrossEntropyLoss loss_of(DType s, std::int64_t rows, double smoothing, bool summed) {
+  CrossEntropyLoss args{};
+  args.dtype = s;
+  args.rows = rows;
+  args.classes = 50;
+  args.ignore = kIgnoredClass;
+  args.smoothing = smoothing;
+  args.summed = summed;
+  return args;
 }
 
 TEST(CudaCrossEntropyStats, MatchTheReferenceWithNaNAndInfinities) {
@@ -117,17 +123,6 @@ TEST(CudaCrossEntropyGrad, MatchesTheReference) {
   });
 }
 
-CrossEntropyLoss loss_of(DType s, std::int64_t rows, double smoothing, bool summed) {
-  CrossEntropyLoss args{};
-  args.dtype = s;
-  args.rows = rows;
-  args.classes = 50;
-  args.ignore = kIgnoredClass;
-  args.smoothing = smoothing;
-  args.summed = summed;
-  return args;
-}
-
 TEST(CudaCrossEntropyLoss, MatchesTheReferencePerRowAndSummed) {
   for (const DType s : {DType::F32, DType::F64}) {
     for (const std::int64_t rows : {0, 1, 31, 33, 300, 2500}) {
@@ -169,45 +164,6 @@ TEST(CudaCrossEntropyLoss, LeavesATargetThatIsNoClassForTheHost) {
   args.loss = on.put(loss);
   args.count = on.put(count);
   on.run(args);
-  EXPECT_THROW(on.get(loss), Error);
-}
-
-TEST(CudaNllLoss, AndItsGradientMatchTheReference) {
-  for (const DType dtype : kFloating) {
-    for (const LinesShape& s :
-         {LinesShape{0, 3, 1}, {7, 1, 1}, {40, 33, 1}, {3, 257, 5}, {2, 1000, 1}, {1, 31, 70}}) {
-      const DType st = statistic(dtype);
-      const Data x = Data::normal(dtype, s.count(), 1), w = Data::normal(dtype, s.extent, 2);
-      const Data target = class_targets(s.lines(), s.extent),
-                 dloss = Data::normal(st, s.lines(), 4);
-      for (const double smoothing : {0.0, 0.2}) {
-        for (const bool weighted : {false, true}) {
-          const Data loss(st, s.lines()), count(st, s.lines()), dx(dtype, s.count());
-          expect_as_reference("nll loss" + s.text(), {&loss, &count}, [&](auto at) {
-            return NllLoss{dtype,    s.outer,       s.extent,
-                           s.inner,  kIgnoredClass, smoothing,
-                           at(x),    at(target),    weighted ? at(w) : nullptr,
-                           at(loss), at(count)};
-          });
-          expect_as_reference("nll loss gradient" + s.text(), {&dx}, [&](auto at) {
-            return NllLossGrad{dtype,     s.outer,       s.extent,
-                               s.inner,   kIgnoredClass, smoothing,
-                               at(dloss), at(target),    weighted ? at(w) : nullptr,
-                               at(dx)};
-          });
-        }
-      }
-    }
-  }
-}
-
-TEST(CudaNllLoss, LeavesATargetThatIsNoClassForTheHost) {
-  Data target = class_targets(7, 5);
-  target.set(6, -1);
-  const Data x = Data::normal(DType::F32, 35, 1), loss(DType::F32, 7), count(DType::F32, 7);
-  OnDevice on;
-  on.run(NllLoss{DType::F32, 7, 5, 1, kIgnoredClass, 0, on.put(x), on.put(target), nullptr,
-                 on.put(loss), on.put(count)});
   EXPECT_THROW(on.get(loss), Error);
 }
 

@@ -3,15 +3,12 @@
 #include <coshard/runtime/error.h>
 #include "kernels/cuda/lt_api.h"
 #include "tests/kernels/cuda/on_device.h"
+#include "tests/kernels/cuda/products.h"
 
 namespace coshard::kernels {
 namespace {
-using namespace testing;
 
-// How far two orders of adding may be apart.
-double product_tolerance(DType dtype, std::int64_t k) {
-  return tolerance(dtype) * (dtype == DType::F64 ? 1 : 1 + std::sqrt(static_cast<double>(k)));
-}
+using namespace testing;
 
 struct Product {
   std::int64_t batch, m, n, k;  // batch 0: two dimensions
@@ -85,6 +82,47 @@ void check(DType dtype, const Product& c, double alpha = 1, double beta = 0) {
 const std::vector<DType> kAllProducts = {DType::F32, DType::F64, DType::BF16,
                                          DType::F16, DType::I64, DType::I32};
 
+// --- plans ---
+
+// The table in use with two calls looked at on their way.
+class WatchedLt {
+ public:
+  WatchedLt() : below_(&cublas_lt()), table_(*below_) {
+    current_ = this;
+    table_.MatmulAlgoGetHeuristic = [](cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       cublasLtMatmulPreference_t preference, int wanted,
+                                       cublasLtMatmulHeuristicResult_t* results, int* count) {
+      ++current_->heuristics;
+      return current_->below_->MatmulAlgoGetHeuristic(handle, desc, a, b, c, d, preference, wanted,
+                                                      results, count);
+    };
+    table_.MatmulDescCreate = [](cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                                 cudaDataType_t scale) {
+      current_->compute = compute;
+      return current_->below_->MatmulDescCreate(desc, compute, scale);
+    };
+    use_cublas_lt(&table_);
+  }
+  ~WatchedLt() { use_cublas_lt(below_); }
+  WatchedLt(const WatchedLt&) = delete;
+  WatchedLt& operator=(const WatchedLt&) = delete;
+  CublasLtApi& table() { return table_; }
+
+  int heuristics = 0;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_16F;
+
+ private:
+  inline static WatchedLt* current_ = nullptr;
+  const CublasLtApi* below_;
+  CublasLtApi table_;
+};
+
+void run_once(OnDevice& on, Problem& p) {
+  on.run(Matmul{on.put(p.args.out, p.out), on.put(p.args.a, p.a), on.put(p.args.b, p.b)});
+}
+
 TEST(CudaMatmul, MatchesTheReferenceForEveryTransposition) {
   const std::int64_t sizes[][3] = {{1, 1, 1},   {3, 17, 5},  {64, 64, 64}, {40, 1, 63},
                                    {1, 40, 17}, {17, 33, 1}, {30, 57, 100}};
@@ -127,48 +165,6 @@ TEST(CudaMatmul, TakesEmptyOperands) {
       check(dtype, {2, 3, 4, 0, 5}, 1, beta);
       check(dtype, {2, 0, 4, 3, 0}, 1, beta);
     }
-  }
-}
-
-// Heads of a [b, t, h*d] tensor, a shared weight, broadcast rows and no unit stride at all.
-TEST(CudaMatmul, TakesStridedAndBroadcastViews) {
-  for (const DType dtype : kFloating) {
-    Data a = Data::normal(dtype, 4 * 12 * 40, 1), b = Data::normal(dtype, 4 * 20 * 40, 2);
-    const View shared = {b.ptr(), dtype, 3, {4, 10, 20}, {0, 1, 40}};
-    const View heads = {a.ptr(), dtype, 3, {4, 12, 10}, {10, 40, 1}};
-    const View same = {a.ptr(), dtype, 3, {4, 12, 10}, {480, 0, 1}};
-    const View single = {a.ptr(), dtype, 3, {4, 12, 10}, {0, 0, 0}};
-    const View strided = {a.ptr(), dtype, 3, {4, 12, 10}, {480, 40, 3}};
-    const View plain = {a.ptr(), dtype, 3, {4, 12, 10}, {120, 10, 1}};
-    for (const View& left : {heads, same, single, strided, plain}) {
-      for (const std::int64_t step : {1, 2}) {  // 2: a result without a unit stride
-        Data out = Data::normal(dtype, 4 * 12 * 40, 3), want = out;
-        const View to = {out.ptr(), dtype, 3, {4, 12, 20}, {480, 40, step}};
-        OnDevice on;
-        Matmul args{to, left, shared, 1, 0.5};
-        args.out.data = want.ptr();
-        reference::run(args);
-        on.run(Matmul{on.put(to, out), on.put(left, a), on.put(shared, b), 1, 0.5});
-        expect_close(on.get(out), want, product_tolerance(dtype, 10), "views");
-      }
-    }
-  }
-}
-
-TEST(CudaMatmul, TakesAddressesThatNoAlgorithmTakes) {
-  for (const DType dtype : {DType::BF16, DType::F16}) {
-    Data a = Data::normal(dtype, 200, 1), b = Data::normal(dtype, 200, 2), out(dtype, 200);
-    Data want = out;
-    const auto shifted = [](View view, std::int64_t by) {
-      view.data = static_cast<std::byte*>(view.data) + by * 2;
-      return view;
-    };
-    OnDevice on;
-    reference::run(Matmul{shifted(want.view({5, 9}), 3), shifted(a.view({5, 7}), 1),
-                          shifted(b.view({7, 9}), 1)});
-    on.run(Matmul{shifted(on.put(out.view({5, 9}), out), 3), shifted(on.put(a.view({5, 7}), a), 1),
-                  shifted(on.put(b.view({7, 9}), b), 1)});
-    expect_close(on.get(out), want, product_tolerance(dtype, 7), "shifted");
   }
 }
 
@@ -235,47 +231,6 @@ TEST(CudaMatmul, RefusesWhatItDoesNotTake) {
   args.epilogue = Epilogue::None;
   args.a.dtype = DType::F64;
   EXPECT_THROW(on.run(args), Error);
-}
-
-// --- plans ---
-
-// The table in use with two calls looked at on their way.
-class WatchedLt {
- public:
-  WatchedLt() : below_(&cublas_lt()), table_(*below_) {
-    current_ = this;
-    table_.MatmulAlgoGetHeuristic = [](cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
-                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                       cublasLtMatmulPreference_t preference, int wanted,
-                                       cublasLtMatmulHeuristicResult_t* results, int* count) {
-      ++current_->heuristics;
-      return current_->below_->MatmulAlgoGetHeuristic(handle, desc, a, b, c, d, preference, wanted,
-                                                      results, count);
-    };
-    table_.MatmulDescCreate = [](cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
-                                 cudaDataType_t scale) {
-      current_->compute = compute;
-      return current_->below_->MatmulDescCreate(desc, compute, scale);
-    };
-    use_cublas_lt(&table_);
-  }
-  ~WatchedLt() { use_cublas_lt(below_); }
-  WatchedLt(const WatchedLt&) = delete;
-  WatchedLt& operator=(const WatchedLt&) = delete;
-  CublasLtApi& table() { return table_; }
-
-  int heuristics = 0;
-  cublasComputeType_t compute = CUBLAS_COMPUTE_16F;
-
- private:
-  inline static WatchedLt* current_ = nullptr;
-  const CublasLtApi* below_;
-  CublasLtApi table_;
-};
-
-void run_once(OnDevice& on, Problem& p) {
-  on.run(Matmul{on.put(p.args.out, p.out), on.put(p.args.a, p.a), on.put(p.args.b, p.b)});
 }
 
 TEST(CudaMatmul, AsksForAnAlgorithmOnceForEachKindOfProduct) {

@@ -2,20 +2,17 @@
 #include <limits>
 
 #include "kernels/reference/reference.h"
+#include "tests/kernels/reference/reduce_lines.h"
 #include "tests/kernels/samples.h"
 
 namespace coshard::kernels {
 namespace {
+
 using namespace testing;
 
-const double kReduceInf = std::numeric_limits<double>::infinity();
-const double kReduceNan = std::numeric_limits<double>::quiet_NaN();
+using Slopes = std::vector<double>;
 
-Data reduce_line_of(const std::vector<double>& values, DType dtype = DType::F64) {
-  Data data(dtype, static_cast<std::int64_t>(values.size()));
-  for (std::size_t i = 0; i < values.size(); ++i) data.set(static_cast<std::int64_t>(i), values[i]);
-  return data;
-}
+const double kReduceNan = std::numeric_limits<double>::quiet_NaN();
 
 // One line reduced to one number.
 double reduced(ReduceOp op, const std::vector<double>& values, double alpha = 0,
@@ -25,19 +22,6 @@ double reduced(ReduceOp op, const std::vector<double>& values, double alpha = 0,
   reference::run(ReduceDim{op, dtype, 1, x.count(), 1, x.ptr(), y.ptr(), alpha});
   return y.get(0);
 }
-
-std::vector<double> reduce_slopes(ReduceOp op, const std::vector<double>& values, double dy,
-                                  double alpha = 0) {
-  const Data x = reduce_line_of(values);
-  const Data seed = reduce_line_of({dy});
-  Data dx(DType::F64, x.count());
-  reference::run(ReduceGrad{op, DType::F64, 1, x.count(), 1, seed.ptr(), x.ptr(), dx.ptr(), alpha});
-  std::vector<double> slopes;
-  for (std::int64_t i = 0; i < dx.count(); ++i) slopes.push_back(dx.get(i));
-  return slopes;
-}
-
-using Slopes = std::vector<double>;
 
 TEST(Reductions, GiveTheValuesOfTheirDefinitions) {
   const std::vector<double> x = {3, -4, 0, 1};
@@ -76,25 +60,6 @@ TEST(Reductions, OfBooleansAreAnyAndAll) {
   EXPECT_EQ(reduced(ReduceOp::Max, {0, 1, 0}, 0, DType::Bool), 1);
   EXPECT_EQ(reduced(ReduceOp::Min, {1, 1, 0}, 0, DType::Bool), 0);
   EXPECT_ANY_THROW(reduced(ReduceOp::Sum, {1, 1}, 0, DType::Bool));
-}
-
-TEST(ReduceGradients, AreSharedEvenlyAmongEqualExtremes) {
-  EXPECT_EQ(reduce_slopes(ReduceOp::Max, {2, 7, 7, 1}, 3), (Slopes{0, 1.5, 1.5, 0}));
-  EXPECT_EQ(reduce_slopes(ReduceOp::Min, {2, 7, 1, 1}, 3), (Slopes{0, 0, 1.5, 1.5}));
-  EXPECT_EQ(reduce_slopes(ReduceOp::AbsMax, {-7, 7, 1}, 3), (Slopes{-1.5, 1.5, 0}));
-}
-
-TEST(ReduceGradients, OfAProductAreRightWithZeros) {
-  EXPECT_EQ(reduce_slopes(ReduceOp::Product, {2, 3, 4}, 1), (Slopes{12, 8, 6}));
-  EXPECT_EQ(reduce_slopes(ReduceOp::Product, {2, 0, 4}, 1), (Slopes{0, 8, 0}));
-  EXPECT_EQ(reduce_slopes(ReduceOp::Product, {0, 0, 4}, 1), (Slopes{0, 0, 0}));
-}
-
-TEST(ReduceGradients, AreZeroWhereTheNormOrTheDeviationIs) {
-  EXPECT_EQ(reduce_slopes(ReduceOp::AbsPower, {0, -2, 2}, 3, 1), (Slopes{0, -3, 3}));
-  EXPECT_EQ(reduce_slopes(ReduceOp::AbsPower, {0, 4}, kReduceInf, 0.5)[0], 0);
-  EXPECT_EQ(reduce_slopes(ReduceOp::Deviation, {2, 2, 2}, 1, 1), (Slopes{0, 0, 0}));
-  EXPECT_EQ(reduce_slopes(ReduceOp::Variance, {1, 3}, 1, 1), (Slopes{-2, 2}));
 }
 
 TEST(Reductions, RunThroughTheMiddleOfThreeDimensions) {

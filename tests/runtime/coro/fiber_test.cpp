@@ -28,6 +28,41 @@ std::string error_of(ErrorKind kind, F f) {
   return "nothing was thrown";
 }
 
+// In a handler, goes off and on, and throws again what it handles.
+std::string rethrown(const std::string& text) {
+  try {
+    try {
+      throw std::runtime_error(text);
+    } catch (...) {
+      Fiber::suspend();
+      throw;
+    }
+  } catch (const std::runtime_error& error) {
+    Fiber::suspend();
+    EXPECT_NE(std::current_exception(), nullptr);
+    return error.what();
+  }
+}
+
+// Goes off while it is destroyed.
+struct SuspendsAsItGoes {
+  std::vector<int>& log;
+  ~SuspendsAsItGoes() {
+    log.push_back(std::uncaught_exceptions());
+    Fiber::suspend();
+    log.push_back(std::uncaught_exceptions());
+  }
+};
+
+// Touches `levels` x 4 KiB of its stack, on which it goes off and on at the bottom.
+std::size_t deep(int levels) {
+  std::array<volatile char, 4096> page;
+  page[0] = static_cast<char>(levels);
+  if (levels == 0) Fiber::suspend();
+  const std::size_t below = levels > 0 ? deep(levels - 1) : 0;
+  return below + static_cast<std::size_t>(page[0] == static_cast<char>(levels));
+}
+
 TEST(Fiber, RunsFromResumeToSuspendAndOnToItsEnd) {
   std::vector<int> log;
   Fiber fiber([&log] {
@@ -95,22 +130,6 @@ TEST(Fiber, NeverChangesItsThread) {
   EXPECT_TRUE(fiber.done());
 }
 
-// In a handler, goes off and on, and throws again what it handles.
-std::string rethrown(const std::string& text) {
-  try {
-    try {
-      throw std::runtime_error(text);
-    } catch (...) {
-      Fiber::suspend();
-      throw;
-    }
-  } catch (const std::runtime_error& error) {
-    Fiber::suspend();
-    EXPECT_NE(std::current_exception(), nullptr);
-    return error.what();
-  }
-}
-
 TEST(Fiber, ThrowsAgainItsOwnExceptionHoweverHandlersInterleave) {
   std::array<std::string, 2> got;
   Fiber a([&got] { got[0] = rethrown("a"); });
@@ -125,16 +144,6 @@ TEST(Fiber, ThrowsAgainItsOwnExceptionHoweverHandlersInterleave) {
   EXPECT_EQ(got, (std::array<std::string, 2>{"a", "b"}));
   EXPECT_EQ(std::current_exception(), nullptr);
 }
-
-// Goes off while it is destroyed.
-struct SuspendsAsItGoes {
-  std::vector<int>& log;
-  ~SuspendsAsItGoes() {
-    log.push_back(std::uncaught_exceptions());
-    Fiber::suspend();
-    log.push_back(std::uncaught_exceptions());
-  }
-};
 
 TEST(Fiber, CountsOnlyItsOwnUncaughtExceptions) {
   std::vector<int> unwinding;
@@ -171,15 +180,6 @@ TEST(Fiber, MayBeResumedWhileItsThreadUnwinds) {
   EXPECT_EQ(seen, 0);
 }
 
-// Touches `levels` x 4 KiB of its stack, on which it goes off and on at the bottom.
-std::size_t deep(int levels) {
-  std::array<volatile char, 4096> page;
-  page[0] = static_cast<char>(levels);
-  if (levels == 0) Fiber::suspend();
-  const std::size_t below = levels > 0 ? deep(levels - 1) : 0;
-  return below + static_cast<std::size_t>(page[0] == static_cast<char>(levels));
-}
-
 TEST(Fiber, UsesMostOfAMebibyteOfStack) {
   std::size_t levels = 0;
   for (int round = 0; round < 3; ++round) {  // the second and third on a stack that was kept
@@ -194,35 +194,6 @@ TEST(Fiber, TakesAStackOfAnySize) {
   Fiber fiber([&levels] { levels = deep(1000); }, std::size_t{8} << 20);
   while (!fiber.done()) fiber.resume();
   EXPECT_EQ(levels, 1001U);
-}
-
-bool readable(const void* address) {
-  std::array<int, 2> ends;
-  EXPECT_EQ(::pipe(ends.data()), 0);
-  const bool wrote = ::syscall(SYS_write, ends[1], address, 1) == 1;
-  for (const int end : ends) ::close(end);
-  return wrote;
-}
-
-TEST(FiberStack, HasAGuardPageBelowIt) {
-  const FiberStack stack(20'000);
-  EXPECT_GE(stack.bytes(), 20'000U);
-  const auto* bottom = static_cast<const std::byte*>(stack.bottom());
-  EXPECT_TRUE(readable(bottom));
-  EXPECT_TRUE(readable(static_cast<const std::byte*>(stack.top()) - 1));
-  EXPECT_FALSE(readable(bottom - 1));
-}
-
-TEST(FiberStack, IsTheOneOfAFiberThatHasEnded) {
-  const void* first = nullptr;
-  {
-    const FiberStack stack(20'000);
-    first = stack.bottom();
-  }
-  const FiberStack larger(40'000);
-  const FiberStack again(20'000);
-  EXPECT_EQ(again.bottom(), first);
-  EXPECT_NE(larger.bottom(), first);
 }
 
 TEST(Fiber, DestroyedBeforeItIsDoneItUnwindsWithAnError) {

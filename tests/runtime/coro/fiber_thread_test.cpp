@@ -14,10 +14,13 @@
 
 namespace coshard {
 namespace {
+
 using namespace std::chrono_literals;
+
 namespace asio = boost::asio;
 
 constexpr std::int64_t kMillisecond = 1'000'000;
+
 constexpr std::int64_t kHour = 3'600'000 * kMillisecond;
 
 template <class F>
@@ -47,88 +50,6 @@ TEST(FiberThread, RunsFibersInTurnUntilAllHaveEnded) {
   thread.run();  // there is nothing left to do
 }
 
-TEST(FiberThread, ARingBeforeParkMakesItReturnAtOnce) {
-  FiberThread thread;
-  std::string log;
-  Parker& first = thread.spawn([&log](Parker& parker) {
-    parker.park(0);
-    parker.ring();
-    parker.ring();
-    parker.park(0);
-    log += 'a';
-    EXPECT_TRUE(parker.shares_its_thread());
-  });
-  thread.spawn([&log](Parker&) { log += 'b'; });
-  first.ring();  // before it has begun
-  thread.run();
-  EXPECT_EQ(log, "ab");
-}
-
-TEST(FiberThread, WhoIsRungFirstRunsFirst) {
-  FiberThread thread;
-  std::string log;
-  std::vector<Parker*> sleepers;
-  for (const char name : {'a', 'b', 'c'}) {
-    sleepers.push_back(&thread.spawn([&log, name](Parker& parker) {
-      parker.park(0);
-      log += name;
-    }));
-  }
-  thread.spawn([&sleepers](Parker&) {
-    for (const int i : {2, 0, 2, 1, 0}) sleepers[static_cast<std::size_t>(i)]->ring();
-  });
-  thread.run();
-  EXPECT_EQ(log, "cab");
-}
-
-TEST(FiberThread, DeadlinesWakeInTheOrderOfTime) {
-  FiberThread thread;
-  std::string log;
-  const std::int64_t begin = thread.now();
-  for (const int late : {3, 1, 2, 1}) {
-    thread.spawn([&log, begin, late](Parker& parker) {
-      const std::int64_t deadline = begin + (5 + 5 * late) * kMillisecond;
-      while (parker.now() < deadline) parker.park(deadline);
-      log += std::to_string(late);
-    });
-  }
-  thread.run();
-  EXPECT_EQ(log, "1123");
-  EXPECT_GE(thread.now() - begin, 20 * kMillisecond);
-}
-
-TEST(FiberThread, ARingEndsASleepBeforeItsDeadline) {
-  FiberThread thread;
-  const std::int64_t begin = thread.now();
-  Parker& sleeper = thread.spawn([](Parker& parker) {
-    for (int i = 0; i < 2; ++i) parker.park(parker.now() + kHour);
-  });
-  thread.spawn([&sleeper](Parker& parker) {
-    for (int i = 0; i < 2; ++i) {
-      sleeper.ring();
-      parker.park(1);
-    }
-  });
-  thread.run();
-  EXPECT_LT(thread.now() - begin, kHour);
-}
-
-TEST(FiberThread, IsWokenByAnotherThread) {
-  FiberThread thread;
-  int value = 0;
-  Parker& sleeper = thread.spawn([&value](Parker& parker) {
-    parker.park(0);
-    EXPECT_EQ(value, 7);
-  });
-  std::thread other([&] {
-    std::this_thread::sleep_for(5ms);
-    value = 7;
-    sleeper.ring();
-  });
-  thread.run();
-  other.join();
-}
-
 // `fibers` on each of two threads; each waits for a turn of its own and hands it to its peer on the
 // other thread. A ring that got lost would end in a timeout.
 TEST(FiberThread, TwoOfThemRingEachOther) {
@@ -155,21 +76,6 @@ TEST(FiberThread, TwoOfThemRingEachOther) {
   threads[0].run();
   other.join();
   for (const auto& turn : turns) EXPECT_EQ(turn.load(), kRounds);
-}
-
-// Rings that race with deadlines: the fiber is runnable once, whoever comes first.
-TEST(FiberThread, ARingThatComesWithTheDeadlineWakesOnce) {
-  FiberThread thread;
-  std::atomic<bool> over{false};
-  Parker& sleeper = thread.spawn([&over](Parker& parker) {
-    for (int i = 0; i < 2000; ++i) parker.park(parker.now() + 20'000);
-    over = true;
-  });
-  std::thread other([&] {
-    while (!over) sleeper.ring();
-  });
-  thread.run();
-  other.join();
 }
 
 TEST(FiberThread, ManyFibersParkAndRingEachOther) {

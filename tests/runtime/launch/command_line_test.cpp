@@ -10,104 +10,6 @@
 namespace coshard::test {
 namespace {
 
-struct Seen {
-  int code = 0;
-  WorldOptions options{.ranks = 0};
-  std::string error;
-};
-
-Task<void> note_options(World& world, WorldOptions& options) {
-  if (world.rank() == 0) options = world.options();
-  co_return;
-}
-
-Seen run_with(std::vector<std::string> arguments) {
-  Seen seen;
-  arguments.insert(arguments.begin(), "program");
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  testing::internal::CaptureStderr();
-  seen.code = run(static_cast<int>(argv.size()), argv.data(),
-                  [&](World& world) { return note_options(world, seen.options); });
-  seen.error = testing::internal::GetCapturedStderr();
-  return seen;
-}
-
-TEST(Run, ReadsItsOptionsInBothFormsAndLeavesTheOthersAlone) {
-  const Seen seen =
-      run_with({"--steps", "7", "--ranks", "3", "--threads=2", "--timeout=1.5", "--rank=x"});
-  EXPECT_EQ(seen.code, 0);
-  EXPECT_EQ(seen.options.ranks, 3);
-  EXPECT_EQ(seen.options.threads, 2);
-  EXPECT_EQ(seen.options.timeout.count(), 1500);
-  EXPECT_EQ(seen.error, "");
-}
-
-TEST(Run, HasTwoRanksAndAMinuteByDefault) {
-  const Seen seen = run_with({});
-  EXPECT_EQ(seen.options.ranks, 2);
-  EXPECT_EQ(seen.options.timeout.count(), 60'000);
-}
-
-TEST(Run, BadInputIsOneLineAndExitCodeTwo) {
-  EXPECT_EQ(run_with({"--ranks", "-1"}).error,
-            "error: --ranks -1: must be a number from 1 to 1024\n");
-  EXPECT_EQ(run_with({"--ranks=two"}).error,
-            "error: --ranks two: must be a number from 1 to 1024\n");
-  EXPECT_EQ(run_with({"--ranks="}).error, "error: --ranks '': must be a number from 1 to 1024\n");
-  EXPECT_EQ(run_with({"--timeout"}).error, "error: --timeout needs a value\n");
-  for (const char* bad :
-       {"--ranks=0", "--ranks=2x", "--ranks=100000", "--ranks=99999999999", "--threads=-1",
-        "--threads=100000000", "--rank-threads=0", "--progress-threads=65", "--timeout=-3",
-        "--timeout=inf", "--timeout=nan", "--grace=-1", "--device=gpu", "--device=sim",
-        "--communicator=foo", "--communicator="}) {
-    const Seen seen = run_with({bad});
-    EXPECT_EQ(seen.code, 2) << bad;
-    EXPECT_EQ(seen.options.ranks, 0) << bad << " ran the program";
-  }
-}
-
-TEST(Run, ReadsTheLinkThatItEmulates) {
-  const Seen seen = run_with({"--link", "20us,1GB/s", "--ranks=2"});
-  EXPECT_EQ(seen.error, "");
-  ASSERT_TRUE(seen.options.link);
-  EXPECT_EQ(to_string(*seen.options.link), "20us,1GB/s");
-  EXPECT_FALSE(run_with({}).options.link);
-}
-
-TEST(Run, ALinkThatCannotBeIsOneLineThatNamesIt) {
-  EXPECT_EQ(run_with({"--link", "0GB/s"}).error, "error: link 0GB/s: the rate must be above 0\n");
-  for (const char* bad : {"-1us,1GB/s", "1us,-1GB/s", "fast", "", "1GB/s,20us", "20us",
-                          "1us,nanB/s", "1us,2us,1GB/s", "20,1GB/s", "1us,1GB", "1us,"}) {
-    const Seen seen = run_with({"--link", bad});
-    EXPECT_EQ(seen.code, 2) << bad;
-    EXPECT_NE(seen.error.find(bad), std::string::npos) << seen.error;
-    EXPECT_EQ(seen.options.ranks, 0) << bad << " ran the program";
-  }
-}
-
-TEST(Run, ReadsHowManyProgressThreadsThereAre) {
-  EXPECT_EQ(run_with({"--progress-threads=2"}).options.progress_threads, 2);
-  EXPECT_EQ(run_with({}).options.progress_threads, 0);
-  EXPECT_EQ(run_with({"--progress-threads", "-1"}).error,
-            "error: --progress-threads -1: must be a number from 0 to 64\n");
-  EXPECT_EQ(run_with({"--progress-threads=1", "--communicator=nccl"}).error,
-            "error: progress_threads 1 needs communicator local, got nccl\n");
-}
-
-TEST(Run, ALinkNeedsTheCommunicatorThatEmulatesIt) {
-  const Seen seen = run_with({"--link=1GB/s", "--communicator=nccl"});
-  EXPECT_EQ(seen.error, "error: link 0ns,1GB/s needs communicator local, got nccl\n");
-}
-
-TEST(Run, WhatThisBuildLacksIsOneLineThatNamesIt) {
-  const Seen seen = run_with({"--communicator", "foo"});
-  EXPECT_EQ(seen.code, 2);
-  EXPECT_NE(seen.error.find("error: unknown communicator 'foo'; this build has local"),
-            std::string::npos)
-      << seen.error;
-}
-
 TEST(TakeWorldOptions, LeavesTheOtherArgumentsInTheirOrder) {
   std::vector<std::string> given = {"program", "--ranks", "3",     "--port", "7",
                                     "name",    "--link",  "1GB/s", "--",     "--ranks=5"};
@@ -121,19 +23,6 @@ TEST(TakeWorldOptions, LeavesTheOtherArgumentsInTheirOrder) {
   const std::vector<std::string> left(argv.begin(), argv.begin() + argc);
   EXPECT_EQ(left, (std::vector<std::string>{"program", "--port", "7", "name", "--", "--ranks=5"}));
   EXPECT_EQ(argv[static_cast<std::size_t>(argc)], nullptr);
-}
-
-Task<void> fail_on_one(World& world) {
-  if (world.rank() == 1) throw std::runtime_error("boom");
-  co_return;
-}
-
-TEST(Run, AnyOtherErrorIsOneLineAndExitCodeOne) {
-  std::string name = "program";
-  std::vector<char*> argv{name.data()};
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(run(1, argv.data(), fail_on_one), 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: rank 1: boom\n");
 }
 
 }  // namespace

@@ -1,0 +1,72 @@
+// Work that follows a collective: done once, by whoever needs it first.
+#include <gtest/gtest.h>
+
+#include "dtensor/redistribute/follow_up.h"
+
+namespace coshard {
+namespace {
+
+using testing::alone;
+
+// Over when it is told so.
+class Before final : public WorkState {
+ public:
+  bool ready() override { return over; }
+  void wait() override { over = true; }
+  int parts() const override { return 1; }
+  bool part_ready(int) override { return over; }
+  void wait_part(int) override { over = true; }
+  Look push() override { return over ? Look::Over : Look::Stuck; }
+  void given_up() override { ++given_ups; }
+  std::string describe() const override { return "the one before"; }
+  bool over = false;
+  int given_ups = 0;
+};
+
+TEST(FollowUpOf, IsDoneOnceWhenTheOneBeforeIsOver) {
+  const auto before = std::make_shared<Before>();
+  int done = 0;
+  FollowUp after(before, [&] { ++done; });
+  EXPECT_FALSE(after.ready());
+  EXPECT_EQ(after.push(), Look::Stuck);
+  EXPECT_EQ(after.describe(), "the one before");
+  EXPECT_EQ(done, 0);
+  before->over = true;
+  EXPECT_EQ(after.push(), Look::Over);
+  after.wait();
+  EXPECT_TRUE(after.ready());
+  EXPECT_EQ(done, 1);
+}
+
+TEST(FollowUpOf, AWaitWaitsForTheOneBeforeAndNothingBeforeIsNoWait) {
+  const auto before = std::make_shared<Before>();
+  int done = 0;
+  FollowUp after(before, [&] { ++done; });
+  after.wait();
+  EXPECT_TRUE(before->over);
+  EXPECT_EQ(done, 1);
+  FollowUp alone(nullptr, [&] { ++done; });
+  EXPECT_TRUE(alone.ready());
+  EXPECT_EQ(done, 2);
+}
+
+TEST(FollowUpOf, WhatItThrowsIsThrownByEachWaitAndIsItsFailure) {
+  FollowUp after(nullptr, [] { fail(ErrorKind::BadInput, "no room"); });
+  EXPECT_EQ(after.failure(), "");
+  EXPECT_THROW(after.wait(), Error);
+  EXPECT_THROW(after.wait(), Error);
+  EXPECT_NE(after.failure().find("no room"), std::string::npos);
+}
+
+TEST(FollowUpOf, TellsTheOneBeforeThatItWasGivenUpUnlessThatIsUnnoted) {
+  const auto before = std::make_shared<Before>();
+  FollowUp noted(before, [] {}), unnoted(
+                                     before, [] {}, GivenUp::Unnoted);
+  noted.given_up();
+  EXPECT_EQ(before->given_ups, 1);
+  unnoted.given_up();
+  EXPECT_EQ(before->given_ups, 1);
+}
+
+}  // namespace
+}  // namespace coshard

@@ -1,0 +1,49 @@
+// Working memory of a thread, and its tables of angles.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <thread>
+
+#include "kernels/cpu/scratch.h"
+#include "tests/kernels/samples.h"
+
+namespace coshard::kernels {
+namespace {
+
+using namespace testing;
+
+TEST(Scratch, SlotsAreAlignedApartAndGrow) {
+  float* const a = cpu::scratch(0, 100);
+  float* const b = cpu::scratch(1, 100);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a) % 64, 0U);
+  EXPECT_EQ(cpu::scratch(0, 50), a);
+  float* const large = cpu::scratch(0, 1 << 20);
+  large[(1 << 20) - 1] = 1;
+  EXPECT_EQ(cpu::scratch(1, 100), b);
+  EXPECT_NE(cpu::scratch(2, 0), nullptr);
+}
+
+TEST(Scratch, EachThreadHasItsOwn) {
+  float* const mine = cpu::scratch(0, 10);
+  float* its = nullptr;
+  std::thread([&] { its = cpu::scratch(0, 10); }).join();
+  EXPECT_NE(its, mine);
+  EXPECT_EQ(cpu::scratch(0, 10), mine);
+}
+
+TEST(Scratch, ARotaryTableHasCosThenSinOfEachPosition) {
+  const float* const table = cpu::rotary_table(5, 2, 2, 100);
+  EXPECT_FLOAT_EQ(table[0], std::cos(5.0F));
+  EXPECT_FLOAT_EQ(table[1], static_cast<float>(std::cos(5 * 0.1)));
+  EXPECT_FLOAT_EQ(table[2], std::sin(5.0F));
+  EXPECT_FLOAT_EQ(table[4], std::cos(6.0F));
+  EXPECT_FLOAT_EQ(table[7], static_cast<float>(std::sin(6 * 0.1)));
+  EXPECT_EQ(cpu::rotary_table(5, 2, 2, 100), table);
+  for (int other = 0; other < 8; ++other) cpu::rotary_table(other, 3, 2, 100);
+  EXPECT_FLOAT_EQ(cpu::rotary_table(6, 2, 2, 100)[0], std::cos(6.0F));
+}
+
+}  // namespace
+}  // namespace coshard::kernels

@@ -1,0 +1,26 @@
+// What a kernel found, as text.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "runtime/device/finding.h"
+
+namespace coshard {
+namespace {
+
+TEST(Findings, NameTheOperatorTheValueAndItsLimit) {
+  for (const auto& [kind, name] :
+       {std::pair{FindingKind::EmbeddingId, "embedding"},
+        std::pair{FindingKind::GatherIndex, "gather"},
+        std::pair{FindingKind::ScatterIndex, "scatter"}, std::pair{FindingKind::Target, "target"},
+        std::pair{FindingKind::Division, "division"}}) {
+    const std::string text = describe(kind, -17, 8);
+    EXPECT_NE(text.find(name), std::string::npos) << text;
+    EXPECT_NE(text.find("-17"), std::string::npos) << text;
+    EXPECT_NE(text.find('8'), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace coshard

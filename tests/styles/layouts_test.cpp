@@ -1,0 +1,48 @@
+// What styles say of inputs and outputs.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include <coshard/runtime/error.h>
+#include <coshard/styles/layouts.h>
+
+namespace coshard {
+namespace {
+
+template <class T>
+std::string text(const T& value) {
+  return str_cat(value);
+}
+
+TEST(StyleLayouts, OnePlacementOrAListWithGaps) {
+  EXPECT_FALSE(Placements().given());
+  const Placements one = Shard(1);
+  EXPECT_TRUE(one.given());
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_EQ(*one[0], Shard(1));
+  const Placements list = {Shard(0), std::nullopt};
+  EXPECT_EQ(list.size(), 2U);
+  EXPECT_FALSE(list[1].has_value());
+  EXPECT_EQ(text(list), "(S(0), None)");
+  EXPECT_EQ(text(one).find("S(1)") != std::string::npos, true);
+}
+
+TEST(StyleLayouts, KeywordsAreFoundByName) {
+  const KeywordPlacements keywords = {{"mask", Shard(0)}, {"bias", std::nullopt}};
+  EXPECT_TRUE(keywords.has("bias"));
+  EXPECT_FALSE(keywords.has("mas"));
+  EXPECT_EQ(keywords.of("mask"), Shard(0));
+  EXPECT_EQ(keywords.of("bias"), std::nullopt);
+  EXPECT_EQ(keywords.of("none"), std::nullopt);
+  EXPECT_NE(text(keywords).find("mask: S(0)"), std::string::npos);
+  EXPECT_FALSE(KeywordPlacements().given());
+}
+
+TEST(StyleLayouts, ANameOf47CharactersFitsAndALongerOneIsRefused) {
+  const std::string longest(47, 'x');
+  EXPECT_EQ(KeywordPlacements::Entry(longest, Shard(0)).name(), longest);
+  EXPECT_THROW(KeywordPlacements::Entry(longest + 'x', Shard(0)), Error);
+}
+
+}  // namespace
+}  // namespace coshard

@@ -1,0 +1,59 @@
+// A change of a module is made whole or not at all.
+#include "styles/module_change.h"
+#include <coshard/styles/verify_replicated.h>
+#include "tests/styles/support.h"
+
+namespace coshard::testing {
+namespace {
+
+// Cuts a weight, draws, adds a hook, and fails.
+struct Broken {
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions&) const {
+    Tensor& weight = module.parameter("weight");
+    weight = distribute_tensor(weight, mesh, Shard(0));
+    randn(weight.device(), {1});
+    module.add_pre_hook([](Module&, Inputs&) { ADD_FAILURE() << "the hook is still there"; });
+    fail(ErrorKind::BadInput, "this style is broken");
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Broken&) { return out << "Broken"; }
+};
+
+std::vector<const void*> ids_of(Module& module) {
+  std::vector<const void*> ids;
+  for (const NamedParameter& p : module.named_slots()) ids.push_back(p.slot->id());
+  return ids;
+}
+
+TEST(Parallelize, LeavesTheModuleAsItWasWhenAStyleFails) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = line(world);
+    Mlp mlp(world, 8, 8, 8);
+    mlp.net2.weight = mlp.net1.weight;  // tied
+    const Tensor x = random(world, Shape{2, 8});
+    Task<Tensor> before = mlp.forward(x);
+    const Tensor want = co_await std::move(before);
+    const std::vector<const void*> ids = ids_of(mlp);
+    const RandomState random = random_state();
+    ParallelPlan plan;
+    plan["net1"] = ColwiseParallel{};
+    plan["net2"] = Broken{};
+    const std::string text = co_await error_of(parallelize_module(mlp, mesh, plan));
+    EXPECT_CONTAINS(text, "this style is broken");
+    EXPECT_EQ(ids_of(mlp), ids);
+    EXPECT_TRUE(mlp.net1.weight.is_leaf() && mlp.net1.weight.requires_grad());
+    EXPECT_EQ(random_state().next_stream, random.next_stream);
+    Task<Tensor> after = mlp.forward(x);
+    const Tensor got = co_await std::move(after);
+    EXPECT_EQ(got.to_vector(), want.to_vector());
+    ParallelPlan good;
+    good["net1"] = NoParallel{};
+    good["net2"] = NoParallel{};
+    co_await parallelize_module(mlp, mesh, good);
+    Task<Tensor> again = mlp.forward(x);
+    const Tensor cut = co_await std::move(again);
+    expect_close(cut, want);
+  });
+}
+
+}  // namespace
+}  // namespace coshard::testing

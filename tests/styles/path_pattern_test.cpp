@@ -1,0 +1,27 @@
+// Patterns of module paths, and the names that are suggested.
+#include <coshard/styles/parallelize.h>
+
+#include "styles/path_pattern.h"
+#include "tests/styles/support.h"
+
+namespace coshard::testing {
+namespace {
+
+TEST(PathPattern, MatchesPartByPart) {
+  EXPECT_TRUE(matches("layers.*.net[12]", "layers.10.net2"));
+  EXPECT_TRUE(matches("net?", "net1"));
+  EXPECT_TRUE(matches("", ""));
+  EXPECT_FALSE(matches("", "net1"));
+  EXPECT_FALSE(matches("layers.*", "layers.0.net1"));
+  EXPECT_FALSE(matches("*", "layers.0"));
+  EXPECT_FALSE(matches("net[1-2]", "net3"));
+}
+
+TEST(PathPattern, RanksNamesByTheEditsThatAreLeft) {
+  const std::vector<std::string> names = {"norm", "layers.0.mlp", "layers.0.attn", "layers.1.attn"};
+  const std::vector<std::string> want = {"layers.0.attn", "layers.1.attn"};
+  EXPECT_EQ(nearest("layers.*.atn", names, 2), want);
+}
+
+}  // namespace
+}  // namespace coshard::testing
