@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
@@ -20,8 +19,11 @@ std::string communicator_names();  // "local, nccl"
 bool has_communicator(std::string_view name);
 // Error{Unsupported} as of make_communicator: a name that this build lacks.
 void check_communicator(std::string_view name);
-// Of the libraries that they use, by name of the communicator; "" for none.
-std::vector<std::pair<std::string, std::string>> communicator_versions();
+// The library that a communicator uses: its version ("": it uses none), or why it cannot be used.
+struct CommunicatorLibrary {
+  std::string communicator, version, problem;
+};
+std::vector<CommunicatorLibrary> communicator_libraries();
 
 // What a back end defines. One of this tree is a folder that defines `NAME_communicator_backend` in
 // its sources, has a meson.build that adds them and X(NAME), and is named in the list of
@@ -30,7 +32,7 @@ struct CommunicatorBackend {
   std::string_view name;
   std::shared_ptr<Communicator> (*make)(std::shared_ptr<Communicator> control,
                                         const std::shared_ptr<Device>& device);
-  // "2.28.9, built with 2.28.7"; null: it uses no library.
+  // "2.28.9, built with 2.28.7"; null: it uses no library. Error{Unsupported}: it is not there.
   std::string (*versions)() = nullptr;
 };
 // A back end of the program's own, which outlives its worlds. Before any is made; true.
