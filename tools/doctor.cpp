@@ -41,8 +41,8 @@ class Doctor {
   void line(const std::string& what, const std::string& text) {
     out_ << fmt::format("{:<14} {}\n", what, text);
   }
-  void problem(bool asked_for, const std::string& what, const std::string& hint) {
-    problems_.push_back(what + ": " + hint);
+  void problem(bool asked_for, const std::string& what, const std::string& hint = "") {
+    problems_.push_back(hint.empty() ? what : what + ": " + hint);
     asked_for_fails_ = asked_for_fails_ || asked_for;
   }
 
@@ -54,12 +54,20 @@ class Doctor {
     for (std::size_t i = 0; i < found.devices.size(); ++i)
       device(kind == DeviceKind::Cpu ? name : fmt::format("{}:{}", name, i), found.devices[i]);
     if (found.devices.size() > 1) peer_access(name, found.devices);
-    for (const auto& [what, text] : kernels::libraries_of(kind)) line(what, text);
+    libraries(kind, asked_for);
     if (!found.problem.empty()) problem(asked_for, name + ": " + found.problem, found.hint);
     if (!asked_for || found.devices.empty()) return;
     for (std::size_t i = 0; i < found.devices.size(); ++i) {
       if (kind == DeviceKind::Cuda) has_code_for(i, found.devices[i]);
       try_device(kind, static_cast<int>(i));
+    }
+  }
+
+  void libraries(DeviceKind kind, bool asked_for) {
+    try {
+      for (const auto& [what, text] : kernels::libraries_of(kind)) line(what, text);
+    } catch (const Error& missing) {
+      problem(asked_for, missing.message());
     }
   }
 
@@ -114,9 +122,11 @@ class Doctor {
   }
 
   void communicators() {
-    for (const auto& [name, versions] : communicator_versions())
-      if (!versions.empty()) line(name + " library", versions);
     const std::string& asked = options_.communicator;
+    for (const CommunicatorLibrary& library : communicator_libraries()) {
+      if (!library.version.empty()) line(library.communicator + " library", library.version);
+      if (!library.problem.empty()) problem(asked == library.communicator, library.problem);
+    }
     if (!asked.empty() && !has_communicator(asked))
       problem(true, "communicator '" + asked + "': this build has " + communicator_names(),
               "meson setup -D" + asked + "=enabled");

@@ -4,6 +4,7 @@
 
 #include <coshard/runtime/error.h>
 #include "runtime/device/cuda/api.h"
+#include "runtime/shared_library.h"
 
 namespace coshard {
 namespace {
@@ -13,11 +14,16 @@ const CublasLtApi* lt_in_use = nullptr;  // null: the library; written before an
 }  // namespace
 
 const CublasLtApi& real_cublas_lt() {
-  static const CublasLtApi table = {
-#define X(name) &::cublasLt##name,
-      COSHARD_LT_CALLS(X)
+  static const CublasLtApi table = [] {
+    const SharedLibrary library(str_cat("libcublasLt.so.", CUBLAS_VER_MAJOR),
+                                str_cat("the cuda device needs cuBLASLt of CUDA ", CUBLAS_VER_MAJOR,
+                                        ", in a folder of the system's or of LD_LIBRARY_PATH"));
+    CublasLtApi api;
+#define X(name) library.require(api.name, "cublasLt" #name);
+    COSHARD_LT_CALLS(X)
 #undef X
-  };
+    return api;
+  }();
   return table;
 }
 

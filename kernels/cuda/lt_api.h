@@ -1,7 +1,8 @@
 #pragma once
 // The one table through which every call to cuBLASLt goes, and what becomes of a failed one. Filled
-// from the library, and by tests from a fake one (tests/support/fake_cuda). Chosen before its first
-// use by a device and not changed while that lives; any thread may call through it.
+// from the library, which the first call opens, and by tests from a fake one
+// (tests/support/fake_cuda). Chosen before its first use by a device and not changed while that
+// lives; any thread may call through it.
 #include <cublasLt.h>
 
 #include <string>
@@ -23,7 +24,8 @@ struct CublasLtApi {
 #undef X
 };
 
-// The table in use: the library's unless use_cublas_lt() gave another.
+// The table in use: the library's unless use_cublas_lt() gave another. Error{Unsupported}: there is
+// no library, or it lacks a function; the text says which and what to do.
 const CublasLtApi& cublas_lt();
 const CublasLtApi& real_cublas_lt();
 // For tests; null: the library again. The table must outlive every device.

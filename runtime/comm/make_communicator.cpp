@@ -44,10 +44,17 @@ void check_communicator(std::string_view name) {
          str_cat("unknown communicator '", name, "'; this build has ", communicator_names()));
 }
 
-std::vector<std::pair<std::string, std::string>> communicator_versions() {
-  std::vector<std::pair<std::string, std::string>> all;
-  for (const CommunicatorBackend* backend : backends())
-    all.emplace_back(backend->name, backend->versions != nullptr ? backend->versions() : "");
+std::vector<CommunicatorLibrary> communicator_libraries() {
+  std::vector<CommunicatorLibrary> all;
+  for (const CommunicatorBackend* backend : backends()) {
+    CommunicatorLibrary& one = all.emplace_back();
+    one.communicator = backend->name;
+    try {
+      if (backend->versions != nullptr) one.version = backend->versions();
+    } catch (const Error& missing) {
+      one.problem = missing.message();
+    }
+  }
   return all;
 }
 

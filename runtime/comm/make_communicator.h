@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
@@ -20,8 +19,11 @@ std::string communicator_names();  // "local, nccl"
 bool has_communicator(std::string_view name);
 // Error{Unsupported} as make_communicator, for a name that is not in this build.
 void check_communicator(std::string_view name);
-// Versions of the libraries that communicators use, by name; "" for none.
-std::vector<std::pair<std::string, std::string>> communicator_versions();
+// The library that a communicator uses: its version ("": it uses none), or why it cannot be used.
+struct CommunicatorLibrary {
+  std::string communicator, version, problem;
+};
+std::vector<CommunicatorLibrary> communicator_libraries();
 
 // What a back end defines. A back end of this tree is a folder whose sources define
 // `NAME_communicator_backend` and whose meson.build adds them and X(NAME); the folder is listed in
@@ -30,7 +32,7 @@ struct CommunicatorBackend {
   std::string_view name;
   std::shared_ptr<Communicator> (*make)(std::shared_ptr<Communicator> control,
                                         const std::shared_ptr<Device>& device);
-  // "2.28.9, built with 2.28.7"; null: it uses no library.
+  // "2.28.9, built with 2.28.7"; null: it uses no library. Error{Unsupported}: it is not there.
   std::string (*versions)() = nullptr;
 };
 // Registers a back end of the program's own, which must outlive its worlds. Call it before any

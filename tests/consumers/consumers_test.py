@@ -1,5 +1,7 @@
 """Programs outside the tree that use the library, each built in an empty folder and run.
-usage: consumers_test.py KIND SOURCE_ROOT PREFIX COMPILER...    PREFIX: where `ninja install` has put it"""
+usage: consumers_test.py KIND SOURCE_ROOT PREFIX COMPILER...    PREFIX: where `ninja install` has put it
+
+"without cuda" takes a build folder for PREFIX and installs from it."""
 import json
 import os
 import pathlib
@@ -10,14 +12,17 @@ import tempfile
 
 kind, source, prefix, *compiler = sys.argv[1:]
 here = pathlib.Path(__file__).resolve().parent
-found = list(pathlib.Path(prefix).glob("**/pkgconfig/coshard.pc"))
-if not found and kind != "subproject":
-    sys.exit(f"nothing is installed in {prefix}: run `ninja install` first")
-pkgconfig = found[0].parent if found else None
-library = pkgconfig.parent if found else None
 environment = dict(os.environ, CXX=" ".join(compiler))
-if found:
-    environment |= {"PKG_CONFIG_PATH": str(pkgconfig), "LD_LIBRARY_PATH": str(library)}
+library = None
+
+
+def use_installed(root):
+    global library
+    found = list(pathlib.Path(root).glob("**/pkgconfig/coshard.pc"))
+    if not found:
+        sys.exit(f"nothing is installed in {root}: run `ninja install` first")
+    library = found[0].parent.parent
+    environment.update({"PKG_CONFIG_PATH": str(found[0].parent), "LD_LIBRARY_PATH": str(library)})
 
 
 def run(*words, **options):
@@ -94,6 +99,54 @@ def subproject(work):
     run(work / "build/consumer")
 
 
+# A program started without what ldconfig knows, so without an installation of CUDA's libraries.
+BARE_LOADER = ["/lib64/ld-linux-x86-64.so.2", "--inhibit-cache"]
+
+
+def needed_by(binary):
+    text = run("readelf", "-dW", binary, capture_output=True).stdout
+    return [line.split("[")[1].split("]")[0] for line in text.splitlines() if "(NEEDED)" in line]
+
+
+def must_fail(words, *said):
+    print("+", *words, flush=True)
+    done = subprocess.run([str(w) for w in words], text=True, env=environment, capture_output=True)
+    lines = [line for line in done.stderr.splitlines() if all(part in line for part in said)]
+    print(done.stderr)
+    if done.returncode == 0 or not lines:
+        sys.exit(f"exit status {done.returncode}, and no line with {said}")
+
+
+def without_cuda(work):
+    """A build with the cuda device, put where no CUDA is, and then without its module. PREFIX: the build folder."""
+    build = pathlib.Path(prefix)
+    run("meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", work / "root")
+    use_installed(work / "root")
+    module = library / "libcoshard_cuda.so"
+    include = next((work / "root").glob("**/include"))
+    device = work / "device"
+    run(*compiler, *STRICT, "-I", include, here / "device.cpp", "-o", device, "-L", library, "-lcoshard", "-pthread")
+    coshard = next((work / "root").glob("**/bin/coshard"))
+    for binary in [library / "libcoshard.so", module, device, coshard]:
+        print(binary.name, *needed_by(binary))
+        cuda = [name for name in needed_by(binary) if any(word in name for word in ("cuda", "cublas", "nccl"))]
+        if cuda:
+            sys.exit(f"{binary.name} needs {cuda}")
+    doctor = run(*BARE_LOADER, coshard, "doctor", capture_output=True).stdout
+    print(doctor)
+    for name in ("libcublasLt.so", "libnccl.so")[: 2 if "nccl" in doctor else 1]:
+        if f"problem: cannot load {name}" not in doctor and not list(pathlib.Path("/usr/lib").glob(f"**/{name}*")):
+            sys.exit(f"`coshard doctor` does not miss {name}")
+    run(*BARE_LOADER, device, "--device", "cpu")
+    opened = subprocess.run([device, "--ranks", "1", "--device", "cuda"], text=True, env=environment, capture_output=True)
+    print(opened.stderr)
+    if module.name in opened.stderr:
+        sys.exit("the module is there and is not opened")
+    module.unlink()
+    run(*BARE_LOADER, device, "--device", "cpu")
+    must_fail([*BARE_LOADER, device, "--ranks", "1", "--device", "cuda"], "cuda:0: cannot load libcoshard_cuda.so", "beside", "LD_LIBRARY_PATH")
+
+
 KINDS = {
     "pkg-config": consumer_of_pkg_config,
     "cmake": consumer_of_cmake,
@@ -101,7 +154,10 @@ KINDS = {
     "exports": hidden_names,
     "size": size,
     "subproject": subproject,
+    "without cuda": without_cuda,
 }
+if kind not in ("subproject", "without cuda"):
+    use_installed(prefix)
 with tempfile.TemporaryDirectory() as folder:
     try:
         KINDS[kind](pathlib.Path(folder))

@@ -1,10 +1,9 @@
 #include "runtime/comm/nccl/nccl_api.h"
 
-#include <dlfcn.h>
-
 #include <cstdio>
 
 #include <coshard/runtime/error.h>
+#include "runtime/shared_library.h"
 
 namespace coshard {
 namespace {
@@ -29,11 +28,15 @@ std::string_view name_of(ncclResult_t status) {
 
 const NcclApi& real_nccl() {
   static const NcclApi table = [] {
+    const SharedLibrary library(
+        str_cat("libnccl.so.", NCCL_MAJOR),
+        "the nccl communicator needs NCCL 2.14 or newer, in a folder of the system's or of "
+        "LD_LIBRARY_PATH");
     NcclApi api;
-#define X(name) api.name = &::nccl##name;
+#define X(name) library.require(api.name, "nccl" #name);
     COSHARD_NCCL_CALLS(X)
 #undef X
-#define X(name) api.name = reinterpret_cast<decltype(api.name)>(dlsym(RTLD_DEFAULT, "nccl" #name));
+#define X(name) api.name = reinterpret_cast<decltype(api.name)>(library.find("nccl" #name));
     COSHARD_NCCL_LATER_CALLS(X)
 #undef X
     return api;

@@ -1,7 +1,8 @@
 #pragma once
-// The table through which every NCCL call goes, and the NCCL version. Filled from libnccl, or in
-// tests from a fake (tests/support/fake_cuda/fake_nccl). Chosen before the first communicator is
-// created; any thread may call through it, each communicator from one thread at a time.
+// The table through which every NCCL call goes, and the NCCL version. Filled
+// from libnccl, which the first call opens, or in tests from a fake
+// (tests/support/fake_cuda/fake_nccl). Chosen before the first communicator is created; any thread may
+// call through it, one communicator one thread at a time.
 #include <nccl.h>
 
 #include <string>
@@ -11,8 +12,8 @@ static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7),
               "building needs nccl.h of NCCL 2.28.7 or newer; an older library will run");
 
 // clang-format off
-// Those that every NCCL has that can be used at all (2.14), linked; and those that came later,
-// looked up when the process runs: null where the library has none.
+// Those that every NCCL has that can be used at all (2.14); and those that came later: null where the
+// library has none.
 #define COSHARD_NCCL_CALLS(X) \
   X(AllGather) X(AllReduce) X(Broadcast) X(CommAbort) X(CommDestroy) X(CommFinalize) \
   X(CommGetAsyncError) X(CommInitRankConfig) X(GetErrorString) X(GetLastError) X(GetUniqueId) \
@@ -31,7 +32,8 @@ struct NcclApi {
 #undef X
 };
 
-// The table in use: libnccl's unless use_nccl() gave another.
+// The table in use: libnccl's unless use_nccl() gave another. Error{Unsupported}: there is no
+// library, or it lacks a function; the text says which and what to do.
 const NcclApi& nccl();
 const NcclApi& real_nccl();
 // For tests; null: libnccl again. The table must outlive every communicator.

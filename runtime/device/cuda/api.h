@@ -35,6 +35,8 @@ struct CudaApi {
 
 // The table in use: libcudart's unless use_cuda() gave another.
 const CudaApi& cuda();
+// libcudart is linked into the kernels. Error{Unsupported}: they are a module (kernels/cuda/module)
+// that cannot be opened; the text says what is missing.
 const CudaApi& real_cuda();
 // For tests; null: libcudart again. The table must outlive every device.
 void use_cuda(const CudaApi* table);

@@ -26,9 +26,11 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
-// Error{DeviceFailed} unless there is a device of this index.
+// Error{DeviceFailed} unless there is a device of this index, Error{Unsupported} without the
+// module.
 void require_device(int index) {
   const CudaPresence found = cuda_presence();
+  if (!found.loaded) fail(ErrorKind::Unsupported, str_cat("cuda:", index, ": ", found.problem));
   const int count = found.devices;
   if (count == 0)
     fail(ErrorKind::DeviceFailed,
@@ -38,9 +40,6 @@ void require_device(int index) {
          str_cat("cuda:", index, ": no such device; this machine has ", count,
                  count == 1 ? " device" : " devices", ", numbered from 0"));
 }
-
-constinit KernelEntry* first_kernel = nullptr;  // written before main()
-constinit DevicePreparation* first_preparation = nullptr;
 
 void load_kernels(const CudaDevice& device) {
   device.make_current();
@@ -236,14 +235,6 @@ void launch_on(CudaDevice& device, CudaLaunch launch) {
              " blocks of ", launch.threads, " threads, ", launch.shared_bytes,
              " bytes of shared memory)");
 }
-
-KernelEntry::KernelEntry(const void* of) noexcept
-    : function(of), next(std::exchange(first_kernel, this)) {}
-const KernelEntry* KernelEntry::first() noexcept { return first_kernel; }
-
-DevicePreparation::DevicePreparation(void (*does)(CudaDevice&)) noexcept
-    : prepare(does), next(std::exchange(first_preparation, this)) {}
-const DevicePreparation* DevicePreparation::first() noexcept { return first_preparation; }
 
 std::shared_ptr<Device> make_cuda_device(CudaOptions options) {
   auto device = std::make_shared<CudaDevice>(std::move(options));

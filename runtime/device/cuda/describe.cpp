@@ -66,6 +66,13 @@ DeviceDescription describe_one(int device, int count) {
 
 CudaPresence cuda_presence() {
   CudaPresence found;
+  try {
+    cuda();
+  } catch (const Error& missing) {
+    found.loaded = false;
+    found.problem = missing.message();
+    return found;
+  }
   if (!succeeded(cuda().DriverGetVersion(&found.driver))) found.driver = 0;
   if (!succeeded(cuda().RuntimeGetVersion(&found.runtime))) found.runtime = CUDART_VERSION;
   const cudaError_t status = cuda().GetDeviceCount(&found.devices);
@@ -79,6 +86,7 @@ BackendDescription describe_cuda() {
   BackendDescription all;
   all.problem = found.problem;
   all.hint = found.hint;
+  if (!found.loaded) return all;
   all.facts.emplace_back("driver", found.driver == 0 ? "none" : cuda_version_text(found.driver));
   all.facts.emplace_back("runtime", str_cat(cuda_version_text(found.runtime), ", built with ",
                                             cuda_version_text(CUDART_VERSION)));

@@ -64,7 +64,9 @@ TEST(DummyCommunicator, IsOneOfTheNamesAndMayNotBeAddedTwice) {
   EXPECT_TRUE(has_communicator("dummy"));
   EXPECT_NE(communicator_names().find("local"), std::string::npos);
   EXPECT_NE(communicator_names().find(", dummy"), std::string::npos);
-  EXPECT_EQ(communicator_versions().back(), (std::pair<std::string, std::string>("dummy", "")));
+  const CommunicatorLibrary none = communicator_libraries().back();
+  EXPECT_EQ(none.communicator, "dummy");
+  EXPECT_EQ(none.version + none.problem, "");
   EXPECT_THROW(add_communicator(dummy_backend), Error);
 }
 

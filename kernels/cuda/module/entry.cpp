@@ -1,0 +1,42 @@
+// The module's side: its entry, and the functions of the runtime that the kernels call.
+#include <coshard/runtime/error.h>
+#include <coshard/version.h>
+#include "kernels/cuda/module/module.h"
+
+namespace coshard {
+namespace {
+
+const kernels::CudaHost* host = nullptr;
+
+}  // namespace
+
+void fail(ErrorKind kind, const std::string& message) {
+  host->fail_(kind, message);
+  __builtin_unreachable();
+}
+const CudaApi& cuda() { return host->cuda_(); }
+void launch_on(CudaDevice& device, CudaLaunch launch) { host->launch_on_(device, launch); }
+void* CudaDevice::allocate(std::size_t bytes) { return (this->*host->allocate)(bytes); }
+void CudaDevice::deallocate(void* data, std::size_t bytes,
+                            std::span<const std::shared_ptr<Event>> uses) noexcept {
+  (this->*host->deallocate)(data, bytes, uses);
+}
+Stream& CudaDevice::compute_stream() { return (this->*host->compute_stream)(); }
+void CudaDevice::make_current() const { (this->*host->make_current)(); }
+std::shared_ptr<Buffer> Device::make_buffer(std::size_t bytes) {
+  return (static_cast<CudaDevice*>(this)->*host->make_buffer)(bytes);
+}
+
+}  // namespace coshard
+
+extern "C" [[gnu::visibility("default")]] const coshard::kernels::CudaModule* coshard_cuda_module(
+    const coshard::kernels::CudaHost* of) {
+  using namespace coshard;
+  static constexpr kernels::CudaModule module = {
+      COSHARD_VERSION,           kernels::kCudaLayout,   &real_cuda,
+      &reduce_on_device,         &copy_rows_on_device,   &KernelEntry::first,
+      &DevicePreparation::first, &kernels::cuda_kernels, &kernels::cuda_libraries,
+  };
+  host = of;
+  return &module;
+}
