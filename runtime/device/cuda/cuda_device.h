@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/device/cuda/cuda_options.h"
-#include "runtime/device/device.h"
+#include <coshard/runtime/device/cuda/cuda_options.h>
+#include <coshard/runtime/device/device.h>
 #include "runtime/device/finding.h"
 #include "runtime/device/graph.h"
 
