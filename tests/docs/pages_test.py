@@ -126,6 +126,9 @@ class Snippets(unittest.TestCase):
         self.assertIn("TEST(PageAPage, go)", text)
         self.assertIn("TEST(PageAPage, plain) { plain(); }", text)
 
+    def test_a_block_may_be_hidden(self):
+        self.assertIn("TEST(PageAPage, Line2)", self.source("<!-- run\ncheck();\n-->\n"))
+
     def test_what_is_not_run_is_compiled(self):
         text = self.source("<!-- given, not run -->\n```cpp\nf();\n```\n")
         self.assertIn("inline cs::Task<void> line_3", text)

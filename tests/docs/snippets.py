@@ -10,6 +10,7 @@ A page says what a reader need not see in comments around the block:
   <!-- given on 4 ranks ... -->   the same, and so many ranks
   <!-- given, not run ... -->     the same; compiled only
   <!-- then ... -->               lines after it: what must hold now
+  <!-- run ... -->                a block that is not shown
 Includes are limited to <coshard/*.h>, as for any program; a shape that is no program is fenced as ```text.
 """
 import os
@@ -17,7 +18,7 @@ import re
 import sys
 
 PIECE = re.compile(
-    r"^<!-- given(?P<how>[^\n]*?)(?:\n(?P<given>.*?))?-->\n|^<!-- then\n(?P<then>.*?)-->\n|^(?P<indent> *)```cpp\n(?P<code>.*?)^ *```\n",
+    r"^<!-- given(?P<how>[^\n]*?)(?:\n(?P<given>.*?))?-->\n|^<!-- then\n(?P<then>.*?)-->\n|^<!-- run\n(?P<hidden>.*?)-->\n|^(?P<indent> *)```cpp\n(?P<code>.*?)^ *```\n",
     re.S | re.M)
 DEFINES = re.compile(r"^(?:struct|class|template)\b|^[\w:<>,&* ]+ \w+\([^;=]*\) \{$", re.M)
 PROGRAM = re.compile(r"^cs::Task<void> (\w+)\(cs::World& \w+\) \{", re.M)
@@ -41,7 +42,9 @@ def blocks_of(text):
     blocks, given = [], None
     for piece in PIECE.finditer(text):
         line = text.count("\n", 0, piece.start()) + 2
-        if piece["code"] is not None:
+        if piece["hidden"] is not None:
+            blocks.append(Block(piece["hidden"], line))
+        elif piece["code"] is not None:
             code = re.sub(rf"^{piece['indent']}", "", piece["code"], flags=re.M)
             block = Block(code, line)
             if given is not None:
