@@ -22,10 +22,10 @@ class ToLocalRecord final : public Record {
     const Tensor& gradient = output_grads[0];
     CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: gradient ",
                gradient, " does not match ", describe(*gradient_spec_));
-    if (!taped(output_grads)) return sink.give(0, gradient.with_spec(gradient_spec_));
+    if (!taped(output_grads)) return sink.accumulate(0, gradient.with_spec(gradient_spec_));
     FromLocalOptions options;  // recorded, for gradients of gradients
     options.shape = gradient_spec_->shape;
-    sink.give(0, from_local(gradient, gradient_spec_->mesh, gradient_spec_->layout, options));
+    sink.accumulate(0, from_local(gradient, gradient_spec_->mesh, gradient_spec_->layout, options));
   }
 
  private:

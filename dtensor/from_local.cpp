@@ -29,13 +29,13 @@ class FromLocalRecord final : public Record {
     const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
                                             : redistribute_raw(gradient, wanted_).raw_local();
     if (mesh_.contains_this_rank())
-      return sink.give(0, gradient_of_term(part, term_.get(name()), mesh_, layout_));
+      return sink.accumulate(0, gradient_of_term(part, term_.get(name()), mesh_, layout_));
     // A leaf stays without a gradient. Else what lies behind may be on a larger mesh, whose ranks
     // walk it together.
     if (!inputs[0] || !inputs[0]->producer) return;
     const Tensor none = zeros(gradient.device(), local_shape_, gradient.dtype());
     fly_with(part, none);
-    sink.give(0, none);
+    sink.accumulate(0, none);
   }
 
  private:

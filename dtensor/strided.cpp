@@ -22,7 +22,7 @@ class StridedRecord final : public Record {
     const Map back = kind_ == Map::Gather    ? Map::Scatter
                      : kind_ == Map::Scatter ? Map::Gather
                                              : Map::Mask;
-    sink.give(0, map(back, output_grads[0], place_));
+    sink.accumulate(0, map(back, output_grads[0], place_));
   }
 
  private:

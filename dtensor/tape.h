@@ -48,8 +48,8 @@ struct GradMeta {
 class GradSink {
  public:
   virtual ~GradSink() = default;
-  virtual bool wants(int input) const = 0;
-  virtual void give(int input, Tensor gradient) = 0;
+  virtual bool needs_grad(int input) const = 0;
+  virtual void accumulate(int input, Tensor gradient) = 0;
   // A gradient off the critical path (a leaf's): computed after the next collective of the backward
   // pass has been issued, so that it overlaps with it.
   virtual void defer(int input, std::function<Tensor()> compute) = 0;

@@ -20,7 +20,7 @@ class CopyRecord final : public Record {
   std::string_view name() const override { return "copy"; }
   bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    sink.give(0, output_grads[0]);
+    sink.accumulate(0, output_grads[0]);
   }
 };
 
@@ -64,7 +64,7 @@ Tensor fit_to_leaf(Tensor gradient, const GradMeta& leaf) {
   return is_part ? copy_later(fitted) : fitted;  // or it would keep the whole
 }
 
-void accumulate(GradMeta& meta, Tensor gradient) {
+void add_to_gradient(GradMeta& meta, Tensor gradient) {
   meta.gradient =
       meta.gradient.defined() ? add(meta.gradient, gradient) : owned(std::move(gradient));
 }
@@ -190,7 +190,7 @@ void Walk::come_to_leaf(const Meta& leaf, Tensor gradient) {
     if (StepGraph* step = StepGraph::recording()) step->meet(leaf);
     const Tensor& sum = leaf->gradient;
     const bool waits = sum.defined() && (sum.in_flight() || gradient.in_flight());
-    if (leaf->hooks.empty() && !waits) return accumulate(*leaf, std::move(gradient));
+    if (leaf->hooks.empty() && !waits) return add_to_gradient(*leaf, std::move(gradient));
   }
   late_.emplace_back(leaf, Terms{std::move(gradient), {}});
 }
@@ -229,7 +229,7 @@ void Walk::settle_leaves(bool in_place) {
         if (target.meta == leaf) target.terms.first = own;
       return true;
     }
-    accumulate(*leaf, std::move(own));
+    add_to_gradient(*leaf, std::move(own));
     complete.push_back(leaf);
     return true;
   });
@@ -288,7 +288,7 @@ void Walk::run_hooks(std::vector<Tensor>& gradients) const {
   for (const std::weak_ptr<GradMeta>& retaining : current_->retaining) {
     const Meta meta = retaining.lock();
     if (!meta || !gradients[static_cast<std::size_t>(meta->output)].defined()) continue;
-    accumulate(*meta, gradients[static_cast<std::size_t>(meta->output)]);
+    add_to_gradient(*meta, gradients[static_cast<std::size_t>(meta->output)]);
   }
 }
 
@@ -298,23 +298,23 @@ std::vector<Tensor> Walk::result() {
   return all;
 }
 
-bool Walk::wants(int input) const {
+bool Walk::needs_grad(int input) const {
   const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
   return meta && meta->requires_grad && (!for_targets_ || leads_to_target(meta));
 }
 
-void Walk::give(int input, Tensor gradient) {
+void Walk::accumulate(int input, Tensor gradient) {
   if (!gradient.defined()) return;
   require_finite(gradient, "a gradient returned by", current_->name(), current_->module);
   arrive(current_->inputs[static_cast<std::size_t>(input)], std::move(gradient));
 }
 
 void Walk::defer(int input, std::function<Tensor()> compute) {
-  if (!wants(input)) return;
+  if (!needs_grad(input)) return;
   const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
   // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
   // under.
-  if (meta->producer || !meta->spec) return give(input, compute());
+  if (meta->producer || !meta->spec) return accumulate(input, compute());
   deferred_.push_back({meta, std::move(compute), current_->module, current_->name()});
 }
 

@@ -66,8 +66,8 @@ class Walk final : public GradSink {
   // The targets' gradients, once nothing is left to do; undefined if none arrived.
   std::vector<Tensor> result();
 
-  bool wants(int input) const override;
-  void give(int input, Tensor gradient) override;
+  bool needs_grad(int input) const override;
+  void accumulate(int input, Tensor gradient) override;
   void defer(int input, std::function<Tensor()> compute) override;
 
  private:

@@ -16,8 +16,8 @@ class WriteRecord final : public Record {
   std::string_view name() const override { return "write"; }
   bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    if (sink.wants(0)) sink.give(0, masked(output_grads[0], place_));
-    if (sink.wants(1)) sink.give(1, gathered(output_grads[0], place_));
+    if (sink.needs_grad(0)) sink.accumulate(0, masked(output_grads[0], place_));
+    if (sink.needs_grad(1)) sink.accumulate(1, gathered(output_grads[0], place_));
   }
 
  private:

@@ -38,7 +38,7 @@ class LossParallelRecord final : public Record {
 
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const LossRows rows = rows_again();
-    if (grad_enabled()) return sink.give(0, differentiable_gradient(rows, output_grads[0]));
+    if (grad_enabled()) return sink.accumulate(0, differentiable_gradient(rows, output_grads[0]));
     Tensor gradient = output_grads[0];
     if (gradient.is_distributed())
       gradient = redistribute_raw(gradient, partial_as_replicate(layouts_.loss));
@@ -46,7 +46,7 @@ class LossParallelRecord final : public Record {
     const Tensor given = contiguous(gradient.raw_local());
     const Shape shape{each ? rows.rows : given.local_numel()};
     const Tensor out = rows_gradient(rows, view(given, shape), statistics_);
-    sink.give(0, out.with_spec(layouts_.logits));
+    sink.accumulate(0, out.with_spec(layouts_.logits));
   }
 
  private:

@@ -67,10 +67,11 @@ void addmm_backward(GradContext& c) {
   const Tensor dy = c.out_grad[0];
   const double beta = c.attrs.reals[0];
   const double alpha = c.attrs.reals[1];
-  if (c.sink.wants(1)) c.sink.give(1, addmm_scaled(matmul(dy, transpose(b, -2, -1)), alpha));
-  if (c.sink.wants(2))
+  if (c.sink.needs_grad(1))
+    c.sink.accumulate(1, addmm_scaled(matmul(dy, transpose(b, -2, -1)), alpha));
+  if (c.sink.needs_grad(2))
     c.sink.defer(2, [=] { return addmm_scaled(matmul(transpose(a, -2, -1), dy), alpha); });
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Shape shape = c.in_info[0].shape;
   c.sink.defer(0, [=] { return addmm_scaled(sum_to(dy, shape), beta); });
 }

@@ -16,10 +16,10 @@ std::vector<TensorInfo> arithmetic_infer(Infos in, const Attrs&) {
 }
 
 void give_first(GradContext& c, const Tensor& gradient) {
-  c.sink.give(0, sum_to(gradient, c.in_info[0].shape));
+  c.sink.accumulate(0, sum_to(gradient, c.in_info[0].shape));
 }
 void give_second(GradContext& c, const Tensor& gradient) {
-  c.sink.give(1, sum_to(gradient, c.in_info[1].shape));
+  c.sink.accumulate(1, sum_to(gradient, c.in_info[1].shape));
 }
 
 // --- a + alpha * b (attrs.reals: alpha) ---
@@ -37,11 +37,11 @@ Rule add_rule(Infos in, const Attrs& attrs) {
 
 void add_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.wants(0)) give_first(c, dy);
-  if (!c.sink.wants(1)) return;
+  if (c.sink.needs_grad(0)) give_first(c, dy);
+  if (!c.sink.needs_grad(1)) return;
   const double alpha = c.attrs.reals[0];
   const Tensor db = sum_to(dy, c.in_info[1].shape);
-  c.sink.give(1, alpha == 1 ? db : mul(db, alpha));
+  c.sink.accumulate(1, alpha == 1 ? db : mul(db, alpha));
 }
 
 // --- a * b ---
@@ -57,8 +57,8 @@ Rule mul_rule(Infos in, const Attrs& attrs) {
 
 void mul_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.wants(0)) give_first(c, mul(dy, c.in[1]));
-  if (c.sink.wants(1)) give_second(c, mul(dy, c.in[0]));
+  if (c.sink.needs_grad(0)) give_first(c, mul(dy, c.in[1]));
+  if (c.sink.needs_grad(1)) give_second(c, mul(dy, c.in[0]));
 }
 
 // --- a / b ---
@@ -72,9 +72,9 @@ Rule div_rule(Infos in, const Attrs& attrs) {
 void div_backward(GradContext& c) {
   const Tensor& b = c.in[1];
   const Tensor scaled = div(c.out_grad[0], b);
-  if (c.sink.wants(0)) give_first(c, scaled);
+  if (c.sink.needs_grad(0)) give_first(c, scaled);
   // d(a/b)/db = -(a/b)/b; a/b itself may be changed in place, as in PyTorch
-  if (c.sink.wants(1)) give_second(c, neg(mul(scaled, div(c.in[0], b))));
+  if (c.sink.needs_grad(1)) give_second(c, neg(mul(scaled, div(c.in[0], b))));
 }
 
 // --- maximum, minimum ---
@@ -99,34 +99,34 @@ void extreme_backward(GradContext& c) {
   const Tensor& a = c.in[f == BinaryOp::Maximum ? 0 : 1];
   const Tensor& b = c.in[f == BinaryOp::Maximum ? 1 : 0];
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.wants(0)) give_first(c, mul(dy, call1(step_op(), {a, b})));
-  if (c.sink.wants(1)) give_second(c, mul(dy, call1(step_op(), {b, a})));
+  if (c.sink.needs_grad(0)) give_first(c, mul(dy, call1(step_op(), {a, b})));
+  if (c.sink.needs_grad(1)) give_second(c, mul(dy, call1(step_op(), {b, a})));
 }
 
 // --- a ** b, a % b, atan2(a, b) ---
 
 void pow_backward(GradContext& c) {
   const Tensor &dy = c.out_grad[0], &a = c.in[0], &b = c.in[1];
-  if (c.sink.wants(0)) {
+  if (c.sink.needs_grad(0)) {
     const Tensor slope = mul(b, pow(a, sub(b, 1)));
     give_first(c, mul(dy, masked_fill(slope, eq(b, 0), 0)));
   }
-  if (!c.sink.wants(1)) return;
+  if (!c.sink.needs_grad(1)) return;
   const Tensor at_zero = logical_and(eq(a, 0), ge(b, 0));
   give_second(c, mul(dy, masked_fill(mul(c.out[0], log(a)), at_zero, 0)));
 }
 
 void remainder_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.wants(0)) give_first(c, dy);
-  if (c.sink.wants(1)) give_second(c, neg(mul(dy, floor(div(c.in[0], c.in[1])))));
+  if (c.sink.needs_grad(0)) give_first(c, dy);
+  if (c.sink.needs_grad(1)) give_second(c, neg(mul(dy, floor(div(c.in[0], c.in[1])))));
 }
 
 void atan2_backward(GradContext& c) {
   const Tensor length = add(square(c.in[0]), square(c.in[1]));
   const Tensor scaled = masked_fill(div(c.out_grad[0], length), eq(length, 0), 0);  // at the origin
-  if (c.sink.wants(0)) give_first(c, mul(scaled, c.in[1]));
-  if (c.sink.wants(1)) give_second(c, neg(mul(scaled, c.in[0])));
+  if (c.sink.needs_grad(0)) give_first(c, mul(scaled, c.in[1]));
+  if (c.sink.needs_grad(1)) give_second(c, neg(mul(scaled, c.in[0])));
 }
 
 // --- the operators ---
@@ -218,10 +218,10 @@ Rule div_scalar_rule(Infos in, const Attrs& attrs) {
 }
 
 void div_scalar_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, div(c.out_grad[0], c.attrs.reals[0]));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, div(c.out_grad[0], c.attrs.reals[0]));
 }
 void remainder_scalar_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, c.out_grad[0]);
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, c.out_grad[0]);
 }
 
 std::vector<OpDef::Sample> by_scalar_samples() {

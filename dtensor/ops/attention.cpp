@@ -154,13 +154,13 @@ const OpDef& attention_backward_op() {
 
 void attention_backward(GradContext& c) {
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.in[3]};
-  const bool dmask = c.sink.wants(3);
+  const bool dmask = c.sink.needs_grad(3);
   Attrs attrs = c.attrs;
   attrs.ints.push_back(dmask);
   const auto grads = call(attention_backward_op(), in, attrs);
   for (int i = 0; i < 3; ++i)
-    if (c.sink.wants(i)) c.sink.give(i, grads[static_cast<std::size_t>(i)]);
-  if (dmask) c.sink.give(3, sum_to(grads[3], c.in_info[3].shape));
+    if (c.sink.needs_grad(i)) c.sink.accumulate(i, grads[static_cast<std::size_t>(i)]);
+  if (dmask) c.sink.accumulate(3, sum_to(grads[3], c.in_info[3].shape));
 }
 
 std::vector<OpDef::Sample> attention_samples() {

@@ -111,10 +111,10 @@ Tensor differentiable_gradient(GradContext& c) {
 }
 
 void cross_entropy_backward(GradContext& c) {
-  if (!c.sink.wants(0) || !c.out_grad[0].defined()) return;
-  if (grad_enabled()) return c.sink.give(0, differentiable_gradient(c));
+  if (!c.sink.needs_grad(0) || !c.out_grad[0].defined()) return;
+  if (grad_enabled()) return c.sink.accumulate(0, differentiable_gradient(c));
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1]};
-  c.sink.give(0, call(cross_entropy_backward_op(), in, c.attrs)[0]);
+  c.sink.accumulate(0, call(cross_entropy_backward_op(), in, c.attrs)[0]);
 }
 
 std::vector<OpDef::Sample> cross_entropy_samples() {

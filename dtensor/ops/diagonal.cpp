@@ -91,9 +91,9 @@ void diagonal_zeros_forward(OpContext& c) {
 }
 
 void diagonal_zeros_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, diagonal(c.out_grad[0], c.attrs.ints[0], static_cast<int>(c.attrs.ints[1]),
-                            static_cast<int>(c.attrs.ints[2])));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, diagonal(c.out_grad[0], c.attrs.ints[0], static_cast<int>(c.attrs.ints[1]),
+                                  static_cast<int>(c.attrs.ints[2])));
 }
 
 std::vector<OpDef::Sample> diagonal_zeros_samples() {
@@ -114,12 +114,12 @@ const OpDef& diagonal_zeros_op() {
 }
 
 void diagonal_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Diagonal d(c.attrs);
   Attrs attrs = c.attrs;
   attrs.ints.push_back(c.in_info[0].shape[d.dim1]);
   attrs.ints.push_back(c.in_info[0].shape[d.dim2]);
-  c.sink.give(0, call1(diagonal_zeros_op(), {c.out_grad[0]}, attrs));
+  c.sink.accumulate(0, call1(diagonal_zeros_op(), {c.out_grad[0]}, attrs));
 }
 
 std::vector<OpDef::Sample> diagonal_samples() {

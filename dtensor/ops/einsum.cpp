@@ -131,8 +131,8 @@ void einsum_backward(GradContext& c) {
   const Tensor a = c.in[0];
   const Tensor b = c.in[1];
   const Tensor dy = c.out_grad[0];
-  if (c.sink.wants(0)) c.sink.give(0, einsum_call({e.out, e.b, e.a}, dy, b));
-  if (c.sink.wants(1)) c.sink.defer(1, [=] { return einsum_call({e.a, e.out, e.b}, a, dy); });
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, einsum_call({e.out, e.b, e.a}, dy, b));
+  if (c.sink.needs_grad(1)) c.sink.defer(1, [=] { return einsum_call({e.a, e.out, e.b}, a, dy); });
 }
 
 Attrs einsum_attrs(const Equation& e) {

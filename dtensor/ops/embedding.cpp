@@ -78,7 +78,7 @@ const OpDef& embedding_backward_op() {
 }
 
 void embedding_backward(GradContext& c) {
-  if (!c.sink.wants(1)) return;
+  if (!c.sink.needs_grad(1)) return;
   const Tensor dy = c.out_grad[0];
   const Tensor ids = c.in[0];
   const Tensor weight = c.in[1];

@@ -40,7 +40,7 @@ void expand_forward(OpContext& c) {
 }
 
 void expand_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, sum_to(c.out_grad[0], c.in_info[0].shape));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, sum_to(c.out_grad[0], c.in_info[0].shape));
 }
 
 std::vector<OpDef::Sample> expand_samples() {

@@ -33,7 +33,7 @@ void flip_forward(OpContext& c) {
 }
 
 void flip_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, flip(c.out_grad[0], c.attrs.ints.span()));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, flip(c.out_grad[0], c.attrs.ints.span()));
 }
 
 std::vector<OpDef::Sample> flip_samples() {

@@ -94,9 +94,9 @@ void gather_forward(OpContext& c) {
 }
 
 void gather_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
-  c.sink.give(0, scatter_add_zeros(c.in_info[0].shape, static_cast<int>(c.attrs.ints[0]), c.in[1],
-                                   c.out_grad[0], c.attrs.ints[1]));
+  if (!c.sink.needs_grad(0)) return;
+  c.sink.accumulate(0, scatter_add_zeros(c.in_info[0].shape, static_cast<int>(c.attrs.ints[0]),
+                                         c.in[1], c.out_grad[0], c.attrs.ints[1]));
 }
 
 std::vector<OpDef::Sample> gather_samples() {
@@ -177,8 +177,8 @@ void add_zeros_forward(OpContext& c) {
 }
 
 void add_zeros_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, gather(c.out_grad[0], static_cast<int>(c.attrs.ints[0]), c.in[1]));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, gather(c.out_grad[0], static_cast<int>(c.attrs.ints[0]), c.in[1]));
 }
 
 std::vector<OpDef::Sample> add_zeros_samples() {

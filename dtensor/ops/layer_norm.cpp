@@ -104,13 +104,13 @@ const OpDef& layer_norm_backward_op() {
 }
 
 void layer_norm_backward(GradContext& c) {
-  const bool weight = c.sink.wants(1);
-  const bool bias = c.sink.wants(2);
+  const bool weight = c.sink.needs_grad(1);
+  const bool bias = c.sink.needs_grad(2);
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1], c.out[2]};
   const auto grads = call(layer_norm_backward_op(), in, {{c.attrs.ints[0], weight, bias}, {}});
-  if (c.sink.wants(0)) c.sink.give(0, grads[0]);
-  if (weight) c.sink.give(1, grads[1]);
-  if (bias) c.sink.give(2, grads[weight ? 2 : 1]);
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, grads[0]);
+  if (weight) c.sink.accumulate(1, grads[1]);
+  if (bias) c.sink.accumulate(2, grads[weight ? 2 : 1]);
 }
 
 std::vector<OpDef::Sample> layer_norm_samples() {

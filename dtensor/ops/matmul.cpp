@@ -69,8 +69,9 @@ void matmul_backward(GradContext& c) {
   const Tensor a = c.in[0];
   const Tensor b = c.in[1];
   const Tensor dy = c.out_grad[0];
-  if (c.sink.wants(0)) c.sink.give(0, sum_to(matmul(dy, transpose(b, -2, -1)), c.in_info[0].shape));
-  if (!c.sink.wants(1)) return;
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, sum_to(matmul(dy, transpose(b, -2, -1)), c.in_info[0].shape));
+  if (!c.sink.needs_grad(1)) return;
   if (!shared(c.in_info[1])) {
     const Shape shape = c.in_info[1].shape;
     c.sink.defer(1, [=] { return sum_to(matmul(transpose(a, -2, -1), dy), shape); });
@@ -139,8 +140,8 @@ void matmul_rows_forward(OpContext& c) {
 }
 
 void matmul_rows_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, matmul(c.in[1], transpose(c.out_grad[0], 0, 1)));
-  if (c.sink.wants(1)) c.sink.give(1, matmul(c.in[0], c.out_grad[0]));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, matmul(c.in[1], transpose(c.out_grad[0], 0, 1)));
+  if (c.sink.needs_grad(1)) c.sink.accumulate(1, matmul(c.in[0], c.out_grad[0]));
 }
 
 std::vector<OpDef::Sample> matmul_rows_samples() {

@@ -36,15 +36,15 @@ void max_forward(OpContext& c) {
 // For one dimension, as `max` and `min` ask for it. attrs.ints: also the mesh dimensions that cut
 // it, as bits.
 void max_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Shape& shape = c.in_info[0].shape;
-  if (shape.empty()) return c.sink.give(0, c.out_grad[0]);
+  if (shape.empty()) return c.sink.accumulate(0, c.out_grad[0]);
   const std::int64_t mask = c.attrs.ints[1];
   const bool keep = c.attrs.ints[2] == 1;
   const int dim = std::countr_zero(static_cast<std::uint64_t>(mask));
   const Tensor index = keep ? c.out[1] : unsqueeze(c.out[1], dim);
   const Tensor dy = keep ? c.out_grad[0] : unsqueeze(c.out_grad[0], dim);
-  c.sink.give(0, scatter_add_zeros(shape, dim, index, dy, c.attrs.ints[3]));
+  c.sink.accumulate(0, scatter_add_zeros(shape, dim, index, dy, c.attrs.ints[3]));
 }
 
 std::vector<OpDef::Sample> max_samples() {

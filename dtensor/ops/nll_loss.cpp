@@ -98,9 +98,9 @@ const OpDef& nll_loss_op();
 
 // It is linear in dloss, and its adjoint is the loss itself, which is linear too.
 void nll_loss_backward_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Tensor in[] = {c.out_grad[0], c.in[1], c.in[2]};
-  c.sink.give(0, call(nll_loss_op(), in, {{c.attrs.ints[0]}, c.attrs.reals})[0]);
+  c.sink.accumulate(0, call(nll_loss_op(), in, {{c.attrs.ints[0]}, c.attrs.reals})[0]);
 }
 
 const OpDef& nll_loss_backward_op() {
@@ -117,12 +117,12 @@ const OpDef& nll_loss_backward_op() {
 }
 
 void nll_loss_backward(GradContext& c) {
-  if (!c.sink.wants(0) || !c.out_grad[0].defined()) return;
+  if (!c.sink.needs_grad(0) || !c.out_grad[0].defined()) return;
   const TensorInfo& x = c.in_info[0];
   Attrs attrs = c.attrs;
   attrs.ints.push_back(x.shape[nll_class_dim(x.shape.size())]);
   attrs.ints.push_back(static_cast<std::int64_t>(x.dtype));
-  c.sink.give(0, call1(nll_loss_backward_op(), {c.out_grad[0], c.in[1], c.in[2]}, attrs));
+  c.sink.accumulate(0, call1(nll_loss_backward_op(), {c.out_grad[0], c.in[1], c.in[2]}, attrs));
 }
 
 std::vector<OpDef::Sample> nll_loss_samples() {

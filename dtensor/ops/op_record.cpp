@@ -14,17 +14,17 @@ class CheckedSink final : public GradSink {
  public:
   CheckedSink(const Record& record, std::span<const TensorInfo> in, GradSink& sink)
       : record_(record), in_(in), sink_(sink) {}
-  bool wants(int input) const override {
+  bool needs_grad(int input) const override {
     require_input(input);
-    return sink_.wants(input);
+    return sink_.needs_grad(input);
   }
-  void give(int input, Tensor gradient) override {
+  void accumulate(int input, Tensor gradient) override {
     require_gradient(input, gradient);
-    sink_.give(input, std::move(gradient));
+    sink_.accumulate(input, std::move(gradient));
   }
   // Not deferred: it is looked at while its operator is known.
   void defer(int input, std::function<Tensor()> compute) override {
-    if (wants(input)) give(input, compute());
+    if (needs_grad(input)) accumulate(input, compute());
   }
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override {
     sink_.arrive(meta, std::move(gradient));

@@ -108,8 +108,8 @@ const OpDef& reduction_backward_op() {
 }
 
 void reduction_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, call1(reduction_backward_op(), {c.out_grad[0], c.in[0]}, c.attrs));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, call1(reduction_backward_op(), {c.out_grad[0], c.in[0]}, c.attrs));
 }
 
 }  // namespace

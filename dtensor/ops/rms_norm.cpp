@@ -92,11 +92,11 @@ const OpDef& rms_norm_backward_op() {
 }
 
 void rms_norm_backward(GradContext& c) {
-  const bool weight = c.sink.wants(1);
+  const bool weight = c.sink.needs_grad(1);
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1]};
   const auto grads = call(rms_norm_backward_op(), in, {{c.attrs.ints[0], weight}, {}});
-  if (c.sink.wants(0)) c.sink.give(0, grads[0]);
-  if (weight) c.sink.give(1, grads[1]);
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, grads[0]);
+  if (weight) c.sink.accumulate(1, grads[1]);
 }
 
 std::vector<OpDef::Sample> rms_norm_samples() {

@@ -59,9 +59,9 @@ void scatter_forward(OpContext& c) {
 
 void scatter_backward(GradContext& c) {
   const int dim = static_cast<int>(c.attrs.ints[0]);
-  if (c.sink.wants(0)) c.sink.give(0, scatter(c.out_grad[0], dim, c.in[1], 0.0));
-  if (scatter_has_source(c.in_info.size()) && c.sink.wants(2))
-    c.sink.give(2, gather(c.out_grad[0], dim, c.in[1]));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, scatter(c.out_grad[0], dim, c.in[1], 0.0));
+  if (scatter_has_source(c.in_info.size()) && c.sink.needs_grad(2))
+    c.sink.accumulate(2, gather(c.out_grad[0], dim, c.in[1]));
 }
 
 std::vector<OpDef::Sample> scatter_samples() {

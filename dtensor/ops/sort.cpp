@@ -32,11 +32,11 @@ void sort_forward(OpContext& c) {
 }
 
 void sort_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Shape& shape = c.in_info[0].shape;
-  c.sink.give(0, shape.empty() ? c.out_grad[0]
-                               : scatter_add_zeros(shape, static_cast<int>(c.attrs.ints[0]),
-                                                   c.out[1], c.out_grad[0]));
+  c.sink.accumulate(0, shape.empty() ? c.out_grad[0]
+                                     : scatter_add_zeros(shape, static_cast<int>(c.attrs.ints[0]),
+                                                         c.out[1], c.out_grad[0]));
 }
 
 std::vector<OpDef::Sample> sort_samples() {

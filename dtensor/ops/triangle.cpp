@@ -30,8 +30,8 @@ void triangle_forward(OpContext& c) {
 Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper, CallSite site = {});
 
 void triangle_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, triangle(c.out_grad[0], c.attrs.ints[0], c.attrs.ints[1] == 1));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, triangle(c.out_grad[0], c.attrs.ints[0], c.attrs.ints[1] == 1));
 }
 
 std::vector<OpDef::Sample> triangle_samples() {

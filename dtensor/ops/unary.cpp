@@ -121,8 +121,8 @@ const OpDef& unary_slope_op();
 
 template <UnaryOp f>
 void unary_slope_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, call1(unary_slope_op<f>(), {c.out_grad[0], c.in[1]}, c.attrs));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, call1(unary_slope_op<f>(), {c.out_grad[0], c.in[1]}, c.attrs));
 }
 
 // dy times the slope, of operators that have a gradient themselves; undefined: there are none yet.
@@ -165,19 +165,19 @@ const OpDef& unary_op();
 
 template <UnaryOp f>
 void unary_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Tensor& dy = c.out_grad[0];
   if constexpr (f == UnaryOp::AddScalar) {
-    c.sink.give(0, dy);
+    c.sink.accumulate(0, dy);
   } else if constexpr (gradient_of(f) == UnaryGradient::Zero) {
-    c.sink.give(0, zeros_like(dy));
+    c.sink.accumulate(0, zeros_like(dy));
   } else if constexpr (gradient_of(f) == UnaryGradient::Itself) {
-    c.sink.give(0, call1(unary_op<f>(), {dy}, c.attrs));
+    c.sink.accumulate(0, call1(unary_op<f>(), {dy}, c.attrs));
   } else {
     const Tensor& at = kernels::is_from_result(f) ? c.out[0] : c.in[0];
     const Tensor slope = grad_enabled() ? differentiable_slope<f>(dy, at) : Tensor();
-    if (slope.defined()) return c.sink.give(0, slope);
-    c.sink.give(0, call1(unary_slope_op<f>(), {dy, at}, c.attrs));
+    if (slope.defined()) return c.sink.accumulate(0, slope);
+    c.sink.accumulate(0, call1(unary_slope_op<f>(), {dy, at}, c.attrs));
   }
 }
 

@@ -159,9 +159,10 @@ Shape resolved(Shape shape, const Tensor& x) {
 }
 
 void view_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Shape& from = c.in_info[0].shape;
-  c.sink.give(0, call1(view_op(), {c.out_grad[0]}, {{from.begin(), from.end()}, c.attrs.reals}));
+  c.sink.accumulate(0,
+                    call1(view_op(), {c.out_grad[0]}, {{from.begin(), from.end()}, c.attrs.reals}));
 }
 
 // Of a shape that has dimension `alone` of size 1 more, or less.

@@ -54,11 +54,11 @@ class RedistributeRecord final : public Record {
     const Tensor& gradient = output_grads[0];
     if (!taped(output_grads)) {
       const Tensor sent = cast_local(gradient, backward_dtype_);
-      return sink.give(0, cast_local(redistribute_raw(sent, source_), dtype_));
+      return sink.accumulate(0, cast_local(redistribute_raw(sent, source_), dtype_));
     }
     const RedistributeOptions options{backward_dtype_, gradient.dtype()};
     const Tensor back = run_taped(gradient, source_, options).result;
-    sink.give(0, back.dtype() == dtype_ ? back : to(back, dtype_));
+    sink.accumulate(0, back.dtype() == dtype_ ? back : to(back, dtype_));
   }
 
  private:

@@ -128,7 +128,7 @@ class TransferRecord final : public Record {
       : source_(make_spec(source.mesh, partial_as_replicate(source.layout), source.shape)) {}
   std::string_view name() const override { return "redistribute"; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    sink.give(0, transfer(output_grads[0], source_));
+    sink.accumulate(0, transfer(output_grads[0], source_));
   }
 
  private:

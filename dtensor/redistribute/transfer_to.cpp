@@ -104,7 +104,7 @@ class ParcelRecord final : public Record {
     if (taped(output_grads))
       push_record(std::make_shared<ParcelRecord>(parcel_, !adjoint_), output_grads,
                   std::span<Tensor>(&gradient, 1));
-    sink.give(0, gradient);
+    sink.accumulate(0, gradient);
   }
 
  private:

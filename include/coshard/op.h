@@ -13,7 +13,7 @@
 //   forward   computes this rank's part: `c.in` are ready local tensors, c.make(i) is output i.
 //             c.offset(i, dim) is where this rank's part of input i begins in the logical tensor.
 //   backward  is written with operators, on logical tensors; its redistributes come by themselves.
-//             c.sink.wants(i), c.sink.give(i, gradient). Null: not differentiable.
+//             c.sink.needs_grad(i), c.sink.accumulate(i, gradient). Null: not differentiable.
 //   flops     for tables of time spent; one_per_element will do
 //
 // infer and forward are needed. Error{BadInput}: a rule without a letter for each dimension, an
