@@ -30,8 +30,8 @@ Rule add_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   if (in[0].dtype == DType::Bool) return rule;
   pass_partial(rule, "PP", "P", kLinear);
-  pass_one(rule, 0, Pass::Rising);
-  pass_one(rule, 1, attrs.reals[0] >= 0 ? Pass::Rising : Pass::Falling);
+  pass_one(rule, 0, Pass::MonotoneIncreasing);
+  pass_one(rule, 1, attrs.reals[0] >= 0 ? Pass::MonotoneIncreasing : Pass::MonotoneDecreasing);
   return rule;
 }
 
@@ -86,8 +86,8 @@ Rule extreme_rule(Infos in, const Attrs& attrs) {
   if (in[0].dtype == DType::Bool) return rule;
   constexpr Reduce kOwn = f == BinaryOp::Maximum ? Reduce::Max : Reduce::Min;
   rule.extra.push_back(partial_strategy("PP", "P", kOwn));
-  pass_one(rule, 0, Pass::Rising);
-  pass_one(rule, 1, Pass::Rising);
+  pass_one(rule, 0, Pass::MonotoneIncreasing);
+  pass_one(rule, 1, Pass::MonotoneIncreasing);
   return rule;
 }
 

@@ -25,7 +25,7 @@ Rule to_rule(Infos in, const Attrs& attrs) {
   if (to == DType::Bool) return rule;
   const bool wider = promoted(in[0].dtype, to) == to && in[0].dtype != DType::I64;
   if (wider && is_floating(in[0].dtype) == is_floating(to)) pass_one(rule, 0, Pass::Linear);
-  pass_one(rule, 0, Pass::Rising);
+  pass_one(rule, 0, Pass::MonotoneIncreasing);
   return rule;
 }
 

@@ -32,7 +32,7 @@ constexpr UnaryGradient gradient_of(UnaryOp f) {
 // passes.
 constexpr Pass pass_of(UnaryOp f) {
   switch (f) {
-    case UnaryOp::Neg: return Pass::Falling;
+    case UnaryOp::Neg: return Pass::MonotoneDecreasing;
     case UnaryOp::Sign:
     case UnaryOp::Floor:
     case UnaryOp::Relu:
@@ -42,7 +42,7 @@ constexpr Pass pass_of(UnaryOp f) {
     case UnaryOp::Tanh:
     case UnaryOp::Sigmoid:
     case UnaryOp::Softplus:
-    case UnaryOp::Erf: return Pass::Rising;
+    case UnaryOp::Erf: return Pass::MonotoneIncreasing;
     default: return Pass::Nothing;
   }
 }
@@ -86,10 +86,10 @@ Rule unary_rule(Infos in, const Attrs& attrs) {
   pass_one(rule, 0, pass_of(f));
   if (f == UnaryOp::Neg) pass_one(rule, 0, Pass::Linear);
   if (f == UnaryOp::MulScalar) pass_scaled(rule, 0, attrs.reals[0]);
-  if (f == UnaryOp::LeakyRelu && attrs.reals[0] >= 0) pass_one(rule, 0, Pass::Rising);
+  if (f == UnaryOp::LeakyRelu && attrs.reals[0] >= 0) pass_one(rule, 0, Pass::MonotoneIncreasing);
   if (f == UnaryOp::AddScalar) {
     pass_one(rule, 0, Pass::Affine);
-    pass_one(rule, 0, Pass::Rising);
+    pass_one(rule, 0, Pass::MonotoneIncreasing);
   }
   return rule;
 }

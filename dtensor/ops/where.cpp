@@ -76,7 +76,7 @@ Rule masked_fill_rule(Infos in, const Attrs& attrs) {
   const double value = attrs.reals[0];
   if (in[0].dtype == DType::Bool) return rule;
   pass_one(rule, 0, value == 0 ? Pass::Linear : Pass::Affine);
-  pass_one(rule, 0, Pass::Rising);
+  pass_one(rule, 0, Pass::MonotoneIncreasing);
   if (value == 0 || value == 1) rule.extra.push_back(partial_strategy("PR", "P", Reduce::Product));
   return rule;
 }
