@@ -91,7 +91,7 @@ Rule extreme_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-const OpDef& step_op();
+const OpDef& heaviside_op();
 
 // Each operand gets the gradient where it is the result; equal ones get half of it each.
 template <BinaryOp f>
@@ -99,8 +99,8 @@ void extreme_backward(GradContext& c) {
   const Tensor& a = c.in[f == BinaryOp::Maximum ? 0 : 1];
   const Tensor& b = c.in[f == BinaryOp::Maximum ? 1 : 0];
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.needs_grad(0)) give_first(c, mul(dy, call1(step_op(), {a, b})));
-  if (c.sink.needs_grad(1)) give_second(c, mul(dy, call1(step_op(), {b, a})));
+  if (c.sink.needs_grad(0)) give_first(c, mul(dy, call1(heaviside_op(), {a, b})));
+  if (c.sink.needs_grad(1)) give_second(c, mul(dy, call1(heaviside_op(), {b, a})));
 }
 
 // --- a ** b, a % b, atan2(a, b) ---
@@ -188,8 +188,8 @@ const OpDef& atan2_op() {
   static const OpDef op = arithmetic<BinaryOp::Atan2>(elementwise_rule, atan2_backward);
   return op;
 }
-const OpDef& step_op() {
-  static const OpDef op = arithmetic<BinaryOp::Step>(elementwise_rule, nullptr);
+const OpDef& heaviside_op() {
+  static const OpDef op = arithmetic<BinaryOp::Heaviside>(elementwise_rule, nullptr);
   return op;
 }
 template <BinaryOp f>
@@ -370,7 +370,7 @@ std::span<const OpDef* const> arithmetic_ops() {
                                      &pow_op(),
                                      &remainder_op(),
                                      &atan2_op(),
-                                     &step_op(),
+                                     &heaviside_op(),
                                      &extreme_op<BinaryOp::Maximum>(),
                                      &extreme_op<BinaryOp::Minimum>(),
                                      &div_scalar_op(),
