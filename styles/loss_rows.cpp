@@ -78,8 +78,8 @@ Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Te
 
 void check_targets(const Tensor& targets, std::int64_t classes, std::int64_t ignore_index) {
   kernels::run(*targets.device(),
-               kernels::CheckIndex{FindingKind::Target, DType::I64, targets.local_numel(), classes,
-                                   targets.data(), ignore_index});
+               kernels::CheckIndex{DeviceAssertKind::Target, DType::I64, targets.local_numel(),
+                                   classes, targets.data(), ignore_index});
 }
 
 void weigh_rows(LossRows& p, const Tensor& weight) {

@@ -32,7 +32,7 @@ void embedding_forward(OpContext& c) {
   const Tensor ids = local_contiguous(c.in[0]);
   // An id outside of the whole table, not only of this rank's rows, is the caller's error.
   const std::int64_t rows = c.in[1].shape()[0];
-  launch(c, kernels::CheckIndex{FindingKind::EmbeddingId, ids.dtype(), ids.local_numel(), rows,
+  launch(c, kernels::CheckIndex{DeviceAssertKind::EmbeddingId, ids.dtype(), ids.local_numel(), rows,
                                 ids.data()});
   const Tensor weight = local_contiguous(c.in[1]);
   const Shape& n = weight.local_shape();

@@ -21,8 +21,8 @@ struct OwnIndex {
 OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, std::int64_t first,
                    std::int64_t count) {
   const Tensor all = local_contiguous(index).raw_local();
-  launch(c, kernels::CheckIndex{FindingKind::GatherIndex, all.dtype(), all.local_numel(), limit,
-                                all.data()});
+  launch(c, kernels::CheckIndex{DeviceAssertKind::GatherIndex, all.dtype(), all.local_numel(),
+                                limit, all.data()});
   const auto empty = [&all](DType dtype) {
     return Tensor::empty(all.device(), all.local_shape(), dtype);
   };
