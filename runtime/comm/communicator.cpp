@@ -47,8 +47,8 @@ Work Communicator::issue(Collective collective, CallSite where) {
   collective.branch = branch.id();
   collective.branch_path = branch.child_path();
   const bool callers =
-      !collective.announced && (is_callers(collective.send, collective.keep_send) ||
-                                is_callers(collective.recv, collective.keep_recv));
+      !collective.control_only && (is_callers(collective.send, collective.keep_send) ||
+                                   is_callers(collective.recv, collective.keep_recv));
   return Work(start(std::move(collective)), !callers);
 }
 

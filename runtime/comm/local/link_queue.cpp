@@ -28,7 +28,8 @@ Passage LinkQueue::pass(const Job& job) {
   std::int64_t bytes = 0;
   for (int r = 0; r < ranks; ++r)
     bytes = std::max(bytes, larger_bytes(job.entries[static_cast<std::size_t>(r)].args, ranks, r));
-  const std::int64_t took = any.announced ? 0 : link_.time_ns(algorithmic_bytes(any, ranks, bytes));
+  const std::int64_t took =
+      any.control_only ? 0 : link_.time_ns(algorithmic_bytes(any, ranks, bytes));
   const std::scoped_lock lock(lock_);
   Passage passage{now()};
   for (const std::int64_t free : free_ns_) passage.begin = std::max(passage.begin, free);

@@ -163,7 +163,8 @@ std::uint32_t chunks_of(std::int64_t elements, std::int64_t chunk) {
 }  // namespace
 
 bool is_one_shot(const Collective& args, int ranks, int rank) {
-  return ranks == 1 || args.announced || larger_bytes(args, ranks, rank) * ranks <= kOneShotBytes;
+  return ranks == 1 || args.control_only ||
+         larger_bytes(args, ranks, rank) * ranks <= kOneShotBytes;
 }
 
 void plan_units(Job& job, int ranks) {
@@ -172,7 +173,7 @@ void plan_units(Job& job, int ranks) {
   job.chunk = kUnitBytes / static_cast<std::int64_t>(size_of(c.dtype));
   job.per_target = 1;
   job.units = 1;
-  if (c.announced && c.kind != CollectiveKind::AllGather) return;
+  if (c.control_only && c.kind != CollectiveKind::AllGather) return;
   switch (c.kind) {
     case CollectiveKind::AllReduce:
     case CollectiveKind::Broadcast:
@@ -195,7 +196,7 @@ void plan_units(Job& job, int ranks) {
 
 void run_unit(const Job& job, int ranks, std::uint32_t unit) {
   const Collective& c = job.entries[0].args;
-  if (c.announced) return;
+  if (c.control_only) return;
   switch (c.kind) {
     case CollectiveKind::AllReduce: return all_reduce_unit(job, ranks, unit);
     case CollectiveKind::Broadcast: return broadcast_unit(job, ranks, unit);
@@ -224,7 +225,7 @@ CopyBlock block_of(const Collective& from, const Collective& to, int ranks, int 
 void copy_pair(const Job& job, int ranks, int source, int target) {
   const Collective& from = job.entries[static_cast<std::size_t>(source)].args;
   const Collective& to = job.entries[static_cast<std::size_t>(target)].args;
-  if (from.announced) return;
+  if (from.control_only) return;
   const CopyBlock block = block_of(from, to, ranks, source, target);
   copy_block(block, from.send, to.recv, size_of(from.dtype));
 }

@@ -68,7 +68,7 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
     order_hash_ = mix(order_hash_, fingerprint(collective, size()));
   }
   Collective told = collective;
-  told.announced = true;
+  told.control_only = true;
   told.keep_send = told.keep_recv = nullptr;
   if (domain_->device->recording()) keep_for_replays(told);
   const std::scoped_lock lock(mutex_);
