@@ -272,7 +272,7 @@ void Executor::idle() {
 // Spins for as long as a sleep and a wake-up cost; whether there is something to do now.
 bool Executor::spin(Waiting& head) {
   if (context_->parker().shares_its_thread()) return false;
-  Patience patience;
+  SpinWait patience;
   while (head.look() == Look::Stuck) {
     if (has_mail_.load(std::memory_order_relaxed)) return true;
     if (!patience.spin()) return false;

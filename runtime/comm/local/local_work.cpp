@@ -45,7 +45,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
   LocalGroup& group = communicator_->group();
   RankContext& rank = RankContext::current();
   Parker& parker = rank.parker();
-  Patience patience;
+  SpinWait patience;
   std::int64_t begin_ns = 0;
   for (;;) {
     if (group.poisoned()) fail_poisoned();
