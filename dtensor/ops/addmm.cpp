@@ -31,12 +31,12 @@ Rule addmm_rule(Infos in, const Attrs& attrs) {
   const Shape out = addmm_infer(in, attrs).front().shape;
   const int last = static_cast<int>(out.size()) - 1;
   Rule rule;
-  rule.out = {letters(out.size())};
+  rule.out = {axes(out.size())};
   std::string a = rule.out[0];
   std::string b = rule.out[0];
   a[static_cast<std::size_t>(last)] = 'y';
   b[static_cast<std::size_t>(last - 1)] = 'y';
-  rule.in = {broadcast_letters(in[0].shape, out), a, b};
+  rule.in = {broadcast_axes(in[0].shape, out), a, b};
   rule.strided = true;
   rule.whole = "y";
   rule.extra.push_back({{Partial(), Shard(last), Shard(last - 1)}, {Partial()}});

@@ -36,10 +36,10 @@ std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
           {{q[0], q[1], q[2]}, statistic_dtype(in[0].dtype)}};
 }
 
-// The mask's dimensions in the letters of "bhq.", '.' where it stretches.
-std::string mask_letters(const TensorInfo& mask, const Shape& q, const Shape& k) {
+// The mask's dimensions in the axes of "bhq.", '.' where it stretches.
+std::string mask_axes(const TensorInfo& mask, const Shape& q, const Shape& k) {
   if (!mask.defined) return {};
-  std::string text = broadcast_letters(mask.shape, scores_shape(q, k));
+  std::string text = broadcast_axes(mask.shape, scores_shape(q, k));
   for (char& c : text)
     if (c != '.') c = "bhq."[c - 'a'];
   return text;
@@ -53,7 +53,7 @@ void keep_groups(Rule& rule, const Shape& q, const Shape& k) {
 // Queries may be cut: where they start is known. Keys are wanted whole.
 Rule attention_rule(Infos in, const Attrs&) {
   Rule rule;
-  rule.in = {"bhq.", "bh..", "bh..", mask_letters(in[3], in[0].shape, in[1].shape)};
+  rule.in = {"bhq.", "bh..", "bh..", mask_axes(in[3], in[0].shape, in[1].shape)};
   rule.out = {"bhq.", "bhq"};
   keep_groups(rule, in[0].shape, in[1].shape);
   pass_partial(rule, "RRPR", "PR", kLinear);
@@ -112,7 +112,7 @@ Rule attention_backward_rule(Infos in, const Attrs& attrs) {
   const bool dmask = attrs.ints[2] == 1;
   Rule rule;
   rule.in = {
-      "bhq.", "bhq.", "bh..", "bh..", "bhq.", "bhq", mask_letters(in[6], in[1].shape, in[2].shape)};
+      "bhq.", "bhq.", "bh..", "bh..", "bhq.", "bhq", mask_axes(in[6], in[1].shape, in[2].shape)};
   rule.out = {"bhq.", "bh..", "bh.."};
   if (dmask) rule.out.push_back("bhq.");
   keep_groups(rule, in[1].shape, in[2].shape);

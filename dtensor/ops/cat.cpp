@@ -24,7 +24,7 @@ std::vector<TensorInfo> cat_infer(Infos in, const Attrs& attrs) {
 
 Rule cat_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  std::string text = letters(in[0].shape.size());
+  std::string text = axes(in[0].shape.size());
   text[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};

@@ -63,7 +63,7 @@ class Choosing {
       for (std::size_t i = 0; i < in_.size(); ++i) made_.in[i][m] = alternative.strategy.in[i];
       for (std::size_t i = 0; i < out_.size(); ++i) made_.out[i][m] = alternative.strategy.out[i];
       Parts inner = parts;
-      if (alternative.strategy.letter) inner[alternative.strategy.letter] *= size(m);
+      if (alternative.strategy.axis) inner[alternative.strategy.axis] *= size(m);
       descend(m + 1, inner, so_far, slowest_so_far);
     }
   }

@@ -25,7 +25,7 @@ std::vector<TensorInfo> cross_entropy_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule cross_entropy_rule(Infos in, const Attrs& attrs) {
-  const std::string rows = letters(in[1].shape.size());
+  const std::string rows = axes(in[1].shape.size());
   Rule rule;
   rule.in = {rows + ".", rows};
   rule.out = {summed(attrs) ? "" : rows, rows, summed(attrs) ? "" : rows};
@@ -58,7 +58,7 @@ void cross_entropy_forward(OpContext& c) {
 std::vector<TensorInfo> cross_entropy_backward_infer(Infos in, const Attrs&) { return {in[1]}; }
 
 Rule cross_entropy_backward_rule(Infos in, const Attrs& attrs) {
-  const std::string rows = letters(in[2].shape.size());
+  const std::string rows = axes(in[2].shape.size());
   Rule rule;
   rule.in = {summed(attrs) ? "" : rows, rows + ".", rows, rows};
   rule.out = {rows + "."};

@@ -33,9 +33,9 @@ DeviceMesh mesh_of(const OpDef& op, std::span<const Tensor> in) {
   return mesh;
 }
 
-// Of a rule of the program's own: a letter per dimension.
-void require_letters(const OpDef& op, std::span<const std::string> rule,
-                     std::span<const TensorInfo> tensors, const char* which) {
+// Of a rule of the program's own: an axis per dimension.
+void require_axes(const OpDef& op, std::span<const std::string> rule,
+                  std::span<const TensorInfo> tensors, const char* which) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
     CS_REQUIRE(!tensors[i].defined || rule[i] == "*" || rule[i].size() == tensors[i].shape.size(),
                op.name, ": the rule has axes '", rule[i], "' for ", which, ' ', i, " of shape ",
@@ -47,8 +47,8 @@ void require_rule(const OpDef& op, const Rule& rule, std::span<const TensorInfo>
   CS_REQUIRE(rule.in.size() == in.size() && rule.out.size() == out.size(), op.name,
              ": the rule has ", rule.in.size(), " inputs and ", rule.out.size(),
              " outputs, but the call has ", in.size(), " and ", out.size());
-  require_letters(op, rule.in, in, "input");
-  require_letters(op, rule.out, out, "output");
+  require_axes(op, rule.in, in, "input");
+  require_axes(op, rule.out, out, "output");
   for (const Strategy& extra : rule.extra)
     CS_REQUIRE(extra.in.size() == in.size() && extra.out.size() == out.size(), op.name,
                ": a strategy of its rule has ", extra.in.size(), " inputs and ", extra.out.size(),

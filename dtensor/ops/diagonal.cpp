@@ -20,7 +20,7 @@ struct Diagonal {
     const std::int64_t columns = shape[dim2] - std::max<std::int64_t>(offset, 0);
     return std::max<std::int64_t>(0, std::min(rows, columns));
   }
-  // Sizes, strides or letters without the two dimensions, and with the diagonal's at the end.
+  // Sizes, strides or axes without the two dimensions, and with the diagonal's at the end.
   template <class Sequence, class Value>
   Sequence without(const Sequence& values, Value last) const {
     Sequence out;
@@ -54,7 +54,7 @@ std::vector<TensorInfo> diagonal_infer(Infos in, const Attrs& attrs) {
 
 Rule diagonal_rule(Infos in, const Attrs& attrs) {
   const Diagonal d(attrs);
-  std::string text = letters(in[0].shape.size());
+  std::string text = axes(in[0].shape.size());
   text[d.dim1] = text[d.dim2] = '.';
   Rule rule;
   rule.in = {text};
@@ -74,7 +74,7 @@ std::vector<TensorInfo> diagonal_zeros_infer(Infos in, const Attrs& attrs) {
 
 Rule diagonal_zeros_rule(Infos in, const Attrs& attrs) {
   const Diagonal d(attrs);
-  std::string text = letters(in[0].shape.size() + 1);
+  std::string text = axes(in[0].shape.size() + 1);
   text[d.dim1] = text[d.dim2] = '.';
   Rule rule;
   rule.in = {d.without(text, '.')};

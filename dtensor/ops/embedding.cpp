@@ -20,7 +20,7 @@ std::vector<TensorInfo> embedding_infer(Infos in, const Attrs&) {
 
 // Cutting the rows 'y' of the table contracts: each rank looks up its own, the rest are zero.
 Rule embedding_rule(Infos in, const Attrs&) {
-  const std::string ids = letters(in[0].shape.size());
+  const std::string ids = axes(in[0].shape.size());
   Rule rule;
   rule.in = {ids, "yz"};
   rule.out = {ids + "z"};
@@ -43,7 +43,7 @@ void embedding_forward(OpContext& c) {
 // in: dy, ids, weight (for its layout only: the gradient comes in the same one where that is free);
 // out: dweight
 Rule embedding_backward_rule(Infos in, const Attrs&) {
-  const std::string ids = letters(in[1].shape.size());
+  const std::string ids = axes(in[1].shape.size());
   Rule rule;
   rule.in = {ids + "z", ids, "yz"};
   rule.out = {"yz"};

@@ -9,7 +9,7 @@ namespace {
 // attrs.ints: the dimensions
 Rule flip_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  std::string text = letters(in[0].shape.size());
+  std::string text = axes(in[0].shape.size());
   for (auto dim : attrs.ints) text[static_cast<std::size_t>(dim)] = '.';
   rule.in = {text};
   rule.out = {text};

@@ -56,7 +56,7 @@ std::vector<TensorInfo> gather_infer(Infos in, const Attrs& attrs) {
 
 Rule gather_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  const std::string text = letters(in[1].shape.size());
+  const std::string text = axes(in[1].shape.size());
   std::string lines = text;
   lines[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in = {lines, text};
@@ -141,7 +141,7 @@ std::vector<TensorInfo> add_zeros_infer(Infos in, const Attrs& attrs) {
 Rule add_zeros_rule(Infos in, const Attrs& attrs) {
   const Shape out = add_zeros_shape(attrs);
   Rule rule;
-  std::string text = letters(out.size());
+  std::string text = axes(out.size());
   std::string lines = text;
   for (std::size_t d = 0; d < out.size(); ++d) {
     const bool indexed = static_cast<std::int64_t>(d) == attrs.ints[0];

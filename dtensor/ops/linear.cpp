@@ -8,7 +8,7 @@ namespace coshard {
 namespace {
 
 Rule linear_rule(Infos in, const Attrs&) {
-  const std::string rows = letters(in[0].shape.size() - 1);
+  const std::string rows = axes(in[0].shape.size() - 1);
   const bool bias = in[2].defined;
   Rule rule;
   rule.in = {rows + "y", "zy", bias ? "z" : ""};

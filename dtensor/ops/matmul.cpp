@@ -15,9 +15,9 @@ Shape leading(const Shape& shape) { return Shape(shape.begin(), shape.end() - 2)
 Rule matmul_rule(Infos in, const Attrs&) {
   const Shape lead = broadcast(leading(in[0].shape), leading(in[1].shape), "matmul");
   Rule rule;
-  rule.in = {broadcast_letters(leading(in[0].shape), lead) + "wy",
-             broadcast_letters(leading(in[1].shape), lead) + "yz"};
-  rule.out = {letters(lead.size()) + "wz"};
+  rule.in = {broadcast_axes(leading(in[0].shape), lead) + "wy",
+             broadcast_axes(leading(in[1].shape), lead) + "yz"};
+  rule.out = {axes(lead.size()) + "wz"};
   rule.strided = true;
   pass_partial(rule, "PR", "P", kLinear);
   pass_partial(rule, "RP", "P", kLinear);
@@ -108,7 +108,7 @@ const OpDef& matmul_op() {
 // --- a^T @ b over all rows: the gradient of a weight ---
 
 Rule matmul_rows_rule(Infos in, const Attrs&) {
-  const std::string rows = letters(in[0].shape.size() - 1);
+  const std::string rows = axes(in[0].shape.size() - 1);
   Rule rule;
   rule.in = {rows + "y", rows + "z"};
   rule.out = {"yz"};

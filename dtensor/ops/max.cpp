@@ -16,10 +16,10 @@ std::vector<TensorInfo> max_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule max_rule(Infos in, const Attrs& attrs) {
-  const std::string all = letters(in[0].shape.size());
-  const std::string out = remaining_letters(all, attrs.ints[1], attrs.ints[2] == 1);
+  const std::string all = axes(in[0].shape.size());
+  const std::string out = remaining_axes(all, attrs.ints[1], attrs.ints[2] == 1);
   Rule rule;
-  rule.in = {whole_letters(all, attrs.ints[1])};
+  rule.in = {whole_axes(all, attrs.ints[1])};
   rule.out = {out, out};
   rule.strided = true;
   return rule;
@@ -82,7 +82,7 @@ std::vector<TensorInfo> max_of_parts_infer(Infos in, const Attrs& attrs) {
 
 Rule max_of_parts_rule(Infos in, const Attrs&) {
   Rule rule;
-  rule.in = {letters(in[0].shape.size())};
+  rule.in = {axes(in[0].shape.size())};
   rule.out = {'.' + rule.in[0]};
   rule.strided = true;
   return rule;
@@ -129,10 +129,10 @@ std::vector<TensorInfo> max_of_pairs_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule max_of_pairs_rule(Infos in, const Attrs& attrs) {
-  const std::string all = letters(in[0].shape.size());
-  const std::string out = remaining_letters(all, attrs.ints[1], attrs.ints[2] == 1);
+  const std::string all = axes(in[0].shape.size());
+  const std::string out = remaining_axes(all, attrs.ints[1], attrs.ints[2] == 1);
   Rule rule;
-  rule.in = {"*", '.' + whole_letters(all, attrs.ints[1])};
+  rule.in = {"*", '.' + whole_axes(all, attrs.ints[1])};
   rule.out = {out, out};
   rule.strided = true;
   return rule;

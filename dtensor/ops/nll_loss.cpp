@@ -29,9 +29,9 @@ std::vector<TensorInfo> nll_loss_infer(Infos in, const Attrs&) {
   return {{rows, dtype}, {rows, dtype}};
 }
 
-// The letters of the log-probabilities, and of the targets: the classes stay whole.
-struct NllLetters {
-  explicit NllLetters(std::size_t ndim) : x(letters(ndim)), rows(x) {
+// The axes of the log-probabilities, and of the targets: the classes stay whole.
+struct NllAxes {
+  explicit NllAxes(std::size_t ndim) : x(axes(ndim)), rows(x) {
     x[nll_class_dim(ndim)] = '.';
     rows.erase(nll_class_dim(ndim), 1);
   }
@@ -39,7 +39,7 @@ struct NllLetters {
 };
 
 Rule nll_loss_rule(Infos in, const Attrs&) {
-  const NllLetters text(in[0].shape.size());
+  const NllAxes text(in[0].shape.size());
   Rule rule;
   rule.in = {text.x, text.rows, in[2].defined ? "." : ""};
   rule.out = {text.rows, text.rows};
@@ -69,7 +69,7 @@ std::vector<TensorInfo> nll_loss_backward_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule nll_loss_backward_rule(Infos in, const Attrs&) {
-  const NllLetters text(in[1].shape.size() + 1);
+  const NllAxes text(in[1].shape.size() + 1);
   Rule rule;
   rule.in = {text.rows, text.rows, in[2].defined ? "." : ""};
   rule.out = {text.x};

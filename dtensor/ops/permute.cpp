@@ -21,7 +21,7 @@ std::vector<TensorInfo> permute_infer(Infos in, const Attrs& attrs) {
 
 Rule permute_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  rule.in = {letters(in[0].shape.size())};
+  rule.in = {axes(in[0].shape.size())};
   rule.out = {permuted(rule.in[0], attrs)};
   rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);

@@ -50,7 +50,7 @@ std::string_view text_of(const OpDef& op) {
 std::uint64_t hash_of(const OpDef& op, const Rule& rule) {
   std::uint64_t hash = 0;
   const auto add = [&](std::string_view word) {
-    for (const char letter : word) hash = mix(hash, static_cast<unsigned char>(letter));
+    for (const char axis : word) hash = mix(hash, static_cast<unsigned char>(axis));
     hash = mix(hash, word.size());
   };
   add(op.name);

@@ -22,7 +22,7 @@ std::vector<TensorInfo> rms_norm_infer(Infos in, const Attrs& attrs) {
 // The rows may be cut, what is normalised stays whole.
 Rule rms_norm_rule(Infos in, const Attrs& attrs) {
   const auto count = static_cast<std::size_t>(attrs.ints[0]);
-  const std::string rows = letters(in[0].shape.size() - count);
+  const std::string rows = axes(in[0].shape.size() - count);
   const std::string whole(count, '.');
   Rule rule;
   rule.in = {rows + whole, in[1].defined ? whole : ""};
@@ -52,7 +52,7 @@ std::vector<TensorInfo> rms_norm_backward_infer(Infos in, const Attrs& attrs) {
 
 Rule rms_norm_backward_rule(Infos in, const Attrs& attrs) {
   const auto count = static_cast<std::size_t>(attrs.ints[0]);
-  const std::string rows = letters(in[1].shape.size() - count);
+  const std::string rows = axes(in[1].shape.size() - count);
   const std::string whole(count, '.');
   Rule rule;
   rule.in = {rows + whole, rows + whole, in[2].defined ? whole : "", rows};

@@ -31,7 +31,7 @@ std::vector<TensorInfo> scan_infer(Infos in, const Attrs&) {
 
 // The dimension stays whole in all inputs and outputs.
 Rule scan_rule_of(std::size_t inputs, std::size_t outputs, std::size_t ndim, const Attrs& attrs) {
-  const std::string text = whole_letters(letters(ndim), scan_mask(attrs));
+  const std::string text = whole_axes(axes(ndim), scan_mask(attrs));
   Rule rule;
   rule.in.assign(inputs, text);
   rule.out.assign(outputs, text);

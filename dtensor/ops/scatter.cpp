@@ -37,7 +37,7 @@ void scatter_pass_partial(Rule& rule, std::size_t inputs, const Attrs& attrs) {
 Rule scatter_rule(Infos in, const Attrs& attrs) {
   const Shape& x = in[0].shape;
   Rule rule;
-  std::string text = letters(x.size());
+  std::string text = axes(x.size());
   for (std::size_t d = 0; d < x.size(); ++d)
     if (static_cast<std::int64_t>(d) == attrs.ints[0] || x[d] != in[1].shape[d]) text[d] = '.';
   rule.in.assign(in.size(), text);

@@ -10,7 +10,7 @@ namespace {
 std::size_t slice_dim(const Attrs& attrs) { return static_cast<std::size_t>(attrs.ints[0]); }
 
 std::string all_but_sliced(const Shape& shape, const Attrs& attrs) {
-  std::string text = letters(shape.size());
+  std::string text = axes(shape.size());
   text[slice_dim(attrs)] = '.';
   return text;
 }

@@ -15,7 +15,7 @@ std::vector<TensorInfo> softmax_infer(Infos in, const Attrs&) {
 // dim stays whole, in every input and the output
 Rule softmax_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  std::string text = letters(in[0].shape.size());
+  std::string text = axes(in[0].shape.size());
   if (!text.empty()) text[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};

@@ -13,8 +13,7 @@ std::vector<TensorInfo> sort_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule sort_rule(Infos in, const Attrs& attrs) {
-  const std::string text =
-      whole_letters(letters(in[0].shape.size()), std::int64_t{1} << attrs.ints[0]);
+  const std::string text = whole_axes(axes(in[0].shape.size()), std::int64_t{1} << attrs.ints[0]);
   Rule rule;
   rule.in = {text};
   rule.out = {text, text};

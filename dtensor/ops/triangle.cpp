@@ -14,7 +14,7 @@ std::vector<TensorInfo> triangle_infer(Infos in, const Attrs&) {
 
 Rule triangle_rule(Infos in, const Attrs&) {
   Rule rule;
-  rule.in = {letters(in[0].shape.size())};
+  rule.in = {axes(in[0].shape.size())};
   rule.out = rule.in;
   pass_partial(rule, "P", "P", kMoving);
   return rule;

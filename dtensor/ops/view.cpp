@@ -31,7 +31,7 @@ class ViewRuns {
     Rule rule;
     if (numel(from_) > 0) {
       while (skip_ones()) {
-        if (from_[i_] != to_[j_]) rule.even.push_back({letter_, from_[i_], to_[j_]});
+        if (from_[i_] != to_[j_]) rule.even.push_back({axis_, from_[i_], to_[j_]});
         name_pair();
         join_or_split(rule);
       }
@@ -54,10 +54,10 @@ class ViewRuns {
     const auto left = take_ones(from_, i_, from_.size() > to_.size());
     const auto right = take_ones(to_, j_, to_.size() > from_.size());
     for (std::size_t k = 0; k < std::min(left.size(), right.size()); ++k)
-      left_[left[k]] = right_[right[k]] = letter_++;
+      left_[left[k]] = right_[right[k]] = axis_++;
     return i_ < from_.size() && j_ < to_.size();
   }
-  void name_pair() { left_[i_] = right_[j_] = letter_++; }
+  void name_pair() { left_[i_] = right_[j_] = axis_++; }
   // Goes past the run. Where one side is a single dimension, cutting a later dimension of the other
   // side cuts it into strides (torch's _StridedShard).
   void join_or_split(Rule& rule) {
@@ -72,7 +72,7 @@ class ViewRuns {
     std::int64_t split = many[begin];
     for (std::size_t d = begin + 1; d < end; split *= many[d++]) {
       Strategy cut;
-      cut.letter = left_[joined ? begin : static_cast<std::size_t>(one)];
+      cut.axis = left_[joined ? begin : static_cast<std::size_t>(one)];
       cut.even_by = many[d];
       const Placement in_many = Shard(static_cast<int>(d));
       const Placement in_one = StridedShard(one, static_cast<int>(split));
@@ -98,7 +98,7 @@ class ViewRuns {
   const std::optional<std::size_t> alone_;
   std::string left_, right_;
   std::size_t i_ = 0, j_ = 0;
-  char letter_ = 'a';
+  char axis_ = 'a';
 };
 
 Rule view_rule(Infos in, const Attrs& attrs) {

@@ -6,7 +6,7 @@
 // the cheapest way to run it on the layouts at hand and redistributes what has to move.
 //
 //   infer     checks shapes and dtypes and gives those of the outputs, all of the logical tensors
-//   rule      one letter per dimension of each input and output, as in einsum. A letter that an
+//   rule      one axis per dimension of each input and output, as in einsum. An axis that an
 //             output has may be cut along with it; one that only inputs have is contracted, and
 //             cutting it gives a Partial; '.' is never cut. elementwise_rule and same_as_first are
 //             rule and infer of a function of one element.
@@ -16,7 +16,7 @@
 //             c.sink.needs_grad(i), c.sink.accumulate(i, gradient). Null: not differentiable.
 //   flops     for tables of time spent; one_per_element will do
 //
-// infer and forward are needed. Error{BadInput}: a rule without a letter for each dimension, an
+// infer and forward are needed. Error{BadInput}: a rule without an axis for each dimension, an
 // output of another shape or dtype than infer says, a gradient of another than its input has. Make
 // it static: what is decided for it is found by its address, and the tape calls it later.
 //

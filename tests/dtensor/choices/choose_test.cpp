@@ -104,7 +104,7 @@ void try_all(const Call& call, std::span<const Layout> now, const MeshCosts& mes
     for (std::size_t i = 0; i < s.in.size(); ++i) longer.in[i].push_back(s.in[i]);
     for (std::size_t i = 0; i < s.out.size(); ++i) longer.out[i].push_back(s.out[i]);
     Parts inner = parts;
-    if (s.letter) inner[s.letter] *= mesh.sizes[m];
+    if (s.axis) inner[s.axis] *= mesh.sizes[m];
     try_all(call, now, mesh, longer, inner, prices, best);
   }
 }
