@@ -11,9 +11,9 @@
 namespace coshard {
 namespace {
 
-class ToLocalRecord final : public Record {
+class ToLocalNode final : public GradNode {
  public:
-  explicit ToLocalRecord(std::shared_ptr<const Spec> gradient_spec)
+  explicit ToLocalNode(std::shared_ptr<const Spec> gradient_spec)
       : gradient_spec_(std::move(gradient_spec)) {}
   std::string_view name() const override { return "to_local"; }
   bool records_backward() const override { return true; }
@@ -114,7 +114,7 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
   Tensor out = tensor.raw_local();
   const Tensor inputs[] = {tensor};
   if (taped(inputs))
-    push_record(std::make_shared<ToLocalRecord>(make_spec(tensor.mesh(), layout, tensor.shape())),
+    push_record(std::make_shared<ToLocalNode>(make_spec(tensor.mesh(), layout, tensor.shape())),
                 inputs, std::span<Tensor>(&out, 1));
   return out;
 }

@@ -10,9 +10,9 @@
 namespace coshard {
 namespace {
 
-class FromLocalRecord final : public Record {
+class FromLocalNode final : public GradNode {
  public:
-  FromLocalRecord(const Shape& local_shape, const DTensor& value, const Layout& wanted)
+  FromLocalNode(const Shape& local_shape, const DTensor& value, const Layout& wanted)
       : local_shape_(local_shape), mesh_(value.mesh()), layout_(value.layout()), wanted_(wanted) {
     if (gradient_needs_term(layout_)) term_ = Saved(value);
   }
@@ -89,7 +89,7 @@ void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions
   }
   const Tensor inputs[] = {local};
   if (taped(inputs))
-    push_record(std::make_shared<FromLocalRecord>(local.local_shape(), out, wanted), inputs,
+    push_record(std::make_shared<FromLocalNode>(local.local_shape(), out, wanted), inputs,
                 std::span<Tensor>(&out, 1));
 }
 

@@ -15,7 +15,7 @@ namespace coshard {
 namespace {
 
 // Stands for a copy on the tape.
-class CopyRecord final : public Record {
+class CopyNode final : public GradNode {
  public:
   std::string_view name() const override { return "copy"; }
   bool records_backward() const override { return true; }
@@ -28,8 +28,7 @@ class CopyRecord final : public Record {
 Tensor own_copy(const Tensor& x) {
   Tensor copy = copy_later(x);
   const Tensor inputs[] = {x};
-  if (taped(inputs))
-    push_record(std::make_shared<CopyRecord>(), inputs, std::span<Tensor>(&copy, 1));
+  if (taped(inputs)) push_record(std::make_shared<CopyNode>(), inputs, std::span<Tensor>(&copy, 1));
   return copy;
 }
 
@@ -137,8 +136,8 @@ Walk::Walk(bool retain_graph, const std::vector<Tensor>& targets,
 
 // A record is needed when one of its inputs is a target, or a needed record made it.
 void Walk::find_needed(const std::vector<Tensor>& outputs) {
-  std::map<std::uint64_t, Record*> behind;  // the oldest first
-  std::vector<Record*> unseen;
+  std::map<std::uint64_t, GradNode*> behind;  // the oldest first
+  std::vector<GradNode*> unseen;
   const auto meet = [&](const Meta& meta) {
     if (!meta || !meta->producer) return;
     if (behind.emplace(meta->producer->sequence, meta->producer.get()).second)
@@ -146,7 +145,7 @@ void Walk::find_needed(const std::vector<Tensor>& outputs) {
   };
   for (const Tensor& output : outputs) meet(output.grad_meta());
   while (!unseen.empty()) {
-    const Record* record = unseen.back();
+    const GradNode* record = unseen.back();
     unseen.pop_back();
     for (const Meta& input : record->inputs) meet(input);
   }

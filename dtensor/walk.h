@@ -73,7 +73,7 @@ class Walk final : public GradSink {
  private:
   using Meta = std::shared_ptr<GradMeta>;
   struct Waiting {
-    std::shared_ptr<Record> record;
+    std::shared_ptr<GradNode> record;
     std::array<Terms, kMaxOutputs> gradients;
   };
   struct Deferred {
@@ -100,12 +100,12 @@ class Walk final : public GradSink {
   std::uint64_t since_ = 0;
   bool for_targets_ = false;
   std::vector<Target> targets_;
-  std::unordered_set<const Record*> needed_;  // records that lead to a target
+  std::unordered_set<const GradNode*> needed_;  // records that lead to a target
   std::map<std::uint64_t, Waiting, std::greater<>> queue_;
   std::deque<Deferred> deferred_;
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step
   std::vector<std::pair<Meta, Terms>> late_;
-  std::shared_ptr<Record> current_;
+  std::shared_ptr<GradNode> current_;
   ModuleTurn turn_;
 };
 

@@ -20,9 +20,9 @@ struct LossLayouts {
   const DeviceMesh& mesh() const { return logits->mesh; }
 };
 
-class LossParallelRecord final : public Record {
+class LossParallelNode final : public GradNode {
  public:
-  LossParallelRecord(LossRows rows, LossLayouts layouts, const Tensor& statistics)
+  LossParallelNode(LossRows rows, LossLayouts layouts, const Tensor& statistics)
       : rows_(std::move(rows)), layouts_(std::move(layouts)), statistics_(statistics) {
     for (Tensor* x : {&rows_.logits, &rows_.targets, &rows_.weight})
       saved_.emplace_back(std::exchange(*x, Tensor()));
@@ -246,9 +246,8 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossPara
   Tensor loss = finish(rows, layouts, targets.shape(), row_losses(rows, statistics));
   const Tensor inputs[] = {x};
   if (taped(inputs))
-    push_record(
-        std::make_shared<LossParallelRecord>(std::move(rows), std::move(layouts), statistics),
-        inputs, std::span<Tensor>(&loss, 1));
+    push_record(std::make_shared<LossParallelNode>(std::move(rows), std::move(layouts), statistics),
+                inputs, std::span<Tensor>(&loss, 1));
   co_return loss;
 }
 

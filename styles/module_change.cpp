@@ -6,7 +6,7 @@ namespace coshard {
 namespace {
 
 // What a replaced handle leads to.
-class Replaced final : public Record {
+class Replaced final : public GradNode {
  public:
   explicit Replaced(std::string_view who) : who_(who) {}
   std::string_view name() const override { return who_; }

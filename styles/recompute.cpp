@@ -41,10 +41,10 @@ std::vector<Tensor::Weak> slots_of(Module& module) {
   return held;
 }
 
-class RecomputeRecord final : public Record {
+class RecomputeNode final : public GradNode {
  public:
-  RecomputeRecord(Module& module, Inputs inputs, std::unique_ptr<ReadLog> reads, RandomState before,
-                  RandomState after)
+  RecomputeNode(Module& module, Inputs inputs, std::unique_ptr<ReadLog> reads, RandomState before,
+                RandomState after)
       : module_(module),
         inputs_(std::move(inputs)),
         reads_(std::move(reads)),
@@ -161,8 +161,8 @@ Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site) {
   for (Tensor& y : outputs)
     if (y.defined()) y = y.detach();
   const std::vector<std::shared_ptr<GradMeta>> read = reads->wanted();
-  auto record = std::make_shared<RecomputeRecord>(module, std::move(kept), std::move(reads), before,
-                                                  random_state());
+  auto record = std::make_shared<RecomputeNode>(module, std::move(kept), std::move(reads), before,
+                                                random_state());
   push_record(record, behind, outputs);
   record->add_inputs(read);
   co_return outputs;

@@ -126,7 +126,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
       context.out[i] = std::move(context.out[i]).with_spec(std::move(context.out_spec[i]));
   if (taped(in)) {
     const std::span<Tensor> out(context.out.data(), count);
-    push_record(make_op_record(op, attrs, used, out, d), in, out);
+    push_record(make_op_node(op, attrs, used, out, d), in, out);
   }
   if (op.view) mark_view(in[0], context.out[0], d.changes);
   return std::move(context.out);

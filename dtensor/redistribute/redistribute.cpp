@@ -41,9 +41,9 @@ struct Taped {
 };
 Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options);
 
-class RedistributeRecord final : public Record {
+class RedistributeNode final : public GradNode {
  public:
-  RedistributeRecord(const Tensor& source, const RedistributeOptions& options)
+  RedistributeNode(const Tensor& source, const RedistributeOptions& options)
       : source_(partial_as_replicate(source.layout())),
         dtype_(source.dtype()),
         backward_dtype_(options.backward_dtype.value_or(dtype_)) {}
@@ -74,7 +74,7 @@ Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOp
     issued.result = copy_later(issued.result);
   const Tensor inputs[] = {source};
   if (taped(inputs))
-    push_record(std::make_shared<RedistributeRecord>(source, options), inputs,
+    push_record(std::make_shared<RedistributeNode>(source, options), inputs,
                 std::span<Tensor>(&issued.result, 1));
   return {std::move(issued.result), std::move(issued.last), issued.shards};
 }

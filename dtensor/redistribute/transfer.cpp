@@ -122,9 +122,9 @@ Tensor transfer(const DTensor& source, const std::shared_ptr<const Spec>& to) {
   return run_step(whole, transfer_for(whole.spec(), to)->step);
 }
 
-class TransferRecord final : public Record {
+class TransferNode final : public GradNode {
  public:
-  explicit TransferRecord(const Spec& source)
+  explicit TransferNode(const Spec& source)
       : source_(make_spec(source.mesh, partial_as_replicate(source.layout), source.shape)) {}
   std::string_view name() const override { return "redistribute"; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
@@ -153,7 +153,7 @@ Redistribution redistribute(const DTensor& source, const DeviceMesh& mesh, const
   Tensor result = transfer(source, make_spec(mesh, wanted, source.shape()));
   const Tensor inputs[] = {source};
   if (taped(inputs))
-    push_record(std::make_shared<TransferRecord>(*source.spec()), inputs,
+    push_record(std::make_shared<TransferNode>(*source.spec()), inputs,
                 std::span<Tensor>(&result, 1));
   return Redistribution(result);
 }
