@@ -127,15 +127,15 @@ void ModuleTurn::to(const std::shared_ptr<const std::string>& module) {
   if (told_) world->observer().module_enter(*told_);
 }
 
-Walk::Walk(bool retain_graph, const std::vector<Tensor>& targets,
-           const std::vector<Tensor>& outputs)
+BackwardPass::BackwardPass(bool retain_graph, const std::vector<Tensor>& targets,
+                           const std::vector<Tensor>& outputs)
     : retain_graph_(retain_graph), for_targets_(true) {
   for (const Tensor& target : targets) targets_.push_back({target.grad_meta(), {}});
   find_needed(outputs);
 }
 
 // A record is needed when one of its inputs is a target, or a needed record made it.
-void Walk::find_needed(const std::vector<Tensor>& outputs) {
+void BackwardPass::find_needed(const std::vector<Tensor>& outputs) {
   std::map<std::uint64_t, GradNode*> behind;  // the oldest first
   std::vector<GradNode*> unseen;
   const auto meet = [&](const Meta& meta) {
@@ -155,7 +155,7 @@ void Walk::find_needed(const std::vector<Tensor>& outputs) {
 }
 
 // One tensor may have several metas: what saved it has one of its own.
-bool Walk::leads_to_target(const Meta& meta) const {
+bool BackwardPass::leads_to_target(const Meta& meta) const {
   if (!meta) return false;
   if (meta->producer && needed_.contains(meta->producer.get())) return true;
   return std::ranges::any_of(targets_, [&](const Target& target) {
@@ -165,7 +165,7 @@ bool Walk::leads_to_target(const Meta& meta) const {
   });
 }
 
-void Walk::arrive(const Meta& meta, Tensor gradient) {
+void BackwardPass::arrive(const Meta& meta, Tensor gradient) {
   if (!meta || !meta->requires_grad) return;
   if (outer_ != nullptr && (!meta->producer || meta->producer->sequence <= since_))
     return outer_->arrive(meta, std::move(gradient));
@@ -177,12 +177,12 @@ void Walk::arrive(const Meta& meta, Tensor gradient) {
 }
 
 // When the step's own handles are gone: a gradient that nobody else has is not copied.
-void Walk::settle_arrivals() {
+void BackwardPass::settle_arrivals() {
   for (auto& [leaf, gradient] : std::exchange(arrived_, {}))
     come_to_leaf(leaf, fit_to_leaf(std::move(gradient), *leaf));
 }
 
-void Walk::come_to_leaf(const Meta& leaf, Tensor gradient) {
+void BackwardPass::come_to_leaf(const Meta& leaf, Tensor gradient) {
   const auto late = std::ranges::find(late_, leaf, [](const auto& entry) { return entry.first; });
   if (late != late_.end()) return late->second.add_term(std::move(gradient));
   if (!for_targets_) {
@@ -194,19 +194,19 @@ void Walk::come_to_leaf(const Meta& leaf, Tensor gradient) {
   late_.emplace_back(leaf, Terms{std::move(gradient), {}});
 }
 
-bool Walk::about_to_wait() const {
+bool BackwardPass::about_to_wait() const {
   if (queue_.empty()) return false;
   const auto& gradients = queue_.begin()->second.gradients;
   return std::ranges::any_of(gradients, [](const Terms& terms) { return terms.in_flight(); });
 }
 
-std::vector<Tensor> Walk::awaited() const {
+std::vector<Tensor> BackwardPass::awaited() const {
   std::vector<Tensor> all;
   for (const Terms& terms : queue_.begin()->second.gradients) terms.list(all);
   return all;
 }
 
-std::vector<Tensor> Walk::awaited_by_leaves() const {
+std::vector<Tensor> BackwardPass::awaited_by_leaves() const {
   std::vector<Tensor> all;
   for (const auto& [leaf, terms] : late_) {
     if (!for_targets_ && leaf->gradient.defined()) all.push_back(leaf->gradient);
@@ -215,7 +215,7 @@ std::vector<Tensor> Walk::awaited_by_leaves() const {
   return all;
 }
 
-void Walk::settle_leaves(bool in_place) {
+void BackwardPass::settle_leaves(bool in_place) {
   std::vector<Meta> complete;
   std::erase_if(late_, [&](auto& late) {
     auto& [leaf, terms] = late;
@@ -237,11 +237,11 @@ void Walk::settle_leaves(bool in_place) {
       if (const auto accumulated = hook->accumulated) (*accumulated)();
 }
 
-void Walk::run_deferred() {
+void BackwardPass::run_deferred() {
   while (!deferred_.empty()) run_oldest_deferred();
 }
 
-Task<void> Walk::step() {
+Task<void> BackwardPass::step() {
   if (queue_.empty()) {
     run_deferred();
     return {};
@@ -273,13 +273,13 @@ Task<void> Walk::step() {
   return task;
 }
 
-void Walk::step_done() {
+void BackwardPass::step_done() {
   if (current_ && !retain_graph_ && current_->release()) current_->released = true;
   settle_arrivals();
   while (deferred_.size() > kMostDeferred) run_oldest_deferred();
 }
 
-void Walk::run_hooks(std::vector<Tensor>& gradients) const {
+void BackwardPass::run_hooks(std::vector<Tensor>& gradients) const {
   for (std::size_t i = 0; i < gradients.size() && !current_->hooks.empty(); ++i)
     if (gradients[i].defined())
       gradients[i] = hooked(current_->hooks, static_cast<int>(i), std::move(gradients[i]));
@@ -291,24 +291,24 @@ void Walk::run_hooks(std::vector<Tensor>& gradients) const {
   }
 }
 
-std::vector<Tensor> Walk::result() {
+std::vector<Tensor> BackwardPass::result() {
   std::vector<Tensor> all;
   for (Target& target : targets_) all.push_back(target.terms.sum());
   return all;
 }
 
-bool Walk::needs_grad(int input) const {
+bool BackwardPass::needs_grad(int input) const {
   const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
   return meta && meta->requires_grad && (!for_targets_ || leads_to_target(meta));
 }
 
-void Walk::accumulate(int input, Tensor gradient) {
+void BackwardPass::accumulate(int input, Tensor gradient) {
   if (!gradient.defined()) return;
   require_finite(gradient, "a gradient returned by", current_->name(), current_->module);
   arrive(current_->inputs[static_cast<std::size_t>(input)], std::move(gradient));
 }
 
-void Walk::defer(int input, std::function<Tensor()> compute) {
+void BackwardPass::defer(int input, std::function<Tensor()> compute) {
   if (!needs_grad(input)) return;
   const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
   // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
@@ -317,7 +317,7 @@ void Walk::defer(int input, std::function<Tensor()> compute) {
   deferred_.push_back({meta, std::move(compute), current_->module, current_->name()});
 }
 
-void Walk::run_oldest_deferred() {
+void BackwardPass::run_oldest_deferred() {
   Deferred deferred = std::move(deferred_.front());
   deferred_.pop_front();
   turn_.to(deferred.module);

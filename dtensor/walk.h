@@ -35,13 +35,14 @@ class ModuleTurn {
   std::shared_ptr<const std::string> told_;
 };
 
-class Walk final : public GradSink {
+class BackwardPass final : public GradSink {
  public:
-  explicit Walk(bool retain_graph) : retain_graph_(retain_graph) {}
+  explicit BackwardPass(bool retain_graph) : retain_graph_(retain_graph) {}
   // Stops at records that are not newer than `since`: their gradients go to `outer`.
-  Walk(std::uint64_t since, GradSink& outer) : outer_(&outer), since_(since) {}
+  BackwardPass(std::uint64_t since, GradSink& outer) : outer_(&outer), since_(since) {}
   // Only for gradients of `targets`, which are kept for result().
-  Walk(bool retain_graph, const std::vector<Tensor>& targets, const std::vector<Tensor>& outputs);
+  BackwardPass(bool retain_graph, const std::vector<Tensor>& targets,
+               const std::vector<Tensor>& outputs);
 
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override;
   // Adds up what has reached leaves. Call it after arrive() from outside.
