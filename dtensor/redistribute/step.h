@@ -48,7 +48,7 @@ JointReduce reduction_of(const Layout& layout, MeshDims dims, std::span<const in
 
 // Whether the collective itself can describe this step for `group` (ranks in communicator order),
 // as shards of one or two tensor dimensions in rank order. Otherwise the blocks are packed.
-bool is_plain(Holdings& holdings, const PlanStep& step, std::span<const int> group);
+bool is_plain(ShardMap& shard_map, const PlanStep& step, std::span<const int> group);
 
 // "S(0)S(0)->RR": the mesh dimensions that change.
 std::string label_of(const PlanStep& step);

@@ -15,7 +15,7 @@ namespace {
 // One side of a transfer: which region each of its ranks holds, and which of them are replicas.
 struct Side {
   explicit Side(const Spec& spec)
-      : ranks(spec.mesh.ranks()), layout(spec.layout), holdings(spec.mesh.shape(), spec.shape) {
+      : ranks(spec.mesh.ranks()), layout(spec.layout), shard_map(spec.mesh.shape(), spec.shape) {
     for (int m = 0; m < layout.ndim(); ++m)
       if (!layout[m].cuts()) alike |= 1U << m;
   }
@@ -25,18 +25,18 @@ struct Side {
     const auto at = std::ranges::find(ranks, rank);
     return at == ranks.end() ? -1 : static_cast<int>(at - ranks.begin());
   }
-  Region region(int place) { return region_of(holdings, layout, place); }
+  Region region(int place) { return region_of(shard_map, layout, place); }
 
   const std::vector<int>& ranks;
   Layout layout;
-  Holdings holdings;
+  ShardMap shard_map;
   MeshDims alike = 0;  // mesh dimensions along which all hold the same
 };
 
 // Who sends to `target`, of the ranks that hold the same as the one at place `from`: itself if it
 // is one of them, else each replica serves its share of the targets.
 int sender(Side& source, int from, int target_rank, int target_place) {
-  const std::vector<int>& replicas = source.holdings.group(from, source.alike);
+  const std::vector<int>& replicas = source.shard_map.group(from, source.alike);
   const int own = source.place(target_rank);
   if (std::ranges::find(replicas, own) != replicas.end()) return own;
   return replicas[static_cast<std::size_t>(target_place) % replicas.size()];
