@@ -50,8 +50,8 @@ class Binding {
   Step run() {
     if (!communicates(plan_.kind)) {
       if (plan_.kind == StepKind::Slice) slice();
-      if (plan_.kind == StepKind::Share) share();
-      if (plan_.kind == StepKind::Expand) expand();
+      if (plan_.kind == StepKind::ReplicateToPartial) share();
+      if (plan_.kind == StepKind::ShardToPartial) expand();
       return std::move(step_);
     }
     std::vector<int> dims;

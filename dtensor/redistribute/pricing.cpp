@@ -89,7 +89,7 @@ std::optional<Move> Pricing::move(const PricedLayout& from, const PricedLayout& 
   if (changes.reduced) return reduce_data(from, to, changes.reduced);
   if (changes.expanded && !make_up(to, from, changes.expanded)) return std::nullopt;
   Move move;
-  move.kind = changes.shared ? StepKind::Share : StepKind::Expand;
+  move.kind = changes.shared ? StepKind::ReplicateToPartial : StepKind::ShardToPartial;
   move.copied = to.most;
   return priced(from, to, move);
 }

@@ -31,8 +31,8 @@ std::string_view to_string(StepKind kind) {
     case StepKind::ReduceScatter: return "reduce_scatter";
     case StepKind::AllToAll: return "all_to_all";
     case StepKind::Slice: return "slice";
-    case StepKind::Share: return "share";
-    case StepKind::Expand: return "expand";
+    case StepKind::ReplicateToPartial: return "to_partial";
+    case StepKind::ShardToPartial: return "to_partial";
   }
   return "?";
 }

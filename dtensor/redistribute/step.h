@@ -9,21 +9,21 @@
 
 namespace coshard {
 
-// Slice, Share and Expand move no data:
-//   Slice    keeps a part of what the rank holds (R -> S, S -> S)
-//   Share    R -> P: each rank keeps its share of the value
-//   Expand   S -> P(sum): each rank puts its shard into zeros
+// The last three move no data:
+//   Slice               keeps a part of what the rank holds (R -> S, S -> S)
+//   ReplicateToPartial  R -> P: each rank keeps its share of the value
+//   ShardToPartial      S -> P(sum): each rank puts its shard into zeros
 enum class StepKind : std::uint8_t {
   AllGather,
   AllReduce,
   ReduceScatter,
   AllToAll,
   Slice,
-  Share,
-  Expand,
+  ReplicateToPartial,
+  ShardToPartial,
 };
 constexpr bool communicates(StepKind kind) { return kind <= StepKind::AllToAll; }
-std::string_view to_string(StepKind kind);  // "all_gather", …
+std::string_view to_string(StepKind kind);  // "all_gather", …; "to_partial" for the last two
 
 // A step without its layouts.
 struct Move {

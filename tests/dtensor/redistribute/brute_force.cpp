@@ -167,7 +167,7 @@ std::optional<PlanStep> brute_force_step(ShardMap& shard_map, const Layout& from
   step.to = to;
   if (moved) return move_data(shard_map, step, width, links);
   if (reduced) return reduce_data(shard_map, step, reduced, width, links);
-  step.kind = shared ? StepKind::Share : StepKind::Expand;
+  step.kind = shared ? StepKind::ReplicateToPartial : StepKind::ShardToPartial;
   if (expanded && !make_up(shard_map, to, from, expanded)) return std::nullopt;
   step.copied = most(shard_map, to);
   return finish(shard_map, step, width, links);

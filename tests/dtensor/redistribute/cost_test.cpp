@@ -93,7 +93,7 @@ Kinds greedy_kinds(const Layout& from, const Layout& to) {
     if (before == target || before.is_replicate()) return;
     ++kinds[before.is_partial() ? (target.cuts() ? StepKind::ReduceScatter : StepKind::AllReduce)
             : target.is_replicate() ? StepKind::AllGather
-            : target.is_partial()   ? StepKind::Expand
+            : target.is_partial()   ? StepKind::ShardToPartial
                                     : StepKind::AllToAll];
   };
   const auto outer_agree = [&](int m, int dim) {

@@ -84,8 +84,8 @@ double after_step(ShardMap& shard_map, const PlanStep& step, const RankData& dat
   const HeldValues& own = data[static_cast<std::size_t>(rank)];
   switch (step.kind) {
     case StepKind::Slice: return own.at(i);
-    case StepKind::Expand: return own.contains(i) ? own.at(i) : 0.0;
-    case StepKind::Share: {
+    case StepKind::ShardToPartial: return own.contains(i) ? own.at(i) : 0.0;
+    case StepKind::ReplicateToPartial: {
       double value = own.at(i);
       for (int m = 0; m < step.to.ndim(); ++m) {
         if (step.from[m] == step.to[m] || shard_map.group(rank, 1U << m)[0] == rank) continue;
