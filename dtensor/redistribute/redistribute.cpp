@@ -160,7 +160,8 @@ ArrivedShard Redistribution::shard(int index, int rank) const {
     return {Tensor::empty(whole.device(), none, whole.dtype()), index, 0, 0, 0};
   }
   const auto dim = static_cast<std::size_t>(last_->gathered);
-  const Cut cut = cut_of(last_->collective.counts, last_->collective.extent, shards_, rank);
+  const ShardExtent cut =
+      shard_extent(last_->collective.counts, last_->collective.extent, shards_, rank);
   Shape shape = result_.local_shape();
   shape[dim] = cut.size;
   const std::int64_t offset =

@@ -63,9 +63,9 @@ std::string_view to_string(Reduce reduce) {
   return "?";
 }
 
-Cut cut_of(const Counts& counts, std::int64_t extent, int ranks, int rank) {
+ShardExtent shard_extent(const Counts& counts, std::int64_t extent, int ranks, int rank) {
   if (counts == nullptr) return {extent / ranks, extent / ranks * rank, extent};
-  Cut cut;
+  ShardExtent cut;
   for (int r = 0; r < ranks; ++r) {
     const std::int64_t size = (*counts)[static_cast<std::size_t>(r)];
     if (r < rank) cut.offset += size;
@@ -81,15 +81,16 @@ std::int64_t send_elements(const Collective& c, int ranks, int rank) {
     case CollectiveKind::AllReduce:
     case CollectiveKind::Send: return plane * c.extent;
     case CollectiveKind::Broadcast: return rank == c.root ? plane * c.extent : 0;
-    case CollectiveKind::AllGather: return plane * cut_of(c.counts, c.extent, ranks, rank).size;
+    case CollectiveKind::AllGather:
+      return plane * shard_extent(c.counts, c.extent, ranks, rank).size;
     case CollectiveKind::ReduceScatter:
-      return plane * cut_of(c.counts, c.extent, ranks, rank).total;
+      return plane * shard_extent(c.counts, c.extent, ranks, rank).total;
     case CollectiveKind::Scatter:
-      return rank == c.root ? plane * cut_of(c.counts, c.extent, ranks, rank).total : 0;
+      return rank == c.root ? plane * shard_extent(c.counts, c.extent, ranks, rank).total : 0;
     case CollectiveKind::AllToAll:
       if (is_flat(c)) return sum(c.send_counts);
-      return plane * c.middle * cut_of(c.counts, c.extent, ranks, rank).size *
-             cut_of(c.scatter_counts, c.scatter_extent, ranks, rank).total;
+      return plane * c.middle * shard_extent(c.counts, c.extent, ranks, rank).size *
+             shard_extent(c.scatter_counts, c.scatter_extent, ranks, rank).total;
     case CollectiveKind::Barrier:
     case CollectiveKind::Recv: return 0;
   }
@@ -102,13 +103,14 @@ std::int64_t recv_elements(const Collective& c, int ranks, int rank) {
     case CollectiveKind::AllReduce:
     case CollectiveKind::Recv:
     case CollectiveKind::Broadcast: return plane * c.extent;
-    case CollectiveKind::AllGather: return plane * cut_of(c.counts, c.extent, ranks, rank).total;
+    case CollectiveKind::AllGather:
+      return plane * shard_extent(c.counts, c.extent, ranks, rank).total;
     case CollectiveKind::ReduceScatter:
-    case CollectiveKind::Scatter: return plane * cut_of(c.counts, c.extent, ranks, rank).size;
+    case CollectiveKind::Scatter: return plane * shard_extent(c.counts, c.extent, ranks, rank).size;
     case CollectiveKind::AllToAll:
       if (is_flat(c)) return sum(c.recv_counts);
-      return plane * c.middle * cut_of(c.counts, c.extent, ranks, rank).total *
-             cut_of(c.scatter_counts, c.scatter_extent, ranks, rank).size;
+      return plane * c.middle * shard_extent(c.counts, c.extent, ranks, rank).total *
+             shard_extent(c.scatter_counts, c.scatter_extent, ranks, rank).size;
     case CollectiveKind::Barrier:
     case CollectiveKind::Send: return 0;
   }

@@ -16,10 +16,10 @@ constexpr bool is_reduction(CollectiveKind kind) {
 }
 
 // One rank's part of a sharded dimension, in positions.
-struct Cut {
+struct ShardExtent {
   std::int64_t size = 0, offset = 0, total = 0;
 };
-Cut cut_of(const Counts& counts, std::int64_t extent, int ranks, int rank);
+ShardExtent shard_extent(const Counts& counts, std::int64_t extent, int ranks, int rank);
 
 // Elements of the buffers of `rank`; for broadcast and scatter only the root has a send buffer.
 std::int64_t send_elements(const Collective& collective, int ranks, int rank);

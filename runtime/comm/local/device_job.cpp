@@ -164,7 +164,7 @@ void queue_reduce_scatter(const Sides& sides) {
   for (int rank = 0; rank < ranks; ++rank) {
     const DeviceSide& mine = sides[static_cast<std::size_t>(rank)];
     const Collective& c = *mine.args;
-    const Cut cut = cut_of(c.counts, c.extent, ranks, rank);
+    const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, rank);
     const std::int64_t row = cut.size * c.inner, count = c.outer * row;
     if (mine.scratch == nullptr) {
       reduce(sides, mine, cut.offset * c.inner, count, c.recv);

@@ -49,7 +49,9 @@ Passage LinkQueue::pass_message(int sender, std::int64_t bytes) {
 std::int64_t LinkQueue::part_ns(const Job& job, int source, int target) const {
   const Collective& any = job.entries[0].args;
   const int ranks = static_cast<int>(free_ns_.size());
-  const auto size_of_part = [&](int r) { return cut_of(any.counts, any.extent, ranks, r).size; };
+  const auto size_of_part = [&](int r) {
+    return shard_extent(any.counts, any.extent, ranks, r).size;
+  };
   double moved = 0, all = 0;
   bool before = true;
   for (int r = (target + 1) % ranks; r != target; r = (r + 1) % ranks) {

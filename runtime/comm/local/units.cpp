@@ -40,7 +40,7 @@ void copy_block(const CopyBlock& block, const void* send, void* recv, std::size_
 // One dimension cut: all_gather writes the cut of `cut_rank` into the whole, scatter reads it from
 // there.
 CopyBlock cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
-  const Cut cut = cut_of(c.counts, c.extent, ranks, cut_rank);
+  const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, cut_rank);
   CopyBlock block;
   block.row = cut.size * c.inner;
   block.size[2] = c.outer;
@@ -53,8 +53,8 @@ CopyBlock cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
 // Shard(a) -> Shard(b): `source` has its cut of a and all of b, `target` wants all of a and its cut
 // of b.
 CopyBlock transposing_block(const Collective& c, int ranks, int source, int target) {
-  const Cut a = cut_of(c.counts, c.extent, ranks, source);
-  const Cut b = cut_of(c.scatter_counts, c.scatter_extent, ranks, target);
+  const ShardExtent a = shard_extent(c.counts, c.extent, ranks, source);
+  const ShardExtent b = shard_extent(c.scatter_counts, c.scatter_extent, ranks, target);
   CopyBlock block;
   if (c.gather_first) {  // [outer, a, middle, b, inner]
     block.row = b.size * c.inner;
@@ -125,7 +125,7 @@ void reduce_scatter_unit(const Job& job, int ranks, std::uint32_t unit) {
   const Collective& c = job.entries[0].args;
   const std::size_t width = size_of(c.dtype);
   const int target = static_cast<int>(unit / job.per_target);
-  const Cut cut = cut_of(c.counts, c.extent, ranks, target);
+  const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, target);
   const std::int64_t row = cut.size * c.inner;
   std::int64_t position = unit % job.per_target * job.chunk;
   const std::int64_t end = std::min(position + job.chunk, c.outer * row);
@@ -181,7 +181,7 @@ void plan_units(Job& job, int ranks) {
       return;
     case CollectiveKind::ReduceScatter:
       for (int r = 0; r < ranks; ++r) {
-        const Cut cut = cut_of(c.counts, c.extent, ranks, r);
+        const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, r);
         job.per_target =
             std::max(job.per_target, chunks_of(c.outer * cut.size * c.inner, job.chunk));
       }
