@@ -108,7 +108,7 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
   if (grad_placements) {
     require_layout_of(tensor.mesh(), *grad_placements, "to_local: grad_placements");
     layout = normalize(*grad_placements, tensor.shape(), "to_local: grad_placements");
-    CS_REQUIRE(same_cuts(layout, tensor.layout()), "to_local: grad_placements ", layout,
+    CS_REQUIRE(same_shards(layout, tensor.layout()), "to_local: grad_placements ", layout,
                " do not have the shards of ", tensor);
   }
   Tensor out = tensor.raw_local();

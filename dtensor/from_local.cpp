@@ -72,7 +72,7 @@ void note_sizes(const Tensor& made) {
   const DeviceMesh& mesh = made.mesh();
   for (int m = 0; m < mesh.ndim(); ++m) {
     const Placement& p = made.layout()[m];
-    if (!p.cuts()) continue;
+    if (!p.is_sharded()) continue;
     const auto dim = static_cast<std::size_t>(p.dim);
     mesh.note(m, {"called from_local without `shape`, which implies size", "in dimension",
                   static_cast<std::uint64_t>(made.shape()[dim]), dim});
@@ -84,7 +84,7 @@ void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions
   Layout wanted = partial_as_replicate(layout);
   if (options.grad_placements) {
     wanted = normalize(*options.grad_placements, out.shape(), "from_local: grad_placements");
-    CS_REQUIRE(same_cuts(wanted, layout), "from_local: grad_placements ", wanted,
+    CS_REQUIRE(same_shards(wanted, layout), "from_local: grad_placements ", wanted,
                " do not have the shards of ", out);
   }
   const Tensor inputs[] = {local};

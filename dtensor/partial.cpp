@@ -59,7 +59,7 @@ bool gradient_needs_term(const Layout& layout) {
   return false;
 }
 
-bool same_cuts(const Layout& a, const Layout& b) {
+bool same_shards(const Layout& a, const Layout& b) {
   if (a.ndim() != b.ndim()) return false;
   for (int m = 0; m < a.ndim(); ++m) {
     const bool both_whole =

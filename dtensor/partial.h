@@ -29,6 +29,6 @@ bool gradient_needs_term(const Layout& layout);
 
 // Whether both have the same shards; Replicate and Partial count as equal. A gradient's layout and
 // its value's must satisfy this, so that their local shapes agree.
-bool same_cuts(const Layout& a, const Layout& b);
+bool same_shards(const Layout& a, const Layout& b);
 
 }  // namespace coshard

@@ -154,7 +154,7 @@ class Choosing {
       const Placement& want = strategy.in[i];
       const bool alike = want == now[i] || (size(m) == 1 && now[i].is_replicate());
       if (!in_[i].defined) continue;
-      reason = reason || want.cuts() || (want.is_partial() && alike);
+      reason = reason || want.is_sharded() || (want.is_partial() && alike);
       if (!want.is_partial() || alike) continue;
       if (!now[i].is_replicate()) return false;
       shares = true;
@@ -167,14 +167,15 @@ class Choosing {
     bool idle = false;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       const Placement& want = strategy.in[i];
-      if (!in_[i].defined || !want.cuts() || rule_.in[i] == "*") continue;
+      if (!in_[i].defined || !want.is_sharded() || rule_.in[i] == "*") continue;
       bool lies_so = want == now_[i][m];
       std::int64_t part = in_[i].shape[static_cast<std::size_t>(want.dim)];
       if (part == 0) continue;
       for (int k = 0; k < m; ++k) {
-        const bool cuts = made_.in[i][k].cuts(want.dim);
+        const bool cuts = made_.in[i][k].is_sharded(want.dim);
         if (cuts) part = smallest_part(part, made_.in[i][k], size(k));
-        if (cuts || now_[i][k].cuts(want.dim)) lies_so = lies_so && now_[i][k] == made_.in[i][k];
+        if (cuts || now_[i][k].is_sharded(want.dim))
+          lies_so = lies_so && now_[i][k] == made_.in[i][k];
       }
       if (lies_so) return false;
       idle = idle || smallest_part(part, want, size(m)) == 0;
@@ -196,8 +197,8 @@ class Choosing {
       const Placement& want = alternative.strategy.in[i];
       if (!in_[i].defined || want == now[i] || now[i].is_replicate()) continue;
       alternative.moves = true;
-      const double times =
-          now[i].is_partial() ? (want.cuts() ? 1 : 2) : (want.cuts() ? 1 / n / dims() : 1);
+      const double times = now[i].is_partial() ? (want.is_sharded() ? 1 : 2)
+                                               : (want.is_sharded() ? 1 / n / dims() : 1);
       bytes +=
           times * (n - 1) * static_cast<double>(numel(in_[i].shape) * width_of(in_[i])) / ranks_;
     }

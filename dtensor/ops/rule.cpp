@@ -38,7 +38,7 @@ bool fits(const Rule& rule, const Strategy& extra, int n, const Parts& parts,
 // Is it for an input that is there for its layout only, and cut?
 bool cuts_as_told(const Rule& rule, const Strategy& extra) {
   for (std::size_t i = 0; i < rule.in.size(); ++i)
-    if (rule.in[i] == "*" && extra.in[i].cuts()) return true;
+    if (rule.in[i] == "*" && extra.in[i].is_sharded()) return true;
   return false;
 }
 

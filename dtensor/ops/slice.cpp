@@ -155,7 +155,7 @@ Tensor whole_along(const Tensor& x, int dim, CallSite site) {
   const int along = normalize_dim(dim, x.ndim(), "slice");
   if (!x.is_distributed()) return x;
   for (const Placement& p : x.layout())
-    if (p.cuts(along)) return call1(slice_op(), {x}, {{along, 0, 1, x.size(along)}, {}});
+    if (p.is_sharded(along)) return call1(slice_op(), {x}, {{along, 0, 1, x.size(along)}, {}});
   return x;
 }
 

@@ -52,7 +52,7 @@ std::int64_t position_in(const Ranges& ranges, std::int64_t index) {
 MeshDims cutting(const Layout& layout, int dim) {
   MeshDims dims = 0;
   for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].cuts(dim)) dims |= 1U << m;
+    if (layout[m].is_sharded(dim)) dims |= 1U << m;
   return dims;
 }
 
@@ -67,7 +67,7 @@ ShardMap::ShardMap(std::vector<int> mesh_shape, const Shape& shape)
 const std::vector<Ranges>& ShardMap::along(const Layout& layout, int dim) {
   Cuts key{dim};
   for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].cuts(dim))
+    if (layout[m].is_sharded(dim))
       key[static_cast<std::size_t>(m) + 1] = layout[m].is_shard() ? 1 : 1 + layout[m].split;
   const auto [at, fresh] = cuts_.try_emplace(key);
   if (!fresh) return at->second;

@@ -37,7 +37,7 @@ Changes changes_of(const Layout& from, const Layout& to) {
       seen.reduced |= bit;
     } else if (!to[m].is_partial()) {
       seen.moved |= bit;
-    } else if (from[m].cuts()) {
+    } else if (from[m].is_sharded()) {
       seen.possible &= to[m] == Partial();
       seen.expanded |= bit;
     } else {
@@ -68,7 +68,7 @@ PricedLayout Pricing::ready(const Layout& layout) {
   PricedLayout made{layout, {}, 1, numel_};
   std::array<CutKey, 8> keys{};
   for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].cuts() && grid_.size[nth(m)] > 1)
+    if (layout[m].is_sharded() && grid_.size[nth(m)] > 1)
       keys[nth(layout[m].dim)][nth(m)] = layout[m].is_shard() ? 1 : 1 + layout[m].split;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
     const int cut = dims_[d].id_of(keys[d]);
@@ -117,7 +117,7 @@ std::optional<Move> Pricing::reduce_data(const PricedLayout& from, const PricedL
   if (!may_reduce(from.layout, dims)) return std::nullopt;
   MeshDims cut = 0;
   for (int m = 0; m < grid_.ndim; ++m)
-    if (has(dims, m) && to.layout[m].cuts()) cut |= 1U << m;
+    if (has(dims, m) && to.layout[m].is_sharded()) cut |= 1U << m;
   if (cut != 0 && (cut != dims || !make_up(from, to, dims))) return std::nullopt;
   Move move;
   move.dims = dims;
@@ -211,7 +211,7 @@ double Pricing::at_least(const PricedLayout& from, const PricedLayout& to) {
   for (int m = 0; m < grid_.ndim; ++m) {
     if (from.layout[m] == to.layout[m] || grid_.size[nth(m)] == 1) continue;
     if (from.layout[m].is_partial()) reduced |= 1U << m;
-    expands = expands || (to.layout[m].is_partial() && from.layout[m].cuts());
+    expands = expands || (to.layout[m].is_partial() && from.layout[m].is_sharded());
   }
   double come = 0;
   if (reduced != 0) {

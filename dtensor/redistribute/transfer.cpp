@@ -17,7 +17,7 @@ struct Side {
   explicit Side(const Spec& spec)
       : ranks(spec.mesh.ranks()), layout(spec.layout), shard_map(spec.mesh.shape(), spec.shape) {
     for (int m = 0; m < layout.ndim(); ++m)
-      if (!layout[m].cuts()) alike |= 1U << m;
+      if (!layout[m].is_sharded()) alike |= 1U << m;
   }
 
   // The place of a world rank, row-major over the mesh; -1 outside.

@@ -216,7 +216,7 @@ TEST(Choose, NoRankIsEmptiedByMeshDimensionsTogether) {
   ASSERT_TRUE(choice);
   int rows = 1;
   for (int m = 0; m < 2; ++m)
-    if (choice->in[0][m].cuts(0)) rows *= sizes[static_cast<std::size_t>(m)];
+    if (choice->in[0][m].is_sharded(0)) rows *= sizes[static_cast<std::size_t>(m)];
   EXPECT_LE(rows, 4) << choice->in[0];
 }
 

@@ -124,11 +124,11 @@ std::optional<PlanStep> reduce_data(ShardMap& shard_map, PlanStep step, MeshDims
   step.dims = dims;
   bool scatters = false;
   for (int m = 0; m < step.to.ndim(); ++m)
-    scatters = scatters || (has(dims, m) && step.to[m].cuts());
+    scatters = scatters || (has(dims, m) && step.to[m].is_sharded());
   step.kind = scatters ? StepKind::ReduceScatter : StepKind::AllReduce;
   if (scatters) {
     for (int m = 0; m < step.to.ndim(); ++m)
-      if (has(dims, m) && !step.to[m].cuts()) return std::nullopt;
+      if (has(dims, m) && !step.to[m].is_sharded()) return std::nullopt;
     if (!make_up(shard_map, step.from, step.to, dims)) return std::nullopt;
   }
   const int n = shard_map.size(dims);
@@ -152,7 +152,7 @@ std::optional<PlanStep> brute_force_step(ShardMap& shard_map, const Layout& from
       reduced |= bit;
     } else if (!to[m].is_partial()) {
       moved |= bit;
-    } else if (from[m].cuts()) {
+    } else if (from[m].is_sharded()) {
       if (!(to[m] == Partial())) return std::nullopt;
       expanded |= bit;
     } else {
@@ -206,16 +206,16 @@ Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const
   for (int m = 0; m < from.ndim(); ++m)
     if (!(from[m] == to[m])) offer(choices, m, Replicate(), false);
   for (int m = 0; additive && m < from.ndim(); ++m)
-    if (from[m].cuts()) offer(choices, m, Partial(), false);
+    if (from[m].is_sharded()) offer(choices, m, Partial(), false);
   for (int m = 0; m < from.ndim(); ++m) {
     if (!from[m].is_partial() || from[m] == to[m]) continue;
     for (int k = 0; k < from.ndim(); ++k) {
       for (const Placement& p : {to[k], from[k]}) {
-        if (!p.cuts()) continue;
+        if (!p.is_sharded()) continue;
         offer(choices, m, Shard(p.dim), false);
         int inner = 1;  // shards of the same dimension that stay inside
         for (int i = m + 1; i < from.ndim(); ++i)
-          if (from[i].cuts(p.dim)) inner *= mesh_shape[static_cast<std::size_t>(i)];
+          if (from[i].is_sharded(p.dim)) inner *= mesh_shape[static_cast<std::size_t>(i)];
         if (inner > 1) offer(choices, m, StridedShard(p.dim, inner), false);
       }
     }
