@@ -83,7 +83,7 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
                         : full.with_spec(make_spec(mesh, whole, full.local_shape()));
   value = redistribute_raw(value, partial_as_replicate(layout));
   if (value.storage()->buffer == full.storage()->buffer) value = copy_later(value);
-  if (const auto term = term_in_place_of_value(mesh, layout))
+  if (const auto term = partial_in_place_of_value(mesh, layout))
     value = coshard::full(full.device(), spec->local_shape, *term, full.dtype());
   return value.with_spec(spec);
 }

@@ -71,7 +71,7 @@ Tensor full(const Target& target, const Shape& shape, double value, DType dtype,
   const Tensor x = empty(target, shape, dtype);
   // Of a Partial most ranks hold a constant in place of the value.
   const auto term =
-      x.is_distributed() ? term_in_place_of_value(x.mesh(), x.layout()) : std::nullopt;
+      x.is_distributed() ? partial_in_place_of_value(x.mesh(), x.layout()) : std::nullopt;
   return marked(filled(x, term.value_or(value)), requires_grad);
 }
 Tensor zeros(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {

@@ -14,14 +14,14 @@ class FromLocalNode final : public GradNode {
  public:
   FromLocalNode(const Shape& local_shape, const DTensor& value, const Layout& wanted)
       : local_shape_(local_shape), mesh_(value.mesh()), layout_(value.layout()), wanted_(wanted) {
-    if (gradient_needs_term(layout_)) term_ = Saved(value);
+    if (gradient_needs_partial(layout_)) term_ = Saved(value);
   }
   std::string_view name() const override { return "from_local"; }
-  bool records_backward() const override { return !gradient_needs_term(layout_); }
+  bool records_backward() const override { return !gradient_needs_partial(layout_); }
   bool shares_memory() const override { return true; }
   bool release() override {
     term_.release();
-    return gradient_needs_term(layout_);
+    return gradient_needs_partial(layout_);
   }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
@@ -29,7 +29,7 @@ class FromLocalNode final : public GradNode {
     const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
                                             : redistribute_raw(gradient, wanted_).raw_local();
     if (mesh_.contains_this_rank())
-      return sink.accumulate(0, gradient_of_term(part, term_.get(name()), mesh_, layout_));
+      return sink.accumulate(0, gradient_of_partial(part, term_.get(name()), mesh_, layout_));
     // A leaf stays without a gradient. Else what lies behind may be on a larger mesh, whose ranks
     // walk it together.
     if (!inputs[0] || !inputs[0]->producer) return;

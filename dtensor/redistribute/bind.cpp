@@ -112,7 +112,7 @@ class Binding {
     Layout made = plan_.to;
     for (int m = 0; m < made.ndim(); ++m)
       if (plan_.from[m] == made[m]) made[m] = Replicate();
-    const auto term = term_in_place_of_value(mesh_, made);
+    const auto term = partial_in_place_of_value(mesh_, made);
     step_.keeps = !term;
     step_.filling = term.value_or(0);
   }
