@@ -222,7 +222,7 @@ std::int64_t scratch_bytes(const Collective& c, int ranks, int rank) {
   return 0;
 }
 
-void DeviceJob::queue(std::weak_ptr<LocalGroup> group, const Awaited& what,
+void DeviceJob::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what,
                       std::int64_t timeout_ns) {
   group_ = std::move(group);
   what_ = what;

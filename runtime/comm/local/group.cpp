@@ -168,12 +168,12 @@ std::string LocalGroup::rank_text(int rank) const {
   return cat(members_[static_cast<std::size_t>(rank)], " (", last_seen(rank), ")");
 }
 
-std::string LocalGroup::lost_text(const Awaited& awaited, int lost) const {
+std::string LocalGroup::lost_text(const CollectiveInfo& awaited, int lost) const {
   const auto index = static_cast<std::size_t>(lost);
   return awaited.lost_text(title(), members_[index], states_[index].issued.load());
 }
 
-PeerFailure LocalGroup::poisoned(const Awaited& awaited) const {
+PeerFailure LocalGroup::poisoned(const CollectiveInfo& awaited) const {
   return awaited.poisoned(title(), cause());
 }
 

@@ -90,7 +90,7 @@ void LocalCommunicator::help_when_much_is_in_flight() {
   while (bytes_in_flight_ > kMuch && help_any()) retire();
 }
 
-void LocalCommunicator::note_given_up(const Awaited& awaited) {
+void LocalCommunicator::note_given_up(const CollectiveInfo& awaited) {
   const Branch& branch = Branch::current();
   given_up_ += mix(mix(0x9e3779b9, awaited.branch), awaited.number);
   group_->note_given_up(rank_, cat(awaited.text(group_->title()), " in branch ", branch.path()));
