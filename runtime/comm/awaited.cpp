@@ -27,7 +27,7 @@ CollectiveInfo::CollectiveInfo(const Collective& collective, std::uint64_t of, i
 
 std::string CollectiveInfo::text(std::string_view on) const {
   return cat(to_string(kind), " #", number, " on ", on, label.empty() ? "" : cat(" (", label, ")"),
-             place_text(place));
+             location_text(place));
 }
 
 std::string CollectiveInfo::timeout_text(std::string_view on, std::int64_t waited_ns,
@@ -56,7 +56,7 @@ std::string LastIssued::text() const {
 std::string call_text(const Collective& collective, int ranks, int world_rank) {
   return cat("rank ", world_rank, " calls ", describe(collective, ranks),
              collective.label.empty() ? "" : cat(" (", collective.label, ")"), " in branch ",
-             collective.branch_path ? *collective.branch_path : "main", place_text(collective));
+             collective.branch_path ? *collective.branch_path : "main", location_text(collective));
 }
 
 }  // namespace coshard

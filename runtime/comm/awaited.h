@@ -27,7 +27,7 @@ struct CollectiveInfo {
 
   CollectiveKind kind;
   std::string_view label;
-  Place place;
+  CallLocation place;
   std::uint64_t number;
   std::uint64_t branch;
   int world_rank;

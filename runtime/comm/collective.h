@@ -38,11 +38,11 @@ bool flat_counts_agree(const Collective& from, int from_rank, const Collective& 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value);
 
 std::string describe(const Collective& collective, int ranks);  // "all_gather f32 [1, 3+5, 64]"
-std::string place(const CallSite& where);                       // "train.cpp:88"
+std::string location_of(const CallSite& where);                 // "train.cpp:88"
 // " at train.cpp:88, in matmul, module layers.0.mlp"; unknown parts are left out.
-std::string place_text(const Place& place);
-inline std::string place_text(const Collective& c) {
-  return place_text(Place{c.where, c.operation, c.module});
+std::string location_text(const CallLocation& place);
+inline std::string location_text(const Collective& c) {
+  return location_text(CallLocation{c.where, c.operation, c.module});
 }
 
 }  // namespace coshard

@@ -112,8 +112,8 @@ bool LocalCommunicator::agree(const Message& message) {
   const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
   group_->poison(cat("ranks disagree on message #", message.number, " of ", group_->title(),
                      ": rank ", world(message.source), " calls ", describe(send, size()),
-                     place_text(send), ", rank ", world(message.target), " calls ",
-                     describe(recv, size()), place_text(recv)));
+                     location_text(send), ", rank ", world(message.target), " calls ",
+                     describe(recv, size()), location_text(recv)));
   return false;
 }
 
