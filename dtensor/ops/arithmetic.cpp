@@ -108,8 +108,8 @@ void extreme_backward(GradContext& c) {
 void pow_backward(GradContext& c) {
   const Tensor &dy = c.out_grad[0], &a = c.in[0], &b = c.in[1];
   if (c.sink.needs_grad(0)) {
-    const Tensor slope = mul(b, pow(a, sub(b, 1)));
-    give_first(c, mul(dy, masked_fill(slope, eq(b, 0), 0)));
+    const Tensor derivative = mul(b, pow(a, sub(b, 1)));
+    give_first(c, mul(dy, masked_fill(derivative, eq(b, 0), 0)));
   }
   if (!c.sink.needs_grad(1)) return;
   const Tensor at_zero = logical_and(eq(a, 0), ge(b, 0));

@@ -105,9 +105,9 @@ Tensor differentiable_gradient(GradContext& c) {
                        full_like(c.out[1], std::numeric_limits<double>::infinity())};
   const Tensor wanted = call(cross_entropy_backward_op(), in, c.attrs)[0];
   const Tensor counts = to(ne(c.in[1], c.attrs.ints[1]), logits.dtype());
-  const Tensor slope = add(mul(softmax(logits, -1), unsqueeze(counts, -1)), wanted);
+  const Tensor derivative = add(mul(softmax(logits, -1), unsqueeze(counts, -1)), wanted);
   const Tensor given = to(dloss, logits.dtype());
-  return mul(slope, summed(c.attrs) ? given : unsqueeze(given, -1));
+  return mul(derivative, summed(c.attrs) ? given : unsqueeze(given, -1));
 }
 
 void cross_entropy_backward(GradContext& c) {

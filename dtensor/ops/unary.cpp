@@ -94,15 +94,15 @@ Rule unary_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-// in: dy, and x or y, as the slope wants. Linear in dy.
-Rule unary_slope_rule(Infos in, const Attrs& attrs) {
+// in: dy, and x or y, as the derivative wants. Linear in dy.
+Rule unary_derivative_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   pass_one(rule, 0, Pass::Linear);
   return rule;
 }
 
 template <UnaryOp f>
-void unary_slope_forward(OpContext& c) {
+void unary_derivative_forward(OpContext& c) {
   const Tensor dy = local_contiguous(c.in[0]);
   const Tensor x = local_contiguous(c.in[1]);
   Tensor& dx = c.make();
@@ -111,23 +111,24 @@ void unary_slope_forward(OpContext& c) {
                                reals.size() > 0 ? reals[0] : 0, reals.size() > 1 ? reals[1] : 0});
 }
 
-// Whether the slope does not change, so that its gradient is that of dy alone.
-constexpr bool has_constant_slope(UnaryOp f) {
+// Whether the derivative does not change, so that its gradient is that of dy alone.
+constexpr bool has_constant_derivative(UnaryOp f) {
   return f == UnaryOp::Relu || f == UnaryOp::LeakyRelu || f == UnaryOp::Clamp || f == UnaryOp::Abs;
 }
 
 template <UnaryOp f>
-const OpDef& unary_slope_op();
+const OpDef& unary_derivative_op();
 
 template <UnaryOp f>
-void unary_slope_backward(GradContext& c) {
+void unary_derivative_backward(GradContext& c) {
   if (c.sink.needs_grad(0))
-    c.sink.accumulate(0, call1(unary_slope_op<f>(), {c.out_grad[0], c.in[1]}, c.attrs));
+    c.sink.accumulate(0, call1(unary_derivative_op<f>(), {c.out_grad[0], c.in[1]}, c.attrs));
 }
 
-// dy times the slope, of operators that have a gradient themselves; undefined: there are none yet.
+// dy times the derivative, of operators that have a gradient themselves; undefined: there are none
+// yet.
 template <UnaryOp f>
-Tensor differentiable_slope(const Tensor& dy, const Tensor& at) {
+Tensor differentiable_derivative(const Tensor& dy, const Tensor& at) {
   switch (f) {
     case UnaryOp::Square: return mul(dy, mul(at, 2.0));
     case UnaryOp::Exp: return mul(dy, at);
@@ -145,18 +146,19 @@ Tensor differentiable_slope(const Tensor& dy, const Tensor& at) {
 }
 
 template <UnaryOp f>
-const OpDef& unary_slope_op() {
+const OpDef& unary_derivative_op() {
   static const std::string name = cat(Function<f>::kName, "_backward");
-  static const OpDef op{.name = name,
-                        .rule = unary_slope_rule,
-                        .infer = same_as_first,
-                        .forward = unary_slope_forward<f>,
-                        .backward = has_constant_slope(f) ? unary_slope_backward<f> : nullptr,
-                        .flops = one_per_element,
-                        .saves_in = 0b10,
-                        .saves_out = 0,
-                        .reals_by_kind = true,
-                        .samples = no_samples};
+  static const OpDef op{
+      .name = name,
+      .rule = unary_derivative_rule,
+      .infer = same_as_first,
+      .forward = unary_derivative_forward<f>,
+      .backward = has_constant_derivative(f) ? unary_derivative_backward<f> : nullptr,
+      .flops = one_per_element,
+      .saves_in = 0b10,
+      .saves_out = 0,
+      .reals_by_kind = true,
+      .samples = no_samples};
   return op;
 }
 
@@ -175,9 +177,9 @@ void unary_backward(GradContext& c) {
     c.sink.accumulate(0, call1(unary_op<f>(), {dy}, c.attrs));
   } else {
     const Tensor& at = kernels::is_from_result(f) ? c.out[0] : c.in[0];
-    const Tensor slope = grad_enabled() ? differentiable_slope<f>(dy, at) : Tensor();
-    if (slope.defined()) return c.sink.accumulate(0, slope);
-    c.sink.accumulate(0, call1(unary_slope_op<f>(), {dy, at}, c.attrs));
+    const Tensor derivative = grad_enabled() ? differentiable_derivative<f>(dy, at) : Tensor();
+    if (derivative.defined()) return c.sink.accumulate(0, derivative);
+    c.sink.accumulate(0, call1(unary_derivative_op<f>(), {dy, at}, c.attrs));
   }
 }
 
@@ -233,7 +235,7 @@ Attrs clamp_attrs(std::optional<Scalar> min, std::optional<Scalar> max) {
 template <UnaryOp f>
 void list_unary(std::vector<const OpDef*>& list) {
   list.push_back(&unary_op<f>());
-  if constexpr (gradient_of(f) == UnaryGradient::Kernel) list.push_back(&unary_slope_op<f>());
+  if constexpr (gradient_of(f) == UnaryGradient::Kernel) list.push_back(&unary_derivative_op<f>());
 }
 
 }  // namespace
@@ -268,9 +270,9 @@ Tensor softplus(const Tensor& x, CallSite site) { return unary<UnaryOp::Softplus
 Tensor gelu(const Tensor& x, bool tanh_approximation, CallSite site) {
   return tanh_approximation ? unary<UnaryOp::GeluTanh>(x, site) : unary<UnaryOp::Gelu>(x, site);
 }
-Tensor leaky_relu(const Tensor& x, double negative_slope, CallSite site) {
+Tensor leaky_relu(const Tensor& x, double negative_derivative, CallSite site) {
   const UserCall user(site);
-  return unary_of<UnaryOp::LeakyRelu>(x, {{}, {negative_slope}});
+  return unary_of<UnaryOp::LeakyRelu>(x, {{}, {negative_derivative}});
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max, CallSite site) {
