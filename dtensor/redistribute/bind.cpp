@@ -210,7 +210,7 @@ class Binding {
 
 }  // namespace
 
-Step bind(ShardMap& shard_map, const DeviceMesh& mesh, const PlanStep& step) {
+Step lower(ShardMap& shard_map, const DeviceMesh& mesh, const PlanStep& step) {
   return Binding(shard_map, mesh, step).run();
 }
 

@@ -26,7 +26,7 @@ std::shared_ptr<const RedistributePlan> make_plan(const std::shared_ptr<const Sp
   ShardMap shard_map(mesh.shape(), source->shape);
   const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target, mesh.links());
   plan->outline = outline(mesh, steps);
-  for (const PlanStep& step : steps) plan->steps.push_back(bind(shard_map, mesh, step));
+  for (const PlanStep& step : steps) plan->steps.push_back(lower(shard_map, mesh, step));
   return plan;
 }
 
