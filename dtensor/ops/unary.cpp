@@ -270,9 +270,9 @@ Tensor softplus(const Tensor& x, CallSite site) { return unary<UnaryOp::Softplus
 Tensor gelu(const Tensor& x, bool tanh_approximation, CallSite site) {
   return tanh_approximation ? unary<UnaryOp::GeluTanh>(x, site) : unary<UnaryOp::Gelu>(x, site);
 }
-Tensor leaky_relu(const Tensor& x, double negative_derivative, CallSite site) {
+Tensor leaky_relu(const Tensor& x, double negative_slope, CallSite site) {
   const UserCall user(site);
-  return unary_of<UnaryOp::LeakyRelu>(x, {{}, {negative_derivative}});
+  return unary_of<UnaryOp::LeakyRelu>(x, {{}, {negative_slope}});
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max, CallSite site) {
