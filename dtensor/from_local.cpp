@@ -67,7 +67,7 @@ void check_stride(const FromLocalOptions& options, const DTensor& made) {
              made, ", whose local tensors have strides like ", own);
 }
 
-// The size of each cut dimension follows from this rank's part alone: the others compare it.
+// The size of each sharded dimension follows from this rank's part alone: the others compare it.
 void note_sizes(const Tensor& made) {
   const DeviceMesh& mesh = made.mesh();
   for (int m = 0; m < mesh.ndim(); ++m) {

@@ -13,7 +13,7 @@ namespace {
 // Where the rows (all dimensions but the classes) and the loss lie.
 struct LossLayouts {
   std::shared_ptr<const Spec> logits;  // classes last; null: plain tensors
-  int class_mesh_dim = -1;             // the mesh dimension that cuts the classes
+  int class_mesh_dim = -1;             // the mesh dimension that shards the classes
   Layout rows;                         // of the targets
   Layout loss;
 
@@ -92,7 +92,7 @@ class LossParallelNode final : public GradNode {
   std::vector<Saved> saved_;  // logits, targets, weight
 };
 
-// Exactly one mesh dimension cuts the classes (dimension `dim`), the others cut rows or nothing.
+// Exactly one mesh dimension shards the classes (dimension `dim`), the others cut rows or nothing.
 void require_class_cut(const Tensor& logits, int dim) {
   int cuts = 0;
   bool fits = true;
@@ -176,8 +176,8 @@ LossRows pose(const Tensor& logits, const Tensor& targets, const LossLayouts& la
   return rows;
 }
 
-// What each rank finds of its classes, in one message: in flight where classes are cut. The slots
-// are summed, not gathered, for a maximum and a sum cannot be reduced in one operation.
+// What each rank finds of its classes, in one message: in flight where classes are sharded. The
+// slots are summed, not gathered, for a maximum and a sum cannot be reduced in one operation.
 Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
   const int m = layouts.class_mesh_dim;
   if (m < 0 || layouts.mesh().size(m) == 1) return row_statistics(rows, 0, 1);
@@ -189,8 +189,8 @@ Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
   return slots;
 }
 
-// The weight of the whole batch: in flight where rows are cut, in one all_reduce over the mesh
-// dimensions that cut them.
+// The weight of the whole batch: in flight where rows are sharded, in one all_reduce over the mesh
+// dimensions that shard them.
 Tensor whole_batch_weight(const LossRows& rows, const LossLayouts& layouts) {
   const Tensor cell = batch_weight(rows);
   std::vector<int> cuts;

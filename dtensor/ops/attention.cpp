@@ -45,12 +45,12 @@ std::string mask_axes(const TensorInfo& mask, const Shape& q, const Shape& k) {
   return text;
 }
 
-// Grouped heads are cut where whole groups stay together.
+// Grouped heads are sharded where whole groups stay together.
 void keep_groups(Rule& rule, const Shape& q, const Shape& k) {
   if (q[1] != k[1]) rule.even = {{'h', k[1]}};
 }
 
-// Queries may be cut: where they start is known. Keys are wanted whole.
+// Queries may be sharded: where they start is known. Keys are wanted whole.
 Rule attention_rule(Infos in, const Attrs&) {
   Rule rule;
   rule.in = {"bhq.", "bh..", "bh..", mask_axes(in[3], in[0].shape, in[1].shape)};

@@ -188,8 +188,8 @@ class Choosing {
     return chunk_of(chunk, n, n - 1).size;
   }
 
-  // From below: all other mesh dimensions cut what this one moves, and a shard that becomes another
-  // may travel with those of the others.
+  // From below: all other mesh dimensions shard what this one moves, and a shard that becomes
+  // another may travel with those of the others.
   void bound(Alternative& alternative, std::span<const Placement> now, int m) const {
     const double n = size(m);
     double bytes = 0;

@@ -41,8 +41,8 @@ OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, 
   return own;
 }
 
-// --- gather: attrs.ints: dim, and as bits the mesh dimensions that cut it; the sizes agree in all
-// others ---
+// --- gather: attrs.ints: dim, and as bits the mesh dimensions that shard it; the sizes agree in
+// all others ---
 
 std::vector<TensorInfo> gather_infer(Infos in, const Attrs& attrs) {
   gather_check_index("gather", in[1], in[0].shape.size());
@@ -118,8 +118,8 @@ const OpDef& gather_op() {
 }
 
 // --- scatter_add_zeros, its adjoint: (src, index, like), attrs.ints: dim, shape of the result ---
-// `like` is there for its layout only: where it is cut along the dimension and src and index are
-// not, so is the result.
+// `like` is there for its layout only: where it is sharded along the dimension and src and index
+// are not, so is the result.
 
 Shape add_zeros_shape(const Attrs& attrs) { return {attrs.ints.begin() + 1, attrs.ints.end()}; }
 
@@ -199,7 +199,7 @@ const OpDef& add_zeros_op() {
   return op;
 }
 
-// The mesh dimensions that cut `dim` of x, as bits.
+// The mesh dimensions that shard `dim` of x, as bits.
 std::int64_t cuts_of(const Tensor& x, int dim) {
   std::int64_t cuts = 0;
   for (int m = 0; x.is_distributed() && m < x.layout().ndim(); ++m)
@@ -207,7 +207,7 @@ std::int64_t cuts_of(const Tensor& x, int dim) {
   return cuts;
 }
 
-// A tensor of `shape` that is cut so, and takes no memory: one element everywhere.
+// A tensor of `shape` that is sharded so, and takes no memory: one element everywhere.
 Tensor like_cut(const Tensor& on_mesh, const Shape& shape, int dim, std::int64_t cuts) {
   Layout layout = Layout::filled(on_mesh.mesh().ndim(), Replicate());
   for (int m = 0; m < layout.ndim(); ++m)

@@ -33,7 +33,7 @@ void max_forward(OpContext& c) {
                                lines.n.inner, lines.x.data(), values, indices});
 }
 
-// For one dimension, as `max` and `min` ask for it. attrs.ints: also the mesh dimensions that cut
+// For one dimension, as `max` and `min` ask for it. attrs.ints: also the mesh dimensions that shard
 // it, as bits.
 void max_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
@@ -66,8 +66,8 @@ const OpDef& max_op() {
   return op;
 }
 
-// --- along a cut dimension: each part's extreme and its index, as a pair in one tensor, then the
-// extreme of all parts ---
+// --- along a sharded dimension: each part's extreme and its index, as a pair in one tensor, then
+// the extreme of all parts ---
 
 DType pair_dtype(DType dtype) { return is_floating(dtype) ? DType::F64 : DType::I64; }
 
@@ -170,7 +170,7 @@ const OpDef& max_of_pairs_op() {
   return op;
 }
 
-// How the mesh cuts a dimension.
+// How the mesh shards a dimension.
 struct CutAlong {
   std::int64_t cuts = 0;   // the mesh dimensions that do, as bits
   std::int64_t parts = 0;  // with elements; 0: their extremes cannot be told apart by an even cut

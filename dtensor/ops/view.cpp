@@ -25,8 +25,8 @@ class ViewRuns {
   ViewRuns(const Shape& from, const Shape& to, std::optional<std::size_t> alone)
       : from_(from), to_(to), alone_(alone), left_(from.size(), '.'), right_(to.size(), '.') {}
 
-  // Of each run only the first dimensions can be cut, and where their sizes differ only where old
-  // and new chunks agree.
+  // Of each run only the first dimensions can be sharded, and where their sizes differ only where
+  // old and new chunks agree.
   Rule rule() {
     Rule rule;
     if (numel(from_) > 0) {

@@ -127,7 +127,7 @@ std::optional<Move> Pricing::reduce_data(const PricedLayout& from, const PricedL
   return priced(from, to, move);
 }
 
-// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not cut.
+// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not sharded.
 bool Pricing::make_up(const PricedLayout& whole, const PricedLayout& cut, MeshDims dims) {
   for (std::size_t d = 0; d < dims_.size(); ++d)
     if (whole.cuts[d] != cut.cuts[d] && !dims_[d].gathers(cut.cuts[d], whole.cuts[d], dims))

@@ -141,8 +141,8 @@ Differences differences_of(const MeshCosts& mesh, const Layout& from, const Layo
   return seen;
 }
 
-// Those of `dims` are Partial no longer. A shard is made around what is cut further in, which then
-// has to be cut anew.
+// Those of `dims` are Partial no longer. A shard is made around what is sharded further in, which
+// then has to be sharded anew.
 void take_reduced(const MeshCosts& mesh, const Layout& from, const Layout& to, MeshDims dims,
                   Differences& differences) {
   for (int m = 0; m < to.ndim(); ++m) {

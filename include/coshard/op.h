@@ -1,13 +1,13 @@
 #pragma once
 // An operator of your own, and another sharding rule for one of the library's.
 //
-// An operator is an OpDef: data that says what it computes and how it may be cut. It is called like
-// the library's are, on plain tensors and DTensors alike, with `call` or `call1`; dispatch chooses
-// the cheapest way to run it on the layouts at hand and redistributes what has to move.
+// An operator is an OpDef: data that says what it computes and how it may be sharded. It is called
+// like the library's are, on plain tensors and DTensors alike, with `call` or `call1`; dispatch
+// chooses the cheapest way to run it on the layouts at hand and redistributes what has to move.
 //
 //   infer     checks shapes and dtypes and gives those of the outputs, all of the logical tensors
 //   rule      one axis per dimension of each input and output, as in einsum. An axis that an
-//             output has may be cut along with it; one that only inputs have is contracted, and
+//             output has may be sharded along with it; one that only inputs have is contracted, and
 //             cutting it gives a Partial; '.' is never cut. elementwise_rule and same_as_first are
 //             rule and infer of a function of one element.
 //   forward   computes this rank's part: `c.in` are ready local tensors, c.make(i) is output i.

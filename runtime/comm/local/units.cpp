@@ -37,8 +37,8 @@ void copy_block(const CopyBlock& block, const void* send, void* recv, std::size_
   }
 }
 
-// One dimension cut: all_gather writes the cut of `cut_rank` into the whole, scatter reads it from
-// there.
+// One dimension sharded: all_gather writes the cut of `cut_rank` into the whole, scatter reads it
+// from there.
 CopyBlock cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
   const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, cut_rank);
   CopyBlock block;

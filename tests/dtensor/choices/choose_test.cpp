@@ -161,8 +161,8 @@ void expect_the_best(const Call& call, const std::vector<Layout>& now, const Mes
   EXPECT_LE(found.second, 1.01 * best.second) << now[0] << " -> " << choice->in[0];
 }
 
-// Two mesh dimensions cut rows; if the outer one no longer does or begins to, the inner one has to
-// cut them anew, over its own link.
+// Two mesh dimensions shard rows; if the outer one no longer does or begins to, the inner one has
+// to cut them anew, over its own link.
 TEST(Choose, ACutThatComesOrGoesMovesTheCutsWithinIt) {
   const std::vector<int> sizes{2, 2, 2};
   const LinkCost fast{2, 100'000}, slow{50, 1'000};

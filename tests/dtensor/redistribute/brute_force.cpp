@@ -66,7 +66,7 @@ bool partitions(ShardMap& shard_map, const Pieces& from, const Pieces& to, MeshD
   return true;
 }
 
-// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not cut.
+// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not sharded.
 bool make_up(ShardMap& shard_map, const Layout& whole, const Layout& cut, MeshDims dims) {
   for (int d = 0; d < shard_map.ndim(); ++d) {
     const Pieces& all = shard_map.along(whole, d);
