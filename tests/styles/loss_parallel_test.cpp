@@ -12,8 +12,8 @@ struct Case {
   LossParallelOptions options;
 };
 
-// The loss and gradient of sharded logits beside those of whole ones by cross_entropy; collectives
-// of A115.
+// The loss and gradient of sharded logits beside those of whole ones by cross_entropy; their
+// collectives.
 Task<void> expect_equal(World& world, Case c) {
   const DeviceMesh mesh = line(world);
   const Tensor full = random(world, c.logits);
