@@ -34,7 +34,7 @@ Tensor seed_of(std::string_view who, const Tensor& loss, Tensor gradient) {
   return ones(loss.mesh(), partial_as_replicate(loss.layout()), loss.shape(), loss.dtype());
 }
 
-// The tape is off while one lives, unless gradients are to be recorded.
+// Turns the tape off while alive, unless create_graph is set.
 struct QuietUnless {
   explicit QuietUnless(bool recorded) {
     if (!recorded) guard.emplace();

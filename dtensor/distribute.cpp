@@ -53,7 +53,7 @@ Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim
   return out;
 }
 
-// The source's data where every rank needs them: Shard by scatter, the rest whole.
+// Distributes the source's data: a scatter for Shard, a broadcast otherwise.
 DTensor sent_from(int source, const Tensor& full, const DeviceMesh& mesh, const Layout& layout) {
   Tensor value = full;
   Layout sent = Layout::filled(mesh.ndim(), Replicate());

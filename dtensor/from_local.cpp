@@ -25,7 +25,7 @@ class FromLocalNode final : public GradNode {
   }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
-    // Recorded where gradients of gradients are wanted.
+    // Recorded if second derivatives are wanted.
     const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
                                             : redistribute_raw(gradient, wanted_).raw_local();
     if (mesh_.contains_this_rank())

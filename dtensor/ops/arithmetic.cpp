@@ -1,4 +1,4 @@
-// Functions of two tensors, and what is made of them.
+// Operators on two tensors, and those composed of them.
 #include <cmath>
 
 #include "dtensor/ops/ops.h"

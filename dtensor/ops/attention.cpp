@@ -45,12 +45,12 @@ std::string mask_axes(const TensorInfo& mask, const Shape& q, const Shape& k) {
   return text;
 }
 
-// Grouped heads are sharded where whole groups stay together.
+// Grouped heads can be sharded if whole groups stay together.
 void keep_groups(Rule& rule, const Shape& q, const Shape& k) {
   if (q[1] != k[1]) rule.even = {{'h', k[1]}};
 }
 
-// Queries may be sharded: where they start is known. Keys are wanted whole.
+// Queries may be sharded, since their offset is known. Keys must be whole.
 Rule attention_rule(Infos in, const Attrs&) {
   Rule rule;
   rule.in = {"bhq.", "bh..", "bh..", mask_axes(in[3], in[0].shape, in[1].shape)};
@@ -60,13 +60,13 @@ Rule attention_rule(Infos in, const Attrs&) {
   return rule;
 }
 
-// Two products of tq x tk x d; a causal one needs half of them.
+// Two products of tq x tk x d; causal attention needs half of that.
 double attention_flops(Infos in, const Attrs& attrs) {
   return (attrs.ints[0] == 1 ? 2.0 : 4.0) * static_cast<double>(numel(in[0].shape)) *
          static_cast<double>(in[1].shape[2]);
 }
 
-// The mask as the kernel wants it: stretched to this rank's scores.
+// The mask as the kernel needs it: broadcast to this rank's scores.
 kernels::View mask_view(const Tensor& mask, const Tensor& q, const Tensor& k) {
   if (!mask.defined()) return {};
   return broadcast_view(mask, scores_shape(q.local_shape(), k.local_shape()));
@@ -107,7 +107,7 @@ std::vector<TensorInfo> attention_backward_infer(Infos in, const Attrs& attrs) {
   return out;
 }
 
-// Cutting the queries leaves sums over them, dk and dv, Partial.
+// Sharding the queries makes dk and dv, sums over them, Partial.
 Rule attention_backward_rule(Infos in, const Attrs& attrs) {
   const bool dmask = attrs.ints[2] == 1;
   Rule rule;
@@ -207,7 +207,7 @@ Tensor causal_mask(const Tensor& q, const Tensor& k) {
   return tril(ones(target, shape)) > 0.5;
 }
 
-// With weights that are there to be dropped.
+// With explicit weights, so that they can be dropped.
 Tensor attention_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                               bool is_causal, double scale, double p) {
   const std::int64_t group = q.size(1) / k.size(1);
@@ -221,7 +221,7 @@ Tensor attention_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v,
   return matmul(dropout(masked_fill(weights, logical_not(keep), 0), p), values);
 }
 
-// Without a batch, or heads, as with one.
+// Adds missing batch and head dimensions.
 Tensor with_four_dims(Tensor x) {
   CS_REQUIRE(x.ndim() >= 2 && x.ndim() <= 4, kName, ": ", x,
              " is not [seq, dim], [heads, seq, dim] or [batch, heads, seq, dim]");

@@ -16,7 +16,7 @@ struct Price {
   auto operator<=>(const Price&) const = default;
 };
 
-// A strategy along one mesh dimension, and what it takes at the least, whatever the others do.
+// A strategy along one mesh dimension, and a lower bound of its time, whatever the others do.
 struct Alternative {
   Strategy strategy;
   bool moves = false;
@@ -68,7 +68,7 @@ class Choosing {
     }
   }
 
-  // A whole combination.
+  // A complete combination.
   void weigh() {
     Price price;
     for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -95,7 +95,7 @@ class Choosing {
     return best_.size() >= most_candidates() && price >= best_.back().price;
   }
 
-  // The price with the planner's plans.
+  // The price according to the planner.
   Price planned(const Choice& choice) const {
     Price price;
     const std::vector<int> sizes(mesh_.sizes.begin(), mesh_.sizes.end());
@@ -121,7 +121,7 @@ class Choosing {
     return time;
   }
 
-  // Those that can be had, the cheapest first.
+  // The feasible ones, cheapest first.
   std::vector<Alternative> alternatives_at(int m, const Parts& parts) const {
     std::vector<Placement> now;
     for (std::size_t i = 0; i < in_.size(); ++i)
@@ -147,7 +147,7 @@ class Choosing {
     return alternatives;
   }
 
-  // Only a replica becomes Partial; and for no Partial's sake but where there is one, or a cut.
+  // Only a replica may become Partial, and only if another input is Partial or sharded.
   bool can_be_had(const Strategy& strategy, std::span<const Placement> now, int m) const {
     bool shares = false, reason = false;
     for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -162,7 +162,7 @@ class Choosing {
     return !shares || reason;
   }
 
-  // Would it leave ranks without elements, where no input lies so?
+  // Whether it would leave ranks without elements although no input does.
   bool idles(const Strategy& strategy, int m) const {
     bool idle = false;
     for (std::size_t i = 0; i < in_.size(); ++i) {

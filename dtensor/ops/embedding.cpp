@@ -18,7 +18,8 @@ std::vector<TensorInfo> embedding_infer(Infos in, const Attrs&) {
   return {{out, in[1].dtype}};
 }
 
-// Cutting the rows 'y' of the table contracts: each rank looks up its own, the rest are zero.
+// Sharding the rows 'y' of the table contracts: each rank looks up its own rows, the others give
+// zero.
 Rule embedding_rule(Infos in, const Attrs&) {
   const std::string ids = axes(in[0].shape.size());
   Rule rule;
@@ -30,7 +31,7 @@ Rule embedding_rule(Infos in, const Attrs&) {
 
 void embedding_forward(OpContext& c) {
   const Tensor ids = local_contiguous(c.in[0]);
-  // An id outside of the whole table, not only of this rank's rows, is the caller's error.
+  // An id out of bounds for the whole table, not only for this rank's rows, is the caller's error.
   const std::int64_t rows = c.in[1].shape()[0];
   launch(c, kernels::CheckIndex{DeviceAssertKind::EmbeddingId, ids.dtype(), ids.local_numel(), rows,
                                 ids.data()});

@@ -69,7 +69,7 @@ Rule gather_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-// What lies on other ranks counts as 0.
+// What other ranks hold counts as 0.
 void gather_own(OpContext& c, int dim) {
   const auto d = static_cast<std::size_t>(dim);
   const Tensor& x = c.in[0];
@@ -137,7 +137,7 @@ std::vector<TensorInfo> add_zeros_infer(Infos in, const Attrs& attrs) {
   return {{out, in[0].dtype}};
 }
 
-// Cutting the indexed dimension of src and index contracts: every rank adds up what it has.
+// Sharding the indexed dimension of src and index contracts: every rank adds up what it has.
 Rule add_zeros_rule(Infos in, const Attrs& attrs) {
   const Shape out = add_zeros_shape(attrs);
   Rule rule;
@@ -207,7 +207,7 @@ std::int64_t cuts_of(const Tensor& x, int dim) {
   return cuts;
 }
 
-// A tensor of `shape` that is sharded so, and takes no memory: one element everywhere.
+// A tensor of `shape` with these shards that takes no memory: one element, broadcast.
 Tensor like_cut(const Tensor& on_mesh, const Shape& shape, int dim, std::int64_t cuts) {
   Layout layout = Layout::filled(on_mesh.mesh().ndim(), Replicate());
   for (int m = 0; m < layout.ndim(); ++m)

@@ -9,7 +9,7 @@
 namespace coshard {
 namespace {
 
-// Looks at what a backward of the program's own gives.
+// Checks the gradients of a user's backward.
 class CheckedSink final : public GradSink {
  public:
   CheckedSink(const GradNode& record, std::span<const TensorInfo> in, GradSink& sink)
@@ -22,7 +22,7 @@ class CheckedSink final : public GradSink {
     require_gradient(input, gradient);
     sink_.accumulate(input, std::move(gradient));
   }
-  // Not deferred: it is looked at while its operator is known.
+  // Not deferred: it is checked while its operator is known.
   void defer(int input, std::function<Tensor()> compute) override {
     if (needs_grad(input)) accumulate(input, compute());
   }

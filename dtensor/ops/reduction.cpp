@@ -5,7 +5,7 @@ namespace {
 
 using kernels::ReduceOp;
 
-// Whether a part of a line can be reduced by itself, and as what the parts go together.
+// Whether parts of a line can be reduced separately, and by which reduction they combine.
 std::optional<Reduce> reduction_of_parts(ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum:

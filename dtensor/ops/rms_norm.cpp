@@ -19,7 +19,7 @@ std::vector<TensorInfo> rms_norm_infer(Infos in, const Attrs& attrs) {
   return {in[0], {Shape(x.begin(), first), statistic_dtype(in[0].dtype)}};
 }
 
-// The rows may be sharded, what is normalised stays whole.
+// Rows may be sharded; normalized dimensions must be whole.
 Rule rms_norm_rule(Infos in, const Attrs& attrs) {
   const auto count = static_cast<std::size_t>(attrs.ints[0]);
   const std::string rows = axes(in[0].shape.size() - count);

@@ -18,7 +18,7 @@ bool may_cut(const Rule& rule, char axis, std::int64_t parts, std::int64_t cut_b
   return true;
 }
 
-// Every dimension of that axis cut in the manner of `cut`.
+// Shards every dimension with that axis by `cut`.
 Strategy cut_strategy(const Rule& rule, char axis, const Placement& cut) {
   Strategy strategy;
   strategy.axis = axis;
@@ -35,14 +35,14 @@ bool fits(const Rule& rule, const Strategy& extra, int n, const Parts& parts,
   return !extra.axis || (extra.even_by % n == 0 && parts[extra.axis] == 1);
 }
 
-// Is it for an input that is there for its layout only, and cut?
+// Whether it applies to a "*" input that is sharded.
 bool cuts_as_told(const Rule& rule, const Strategy& extra) {
   for (std::size_t i = 0; i < rule.in.size(); ++i)
     if (rule.in[i] == "*" && extra.in[i].is_sharded()) return true;
   return false;
 }
 
-// What is there for its layout only stays as it is.
+// A "*" input keeps its layout.
 void leave_alone(const Rule& rule, std::span<const Placement> now, Strategy& strategy) {
   for (std::size_t i = 0; i < now.size(); ++i)
     if (rule.in[i] == "*") strategy.in[i] = now[i];

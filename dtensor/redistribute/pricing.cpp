@@ -12,7 +12,7 @@ bool commute(Reduce a, Reduce b) {
   return a == b || (additive(a) && additive(b));
 }
 
-// May the Partials of `dims` be reduced now, all at once?
+// Whether the Partials over `dims` can be reduced now, by one collective.
 bool may_reduce(const Layout& layout, MeshDims dims) {
   for (int m = 0; m < layout.ndim(); ++m)
     for (int k = m + 1; has(dims, m) && k < layout.ndim(); ++k)
@@ -163,13 +163,13 @@ Move Pricing::priced(const PricedLayout& from, const PricedLayout& to, Move move
                    (move.kind == StepKind::AllToAll ? move.moved : 0);
   move.time = time_of(communicates(move.kind), move.moved * width_, move.copied * width_,
                       slowest(links_, move.dims));
-  // Between plans of equal time, the kind that does less.
+  // Breaks ties between plans of equal time: the kind that does less.
   if (move.kind == StepKind::AllGather) move.time += 1e-4;
   if (move.kind == StepKind::AllReduce) move.time += 2e-4;
   return move;
 }
 
-// Elements that the rank which lacks most lacks.
+// The most elements that any rank lacks.
 double Pricing::missing(const PricedLayout& from, const PricedLayout& to, double enough) {
   double common = 1;
   for (std::size_t d = 0; d < dims_.size(); ++d) {

@@ -13,7 +13,7 @@
 namespace coshard {
 namespace {
 
-// A rank outside the mesh has nothing and issues nothing.
+// A rank outside the mesh holds nothing and issues nothing.
 Issued issue_to(const Tensor& source, const Layout& target) {
   issue_deferred(source);
   if (source.mesh().contains_this_rank()) return run_plan(source, plan_for(source.spec(), target));
@@ -131,11 +131,11 @@ void Redistribution::Host::Awaiter::await_resume() {
   result_.device()->synchronize();
 }
 
-// By whole when the shards do not come one by one, and after the last.
+// The whole if shards do not arrive one by one, and after the last.
 Redistribution::NextShard::Awaiter::Awaiter(Redistribution of, int index)
     : WorkAwaiter(of.state_, of.part(index)), of_(std::move(of)), index_(index) {}
 
-// Which rank's shard comes as number `index`; -1: it does not come alone.
+// Which rank's shard arrives as number `index`; -1: not separately.
 int Redistribution::part(int index) const {
   if (last_ == nullptr || last_->gathered < 0 || index >= shards_) return -1;
   return (last_->communicator->rank() + index) % shards_;
@@ -149,7 +149,7 @@ std::optional<ArrivedShard> Redistribution::NextShard::Awaiter::await_resume() {
   return of_.shard(index_, rank);
 }
 
-// The whole, then nothing, where the shards do not come one by one.
+// The whole, then nothing, if shards do not arrive one by one.
 ArrivedShard Redistribution::shard(int index, int rank) const {
   const Tensor whole = result_.raw_local();
   if (rank < 0 && index == 0)

@@ -12,7 +12,7 @@
 namespace coshard {
 namespace {
 
-// One side of a transfer: which region each of its ranks holds, and which of them are replicas.
+// One side of a transfer: the region each of its ranks holds, and which ranks are replicas.
 struct Side {
   explicit Side(const Spec& spec)
       : ranks(spec.mesh.ranks()), layout(spec.layout), shard_map(spec.mesh.shape(), spec.shape) {
@@ -42,7 +42,7 @@ int sender(Side& source, int from, int target_rank, int target_place) {
   return replicas[static_cast<std::size_t>(target_place) % replicas.size()];
 }
 
-// What the rank `from` sends to the rank `to`, if anything.
+// What rank `from` sends to rank `to`, if anything.
 std::optional<Region> sent(Side& source, Side& target, int from, int to) {
   const int place = source.place(from), goal = target.place(to);
   if (place < 0 || goal < 0 || sender(source, place, to, goal) != place) return std::nullopt;

@@ -12,7 +12,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 int size_of(const MeshCosts& mesh, int m) { return mesh.sizes[static_cast<std::size_t>(m)]; }
 
-// The largest and the smallest part that `cut` makes of `size` elements.
+// The largest and the smallest shard of `size` elements under `cut`.
 struct PartSizes {
   std::int64_t largest, smallest;
 };
@@ -64,7 +64,7 @@ double bytes_missing(const MeshCosts& mesh, const Shape& shape, std::int64_t wid
   return wanted - kept;
 }
 
-// Of the rank that has most; a Partial counts as a whole.
+// Of the rank that has the most; a Partial counts as the whole.
 double bytes_held(const MeshCosts& mesh, const Shape& shape, std::int64_t width,
                   const Layout& layout) {
   double bytes = static_cast<double>(width);
