@@ -10,7 +10,7 @@
 namespace coshard {
 namespace {
 
-// Where the rows (all dimensions but the classes) and the loss lie.
+// Layouts of the rows (all dimensions but the classes) and of the loss.
 struct LossLayouts {
   std::shared_ptr<const Spec> logits;  // classes last; null: plain tensors
   int class_mesh_dim = -1;             // the mesh dimension that shards the classes
@@ -58,7 +58,7 @@ class LossParallelNode final : public GradNode {
     return rows;
   }
 
-  // [rows..., 1] of a number for each row of this rank.
+  // [rows..., 1]: one number per row of this rank.
   Tensor column(const LossRows& rows, const Tensor& numbers) const {
     Shape shape = rows.logits.local_shape();
     shape.back() = 1;
@@ -70,7 +70,7 @@ class LossParallelNode final : public GradNode {
     return local.with_spec(make_spec(layouts_.mesh(), layouts_.rows, shape));
   }
 
-  // rows_gradient of operators on the logits, for gradients of gradients.
+  // rows_gradient written in operators, for second derivatives.
   Tensor differentiable_gradient(const LossRows& rows, const Tensor& gradient) const {
     Tensor x = rows.logits.with_spec(layouts_.logits);
     x.set_grad_meta(inputs[0]);
@@ -92,7 +92,7 @@ class LossParallelNode final : public GradNode {
   std::vector<Saved> saved_;  // logits, targets, weight
 };
 
-// Exactly one mesh dimension shards the classes (dimension `dim`), the others cut rows or nothing.
+// Exactly one mesh dimension shards the classes (dimension `dim`); others shard rows or nothing.
 void require_class_cut(const Tensor& logits, int dim) {
   int cuts = 0;
   bool fits = true;
@@ -148,7 +148,7 @@ Tensor local_targets(const Tensor& targets, const Tensor& logits, const LossLayo
   CS_REQUIRE(!targets.is_distributed() || (layouts.logits && targets.mesh() == layouts.mesh()),
              "loss_parallel: targets ", targets, " are not on the mesh of logits ", logits);
   Tensor own = contiguous(to(targets, DType::I64));
-  // Plain targets are checked whole, so that all ranks refuse them alike.
+  // Plain targets are checked in full, so that all ranks refuse them alike.
   const bool plain = !own.is_distributed();
   if (plain) check_targets(own, logits.size(-1), ignore_index);
   if (layouts.logits && plain)
@@ -212,7 +212,7 @@ Tensor finish(const LossRows& rows, const LossLayouts& layouts, const Shape& tar
   const bool each = rows.options.reduction == Reduction::None;
   Tensor loss = losses;
   if (!each) loss = sum(losses, Dims{0}, true);
-  // A mean over nothing is NaN, also where this rank has no rows.
+  // The mean of nothing is NaN, also if this rank has no rows.
   if (rows.scale.defined()) loss = add(loss, mul(rows.scale, 0.0));
   const Shape shape = each ? targets : Shape();
   const auto spec = layouts.logits ? make_spec(layouts.mesh(), layouts.loss, shape) : nullptr;

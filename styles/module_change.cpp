@@ -5,7 +5,7 @@
 namespace coshard {
 namespace {
 
-// What a replaced handle leads to.
+// The producer of a replaced handle.
 class Replaced final : public GradNode {
  public:
   explicit Replaced(std::string_view who) : who_(who) {}

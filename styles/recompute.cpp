@@ -57,7 +57,7 @@ class RecomputeNode final : public GradNode {
     }
   }
   std::string_view name() const override { return "recompute"; }
-  // What the first run read besides: gradients flow to it as to the inputs.
+  // What else the first run read: gradients flow to it as to the inputs.
   void add_inputs(const std::vector<std::shared_ptr<GradMeta>>& read) {
     for (const auto& meta : read)
       if (std::ranges::find(inputs, meta) == inputs.end()) inputs.push_back(meta);
@@ -87,7 +87,7 @@ class RecomputeNode final : public GradNode {
   }
 
   Task<void> recompute_backward(std::vector<Tensor> output_grads, GradSink& sink) {
-    // The walk holds the record until its next step.
+    // The backward pass holds the node until its next step.
     const std::uint64_t since = newest_record();
     Task<Outputs> run = run_again();
     Outputs outputs = co_await std::move(run);

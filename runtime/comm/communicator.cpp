@@ -7,7 +7,7 @@
 namespace coshard {
 namespace {
 
-// Of a buffer without bytes nobody uses any memory.
+// A buffer of 0 bytes uses no memory.
 bool is_callers(const void* data, const std::shared_ptr<Buffer>& keeper) {
   if (data == nullptr) return false;
   return keeper == nullptr || (!keeper->owned() && keeper->bytes() > 0);

@@ -147,7 +147,7 @@ void Executor::first_over_to_front() {
   }
 }
 
-// Runs what is next; false when there is nothing to run now.
+// Runs what is next; false if there is nothing to run now.
 bool Executor::turn() {
   if (has_mail_.load(std::memory_order_acquire)) [[unlikely]]
     open_mail();
@@ -218,7 +218,7 @@ void Executor::fire_timers() {
   }
 }
 
-// Timers that are due, and some handlers; whether Asio has work left.
+// Fires due timers and runs some handlers; returns whether Asio has work left.
 bool Executor::poll() {
   if (thread_ != nullptr) {  // the thread polls
     fire_timers();
@@ -250,7 +250,7 @@ void Executor::take_turns() {
     context_->parker().park(1, operations_under_way() || foreign_ > 0 ? asio_->context : nullptr);
 }
 
-// Whether a peer or another thread will end something that can go on then.
+// Whether a peer or another thread will end a wait.
 bool Executor::waits_for_others() const {
   const Waiting* head = waiting_.front();
   if (head != nullptr && head->ends_elsewhere()) return true;

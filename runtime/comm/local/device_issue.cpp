@@ -1,5 +1,5 @@
-// A LocalCommunicator on devices that queue their work: what a rank brings when it issues, and the
-// last rank's part.
+// A LocalCommunicator on devices that queue their work: what a rank does when it issues, and
+// what the last rank does.
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_communicator.h"
 #include "runtime/device/graph.h"

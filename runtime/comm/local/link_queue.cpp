@@ -12,7 +12,7 @@ namespace coshard {
 
 namespace {
 
-// A point in time that is beyond all clocks stays so.
+// Saturates at the end of the clock.
 std::int64_t later(std::int64_t ns, std::int64_t by) {
   std::int64_t sum = 0;
   return __builtin_add_overflow(ns, by, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;

@@ -15,7 +15,7 @@
 namespace coshard {
 namespace {
 
-// The rank's clock to a few milliseconds, for a quarter of its price.
+// The rank's clock to within a few milliseconds, at a quarter of the cost.
 std::int64_t coarse_now_ns() {
   const Parker& parker = RankContext::current().parker();
   if (parker.shares_its_thread()) return parker.now();  // which may be virtual
@@ -84,7 +84,7 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   return work;
 }
 
-// What is dropped and never waited for must not pile up.
+// So that work that is dropped without a wait does not pile up.
 void LocalCommunicator::help_when_much_is_in_flight() {
   constexpr std::int64_t kMuch = 32 * 1024 * 1024;
   while (bytes_in_flight_ > kMuch && help_any()) retire();
@@ -146,7 +146,7 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
   return work;
 }
 
-// Both sides are there and agree, on the cpu.
+// On the CPU, once both sides have arrived and agree.
 void LocalCommunicator::transfer(const std::shared_ptr<Message>& message, std::int64_t bytes) {
   if (LinkQueue* link = group_->link())
     message->passage = link->pass_message(message->source, bytes);

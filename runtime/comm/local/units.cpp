@@ -89,7 +89,7 @@ CopyBlock flat_block(const Collective& from, const Collective& to, int source, i
   return block;
 }
 
-// The buffers of all ranks at a position; on the stack for the usual number of ranks.
+// The buffers of all ranks at one position; on the stack for usual numbers of ranks.
 class Pointers {
  public:
   explicit Pointers(int ranks) {

@@ -91,7 +91,7 @@ CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
 }
 
 CudaDevice::~CudaDevice() {
-  // What is queued still uses the memory that goes now.
+  // Queued work still uses the memory that is freed now.
   log_cuda(cuda().SetDevice(options_.index), "cudaSetDevice");
   try {
     allocator_->settle();  // also for what streams of other devices still read
