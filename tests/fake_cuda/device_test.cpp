@@ -108,7 +108,7 @@ TEST(CudaDevice, WithoutADeviceTheErrorSaysSo) {
   CudaOptions third;
   third.index = 2;
   const std::string wrong = error_text(ErrorKind::DeviceFailed, [&] { fake_device(third); });
-  EXPECT_EQ(wrong, "cuda:2: there are 2 devices, numbered from 0");
+  EXPECT_EQ(wrong, "cuda:2: no such device; this machine has 2 devices, numbered from 0");
 }
 
 TEST(CudaDevice, WithoutADriverOrWithAnOldOneTheErrorSaysWhichAndNamesTheDoctor) {
