@@ -13,10 +13,10 @@ void ColwiseParallel::apply(Module& module, const DeviceMesh& mesh,
   module.claim("parallelized");
   if (auto* linear = dynamic_cast<nn::Linear*>(&module)) {
     width = linear->in_features;
-    cut_parameter(linear->weight, mesh, Shard(0), options);
-    cut_parameter(linear->bias, mesh, Shard(0), options);
+    shard_parameter(linear->weight, mesh, Shard(0), options);
+    shard_parameter(linear->bias, mesh, Shard(0), options);
   } else if (auto* embedding = dynamic_cast<nn::Embedding*>(&module)) {
-    cut_parameter(embedding->weight, mesh, Shard(1), options);
+    shard_parameter(embedding->weight, mesh, Shard(1), options);
   } else {
     fail(ErrorKind::BadInput,
          cat("ColwiseParallel: '", module.path(), "' is a ", module.type_name(),

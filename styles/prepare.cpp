@@ -50,8 +50,8 @@ Tensor& only_output(Module& module, Outputs& outputs, std::string_view style) {
   return outputs.front();
 }
 
-void cut_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
-                   const ParallelizeOptions& options) {
+void shard_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
+                     const ParallelizeOptions& options) {
   if (!slot.defined()) return;
   if (slot.is_distributed()) {
     CS_REQUIRE(slot.mesh() == mesh, "parallelize: the parameter is ", slot, ", not on ", mesh);

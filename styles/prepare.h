@@ -48,8 +48,8 @@ Tensor& only_output(Module& module, Outputs& outputs, std::string_view style);
 // Replaces the tensor in `slot` by a DTensor leaf with the same requires_grad, in flight. Leaves an
 // undefined slot alone, and also a tensor that is already distributed: a tied parameter that
 // another style has sharded keeps that layout, and operators redistribute it.
-void cut_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
-                   const ParallelizeOptions& options);
+void shard_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
+                     const ParallelizeOptions& options);
 // Treats every rank's own data as a replica; nothing is sent.
 void replicate_parameter(Tensor& slot, const DeviceMesh& mesh);
 

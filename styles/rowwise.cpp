@@ -15,10 +15,10 @@ void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
   if (auto* linear = dynamic_cast<nn::Linear*>(&module)) {
     width = linear->in_features;
     wanted = Shard(-1);
-    cut_parameter(linear->weight, mesh, Shard(1), options);
-    cut_parameter(linear->bias, mesh, Replicate(), options);
+    shard_parameter(linear->weight, mesh, Shard(1), options);
+    shard_parameter(linear->bias, mesh, Replicate(), options);
   } else if (auto* embedding = dynamic_cast<nn::Embedding*>(&module)) {
-    cut_parameter(embedding->weight, mesh, Shard(0), options);
+    shard_parameter(embedding->weight, mesh, Shard(0), options);
   } else {
     fail(ErrorKind::BadInput,
          cat("RowwiseParallel: '", module.path(), "' is a ", module.type_name(),

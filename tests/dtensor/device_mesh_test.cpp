@@ -154,7 +154,8 @@ TEST(Flatten, NamesAreGivenOnce) {
   on_ranks(8, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"dp", "cp", "tp"});
     const DeviceMesh dp_cp = mesh.submesh({"dp", "cp"}), dp_tp = mesh.submesh({"dp", "tp"});
-    EXPECT_TRUE(says(refusal([&] { dp_cp.flatten("tp"); }), "'tp' is the name of a dimension"));
+    EXPECT_TRUE(
+        says(refusal([&] { dp_cp.flatten("tp"); }), "'tp' is already the name of a dimension"));
     dp_cp.flatten("x");
     EXPECT_TRUE(says(refusal([&] { dp_tp.flatten("x"); }), "'x'"));
     dp_tp.flatten("outer");
