@@ -4,7 +4,7 @@
 // other, the last first.
 #include <optional>
 
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 

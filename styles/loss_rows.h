@@ -2,7 +2,7 @@
 // The arithmetic of a cross entropy per row, from statistics over the classes: each row's weight,
 // its loss, and the factors of its gradient. Local tensors only, off the tape; the host reads
 // nothing. Rank's thread.
-#include "styles/loss_parallel.h"
+#include <coshard/styles/loss_parallel.h>
 
 namespace coshard {
 

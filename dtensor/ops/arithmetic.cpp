@@ -1,7 +1,7 @@
 // Operators on two tensors, and those composed of them.
 #include <cmath>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
 

@@ -3,7 +3,7 @@
 // local tensors only.
 #include <optional>
 
-#include "dtensor/ops/op.h"
+#include <coshard/dtensor/ops/op.h>
 #include "kernels/run.h"
 
 namespace coshard {

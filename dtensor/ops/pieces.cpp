@@ -1,5 +1,5 @@
 // Pieces and padding of a tensor, composed of slice and place.
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -1,8 +1,8 @@
 #pragma once
 // Forwards of the elementwise operators, and calls of them off the tape and in place.
+#include <coshard/dtensor/ops/pointwise.h>
+#include <coshard/dtensor/ops/promotion.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/pointwise.h"
-#include "dtensor/ops/promotion.h"
 
 namespace coshard {
 

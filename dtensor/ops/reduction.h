@@ -1,9 +1,9 @@
 #pragma once
 // What reductions over any set of dimensions share: attributes, rule, shapes, forward and gradient.
 // Each operator adds its name, its samples and optionally its own gradient.
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
 
 namespace coshard {
 

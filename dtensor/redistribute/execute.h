@@ -2,8 +2,8 @@
 // Executes a plan on this rank: issues its collectives, in order.
 #include <functional>
 
+#include <coshard/dtensor/tensor.h>
 #include "dtensor/redistribute/plan.h"
-#include "dtensor/tensor.h"
 
 namespace coshard {
 

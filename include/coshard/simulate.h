@@ -1,3 +1,3 @@
 #pragma once
 // Deterministic simulation: a whole program on one thread, its order and time drawn from a seed.
-#include "runtime/launch/simulate.h"
+#include <coshard/runtime/launch/simulate.h>

@@ -2,7 +2,7 @@
 // What memory is for, named in out-of-memory errors.
 #include <string_view>
 
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 

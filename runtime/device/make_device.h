@@ -2,8 +2,8 @@
 // Creates a device by kind, from the back ends in this build.
 #include <memory>
 
+#include <coshard/runtime/device/device.h>
 #include "runtime/device/describe.h"
-#include "runtime/device/device.h"
 
 namespace coshard {
 

@@ -1,0 +1,40 @@
+#pragma once
+// local_map: applies a function of local tensors to DTensors. Rank's thread.
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <coshard/dtensor/distribute.h>
+
+namespace coshard {
+
+// One layout per tensor; nullopt: a plain tensor.
+using OptionalLayouts = std::vector<std::optional<Layout>>;
+
+struct LocalMapOptions {
+  // One per output: how to read the local results. nullopt: that output stays plain.
+  OptionalLayouts out_placements = {};
+  // One per input: the layout a DTensor must have. Default: whatever it has.
+  std::optional<OptionalLayouts> in_placements = std::nullopt;
+  // One per input: how to read the function's gradients (to_local's grad_placements); nullopt: the
+  // input's layout, Partial read as Replicate.
+  std::optional<OptionalLayouts> in_grad_placements = std::nullopt;
+  DeviceMesh device_mesh = {};  // of the outputs; default: that of the first DTensor
+  // Redistributes DTensors that have another layout; all redistributes are issued before the first
+  // is waited for.
+  bool redistribute_inputs = false;
+};
+
+// Calls `fn` with the local tensors and wraps its results, as even shards, into DTensors
+// (torch.distributed.tensor.experimental.local_map). Differentiable; inputs may be on several
+// meshes. Plain inputs are passed through; if no input is a DTensor, nothing is wrapped.
+//   Moves: what fn communicates, and the redistributes of inputs.
+//   Fails: Error{BadInput}: lists of other lengths than the inputs or outputs; a DTensor without a
+//          layout in in_placements, or in another layout without redistribute_inputs; an output
+//          that is already a DTensor, or is undefined where a layout is given.
+std::vector<Tensor> local_map(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& fn,
+                              std::span<const Tensor> inputs, const LocalMapOptions& options,
+                              CallSite site = CallSite::current());
+
+}  // namespace coshard

@@ -1,0 +1,119 @@
+#pragma once
+// The tape: one record per operator that read a tensor requiring a gradient. Used on the rank's
+// thread. Records point only to older records, so a tape is freed with the last tensor that leads
+// to it; backward (backward.h) visits records from newest to oldest.
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/tensor.h>
+#include <coshard/runtime/coro/task.h>
+
+namespace coshard {
+
+class GradNode;
+
+// A tensor's hook (hooks.h); its functions are empty once it is removed. Callers keep it alive: a
+// hook may remove itself.
+struct GradHook {
+  template <class F>
+  using Shared = std::shared_ptr<const std::function<F>>;
+  int output = 0;  // which output of its producer the tensor is
+  Shared<Tensor(const Tensor& gradient)> replace;
+  Shared<void()> accumulated;
+};
+using GradHooks = std::vector<std::shared_ptr<GradHook>>;
+
+// What a tensor knows about its gradient. A leaf has no producer.
+struct GradMeta {
+  GradMeta() = default;
+  ~GradMeta();  // releases the producer without recursion, so a tape of any length can be freed
+  GradMeta(const GradMeta&) = delete;
+  GradMeta& operator=(const GradMeta&) = delete;
+
+  bool requires_grad = false;
+  std::shared_ptr<GradNode> producer;
+  int output = 0;                    // which output of the producer
+  Tensor gradient;                   // accumulated over backward calls
+  std::shared_ptr<const Spec> spec;  // of the tensor itself; null for a plain one
+  GradHooks hooks;                   // of a leaf
+};
+
+// Where a record delivers the gradients of its inputs.
+class GradSink {
+ public:
+  virtual ~GradSink() = default;
+  virtual bool needs_grad(int input) const = 0;
+  virtual void accumulate(int input, Tensor gradient) = 0;
+  // A gradient off the critical path (a leaf's): computed after the next collective of the backward
+  // pass has been issued, so that it overlaps with it.
+  virtual void defer(int input, std::function<Tensor()> compute) = 0;
+  // The gradient of a tensor older than the record.
+  virtual void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) = 0;
+};
+
+class GradNode : public std::enable_shared_from_this<GradNode> {
+ public:
+  virtual ~GradNode() = default;
+  virtual std::string_view name() const = 0;
+  // Whether `backward` is itself recorded when the tape is on, so that second derivatives are
+  // right; without it they are refused.
+  virtual bool records_backward() const { return false; }
+  // Whether the output shares the input's memory without being a view of it (Tensor::base).
+  virtual bool shares_memory() const { return false; }
+  // output_grads: at least one is defined; undefined where no gradient arrived. On the CPU their
+  // data have arrived.
+  virtual void backward(std::span<const Tensor> output_grads, GradSink& sink) = 0;
+  // For a backward that awaits: a task that replaces backward(); null otherwise.
+  virtual Task<void> awaited_backward(std::vector<Tensor> /*output_grads*/, GradSink& /*sink*/) {
+    return {};
+  }
+  // Frees what was saved (saved.h) after backward used it; returns whether there was anything.
+  virtual bool release() { return false; }
+
+  bool released = false;  // and there was something to free
+  std::uint64_t sequence = 0;
+  std::vector<std::shared_ptr<GradMeta>> inputs;   // null where no gradient is wanted
+  GradHooks hooks;                                 // of its outputs
+  std::vector<std::weak_ptr<GradMeta>> retaining;  // outputs with retain_grad
+  // Path of the module whose forward made it; null if none, or if nobody observes.
+  std::shared_ptr<const std::string> module;
+};
+
+// Puts `record` on the tape as the producer of `outputs` if taping is on and an input requires a
+// gradient; returns whether it did. `inputs`: the tensors the gradients belong to.
+bool taped(std::span<const Tensor> inputs);  // would a record be made for these?
+void push_record(std::shared_ptr<GradNode> record, std::span<const Tensor> inputs,
+                 std::span<Tensor> outputs);
+// `tensor` is now output number `output` of `producer`.
+void mark_output(const Tensor& tensor, std::shared_ptr<GradNode> producer, int output);
+// Number of the newest record; later ones have larger numbers.
+std::uint64_t newest_record();
+
+// Runs backward from `roots` but not into records up to `since`: gradients that reach those go to
+// `outer`, the sink of the record that is running. For a backward that first records operators of
+// its own.
+Task<void> walk_within(std::vector<Tensor> roots, std::vector<Tensor> gradients,
+                       std::uint64_t since, GradSink& outer);
+
+// While one is alive, operators in this branch are not recorded.
+class NoGradGuard {
+ public:
+  NoGradGuard();
+  ~NoGradGuard();
+  NoGradGuard(const NoGradGuard&) = delete;
+  NoGradGuard& operator=(const NoGradGuard&) = delete;
+
+ private:
+  bool before_;
+};
+bool grad_enabled();
+// Turns recording on or off in this branch from now on (torch.set_grad_enabled).
+void set_grad_enabled(bool on);
+
+}  // namespace coshard

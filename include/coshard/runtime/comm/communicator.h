@@ -1,0 +1,137 @@
+#pragma once
+// A communicator joins some ranks: all of a world, or those along a mesh dimension. Collectives are
+// issued in program order by the rank's thread and are in flight until their Work is awaited.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <coshard/runtime/call_site.h>
+#include <coshard/runtime/comm/work.h>
+#include <coshard/runtime/device/device.h>
+#include <coshard/runtime/dtype.h>
+#include <coshard/runtime/observer.h>
+#include <coshard/runtime/reduce.h>
+
+namespace coshard {
+
+// How many positions of the sharded dimension each rank has. Shared and immutable, so that a cached
+// plan hands it out without allocating.
+using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
+
+// Something a rank did on its own (Communicator::note); "": nothing yet.
+struct Noted {
+  std::string_view what = "", of_what = "";  // static texts: what, value, of what, of
+  std::uint64_t value = 0, of = 0;
+};
+// The sum over all notes, which ignores their order, and the last one.
+struct Notes {
+  void add(const Noted& done);  // does nothing in a branch without order
+  std::uint64_t sum = 0;
+  Noted last;
+};
+
+// What one rank asks of a collective. The tensor is viewed as [outer, sharded, inner]; `counts`
+// splits the sharded dimension over the ranks (positions per rank; offsets are prefix sums; null:
+// equal parts of `extent`, which must divide). Buffers are contiguous; `send` may equal `recv` for
+// all_reduce and broadcast.
+//
+//   AllReduce      send, recv [outer*extent*inner]
+//   AllGather      send [outer, counts[rank], inner]    recv [outer, sum(counts), inner]
+//   ReduceScatter  send [outer, sum(counts), inner]     recv [outer, counts[rank], inner]
+//   Scatter        send (root only) [outer, sum, inner] recv [outer, counts[rank], inner]
+//   Broadcast      send (root only), recv [outer*extent*inner]
+//   Send / Recv    [outer*extent*inner]; `root` is the peer
+//   AllToAll       Shard(a) -> Shard(b): the tensor is [outer, a, middle, b, inner], or
+//                  [outer, b, middle, a, inner] if gather_first is false. `counts` splits a,
+//                  `scatter_counts` splits b. send has a sharded and b whole, recv the reverse.
+//                  With `send_counts` and `recv_counts`: element counts per peer, blocks back to
+//                  back (MPI_Alltoallv).
+struct Collective {
+  CollectiveKind kind = CollectiveKind::Barrier;
+  DType dtype = DType::F32;
+  Reduce reduce = Reduce::Sum;
+  bool gather_first = true;
+  int root = 0;  // communicator rank; the peer of Send and Recv
+  const void* send = nullptr;
+  void* recv = nullptr;
+  std::int64_t outer = 1, extent = 0, middle = 1, inner = 1;
+  std::int64_t scatter_extent = 0;
+  Counts counts, scatter_counts;
+  Counts send_counts, recv_counts;
+  // Control only: ranks compare their calls and nothing is moved; the work is over once all ranks
+  // have issued it. Back ends that move data by other means issue it on their control communicator.
+  bool control_only = false;
+  bool unobserved = false;  // an internal check, hidden from observers
+  // Kept alive until the collective is over on every rank, or in compute-stream order.
+  std::shared_ptr<Buffer> keep_send, keep_recv;
+  std::string_view label = "";  // static or interned text
+  CallSite where = {};          // what error messages name; if unknown, where issue() is called
+  // Set by issue(): more on the location, for error messages.
+  std::string_view operation = "", module = "";
+  // On the CPU: the transfer begins once `after` (which must allow any_thread()) is over;
+  // `complete` runs after it on this rank's side, on any thread. Null: nothing.
+  std::shared_ptr<WorkState> after;
+  std::function<void()> complete;
+  // Set by issue(): the sum of this rank's notes here, and the last note.
+  std::uint64_t noted = 0;
+  Noted last_noted = {};
+  // Set by issue(): the branch that issues it.
+  std::uint64_t branch = 0;
+  std::shared_ptr<const std::string> branch_path;  // null: the main branch
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string_view name() const = 0;
+  // Issues the collective as the next one on this communicator, and returns at once.
+  //   Order:  send and recv between two ranks match in the order of their issue, whatever their
+  //           branches.
+  //   Fails:  Error{BadInput}: shapes that do not fit; a branch that was resumed by as_it_comes or
+  //           in_order. In a cancelled branch, what it was cancelled with. If ranks disagree (on
+  //           geometry, issuing branch, or what they gave up before), the wait is an
+  //           Error{CommFailed} on all of them that names both call sites; calls from within the
+  //           library count as the user call they work for (coro/user_call.h).
+  //   Limits: what a rank gave up counts only on the communicator of that wait. A rank that leaves
+  //           out a collective because of something only it saw (a late socket, a deadline that
+  //           passed on another communicator) runs a different program; if its next collective
+  //           looks like the one its peers are at, this is not detected.
+  Work issue(Collective collective, CallSite where = CallSite::current());
+  // A new communicator of `ranks` (ranks of this one, each once, in the given order). Called only
+  // by those ranks, with the same list, in the same order among themselves; others take no part,
+  // and nothing is issued. Error{BadInput} if this rank is not listed.
+  virtual std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) = 0;
+  // The same, called by all ranks of this communicator, each with the ranks of its own group: a
+  // back end may create all groups at once.
+  virtual std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) {
+    return subgroup(ranks, std::move(name));
+  }
+  // Records something this rank did that its peers must have done too, such as drawing from the
+  // common random stream. The next collective here compares the sum of all notes, in any order, so
+  // that ranks which did something else fail there (Error{CommFailed} on all). Ignored in a branch
+  // without order.
+  void note(const Noted& done) { notes_.add(done); }
+  void note(const Notes& before);
+  // Every later wait, on every rank, fails at once with this cause. The first cause is kept.
+  virtual void poison(const std::string& cause) = 0;
+  // Number of collectives so far, and a hash of them in order; equal on all ranks. Send and Recv,
+  // which only two ranks see, are matched per pair of ranks and count in neither.
+  virtual std::uint64_t issued() const = 0;
+  virtual std::uint64_t order_hash() const = 0;
+  virtual void set_timeout(std::int64_t ns) = 0;  // per wait, counted from its start; 0: none
+  // Who is told of issues and completions; a null in the slot: nobody. Subgroups inherit it.
+  virtual void observe(ObserverSlot slot) = 0;
+
+ private:
+  virtual std::shared_ptr<WorkState> start(Collective collective) = 0;
+  Notes notes_;
+};
+
+}  // namespace coshard

@@ -1,0 +1,109 @@
+#pragma once
+// A device: memory, streams and events. One object per rank, owned by its World; used on the rank's
+// thread. `cpu` computes where work is enqueued; other back ends queue it, and the host waits only
+// where it reads. The interfaces stay small.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <coshard/runtime/device/buffer.h>
+
+namespace coshard {
+
+enum class DeviceKind : std::uint8_t { Cpu, Cuda, Sim };
+std::string_view to_string(DeviceKind kind);          // "cpu", "cuda", "sim"
+DeviceKind parse_device_kind(std::string_view text);  // Error{BadInput} names the text
+enum class StreamKind : std::uint8_t { Compute, Communication, Copy };
+
+// A point on a stream. On the CPU a compute event is complete when it is recorded. Any thread.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool query() const = 0;
+  // Blocks the host; Error{Timeout} past the deadline (steady clock; 0: none).
+  virtual void synchronize(std::int64_t deadline_ns) = 0;
+  virtual const void* stream() const { return nullptr; }  // the stream it is on; an identity
+};
+
+// An ordered queue of work on one device.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual StreamKind kind() const = 0;
+  virtual std::shared_ptr<Event> record() = 0;
+  // Orders later work after `event`, of this device or a peer; does not block the host on a GPU.
+  virtual void wait(const Event& event) = 0;
+  virtual void* native() const { return nullptr; }  // cudaStream_t
+};
+
+struct MemoryStats {
+  std::size_t in_use = 0, cached = 0, peak = 0;  // bytes
+};
+
+// Something in flight that a waiting host checks on, so that a wait that will not end can say why.
+class Watched {
+ public:
+  virtual ~Watched() = default;
+  virtual bool over() = 0;
+  // Throws the typed error if it has failed, or is stuck after a wait of `waited_ns`.
+  virtual void check(std::int64_t waited_ns) = 0;
+};
+
+class PeerEngine;
+
+class Device : public std::enable_shared_from_this<Device> {
+ public:
+  virtual ~Device() = default;
+  virtual DeviceKind kind() const = 0;
+  virtual std::string name() const = 0;  // "cpu", "cuda:0"
+  virtual std::unique_ptr<Stream> make_stream(StreamKind kind) = 0;
+  virtual Stream& compute_stream() = 0;
+  // 64-byte aligned (cuda: 512), for the compute stream; null for 0 bytes. Error{DeviceFailed}
+  // names the request and what is held.
+  virtual void* allocate(std::size_t bytes) = 0;
+  // `uses`: other streams' work that must be over before the memory is reused.
+  virtual void deallocate(void* data, std::size_t bytes,
+                          std::span<const std::shared_ptr<Event>> uses) noexcept = 0;
+  // Copies host memory to the device in compute-stream order; the host memory may be reused at
+  // once.
+  virtual void upload(void* to, const void* host, std::size_t bytes) = 0;
+  // Copies to the host; returns when the data have arrived. Fails like synchronize().
+  virtual void download(void* host, const void* from, std::size_t bytes) = 0;
+  // Waits until the compute stream has done everything enqueued. Error{Timeout},
+  // Error{DeviceFailed}, a device-side assertion of a kernel (an index out of bounds), or the
+  // failure of a collective in flight.
+  virtual void synchronize() = 0;
+  virtual MemoryStats memory() const = 0;
+  // How collectives between ranks of one process work on this device; null: through host memory.
+  virtual PeerEngine* peers() { return nullptr; }
+
+  // A new owned buffer (bytes may be 0), and a borrowed one.
+  std::shared_ptr<Buffer> make_buffer(std::size_t bytes);
+  std::shared_ptr<Buffer> borrow(void* data, std::size_t bytes);
+
+  // Deadline of each host wait; 0: none.
+  void set_timeout(std::int64_t ns) { timeout_ns_ = ns; }
+  std::int64_t timeout_ns() const { return timeout_ns_; }
+  // How often the host has waited for the device: synchronize() and download().
+  std::uint64_t host_waits() const { return host_waits_; }
+  // Checked by every host wait until it is over.
+  void watch(std::shared_ptr<Watched> watched);
+  void check_watched(std::int64_t waited_ns);
+
+ protected:
+  std::uint64_t host_waits_ = 0;
+
+ private:
+  static constexpr std::size_t kWatchedAtOnce = 64;  // beyond that, those that are over are dropped
+  std::int64_t timeout_ns_ = 0;
+  std::vector<std::shared_ptr<Watched>> watched_;
+};
+
+// `threads`: OpenMP threads that this device's kernels may use. Call it on the rank's thread.
+std::shared_ptr<Device> make_cpu_device(int threads);
+
+}  // namespace coshard

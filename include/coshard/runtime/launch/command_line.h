@@ -1,0 +1,16 @@
+#pragma once
+// What run(argc, argv, program) reads, for programs with their own options: they take these out of
+// argv first. Call it in main, before any rank runs.
+#include <coshard/runtime/launch/world.h>
+
+namespace coshard {
+
+// Upper limits of command-line options.
+constexpr int kMostRanks = 1024, kMostThreads = 1024, kMostProgressThreads = 64;
+
+// Reads the options of run(), up to "--", and removes them from argv; the others keep their order.
+// Error{BadInput} for invalid values, Error{Unsupported} for what this build lacks: one line, for
+// which run() returns exit code 2.
+WorldOptions take_world_options(int& argc, char** argv);
+
+}  // namespace coshard

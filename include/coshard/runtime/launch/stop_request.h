@@ -1,0 +1,40 @@
+#pragma once
+// How the ranks of a world agree to stop without waiting for each other: each call sends one byte
+// per rank on a communicator of its own and returns the answer of the previous call. Owned by a
+// rank's World, used on its thread.
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+
+#include <coshard/runtime/comm/communicator.h>
+#include <coshard/runtime/coro/task.h>
+
+namespace coshard {
+
+class StopRequest {
+ public:
+  // `control`: joins all ranks of the world on the host, for nothing else; null: the world cannot
+  // be stopped, and nothing is issued. `stop` may be requested on any thread, at any time.
+  StopRequest(std::shared_ptr<Communicator> control, std::stop_token stop);
+
+  // Call k sends whether `stop` was requested here and returns the result of call k-1: true if it
+  // was requested on any rank. The first returns false. Issued when awaited; fails like any
+  // collective.
+  Task<bool> ask(CallSite site);
+
+ private:
+  struct Byte;
+  // One call: its byte, and the collective that takes the maximum over all ranks.
+  struct Question {
+    std::shared_ptr<Byte> byte;  // null: no call yet
+    Work work;
+  };
+
+  Question issue();
+
+  std::shared_ptr<Communicator> control_;
+  std::stop_token stop_;
+  Question last_;
+};
+
+}  // namespace coshard

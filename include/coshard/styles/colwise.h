@@ -1,0 +1,22 @@
+#pragma once
+// ColwiseParallel: shards a Linear or Embedding along its output features. A value.
+//   Linear: weight and bias S(0). Embedding: weight S(1). The input must be R.
+#include <coshard/styles/style.h>
+
+namespace coshard {
+
+struct ColwiseParallel {
+  Placement input_layouts = Replicate();  // of a plain input
+  Placement output_layouts = Shard(-1);
+  bool use_local_output = true;
+  // Placements of the gradients of a plain input and of the local output: Partial if each rank uses
+  // the tensor differently. Default: the tensor's own.
+  std::optional<Placement> local_input_grad_placements = std::nullopt;
+  std::optional<Placement> local_output_grad_placements = std::nullopt;
+
+  // Error{BadInput} for any other module.
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
+  friend std::ostream& operator<<(std::ostream& out, const ColwiseParallel& style);
+};
+
+}  // namespace coshard

@@ -1,0 +1,25 @@
+#pragma once
+// RowwiseParallel: shards a Linear along its input features, or an Embedding along its rows. A
+// value.
+//   Linear: weight S(1), bias R, input S(-1). Embedding: weight S(0), input R.
+#include <coshard/styles/style.h>
+
+namespace coshard {
+
+struct RowwiseParallel {
+  Placement input_layouts = Shard(-1);     // of a plain input
+  Placement output_layouts = Replicate();  // R: an all_reduce; a shard: a reduce_scatter
+  bool use_local_output = true;
+  // Placements of the gradients of a plain input and of the local output: Partial if each rank uses
+  // the tensor differently. Default: the tensor's own.
+  std::optional<Placement> local_input_grad_placements = std::nullopt;
+  std::optional<Placement> local_output_grad_placements = std::nullopt;
+  // The partial output is cast to it before the reduction, and keeps it. As in later HyperParallel.
+  std::optional<DType> reduce_dtype = std::nullopt;
+
+  // Error{BadInput} for any other module.
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
+  friend std::ostream& operator<<(std::ostream& out, const RowwiseParallel& style);
+};
+
+}  // namespace coshard
