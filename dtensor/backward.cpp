@@ -34,7 +34,7 @@ Tensor seed_of(std::string_view who, const Tensor& loss, Tensor gradient) {
   return ones(loss.mesh(), partial_as_replicate(loss.layout()), loss.shape(), loss.dtype());
 }
 
-// The tape is off while one lives, unless gradients are to be recorded.
+// Turns the tape off while alive, unless create_graph is set.
 struct QuietUnless {
   explicit QuietUnless(bool recorded) {
     if (!recorded) guard.emplace();
@@ -58,7 +58,7 @@ class BackwardScope {
   World* world_;
 };
 
-Task<void> finish_walk(Walk& walk) {
+Task<void> finish_walk(BackwardPass& walk) {
   walk.settle_arrivals();
   while (!walk.done()) {
     if (walk.about_to_wait()) {
@@ -78,7 +78,7 @@ Task<void> finish_walk(Walk& walk) {
   }
 }
 
-void finish_walk_in_place(Walk& walk, std::string_view who) {
+void finish_walk_in_place(BackwardPass& walk, std::string_view who) {
   walk.settle_arrivals();
   while (!walk.done()) {
     if (walk.about_to_wait()) walk.run_deferred();
@@ -89,7 +89,7 @@ void finish_walk_in_place(Walk& walk, std::string_view who) {
   walk.settle_leaves(true);
 }
 
-void begin(Walk& walk, std::string_view who, const std::vector<Tensor>& outputs,
+void begin(BackwardPass& walk, std::string_view who, const std::vector<Tensor>& outputs,
            std::vector<Tensor> gradients) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor given = i < gradients.size() ? std::move(gradients[i]) : Tensor();
@@ -111,7 +111,7 @@ void require_inputs(std::string_view who, const std::vector<Tensor>& outputs,
   CS_REQUIRE(!inputs.empty(), who, ": the list of inputs is empty");
 }
 
-std::vector<Tensor> checked_result(Walk& walk, std::string_view who,
+std::vector<Tensor> checked_result(BackwardPass& walk, std::string_view who,
                                    const std::vector<Tensor>& inputs, bool allow_unused) {
   std::vector<Tensor> result = walk.result();
   for (std::size_t i = 0; i < result.size() && !allow_unused; ++i)
@@ -126,7 +126,7 @@ Task<void> backward(Tensor loss, Tensor gradient, BackwardOptions options, CallS
   const UserCall user(site);
   BackwardScope scope;
   const QuietUnless mode(options.create_graph);
-  Walk walk(options.retain_graph || options.create_graph);
+  BackwardPass walk(options.retain_graph || options.create_graph);
   Tensor seed = seed_of("backward", loss, std::move(gradient));
   walk.arrive(loss.grad_meta(), std::move(seed));
   Task<void> rest = finish_walk(walk);
@@ -142,7 +142,7 @@ void run_backward(const Tensor& loss, const Tensor& gradient, BackwardOptions op
   const UserCall user(site);
   BackwardScope scope;
   const QuietUnless mode(options.create_graph);
-  Walk walk(options.retain_graph || options.create_graph);
+  BackwardPass walk(options.retain_graph || options.create_graph);
   Tensor seed = seed_of("backward", loss, gradient);
   walk.arrive(loss.grad_meta(), std::move(seed));
   finish_walk_in_place(walk, "run_backward");
@@ -158,7 +158,7 @@ Task<std::vector<Tensor>> grad(Tensors outputs, Tensors inputs, Tensors gradient
   BackwardScope scope;
   const QuietUnless mode(options.create_graph);
   require_inputs("grad", outputs, inputs, gradients);
-  Walk walk(options.retain_graph || options.create_graph, inputs, outputs);
+  BackwardPass walk(options.retain_graph || options.create_graph, inputs, outputs);
   begin(walk, "grad", outputs, std::move(gradients));
   Task<void> rest = finish_walk(walk);
   co_await std::move(rest);
@@ -172,7 +172,7 @@ std::vector<Tensor> run_grad(const std::vector<Tensor>& outputs, const std::vect
   BackwardScope scope;
   const QuietUnless mode(options.create_graph);
   require_inputs("grad", outputs, inputs, gradients);
-  Walk walk(options.retain_graph || options.create_graph, inputs, outputs);
+  BackwardPass walk(options.retain_graph || options.create_graph, inputs, outputs);
   begin(walk, "grad", outputs, gradients);
   finish_walk_in_place(walk, "run_grad");
   return checked_result(walk, "grad", inputs, options.allow_unused);
@@ -181,7 +181,7 @@ std::vector<Tensor> run_grad(const std::vector<Tensor>& outputs, const std::vect
 Task<void> walk_within(std::vector<Tensor> roots, std::vector<Tensor> gradients,
                        std::uint64_t since, GradSink& outer) {
   const NoGradGuard quiet;
-  Walk walk(since, outer);
+  BackwardPass walk(since, outer);
   for (std::size_t i = 0; i < roots.size(); ++i)
     if (roots[i].defined() && roots[i].requires_grad() && gradients[i].defined())
       walk.arrive(roots[i].grad_meta(), std::move(gradients[i]));

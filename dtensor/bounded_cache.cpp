@@ -11,7 +11,7 @@ void CacheBudget::add(AnyCache& cache, std::size_t bytes) {
   if (bytes_ > shrink_at_ && held_ == 0) shrink();
 }
 
-// Down to three quarters, so that it is seldom done.
+// Down to three quarters of the limit, so that this is rare.
 void CacheBudget::shrink() {
   std::vector<AnyCache::Use> uses;
   for (const AnyCache* cache : caches_) cache->list(uses);
@@ -23,7 +23,7 @@ void CacheBudget::shrink() {
     left -= use.bytes;
     last = use.last;
   }
-  // Twice: what one of them forgets may have held what another keeps while it is in use.
+  // Twice: an entry dropped from one cache may have kept another cache's entry in use.
   for (int pass = 0; pass < 2; ++pass)
     for (AnyCache* cache : caches_) bytes_ -= cache->forget(last);
   shrink_at_ = std::max(limit_, bytes_ + limit_ / 4);

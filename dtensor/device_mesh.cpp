@@ -23,7 +23,8 @@ struct DeviceMesh::Root {
     std::string name;
     unsigned dims;
   };
-  // Of all meshes with the same dimensions, which ranks may drop and make again at other times.
+  // Shared by all meshes with the same dimensions, since ranks may drop and recreate them at
+  // different times.
   struct Shared {
     std::map<unsigned, std::shared_ptr<Communicator>> merged;  // over several: their bits
     std::array<Notes, kMaxMeshDims> notes;                     // by dimension
@@ -44,7 +45,7 @@ struct DeviceMesh::Root {
   std::vector<Slice> slices;
   std::map<std::vector<unsigned>, Shared> shared;
 
-  // The dimensions in `dims`, one set after the other.
+  // All dimensions in the sets `dims`, in order.
   static std::vector<int> listed(std::span<const unsigned> dims);
   // World ranks that share this rank's other coordinates (0 for a rank outside), row-major.
   std::vector<int> ranks_along(std::span<const unsigned> dims) const;
@@ -259,7 +260,7 @@ DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
     CS_REQUIRE(mask != 0, "submesh: the mesh ", *this, " has no dimension '", name, "'");
     CS_REQUIRE((mask & before) == 0, "submesh: '", name, "' of the mesh ", *this,
                " is named twice, or is part of an earlier name");
-    // Above the highest bit that came before.
+    // Above all earlier bits.
     CS_REQUIRE(std::countr_zero(mask) >= static_cast<int>(std::bit_width(before)), "submesh: '",
                name, "' is out of order; name dimensions in the order of the mesh ", *this);
     before |= mask;

@@ -12,9 +12,9 @@
 namespace coshard {
 namespace {
 
-class ToLocalRecord final : public Record {
+class ToLocalNode final : public GradNode {
  public:
-  explicit ToLocalRecord(std::shared_ptr<const Spec> gradient_spec)
+  explicit ToLocalNode(std::shared_ptr<const Spec> gradient_spec)
       : gradient_spec_(std::move(gradient_spec)) {}
   std::string_view name() const override { return "to_local"; }
   bool records_backward() const override { return true; }
@@ -23,10 +23,10 @@ class ToLocalRecord final : public Record {
     const Tensor& gradient = output_grads[0];
     CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: gradient ",
                gradient, " does not match ", describe(*gradient_spec_));
-    if (!taped(output_grads)) return sink.give(0, gradient.with_spec(gradient_spec_));
+    if (!taped(output_grads)) return sink.accumulate(0, gradient.with_spec(gradient_spec_));
     FromLocalOptions options;  // recorded, for gradients of gradients
     options.shape = gradient_spec_->shape;
-    sink.give(0, from_local(gradient, gradient_spec_->mesh, gradient_spec_->layout, options));
+    sink.accumulate(0, from_local(gradient, gradient_spec_->mesh, gradient_spec_->layout, options));
   }
 
  private:
@@ -54,7 +54,7 @@ Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim
   return out;
 }
 
-// The source's data where every rank needs them: Shard by scatter, the rest whole.
+// Distributes the source's data: a scatter for Shard, a broadcast otherwise.
 DTensor sent_from(int source, const Tensor& full, const DeviceMesh& mesh, const Layout& layout) {
   Tensor value = full;
   Layout sent = Layout::filled(mesh.ndim(), Replicate());
@@ -84,7 +84,7 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
                         : full.with_spec(make_spec(mesh, whole, full.local_shape()));
   value = redistribute_raw(value, partial_as_replicate(layout));
   if (value.storage()->buffer == full.storage()->buffer) value = copy_later(value);
-  if (const auto term = term_in_place_of_value(mesh, layout))
+  if (const auto term = partial_in_place_of_value(mesh, layout))
     value = coshard::full(full.device(), spec->local_shape, *term, full.dtype());
   return value.with_spec(spec);
 }
@@ -109,13 +109,13 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
   if (grad_placements) {
     require_layout_of(tensor.mesh(), *grad_placements, "to_local: grad_placements");
     layout = normalize(*grad_placements, tensor.shape(), "to_local: grad_placements");
-    CS_REQUIRE(same_cuts(layout, tensor.layout()), "to_local: grad_placements ", layout,
+    CS_REQUIRE(same_shards(layout, tensor.layout()), "to_local: grad_placements ", layout,
                " do not have the shards of ", tensor);
   }
   Tensor out = tensor.raw_local();
   const Tensor inputs[] = {tensor};
   if (taped(inputs))
-    push_record(std::make_shared<ToLocalRecord>(make_spec(tensor.mesh(), layout, tensor.shape())),
+    push_record(std::make_shared<ToLocalNode>(make_spec(tensor.mesh(), layout, tensor.shape())),
                 inputs, std::span<Tensor>(&out, 1));
   return out;
 }

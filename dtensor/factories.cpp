@@ -24,14 +24,14 @@ Tensor marked(Tensor x, bool requires_grad) {
   return x;
 }
 
-// Where every rank has the whole of it, before it keeps its part.
+// A target on which every rank makes the whole tensor before it keeps its part.
 Target whole(const Target& target) { return target.is_mesh() ? Target(target.mesh()) : target; }
 Tensor part_of(const Tensor& whole, const Target& target, bool requires_grad) {
   const Tensor part = target.is_mesh() ? redistribute_raw(whole, target.layout()) : whole;
   return marked(part, requires_grad);
 }
 
-// Of numbers that the host has made, the same on every rank.
+// From host values that are equal on every rank.
 Tensor listed(const Target& target, const Shape& shape, DType dtype, const std::vector<double>& all,
               bool requires_grad) {
   const Tensor values = Tensor::from_values(target.device(), shape, dtype, all);
@@ -70,9 +70,9 @@ Tensor full(const Target& target, const Shape& shape, double value, DType dtype,
             bool requires_grad) {
   require_fits(value, dtype, "full");
   const Tensor x = empty(target, shape, dtype);
-  // Of a Partial most ranks hold a constant in place of the value.
+  // For a Partial, most ranks hold a constant instead of the value.
   const auto term =
-      x.is_distributed() ? term_in_place_of_value(x.mesh(), x.layout()) : std::nullopt;
+      x.is_distributed() ? partial_in_place_of_value(x.mesh(), x.layout()) : std::nullopt;
   return marked(filled(x, term.value_or(value)), requires_grad);
 }
 Tensor zeros(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {

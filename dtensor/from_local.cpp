@@ -11,32 +11,32 @@
 namespace coshard {
 namespace {
 
-class FromLocalRecord final : public Record {
+class FromLocalNode final : public GradNode {
  public:
-  FromLocalRecord(const Shape& local_shape, const DTensor& value, const Layout& wanted)
+  FromLocalNode(const Shape& local_shape, const DTensor& value, const Layout& wanted)
       : local_shape_(local_shape), mesh_(value.mesh()), layout_(value.layout()), wanted_(wanted) {
-    if (gradient_needs_term(layout_)) term_ = Saved(value);
+    if (gradient_needs_partial(layout_)) term_ = Saved(value);
   }
   std::string_view name() const override { return "from_local"; }
-  bool records_backward() const override { return !gradient_needs_term(layout_); }
+  bool records_backward() const override { return !gradient_needs_partial(layout_); }
   bool shares_memory() const override { return true; }
   bool release() override {
     term_.release();
-    return gradient_needs_term(layout_);
+    return gradient_needs_partial(layout_);
   }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
-    // Recorded where gradients of gradients are wanted.
+    // Recorded if second derivatives are wanted.
     const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
                                             : redistribute_raw(gradient, wanted_).raw_local();
     if (mesh_.contains_this_rank())
-      return sink.give(0, gradient_of_term(part, term_.get(name()), mesh_, layout_));
+      return sink.accumulate(0, gradient_of_partial(part, term_.get(name()), mesh_, layout_));
     // A leaf stays without a gradient. Else what lies behind may be on a larger mesh, whose ranks
     // walk it together.
     if (!inputs[0] || !inputs[0]->producer) return;
     const Tensor none = zeros(gradient.device(), local_shape_, gradient.dtype());
     fly_with(part, none);
-    sink.give(0, none);
+    sink.accumulate(0, none);
   }
 
  private:
@@ -68,12 +68,12 @@ void check_stride(const FromLocalOptions& options, const DTensor& made) {
              made, ", whose local tensors have strides like ", own);
 }
 
-// The size of each cut dimension follows from this rank's part alone: the others compare it.
+// The size of each sharded dimension follows from this rank's part alone: the others compare it.
 void note_sizes(const Tensor& made) {
   const DeviceMesh& mesh = made.mesh();
   for (int m = 0; m < mesh.ndim(); ++m) {
     const Placement& p = made.layout()[m];
-    if (!p.cuts()) continue;
+    if (!p.is_sharded()) continue;
     const auto dim = static_cast<std::size_t>(p.dim);
     mesh.note(m, {"called from_local without `shape`, which implies size", "in dimension",
                   static_cast<std::uint64_t>(made.shape()[dim]), dim});
@@ -85,12 +85,12 @@ void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions
   Layout wanted = partial_as_replicate(layout);
   if (options.grad_placements) {
     wanted = normalize(*options.grad_placements, out.shape(), "from_local: grad_placements");
-    CS_REQUIRE(same_cuts(wanted, layout), "from_local: grad_placements ", wanted,
+    CS_REQUIRE(same_shards(wanted, layout), "from_local: grad_placements ", wanted,
                " do not have the shards of ", out);
   }
   const Tensor inputs[] = {local};
   if (taped(inputs))
-    push_record(std::make_shared<FromLocalRecord>(local.local_shape(), out, wanted), inputs,
+    push_record(std::make_shared<FromLocalNode>(local.local_shape(), out, wanted), inputs,
                 std::span<Tensor>(&out, 1));
 }
 

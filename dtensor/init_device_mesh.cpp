@@ -1,4 +1,4 @@
-// Meshes made from sizes, ranks and names, which are checked.
+// Creates meshes from sizes, ranks and names, after checking them.
 #include <numeric>
 #include <set>
 
@@ -47,7 +47,7 @@ void check_mesh(const char* what, const World& world, const std::vector<int>& ra
   }
 }
 
-// Programs that make a mesh in each step are not to keep them all.
+// So that a program that creates a mesh per step does not keep all of them.
 void forget_now_and_then() {
   constexpr int kOften = 64;
   static const RankLocal<int> made;

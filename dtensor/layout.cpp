@@ -18,7 +18,7 @@ Layout partial_as_replicate(Layout layout) {
 Layout normalize(Layout layout, const Shape& shape, const char* what) {
   for (int i = 0; i < layout.ndim(); ++i) {
     Placement& p = layout[i];
-    if (!p.cuts()) continue;
+    if (!p.is_sharded()) continue;
     const int ndim = static_cast<int>(shape.size());
     CS_REQUIRE(p.dim >= -ndim && p.dim < ndim, what, ": ", p, " is out of range for shape ", shape);
     if (p.dim < 0) p.dim = static_cast<std::int16_t>(p.dim + ndim);

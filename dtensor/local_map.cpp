@@ -4,7 +4,7 @@
 namespace coshard {
 namespace {
 
-// The input as `wanted` lays it, its redistribute issued.
+// The input in the layout `wanted`, with its redistribute issued.
 Tensor placed_input(const Tensor& x, std::size_t i, const LocalMapOptions& options) {
   if (!options.in_placements) return x;
   const std::optional<Layout>& wanted = (*options.in_placements)[i];

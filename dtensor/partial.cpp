@@ -43,7 +43,7 @@ Tensor share_of_extreme(Tensor terms, int rank, bool smallest) {
 
 }  // namespace
 
-std::optional<double> term_in_place_of_value(const DeviceMesh& mesh, const Layout& layout) {
+std::optional<double> partial_in_place_of_value(const DeviceMesh& mesh, const Layout& layout) {
   std::optional<double> held;
   for (int m = 0; m < layout.ndim() && mesh.contains_this_rank(); ++m) {
     if (!layout[m].is_partial() || mesh.local_rank(m) == 0) continue;
@@ -53,13 +53,13 @@ std::optional<double> term_in_place_of_value(const DeviceMesh& mesh, const Layou
   return held;
 }
 
-bool gradient_needs_term(const Layout& layout) {
+bool gradient_needs_partial(const Layout& layout) {
   for (const Placement& p : layout)
     if (p.is_partial() && p.reduce != Reduce::Sum && p.reduce != Reduce::Avg) return true;
   return false;
 }
 
-bool same_cuts(const Layout& a, const Layout& b) {
+bool same_shards(const Layout& a, const Layout& b) {
   if (a.ndim() != b.ndim()) return false;
   for (int m = 0; m < a.ndim(); ++m) {
     const bool both_whole =
@@ -69,8 +69,8 @@ bool same_cuts(const Layout& a, const Layout& b) {
   return true;
 }
 
-Tensor gradient_of_term(const Tensor& gradient, const Tensor& term, const DeviceMesh& mesh,
-                        const Layout& layout) {
+Tensor gradient_of_partial(const Tensor& gradient, const Tensor& term, const DeviceMesh& mesh,
+                           const Layout& layout) {
   Tensor out = gradient;
   for (int m = 0; m < layout.ndim(); ++m) {
     const Placement p = layout[m];

@@ -11,7 +11,7 @@ namespace coshard {
 // Splits a value that every rank has so that it reduces to itself again: the first rank of a P(sum)
 // or P(product) keeps the value, the others hold 0 or 1; for other reductions every rank keeps it.
 // Returns what this rank holds instead; nullopt: the value itself. No communication.
-std::optional<double> term_in_place_of_value(const DeviceMesh& mesh, const Layout& layout);
+std::optional<double> partial_in_place_of_value(const DeviceMesh& mesh, const Layout& layout);
 
 // The gradient of this rank's partial value. `gradient`: this rank's part of the value's gradient;
 // `term`: the Partial itself, off the tape, undefined unless an entry of `layout` is min, max or
@@ -22,13 +22,13 @@ std::optional<double> term_in_place_of_value(const DeviceMesh& mesh, const Layou
 //   P(product):     times the other ranks' values
 //   Moves:          one all_gather per min, max or product, and the reduction of the Partials after
 //                   it
-Tensor gradient_of_term(const Tensor& gradient, const Tensor& term, const DeviceMesh& mesh,
-                        const Layout& layout);
+Tensor gradient_of_partial(const Tensor& gradient, const Tensor& term, const DeviceMesh& mesh,
+                           const Layout& layout);
 // Whether that needs `term`.
-bool gradient_needs_term(const Layout& layout);
+bool gradient_needs_partial(const Layout& layout);
 
 // Whether both have the same shards; Replicate and Partial count as equal. A gradient's layout and
 // its value's must satisfy this, so that their local shapes agree.
-bool same_cuts(const Layout& a, const Layout& b);
+bool same_shards(const Layout& a, const Layout& b);
 
 }  // namespace coshard

@@ -12,7 +12,7 @@ constexpr std::int64_t kAllShown = 1000;  // elements
 constexpr std::int64_t kEdge = 3;         // of more, so many at both ends of a dimension
 constexpr std::size_t kLine = 80;         // characters
 
-// One number after the other, all in as many characters.
+// Numbers in order, all of the same width.
 class ShownNumbers {
  public:
   ShownNumbers(DType dtype, std::vector<double> values)
@@ -75,7 +75,7 @@ class Printer {
   void print() { print_dim(0); }
 
  private:
-  // Of what is shown alone, so that a large tensor is not copied.
+  // Only of what is shown, so that a large tensor is not copied.
   std::vector<double> values() const {
     if (all_) return x_.to_vector();
     std::vector<double> found;
@@ -134,7 +134,7 @@ int rank_in(const DeviceMesh& mesh) {
   return mesh.ranks()[at];
 }
 
-// What stands before the description: whose values they are, where not everybody's.
+// The prefix of the description: whose values these are, unless every rank has them.
 std::string part_of(const Tensor& x) {
   if (!x.is_distributed() || x.layout().is_replicate()) return "";
   if (!x.mesh().contains_this_rank()) return "";

@@ -93,9 +93,9 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
   drawing.scale = scale;
   drawing.shift = shift;
   for (const RandomBox& box : random_boxes(x)) draw_box(x, box, drawing);
-  // Of a Partial most ranks hold a constant in place of the value.
+  // For a Partial, most ranks hold a constant instead of the value.
   if (!x.is_distributed()) return;
-  if (const auto term = term_in_place_of_value(x.mesh(), x.layout()))
+  if (const auto term = partial_in_place_of_value(x.mesh(), x.layout()))
     kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), *term});
 }
 

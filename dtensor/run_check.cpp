@@ -64,7 +64,7 @@ Shape even_shape(const Shape& local_shape, const std::vector<int>& mesh_shape,
                  const Layout& placements) {
   Shape shape = local_shape;
   for (int m = 0; m < placements.ndim(); ++m)
-    if (placements[m].cuts())
+    if (placements[m].is_sharded())
       shape[static_cast<std::size_t>(placements[m].dim)] *= mesh_shape[static_cast<std::size_t>(m)];
   return shape;
 }

@@ -13,16 +13,16 @@ enum class Map : std::uint8_t { Gather, Scatter, Mask };
 Tensor map(Map kind, const Tensor& x, const ViewPlace& place);
 
 // Of one of the maps: the next gradient is that of the map the other way round.
-class StridedRecord final : public Record {
+class StridedNode final : public GradNode {
  public:
-  StridedRecord(Map kind, const ViewPlace& place) : kind_(kind), place_(place) {}
+  StridedNode(Map kind, const ViewPlace& place) : kind_(kind), place_(place) {}
   std::string_view name() const override { return "view"; }
   bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Map back = kind_ == Map::Gather    ? Map::Scatter
                      : kind_ == Map::Scatter ? Map::Gather
                                              : Map::Mask;
-    sink.give(0, map(back, output_grads[0], place_));
+    sink.accumulate(0, map(back, output_grads[0], place_));
   }
 
  private:
@@ -65,7 +65,7 @@ Tensor map(Map kind, const Tensor& x, const ViewPlace& place) {
   Tensor result = mapped(kind, from, used);
   const Tensor inputs[] = {from};
   if (taped(inputs))
-    push_record(std::make_shared<StridedRecord>(kind, used), inputs, std::span<Tensor>(&result, 1));
+    push_record(std::make_shared<StridedNode>(kind, used), inputs, std::span<Tensor>(&result, 1));
   return result;
 }
 
@@ -86,8 +86,8 @@ Tensor gathered(const Tensor& x, const ViewPlace& place) { return map(Map::Gathe
 Tensor scattered(const Tensor& y, const ViewPlace& place) { return map(Map::Scatter, y, place); }
 Tensor masked(const Tensor& x, const ViewPlace& place) { return map(Map::Mask, x, place); }
 
-std::shared_ptr<Record> make_view_record(const ViewPlace& place) {
-  return std::make_shared<StridedRecord>(Map::Gather, place);
+std::shared_ptr<GradNode> make_view_node(const ViewPlace& place) {
+  return std::make_shared<StridedNode>(Map::Gather, place);
 }
 
 }  // namespace coshard

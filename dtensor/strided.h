@@ -21,6 +21,6 @@ Tensor scattered(const Tensor& y, const ViewPlace& place);  // y there, 0 elsewh
 Tensor masked(const Tensor& x, const ViewPlace& place);     // 0 there, x elsewhere
 
 // A record whose output is the view and whose input is the base.
-std::shared_ptr<Record> make_view_record(const ViewPlace& place);
+std::shared_ptr<GradNode> make_view_node(const ViewPlace& place);
 
 }  // namespace coshard

@@ -17,11 +17,11 @@ const BranchLocal<Recording> recording;
 const RankLocal<std::uint64_t> last_sequence;
 
 // Records that nobody leads to any more, while one of them is being destroyed.
-thread_local std::vector<std::shared_ptr<Record>>* dropped = nullptr;
+thread_local std::vector<std::shared_ptr<GradNode>>* dropped = nullptr;
 
-void drop(std::shared_ptr<Record> record) {
+void drop(std::shared_ptr<GradNode> record) {
   if (dropped != nullptr) return dropped->push_back(std::move(record));
-  std::vector<std::shared_ptr<Record>> waiting;
+  std::vector<std::shared_ptr<GradNode>> waiting;
   dropped = &waiting;
   record.reset();
   while (!waiting.empty()) {
@@ -58,7 +58,7 @@ bool taped(std::span<const Tensor> inputs) {
   return false;
 }
 
-void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int output) {
+void mark_output(const Tensor& tensor, std::shared_ptr<GradNode> producer, int output) {
   auto meta = std::make_shared<GradMeta>();
   meta->requires_grad = true;
   meta->producer = std::move(producer);
@@ -67,7 +67,7 @@ void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int out
   tensor.set_grad_meta(std::move(meta));
 }
 
-void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
+void push_record(std::shared_ptr<GradNode> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs) {
   if (const World* world = World::current(); world && world->observed())
     record->module = world->module();

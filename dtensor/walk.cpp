@@ -16,12 +16,12 @@ namespace coshard {
 namespace {
 
 // Stands for a copy on the tape.
-class CopyRecord final : public Record {
+class CopyNode final : public GradNode {
  public:
   std::string_view name() const override { return "copy"; }
   bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    sink.give(0, output_grads[0]);
+    sink.accumulate(0, output_grads[0]);
   }
 };
 
@@ -29,8 +29,7 @@ class CopyRecord final : public Record {
 Tensor own_copy(const Tensor& x) {
   Tensor copy = copy_later(x);
   const Tensor inputs[] = {x};
-  if (taped(inputs))
-    push_record(std::make_shared<CopyRecord>(), inputs, std::span<Tensor>(&copy, 1));
+  if (taped(inputs)) push_record(std::make_shared<CopyNode>(), inputs, std::span<Tensor>(&copy, 1));
   return copy;
 }
 
@@ -65,7 +64,7 @@ Tensor fit_to_leaf(Tensor gradient, const GradMeta& leaf) {
   return is_part ? copy_later(fitted) : fitted;  // or it would keep the whole
 }
 
-void accumulate(GradMeta& meta, Tensor gradient) {
+void add_to_gradient(GradMeta& meta, Tensor gradient) {
   meta.gradient =
       meta.gradient.defined() ? add(meta.gradient, gradient) : owned(std::move(gradient));
 }
@@ -129,17 +128,17 @@ void ModuleTurn::to(const std::shared_ptr<const std::string>& module) {
   if (told_) world->observer().module_enter(*told_);
 }
 
-Walk::Walk(bool retain_graph, const std::vector<Tensor>& targets,
-           const std::vector<Tensor>& outputs)
+BackwardPass::BackwardPass(bool retain_graph, const std::vector<Tensor>& targets,
+                           const std::vector<Tensor>& outputs)
     : retain_graph_(retain_graph), for_targets_(true) {
   for (const Tensor& target : targets) targets_.push_back({target.grad_meta(), {}});
   find_needed(outputs);
 }
 
 // A record is needed when one of its inputs is a target, or a needed record made it.
-void Walk::find_needed(const std::vector<Tensor>& outputs) {
-  std::map<std::uint64_t, Record*> behind;  // the oldest first
-  std::vector<Record*> unseen;
+void BackwardPass::find_needed(const std::vector<Tensor>& outputs) {
+  std::map<std::uint64_t, GradNode*> behind;  // the oldest first
+  std::vector<GradNode*> unseen;
   const auto meet = [&](const Meta& meta) {
     if (!meta || !meta->producer) return;
     if (behind.emplace(meta->producer->sequence, meta->producer.get()).second)
@@ -147,7 +146,7 @@ void Walk::find_needed(const std::vector<Tensor>& outputs) {
   };
   for (const Tensor& output : outputs) meet(output.grad_meta());
   while (!unseen.empty()) {
-    const Record* record = unseen.back();
+    const GradNode* record = unseen.back();
     unseen.pop_back();
     for (const Meta& input : record->inputs) meet(input);
   }
@@ -157,7 +156,7 @@ void Walk::find_needed(const std::vector<Tensor>& outputs) {
 }
 
 // One tensor may have several metas: what saved it has one of its own.
-bool Walk::leads_to_target(const Meta& meta) const {
+bool BackwardPass::leads_to_target(const Meta& meta) const {
   if (!meta) return false;
   if (meta->producer && needed_.contains(meta->producer.get())) return true;
   return std::ranges::any_of(targets_, [&](const Target& target) {
@@ -167,7 +166,7 @@ bool Walk::leads_to_target(const Meta& meta) const {
   });
 }
 
-void Walk::arrive(const Meta& meta, Tensor gradient) {
+void BackwardPass::arrive(const Meta& meta, Tensor gradient) {
   if (!meta || !meta->requires_grad) return;
   if (outer_ != nullptr && (!meta->producer || meta->producer->sequence <= since_))
     return outer_->arrive(meta, std::move(gradient));
@@ -179,36 +178,36 @@ void Walk::arrive(const Meta& meta, Tensor gradient) {
 }
 
 // When the step's own handles are gone: a gradient that nobody else has is not copied.
-void Walk::settle_arrivals() {
+void BackwardPass::settle_arrivals() {
   for (auto& [leaf, gradient] : std::exchange(arrived_, {}))
     come_to_leaf(leaf, fit_to_leaf(std::move(gradient), *leaf));
 }
 
-void Walk::come_to_leaf(const Meta& leaf, Tensor gradient) {
+void BackwardPass::come_to_leaf(const Meta& leaf, Tensor gradient) {
   const auto late = std::ranges::find(late_, leaf, [](const auto& entry) { return entry.first; });
   if (late != late_.end()) return late->second.add_term(std::move(gradient));
   if (!for_targets_) {
     if (StepGraph* step = StepGraph::recording()) step->meet(leaf);
     const Tensor& sum = leaf->gradient;
     const bool waits = sum.defined() && (sum.in_flight() || gradient.in_flight());
-    if (leaf->hooks.empty() && !waits) return accumulate(*leaf, std::move(gradient));
+    if (leaf->hooks.empty() && !waits) return add_to_gradient(*leaf, std::move(gradient));
   }
   late_.emplace_back(leaf, Terms{std::move(gradient), {}});
 }
 
-bool Walk::about_to_wait() const {
+bool BackwardPass::about_to_wait() const {
   if (queue_.empty()) return false;
   const auto& gradients = queue_.begin()->second.gradients;
   return std::ranges::any_of(gradients, [](const Terms& terms) { return terms.in_flight(); });
 }
 
-std::vector<Tensor> Walk::awaited() const {
+std::vector<Tensor> BackwardPass::awaited() const {
   std::vector<Tensor> all;
   for (const Terms& terms : queue_.begin()->second.gradients) terms.list(all);
   return all;
 }
 
-std::vector<Tensor> Walk::awaited_by_leaves() const {
+std::vector<Tensor> BackwardPass::awaited_by_leaves() const {
   std::vector<Tensor> all;
   for (const auto& [leaf, terms] : late_) {
     if (!for_targets_ && leaf->gradient.defined()) all.push_back(leaf->gradient);
@@ -217,7 +216,7 @@ std::vector<Tensor> Walk::awaited_by_leaves() const {
   return all;
 }
 
-void Walk::settle_leaves(bool in_place) {
+void BackwardPass::settle_leaves(bool in_place) {
   std::vector<Meta> complete;
   std::erase_if(late_, [&](auto& late) {
     auto& [leaf, terms] = late;
@@ -230,7 +229,7 @@ void Walk::settle_leaves(bool in_place) {
         if (target.meta == leaf) target.terms.first = own;
       return true;
     }
-    accumulate(*leaf, std::move(own));
+    add_to_gradient(*leaf, std::move(own));
     complete.push_back(leaf);
     return true;
   });
@@ -239,11 +238,11 @@ void Walk::settle_leaves(bool in_place) {
       if (const auto accumulated = hook->accumulated) (*accumulated)();
 }
 
-void Walk::run_deferred() {
+void BackwardPass::run_deferred() {
   while (!deferred_.empty()) run_oldest_deferred();
 }
 
-Task<void> Walk::step() {
+Task<void> BackwardPass::step() {
   if (queue_.empty()) {
     run_deferred();
     return {};
@@ -275,13 +274,13 @@ Task<void> Walk::step() {
   return task;
 }
 
-void Walk::step_done() {
+void BackwardPass::step_done() {
   if (current_ && !retain_graph_ && current_->release()) current_->released = true;
   settle_arrivals();
   while (deferred_.size() > kMostDeferred) run_oldest_deferred();
 }
 
-void Walk::run_hooks(std::vector<Tensor>& gradients) const {
+void BackwardPass::run_hooks(std::vector<Tensor>& gradients) const {
   for (std::size_t i = 0; i < gradients.size() && !current_->hooks.empty(); ++i)
     if (gradients[i].defined())
       gradients[i] = hooked(current_->hooks, static_cast<int>(i), std::move(gradients[i]));
@@ -289,37 +288,37 @@ void Walk::run_hooks(std::vector<Tensor>& gradients) const {
   for (const std::weak_ptr<GradMeta>& retaining : current_->retaining) {
     const Meta meta = retaining.lock();
     if (!meta || !gradients[static_cast<std::size_t>(meta->output)].defined()) continue;
-    accumulate(*meta, gradients[static_cast<std::size_t>(meta->output)]);
+    add_to_gradient(*meta, gradients[static_cast<std::size_t>(meta->output)]);
   }
 }
 
-std::vector<Tensor> Walk::result() {
+std::vector<Tensor> BackwardPass::result() {
   std::vector<Tensor> all;
   for (Target& target : targets_) all.push_back(target.terms.sum());
   return all;
 }
 
-bool Walk::wants(int input) const {
+bool BackwardPass::needs_grad(int input) const {
   const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
   return meta && meta->requires_grad && (!for_targets_ || leads_to_target(meta));
 }
 
-void Walk::give(int input, Tensor gradient) {
+void BackwardPass::accumulate(int input, Tensor gradient) {
   if (!gradient.defined()) return;
   require_finite(gradient, "a gradient returned by", current_->name(), current_->module);
   arrive(current_->inputs[static_cast<std::size_t>(input)], std::move(gradient));
 }
 
-void Walk::defer(int input, std::function<Tensor()> compute) {
-  if (!wants(input)) return;
+void BackwardPass::defer(int input, std::function<Tensor()> compute) {
+  if (!needs_grad(input)) return;
   const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
   // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
   // under.
-  if (meta->producer || !meta->spec) return give(input, compute());
+  if (meta->producer || !meta->spec) return accumulate(input, compute());
   deferred_.push_back({meta, std::move(compute), current_->module, current_->name()});
 }
 
-void Walk::run_oldest_deferred() {
+void BackwardPass::run_oldest_deferred() {
   Deferred deferred = std::move(deferred_.front());
   deferred_.pop_front();
   turn_.to(deferred.module);

@@ -35,13 +35,14 @@ class ModuleTurn {
   std::shared_ptr<const std::string> told_;
 };
 
-class Walk final : public GradSink {
+class BackwardPass final : public GradSink {
  public:
-  explicit Walk(bool retain_graph) : retain_graph_(retain_graph) {}
+  explicit BackwardPass(bool retain_graph) : retain_graph_(retain_graph) {}
   // Stops at records that are not newer than `since`: their gradients go to `outer`.
-  Walk(std::uint64_t since, GradSink& outer) : outer_(&outer), since_(since) {}
+  BackwardPass(std::uint64_t since, GradSink& outer) : outer_(&outer), since_(since) {}
   // Only for gradients of `targets`, which are kept for result().
-  Walk(bool retain_graph, const std::vector<Tensor>& targets, const std::vector<Tensor>& outputs);
+  BackwardPass(bool retain_graph, const std::vector<Tensor>& targets,
+               const std::vector<Tensor>& outputs);
 
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override;
   // Adds up what has reached leaves. Call it after arrive() from outside.
@@ -66,14 +67,14 @@ class Walk final : public GradSink {
   // The targets' gradients, once nothing is left to do; undefined if none arrived.
   std::vector<Tensor> result();
 
-  bool wants(int input) const override;
-  void give(int input, Tensor gradient) override;
+  bool needs_grad(int input) const override;
+  void accumulate(int input, Tensor gradient) override;
   void defer(int input, std::function<Tensor()> compute) override;
 
  private:
   using Meta = std::shared_ptr<GradMeta>;
   struct Waiting {
-    std::shared_ptr<Record> record;
+    std::shared_ptr<GradNode> record;
     std::array<Terms, kMaxOutputs> gradients;
   };
   struct Deferred {
@@ -100,12 +101,12 @@ class Walk final : public GradSink {
   std::uint64_t since_ = 0;
   bool for_targets_ = false;
   std::vector<Target> targets_;
-  std::unordered_set<const Record*> needed_;  // records that lead to a target
+  std::unordered_set<const GradNode*> needed_;  // records that lead to a target
   std::map<std::uint64_t, Waiting, std::greater<>> queue_;
   std::deque<Deferred> deferred_;
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step
   std::vector<std::pair<Meta, Terms>> late_;
-  std::shared_ptr<Record> current_;
+  std::shared_ptr<GradNode> current_;
   ModuleTurn turn_;
 };
 

@@ -10,14 +10,14 @@ namespace coshard {
 namespace {
 
 // The base after a write through a view: the view's elements are the written value's.
-class WriteRecord final : public Record {
+class WriteNode final : public GradNode {
  public:
-  explicit WriteRecord(const ViewPlace& place) : place_(place) {}
+  explicit WriteNode(const ViewPlace& place) : place_(place) {}
   std::string_view name() const override { return "write"; }
   bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    if (sink.wants(0)) sink.give(0, masked(output_grads[0], place_));
-    if (sink.wants(1)) sink.give(1, gathered(output_grads[0], place_));
+    if (sink.needs_grad(0)) sink.accumulate(0, masked(output_grads[0], place_));
+    if (sink.needs_grad(1)) sink.accumulate(1, gathered(output_grads[0], place_));
   }
 
  private:
@@ -62,7 +62,7 @@ void write_into_base(const Tensor& x, const Tensor& base, const Tensor& value) {
   const Tensor inputs[] = {base, value};
   Tensor written = base;  // the same handle
   const std::shared_ptr<GradMeta> before = base.grad_meta();
-  push_record(std::make_shared<WriteRecord>(ViewPlace(base, x)), inputs,
+  push_record(std::make_shared<WriteNode>(ViewPlace(base, x)), inputs,
               std::span<Tensor>(&written, 1));
   go_on_retaining(before, base);
   x.storage()->buffer->taped_write = x.storage()->changes();
@@ -172,7 +172,7 @@ void catch_up(const Tensor& x) {
   if (!base.requires_grad()) return;
   const Tensor inputs[] = {base};
   Tensor view = x;
-  push_record(make_view_record(ViewPlace(base, x)), inputs, std::span<Tensor>(&view, 1));
+  push_record(make_view_node(ViewPlace(base, x)), inputs, std::span<Tensor>(&view, 1));
   go_on_retaining(before, x);
 }
 

@@ -38,7 +38,7 @@ void lay_end_to_end(std::vector<Span>& spans) {
   }
 }
 
-// Siblings of a when_all may overlap without nesting: the later one is cut at the end of the
+// Siblings of a when_all may overlap without nesting: the later one is cut off at the end of the
 // earlier.
 void clip_to_nest(std::vector<Span>& spans) {
   std::vector<std::int64_t> ends;

@@ -6,17 +6,17 @@
 
 namespace coshard {
 
-double ExitTable::Row::hidden() const {
+double CommSummary::Row::hidden() const {
   if (in_flight_ns <= 0) return 0;
   const double exposed = static_cast<double>(exposed_ns) / static_cast<double>(in_flight_ns);
   return std::clamp(1 - exposed, 0.0, 1.0);
 }
 
-double ExitTable::Row::gigabytes_per_s() const {
+double CommSummary::Row::gigabytes_per_s() const {
   return in_flight_ns > 0 ? static_cast<double>(bytes) / static_cast<double>(in_flight_ns) : 0;
 }
 
-ExitTable::Row& ExitTable::row(const CommEvent& event) {
+CommSummary::Row& CommSummary::row(const CommEvent& event) {
   Row& row = rows_[Key(event.kind, std::string(event.label))];
   if (row.label.empty()) {
     row.kind = event.kind;
@@ -25,7 +25,7 @@ ExitTable::Row& ExitTable::row(const CommEvent& event) {
   return row;
 }
 
-void ExitTable::issued(const CommEvent& event, std::int64_t now) {
+void CommSummary::issued(const CommEvent& event, std::int64_t now) {
   Row& entry = row(event);
   ++entry.count;
   entry.bytes += event.bytes;
@@ -33,8 +33,8 @@ void ExitTable::issued(const CommEvent& event, std::int64_t now) {
   if (event.link != link_ && !event.link.empty()) link_ = event.link;
 }
 
-void ExitTable::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
-                      std::int64_t now) {
+void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
+                        std::int64_t now) {
   Row& entry = row(event);
   entry.exposed_ns += std::max<std::int64_t>(0, now - wait_begin);
   const auto issue = issued_at_.find(event.id);
@@ -43,12 +43,12 @@ void ExitTable::ready(const CommEvent& event, std::int64_t wait_begin, std::int6
   issued_at_.erase(issue);
 }
 
-void ExitTable::computed(std::string_view, ComputeClass what, std::int64_t begin,
-                         std::int64_t end) {
+void CommSummary::computed(std::string_view, ComputeClass what, std::int64_t begin,
+                           std::int64_t end) {
   compute_ns_[static_cast<std::size_t>(what)] += end - begin;
 }
 
-std::vector<ExitTable::Row> ExitTable::rows() const {
+std::vector<CommSummary::Row> CommSummary::rows() const {
   std::vector<Row> rows;
   for (const auto& [key, row] : rows_) rows.push_back(row);
   std::stable_sort(rows.begin(), rows.end(),
@@ -56,7 +56,7 @@ std::vector<ExitTable::Row> ExitTable::rows() const {
   return rows;
 }
 
-ExitTable::Row ExitTable::total() const {
+CommSummary::Row CommSummary::total() const {
   Row sum;
   sum.label = "total";
   for (const auto& [key, row] : rows_) {
@@ -68,13 +68,13 @@ ExitTable::Row ExitTable::total() const {
   return sum;
 }
 
-double ExitTable::gemm_share(std::int64_t wall_ns) const {
+double CommSummary::gemm_share(std::int64_t wall_ns) const {
   if (wall_ns <= 0) return 0;
   const std::int64_t inside = compute_ns(ComputeClass::Gemm) + compute_ns(ComputeClass::Attention);
   return static_cast<double>(inside) / static_cast<double>(wall_ns);
 }
 
-void ExitTable::merge(const ExitTable& other) {
+void CommSummary::merge(const CommSummary& other) {
   if (!other.link_.empty()) link_ = other.link_;
   for (const auto& [key, part] : other.rows_) {
     Row& row = rows_[key];
@@ -88,17 +88,17 @@ void ExitTable::merge(const ExitTable& other) {
   for (std::size_t i = 0; i < compute_ns_.size(); ++i) compute_ns_[i] += other.compute_ns_[i];
 }
 
-void ExitTable::reset() {
+void CommSummary::reset() {
   rows_.clear();
   compute_ns_ = {};
 }
 
-void print_exit_table(std::ostream& out, std::span<const ExitTable> tables) {
-  ExitTable all;
-  for (const ExitTable& table : tables) all.merge(table);
+void print_comm_summary(std::ostream& out, std::span<const CommSummary> tables) {
+  CommSummary all;
+  for (const CommSummary& table : tables) all.merge(table);
   const double ranks = tables.empty() ? 1 : static_cast<double>(tables.size());
   constexpr auto kLine = "{:<15} {:<22} {:>9} {:>11} {:>8} {:>12} {:>9}\n";
-  const auto line = [&](std::string_view op, const ExitTable::Row& row) {
+  const auto line = [&](std::string_view op, const CommSummary::Row& row) {
     out << fmt::format(fmt::runtime(kLine), op, row.label,
                        fmt::format("{:.0f}", static_cast<double>(row.count) / ranks),
                        fmt::format("{:.3f}", static_cast<double>(row.bytes) / ranks / 1e6),
@@ -109,7 +109,7 @@ void print_exit_table(std::ostream& out, std::span<const ExitTable> tables) {
   if (!all.link().empty()) out << "on an emulated link of " << all.link() << ":\n";
   out << fmt::format(fmt::runtime(kLine), "op", "for", "count", "MB", "GB/s", "exposed ms",
                      "hidden %");
-  for (const ExitTable::Row& row : all.rows()) line(to_string(row.kind), row);
+  for (const CommSummary::Row& row : all.rows()) line(to_string(row.kind), row);
   line("all", all.total());
 }
 

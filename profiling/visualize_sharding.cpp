@@ -49,7 +49,7 @@ bool holds(const std::vector<Range>& part, const Range& cell) {
   });
 }
 
-// Cut dimensions first, each group in order.
+// Sharded dimensions first, each group in order.
 std::vector<int> by_interest(const std::vector<std::vector<Range>>& cells) {
   std::vector<int> dims;
   for (const bool cut : {true, false})

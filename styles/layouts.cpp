@@ -7,7 +7,7 @@ namespace coshard {
 KeywordPlacements::Entry::Entry(std::string_view name, std::optional<Placement> placement)
     : placement(placement) {
   CS_REQUIRE(!name.empty() && name.size() < text.size(), "a keyword has ", name.size(),
-             " characters; it must have 1 to ", text.size() - 1, );
+             " characters; it must have 1 to ", text.size() - 1);
   std::copy(name.begin(), name.end(), text.begin());
 }
 

@@ -10,19 +10,19 @@
 namespace coshard {
 namespace {
 
-// Where the rows (all dimensions but the classes) and the loss lie.
+// Layouts of the rows (all dimensions but the classes) and of the loss.
 struct LossLayouts {
   std::shared_ptr<const Spec> logits;  // classes last; null: plain tensors
-  int class_mesh_dim = -1;             // the mesh dimension that cuts the classes
+  int class_mesh_dim = -1;             // the mesh dimension that shards the classes
   Layout rows;                         // of the targets
   Layout loss;
 
   const DeviceMesh& mesh() const { return logits->mesh; }
 };
 
-class LossParallelRecord final : public Record {
+class LossParallelNode final : public GradNode {
  public:
-  LossParallelRecord(LossRows rows, LossLayouts layouts, const Tensor& statistics)
+  LossParallelNode(LossRows rows, LossLayouts layouts, const Tensor& statistics)
       : rows_(std::move(rows)), layouts_(std::move(layouts)), statistics_(statistics) {
     for (Tensor* x : {&rows_.logits, &rows_.targets, &rows_.weight})
       saved_.emplace_back(std::exchange(*x, Tensor()));
@@ -38,7 +38,7 @@ class LossParallelRecord final : public Record {
 
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const LossRows rows = rows_again();
-    if (grad_enabled()) return sink.give(0, differentiable_gradient(rows, output_grads[0]));
+    if (grad_enabled()) return sink.accumulate(0, differentiable_gradient(rows, output_grads[0]));
     Tensor gradient = output_grads[0];
     if (gradient.is_distributed())
       gradient = redistribute_raw(gradient, partial_as_replicate(layouts_.loss));
@@ -46,7 +46,7 @@ class LossParallelRecord final : public Record {
     const Tensor given = contiguous(gradient.raw_local());
     const Shape shape{each ? rows.rows : given.local_numel()};
     const Tensor out = rows_gradient(rows, view(given, shape), statistics_);
-    sink.give(0, out.with_spec(layouts_.logits));
+    sink.accumulate(0, out.with_spec(layouts_.logits));
   }
 
  private:
@@ -58,7 +58,7 @@ class LossParallelRecord final : public Record {
     return rows;
   }
 
-  // [rows..., 1] of a number for each row of this rank.
+  // [rows..., 1]: one number per row of this rank.
   Tensor column(const LossRows& rows, const Tensor& numbers) const {
     Shape shape = rows.logits.local_shape();
     shape.back() = 1;
@@ -70,7 +70,7 @@ class LossParallelRecord final : public Record {
     return local.with_spec(make_spec(layouts_.mesh(), layouts_.rows, shape));
   }
 
-  // rows_gradient of operators on the logits, for gradients of gradients.
+  // rows_gradient written in operators, for second derivatives.
   Tensor differentiable_gradient(const LossRows& rows, const Tensor& gradient) const {
     Tensor x = rows.logits.with_spec(layouts_.logits);
     x.set_grad_meta(inputs[0]);
@@ -92,7 +92,7 @@ class LossParallelRecord final : public Record {
   std::vector<Saved> saved_;  // logits, targets, weight
 };
 
-// Exactly one mesh dimension cuts the classes (dimension `dim`), the others cut rows or nothing.
+// Exactly one mesh dimension shards the classes (dimension `dim`); others shard rows or nothing.
 void require_class_cut(const Tensor& logits, int dim) {
   int cuts = 0;
   bool fits = true;
@@ -148,7 +148,7 @@ Tensor local_targets(const Tensor& targets, const Tensor& logits, const LossLayo
   CS_REQUIRE(!targets.is_distributed() || (layouts.logits && targets.mesh() == layouts.mesh()),
              "loss_parallel: targets ", targets, " are not on the mesh of logits ", logits);
   Tensor own = contiguous(to(targets, DType::I64));
-  // Plain targets are checked whole, so that all ranks refuse them alike.
+  // Plain targets are checked in full, so that all ranks refuse them alike.
   const bool plain = !own.is_distributed();
   if (plain) check_targets(own, logits.size(-1), ignore_index);
   if (layouts.logits && plain)
@@ -176,8 +176,8 @@ LossRows pose(const Tensor& logits, const Tensor& targets, const LossLayouts& la
   return rows;
 }
 
-// What each rank finds of its classes, in one message: in flight where classes are cut. The slots
-// are summed, not gathered, for a maximum and a sum cannot be reduced in one operation.
+// What each rank finds of its classes, in one message: in flight where classes are sharded. The
+// slots are summed, not gathered, for a maximum and a sum cannot be reduced in one operation.
 Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
   const int m = layouts.class_mesh_dim;
   if (m < 0 || layouts.mesh().size(m) == 1) return row_statistics(rows, 0, 1);
@@ -189,8 +189,8 @@ Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
   return slots;
 }
 
-// The weight of the whole batch: in flight where rows are cut, in one all_reduce over the mesh
-// dimensions that cut them.
+// The weight of the whole batch: in flight where rows are sharded, in one all_reduce over the mesh
+// dimensions that shard them.
 Tensor whole_batch_weight(const LossRows& rows, const LossLayouts& layouts) {
   const Tensor cell = batch_weight(rows);
   std::vector<int> cuts;
@@ -212,7 +212,7 @@ Tensor finish(const LossRows& rows, const LossLayouts& layouts, const Shape& tar
   const bool each = rows.options.reduction == Reduction::None;
   Tensor loss = losses;
   if (!each) loss = sum(losses, Dims{0}, true);
-  // A mean over nothing is NaN, also where this rank has no rows.
+  // The mean of nothing is NaN, also if this rank has no rows.
   if (rows.scale.defined()) loss = add(loss, mul(rows.scale, 0.0));
   const Shape shape = each ? targets : Shape();
   const auto spec = layouts.logits ? make_spec(layouts.mesh(), layouts.loss, shape) : nullptr;
@@ -246,9 +246,8 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossPara
   Tensor loss = finish(rows, layouts, targets.shape(), row_losses(rows, statistics));
   const Tensor inputs[] = {x};
   if (taped(inputs))
-    push_record(
-        std::make_shared<LossParallelRecord>(std::move(rows), std::move(layouts), statistics),
-        inputs, std::span<Tensor>(&loss, 1));
+    push_record(std::make_shared<LossParallelNode>(std::move(rows), std::move(layouts), statistics),
+                inputs, std::span<Tensor>(&loss, 1));
   co_return loss;
 }
 

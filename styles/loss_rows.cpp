@@ -62,7 +62,7 @@ Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Te
   const Tensor first = Tensor::empty(device, p.logits.local_shape(), p.logits.dtype());
   const Tensor second = Tensor::empty(device, p.logits.local_shape(), p.logits.dtype());
   run_loss_kernel(p, grad_args(p, p.targets, 0, statistics, hit, first));
-  // a target that no class has: nothing is hit
+  // a target that is not a class: matches nothing
   const Tensor nowhere =
       full(device, Shape{p.rows}, static_cast<double>(p.all_classes), DType::I64);
   const Tensor everywhere = times_weight_sum(p, counted);
@@ -78,8 +78,8 @@ Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Te
 
 void check_targets(const Tensor& targets, std::int64_t classes, std::int64_t ignore_index) {
   kernels::run(*targets.device(),
-               kernels::CheckIndex{FindingKind::Target, DType::I64, targets.local_numel(), classes,
-                                   targets.data(), ignore_index});
+               kernels::CheckIndex{DeviceAssertKind::Target, DType::I64, targets.local_numel(),
+                                   classes, targets.data(), ignore_index});
 }
 
 void weigh_rows(LossRows& p, const Tensor& weight) {
@@ -145,7 +145,7 @@ Tensor row_losses(const LossRows& p, const Tensor& statistics) {
     loss =
         add(mul(loss, 1 - smoothing), everywhere, smoothing / static_cast<double>(p.all_classes));
   }
-  // What an ignored row has may be infinite.
+  // An ignored row may contain infinities.
   return times(masked_fill(loss, logical_not(p.counted), 0.0), p.scale);
 }
 
@@ -159,7 +159,7 @@ Tensor wanted_sums(const LossRows& p) {
                p.scale);
 }
 
-// The gradient where the softmax is 0, for its sum is infinite.
+// The gradient where the softmax is 0, because its sum is infinite.
 Tensor negative_wanted(const LossRows& p, const Tensor& statistics) {
   const NoGradGuard no_grad;
   const Tensor none = copy_of(statistics);

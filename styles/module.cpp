@@ -22,7 +22,7 @@
 namespace coshard {
 namespace {
 
-// Kept for as long as the process: what names a module may outlive it.
+// Kept for the life of the process: names of a module may outlive it.
 const std::string& lasting_path(std::string path) {
   static std::mutex mutex;
   static std::unordered_set<std::string> paths;
@@ -242,7 +242,7 @@ bool Module::is_below(const Module& root) const {
   return false;
 }
 
-// A module that several others share knows one of them only: then from above.
+// A module with several parents knows only one of them: then search from the root.
 void Module::require_registered_below(Module& root) {
   if (is_below(root) || !grad_enabled()) return;
   const auto trains = [](const NamedParameter& p) { return p.slot->requires_grad(); };

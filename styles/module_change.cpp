@@ -5,8 +5,8 @@
 namespace coshard {
 namespace {
 
-// What a replaced handle leads to.
-class Replaced final : public Record {
+// The producer of a replaced handle.
+class Replaced final : public GradNode {
  public:
   explicit Replaced(std::string_view who) : who_(who) {}
   std::string_view name() const override { return who_; }

@@ -46,7 +46,7 @@ std::vector<Application> resolve(Module& root, const ParallelPlan& plan) {
   return applications;
 }
 
-// What it failed with; null: nothing.
+// What it failed with; null: it succeeded.
 std::exception_ptr apply_all(const std::vector<Application>& applications, Module& module,
                              const DeviceMesh& mesh, const ParallelizeOptions& options) {
   try {

@@ -5,7 +5,7 @@
 namespace coshard {
 namespace {
 
-// What is wanted of one input.
+// The requested layouts of one input.
 struct Wanted {
   std::optional<Placement> given, desired;
   GradPlacement input_grad, output_grad;

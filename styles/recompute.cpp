@@ -41,10 +41,10 @@ std::vector<Tensor::Weak> slots_of(Module& module) {
   return held;
 }
 
-class RecomputeRecord final : public Record {
+class RecomputeNode final : public GradNode {
  public:
-  RecomputeRecord(Module& module, Inputs inputs, std::unique_ptr<ReadLog> reads, RandomState before,
-                  RandomState after)
+  RecomputeNode(Module& module, Inputs inputs, std::unique_ptr<ReadLog> reads, RandomState before,
+                RandomState after)
       : module_(module),
         inputs_(std::move(inputs)),
         reads_(std::move(reads)),
@@ -57,7 +57,7 @@ class RecomputeRecord final : public Record {
     }
   }
   std::string_view name() const override { return "recompute"; }
-  // What the first run read besides: gradients flow to it as to the inputs.
+  // What else the first run read: gradients flow to it as to the inputs.
   void add_inputs(const std::vector<std::shared_ptr<GradMeta>>& read) {
     for (const auto& meta : read)
       if (std::ranges::find(inputs, meta) == inputs.end()) inputs.push_back(meta);
@@ -87,7 +87,7 @@ class RecomputeRecord final : public Record {
   }
 
   Task<void> recompute_backward(std::vector<Tensor> output_grads, GradSink& sink) {
-    // The walk holds the record until its next step.
+    // The backward pass holds the node until its next step.
     const std::uint64_t since = newest_record();
     Task<Outputs> run = run_again();
     Outputs outputs = co_await std::move(run);
@@ -162,8 +162,8 @@ Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site) {
   for (Tensor& y : outputs)
     if (y.defined()) y = y.detach();
   const std::vector<std::shared_ptr<GradMeta>> read = reads->wanted();
-  auto record = std::make_shared<RecomputeRecord>(module, std::move(kept), std::move(reads), before,
-                                                  random_state());
+  auto record = std::make_shared<RecomputeNode>(module, std::move(kept), std::move(reads), before,
+                                                random_state());
   push_record(record, behind, outputs);
   record->add_inputs(read);
   co_return outputs;

@@ -31,12 +31,12 @@ Rule addmm_rule(Infos in, const Attrs& attrs) {
   const Shape out = addmm_infer(in, attrs).front().shape;
   const int last = static_cast<int>(out.size()) - 1;
   Rule rule;
-  rule.out = {letters(out.size())};
+  rule.out = {axes(out.size())};
   std::string a = rule.out[0];
   std::string b = rule.out[0];
   a[static_cast<std::size_t>(last)] = 'y';
   b[static_cast<std::size_t>(last - 1)] = 'y';
-  rule.in = {broadcast_letters(in[0].shape, out), a, b};
+  rule.in = {broadcast_axes(in[0].shape, out), a, b};
   rule.strided = true;
   rule.whole = "y";
   rule.extra.push_back({{Partial(), Shard(last), Shard(last - 1)}, {Partial()}});
@@ -67,10 +67,11 @@ void addmm_backward(GradContext& c) {
   const Tensor dy = c.out_grad[0];
   const double beta = c.attrs.reals[0];
   const double alpha = c.attrs.reals[1];
-  if (c.sink.wants(1)) c.sink.give(1, addmm_scaled(matmul(dy, transpose(b, -2, -1)), alpha));
-  if (c.sink.wants(2))
+  if (c.sink.needs_grad(1))
+    c.sink.accumulate(1, addmm_scaled(matmul(dy, transpose(b, -2, -1)), alpha));
+  if (c.sink.needs_grad(2))
     c.sink.defer(2, [=] { return addmm_scaled(matmul(transpose(a, -2, -1), dy), alpha); });
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Shape shape = c.in_info[0].shape;
   c.sink.defer(0, [=] { return addmm_scaled(sum_to(dy, shape), beta); });
 }

@@ -1,4 +1,4 @@
-// Functions of two tensors, and what is made of them.
+// Operators on two tensors, and those composed of them.
 #include <cmath>
 
 #include <coshard/dtensor/ops/ops.h>
@@ -16,10 +16,10 @@ std::vector<TensorInfo> arithmetic_infer(Infos in, const Attrs&) {
 }
 
 void give_first(GradContext& c, const Tensor& gradient) {
-  c.sink.give(0, sum_to(gradient, c.in_info[0].shape));
+  c.sink.accumulate(0, sum_to(gradient, c.in_info[0].shape));
 }
 void give_second(GradContext& c, const Tensor& gradient) {
-  c.sink.give(1, sum_to(gradient, c.in_info[1].shape));
+  c.sink.accumulate(1, sum_to(gradient, c.in_info[1].shape));
 }
 
 // --- a + alpha * b (attrs.reals: alpha) ---
@@ -30,18 +30,18 @@ Rule add_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   if (in[0].dtype == DType::Bool) return rule;
   pass_partial(rule, "PP", "P", kLinear);
-  pass_one(rule, 0, Pass::Rising);
-  pass_one(rule, 1, attrs.reals[0] >= 0 ? Pass::Rising : Pass::Falling);
+  pass_one(rule, 0, Pass::MonotoneIncreasing);
+  pass_one(rule, 1, attrs.reals[0] >= 0 ? Pass::MonotoneIncreasing : Pass::MonotoneDecreasing);
   return rule;
 }
 
 void add_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.wants(0)) give_first(c, dy);
-  if (!c.sink.wants(1)) return;
+  if (c.sink.needs_grad(0)) give_first(c, dy);
+  if (!c.sink.needs_grad(1)) return;
   const double alpha = c.attrs.reals[0];
   const Tensor db = sum_to(dy, c.in_info[1].shape);
-  c.sink.give(1, alpha == 1 ? db : mul(db, alpha));
+  c.sink.accumulate(1, alpha == 1 ? db : mul(db, alpha));
 }
 
 // --- a * b ---
@@ -57,8 +57,8 @@ Rule mul_rule(Infos in, const Attrs& attrs) {
 
 void mul_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.wants(0)) give_first(c, mul(dy, c.in[1]));
-  if (c.sink.wants(1)) give_second(c, mul(dy, c.in[0]));
+  if (c.sink.needs_grad(0)) give_first(c, mul(dy, c.in[1]));
+  if (c.sink.needs_grad(1)) give_second(c, mul(dy, c.in[0]));
 }
 
 // --- a / b ---
@@ -72,9 +72,9 @@ Rule div_rule(Infos in, const Attrs& attrs) {
 void div_backward(GradContext& c) {
   const Tensor& b = c.in[1];
   const Tensor scaled = div(c.out_grad[0], b);
-  if (c.sink.wants(0)) give_first(c, scaled);
+  if (c.sink.needs_grad(0)) give_first(c, scaled);
   // d(a/b)/db = -(a/b)/b; a/b itself may be changed in place, as in PyTorch
-  if (c.sink.wants(1)) give_second(c, neg(mul(scaled, div(c.in[0], b))));
+  if (c.sink.needs_grad(1)) give_second(c, neg(mul(scaled, div(c.in[0], b))));
 }
 
 // --- maximum, minimum ---
@@ -86,12 +86,12 @@ Rule extreme_rule(Infos in, const Attrs& attrs) {
   if (in[0].dtype == DType::Bool) return rule;
   constexpr Reduce kOwn = f == BinaryOp::Maximum ? Reduce::Max : Reduce::Min;
   rule.extra.push_back(partial_strategy("PP", "P", kOwn));
-  pass_one(rule, 0, Pass::Rising);
-  pass_one(rule, 1, Pass::Rising);
+  pass_one(rule, 0, Pass::MonotoneIncreasing);
+  pass_one(rule, 1, Pass::MonotoneIncreasing);
   return rule;
 }
 
-const OpDef& step_op();
+const OpDef& heaviside_op();
 
 // Each operand gets the gradient where it is the result; equal ones get half of it each.
 template <BinaryOp f>
@@ -99,34 +99,34 @@ void extreme_backward(GradContext& c) {
   const Tensor& a = c.in[f == BinaryOp::Maximum ? 0 : 1];
   const Tensor& b = c.in[f == BinaryOp::Maximum ? 1 : 0];
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.wants(0)) give_first(c, mul(dy, call1(step_op(), {a, b})));
-  if (c.sink.wants(1)) give_second(c, mul(dy, call1(step_op(), {b, a})));
+  if (c.sink.needs_grad(0)) give_first(c, mul(dy, call1(heaviside_op(), {a, b})));
+  if (c.sink.needs_grad(1)) give_second(c, mul(dy, call1(heaviside_op(), {b, a})));
 }
 
 // --- a ** b, a % b, atan2(a, b) ---
 
 void pow_backward(GradContext& c) {
   const Tensor &dy = c.out_grad[0], &a = c.in[0], &b = c.in[1];
-  if (c.sink.wants(0)) {
-    const Tensor slope = mul(b, pow(a, sub(b, 1)));
-    give_first(c, mul(dy, masked_fill(slope, eq(b, 0), 0)));
+  if (c.sink.needs_grad(0)) {
+    const Tensor derivative = mul(b, pow(a, sub(b, 1)));
+    give_first(c, mul(dy, masked_fill(derivative, eq(b, 0), 0)));
   }
-  if (!c.sink.wants(1)) return;
+  if (!c.sink.needs_grad(1)) return;
   const Tensor at_zero = logical_and(eq(a, 0), ge(b, 0));
   give_second(c, mul(dy, masked_fill(mul(c.out[0], log(a)), at_zero, 0)));
 }
 
 void remainder_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.wants(0)) give_first(c, dy);
-  if (c.sink.wants(1)) give_second(c, neg(mul(dy, floor(div(c.in[0], c.in[1])))));
+  if (c.sink.needs_grad(0)) give_first(c, dy);
+  if (c.sink.needs_grad(1)) give_second(c, neg(mul(dy, floor(div(c.in[0], c.in[1])))));
 }
 
 void atan2_backward(GradContext& c) {
   const Tensor length = add(square(c.in[0]), square(c.in[1]));
   const Tensor scaled = masked_fill(div(c.out_grad[0], length), eq(length, 0), 0);  // at the origin
-  if (c.sink.wants(0)) give_first(c, mul(scaled, c.in[1]));
-  if (c.sink.wants(1)) give_second(c, neg(mul(scaled, c.in[0])));
+  if (c.sink.needs_grad(0)) give_first(c, mul(scaled, c.in[1]));
+  if (c.sink.needs_grad(1)) give_second(c, neg(mul(scaled, c.in[0])));
 }
 
 // --- the operators ---
@@ -188,8 +188,8 @@ const OpDef& atan2_op() {
   static const OpDef op = arithmetic<BinaryOp::Atan2>(elementwise_rule, atan2_backward);
   return op;
 }
-const OpDef& step_op() {
-  static const OpDef op = arithmetic<BinaryOp::Step>(elementwise_rule, nullptr);
+const OpDef& heaviside_op() {
+  static const OpDef op = arithmetic<BinaryOp::Heaviside>(elementwise_rule, nullptr);
   return op;
 }
 template <BinaryOp f>
@@ -218,10 +218,10 @@ Rule div_scalar_rule(Infos in, const Attrs& attrs) {
 }
 
 void div_scalar_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, div(c.out_grad[0], c.attrs.reals[0]));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, div(c.out_grad[0], c.attrs.reals[0]));
 }
 void remainder_scalar_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, c.out_grad[0]);
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, c.out_grad[0]);
 }
 
 std::vector<OpDef::Sample> by_scalar_samples() {
@@ -370,7 +370,7 @@ std::span<const OpDef* const> arithmetic_ops() {
                                      &pow_op(),
                                      &remainder_op(),
                                      &atan2_op(),
-                                     &step_op(),
+                                     &heaviside_op(),
                                      &extreme_op<BinaryOp::Maximum>(),
                                      &extreme_op<BinaryOp::Minimum>(),
                                      &div_scalar_op(),

@@ -36,37 +36,37 @@ std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
           {{q[0], q[1], q[2]}, statistic_dtype(in[0].dtype)}};
 }
 
-// The mask's dimensions in the letters of "bhq.", '.' where it stretches.
-std::string mask_letters(const TensorInfo& mask, const Shape& q, const Shape& k) {
+// The mask's dimensions in the axes of "bhq.", '.' where it stretches.
+std::string mask_axes(const TensorInfo& mask, const Shape& q, const Shape& k) {
   if (!mask.defined) return {};
-  std::string text = broadcast_letters(mask.shape, scores_shape(q, k));
+  std::string text = broadcast_axes(mask.shape, scores_shape(q, k));
   for (char& c : text)
     if (c != '.') c = "bhq."[c - 'a'];
   return text;
 }
 
-// Grouped heads are cut where whole groups stay together.
+// Grouped heads can be sharded if whole groups stay together.
 void keep_groups(Rule& rule, const Shape& q, const Shape& k) {
   if (q[1] != k[1]) rule.even = {{'h', k[1]}};
 }
 
-// Queries may be cut: where they start is known. Keys are wanted whole.
+// Queries may be sharded, since their offset is known. Keys must be whole.
 Rule attention_rule(Infos in, const Attrs&) {
   Rule rule;
-  rule.in = {"bhq.", "bh..", "bh..", mask_letters(in[3], in[0].shape, in[1].shape)};
+  rule.in = {"bhq.", "bh..", "bh..", mask_axes(in[3], in[0].shape, in[1].shape)};
   rule.out = {"bhq.", "bhq"};
   keep_groups(rule, in[0].shape, in[1].shape);
   pass_partial(rule, "RRPR", "PR", kLinear);
   return rule;
 }
 
-// Two products of tq x tk x d; a causal one needs half of them.
+// Two products of tq x tk x d; causal attention needs half of that.
 double attention_flops(Infos in, const Attrs& attrs) {
   return (attrs.ints[0] == 1 ? 2.0 : 4.0) * static_cast<double>(numel(in[0].shape)) *
          static_cast<double>(in[1].shape[2]);
 }
 
-// The mask as the kernel wants it: stretched to this rank's scores.
+// The mask as the kernel needs it: broadcast to this rank's scores.
 kernels::View mask_view(const Tensor& mask, const Tensor& q, const Tensor& k) {
   if (!mask.defined()) return {};
   return broadcast_view(mask, scores_shape(q.local_shape(), k.local_shape()));
@@ -107,12 +107,12 @@ std::vector<TensorInfo> attention_backward_infer(Infos in, const Attrs& attrs) {
   return out;
 }
 
-// Cutting the queries leaves sums over them, dk and dv, Partial.
+// Sharding the queries makes dk and dv, sums over them, Partial.
 Rule attention_backward_rule(Infos in, const Attrs& attrs) {
   const bool dmask = attrs.ints[2] == 1;
   Rule rule;
   rule.in = {
-      "bhq.", "bhq.", "bh..", "bh..", "bhq.", "bhq", mask_letters(in[6], in[1].shape, in[2].shape)};
+      "bhq.", "bhq.", "bh..", "bh..", "bhq.", "bhq", mask_axes(in[6], in[1].shape, in[2].shape)};
   rule.out = {"bhq.", "bh..", "bh.."};
   if (dmask) rule.out.push_back("bhq.");
   keep_groups(rule, in[1].shape, in[2].shape);
@@ -154,13 +154,13 @@ const OpDef& attention_backward_op() {
 
 void attention_backward(GradContext& c) {
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.in[3]};
-  const bool dmask = c.sink.wants(3);
+  const bool dmask = c.sink.needs_grad(3);
   Attrs attrs = c.attrs;
   attrs.ints.push_back(dmask);
   const auto grads = call(attention_backward_op(), in, attrs);
   for (int i = 0; i < 3; ++i)
-    if (c.sink.wants(i)) c.sink.give(i, grads[static_cast<std::size_t>(i)]);
-  if (dmask) c.sink.give(3, sum_to(grads[3], c.in_info[3].shape));
+    if (c.sink.needs_grad(i)) c.sink.accumulate(i, grads[static_cast<std::size_t>(i)]);
+  if (dmask) c.sink.accumulate(3, sum_to(grads[3], c.in_info[3].shape));
 }
 
 std::vector<OpDef::Sample> attention_samples() {
@@ -207,7 +207,7 @@ Tensor causal_mask(const Tensor& q, const Tensor& k) {
   return tril(ones(target, shape)) > 0.5;
 }
 
-// With weights that are there to be dropped.
+// With explicit weights, so that they can be dropped.
 Tensor attention_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                               bool is_causal, double scale, double p) {
   const std::int64_t group = q.size(1) / k.size(1);
@@ -221,7 +221,7 @@ Tensor attention_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v,
   return matmul(dropout(masked_fill(weights, logical_not(keep), 0), p), values);
 }
 
-// Without a batch, or heads, as with one.
+// Adds missing batch and head dimensions.
 Tensor with_four_dims(Tensor x) {
   CS_REQUIRE(x.ndim() >= 2 && x.ndim() <= 4, kName, ": ", x,
              " is not [seq, dim], [heads, seq, dim] or [batch, heads, seq, dim]");

@@ -24,7 +24,7 @@ std::vector<TensorInfo> cat_infer(Infos in, const Attrs& attrs) {
 
 Rule cat_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  std::string text = letters(in[0].shape.size());
+  std::string text = axes(in[0].shape.size());
   text[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};
@@ -51,7 +51,7 @@ void cat_backward(GradContext& c) {
   for (std::size_t i = 0; i < c.in_info.size(); ++i) {
     const std::int64_t end = start + c.in_info[i].shape[static_cast<std::size_t>(dim)];
     const auto input = static_cast<int>(i);
-    if (c.sink.wants(input)) c.sink.give(input, slice(c.out_grad[0], dim, start, end));
+    if (c.sink.needs_grad(input)) c.sink.accumulate(input, slice(c.out_grad[0], dim, start, end));
     start = end;
   }
 }

@@ -16,7 +16,7 @@ struct Price {
   auto operator<=>(const Price&) const = default;
 };
 
-// A strategy along one mesh dimension, and what it takes at the least, whatever the others do.
+// A strategy along one mesh dimension, and a lower bound of its time, whatever the others do.
 struct Alternative {
   Strategy strategy;
   bool moves = false;
@@ -63,12 +63,12 @@ class Choosing {
       for (std::size_t i = 0; i < in_.size(); ++i) made_.in[i][m] = alternative.strategy.in[i];
       for (std::size_t i = 0; i < out_.size(); ++i) made_.out[i][m] = alternative.strategy.out[i];
       Parts inner = parts;
-      if (alternative.strategy.letter) inner[alternative.strategy.letter] *= size(m);
+      if (alternative.strategy.axis) inner[alternative.strategy.axis] *= size(m);
       descend(m + 1, inner, so_far, slowest_so_far);
     }
   }
 
-  // A whole combination.
+  // A complete combination.
   void weigh() {
     Price price;
     for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -95,7 +95,7 @@ class Choosing {
     return best_.size() >= most_candidates() && price >= best_.back().price;
   }
 
-  // The price with the planner's plans.
+  // The price according to the planner.
   Price planned(const Choice& choice) const {
     Price price;
     const std::vector<int> sizes(mesh_.sizes.begin(), mesh_.sizes.end());
@@ -121,7 +121,7 @@ class Choosing {
     return time;
   }
 
-  // Those that can be had, the cheapest first.
+  // The feasible ones, cheapest first.
   std::vector<Alternative> alternatives_at(int m, const Parts& parts) const {
     std::vector<Placement> now;
     for (std::size_t i = 0; i < in_.size(); ++i)
@@ -147,14 +147,14 @@ class Choosing {
     return alternatives;
   }
 
-  // Only a replica becomes Partial; and for no Partial's sake but where there is one, or a cut.
+  // Only a replica may become Partial, and only if another input is Partial or sharded.
   bool can_be_had(const Strategy& strategy, std::span<const Placement> now, int m) const {
     bool shares = false, reason = false;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       const Placement& want = strategy.in[i];
       const bool alike = want == now[i] || (size(m) == 1 && now[i].is_replicate());
       if (!in_[i].defined) continue;
-      reason = reason || want.cuts() || (want.is_partial() && alike);
+      reason = reason || want.is_sharded() || (want.is_partial() && alike);
       if (!want.is_partial() || alike) continue;
       if (!now[i].is_replicate()) return false;
       shares = true;
@@ -162,19 +162,20 @@ class Choosing {
     return !shares || reason;
   }
 
-  // Would it leave ranks without elements, where no input lies so?
+  // Whether it would leave ranks without elements although no input does.
   bool idles(const Strategy& strategy, int m) const {
     bool idle = false;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       const Placement& want = strategy.in[i];
-      if (!in_[i].defined || !want.cuts() || rule_.in[i] == "*") continue;
+      if (!in_[i].defined || !want.is_sharded() || rule_.in[i] == "*") continue;
       bool lies_so = want == now_[i][m];
       std::int64_t part = in_[i].shape[static_cast<std::size_t>(want.dim)];
       if (part == 0) continue;
       for (int k = 0; k < m; ++k) {
-        const bool cuts = made_.in[i][k].cuts(want.dim);
+        const bool cuts = made_.in[i][k].is_sharded(want.dim);
         if (cuts) part = smallest_part(part, made_.in[i][k], size(k));
-        if (cuts || now_[i][k].cuts(want.dim)) lies_so = lies_so && now_[i][k] == made_.in[i][k];
+        if (cuts || now_[i][k].is_sharded(want.dim))
+          lies_so = lies_so && now_[i][k] == made_.in[i][k];
       }
       if (lies_so) return false;
       idle = idle || smallest_part(part, want, size(m)) == 0;
@@ -187,8 +188,8 @@ class Choosing {
     return chunk_of(chunk, n, n - 1).size;
   }
 
-  // From below: all other mesh dimensions cut what this one moves, and a shard that becomes another
-  // may travel with those of the others.
+  // From below: all other mesh dimensions shard what this one moves, and a shard that becomes
+  // another may travel with those of the others.
   void bound(Alternative& alternative, std::span<const Placement> now, int m) const {
     const double n = size(m);
     double bytes = 0;
@@ -196,8 +197,8 @@ class Choosing {
       const Placement& want = alternative.strategy.in[i];
       if (!in_[i].defined || want == now[i] || now[i].is_replicate()) continue;
       alternative.moves = true;
-      const double times =
-          now[i].is_partial() ? (want.cuts() ? 1 : 2) : (want.cuts() ? 1 / n / dims() : 1);
+      const double times = now[i].is_partial() ? (want.is_sharded() ? 1 : 2)
+                                               : (want.is_sharded() ? 1 / n / dims() : 1);
       bytes +=
           times * (n - 1) * static_cast<double>(numel(in_[i].shape) * width_of(in_[i])) / ranks_;
     }

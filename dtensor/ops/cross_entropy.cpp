@@ -25,7 +25,7 @@ std::vector<TensorInfo> cross_entropy_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule cross_entropy_rule(Infos in, const Attrs& attrs) {
-  const std::string rows = letters(in[1].shape.size());
+  const std::string rows = axes(in[1].shape.size());
   Rule rule;
   rule.in = {rows + ".", rows};
   rule.out = {summed(attrs) ? "" : rows, rows, summed(attrs) ? "" : rows};
@@ -58,7 +58,7 @@ void cross_entropy_forward(OpContext& c) {
 std::vector<TensorInfo> cross_entropy_backward_infer(Infos in, const Attrs&) { return {in[1]}; }
 
 Rule cross_entropy_backward_rule(Infos in, const Attrs& attrs) {
-  const std::string rows = letters(in[2].shape.size());
+  const std::string rows = axes(in[2].shape.size());
   Rule rule;
   rule.in = {summed(attrs) ? "" : rows, rows + ".", rows, rows};
   rule.out = {rows + "."};
@@ -105,16 +105,16 @@ Tensor differentiable_gradient(GradContext& c) {
                        full_like(c.out[1], std::numeric_limits<double>::infinity())};
   const Tensor wanted = call(cross_entropy_backward_op(), in, c.attrs)[0];
   const Tensor counts = to(ne(c.in[1], c.attrs.ints[1]), logits.dtype());
-  const Tensor slope = add(mul(softmax(logits, -1), unsqueeze(counts, -1)), wanted);
+  const Tensor derivative = add(mul(softmax(logits, -1), unsqueeze(counts, -1)), wanted);
   const Tensor given = to(dloss, logits.dtype());
-  return mul(slope, summed(c.attrs) ? given : unsqueeze(given, -1));
+  return mul(derivative, summed(c.attrs) ? given : unsqueeze(given, -1));
 }
 
 void cross_entropy_backward(GradContext& c) {
-  if (!c.sink.wants(0) || !c.out_grad[0].defined()) return;
-  if (grad_enabled()) return c.sink.give(0, differentiable_gradient(c));
+  if (!c.sink.needs_grad(0) || !c.out_grad[0].defined()) return;
+  if (grad_enabled()) return c.sink.accumulate(0, differentiable_gradient(c));
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1]};
-  c.sink.give(0, call(cross_entropy_backward_op(), in, c.attrs)[0]);
+  c.sink.accumulate(0, call(cross_entropy_backward_op(), in, c.attrs)[0]);
 }
 
 std::vector<OpDef::Sample> cross_entropy_samples() {

@@ -1,4 +1,4 @@
-// A decision made: the rule asked, the layouts chosen, the shapes that follow from them.
+// Makes a decision: evaluates the rule, chooses layouts, derives shapes.
 #include <algorithm>
 
 #include "dtensor/ops/choose.h"
@@ -7,7 +7,7 @@
 namespace coshard {
 namespace {
 
-// For an error: what is not seen where two meshes are shown.
+// For an error: a difference that printing two meshes does not show.
 std::string_view difference(const DeviceMesh& a, const DeviceMesh& b) {
   if (a.shape() != b.shape() || a.names() != b.names()) return "";
   return a.ranks() != b.ranks() ? " (of different ranks)"
@@ -33,9 +33,9 @@ DeviceMesh mesh_of(const OpDef& op, std::span<const Tensor> in) {
   return mesh;
 }
 
-// Of a rule of the program's own: a letter per dimension.
-void require_letters(const OpDef& op, std::span<const std::string> rule,
-                     std::span<const TensorInfo> tensors, const char* which) {
+// Checks that a user's rule has an axis per dimension.
+void require_axes(const OpDef& op, std::span<const std::string> rule,
+                  std::span<const TensorInfo> tensors, const char* which) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
     CS_REQUIRE(!tensors[i].defined || rule[i] == "*" || rule[i].size() == tensors[i].shape.size(),
                op.name, ": the rule has axes '", rule[i], "' for ", which, ' ', i, " of shape ",
@@ -47,15 +47,15 @@ void require_rule(const OpDef& op, const Rule& rule, std::span<const TensorInfo>
   CS_REQUIRE(rule.in.size() == in.size() && rule.out.size() == out.size(), op.name,
              ": the rule has ", rule.in.size(), " inputs and ", rule.out.size(),
              " outputs, but the call has ", in.size(), " and ", out.size());
-  require_letters(op, rule.in, in, "input");
-  require_letters(op, rule.out, out, "output");
+  require_axes(op, rule.in, in, "input");
+  require_axes(op, rule.out, out, "output");
   for (const Strategy& extra : rule.extra)
     CS_REQUIRE(extra.in.size() == in.size() && extra.out.size() == out.size(), op.name,
                ": a strategy of its rule has ", extra.in.size(), " inputs and ", extra.out.size(),
                " outputs, but the call has ", in.size(), " and ", out.size());
 }
 
-// What the functions of others give is looked at in dispatch.cpp and op_record.cpp.
+// The results of a user's operators are checked in dispatch.cpp and op_record.cpp.
 bool is_ours(const OpDef& op) {
   return std::ranges::find(all_operators(), &op) != all_operators().end();
 }

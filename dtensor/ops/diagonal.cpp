@@ -20,7 +20,7 @@ struct Diagonal {
     const std::int64_t columns = shape[dim2] - std::max<std::int64_t>(offset, 0);
     return std::max<std::int64_t>(0, std::min(rows, columns));
   }
-  // Sizes, strides or letters without the two dimensions, and with the diagonal's at the end.
+  // Sizes, strides or axes without the two dimensions, and with the diagonal's at the end.
   template <class Sequence, class Value>
   Sequence without(const Sequence& values, Value last) const {
     Sequence out;
@@ -54,7 +54,7 @@ std::vector<TensorInfo> diagonal_infer(Infos in, const Attrs& attrs) {
 
 Rule diagonal_rule(Infos in, const Attrs& attrs) {
   const Diagonal d(attrs);
-  std::string text = letters(in[0].shape.size());
+  std::string text = axes(in[0].shape.size());
   text[d.dim1] = text[d.dim2] = '.';
   Rule rule;
   rule.in = {text};
@@ -74,7 +74,7 @@ std::vector<TensorInfo> diagonal_zeros_infer(Infos in, const Attrs& attrs) {
 
 Rule diagonal_zeros_rule(Infos in, const Attrs& attrs) {
   const Diagonal d(attrs);
-  std::string text = letters(in[0].shape.size() + 1);
+  std::string text = axes(in[0].shape.size() + 1);
   text[d.dim1] = text[d.dim2] = '.';
   Rule rule;
   rule.in = {d.without(text, '.')};
@@ -91,9 +91,9 @@ void diagonal_zeros_forward(OpContext& c) {
 }
 
 void diagonal_zeros_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, diagonal(c.out_grad[0], c.attrs.ints[0], static_cast<int>(c.attrs.ints[1]),
-                            static_cast<int>(c.attrs.ints[2])));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, diagonal(c.out_grad[0], c.attrs.ints[0], static_cast<int>(c.attrs.ints[1]),
+                                  static_cast<int>(c.attrs.ints[2])));
 }
 
 std::vector<OpDef::Sample> diagonal_zeros_samples() {
@@ -114,12 +114,12 @@ const OpDef& diagonal_zeros_op() {
 }
 
 void diagonal_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Diagonal d(c.attrs);
   Attrs attrs = c.attrs;
   attrs.ints.push_back(c.in_info[0].shape[d.dim1]);
   attrs.ints.push_back(c.in_info[0].shape[d.dim2]);
-  c.sink.give(0, call1(diagonal_zeros_op(), {c.out_grad[0]}, attrs));
+  c.sink.accumulate(0, call1(diagonal_zeros_op(), {c.out_grad[0]}, attrs));
 }
 
 std::vector<OpDef::Sample> diagonal_samples() {

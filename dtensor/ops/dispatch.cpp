@@ -40,7 +40,7 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
   ReplicaGuard::look_at(op, context);
 }
 
-// The outputs of a program's own forward: plain tensors of the shapes and dtypes decided for them.
+// Checks the outputs of a user's forward: plain tensors of the decided shapes and dtypes.
 void require_outputs(const OpDef& op, const OpContext& made) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(made.outputs); ++i) {
     const Tensor& out = made.out[i];
@@ -54,7 +54,7 @@ void require_outputs(const OpDef& op, const OpContext& made) {
 static_assert(ExplicitRedistribution::Forbid() == ExplicitRedistribution::Forbid::Off);
 const BranchLocal<ExplicitRedistribution::Forbid> forbidden;
 
-// What a view operator gave: a view of x, or a copy in which a write to x would be missed.
+// The output of a view operator: a view of x, or a copy that would miss a write to x.
 void mark_view(const Tensor& x, const Tensor& out, bool moved) {
   if (moved || out.storage()->buffer != x.storage()->buffer)
     out.set_unwritable("is a copy that a view operator made");
@@ -127,7 +127,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
       context.out[i] = std::move(context.out[i]).with_spec(std::move(context.out_spec[i]));
   if (taped(in)) {
     const std::span<Tensor> out(context.out.data(), count);
-    push_record(make_op_record(op, attrs, used, out, d), in, out);
+    push_record(make_op_node(op, attrs, used, out, d), in, out);
   }
   if (op.view) mark_view(in[0], context.out[0], d.changes);
   return std::move(context.out);

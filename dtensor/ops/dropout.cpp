@@ -66,7 +66,7 @@ const OpDef& dropout_op() {
 }
 
 void dropout_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, call1(dropout_op(), {c.out_grad[0]}, c.attrs));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, call1(dropout_op(), {c.out_grad[0]}, c.attrs));
 }
 
 }  // namespace

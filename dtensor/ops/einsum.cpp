@@ -10,12 +10,10 @@
 namespace coshard {
 namespace {
 
-bool einsum_has(std::string_view letters, char letter) {
-  return letters.find(letter) != letters.npos;
-}
+bool einsum_has(std::string_view axes, char axis) { return axes.find(axis) != axes.npos; }
 
-// The letters of both operands and of the result. The operator itself takes equations in which each
-// letter stands at least twice and at most once in each place.
+// The axes of both operands and of the result. The operator itself takes equations in which each
+// axis stands at least twice and at most once in each place.
 struct Equation {
   std::string a, b, out;
 
@@ -27,42 +25,40 @@ struct Equation {
       if (einsum_has(other, c) == has) result += c;
     return result;
   }
-  // The four kinds of letters of a product.
+  // The four kinds of axes of a product.
   std::string batch() const { return those(those(out, a, true), b, true); }
   std::string left() const { return those(out, b, false); }
   std::string right() const { return those(out, a, false); }
   std::string inner() const { return those(a, out, false); }
 };
 
-// attrs.ints: the letters of a, b and out, eight bytes each
-std::int64_t pack_letters(const std::string& letters) {
+// attrs.ints: the axes of a, b and out, eight bytes each
+std::int64_t pack_axes(const std::string& axes) {
   std::uint64_t word = 0;
-  for (char c : letters) word = word << 8 | static_cast<unsigned char>(c);
+  for (char c : axes) word = word << 8 | static_cast<unsigned char>(c);
   return static_cast<std::int64_t>(word);
 }
 
-std::string unpack_letters(std::int64_t packed) {
-  std::string letters;
+std::string unpack_axes(std::int64_t packed) {
+  std::string axes;
   for (auto word = static_cast<std::uint64_t>(packed); word; word >>= 8)
-    letters.insert(letters.begin(), static_cast<char>(word & 0xff));
-  return letters;
+    axes.insert(axes.begin(), static_cast<char>(word & 0xff));
+  return axes;
 }
 
 Equation equation_of(const Attrs& attrs) {
-  return {unpack_letters(attrs.ints[0]), unpack_letters(attrs.ints[1]),
-          unpack_letters(attrs.ints[2])};
+  return {unpack_axes(attrs.ints[0]), unpack_axes(attrs.ints[1]), unpack_axes(attrs.ints[2])};
 }
 
-std::int64_t size_of_letter(char letter, const std::string& letters, const Shape& shape) {
-  return shape[letters.find(letter)];
+std::int64_t size_of_axis(char axis, const std::string& axes, const Shape& shape) {
+  return shape[axes.find(axis)];
 }
 
-// The sizes of `order`, letters of a or b.
-Shape sizes_of_letters(const std::string& order, const Equation& e, const Shape& a,
-                       const Shape& b) {
+// The sizes of `order`, axes of a or b.
+Shape sizes_of_axes(const std::string& order, const Equation& e, const Shape& a, const Shape& b) {
   Shape shape;
   for (char c : order)
-    shape.push_back(einsum_has(e.a, c) ? size_of_letter(c, e.a, a) : size_of_letter(c, e.b, b));
+    shape.push_back(einsum_has(e.a, c) ? size_of_axis(c, e.a, a) : size_of_axis(c, e.b, b));
   return shape;
 }
 
@@ -71,10 +67,10 @@ std::vector<TensorInfo> einsum_infer(Infos in, const Attrs& attrs) {
   CS_REQUIRE(in[0].dtype != DType::Bool, "einsum does not support bool, got bool", in[0].shape);
   require_same_dtype("einsum", in[0], in[1]);
   for (char c : Equation::those(e.a, e.b, true))
-    CS_REQUIRE(size_of_letter(c, e.a, in[0].shape) == size_of_letter(c, e.b, in[1].shape),
+    CS_REQUIRE(size_of_axis(c, e.a, in[0].shape) == size_of_axis(c, e.b, in[1].shape),
                "einsum: sizes of '", c, "' differ in ", e.text(), ": ", in[0].shape, " and ",
                in[1].shape);
-  return {{sizes_of_letters(e.out, e, in[0].shape, in[1].shape), in[0].dtype}};
+  return {{sizes_of_axes(e.out, e, in[0].shape, in[1].shape), in[0].dtype}};
 }
 
 Rule einsum_rule(Infos, const Attrs& attrs) {
@@ -90,8 +86,8 @@ Rule einsum_rule(Infos, const Attrs& attrs) {
 
 double einsum_flops(Infos in, const Attrs& attrs) {
   const Equation e = equation_of(attrs);
-  return 2.0 * static_cast<double>(
-                   numel(sizes_of_letters(e.out + e.inner(), e, in[0].shape, in[1].shape)));
+  return 2.0 *
+         static_cast<double>(numel(sizes_of_axes(e.out + e.inner(), e, in[0].shape, in[1].shape)));
 }
 
 // The local part with its dimensions in the order of `to`.
@@ -107,8 +103,8 @@ Tensor reordered(const Tensor& x, const std::string& from, const std::string& to
 
 void einsum_forward(OpContext& c) {
   const Equation e = equation_of(c.attrs);
-  const auto sizes = [&](const std::string& letters) {
-    return sizes_of_letters(letters, e, c.in[0].local_shape(), c.in[1].local_shape());
+  const auto sizes = [&](const std::string& axes) {
+    return sizes_of_axes(axes, e, c.in[0].local_shape(), c.in[1].local_shape());
   };
   const std::int64_t batch = numel(sizes(e.batch()));
   const std::int64_t m = numel(sizes(e.left()));
@@ -131,13 +127,13 @@ void einsum_backward(GradContext& c) {
   const Tensor a = c.in[0];
   const Tensor b = c.in[1];
   const Tensor dy = c.out_grad[0];
-  if (c.sink.wants(0)) c.sink.give(0, einsum_call({e.out, e.b, e.a}, dy, b));
-  if (c.sink.wants(1)) c.sink.defer(1, [=] { return einsum_call({e.a, e.out, e.b}, a, dy); });
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, einsum_call({e.out, e.b, e.a}, dy, b));
+  if (c.sink.needs_grad(1)) c.sink.defer(1, [=] { return einsum_call({e.a, e.out, e.b}, a, dy); });
 }
 
 Attrs einsum_attrs(const Equation& e) {
   CS_REQUIRE(e.out.size() <= 8, "einsum: more than 8 dimensions in the result of ", e.text());
-  return {{pack_letters(e.a), pack_letters(e.b), pack_letters(e.out)}, {}};
+  return {{pack_axes(e.a), pack_axes(e.b), pack_axes(e.out)}, {}};
 }
 
 std::vector<OpDef::Sample> einsum_samples() {
@@ -166,8 +162,8 @@ Tensor einsum_call(const Equation& e, const Tensor& a, const Tensor& b) {
 
 // --- from text to an equation that the operator takes ---
 
-void check_letters(const std::string& letters, std::string_view equation) {
-  for (char c : letters)
+void check_axes(const std::string& axes, std::string_view equation) {
+  for (char c : axes)
     CS_REQUIRE(std::isalpha(static_cast<unsigned char>(c)), "einsum: '", c, "' in '", equation,
                "' is not a letter");
 }
@@ -175,26 +171,26 @@ void check_letters(const std::string& letters, std::string_view equation) {
 // How many dimensions "..." stands for in an operand of ndim; 0 without one.
 std::size_t dots_of(const std::string& operand, int ndim, std::string_view equation) {
   if (operand.find("...") == operand.npos) return 0;
-  const auto letters = static_cast<int>(operand.size()) - 3;
-  CS_REQUIRE(letters <= ndim, "einsum: '", operand, "' of '", equation,
+  const auto axes = static_cast<int>(operand.size()) - 3;
+  CS_REQUIRE(axes <= ndim, "einsum: '", operand, "' of '", equation,
              "' has more axes than the tensor's ", ndim, " dimensions");
-  return static_cast<std::size_t>(ndim - letters);
+  return static_cast<std::size_t>(ndim - axes);
 }
 
-// "..." written as the last `count` of the letters that stand for dimensions without a name.
+// "..." written as the last `count` of the axes that stand for dimensions without a name.
 void spell_dots(std::string& text, const std::string& unnamed, std::size_t count) {
   const auto at = text.find("...");
   if (at != text.npos) text.replace(at, 3, unnamed.substr(unnamed.size() - count));
 }
 
-std::string letters_not_in(const std::string& text, std::size_t count) {
+std::string axes_not_in(const std::string& text, std::size_t count) {
   std::string unused;
   for (char c = 'A'; c <= 'z' && unused.size() < count; ++c)
     if (std::isalpha(static_cast<unsigned char>(c)) && !einsum_has(text, c)) unused += c;
   return unused;
 }
 
-// Without "->": the dimensions without a name, then the letters that come once, in order.
+// Without "->": the dimensions without a name, then the axes that come once, in order.
 std::string implicit_result(const std::string& operands, const std::string& unnamed) {
   std::string once;
   for (char c : operands)
@@ -215,12 +211,12 @@ Equation parse_equation(std::string_view equation, int a_dims, int b_dims) {
   Equation e{operands.substr(0, comma), operands.substr(comma + 1), {}};
   const std::size_t a_dots = dots_of(e.a, a_dims, equation);
   const std::size_t b_dots = dots_of(e.b, b_dims, equation);
-  const std::string unnamed = letters_not_in(text, std::max(a_dots, b_dots));
+  const std::string unnamed = axes_not_in(text, std::max(a_dots, b_dots));
   spell_dots(e.a, unnamed, a_dots);
   spell_dots(e.b, unnamed, b_dots);
   e.out = arrow == text.npos ? implicit_result(e.a + e.b, unnamed) : text.substr(arrow + 2);
   spell_dots(e.out, unnamed, unnamed.size());
-  check_letters(e.a + e.b + e.out, equation);
+  check_axes(e.a + e.b + e.out, equation);
   for (char c : e.out) {
     CS_REQUIRE(einsum_has(e.a + e.b, c), "einsum: '", c, "' of the result is in no operand of '",
                equation, "'");
@@ -230,7 +226,7 @@ Equation parse_equation(std::string_view equation, int a_dims, int b_dims) {
   return e;
 }
 
-// A letter that comes twice in an operand reads its diagonal.
+// An axis that comes twice in an operand reads its diagonal.
 Tensor without_repeats(Tensor x, std::string& own) {
   for (std::size_t i = 0; i < own.size();) {
     const auto again = own.find(own[i], i + 1);
@@ -238,12 +234,12 @@ Tensor without_repeats(Tensor x, std::string& own) {
       ++i;
       continue;
     }
-    const char letter = own[i];
-    CS_REQUIRE(x.shape()[i] == x.shape()[again], "einsum: sizes of '", letter, "' differ in ", x);
+    const char axis = own[i];
+    CS_REQUIRE(x.shape()[i] == x.shape()[again], "einsum: sizes of '", axis, "' differ in ", x);
     x = diagonal(x, 0, static_cast<int>(i), static_cast<int>(again));
     own.erase(again, 1);
     own.erase(i, 1);
-    own += letter;
+    own += axis;
   }
   return x;
 }
@@ -254,8 +250,7 @@ Tensor without_ones(const Tensor& x, std::string& own, const std::string& other,
   Shape shape;
   std::string kept;
   for (std::size_t i = 0; i < own.size(); ++i) {
-    if (x.shape()[i] == 1 && einsum_has(other, own[i]) &&
-        size_of_letter(own[i], other, others) != 1)
+    if (x.shape()[i] == 1 && einsum_has(other, own[i]) && size_of_axis(own[i], other, others) != 1)
       continue;
     shape.push_back(x.shape()[i]);
     kept += own[i];
@@ -265,7 +260,7 @@ Tensor without_ones(const Tensor& x, std::string& own, const std::string& other,
   return view(x, shape);
 }
 
-// Sums out the letters that stand nowhere else.
+// Sums out the axes that stand nowhere else.
 Tensor without_lone(Tensor x, std::string& own, const std::string& elsewhere) {
   for (std::size_t i = own.size(); i-- > 0;) {
     if (einsum_has(elsewhere, own[i])) continue;
@@ -284,9 +279,9 @@ Tensor einsum(std::string_view equation, const Tensor& a, const Tensor& b, CallS
              "einsum: '", equation, "' does not match ", a, " and ", b);
   const Tensor first = without_repeats(a, e.a);
   const Tensor second = without_repeats(b, e.b);
-  const std::string a_letters = e.a;
+  const std::string a_axes = e.a;
   Tensor left = without_ones(first, e.a, e.b, second.shape());
-  Tensor right = without_ones(second, e.b, a_letters, first.shape());
+  Tensor right = without_ones(second, e.b, a_axes, first.shape());
   left = without_lone(left, e.a, e.b + e.out);
   right = without_lone(right, e.b, e.a + e.out);
   return einsum_call(e, left, right);

@@ -18,9 +18,10 @@ std::vector<TensorInfo> embedding_infer(Infos in, const Attrs&) {
   return {{out, in[1].dtype}};
 }
 
-// Cutting the rows 'y' of the table contracts: each rank looks up its own, the rest are zero.
+// Sharding the rows 'y' of the table contracts: each rank looks up its own rows, the others give
+// zero.
 Rule embedding_rule(Infos in, const Attrs&) {
-  const std::string ids = letters(in[0].shape.size());
+  const std::string ids = axes(in[0].shape.size());
   Rule rule;
   rule.in = {ids, "yz"};
   rule.out = {ids + "z"};
@@ -30,9 +31,9 @@ Rule embedding_rule(Infos in, const Attrs&) {
 
 void embedding_forward(OpContext& c) {
   const Tensor ids = local_contiguous(c.in[0]);
-  // An id outside of the whole table, not only of this rank's rows, is the caller's error.
+  // An id out of bounds for the whole table, not only for this rank's rows, is the caller's error.
   const std::int64_t rows = c.in[1].shape()[0];
-  launch(c, kernels::CheckIndex{FindingKind::EmbeddingId, ids.dtype(), ids.local_numel(), rows,
+  launch(c, kernels::CheckIndex{DeviceAssertKind::EmbeddingId, ids.dtype(), ids.local_numel(), rows,
                                 ids.data()});
   const Tensor weight = local_contiguous(c.in[1]);
   const Shape& n = weight.local_shape();
@@ -43,7 +44,7 @@ void embedding_forward(OpContext& c) {
 // in: dy, ids, weight (for its layout only: the gradient comes in the same one where that is free);
 // out: dweight
 Rule embedding_backward_rule(Infos in, const Attrs&) {
-  const std::string ids = letters(in[1].shape.size());
+  const std::string ids = axes(in[1].shape.size());
   Rule rule;
   rule.in = {ids + "z", ids, "yz"};
   rule.out = {"yz"};
@@ -78,7 +79,7 @@ const OpDef& embedding_backward_op() {
 }
 
 void embedding_backward(GradContext& c) {
-  if (!c.sink.wants(1)) return;
+  if (!c.sink.needs_grad(1)) return;
   const Tensor dy = c.out_grad[0];
   const Tensor ids = c.in[0];
   const Tensor weight = c.in[1];

@@ -21,8 +21,8 @@ std::vector<TensorInfo> expand_infer(Infos in, const Attrs& attrs) {
 Rule expand_rule(Infos in, const Attrs& attrs) {
   const Shape to = target_of(attrs);
   Rule rule;
-  rule.in = {broadcast_letters(in[0].shape, to)};
-  rule.out = {letters(to.size())};
+  rule.in = {broadcast_axes(in[0].shape, to)};
+  rule.out = {axes(to.size())};
   rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
@@ -40,7 +40,7 @@ void expand_forward(OpContext& c) {
 }
 
 void expand_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, sum_to(c.out_grad[0], c.in_info[0].shape));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, sum_to(c.out_grad[0], c.in_info[0].shape));
 }
 
 std::vector<OpDef::Sample> expand_samples() {

@@ -9,7 +9,7 @@ namespace {
 // attrs.ints: the dimensions
 Rule flip_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  std::string text = letters(in[0].shape.size());
+  std::string text = axes(in[0].shape.size());
   for (auto dim : attrs.ints) text[static_cast<std::size_t>(dim)] = '.';
   rule.in = {text};
   rule.out = {text};
@@ -33,7 +33,7 @@ void flip_forward(OpContext& c) {
 }
 
 void flip_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, flip(c.out_grad[0], c.attrs.ints.span()));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, flip(c.out_grad[0], c.attrs.ints.span()));
 }
 
 std::vector<OpDef::Sample> flip_samples() {

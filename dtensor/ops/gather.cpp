@@ -21,8 +21,8 @@ struct OwnIndex {
 OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, std::int64_t first,
                    std::int64_t count) {
   const Tensor all = local_contiguous(index).raw_local();
-  launch(c, kernels::CheckIndex{FindingKind::GatherIndex, all.dtype(), all.local_numel(), limit,
-                                all.data()});
+  launch(c, kernels::CheckIndex{DeviceAssertKind::GatherIndex, all.dtype(), all.local_numel(),
+                                limit, all.data()});
   const auto empty = [&all](DType dtype) {
     return Tensor::empty(all.device(), all.local_shape(), dtype);
   };
@@ -41,8 +41,8 @@ OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, 
   return own;
 }
 
-// --- gather: attrs.ints: dim, and as bits the mesh dimensions that cut it; the sizes agree in all
-// others ---
+// --- gather: attrs.ints: dim, and as bits the mesh dimensions that shard it; the sizes agree in
+// all others ---
 
 std::vector<TensorInfo> gather_infer(Infos in, const Attrs& attrs) {
   gather_check_index("gather", in[1], in[0].shape.size());
@@ -56,7 +56,7 @@ std::vector<TensorInfo> gather_infer(Infos in, const Attrs& attrs) {
 
 Rule gather_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  const std::string text = letters(in[1].shape.size());
+  const std::string text = axes(in[1].shape.size());
   std::string lines = text;
   lines[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in = {lines, text};
@@ -69,7 +69,7 @@ Rule gather_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-// What lies on other ranks counts as 0.
+// What other ranks hold counts as 0.
 void gather_own(OpContext& c, int dim) {
   const auto d = static_cast<std::size_t>(dim);
   const Tensor& x = c.in[0];
@@ -94,9 +94,9 @@ void gather_forward(OpContext& c) {
 }
 
 void gather_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
-  c.sink.give(0, scatter_add_zeros(c.in_info[0].shape, static_cast<int>(c.attrs.ints[0]), c.in[1],
-                                   c.out_grad[0], c.attrs.ints[1]));
+  if (!c.sink.needs_grad(0)) return;
+  c.sink.accumulate(0, scatter_add_zeros(c.in_info[0].shape, static_cast<int>(c.attrs.ints[0]),
+                                         c.in[1], c.out_grad[0], c.attrs.ints[1]));
 }
 
 std::vector<OpDef::Sample> gather_samples() {
@@ -118,8 +118,8 @@ const OpDef& gather_op() {
 }
 
 // --- scatter_add_zeros, its adjoint: (src, index, like), attrs.ints: dim, shape of the result ---
-// `like` is there for its layout only: where it is cut along the dimension and src and index are
-// not, so is the result.
+// `like` is there for its layout only: where it is sharded along the dimension and src and index
+// are not, so is the result.
 
 Shape add_zeros_shape(const Attrs& attrs) { return {attrs.ints.begin() + 1, attrs.ints.end()}; }
 
@@ -137,11 +137,11 @@ std::vector<TensorInfo> add_zeros_infer(Infos in, const Attrs& attrs) {
   return {{out, in[0].dtype}};
 }
 
-// Cutting the indexed dimension of src and index contracts: every rank adds up what it has.
+// Sharding the indexed dimension of src and index contracts: every rank adds up what it has.
 Rule add_zeros_rule(Infos in, const Attrs& attrs) {
   const Shape out = add_zeros_shape(attrs);
   Rule rule;
-  std::string text = letters(out.size());
+  std::string text = axes(out.size());
   std::string lines = text;
   for (std::size_t d = 0; d < out.size(); ++d) {
     const bool indexed = static_cast<std::int64_t>(d) == attrs.ints[0];
@@ -177,8 +177,8 @@ void add_zeros_forward(OpContext& c) {
 }
 
 void add_zeros_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, gather(c.out_grad[0], static_cast<int>(c.attrs.ints[0]), c.in[1]));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, gather(c.out_grad[0], static_cast<int>(c.attrs.ints[0]), c.in[1]));
 }
 
 std::vector<OpDef::Sample> add_zeros_samples() {
@@ -199,7 +199,7 @@ const OpDef& add_zeros_op() {
   return op;
 }
 
-// The mesh dimensions that cut `dim` of x, as bits.
+// The mesh dimensions that shard `dim` of x, as bits.
 std::int64_t cuts_of(const Tensor& x, int dim) {
   std::int64_t cuts = 0;
   for (int m = 0; x.is_distributed() && m < x.layout().ndim(); ++m)
@@ -207,7 +207,7 @@ std::int64_t cuts_of(const Tensor& x, int dim) {
   return cuts;
 }
 
-// A tensor of `shape` that is cut so, and takes no memory: one element everywhere.
+// A tensor of `shape` with these shards that takes no memory: one element, broadcast.
 Tensor like_cut(const Tensor& on_mesh, const Shape& shape, int dim, std::int64_t cuts) {
   Layout layout = Layout::filled(on_mesh.mesh().ndim(), Replicate());
   for (int m = 0; m < layout.ndim(); ++m)

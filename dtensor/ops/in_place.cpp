@@ -19,7 +19,7 @@ Tensor in_other_memory(const Tensor& x) {
   return copy;
 }
 
-// What the operator saves of memory that is about to be written to.
+// What the operator saves from memory that is about to be written.
 void move_saved(const OpDef& op, std::vector<Tensor>& inputs) {
   const std::shared_ptr<Buffer> written = inputs[0].storage()->buffer;
   for (std::size_t i = 0; i < inputs.size(); ++i)

@@ -23,10 +23,10 @@ std::vector<TensorInfo> layer_norm_infer(Infos in, const Attrs& attrs) {
   return {in[0], {rows, statistic}, {rows, statistic}};
 }
 
-// The rows may be cut, what is normalised stays whole.
+// Rows may be sharded; normalized dimensions must be whole.
 Rule layer_norm_rule(Infos in, const Attrs& attrs) {
   const auto count = static_cast<std::size_t>(attrs.ints[0]);
-  const std::string rows = letters(in[0].shape.size() - count);
+  const std::string rows = axes(in[0].shape.size() - count);
   const std::string whole(count, '.');
   Rule rule;
   rule.in = {rows + whole, in[1].defined ? whole : "", in[2].defined ? whole : ""};
@@ -60,7 +60,7 @@ std::vector<TensorInfo> layer_norm_backward_infer(Infos in, const Attrs& attrs) 
 
 Rule layer_norm_backward_rule(Infos in, const Attrs& attrs) {
   const auto count = static_cast<std::size_t>(attrs.ints[0]);
-  const std::string rows = letters(in[1].shape.size() - count);
+  const std::string rows = axes(in[1].shape.size() - count);
   const std::string whole(count, '.');
   Rule rule;
   rule.in = {rows + whole, rows + whole, in[2].defined ? whole : "", rows, rows};
@@ -104,13 +104,13 @@ const OpDef& layer_norm_backward_op() {
 }
 
 void layer_norm_backward(GradContext& c) {
-  const bool weight = c.sink.wants(1);
-  const bool bias = c.sink.wants(2);
+  const bool weight = c.sink.needs_grad(1);
+  const bool bias = c.sink.needs_grad(2);
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1], c.out[2]};
   const auto grads = call(layer_norm_backward_op(), in, {{c.attrs.ints[0], weight, bias}, {}});
-  if (c.sink.wants(0)) c.sink.give(0, grads[0]);
-  if (weight) c.sink.give(1, grads[1]);
-  if (bias) c.sink.give(2, grads[weight ? 2 : 1]);
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, grads[0]);
+  if (weight) c.sink.accumulate(1, grads[1]);
+  if (bias) c.sink.accumulate(2, grads[weight ? 2 : 1]);
 }
 
 std::vector<OpDef::Sample> layer_norm_samples() {

@@ -4,15 +4,15 @@
 
 namespace coshard {
 
-std::string letters(std::size_t ndim, char first) {
+std::string axes(std::size_t ndim, char first) {
   std::string text;
   for (std::size_t i = 0; i < ndim; ++i) text += static_cast<char>(first + static_cast<char>(i));
   return text;
 }
 
-std::string broadcast_letters(const Shape& in, const Shape& out) {
+std::string broadcast_axes(const Shape& in, const Shape& out) {
   const std::size_t lead = out.size() - in.size();
-  std::string text = letters(out.size()).substr(lead);
+  std::string text = axes(out.size()).substr(lead);
   for (std::size_t i = 0; i < in.size(); ++i)
     if (in[i] != out[lead + i]) text[i] = '.';
   return text;
@@ -29,8 +29,8 @@ Rule elementwise_rule(Infos in, const Attrs&) {
     if (x.defined) out = broadcast(out, x.shape, "elementwise");
   Rule rule;
   for (const TensorInfo& x : in)
-    rule.in.push_back(x.defined ? broadcast_letters(x.shape, out) : std::string());
-  rule.out = {letters(out.size())};
+    rule.in.push_back(x.defined ? broadcast_axes(x.shape, out) : std::string());
+  rule.out = {axes(out.size())};
   rule.strided = true;
   return rule;
 }

@@ -8,7 +8,7 @@ namespace coshard {
 namespace {
 
 Rule linear_rule(Infos in, const Attrs&) {
-  const std::string rows = letters(in[0].shape.size() - 1);
+  const std::string rows = axes(in[0].shape.size() - 1);
   const bool bias = in[2].defined;
   Rule rule;
   rule.in = {rows + "y", "zy", bias ? "z" : ""};
@@ -71,9 +71,9 @@ void linear_backward(GradContext& c) {
   const Tensor x = c.in[0];
   const Tensor weight = c.in[1];
   const Tensor dy = c.out_grad[0];
-  if (c.sink.wants(0)) c.sink.give(0, matmul(dy, weight));
-  if (c.sink.wants(1)) c.sink.defer(1, [=] { return matmul_rows(dy, x); });
-  if (c.sink.wants(2)) {
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, matmul(dy, weight));
+  if (c.sink.needs_grad(1)) c.sink.defer(1, [=] { return matmul_rows(dy, x); });
+  if (c.sink.needs_grad(2)) {
     const Shape shape{dy.shape().back()};
     c.sink.defer(2, [=] { return sum_to(dy, shape); });
   }

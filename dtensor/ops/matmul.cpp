@@ -15,9 +15,9 @@ Shape leading(const Shape& shape) { return Shape(shape.begin(), shape.end() - 2)
 Rule matmul_rule(Infos in, const Attrs&) {
   const Shape lead = broadcast(leading(in[0].shape), leading(in[1].shape), "matmul");
   Rule rule;
-  rule.in = {broadcast_letters(leading(in[0].shape), lead) + "wy",
-             broadcast_letters(leading(in[1].shape), lead) + "yz"};
-  rule.out = {letters(lead.size()) + "wz"};
+  rule.in = {broadcast_axes(leading(in[0].shape), lead) + "wy",
+             broadcast_axes(leading(in[1].shape), lead) + "yz"};
+  rule.out = {axes(lead.size()) + "wz"};
   rule.strided = true;
   pass_partial(rule, "PR", "P", kLinear);
   pass_partial(rule, "RP", "P", kLinear);
@@ -69,8 +69,9 @@ void matmul_backward(GradContext& c) {
   const Tensor a = c.in[0];
   const Tensor b = c.in[1];
   const Tensor dy = c.out_grad[0];
-  if (c.sink.wants(0)) c.sink.give(0, sum_to(matmul(dy, transpose(b, -2, -1)), c.in_info[0].shape));
-  if (!c.sink.wants(1)) return;
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, sum_to(matmul(dy, transpose(b, -2, -1)), c.in_info[0].shape));
+  if (!c.sink.needs_grad(1)) return;
   if (!shared(c.in_info[1])) {
     const Shape shape = c.in_info[1].shape;
     c.sink.defer(1, [=] { return sum_to(matmul(transpose(a, -2, -1), dy), shape); });
@@ -107,7 +108,7 @@ const OpDef& matmul_op() {
 // --- a^T @ b over all rows: the gradient of a weight ---
 
 Rule matmul_rows_rule(Infos in, const Attrs&) {
-  const std::string rows = letters(in[0].shape.size() - 1);
+  const std::string rows = axes(in[0].shape.size() - 1);
   Rule rule;
   rule.in = {rows + "y", rows + "z"};
   rule.out = {"yz"};
@@ -139,8 +140,8 @@ void matmul_rows_forward(OpContext& c) {
 }
 
 void matmul_rows_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, matmul(c.in[1], transpose(c.out_grad[0], 0, 1)));
-  if (c.sink.wants(1)) c.sink.give(1, matmul(c.in[0], c.out_grad[0]));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, matmul(c.in[1], transpose(c.out_grad[0], 0, 1)));
+  if (c.sink.needs_grad(1)) c.sink.accumulate(1, matmul(c.in[0], c.out_grad[0]));
 }
 
 std::vector<OpDef::Sample> matmul_rows_samples() {

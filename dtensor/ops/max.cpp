@@ -16,10 +16,10 @@ std::vector<TensorInfo> max_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule max_rule(Infos in, const Attrs& attrs) {
-  const std::string all = letters(in[0].shape.size());
-  const std::string out = remaining_letters(all, attrs.ints[1], attrs.ints[2] == 1);
+  const std::string all = axes(in[0].shape.size());
+  const std::string out = remaining_axes(all, attrs.ints[1], attrs.ints[2] == 1);
   Rule rule;
-  rule.in = {whole_letters(all, attrs.ints[1])};
+  rule.in = {whole_axes(all, attrs.ints[1])};
   rule.out = {out, out};
   rule.strided = true;
   return rule;
@@ -33,18 +33,18 @@ void max_forward(OpContext& c) {
                                lines.n.inner, lines.x.data(), values, indices});
 }
 
-// For one dimension, as `max` and `min` ask for it. attrs.ints: also the mesh dimensions that cut
+// For one dimension, as `max` and `min` ask for it. attrs.ints: also the mesh dimensions that shard
 // it, as bits.
 void max_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Shape& shape = c.in_info[0].shape;
-  if (shape.empty()) return c.sink.give(0, c.out_grad[0]);
+  if (shape.empty()) return c.sink.accumulate(0, c.out_grad[0]);
   const std::int64_t mask = c.attrs.ints[1];
   const bool keep = c.attrs.ints[2] == 1;
   const int dim = std::countr_zero(static_cast<std::uint64_t>(mask));
   const Tensor index = keep ? c.out[1] : unsqueeze(c.out[1], dim);
   const Tensor dy = keep ? c.out_grad[0] : unsqueeze(c.out_grad[0], dim);
-  c.sink.give(0, scatter_add_zeros(shape, dim, index, dy, c.attrs.ints[3]));
+  c.sink.accumulate(0, scatter_add_zeros(shape, dim, index, dy, c.attrs.ints[3]));
 }
 
 std::vector<OpDef::Sample> max_samples() {
@@ -66,8 +66,8 @@ const OpDef& max_op() {
   return op;
 }
 
-// --- along a cut dimension: each part's extreme and its index, as a pair in one tensor, then the
-// extreme of all parts ---
+// --- along a sharded dimension: each part's extreme and its index, as a pair in one tensor, then
+// the extreme of all parts ---
 
 DType pair_dtype(DType dtype) { return is_floating(dtype) ? DType::F64 : DType::I64; }
 
@@ -82,7 +82,7 @@ std::vector<TensorInfo> max_of_parts_infer(Infos in, const Attrs& attrs) {
 
 Rule max_of_parts_rule(Infos in, const Attrs&) {
   Rule rule;
-  rule.in = {letters(in[0].shape.size())};
+  rule.in = {axes(in[0].shape.size())};
   rule.out = {'.' + rule.in[0]};
   rule.strided = true;
   return rule;
@@ -129,10 +129,10 @@ std::vector<TensorInfo> max_of_pairs_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule max_of_pairs_rule(Infos in, const Attrs& attrs) {
-  const std::string all = letters(in[0].shape.size());
-  const std::string out = remaining_letters(all, attrs.ints[1], attrs.ints[2] == 1);
+  const std::string all = axes(in[0].shape.size());
+  const std::string out = remaining_axes(all, attrs.ints[1], attrs.ints[2] == 1);
   Rule rule;
-  rule.in = {"*", '.' + whole_letters(all, attrs.ints[1])};
+  rule.in = {"*", '.' + whole_axes(all, attrs.ints[1])};
   rule.out = {out, out};
   rule.strided = true;
   return rule;
@@ -170,7 +170,7 @@ const OpDef& max_of_pairs_op() {
   return op;
 }
 
-// How the mesh cuts a dimension.
+// How the mesh shards a dimension.
 struct CutAlong {
   std::int64_t cuts = 0;   // the mesh dimensions that do, as bits
   std::int64_t parts = 0;  // with elements; 0: their extremes cannot be told apart by an even cut

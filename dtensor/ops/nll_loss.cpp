@@ -29,9 +29,9 @@ std::vector<TensorInfo> nll_loss_infer(Infos in, const Attrs&) {
   return {{rows, dtype}, {rows, dtype}};
 }
 
-// The letters of the log-probabilities, and of the targets: the classes stay whole.
-struct NllLetters {
-  explicit NllLetters(std::size_t ndim) : x(letters(ndim)), rows(x) {
+// The axes of the log-probabilities, and of the targets: the classes stay whole.
+struct NllAxes {
+  explicit NllAxes(std::size_t ndim) : x(axes(ndim)), rows(x) {
     x[nll_class_dim(ndim)] = '.';
     rows.erase(nll_class_dim(ndim), 1);
   }
@@ -39,7 +39,7 @@ struct NllLetters {
 };
 
 Rule nll_loss_rule(Infos in, const Attrs&) {
-  const NllLetters text(in[0].shape.size());
+  const NllAxes text(in[0].shape.size());
   Rule rule;
   rule.in = {text.x, text.rows, in[2].defined ? "." : ""};
   rule.out = {text.rows, text.rows};
@@ -69,7 +69,7 @@ std::vector<TensorInfo> nll_loss_backward_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule nll_loss_backward_rule(Infos in, const Attrs&) {
-  const NllLetters text(in[1].shape.size() + 1);
+  const NllAxes text(in[1].shape.size() + 1);
   Rule rule;
   rule.in = {text.rows, text.rows, in[2].defined ? "." : ""};
   rule.out = {text.x};
@@ -98,9 +98,9 @@ const OpDef& nll_loss_op();
 
 // It is linear in dloss, and its adjoint is the loss itself, which is linear too.
 void nll_loss_backward_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Tensor in[] = {c.out_grad[0], c.in[1], c.in[2]};
-  c.sink.give(0, call(nll_loss_op(), in, {{c.attrs.ints[0]}, c.attrs.reals})[0]);
+  c.sink.accumulate(0, call(nll_loss_op(), in, {{c.attrs.ints[0]}, c.attrs.reals})[0]);
 }
 
 const OpDef& nll_loss_backward_op() {
@@ -117,12 +117,12 @@ const OpDef& nll_loss_backward_op() {
 }
 
 void nll_loss_backward(GradContext& c) {
-  if (!c.sink.wants(0) || !c.out_grad[0].defined()) return;
+  if (!c.sink.needs_grad(0) || !c.out_grad[0].defined()) return;
   const TensorInfo& x = c.in_info[0];
   Attrs attrs = c.attrs;
   attrs.ints.push_back(x.shape[nll_class_dim(x.shape.size())]);
   attrs.ints.push_back(static_cast<std::int64_t>(x.dtype));
-  c.sink.give(0, call1(nll_loss_backward_op(), {c.out_grad[0], c.in[1], c.in[2]}, attrs));
+  c.sink.accumulate(0, call1(nll_loss_backward_op(), {c.out_grad[0], c.in[1], c.in[2]}, attrs));
 }
 
 std::vector<OpDef::Sample> nll_loss_samples() {

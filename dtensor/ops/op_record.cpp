@@ -9,22 +9,22 @@
 namespace coshard {
 namespace {
 
-// Looks at what a backward of the program's own gives.
+// Checks the gradients of a user's backward.
 class CheckedSink final : public GradSink {
  public:
-  CheckedSink(const Record& record, std::span<const TensorInfo> in, GradSink& sink)
+  CheckedSink(const GradNode& record, std::span<const TensorInfo> in, GradSink& sink)
       : record_(record), in_(in), sink_(sink) {}
-  bool wants(int input) const override {
+  bool needs_grad(int input) const override {
     require_input(input);
-    return sink_.wants(input);
+    return sink_.needs_grad(input);
   }
-  void give(int input, Tensor gradient) override {
+  void accumulate(int input, Tensor gradient) override {
     require_gradient(input, gradient);
-    sink_.give(input, std::move(gradient));
+    sink_.accumulate(input, std::move(gradient));
   }
-  // Not deferred: it is looked at while its operator is known.
+  // Not deferred: it is checked while its operator is known.
   void defer(int input, std::function<Tensor()> compute) override {
-    if (wants(input)) give(input, compute());
+    if (needs_grad(input)) accumulate(input, compute());
   }
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override {
     sink_.arrive(meta, std::move(gradient));
@@ -47,15 +47,15 @@ class CheckedSink final : public GradSink {
                record_.inputs[at]->spec ? " distributed" : "");
   }
 
-  const Record& record_;
+  const GradNode& record_;
   std::span<const TensorInfo> in_;
   GradSink& sink_;
 };
 
-class OpRecord final : public Record {
+class OpNode final : public GradNode {
  public:
-  OpRecord(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
-           std::span<const Tensor> out, const Decision& decision)
+  OpNode(const OpDef& op, const Attrs& attrs, std::span<const Tensor> in,
+         std::span<const Tensor> out, const Decision& decision)
       : op_(op),
         attrs_(attrs),
         in_info_(decision.in_info),
@@ -120,10 +120,10 @@ class OpRecord final : public Record {
 
 }  // namespace
 
-std::shared_ptr<Record> make_op_record(const OpDef& op, const Attrs& attrs,
+std::shared_ptr<GradNode> make_op_node(const OpDef& op, const Attrs& attrs,
                                        std::span<const Tensor> used, std::span<const Tensor> out,
                                        const Decision& decision) {
-  return std::make_shared<OpRecord>(op, attrs, used, out, decision);
+  return std::make_shared<OpNode>(op, attrs, used, out, decision);
 }
 
 }  // namespace coshard

@@ -8,7 +8,7 @@
 namespace coshard {
 
 // `used`: the inputs as the forward used them; `out`: its outputs.
-std::shared_ptr<Record> make_op_record(const OpDef& op, const Attrs& attrs,
+std::shared_ptr<GradNode> make_op_node(const OpDef& op, const Attrs& attrs,
                                        std::span<const Tensor> used, std::span<const Tensor> out,
                                        const Decision& decision);
 

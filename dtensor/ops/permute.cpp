@@ -21,7 +21,7 @@ std::vector<TensorInfo> permute_infer(Infos in, const Attrs& attrs) {
 
 Rule permute_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  rule.in = {letters(in[0].shape.size())};
+  rule.in = {axes(in[0].shape.size())};
   rule.out = {permuted(rule.in[0], attrs)};
   rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
@@ -38,7 +38,7 @@ void permute_backward(GradContext& c) {
   Shape inverse = Shape::filled(c.attrs.ints.size(), 0);
   for (std::size_t i = 0; i < inverse.size(); ++i)
     inverse[static_cast<std::size_t>(c.attrs.ints[i])] = static_cast<std::int64_t>(i);
-  if (c.sink.wants(0)) c.sink.give(0, permute(c.out_grad[0], inverse));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, permute(c.out_grad[0], inverse));
 }
 
 std::vector<OpDef::Sample> permute_samples() {

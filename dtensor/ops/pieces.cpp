@@ -1,4 +1,4 @@
-// Pieces of a tensor, and a tensor with a margin, written with slice and place.
+// Pieces and padding of a tensor, composed of slice and place.
 #include <coshard/dtensor/ops/ops.h>
 #include "runtime/coro/user_call.h"
 

@@ -22,10 +22,10 @@ void pass_one(Rule& rule, std::size_t at, Pass pass) {
     case Pass::Nothing: return;
     case Pass::Linear: pass_partial_as(rule, at, Reduce::Sum, Reduce::Sum); [[fallthrough]];
     case Pass::Affine: return pass_partial_as(rule, at, Reduce::Avg, Reduce::Avg);
-    case Pass::Rising:
+    case Pass::MonotoneIncreasing:
       pass_partial_as(rule, at, Reduce::Max, Reduce::Max);
       return pass_partial_as(rule, at, Reduce::Min, Reduce::Min);
-    case Pass::Falling:
+    case Pass::MonotoneDecreasing:
       pass_partial_as(rule, at, Reduce::Max, Reduce::Min);
       return pass_partial_as(rule, at, Reduce::Min, Reduce::Max);
   }
@@ -34,7 +34,7 @@ void pass_one(Rule& rule, std::size_t at, Pass pass) {
 void pass_scaled(Rule& rule, std::size_t at, double factor) {
   if (!std::isfinite(factor)) return;
   pass_one(rule, at, Pass::Linear);
-  pass_one(rule, at, factor >= 0 ? Pass::Rising : Pass::Falling);
+  pass_one(rule, at, factor >= 0 ? Pass::MonotoneIncreasing : Pass::MonotoneDecreasing);
 }
 
 Tensor call_untaped(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {

@@ -5,7 +5,7 @@ namespace {
 
 using kernels::ReduceOp;
 
-// Whether a part of a line can be reduced by itself, and as what the parts go together.
+// Whether parts of a line can be reduced separately, and by which reduction they combine.
 std::optional<Reduce> reduction_of_parts(ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum:
@@ -40,11 +40,11 @@ std::vector<TensorInfo> reduction_infer(Infos in, const Attrs& attrs) {
 
 Rule reduction_rule(Infos in, const Attrs& attrs) {
   const ReductionAttrs r(attrs);
-  const std::string all = letters(in[0].shape.size());
+  const std::string all = axes(in[0].shape.size());
   const auto parts = reduction_of_parts(r.op);
   Rule rule;
-  rule.in = {parts ? all : whole_letters(all, r.mask)};
-  rule.out = {remaining_letters(all, r.mask, r.keep)};
+  rule.in = {parts ? all : whole_axes(all, r.mask)};
+  rule.out = {remaining_axes(all, r.mask, r.keep)};
   rule.strided = true;
   if (!parts) return rule;
   rule.contraction = *parts;
@@ -70,10 +70,10 @@ std::vector<TensorInfo> reduction_backward_infer(Infos in, const Attrs&) { retur
 Rule reduction_backward_rule(Infos in, const Attrs& attrs) {
   const ReductionAttrs r(attrs);
   const bool by_element = r.op == ReduceOp::NanSum || r.op == ReduceOp::AbsPower;
-  const std::string all = letters(in[1].shape.size());
-  const std::string x = by_element ? all : whole_letters(all, r.mask);
+  const std::string all = axes(in[1].shape.size());
+  const std::string x = by_element ? all : whole_axes(all, r.mask);
   Rule rule;
-  rule.in = {remaining_letters(all, r.mask, r.keep), x};
+  rule.in = {remaining_axes(all, r.mask, r.keep), x};
   rule.out = {x};
   rule.strided = true;
   pass_partial(rule, "PR", "P", kLinear);
@@ -108,8 +108,8 @@ const OpDef& reduction_backward_op() {
 }
 
 void reduction_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, call1(reduction_backward_op(), {c.out_grad[0], c.in[0]}, c.attrs));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, call1(reduction_backward_op(), {c.out_grad[0], c.in[0]}, c.attrs));
 }
 
 }  // namespace
@@ -145,11 +145,11 @@ std::int64_t count_over(const Shape& shape, std::int64_t mask) {
   return count;
 }
 
-std::string remaining_letters(const std::string& letters, std::int64_t mask, bool keep) {
+std::string remaining_axes(const std::string& axes, std::int64_t mask, bool keep) {
   std::string out;
-  for (std::size_t i = 0; i < letters.size(); ++i) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
     if ((mask >> i & 1) == 0) {
-      out += letters[i];
+      out += axes[i];
     } else if (keep) {
       out += '.';
     }
@@ -157,10 +157,10 @@ std::string remaining_letters(const std::string& letters, std::int64_t mask, boo
   return out;
 }
 
-std::string whole_letters(std::string letters, std::int64_t mask) {
-  for (std::size_t i = 0; i < letters.size(); ++i)
-    if ((mask >> i & 1) != 0) letters[i] = '.';
-  return letters;
+std::string whole_axes(std::string axes, std::int64_t mask) {
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    if ((mask >> i & 1) != 0) axes[i] = '.';
+  return axes;
 }
 
 Tensor mask_last(const Tensor& tensor, std::int64_t mask) {

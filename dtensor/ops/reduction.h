@@ -28,9 +28,9 @@ struct ReductionAttrs {
 Shape remaining(const Shape& shape, std::int64_t mask, bool keep);
 std::int64_t count_over(const Shape& shape, std::int64_t mask);
 // The axes of the result, for an input with these axes.
-std::string remaining_letters(const std::string& letters, std::int64_t mask, bool keep);
+std::string remaining_axes(const std::string& axes, std::int64_t mask, bool keep);
 // The axes with '.' for each dimension of the mask.
-std::string whole_letters(std::string letters, std::int64_t mask);
+std::string whole_axes(std::string axes, std::int64_t mask);
 
 // A local tensor read as [outer, extent, inner], where extent covers the dimensions of the mask:
 // the tensor itself, or a copy with the remaining dimensions first.

@@ -1,4 +1,4 @@
-// The operators of the library, and the rules that stand for those of some of them.
+// The library's operators, and registered rules that replace theirs.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -36,7 +36,7 @@ struct Rules {
 };
 const RankLocal<Rules> rules;
 
-// For a note, whose texts last.
+// For notes, which need static texts.
 std::string_view text_of(const OpDef& op) {
   static const std::map<const OpDef*, std::string> texts = [] {
     std::map<const OpDef*, std::string> all;
@@ -50,7 +50,7 @@ std::string_view text_of(const OpDef& op) {
 std::uint64_t hash_of(const OpDef& op, const Rule& rule) {
   std::uint64_t hash = 0;
   const auto add = [&](std::string_view word) {
-    for (const char letter : word) hash = mix(hash, static_cast<unsigned char>(letter));
+    for (const char axis : word) hash = mix(hash, static_cast<unsigned char>(axis));
     hash = mix(hash, word.size());
   };
   add(op.name);

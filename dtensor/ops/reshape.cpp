@@ -1,4 +1,4 @@
-// Dimensions joined, split and repeated, written with view, permute and expand.
+// Merging, splitting and repeating dimensions, composed of view, permute and expand.
 #include <coshard/dtensor/ops/ops.h>
 #include "runtime/coro/user_call.h"
 
@@ -8,7 +8,7 @@ Tensor reshape(const Tensor& x, const Shape& shape, CallSite site) { return view
 
 namespace {
 
-// A repetition is no view: its memory is its own.
+// A repetition is not a view: it has its own memory.
 Tensor repetition(const Tensor& x, const Tensor& repeated) {
   if (repeated.storage()->buffer == x.storage()->buffer) return clone(repeated);
   repeated.set_unwritable(nullptr);

@@ -19,10 +19,10 @@ std::vector<TensorInfo> rms_norm_infer(Infos in, const Attrs& attrs) {
   return {in[0], {Shape(x.begin(), first), statistic_dtype(in[0].dtype)}};
 }
 
-// The rows may be cut, what is normalised stays whole.
+// Rows may be sharded; normalized dimensions must be whole.
 Rule rms_norm_rule(Infos in, const Attrs& attrs) {
   const auto count = static_cast<std::size_t>(attrs.ints[0]);
-  const std::string rows = letters(in[0].shape.size() - count);
+  const std::string rows = axes(in[0].shape.size() - count);
   const std::string whole(count, '.');
   Rule rule;
   rule.in = {rows + whole, in[1].defined ? whole : ""};
@@ -52,7 +52,7 @@ std::vector<TensorInfo> rms_norm_backward_infer(Infos in, const Attrs& attrs) {
 
 Rule rms_norm_backward_rule(Infos in, const Attrs& attrs) {
   const auto count = static_cast<std::size_t>(attrs.ints[0]);
-  const std::string rows = letters(in[1].shape.size() - count);
+  const std::string rows = axes(in[1].shape.size() - count);
   const std::string whole(count, '.');
   Rule rule;
   rule.in = {rows + whole, rows + whole, in[2].defined ? whole : "", rows};
@@ -92,11 +92,11 @@ const OpDef& rms_norm_backward_op() {
 }
 
 void rms_norm_backward(GradContext& c) {
-  const bool weight = c.sink.wants(1);
+  const bool weight = c.sink.needs_grad(1);
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1]};
   const auto grads = call(rms_norm_backward_op(), in, {{c.attrs.ints[0], weight}, {}});
-  if (c.sink.wants(0)) c.sink.give(0, grads[0]);
-  if (weight) c.sink.give(1, grads[1]);
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, grads[0]);
+  if (weight) c.sink.accumulate(1, grads[1]);
 }
 
 std::vector<OpDef::Sample> rms_norm_samples() {

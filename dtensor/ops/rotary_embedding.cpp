@@ -54,7 +54,8 @@ const OpDef& rotary_embedding_op() {
 void rotary_backward(GradContext& c) {
   Attrs attrs = c.attrs;
   attrs.ints[1] = 1 - attrs.ints[1];
-  if (c.sink.wants(0)) c.sink.give(0, call1(rotary_embedding_op(), {c.out_grad[0]}, attrs));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, call1(rotary_embedding_op(), {c.out_grad[0]}, attrs));
 }
 
 }  // namespace

@@ -3,47 +3,46 @@
 namespace coshard {
 namespace {
 
-Placement cut_at(const std::string& letters, char letter, const Placement& cut,
-                 Placement otherwise) {
-  const auto at = letters.find(letter);
-  if (at == letters.npos) return otherwise;
+Placement cut_at(const std::string& axes, char axis, const Placement& cut, Placement otherwise) {
+  const auto at = axes.find(axis);
+  if (at == axes.npos) return otherwise;
   Placement placement = cut;
   placement.dim = static_cast<std::int16_t>(at);
   return placement;
 }
 
-bool may_cut(const Rule& rule, char letter, std::int64_t parts, std::int64_t cut_before) {
-  if (letter == '.' || rule.whole.find(letter) != rule.whole.npos) return false;
+bool may_cut(const Rule& rule, char axis, std::int64_t parts, std::int64_t cut_before) {
+  if (axis == '.' || rule.whole.find(axis) != rule.whole.npos) return false;
   for (const Rule::Even& even : rule.even)
-    if (even.letter == letter && !even.allows(parts, cut_before)) return false;
+    if (even.axis == axis && !even.allows(parts, cut_before)) return false;
   return true;
 }
 
-// Every dimension of that letter cut in the manner of `cut`.
-Strategy cut_strategy(const Rule& rule, char letter, const Placement& cut) {
+// Shards every dimension with that axis by `cut`.
+Strategy cut_strategy(const Rule& rule, char axis, const Placement& cut) {
   Strategy strategy;
-  strategy.letter = letter;
-  for (const auto& in : rule.in) strategy.in.push_back(cut_at(in, letter, cut, Replicate()));
+  strategy.axis = axis;
+  for (const auto& in : rule.in) strategy.in.push_back(cut_at(in, axis, cut, Replicate()));
   for (const auto& out : rule.out)
-    strategy.out.push_back(cut_at(out, letter, cut, Partial(rule.contraction)));
+    strategy.out.push_back(cut_at(out, axis, cut, Partial(rule.contraction)));
   return strategy;
 }
 
 bool fits(const Rule& rule, const Strategy& extra, int n, const Parts& parts,
           std::span<const Placement> now) {
   for (std::size_t i = 0; i < now.size(); ++i)
-    if ((extra.letter || rule.in[i] == "*") && !(extra.in[i] == now[i])) return false;
-  return !extra.letter || (extra.even_by % n == 0 && parts[extra.letter] == 1);
+    if ((extra.axis || rule.in[i] == "*") && !(extra.in[i] == now[i])) return false;
+  return !extra.axis || (extra.even_by % n == 0 && parts[extra.axis] == 1);
 }
 
-// Is it for an input that is there for its layout only, and cut?
+// Whether it applies to a "*" input that is sharded.
 bool cuts_as_told(const Rule& rule, const Strategy& extra) {
   for (std::size_t i = 0; i < rule.in.size(); ++i)
-    if (rule.in[i] == "*" && extra.in[i].cuts()) return true;
+    if (rule.in[i] == "*" && extra.in[i].is_sharded()) return true;
   return false;
 }
 
-// What is there for its layout only stays as it is.
+// A "*" input keeps its layout.
 void leave_alone(const Rule& rule, std::span<const Placement> now, Strategy& strategy) {
   for (std::size_t i = 0; i < now.size(); ++i)
     if (rule.in[i] == "*") strategy.in[i] = now[i];
@@ -64,20 +63,20 @@ std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts,
   strategies.push_back({std::vector<Placement>(rule.in.size(), Replicate()),
                         std::vector<Placement>(rule.out.size(), Replicate())});
   std::string seen;
-  for (const auto& letters : rule.in) {
-    for (char letter : letters) {
-      if (letter == '*') continue;
-      if (seen.find(letter) != seen.npos) continue;
-      seen.push_back(letter);
-      if (may_cut(rule, letter, n, parts[letter]))
-        strategies.push_back(cut_strategy(rule, letter, Shard(0)));
+  for (const auto& axes : rule.in) {
+    for (char axis : axes) {
+      if (axis == '*') continue;
+      if (seen.find(axis) != seen.npos) continue;
+      seen.push_back(axis);
+      if (may_cut(rule, axis, n, parts[axis]))
+        strategies.push_back(cut_strategy(rule, axis, Shard(0)));
     }
   }
   for (std::size_t i = 0; rule.strided && i < now.size(); ++i) {
     if (!now[i].is_strided() || rule.in[i] == "*") continue;
-    const char letter = rule.in[i][static_cast<std::size_t>(now[i].dim)];
-    if (may_cut(rule, letter, n, parts[letter] * now[i].split))
-      strategies.push_back(cut_strategy(rule, letter, now[i]));
+    const char axis = rule.in[i][static_cast<std::size_t>(now[i].dim)];
+    if (may_cut(rule, axis, n, parts[axis] * now[i].split))
+      strategies.push_back(cut_strategy(rule, axis, now[i]));
   }
   for (Strategy& strategy : strategies) leave_alone(rule, now, strategy);
   for (const Strategy& extra : rule.extra) {

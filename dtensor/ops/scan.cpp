@@ -31,7 +31,7 @@ std::vector<TensorInfo> scan_infer(Infos in, const Attrs&) {
 
 // The dimension stays whole in all inputs and outputs.
 Rule scan_rule_of(std::size_t inputs, std::size_t outputs, std::size_t ndim, const Attrs& attrs) {
-  const std::string text = whole_letters(letters(ndim), scan_mask(attrs));
+  const std::string text = whole_axes(axes(ndim), scan_mask(attrs));
   Rule rule;
   rule.in.assign(inputs, text);
   rule.out.assign(outputs, text);
@@ -92,17 +92,17 @@ const OpDef& scan_op();
 
 template <ScanOp op>
 void scan_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Tensor& dy = c.out_grad[0];
   if constexpr (scan_has_indices(op)) {
     const int dim = static_cast<int>(c.attrs.ints[0]);
-    c.sink.give(0, scatter_add_zeros(c.in_info[0].shape, dim, c.out[1], dy));
+    c.sink.accumulate(0, scatter_add_zeros(c.in_info[0].shape, dim, c.out[1], dy));
   } else if constexpr (op == ScanOp::Sum) {
     Attrs turned = c.attrs;
     turned.ints[1] = 1 - turned.ints[1];
-    c.sink.give(0, call1(scan_op<op>(), {dy}, turned));
+    c.sink.accumulate(0, call1(scan_op<op>(), {dy}, turned));
   } else {
-    c.sink.give(0, call1(scan_backward_op<op>(), {dy, c.in[0], c.out[0]}, c.attrs));
+    c.sink.accumulate(0, call1(scan_backward_op<op>(), {dy, c.in[0], c.out[0]}, c.attrs));
   }
 }
 

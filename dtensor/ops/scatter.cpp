@@ -37,7 +37,7 @@ void scatter_pass_partial(Rule& rule, std::size_t inputs, const Attrs& attrs) {
 Rule scatter_rule(Infos in, const Attrs& attrs) {
   const Shape& x = in[0].shape;
   Rule rule;
-  std::string text = letters(x.size());
+  std::string text = axes(x.size());
   for (std::size_t d = 0; d < x.size(); ++d)
     if (static_cast<std::int64_t>(d) == attrs.ints[0] || x[d] != in[1].shape[d]) text[d] = '.';
   rule.in.assign(in.size(), text);
@@ -59,9 +59,9 @@ void scatter_forward(OpContext& c) {
 
 void scatter_backward(GradContext& c) {
   const int dim = static_cast<int>(c.attrs.ints[0]);
-  if (c.sink.wants(0)) c.sink.give(0, scatter(c.out_grad[0], dim, c.in[1], 0.0));
-  if (scatter_has_source(c.in_info.size()) && c.sink.wants(2))
-    c.sink.give(2, gather(c.out_grad[0], dim, c.in[1]));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, scatter(c.out_grad[0], dim, c.in[1], 0.0));
+  if (scatter_has_source(c.in_info.size()) && c.sink.needs_grad(2))
+    c.sink.accumulate(2, gather(c.out_grad[0], dim, c.in[1]));
 }
 
 std::vector<OpDef::Sample> scatter_samples() {

@@ -10,7 +10,7 @@ namespace {
 std::size_t slice_dim(const Attrs& attrs) { return static_cast<std::size_t>(attrs.ints[0]); }
 
 std::string all_but_sliced(const Shape& shape, const Attrs& attrs) {
-  std::string text = letters(shape.size());
+  std::string text = axes(shape.size());
   text[slice_dim(attrs)] = '.';
   return text;
 }
@@ -44,10 +44,10 @@ Rule slice_rule(Infos in, const Attrs& attrs) {
 void slice_forward(OpContext& c) { c.out[0] = every_step(c.in[0], c.attrs, c.out_shape[0]); }
 
 void slice_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Attrs& a = c.attrs;
-  c.sink.give(0, place(c.out_grad[0], static_cast<int>(a.ints[0]), a.ints[1], a.ints[2],
-                       c.in_info[0].shape[slice_dim(a)]));
+  c.sink.accumulate(0, place(c.out_grad[0], static_cast<int>(a.ints[0]), a.ints[1], a.ints[2],
+                             c.in_info[0].shape[slice_dim(a)]));
 }
 
 std::vector<OpDef::Sample> slice_samples() {
@@ -104,10 +104,10 @@ void place_forward(OpContext& c) {
 }
 
 void place_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   Attrs attrs{c.attrs.ints, {}};
   attrs.ints[3] = c.in_info[0].shape[slice_dim(attrs)];
-  c.sink.give(0, call1(slice_op(), {c.out_grad[0]}, attrs));
+  c.sink.accumulate(0, call1(slice_op(), {c.out_grad[0]}, attrs));
 }
 
 std::vector<OpDef::Sample> place_samples() {
@@ -155,7 +155,7 @@ Tensor whole_along(const Tensor& x, int dim, CallSite site) {
   const int along = normalize_dim(dim, x.ndim(), "slice");
   if (!x.is_distributed()) return x;
   for (const Placement& p : x.layout())
-    if (p.cuts(along)) return call1(slice_op(), {x}, {{along, 0, 1, x.size(along)}, {}});
+    if (p.is_sharded(along)) return call1(slice_op(), {x}, {{along, 0, 1, x.size(along)}, {}});
   return x;
 }
 

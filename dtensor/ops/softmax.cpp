@@ -15,7 +15,7 @@ std::vector<TensorInfo> softmax_infer(Infos in, const Attrs&) {
 // dim stays whole, in every input and the output
 Rule softmax_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  std::string text = letters(in[0].shape.size());
+  std::string text = axes(in[0].shape.size());
   if (!text.empty()) text[static_cast<std::size_t>(attrs.ints[0])] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};
@@ -68,10 +68,10 @@ Tensor differentiable_gradient(const Tensor& dy, const Tensor& y, const Attrs& a
 }
 
 void softmax_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Tensor& dy = c.out_grad[0];
-  c.sink.give(0, grad_enabled() ? differentiable_gradient(dy, c.out[0], c.attrs)
-                                : call1(softmax_backward_op(), {dy, c.out[0]}, c.attrs));
+  c.sink.accumulate(0, grad_enabled() ? differentiable_gradient(dy, c.out[0], c.attrs)
+                                      : call1(softmax_backward_op(), {dy, c.out[0]}, c.attrs));
 }
 
 std::vector<OpDef::Sample> softmax_samples() {

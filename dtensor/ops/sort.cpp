@@ -13,8 +13,7 @@ std::vector<TensorInfo> sort_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule sort_rule(Infos in, const Attrs& attrs) {
-  const std::string text =
-      whole_letters(letters(in[0].shape.size()), std::int64_t{1} << attrs.ints[0]);
+  const std::string text = whole_axes(axes(in[0].shape.size()), std::int64_t{1} << attrs.ints[0]);
   Rule rule;
   rule.in = {text};
   rule.out = {text, text};
@@ -32,11 +31,11 @@ void sort_forward(OpContext& c) {
 }
 
 void sort_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Shape& shape = c.in_info[0].shape;
-  c.sink.give(0, shape.empty() ? c.out_grad[0]
-                               : scatter_add_zeros(shape, static_cast<int>(c.attrs.ints[0]),
-                                                   c.out[1], c.out_grad[0]));
+  c.sink.accumulate(0, shape.empty() ? c.out_grad[0]
+                                     : scatter_add_zeros(shape, static_cast<int>(c.attrs.ints[0]),
+                                                         c.out[1], c.out_grad[0]));
 }
 
 std::vector<OpDef::Sample> sort_samples() {

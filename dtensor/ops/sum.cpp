@@ -7,13 +7,13 @@ namespace {
 using kernels::ReduceOp;
 
 void sum_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const ReductionAttrs r(c.attrs);
   const Shape& shape = c.in_info[0].shape;
   const bool leading = (r.mask & (r.mask + 1)) == 0;  // expand brings these back by itself
   const Tensor& dy = c.out_grad[0];
   const Tensor kept = r.keep || leading ? dy : view(dy, remaining(shape, r.mask, true));
-  c.sink.give(0, expand(kept, shape));
+  c.sink.accumulate(0, expand(kept, shape));
 }
 
 std::vector<OpDef::Sample> sum_samples() {

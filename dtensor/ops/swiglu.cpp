@@ -62,7 +62,7 @@ void swiglu_backward(GradContext& c) {
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1]};
   const auto grads = call(swiglu_backward_op(), in, {});
   for (int i = 0; i < 2; ++i)
-    if (c.sink.wants(i)) c.sink.give(i, grads[static_cast<std::size_t>(i)]);
+    if (c.sink.needs_grad(i)) c.sink.accumulate(i, grads[static_cast<std::size_t>(i)]);
 }
 
 std::vector<OpDef::Sample> swiglu_samples() {

@@ -25,12 +25,12 @@ Rule to_rule(Infos in, const Attrs& attrs) {
   if (to == DType::Bool) return rule;
   const bool wider = promoted(in[0].dtype, to) == to && in[0].dtype != DType::I64;
   if (wider && is_floating(in[0].dtype) == is_floating(to)) pass_one(rule, 0, Pass::Linear);
-  pass_one(rule, 0, Pass::Rising);
+  pass_one(rule, 0, Pass::MonotoneIncreasing);
   return rule;
 }
 
 void to_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, to(c.out_grad[0], c.in_info[0].dtype));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, to(c.out_grad[0], c.in_info[0].dtype));
 }
 
 std::vector<OpDef::Sample> to_samples() {
@@ -59,7 +59,7 @@ Rule contiguous_rule(Infos in, const Attrs& attrs) {
 }
 
 void contiguous_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, c.out_grad[0]);
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, c.out_grad[0]);
 }
 
 std::vector<OpDef::Sample> contiguous_samples() { return {{{input({3, 5})}, {}}}; }
@@ -93,7 +93,7 @@ void full_like_forward(OpContext& c) {
 
 // Only in place: what was there before gets the gradient 0.
 void full_like_backward(GradContext& c) {
-  if (c.sink.wants(0)) c.sink.give(0, zeros_like(c.out_grad[0]));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, zeros_like(c.out_grad[0]));
 }
 
 std::vector<OpDef::Sample> full_like_samples() { return {{{input({3, 5})}, {{}, {2.5}}}}; }
@@ -136,8 +136,9 @@ void copy_forward(OpContext& c) {
 
 void copy_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
-  if (c.sink.wants(0)) c.sink.give(0, zeros_like(dy));
-  if (c.sink.wants(1)) c.sink.give(1, to(sum_to(dy, c.in_info[1].shape), c.in_info[1].dtype));
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, zeros_like(dy));
+  if (c.sink.needs_grad(1))
+    c.sink.accumulate(1, to(sum_to(dy, c.in_info[1].shape), c.in_info[1].dtype));
 }
 
 std::vector<OpDef::Sample> copy_samples() {

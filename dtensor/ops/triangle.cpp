@@ -14,7 +14,7 @@ std::vector<TensorInfo> triangle_infer(Infos in, const Attrs&) {
 
 Rule triangle_rule(Infos in, const Attrs&) {
   Rule rule;
-  rule.in = {letters(in[0].shape.size())};
+  rule.in = {axes(in[0].shape.size())};
   rule.out = rule.in;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
@@ -30,8 +30,8 @@ void triangle_forward(OpContext& c) {
 Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper, CallSite site = {});
 
 void triangle_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, triangle(c.out_grad[0], c.attrs.ints[0], c.attrs.ints[1] == 1));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, triangle(c.out_grad[0], c.attrs.ints[0], c.attrs.ints[1] == 1));
 }
 
 std::vector<OpDef::Sample> triangle_samples() {

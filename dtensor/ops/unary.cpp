@@ -32,7 +32,7 @@ constexpr UnaryGradient gradient_of(UnaryOp f) {
 // passes.
 constexpr Pass pass_of(UnaryOp f) {
   switch (f) {
-    case UnaryOp::Neg: return Pass::Falling;
+    case UnaryOp::Neg: return Pass::MonotoneDecreasing;
     case UnaryOp::Sign:
     case UnaryOp::Floor:
     case UnaryOp::Relu:
@@ -42,7 +42,7 @@ constexpr Pass pass_of(UnaryOp f) {
     case UnaryOp::Tanh:
     case UnaryOp::Sigmoid:
     case UnaryOp::Softplus:
-    case UnaryOp::Erf: return Pass::Rising;
+    case UnaryOp::Erf: return Pass::MonotoneIncreasing;
     default: return Pass::Nothing;
   }
 }
@@ -86,23 +86,23 @@ Rule unary_rule(Infos in, const Attrs& attrs) {
   pass_one(rule, 0, pass_of(f));
   if (f == UnaryOp::Neg) pass_one(rule, 0, Pass::Linear);
   if (f == UnaryOp::MulScalar) pass_scaled(rule, 0, attrs.reals[0]);
-  if (f == UnaryOp::LeakyRelu && attrs.reals[0] >= 0) pass_one(rule, 0, Pass::Rising);
+  if (f == UnaryOp::LeakyRelu && attrs.reals[0] >= 0) pass_one(rule, 0, Pass::MonotoneIncreasing);
   if (f == UnaryOp::AddScalar) {
     pass_one(rule, 0, Pass::Affine);
-    pass_one(rule, 0, Pass::Rising);
+    pass_one(rule, 0, Pass::MonotoneIncreasing);
   }
   return rule;
 }
 
-// in: dy, and x or y, as the slope wants. Linear in dy.
-Rule unary_slope_rule(Infos in, const Attrs& attrs) {
+// in: dy, and x or y, as the derivative wants. Linear in dy.
+Rule unary_derivative_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   pass_one(rule, 0, Pass::Linear);
   return rule;
 }
 
 template <UnaryOp f>
-void unary_slope_forward(OpContext& c) {
+void unary_derivative_forward(OpContext& c) {
   const Tensor dy = local_contiguous(c.in[0]);
   const Tensor x = local_contiguous(c.in[1]);
   Tensor& dx = c.make();
@@ -111,23 +111,24 @@ void unary_slope_forward(OpContext& c) {
                                reals.size() > 0 ? reals[0] : 0, reals.size() > 1 ? reals[1] : 0});
 }
 
-// Whether the slope does not change, so that its gradient is that of dy alone.
-constexpr bool has_constant_slope(UnaryOp f) {
+// Whether the derivative does not change, so that its gradient is that of dy alone.
+constexpr bool has_constant_derivative(UnaryOp f) {
   return f == UnaryOp::Relu || f == UnaryOp::LeakyRelu || f == UnaryOp::Clamp || f == UnaryOp::Abs;
 }
 
 template <UnaryOp f>
-const OpDef& unary_slope_op();
+const OpDef& unary_derivative_op();
 
 template <UnaryOp f>
-void unary_slope_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(0, call1(unary_slope_op<f>(), {c.out_grad[0], c.in[1]}, c.attrs));
+void unary_derivative_backward(GradContext& c) {
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, call1(unary_derivative_op<f>(), {c.out_grad[0], c.in[1]}, c.attrs));
 }
 
-// dy times the slope, of operators that have a gradient themselves; undefined: there are none yet.
+// dy times the derivative, of operators that have a gradient themselves; undefined: there are none
+// yet.
 template <UnaryOp f>
-Tensor differentiable_slope(const Tensor& dy, const Tensor& at) {
+Tensor differentiable_derivative(const Tensor& dy, const Tensor& at) {
   switch (f) {
     case UnaryOp::Square: return mul(dy, mul(at, 2.0));
     case UnaryOp::Exp: return mul(dy, at);
@@ -145,18 +146,19 @@ Tensor differentiable_slope(const Tensor& dy, const Tensor& at) {
 }
 
 template <UnaryOp f>
-const OpDef& unary_slope_op() {
-  static const std::string name = str_cat(Function<f>::kName, "_backward");
-  static const OpDef op{.name = name,
-                        .rule = unary_slope_rule,
-                        .infer = same_as_first,
-                        .forward = unary_slope_forward<f>,
-                        .backward = has_constant_slope(f) ? unary_slope_backward<f> : nullptr,
-                        .flops = one_per_element,
-                        .saves_in = 0b10,
-                        .saves_out = 0,
-                        .reals_by_kind = true,
-                        .samples = no_samples};
+const OpDef& unary_derivative_op() {
+  static const std::string name = cat(Function<f>::kName, "_backward");
+  static const OpDef op{
+      .name = name,
+      .rule = unary_derivative_rule,
+      .infer = same_as_first,
+      .forward = unary_derivative_forward<f>,
+      .backward = has_constant_derivative(f) ? unary_derivative_backward<f> : nullptr,
+      .flops = one_per_element,
+      .saves_in = 0b10,
+      .saves_out = 0,
+      .reals_by_kind = true,
+      .samples = no_samples};
   return op;
 }
 
@@ -165,19 +167,19 @@ const OpDef& unary_op();
 
 template <UnaryOp f>
 void unary_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Tensor& dy = c.out_grad[0];
   if constexpr (f == UnaryOp::AddScalar) {
-    c.sink.give(0, dy);
+    c.sink.accumulate(0, dy);
   } else if constexpr (gradient_of(f) == UnaryGradient::Zero) {
-    c.sink.give(0, zeros_like(dy));
+    c.sink.accumulate(0, zeros_like(dy));
   } else if constexpr (gradient_of(f) == UnaryGradient::Itself) {
-    c.sink.give(0, call1(unary_op<f>(), {dy}, c.attrs));
+    c.sink.accumulate(0, call1(unary_op<f>(), {dy}, c.attrs));
   } else {
     const Tensor& at = kernels::is_from_result(f) ? c.out[0] : c.in[0];
-    const Tensor slope = grad_enabled() ? differentiable_slope<f>(dy, at) : Tensor();
-    if (slope.defined()) return c.sink.give(0, slope);
-    c.sink.give(0, call1(unary_slope_op<f>(), {dy, at}, c.attrs));
+    const Tensor derivative = grad_enabled() ? differentiable_derivative<f>(dy, at) : Tensor();
+    if (derivative.defined()) return c.sink.accumulate(0, derivative);
+    c.sink.accumulate(0, call1(unary_derivative_op<f>(), {dy, at}, c.attrs));
   }
 }
 
@@ -233,7 +235,7 @@ Attrs clamp_attrs(std::optional<Scalar> min, std::optional<Scalar> max) {
 template <UnaryOp f>
 void list_unary(std::vector<const OpDef*>& list) {
   list.push_back(&unary_op<f>());
-  if constexpr (gradient_of(f) == UnaryGradient::Kernel) list.push_back(&unary_slope_op<f>());
+  if constexpr (gradient_of(f) == UnaryGradient::Kernel) list.push_back(&unary_derivative_op<f>());
 }
 
 }  // namespace

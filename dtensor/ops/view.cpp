@@ -25,13 +25,13 @@ class ViewRuns {
   ViewRuns(const Shape& from, const Shape& to, std::optional<std::size_t> alone)
       : from_(from), to_(to), alone_(alone), left_(from.size(), '.'), right_(to.size(), '.') {}
 
-  // Of each run only the first dimensions can be cut, and where their sizes differ only where old
-  // and new chunks agree.
+  // Of each run only the first dimensions can be sharded, and where their sizes differ only where
+  // old and new chunks agree.
   Rule rule() {
     Rule rule;
     if (numel(from_) > 0) {
       while (skip_ones()) {
-        if (from_[i_] != to_[j_]) rule.even.push_back({letter_, from_[i_], to_[j_]});
+        if (from_[i_] != to_[j_]) rule.even.push_back({axis_, from_[i_], to_[j_]});
         name_pair();
         join_or_split(rule);
       }
@@ -54,10 +54,10 @@ class ViewRuns {
     const auto left = take_ones(from_, i_, from_.size() > to_.size());
     const auto right = take_ones(to_, j_, to_.size() > from_.size());
     for (std::size_t k = 0; k < std::min(left.size(), right.size()); ++k)
-      left_[left[k]] = right_[right[k]] = letter_++;
+      left_[left[k]] = right_[right[k]] = axis_++;
     return i_ < from_.size() && j_ < to_.size();
   }
-  void name_pair() { left_[i_] = right_[j_] = letter_++; }
+  void name_pair() { left_[i_] = right_[j_] = axis_++; }
   // Goes past the run. Where one side is a single dimension, cutting a later dimension of the other
   // side cuts it into strides (torch's _StridedShard).
   void join_or_split(Rule& rule) {
@@ -72,7 +72,7 @@ class ViewRuns {
     std::int64_t split = many[begin];
     for (std::size_t d = begin + 1; d < end; split *= many[d++]) {
       Strategy cut;
-      cut.letter = left_[joined ? begin : static_cast<std::size_t>(one)];
+      cut.axis = left_[joined ? begin : static_cast<std::size_t>(one)];
       cut.even_by = many[d];
       const Placement in_many = Shard(static_cast<int>(d));
       const Placement in_one = StridedShard(one, static_cast<int>(split));
@@ -98,7 +98,7 @@ class ViewRuns {
   const std::optional<std::size_t> alone_;
   std::string left_, right_;
   std::size_t i_ = 0, j_ = 0;
-  char letter_ = 'a';
+  char axis_ = 'a';
 };
 
 Rule view_rule(Infos in, const Attrs& attrs) {
@@ -159,9 +159,10 @@ Shape resolved(Shape shape, const Tensor& x) {
 }
 
 void view_backward(GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const Shape& from = c.in_info[0].shape;
-  c.sink.give(0, call1(view_op(), {c.out_grad[0]}, {{from.begin(), from.end()}, c.attrs.reals}));
+  c.sink.accumulate(0,
+                    call1(view_op(), {c.out_grad[0]}, {{from.begin(), from.end()}, c.attrs.reals}));
 }
 
 // Of a shape that has dimension `alone` of size 1 more, or less.

@@ -36,8 +36,8 @@ Tensor masked(const Tensor& x, const Tensor& mask, double value, bool where_fals
 void where_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
   for (int i : {1, 2})
-    if (c.sink.wants(i))
-      c.sink.give(
+    if (c.sink.needs_grad(i))
+      c.sink.accumulate(
           i, sum_to(masked(dy, c.in[0], 0, i == 1), c.in_info[static_cast<std::size_t>(i)].shape));
 }
 
@@ -76,7 +76,7 @@ Rule masked_fill_rule(Infos in, const Attrs& attrs) {
   const double value = attrs.reals[0];
   if (in[0].dtype == DType::Bool) return rule;
   pass_one(rule, 0, value == 0 ? Pass::Linear : Pass::Affine);
-  pass_one(rule, 0, Pass::Rising);
+  pass_one(rule, 0, Pass::MonotoneIncreasing);
   if (value == 0 || value == 1) rule.extra.push_back(partial_strategy("PR", "P", Reduce::Product));
   return rule;
 }
@@ -89,8 +89,8 @@ void masked_fill_forward(OpContext& c) {
 }
 
 void masked_fill_backward(GradContext& c) {
-  if (c.sink.wants(0))
-    c.sink.give(
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(
         0, sum_to(masked(c.out_grad[0], c.in[1], 0, c.attrs.ints[0] == 1), c.in_info[0].shape));
 }
 

@@ -48,7 +48,7 @@ kernels::AdamW AdamW::arguments(DType dtype, std::int64_t step) const {
           step};
 }
 
-// Of all of them, which go together in a captured step.
+// The step count of all of them, which must agree in a captured step.
 std::int64_t AdamW::count_step(const std::vector<std::size_t>& members) {
   const std::int64_t step = states_[members.front()].step + 1;
   for (const std::size_t i : members) {
@@ -78,7 +78,7 @@ void AdamW::run(const Group& group) {
   kernels::run(*group.first->device(), args);
 }
 
-// A replay writes again, after the optimizer has counted the step.
+// A replay writes again after the optimizer has counted the step.
 void AdamW::wrote(std::size_t i) {
   parameters_[i].mark_written();
   const auto note = [this, i] { states_[i].version = parameters_[i].storage()->changes(); };
@@ -89,7 +89,7 @@ void AdamW::wrote(std::size_t i) {
     });
 }
 
-// Parameters of one dtype that have been updated as often go together.
+// Groups parameters of one dtype that have been updated equally often.
 void AdamW::update() {
   std::vector<Group> groups;
   std::vector<Tensor> gradients;  // alive until the kernels are enqueued

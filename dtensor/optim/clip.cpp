@@ -14,13 +14,13 @@
 namespace coshard {
 namespace {
 
-// The gradients of one mesh; an undefined mesh: plain ones, which every rank has.
+// The gradients on one mesh; an undefined mesh: plain ones, equal on every rank.
 struct NormPart {
   DeviceMesh mesh;
   std::vector<Tensor> gradients;
 };
 
-// A replica is counted by the first rank of its mesh dimension only.
+// A replica counts only on the first rank of its mesh dimension.
 bool counted_here(const Tensor& gradient) {
   if (!gradient.is_distributed()) return true;
   for (int m = 0; m < gradient.layout().ndim(); ++m)
@@ -52,7 +52,7 @@ void combine_norm(const NormPart& part, const Tensor& norm, bool largest) {
                        "gradient norm");
 }
 
-// Not in place: a gradient that the program has kept stays as it was.
+// Not in place: a gradient that the program holds does not change.
 Tensor scaled(const Tensor& gradient, const Tensor& factor) {
   const Tensor local = gradient.raw_local();
   const DType wide = statistic_dtype(local.dtype());
@@ -60,7 +60,7 @@ Tensor scaled(const Tensor& gradient, const Tensor& factor) {
   return local_contiguous(to(result, local.dtype())).with_spec(gradient.spec());
 }
 
-// Those with a gradient, each once.
+// Parameters with a gradient, each once.
 std::vector<Tensor> with_gradient(const std::vector<Tensor>& parameters) {
   std::vector<Tensor> found;
   for (const Tensor& p : parameters) {
@@ -88,7 +88,7 @@ std::vector<NormPart> parts_of(const std::vector<Tensor>& parameters) {
   return parts;
 }
 
-// Whether no rank has both.
+// Whether no rank is in both.
 bool are_apart(const DeviceMesh& a, const DeviceMesh& b) {
   return std::ranges::none_of(
       a.ranks(), [&](int rank) { return std::ranges::find(b.ranks(), rank) != b.ranks().end(); });

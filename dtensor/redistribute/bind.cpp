@@ -38,32 +38,32 @@ int place_in(const DeviceMesh& mesh) {
 // One step of one rank in the making. `group_`: the places of the communicator's ranks, in order.
 class Binding {
  public:
-  Binding(Holdings& holdings, const DeviceMesh& mesh, const PlanStep& plan)
-      : holdings_(holdings), mesh_(mesh), plan_(plan), me_(place_in(mesh)) {
+  Binding(ShardMap& shard_map, const DeviceMesh& mesh, const PlanStep& plan)
+      : shard_map_(shard_map), mesh_(mesh), plan_(plan), me_(place_in(mesh)) {
     step_.kind = plan.kind;
     step_.dims = plan.dims;
     step_.label = intern(label_of(plan));
-    step_.after = make_spec(mesh, plan.to, holdings.shape());
+    step_.after = make_spec(mesh, plan.to, shard_map.shape());
     step_.collective.label = step_.label;
   }
 
   Step run() {
     if (!communicates(plan_.kind)) {
       if (plan_.kind == StepKind::Slice) slice();
-      if (plan_.kind == StepKind::Share) share();
-      if (plan_.kind == StepKind::Expand) expand();
+      if (plan_.kind == StepKind::ReplicateToPartial) share();
+      if (plan_.kind == StepKind::ShardToPartial) expand();
       return std::move(step_);
     }
     std::vector<int> dims;
     for (int m = 0; m < mesh_.ndim(); ++m)
       if (has(plan_.dims, m)) dims.push_back(m);
     step_.communicator = &mesh_.communicator(dims);
-    group_ = holdings_.group(me_, plan_.dims);
+    group_ = shard_map_.group(me_, plan_.dims);
     if (plan_.kind == StepKind::AllReduce || plan_.kind == StepKind::ReduceScatter) reduction();
     if (plan_.kind == StepKind::AllReduce) {
       step_.collective.kind = CollectiveKind::AllReduce;
-      step_.collective.extent = holdings_.held(plan_.from)[static_cast<std::size_t>(me_)];
-    } else if (is_plain(holdings_, plan_, group_)) {
+      step_.collective.extent = shard_map_.held(plan_.from)[static_cast<std::size_t>(me_)];
+    } else if (is_plain(shard_map_, plan_, group_)) {
       plain();
     } else {
       packed();
@@ -72,7 +72,7 @@ class Binding {
   }
 
  private:
-  Region parts(const Layout& layout, int place) { return region_of(holdings_, layout, place); }
+  Region parts(const Layout& layout, int place) { return region_of(shard_map_, layout, place); }
   Region common(int source, int target) {
     return intersect(parts(plan_.from, source), parts(plan_.to, target));
   }
@@ -91,7 +91,7 @@ class Binding {
   }
   // A view where it can be one on all ranks, so that what a wait is for is the same on all.
   void slice() {
-    if (numel(holdings_.shape()) == 0) return;
+    if (numel(shard_map_.shape()) == 0) return;
     step_.is_view = true;
     for (int place = 0; place < mesh_.size() && step_.is_view; ++place) {
       const std::optional<Shape> begin = block_of(place);
@@ -112,7 +112,7 @@ class Binding {
     Layout made = plan_.to;
     for (int m = 0; m < made.ndim(); ++m)
       if (plan_.from[m] == made[m]) made[m] = Replicate();
-    const auto term = term_in_place_of_value(mesh_, made);
+    const auto term = partial_in_place_of_value(mesh_, made);
     step_.keeps = !term;
     step_.filling = term.value_or(0);
   }
@@ -124,12 +124,12 @@ class Binding {
   }
 
   void plain() {
-    const Shape local = make_spec(mesh_, plan_.from, holdings_.shape())->local_shape;
+    const Shape local = make_spec(mesh_, plan_.from, shard_map_.shape())->local_shape;
     Collective& c = step_.collective;
     int gathered = -1, scattered = -1;
-    for (int d = 0; d < holdings_.ndim(); ++d) {
-      const auto& have = holdings_.along(plan_.from, d);
-      const auto& want = holdings_.along(plan_.to, d);
+    for (int d = 0; d < shard_map_.ndim(); ++d) {
+      const auto& have = shard_map_.along(plan_.from, d);
+      const auto& want = shard_map_.along(plan_.to, d);
       if (&have == &want) continue;
       const bool grows = (cutting(plan_.from, d) & plan_.dims) == plan_.dims;
       (grows ? gathered : scattered) = d;
@@ -137,7 +137,7 @@ class Binding {
     const auto counts = [&](const Layout& layout, int d) {
       std::vector<std::int64_t> counts;
       for (const int place : group_)
-        counts.push_back(count_of(holdings_.along(layout, d)[static_cast<std::size_t>(place)]));
+        counts.push_back(count_of(shard_map_.along(layout, d)[static_cast<std::size_t>(place)]));
       return shared_counts(std::move(counts));
     };
     const auto total = [](const Counts& counts) {
@@ -145,7 +145,7 @@ class Binding {
       for (const std::int64_t count : *counts) sum += count;
       return sum;
     };
-    const int ndim = holdings_.ndim();
+    const int ndim = shard_map_.ndim();
     if (plan_.kind == StepKind::AllToAll) {
       const int first = std::min(gathered, scattered), second = std::max(gathered, scattered);
       c.kind = CollectiveKind::AllToAll;
@@ -200,7 +200,7 @@ class Binding {
     all.insert(all.end(), more.begin(), more.end());
   }
 
-  Holdings& holdings_;
+  ShardMap& shard_map_;
   const DeviceMesh& mesh_;
   const PlanStep& plan_;
   int me_;
@@ -210,8 +210,8 @@ class Binding {
 
 }  // namespace
 
-Step bind(Holdings& holdings, const DeviceMesh& mesh, const PlanStep& step) {
-  return Binding(holdings, mesh, step).run();
+Step lower(ShardMap& shard_map, const DeviceMesh& mesh, const PlanStep& step) {
+  return Binding(shard_map, mesh, step).run();
 }
 
 }  // namespace coshard

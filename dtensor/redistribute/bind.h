@@ -5,6 +5,6 @@
 namespace coshard {
 
 // May create a communicator, together with the ranks of this rank's group.
-Step bind(Holdings& holdings, const DeviceMesh& mesh, const PlanStep& step);
+Step lower(ShardMap& shard_map, const DeviceMesh& mesh, const PlanStep& step);
 
 }  // namespace coshard

@@ -56,10 +56,10 @@ Shape shape_of(const Region& parts) {
   return shape;
 }
 
-Region region_of(Holdings& holdings, const Layout& layout, int rank) {
+Region region_of(ShardMap& shard_map, const Layout& layout, int rank) {
   Region region;
-  for (int d = 0; d < holdings.ndim(); ++d)
-    region.push_back(holdings.along(layout, d)[static_cast<std::size_t>(rank)]);
+  for (int d = 0; d < shard_map.ndim(); ++d)
+    region.push_back(shard_map.along(layout, d)[static_cast<std::size_t>(rank)]);
   return region;
 }
 

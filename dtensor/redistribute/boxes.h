@@ -25,7 +25,7 @@ using Region = std::vector<Ranges>;
 std::int64_t numel(const Region& parts);
 Shape shape_of(const Region& parts);
 // What a rank holds under a layout; the intersection of two regions.
-Region region_of(Holdings& holdings, const Layout& layout, int rank);
+Region region_of(ShardMap& shard_map, const Layout& layout, int rank);
 Region intersect(const Region& a, const Region& b);
 
 // The blocks of `part` that are both in the tensor (positions `whole`) and in the buffer (positions

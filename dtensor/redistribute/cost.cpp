@@ -6,7 +6,7 @@
 namespace coshard {
 namespace {
 constexpr double kCopyBytesPerUs = 100'000;  // within one rank's memory
-// Cutting a replica moves nothing, yet a strategy that leaves an input alone is to be preferred.
+// Slicing a replica moves nothing, but a strategy that leaves an input alone is preferred.
 constexpr double kLocal = 1e-3;
 }  // namespace
 

@@ -42,7 +42,7 @@ std::function<void()> completion(const Tensor& into, const Tensor& to, const Ste
 Tensor local_step(const Tensor& x, const Step& step) {
   const auto& after = step.after;
   // The others make theirs once x is there: what is in flight is the same on every rank.
-  if (step.kind == StepKind::Share && step.keeps)
+  if (step.kind == StepKind::ReplicateToPartial && step.keeps)
     return (x.in_flight() ? copy_later(x) : x).with_spec(after);
   if (step.kind == StepKind::Slice && step.is_view) {
     std::int64_t offset = x.storage_offset();

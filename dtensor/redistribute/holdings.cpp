@@ -52,11 +52,11 @@ std::int64_t position_in(const Ranges& ranges, std::int64_t index) {
 MeshDims cutting(const Layout& layout, int dim) {
   MeshDims dims = 0;
   for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].cuts(dim)) dims |= 1U << m;
+    if (layout[m].is_sharded(dim)) dims |= 1U << m;
   return dims;
 }
 
-Holdings::Holdings(std::vector<int> mesh_shape, const Shape& shape)
+ShardMap::ShardMap(std::vector<int> mesh_shape, const Shape& shape)
     : mesh_shape_(std::move(mesh_shape)), strides_(mesh_shape_.size(), 1), shape_(shape) {
   for (std::size_t m = mesh_shape_.size(); m-- > 0;) {
     strides_[m] = ranks_;
@@ -64,10 +64,10 @@ Holdings::Holdings(std::vector<int> mesh_shape, const Shape& shape)
   }
 }
 
-const std::vector<Ranges>& Holdings::along(const Layout& layout, int dim) {
+const std::vector<Ranges>& ShardMap::along(const Layout& layout, int dim) {
   Cuts key{dim};
   for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].cuts(dim))
+    if (layout[m].is_sharded(dim))
       key[static_cast<std::size_t>(m) + 1] = layout[m].is_shard() ? 1 : 1 + layout[m].split;
   const auto [at, fresh] = cuts_.try_emplace(key);
   if (!fresh) return at->second;
@@ -81,7 +81,7 @@ const std::vector<Ranges>& Holdings::along(const Layout& layout, int dim) {
   return at->second;
 }
 
-std::vector<std::int64_t> Holdings::held(const Layout& a, const Layout& b) {
+std::vector<std::int64_t> ShardMap::held(const Layout& a, const Layout& b) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks_), 1);
   for (int d = 0; d < ndim(); ++d) {
     const auto& one = along(a, d);
@@ -92,7 +92,7 @@ std::vector<std::int64_t> Holdings::held(const Layout& a, const Layout& b) {
   return counts;
 }
 
-const std::vector<int>& Holdings::group(int rank, MeshDims dims) {
+const std::vector<int>& ShardMap::group(int rank, MeshDims dims) {
   const auto [at, fresh] = groups_.try_emplace(dims);
   Groups& groups = at->second;
   if (fresh) {
@@ -114,7 +114,7 @@ const std::vector<int>& Holdings::group(int rank, MeshDims dims) {
   return groups.members[static_cast<std::size_t>(groups.of[static_cast<std::size_t>(rank)])];
 }
 
-int Holdings::size(MeshDims dims) const {
+int ShardMap::size(MeshDims dims) const {
   int size = 1;
   for (std::size_t m = 0; m < mesh_shape_.size(); ++m)
     if (has(dims, static_cast<int>(m))) size *= mesh_shape_[m];

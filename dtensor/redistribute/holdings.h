@@ -20,9 +20,9 @@ std::int64_t common(const Ranges& a, const Ranges& b);  // positions in both
 // The rank of `index`, which is in `ranges`, among their positions.
 std::int64_t position_in(const Ranges& ranges, std::int64_t index);
 
-class Holdings {
+class ShardMap {
  public:
-  Holdings(std::vector<int> mesh_shape, const Shape& shape);
+  ShardMap(std::vector<int> mesh_shape, const Shape& shape);
 
   const std::vector<int>& mesh_shape() const { return mesh_shape_; }
   const Shape& shape() const { return shape_; }

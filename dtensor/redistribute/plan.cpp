@@ -23,10 +23,10 @@ std::shared_ptr<const RedistributePlan> make_plan(const std::shared_ptr<const Sp
   const DeviceMesh& mesh = source->mesh;
   plan->source = source;
   plan->target = make_spec(mesh, target, source->shape);
-  Holdings holdings(mesh.shape(), source->shape);
+  ShardMap shard_map(mesh.shape(), source->shape);
   const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target, mesh.links());
   plan->outline = outline(mesh, steps);
-  for (const PlanStep& step : steps) plan->steps.push_back(bind(holdings, mesh, step));
+  for (const PlanStep& step : steps) plan->steps.push_back(lower(shard_map, mesh, step));
   return plan;
 }
 

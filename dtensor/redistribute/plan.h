@@ -26,12 +26,12 @@ struct Step {
   // Slice: where the new part begins in the rank's own, if it is one block.
   Shape begin;
   bool is_view = false;
-  // Share, Expand: what ranks that do not keep the value hold instead, and whether this one keeps
-  // it.
+  // ReplicateToPartial, ShardToPartial: what ranks that do not keep the value hold instead, and
+  // whether this one keeps it.
   double filling = 0;
   bool keeps = true;
-  // Slice and Expand: from the old local tensor to the new one. Collectives: into and out of packed
-  // buffers of this many elements, if they need them.
+  // Slice and ShardToPartial: from the old local tensor to the new one. Collectives: into and out
+  // of packed buffers of this many elements, if they need them.
   Boxes pack, unpack;
   bool packs = false, unpacks = false;
   std::int64_t packed = 0, unpacked = 0;

@@ -12,7 +12,7 @@ bool commute(Reduce a, Reduce b) {
   return a == b || (additive(a) && additive(b));
 }
 
-// May the Partials of `dims` be reduced now, all at once?
+// Whether the Partials over `dims` can be reduced now, by one collective.
 bool may_reduce(const Layout& layout, MeshDims dims) {
   for (int m = 0; m < layout.ndim(); ++m)
     for (int k = m + 1; has(dims, m) && k < layout.ndim(); ++k)
@@ -37,7 +37,7 @@ Changes changes_of(const Layout& from, const Layout& to) {
       seen.reduced |= bit;
     } else if (!to[m].is_partial()) {
       seen.moved |= bit;
-    } else if (from[m].cuts()) {
+    } else if (from[m].is_sharded()) {
       seen.possible &= to[m] == Partial();
       seen.expanded |= bit;
     } else {
@@ -68,7 +68,7 @@ PricedLayout Pricing::ready(const Layout& layout) {
   PricedLayout made{layout, {}, 1, numel_};
   std::array<CutKey, 8> keys{};
   for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].cuts() && grid_.size[nth(m)] > 1)
+    if (layout[m].is_sharded() && grid_.size[nth(m)] > 1)
       keys[nth(layout[m].dim)][nth(m)] = layout[m].is_shard() ? 1 : 1 + layout[m].split;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
     const int cut = dims_[d].id_of(keys[d]);
@@ -89,7 +89,7 @@ std::optional<Move> Pricing::move(const PricedLayout& from, const PricedLayout& 
   if (changes.reduced) return reduce_data(from, to, changes.reduced);
   if (changes.expanded && !make_up(to, from, changes.expanded)) return std::nullopt;
   Move move;
-  move.kind = changes.shared ? StepKind::Share : StepKind::Expand;
+  move.kind = changes.shared ? StepKind::ReplicateToPartial : StepKind::ShardToPartial;
   move.copied = to.most;
   return priced(from, to, move);
 }
@@ -117,7 +117,7 @@ std::optional<Move> Pricing::reduce_data(const PricedLayout& from, const PricedL
   if (!may_reduce(from.layout, dims)) return std::nullopt;
   MeshDims cut = 0;
   for (int m = 0; m < grid_.ndim; ++m)
-    if (has(dims, m) && to.layout[m].cuts()) cut |= 1U << m;
+    if (has(dims, m) && to.layout[m].is_sharded()) cut |= 1U << m;
   if (cut != 0 && (cut != dims || !make_up(from, to, dims))) return std::nullopt;
   Move move;
   move.dims = dims;
@@ -127,7 +127,7 @@ std::optional<Move> Pricing::reduce_data(const PricedLayout& from, const PricedL
   return priced(from, to, move);
 }
 
-// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not cut.
+// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not sharded.
 bool Pricing::make_up(const PricedLayout& whole, const PricedLayout& cut, MeshDims dims) {
   for (std::size_t d = 0; d < dims_.size(); ++d)
     if (whole.cuts[d] != cut.cuts[d] && !dims_[d].gathers(cut.cuts[d], whole.cuts[d], dims))
@@ -163,13 +163,13 @@ Move Pricing::priced(const PricedLayout& from, const PricedLayout& to, Move move
                    (move.kind == StepKind::AllToAll ? move.moved : 0);
   move.time = time_of(communicates(move.kind), move.moved * width_, move.copied * width_,
                       slowest(links_, move.dims));
-  // Between plans of equal time, the kind that does less.
+  // Breaks ties between plans of equal time: the kind that does less.
   if (move.kind == StepKind::AllGather) move.time += 1e-4;
   if (move.kind == StepKind::AllReduce) move.time += 2e-4;
   return move;
 }
 
-// Elements that the rank which lacks most lacks.
+// The most elements that any rank lacks.
 double Pricing::missing(const PricedLayout& from, const PricedLayout& to, double enough) {
   double common = 1;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
@@ -211,7 +211,7 @@ double Pricing::at_least(const PricedLayout& from, const PricedLayout& to) {
   for (int m = 0; m < grid_.ndim; ++m) {
     if (from.layout[m] == to.layout[m] || grid_.size[nth(m)] == 1) continue;
     if (from.layout[m].is_partial()) reduced |= 1U << m;
-    expands = expands || (to.layout[m].is_partial() && from.layout[m].cuts());
+    expands = expands || (to.layout[m].is_partial() && from.layout[m].is_sharded());
   }
   double come = 0;
   if (reduced != 0) {

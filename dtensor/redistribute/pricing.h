@@ -36,8 +36,8 @@ class Pricing {
   //   Partials -> R            AllReduce      sums and averages combine, other reductions do not;
   //   Partials -> shards       ReduceScatter  a Partial waits for inner ones that do not commute
   //                                           with it
-  //   shards -> P(sum)         Expand         if the shards make up the whole
-  //   R -> Partial             Share
+  //   shards -> P(sum)         ShardToPartial if the shards make up the whole
+  //   R -> Partial             ReplicateToPartial
   // For a step slower than `limit` the result only tells that it is slower.
   std::optional<Move> move(const PricedLayout& from, const PricedLayout& to,
                            double limit = std::numeric_limits<double>::infinity());

@@ -14,7 +14,7 @@
 namespace coshard {
 namespace {
 
-// A rank outside the mesh has nothing and issues nothing.
+// A rank outside the mesh holds nothing and issues nothing.
 Issued issue_to(const Tensor& source, const Layout& target) {
   issue_deferred(source);
   if (source.mesh().contains_this_rank()) return run_plan(source, plan_for(source.spec(), target));
@@ -42,9 +42,9 @@ struct Taped {
 };
 Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options);
 
-class RedistributeRecord final : public Record {
+class RedistributeNode final : public GradNode {
  public:
-  RedistributeRecord(const Tensor& source, const RedistributeOptions& options)
+  RedistributeNode(const Tensor& source, const RedistributeOptions& options)
       : source_(partial_as_replicate(source.layout())),
         dtype_(source.dtype()),
         backward_dtype_(options.backward_dtype.value_or(dtype_)) {}
@@ -55,11 +55,11 @@ class RedistributeRecord final : public Record {
     const Tensor& gradient = output_grads[0];
     if (!taped(output_grads)) {
       const Tensor sent = cast_local(gradient, backward_dtype_);
-      return sink.give(0, cast_local(redistribute_raw(sent, source_), dtype_));
+      return sink.accumulate(0, cast_local(redistribute_raw(sent, source_), dtype_));
     }
     const RedistributeOptions options{backward_dtype_, gradient.dtype()};
     const Tensor back = run_taped(gradient, source_, options).result;
-    sink.give(0, back.dtype() == dtype_ ? back : to(back, dtype_));
+    sink.accumulate(0, back.dtype() == dtype_ ? back : to(back, dtype_));
   }
 
  private:
@@ -75,7 +75,7 @@ Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOp
     issued.result = copy_later(issued.result);
   const Tensor inputs[] = {source};
   if (taped(inputs))
-    push_record(std::make_shared<RedistributeRecord>(source, options), inputs,
+    push_record(std::make_shared<RedistributeNode>(source, options), inputs,
                 std::span<Tensor>(&issued.result, 1));
   return {std::move(issued.result), std::move(issued.last), issued.shards};
 }
@@ -132,11 +132,11 @@ void Redistribution::Host::Awaiter::await_resume() {
   result_.device()->synchronize();
 }
 
-// By whole when the shards do not come one by one, and after the last.
+// The whole if shards do not arrive one by one, and after the last.
 Redistribution::NextShard::Awaiter::Awaiter(Redistribution of, int index)
     : WorkAwaiter(of.state_, of.part(index)), of_(std::move(of)), index_(index) {}
 
-// Which rank's shard comes as number `index`; -1: it does not come alone.
+// Which rank's shard arrives as number `index`; -1: not separately.
 int Redistribution::part(int index) const {
   if (last_ == nullptr || last_->gathered < 0 || index >= shards_) return -1;
   return (last_->communicator->rank() + index) % shards_;
@@ -150,7 +150,7 @@ std::optional<ArrivedShard> Redistribution::NextShard::Awaiter::await_resume() {
   return of_.shard(index_, rank);
 }
 
-// The whole, then nothing, where the shards do not come one by one.
+// The whole, then nothing, if shards do not arrive one by one.
 ArrivedShard Redistribution::shard(int index, int rank) const {
   const Tensor whole = result_.raw_local();
   if (rank < 0 && index == 0)
@@ -161,7 +161,8 @@ ArrivedShard Redistribution::shard(int index, int rank) const {
     return {Tensor::empty(whole.device(), none, whole.dtype()), index, 0, 0, 0};
   }
   const auto dim = static_cast<std::size_t>(last_->gathered);
-  const Cut cut = cut_of(last_->collective.counts, last_->collective.extent, shards_, rank);
+  const ShardExtent cut =
+      shard_extent(last_->collective.counts, last_->collective.extent, shards_, rank);
   Shape shape = result_.local_shape();
   shape[dim] = cut.size;
   const std::int64_t offset =

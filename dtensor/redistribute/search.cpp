@@ -17,8 +17,8 @@ constexpr std::size_t kMostLayouts = 150;
 void check(const Placement& from, const Placement& to) {
   if (!to.is_partial() || from == to) return;
   const bool shared = from.is_replicate() && to.reduce != Reduce::Product;
-  CS_REQUIRE(shared || (from.cuts() && to.reduce == Reduce::Sum), "cannot redistribute ", from,
-             " to ", to);
+  CS_REQUIRE(shared || (from.is_sharded() && to.reduce == Reduce::Sum), "cannot redistribute ",
+             from, " to ", to);
 }
 
 using Choices = std::vector<std::vector<Placement>>;
@@ -47,16 +47,16 @@ Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const
   for (int m = 0; m < from.ndim(); ++m)
     if (!(from[m] == to[m])) offer(choices, m, Replicate(), false);
   for (int m = 0; additive && m < from.ndim(); ++m)
-    if (from[m].cuts()) offer(choices, m, Partial(), false);
+    if (from[m].is_sharded()) offer(choices, m, Partial(), false);
   for (int m = 0; m < from.ndim(); ++m) {
     if (!from[m].is_partial() || from[m] == to[m]) continue;
     for (int k = 0; k < from.ndim(); ++k) {
       for (const Placement& p : {to[k], from[k]}) {
-        if (!p.cuts()) continue;
+        if (!p.is_sharded()) continue;
         offer(choices, m, Shard(p.dim), false);
         int inner = 1;  // shards of the same dimension that stay inside
         for (int i = m + 1; i < from.ndim(); ++i)
-          if (from[i].cuts(p.dim)) inner *= mesh_shape[static_cast<std::size_t>(i)];
+          if (from[i].is_sharded(p.dim)) inner *= mesh_shape[static_cast<std::size_t>(i)];
         if (inner > 1) offer(choices, m, StridedShard(p.dim, inner), false);
       }
     }

@@ -10,10 +10,10 @@ using Pieces = std::vector<Ranges>;
 const Ranges& of(const Pieces& pieces, int rank) { return pieces[static_cast<std::size_t>(rank)]; }
 
 // Do the pieces `to` of every group along `dim` make up what its ranks, all alike, hold in `from`?
-bool partitions(Holdings& holdings, const Pieces& from, const Pieces& to, MeshDims dims) {
-  for (int rank = 0; rank < holdings.ranks(); ++rank) {
+bool partitions(ShardMap& shard_map, const Pieces& from, const Pieces& to, MeshDims dims) {
+  for (int rank = 0; rank < shard_map.ranks(); ++rank) {
     std::int64_t count = 0;
-    for (const int peer : holdings.group(rank, dims)) {
+    for (const int peer : shard_map.group(rank, dims)) {
       count += count_of(of(to, peer));
       if (common(of(from, rank), of(to, peer)) != count_of(of(to, peer))) return false;
     }
@@ -31,8 +31,8 @@ std::string_view to_string(StepKind kind) {
     case StepKind::ReduceScatter: return "reduce_scatter";
     case StepKind::AllToAll: return "all_to_all";
     case StepKind::Slice: return "slice";
-    case StepKind::Share: return "share";
-    case StepKind::Expand: return "expand";
+    case StepKind::ReplicateToPartial: return "to_partial";
+    case StepKind::ShardToPartial: return "to_partial";
   }
   return "?";
 }
@@ -50,7 +50,7 @@ JointReduce reduction_of(const Layout& layout, MeshDims dims, std::span<const in
   return {Reduce::Sum, averaged};
 }
 
-bool is_plain(Holdings& holdings, const PlanStep& step, std::span<const int> group) {
+bool is_plain(ShardMap& shard_map, const PlanStep& step, std::span<const int> group) {
   // In rank order, each piece begins at or after the end of the previous one.
   const auto ascending = [&](const Pieces& pieces) {
     std::int64_t end = -1;
@@ -62,20 +62,20 @@ bool is_plain(Holdings& holdings, const PlanStep& step, std::span<const int> gro
     return true;
   };
   int changed = 0, gathered = -1, scattered = -1;
-  for (int d = 0; d < holdings.ndim(); ++d) {
-    const Pieces& have = holdings.along(step.from, d);
-    const Pieces& want = holdings.along(step.to, d);
+  for (int d = 0; d < shard_map.ndim(); ++d) {
+    const Pieces& have = shard_map.along(step.from, d);
+    const Pieces& want = shard_map.along(step.to, d);
     if (&have == &want) continue;
     ++changed;
     if ((cutting(step.from, d) & step.dims) == step.dims &&
-        partitions(holdings, want, have, step.dims))
+        partitions(shard_map, want, have, step.dims))
       gathered = d;
     else if ((cutting(step.to, d) & step.dims) == step.dims &&
-             partitions(holdings, have, want, step.dims))
+             partitions(shard_map, have, want, step.dims))
       scattered = d;
   }
-  const bool gather_fits = gathered >= 0 && ascending(holdings.along(step.from, gathered));
-  const bool scatter_fits = scattered >= 0 && ascending(holdings.along(step.to, scattered));
+  const bool gather_fits = gathered >= 0 && ascending(shard_map.along(step.from, gathered));
+  const bool scatter_fits = scattered >= 0 && ascending(shard_map.along(step.to, scattered));
   switch (step.kind) {
     case StepKind::AllReduce: return true;
     case StepKind::AllGather: return changed == 1 && gather_fits;

@@ -9,21 +9,21 @@
 
 namespace coshard {
 
-// Slice, Share and Expand move no data:
-//   Slice    keeps a part of what the rank holds (R -> S, S -> S)
-//   Share    R -> P: each rank keeps its share of the value
-//   Expand   S -> P(sum): each rank puts its shard into zeros
+// The last three move no data:
+//   Slice               keeps a part of what the rank holds (R -> S, S -> S)
+//   ReplicateToPartial  R -> P: each rank keeps its share of the value
+//   ShardToPartial      S -> P(sum): each rank puts its shard into zeros
 enum class StepKind : std::uint8_t {
   AllGather,
   AllReduce,
   ReduceScatter,
   AllToAll,
   Slice,
-  Share,
-  Expand,
+  ReplicateToPartial,
+  ShardToPartial,
 };
 constexpr bool communicates(StepKind kind) { return kind <= StepKind::AllToAll; }
-std::string_view to_string(StepKind kind);  // "all_gather", …
+std::string_view to_string(StepKind kind);  // "all_gather", …; "to_partial" for the last two
 
 // A step without its layouts.
 struct Move {
@@ -48,7 +48,7 @@ JointReduce reduction_of(const Layout& layout, MeshDims dims, std::span<const in
 
 // Whether the collective itself can describe this step for `group` (ranks in communicator order),
 // as shards of one or two tensor dimensions in rank order. Otherwise the blocks are packed.
-bool is_plain(Holdings& holdings, const PlanStep& step, std::span<const int> group);
+bool is_plain(ShardMap& shard_map, const PlanStep& step, std::span<const int> group);
 
 // "S(0)S(0)->RR": the mesh dimensions that change.
 std::string label_of(const PlanStep& step);

@@ -13,12 +13,12 @@
 namespace coshard {
 namespace {
 
-// One side of a transfer: which region each of its ranks holds, and which of them are replicas.
+// One side of a transfer: the region each of its ranks holds, and which ranks are replicas.
 struct Side {
   explicit Side(const Spec& spec)
-      : ranks(spec.mesh.ranks()), layout(spec.layout), holdings(spec.mesh.shape(), spec.shape) {
+      : ranks(spec.mesh.ranks()), layout(spec.layout), shard_map(spec.mesh.shape(), spec.shape) {
     for (int m = 0; m < layout.ndim(); ++m)
-      if (!layout[m].cuts()) alike |= 1U << m;
+      if (!layout[m].is_sharded()) alike |= 1U << m;
   }
 
   // The place of a world rank, row-major over the mesh; -1 outside.
@@ -26,24 +26,24 @@ struct Side {
     const auto at = std::ranges::find(ranks, rank);
     return at == ranks.end() ? -1 : static_cast<int>(at - ranks.begin());
   }
-  Region region(int place) { return region_of(holdings, layout, place); }
+  Region region(int place) { return region_of(shard_map, layout, place); }
 
   const std::vector<int>& ranks;
   Layout layout;
-  Holdings holdings;
+  ShardMap shard_map;
   MeshDims alike = 0;  // mesh dimensions along which all hold the same
 };
 
 // Who sends to `target`, of the ranks that hold the same as the one at place `from`: itself if it
 // is one of them, else each replica serves its share of the targets.
 int sender(Side& source, int from, int target_rank, int target_place) {
-  const std::vector<int>& replicas = source.holdings.group(from, source.alike);
+  const std::vector<int>& replicas = source.shard_map.group(from, source.alike);
   const int own = source.place(target_rank);
   if (std::ranges::find(replicas, own) != replicas.end()) return own;
   return replicas[static_cast<std::size_t>(target_place) % replicas.size()];
 }
 
-// What the rank `from` sends to the rank `to`, if anything.
+// What rank `from` sends to rank `to`, if anything.
 std::optional<Region> sent(Side& source, Side& target, int from, int to) {
   const int place = source.place(from), goal = target.place(to);
   if (place < 0 || goal < 0 || sender(source, place, to, goal) != place) return std::nullopt;
@@ -123,13 +123,13 @@ Tensor transfer(const DTensor& source, const std::shared_ptr<const Spec>& to) {
   return run_step(whole, transfer_for(whole.spec(), to)->step);
 }
 
-class TransferRecord final : public Record {
+class TransferNode final : public GradNode {
  public:
-  explicit TransferRecord(const Spec& source)
+  explicit TransferNode(const Spec& source)
       : source_(make_spec(source.mesh, partial_as_replicate(source.layout), source.shape)) {}
   std::string_view name() const override { return "redistribute"; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    sink.give(0, transfer(output_grads[0], source_));
+    sink.accumulate(0, transfer(output_grads[0], source_));
   }
 
  private:
@@ -154,7 +154,7 @@ Redistribution redistribute(const DTensor& source, const DeviceMesh& mesh, const
   Tensor result = transfer(source, make_spec(mesh, wanted, source.shape()));
   const Tensor inputs[] = {source};
   if (taped(inputs))
-    push_record(std::make_shared<TransferRecord>(*source.spec()), inputs,
+    push_record(std::make_shared<TransferNode>(*source.spec()), inputs,
                 std::span<Tensor>(&result, 1));
   return Redistribution(result);
 }

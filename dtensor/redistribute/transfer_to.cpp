@@ -93,18 +93,18 @@ Tensor carry_back(const Parcel& parcel, const Tensor& gradient) {
 }
 
 // Of either direction: that of the one is the other.
-class ParcelRecord final : public Record {
+class ParcelNode final : public GradNode {
  public:
-  ParcelRecord(const Parcel& parcel, bool adjoint) : parcel_(parcel), adjoint_(adjoint) {}
+  ParcelNode(const Parcel& parcel, bool adjoint) : parcel_(parcel), adjoint_(adjoint) {}
   std::string_view name() const override { return kParcelLabel; }
   bool records_backward() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     Tensor gradient =
         adjoint_ ? carry(parcel_, output_grads[0]) : carry_back(parcel_, output_grads[0]);
     if (taped(output_grads))
-      push_record(std::make_shared<ParcelRecord>(parcel_, !adjoint_), output_grads,
+      push_record(std::make_shared<ParcelNode>(parcel_, !adjoint_), output_grads,
                   std::span<Tensor>(&gradient, 1));
-    sink.give(0, gradient);
+    sink.accumulate(0, gradient);
   }
 
  private:
@@ -133,8 +133,7 @@ Redistribution transfer(const Tensor& x, int from, int to, CallSite where) {
   Tensor result = carry(parcel, x);
   const Tensor inputs[] = {x};
   if (taped(inputs))
-    push_record(std::make_shared<ParcelRecord>(parcel, false), inputs,
-                std::span<Tensor>(&result, 1));
+    push_record(std::make_shared<ParcelNode>(parcel, false), inputs, std::span<Tensor>(&result, 1));
   return Redistribution(result);
 }
 

@@ -12,7 +12,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 int size_of(const MeshCosts& mesh, int m) { return mesh.sizes[static_cast<std::size_t>(m)]; }
 
-// The largest and the smallest part that `cut` makes of `size` elements.
+// The largest and the smallest shard of `size` elements under `cut`.
 struct PartSizes {
   std::int64_t largest, smallest;
 };
@@ -32,7 +32,7 @@ Share share_along(const MeshCosts& mesh, int dim, std::int64_t size, const Layou
   PartSizes have{size, size}, want{size, size};
   bool agree = true, have_more = false, want_more = false;  // beyond what they cut alike
   for (int m = 0; m < to.ndim(); ++m) {
-    const bool had = from[m].cuts(dim), wants = to[m].cuts(dim);
+    const bool had = from[m].is_sharded(dim), wants = to[m].is_sharded(dim);
     if (!had && !wants) continue;
     agree = agree && from[m] == to[m];
     have_more = have_more || (had && !agree);
@@ -49,7 +49,7 @@ Share share_along(const MeshCosts& mesh, int dim, std::int64_t size, const Layou
 // The mesh dimensions from `m` on that cut what `cut` cuts: they have to cut it anew where a cut
 // around them comes or goes.
 MeshDims inner_cuts(const Layout& layout, const Placement& cut, int m) {
-  return cut.cuts() ? cutting(layout, cut.dim) >> m << m : 0;
+  return cut.is_sharded() ? cutting(layout, cut.dim) >> m << m : 0;
 }
 
 // Bytes that a rank receives when shards change hands; negative: it has them all.
@@ -64,14 +64,15 @@ double bytes_missing(const MeshCosts& mesh, const Shape& shape, std::int64_t wid
   return wanted - kept;
 }
 
-// Of the rank that has most; a Partial counts as a whole.
+// Of the rank that has the most; a Partial counts as the whole.
 double bytes_held(const MeshCosts& mesh, const Shape& shape, std::int64_t width,
                   const Layout& layout) {
   double bytes = static_cast<double>(width);
   for (std::size_t d = 0; d < shape.size(); ++d) {
     PartSizes part{shape[d], shape[d]};
     for (int m = 0; m < layout.ndim(); ++m)
-      if (layout[m].cuts(static_cast<int>(d))) part = cut_once(part, layout[m], size_of(mesh, m));
+      if (layout[m].is_sharded(static_cast<int>(d)))
+        part = cut_once(part, layout[m], size_of(mesh, m));
     bytes *= static_cast<double>(part.largest);
   }
   return bytes;
@@ -127,8 +128,8 @@ Differences differences_of(const MeshCosts& mesh, const Layout& from, const Layo
       seen.possible = seen.possible && from[m].is_replicate() && to[m].reduce != Reduce::Product;
       seen.local = true;
     } else if (from[m].is_partial()) {
-      (to[m].cuts() ? seen.scattered : seen.reduced) |= bit;
-    } else if (from[m].cuts()) {
+      (to[m].is_sharded() ? seen.scattered : seen.reduced) |= bit;
+    } else if (from[m].is_sharded()) {
       seen.moved |= bit | inner_cuts(from, from[m], m) | inner;
     } else if (inner != 0) {
       seen.moved |= inner;
@@ -140,8 +141,8 @@ Differences differences_of(const MeshCosts& mesh, const Layout& from, const Layo
   return seen;
 }
 
-// Those of `dims` are Partial no longer. A shard is made around what is cut further in, which then
-// has to be cut anew.
+// Those of `dims` are Partial no longer. A shard is made around what is sharded further in, which
+// then has to be sharded anew.
 void take_reduced(const MeshCosts& mesh, const Layout& from, const Layout& to, MeshDims dims,
                   Differences& differences) {
   for (int m = 0; m < to.ndim(); ++m) {

@@ -16,7 +16,7 @@ struct MeshCosts {
 
 // Whether redistribute() supports it. The only way to become Partial is from a shard, to P(sum).
 inline bool may_become(const Placement& now, const Placement& wanted) {
-  return !wanted.is_partial() || wanted == now || (now.cuts() && wanted == Partial());
+  return !wanted.is_partial() || wanted == now || (now.is_sharded() && wanted == Partial());
 }
 
 // What plan_steps would cost, without planning: in closed form, for the rank that holds the most,

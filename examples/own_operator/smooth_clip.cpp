@@ -22,9 +22,9 @@ void forward(cs::OpContext& c) {
 
 // Of logical tensors, in operators: d/dx = 1 - (y / limit)^2.
 void backward(cs::GradContext& c) {
-  if (!c.sink.wants(0)) return;
+  if (!c.sink.needs_grad(0)) return;
   const cs::Tensor y = smooth_clip(c.in[0], c.attrs.reals[0]) / c.attrs.reals[0];
-  c.sink.give(0, c.out_grad[0] * (1 - y * y));
+  c.sink.accumulate(0, c.out_grad[0] * (1 - y * y));
 }
 
 const cs::OpDef& smooth_clip_op() {

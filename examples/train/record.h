@@ -30,7 +30,7 @@ class Record {
 
   World& world_;
   Outcome& outcome_;
-  ExitTable& table_;
+  CommSummary& table_;
   ChromeTrace& trace_;
   Progress progress_;
   int settled_, trace_begin_, trace_end_, read_every_;

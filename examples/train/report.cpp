@@ -23,8 +23,8 @@ double tokens_per_s(const Options& options, const Outcome& outcome) {
 }
 
 double hidden_share(const Outcome& outcome) {
-  ExitTable all;
-  for (const ExitTable& table : outcome.tables) all.merge(table);
+  CommSummary all;
+  for (const CommSummary& table : outcome.tables) all.merge(table);
   return all.hidden_share();
 }
 
@@ -90,7 +90,7 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
       outcome.gemm_share * 100);
   if (options.ranks > 1) {
     out << "\nCommunication, mean over " << options.ranks << " ranks:\n";
-    print_exit_table(out, outcome.tables);
+    print_comm_summary(out, outcome.tables);
   }
   out << '\n';
   if (outcome.bits_per_byte) {

@@ -36,7 +36,7 @@ struct Outcome {
   std::optional<double> bits_per_byte;
   std::string sample;
   // of every rank
-  std::vector<ExitTable> tables;
+  std::vector<CommSummary> tables;
   std::vector<ChromeTrace> traces;
 };
 

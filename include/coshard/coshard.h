@@ -1,6 +1,6 @@
 #pragma once
 // What every program needs: worlds and ranks, tensors and meshes, operators, optimizers, modules
-// and styles. Beside it stand coshard/debug.h (counters, tables, traces), coshard/op.h (operators
+// and styles. Separate headers: coshard/debug.h (counters, tables, traces), coshard/op.h (operators
 // of your own), coshard/device.h (streams, memory and observers of your own), coshard/asio.h and
 // coshard/simulate.h.
 #include <coshard/dtensor/capture.h>

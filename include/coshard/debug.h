@@ -1,6 +1,6 @@
 #pragma once
-// What a user of coshard looks at a program with: collectives counted per module, tables and traces
-// of communication, plans explained, and which rank holds what.
+// Tools for looking into a program: collectives counted per module, tables and traces of
+// communication, redistribute plans, and which rank holds what.
 #include <coshard/dtensor/redistribute/explain.h>
 #include <coshard/profiling/chrome_trace.h>
 #include <coshard/profiling/collective_counter.h>

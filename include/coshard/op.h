@@ -1,32 +1,31 @@
 #pragma once
-// An operator of your own, and another sharding rule for one of the library's.
+// Operators of your own, and other sharding rules for the library's.
 //
-// An operator is an OpDef: data that says what it computes and how it may be cut. It is called like
-// the library's are, on plain tensors and DTensors alike, with `call` or `call1`; dispatch chooses
-// the cheapest way to run it on the layouts at hand and redistributes what has to move.
+// An operator is an OpDef: data that says what it computes and how it may be sharded. Call it with
+// `call` or `call1`, on plain tensors or DTensors, like the library's own; dispatch chooses the
+// cheapest way to run it on its inputs' layouts and redistributes what has to move.
 //
-//   infer     checks shapes and dtypes and gives those of the outputs, all of the logical tensors
-//   rule      one letter per dimension of each input and output, as in einsum. A letter that an
-//             output has may be cut along with it; one that only inputs have is contracted, and
-//             cutting it gives a Partial; '.' is never cut. elementwise_rule and same_as_first are
-//             rule and infer of a function of one element.
-//   forward   computes this rank's part: `c.in` are ready local tensors, c.make(i) is output i.
-//             c.offset(i, dim) is where this rank's part of input i begins in the logical tensor.
-//   backward  is written with operators, on logical tensors; its redistributes come by themselves.
-//             c.sink.wants(i), c.sink.give(i, gradient). Null: not differentiable.
+//   infer     checks shapes and dtypes and returns those of the outputs, all of logical tensors
+//   rule      one axis letter per dimension of each input and output, as in einsum. Sharding an
+//             axis that an output has shards that output; an axis that only inputs have is
+//             contracted, and sharding it gives a Partial; '.' is never sharded. elementwise_rule
+//             and same_as_first are rule and infer of an elementwise function.
+//   forward   computes this rank's part: `c.in` are local tensors that are ready, c.make(i) is
+//             output i, c.offset(i, dim) is where this rank's shard of input i begins.
+//   backward  is written with operators, on logical tensors; redistributes are implicit.
+//             c.sink.needs_grad(i), c.sink.accumulate(i, gradient). Null: not differentiable.
 //   flops     for tables of time spent; one_per_element will do
 //
-// infer and forward are needed. Error{BadInput}: a rule without a letter for each dimension, an
-// output of another shape or dtype than infer says, a gradient of another than its input has. Make
-// it static: what is decided for it is found by its address, and the tape calls it later.
+// infer and forward are required. Error{BadInput}: a rule without an axis for each dimension; an
+// output of another shape or dtype than infer returned; a gradient of another than its input has.
+// Make the OpDef static: decisions are cached by its address, and the tape calls it later.
 //
-// examples/own_operator has one of each, with its gradient, and replaces the rule of a built-in
-// one:
+// examples/own_operator has an operator with a gradient, and replaces the rule of a built-in one:
 //
 //   cs::register_sharding("cumsum", [](std::span<const cs::TensorInfo> in, const cs::Attrs&) { …
 //   });
 //
-// Every rank registers the same, before it uses that operator on DTensors. Where one does not, the
+// Every rank must register the same rule before it uses that operator on DTensors; otherwise the
 // next collective of the mesh fails.
 #include <coshard/dtensor/ops/letters.h>
 #include <coshard/dtensor/ops/op.h>

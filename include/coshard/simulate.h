@@ -1,3 +1,3 @@
 #pragma once
-// Whole programs on one thread, in an order and a time that follow from a seed.
+// Deterministic simulation: a whole program on one thread, its order and time drawn from a seed.
 #include <coshard/runtime/launch/simulate.h>

@@ -36,7 +36,7 @@ struct Triangle {
 // Every index (I64 or I32) is in [0, limit), or is `ignore`. Error{BadInput} otherwise, as `kind`
 // puts it: on the cpu from the call, elsewhere from the host's next wait.
 struct CheckIndex {
-  FindingKind kind;
+  DeviceAssertKind kind;
   DType dtype;
   std::int64_t count, limit;
   const void* index;

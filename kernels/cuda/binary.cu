@@ -26,7 +26,7 @@ struct BinaryKernel : PerElement {
   const T* a;
   const T* b;  // null: alpha stands for it
   Out* out;
-  Finding* finding;
+  DeviceAssert* finding;
 
   CS_BODY void operator()(Block& block) const {
     each_pack<kSize, kDeep>(block, all, [&](const auto& places) {
@@ -71,7 +71,7 @@ struct BinaryKernel : PerElement {
     if (!divides) return;
     for (int i = 0; i < kCount; ++i)
       if (right[i] == 0 && places.has(i / kSize, i % kSize))
-        leave(block, finding, FindingKind::Division, left[i], 0);
+        leave(block, finding, DeviceAssertKind::Division, left[i], 0);
   }
 };
 

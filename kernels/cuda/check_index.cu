@@ -8,8 +8,8 @@ template <class T>
 struct CheckIndexKernel : PerElement {
   const T* index;
   std::int64_t count, limit, ignore;
-  FindingKind kind;
-  Finding* finding;
+  DeviceAssertKind kind;
+  DeviceAssert* finding;
   CS_BODY void operator()(Block& block) const {
     for (std::int64_t i = block.grid_thread(); i < count; i += block.grid_threads()) {
       const std::int64_t value = index[i];

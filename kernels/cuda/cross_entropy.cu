@@ -152,7 +152,7 @@ struct CrossEntropyLossKernel : PerBlock {
   A* lse;
   A* loss;
   A* count;
-  Finding* finding;
+  DeviceAssert* finding;
 
   CS_BODY A loss_of(std::int64_t row, A log_sum) const {
     const A high = lse[row], one = log_sum - (1 - smoothing) * (picked[row] - high);
@@ -163,7 +163,7 @@ struct CrossEntropyLossKernel : PerBlock {
     for (std::int64_t row = block.grid_thread(); row < rows; row += block.grid_threads()) {
       const bool counted = target[row] != ignore;
       if (counted && (target[row] < 0 || target[row] >= classes))
-        leave(block, finding, FindingKind::Target, target[row], classes);
+        leave(block, finding, DeviceAssertKind::Target, target[row], classes);
       const A log_sum = std::log(sum[row]);
       const A own = counted ? loss_of(row, log_sum) : A(0);
       lse[row] += log_sum;

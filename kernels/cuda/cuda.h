@@ -2,7 +2,7 @@
 // The bodies for CUDA devices. Each call queues its work on the device's compute stream and
 // returns; scratch memory is ordered by that stream. Called on the rank's thread.
 // Error{Unsupported} names a dtype that the kernel does not take. An index out of range is left in
-// the device's Finding, and thrown by the next wait of the host.
+// the device's DeviceAssert, and thrown by the next wait of the host.
 #include "kernels/args.h"
 #include "runtime/device/cuda/cuda_device.h"
 

@@ -74,7 +74,8 @@ void run(CudaDevice& device, const Gather& args) {
     using Bits = decltype(tag);
     GatherKernel<Bits> kernel{};
     kernel.all = strided_index<3>({&args.index, &base, &args.out});
-    kernel.index = index_array(device, args.index, FindingKind::GatherIndex, args.x.shape[dim]);
+    kernel.index =
+        index_array(device, args.index, DeviceAssertKind::GatherIndex, args.x.shape[dim]);
     kernel.x = as<Bits>(static_cast<const void*>(args.x.data));
     kernel.out = as<Bits>(args.out.data);
     kernel.stride = args.x.strides[dim];

@@ -7,10 +7,10 @@ namespace coshard::kernels::cuda {
 // A kernel's member.
 struct IndexArray {
   const void* data;
-  bool wide;           // I64, not I32
-  FindingKind kind;    // what an index outside of [0, limit) is
-  std::int64_t limit;  // elements of the dimension
-  Finding* finding;
+  bool wide;              // I64, not I32
+  DeviceAssertKind kind;  // what an index outside of [0, limit) is
+  std::int64_t limit;     // elements of the dimension
+  DeviceAssert* finding;
 
   // The index that stands `at` there; -1, and left for the host, when it is none.
   CS_BODY std::int64_t checked(Block& block, std::int64_t at) const {
@@ -22,7 +22,7 @@ struct IndexArray {
   }
 };
 
-inline IndexArray index_array(const CudaDevice& device, const View& index, FindingKind kind,
+inline IndexArray index_array(const CudaDevice& device, const View& index, DeviceAssertKind kind,
                               std::int64_t limit) {
   with_index(index.dtype, [](auto) {});  // refuses others
   return {index.data, index.dtype == DType::I64, kind, limit, device.finding()};

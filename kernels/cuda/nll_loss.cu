@@ -19,7 +19,7 @@ struct NllLossKernel : LineKernel<> {
   const T* weight;
   Wide<T>* loss;
   Wide<T>* count;
-  Finding* finding;
+  DeviceAssert* finding;
 
   CS_BODY void operator()(Block& block) const {
     Team team(block, this->shape);
@@ -40,7 +40,7 @@ struct NllLossKernel : LineKernel<> {
     const std::int64_t wanted = target[line];
     const bool known = wanted >= 0 && wanted < classes;
     const bool counted = wanted != ignore;
-    if (counted && !known) leave(block, finding, FindingKind::Target, wanted, classes);
+    if (counted && !known) leave(block, finding, DeviceAssertKind::Target, wanted, classes);
     const bool here = counted && known;
     const A own = here ? nll_weight(weight, wanted) : A(0);
     A value = here ? -(1 - smoothing) * own * widen(log_probs[first + wanted * this->inner]) : A(0);

@@ -213,7 +213,7 @@ void launch_scatter(CudaDevice& device, const Scatter& args, const View& out, Sr
   starts.shape[dim] = 1;
   ScatterLines<Out, Src> of{};
   of.lines = strided_index<3>({&starts, &out, &args.src});
-  of.index = index_array(device, args.index, FindingKind::ScatterIndex, args.out.shape[dim]);
+  of.index = index_array(device, args.index, DeviceAssertKind::ScatterIndex, args.out.shape[dim]);
   of.out = as<Out>(out.data);
   of.src = as<Src>(static_cast<const void*>(args.src.data));
   of.value = value;

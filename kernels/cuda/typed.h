@@ -47,7 +47,7 @@ inline Dims dims_of(const std::array<std::int64_t, kMaxDims>& from) {
 }
 
 // Leaves `value` for the host, unless something else was found before.
-CS_BODY void leave(Block& block, Finding* finding, FindingKind kind, std::int64_t value,
+CS_BODY void leave(Block& block, DeviceAssert* finding, DeviceAssertKind kind, std::int64_t value,
                    std::int64_t limit) {
   if (block.atomic_cas(&finding->kind, std::uint32_t{0}, static_cast<std::uint32_t>(kind)) != 0)
     return;

@@ -9,7 +9,7 @@
 
 // clang-format off
 #define COSHARD_BINARY_ARITHMETIC(X) \
-  X(Add) X(Sub) X(Mul) X(Div) X(Maximum) X(Minimum) X(Pow) X(Remainder) X(Atan2) X(Step)
+  X(Add) X(Sub) X(Mul) X(Div) X(Maximum) X(Minimum) X(Pow) X(Remainder) X(Atan2) X(Heaviside)
 #define COSHARD_COMPARISONS(X) X(Lt) X(Le) X(Gt) X(Ge) X(Eq) X(Ne)
 // clang-format on
 #define COSHARD_BINARY_FUNCTIONS(X) COSHARD_BINARY_ARITHMETIC(X) COSHARD_COMPARISONS(X)
@@ -89,7 +89,7 @@ struct Atan2 : BinaryFunction {
   CS_ELEMENT static auto value(auto m, auto x, auto y) { return m.atan2(x, y); }
 };
 // The share of x in the gradient of maximum(x, y): 1, a half if equal, 0 if x < y; NaN gives 1.
-struct Step : BinaryFunction {
+struct Heaviside : BinaryFunction {
   static constexpr std::string_view kName = "step";
   CS_ELEMENT static auto value(auto m, auto x, auto y) {
     return m.select(x < y, m(0), m.select(x == y, m(0.5), m(1)));

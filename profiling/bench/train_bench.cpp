@@ -77,7 +77,7 @@ Task<void> measure(World& world, const TrainOptions& options, Measured& found) {
   AdamW optimizer(model.parameters(), adamw);
   const Tensor tokens = random_bytes(world, Shape{options.batch, options.seq}, 1);
   const Tensor targets = random_bytes(world, Shape{options.batch * options.seq}, 2);
-  ExitTable table;
+  CommSummary table;
   world.add_observer(&table);
   Measured mine;
   double wall = 0;

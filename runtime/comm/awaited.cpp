@@ -17,7 +17,7 @@ std::string seconds_text(std::int64_t ns) {
 
 }  // namespace
 
-Awaited::Awaited(const Collective& collective, std::uint64_t of, int rank)
+CollectiveInfo::CollectiveInfo(const Collective& collective, std::uint64_t of, int rank)
     : kind(collective.kind),
       label(collective.label),
       place{collective.where, collective.operation, collective.module},
@@ -25,25 +25,25 @@ Awaited::Awaited(const Collective& collective, std::uint64_t of, int rank)
       branch(collective.branch),
       world_rank(rank) {}
 
-std::string Awaited::text(std::string_view on) const {
-  return str_cat(to_string(kind), " #", number, " on ", on,
-                 label.empty() ? "" : str_cat(" (", label, ")"), place_text(place));
+std::string CollectiveInfo::text(std::string_view on) const {
+  return cat(to_string(kind), " #", number, " on ", on, label.empty() ? "" : cat(" (", label, ")"),
+             location_text(place));
 }
 
-std::string Awaited::timeout_text(std::string_view on, std::int64_t waited_ns,
-                                  std::string_view missing) const {
-  return str_cat("timeout after ", seconds_text(waited_ns), " on rank ", world_rank,
-                 " waiting for ", text(on), "; ", missing);
+std::string CollectiveInfo::timeout_text(std::string_view on, std::int64_t waited_ns,
+                                         std::string_view missing) const {
+  return cat("timeout after ", seconds_text(waited_ns), " on rank ", world_rank, " waiting for ",
+             text(on), "; ", missing);
 }
 
-std::string Awaited::lost_text(std::string_view on, int lost, std::uint64_t issued) const {
+std::string CollectiveInfo::lost_text(std::string_view on, int lost, std::uint64_t issued) const {
   const std::string after =
       issued > 0 ? str_cat(" after #", issued - 1) : std::string(" before its first collective");
   return str_cat("rank ", lost, " left the program", after, "; ", text(on), " still waits for it");
 }
 
-PeerFailure Awaited::poisoned(std::string_view on, std::string_view cause) const {
-  return PeerFailure(str_cat(text(on), " on rank ", world_rank, " failed: ", cause));
+PeerFailure CollectiveInfo::poisoned(std::string_view on, std::string_view cause) const {
+  return PeerFailure(cat(text(on), " on rank ", world_rank, " failed: ", cause));
 }
 
 std::string LastIssued::text() const {
@@ -54,10 +54,9 @@ std::string LastIssued::text() const {
 }
 
 std::string call_text(const Collective& collective, int ranks, int world_rank) {
-  return str_cat("rank ", world_rank, " calls ", describe(collective, ranks),
-                 collective.label.empty() ? "" : str_cat(" (", collective.label, ")"),
-                 " in branch ", collective.branch_path ? *collective.branch_path : "main",
-                 place_text(collective));
+  return cat("rank ", world_rank, " calls ", describe(collective, ranks),
+             collective.label.empty() ? "" : cat(" (", collective.label, ")"), " in branch ",
+             collective.branch_path ? *collective.branch_path : "main", location_text(collective));
 }
 
 }  // namespace coshard

@@ -14,8 +14,8 @@ namespace coshard {
 struct Collective;
 
 // A collective that has been issued and is being waited for.
-struct Awaited {
-  Awaited(const Collective& collective, std::uint64_t number, int world_rank);
+struct CollectiveInfo {
+  CollectiveInfo(const Collective& collective, std::uint64_t number, int world_rank);
   // "all_gather #41 on tp[4] (S(0)->R) at train.cpp:88"
   std::string text(std::string_view on) const;
   // `missing`: "arrived: 0; missing: 1 (...)".
@@ -27,7 +27,7 @@ struct Awaited {
 
   CollectiveKind kind;
   std::string_view label;
-  Place place;
+  CallLocation place;
   std::uint64_t number;
   std::uint64_t branch;
   int world_rank;

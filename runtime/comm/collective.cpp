@@ -19,28 +19,28 @@ void check_counts(const Collective& c, const Counts& counts, std::int64_t extent
                   std::string_view name) {
   if (counts == nullptr) {
     CS_REQUIRE(extent % ranks == 0, to_string(c.kind), ": ", name, " is null, but ", extent,
-               " elements cannot be split evenly over ", ranks, " ranks", place_text(c));
+               " elements cannot be split evenly over ", ranks, " ranks", location_text(c));
     return;
   }
   CS_REQUIRE(counts->size() == static_cast<std::size_t>(ranks), to_string(c.kind), ": ", name,
-             " has ", counts->size(), " entries for ", ranks, " ranks", place_text(c));
+             " has ", counts->size(), " entries for ", ranks, " ranks", location_text(c));
   for (std::int64_t count : *counts) {
     CS_REQUIRE(count >= 0, to_string(c.kind), ": ", name, " has the negative entry ", count,
-               place_text(c));
+               location_text(c));
   }
 }
 
 void check_reduction(const Collective& c) {
   const bool extreme = c.reduce == Reduce::Min || c.reduce == Reduce::Max;
   CS_REQUIRE(c.dtype != DType::Bool || extreme, to_string(c.kind),
-             ": bool supports min (and) and max (or), not ", to_string(c.reduce), place_text(c));
+             ": bool supports min (and) and max (or), not ", to_string(c.reduce), location_text(c));
 }
 
 void check_buffers(const Collective& c, int ranks, int rank) {
   CS_REQUIRE(c.send != nullptr || send_elements(c, ranks, rank) == 0, to_string(c.kind),
-             ": send is null for ", send_elements(c, ranks, rank), " elements", place_text(c));
+             ": send is null for ", send_elements(c, ranks, rank), " elements", location_text(c));
   CS_REQUIRE(c.recv != nullptr || recv_elements(c, ranks, rank) == 0, to_string(c.kind),
-             ": recv is null for ", recv_elements(c, ranks, rank), " elements", place_text(c));
+             ": recv is null for ", recv_elements(c, ranks, rank), " elements", location_text(c));
 }
 
 std::string counts_text(const Counts& counts, std::int64_t extent, int ranks) {
@@ -63,9 +63,9 @@ std::string_view to_string(Reduce reduce) {
   return "?";
 }
 
-Cut cut_of(const Counts& counts, std::int64_t extent, int ranks, int rank) {
+ShardExtent shard_extent(const Counts& counts, std::int64_t extent, int ranks, int rank) {
   if (counts == nullptr) return {extent / ranks, extent / ranks * rank, extent};
-  Cut cut;
+  ShardExtent cut;
   for (int r = 0; r < ranks; ++r) {
     const std::int64_t size = (*counts)[static_cast<std::size_t>(r)];
     if (r < rank) cut.offset += size;
@@ -81,15 +81,16 @@ std::int64_t send_elements(const Collective& c, int ranks, int rank) {
     case CollectiveKind::AllReduce:
     case CollectiveKind::Send: return plane * c.extent;
     case CollectiveKind::Broadcast: return rank == c.root ? plane * c.extent : 0;
-    case CollectiveKind::AllGather: return plane * cut_of(c.counts, c.extent, ranks, rank).size;
+    case CollectiveKind::AllGather:
+      return plane * shard_extent(c.counts, c.extent, ranks, rank).size;
     case CollectiveKind::ReduceScatter:
-      return plane * cut_of(c.counts, c.extent, ranks, rank).total;
+      return plane * shard_extent(c.counts, c.extent, ranks, rank).total;
     case CollectiveKind::Scatter:
-      return rank == c.root ? plane * cut_of(c.counts, c.extent, ranks, rank).total : 0;
+      return rank == c.root ? plane * shard_extent(c.counts, c.extent, ranks, rank).total : 0;
     case CollectiveKind::AllToAll:
       if (is_flat(c)) return sum(c.send_counts);
-      return plane * c.middle * cut_of(c.counts, c.extent, ranks, rank).size *
-             cut_of(c.scatter_counts, c.scatter_extent, ranks, rank).total;
+      return plane * c.middle * shard_extent(c.counts, c.extent, ranks, rank).size *
+             shard_extent(c.scatter_counts, c.scatter_extent, ranks, rank).total;
     case CollectiveKind::Barrier:
     case CollectiveKind::Recv: return 0;
   }
@@ -102,13 +103,14 @@ std::int64_t recv_elements(const Collective& c, int ranks, int rank) {
     case CollectiveKind::AllReduce:
     case CollectiveKind::Recv:
     case CollectiveKind::Broadcast: return plane * c.extent;
-    case CollectiveKind::AllGather: return plane * cut_of(c.counts, c.extent, ranks, rank).total;
+    case CollectiveKind::AllGather:
+      return plane * shard_extent(c.counts, c.extent, ranks, rank).total;
     case CollectiveKind::ReduceScatter:
-    case CollectiveKind::Scatter: return plane * cut_of(c.counts, c.extent, ranks, rank).size;
+    case CollectiveKind::Scatter: return plane * shard_extent(c.counts, c.extent, ranks, rank).size;
     case CollectiveKind::AllToAll:
       if (is_flat(c)) return sum(c.recv_counts);
-      return plane * c.middle * cut_of(c.counts, c.extent, ranks, rank).total *
-             cut_of(c.scatter_counts, c.scatter_extent, ranks, rank).size;
+      return plane * c.middle * shard_extent(c.counts, c.extent, ranks, rank).total *
+             shard_extent(c.scatter_counts, c.scatter_extent, ranks, rank).size;
     case CollectiveKind::Barrier:
     case CollectiveKind::Send: return 0;
   }
@@ -127,16 +129,16 @@ void check(const Collective& c, int ranks, int rank) {
       c.outer >= 0 && c.extent >= 0 && c.middle >= 0 && c.inner >= 0 && c.scatter_extent >= 0,
       to_string(c.kind), ": negative size among outer ", c.outer, ", extent ", c.extent,
       ", middle ", c.middle, ", scatter_extent ", c.scatter_extent, ", inner ", c.inner,
-      place_text(c));
+      location_text(c));
   CS_REQUIRE(c.root >= 0 && c.root < ranks, to_string(c.kind), ": root ", c.root,
-             " is out of range for ", ranks, " ranks", place_text(c));
+             " is out of range for ", ranks, " ranks", location_text(c));
   if (is_reduction(c.kind)) check_reduction(c);
   if (is_point_to_point(c.kind)) {
     CS_REQUIRE(c.root != rank, to_string(c.kind), ": peer ", c.root,
-               " is this rank; it must be another", place_text(c));
+               " is this rank; it must be another", location_text(c));
   } else if (c.kind == CollectiveKind::AllToAll && is_flat(c)) {
     CS_REQUIRE(c.send_counts != nullptr && c.recv_counts != nullptr,
-               "all_to_all: give both send_counts and recv_counts, or neither", place_text(c));
+               "all_to_all: give both send_counts and recv_counts, or neither", location_text(c));
     check_counts(c, c.send_counts, 0, ranks, "send_counts");
     check_counts(c, c.recv_counts, 0, ranks, "recv_counts");
   } else if (c.kind != CollectiveKind::AllReduce && c.kind != CollectiveKind::Broadcast) {
@@ -219,18 +221,18 @@ std::string describe(const Collective& c, int ranks) {
   }
 }
 
-std::string place(const CallSite& where) {
+std::string location_of(const CallSite& where) {
   std::string_view file = where.file;
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos)
     file.remove_prefix(slash + 1);
   return str_cat(file, ":", where.line);
 }
 
-std::string place_text(const Place& at) {
+std::string location_text(const CallLocation& at) {
   std::string text;
-  if (at.site.known()) text = str_cat(" at ", place(at.site));
-  if (!at.operation.empty()) text += str_cat(text.empty() ? " in " : ", in ", at.operation);
-  if (!at.module.empty()) text += str_cat(text.empty() ? " in module " : ", module ", at.module);
+  if (at.site.known()) text = cat(" at ", location_of(at.site));
+  if (!at.operation.empty()) text += cat(text.empty() ? " in " : ", in ", at.operation);
+  if (!at.module.empty()) text += cat(text.empty() ? " in module " : ", module ", at.module);
   return text;
 }
 

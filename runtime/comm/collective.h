@@ -16,10 +16,10 @@ constexpr bool is_reduction(CollectiveKind kind) {
 }
 
 // One rank's part of a sharded dimension, in positions.
-struct Cut {
+struct ShardExtent {
   std::int64_t size = 0, offset = 0, total = 0;
 };
-Cut cut_of(const Counts& counts, std::int64_t extent, int ranks, int rank);
+ShardExtent shard_extent(const Counts& counts, std::int64_t extent, int ranks, int rank);
 
 // Elements of the buffers of `rank`; for broadcast and scatter only the root has a send buffer.
 std::int64_t send_elements(const Collective& collective, int ranks, int rank);
@@ -38,11 +38,11 @@ bool flat_counts_agree(const Collective& from, int from_rank, const Collective& 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value);
 
 std::string describe(const Collective& collective, int ranks);  // "all_gather f32 [1, 3+5, 64]"
-std::string place(const CallSite& where);                       // "train.cpp:88"
+std::string location_of(const CallSite& where);                 // "train.cpp:88"
 // " at train.cpp:88, in matmul, module layers.0.mlp"; unknown parts are left out.
-std::string place_text(const Place& place);
-inline std::string place_text(const Collective& c) {
-  return place_text(Place{c.where, c.operation, c.module});
+std::string location_text(const CallLocation& place);
+inline std::string location_text(const Collective& c) {
+  return location_text(CallLocation{c.where, c.operation, c.module});
 }
 
 }  // namespace coshard

@@ -7,13 +7,13 @@
 namespace coshard {
 namespace {
 
-// Of a buffer without bytes nobody uses any memory.
+// A buffer of 0 bytes uses no memory.
 bool is_callers(const void* data, const std::shared_ptr<Buffer>& keeper) {
   if (data == nullptr) return false;
   return keeper == nullptr || (!keeper->owned() && keeper->bytes() > 0);
 }
 
-void put_down_to(Collective& collective, const Place& place, CallSite where) {
+void put_down_to(Collective& collective, const CallLocation& place, CallSite where) {
   if (!collective.where.known()) collective.where = where.known() ? where : place.site;
   collective.operation = place.operation;
   collective.module = place.module;
@@ -41,14 +41,14 @@ Work Communicator::issue(Collective collective, CallSite where) {
              " in branch ", branch.path(),
              ", which was resumed in completion order (as_it_comes, in_order) and may issue no "
              "collectives: ranks could issue them in different orders",
-             place_text(collective));
+             location_text(collective));
   collective.noted += notes_.sum;  // what is announced for another communicator has some already
   if (!notes_.last.what.empty()) collective.last_noted = notes_.last;
   collective.branch = branch.id();
   collective.branch_path = branch.child_path();
   const bool callers =
-      !collective.announced && (is_callers(collective.send, collective.keep_send) ||
-                                is_callers(collective.recv, collective.keep_recv));
+      !collective.control_only && (is_callers(collective.send, collective.keep_send) ||
+                                   is_callers(collective.recv, collective.keep_recv));
   return Work(start(std::move(collective)), !callers);
 }
 

@@ -16,12 +16,12 @@ struct Unit {
   std::string_view name;
   double value;
 };
-// None of them ends with one that comes before it.
+// Ordered so that no unit ends with an earlier one.
 constexpr std::array<Unit, 4> kTimes{{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
 constexpr std::array<Unit, 5> kRates{
     {{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"KB/s", 1e3}, {"B/s", 1}}};
 
-// "1.5GB/s"; nothing when it is not a finite number and one of the units.
+// "1.5GB/s"; nullopt unless it is a finite number and one of the units.
 template <std::size_t N>
 std::optional<double> quantity(std::string_view text, const std::array<Unit, N>& units) {
   for (const Unit& unit : units) {
@@ -36,7 +36,7 @@ std::optional<double> quantity(std::string_view text, const std::array<Unit, N>&
   return std::nullopt;
 }
 
-// In the largest unit of which it is at least one.
+// In the largest unit that gives at least 1.
 template <std::size_t N>
 std::string text_of(double value, const std::array<Unit, N>& units, const Unit& smallest) {
   Unit best = smallest;

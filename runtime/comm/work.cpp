@@ -26,7 +26,7 @@ void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
   Branch& branch = Branch::current();
   each([](WorkState& state) { state.issue_now(); });  // in its own branch
   if (resume_ == Resume::AsItComes) branch.unordered = true;
-  // A branch without order must not stand in the way of those that have one.
+  // A branch without order must not block those that have one.
   if (branch.unordered) return executor.wait_unordered(*this, self);
   executor.wait(*this, self);
 }
@@ -47,7 +47,7 @@ void WorkAwaiter::give_up() noexcept {
   executor_->give_up(*this);
 }
 
-// The first that is not over; null: all are.
+// The first that is not over; null: all are over.
 WorkState* WorkAwaiter::next_missing(Look& look) {
   WorkState* missing = nullptr;
   look = Look::Over;

@@ -55,7 +55,7 @@ void Census::one_less() {
 
 void Census::ask() {
   const std::scoped_lock lock(mutex_);
-  // Who has woken by its own deadline since then will come here again.
+  // A rank that has since woken by its own deadline will get here again.
   if (asks_ || awake_.load(std::memory_order_acquire) > 0) return;
   for (Sleeper& sleeper : sleepers_) {
     if (!sleeper.is_asked()) continue;

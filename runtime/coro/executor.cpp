@@ -147,7 +147,7 @@ void Executor::first_over_to_front() {
   }
 }
 
-// Runs what is next; false when there is nothing to run now.
+// Runs what is next; false if there is nothing to run now.
 bool Executor::turn() {
   if (has_mail_.load(std::memory_order_acquire)) [[unlikely]]
     open_mail();
@@ -218,7 +218,7 @@ void Executor::fire_timers() {
   }
 }
 
-// Timers that are due, and some handlers; whether Asio has work left.
+// Fires due timers and runs some handlers; returns whether Asio has work left.
 bool Executor::poll() {
   if (thread_ != nullptr) {  // the thread polls
     fire_timers();
@@ -250,7 +250,7 @@ void Executor::take_turns() {
     context_->parker().park(1, operations_under_way() || foreign_ > 0 ? asio_->context : nullptr);
 }
 
-// Whether a peer or another thread will end something that can go on then.
+// Whether a peer or another thread will end a wait.
 bool Executor::waits_for_others() const {
   const Waiting* head = waiting_.front();
   if (head != nullptr && head->ends_elsewhere()) return true;
@@ -272,7 +272,7 @@ void Executor::idle() {
 // Spins for as long as a sleep and a wake-up cost; whether there is something to do now.
 bool Executor::spin(Waiting& head) {
   if (context_->parker().shares_its_thread()) return false;
-  Patience patience;
+  SpinWait patience;
   while (head.look() == Look::Stuck) {
     if (has_mail_.load(std::memory_order_relaxed)) return true;
     if (!patience.spin()) return false;

@@ -1,5 +1,4 @@
-// How the program of an executor ends before its time: interruptions, siblings that fail, tasks
-// beside it.
+// How an executor's program ends early: interruptions, failing siblings, tasks beside it.
 #include <vector>
 
 #include "runtime/coro/executor_asio.h"

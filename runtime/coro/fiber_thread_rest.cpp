@@ -1,4 +1,4 @@
-// What a FiberThread does between turns: clock, io_context, sleep.
+// What a FiberThread does between turns: timers, io_context, sleep.
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <utility>
@@ -44,7 +44,7 @@ void FiberThread::sleep(std::int64_t deadline_ns, bool in_asio) {
   if (in_asio) wake_sleepers_in_asio();
 }
 
-// Wakes whose deadline has come, in the order of time.
+// Wakes the fibers whose deadlines have passed, in order.
 void FiberThread::fire_timers() {
   if (timers_.empty()) return;
   const std::int64_t time = now();
@@ -52,7 +52,7 @@ void FiberThread::fire_timers() {
     wake(*(next++)->second);
 }
 
-// Runs what is ready; whether the io_context has work left.
+// Runs ready handlers; returns whether the io_context has work left.
 bool FiberThread::poll_asio() {
   budget_ = kTurnsPerLook;
   bool ran = false;

@@ -8,7 +8,7 @@
 namespace coshard {
 namespace {
 
-// Those that were dropped while they were out, which somebody may still resume, or never will.
+// Bounces that were dropped while pending, which somebody may or may not resume.
 struct Dropped {
   std::mutex mutex;
   std::set<void*> frames;
@@ -65,7 +65,7 @@ void Bounce::release() noexcept {
   if (held_ != nullptr) std::exchange(held_, nullptr)->release_foreign();
 }
 
-// Who has the handle may still resume it.
+// Whoever has the handle may still resume it.
 Bounce::~Bounce() {
   if (!handle_) return;
   const bool out = held_ != nullptr && !handle_.done();

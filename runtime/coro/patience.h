@@ -10,7 +10,7 @@
 
 namespace coshard {
 
-class Patience {
+class SpinWait {
  public:
   // False when it is time to sleep.
   bool spin() {

@@ -35,7 +35,7 @@ class [[nodiscard]] UserCall {
 };
 
 // While one is alive, `word` is the operator, or the module, that the library works for.
-template <std::string_view Place::*word>
+template <std::string_view CallLocation::*word>
 class [[nodiscard]] Within {
  public:
   explicit Within(std::string_view text) noexcept
@@ -51,7 +51,7 @@ class [[nodiscard]] Within {
   Branch* branch_;
   std::string_view before_;
 };
-using WithinOperator = Within<&Place::operation>;
-using WithinModule = Within<&Place::module>;
+using WithinOperator = Within<&CallLocation::operation>;
+using WithinModule = Within<&CallLocation::module>;
 
 }  // namespace coshard

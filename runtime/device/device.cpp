@@ -26,7 +26,7 @@ void Buffer::used_until(std::shared_ptr<Event> event) {
 }
 
 std::shared_ptr<Buffer> Device::make_buffer(std::size_t bytes) {
-  // Nothing is read or written there, but offsets are added to it: a null pointer would not do.
+  // Nothing is accessed there, but offsets are added to it, so a null pointer would not do.
   alignas(64) static char nowhere[64];
   if (bytes == 0) return std::make_shared<Buffer>(shared_from_this(), nowhere, 0, false);
   return std::allocate_shared<Buffer>(FrameAllocator<Buffer>(), shared_from_this(), allocate(bytes),
@@ -37,7 +37,7 @@ std::shared_ptr<Buffer> Device::borrow(void* data, std::size_t bytes) {
   return std::make_shared<Buffer>(shared_from_this(), data, bytes, false);
 }
 
-// They end in about the order they began in: a look at the oldest is enough, and costs little.
+// They end in about the order in which they began: checking the oldest suffices and is cheap.
 void Device::watch(std::shared_ptr<Watched> watched) {
   if (watched_.size() >= kWatchedAtOnce) {
     const auto alive = std::ranges::find_if(watched_, [](const auto& w) { return !w->over(); });

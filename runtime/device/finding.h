@@ -7,7 +7,7 @@
 
 namespace coshard {
 
-enum class FindingKind : std::uint32_t {
+enum class DeviceAssertKind : std::uint32_t {
   None,
   EmbeddingId,   // value: the id; limit: rows of the table
   GatherIndex,   // value: the index; limit: size of the dimension
@@ -16,13 +16,13 @@ enum class FindingKind : std::uint32_t {
   Division,      // value: the dividend; limit: 0
 };
 
-struct Finding {
-  std::uint32_t kind = 0;     // FindingKind; taken by compare-and-swap, then the rest is written
+struct DeviceAssert {
+  std::uint32_t kind = 0;  // DeviceAssertKind; taken by compare-and-swap, then the rest is written
   std::uint32_t written = 0;  // 1 once value and limit are there
   std::int64_t value = 0, limit = 0;
 };
 
 // "embedding: id 9 is out of bounds for a table of 8 rows"
-std::string describe(FindingKind kind, std::int64_t value, std::int64_t limit);
+std::string describe(DeviceAssertKind kind, std::int64_t value, std::int64_t limit);
 
 }  // namespace coshard

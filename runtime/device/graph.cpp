@@ -9,7 +9,7 @@ namespace {
 
 // What the rank works for: " for matmul in module layers.0 at train.cpp:88".
 std::string purpose() {
-  const Place& place = Branch::current().place;
+  const CallLocation& place = Branch::current().place;
   std::string_view operation = place.operation;
   if (operation.empty()) operation = AllocationLabel::current();
   std::string text;

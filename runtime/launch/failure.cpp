@@ -8,10 +8,10 @@
 namespace coshard {
 
 std::string Failure::line() const {
-  std::string who = rank < 0 ? "" : str_cat("rank ", rank);
-  if (!module.empty()) who += str_cat(who.empty() ? "" : ", ", module);
-  return str_cat(who, who.empty() ? "" : ": ", text,
-                 where.line == 0 ? "" : str_cat(" at ", place(where)));
+  std::string who = rank < 0 ? "" : cat("rank ", rank);
+  if (!module.empty()) who += cat(who.empty() ? "" : ", ", module);
+  return cat(who, who.empty() ? "" : ": ", text,
+             where.line == 0 ? "" : cat(" at ", location_of(where)));
 }
 
 Failure failure_of(int rank, const std::exception_ptr& error, std::string module) {
@@ -20,7 +20,8 @@ Failure failure_of(int rank, const std::exception_ptr& error, std::string module
     std::rethrow_exception(error);
   } catch (const Error& known) {
     const CallSite site = known.site();
-    if (site.known() && failure.text.find(place(site)) == std::string::npos) failure.where = site;
+    if (site.known() && failure.text.find(location_of(site)) == std::string::npos)
+      failure.where = site;
   } catch (...) {
   }
   return failure;

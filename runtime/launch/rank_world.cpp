@@ -30,7 +30,7 @@ std::shared_ptr<Communicator> control_of(Communicator& world, const WorldOptions
   return world.subgroup(all, "control");
 }
 
-// What only the communicator local can do.
+// Options that only the communicator local supports.
 void check_local(const WorldOptions& options) {
   if (options.link) check(*options.link);
   CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
@@ -42,7 +42,7 @@ void check_local(const WorldOptions& options) {
              " needs communicator local, got ", options.communicator);
 }
 
-// How many cores each rank has for itself.
+// How many cores each rank gets.
 int cores_per_rank(const WorldOptions& options) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const int side_by_side =

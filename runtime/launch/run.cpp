@@ -1,4 +1,4 @@
-// run(): what a program prints when its world fails, its exit code, and its end when ranks do not.
+// run(): what it prints when the world fails, its exit code, and how it ends when ranks do not.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -105,7 +105,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
 
   Executor& executor() { return executor_; }
 
-  // From now on others may ring for it.
+  // From now on it may be rung.
   void enlist() {
     executor_.belongs_to(shared_from_this());
     run_->state.begins(rank_, executor_);
@@ -142,7 +142,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
       try {
         if (error) std::rethrow_exception(error);
         task_.take();
-        // What is still queued may fail, and peers may need it; nobody waits for it later.
+        // Work still queued may fail, and peers may need it; nobody waits for it later.
         world_->device()->synchronize();
       } catch (...) {
         const std::exception_ptr left = std::current_exception();

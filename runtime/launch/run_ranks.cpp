@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kStandstill = "deadlock: every rank waits and nothing can wake one: ";
 
-// In this order: what is later uses what is earlier; the census calls only while ranks run.
+// Order matters: later members use earlier ones; the census calls back only while ranks run.
 struct Run {
   Run(const WorldOptions& settled, const Program& main) : options(settled), program(main) {
     for (const int rank : roster->here()) sleepers[rank] = &census.add(rank);
@@ -42,7 +42,7 @@ void run_program(Run& run, World& world, Executor& executor) {
   });
   try {
     executor.run(run.program(world));
-    // What is still queued may fail, and peers may need it; nobody waits for it later.
+    // Work still queued may fail, and peers may need it; nobody waits for it later.
     world.device()->synchronize();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();

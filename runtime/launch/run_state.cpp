@@ -10,7 +10,7 @@
 namespace coshard {
 namespace {
 
-// Errors of who waited for a rank that has failed before.
+// Errors of ranks that waited for one that had already failed.
 bool may_be_a_consequence(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -73,7 +73,7 @@ void RunState::failing(const Failure& failure, const std::exception_ptr& error) 
   }
 }
 
-// What another rank has failed with earlier, if `error` may come of it.
+// The earlier failure of another rank, if it may have caused `error`.
 const RunState::Kept* RunState::before(int rank, const std::exception_ptr& error) const {
   if (!may_be_a_consequence(error)) return nullptr;
   const Kept* first = nullptr;

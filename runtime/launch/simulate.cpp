@@ -121,7 +121,7 @@ bool Simulation::pause() {
   }
 }
 
-// The network's life.
+// The network's main function.
 void Simulation::carry(Parker& parker) {
   while (alive_ > 0) {
     parker.park(next_transfer_ns_);
@@ -139,7 +139,7 @@ std::string Simulation::standing() {
   return text;
 }
 
-// Every rank sleeps, and nothing will wake it.
+// A deadlock: every rank sleeps.
 void Simulation::standstill() {
   const std::string text =
       str_cat("deadlock: all ranks sleep and nothing can wake them: ", standing());

@@ -16,7 +16,7 @@ std::vector<ObserverMaker>& observer_makers() {
 
 }  // namespace
 
-// Tells all observers; one that is added while another is told hears of the next thing.
+// Forwards to all observers; one that is added meanwhile is told from the next event on.
 class World::FanOut final : public Observer {
  public:
   explicit FanOut(const std::vector<Observer*>& observers) : observers_(observers) {}

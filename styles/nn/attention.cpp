@@ -38,7 +38,7 @@ Attention::Attention(AttentionOptions options, World& world)
   register_module("wo", wo);
 }
 
-// [batch, seq, width] -> [batch, heads at hand, seq, head_dim]
+// [batch, seq, width] -> [batch, local heads, seq, head_dim]
 Tensor Attention::split_heads(const Tensor& x, bool rotate) const {
   CS_REQUIRE(x.ndim() == 3 && x.size(-1) % head_dim == 0, "Attention: a projection is ", x,
              ", not [batch, seq, a multiple of head_dim ", head_dim,

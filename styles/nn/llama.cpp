@@ -36,8 +36,7 @@ RMSNormOptions llama_norm(const LlamaConfig& config) {
 
 }  // namespace
 
-// The members of LlamaForCausalLM pass a checked config down; a part that is made on its own checks
-// it here.
+// LlamaForCausalLM passes a checked config down; a submodule constructed on its own checks it here.
 LlamaAttention::LlamaAttention(const LlamaConfig& config, World& world)
     : q_proj(config.hidden_size, config.num_attention_heads * checked_llama(config).head_dim, world,
              llama_linear(config, config.attention_bias)),
@@ -56,7 +55,7 @@ LlamaAttention::LlamaAttention(const LlamaConfig& config, World& world)
   register_module("o_proj", o_proj);
 }
 
-// [batch, seq, width] -> [batch, heads at hand, seq, head_dim]
+// [batch, seq, width] -> [batch, local heads, seq, head_dim]
 Tensor LlamaAttention::heads(const Tensor& projected, bool rotate) const {
   CS_REQUIRE(projected.ndim() == 3 && projected.size(2) % head_dim_ == 0,
              "LlamaAttention: a projection is ", projected,

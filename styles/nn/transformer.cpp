@@ -74,7 +74,7 @@ Task<Tensor> Transformer::run(Tensor ids) {
 }
 
 ParallelPlan transformer_plan(bool sequence_parallel) {
-  // Between the blocks activations are plain replicas, or DTensors cut along the sequence.
+  // Between the blocks activations are plain replicas, or DTensors sharded along the sequence.
   const Placement between = sequence_parallel ? Shard(1) : Replicate();
   const bool local = !sequence_parallel;
   const PrepareModuleInput gathered{.input_layouts = between, .desired_input_layouts = Replicate()};

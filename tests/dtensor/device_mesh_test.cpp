@@ -109,7 +109,7 @@ TEST(Flatten, NamesAreGivenOnce) {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"dp", "cp", "tp"});
     const DeviceMesh dp_cp = mesh.submesh({"dp", "cp"}), dp_tp = mesh.submesh({"dp", "tp"});
     EXPECT_TRUE(
-        says(mesh_refusal([&] { dp_cp.flatten("tp"); }), "'tp' is the name of a dimension"));
+        says(mesh_refusal([&] { dp_cp.flatten("tp"); }), "'tp' is already the name of a dimension"));
     dp_cp.flatten("x");
     EXPECT_TRUE(says(mesh_refusal([&] { dp_tp.flatten("x"); }), "'x'"));
     dp_tp.flatten("outer");

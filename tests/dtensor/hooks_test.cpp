@@ -160,7 +160,8 @@ TEST(Hooks, DoNotWriteToAGradientThatOthersRead) {
     const Tensor x = leaf_of(world, {2});
     const Tensor given = ones(world.device(), {2}, DType::F64);
     register_hook(x, [](const Tensor& g) { return mul_(g, 10.0); });
-    EXPECT_TRUE(says(refusal_of([&] { run_backward(view(x, {2}), given); }), "others may read"));
+    EXPECT_TRUE(
+        says(refusal_of([&] { run_backward(view(x, {2}), given); }), "other operators may read"));
     EXPECT_EQ(mul_(given, 1.0).to_vector(), (Values{1, 1}));
     co_return;
   });

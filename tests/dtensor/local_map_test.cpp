@@ -150,7 +150,7 @@ TEST(LocalMap, RefusesWhatDoesNotFit) {
     options.in_placements = OptionalLayouts{Layout(Shard(0))};
     EXPECT_NE(text().find("2 inputs, 1 in_placements"), std::string::npos) << text();
     options.in_placements = OptionalLayouts{Layout(Shard(0)), std::nullopt};
-    EXPECT_NE(text().find("no layout in in_placements"), std::string::npos) << text();
+    EXPECT_NE(text().find("in_placements has no layout"), std::string::npos) << text();
     const auto two = [](std::span<const Tensor> local) -> std::vector<Tensor> {
       return {local[0], local[1]};
     };

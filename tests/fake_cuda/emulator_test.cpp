@@ -85,7 +85,7 @@ std::string emulation_error(const Kernel& kernel) {
   call.kernel = &kernel;
   call.blocks = 1;
   call.threads = 64;
-  call.meets = Kernel::kMeets;
+  call.uses_barriers = Kernel::kUsesBarriers;
   try {
     emulate(call, 1);
   } catch (const std::runtime_error& error) {

@@ -30,7 +30,7 @@ CudaLaunch launch_of(const Kernel& kernel, const char* name, cudaStream_t stream
   call.kernel_bytes = sizeof kernel;
   call.blocks = 1;
   call.threads = 32;
-  call.meets = Kernel::kMeets;
+  call.uses_barriers = Kernel::kUsesBarriers;
   call.stream = stream;
   return call;
 }

@@ -18,11 +18,11 @@ CommEvent event(std::uint64_t id, const char* label, std::int64_t bytes) {
   return made;
 }
 
-TEST(ExitTable, HiddenIsWhatTheHostDidNotWaitFor) {
-  ExitTable table;
+TEST(CommSummary, HiddenIsWhatTheHostDidNotWaitFor) {
+  CommSummary table;
   table.issued(event(1, "P->R", 1000), 10 * kMs);
   table.ready(event(1, "P->R", 1000), 17 * kMs, 20 * kMs, 20 * kMs);
-  const ExitTable::Row row = table.rows().at(0);
+  const CommSummary::Row row = table.rows().at(0);
   EXPECT_EQ(row.count, 1);
   EXPECT_EQ(row.in_flight_ns, 10 * kMs);
   EXPECT_EQ(row.exposed_ns, 3 * kMs);
@@ -30,8 +30,8 @@ TEST(ExitTable, HiddenIsWhatTheHostDidNotWaitFor) {
   EXPECT_NEAR(row.gigabytes_per_s(), 1000.0 / (10 * kMs), 1e-12);
 }
 
-TEST(ExitTable, WhatWasReadyBeforeTheAwaitIsHiddenAltogether) {
-  ExitTable table;
+TEST(CommSummary, WhatWasReadyBeforeTheAwaitIsHiddenAltogether) {
+  CommSummary table;
   table.issued(event(1, "", 8), 0);
   table.ready(event(1, "", 8), 9 * kMs, 4 * kMs, 9 * kMs);
   EXPECT_EQ(table.total().exposed_ns, 0);
@@ -39,15 +39,15 @@ TEST(ExitTable, WhatWasReadyBeforeTheAwaitIsHiddenAltogether) {
   EXPECT_EQ(table.hidden_share(), 1);
 }
 
-TEST(ExitTable, AnAwaitLongerThanTheFlightHidesNothing) {
-  ExitTable table;
+TEST(CommSummary, AnAwaitLongerThanTheFlightHidesNothing) {
+  CommSummary table;
   table.issued(event(1, "", 8), 0);
   table.ready(event(1, "", 8), 0, 2 * kMs, 5 * kMs);
   EXPECT_EQ(table.hidden_share(), 0);
 }
 
-TEST(ExitTable, KeepsPurposesApartAndPutsTheMostExposedFirst) {
-  ExitTable table;
+TEST(CommSummary, KeepsPurposesApartAndPutsTheMostExposedFirst) {
+  CommSummary table;
   table.issued(event(1, "a", 8), 0);
   table.issued(event(2, "b", 8), 0);
   table.ready(event(1, "a", 8), 0, kMs, kMs);
@@ -57,16 +57,16 @@ TEST(ExitTable, KeepsPurposesApartAndPutsTheMostExposedFirst) {
   EXPECT_EQ(table.total().count, 2);
 }
 
-TEST(ExitTable, KnowsTheShareOfGemmAndAttention) {
-  ExitTable table;
+TEST(CommSummary, KnowsTheShareOfGemmAndAttention) {
+  CommSummary table;
   table.computed("linear", ComputeClass::Gemm, 0, 5 * kMs);
   table.computed("attention", ComputeClass::Attention, 5 * kMs, 8 * kMs);
   table.computed("add", ComputeClass::Other, 8 * kMs, 9 * kMs);
   EXPECT_NEAR(table.gemm_share(10 * kMs), 0.8, 1e-12);
 }
 
-TEST(ExitTable, ResetForgetsFiguresButNotWhatIsInFlight) {
-  ExitTable table;
+TEST(CommSummary, ResetForgetsFiguresButNotWhatIsInFlight) {
+  CommSummary table;
   table.issued(event(1, "x", 8), 0);
   table.reset();
   EXPECT_TRUE(table.rows().empty());
@@ -74,27 +74,27 @@ TEST(ExitTable, ResetForgetsFiguresButNotWhatIsInFlight) {
   EXPECT_EQ(table.total().in_flight_ns, 2 * kMs);
 }
 
-TEST(ExitTable, PrintsTheMeanOverRanks) {
-  std::vector<ExitTable> tables(2);
-  for (ExitTable& table : tables) {
+TEST(CommSummary, PrintsTheMeanOverRanks) {
+  std::vector<CommSummary> tables(2);
+  for (CommSummary& table : tables) {
     table.issued(event(1, "P->R", 3'000'000), 0);
     table.ready(event(1, "P->R", 3'000'000), 0, 4 * kMs, 4 * kMs);
   }
   std::ostringstream out;
-  print_exit_table(out, tables);
+  print_comm_summary(out, tables);
   EXPECT_NE(out.str().find("P->R"), std::string::npos);
   EXPECT_NE(out.str().find(" 3.000 "), std::string::npos) << out.str();
   EXPECT_NE(out.str().find(" 4.0 "), std::string::npos) << out.str();
   EXPECT_EQ(out.str().find("emulated"), std::string::npos);
 }
 
-TEST(ExitTable, SaysThatALinkWasEmulated) {
-  std::vector<ExitTable> tables(1);
+TEST(CommSummary, SaysThatALinkWasEmulated) {
+  std::vector<CommSummary> tables(1);
   CommEvent linked = event(1, "P->R", 8);
   linked.link = "20us,1GB/s";
   tables[0].issued(linked, 0);
   std::ostringstream out;
-  print_exit_table(out, tables);
+  print_comm_summary(out, tables);
   EXPECT_TRUE(out.str().starts_with("on an emulated link of 20us,1GB/s:\n")) << out.str();
 }
 

@@ -12,8 +12,8 @@ struct Case {
   LossParallelOptions options;
 };
 
-// The loss and gradient of cut logits beside those of whole ones by cross_entropy; collectives of
-// A115.
+// The loss and gradient of sharded logits beside those of whole ones by cross_entropy; their
+// collectives.
 Task<void> expect_equal(World& world, Case c) {
   const DeviceMesh mesh = line(world);
   const Tensor full = random(world, c.logits);
@@ -298,7 +298,7 @@ TEST(LossParallel, RefusesLayoutsOfSeveralDimensions) {
       const DTensor logits = distribute_tensor(full, mesh, layout);
       const std::string text =
           co_await error_of(discard(loss_parallel_cross_entropy(logits, targets)));
-      EXPECT_CONTAINS(text, "exactly one mesh dimension must cut the classes");
+      EXPECT_CONTAINS(text, "exactly one mesh dimension must shard the classes");
     }
     const DTensor logits = distribute_tensor(full, mesh, Layout(Shard(0), Shard(1)));
     const DTensor elsewhere = distribute_tensor(targets, line(world), Replicate());

@@ -62,7 +62,7 @@ TEST_F(DoctorOnFake, NoDevice) {
   FakeDriver::get().set_devices(0);
   ask();
   EXPECT_EQ(code, 1);
-  EXPECT_TRUE(says("problem: cuda: this machine has no CUDA device: look at `nvidia-smi -L`"))
+  EXPECT_TRUE(says("problem: cuda: this machine has no CUDA device: check `nvidia-smi -L`"))
       << text;
 }
 

@@ -32,7 +32,7 @@ struct FromLocalOptions {
 // Wraps this rank's local tensor; shares its memory unless run_check replaces it.
 //   Moves:    nothing, except for run_check.
 //   Gradient: redistributed to grad_placements; then this rank's local tensor. Under a Partial it
-//             is scaled as gradient_of_term (partial.h) says, which takes one all_gather for
+//             is scaled as gradient_of_partial (partial.h) says, which takes one all_gather for
 //             P(min), P(max) and P(product).
 //   Fails:    Error{BadInput}: a DTensor; a layout with more or fewer entries than the mesh, or
 //             with a dim the tensor lacks; a local shape that differs from what torch.chunk gives

@@ -24,8 +24,8 @@ struct Placement {
   constexpr bool is_shard(int d) const { return is_shard() && dim == d; }
   constexpr bool is_strided() const { return kind == PlacementKind::StridedShard; }
   // Whether it shards the tensor, or its dimension d, plain or strided.
-  constexpr bool cuts() const { return is_shard() || is_strided(); }
-  constexpr bool cuts(int d) const { return cuts() && dim == d; }
+  constexpr bool is_sharded() const { return is_shard() || is_strided(); }
+  constexpr bool is_sharded(int d) const { return is_sharded() && dim == d; }
   friend constexpr bool operator==(const Placement&, const Placement&) = default;
 };
 

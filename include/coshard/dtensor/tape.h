@@ -17,7 +17,7 @@
 
 namespace COSHARD_API coshard {
 
-class Record;
+class GradNode;
 
 // A tensor's hook (hooks.h); its functions are empty once it is removed. Callers keep it alive: a
 // hook may remove itself.
@@ -38,7 +38,7 @@ struct GradMeta {
   GradMeta& operator=(const GradMeta&) = delete;
 
   bool requires_grad = false;
-  std::shared_ptr<Record> producer;
+  std::shared_ptr<GradNode> producer;
   int output = 0;                    // which output of the producer
   Tensor gradient;                   // accumulated over backward calls
   std::shared_ptr<const Spec> spec;  // of the tensor itself; null for a plain one
@@ -49,8 +49,8 @@ struct GradMeta {
 class GradSink {
  public:
   virtual ~GradSink() = default;
-  virtual bool wants(int input) const = 0;
-  virtual void give(int input, Tensor gradient) = 0;
+  virtual bool needs_grad(int input) const = 0;
+  virtual void accumulate(int input, Tensor gradient) = 0;
   // A gradient off the critical path (a leaf's): computed after the next collective of the backward
   // pass has been issued, so that it overlaps with it.
   virtual void defer(int input, std::function<Tensor()> compute) = 0;
@@ -58,9 +58,9 @@ class GradSink {
   virtual void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) = 0;
 };
 
-class Record : public std::enable_shared_from_this<Record> {
+class GradNode : public std::enable_shared_from_this<GradNode> {
  public:
-  virtual ~Record() = default;
+  virtual ~GradNode() = default;
   virtual std::string_view name() const = 0;
   // Whether `backward` is itself recorded when the tape is on, so that second derivatives are
   // right; without it they are refused.
@@ -89,10 +89,10 @@ class Record : public std::enable_shared_from_this<Record> {
 // Puts `record` on the tape as the producer of `outputs` if taping is on and an input requires a
 // gradient; returns whether it did. `inputs`: the tensors the gradients belong to.
 bool taped(std::span<const Tensor> inputs);  // would a record be made for these?
-void push_record(std::shared_ptr<Record> record, std::span<const Tensor> inputs,
+void push_record(std::shared_ptr<GradNode> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs);
 // `tensor` is now output number `output` of `producer`.
-void mark_output(const Tensor& tensor, std::shared_ptr<Record> producer, int output);
+void mark_output(const Tensor& tensor, std::shared_ptr<GradNode> producer, int output);
 // Number of the newest record; later ones have larger numbers.
 std::uint64_t newest_record();
 

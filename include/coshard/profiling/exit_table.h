@@ -16,7 +16,7 @@
 
 namespace COSHARD_API coshard {
 
-class ExitTable : public Observer {
+class CommSummary : public Observer {
  public:
   struct Row {
     CollectiveKind kind{};
@@ -39,7 +39,7 @@ class ExitTable : public Observer {
   }
   // Share of `wall_ns` that this rank spent in GEMM and attention kernels.
   double gemm_share(std::int64_t wall_ns) const;
-  void merge(const ExitTable& other);
+  void merge(const CommSummary& other);
   void reset();  // what is in flight stays known
 
   void issued(const CommEvent& event, std::int64_t now) override;
@@ -59,6 +59,6 @@ class ExitTable : public Observer {
 };
 
 // Prints the table; figures are means over `tables`, one per rank. Says if a link was emulated.
-void print_exit_table(std::ostream& out, std::span<const ExitTable> tables);
+void print_comm_summary(std::ostream& out, std::span<const CommSummary> tables);
 
 }  // namespace coshard

@@ -25,7 +25,7 @@ struct CallSite {
 };
 
 // What error messages can say about where something was asked for.
-struct Place {
+struct CallLocation {
   CallSite site;               // the user's line
   std::string_view operation;  // the operator that needs it implicitly; static text
   std::string_view module;     // path of the module; static text

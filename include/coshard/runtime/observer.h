@@ -1,7 +1,7 @@
 #pragma once
-// The interface through which the library is observed. Counters, traces, the exit table and the
-// flight recorder implement it; the library tells and never asks. Called on the rank's own thread,
-// while its World lives. Times are steady-clock nanoseconds.
+// The interface through which the library is observed. Counters, traces, the communication summary
+// and the flight recorder implement it; the library tells and never asks. Called on the rank's own
+// thread, while its World lives. Times are steady-clock nanoseconds.
 #include <cstdint>
 #include <memory>
 #include <string_view>

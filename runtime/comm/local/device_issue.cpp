@@ -1,5 +1,5 @@
-// A LocalCommunicator on devices that queue their work: what a rank brings when it issues, and the
-// last rank's part.
+// A LocalCommunicator on devices that queue their work: what a rank does when it issues, and
+// what the last rank does.
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_communicator.h"
@@ -8,7 +8,7 @@
 namespace coshard {
 
 // With the queueing mutex held.
-void LocalGroup::queue_or_poison(DeviceJob& job, std::size_t side, const Awaited& what) {
+void LocalGroup::queue_or_poison(DeviceJob& job, std::size_t side, const CollectiveInfo& what) {
   if (poisoned()) return;
   for (const DeviceSide& its : job.sides)
     if (its.device == nullptr) {
@@ -32,7 +32,7 @@ void LocalGroup::queue_on_devices(Job& job, int rank) {
   {
     const std::scoped_lock lock(devices_.queueing());
     queue_or_poison(*job.device, mine,
-                    Awaited(job.entries[mine].args, job.sequence, members_[mine]));
+                    CollectiveInfo(job.entries[mine].args, job.sequence, members_[mine]));
   }
   if (!poisoned()) finish(job);
 }
@@ -40,8 +40,8 @@ void LocalGroup::queue_on_devices(Job& job, int rank) {
 void LocalGroup::queue_on_devices(Message& message, int rank) {
   const bool sends = message.source == rank;
   queue_or_poison(*message.device, sends ? 0 : 1,
-                  Awaited(sends ? message.send : message.recv, message.number,
-                          members_[static_cast<std::size_t>(rank)]));
+                  CollectiveInfo(sends ? message.send : message.recv, message.number,
+                                 members_[static_cast<std::size_t>(rank)]));
   if (poisoned()) return;
   message.state.store(MessageState::Over);
   ring(message.has_dependents);

@@ -27,21 +27,21 @@ bool is_small(const Collective& c, int ranks) {
   return plain_bytes(c) * ranks <= kDeviceOneShotBytes;
 }
 
-// What follows on every stream runs after what the first one has waited for until now.
+// Later work on every stream runs after everything the first stream has waited for.
 std::shared_ptr<Event> go_on(const Sides& sides) {
   std::shared_ptr<Event> event = stream_of(sides[0]).record();
   for (std::size_t r = 1; r < sides.size(); ++r) stream_of(sides[r]).wait(*event);
   return event;
 }
 
-// What follows on every stream runs after what is queued on each of them.
+// Later work on every stream runs after what is queued on each of them.
 std::shared_ptr<Event> meet(const Sides& sides) {
   for (std::size_t r = 1; r < sides.size(); ++r)
     stream_of(sides[0]).wait(*stream_of(sides[r]).record());
   return go_on(sides);
 }
 
-// What follows on every stream runs when the buffers of all ranks are ready.
+// Later work on every stream runs once the buffers of all ranks are ready.
 void meet_when_ready(const Sides& sides) {
   for (const DeviceSide& side : sides) stream_of(sides[0]).wait(*side.ready);
   go_on(sides);
@@ -52,7 +52,7 @@ void copy(const DeviceSide& on, void* to, const void* from, std::int64_t bytes) 
   engine_of(on).copy({to, from, 1, bytes, bytes, bytes}, stream_of(on));
 }
 
-// Loops whose strides fit become one loop over rows, which one copy does.
+// Merges loops with matching strides into one loop over rows, for a single copy.
 void copy_block(const DeviceSide& on, const CopyBlock& block, const void* send, void* recv,
                 std::int64_t width) {
   struct Loop {
@@ -82,7 +82,7 @@ void copy_block(const DeviceSide& on, const CopyBlock& block, const void* send, 
     }
 }
 
-// Each rank fetches what every other has for it, its own first.
+// Each rank fetches its part from every rank, its own first.
 void queue_exchange(const Sides& sides, std::vector<std::shared_ptr<Event>>& parts) {
   const int ranks = ranks_of(sides);
   for (int target = 0; target < ranks; ++target) {
@@ -158,13 +158,13 @@ void queue_large_all_reduce(const Sides& sides) {
     }
 }
 
-// Where a cut is not one piece of memory it is first fetched from all ranks, then reduced.
+// A shard that is not contiguous is first fetched from all ranks, then reduced.
 void queue_reduce_scatter(const Sides& sides) {
   const int ranks = ranks_of(sides);
   for (int rank = 0; rank < ranks; ++rank) {
     const DeviceSide& mine = sides[static_cast<std::size_t>(rank)];
     const Collective& c = *mine.args;
-    const Cut cut = cut_of(c.counts, c.extent, ranks, rank);
+    const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, rank);
     const std::int64_t row = cut.size * c.inner, count = c.outer * row;
     if (mine.scratch == nullptr) {
       reduce(sides, mine, cut.offset * c.inner, count, c.recv);
@@ -222,7 +222,7 @@ std::int64_t scratch_bytes(const Collective& c, int ranks, int rank) {
   return 0;
 }
 
-void DeviceJob::queue(std::weak_ptr<LocalGroup> group, const Awaited& what,
+void DeviceJob::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what,
                       std::int64_t timeout_ns) {
   group_ = std::move(group);
   what_ = what;
@@ -273,7 +273,7 @@ void DeviceJob::check(std::int64_t waited_ns) {
   throw Error(ErrorKind::Timeout, message);
 }
 
-// Whose compute stream has not come to the collective that all have issued.
+// Whose compute stream has not reached the collective that all have issued.
 std::string DeviceJob::late_text() const {
   std::string text;
   for (const DeviceSide& side : sides) {

@@ -42,7 +42,7 @@ class DeviceJob final : public Watched {
 
   // Queues all of it; every side has arrived and they agree. Under the group's queueing mutex.
   // Throws device errors; some of it may be queued then.
-  void queue(std::weak_ptr<LocalGroup> group, const Awaited& what, std::int64_t timeout_ns);
+  void queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what, std::int64_t timeout_ns);
   // The end of all of it, or of the shard of `source` on `target`; once it is queued.
   const Event& end() const { return *over_; }
   const Event& end_of_part(int source, int target) const;
@@ -61,7 +61,7 @@ class DeviceJob final : public Watched {
   std::vector<std::shared_ptr<Event>> parts_;  // [target * ranks + source], or empty
   bool started_ = false;                       // some of it is queued
   std::weak_ptr<LocalGroup> group_;
-  std::optional<Awaited> what_;
+  std::optional<CollectiveInfo> what_;
   std::int64_t timeout_ns_ = 0;
 };
 

@@ -126,13 +126,13 @@ void LocalGroup::leave(int rank) {
 
 int LocalGroup::lost(const Job& job) const {
   for (std::size_t r = 0; r < members_.size(); ++r) {
-    // In this order: a rank that has left has issued all it will.
+    // In this order: a rank that has left will issue nothing more.
     if (states_[r].left.load() && !job.entries[r].issued()) return static_cast<int>(r);
   }
   return -1;
 }
 
-// With its ranks where another group may have them in another order.
+// Lists its ranks if another group may have them in another order.
 std::string LocalGroup::title() const {
   std::string text = str_cat(name_, "[", size(), "]");
   if (std::ranges::is_sorted(members_)) return text;
@@ -168,12 +168,12 @@ std::string LocalGroup::rank_text(int rank) const {
   return str_cat(members_[static_cast<std::size_t>(rank)], " (", last_seen(rank), ")");
 }
 
-std::string LocalGroup::lost_text(const Awaited& awaited, int lost) const {
+std::string LocalGroup::lost_text(const CollectiveInfo& awaited, int lost) const {
   const auto index = static_cast<std::size_t>(lost);
   return awaited.lost_text(title(), members_[index], states_[index].issued.load());
 }
 
-PeerFailure LocalGroup::poisoned(const Awaited& awaited) const {
+PeerFailure LocalGroup::poisoned(const CollectiveInfo& awaited) const {
   return awaited.poisoned(title(), cause());
 }
 
@@ -192,7 +192,7 @@ void LocalGroup::listen(Parker& parker, bool for_part) {
     const std::scoped_lock lock(sleep_mutex_);
     listening_.push_back(&parker);
   }
-  // After it is in the list: who sees the count rings for it.
+  // After it is in the list: whoever sees the count rings for it.
   sleepers_.fetch_add(1);
   if (for_part) part_sleepers_.fetch_add(1);
 }

@@ -95,8 +95,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::string missing_text(const Job& job) const;
   std::string rank_text(int rank) const;
   std::string title() const;
-  std::string lost_text(const Awaited& awaited, int lost) const;
-  PeerFailure poisoned(const Awaited& awaited) const;
+  std::string lost_text(const CollectiveInfo& awaited, int lost) const;
+  PeerFailure poisoned(const CollectiveInfo& awaited) const;
   std::string last_seen(int rank) const;  // "last issued #39 all_reduce 1.7 s ago"
   // A rank that the job misses and that has left; -1: none.
   int lost(const Job& job) const;
@@ -132,7 +132,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool raise_arrived(Job& job, int rank);
   void arm(Job& job, int rank);
   void queue_on_devices(Job& job, int rank);
-  void queue_or_poison(DeviceJob& job, std::size_t side, const Awaited& what);
+  void queue_or_poison(DeviceJob& job, std::size_t side, const CollectiveInfo& what);
   void run(Job& job, std::uint32_t unit);
   bool complete_some(Job& job);
   void offer(Job& job);

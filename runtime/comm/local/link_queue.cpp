@@ -12,7 +12,7 @@ namespace coshard {
 
 namespace {
 
-// A point in time that is beyond all clocks stays so.
+// Saturates at the end of the clock.
 std::int64_t later(std::int64_t ns, std::int64_t by) {
   std::int64_t sum = 0;
   return __builtin_add_overflow(ns, by, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
@@ -28,7 +28,8 @@ Passage LinkQueue::pass(const Job& job) {
   std::int64_t bytes = 0;
   for (int r = 0; r < ranks; ++r)
     bytes = std::max(bytes, larger_bytes(job.entries[static_cast<std::size_t>(r)].args, ranks, r));
-  const std::int64_t took = any.announced ? 0 : link_.time_ns(algorithmic_bytes(any, ranks, bytes));
+  const std::int64_t took =
+      any.control_only ? 0 : link_.time_ns(algorithmic_bytes(any, ranks, bytes));
   const std::scoped_lock lock(lock_);
   Passage passage{now()};
   for (const std::int64_t free : free_ns_) passage.begin = std::max(passage.begin, free);
@@ -48,7 +49,9 @@ Passage LinkQueue::pass_message(int sender, std::int64_t bytes) {
 std::int64_t LinkQueue::part_ns(const Job& job, int source, int target) const {
   const Collective& any = job.entries[0].args;
   const int ranks = static_cast<int>(free_ns_.size());
-  const auto size_of_part = [&](int r) { return cut_of(any.counts, any.extent, ranks, r).size; };
+  const auto size_of_part = [&](int r) {
+    return shard_extent(any.counts, any.extent, ranks, r).size;
+  };
   double moved = 0, all = 0;
   bool before = true;
   for (int r = (target + 1) % ranks; r != target; r = (r + 1) % ranks) {

@@ -15,7 +15,7 @@
 namespace coshard {
 namespace {
 
-// The rank's clock to a few milliseconds, for a quarter of its price.
+// The rank's clock to within a few milliseconds, at a quarter of the cost.
 std::int64_t coarse_now_ns() {
   const Parker& parker = RankContext::current().parker();
   if (parker.shares_its_thread()) return parker.now();  // which may be virtual
@@ -84,13 +84,13 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   return work;
 }
 
-// What is dropped and never waited for must not pile up.
+// So that work that is dropped without a wait does not pile up.
 void LocalCommunicator::help_when_much_is_in_flight() {
   constexpr std::int64_t kMuch = 32 * 1024 * 1024;
   while (bytes_in_flight_ > kMuch && help_any()) retire();
 }
 
-void LocalCommunicator::note_given_up(const Awaited& awaited) {
+void LocalCommunicator::note_given_up(const CollectiveInfo& awaited) {
   const Branch& branch = Branch::current();
   given_up_ += mix(mix(0x9e3779b9, awaited.branch), awaited.number);
   group_->note_given_up(rank_,
@@ -111,10 +111,10 @@ bool LocalCommunicator::agree(const Message& message) {
   if (send.dtype == recv.dtype && send_elements(send, size(), 0) == recv_elements(recv, size(), 0))
     return true;
   const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
-  group_->poison(str_cat("ranks disagree on message #", message.number, " of ", group_->title(),
-                         ": rank ", world(message.source), " calls ", describe(send, size()),
-                         place_text(send), ", rank ", world(message.target), " calls ",
-                         describe(recv, size()), place_text(recv)));
+  group_->poison(cat("ranks disagree on message #", message.number, " of ", group_->title(),
+                     ": rank ", world(message.source), " calls ", describe(send, size()),
+                     location_text(send), ", rank ", world(message.target), " calls ",
+                     describe(recv, size()), location_text(recv)));
   return false;
 }
 
@@ -147,7 +147,7 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
   return work;
 }
 
-// Both sides are there and agree, on the cpu.
+// On the CPU, once both sides have arrived and agree.
 void LocalCommunicator::transfer(const std::shared_ptr<Message>& message, std::int64_t bytes) {
   if (LinkQueue* link = group_->link())
     message->passage = link->pass_message(message->source, bytes);

@@ -45,7 +45,7 @@ class LocalCommunicator final : public Communicator,
   bool help_any();
   bool help(Message& message);
   // The await of a collective was given up: what this rank issues from now on says so.
-  void note_given_up(const Awaited& awaited);
+  void note_given_up(const CollectiveInfo& awaited);
   // Lets go of what is over.
   void retire();
   // After the poison: returns when no peer touches a buffer of this rank any more.

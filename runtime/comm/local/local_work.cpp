@@ -16,7 +16,7 @@ LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Coll
     : communicator_(std::move(communicator)),
       awaited_(collective, number, communicator_->world_rank()) {}
 
-// What a handle that was dropped held stays until peers and streams are past it.
+// Keeps what a dropped handle held until peers and streams are done with it.
 LocalWork::~LocalWork() {
   if (device_job_ == nullptr || settled_) return;
   LocalGroup& group = communicator_->group();
@@ -45,7 +45,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
   LocalGroup& group = communicator_->group();
   RankContext& rank = RankContext::current();
   Parker& parker = rank.parker();
-  Patience patience;
+  SpinWait patience;
   std::int64_t begin_ns = 0;
   for (;;) {
     if (group.poisoned()) fail_poisoned();
@@ -75,7 +75,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
 
 std::int64_t LocalWork::not_before(int part) const { return link() == nullptr ? 0 : link_ns(part); }
 
-// Null where others than the ranks of the census may end the wait.
+// Null if anybody outside the census may end the wait.
 Sleeper* LocalWork::sleeper() const {
   Sleeper* sleeper = RankContext::current().sleeper;
   const bool counts =
@@ -144,7 +144,7 @@ void LocalWork::settle(std::int64_t begin_ns) {
   if (event_.id == 0) return;
   if (Observer* watching = communicator_->observer()) {
     const std::int64_t now = now_ns();
-    // Nobody sees when a device is done.
+    // Nobody observes when a device finishes.
     if (device_job_ != nullptr) return watching->ready(event_, now, now, now);
     // Ranks that are not watched do not take the time; then it was over by now at the latest.
     const std::int64_t over = over_ns() > 0 ? std::min(over_ns(), now) : now;
@@ -241,7 +241,7 @@ bool JobWork::part_complete(int part) const {
                         (link() == nullptr || !part_on_link(part)));
 }
 
-// Its own part passes no link.
+// A rank's own part passes no link.
 bool JobWork::part_on_link(int part) const {
   if (part == communicator_->rank()) return false;
   return !job_->armed.load() ||
@@ -295,7 +295,7 @@ bool JobWork::misses(int rank) const {
   return job_ != nullptr && !job_->entries[static_cast<std::size_t>(rank)].issued();
 }
 
-// What it hangs on may be waited for in vain.
+// What it depends on may never complete.
 void JobWork::check_before(std::int64_t waited_ns) {
   if (after_ && job_->entries[static_cast<std::size_t>(communicator_->rank())].arrived())
     after_ = nullptr;

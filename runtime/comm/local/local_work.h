@@ -69,7 +69,7 @@ class LocalWork : public WorkState {
   void order_after(const Event& end);
 
   std::shared_ptr<LocalCommunicator> communicator_;
-  Awaited awaited_;
+  CollectiveInfo awaited_;
   // On devices that queue their work; null on the cpu, and when the group was poisoned before.
   std::shared_ptr<DeviceJob> device_job_;
 

@@ -30,7 +30,7 @@ bool Message::help(std::string& failure) {
   }
   const std::int64_t bytes =
       send_elements(send, 2, 0) * static_cast<std::int64_t>(size_of(send.dtype));
-  if (bytes > 0 && !send.announced)
+  if (bytes > 0 && !send.control_only)
     std::memcpy(recv.recv, send.send, static_cast<std::size_t>(bytes));
   send.keep_send.reset();
   recv.keep_recv.reset();

@@ -1,4 +1,4 @@
-// The transfer of a job: arriving, claiming units, finishing, giving up.
+// The transfer of a job: arriving, claiming units, finishing, abandoning.
 #include <exception>
 #include <utility>
 
@@ -50,7 +50,7 @@ void LocalGroup::offer(Job& job) {
   if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), job);
 }
 
-// True for the last one to come, when all agree.
+// True for the last rank to arrive, if all agree.
 bool LocalGroup::raise_arrived(Job& job, int rank) {
   entry(job, rank).stage.store(Stage::Arrived);
   if (part_sleepers_.load() > 0) wake();
@@ -84,7 +84,7 @@ void LocalGroup::note_not_before(Job& job, int rank) {
   if (known != 0 && its.not_before_ns.exchange(known) != known) ring(job.has_dependents);
 }
 
-// All who may wait for a job or message, or help it.
+// Everyone who may wait for a job or message, or help with it.
 void LocalGroup::ring(const std::atomic<bool>& has_dependents) {
   wake();
   if (registry_->progress != nullptr) registry_->progress->ring();
@@ -103,7 +103,7 @@ std::int64_t LocalGroup::not_before(const Job& job) const {
   return first;
 }
 
-// Arrives for `rank` if what it waits for is over.
+// Arrives on behalf of `rank` if what it depends on is over.
 LocalGroup::Prepared LocalGroup::prepare(Job& job, int rank) {
   Entry& its = entry(job, rank);
   if (!take(its.stage, Stage::Issued, Stage::Preparing, its.wanted)) return Prepared::Nothing;
@@ -172,8 +172,8 @@ bool LocalGroup::help(Message& message) {
   const bool moved = message.help(failure);
   if (message.wanted.exchange(false) || moved) ring(message.has_dependents);
   if (!failure.empty())
-    poison(str_cat("message #", message.number, " of ", title(), place_text(message.send),
-                   ": computing what it sends failed: ", failure));
+    poison(cat("message #", message.number, " of ", title(), location_text(message.send),
+               ": computing what it sends failed: ", failure));
   return moved;
 }
 
@@ -191,7 +191,7 @@ std::string LocalGroup::side_text(const Job& job, int rank) const {
   return call_text(entry(job, rank).args, size(), members_[static_cast<std::size_t>(rank)]);
 }
 
-// What `rank` did before the collective that its peers did otherwise.
+// What `rank` did before the collective that its peers did not.
 std::string LocalGroup::noted_text(const Job& job, int rank) const {
   const Noted& last = entry(job, rank).args.last_noted;
   const int member = members_[static_cast<std::size_t>(rank)];
@@ -285,7 +285,7 @@ void LocalGroup::finish_units(Job& job, std::uint32_t count, CollectiveKind kind
   }
 }
 
-// What follows the transfer on one rank's side.
+// Runs one rank's completion callback after the transfer.
 bool LocalGroup::complete_some(Job& job) {
   const auto ranks = static_cast<std::uint32_t>(size());
   if (job.next_completion.load(std::memory_order_relaxed) >= ranks) return false;

@@ -30,7 +30,7 @@ class ProgressThreads::Offered {
     return group_->poisoned() || (job_ != nullptr ? job_->over.load() : message_->over());
   }
   bool help() { return job_ != nullptr ? group_->help(*job_) : group_->help(*message_); }
-  // When it may go on although nobody rings; 0: never.
+  // When to check it although nobody rings; 0: never.
   std::int64_t not_before() const {
     return job_ != nullptr && group_->link() != nullptr ? group_->not_before(*job_) : 0;
   }
@@ -85,7 +85,7 @@ void ProgressThreads::ring() noexcept {
   for (const auto& helper : helpers_) helper->ring();
 }
 
-// They count as awake until they have looked again.
+// They count as awake until they have checked again.
 void ProgressThreads::count_in(Census& census) {
   for (const auto& helper : helpers_)
     helper->sleeper.store(&census.add_helper(), std::memory_order_release);

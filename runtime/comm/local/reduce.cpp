@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 1024;  // elements whose accumulator stays in L1
 
-// How an element lies in memory and how it is accumulated. Without branches, for the vectoriser.
+// How an element is stored and how it is accumulated. Branch-free, for the vectorizer.
 template <class T>
 struct Element {
   using Stored = T;
@@ -38,7 +38,7 @@ struct Element<Float16> {
   static Stored store(Sum sum) { return Float16(sum).bits; }
 };
 
-// NaN wins over every extreme, whichever rank has it.
+// NaN propagates, whichever rank has it.
 template <Reduce op, class A>
 inline A combine(A a, A b) {
   if constexpr (op == Reduce::Min) return b < a || b != b ? b : a;

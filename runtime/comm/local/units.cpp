@@ -37,10 +37,10 @@ void copy_block(const CopyBlock& block, const void* send, void* recv, std::size_
   }
 }
 
-// One dimension cut: all_gather writes the cut of `cut_rank` into the whole, scatter reads it from
-// there.
+// One dimension sharded: all_gather writes the cut of `cut_rank` into the whole, scatter reads it
+// from there.
 CopyBlock cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
-  const Cut cut = cut_of(c.counts, c.extent, ranks, cut_rank);
+  const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, cut_rank);
   CopyBlock block;
   block.row = cut.size * c.inner;
   block.size[2] = c.outer;
@@ -53,8 +53,8 @@ CopyBlock cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
 // Shard(a) -> Shard(b): `source` has its cut of a and all of b, `target` wants all of a and its cut
 // of b.
 CopyBlock transposing_block(const Collective& c, int ranks, int source, int target) {
-  const Cut a = cut_of(c.counts, c.extent, ranks, source);
-  const Cut b = cut_of(c.scatter_counts, c.scatter_extent, ranks, target);
+  const ShardExtent a = shard_extent(c.counts, c.extent, ranks, source);
+  const ShardExtent b = shard_extent(c.scatter_counts, c.scatter_extent, ranks, target);
   CopyBlock block;
   if (c.gather_first) {  // [outer, a, middle, b, inner]
     block.row = b.size * c.inner;
@@ -89,7 +89,7 @@ CopyBlock flat_block(const Collective& from, const Collective& to, int source, i
   return block;
 }
 
-// The buffers of all ranks at a position; on the stack for the usual number of ranks.
+// The buffers of all ranks at one position; on the stack for usual numbers of ranks.
 class Pointers {
  public:
   explicit Pointers(int ranks) {
@@ -125,7 +125,7 @@ void reduce_scatter_unit(const Job& job, int ranks, std::uint32_t unit) {
   const Collective& c = job.entries[0].args;
   const std::size_t width = size_of(c.dtype);
   const int target = static_cast<int>(unit / job.per_target);
-  const Cut cut = cut_of(c.counts, c.extent, ranks, target);
+  const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, target);
   const std::int64_t row = cut.size * c.inner;
   std::int64_t position = unit % job.per_target * job.chunk;
   const std::int64_t end = std::min(position + job.chunk, c.outer * row);
@@ -163,7 +163,8 @@ std::uint32_t chunks_of(std::int64_t elements, std::int64_t chunk) {
 }  // namespace
 
 bool is_one_shot(const Collective& args, int ranks, int rank) {
-  return ranks == 1 || args.announced || larger_bytes(args, ranks, rank) * ranks <= kOneShotBytes;
+  return ranks == 1 || args.control_only ||
+         larger_bytes(args, ranks, rank) * ranks <= kOneShotBytes;
 }
 
 void plan_units(Job& job, int ranks) {
@@ -172,7 +173,7 @@ void plan_units(Job& job, int ranks) {
   job.chunk = kUnitBytes / static_cast<std::int64_t>(size_of(c.dtype));
   job.per_target = 1;
   job.units = 1;
-  if (c.announced && c.kind != CollectiveKind::AllGather) return;
+  if (c.control_only && c.kind != CollectiveKind::AllGather) return;
   switch (c.kind) {
     case CollectiveKind::AllReduce:
     case CollectiveKind::Broadcast:
@@ -180,7 +181,7 @@ void plan_units(Job& job, int ranks) {
       return;
     case CollectiveKind::ReduceScatter:
       for (int r = 0; r < ranks; ++r) {
-        const Cut cut = cut_of(c.counts, c.extent, ranks, r);
+        const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, r);
         job.per_target =
             std::max(job.per_target, chunks_of(c.outer * cut.size * c.inner, job.chunk));
       }
@@ -195,7 +196,7 @@ void plan_units(Job& job, int ranks) {
 
 void run_unit(const Job& job, int ranks, std::uint32_t unit) {
   const Collective& c = job.entries[0].args;
-  if (c.announced) return;
+  if (c.control_only) return;
   switch (c.kind) {
     case CollectiveKind::AllReduce: return all_reduce_unit(job, ranks, unit);
     case CollectiveKind::Broadcast: return broadcast_unit(job, ranks, unit);
@@ -224,7 +225,7 @@ CopyBlock block_of(const Collective& from, const Collective& to, int ranks, int 
 void copy_pair(const Job& job, int ranks, int source, int target) {
   const Collective& from = job.entries[static_cast<std::size_t>(source)].args;
   const Collective& to = job.entries[static_cast<std::size_t>(target)].args;
-  if (from.announced) return;
+  if (from.control_only) return;
   const CopyBlock block = block_of(from, to, ranks, source, target);
   copy_block(block, from.send, to.recv, size_of(from.dtype));
 }

@@ -68,7 +68,7 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
     order_hash_ = mix(order_hash_, fingerprint(collective, size()));
   }
   Collective told = collective;
-  told.announced = true;
+  told.control_only = true;
   told.keep_send = told.keep_recv = nullptr;
   if (domain_->device->recording()) keep_for_replays(told);
   const std::scoped_lock lock(mutex_);
@@ -193,9 +193,9 @@ ncclResult_t NcclCommunicator::call(const NcclCall& c, ncclComm_t comm) const {
 }
 
 std::string NcclCommunicator::text_of(const NcclFlight& flight) const {
-  const std::string label = flight.label.empty() ? "" : str_cat(" (", flight.label, ")");
-  return str_cat(to_string(flight.kind), " #", flight.number, " on ", title(), label,
-                 place_text(flight.place));
+  const std::string label = flight.label.empty() ? "" : cat(" (", flight.label, ")");
+  return cat(to_string(flight.kind), " #", flight.number, " on ", title(), label,
+             location_text(flight.place));
 }
 
 void NcclCommunicator::wait(NcclFlight& flight) {

@@ -31,7 +31,7 @@ struct NcclOperation {
 struct NcclFlight {
   CollectiveKind kind{};
   std::string_view label;
-  Place place;
+  CallLocation place;
   std::uint64_t number = 0;
   Work announced;                            // on the control communicator
   std::shared_ptr<NcclOperation> operation;  // mutex

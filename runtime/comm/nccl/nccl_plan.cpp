@@ -15,7 +15,7 @@ struct Piece {
 };
 
 // The cut `cut` of a dimension that has `before` rows in front and `inner` elements per position.
-Piece piece_of(const Cut& cut, std::int64_t before, std::int64_t inner) {
+Piece piece_of(const ShardExtent& cut, std::int64_t before, std::int64_t inner) {
   return {cut.offset * inner, before, cut.size * inner, cut.total * inner};
 }
 
@@ -55,7 +55,7 @@ class Planner {
 
  private:
   std::int64_t whole() const { return c_.outer * c_.extent * c_.inner; }
-  Cut cut(int rank) const { return cut_of(c_.counts, c_.extent, ranks_, rank); }
+  ShardExtent cut(int rank) const { return shard_extent(c_.counts, c_.extent, ranks_, rank); }
   bool equal_cuts() const {
     for (int r = 1; r < ranks_; ++r)
       if (cut(r).size != cut(0).size) return false;
@@ -200,14 +200,14 @@ class Planner {
   // The block of `send` that is for `peer`, and the block of `recv` that comes from it.
   Piece outgoing(int peer) const {
     if (c_.send_counts != nullptr) return flat(*c_.send_counts, peer);
-    const Cut b = cut_of(c_.scatter_counts, c_.scatter_extent, ranks_, peer);
+    const ShardExtent b = shard_extent(c_.scatter_counts, c_.scatter_extent, ranks_, peer);
     const std::int64_t a = cut(rank_).size;
     return c_.gather_first ? piece_of(b, c_.outer * a * c_.middle, c_.inner)
                            : piece_of(b, c_.outer, c_.middle * a * c_.inner);
   }
   Piece incoming(int peer) const {
     if (c_.recv_counts != nullptr) return flat(*c_.recv_counts, peer);
-    const std::int64_t b = cut_of(c_.scatter_counts, c_.scatter_extent, ranks_, rank_).size;
+    const std::int64_t b = shard_extent(c_.scatter_counts, c_.scatter_extent, ranks_, rank_).size;
     return c_.gather_first ? piece_of(cut(peer), c_.outer, c_.middle * b * c_.inner)
                            : piece_of(cut(peer), c_.outer * b * c_.middle, c_.inner);
   }

@@ -85,13 +85,13 @@ CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
   staging_ = std::make_unique<StagingRing>();
   void* mapped = nullptr;
   check_cuda(
-      cuda().HostAlloc(&mapped, sizeof(Finding), cudaHostAllocMapped | cudaHostAllocPortable),
+      cuda().HostAlloc(&mapped, sizeof(DeviceAssert), cudaHostAllocMapped | cudaHostAllocPortable),
       "cudaHostAlloc");
-  finding_ = new (mapped) Finding();
+  finding_ = new (mapped) DeviceAssert();
 }
 
 CudaDevice::~CudaDevice() {
-  // What is queued still uses the memory that goes now.
+  // Queued work still uses the memory that is freed now.
   log_cuda(cuda().SetDevice(options_.index), "cudaSetDevice");
   try {
     allocator_->settle();  // also for what streams of other devices still read
@@ -205,11 +205,11 @@ void CudaDevice::synchronize() {
 void CudaDevice::check_finding() {
   auto* written = reinterpret_cast<std::atomic<std::uint32_t>*>(&finding_->written);
   if (written->load(std::memory_order_acquire) == 0) return;
-  const Finding found = *finding_;
-  *finding_ = Finding();
+  const DeviceAssert found = *finding_;
+  *finding_ = DeviceAssert();
   fail(ErrorKind::BadInput,
-       str_cat(describe(static_cast<FindingKind>(found.kind), found.value, found.limit),
-               " (found on ", name_, ")"));
+       cat(describe(static_cast<DeviceAssertKind>(found.kind), found.value, found.limit),
+           " (found on ", name_, ")"));
 }
 
 MemoryStats CudaDevice::memory() const {

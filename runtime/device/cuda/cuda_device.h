@@ -60,7 +60,7 @@ class CudaDevice final : public Device, public GraphDevice {
   CudaGraphs& graphs() const { return *graphs_; }
   // Where kernels leave what is wrong with their input (finding.h); host memory that the device
   // maps.
-  Finding* finding() const { return finding_; }
+  DeviceAssert* finding() const { return finding_; }
   // What is cached goes back to the device; the host waits for it.
   void trim();
   // Error{DeviceFailed} names the request, what is in use and by what, and what the device has.
@@ -81,7 +81,7 @@ class CudaDevice final : public Device, public GraphDevice {
   std::unique_ptr<CudaAllocator> allocator_;
   std::unique_ptr<StagingRing> staging_;
   std::unique_ptr<PeerEngine> peers_;
-  Finding* finding_ = nullptr;
+  DeviceAssert* finding_ = nullptr;
   std::map<const void*, std::shared_ptr<void>> extensions_;
 };
 

@@ -49,8 +49,8 @@ struct CudaLaunch {
   std::uint32_t blocks = 0, threads = 0;
   std::size_t shared_bytes = 0;
   KernelEntry* entry = nullptr;
-  bool meets = false;      // threads of a block meet: barrier, shuffle, shared memory
-  void* stream = nullptr;  // cudaStream_t
+  bool uses_barriers = false;  // threads of a block meet: barrier, shuffle, shared memory
+  void* stream = nullptr;      // cudaStream_t
 };
 using EmulatedKernel = void (*)(const void* kernel, Block& block);
 
@@ -81,10 +81,10 @@ const void* function_of() {
 #endif
 
 // A kernel's base: how many threads its blocks have at most, and whether they meet.
-template <int max_threads, bool meets>
+template <int max_threads, bool uses_barriers>
 struct KernelTraits {
   static constexpr int kMaxThreads = max_threads;
-  static constexpr bool kMeets = meets;
+  static constexpr bool kUsesBarriers = uses_barriers;
 };
 using PerElement = KernelTraits<256, false>;  // threads that know nothing of each other
 using PerBlock = KernelTraits<1024, true>;    // threads that meet
@@ -105,7 +105,7 @@ void launch(CudaDevice& device, const char* name, const Kernel& kernel, std::int
   call.threads = static_cast<std::uint32_t>(threads);
   call.shared_bytes = shared_bytes;
   call.entry = &kernel_entry<Kernel>;
-  call.meets = Kernel::kMeets;
+  call.uses_barriers = Kernel::kUsesBarriers;
   call.stream = stream;
   launch_on(device, call);
 }

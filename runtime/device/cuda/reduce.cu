@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kSources = 128;  // their addresses travel with the launch
 
-// NaN wins over every extreme; integers wrap.
+// NaN propagates; integers wrap around.
 template <Reduce op, class A>
 CS_BODY A combined(A a, A b) {
   if constexpr (op == Reduce::Min) {

@@ -19,7 +19,7 @@
 namespace coshard {
 namespace {
 
-// How the host waits: it spins, then offers the core, then sleeps between looks.
+// How the host waits: it spins, then yields, then sleeps between polls.
 class HostWait {
  public:
   void turn() {

@@ -116,7 +116,7 @@ TEST(Choices, WhatOtherMeshDimensionsCutCountsAsTheRankHoldsIt) {
   });
 }
 
-// --- gather and extremes along a cut dimension ---
+// --- gather and extremes along a sharded dimension ---
 
 TEST(Choices, GatherAlongACutDimensionMovesTheResultForwardAndNothingBackward) {
   on_four([](const DeviceMesh& mesh) {

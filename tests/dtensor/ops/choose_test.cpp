@@ -104,7 +104,7 @@ void try_all(const Call& call, std::span<const Layout> now, const MeshCosts& mes
     for (std::size_t i = 0; i < s.in.size(); ++i) longer.in[i].push_back(s.in[i]);
     for (std::size_t i = 0; i < s.out.size(); ++i) longer.out[i].push_back(s.out[i]);
     Parts inner = parts;
-    if (s.letter) inner[s.letter] *= mesh.sizes[m];
+    if (s.axis) inner[s.axis] *= mesh.sizes[m];
     try_all(call, now, mesh, longer, inner, prices, best);
   }
 }
@@ -161,8 +161,8 @@ void expect_the_best(const Call& call, const std::vector<Layout>& now, const Mes
   EXPECT_LE(found.second, 1.01 * best.second) << now[0] << " -> " << choice->in[0];
 }
 
-// Two mesh dimensions cut rows; if the outer one no longer does or begins to, the inner one has to
-// cut them anew, over its own link.
+// Two mesh dimensions shard rows; if the outer one no longer does or begins to, the inner one has
+// to cut them anew, over its own link.
 TEST(Choose, ACutThatComesOrGoesMovesTheCutsWithinIt) {
   const std::vector<int> sizes{2, 2, 2};
   const LinkCost fast{2, 100'000}, slow{50, 1'000};
@@ -216,7 +216,7 @@ TEST(Choose, NoRankIsEmptiedByMeshDimensionsTogether) {
   ASSERT_TRUE(choice);
   int rows = 1;
   for (int m = 0; m < 2; ++m)
-    if (choice->in[0][m].cuts(0)) rows *= sizes[static_cast<std::size_t>(m)];
+    if (choice->in[0][m].is_sharded(0)) rows *= sizes[static_cast<std::size_t>(m)];
   EXPECT_LE(rows, 4) << choice->in[0];
 }
 

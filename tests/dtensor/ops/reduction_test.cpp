@@ -18,7 +18,7 @@ using testing::values;
 struct Named {
   const char* name;
   Tensor (*run)(const Tensor& x);  // over dimension 0
-  // Of the result where dimension 0 is cut, without a collective; otherwise one collective is
+  // Of the result where dimension 0 is sharded, without a collective; otherwise one collective is
   // needed, which may cut the result another way.
   std::optional<Placement> cut;
   bool integers = true;  // may be asked of them

@@ -32,18 +32,18 @@ bool may_reduce(const Layout& layout, MeshDims dims) {
 }
 
 // The smallest set of mesh dimensions over which every rank finds what it wants along `dim`.
-MeshDims sources(Holdings& holdings, const Layout& from, const Layout& to, int dim) {
-  const Pieces& have = holdings.along(from, dim);
-  const Pieces& want = holdings.along(to, dim);
+MeshDims sources(ShardMap& shard_map, const Layout& from, const Layout& to, int dim) {
+  const Pieces& have = shard_map.along(from, dim);
+  const Pieces& want = shard_map.along(to, dim);
   if (&have == &want) return 0;
   const MeshDims all = cutting(from, dim);
   MeshDims best = all;
   for (MeshDims dims = all;; dims = (dims - 1) & all) {  // every subset
-    if (holdings.size(dims) <= holdings.size(best)) {
+    if (shard_map.size(dims) <= shard_map.size(best)) {
       bool enough = true;
-      for (int rank = 0; enough && rank < holdings.ranks(); ++rank) {
+      for (int rank = 0; enough && rank < shard_map.ranks(); ++rank) {
         std::int64_t missing = count_of(of(want, rank));
-        for (const int peer : holdings.group(rank, dims))
+        for (const int peer : shard_map.group(rank, dims))
           missing -= common(of(want, rank), of(have, peer));
         enough = missing == 0;
       }
@@ -54,10 +54,10 @@ MeshDims sources(Holdings& holdings, const Layout& from, const Layout& to, int d
 }
 
 // Do the pieces `to` of every group along `dim` make up what its ranks, all alike, hold in `from`?
-bool partitions(Holdings& holdings, const Pieces& from, const Pieces& to, MeshDims dims) {
-  for (int rank = 0; rank < holdings.ranks(); ++rank) {
+bool partitions(ShardMap& shard_map, const Pieces& from, const Pieces& to, MeshDims dims) {
+  for (int rank = 0; rank < shard_map.ranks(); ++rank) {
     std::int64_t count = 0;
-    for (const int peer : holdings.group(rank, dims)) {
+    for (const int peer : shard_map.group(rank, dims)) {
       count += count_of(of(to, peer));
       if (common(of(from, rank), of(to, peer)) != count_of(of(to, peer))) return false;
     }
@@ -66,27 +66,27 @@ bool partitions(Holdings& holdings, const Pieces& from, const Pieces& to, MeshDi
   return true;
 }
 
-// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not cut.
-bool make_up(Holdings& holdings, const Layout& whole, const Layout& cut, MeshDims dims) {
-  for (int d = 0; d < holdings.ndim(); ++d) {
-    const Pieces& all = holdings.along(whole, d);
-    const Pieces& parts = holdings.along(cut, d);
-    if (&all != &parts && !partitions(holdings, all, parts, cutting(cut, d) & dims)) return false;
+// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not sharded.
+bool make_up(ShardMap& shard_map, const Layout& whole, const Layout& cut, MeshDims dims) {
+  for (int d = 0; d < shard_map.ndim(); ++d) {
+    const Pieces& all = shard_map.along(whole, d);
+    const Pieces& parts = shard_map.along(cut, d);
+    if (&all != &parts && !partitions(shard_map, all, parts, cutting(cut, d) & dims)) return false;
   }
   return true;
 }
 
-double most(Holdings& holdings, const Layout& layout) {
-  const auto held = holdings.held(layout);
+double most(ShardMap& shard_map, const Layout& layout) {
+  const auto held = shard_map.held(layout);
   return static_cast<double>(*std::ranges::max_element(held));
 }
 
-std::optional<PlanStep> finish(Holdings& holdings, PlanStep step, int width,
+std::optional<PlanStep> finish(ShardMap& shard_map, PlanStep step, int width,
                                std::span<const LinkCost> links) {
   const double packed =
       communicates(step.kind) && step.kind != StepKind::AllReduce &&
-              !is_plain(holdings, step, holdings.group(0, step.dims))
-          ? most(holdings, step.kind == StepKind::ReduceScatter ? step.from : step.to) +
+              !is_plain(shard_map, step, shard_map.group(0, step.dims))
+          ? most(shard_map, step.kind == StepKind::ReduceScatter ? step.from : step.to) +
                 (step.kind == StepKind::AllToAll ? step.moved : 0)
           : 0;
   step.copied += packed;
@@ -98,47 +98,47 @@ std::optional<PlanStep> finish(Holdings& holdings, PlanStep step, int width,
   return step;
 }
 
-std::optional<PlanStep> move_data(Holdings& holdings, PlanStep step, int width,
+std::optional<PlanStep> move_data(ShardMap& shard_map, PlanStep step, int width,
                                   std::span<const LinkCost> links) {
   bool gathers = true;
-  for (int d = 0; d < holdings.ndim(); ++d) {
-    const MeshDims dims = sources(holdings, step.from, step.to, d);
+  for (int d = 0; d < shard_map.ndim(); ++d) {
+    const MeshDims dims = sources(shard_map, step.from, step.to, d);
     step.dims |= dims;
-    const Pieces& have = holdings.along(step.from, d);
-    const Pieces& want = holdings.along(step.to, d);
+    const Pieces& have = shard_map.along(step.from, d);
+    const Pieces& want = shard_map.along(step.to, d);
     if (dims == 0)
       gathers = gathers && (&have == &want || std::ranges::equal(have, want, same));
     else
-      gathers = gathers && partitions(holdings, want, have, dims);
+      gathers = gathers && partitions(shard_map, want, have, dims);
   }
   step.kind = step.dims == 0 ? StepKind::Slice : gathers ? StepKind::AllGather : StepKind::AllToAll;
-  const auto wanted = holdings.held(step.to), kept = holdings.held(step.from, step.to);
+  const auto wanted = shard_map.held(step.to), kept = shard_map.held(step.from, step.to);
   for (std::size_t rank = 0; step.dims != 0 && rank < wanted.size(); ++rank)
     step.moved = std::max(step.moved, static_cast<double>(wanted[rank] - kept[rank]));
-  return finish(holdings, step, width, links);
+  return finish(shard_map, step, width, links);
 }
 
-std::optional<PlanStep> reduce_data(Holdings& holdings, PlanStep step, MeshDims dims, int width,
+std::optional<PlanStep> reduce_data(ShardMap& shard_map, PlanStep step, MeshDims dims, int width,
                                     std::span<const LinkCost> links) {
   if (!may_reduce(step.from, dims)) return std::nullopt;
   step.dims = dims;
   bool scatters = false;
   for (int m = 0; m < step.to.ndim(); ++m)
-    scatters = scatters || (has(dims, m) && step.to[m].cuts());
+    scatters = scatters || (has(dims, m) && step.to[m].is_sharded());
   step.kind = scatters ? StepKind::ReduceScatter : StepKind::AllReduce;
   if (scatters) {
     for (int m = 0; m < step.to.ndim(); ++m)
-      if (has(dims, m) && !step.to[m].cuts()) return std::nullopt;
-    if (!make_up(holdings, step.from, step.to, dims)) return std::nullopt;
+      if (has(dims, m) && !step.to[m].is_sharded()) return std::nullopt;
+    if (!make_up(shard_map, step.from, step.to, dims)) return std::nullopt;
   }
-  const int n = holdings.size(dims);
-  step.moved = (scatters ? 1 : 2) * most(holdings, step.from) * (n - 1) / n;
-  return finish(holdings, step, width, links);
+  const int n = shard_map.size(dims);
+  step.moved = (scatters ? 1 : 2) * most(shard_map, step.from) * (n - 1) / n;
+  return finish(shard_map, step, width, links);
 }
 
 }  // namespace
 
-std::optional<PlanStep> brute_force_step(Holdings& holdings, const Layout& from, const Layout& to,
+std::optional<PlanStep> brute_force_step(ShardMap& shard_map, const Layout& from, const Layout& to,
                                          int width, std::span<const LinkCost> links) {
   MeshDims reduced = 0, expanded = 0, shared = 0, moved = 0;
   bool inner_partial = false;
@@ -152,7 +152,7 @@ std::optional<PlanStep> brute_force_step(Holdings& holdings, const Layout& from,
       reduced |= bit;
     } else if (!to[m].is_partial()) {
       moved |= bit;
-    } else if (from[m].cuts()) {
+    } else if (from[m].is_sharded()) {
       if (!(to[m] == Partial())) return std::nullopt;
       expanded |= bit;
     } else {
@@ -165,12 +165,12 @@ std::optional<PlanStep> brute_force_step(Holdings& holdings, const Layout& from,
   PlanStep step;
   step.from = from;
   step.to = to;
-  if (moved) return move_data(holdings, step, width, links);
-  if (reduced) return reduce_data(holdings, step, reduced, width, links);
-  step.kind = shared ? StepKind::Share : StepKind::Expand;
-  if (expanded && !make_up(holdings, to, from, expanded)) return std::nullopt;
-  step.copied = most(holdings, to);
-  return finish(holdings, step, width, links);
+  if (moved) return move_data(shard_map, step, width, links);
+  if (reduced) return reduce_data(shard_map, step, reduced, width, links);
+  step.kind = shared ? StepKind::ReplicateToPartial : StepKind::ShardToPartial;
+  if (expanded && !make_up(shard_map, to, from, expanded)) return std::nullopt;
+  step.copied = most(shard_map, to);
+  return finish(shard_map, step, width, links);
 }
 
 namespace {
@@ -206,16 +206,16 @@ Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const
   for (int m = 0; m < from.ndim(); ++m)
     if (!(from[m] == to[m])) offer(choices, m, Replicate(), false);
   for (int m = 0; additive && m < from.ndim(); ++m)
-    if (from[m].cuts()) offer(choices, m, Partial(), false);
+    if (from[m].is_sharded()) offer(choices, m, Partial(), false);
   for (int m = 0; m < from.ndim(); ++m) {
     if (!from[m].is_partial() || from[m] == to[m]) continue;
     for (int k = 0; k < from.ndim(); ++k) {
       for (const Placement& p : {to[k], from[k]}) {
-        if (!p.cuts()) continue;
+        if (!p.is_sharded()) continue;
         offer(choices, m, Shard(p.dim), false);
         int inner = 1;  // shards of the same dimension that stay inside
         for (int i = m + 1; i < from.ndim(); ++i)
-          if (from[i].cuts(p.dim)) inner *= mesh_shape[static_cast<std::size_t>(i)];
+          if (from[i].is_sharded(p.dim)) inner *= mesh_shape[static_cast<std::size_t>(i)];
         if (inner > 1) offer(choices, m, StridedShard(p.dim, inner), false);
       }
     }
@@ -233,8 +233,8 @@ Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const
 
 class Search {
  public:
-  Search(Holdings& holdings, const Choices& choices, std::span<const LinkCost> links)
-      : holdings_(holdings), links_(links) {
+  Search(ShardMap& shard_map, const Choices& choices, std::span<const LinkCost> links)
+      : shard_map_(shard_map), links_(links) {
     for (const LinkCost& link : links) latency_ = std::min(latency_, link.latency);
     layouts_.emplace_back();
     for (const auto& list : choices) {
@@ -315,7 +315,7 @@ class Search {
   }
 
   void reach(std::size_t now, std::size_t next) {
-    const auto step = brute_force_step(holdings_, layouts_[now], layouts_[next], kWidth, links_);
+    const auto step = brute_force_step(shard_map_, layouts_[now], layouts_[next], kWidth, links_);
     if (!step) return;
     const double time = best_[now].time + step->time + detour(*step);
     if (time >= best_[next].time) return;
@@ -323,7 +323,7 @@ class Search {
     best_[next].step = *step;
   }
 
-  Holdings& holdings_;
+  ShardMap& shard_map_;
   std::span<const LinkCost> links_;
   double latency_ = links_.empty() ? LinkCost().latency : links_[0].latency;
   std::vector<Layout> layouts_;
@@ -337,8 +337,8 @@ std::vector<PlanStep> brute_force_plan(const std::vector<int>& mesh_shape, const
                                        const Layout& from, const Layout& to,
                                        std::span<const LinkCost> links) {
   if (from == to) return {};
-  Holdings holdings(mesh_shape, shape);
-  return Search(holdings, choices_of(mesh_shape, shape, from, to), links).run(from, to);
+  ShardMap shard_map(mesh_shape, shape);
+  return Search(shard_map, choices_of(mesh_shape, shape, from, to), links).run(from, to);
 }
 
 }  // namespace coshard::testing

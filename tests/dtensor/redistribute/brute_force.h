@@ -11,7 +11,7 @@
 
 namespace coshard::testing {
 
-std::optional<PlanStep> brute_force_step(Holdings& holdings, const Layout& from, const Layout& to,
+std::optional<PlanStep> brute_force_step(ShardMap& shard_map, const Layout& from, const Layout& to,
                                          int width, std::span<const LinkCost> links = {});
 // No mesh dimension of one rank, no tensor without elements.
 std::vector<PlanStep> brute_force_plan(const std::vector<int>& mesh_shape, const Shape& shape,

@@ -91,19 +91,20 @@ Kinds greedy_kinds(const Layout& from, const Layout& to) {
   const auto move = [&](int m, Placement target) {
     const Placement before = std::exchange(now[m], target);
     if (before == target || before.is_replicate()) return;
-    ++kinds[before.is_partial() ? (target.cuts() ? StepKind::ReduceScatter : StepKind::AllReduce)
+    ++kinds[before.is_partial()
+                ? (target.is_sharded() ? StepKind::ReduceScatter : StepKind::AllReduce)
             : target.is_replicate() ? StepKind::AllGather
-            : target.is_partial()   ? StepKind::Expand
+            : target.is_partial()   ? StepKind::ShardToPartial
                                     : StepKind::AllToAll];
   };
   const auto outer_agree = [&](int m, int dim) {
     for (int k = 0; k < m; ++k)
-      if ((now[k].cuts(dim) || to[k].cuts(dim)) && !(now[k] == to[k])) return false;
+      if ((now[k].is_sharded(dim) || to[k].is_sharded(dim)) && !(now[k] == to[k])) return false;
     return true;
   };
   for (int m = from.ndim(); m-- > 0;) {
-    if (!now[m].cuts() || (now[m] == to[m] && outer_agree(m, now[m].dim))) continue;
-    const bool direct = to[m].cuts() && !(now[m] == to[m]) && outer_agree(m, to[m].dim);
+    if (!now[m].is_sharded() || (now[m] == to[m] && outer_agree(m, now[m].dim))) continue;
+    const bool direct = to[m].is_sharded() && !(now[m] == to[m]) && outer_agree(m, to[m].dim);
     move(m, direct ? to[m] : Replicate());
   }
   for (int m = 0; m < from.ndim(); ++m) move(m, to[m]);
@@ -116,7 +117,7 @@ TEST(PlanCost, SmallTensorsTakeNoCollectiveThatPyTorchsGreedyPlannerDoesNot) {
     for (const Layout& to : layouts) {
       if (!allowed(from, to)) continue;
       bool expands = false;
-      for (int m = 0; m < 3; ++m) expands = expands || (from[m].cuts() && to[m].is_partial());
+      for (int m = 0; m < 3; ++m) expands = expands || (from[m].is_sharded() && to[m].is_partial());
       if (expands) continue;  // PyTorch has no such step
       const auto steps = plan_steps({2, 2, 2}, {4, 5, 3}, from, to);
       Kinds ours, most = greedy_kinds(from, to);

@@ -111,7 +111,7 @@ Task<void> several_tensors(World& world) {
   Task<void> arrived = arrival_of(tensors);
   co_await std::move(arrived);
 }
-// The gradient of what was cut for nothing is an all_gather.
+// The gradient of what was sharded for nothing is an all_gather.
 Task<void> a_backward(World& world) {
   const Tensor value = counting(world, {8, 4});
   DTensor x = distribute_tensor(value, line(world), Replicate(), std::nullopt);

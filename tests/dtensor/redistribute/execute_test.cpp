@@ -17,8 +17,8 @@ using testing::quick_options;
 
 constexpr std::chrono::milliseconds kLate = 500ms;
 
-// What is called while rank 3 is late: on a mesh of 2 x 2, from a tensor [8,8] that is cut in both
-// dimensions; whole in the end. Of terms it is cut in the second only.
+// What is called while rank 3 is late: on a mesh of 2 x 2, from a tensor [8,8] that is sharded in
+// both dimensions; whole in the end. Of terms it is sharded in the second only.
 using Call = Redistribution (*)(const DTensor& cut);
 
 Redistribution in_two_steps(const DTensor& terms) {

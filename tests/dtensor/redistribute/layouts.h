@@ -23,7 +23,7 @@ inline std::vector<Layout> layouts_of(int mesh_dims, const std::vector<Placement
 // May `from` be redistributed to `to`?
 inline bool allowed(const Layout& from, const Layout& to) {
   for (int m = 0; m < from.ndim(); ++m)
-    if (to[m].is_partial() && !(to[m] == from[m]) && !(from[m].cuts() && to[m] == Partial()))
+    if (to[m].is_partial() && !(to[m] == from[m]) && !(from[m].is_sharded() && to[m] == Partial()))
       return false;
   return true;
 }

@@ -87,13 +87,13 @@ std::string question(const std::vector<int>& mesh, const Shape& shape, const Lay
 void expect_same_step(RandomQuestions& draw, const std::vector<int>& mesh, int pairs, int& steps) {
   const int tensor_dims = 1 + draw.below(3);
   const Shape shape = draw.shape(tensor_dims, mesh);
-  Holdings holdings(mesh, shape);
+  ShardMap shard_map(mesh, shape);
   Pricing pricing(mesh, shape, 4);
   for (int i = 0; i < pairs; ++i) {
     const Layout from = draw.layout(static_cast<int>(mesh.size()), tensor_dims);
     const Layout to = draw.other(from, tensor_dims);
     if (from == to) continue;
-    const auto counted = testing::brute_force_step(holdings, from, to, 4);
+    const auto counted = testing::brute_force_step(shard_map, from, to, 4);
     const auto closed = pricing.move(pricing.ready(from), pricing.ready(to));
     const std::string text = question(mesh, shape, from, to);
     ASSERT_EQ(counted.has_value(), closed.has_value()) << text;

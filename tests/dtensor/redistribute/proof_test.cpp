@@ -18,14 +18,14 @@ constexpr std::int64_t kSizes = 18;  // 0 to twice the ranks and one more
 using HeldValues = std::map<std::int64_t, double>;  // by row-major position in the logical tensor
 using RankData = std::vector<HeldValues>;           // of every rank
 
-std::vector<std::int64_t> positions(Holdings& holdings, const Layout& layout, int rank) {
+std::vector<std::int64_t> positions(ShardMap& shard_map, const Layout& layout, int rank) {
   std::vector<std::int64_t> all{0};
-  for (int d = 0; d < holdings.ndim(); ++d) {
+  for (int d = 0; d < shard_map.ndim(); ++d) {
     std::vector<std::int64_t> longer;
     for (const std::int64_t before : all)
-      for (const Range& r : holdings.along(layout, d)[static_cast<std::size_t>(rank)])
+      for (const Range& r : shard_map.along(layout, d)[static_cast<std::size_t>(rank)])
         for (std::int64_t i = r.begin; i < r.end; ++i)
-          longer.push_back(before * holdings.shape()[static_cast<std::size_t>(d)] + i);
+          longer.push_back(before * shard_map.shape()[static_cast<std::size_t>(d)] + i);
     all = std::move(longer);
   }
   return all;
@@ -46,15 +46,15 @@ double combine(Reduce reduce, const std::vector<double>& parts) {
 }
 
 // Replicas agree, Partials differ by rank, in sign too.
-RankData source_data(Holdings& holdings, const Layout& layout) {
-  RankData data(static_cast<std::size_t>(holdings.ranks()));
+RankData source_data(ShardMap& shard_map, const Layout& layout) {
+  RankData data(static_cast<std::size_t>(shard_map.ranks()));
   MeshDims partial = 0;
   for (int m = 0; m < layout.ndim(); ++m)
     if (layout[m].is_partial()) partial |= 1U << m;
-  for (int rank = 0; rank < holdings.ranks(); ++rank) {
-    const auto group = holdings.group(rank, partial);
+  for (int rank = 0; rank < shard_map.ranks(); ++rank) {
+    const auto group = shard_map.group(rank, partial);
     const auto part = std::ranges::find(group, rank) - group.begin();
-    for (const std::int64_t i : positions(holdings, layout, rank))
+    for (const std::int64_t i : positions(shard_map, layout, rank))
       data[static_cast<std::size_t>(rank)][i] =
           static_cast<double>(i + 2) * (part % 2 ? -1.25 : 1.0 + 0.5 * static_cast<double>(part));
   }
@@ -62,14 +62,14 @@ RankData source_data(Holdings& holdings, const Layout& layout) {
 }
 
 // What the ranks' data mean: Partials are reduced mesh dimension by mesh dimension, the last first.
-RankData meaning(Holdings& holdings, const Layout& layout, RankData data) {
+RankData meaning(ShardMap& shard_map, const Layout& layout, RankData data) {
   for (int m = layout.ndim(); m-- > 0;) {
     if (!layout[m].is_partial()) continue;
     RankData reduced(data.size());
-    for (int rank = 0; rank < holdings.ranks(); ++rank) {
+    for (int rank = 0; rank < shard_map.ranks(); ++rank) {
       for (const auto& [i, own] : data[static_cast<std::size_t>(rank)]) {
         std::vector<double> parts;
-        for (const int peer : holdings.group(rank, 1U << m))
+        for (const int peer : shard_map.group(rank, 1U << m))
           parts.push_back(data[static_cast<std::size_t>(peer)].at(i));
         reduced[static_cast<std::size_t>(rank)][i] = combine(layout[m].reduce, parts);
       }
@@ -79,27 +79,27 @@ RankData meaning(Holdings& holdings, const Layout& layout, RankData data) {
   return data;
 }
 
-double after_step(Holdings& holdings, const PlanStep& step, const RankData& data, int rank,
+double after_step(ShardMap& shard_map, const PlanStep& step, const RankData& data, int rank,
                   std::int64_t i) {
   const HeldValues& own = data[static_cast<std::size_t>(rank)];
   switch (step.kind) {
     case StepKind::Slice: return own.at(i);
-    case StepKind::Expand: return own.contains(i) ? own.at(i) : 0.0;
-    case StepKind::Share: {
+    case StepKind::ShardToPartial: return own.contains(i) ? own.at(i) : 0.0;
+    case StepKind::ReplicateToPartial: {
       double value = own.at(i);
       for (int m = 0; m < step.to.ndim(); ++m) {
-        if (step.from[m] == step.to[m] || holdings.group(rank, 1U << m)[0] == rank) continue;
+        if (step.from[m] == step.to[m] || shard_map.group(rank, 1U << m)[0] == rank) continue;
         if (step.to[m].reduce == Reduce::Product) value = 1;
       }
       for (int m = 0; m < step.to.ndim(); ++m) {
-        if (step.from[m] == step.to[m] || holdings.group(rank, 1U << m)[0] == rank) continue;
+        if (step.from[m] == step.to[m] || shard_map.group(rank, 1U << m)[0] == rank) continue;
         if (step.to[m].reduce == Reduce::Sum) value = 0;
       }
       return value;
     }
     case StepKind::AllGather:
     case StepKind::AllToAll:
-      for (const int peer : holdings.group(rank, step.dims))
+      for (const int peer : shard_map.group(rank, step.dims))
         if (data[static_cast<std::size_t>(peer)].contains(i))
           return data[static_cast<std::size_t>(peer)].at(i);
       ADD_FAILURE() << "no rank of the group holds position " << i;
@@ -107,9 +107,9 @@ double after_step(Holdings& holdings, const PlanStep& step, const RankData& data
     case StepKind::AllReduce:
     case StepKind::ReduceScatter: break;
   }
-  const JointReduce joint = reduction_of(step.from, step.dims, holdings.mesh_shape());
+  const JointReduce joint = reduction_of(step.from, step.dims, shard_map.mesh_shape());
   std::vector<double> parts;
-  for (const int peer : holdings.group(rank, step.dims))
+  for (const int peer : shard_map.group(rank, step.dims))
     parts.push_back(data[static_cast<std::size_t>(peer)].at(i));
   return combine(joint.reduce, parts) / joint.divisor;
 }
@@ -117,22 +117,22 @@ double after_step(Holdings& holdings, const PlanStep& step, const RankData& data
 void run_plan_on_sets(const std::vector<int>& mesh, const Shape& shape, const Layout& from,
                       const Layout& to) {
   const auto steps = plan_steps(mesh, shape, from, to);
-  Holdings holdings(mesh, shape);
-  RankData data = source_data(holdings, from);
-  const RankData want = meaning(holdings, from, data);
+  ShardMap shard_map(mesh, shape);
+  RankData data = source_data(shard_map, from);
+  const RankData want = meaning(shard_map, from, data);
   std::map<std::int64_t, double> logical;
   for (const HeldValues& values : want) logical.insert(values.begin(), values.end());
   for (const PlanStep& step : steps) {
     RankData next(data.size());
-    for (int rank = 0; rank < holdings.ranks(); ++rank)
-      for (const std::int64_t i : positions(holdings, step.to, rank))
-        next[static_cast<std::size_t>(rank)][i] = after_step(holdings, step, data, rank, i);
+    for (int rank = 0; rank < shard_map.ranks(); ++rank)
+      for (const std::int64_t i : positions(shard_map, step.to, rank))
+        next[static_cast<std::size_t>(rank)][i] = after_step(shard_map, step, data, rank, i);
     data = std::move(next);
   }
-  const RankData got = meaning(holdings, to, data);
-  for (int rank = 0; rank < holdings.ranks(); ++rank) {
+  const RankData got = meaning(shard_map, to, data);
+  for (int rank = 0; rank < shard_map.ranks(); ++rank) {
     const HeldValues& values = got[static_cast<std::size_t>(rank)];
-    ASSERT_EQ(values.size(), positions(holdings, to, rank).size()) << trace(from, steps);
+    ASSERT_EQ(values.size(), positions(shard_map, to, rank).size()) << trace(from, steps);
     for (const auto& [i, value] : values)
       ASSERT_NEAR(value, logical.at(i), 1e-9 * (1 + std::abs(logical.at(i))))
           << trace(from, steps) << " of " << shape << " at " << i << " on rank " << rank;

@@ -34,7 +34,7 @@ void compare(const std::vector<int>& mesh, const std::vector<LinkCost>& links, c
     for (const Layout& to : layouts) {
       bool expands = false;
       for (int m = 0; m < to.ndim(); ++m)
-        expands = expands || (from[m].cuts() && to[m].is_partial());
+        expands = expands || (from[m].is_sharded() && to[m].is_partial());
       if (!allowed(from, to) || expands) continue;
       const Transition right = planned(mesh, links, shape, from, to);
       const Transition told = time_to_redistribute({mesh, links}, shape, 4, from, to);

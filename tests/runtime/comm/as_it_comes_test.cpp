@@ -209,7 +209,7 @@ Task<void> then_a_collective(World& world) {
 TEST(AsItComes, ACollectiveOfItsBranchAfterwardsIsAnErrorThatSaysWhy) {
   for (const End& end : ends_of_ranks(2, then_a_collective)) {
     EXPECT_TRUE(end.is(ErrorKind::BadInput)) << end;
-    EXPECT_TRUE(end.names("all_reduce in branch main, which was resumed by what came first"))
+    EXPECT_TRUE(end.names("all_reduce in branch main, which was resumed in completion order"))
         << end;
   }
 }

@@ -16,8 +16,8 @@ nn::LlamaConfig small_llama() {
   return config;
 }
 
-// Hugging Face's base_model_tp_plan, with or without a cut sequence between the blocks. `local`:
-// what the projections of attention and MLP hand on.
+// Hugging Face's base_model_tp_plan, with or without a sharded sequence between the blocks.
+// `local`: what the projections of attention and MLP hand on.
 ParallelPlan llama_plan(bool sequence, bool local) {
   const Placement between = sequence ? Shard(1) : Replicate();
   const ColwiseParallel columns{.use_local_output = local};

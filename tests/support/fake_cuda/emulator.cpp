@@ -98,7 +98,8 @@ class Scheduler {
     std::vector<std::uint32_t> blocks(launch_.blocks);
     std::iota(blocks.begin(), blocks.end(), 0);
     std::shuffle(blocks.begin(), blocks.end(), random_);
-    for (const std::uint32_t block : blocks) launch_.meets ? run_meeting(block) : run_alone(block);
+    for (const std::uint32_t block : blocks)
+      launch_.uses_barriers ? run_meeting(block) : run_alone(block);
   }
 
  private:

@@ -10,9 +10,9 @@ namespace COSHARD_API coshard {
 using Infos = std::span<const TensorInfo>;
 
 // "abc…", one axis per dimension.
-std::string letters(std::size_t ndim, char first = 'a');
+std::string axes(std::size_t ndim, char first = 'a');
 // The axes of `out` for a shape that broadcasts to it: '.' where it is expanded.
-std::string broadcast_letters(const Shape& in, const Shape& out);
+std::string broadcast_axes(const Shape& in, const Shape& out);
 
 // Reductions that commute with linear operators, and those that commute with anything that only
 // moves elements.

@@ -50,13 +50,13 @@ struct TensorInfo {
 struct Strategy {
   std::vector<Placement> in;
   std::vector<Placement> out;
-  char letter = 0;  // the rule's axis that it shards, if any
+  char axis = 0;  // the rule's axis that it shards, if any
   // For an `extra` strategy with an axis: it applies to inputs already sharded that way, over a
   // number of shards that divides this, if the axis is not sharded yet.
   std::int64_t even_by = 0;
 };
 
-// How an operator may be sharded, in the style of einsum: one axis letter per dimension. Sharding
+// How an operator may be sharded, in the style of einsum: one axis per dimension. Sharding
 // an axis that an output has shards that output. An axis that no output has is contracted: sharding
 // it makes the outputs Partial(contraction). '.' and axes listed in `whole` are never sharded.
 // Inputs without the sharded axis must be Replicate. An input "*" matters only for its layout: it
@@ -71,7 +71,7 @@ struct Rule {
   // dimension counted in larger or smaller units (merged or split by a view): where chunks of `by`
   // and of `other` elements end at the same places.
   struct Even {
-    char letter;
+    char axis;
     std::int64_t by;
     std::int64_t other = 0;
     bool allows(std::int64_t parts, std::int64_t cut_before) const;
@@ -87,8 +87,8 @@ struct Rule {
 // Into how many shards each axis is already split by outer mesh dimensions.
 class Parts {
  public:
-  std::int64_t& operator[](char letter) { return parts_[static_cast<unsigned char>(letter)]; }
-  std::int64_t operator[](char letter) const { return parts_[static_cast<unsigned char>(letter)]; }
+  std::int64_t& operator[](char axis) { return parts_[static_cast<unsigned char>(axis)]; }
+  std::int64_t operator[](char axis) const { return parts_[static_cast<unsigned char>(axis)]; }
 
  private:
   std::array<std::int64_t, 256> parts_ = [] {

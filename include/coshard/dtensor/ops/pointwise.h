@@ -9,10 +9,10 @@ namespace COSHARD_API coshard {
 // Which Partials pass through f, for one Partial argument and all others Replicate.
 enum class Pass : std::uint8_t {
   Nothing,
-  Linear,   // f(a + b) = f(a) + f(b): sum, avg
-  Affine,   // f((a + b) / 2) = (f(a) + f(b)) / 2: avg
-  Rising,   // f(max(a, b)) = max(f(a), f(b)), so max and min
-  Falling,  // f(max(a, b)) = min(f(a), f(b)): max becomes min, min becomes max
+  Linear,              // f(a + b) = f(a) + f(b): sum, avg
+  Affine,              // f((a + b) / 2) = (f(a) + f(b)) / 2: avg
+  MonotoneIncreasing,  // f(max(a, b)) = max(f(a), f(b)), so max and min
+  MonotoneDecreasing,  // f(max(a, b)) = min(f(a), f(b)): max becomes min, min becomes max
 };
 // Adds to `rule` the strategies in which input `at` is Partial.
 void pass_one(Rule& rule, std::size_t at, Pass pass);

@@ -25,7 +25,7 @@ struct PlanQuestion {
 struct PlanAnswer {
   struct Step {
     std::string layouts;     // "S(0)R -> RR"
-    std::string collective;  // "all_gather"; "slice", "share" and "expand" issue none
+    std::string collective;  // "all_gather"; "slice" and "to_partial" issue none
     std::string over;        // "dp", "dp_tp"; empty where nothing is issued
     int ranks = 1;           // of the group
     std::int64_t bytes = 0;  // that the busiest rank receives

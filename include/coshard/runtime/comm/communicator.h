@@ -66,7 +66,7 @@ struct Collective {
   Counts send_counts, recv_counts;
   // Control only: ranks compare their calls and nothing is moved; the work is over once all ranks
   // have issued it. Back ends that move data by other means issue it on their control communicator.
-  bool announced = false;
+  bool control_only = false;
   bool unobserved = false;  // an internal check, hidden from observers
   // Kept alive until the collective is over on every rank, or in compute-stream order.
   std::shared_ptr<Buffer> keep_send, keep_recv;

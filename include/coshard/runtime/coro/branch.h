@@ -57,7 +57,7 @@ class Branch {
   // It was resumed in completion order (as_it_comes, in_order) and may not issue collectives.
   bool unordered = false;
   Suspension* suspended = nullptr;
-  Place place;  // the location in the user's program (user_call.h)
+  CallLocation place;  // the location in the user's program (user_call.h)
 
  private:
   friend class CancelScope;

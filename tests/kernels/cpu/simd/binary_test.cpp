@@ -16,7 +16,7 @@ void compare(Binary args, Data out, const std::string& what) {
 }
 
 TEST(Binary, MatchesTheReferenceOnContiguousData) {
-  for (int op = 0; op <= static_cast<int>(BinaryOp::Step); ++op) {
+  for (int op = 0; op <= static_cast<int>(BinaryOp::Heaviside); ++op) {
     for (DType dtype : kFloating) {
       for (std::int64_t count : kCounts) {
         Data a = Data::normal(dtype, count, 1);

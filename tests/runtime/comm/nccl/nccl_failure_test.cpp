@@ -199,7 +199,7 @@ TEST_F(NcclFailure, AnEventThatNeverComesIsATimeoutThatSaysThatAllHaveCalled) {
     EXPECT_NE(outcome.text.find("all_reduce #0 on tp[2] at nccl_failure_test.cpp:"),
               std::string::npos)
         << outcome.text;
-    EXPECT_NE(outcome.text.find("all ranks have called it"), std::string::npos) << outcome.text;
+    EXPECT_NE(outcome.text.find("all ranks have issued it"), std::string::npos) << outcome.text;
   }
   EXPECT_GE(timeouts, 1);
 }

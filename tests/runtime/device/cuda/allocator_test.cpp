@@ -176,8 +176,10 @@ TEST(CudaMemory, HalfACallersAllocatorIsRefused) {
   CudaOptions takes, gives;
   takes.deallocate = [](void*, std::size_t, void*) {};
   gives.allocate = [](std::size_t, void*) -> void* { return nullptr; };
-  EXPECT_NE(text_of(takes).find("go together, only deallocate is given"), std::string::npos);
-  EXPECT_NE(text_of(gives).find("go together, only allocate is given"), std::string::npos);
+  EXPECT_NE(text_of(takes).find("give both allocate and deallocate; only deallocate is given"),
+            std::string::npos);
+  EXPECT_NE(text_of(gives).find("give both allocate and deallocate; only allocate is given"),
+            std::string::npos);
 }
 
 TEST(CudaMemory, AnotherDeviceReachesAPoolOnlyOnceItIsAllowedTo) {

@@ -40,8 +40,8 @@ TEST(CudaDevice, AnIndexOutOfRangeIsThrownOnceByTheNextWait) {
   const std::vector<std::int64_t> ids = {3, 9, 1};
   const auto buffer = device->make_buffer(3 * sizeof(std::int64_t));
   device->upload(buffer->data(), ids.data(), 3 * sizeof(std::int64_t));
-  kernels::run(*device,
-               kernels::CheckIndex{FindingKind::EmbeddingId, DType::I64, 3, 8, buffer->data()});
+  kernels::run(*device, kernels::CheckIndex{DeviceAssertKind::EmbeddingId, DType::I64, 3, 8,
+                                            buffer->data()});
   const std::string text = error_text(ErrorKind::BadInput, [&] { device->synchronize(); });
   EXPECT_EQ(text, "embedding: id 9 is out of bounds for a table of 8 rows (found on cuda:0)");
   device->synchronize();
@@ -75,7 +75,7 @@ TEST(CudaDevice, WithoutADeviceTheErrorSaysSo) {
   CudaOptions third;
   third.index = 2;
   const std::string wrong = error_text(ErrorKind::DeviceFailed, [&] { fake_device(third); });
-  EXPECT_EQ(wrong, "cuda:2: there are 2 devices, numbered from 0");
+  EXPECT_EQ(wrong, "cuda:2: no such device; this machine has 2 devices, numbered from 0");
 }
 
 }  // namespace
