@@ -147,7 +147,7 @@ Tensor differentiable_derivative(const Tensor& dy, const Tensor& at) {
 
 template <UnaryOp f>
 const OpDef& unary_derivative_op() {
-  static const std::string name = cat(Function<f>::kName, "_backward");
+  static const std::string name = str_cat(Function<f>::kName, "_backward");
   static const OpDef op{
       .name = name,
       .rule = unary_derivative_rule,

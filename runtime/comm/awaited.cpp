@@ -26,14 +26,14 @@ CollectiveInfo::CollectiveInfo(const Collective& collective, std::uint64_t of, i
       world_rank(rank) {}
 
 std::string CollectiveInfo::text(std::string_view on) const {
-  return cat(to_string(kind), " #", number, " on ", on, label.empty() ? "" : cat(" (", label, ")"),
-             location_text(place));
+  return str_cat(to_string(kind), " #", number, " on ", on,
+                 label.empty() ? "" : str_cat(" (", label, ")"), location_text(place));
 }
 
 std::string CollectiveInfo::timeout_text(std::string_view on, std::int64_t waited_ns,
                                          std::string_view missing) const {
-  return cat("timeout after ", seconds_text(waited_ns), " on rank ", world_rank, " waiting for ",
-             text(on), "; ", missing);
+  return str_cat("timeout after ", seconds_text(waited_ns), " on rank ", world_rank,
+                 " waiting for ", text(on), "; ", missing);
 }
 
 std::string CollectiveInfo::lost_text(std::string_view on, int lost, std::uint64_t issued) const {
@@ -43,7 +43,7 @@ std::string CollectiveInfo::lost_text(std::string_view on, int lost, std::uint64
 }
 
 PeerFailure CollectiveInfo::poisoned(std::string_view on, std::string_view cause) const {
-  return PeerFailure(cat(text(on), " on rank ", world_rank, " failed: ", cause));
+  return PeerFailure(str_cat(text(on), " on rank ", world_rank, " failed: ", cause));
 }
 
 std::string LastIssued::text() const {
@@ -54,9 +54,10 @@ std::string LastIssued::text() const {
 }
 
 std::string call_text(const Collective& collective, int ranks, int world_rank) {
-  return cat("rank ", world_rank, " calls ", describe(collective, ranks),
-             collective.label.empty() ? "" : cat(" (", collective.label, ")"), " in branch ",
-             collective.branch_path ? *collective.branch_path : "main", location_text(collective));
+  return str_cat("rank ", world_rank, " calls ", describe(collective, ranks),
+                 collective.label.empty() ? "" : str_cat(" (", collective.label, ")"),
+                 " in branch ", collective.branch_path ? *collective.branch_path : "main",
+                 location_text(collective));
 }
 
 }  // namespace coshard

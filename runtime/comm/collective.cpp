@@ -230,9 +230,9 @@ std::string location_of(const CallSite& where) {
 
 std::string location_text(const CallLocation& at) {
   std::string text;
-  if (at.site.known()) text = cat(" at ", location_of(at.site));
-  if (!at.operation.empty()) text += cat(text.empty() ? " in " : ", in ", at.operation);
-  if (!at.module.empty()) text += cat(text.empty() ? " in module " : ", module ", at.module);
+  if (at.site.known()) text = str_cat(" at ", location_of(at.site));
+  if (!at.operation.empty()) text += str_cat(text.empty() ? " in " : ", in ", at.operation);
+  if (!at.module.empty()) text += str_cat(text.empty() ? " in module " : ", module ", at.module);
   return text;
 }
 

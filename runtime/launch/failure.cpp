@@ -8,10 +8,10 @@
 namespace coshard {
 
 std::string Failure::line() const {
-  std::string who = rank < 0 ? "" : cat("rank ", rank);
-  if (!module.empty()) who += cat(who.empty() ? "" : ", ", module);
-  return cat(who, who.empty() ? "" : ": ", text,
-             where.line == 0 ? "" : cat(" at ", location_of(where)));
+  std::string who = rank < 0 ? "" : str_cat("rank ", rank);
+  if (!module.empty()) who += str_cat(who.empty() ? "" : ", ", module);
+  return str_cat(who, who.empty() ? "" : ": ", text,
+                 where.line == 0 ? "" : str_cat(" at ", location_of(where)));
 }
 
 Failure failure_of(int rank, const std::exception_ptr& error, std::string module) {

@@ -111,10 +111,10 @@ bool LocalCommunicator::agree(const Message& message) {
   if (send.dtype == recv.dtype && send_elements(send, size(), 0) == recv_elements(recv, size(), 0))
     return true;
   const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
-  group_->poison(cat("ranks disagree on message #", message.number, " of ", group_->title(),
-                     ": rank ", world(message.source), " calls ", describe(send, size()),
-                     location_text(send), ", rank ", world(message.target), " calls ",
-                     describe(recv, size()), location_text(recv)));
+  group_->poison(str_cat("ranks disagree on message #", message.number, " of ", group_->title(),
+                         ": rank ", world(message.source), " calls ", describe(send, size()),
+                         location_text(send), ", rank ", world(message.target), " calls ",
+                         describe(recv, size()), location_text(recv)));
   return false;
 }
 

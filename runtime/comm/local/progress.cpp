@@ -172,8 +172,8 @@ bool LocalGroup::help(Message& message) {
   const bool moved = message.help(failure);
   if (message.wanted.exchange(false) || moved) ring(message.has_dependents);
   if (!failure.empty())
-    poison(cat("message #", message.number, " of ", title(), location_text(message.send),
-               ": computing what it sends failed: ", failure));
+    poison(str_cat("message #", message.number, " of ", title(), location_text(message.send),
+                   ": computing what it sends failed: ", failure));
   return moved;
 }
 

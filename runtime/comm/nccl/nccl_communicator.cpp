@@ -193,9 +193,9 @@ ncclResult_t NcclCommunicator::call(const NcclCall& c, ncclComm_t comm) const {
 }
 
 std::string NcclCommunicator::text_of(const NcclFlight& flight) const {
-  const std::string label = flight.label.empty() ? "" : cat(" (", flight.label, ")");
-  return cat(to_string(flight.kind), " #", flight.number, " on ", title(), label,
-             location_text(flight.place));
+  const std::string label = flight.label.empty() ? "" : str_cat(" (", flight.label, ")");
+  return str_cat(to_string(flight.kind), " #", flight.number, " on ", title(), label,
+                 location_text(flight.place));
 }
 
 void NcclCommunicator::wait(NcclFlight& flight) {

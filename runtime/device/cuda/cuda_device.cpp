@@ -208,8 +208,8 @@ void CudaDevice::check_finding() {
   const DeviceAssert found = *finding_;
   *finding_ = DeviceAssert();
   fail(ErrorKind::BadInput,
-       cat(describe(static_cast<DeviceAssertKind>(found.kind), found.value, found.limit),
-           " (found on ", name_, ")"));
+       str_cat(describe(static_cast<DeviceAssertKind>(found.kind), found.value, found.limit),
+               " (found on ", name_, ")"));
 }
 
 MemoryStats CudaDevice::memory() const {
