@@ -13,11 +13,11 @@ using testing::refusal;
 using testing::Values;
 
 TEST(Letters, OnePerDimensionAndADotWhereAnInputIsStretched) {
-  EXPECT_EQ(letters(3), "abc");
-  EXPECT_EQ(letters(2, 'x'), "xy");
-  EXPECT_EQ(letters(0), "");
-  EXPECT_EQ(broadcast_letters({1, 4}, {3, 2, 4}), ".c");
-  EXPECT_EQ(broadcast_letters({}, {3}), "");
+  EXPECT_EQ(axes(3), "abc");
+  EXPECT_EQ(axes(2, 'x'), "xy");
+  EXPECT_EQ(axes(0), "");
+  EXPECT_EQ(broadcast_axes({1, 4}, {3, 2, 4}), ".c");
+  EXPECT_EQ(broadcast_axes({}, {3}), "");
 }
 
 TEST(Letters, AnElementwiseRuleBroadcastsAndLeavesOutWhatIsAbsent) {

@@ -1,4 +1,4 @@
-// Strategies of a rule: letters, contractions, what may not be cut, what is told by a layout.
+// Strategies of a rule: axes, contractions, what may not be cut, what is told by a layout.
 #include <gtest/gtest.h>
 
 #include <coshard/dtensor/ops/op.h>
@@ -14,7 +14,7 @@ TEST(Rule, EachLetterIsOneStrategyAndAContractedOneGivesAPartial) {
   ASSERT_EQ(all.size(), 4U);
   EXPECT_EQ(all[0].in, (std::vector<Placement>{Replicate(), Replicate()}));
   EXPECT_EQ(all[0].out, std::vector<Placement>{Replicate()});
-  EXPECT_EQ(all[1].letter, 'm');
+  EXPECT_EQ(all[1].axis, 'm');
   EXPECT_EQ(all[1].in, (std::vector<Placement>{Shard(0), Replicate()}));
   EXPECT_EQ(all[1].out, std::vector<Placement>{Shard(0)});
   EXPECT_EQ(all[2].in, (std::vector<Placement>{Shard(1), Shard(0)}));
@@ -49,7 +49,7 @@ TEST(Rule, LettersOfAPartialStrategyAreItsPlacements) {
   const Strategy strategy = partial_strategy("PR", "P", Reduce::Max);
   EXPECT_EQ(strategy.in, (std::vector<Placement>{Partial(Reduce::Max), Replicate()}));
   EXPECT_EQ(strategy.out, std::vector<Placement>{Partial(Reduce::Max)});
-  EXPECT_EQ(strategy.letter, 0);
+  EXPECT_EQ(strategy.axis, 0);
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ TEST(BoxesOf, EachRangeOfEachDimensionIsABlock) {
 }
 
 TEST(BoxesOf, ARankHoldsWhatItsLayoutCutsAndTwoRegionsMeet) {
-  Holdings holdings({2}, {4, 6});
-  const Region rows = region_of(holdings, Layout(Shard(0)), 1);
-  const Region columns = region_of(holdings, Layout(Shard(1)), 0);
+  ShardMap shard_map({2}, {4, 6});
+  const Region rows = region_of(shard_map, Layout(Shard(0)), 1);
+  const Region columns = region_of(shard_map, Layout(Shard(1)), 0);
   EXPECT_EQ(shape_of(rows), (Shape{2, 6}));
   EXPECT_EQ(shape_of(intersect(rows, columns)), (Shape{2, 3}));
   EXPECT_EQ(intersect(rows, columns)[0][0].begin, 2);

@@ -25,24 +25,24 @@ TEST(HoldingsOf, RangesMeetWhereBothHavePositions) {
 }
 
 TEST(HoldingsOf, UnevenAndStridedCutsAreThoseOfTorchChunk) {
-  Holdings holdings({3}, {8, 2});
-  const auto& rows = holdings.along(Layout(Shard(0)), 0);
+  ShardMap shard_map({3}, {8, 2});
+  const auto& rows = shard_map.along(Layout(Shard(0)), 0);
   EXPECT_TRUE(same(rows[0], {{0, 3}}));
   EXPECT_TRUE(same(rows[2], {{6, 8}}));
-  EXPECT_EQ(&holdings.along(Layout(Shard(0)), 0), &rows);
-  EXPECT_EQ(holdings.held(Layout(Shard(0))), (std::vector<std::int64_t>{6, 6, 4}));
-  EXPECT_EQ(holdings.held(Layout(Shard(0)), Layout(Shard(1))),
+  EXPECT_EQ(&shard_map.along(Layout(Shard(0)), 0), &rows);
+  EXPECT_EQ(shard_map.held(Layout(Shard(0))), (std::vector<std::int64_t>{6, 6, 4}));
+  EXPECT_EQ(shard_map.held(Layout(Shard(0)), Layout(Shard(1))),
             (std::vector<std::int64_t>{3, 3, 0}));
-  Holdings two({2}, {8});
+  ShardMap two({2}, {8});
   EXPECT_TRUE(same(two.along(Layout(StridedShard(0, 2)), 0)[1], {{2, 4}, {6, 8}}));
 }
 
 TEST(HoldingsOf, GroupsAreTheRanksThatDifferInTheirDimensionsAlone) {
-  Holdings holdings({2, 3}, {4});
-  EXPECT_EQ(holdings.ranks(), 6);
-  EXPECT_EQ(holdings.group(4, 0b01), (std::vector<int>{1, 4}));
-  EXPECT_EQ(holdings.group(4, 0b10), (std::vector<int>{3, 4, 5}));
-  EXPECT_EQ(holdings.size(0b11), 6);
+  ShardMap shard_map({2, 3}, {4});
+  EXPECT_EQ(shard_map.ranks(), 6);
+  EXPECT_EQ(shard_map.group(4, 0b01), (std::vector<int>{1, 4}));
+  EXPECT_EQ(shard_map.group(4, 0b10), (std::vector<int>{3, 4, 5}));
+  EXPECT_EQ(shard_map.size(0b11), 6);
   EXPECT_EQ(cutting(Layout(Shard(1), Shard(0)), 0), 0b10U);
 }
 

@@ -19,23 +19,23 @@ TEST(PlanStepOf, PartialsOfOneKindReduceAtOnceAndAveragesBesideSumsDivide) {
 }
 
 TEST(PlanStepOf, IsPlainWherePiecesLieInTheOrderOfRanks) {
-  Holdings holdings({2, 2}, {8, 8});
+  ShardMap shard_map({2, 2}, {8, 8});
   PlanStep gather;
   gather.kind = StepKind::AllGather;
   gather.dims = 0b10;
   gather.from = Layout(Replicate(), Shard(0));
   gather.to = Layout(Replicate(), Replicate());
-  EXPECT_TRUE(is_plain(holdings, gather, holdings.group(0, gather.dims)));
+  EXPECT_TRUE(is_plain(shard_map, gather, shard_map.group(0, gather.dims)));
   gather.from = Layout(Replicate(), StridedShard(0, 2));
-  EXPECT_FALSE(is_plain(holdings, gather, holdings.group(0, gather.dims)));
+  EXPECT_FALSE(is_plain(shard_map, gather, shard_map.group(0, gather.dims)));
   PlanStep turn;
   turn.kind = StepKind::AllToAll;
   turn.dims = 0b01;
   turn.from = Layout(Shard(0), Replicate());
   turn.to = Layout(Shard(1), Replicate());
-  EXPECT_TRUE(is_plain(holdings, turn, holdings.group(0, turn.dims)));
+  EXPECT_TRUE(is_plain(shard_map, turn, shard_map.group(0, turn.dims)));
   turn.kind = StepKind::Slice;
-  EXPECT_FALSE(is_plain(holdings, turn, holdings.group(0, turn.dims)));
+  EXPECT_FALSE(is_plain(shard_map, turn, shard_map.group(0, turn.dims)));
 }
 
 TEST(PlanStepOf, SaysWhatChangesAndByWhichCollective) {
@@ -44,7 +44,7 @@ TEST(PlanStepOf, SaysWhatChangesAndByWhichCollective) {
   step.to = Layout(Replicate(), Replicate(), Shard(1));
   EXPECT_EQ(label_of(step), "S(0)P(sum)->RS(1)");
   EXPECT_EQ(to_string(StepKind::AllToAll), "all_to_all");
-  EXPECT_EQ(to_string(StepKind::Expand), "expand");
+  EXPECT_EQ(to_string(StepKind::ShardToPartial), "shard_to_partial");
   EXPECT_TRUE(communicates(StepKind::AllToAll));
   EXPECT_FALSE(communicates(StepKind::Slice));
 }

@@ -19,22 +19,22 @@ Collective gather() {
 }
 
 TEST(AwaitedText, NamesKindNumberCommunicatorLabelAndLine) {
-  const Awaited awaited(gather(), 41, 3);
+  const CollectiveInfo awaited(gather(), 41, 3);
   const std::string text = awaited.text("tp[4]");
   EXPECT_EQ(text.find("all_gather #41 on tp[4] (S(0)->R)"), 0U) << text;
   EXPECT_NE(text.find("awaited_test.cpp:"), std::string::npos) << text;
-  EXPECT_EQ(Awaited(Collective(), 0, 0).text("w[2]").find("barrier #0 on w[2]"), 0U);
+  EXPECT_EQ(CollectiveInfo(Collective(), 0, 0).text("w[2]").find("barrier #0 on w[2]"), 0U);
 }
 
 TEST(AwaitedText, ATimeoutSaysHowLongWhoAndWhoIsMissing) {
   const std::string text =
-      Awaited(gather(), 1, 3).timeout_text("tp[4]", 1'540'000'000, "missing: 2");
+      CollectiveInfo(gather(), 1, 3).timeout_text("tp[4]", 1'540'000'000, "missing: 2");
   for (const char* part : {"1.5 s", "rank 3", "all_gather #1", "missing: 2"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 TEST(AwaitedText, ARankThatLeftIsNamedWithItsLastCollective) {
-  const Awaited awaited(gather(), 5, 3);
+  const CollectiveInfo awaited(gather(), 5, 3);
   EXPECT_NE(awaited.lost_text("tp[4]", 1, 5).find("#4"), std::string::npos);
   EXPECT_EQ(awaited.lost_text("tp[4]", 1, 0).find('#'),
             awaited.lost_text("tp[4]", 1, 0).rfind('#'));

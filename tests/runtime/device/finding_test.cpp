@@ -10,11 +10,11 @@ namespace coshard {
 namespace {
 
 TEST(Findings, NameTheOperatorTheValueAndItsLimit) {
-  for (const auto& [kind, name] :
-       {std::pair{FindingKind::EmbeddingId, "embedding"},
-        std::pair{FindingKind::GatherIndex, "gather"},
-        std::pair{FindingKind::ScatterIndex, "scatter"}, std::pair{FindingKind::Target, "target"},
-        std::pair{FindingKind::Division, "division"}}) {
+  for (const auto& [kind, name] : {std::pair{DeviceAssertKind::EmbeddingId, "embedding"},
+                                   std::pair{DeviceAssertKind::GatherIndex, "gather"},
+                                   std::pair{DeviceAssertKind::ScatterIndex, "scatter"},
+                                   std::pair{DeviceAssertKind::Target, "target"},
+                                   std::pair{DeviceAssertKind::Division, "division"}}) {
     const std::string text = describe(kind, -17, 8);
     EXPECT_NE(text.find(name), std::string::npos) << text;
     EXPECT_NE(text.find("-17"), std::string::npos) << text;
