@@ -1,6 +1,6 @@
 #pragma once
-// What run(argc, argv, program) reads, for programs with options of their own: they take these out
-// of argv first. In main, before any rank runs.
+// What run(argc, argv, program) reads, for programs with arguments of their own: they take these
+// out of argv first, and call run(options, program). In main, before any rank runs.
 #include "runtime/launch/world.h"
 
 namespace coshard {
