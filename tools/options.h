@@ -12,13 +12,15 @@ namespace coshard::tools {
 
 using cli::add_checked, cli::add_number, cli::joined, cli::parse;
 
-inline void add_word(CLI::App& app, const std::string& name, std::string& value,
-                     const std::vector<std::string>& known, const std::string& help) {
+inline CLI::Option* add_word(CLI::App& app, const std::string& name, std::string& value,
+                             const std::vector<std::string>& known, const std::string& help) {
   const auto check = [=](const std::string& text) {
     CS_REQUIRE(std::ranges::find(known, text) != known.end(), name, " ", shown(text),
                ": known are ", joined(known));
   };
-  add_checked(app, name, value, help, check, "");
+  std::string all;
+  for (const std::string& word : known) all += (all.empty() ? "{" : ",") + word;
+  return add_checked(app, name, value, help, check, all + "}");
 }
 
 // --device and --communicator, of those that this build has.
@@ -34,9 +36,10 @@ inline void add_place(CLI::App& app, std::string& device, std::string& communica
                communicator_names());
   };
   add_checked(app, "--device", device,
-              "cpu or cuda; of several GPUs rank r gets r modulo their count", check_device, "");
+              "cpu or cuda; of several GPUs rank r gets r modulo their count", check_device,
+              "{cpu,cuda}");
   add_checked(app, "--communicator", communicator, "local, or nccl between GPUs",
-              check_communicator, "");
+              check_communicator, "{local,nccl}");
 }
 
 }  // namespace coshard::tools

@@ -1,8 +1,8 @@
 #include "examples/asio_interop/status_server.h"
 
 #include <boost/asio/write.hpp>
+#include <cmath>
 
-#include "profiling/json.h"
 #include "runtime/coro/asio.h"
 
 namespace asio_interop {
@@ -31,7 +31,8 @@ cs::Task<void> answer(tcp::socket& socket, std::string line) {
 }  // namespace
 
 std::string to_json(const Status& status) {
-  return cs::cat("{\"step\": ", status.step, ", \"loss\": ", cs::json_number(status.loss),
+  const bool number = std::isfinite(status.loss);  // JSON has no nan
+  return cs::cat("{\"step\": ", status.step, ", \"loss\": ", number ? cs::cat(status.loss) : "null",
                  ", \"ranks\": ", status.ranks, "}\n");
 }
 

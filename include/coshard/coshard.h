@@ -25,6 +25,7 @@
 #include "runtime/coro/in_order.h"
 #include "runtime/coro/when_all.h"
 #include "runtime/launch/world.h"
+#include "runtime/trace_range.h"
 #include "styles/distribute_module.h"
 #include "styles/loss_parallel.h"
 #include "styles/nn/activation.h"

@@ -46,6 +46,14 @@ void require_known(const CLI::App& app) {
            meant.empty() ? ", which has " + joined(commands) : "; did you mean " + meant + "?"));
 }
 
+// CLI11 takes the next word as the value of "--ranks=".
+void require_values(const CLI::App& app, const std::vector<std::string>& words) {
+  for (const std::string& name : option_names(app))
+    CS_REQUIRE(std::ranges::find(words, name + "=") == words.end(), name, " needs a value");
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    require_values(*command, words);
+}
+
 void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& value,
                  const std::string& help) {
   const auto read = [name, &value](const std::string& text) {
@@ -101,6 +109,8 @@ std::vector<std::string> command_names(const CLI::App& app) {
 
 bool parse(CLI::App& app, int argc, char** argv) {
   if (!app.get_allow_extras()) add_version(app);
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  require_values(app, words);
   try {
     app.parse(argc, argv);
     return true;
