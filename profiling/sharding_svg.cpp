@@ -48,21 +48,24 @@ void svg_text(std::ostream& out, double x, double y, std::string_view anchor,
       << '\n';
 }
 
-// "0,2" or "0-7"; where that is too wide, how many there are.
+// "rank 0", "ranks 0,2" or "ranks 0-7"; where that is too wide, how many there are.
 std::string ranks_text(const std::vector<int>& ranks, double room) {
   if (ranks.empty()) return "-";
   const bool run =
       ranks.size() > 2 && ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
   const std::string text = run ? fmt::format("{}-{}", ranks.front(), ranks.back())
                                : fmt::format("{}", fmt::join(ranks, ","));
+  const std::string whole = (ranks.size() == 1 ? "rank " : "ranks ") + text;
+  if (text_width(whole) <= room) return whole;
   return text_width(text) <= room ? text : fmt::format("{} ranks", ranks.size());
 }
 
-// "2 replicas", "2 terms", "2 terms, 2 replicas"; "" for what one rank holds alone.
+// "2 replicas", "2 terms", "2 terms, 2 replicas of each"; "" for what one rank holds alone.
 std::string copies_text(std::size_t holders, int terms) {
   const std::size_t replicas = holders / static_cast<std::size_t>(terms);
   std::string text = terms > 1 ? fmt::format("{} terms", terms) : "";
-  if (replicas > 1) text += fmt::format("{}{} replicas", text.empty() ? "" : ", ", replicas);
+  if (replicas > 1 && terms > 1) return fmt::format("{}, {} replicas of each", text, replicas);
+  if (replicas > 1) text = fmt::format("{} replicas", replicas);
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/launch/command_line.h"
+#include "runtime/launch/rank_world.h"
 #include "runtime/near_miss.h"
 #include "runtime/version.h"
 
@@ -91,6 +92,7 @@ void add_world_options(CLI::App& app, WorldOptions& o) {
       ->capture_default_str();
   app.add_option_function<std::string>("--link", read_link,
                                        "emulate a link of this latency and rate: 20us,1GB/s");
+  app.final_callback([&o] { (void)settled(o); });
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {

@@ -34,7 +34,7 @@ void add_number(CLI::App& app, const std::string& name, Value& value, Number low
   add_checked(app, name, value, help, check, cat(lowest, " to ", highest));
 }
 
-// What run() reads. Of an option that comes twice the last one counts.
+// What run() reads, checked as a whole. Of an option that comes twice the last one counts.
 void add_world_options(CLI::App& app, WorldOptions& options);
 
 // The names of its options, and of its commands.

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "runtime/launch/cli_options.h"
-#include "runtime/launch/rank_world.h"
 
 namespace coshard {
 namespace {
@@ -36,7 +35,6 @@ WorldOptions take_world_options(int& argc, char** argv) {
   for (i = end; i < argc; ++i) argv[left++] = argv[i];
   if (left < argc) argv[left] = nullptr;
   argc = std::min(argc, left);
-  (void)settled(options);
   return options;
 }
 
@@ -48,7 +46,6 @@ int run(int argc, char** argv, const Program& program) {
     app.footer("Arguments after -- are left to the program.");
     cli::add_world_options(app, options);
     if (!cli::parse(app, before_dashes(argc, argv), argv)) return 0;
-    (void)settled(options);
   } catch (const Error& error) {
     std::cerr << "error: " << error.what() << std::endl;
     return 2;

@@ -96,7 +96,7 @@ TEST(ShardingSvg, DrawsEachCellInFrontOfItsReplicas) {
   EXPECT_EQ(svg.find("<svg "), 0U);
   EXPECT_EQ(count_of(svg, "class=\"cell\""), 2);
   EXPECT_EQ(count_of(svg, "class=\"sheet\""), 2);
-  EXPECT_EQ(count_of(svg, ">0,1</text>"), 1);
+  EXPECT_EQ(count_of(svg, ">ranks 0,1</text>"), 1);
   EXPECT_EQ(count_of(svg, ">2 replicas</text>"), 2);
   EXPECT_EQ(count_of(svg, ">4:8</text>"), 1);
   EXPECT_EQ(count_of(svg, "dasharray"), 0);
@@ -114,13 +114,13 @@ TEST(ShardingSvg, ReplicasHaveOneColorAndOneSizeAndShardsDoNot) {
   EXPECT_EQ(colors(svg_of({4}, Shard(0), {8, 6})), 4U);
   EXPECT_EQ(count_of(svg_of({4}, Shard(0), {8, 6}), "class=\"sheet\""), 0);
   EXPECT_EQ(count_of(svg_of({64}, Replicate(), {8, 6}), "class=\"sheet\""), 3);
-  EXPECT_EQ(count_of(svg_of({64}, Replicate(), {8, 6}), ">0-63</text>"), 1);
+  EXPECT_EQ(count_of(svg_of({64}, Replicate(), {8, 6}), ">ranks 0-63</text>"), 1);
 }
 
 TEST(ShardingSvg, TermsAreDashedAndCounted) {
   const std::string svg = svg_of({2, 2}, Layout(Partial(), Replicate()), {8, 6});
   EXPECT_EQ(count_of(svg, "dasharray"), 4);
-  EXPECT_EQ(count_of(svg, ">2 terms, 2 replicas</text>"), 1);
+  EXPECT_EQ(count_of(svg, ">2 terms, 2 replicas of each</text>"), 1);
 }
 
 TEST(ShardingSvg, LabelsAtTheLeftHaveRoom) {
