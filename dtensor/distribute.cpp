@@ -7,6 +7,7 @@
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
+#include "dtensor/redistribute/issue.h"
 
 namespace coshard {
 namespace {

@@ -9,6 +9,7 @@
 #include "dtensor/partial.h"
 #include "dtensor/random.h"
 #include "kernels/run.h"
+#include "dtensor/redistribute/issue.h"
 
 namespace coshard {
 namespace {

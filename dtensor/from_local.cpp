@@ -6,6 +6,7 @@
 #include "dtensor/saved.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
+#include "dtensor/redistribute/issue.h"
 
 namespace coshard {
 namespace {

@@ -1,7 +1,7 @@
 #include "dtensor/partial.h"
 
 #include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 
 namespace coshard {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "dtensor/ops/local.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/graph.h"

@@ -7,6 +7,7 @@
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/ops.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/issue.h"
 #include "dtensor/redistribute/redistribute.h"
 #include "dtensor/step_graph.h"
 #include "runtime/launch/world.h"

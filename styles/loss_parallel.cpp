@@ -1,7 +1,7 @@
 #include "styles/loss_parallel.h"
 
 #include "dtensor/grad_mode.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 #include "dtensor/saved.h"
 #include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"

@@ -1,6 +1,6 @@
 // Comparisons and logic: results are bool, nothing has a gradient.
 #include "dtensor/ops/ops.h"
-#include "dtensor/ops/pointwise.h"
+#include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

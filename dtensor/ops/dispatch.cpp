@@ -7,7 +7,7 @@
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/op_record.h"
 #include "dtensor/redistribute/plan.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 #include "dtensor/replica_guard.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/coro/user_call.h"

@@ -5,7 +5,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/op.h"
 #include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 #include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
 

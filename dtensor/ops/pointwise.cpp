@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "dtensor/ops/ops.h"
+#include "dtensor/ops/pointwise_forward.h"
 
 namespace coshard {
 namespace {

@@ -1,6 +1,6 @@
 // Casts, copies, and constants in the shape of a tensor.
 #include "dtensor/ops/ops.h"
-#include "dtensor/ops/pointwise.h"
+#include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "dtensor/ops/ops.h"
-#include "dtensor/ops/pointwise.h"
+#include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -8,6 +8,14 @@
 
 namespace coshard {
 
+// Parameters of one dtype that have been updated as often.
+struct AdamW::Group {
+  const Tensor* first;
+  std::int64_t step;
+  std::vector<std::size_t> members;
+  std::vector<kernels::AdamWTensor> tensors;
+};
+
 AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
     : Optimizer(std::move(parameters)), options_(options), states_(parameters_.size()) {
   CS_REQUIRE(options.lr >= 0 && options.eps >= 0 && options.weight_decay >= 0, "AdamW: lr ",

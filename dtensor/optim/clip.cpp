@@ -6,7 +6,7 @@
 #include "dtensor/ops/ops.h"
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/random.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"

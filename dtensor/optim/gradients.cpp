@@ -5,7 +5,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/optimizer.h"
 #include "dtensor/redistribute/execute.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"

@@ -3,7 +3,7 @@
 #include <unordered_set>
 
 #include "dtensor/ops/local.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 #include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
 #include "dtensor/tape.h"

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "dtensor/tensors.h"
-#include "kernels/args/optimizer.h"
 #include "runtime/coro/task.h"
 
 namespace coshard {
+namespace kernels {
+struct AdamW;
+}
 
 // Brings every Partial gradient of `parameters` to its parameter's layout: one all_reduce for all
 // that are Replicate (label "gradients"), whatever their number.
@@ -118,13 +120,7 @@ class AdamW : public Optimizer {
     std::int64_t step = 0;
     std::uint32_t version = 0;  // of the parameter, when its master copy was written last
   };
-  // Parameters of one dtype that have been updated as often.
-  struct Group {
-    const Tensor* first;
-    std::int64_t step;
-    std::vector<std::size_t> members;
-    std::vector<kernels::AdamWTensor> tensors;
-  };
+  struct Group;
   void start(State& state, const Tensor& parameter) const;
   void wrote(std::size_t i);
   void run(const Group& group);

@@ -6,7 +6,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/follow_up.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 #include "kernels/run.h"
 #include "runtime/coro/branch.h"
 

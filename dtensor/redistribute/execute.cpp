@@ -2,7 +2,7 @@
 
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/follow_up.h"
-#include "dtensor/redistribute/redistribute.h"
+#include "dtensor/redistribute/issue.h"
 #include "kernels/run.h"
 
 namespace coshard {

@@ -9,6 +9,7 @@
 #include "dtensor/redistribute/transition.h"
 #include "runtime/comm/link.h"
 #include "runtime/error.h"
+#include "dtensor/redistribute/search.h"
 
 namespace coshard {
 namespace {

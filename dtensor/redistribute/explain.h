@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "dtensor/redistribute/search.h"
+#include "dtensor/layout.h"
+#include "dtensor/redistribute/cost.h"
+#include "dtensor/shape.h"
 #include "runtime/dtype.h"
 
 namespace coshard {

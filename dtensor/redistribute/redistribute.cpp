@@ -9,6 +9,7 @@
 #include "dtensor/writes.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
+#include "dtensor/redistribute/issue.h"
 
 namespace coshard {
 namespace {

@@ -8,6 +8,7 @@
 #include "dtensor/tape.h"
 #include "runtime/coro/rank_context.h"
 #include "runtime/coro/user_call.h"
+#include "dtensor/redistribute/issue.h"
 
 namespace coshard {
 namespace {

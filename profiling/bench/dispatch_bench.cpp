@@ -14,6 +14,7 @@
 #include "profiling/bench/timed.h"
 #include "runtime/coro/when_all.h"
 #include "runtime/launch/world.h"
+#include "dtensor/redistribute/issue.h"
 
 namespace coshard::bench {
 namespace {
