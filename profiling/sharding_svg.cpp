@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "profiling/visualize_sharding.h"
+#include <coshard/profiling/visualize_sharding.h>
 
 namespace coshard {
 namespace {

@@ -5,7 +5,7 @@
 //   const cs::TraceRange range(cs::cat("step ", step));
 #include <string>
 
-#include "runtime/launch/world.h"
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard {
 

@@ -3,7 +3,7 @@
 #include <boost/asio/write.hpp>
 #include <cmath>
 
-#include "runtime/coro/asio.h"
+#include <coshard/runtime/coro/asio.h>
 
 namespace asio_interop {
 namespace {

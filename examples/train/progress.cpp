@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include <coshard/runtime/observer.h>
 #include "profiling/robust_stats.h"
-#include "runtime/observer.h"
 
 namespace coshard::train {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include <coshard/runtime/error.h>
 #include "profiling/child_process.h"
 #include "profiling/json.h"
-#include "runtime/error.h"
 
 namespace coshard::bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/launch/command_line.h"
+#include <coshard/runtime/launch/command_line.h>
 #include "runtime/launch/rank_world.h"
 #include "runtime/near_miss.h"
 #include "runtime/version.h"

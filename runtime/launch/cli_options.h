@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/launch/world.h"
+#include <coshard/runtime/launch/world.h>
 #include "runtime/parse_number.h"
 
 namespace coshard::cli {

@@ -1,4 +1,4 @@
-#include "runtime/launch/command_line.h"
+#include <coshard/runtime/launch/command_line.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,10 +1,10 @@
-#include "dtensor/local_map.h"
+#include <coshard/dtensor/local_map.h>
 
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "support/ranks.h"
 
 namespace coshard::testing {

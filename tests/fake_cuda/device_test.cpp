@@ -1,11 +1,11 @@
 // A CUDA device: uploads and downloads of any size, events, timeouts, and what kernels find.
 #include <numeric>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/runtime/launch/world.h>
 #include "kernels/run.h"
 #include "runtime/device/make_device.h"
-#include "runtime/launch/world.h"
 #include "tests/fake_cuda/on_fake.h"
 
 namespace coshard::testing {

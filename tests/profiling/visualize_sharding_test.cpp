@@ -1,11 +1,11 @@
-#include "profiling/visualize_sharding.h"
+#include <coshard/profiling/visualize_sharding.h>
 
 #include <gtest/gtest.h>
 
 #include <set>
 #include <sstream>
 
-#include "dtensor/random.h"
+#include <coshard/dtensor/random.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,10 +1,10 @@
 // Arithmetic and comparisons written with operators.
 #include <gtest/gtest.h>
 
-#include "dtensor/factories.h"
-#include "dtensor/ops/explicit_redistribution.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/explicit_redistribution.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

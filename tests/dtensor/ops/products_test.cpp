@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {
