@@ -49,45 +49,60 @@ void clip_to_nest(std::vector<Span>& spans) {
   }
 }
 
+std::string_view kernel_kind(ComputeClass what) {
+  switch (what) {
+    case ComputeClass::Gemm: return "gemm";
+    case ComputeClass::Attention: return "attention";
+    case ComputeClass::Other: break;
+  }
+  return "other";
+}
+
+// What a span shows when it is selected.
+Json arguments(const Span& span) {
+  if (span.flow != 0) {
+    Json args{{"bytes", span.bytes}, {"sequence", span.sequence}};
+    if (span.where.known()) args["at"] = place(span.where);
+    return args;
+  }
+  if (span.track != Track::Compute) return {};
+  Json args{{"kind", kernel_kind(span.what)}};
+  if (!span.inputs.empty()) args["inputs"] = span.inputs;
+  return args;
+}
+
 class Writer {
  public:
   Writer(std::ostream& out, std::int64_t origin) : out_(out), origin_(origin) {}
 
-  void name(std::string_view what, int pid, int tid, std::string_view text) {
-    line(fmt::format(R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})", what,
-                     pid, tid, json_quote(text)));
-  }
-  void sort_index(int pid, int tid) {
-    line(fmt::format(
-        R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
-        pid, tid, tid));
+  void about(std::string_view what, int pid, int tid, Json args) {
+    line({{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", std::move(args)}});
   }
   void span(int pid, const Span& span) {
-    std::string args;
-    if (span.flow != 0)
-      args = fmt::format(R"(,"args":{{"bytes":{},"sequence":{}{}}})", span.bytes, span.sequence,
-                         span.where.known() ? R"(,"at":)" + json_quote(place(span.where)) : "");
-    line(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{}{}}})",
-                     json_quote(span.name), pid, static_cast<int>(span.track), micros(span.begin),
-                     length(span.end - span.begin), args));
-    if (span.flow == 0) return;
-    const std::uint64_t id = static_cast<std::uint64_t>(pid) * 1'000'000'000 + span.flow;
-    const bool start = span.track == Track::Communication;
-    // The arrow ends where the await does, so that it never points back in time.
-    const std::int64_t at = start ? span.begin : std::max(span.begin, span.end - 1);
-    line(fmt::format(
-        R"({{"ph":"{}",{}"name":"await","cat":"comm","id":{},"pid":{},"tid":{},"ts":{}}})",
-        start ? "s" : "f", start ? "" : R"("bp":"e",)", id, pid, static_cast<int>(span.track),
-        micros(at)));
+    const int tid = static_cast<int>(span.track);
+    Json event{{"ph", "X"}, {"name", span.name}, {"pid", pid}, {"tid", tid}};
+    event["ts"] = micros(span.begin - origin_);
+    event["dur"] = micros(span.end - span.begin);
+    if (Json args = arguments(span); !args.empty()) event["args"] = std::move(args);
+    line(event);
+    if (span.flow != 0) arrow(pid, span);
   }
 
  private:
-  std::string micros(std::int64_t at) const { return length(at - origin_); }
-  static std::string length(std::int64_t ns) {
-    return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+  // The arrow ends where the await does, so that it never points back in time.
+  void arrow(int pid, const Span& span) {
+    const bool start = span.track == Track::Communication;
+    const std::int64_t at = start ? span.begin : std::max(span.begin, span.end - 1);
+    Json event{{"ph", start ? "s" : "f"}, {"name", "await"}, {"cat", "comm"}, {"pid", pid}};
+    if (!start) event["bp"] = "e";
+    event["id"] = static_cast<std::uint64_t>(pid) * 1'000'000'000 + span.flow;
+    event["tid"] = static_cast<int>(span.track);
+    event["ts"] = micros(at - origin_);
+    line(event);
   }
-  void line(const std::string& text) {
-    out_ << (first_ ? "\n" : ",\n") << text;
+  static double micros(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
+  void line(const Json& event) {
+    out_ << (first_ ? "\n" : ",\n") << json_text(event);
     first_ = false;
   }
 
@@ -130,16 +145,22 @@ void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::in
                     flow, event.bytes, event.sequence, event.where});
 }
 
-void ChromeTrace::computed(std::string_view op, ComputeClass, std::int64_t begin,
+void ChromeTrace::computed(std::string_view op, ComputeClass what, std::int64_t begin,
                            std::int64_t end) {
-  keep({std::string(op), Track::Compute, begin, end});
+  Span span{std::string(op), Track::Compute, begin, end};
+  span.what = what;
+  if (!inputs_.empty()) {
+    span.inputs = std::move(inputs_.back());
+    inputs_.pop_back();
+  }
+  keep(std::move(span));
 }
 
-void ChromeTrace::module_exit(std::string_view path) {
+void ChromeTrace::range_exit(std::string_view name) {
   const auto entered = std::find_if(open_.rbegin(), open_.rend(),
-                                    [path](const Open& open) { return open.path == path; });
+                                    [name](const Open& open) { return open.name == name; });
   if (entered == open_.rend()) return;
-  keep({entered->path, Track::Host, entered->begin, now_ns()});
+  keep({entered->name, Track::Host, entered->begin, now_ns()});
   open_.erase(std::next(entered).base());
 }
 
@@ -151,13 +172,13 @@ void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks) {
   Writer writer(out, origin);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const int pid = static_cast<int>(r);
-    writer.name("process_name", pid, 0, fmt::format("rank {}", r));
+    writer.about("process_name", pid, 0, {{"name", fmt::format("rank {}", r)}});
     const std::string& link = ranks[r].link();
     const std::string tracks[] = {
         "host", "compute", link.empty() ? "communication" : "communication, emulated link " + link};
     for (int tid = 0; tid < 3; ++tid) {
-      writer.name("thread_name", pid, tid, tracks[tid]);
-      writer.sort_index(pid, tid);
+      writer.about("thread_name", pid, tid, {{"name", tracks[tid]}});
+      writer.about("thread_sort_index", pid, tid, {{"sort_index", tid}});
       std::vector<Span> spans;
       for (const Span& span : ranks[r].spans())
         if (static_cast<int>(span.track) == tid) spans.push_back(span);

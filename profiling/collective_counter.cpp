@@ -64,28 +64,25 @@ std::vector<std::string> CollectiveCounter::modules() const {
 
 namespace {
 
-std::string json_of(const CollectiveCounter& counter, std::string_view module) {
-  std::string text;
+Json json_of(const CollectiveCounter& counter, std::string_view module) {
+  Json kinds = Json::object();
   for (int k = 0; k <= static_cast<int>(CollectiveKind::Recv); ++k) {
     const auto kind = static_cast<CollectiveKind>(k);
     const CollectiveCounter::Count count = counter.in_module(module, kind);
-    if (count.total() == 0) continue;
-    text +=
-        fmt::format(R"({}{}:{{"forward":{},"backward":{},"bytes":{}}})", text.empty() ? "" : ",",
-                    json_quote(to_string(kind)), count.forward, count.backward, count.bytes);
+    if (count.total() > 0)
+      kinds[std::string(to_string(kind))] = {
+          {"forward", count.forward}, {"backward", count.backward}, {"bytes", count.bytes}};
   }
-  return '{' + text + '}';
+  return kinds;
 }
 
 }  // namespace
 
 std::string to_json(const CollectiveCounter& counter) {
-  std::string modules;
-  for (const std::string& path : counter.modules()) {
-    if (path.empty()) continue;
-    modules += (modules.empty() ? "" : ",") + json_quote(path) + ':' + json_of(counter, path);
-  }
-  return fmt::format(R"({{"all":{},"modules":{{{}}}}})", json_of(counter, ""), modules);
+  Json modules = Json::object();
+  for (const std::string& path : counter.modules())
+    if (!path.empty()) modules[path] = json_of(counter, path);
+  return json_text({{"all", json_of(counter, "")}, {"modules", std::move(modules)}});
 }
 
 std::ostream& operator<<(std::ostream& out, const CollectiveCounter& counter) {

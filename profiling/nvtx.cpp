@@ -152,7 +152,7 @@ void NvtxTrace::ready(const CommEvent& event, std::int64_t, std::int64_t, std::i
   end_of(in_flight_, event.id);
 }
 
-void NvtxTrace::computing(std::string_view op, ComputeClass) {
+void NvtxTrace::computing(std::string_view op, ComputeClass, const DescribeInputs&) {
   kernels_.push_back(start(kCompute, text(op)));
 }
 

@@ -43,13 +43,15 @@ class NvtxTrace final : public Observer {
   void awaiting(const CommEvent& event) override;
   void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
              std::int64_t now) override;
-  void computing(std::string_view op, ComputeClass what) override;
+  void computing(std::string_view op, ComputeClass what, const DescribeInputs&) override;
   void computed(std::string_view op, ComputeClass what, std::int64_t begin,
                 std::int64_t end) override;
   void module_enter(std::string_view path) override;
   void module_exit(std::string_view path) override;
   void backward_enter() override { module_enter("backward"); }
   void backward_exit() override { module_exit("backward"); }
+  void range_enter(std::string_view name) override { module_enter(name); }
+  void range_exit(std::string_view name) override { module_exit(name); }
 
  private:
   using Range = std::uint64_t;

@@ -1,13 +1,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include <coshard/profiling/visualize_sharding.h>
 
 namespace coshard {
 namespace {
 
-constexpr double kWidth = 480, kHeight = 320, kMargin = 70, kHead = 46, kLeast = 28;
+constexpr double kWidth = 480, kHeight = 320, kPad = 16, kHead = 46, kLeast = 34;
+constexpr double kGap = 5, kShift = 5;  // between cells; of a sheet against the one before it
+constexpr std::size_t kMostSheets = 4;
+constexpr double kLetter = 7;  // width of one, at most
 
 // Sizes that tell large parts from small ones, and yet leave room for a number in each.
 std::vector<double> sharding_extents(const std::vector<Range>& ranges, double whole) {
@@ -21,6 +25,10 @@ std::vector<double> sharding_extents(const std::vector<Range>& ranges, double wh
   }
   return out;
 }
+
+double text_width(std::string_view text) { return kLetter * static_cast<double>(text.size()); }
+
+std::string svg_range(const Range& range) { return fmt::format("{}:{}", range.begin, range.end); }
 
 // Hues as far apart as the golden angle sets them.
 std::string rank_color(int rank) {
@@ -40,69 +48,127 @@ void svg_text(std::ostream& out, double x, double y, std::string_view anchor,
       << '\n';
 }
 
-void svg_cell(std::ostream& out, double x, double y, double width, double height,
-              const std::vector<int>& holders) {
-  const double stripe = width / static_cast<double>(std::max<std::size_t>(holders.size(), 1));
-  for (std::size_t i = 0; i < holders.size(); ++i)
-    out << fmt::format(R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}"/>)",
-                       x + stripe * static_cast<double>(i), y, stripe, height,
-                       rank_color(holders[i]))
-        << '\n';
-  out << fmt::format(
-             R"(<rect class="cell" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="none" stroke="black"/>)",
-             x, y, width, height)
-      << '\n';
-  const std::string text = holders.empty() ? "-" : fmt::format("{}", fmt::join(holders, ","));
-  svg_text(out, x + width / 2, y + height / 2 + 4, "middle", text);
+// "rank 0", "ranks 0,2" or "ranks 0-7"; where that is too wide, how many there are.
+std::string ranks_text(const std::vector<int>& ranks, double room) {
+  if (ranks.empty()) return "-";
+  const bool run =
+      ranks.size() > 2 && ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
+  const std::string text = run ? fmt::format("{}-{}", ranks.front(), ranks.back())
+                               : fmt::format("{}", fmt::join(ranks, ","));
+  const std::string whole = (ranks.size() == 1 ? "rank " : "ranks ") + text;
+  if (text_width(whole) <= room) return whole;
+  return text_width(text) <= room ? text : fmt::format("{} ranks", ranks.size());
 }
 
-double svg_sum(const std::vector<double>& sizes) {
-  double sum = 0;
-  for (double size : sizes) sum += size;
-  return sum;
+// "2 replicas", "2 terms", "2 terms, 2 replicas of each"; "" for what one rank holds alone.
+std::string copies_text(std::size_t holders, int terms) {
+  const std::size_t replicas = holders / static_cast<std::size_t>(terms);
+  std::string text = terms > 1 ? fmt::format("{} terms", terms) : "";
+  if (replicas > 1 && terms > 1) return fmt::format("{}, {} replicas of each", text, replicas);
+  if (replicas > 1) text = fmt::format("{} replicas", replicas);
+  return text;
 }
 
-// Draws one grid with its top at `top`; returns where the next one begins.
-double svg_grid(std::ostream& out, const Sharding& sharding, const ShardingGrid& grid, double top) {
-  const auto widths = sharding_extents(grid.columns, kWidth);
-  const auto heights = sharding_extents(grid.rows, sharding.column_dim < 0 ? kLeast : kHeight);
-  svg_text(out, kMargin, top + 14, "start", grid.title);
-  double y = top + kHead;
-  for (std::size_t i = 0; i < heights.size(); ++i) {
-    if (sharding.row_dim >= 0)
-      svg_text(out, kMargin - 6, y + heights[i] / 2 + 4, "end",
-               fmt::format("{}:{}", grid.rows[i].begin, grid.rows[i].end));
-    double x = kMargin;
-    for (std::size_t j = 0; j < widths.size(); ++j) {
-      if (i == 0 && sharding.column_dim >= 0)
-        svg_text(out, x + widths[j] / 2, y - 6, "middle",
-                 fmt::format("{}:{}", grid.columns[j].begin, grid.columns[j].end));
-      svg_cell(out, x, y, widths[j], heights[i], grid.holders[i * widths.size() + j]);
-      x += widths[j];
+std::size_t sheets_of(const std::vector<int>& holders) {
+  return std::clamp<std::size_t>(holders.size(), 1, kMostSheets);
+}
+
+class ShardingPicture {
+ public:
+  ShardingPicture(std::ostream& out, const Sharding& sharding) : out_(out), sharding_(sharding) {
+    for (const ShardingGrid& grid : sharding.grids) {
+      for (const Range& row : grid.rows)
+        margin_ = std::max(margin_, 2 * kPad + text_width(svg_range(row)));
+      for (const auto& holders : grid.holders)
+        deck_ = std::max(deck_, kShift * static_cast<double>(sheets_of(holders) - 1));
     }
-    y += heights[i];
   }
-  return y + kLeast;
-}
+
+  void draw() {
+    double width = kPad + std::max(text_width(sharding_.title), text_width(sharding_.note));
+    double height = kHead;
+    for (const ShardingGrid& grid : sharding_.grids) {
+      width = std::max(width, margin_ + sum(widths(grid)));
+      height += kHead + kPad + sum(heights(grid));
+    }
+    out_ << fmt::format(
+        R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" font-family="sans-serif" font-size="12">)"
+        "\n"
+        R"(<rect width="{0:.0f}" height="{1:.0f}" fill="white"/>)"
+        "\n",
+        width + kPad, height);
+    svg_text(out_, kPad, 20, "start", sharding_.title);
+    if (!sharding_.note.empty()) svg_text(out_, kPad, 38, "start", sharding_.note);
+    double top = kHead;
+    for (const ShardingGrid& grid : sharding_.grids) top = draw(grid, top);
+    out_ << "</svg>\n";
+  }
+
+ private:
+  static double sum(const std::vector<double>& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), 0.0);
+  }
+  std::vector<double> widths(const ShardingGrid& grid) const {
+    return with_deck(sharding_extents(grid.columns, kWidth));
+  }
+  std::vector<double> heights(const ShardingGrid& grid) const {
+    return with_deck(sharding_extents(grid.rows, sharding_.column_dim < 0 ? kLeast : kHeight));
+  }
+  std::vector<double> with_deck(std::vector<double> sizes) const {
+    for (double& size : sizes) size += deck_;
+    return sizes;
+  }
+
+  // With its top at `top`; returns where the next one begins.
+  double draw(const ShardingGrid& grid, double top) {
+    const auto across = widths(grid), down = heights(grid);
+    svg_text(out_, kPad, top + 14, "start", grid.title);
+    double y = top + kHead;
+    for (std::size_t i = 0; i < down.size(); ++i) {
+      if (sharding_.row_dim >= 0)
+        svg_text(out_, margin_ - 6, y + (down[i] - deck_) / 2 + 4, "end", svg_range(grid.rows[i]));
+      double x = margin_;
+      for (std::size_t j = 0; j < across.size(); ++j) {
+        if (i == 0 && sharding_.column_dim >= 0)
+          svg_text(out_, x + (across[j] - deck_) / 2, y - 6, "middle", svg_range(grid.columns[j]));
+        cell(x, y, across[j] - deck_ - kGap, down[i] - deck_ - kGap,
+             grid.holders[i * across.size() + j]);
+        x += across[j];
+      }
+      y += down[i];
+    }
+    return y + kPad;
+  }
+
+  void cell(double x, double y, double width, double height, const std::vector<int>& holders) {
+    for (std::size_t behind = sheets_of(holders); behind-- > 0;) {
+      const double shift = kShift * static_cast<double>(behind);
+      out_
+          << fmt::format(
+                 R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}" stroke="black"{}/>)",
+                 behind > 0 ? "sheet" : "cell", x + shift, y + shift, width, height,
+                 holders.empty() ? "none" : rank_color(holders.front()),
+                 sharding_.terms > 1 ? R"( stroke-dasharray="4 3")" : "")
+          << '\n';
+    }
+    const std::string copies = copies_text(holders.size(), sharding_.terms);
+    const bool second =
+        !copies.empty() && height >= 2 * kLetter + 16 && text_width(copies) <= width;
+    const double middle = y + height / 2 + 4;
+    svg_text(out_, x + width / 2, second ? middle - 7 : middle, "middle",
+             ranks_text(holders, width));
+    if (second) svg_text(out_, x + width / 2, middle + 9, "middle", copies);
+  }
+
+  std::ostream& out_;
+  const Sharding& sharding_;
+  double margin_ = 2 * kPad, deck_ = 0;
+};
 
 }  // namespace
 
 void write_sharding_svg(std::ostream& out, const Sharding& sharding) {
-  double height = kHead, width = kWidth;
-  for (const ShardingGrid& grid : sharding.grids) {
-    width = std::max(width, svg_sum(sharding_extents(grid.columns, kWidth)));
-    const double whole = sharding.column_dim < 0 ? kLeast : kHeight;
-    height += kHead + kLeast + svg_sum(sharding_extents(grid.rows, whole));
-  }
-  out << fmt::format(
-             R"(<svg xmlns="http://www.w3.org/2000/svg" width="{:.0f}" height="{:.0f}" font-family="sans-serif" font-size="12">)",
-             width + 2 * kMargin, height)
-      << '\n';
-  svg_text(out, kMargin, 20, "start", sharding.title);
-  if (!sharding.note.empty()) svg_text(out, kMargin, 38, "start", sharding.note);
-  double top = kHead;
-  for (const ShardingGrid& grid : sharding.grids) top = svg_grid(out, sharding, grid, top);
-  out << "</svg>\n";
+  ShardingPicture(out, sharding).draw();
 }
 
 }  // namespace coshard

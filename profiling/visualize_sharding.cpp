@@ -130,6 +130,8 @@ std::string partial_note(const Layout& layout) {
 Sharding make_sharding(std::string title, const std::vector<int>& mesh_shape,
                        const std::vector<int>& ranks, const Layout& layout, const Shape& shape) {
   Sharding sharding{std::move(title), partial_note(layout), -1, -1, {}};
+  for (int m = 0; m < layout.ndim(); ++m)
+    if (layout[m].is_partial()) sharding.terms *= mesh_shape[static_cast<std::size_t>(m)];
   const PartsOfRanks parts = parts_of(mesh_shape, layout, shape);
   std::vector<std::vector<Range>> cells;
   for (std::size_t d = 0; d < shape.size(); ++d) cells.push_back(cells_of(parts, d, shape[d]));

@@ -3,7 +3,8 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <numeric>
+
+#include "runtime/near_miss.h"
 
 namespace coshard {
 namespace {
@@ -19,22 +20,6 @@ std::vector<std::string> parts_of(std::string_view path) {
 
 bool part_matches(const std::string& pattern, const std::string& part) {
   return fnmatch(pattern.c_str(), part.c_str(), 0) == 0;
-}
-
-// Levenshtein distance
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
 }
 
 // Parts that a pattern matches cost nothing.

@@ -9,6 +9,7 @@
 
 #include <coshard/runtime/launch/command_line.h>
 #include "profiling/bench/benches.h"
+#include "tools/completion.h"
 #include "tools/conform/conform.h"
 #include "tools/doctor.h"
 #include "tools/plan.h"
@@ -144,6 +145,18 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
   });
 }
 
+void add_completion(CLI::App& app, Chosen& chosen) {
+  CLI::App* shells = app.add_subcommand("completion", "prints the completion script of a shell");
+  shells->require_subcommand(1);
+  shells->footer("Example: source <(coshard completion bash)");
+  shells->add_subcommand("bash", "for bash")->callback([&app, &chosen] {
+    chosen = [&app] {
+      std::cout << bash_completion(app);
+      return 0;
+    };
+  });
+}
+
 // What all benches share.
 class Benches {
  public:
@@ -207,9 +220,12 @@ int run_command(int argc, char** argv) {
   const Benches benches(app, chosen);
   add_conform(app, chosen);
   add_doctor(app, chosen);
+  add_completion(app, chosen);
   add_plan(app, chosen);
-  if (!parse(app, argc, argv)) return 0;
-  return chosen();
+  const int code = parse(app, argc, argv) ? chosen() : 0;
+  std::cout.flush();
+  if (!std::cout) fail(ErrorKind::DeviceFailed, "stdout: could not be written");
+  return code;
 }
 
 }  // namespace

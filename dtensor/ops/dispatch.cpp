@@ -16,6 +16,14 @@
 namespace coshard {
 namespace {
 
+// "f32[8,512] f32[512,256]": this rank's parts.
+std::string inputs_text(std::span<const Tensor> inputs) {
+  std::string text;
+  for (const Tensor& t : inputs)
+    text += (text.empty() ? "" : " ") + (t.defined() ? str_cat(t.dtype(), t.local_shape()) : "-");
+  return text;
+}
+
 // What a rank has waited for is the same on all ranks: one outside the mesh waits too, and has a
 // view of what is in flight where the others have one.
 void run_body(const OpDef& op, OpContext& context, bool absent) {
@@ -34,7 +42,8 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
   if (op.view) return op.forward(context);
   if (!world || !world->observed()) return op.forward(context);
   {
-    const Computing told(world->observer(), op.name, op.compute);
+    const Computing told(world->observer(), op.name, op.compute,
+                         [&context] { return inputs_text(context.in); });
     op.forward(context);
   }
   ReplicaGuard::look_at(op, context);

@@ -8,6 +8,7 @@
 #include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"
+#include "runtime/trace_range.h"
 
 namespace coshard {
 
@@ -48,6 +49,7 @@ bool Optimizer::checks_replicas() {
 
 Task<void> Optimizer::step(CallSite site) {
   const UserCall user(site);
+  const TraceRange range(name());
   require_current();
   if (checks_replicas()) {
     Task<void> verified = verify_replicas(unreduced_gradients(parameters_));
@@ -59,6 +61,17 @@ Task<void> Optimizer::step(CallSite site) {
   for (const Tensor& p : parameters_) gradients.push_back(p.grad());
   Task<void> arrived = arrival_of(std::move(gradients));
   co_await std::move(arrived);
+  update_and_tell();
+}
+
+void Optimizer::update_and_tell() {
+  World* world = World::current();
+  if (world == nullptr || !world->observed()) return update();
+  const Computing told(world->observer(), name(), ComputeClass::Other, [this] {
+    std::int64_t elements = 0;
+    for (const Tensor& p : parameters_) elements += p.local_numel();
+    return str_cat(parameters_.size(), " parameters, ", elements, " elements");
+  });
   update();
 }
 

@@ -13,7 +13,7 @@
 
 #include <coshard/runtime/launch/command_line.h>
 #include "examples/asio_interop/status_server.h"
-#include "tools/options.h"
+#include "runtime/launch/cli_options.h"
 
 namespace cs = coshard;
 using asio_interop::Status, asio_interop::StatusServer;
@@ -74,26 +74,23 @@ cs::Task<void> program(cs::World& world, Options options) {
   if (world.rank() == 0) std::cout << to_json(status) << std::flush;
 }
 
-// False: help was asked for, and printed.
-bool read_options(int argc, char** argv, Options& options) {
-  using cs::tools::add_number;
+// False: help or version was asked for, and printed.
+bool read_options(int argc, char** argv, Options& options, cs::WorldOptions& world) {
+  using cs::cli::add_number;
   CLI::App app("Trains a small MLP and tells how far it is to whoever connects.", "asio_interop");
-  app.footer(
-      "Beside these what every program of cs::run takes: --ranks, --threads, --rank-threads, "
-      "--timeout, --grace, --device, --communicator, --link, --progress-threads.");
   add_number(app, "--port", options.port, 0, 65535, "of the server on 127.0.0.1; 0: a free one");
   add_number(app, "--steps", options.steps, 1, 1'000'000'000, "steps of AdamW");
   add_number(app, "--straggle", options.straggle, 0, 1'000'000'000,
              "ms that the last rank is late in each step");
-  return cs::tools::parse(app, argc, argv);
+  cs::cli::add_world_options(app, world);
+  return cs::cli::parse(app, argc, argv);
 }
 
 int main(int argc, char** argv) {
   Options options;
   cs::WorldOptions world;
   try {
-    world = cs::take_world_options(argc, argv);
-    if (!read_options(argc, argv, options)) return 0;
+    if (!read_options(argc, argv, options, world)) return 0;
   } catch (const cs::Error& error) {
     std::cerr << "error: " << error.what() << std::endl;
     return 2;

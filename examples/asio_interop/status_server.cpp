@@ -1,9 +1,9 @@
 #include "examples/asio_interop/status_server.h"
 
 #include <boost/asio/write.hpp>
+#include <cmath>
 
 #include <coshard/runtime/coro/asio.h>
-#include "profiling/json.h"
 
 namespace asio_interop {
 namespace {
@@ -31,7 +31,9 @@ cs::Task<void> answer(tcp::socket& socket, std::string line) {
 }  // namespace
 
 std::string to_json(const Status& status) {
-  return cs::str_cat("{\"step\": ", status.step, ", \"loss\": ", cs::json_number(status.loss),
+  const bool number = std::isfinite(status.loss);  // JSON has no nan
+  return cs::str_cat("{\"step\": ", status.step,
+                     ", \"loss\": ", number ? cs::str_cat(status.loss) : "null",
                      ", \"ranks\": ", status.ranks, "}\n");
 }
 

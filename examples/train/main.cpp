@@ -37,12 +37,14 @@ int train(const Options& options) {
   run_ranks(world, program);
   const std::vector<Compressor> compressors = compressors_on(options.text, text.bytes().size());
   print_report(std::cout, options, outcome, compressors);
-  write_files(options, outcome, compressors);
-  const std::string error = loss_error(options, outcome);
+  std::vector<std::string> errors = write_files(options, outcome, compressors);
+  if (!options.trace.empty() && errors.empty())
+    std::cout << "\ntrace: " << options.trace << " (open it in https://ui.perfetto.dev)\n";
   require_printed();
-  if (error.empty()) return 0;
-  std::cerr << "train: " << error << std::endl;
-  return 1;
+  if (const std::string error = loss_error(options, outcome); !error.empty())
+    errors.push_back(error);
+  for (const std::string& error : errors) std::cerr << "train: " << error << std::endl;
+  return errors.empty() ? 0 : 1;
 }
 
 }  // namespace

@@ -32,7 +32,10 @@ Record::~Record() {
 }
 
 void Record::before_step(int step) {
-  if (step == settled_) table_.reset();
+  if (step == settled_) {
+    table_.reset();
+    told_ = {};
+  }
   const bool trace = trace_begin_ >= 0 && step >= trace_begin_ && step < trace_end_;
   if (trace && !tracing_) world_.add_observer(&trace_);
   if (!trace && tracing_) world_.remove_observer(&trace_);
@@ -53,12 +56,17 @@ bool Record::read(int step, bool last) {
   if (step >= settled_) wall_ += took;
   const bool finite = std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); });
   if (world_.rank() != 0) return finite;
-  const double step_ms = static_cast<double>(took) / 1e6 / static_cast<double>(losses.size());
+  const Look seen = look(took, losses.size());
   outcome_.loss.insert(outcome_.loss.end(), losses.begin(), losses.end());
-  outcome_.step_ms.insert(outcome_.step_ms.end(), losses.size(), step_ms);
-  const double hidden = world_.size() > 1 ? table_.hidden_share() : -1;
-  progress_.step(step + 1, losses.back(), step_ms, hidden, last || !finite);
+  outcome_.step_ms.insert(outcome_.step_ms.end(), losses.size(), seen.step_ms);
+  progress_.step(step + 1, losses.back(), seen, last || !finite);
   return finite;
+}
+
+Look Record::look(std::int64_t took, std::size_t steps) {
+  const CommSummary::Row before = std::exchange(told_, table_.total());
+  return {static_cast<double>(took) / 1e6 / static_cast<double>(steps),
+          told_.in_flight_ns - before.in_flight_ns, told_.exposed_ns - before.exposed_ns};
 }
 
 }  // namespace coshard::train

@@ -27,6 +27,7 @@ class Record {
 
  private:
   bool read(int step, bool last);
+  Look look(std::int64_t took, std::size_t steps);
 
   World& world_;
   Outcome& outcome_;
@@ -36,6 +37,7 @@ class Record {
   int settled_, trace_begin_, trace_end_, read_every_;
   bool tracing_ = false;
   std::vector<Tensor> unread_;
+  CommSummary::Row told_;          // what the table held at the last look
   std::int64_t begin_, wall_ = 0;  // ns, of what is unread and of the steps that count
 };
 

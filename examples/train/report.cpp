@@ -28,21 +28,26 @@ double hidden_share(const Outcome& outcome) {
   return all.hidden_share();
 }
 
-std::string list(const std::vector<double>& values) {
-  std::string out = "[";
-  for (const double value : values) out += (out.size() > 1 ? ", " : "") + json_number(value);
-  return out + "]";
-}
-
-std::string config_json(const Options& o) {
-  return fmt::format(
-      R"({{"ranks": {}, "threads": {}, "layers": {}, "dim": {}, "heads": {}, "ffn": {}, "seq": {}, "batch": {}, )"
-      R"("steps": {}, "warmup": {}, "lr": {}, "dtype": {}, "seed": {}, "text": {}, "plan": {}, "device": {}, "communicator": {}, )"
-      R"("link": {}, "progress_threads": {}}})",
-      o.ranks, o.threads, o.layers, o.dim, o.heads, o.ffn, o.seq, o.batch, o.steps, o.warmup,
-      json_number(o.lr), json_quote(o.dtype_name), o.seed, json_quote(o.text), json_quote(o.plan),
-      json_quote(o.device), json_quote(o.communicator),
-      o.link.empty() ? "null" : json_quote(o.link), o.progress_threads);
+Json config_json(const Options& o, const Outcome& outcome) {
+  return {{"ranks", o.ranks},
+          {"threads", outcome.threads},
+          {"layers", o.layers},
+          {"dim", o.dim},
+          {"heads", o.heads},
+          {"ffn", o.ffn},
+          {"seq", o.seq},
+          {"batch", o.batch},
+          {"steps", o.steps},
+          {"warmup", o.warmup},
+          {"lr", o.lr},
+          {"dtype", o.dtype_name},
+          {"seed", o.seed},
+          {"text", o.text},
+          {"plan", o.plan},
+          {"device", o.device},
+          {"communicator", o.communicator},
+          {"link", o.link.empty() ? Json() : Json(o.link)},
+          {"progress_threads", o.progress_threads}};
 }
 
 // Why a run that ended early did.
@@ -54,18 +59,39 @@ std::string cause(const Outcome& outcome) {
   return loss > 0 ? "the loss is inf" : "the loss is -inf";
 }
 
-std::string stopped_json(const Outcome& outcome) {
-  if (outcome.stopped_after == 0) return "null";
-  return fmt::format(R"({{"after_step": {}, "why": {}}})", outcome.stopped_after,
-                     json_quote(cause(outcome)));
+Json stopped_json(const Outcome& outcome) {
+  if (outcome.stopped_after == 0) return {};
+  return {{"after_step", outcome.stopped_after}, {"why", cause(outcome)}};
 }
 
+// Why the file could not be written; empty: it was.
 template <class Write>
-void write_file(const std::string& name, const Write& write) {
+std::string write_file(const std::string& name, const Write& write) {
   std::ofstream file(name, std::ios::binary);
   write(file);
   file.close();
-  if (!file) fail(ErrorKind::DeviceFailed, str_cat(name, ": could not be written"));
+  return file ? "" : name + ": could not be written";
+}
+
+void print_score(std::ostream& out, double bits_per_byte, std::int64_t parameters,
+                 const std::vector<Compressor>& compressors) {
+  out << fmt::format("held-out {:.3f} bits per byte\n", bits_per_byte);
+  const Compressor* best = nullptr;
+  for (const Compressor& compressor : compressors) {
+    const std::optional<double>& bits = compressor.bits_per_byte;
+    out << fmt::format("{:<8} {}\n", compressor.name,
+                       bits ? fmt::format("{:.3f} on the whole text", *bits) : "not installed");
+    if (bits && (best == nullptr || *bits < *best->bits_per_byte)) best = &compressor;
+  }
+  if (best == nullptr || !std::isfinite(bits_per_byte)) return;
+  const bool won = bits_per_byte < *best->bits_per_byte;
+  out << fmt::format(
+      "{} has fewer bits: {:.3f} against {:.3f} of {}. They do not measure the same: the model\n"
+      "predicts bytes that it was not trained on, and its {} parameters are not counted;\n"
+      "a compressor stores the whole text, and its figure counts all that it takes to restore "
+      "it.\n",
+      won ? "The model" : best->name, won ? bits_per_byte : *best->bits_per_byte,
+      won ? *best->bits_per_byte : bits_per_byte, won ? best->name : "the model", parameters);
 }
 
 // A sample may hold any byte; what a terminal could act on is shown as a dot.
@@ -94,19 +120,12 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
   }
   out << '\n';
   if (outcome.bits_per_byte) {
-    out << fmt::format("held-out {:.3f} bits per byte\n", *outcome.bits_per_byte);
+    print_score(out, *outcome.bits_per_byte, outcome.parameters, compressors);
   } else {
     out << "held-out: nothing was scored\n";
   }
-  for (const Compressor& compressor : compressors)
-    out << fmt::format("{:<8} {}\n", compressor.name,
-                       compressor.bits_per_byte
-                           ? fmt::format("{:.3f} on the whole text", *compressor.bits_per_byte)
-                           : "not installed");
   if (!outcome.sample.empty())
     out << "\n" << printable(options.prompt) << " |" << printable(outcome.sample) << "\n";
-  if (!options.trace.empty())
-    out << "\ntrace: " << options.trace << " (open it in https://ui.perfetto.dev)\n";
 }
 
 std::string loss_error(const Options& options, const Outcome& outcome) {
@@ -126,29 +145,39 @@ std::string loss_error(const Options& options, const Outcome& outcome) {
 std::string report_json(const Options& options, const Outcome& outcome,
                         const std::vector<Compressor>& compressors) {
   const RobustStats steps = step_stats(outcome);
-  std::string packed;
+  const auto or_null = [](const std::optional<double>& value) {
+    return value ? Json(*value) : Json();
+  };
+  Json packed = Json::object();
   for (const Compressor& compressor : compressors)
-    packed +=
-        fmt::format("{}{}: {}", packed.empty() ? "" : ", ", json_quote(compressor.name),
-                    compressor.bits_per_byte ? json_number(*compressor.bits_per_byte) : "null");
-  return fmt::format(
-      "{{\"tokens_per_s\": {},\n \"step_ms\": {}, \"step_ms_min\": {}, \"step_ms_max\": {},\n"
-      " \"bits_per_byte\": {},\n \"gemm_share\": {}, \"hidden_share\": {},\n \"parameters\": {},\n"
-      " \"stopped\": {},\n \"compressors\": {{{}}},\n \"config\": {},\n \"loss\": {}}}\n",
-      json_number(tokens_per_s(options, outcome)), json_number(steps.median),
-      json_number(steps.min), json_number(steps.max),
-      outcome.bits_per_byte ? json_number(*outcome.bits_per_byte) : "null",
-      json_number(outcome.gemm_share), json_number(hidden_share(outcome)), outcome.parameters,
-      stopped_json(outcome), packed, config_json(options), list(outcome.loss));
+    packed[compressor.name] = or_null(compressor.bits_per_byte);
+  const Json all{{"tokens_per_s", tokens_per_s(options, outcome)},
+                 {"step_ms", steps.median},
+                 {"step_ms_min", steps.min},
+                 {"step_ms_max", steps.max},
+                 {"bits_per_byte", or_null(outcome.bits_per_byte)},
+                 {"gemm_share", outcome.gemm_share},
+                 {"hidden_share", hidden_share(outcome)},
+                 {"parameters", outcome.parameters},
+                 {"stopped", stopped_json(outcome)},
+                 {"compressors", std::move(packed)},
+                 {"config", config_json(options, outcome)},
+                 {"loss", outcome.loss}};
+  return json_text(all, 1) + "\n";
 }
 
-void write_files(const Options& options, const Outcome& outcome,
-                 const std::vector<Compressor>& compressors) {
-  if (!options.trace.empty())
-    write_file(options.trace, [&](std::ostream& out) { write_chrome_trace(out, outcome.traces); });
-  if (!options.json.empty())
-    write_file(options.json,
-               [&](std::ostream& out) { out << report_json(options, outcome, compressors); });
+std::vector<std::string> write_files(const Options& options, const Outcome& outcome,
+                                     const std::vector<Compressor>& compressors) {
+  std::vector<std::string> failures;
+  const auto write = [&failures](const std::string& name, const auto& contents) {
+    if (name.empty()) return;
+    if (std::string why = write_file(name, contents); !why.empty())
+      failures.push_back(std::move(why));
+  };
+  write(options.json,
+        [&](std::ostream& out) { out << report_json(options, outcome, compressors); });
+  write(options.trace, [&](std::ostream& out) { write_chrome_trace(out, outcome.traces); });
+  return failures;
 }
 
 }  // namespace coshard::train

@@ -21,9 +21,8 @@ std::string loss_error(const Options& options, const Outcome& outcome);
 std::string report_json(const Options& options, const Outcome& outcome,
                         const std::vector<Compressor>& compressors);
 
-// Writes --json and --trace where asked. Error{DeviceFailed} names a file that could not be
-// written.
-void write_files(const Options& options, const Outcome& outcome,
-                 const std::vector<Compressor>& compressors);
+// Writes --json and --trace where asked. What failed, a line for each file.
+std::vector<std::string> write_files(const Options& options, const Outcome& outcome,
+                                     const std::vector<Compressor>& compressors);
 
 }  // namespace coshard::train

@@ -10,6 +10,7 @@
 #include "examples/train/evaluate.h"
 #include "examples/train/language_model.h"
 #include "examples/train/record.h"
+#include "runtime/trace_range.h"
 
 namespace coshard::train {
 namespace {
@@ -45,6 +46,7 @@ Task<bool> train_steps(LanguageModel& model, World& world, const Options& option
   int step = 0;
   for (; step < options.steps && !stop && finite; ++step) {
     record.before_step(step);
+    const TraceRange range(str_cat("step ", step + 1));
     optimizer.lr = learning_rate(options, step);
     Task<Tensor> one = train_step(model, optimizer, text.draw(generator, options.batch));
     Tensor loss = co_await std::move(one);
@@ -75,7 +77,10 @@ Task<void> train_rank(World& world, const Options& options, const Text& text, Ou
   LanguageModel model(options, world);
   co_await model.parallelize();
   Task<bool> steps = train_steps(model, world, options, text, outcome);
-  if (world.rank() == 0) outcome.parameters = model.parameter_count();
+  if (world.rank() == 0) {
+    outcome.parameters = model.parameter_count();
+    outcome.threads = world.options().threads;
+  }
   const bool finite = co_await std::move(steps);
   if (!finite) co_return;  // a model of NaN is worth nothing
   Task<std::optional<double>> score = held_out_bits_per_byte(model, options, text);

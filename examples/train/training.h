@@ -27,6 +27,7 @@ struct Outcome {
 
   // of rank 0
   std::int64_t parameters = 0;
+  int threads = 0;              // of each rank
   std::vector<double> loss;     // nats per byte, by step
   std::vector<double> step_ms;  // by step
   // How many steps were done when the run ended early, or with a loss that is not finite; 0: it did

@@ -41,3 +41,4 @@
 #include <coshard/styles/parallelize.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/verify_replicated.h>
+#include "runtime/trace_range.h"

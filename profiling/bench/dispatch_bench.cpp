@@ -166,7 +166,7 @@ void beside_peer(Report& report, const std::map<std::string, double>& peer) {
 
 Report bench_dispatch(const DispatchOptions& options) {
   Report report("dispatch");
-  report.machine.emplace_back("ranks", std::to_string(options.ranks));
+  report.note("ranks", options.ranks);
   WorldOptions world_options = options.world;
   world_options.ranks = options.ranks;
   world_options.threads = 1;

@@ -1,74 +1,30 @@
 #include "profiling/bench/peer.h"
 
-#include <cctype>
-#include <cstdlib>
+#include <algorithm>
 #include <optional>
 
 #include <coshard/runtime/error.h>
 #include "profiling/child_process.h"
+#include "profiling/json.h"
 
 namespace coshard::bench {
 namespace {
 
-// Enough of JSON for flat and nested objects of numbers and strings.
-class NumberReader {
- public:
-  explicit NumberReader(const std::string& text) : text_(text) {}
-  std::map<std::string, double> read() {
-    object("");
-    return std::move(found_);
-  }
-
- private:
-  char peek() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-  std::string string() {
-    std::string out;
-    for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) out += text_[at_];
-    ++at_;
-    return out;
-  }
-  void object(const std::string& prefix) {
-    if (peek() != '{') return;
-    ++at_;
-    while (peek() == '"') {
-      const std::string key = prefix + string();
-      if (peek() != ':') return;
-      ++at_;
-      value(key);
-      if (peek() == ',') ++at_;
-    }
-    if (peek() == '}') ++at_;
-  }
-  void value(const std::string& key) {
-    const char first = peek();
-    if (first == '{') return object(key + ".");
-    if (first == '"') {
-      string();
-      return;
-    }
-    char* end = nullptr;
-    const double number = std::strtod(text_.c_str() + at_, &end);
-    const auto stop = static_cast<std::size_t>(end - text_.c_str());
-    if (stop > at_) {
-      found_[key] = number;
-      at_ = stop;
-    } else {
-      while (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '}') ++at_;
-    }
-  }
-
-  const std::string& text_;
-  std::size_t at_ = 0;
-  std::map<std::string, double> found_;
-};
+void add_numbers(const Json& value, const std::string& name, std::map<std::string, double>& found) {
+  if (value.is_number()) found[name] = value.get<double>();
+  if (!value.is_object()) return;
+  for (const auto& [key, inner] : value.items())
+    add_numbers(inner, name.empty() ? key : name + "." + key, found);
+}
 
 }  // namespace
 
 std::map<std::string, double> numbers_of(const std::string& json) {
-  return NumberReader(json).read();
+  const std::size_t begin = std::min(json.find('{'), json.size());
+  const Json value = Json::parse(json.substr(begin, json.rfind('}') + 1 - begin), nullptr, false);
+  std::map<std::string, double> found;
+  if (value.is_object()) add_numbers(value, "", found);
+  return found;
 }
 
 std::map<std::string, double> run_peer(const std::string& script,
@@ -78,10 +34,11 @@ std::map<std::string, double> run_peer(const std::string& script,
   const std::optional<std::string> text = output_of(command);
   if (!text)
     fail(ErrorKind::Unsupported, str_cat("peer: python3 ", script, " ", arguments[0], " failed"));
-  const std::size_t brace = text->find('{');
-  if (brace == std::string::npos)
-    fail(ErrorKind::Unsupported, str_cat("peer: ", script, " printed no JSON object"));
-  return numbers_of(text->substr(brace));
+  const std::map<std::string, double> found = numbers_of(*text);
+  if (found.empty())
+    fail(ErrorKind::Unsupported,
+         str_cat("peer: ", script, " printed no JSON object with a number"));
+  return found;
 }
 
 }  // namespace coshard::bench

@@ -6,12 +6,12 @@
 
 namespace coshard::bench {
 
-// Numbers of a JSON object, nested keys joined by dots: {"a": {"b": 2}} gives "a.b". What is not a
-// number is left out.
+// Numbers of the JSON object in a text, nested keys joined by dots: {"a": {"b": 2}} gives "a.b".
+// What is not a number is left out; nothing where the text holds no object.
 std::map<std::string, double> numbers_of(const std::string& json);
 
-// `python3 script arguments...`, its last line read by numbers_of. Error{Unsupported} names the
-// script when it fails.
+// `python3 script arguments...`, read by numbers_of. Error{Unsupported} names the script when it
+// fails or prints no number.
 std::map<std::string, double> run_peer(const std::string& script,
                                        const std::vector<std::string>& arguments);
 

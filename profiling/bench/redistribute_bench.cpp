@@ -157,7 +157,7 @@ void beside_pytorch(Report& report, const std::string& script, int ranks) {
 
 Report bench_redistribute(const RedistributeOptions& options) {
   Report report("redistribute");
-  report.machine.emplace_back("ranks", std::to_string(options.ranks));
+  report.note("ranks", options.ranks);
   Results results;
   WorldOptions world_options = options.world;
   world_options.ranks = options.ranks;

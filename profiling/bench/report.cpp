@@ -6,8 +6,6 @@
 #include <fstream>
 #include <thread>
 
-#include "profiling/json.h"
-
 namespace coshard::bench {
 namespace {
 
@@ -18,8 +16,9 @@ std::string cpu_model() {
   return "unknown";
 }
 
-std::string number_or_null(const std::optional<double>& value) {
-  return value ? json_number(*value) : "null";
+template <class Value>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json();
 }
 
 std::string shown(double value) {
@@ -52,13 +51,9 @@ Result ratio(std::string name, double value, std::optional<double> target) {
 }
 
 Report::Report(std::string bench_name) : bench(std::move(bench_name)) {
-  machine.emplace_back("cores", std::to_string(std::thread::hardware_concurrency()));
+  note("cores", std::thread::hardware_concurrency());
   note("cpu", cpu_model());
   note("compiler", kCompiler);
-}
-
-void Report::note(const std::string& key, const std::string& text) {
-  machine.emplace_back(key, json_quote(text));
 }
 
 const Result* Report::find(const std::string& name) const {
@@ -68,24 +63,17 @@ const Result* Report::find(const std::string& name) const {
 }
 
 std::string Report::json() const {
-  std::string out = fmt::format(R"({{"bench": {}, "machine": {{)", json_quote(bench));
-  for (std::size_t i = 0; i < machine.size(); ++i)
-    out += fmt::format("{}{}: {}", i == 0 ? "" : ", ", json_quote(machine[i].first),
-                       machine[i].second);
-  out += "}, \"results\": [";
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const Result& r = results[i];
-    const std::optional<bool> ok = r.ok();
-    out += fmt::format(
-        R"({}{{"name": {}, "value": {}, "unit": {}, "target": {}, "ok": {}, "min": {}, "max": {}}})",
-        i == 0 ? "\n  " : ",\n  ", json_quote(r.name), json_number(r.value), json_quote(r.unit),
-        number_or_null(r.target), ok ? (*ok ? "true" : "false") : "null", number_or_null(r.min),
-        number_or_null(r.max));
-  }
-  out += "\n], \"failures\": [";
-  for (std::size_t i = 0; i < failures.size(); ++i)
-    out += (i == 0 ? "" : ", ") + json_quote(failures[i]);
-  return out + "]}\n";
+  Json all{{"bench", bench}, {"machine", machine}, {"results", Json::array()}};
+  for (const Result& r : results)
+    all["results"].push_back(Json{{"name", r.name},
+                                  {"value", r.value},
+                                  {"unit", r.unit},
+                                  {"target", or_null(r.target)},
+                                  {"ok", or_null(r.ok())},
+                                  {"min", or_null(r.min)},
+                                  {"max", or_null(r.max)}});
+  all["failures"] = failures;
+  return json_text(all, 1) + "\n";
 }
 
 void Report::print_table(std::ostream& out) const {

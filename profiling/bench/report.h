@@ -4,9 +4,9 @@
 #include <optional>
 #include <ostream>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "profiling/json.h"
 #include "profiling/robust_stats.h"
 
 namespace coshard::bench {
@@ -31,13 +31,13 @@ std::string compiler_name();  // "g++ 12.2.0"
 
 struct Report {
   std::string bench;
-  std::vector<std::pair<std::string, std::string>> machine;  // key, JSON value
+  Json machine;
   std::vector<Result> results;
   std::vector<std::string> failures;  // parts that gave no result, and why
 
   // Cores, processor, compiler, build.
   explicit Report(std::string bench_name);
-  void note(const std::string& key, const std::string& text);  // into machine
+  void note(const std::string& key, Json value) { machine[key] = std::move(value); }
   const Result* find(const std::string& name) const;
   std::string json() const;
   void print_table(std::ostream& out) const;

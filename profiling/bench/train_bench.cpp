@@ -23,6 +23,7 @@ constexpr int kWarmUp = 3;
 struct Measured {
   std::vector<double> step_ms;
   double gemm_share = 0, hidden_share = 0;
+  int threads = 0;  // of each rank
 };
 
 nn::TransformerConfig config_of(const TrainOptions& o) {
@@ -93,6 +94,7 @@ Task<void> measure(World& world, const TrainOptions& options, Measured& found) {
   world.remove_observer(&table);
   mine.gemm_share = table.gemm_share(static_cast<std::int64_t>(wall * 1e6));
   mine.hidden_share = table.hidden_share();
+  mine.threads = world.options().threads;
   if (world.rank() == 0) found = std::move(mine);
 }
 
@@ -156,6 +158,7 @@ void measure_case(const Case& one, const TrainOptions& options, Report& report) 
   for (int round = 0; round < options.rounds; ++round) {
     if (options.progress) options.progress(fmt::format("{}: round {}", one.name, round + 1));
     const Measured ours = run_ours(one.options);
+    report.machine["threads_per_rank"][std::to_string(one.options.ranks)] = ours.threads;
     const RobustStats stats = robust_stats(ours.step_ms);
     medians.push_back(stats.median);
     all.insert(all.end(), ours.step_ms.begin(), ours.step_ms.end());
@@ -186,7 +189,6 @@ void measure_case(const Case& one, const TrainOptions& options, Report& report) 
 
 Report bench_train(const TrainOptions& options) {
   Report report("train");
-  report.machine.emplace_back("threads_per_rank", std::to_string(options.threads));
   report.note("shape",
               fmt::format("dim {} layers {} heads {} ffn {} seq {} {}", options.dim, options.layers,
                           options.heads, options.ffn, options.seq, options.dtype));

@@ -34,8 +34,8 @@ class World::FanOut final : public Observer {
              std::int64_t now) override {
     each([&](Observer& o) { o.ready(event, wait_begin, done, now); });
   }
-  void computing(std::string_view op, ComputeClass kind) override {
-    each([&](Observer& o) { o.computing(op, kind); });
+  void computing(std::string_view op, ComputeClass kind, const DescribeInputs& inputs) override {
+    each([&](Observer& o) { o.computing(op, kind, inputs); });
   }
   void computed(std::string_view op, ComputeClass kind, std::int64_t begin,
                 std::int64_t end) override {
@@ -54,6 +54,12 @@ class World::FanOut final : public Observer {
   }
   void backward_exit() override {
     each([](Observer& o) { o.backward_exit(); });
+  }
+  void range_enter(std::string_view name) override {
+    each([&](Observer& o) { o.range_enter(name); });
+  }
+  void range_exit(std::string_view name) override {
+    each([&](Observer& o) { o.range_exit(name); });
   }
 
   // Entered and not yet left, by this branch and those around it.

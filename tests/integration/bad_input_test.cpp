@@ -97,6 +97,32 @@ TEST(BadInput, IsTheSameForEveryExample) {
   expect_refused_by(train, "--rank-threads 0", "--rank-threads 0: must be a number from 1 ");
 }
 
+TEST(BadInput, AnOptionThatAProgramLacksIsNamedWithTheOneThatWasMeant) {
+  for (const char* program :
+       {QUICKSTART_PROGRAM, OWN_STYLE_PROGRAM, OWN_OPERATOR_PROGRAM, ASIO_INTEROP_PROGRAM}) {
+    expect_refused_by(program, "--rank 4", " has no such option; did you mean --ranks?");
+    expect_refused_by(program, "--bogus", "--bogus: ");
+    expect_refused_by(program, "4", "takes no argument '4'");
+  }
+  expect_refused_by(ASIO_INTEROP_PROGRAM, "--stpes 4", "did you mean --steps?");
+  expect_refused_by(TRAIN_PROGRAM, "--text /nowhere --stepps 4",
+                    "unknown option --stepps of train; did you mean --steps?");
+  expect_refused_by(TRAIN_PROGRAM, "--link= --steps 2", "--link needs a value");
+}
+
+TEST(Examples, HaveHelpAndVersion) {
+  for (const char* program : {QUICKSTART_PROGRAM, OWN_STYLE_PROGRAM, OWN_OPERATOR_PROGRAM,
+                              ASIO_INTEROP_PROGRAM, TRAIN_PROGRAM}) {
+    const Ended help = run_program(program, "--help"), version = run_program(program, "--version");
+    EXPECT_EQ(help.code, 0) << program;
+    EXPECT_NE(help.out.find("Usage: "), std::string::npos) << help.out;
+    EXPECT_NE(help.out.find("--ranks INT"), std::string::npos) << help.out;
+    EXPECT_EQ(version.code, 0) << program;
+    EXPECT_EQ(version.out, "coshard " COSHARD_PROJECT_VERSION "\n") << program;
+    EXPECT_EQ(help.err + version.err, "") << program;
+  }
+}
+
 TEST(Examples, QuickstartPrintsWhatTheReadmeShows) {
   const Ended ended = run_program(QUICKSTART_PROGRAM, "--ranks 2");
   EXPECT_EQ(ended.code, 0) << ended.err;
@@ -184,6 +210,21 @@ TEST(BadInput, AnOutputThatIsFullIsAnError) {
     EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1) << arguments;
     EXPECT_NE(slurp(err).find("stdout: could not be written"), std::string::npos) << arguments;
   }
+}
+
+TEST(BadInput, ATraceThatCannotBeWrittenCostsNeitherTheResultNorTheFigures) {
+  const TextFile text;
+  const std::string json = temporary_path("figures.json");
+  const Ended ended = run_train("--text " + text.path() +
+                                " --ranks 1 --layers 1 --dim 16 --heads 2 --ffn 16 --seq 16 "
+                                "--batch 1 --steps 2 --sample 0 --trace /dev/full --json " +
+                                json);
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(ended.err, "train: /dev/full: could not be written\n");
+  EXPECT_NE(ended.out.find("tokens/s"), std::string::npos) << ended.out;
+  EXPECT_EQ(ended.out.find("trace: "), std::string::npos) << ended.out;
+  EXPECT_TRUE(json_file_holds(json, "assert len(d['loss']) == 2"));
+  std::filesystem::remove(json);
 }
 
 TEST(BadInput, HelpIsNoErrorAndHasAnExample) {

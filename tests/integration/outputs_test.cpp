@@ -36,6 +36,7 @@ assert len(d['loss']) == 6 and all(0 < x < 10 for x in d['loss'])
 assert 0 < d['bits_per_byte'] < 10
 assert 0 < d['gemm_share'] < 1 and 0 <= d['hidden_share'] <= 1
 assert d['config']['ranks'] == 2 and d['config']['plan'] == 'tp' and d['config']['dtype'] == 'f32'
+assert d['config']['threads'] == 1, d['config']
 assert d['compressors'] == {'gzip -9': 2.5, 'xz -9': None}
 )"));
   EXPECT_TRUE(json_file_holds(options_.trace, R"(
@@ -49,6 +50,16 @@ for e in events:
     if e['ph'] == 'X': spans[(e['pid'], e['tid'])] += 1
 assert all(spans.get((r, t), 0) > 10 for r in (0, 1) for t in (0, 1, 2)), spans
 assert any('layers.0.attn' in e['name'] for e in events)
+on = lambda tid, name: [e for e in events if e['ph'] == 'X' and e['tid'] == tid and e['pid'] == 0 and e['name'] == name]
+assert all(e['name'] for e in events), 'a span without a name'
+assert len(on(0, 'model')) >= 3, on(0, 'model')
+for step in ('step 2', 'step 3', 'step 4'): assert len(on(0, step)) == 1, step
+assert not on(0, 'step 5') and len(on(0, 'AdamW')) == 3 and len(on(1, 'AdamW')) == 3
+step, update = on(0, 'step 2')[0], on(1, 'AdamW')[0]
+assert step['ts'] <= update['ts'] and update['ts'] + update['dur'] <= step['ts'] + step['dur']
+assert update['args']['inputs'].endswith(' elements'), update
+products = on(1, 'linear') or on(1, 'matmul')
+assert products and all(e['args']['kind'] == 'gemm' and e['args']['inputs'].startswith('f32[') for e in products), products[:1]
 )"));
 }
 
@@ -60,6 +71,36 @@ TEST_F(Outputs, TheReportShowsTableScoreAndSample) {
        {"tokens/s", "GEMM and attention", "all_reduce", "exposed ms", "hidden %", "held-out ",
         " bits per byte\n", "2.370", "not installed", "And it came to pass |"})
     EXPECT_NE(out.str().find(part), std::string::npos) << part << " is missing in\n" << out.str();
+}
+
+TEST_F(Outputs, ThreadsInTheJsonAreThoseThatARankHasWhenNobodySaidHowMany) {
+  options_.threads = 0;
+  options_.trace.clear();
+  train::write_files(options_, run_training(options_), {});
+  EXPECT_TRUE(json_file_holds(options_.json, "assert d['config']['threads'] >= 1, d['config']"));
+}
+
+TEST_F(Outputs, TheScoreSaysWhoHasFewerBitsAndThatTheMeasuresDiffer) {
+  train::Outcome outcome(1);
+  outcome.loss = outcome.step_ms = {2.0};
+  outcome.parameters = 1234;
+  outcome.bits_per_byte = 2.1;
+  const auto report = [&](double bzip2) {
+    std::ostringstream out;
+    train::print_report(out, options_, outcome, {{"bzip2 -9", bzip2}, {"xz -9", 2.5}});
+    return out.str();
+  };
+  const std::string lost = report(1.7), won = report(2.2);
+  EXPECT_NE(lost.find("\nbzip2 -9 has fewer bits: 1.700 against 2.100 of the model."),
+            std::string::npos)
+      << lost;
+  EXPECT_NE(won.find("\nThe model has fewer bits: 2.100 against 2.200 of bzip2 -9."),
+            std::string::npos)
+      << won;
+  for (const std::string& text : {lost, won}) {
+    EXPECT_NE(text.find("do not measure the same"), std::string::npos) << text;
+    EXPECT_NE(text.find("1234 parameters"), std::string::npos) << text;
+  }
 }
 
 TEST_F(Outputs, AnEmulatedLinkIsToldOfInTableTraceAndJsonAndChangesNoLoss) {

@@ -101,6 +101,40 @@ assert all(e['args']['at'] == 'train.cpp:88' for e in collectives), collectives
 )"));
 }
 
+TEST(ChromeTrace, AKernelHasItsKindAndWhatItWorksOn) {
+  std::vector<ChromeTrace> ranks(1);
+  ranks[0].computing("linear", ComputeClass::Gemm, [] { return std::string("f32[8,512] f32[4]"); });
+  ranks[0].computed("linear", ComputeClass::Gemm, 1000, 2500);
+  ranks[0].computed("add", ComputeClass::Other, 3000, 3500);  // begun before it watched
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+linear, add = [e for e in d['traceEvents'] if e['ph'] == 'X']
+assert linear['args'] == {'kind': 'gemm', 'inputs': 'f32[8,512] f32[4]'} and linear['dur'] == 1.5, linear
+assert add['args'] == {'kind': 'other'}, add
+)"));
+}
+
+TEST(ChromeTrace, TheRootModuleAndNamedRangesHaveNames) {
+  std::vector<ChromeTrace> ranks(1);
+  ranks[0].range_enter("step 7");
+  ranks[0].module_enter("");
+  ranks[0].module_exit("");
+  ranks[0].range_exit("step 7");
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+step, model = [e for e in d['traceEvents'] if e['ph'] == 'X']
+assert (step['name'], model['name']) == ('step 7', 'model') and step['tid'] == model['tid'] == 0
+assert step['ts'] <= model['ts'] and model['ts'] + model['dur'] <= step['ts'] + step['dur'] + 1e-6
+)"));
+}
+
+TEST(ChromeTrace, BytesThatAreNoUtf8AreStillJson) {
+  std::vector<ChromeTrace> ranks(1);
+  ranks[0].range_enter("a\xff\"b");
+  ranks[0].range_exit("a\xff\"b");
+  EXPECT_TRUE(testing::json_holds(
+      written(ranks),
+      "assert [e['name'] for e in d['traceEvents'] if e['ph'] == 'X'] == ['a\\ufffd\"b']"));
+}
+
 TEST(ChromeTrace, DrawsNothingForACollectiveThatNobodyAwaited) {
   std::vector<ChromeTrace> ranks(1);
   ranks[0].issued(event(7), now_ns());

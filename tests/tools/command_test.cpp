@@ -5,8 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <vector>
+
+#include "profiling/child_process.h"
+#include "tests/support/json.h"
 
 namespace coshard::tools {
 namespace {
@@ -22,10 +27,10 @@ Ended run(const std::string& line) {
   for (std::string word; in >> word;) words.push_back(word);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   const int code = command(static_cast<int>(argv.size()), argv.data());
-  return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+  return {code, ::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
 }
 
 void expect_refused(const std::string& line, const std::string& named) {
@@ -37,9 +42,9 @@ void expect_refused(const std::string& line, const std::string& named) {
 }
 
 TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
-  expect_refused("", "coshard needs a command: bench, conform, doctor and plan");
+  expect_refused("", "coshard needs a command: bench, conform, doctor, completion and plan");
   expect_refused("bogus", "unknown command 'bogus' of coshard; expected bench, conform, doctor");
-  expect_refused("--bogus", "unknown command '--bogus' of coshard");
+  expect_refused("--bogus", "unknown option --bogus of coshard");
   expect_refused("bench", "bench needs a command: dispatch, redistribute, overlap, train and gpu");
   expect_refused("bench bogus", "unknown command 'bogus' of bench; expected dispatch, ");
   expect_refused("plan", "plan needs a command: explain");
@@ -47,9 +52,76 @@ TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
   expect_refused("doctor bogus", "bogus");
 }
 
+TEST(Command, WhatWasMeantIsSuggested) {
+  expect_refused("bnech", "unknown command 'bnech' of coshard; did you mean bench?");
+  expect_refused("bench trian", "unknown command 'trian' of bench; did you mean train?");
+  expect_refused("completion bahs", "did you mean bash?");
+  expect_refused("plan explian", "unknown command 'explian' of plan; did you mean explain?");
+  expect_refused("doctor --devise cpu",
+                 "unknown option --devise of doctor; did you mean --device?");
+  expect_refused("bench train --stpes=3", "unknown option --stpes of train; did you mean --steps?");
+  expect_refused("bench dispatch --comm local", "did you mean --communicator?");
+  expect_refused("bench train --steps", "--steps needs a value");
+  expect_refused("bench train --steps= --rounds 2", "--steps needs a value");
+}
+
 TEST(Command, HelpIsNoError) {
   EXPECT_EQ(run("--help").code, 0);
   EXPECT_NE(run("bench train --help").out.find("--rounds INT:1 to "), std::string::npos);
+}
+
+TEST(Command, EveryCommandHasHelpAndVersion) {
+  for (const std::string command :
+       {"", "bench ", "bench dispatch ", "bench redistribute ", "bench overlap ", "bench train ",
+        "bench gpu ", "conform ", "doctor ", "plan ", "plan explain ", "completion ",
+        "completion bash "}) {
+    const Ended help = run(command + "--help"), version = run(command + "--version");
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_NE(help.out.find("Usage: coshard " + command), std::string::npos) << help.out;
+    EXPECT_EQ(version.code, 0) << command << version.err;
+    EXPECT_EQ(version.out, "coshard " COSHARD_PROJECT_VERSION "\n") << command;
+  }
+}
+
+// What bash offers for the last word of `line`, one per line.
+std::string offered(const std::string& line) {
+  const std::string script = coshard::testing::temporary_path("completion");
+  std::ofstream(script) << run("completion bash").out << "COMP_WORDS=(" << line
+                        << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_coshard\n"
+                           "printf '%s\\n' \"${COMPREPLY[@]}\"\n";
+  const std::string words = output_of({"bash", script}).value_or("bash failed");
+  std::filesystem::remove(script);
+  return words;
+}
+
+TEST(Completion, OffersWhatTheCommandLineHas) {
+  EXPECT_EQ(offered("coshard be"), "bench\n");
+  EXPECT_EQ(offered("coshard bench tr"), "train\n");
+  EXPECT_EQ(offered("coshard bench overlap --ra"), "--ranks\n");
+  EXPECT_EQ(offered("coshard bench train --ranks 2 --plan tp-"), "tp-sp\n");
+  EXPECT_EQ(offered("coshard doctor --device ''"), "cpu\ncuda\n");
+  EXPECT_EQ(offered("coshard plan explain --shape ''"), "\n");  // then files
+}
+
+TEST(Completion, OffersEveryOptionThatHelpLists) {
+  for (const std::string command : {"bench train", "bench gpu", "conform", "plan explain"}) {
+    const std::string all = "\n" + offered("coshard " + command + " --");
+    std::istringstream help(run(command + " --help").out);
+    int options = 0;
+    for (std::string line; std::getline(help, line);) {
+      const std::size_t begin = line.find("--");
+      if (line.rfind("  -", 0) != 0 || begin == std::string::npos) continue;
+      const std::string name = line.substr(begin, line.find(' ', begin) - begin);
+      EXPECT_NE(all.find("\n" + name + "\n"), std::string::npos) << name << " of " << command;
+      ++options;
+    }
+    EXPECT_GT(options, 4) << command;
+  }
+}
+
+TEST(Command, PlanExplainRefusesWhatRedistributeRefuses) {
+  expect_refused("plan explain --mesh 2 --shape 4 --from R --to P(sum)",
+                 "R to P(sum): R cannot become P(sum)");
 }
 
 TEST(Command, NumbersOfBenchesAreCheckedBeforeAnythingRuns) {

@@ -1,8 +1,9 @@
 #pragma once
-// Writes a run as one Chrome trace (JSON) for Perfetto or chrome://tracing: a process per rank,
-// with the tracks host (modules, awaits), compute (kernels) and communication (collectives), and an
-// arrow from each issue to its await. One observer per rank, used on its thread; written after the
-// ranks have ended.
+// Writes what the ranks did as one Chrome trace (JSON), for Perfetto or chrome://tracing: a process
+// per rank, with the tracks host (named ranges, modules, awaits), compute (kernels, with what they
+// work on) and communication (collectives), and an arrow from each issue to its await. The module
+// at the root is called "model". One observer per rank, used on its thread; written after the ranks
+// have ended.
 #include <cstdint>
 #include <ostream>
 #include <span>
@@ -24,14 +25,19 @@ class ChromeTrace : public Observer {
   void issued(const CommEvent& event, std::int64_t now) override;
   void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
              std::int64_t now) override;
+  void computing(std::string_view op, ComputeClass what, const DescribeInputs& inputs) override {
+    inputs_.push_back(inputs ? inputs() : "");
+  }
   void computed(std::string_view op, ComputeClass what, std::int64_t begin,
                 std::int64_t end) override;
-  void module_enter(std::string_view path) override {
-    open_.push_back({std::string(path), now_ns()});
+  void module_enter(std::string_view path) override { range_enter(module_name(path)); }
+  void module_exit(std::string_view path) override { range_exit(module_name(path)); }
+  void backward_enter() override { range_enter("backward"); }
+  void backward_exit() override { range_exit("backward"); }
+  void range_enter(std::string_view name) override {
+    open_.push_back({std::string(name), now_ns()});
   }
-  void module_exit(std::string_view path) override;
-  void backward_enter() override { module_enter("backward"); }
-  void backward_exit() override { module_exit("backward"); }
+  void range_exit(std::string_view name) override;
 
   enum class Track : std::uint8_t { Host, Compute, Communication };
   // A span of time on a track. `flow`: number of the collective it belongs to, 0 for none.
@@ -42,7 +48,9 @@ class ChromeTrace : public Observer {
     std::uint64_t flow = 0;
     std::int64_t bytes = 0;
     std::uint64_t sequence = 0;
-    CallSite where{};  // of the program's call that led to the collective
+    CallSite where{};     // of the program that led to the collective
+    ComputeClass what{};  // of a kernel
+    std::string inputs;   // of a kernel: "f32[8,512] f32[512,256]"
   };
   const std::vector<Span>& spans() const { return spans_; }
   std::size_t dropped() const { return dropped_; }
@@ -51,14 +59,18 @@ class ChromeTrace : public Observer {
 
  private:
   struct Open {
-    std::string path;
+    std::string name;
     std::int64_t begin;
   };
+  static std::string_view module_name(std::string_view path) {
+    return path.empty() ? "model" : path;
+  }
   void keep(Span span);
 
   std::size_t max_events_, dropped_ = 0;
   std::vector<Span> spans_;
-  std::vector<Open> open_;                                     // modules entered and not yet left
+  std::vector<Open> open_;           // ranges and modules entered and not yet left
+  std::vector<std::string> inputs_;  // of kernels that run
   std::unordered_map<std::uint64_t, std::int64_t> issued_at_;  // by event id
   std::uint64_t flows_ = 0;
   std::string link_;

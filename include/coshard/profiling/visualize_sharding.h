@@ -31,6 +31,7 @@ struct Sharding {
   // the others.
   int row_dim = -1, column_dim = -1;  // -1: the tensor has no such dimension
   std::vector<ShardingGrid> grids;  // one per combination of ranges in the other sharded dimensions
+  int terms = 1;  // of a Partial: so many holders have a part of the sum each, the others replicas
 };
 
 // Ranks are numbered row-major over the mesh. Error{BadInput}: a layout with more or fewer entries
@@ -45,7 +46,9 @@ std::string visualize_sharding(const std::vector<int>& mesh_shape, const Layout&
                                const Shape& shape);
 std::string visualize_sharding(const DTensor& tensor);
 
-// The same as a picture: each cell is as large as its shard and striped in the colors of its ranks.
+// The same as a picture: each cell is as large as its shard and lies in front of its replicas, a
+// sheet for each, four at most. Cells of the same ranks have one color; the partial values of a
+// Partial are dashed.
 void write_sharding_svg(std::ostream& out, const Sharding& sharding);
 
 }  // namespace coshard

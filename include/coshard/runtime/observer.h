@@ -3,7 +3,9 @@
 // and the flight recorder implement it; the library tells and never asks. Called on the rank's own
 // thread, while its World lives. Times are steady-clock nanoseconds.
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include <coshard/export.h>
@@ -39,6 +41,9 @@ struct CommEvent {
 
 enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };
 
+// Makes the text of what a kernel works on, "f32[8,512] f32[512,256]": for observers that want it.
+using DescribeInputs = std::function<std::string()>;
+
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -52,8 +57,8 @@ class Observer {
   // before). `done`: when the data were complete (<= now).
   virtual void ready(const CommEvent&, std::int64_t /*wait_begin*/, std::int64_t /*done*/,
                      std::int64_t /*now*/) {}
-  // One kernel of operator `op` is about to run; `computed` follows, even if it fails.
-  virtual void computing(std::string_view /*op*/, ComputeClass) {}
+  // One kernel of operator `op` is about to run; `computed` follows, also when it fails.
+  virtual void computing(std::string_view /*op*/, ComputeClass, const DescribeInputs&) {}
   // One kernel of operator `op` ran on the compute stream.
   virtual void computed(std::string_view /*op*/, ComputeClass, std::int64_t /*begin*/,
                         std::int64_t /*end*/) {}
@@ -62,6 +67,9 @@ class Observer {
   virtual void module_exit(std::string_view /*path*/) {}
   virtual void backward_enter() {}
   virtual void backward_exit() {}
+  // A part of the program that it gave a name (trace_range.h): a step, an optimizer.
+  virtual void range_enter(std::string_view /*name*/) {}
+  virtual void range_exit(std::string_view /*name*/) {}
 };
 
 // Where a rank's current observer is found; set by its World.
@@ -73,9 +81,11 @@ std::int64_t now_ns();
 // Reports one kernel: `computing` now, `computed` at its end.
 class Computing {
  public:
-  Computing(Observer& observer, std::string_view op, ComputeClass what)
-      : observer_(observer), op_(op), what_(what), begin_(now_ns()) {
-    observer_.computing(op_, what_);
+  Computing(Observer& observer, std::string_view op, ComputeClass what,
+            const DescribeInputs& inputs)
+      : observer_(observer), op_(op), what_(what) {
+    observer_.computing(op_, what_, inputs);
+    begin_ = now_ns();
   }
   ~Computing() { observer_.computed(op_, what_, begin_, now_ns()); }
   Computing(const Computing&) = delete;
@@ -85,7 +95,7 @@ class Computing {
   Observer& observer_;
   std::string_view op_;
   ComputeClass what_;
-  std::int64_t begin_;
+  std::int64_t begin_ = 0;
 };
 
 }  // namespace coshard

@@ -17,6 +17,13 @@ TEST(NumbersOf, JoinsNestedKeysAndLeavesOutWhatIsNoNumber) {
   EXPECT_EQ(found, wanted);
 }
 
+TEST(NumbersOf, FindsTheObjectBetweenOtherLines) {
+  const std::map<std::string, double> wanted = {{"a", 1}};
+  EXPECT_EQ(numbers_of("noise\n{\"a\": 1}\nmore\n"), wanted);
+  EXPECT_TRUE(numbers_of("no object").empty());
+  EXPECT_TRUE(numbers_of("{\"a\": ").empty());
+}
+
 TEST(RunPeer, ReadsTheObjectThatAScriptPrints) {
   const std::string script = coshard::testing::temporary_path("peer.py");
   std::ofstream(script) << "import sys\nprint('noise'); print('{\"' + sys.argv[1] + '\": 4}')\n";

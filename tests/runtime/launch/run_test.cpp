@@ -39,14 +39,47 @@ Task<void> fail_on_one(World& world) {
   co_return;
 }
 
-TEST(Run, ReadsItsOptionsInBothFormsAndLeavesTheOthersAlone) {
+TEST(Run, ReadsItsOptionsInBothFormsUpToTwoDashes) {
   const Seen seen =
-      run_with({"--steps", "7", "--ranks", "3", "--threads=2", "--timeout=1.5", "--rank=x"});
+      run_with({"--ranks", "3", "--threads=2", "--timeout=1.5", "--", "--rank=x", "name"});
   EXPECT_EQ(seen.code, 0);
   EXPECT_EQ(seen.options.ranks, 3);
   EXPECT_EQ(seen.options.threads, 2);
   EXPECT_EQ(seen.options.timeout.count(), 1500);
   EXPECT_EQ(seen.error, "");
+}
+
+TEST(Run, TheLastOfTwoCounts) { EXPECT_EQ(run_with({"--ranks=3", "--ranks=4"}).options.ranks, 4); }
+
+TEST(Run, RefusesWhatItDoesNotKnowAndSaysWhatWasMeant) {
+  EXPECT_EQ(run_with({"--rank", "4"}).error,
+            "error: unknown option --rank of program; did you mean --ranks?\n");
+  EXPECT_EQ(run_with({"--thread=4"}).error,
+            "error: unknown option --thread of program; did you mean --threads?\n");
+  EXPECT_EQ(run_with({"--steps", "7"}).error,
+            "error: unknown option --steps of program; --help lists its options\n");
+  EXPECT_EQ(run_with({"4"}).error, "error: program takes no argument '4'\n");
+  for (const char* bad : {"--rank", "--steps=7", "4", "-r"}) {
+    const Seen seen = run_with({bad});
+    EXPECT_EQ(seen.code, 2) << bad;
+    EXPECT_EQ(seen.options.ranks, 0) << bad << " ran the program";
+  }
+}
+
+TEST(Run, HelpAndVersionAreAnsweredAndRunNothing) {
+  for (const char* flag : {"--help", "-h", "--version"}) {
+    testing::internal::CaptureStdout();
+    const Seen seen = run_with({flag});
+    const std::string out = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(seen.code, 0) << flag;
+    EXPECT_EQ(seen.error, "") << flag;
+    EXPECT_EQ(seen.options.ranks, 0) << flag << " ran the program";
+    const bool version = std::string_view(flag) == "--version";
+    EXPECT_EQ(out.rfind(version ? "coshard " : "Usage: program [OPTIONS]", 0), 0U) << out;
+    for (const char* name : {"--ranks", "--threads", "--rank-threads", "--timeout", "--grace",
+                             "--device", "--communicator", "--link", "--progress-threads"})
+      EXPECT_EQ(out.find(name) != std::string::npos, !version) << name;
+  }
 }
 
 TEST(Run, HasTwoRanksAndAMinuteByDefault) {
@@ -60,7 +93,9 @@ TEST(Run, BadInputIsOneLineAndExitCodeTwo) {
             "error: --ranks -1: must be a number from 1 to 1024\n");
   EXPECT_EQ(run_with({"--ranks=two"}).error,
             "error: --ranks two: must be a number from 1 to 1024\n");
-  EXPECT_EQ(run_with({"--ranks="}).error, "error: --ranks '': must be a number from 1 to 1024\n");
+  EXPECT_EQ(run_with({"--ranks", ""}).error,
+            "error: --ranks '': must be a number from 1 to 1024\n");
+  EXPECT_EQ(run_with({"--ranks=", "4"}).error, "error: --ranks needs a value\n");
   EXPECT_EQ(run_with({"--timeout"}).error, "error: --timeout needs a value\n");
   for (const char* bad :
        {"--ranks=0", "--ranks=2x", "--ranks=100000", "--ranks=99999999999", "--threads=-1",

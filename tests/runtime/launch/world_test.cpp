@@ -4,6 +4,7 @@
 
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
+#include "runtime/trace_range.h"
 
 namespace coshard::test {
 namespace {
@@ -60,6 +61,8 @@ struct Log final : Observer {
   void module_exit(std::string_view path) override { lines.push_back(str_cat("exit ", path)); }
   void backward_enter() override { lines.push_back("backward"); }
   void backward_exit() override { lines.push_back("forward"); }
+  void range_enter(std::string_view name) override { lines.push_back(str_cat("begin ", name)); }
+  void range_exit(std::string_view name) override { lines.push_back(str_cat("end ", name)); }
 };
 
 Task<void> observe(World& world) {
@@ -77,9 +80,10 @@ Task<void> observe(World& world) {
   world.observer().module_exit("layers.0");
   world.observer().backward_enter();
   world.observer().backward_exit();
-  const std::vector<std::string> all{"planned S(0)->R 8", "issued barrier", "ready barrier",
-                                     "computed matmul",   "enter layers.0", "exit layers.0",
-                                     "backward",          "forward"};
+  { const TraceRange range("step 1"); }
+  const std::vector<std::string> all{
+      "planned S(0)->R 8", "issued barrier", "ready barrier", "computed matmul", "enter layers.0",
+      "exit layers.0",     "backward",       "forward",       "begin step 1",    "end step 1"};
   EXPECT_EQ(one.lines, all);
   EXPECT_EQ(two.lines, all);
   world.remove_observer(&one);

@@ -62,12 +62,14 @@ class Optimizer {
 
  protected:
   virtual void update() = 0;
+  virtual std::string_view name() const { return "optimizer"; }  // in traces
   // The gradient in its parameter's layout, row-major; undefined if there is none.
   static Tensor gradient_of(const Tensor& parameter);
   std::vector<Tensor> parameters_;
 
  private:
   void require_current() const;
+  void update_and_tell();
   bool checks_replicas();
   std::int64_t steps_ = 0;
 
@@ -90,6 +92,7 @@ class SGD : public Optimizer {
 
  private:
   void update() override;
+  std::string_view name() const override { return "SGD"; }
   SGDOptions options_;
   std::vector<Tensor> momentum_;
 };
@@ -110,6 +113,7 @@ class AdamW : public Optimizer {
 
  private:
   void update() override;
+  std::string_view name() const override { return "AdamW"; }
   AdamWOptions options_;
   struct State {
     Tensor m, v, master, largest_v;

@@ -1,6 +1,6 @@
 #pragma once
 // What run(argc, argv, program) reads, for programs with their own options: they take these out of
-// argv first. Call it in main, before any rank runs.
+// argv first, and call run(options, program). In main, before any rank runs.
 #include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 

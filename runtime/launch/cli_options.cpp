@@ -1,0 +1,130 @@
+#include "runtime/launch/cli_options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <coshard/runtime/launch/command_line.h>
+#include <coshard/version.h>
+#include "runtime/launch/rank_world.h"
+#include "runtime/near_miss.h"
+
+namespace coshard::cli {
+namespace {
+
+// The innermost command that was named.
+const CLI::App& innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> named = app.get_subcommands();
+  return named.empty() ? app : innermost(*named.front());
+}
+
+void add_version(CLI::App& app) {
+  app.set_version_flag("--version", "coshard " COSHARD_VERSION, "print the version and end");
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
+    add_version(*command);
+}
+
+[[noreturn]] void fail_on_option(const CLI::App& app, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  const std::string meant = near_miss(name, option_names(app));
+  fail(ErrorKind::BadInput,
+       str_cat("unknown option ", name, " of ", app.get_name(), "; ",
+               meant.empty() ? "--help lists its options" : "did you mean " + meant + "?"));
+}
+
+// What is left over, or missing, where a command must stand.
+void require_known(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining(), commands = command_names(app);
+  for (const std::string& word : words)
+    if (word.size() > 1 && word.front() == '-' && word != "--") fail_on_option(app, word);
+  if (commands.empty()) {
+    CS_REQUIRE(words.empty(), app.get_name(), " takes no argument '", words.front(), "'");
+    return;
+  }
+  CS_REQUIRE(!words.empty(), app.get_name(), " needs a command: ", joined(commands));
+  const std::string meant = near_miss(words.front(), commands);
+  fail(ErrorKind::BadInput,
+       str_cat("unknown command '", words.front(), "' of ", app.get_name(),
+               meant.empty() ? "; expected " + joined(commands) : "; did you mean " + meant + "?"));
+}
+
+// CLI11 takes the next word as the value of "--ranks=".
+void require_values(const CLI::App& app, const std::vector<std::string>& words) {
+  for (const std::string& name : option_names(app))
+    CS_REQUIRE(std::ranges::find(words, name + "=") == words.end(), name, " needs a value");
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    require_values(*command, words);
+}
+
+void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& value,
+                 const std::string& help) {
+  const auto read = [name, &value](const std::string& text) {
+    const double seconds = parse_number<double>(name, text, 0, 1e9);
+    value = std::chrono::milliseconds(std::llround(seconds * 1000));
+  };
+  app.add_option_function<std::string>(name, read, help)
+      ->type_name("SECONDS")
+      ->default_str(str_cat(std::chrono::duration<double>(value).count()));
+}
+
+}  // namespace
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string all;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    all += (i == 0 ? "" : i + 1 < words.size() ? ", " : " and ") + words[i];
+  return all;
+}
+
+void add_world_options(CLI::App& app, WorldOptions& o) {
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  const auto read_device = [&o](const std::string& text) { o.device = parse_device_kind(text); };
+  const auto read_link = [&o](const std::string& text) { o.link = parse_link(text); };
+  add_number(app, "--ranks", o.ranks, 1, kMostRanks, "ranks, each a thread of this process");
+  add_number(app, "--threads", o.threads, 0, kMostThreads, "threads per rank; 0: cores / ranks");
+  add_number(app, "--rank-threads", o.rank_threads, 1, kMostRanks,
+             "ranks share so many threads; else one each");
+  add_number(app, "--progress-threads", o.progress_threads, 0, kMostProgressThreads,
+             "threads that move data while ranks compute");
+  add_seconds(app, "--timeout", o.timeout, "deadline of every wait for a peer; 0: none");
+  add_seconds(app, "--grace", o.grace, "how long ranks may take to end after a failure");
+  app.add_option_function<std::string>("--device", read_device, "cpu or cuda")->default_str("cpu");
+  app.add_option("--communicator", o.communicator, "local, or nccl between GPUs")
+      ->capture_default_str();
+  app.add_option_function<std::string>("--link", read_link,
+                                       "emulate a link of this latency and rate: 20us,1GB/s");
+  app.final_callback([&o] { (void)settled(o); });
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+bool parse(CLI::App& app, int argc, char** argv) {
+  if (!app.get_allow_extras()) add_version(app);
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  require_values(app, words);
+  try {
+    app.parse(argc, argv);
+    return true;
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string text = error.what();
+    fail(ErrorKind::BadInput, text.substr(0, text.find(':')) + " needs a value");
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error) != 0;
+    require_known(innermost(app));
+    const std::string text = error.what();
+    fail(ErrorKind::BadInput, text.substr(0, text.find('\n')));
+  }
+}
+
+}  // namespace coshard::cli
