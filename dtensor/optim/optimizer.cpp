@@ -3,12 +3,12 @@
 #include <unordered_set>
 
 #include <coshard/dtensor/tape.h>
+#include <coshard/runtime/trace_range.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"
-#include "runtime/trace_range.h"
 
 namespace coshard {
 

@@ -7,10 +7,10 @@
 
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/tape.h>
+#include <coshard/runtime/trace_range.h>
 #include "examples/train/evaluate.h"
 #include "examples/train/language_model.h"
 #include "examples/train/record.h"
-#include "runtime/trace_range.h"
 
 namespace coshard::train {
 namespace {

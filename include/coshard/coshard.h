@@ -27,6 +27,7 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/command_line.h>
 #include <coshard/runtime/launch/world.h>
+#include <coshard/runtime/trace_range.h>
 #include <coshard/styles/distribute_module.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/nn/activation.h>
@@ -41,4 +42,3 @@
 #include <coshard/styles/parallelize.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/verify_replicated.h>
-#include "runtime/trace_range.h"

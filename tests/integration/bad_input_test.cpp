@@ -100,8 +100,8 @@ TEST(BadInput, IsTheSameForEveryExample) {
 TEST(BadInput, AnOptionThatAProgramLacksIsNamedWithTheOneThatWasMeant) {
   for (const char* program :
        {QUICKSTART_PROGRAM, OWN_STYLE_PROGRAM, OWN_OPERATOR_PROGRAM, ASIO_INTEROP_PROGRAM}) {
-    expect_refused_by(program, "--rank 4", " has no such option; did you mean --ranks?");
-    expect_refused_by(program, "--bogus", "--bogus: ");
+    expect_refused_by(program, "--rank 4", "; did you mean --ranks?");
+    expect_refused_by(program, "--bogus", "unknown option --bogus of ");
     expect_refused_by(program, "4", "takes no argument '4'");
   }
   expect_refused_by(ASIO_INTEROP_PROGRAM, "--stpes 4", "did you mean --steps?");

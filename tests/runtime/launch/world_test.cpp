@@ -4,7 +4,7 @@
 
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
-#include "runtime/trace_range.h"
+#include <coshard/runtime/trace_range.h>
 
 namespace coshard::test {
 namespace {

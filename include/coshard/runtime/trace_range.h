@@ -5,9 +5,10 @@
 //   const cs::TraceRange range(cs::str_cat("step ", step));
 #include <string>
 
+#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard {
+namespace COSHARD_API coshard {
 
 // Costs nothing while nobody observes the world.
 class TraceRange {
