@@ -23,5 +23,19 @@ TEST(PathPattern, RanksNamesByTheEditsThatAreLeft) {
   EXPECT_EQ(nearest("layers.*.atn", names, 2), want);
 }
 
+// One edit each, then two, then three: names that are as near keep their order.
+TEST(PathPattern, CountsInsertionsDeletionsAndReplacementsAlike) {
+  const std::vector<std::string> names = {"bcdx", "axxd", "abc", "abcde", "abxd", "xabcd", "abcd"};
+  const std::vector<std::string> want = {"abcd", "abc", "abcde", "abxd", "xabcd", "bcdx", "axxd"};
+  EXPECT_EQ(nearest("abcd", names, 9), want);
+  EXPECT_EQ(nearest("abcd", names, 1), std::vector<std::string>{"abcd"});
+}
+
+TEST(PathPattern, PartsThatMatchCostNothingAndOtherLengthsAreComparedWhole) {
+  const std::vector<std::string> names = {"layers.10.mlp", "layers.mlp", "layers.2.mlq"};
+  const std::vector<std::string> want = {"layers.10.mlp", "layers.2.mlq", "layers.mlp"};
+  EXPECT_EQ(nearest("layers.*.mlp", names, 3), want);
+}
+
 }  // namespace
 }  // namespace coshard::testing

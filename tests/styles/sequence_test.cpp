@@ -93,5 +93,22 @@ TEST(SequenceParallel, RefusesACallWithoutATensor) {  // A99
   });
 }
 
+TEST(SequenceParallel, AppliedByItselfKeepsTiedParametersTied) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    struct TwoNorms : Module {
+      explicit TwoNorms(World& world) : first(4, world), second(4, world) {
+        register_module("first", first);
+        register_module("second", second);
+        second.weight = first.weight;
+      }
+      nn::RMSNorm first, second;
+    } norms(world);
+    SequenceParallel{}.apply(norms, line(world), {});
+    EXPECT_TRUE(norms.first.weight.is_distributed());
+    EXPECT_EQ(norms.first.weight.id(), norms.second.weight.id());
+    co_return;
+  });
+}
+
 }  // namespace
 }  // namespace coshard::testing

@@ -63,7 +63,7 @@ class Run(unittest.TestCase):
                 with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
                     file.write(text)
             shutil.copy(TOOL, os.path.join(folder, "tools/mutate"))
-            subprocess.run(["git", "init", "-q", folder], check=True)
+            subprocess.run(["git", "init", "-q", folder], check=True)  # which ignores nothing, not the copy either
             command = [sys.executable, os.path.join(folder, "tools/mutate"), "--seed", "3", "--count", "6", "--jobs", "1"]
             done = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)

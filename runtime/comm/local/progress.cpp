@@ -55,7 +55,7 @@ bool LocalGroup::raise_arrived(Job& job, int rank) {
   entry(job, rank).stage.store(Stage::Arrived);
   if (part_sleepers_.load() > 0) wake();
   if (job.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return false;
-  for (int r = 1; r < size(); ++r)
+  for (int r = 0; r < size(); ++r)  // rank 0 too: what it sends to itself it has to receive
     if (!checked(job, 0, r)) return false;
   return true;
 }

@@ -107,6 +107,26 @@ TEST(Disagreement, OnTheBlocksOfAFlatAllToAllIsFound) {
   }
 }
 
+// What a rank sends to itself it receives from itself, whichever rank it is.
+TEST(Disagreement, OfARankWithItselfOnAFlatAllToAllIsFound) {
+  for (const int odd : {0, 1, 2}) {
+    const auto outcomes = outcomes_on_ranks(3, [odd](Communicator& comm, int rank) {
+      Floats send(8UL), recv(12UL);
+      std::vector<std::int64_t> to{2, 2, 2}, from{2, 2, 2};
+      if (rank == odd) ++from[static_cast<std::size_t>(rank)];
+      Collective c;
+      c.kind = CollectiveKind::AllToAll;
+      c.send_counts = counts_of(std::move(to));
+      c.recv_counts = counts_of(std::move(from));
+      c.send = send.data();
+      c.recv = recv.data();
+      comm.issue(c).wait();
+      device_here()->synchronize();
+    });
+    EXPECT_TRUE(outcomes[static_cast<std::size_t>(odd)].failed) << odd;
+  }
+}
+
 TEST(Disagreement, EqualCountsAndNullAreTheSame) {
   on_ranks(2, [](Communicator& comm, int rank) {
     Floats send(2UL, static_cast<float>(rank)), recv(4UL);
