@@ -1,16 +1,16 @@
-#include "dtensor/backward.h"
+#include <coshard/dtensor/backward.h>
 
 #include <optional>
 #include <utility>
 
-#include "dtensor/finite_guard.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/finite_guard.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/launch/world.h>
 #include "dtensor/walk.h"
 #include "runtime/coro/user_call.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 

@@ -1,11 +1,11 @@
-#include "dtensor/capture.h"
+#include <coshard/dtensor/capture.h>
 
 #include <utility>
 
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/runtime/launch/world.h>
 #include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 

@@ -1,9 +1,9 @@
-#include "dtensor/default_mesh.h"
+#include <coshard/dtensor/default_mesh.h>
 
 #include <utility>
 
-#include "runtime/coro/branch.h"
-#include "runtime/error.h"
+#include <coshard/runtime/coro/branch.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

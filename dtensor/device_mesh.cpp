@@ -1,4 +1,4 @@
-#include "dtensor/device_mesh.h"
+#include <coshard/dtensor/device_mesh.h>
 
 #include <algorithm>
 #include <array>
@@ -8,11 +8,11 @@
 #include <numeric>
 #include <set>
 
-#include "dtensor/layout.h"
-#include "dtensor/spec.h"
-#include "runtime/coro/rank_context.h"
+#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/spec.h>
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
 #include "runtime/coro/user_call.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

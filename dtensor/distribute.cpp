@@ -1,13 +1,13 @@
-#include "dtensor/distribute.h"
+#include <coshard/dtensor/distribute.h>
 
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
-#include "dtensor/random.h"
 #include "dtensor/redistribute/execute.h"
-#include "dtensor/redistribute/plan.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/user_call.h"
 #include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/plan.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {

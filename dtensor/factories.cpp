@@ -1,15 +1,15 @@
-#include "dtensor/factories.h"
+#include <coshard/dtensor/factories.h>
 
 #include <cmath>
 
-#include "dtensor/default_mesh.h"
-#include "dtensor/distribute.h"
+#include <coshard/dtensor/default_mesh.h>
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
 #include "dtensor/partial.h"
-#include "dtensor/random.h"
-#include "kernels/run.h"
 #include "dtensor/redistribute/issue.h"
+#include "kernels/run.h"
 
 namespace coshard {
 namespace {

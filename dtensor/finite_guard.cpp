@@ -1,10 +1,10 @@
-#include "dtensor/finite_guard.h"
+#include <coshard/dtensor/finite_guard.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/step_graph.h"
-#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 namespace {

@@ -1,12 +1,12 @@
-#include "dtensor/distribute.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "dtensor/partial.h"
-#include "dtensor/random.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/issue.h"
 #include "dtensor/run_check.h"
 #include "dtensor/saved.h"
-#include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
-#include "dtensor/redistribute/issue.h"
 
 namespace coshard {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 

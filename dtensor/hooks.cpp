@@ -1,8 +1,8 @@
-#include "dtensor/hooks.h"
+#include <coshard/dtensor/hooks.h>
 
 #include <algorithm>
 
-#include "dtensor/tape.h"
+#include <coshard/dtensor/tape.h>
 
 namespace coshard {
 

@@ -1,11 +1,11 @@
-#include "dtensor/init.h"
+#include <coshard/dtensor/init.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 
 namespace coshard::nn::init {
 namespace {

@@ -2,11 +2,11 @@
 #include <numeric>
 #include <set>
 
-#include "dtensor/device_mesh.h"
-#include "dtensor/spec.h"
-#include "runtime/coro/rank_context.h"
+#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/spec.h>
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/launch/world.h>
 #include "runtime/coro/user_call.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

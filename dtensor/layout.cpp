@@ -1,4 +1,4 @@
-#include "dtensor/layout.h"
+#include <coshard/dtensor/layout.h>
 
 namespace coshard {
 

@@ -1,4 +1,4 @@
-#include "dtensor/local_map.h"
+#include <coshard/dtensor/local_map.h>
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "dtensor/distribute.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

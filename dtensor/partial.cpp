@@ -1,6 +1,6 @@
 #include "dtensor/partial.h"
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/redistribute/issue.h"
 
 namespace coshard {

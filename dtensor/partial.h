@@ -4,7 +4,7 @@
 // reduced one after the other, the last first.
 #include <optional>
 
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 

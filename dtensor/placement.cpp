@@ -1,9 +1,9 @@
-#include "dtensor/placement.h"
+#include <coshard/dtensor/placement.h>
 
 #include <array>
 #include <charconv>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

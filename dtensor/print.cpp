@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <coshard/dtensor/tensor.h>
 #include "dtensor/step_graph.h"
-#include "dtensor/tensor.h"
 
 namespace coshard {
 namespace {

@@ -1,16 +1,16 @@
-#include "dtensor/random.h"
+#include <coshard/dtensor/random.h>
 
 #include <cmath>
 #include <vector>
 
-#include "dtensor/distribute.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/runtime/coro/branch.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
 #include "dtensor/step_graph.h"
 #include "dtensor/writes.h"
 #include "kernels/run.h"
 #include "runtime/comm/collective.h"
-#include "runtime/coro/branch.h"
 
 namespace coshard {
 namespace {

@@ -1,8 +1,8 @@
-#include "dtensor/replica_guard.h"
+#include <coshard/dtensor/replica_guard.h>
 
+#include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
-#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "dtensor/tensor.h"
-#include "runtime/coro/task.h"
+#include <coshard/dtensor/tensor.h>
+#include <coshard/runtime/coro/task.h>
 
 namespace coshard {
 

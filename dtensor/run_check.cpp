@@ -1,6 +1,6 @@
 #include "dtensor/run_check.h"
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

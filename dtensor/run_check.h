@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 

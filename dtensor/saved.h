@@ -2,7 +2,7 @@
 // What a record keeps for backward. Rank's thread.
 #include <string_view>
 
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 

@@ -1,4 +1,4 @@
-#include "dtensor/shape.h"
+#include <coshard/dtensor/shape.h>
 
 namespace coshard {
 

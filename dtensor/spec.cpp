@@ -1,10 +1,10 @@
-#include "dtensor/spec.h"
+#include <coshard/dtensor/spec.h>
 
 #include <algorithm>
 
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
 #include "dtensor/bounded_cache.h"
-#include "runtime/coro/rank_context.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/ops/local.h"
 #include "kernels/run.h"
-#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 namespace {

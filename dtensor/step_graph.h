@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "runtime/device/graph.h"
 
 namespace coshard {

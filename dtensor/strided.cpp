@@ -1,8 +1,8 @@
 #include "dtensor/strided.h"
 
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
 #include "kernels/run.h"
 
 namespace coshard {

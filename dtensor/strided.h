@@ -1,7 +1,7 @@
 #pragma once
 // Views by their place in memory, and gradients through them: what the base of a view needs to know
 // of a write through it. Plain tensors. Rank's thread.
-#include "dtensor/tape.h"
+#include <coshard/dtensor/tape.h>
 
 namespace coshard {
 

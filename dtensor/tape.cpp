@@ -1,10 +1,10 @@
-#include "dtensor/tape.h"
+#include <coshard/dtensor/tape.h>
 
 #include <utility>
 
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/launch/world.h>
 #include "dtensor/grad_mode.h"
-#include "runtime/coro/rank_context.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

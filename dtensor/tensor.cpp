@@ -1,9 +1,9 @@
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 
-#include "dtensor/ops/promotion.h"
+#include <coshard/dtensor/ops/promotion.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/waits_in_place.h>
 #include "dtensor/step_graph.h"
-#include "dtensor/tape.h"
-#include "dtensor/waits_in_place.h"
 #include "dtensor/writes.h"
 #include "kernels/run.h"
 #include "runtime/comm/neighbours.h"

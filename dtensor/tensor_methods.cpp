@@ -1,10 +1,10 @@
 // The methods that PyTorch's tensors have: each is the function of the same name.
-#include "dtensor/distribute.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 

@@ -1,6 +1,6 @@
-#include "dtensor/waits_in_place.h"
+#include <coshard/dtensor/waits_in_place.h>
 
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 namespace {

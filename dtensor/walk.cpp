@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "dtensor/finite_guard.h"
-#include "dtensor/ops/op.h"
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/finite_guard.h>
+#include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/runtime/launch/world.h>
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/issue.h"
-#include "dtensor/redistribute/redistribute.h"
 #include "dtensor/step_graph.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 #include <unordered_set>
 
-#include "dtensor/ops/op.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/tape.h>
 
 namespace coshard {
 

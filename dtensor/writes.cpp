@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include <coshard/dtensor/tape.h>
 #include "dtensor/step_graph.h"
 #include "dtensor/strided.h"
-#include "dtensor/tape.h"
 
 namespace coshard {
 namespace {

@@ -5,7 +5,7 @@
 // using it on the tape is an error. Rank's thread.
 #include <string_view>
 
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 

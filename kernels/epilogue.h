@@ -3,8 +3,8 @@
 // them itself. Host code of cpu and cuda.
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "kernels/args.h"
-#include "runtime/error.h"
 
 namespace coshard::kernels {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/runtime/device/device.h>
 #include "kernels/backends.h"
-#include "runtime/device/device.h"
 
 namespace coshard::kernels {
 

@@ -1,10 +1,10 @@
 #pragma once
 // Runs one kernel of kernels/args.h on a device, on the back end of its kind: where it is called
 // (cpu), or queued on the compute stream (cuda). Called on the rank's thread.
+#include <coshard/runtime/device/device.h>
+#include <coshard/runtime/error.h>
 #include "kernels/args.h"
 #include "kernels/backends.h"
-#include "runtime/device/device.h"
-#include "runtime/error.h"
 
 namespace coshard::kernels {
 

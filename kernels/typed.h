@@ -2,8 +2,8 @@
 // From a run-time dtype to a C++ type. Used by the reference loops and by the bodies for GPUs.
 #include <cstdint>
 
-#include "runtime/dtype.h"
-#include "runtime/error.h"
+#include <coshard/runtime/dtype.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard::kernels {
 

@@ -1,4 +1,4 @@
-#include "profiling/chrome_trace.h"
+#include <coshard/profiling/chrome_trace.h>
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "profiling/collective_counter.h"
+#include <coshard/profiling/collective_counter.h>
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "profiling/comm_debug.h"
+#include <coshard/profiling/comm_debug.h>
 
 namespace coshard {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "runtime/launch/world.h"
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard {
 namespace {

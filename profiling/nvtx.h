@@ -18,7 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/observer.h"
+#include <coshard/runtime/observer.h>
 
 namespace coshard {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "profiling/visualize_sharding.h"
+#include <coshard/profiling/visualize_sharding.h>
 
 namespace coshard {
 namespace {

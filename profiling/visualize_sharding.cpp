@@ -1,11 +1,11 @@
-#include "profiling/visualize_sharding.h"
+#include <coshard/profiling/visualize_sharding.h>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "dtensor/distribute.h"
+#include <coshard/dtensor/distribute.h>
 
 namespace coshard {
 namespace {

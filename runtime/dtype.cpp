@@ -1,9 +1,9 @@
-#include "runtime/dtype.h"
+#include <coshard/runtime/dtype.h>
 
 #include <array>
 #include <utility>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

@@ -1,6 +1,6 @@
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 

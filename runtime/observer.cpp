@@ -1,4 +1,4 @@
-#include "runtime/observer.h"
+#include <coshard/runtime/observer.h>
 
 #include <chrono>
 

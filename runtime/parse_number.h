@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

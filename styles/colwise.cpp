@@ -1,7 +1,7 @@
-#include "styles/colwise.h"
+#include <coshard/styles/colwise.h>
 
-#include "styles/nn/embedding.h"
-#include "styles/nn/linear.h"
+#include <coshard/styles/nn/embedding.h>
+#include <coshard/styles/nn/linear.h>
 #include "styles/prepare.h"
 
 namespace coshard {

@@ -1,4 +1,4 @@
-#include "styles/distribute_module.h"
+#include <coshard/styles/distribute_module.h>
 
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"

@@ -1,4 +1,4 @@
-#include "styles/layouts.h"
+#include <coshard/styles/layouts.h>
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
-#include "styles/loss_parallel.h"
+#include <coshard/styles/loss_parallel.h>
 
+#include <coshard/dtensor/tape.h>
 #include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/saved.h"
-#include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
 #include "styles/loss_rows.h"
 

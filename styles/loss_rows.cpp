@@ -2,12 +2,12 @@
 
 #include <limits>
 
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/launch/world.h>
 #include "dtensor/grad_mode.h"
 #include "dtensor/ops/local.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
 #include "kernels/run.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

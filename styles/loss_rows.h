@@ -2,7 +2,7 @@
 // The arithmetic of a cross entropy row by row, from statistics over the classes: what each row
 // counts for, its loss, and the factors of its gradient. Local tensors only, off the tape; nothing
 // is read by the host. Rank's thread.
-#include "styles/loss_parallel.h"
+#include <coshard/styles/loss_parallel.h>
 
 namespace coshard {
 

@@ -1,4 +1,4 @@
-#include "styles/module.h"
+#include <coshard/styles/module.h>
 
 #include <cxxabi.h>
 
@@ -9,15 +9,15 @@
 #include <typeinfo>
 #include <unordered_set>
 
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/branch.h>
+#include <coshard/runtime/launch/world.h>
+#include <coshard/styles/recompute.h>
+#include <coshard/styles/style.h>
 #include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/deferred.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/branch.h"
 #include "runtime/coro/user_call.h"
-#include "runtime/launch/world.h"
-#include "styles/recompute.h"
-#include "styles/style.h"
 
 namespace coshard {
 namespace {

@@ -1,6 +1,6 @@
 #include "styles/module_change.h"
 
-#include "dtensor/tape.h"
+#include <coshard/dtensor/tape.h>
 
 namespace coshard {
 namespace {

@@ -3,8 +3,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dtensor/random.h"
-#include "styles/module.h"
+#include <coshard/dtensor/random.h>
+#include <coshard/styles/module.h>
 
 namespace coshard {
 

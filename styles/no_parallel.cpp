@@ -1,4 +1,4 @@
-#include "styles/no_parallel.h"
+#include <coshard/styles/no_parallel.h>
 
 #include "styles/prepare.h"
 

@@ -1,4 +1,4 @@
-#include "styles/parallelize.h"
+#include <coshard/styles/parallelize.h>
 
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"

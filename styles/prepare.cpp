@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/redistribute/redistribute.h>
 
 namespace coshard {
 

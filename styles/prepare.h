@@ -4,9 +4,9 @@
 // (the module does that). Rank's thread.
 #include <optional>
 
-#include "dtensor/distribute.h"
-#include "styles/layouts.h"
-#include "styles/style.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/styles/layouts.h>
+#include <coshard/styles/style.h>
 
 namespace coshard {
 

@@ -1,4 +1,4 @@
-#include "styles/prepare_input.h"
+#include <coshard/styles/prepare_input.h>
 
 #include "styles/prepare.h"
 

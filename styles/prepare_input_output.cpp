@@ -1,4 +1,4 @@
-#include "styles/prepare_input_output.h"
+#include <coshard/styles/prepare_input_output.h>
 
 namespace coshard {
 

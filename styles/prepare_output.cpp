@@ -1,4 +1,4 @@
-#include "styles/prepare_output.h"
+#include <coshard/styles/prepare_output.h>
 
 #include "styles/prepare.h"
 

@@ -1,14 +1,14 @@
-#include "styles/recompute.h"
+#include <coshard/styles/recompute.h>
 
 #include <algorithm>
 #include <memory>
 
+#include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "dtensor/grad_mode.h"
-#include "dtensor/ops/op.h"
-#include "dtensor/random.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/saved.h"
-#include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -1,4 +1,4 @@
-#include "styles/verify_replicated.h"
+#include <coshard/styles/verify_replicated.h>
 
 #include "dtensor/replicas.h"
 

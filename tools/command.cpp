@@ -7,8 +7,8 @@
 #include <functional>
 #include <iostream>
 
+#include <coshard/runtime/launch/command_line.h>
 #include "profiling/bench/benches.h"
-#include "runtime/launch/command_line.h"
 #include "tools/conform/conform.h"
 #include "tools/doctor.h"
 #include "tools/plan.h"

@@ -6,12 +6,12 @@
 #include <array>
 #include <vector>
 
+#include <coshard/runtime/error.h>
 #include "kernels/libraries.h"
 #include "profiling/bench/report.h"
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/has_nvtx.h"
 #include "runtime/device/make_device.h"
-#include "runtime/error.h"
 #include "tools/build_info.h"
 
 namespace coshard::tools {

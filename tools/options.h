@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/make_device.h"
-#include "runtime/error.h"
 #include "runtime/parse_number.h"
 
 namespace coshard::tools {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "dtensor/redistribute/explain.h"
+#include <coshard/dtensor/redistribute/explain.h>
 
 namespace coshard::tools {
 

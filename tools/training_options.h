@@ -3,7 +3,7 @@
 // model and of a step. `o` of the functions below is the Options of either. In main.
 #include <fmt/format.h>
 
-#include "runtime/dtype.h"
+#include <coshard/runtime/dtype.h>
 #include "tools/options.h"
 
 namespace coshard::tools {

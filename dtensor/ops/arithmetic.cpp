@@ -1,7 +1,7 @@
 // Functions of two tensors, and what is made of them.
 #include <cmath>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
 

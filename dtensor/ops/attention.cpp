@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "dtensor/factories.h"
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

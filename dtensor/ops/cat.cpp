@@ -1,7 +1,7 @@
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/ops/promotion.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/ops/promotion.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -3,7 +3,7 @@
 // mesh dimension, the best. Pure, and therefore the same on every rank.
 #include <optional>
 
-#include "dtensor/ops/op.h"
+#include <coshard/dtensor/ops/op.h>
 #include "dtensor/redistribute/transition.h"
 
 namespace coshard {

@@ -1,5 +1,5 @@
 // Comparisons and logic: results are bool, nothing has a gradient.
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
 

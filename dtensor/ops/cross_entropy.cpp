@@ -1,8 +1,8 @@
 #include <limits>
 
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

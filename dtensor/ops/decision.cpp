@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 namespace {

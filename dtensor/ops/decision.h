@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <coshard/dtensor/ops/op.h>
 #include "dtensor/bounded_cache.h"
-#include "dtensor/ops/op.h"
 
 namespace coshard {
 

@@ -2,14 +2,14 @@
 // inputs, run the local body, wrap the outputs, record the call on the tape.
 #include <algorithm>
 
-#include "dtensor/distribute.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/replica_guard.h>
+#include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/ops/decision.h"
-#include "dtensor/ops/op.h"
 #include "dtensor/ops/op_record.h"
-#include "dtensor/redistribute/plan.h"
 #include "dtensor/redistribute/issue.h"
-#include "dtensor/replica_guard.h"
-#include "runtime/coro/rank_context.h"
+#include "dtensor/redistribute/plan.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/allocation_label.h"
 

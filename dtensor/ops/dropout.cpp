@@ -1,7 +1,7 @@
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
 #include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
 #include "dtensor/ops/products.h"
 #include "runtime/coro/user_call.h"
 

@@ -2,9 +2,9 @@
 // and let the destination stand for the result on the tape.
 #include <algorithm>
 
+#include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/op.h"
-#include "dtensor/ops/ops.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"

@@ -1,6 +1,6 @@
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/ops/letters.h>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 
 namespace coshard {
 

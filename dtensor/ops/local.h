@@ -3,7 +3,7 @@
 // Used on the rank's thread, on local tensors only.
 #include <optional>
 
-#include "dtensor/ops/op.h"
+#include <coshard/dtensor/ops/op.h>
 #include "kernels/run.h"
 
 namespace coshard {

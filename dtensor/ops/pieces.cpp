@@ -1,5 +1,5 @@
 // Pieces of a tensor, and a tensor with a margin, written with slice and place.
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

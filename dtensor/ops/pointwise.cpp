@@ -1,8 +1,8 @@
-#include "dtensor/ops/pointwise.h"
+#include <coshard/dtensor/ops/pointwise.h>
 
 #include <cmath>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 
 namespace coshard {

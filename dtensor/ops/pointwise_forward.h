@@ -1,9 +1,9 @@
 #pragma once
 // Forward bodies of the operators that work element by element, and calls of them outside the tape
 // and in place.
+#include <coshard/dtensor/ops/pointwise.h>
+#include <coshard/dtensor/ops/promotion.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/pointwise.h"
-#include "dtensor/ops/promotion.h"
 
 namespace coshard {
 

@@ -1,6 +1,6 @@
 #include "dtensor/ops/products.h"
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -2,7 +2,7 @@
 // What matmul and linear share. matrix_of and batch_of see local tensors with a unit stride among
 // the last two dimensions, as the kernel wants them, and copy only where strides allow no such
 // view.
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 #include "kernels/args.h"
 
 namespace coshard {

@@ -1,4 +1,4 @@
-#include "dtensor/ops/promotion.h"
+#include <coshard/dtensor/ops/promotion.h>
 
 #include <algorithm>
 #include <cmath>

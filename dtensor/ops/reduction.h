@@ -1,9 +1,9 @@
 #pragma once
 // What the reductions over any set of dimensions share: their attributes, rule, shapes, body and
 // gradient. Each operator adds its name, its samples and, if it likes, a gradient of its own.
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
 
 namespace coshard {
 

@@ -3,11 +3,11 @@
 #include <map>
 #include <set>
 
+#include <coshard/dtensor/ops/op.h>
+#include <coshard/runtime/coro/branch.h>
+#include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/ops/decision.h"
-#include "dtensor/ops/op.h"
 #include "runtime/comm/collective.h"
-#include "runtime/coro/branch.h"
-#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 

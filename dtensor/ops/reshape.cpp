@@ -1,5 +1,5 @@
 // Dimensions joined, split and repeated, written with view, permute and expand.
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -1,4 +1,4 @@
-#include "dtensor/ops/op.h"
+#include <coshard/dtensor/ops/op.h>
 
 namespace coshard {
 namespace {

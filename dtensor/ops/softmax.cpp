@@ -1,6 +1,6 @@
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -1,5 +1,5 @@
 // Casts, copies, and constants in the shape of a tensor.
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
 

@@ -1,4 +1,4 @@
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
 

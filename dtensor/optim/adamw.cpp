@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 

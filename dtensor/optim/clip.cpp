@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <limits>
 
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
 #include "dtensor/grad_mode.h"
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"

@@ -2,8 +2,8 @@
 // reduction.
 #include <algorithm>
 
+#include <coshard/dtensor/optim/optimizer.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/optim/optimizer.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"

@@ -1,12 +1,12 @@
-#include "dtensor/optim/optimizer.h"
+#include <coshard/dtensor/optim/optimizer.h>
 
 #include <unordered_set>
 
+#include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
-#include "dtensor/tape.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -1,4 +1,4 @@
-#include "dtensor/optim/optimizer.h"
+#include <coshard/dtensor/optim/optimizer.h>
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 

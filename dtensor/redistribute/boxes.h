@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
+#include <coshard/dtensor/tensor.h>
 #include "dtensor/redistribute/holdings.h"
-#include "dtensor/tensor.h"
 
 namespace coshard {
 

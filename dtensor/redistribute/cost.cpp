@@ -1,4 +1,4 @@
-#include "dtensor/redistribute/cost.h"
+#include <coshard/dtensor/redistribute/cost.h>
 
 #include <algorithm>
 #include <limits>

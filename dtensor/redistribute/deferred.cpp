@@ -3,12 +3,12 @@
 #include <optional>
 #include <utility>
 
+#include <coshard/runtime/coro/branch.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/issue.h"
 #include "kernels/run.h"
-#include "runtime/coro/branch.h"
 
 namespace coshard {
 namespace {

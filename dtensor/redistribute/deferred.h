@@ -1,7 +1,7 @@
 #pragma once
 // Redistributes that are issued when their data are first read: what recomputation uses, so that a
 // collective whose result nobody reads again (a block's output) is not repeated. Rank's thread.
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 

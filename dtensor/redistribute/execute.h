@@ -2,8 +2,8 @@
 // Runs a plan on this rank's part: issues its collectives, in order.
 #include <functional>
 
+#include <coshard/dtensor/tensor.h>
 #include "dtensor/redistribute/plan.h"
-#include "dtensor/tensor.h"
 
 namespace coshard {
 

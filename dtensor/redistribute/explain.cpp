@@ -1,15 +1,15 @@
-#include "dtensor/redistribute/explain.h"
+#include <coshard/dtensor/redistribute/explain.h>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
-#include "dtensor/redistribute/cost.h"
-#include "dtensor/redistribute/transition.h"
-#include "runtime/comm/link.h"
-#include "runtime/error.h"
+#include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/error.h>
 #include "dtensor/redistribute/search.h"
+#include "dtensor/redistribute/transition.h"
 
 namespace coshard {
 namespace {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/comm/work.h"
-#include "runtime/error.h"
+#include <coshard/runtime/comm/work.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

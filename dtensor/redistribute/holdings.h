@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include <coshard/dtensor/spec.h>
 #include "dtensor/redistribute/mesh_dims.h"
-#include "dtensor/spec.h"
 
 namespace coshard {
 

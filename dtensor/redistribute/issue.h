@@ -3,7 +3,7 @@
 // thread.
 #include <string_view>
 
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/redistribute/redistribute.h>
 
 namespace coshard {
 

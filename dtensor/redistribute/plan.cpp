@@ -1,9 +1,9 @@
 #include "dtensor/redistribute/plan.h"
 
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
 #include "dtensor/bounded_cache.h"
 #include "dtensor/redistribute/bind.h"
-#include "runtime/coro/rank_context.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

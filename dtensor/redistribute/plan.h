@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include <coshard/dtensor/spec.h>
+#include <coshard/runtime/comm/communicator.h>
 #include "dtensor/redistribute/boxes.h"
 #include "dtensor/redistribute/search.h"
-#include "dtensor/spec.h"
-#include "runtime/comm/communicator.h"
 
 namespace coshard {
 

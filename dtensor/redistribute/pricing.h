@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "dtensor/redistribute/cost.h"
+#include <coshard/dtensor/redistribute/cost.h>
 #include "dtensor/redistribute/cuts.h"
 #include "dtensor/redistribute/step.h"
 

@@ -1,15 +1,15 @@
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/redistribute/redistribute.h>
 
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/ops.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/issue.h"
 #include "dtensor/redistribute/transition.h"
-#include "dtensor/tape.h"
 #include "dtensor/writes.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
-#include "dtensor/redistribute/issue.h"
 
 namespace coshard {
 namespace {

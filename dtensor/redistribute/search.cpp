@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <coshard/runtime/error.h>
 #include "dtensor/redistribute/pricing.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

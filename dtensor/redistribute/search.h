@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "dtensor/redistribute/cost.h"
+#include <coshard/dtensor/redistribute/cost.h>
 #include "dtensor/redistribute/step.h"
 
 namespace coshard {

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "dtensor/layout.h"
+#include <coshard/dtensor/layout.h>
 #include "dtensor/redistribute/holdings.h"
 
 namespace coshard {

@@ -1,14 +1,14 @@
-#include "dtensor/redistribute/transfer.h"
+#include <coshard/dtensor/redistribute/transfer.h>
 
 #include <algorithm>
 #include <optional>
 
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/bounded_cache.h"
 #include "dtensor/redistribute/execute.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/rank_context.h"
-#include "runtime/coro/user_call.h"
 #include "dtensor/redistribute/issue.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {

@@ -1,9 +1,9 @@
-#include "dtensor/redistribute/transfer_to.h"
+#include <coshard/dtensor/redistribute/transfer_to.h>
 
+#include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/follow_up.h"
-#include "dtensor/tape.h"
 #include "kernels/run.h"
 
 namespace coshard {

@@ -3,8 +3,8 @@
 // planner's prices, in closed form. Pure, and therefore the same on every rank.
 #include <span>
 
-#include "dtensor/layout.h"
-#include "dtensor/redistribute/cost.h"
+#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/redistribute/cost.h>
 
 namespace coshard {
 

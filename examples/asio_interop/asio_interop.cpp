@@ -11,8 +11,8 @@
 #include <optional>
 #include <thread>
 
+#include <coshard/runtime/launch/command_line.h>
 #include "examples/asio_interop/status_server.h"
-#include "runtime/launch/command_line.h"
 #include "tools/options.h"
 
 namespace cs = coshard;

@@ -2,8 +2,8 @@
 
 #include <boost/asio/write.hpp>
 
+#include <coshard/runtime/coro/asio.h>
 #include "profiling/json.h"
-#include "runtime/coro/asio.h"
 
 namespace asio_interop {
 namespace {

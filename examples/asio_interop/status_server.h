@@ -6,7 +6,7 @@
 #include <stop_token>
 #include <string>
 
-#include "runtime/coro/task.h"
+#include <coshard/runtime/coro/task.h>
 
 namespace asio_interop {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "dtensor/tape.h"
+#include <coshard/dtensor/tape.h>
 
 namespace coshard::train {
 namespace {

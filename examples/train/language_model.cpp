@@ -1,9 +1,9 @@
 #include "examples/train/language_model.h"
 
-#include "dtensor/distribute.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "styles/loss_parallel.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/styles/loss_parallel.h>
 
 namespace coshard::train {
 namespace {

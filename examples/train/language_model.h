@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "dtensor/device_mesh.h"
+#include <coshard/dtensor/device_mesh.h>
+#include <coshard/styles/nn/transformer.h>
 #include "examples/train/options.h"
 #include "examples/train/text.h"
-#include "styles/nn/transformer.h"
 
 namespace coshard::train {
 

@@ -3,9 +3,9 @@
 #include <exception>
 #include <iostream>
 
+#include <coshard/runtime/launch/world.h>
 #include "examples/train/report.h"
 #include "examples/train/stop_signals.h"
-#include "runtime/launch/world.h"
 
 namespace coshard::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "runtime/launch/command_line.h"
+#include <coshard/runtime/launch/command_line.h>
 #include "tools/training_options.h"
 
 namespace coshard::train {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "runtime/dtype.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/dtype.h>
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard::train {
 

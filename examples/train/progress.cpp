@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <vector>
 
+#include <coshard/runtime/observer.h>
 #include "profiling/robust_stats.h"
-#include "runtime/observer.h"
 
 namespace coshard::train {
 namespace {

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <sstream>
 
+#include <coshard/runtime/error.h>
 #include "examples/train/options.h"
-#include "runtime/error.h"
 
 namespace coshard::train {
 namespace {

@@ -5,8 +5,8 @@
 #include <numbers>
 #include <random>
 
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/tape.h>
 #include "examples/train/evaluate.h"
 #include "examples/train/language_model.h"
 #include "examples/train/record.h"

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include <coshard/profiling/chrome_trace.h>
+#include <coshard/profiling/exit_table.h>
+#include <coshard/runtime/launch/world.h>
 #include "examples/train/options.h"
 #include "examples/train/text.h"
-#include "profiling/chrome_trace.h"
-#include "profiling/exit_table.h"
-#include "runtime/launch/world.h"
 
 namespace coshard::train {
 

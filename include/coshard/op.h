@@ -28,6 +28,6 @@
 //
 // Every rank registers the same, before it uses that operator on DTensors. Where one does not, the
 // next collective of the mesh fails.
-#include "dtensor/ops/letters.h"
-#include "dtensor/ops/op.h"
-#include "dtensor/ops/pointwise.h"
+#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/ops/pointwise.h>

@@ -1,3 +1,3 @@
 #pragma once
 // Whole programs on one thread, in an order and a time that follow from a seed.
-#include "runtime/launch/simulate.h"
+#include <coshard/runtime/launch/simulate.h>

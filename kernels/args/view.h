@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/dtype.h"
+#include <coshard/runtime/dtype.h>
 
 namespace coshard::kernels {
 

@@ -10,13 +10,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include <coshard/runtime/error.h>
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/epilogue.h"
 #include "kernels/libraries.h"
 #include "kernels/matrix.h"
 #include "kernels/reference/reference.h"
-#include "runtime/error.h"
 
 namespace coshard::kernels::cpu {
 namespace {

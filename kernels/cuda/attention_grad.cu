@@ -3,10 +3,10 @@
 // over the queries of all heads of their group. Every sum has one order: the bits repeat.
 #include <cmath>
 
+#include <coshard/runtime/device/buffer.h>
 #include "kernels/cuda/attention_mma.h"
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/pieces.h"
-#include "runtime/device/buffer.h"
 
 namespace coshard::kernels::cuda {
 namespace {

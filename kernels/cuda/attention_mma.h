@@ -6,8 +6,8 @@
 // FlashAttention-2). Used by the attention_mma*.cu files.
 #include <bit>
 
+#include <coshard/runtime/device/buffer.h>
 #include "kernels/cuda/attention.h"
-#include "runtime/device/buffer.h"
 #include "runtime/device/cuda/fragment.h"
 
 #if defined(__CUDACC__)

@@ -2,8 +2,8 @@
 
 #include <cstdio>
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/cuda/api.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -3,8 +3,8 @@
 #include <bit>
 #include <span>
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/cuda/launch.h"
-#include "runtime/error.h"
 
 namespace coshard::kernels::cuda {
 namespace {

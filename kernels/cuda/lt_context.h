@@ -7,9 +7,9 @@
 #include <memory>
 #include <unordered_map>
 
+#include <coshard/runtime/dtype.h>
 #include "kernels/cuda/lt_api.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "runtime/dtype.h"
 
 namespace coshard::kernels::cuda {
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <memory>
 
+#include <coshard/runtime/error.h>
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/lt_context.h"
 #include "kernels/cuda/plain_matmul.h"
 #include "kernels/epilogue.h"
 #include "kernels/matrix.h"
-#include "runtime/error.h"
 
 namespace coshard::kernels::cuda {
 namespace {

@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
+#include <coshard/runtime/launch/world.h>
 #include "profiling/bench/report.h"
-#include "runtime/launch/world.h"
 
 namespace coshard::bench {
 

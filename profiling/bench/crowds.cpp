@@ -1,7 +1,7 @@
 #include "profiling/bench/crowds.h"
 
+#include <coshard/runtime/launch/world.h>
 #include "profiling/bench/timed.h"
-#include "runtime/launch/world.h"
 
 namespace coshard::bench {
 namespace {

@@ -2,19 +2,19 @@
 #include <array>
 #include <limits>
 
-#include "dtensor/distribute.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/world.h>
 #include "dtensor/ops/decision.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include "dtensor/redistribute/issue.h"
 #include "profiling/bench/benches.h"
 #include "profiling/bench/crowds.h"
 #include "profiling/bench/peer.h"
 #include "profiling/bench/plan_misses.h"
 #include "profiling/bench/timed.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/world.h"
-#include "dtensor/redistribute/issue.h"
 
 namespace coshard::bench {
 namespace {

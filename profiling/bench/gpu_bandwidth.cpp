@@ -2,10 +2,10 @@
 #include <functional>
 #include <memory>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "profiling/bench/gpu_cases.h"
 
 namespace coshard::bench {

@@ -1,8 +1,8 @@
 // One decoder layer of Llama 3 8B's shape, forward and backward, bf16, one sequence.
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/styles/nn/llama.h>
 #include "profiling/bench/gpu_cases.h"
-#include "styles/nn/llama.h"
 
 namespace coshard::bench {
 namespace {

@@ -6,10 +6,10 @@
 #include <functional>
 #include <vector>
 
+#include <coshard/runtime/coro/task.h>
+#include <coshard/runtime/launch/world.h>
 #include "profiling/bench/report.h"
 #include "profiling/bench/timed.h"
-#include "runtime/coro/task.h"
-#include "runtime/launch/world.h"
 
 namespace coshard::bench {
 

@@ -2,7 +2,7 @@
 // rank's links at least ("busbw" in nccl-tests/doc/PERFORMANCE.md).
 #include <fmt/format.h>
 
-#include "dtensor/random.h"
+#include <coshard/dtensor/random.h>
 #include "profiling/bench/gpu_cases.h"
 
 namespace coshard::bench {

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dtensor/distribute.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/world.h>
 #include "profiling/bench/benches.h"
 #include "profiling/bench/timed.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/world.h"
 
 namespace coshard::bench {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include <coshard/runtime/error.h>
 #include "profiling/child_process.h"
-#include "runtime/error.h"
 
 namespace coshard::bench {
 namespace {

@@ -3,14 +3,14 @@
 #include <array>
 #include <cstring>
 
-#include "dtensor/distribute.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/launch/world.h>
 #include "profiling/bench/benches.h"
 #include "profiling/bench/peer.h"
 #include "profiling/bench/timed.h"
 #include "profiling/child_process.h"
-#include "runtime/launch/world.h"
 
 namespace coshard::bench {
 namespace {

@@ -2,17 +2,17 @@
 
 #include <random>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/profiling/exit_table.h>
+#include <coshard/runtime/launch/world.h>
+#include <coshard/styles/loss_parallel.h>
+#include <coshard/styles/nn/transformer.h>
 #include "profiling/bench/benches.h"
 #include "profiling/bench/peer.h"
 #include "profiling/bench/timed.h"
-#include "profiling/exit_table.h"
-#include "runtime/launch/world.h"
-#include "styles/loss_parallel.h"
-#include "styles/nn/transformer.h"
 
 namespace coshard::bench {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <coshard/runtime/coro/rank_context.h>
 #include "runtime/comm/collective.h"
-#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/call_site.h"
+#include <coshard/runtime/call_site.h>
+#include <coshard/runtime/observer.h>
 #include "runtime/comm/peer_failure.h"
-#include "runtime/observer.h"
 
 namespace coshard {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {
 

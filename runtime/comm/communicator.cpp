@@ -1,8 +1,8 @@
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
 
+#include <coshard/runtime/coro/branch.h>
+#include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
-#include "runtime/coro/branch.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

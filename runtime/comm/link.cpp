@@ -1,4 +1,4 @@
-#include "runtime/comm/link.h"
+#include <coshard/runtime/comm/link.h>
 
 #include <array>
 #include <charconv>
@@ -6,8 +6,8 @@
 #include <limits>
 #include <optional>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/error.h"
+#include <coshard/runtime/comm/communicator.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

@@ -1,7 +1,7 @@
 #include "runtime/comm/make_communicator.h"
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/backends.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

@@ -4,7 +4,7 @@
 // failed first.
 #include <string>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

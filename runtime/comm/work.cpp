@@ -1,9 +1,9 @@
-#include "runtime/comm/work.h"
+#include <coshard/runtime/comm/work.h>
 
 #include <algorithm>
 
+#include <coshard/runtime/coro/executor.h>
 #include "runtime/comm/neighbours.h"
-#include "runtime/coro/executor.h"
 #include "runtime/coro/fault_switch.h"
 
 namespace coshard {

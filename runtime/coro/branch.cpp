@@ -1,11 +1,11 @@
-#include "runtime/coro/branch.h"
+#include <coshard/runtime/coro/branch.h>
 
 #include <atomic>
 #include <utility>
 
-#include "runtime/coro/executor.h"
-#include "runtime/coro/rank_context.h"
-#include "runtime/error.h"
+#include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

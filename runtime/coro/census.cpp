@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

@@ -20,7 +20,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/coro/parker.h"
+#include <coshard/runtime/coro/parker.h>
 
 namespace coshard {
 

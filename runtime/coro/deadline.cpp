@@ -1,9 +1,9 @@
-#include "runtime/coro/deadline.h"
+#include <coshard/runtime/coro/deadline.h>
 
 #include <array>
 #include <limits>
 
-#include "runtime/coro/executor.h"
+#include <coshard/runtime/coro/executor.h>
 
 namespace coshard {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/coro/executor.h"
+#include <coshard/runtime/coro/executor.h>
 
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>

@@ -13,8 +13,8 @@
 #include <optional>
 #include <utility>
 
+#include <coshard/runtime/coro/executor.h>
 #include "runtime/coro/asio_gate.h"
-#include "runtime/coro/executor.h"
 
 namespace coshard {
 

@@ -7,7 +7,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <utility>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

@@ -6,9 +6,9 @@
 #include <exception>
 #include <functional>
 
+#include <coshard/runtime/coro/frame_cache.h>
 #include "runtime/coro/fiber_stack.h"
 #include "runtime/coro/fiber_switch.h"
-#include "runtime/coro/frame_cache.h"
 
 namespace coshard {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

@@ -6,9 +6,9 @@
 #include <functional>
 #include <memory>
 
+#include <coshard/runtime/coro/parker.h>
 #include "runtime/coro/fiber.h"
 #include "runtime/coro/fiber_thread.h"
-#include "runtime/coro/parker.h"
 
 namespace coshard {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include <coshard/runtime/error.h>
 #include "runtime/coro/fiber_switch.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

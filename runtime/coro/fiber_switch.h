@@ -4,7 +4,7 @@
 // since TSan counts the functions that each stack has entered and left.
 #include <cstddef>
 
-#include "runtime/sanitizers.h"
+#include <coshard/runtime/sanitizers.h>
 
 #if COSHARD_ASAN
 #include <sanitizer/asan_interface.h>

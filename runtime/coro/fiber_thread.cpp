@@ -4,8 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "runtime/coro/fiber_parker.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
+#include <coshard/runtime/coro/parker.h>
 #include "runtime/coro/fiber.h"
-#include "runtime/coro/parker.h"
 
 namespace coshard {
 

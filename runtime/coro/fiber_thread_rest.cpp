@@ -3,9 +3,9 @@
 #include <boost/asio/io_context.hpp>
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "runtime/coro/fiber_parker.h"
 #include "runtime/coro/fiber_thread.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

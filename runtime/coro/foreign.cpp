@@ -1,9 +1,9 @@
-#include "runtime/coro/foreign.h"
+#include <coshard/runtime/coro/foreign.h>
 
 #include <mutex>
 #include <set>
 
-#include "runtime/coro/executor.h"
+#include <coshard/runtime/coro/executor.h>
 
 namespace coshard {
 namespace {

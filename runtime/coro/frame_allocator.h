@@ -3,7 +3,7 @@
 // with it asks operator new for nothing once the thread's lists are warm.
 #include <cstddef>
 
-#include "runtime/coro/frame_cache.h"
+#include <coshard/runtime/coro/frame_cache.h>
 
 namespace coshard {
 

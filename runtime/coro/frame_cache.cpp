@@ -1,4 +1,4 @@
-#include "runtime/coro/frame_cache.h"
+#include <coshard/runtime/coro/frame_cache.h>
 
 namespace coshard {
 

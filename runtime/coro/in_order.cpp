@@ -1,8 +1,8 @@
-#include "runtime/coro/in_order.h"
+#include <coshard/runtime/coro/in_order.h>
 
 #include <string_view>
 
-#include "runtime/coro/executor.h"
+#include <coshard/runtime/coro/executor.h>
 
 namespace coshard {
 

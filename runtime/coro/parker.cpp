@@ -1,4 +1,4 @@
-#include "runtime/coro/parker.h"
+#include <coshard/runtime/coro/parker.h>
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "runtime/observer.h"
+#include <coshard/runtime/observer.h>
 
 namespace coshard {
 

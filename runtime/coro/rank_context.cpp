@@ -1,4 +1,4 @@
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
 
 #include <atomic>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "runtime/coro/task.h"
+#include <coshard/runtime/coro/task.h>
 
 namespace coshard {
 

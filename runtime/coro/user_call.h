@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/call_site.h"
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/call_site.h>
+#include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 

@@ -1,6 +1,6 @@
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/when_all.h>
 
-#include "runtime/coro/branch.h"
+#include <coshard/runtime/coro/branch.h>
 #include "runtime/coro/fault_switch.h"
 
 namespace coshard {

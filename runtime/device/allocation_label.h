@@ -2,7 +2,7 @@
 // What memory is for, as out-of-memory errors tell it.
 #include <string_view>
 
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 

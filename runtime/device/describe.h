@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/device/device.h"
+#include <coshard/runtime/device/device.h>
 
 namespace coshard {
 

@@ -1,9 +1,9 @@
-#include "runtime/device/device.h"
+#include <coshard/runtime/device/device.h>
 
 #include <algorithm>
 
+#include <coshard/runtime/error.h>
 #include "runtime/coro/frame_allocator.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

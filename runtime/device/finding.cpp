@@ -1,6 +1,6 @@
 #include "runtime/device/finding.h"
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

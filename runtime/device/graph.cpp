@@ -1,8 +1,8 @@
 #include "runtime/device/graph.h"
 
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
 #include "runtime/device/allocation_label.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

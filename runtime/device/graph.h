@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "runtime/device/device.h"
+#include <coshard/runtime/device/device.h>
 
 namespace coshard {
 

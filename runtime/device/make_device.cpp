@@ -1,7 +1,7 @@
 #include "runtime/device/make_device.h"
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/backends.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

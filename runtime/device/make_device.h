@@ -2,8 +2,8 @@
 // Makes a device by its kind, from whichever back ends this build has.
 #include <memory>
 
+#include <coshard/runtime/device/device.h>
 #include "runtime/device/describe.h"
-#include "runtime/device/device.h"
 
 namespace coshard {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <span>
 
-#include "runtime/device/device.h"
-#include "runtime/dtype.h"
-#include "runtime/reduce.h"
+#include <coshard/runtime/device/device.h>
+#include <coshard/runtime/dtype.h>
+#include <coshard/runtime/reduce.h>
 
 namespace coshard {
 

@@ -1,4 +1,4 @@
-#include "runtime/launch/command_line.h"
+#include <coshard/runtime/launch/command_line.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "runtime/launch/rank_world.h"
 #include "runtime/parse_number.h"
 

@@ -1,9 +1,9 @@
-#include "runtime/launch/failure.h"
+#include <coshard/runtime/launch/failure.h>
 
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

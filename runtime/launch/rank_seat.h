@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
+#include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/coro/rank_context.h>
 #include "runtime/coro/census.h"
-#include "runtime/coro/executor.h"
-#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 

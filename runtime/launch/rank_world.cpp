@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/make_device.h"
-#include "runtime/error.h"
 #include "runtime/launch/roster.h"
 
 namespace coshard {

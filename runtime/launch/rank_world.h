@@ -2,7 +2,7 @@
 // What every way of running ranks begins with: options that make sense, and the World of a rank.
 #include <memory>
 
-#include "runtime/launch/world.h"
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {
 

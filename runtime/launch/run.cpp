@@ -5,8 +5,8 @@
 #include <iostream>
 #include <optional>
 
-#include "runtime/error.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard {
 namespace {

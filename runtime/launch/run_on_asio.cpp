@@ -1,4 +1,4 @@
-#include "runtime/launch/run_on_asio.h"
+#include <coshard/runtime/launch/run_on_asio.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/neighbours.h"
 #include "runtime/comm/peer_failure.h"
 #include "runtime/coro/asio_gate.h"
-#include "runtime/error.h"
 #include "runtime/launch/rank_world.h"
 #include "runtime/launch/roster.h"
 #include "runtime/launch/run_state.h"

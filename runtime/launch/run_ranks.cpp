@@ -2,13 +2,13 @@
 #include <exception>
 #include <map>
 
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 #include "runtime/coro/census.h"
-#include "runtime/error.h"
 #include "runtime/launch/rank_host.h"
 #include "runtime/launch/rank_world.h"
 #include "runtime/launch/roster.h"
 #include "runtime/launch/run_state.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

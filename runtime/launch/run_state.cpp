@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 #include "runtime/comm/peer_failure.h"
-#include "runtime/error.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/coro/executor.h"
-#include "runtime/launch/failure.h"
+#include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/launch/failure.h>
 #include "runtime/launch/roster.h"
 
 namespace coshard {

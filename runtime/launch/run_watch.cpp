@@ -2,9 +2,9 @@
 // and of ranks that do not end after it.
 #include <algorithm>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 #include "runtime/launch/run_state.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

@@ -1,11 +1,11 @@
-#include "runtime/launch/simulate.h"
+#include <coshard/runtime/launch/simulate.h>
 
 #include <algorithm>
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/local/fabric.h"
 #include "runtime/comm/local/transfer_clock.h"
-#include "runtime/error.h"
 #include "runtime/launch/rank_fibers.h"
 #include "runtime/launch/rank_host.h"
 

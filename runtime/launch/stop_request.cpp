@@ -1,4 +1,4 @@
-#include "runtime/launch/stop_request.h"
+#include <coshard/runtime/launch/stop_request.h>
 
 #include <utility>
 

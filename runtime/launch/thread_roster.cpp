@@ -1,9 +1,9 @@
 // Ranks that are threads of this process.
 #include <numeric>
 
+#include <coshard/runtime/launch/world.h>
 #include "runtime/comm/local/fabric.h"
 #include "runtime/launch/roster.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

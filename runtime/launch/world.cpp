@@ -1,9 +1,9 @@
-#include "runtime/launch/world.h"
+#include <coshard/runtime/launch/world.h>
 
 #include <algorithm>
 
+#include <coshard/runtime/error.h>
 #include "runtime/coro/user_call.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -1,6 +1,6 @@
-#include "styles/nn/activation.h"
+#include <coshard/styles/nn/activation.h>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 
 namespace coshard::nn {
 

@@ -1,6 +1,6 @@
-#include "styles/nn/attention.h"
+#include <coshard/styles/nn/attention.h>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 
 namespace coshard::nn {
 namespace {

@@ -1,7 +1,7 @@
-#include "styles/nn/embedding.h"
+#include <coshard/styles/nn/embedding.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
 
 namespace coshard::nn {
 

@@ -1,10 +1,10 @@
-#include "styles/nn/linear.h"
+#include <coshard/styles/nn/linear.h>
 
 #include <cmath>
 
-#include "dtensor/init.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/init.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
 
 namespace coshard::nn {
 

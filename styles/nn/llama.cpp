@@ -1,7 +1,7 @@
-#include "styles/nn/llama.h"
+#include <coshard/styles/nn/llama.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 
 namespace coshard::nn {
 namespace {

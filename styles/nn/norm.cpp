@@ -1,9 +1,9 @@
-#include "styles/nn/norm.h"
+#include <coshard/styles/nn/norm.h>
 
 #include <limits>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
 
 namespace coshard::nn {
 namespace {

@@ -1,4 +1,4 @@
-#include "styles/nn/sequential.h"
+#include <coshard/styles/nn/sequential.h>
 
 namespace coshard::nn {
 

@@ -1,7 +1,7 @@
-#include "styles/nn/transformer.h"
+#include <coshard/styles/nn/transformer.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 
 namespace coshard::nn {
 

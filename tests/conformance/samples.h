@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "dtensor/ops/op.h"
-#include "runtime/launch/world.h"
+#include <coshard/dtensor/ops/op.h>
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard::testing {
 

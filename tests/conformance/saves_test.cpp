@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <deque>
 
-#include "dtensor/ops/op.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/conformance/samples.h"
 #include "tests/support/ranks.h"
 

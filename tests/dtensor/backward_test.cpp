@@ -3,11 +3,11 @@
 
 #include <cmath>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/autograd.h"
 
 namespace coshard::testing {

@@ -1,12 +1,12 @@
 // On every device a captured step gives what its body gives.
-#include "dtensor/capture.h"
+#include <coshard/dtensor/capture.h>
 
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {

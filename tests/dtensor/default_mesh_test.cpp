@@ -1,14 +1,14 @@
-#include "dtensor/default_mesh.h"
+#include <coshard/dtensor/default_mesh.h>
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
 
-#include "dtensor/distribute.h"
-#include "dtensor/random.h"
-#include "runtime/coro/co_spawn.h"
-#include "runtime/coro/deadline.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/runtime/coro/co_spawn.h>
+#include <coshard/runtime/coro/deadline.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,8 +1,8 @@
-#include "dtensor/distribute.h"
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 #include <gtest/gtest.h>

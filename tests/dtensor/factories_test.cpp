@@ -1,5 +1,5 @@
 // Factories: their forms, ranges, random numbers that no layout changes, and first values.
-#include "dtensor/factories.h"
+#include <coshard/dtensor/factories.h>
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <cmath>
 #include <functional>
 
-#include "dtensor/default_mesh.h"
-#include "dtensor/init.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/default_mesh.h>
+#include <coshard/dtensor/init.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

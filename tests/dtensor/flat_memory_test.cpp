@@ -4,10 +4,10 @@
 
 #include <fstream>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/redistribute/transfer.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/transfer.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,10 +1,10 @@
 // Hooks of tensors and leaves, and retain_grad.
 #include <gtest/gtest.h>
 
-#include "dtensor/hooks.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/hooks.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/autograd.h"
 
 namespace coshard::testing {

@@ -1,10 +1,10 @@
 // Meshes made from sizes, ranks and names.
-#include "dtensor/device_mesh.h"
+#include <coshard/dtensor/device_mesh.h>
 
 #include <gtest/gtest.h>
 
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
 #include "tests/dtensor/mesh_refusals.h"
 #include "tests/support/ranks.h"
 

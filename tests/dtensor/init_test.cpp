@@ -1,4 +1,4 @@
-#include "dtensor/init.h"
+#include <coshard/dtensor/init.h>
 
 #include <gtest/gtest.h>
 

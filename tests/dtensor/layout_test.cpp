@@ -1,8 +1,8 @@
 // Layouts as values: text, negative dimensions, what a gradient of a Partial is.
 #include <gtest/gtest.h>
 
-#include "dtensor/layout.h"
-#include "runtime/error.h"
+#include <coshard/dtensor/layout.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

@@ -1,9 +1,9 @@
-#include "dtensor/local_map.h"
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/local_map.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 #include <gtest/gtest.h>

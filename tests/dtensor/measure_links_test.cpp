@@ -1,8 +1,8 @@
 // Links of a mesh: given, inherited, measured, and what follows from them.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/explain.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/explain.h>
 #include "tests/dtensor/choices/moved_bytes.h"
 #include "tests/support/ranks.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard::testing {
 

@@ -1,10 +1,10 @@
 // A rank outside the mesh holds empty tensors and issues nothing (PyTorch A24, A69, A82).
 #include <gtest/gtest.h>
 
-#include "dtensor/distribute.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

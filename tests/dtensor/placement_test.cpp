@@ -1,9 +1,9 @@
-#include "dtensor/placement.h"
+#include <coshard/dtensor/placement.h>
 
 #include <gtest/gtest.h>
 
-#include "dtensor/layout.h"
-#include "runtime/error.h"
+#include <coshard/dtensor/layout.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

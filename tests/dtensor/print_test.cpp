@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

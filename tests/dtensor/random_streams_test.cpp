@@ -1,8 +1,8 @@
 // Ranks whose random streams differ.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

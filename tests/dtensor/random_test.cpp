@@ -1,10 +1,10 @@
-#include "dtensor/random.h"
+#include <coshard/dtensor/random.h>
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,8 +1,8 @@
 // The first operator whose replicas differ is named.
-#include "dtensor/replica_guard.h"
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/replica_guard.h>
 #include "dtensor/replicas.h"
 #include "tests/support/ranks.h"
 

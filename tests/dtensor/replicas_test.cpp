@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/replica_guard.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/replica_guard.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "dtensor/distribute.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/random.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

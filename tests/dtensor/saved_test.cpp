@@ -1,7 +1,7 @@
 // What is kept for backward, and that it may not change.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/saved.h"
 #include "tests/dtensor/ops/expect.h"
 

@@ -1,9 +1,9 @@
 // Shapes: sizes that cannot be.
 #include <gtest/gtest.h>
 
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/thrown_by.h"
 #include "tests/support/ranks.h"
 

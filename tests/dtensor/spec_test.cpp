@@ -1,4 +1,4 @@
-#include "dtensor/spec.h"
+#include <coshard/dtensor/spec.h>
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // What of a device's and a program's state a captured step leans on, and what changes it between
 // two calls.
-#include "dtensor/capture.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/capture.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/fake_cuda/captured.h"
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/support/ranks.h"

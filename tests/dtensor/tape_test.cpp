@@ -1,9 +1,9 @@
-#include "dtensor/tape.h"
+#include <coshard/dtensor/tape.h>
 
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,10 +1,10 @@
 // The methods of tensors.
 #include <gtest/gtest.h>
 
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

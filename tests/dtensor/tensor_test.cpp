@@ -1,11 +1,11 @@
 // What a user of PyTorch types: methods, names, lists in braces, undefined tensors, sizes.
 #include <gtest/gtest.h>
 
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/thrown_by.h"
 #include "tests/support/ranks.h"
 

@@ -2,8 +2,8 @@
 // The text of what a call refuses.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {

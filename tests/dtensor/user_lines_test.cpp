@@ -3,11 +3,11 @@
 
 #include <regex>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/redistribute/transfer.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/transfer.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/dtensor/user_lines.h"
 #include "tests/support/ranks.h"

@@ -1,7 +1,7 @@
 // Counts of waits in place, by operator, for each rank.
 #include <gtest/gtest.h>
 
-#include "dtensor/waits_in_place.h"
+#include <coshard/dtensor/waits_in_place.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

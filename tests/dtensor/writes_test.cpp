@@ -1,11 +1,11 @@
 // Writes in place: through views and other handles, before and after forward.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/autograd.h"
 
 namespace coshard::testing {

@@ -1,14 +1,14 @@
 // What a captured step refuses, by name, and what of the host's state its replays bring forward.
-#include "dtensor/capture.h"
+#include <coshard/dtensor/capture.h>
 
 #include <optional>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/fake_cuda/captured.h"
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/support/ranks.h"

@@ -1,13 +1,13 @@
 // A captured training step gives what the eager one gives, bit for bit, for a handful of calls.
-#include "dtensor/capture.h"
+#include <coshard/dtensor/capture.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
-#include "styles/loss_parallel.h"
-#include "styles/nn/transformer.h"
-#include "styles/parallelize.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/styles/loss_parallel.h>
+#include <coshard/styles/nn/transformer.h>
+#include <coshard/styles/parallelize.h>
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/support/ranks.h"
 

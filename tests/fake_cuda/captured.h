@@ -2,8 +2,8 @@
 // Numbers and parameters of tests of captured steps.
 #include <vector>
 
-#include "dtensor/tensor.h"
-#include "runtime/launch/world.h"
+#include <coshard/dtensor/tensor.h>
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard::testing {
 

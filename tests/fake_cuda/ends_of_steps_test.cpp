@@ -5,11 +5,11 @@
 #include <chrono>
 #include <thread>
 
-#include "dtensor/capture.h"
-#include "dtensor/distribute.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "runtime/launch/world.h"
+#include <coshard/dtensor/capture.h>
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/runtime/launch/world.h>
 #include "tests/support/fake_cuda/fake_driver.h"
 
 namespace coshard::testing {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/launch.h"
-#include "runtime/error.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 
 namespace coshard::testing {

@@ -2,16 +2,16 @@
 // streams and gives no memory back; an operator allocates nothing on the host.
 #include <barrier>
 
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/styles/loss_parallel.h>
+#include <coshard/styles/nn/transformer.h>
+#include <coshard/styles/parallelize.h>
 #include "dtensor/grad_mode.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
 #include "kernels/cuda/lt_api.h"
 #include "runtime/device/cuda/api.h"
-#include "styles/loss_parallel.h"
-#include "styles/nn/transformer.h"
-#include "styles/parallelize.h"
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/runtime/coro/allocations.h"
 #include "tests/support/device.h"

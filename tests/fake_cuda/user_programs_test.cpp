@@ -1,17 +1,17 @@
 // Programs of users who do things in an unusual order, over seeds, on one device and on several.
 #include <thread>
 
-#include "dtensor/capture.h"
-#include "dtensor/distribute.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/redistribute/transfer_to.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/failure.h"
+#include <coshard/dtensor/capture.h>
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/redistribute/transfer_to.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/failure.h>
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/support/ranks.h"
 

@@ -1,12 +1,12 @@
-#include "profiling/comm_debug.h"
+#include <coshard/profiling/comm_debug.h>
 
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
-#include "styles/nn/linear.h"
-#include "styles/parallelize.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/styles/nn/linear.h>
+#include <coshard/styles/parallelize.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

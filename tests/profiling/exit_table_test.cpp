@@ -1,4 +1,4 @@
-#include "profiling/exit_table.h"
+#include <coshard/profiling/exit_table.h>
 
 #include <gtest/gtest.h>
 

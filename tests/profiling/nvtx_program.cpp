@@ -4,16 +4,16 @@
 #include <iostream>
 #include <string>
 
-#include "dtensor/device_mesh.h"
-#include "dtensor/distribute.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/error.h"
-#include "runtime/launch/world.h"
-#include "styles/nn/mlp.h"
+#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
+#include <coshard/styles/nn/mlp.h>
 #include "tests/support/device.h"
 
 namespace {

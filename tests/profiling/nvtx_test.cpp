@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <coshard/runtime/launch/world.h>
 #include "profiling/child_process.h"
-#include "runtime/launch/world.h"
 #include "tests/support/json.h"
 #include "tests/support/ranks.h"
 

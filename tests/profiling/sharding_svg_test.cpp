@@ -1,5 +1,5 @@
 // A drawing of a layout as SVG.
-#include "profiling/visualize_sharding.h"
+#include <coshard/profiling/visualize_sharding.h>
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "profiling/visualize_sharding.h"
+#include <coshard/profiling/visualize_sharding.h>
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "dtensor/random.h"
+#include <coshard/dtensor/random.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

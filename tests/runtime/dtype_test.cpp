@@ -1,4 +1,4 @@
-#include "runtime/dtype.h"
+#include <coshard/runtime/dtype.h>
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

@@ -1,8 +1,8 @@
 // The error type: its kind, its text, and where it came from.
 #include <gtest/gtest.h>
 
-#include "runtime/coro/branch.h"
-#include "runtime/error.h"
+#include <coshard/runtime/coro/branch.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "runtime/observer.h"
+#include <coshard/runtime/observer.h>
 
 namespace coshard {
 namespace {

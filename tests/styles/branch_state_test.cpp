@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/in_order.h>
+#include <coshard/runtime/launch/simulate.h>
 #include "dtensor/redistribute/deferred.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/in_order.h"
-#include "runtime/launch/simulate.h"
 #include "tests/styles/support.h"
 #include "tests/support/ends.h"
 

@@ -1,4 +1,4 @@
-#include "styles/colwise.h"
+#include <coshard/styles/colwise.h>
 
 #include "tests/styles/support.h"
 

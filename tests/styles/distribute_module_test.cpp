@@ -1,5 +1,5 @@
-#include "styles/distribute_module.h"
-#include "styles/parallelize.h"
+#include <coshard/styles/distribute_module.h>
+#include <coshard/styles/parallelize.h>
 #include "styles/path_pattern.h"
 #include "tests/styles/support.h"
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "runtime/error.h"
-#include "styles/layouts.h"
+#include <coshard/runtime/error.h>
+#include <coshard/styles/layouts.h>
 
 namespace coshard {
 namespace {

@@ -1,4 +1,4 @@
-#include "styles/loss_parallel.h"
+#include <coshard/styles/loss_parallel.h>
 
 #include <limits>
 

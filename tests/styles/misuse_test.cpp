@@ -1,6 +1,6 @@
 // Modules and optimizers that are put together wrongly: an error, and nothing half done.
+#include <coshard/styles/verify_replicated.h>
 #include "styles/module_change.h"
-#include "styles/verify_replicated.h"
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

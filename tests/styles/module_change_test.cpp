@@ -1,6 +1,6 @@
 // A change of a module is made whole or not at all.
 #include "styles/module_change.h"
-#include "styles/verify_replicated.h"
+#include <coshard/styles/verify_replicated.h>
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

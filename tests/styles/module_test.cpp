@@ -1,4 +1,4 @@
-#include "styles/module.h"
+#include <coshard/styles/module.h>
 
 #include "tests/styles/support.h"
 

@@ -1,4 +1,4 @@
-#include "styles/no_parallel.h"
+#include <coshard/styles/no_parallel.h>
 
 #include "examples/own_style/batch_parallel.h"
 #include "tests/styles/support.h"

@@ -2,7 +2,7 @@
 // where nothing may wait in place: with the numbers that ranks on threads of their own get.
 #include <boost/asio/io_context.hpp>
 
-#include "runtime/launch/run_on_asio.h"
+#include <coshard/runtime/launch/run_on_asio.h>
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

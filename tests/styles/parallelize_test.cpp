@@ -1,4 +1,4 @@
-#include "styles/parallelize.h"
+#include <coshard/styles/parallelize.h>
 
 #include "styles/path_pattern.h"
 #include "tests/styles/support.h"

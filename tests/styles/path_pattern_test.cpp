@@ -1,5 +1,5 @@
 // Patterns of module paths, and the names that are suggested.
-#include "styles/parallelize.h"
+#include <coshard/styles/parallelize.h>
 
 #include "styles/path_pattern.h"
 #include "tests/styles/support.h"

@@ -1,5 +1,5 @@
 // Both at once.
-#include "styles/parallelize.h"
+#include <coshard/styles/parallelize.h>
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

@@ -1,5 +1,5 @@
 // What a module gives.
-#include "styles/parallelize.h"
+#include <coshard/styles/parallelize.h>
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

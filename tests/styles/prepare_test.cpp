@@ -1,4 +1,4 @@
-#include "styles/parallelize.h"
+#include <coshard/styles/parallelize.h>
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

@@ -1,4 +1,4 @@
-#include "styles/recompute.h"
+#include <coshard/styles/recompute.h>
 
 #include "tests/styles/support.h"
 

@@ -1,4 +1,4 @@
-#include "styles/rowwise.h"
+#include <coshard/styles/rowwise.h>
 
 #include "tests/styles/support.h"
 

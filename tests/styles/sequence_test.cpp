@@ -1,4 +1,4 @@
-#include "styles/sequence.h"
+#include <coshard/styles/sequence.h>
 
 #include "tests/styles/support.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-#include "coshard/coshard.h"
+#include <coshard/coshard.h>
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {

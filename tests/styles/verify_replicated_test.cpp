@@ -1,5 +1,5 @@
 // Replicas that differ are named.
-#include "styles/verify_replicated.h"
+#include <coshard/styles/verify_replicated.h>
 #include "styles/module_change.h"
 #include "tests/styles/support.h"
 

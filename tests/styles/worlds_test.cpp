@@ -3,8 +3,8 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/coro/deadline.h"
-#include "runtime/launch/simulate.h"
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/launch/simulate.h>
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

@@ -3,8 +3,8 @@
 // awaited, else after a turn of the siblings.
 #include <utility>
 
-#include "runtime/coro/executor.h"
-#include "runtime/coro/task.h"
+#include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/coro/task.h>
 
 namespace coshard::testing {
 

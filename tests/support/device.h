@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
+#include <coshard/runtime/launch/world.h>
 #include "runtime/device/make_device.h"
-#include "runtime/launch/world.h"
 
 namespace coshard::testing {
 

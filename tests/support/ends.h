@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/error.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard::testing {
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/simulate.h"
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/simulate.h>
 #include "tests/support/ends.h"
 
 namespace coshard::testing {

@@ -5,9 +5,9 @@
 #include <map>
 #include <vector>
 
-#include "dtensor/device_mesh.h"
-#include "dtensor/distribute.h"
-#include "runtime/launch/world.h"
+#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/distribute.h>
+#include <coshard/runtime/launch/world.h>
 #include "tests/support/device.h"
 
 namespace coshard::testing {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <stdexcept>
 
-#include "runtime/launch/simulate.h"
+#include <coshard/runtime/launch/simulate.h>
 #include "tests/support/ends.h"
 
 namespace coshard::test {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include <coshard/runtime/coro/executor.h>
 #include "runtime/comm/local/fabric.h"
-#include "runtime/coro/executor.h"
 #include "runtime/coro/fiber_thread.h"
 
 namespace coshard::testing {

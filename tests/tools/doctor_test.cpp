@@ -5,9 +5,9 @@
 
 #include <sstream>
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/has_nvtx.h"
 #include "runtime/device/make_device.h"
-#include "runtime/error.h"
 
 namespace coshard::tools {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard::conform {
 

@@ -2,8 +2,8 @@
 
 #include <mutex>
 
-#include "dtensor/random.h"
-#include "runtime/launch/world.h"
+#include <coshard/dtensor/random.h>
+#include <coshard/runtime/launch/world.h>
 #include "tools/conform/check.h"
 
 namespace coshard::conform {

@@ -3,7 +3,7 @@
 #include <ostream>
 #include <string>
 
-#include "runtime/launch/world.h"
+#include <coshard/runtime/launch/world.h>
 #include "tools/conform/case_file.h"
 
 namespace coshard::conform {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/redistribute/redistribute.h>
 
 namespace coshard::conform {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "dtensor/tensor.h"
+#include <coshard/dtensor/tensor.h>
 
 namespace coshard::conform {
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "styles/nn/activation.h"
-#include "styles/nn/embedding.h"
-#include "styles/nn/linear.h"
-#include "styles/nn/llama.h"
-#include "styles/nn/norm.h"
-#include "styles/nn/sequential.h"
+#include <coshard/styles/nn/activation.h>
+#include <coshard/styles/nn/embedding.h>
+#include <coshard/styles/nn/linear.h>
+#include <coshard/styles/nn/llama.h>
+#include <coshard/styles/nn/norm.h>
+#include <coshard/styles/nn/sequential.h>
 
 namespace coshard::conform {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 // From the JSON of a case to modules of the library and to plans. Rank's thread.
-#include "styles/parallelize.h"
+#include <coshard/styles/parallelize.h>
 #include "tools/conform/program.h"
 
 namespace coshard::conform {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "styles/loss_parallel.h"
-#include "styles/recompute.h"
+#include <coshard/styles/loss_parallel.h>
+#include <coshard/styles/recompute.h>
 #include "tools/conform/module_spec.h"
 
 namespace coshard::conform {

@@ -1,8 +1,8 @@
 #pragma once
 // The steps about modules: module, parallelize, call, loss_parallel, optimizer, optimizer_step,
 // zero_grad, clip_grad_norm.
-#include "dtensor/optim/optimizer.h"
-#include "styles/module.h"
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/styles/module.h>
 #include "tools/conform/program.h"
 
 namespace coshard::conform {

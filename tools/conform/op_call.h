@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "tools/conform/case_file.h"
 #include "tools/conform/program.h"
 

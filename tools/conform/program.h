@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "dtensor/distribute.h"
+#include <coshard/dtensor/distribute.h>
 #include "tools/conform/case_file.h"
 
 namespace coshard::conform {

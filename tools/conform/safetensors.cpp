@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard::conform {
 namespace {

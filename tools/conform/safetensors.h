@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "dtensor/shape.h"
-#include "runtime/dtype.h"
+#include <coshard/dtensor/shape.h>
+#include <coshard/runtime/dtype.h>
 
 namespace coshard::conform {
 

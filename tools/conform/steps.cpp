@@ -1,5 +1,5 @@
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "tools/conform/modules.h"
 #include "tools/conform/op_call.h"
 #include "tools/conform/program.h"

@@ -1,9 +1,9 @@
 // A LocalCommunicator on devices that queue their work: what a rank brings when it issues, and the
 // last rank's part.
+#include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_communicator.h"
 #include "runtime/device/graph.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
 #include "runtime/comm/local/units.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include <coshard/runtime/comm/communicator.h>
 #include "runtime/comm/awaited.h"
-#include "runtime/comm/communicator.h"
 #include "runtime/device/peer_engine.h"
 
 namespace coshard {

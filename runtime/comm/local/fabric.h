@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/comm/link.h"
+#include <coshard/runtime/comm/communicator.h>
+#include <coshard/runtime/comm/link.h>
 #include "runtime/comm/peer_failure.h"
 
 namespace coshard {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/coro/rank_context.h"
-#include "runtime/error.h"
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

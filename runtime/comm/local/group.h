@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
+#include <coshard/runtime/coro/parker.h>
+#include <coshard/runtime/spin_lock.h>
 #include "runtime/comm/awaited.h"
 #include "runtime/comm/local/device_group.h"
 #include "runtime/comm/local/job.h"
 #include "runtime/comm/local/link_queue.h"
 #include "runtime/comm/local/message.h"
 #include "runtime/comm/local/transfer_clock.h"
-#include "runtime/coro/parker.h"
-#include "runtime/spin_lock.h"
 
 namespace coshard {
 

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
 #include "runtime/comm/local/device_job.h"
 #include "runtime/comm/local/link_queue.h"
 

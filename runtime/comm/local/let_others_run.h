@@ -2,7 +2,7 @@
 // How to wait for another thread or fiber that is in the middle of something short.
 #include <sched.h>
 
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 

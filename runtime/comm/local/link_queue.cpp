@@ -4,9 +4,9 @@
 #include <limits>
 #include <mutex>
 
+#include <coshard/runtime/coro/rank_context.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/job.h"
-#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/link.h"
-#include "runtime/spin_lock.h"
+#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/spin_lock.h>
 
 namespace coshard {
 

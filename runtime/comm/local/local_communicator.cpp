@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <tuple>
 
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_work.h"
 #include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/make_communicator.h"
-#include "runtime/coro/rank_context.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <coshard/runtime/comm/communicator.h>
 #include "runtime/comm/awaited.h"
-#include "runtime/comm/communicator.h"
 #include "runtime/comm/local/group.h"
 
 namespace coshard {

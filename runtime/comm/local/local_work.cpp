@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/units.h"
 #include "runtime/comm/neighbours.h"
 #include "runtime/coro/census.h"
 #include "runtime/coro/patience.h"
-#include "runtime/coro/rank_context.h"
-#include "runtime/error.h"
 
 namespace coshard {
 LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,

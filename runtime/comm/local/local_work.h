@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
+#include <coshard/runtime/comm/communicator.h>
+#include <coshard/runtime/coro/rank_context.h>
 #include "runtime/comm/awaited.h"
-#include "runtime/comm/communicator.h"
 #include "runtime/comm/local/local_communicator.h"
-#include "runtime/coro/rank_context.h"
 
 namespace coshard {
 

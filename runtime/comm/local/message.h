@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
 #include "runtime/comm/local/device_job.h"
 #include "runtime/comm/local/link_queue.h"
 

@@ -2,6 +2,7 @@
 #include <exception>
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
 #include "runtime/comm/local/let_others_run.h"
@@ -9,7 +10,6 @@
 #include "runtime/comm/local/take.h"
 #include "runtime/comm/local/units.h"
 #include "runtime/coro/fault_switch.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
 #include "runtime/comm/local/group.h"
 #include "runtime/coro/census.h"
-#include "runtime/coro/rank_context.h"
 #include "runtime/device/make_device.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

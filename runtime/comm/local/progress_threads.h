@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/parker.h"
+#include <coshard/runtime/coro/parker.h>
 
 namespace coshard {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {
 

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/nccl/nccl_api.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

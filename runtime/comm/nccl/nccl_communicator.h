@@ -30,10 +30,10 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
+#include <coshard/runtime/error.h>
 #include "runtime/comm/nccl/nccl_handle.h"
 #include "runtime/comm/nccl/nccl_operation.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

@@ -6,12 +6,12 @@
 #include <numeric>
 #include <thread>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/make_communicator.h"
 #include "runtime/comm/nccl/nccl_api.h"
 #include "runtime/comm/nccl/nccl_communicator.h"
 #include "runtime/comm/nccl/nccl_watchdog.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

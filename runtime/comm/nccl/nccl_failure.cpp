@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/nccl/nccl_api.h"
 #include "runtime/comm/nccl/nccl_communicator.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/observer.h>
 #include "runtime/comm/nccl/nccl_api.h"
-#include "runtime/coro/deadline.h"
 #include "runtime/device/cuda/graph.h"
-#include "runtime/error.h"
-#include "runtime/observer.h"
 
 namespace coshard {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
 #include "runtime/comm/nccl/nccl_plan.h"
 
 namespace coshard {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
+#include <coshard/runtime/comm/communicator.h>
 #include "runtime/device/peer_engine.h"
 
 namespace coshard {

@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/nccl/nccl_communicator.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/graph.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

@@ -1,5 +1,5 @@
+#include <coshard/runtime/error.h>
 #include "runtime/comm/nccl/nccl_communicator.h"
-#include "runtime/error.h"
 
 namespace coshard {
 

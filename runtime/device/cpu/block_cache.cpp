@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "runtime/error.h"
-#include "runtime/sanitizers.h"
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/sanitizers.h>
 
 namespace coshard {
 namespace {

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstddef>
 
-#include "runtime/device/device.h"
-#include "runtime/spin_lock.h"
+#include <coshard/runtime/device/device.h>
+#include <coshard/runtime/spin_lock.h>
 
 namespace coshard {
 

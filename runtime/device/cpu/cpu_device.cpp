@@ -5,10 +5,10 @@
 #include <string>
 #include <thread>
 
+#include <coshard/runtime/device/device.h>
+#include <coshard/runtime/error.h>
 #include "runtime/device/cpu/block_cache.h"
-#include "runtime/device/device.h"
 #include "runtime/device/make_device.h"
-#include "runtime/error.h"
 
 // Provided by whichever OpenMP runtime the kernels bring; absent when nothing in the process uses
 // OpenMP.

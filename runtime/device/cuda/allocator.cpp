@@ -5,10 +5,10 @@
 #include <limits>
 #include <map>
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/stream.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

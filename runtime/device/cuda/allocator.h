@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/device/device.h"
+#include <coshard/runtime/device/device.h>
 
 namespace coshard {
 

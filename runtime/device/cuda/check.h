@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <utility>
 
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/observer.h>
 #include "runtime/device/allocation_label.h"
 #include "runtime/device/cuda/allocator.h"
 #include "runtime/device/cuda/api.h"
@@ -14,8 +16,6 @@
 #include "runtime/device/cuda/staging.h"
 #include "runtime/device/cuda/stream.h"
 #include "runtime/device/make_device.h"
-#include "runtime/error.h"
-#include "runtime/observer.h"
 
 namespace coshard {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/device/device.h"
+#include <coshard/runtime/device/device.h>
 #include "runtime/device/finding.h"
 #include "runtime/device/graph.h"
 

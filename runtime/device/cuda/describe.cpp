@@ -2,9 +2,9 @@
 
 #include <array>
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -11,8 +11,8 @@
 //                 at[1] row g + 8, columns 2t, 2t+1       at[3] row g + 8, columns 2t+8, 2t+9
 //   B (16 x 8):   at[0] rows 2t, 2t+1, column g           at[1] rows 2t+8, 2t+9, column g
 //   C (16 x 8):   at[0], at[1] row g, columns 2t, 2t+1    at[2], at[3] row g + 8, the same columns
+#include <coshard/runtime/dtype.h>
 #include "runtime/device/cuda/block.h"
-#include "runtime/dtype.h"
 
 #if !defined(__CUDACC__)
 #include <cmath>

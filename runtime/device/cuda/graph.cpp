@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/stream.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/device/device.h"
+#include <coshard/runtime/device/device.h>
 
 namespace coshard {
 

@@ -1,11 +1,11 @@
 #include "runtime/device/cuda/peers.h"
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/reduce.h"
 #include "runtime/device/cuda/strided_copy.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

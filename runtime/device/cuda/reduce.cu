@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <type_traits>
 
+#include <coshard/runtime/error.h>
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda/pack.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/dtype.h"
-#include "runtime/reduce.h"
+#include <coshard/runtime/dtype.h>
+#include <coshard/runtime/reduce.h>
 
 namespace coshard {
 

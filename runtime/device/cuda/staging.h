@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "runtime/device/device.h"
+#include <coshard/runtime/device/device.h>
 
 namespace coshard {
 

@@ -7,14 +7,14 @@
 #include <atomic>
 #include <mutex>
 
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/observer.h>
 #include "runtime/coro/frame_allocator.h"
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/name_stream.h"
-#include "runtime/error.h"
-#include "runtime/observer.h"
 
 namespace coshard {
 namespace {

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/device/device.h"
-#include "runtime/spin_lock.h"
+#include <coshard/runtime/device/device.h>
+#include <coshard/runtime/spin_lock.h>
 
 namespace coshard {
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/choices/moved_bytes.h"
 #include "tests/support/ranks.h"
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "dtensor/device_mesh.h"
-#include "runtime/observer.h"
+#include <coshard/dtensor/device_mesh.h>
+#include <coshard/runtime/observer.h>
 
 namespace coshard::testing {
 

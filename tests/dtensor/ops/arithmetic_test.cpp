@@ -1,8 +1,8 @@
 // Arithmetic: broadcasting, numbers on both sides, gradients.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/explicit_redistribution.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/explicit_redistribution.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "dtensor/ops/letters.h"
+#include <coshard/dtensor/ops/letters.h>
 #include "dtensor/redistribute/search.h"
 
 namespace coshard {

@@ -1,8 +1,8 @@
 // Comparisons: values, types and layouts.
 #include <gtest/gtest.h>
 
-#include "dtensor/factories.h"
-#include "dtensor/ops/explicit_redistribution.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/explicit_redistribution.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

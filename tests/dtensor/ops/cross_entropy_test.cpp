@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "dtensor/factories.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

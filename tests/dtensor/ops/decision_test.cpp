@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/bounded_cache.h"
-#include "dtensor/ops/ops.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {

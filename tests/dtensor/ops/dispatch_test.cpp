@@ -1,8 +1,8 @@
 // Calls of operators: what is cached, what is refused, and what plain tensors may stand beside.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/ops/op.h>
 #include "dtensor/bounded_cache.h"
-#include "dtensor/ops/op.h"
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "dtensor/factories.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

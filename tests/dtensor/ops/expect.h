@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {

@@ -1,8 +1,8 @@
-#include "dtensor/ops/op.h"
+#include <coshard/dtensor/ops/op.h>
 
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,7 +1,7 @@
 // nll_loss: reductions, weights, what is ignored, layouts.
 #include <gtest/gtest.h>
 
-#include "dtensor/tape.h"
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -1,6 +1,6 @@
 #pragma once
 // Inputs of tests of elementwise operators.
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
 #include "tests/dtensor/ops/expect.h"
 #include "tests/support/ranks.h"
 

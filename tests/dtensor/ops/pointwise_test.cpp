@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/ops/expect.h"
 #include "tests/dtensor/ops/pointwise_inputs.h"
 #include "tests/support/ranks.h"

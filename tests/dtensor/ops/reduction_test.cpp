@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "dtensor/factories.h"
+#include <coshard/dtensor/factories.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

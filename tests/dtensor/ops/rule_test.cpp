@@ -1,7 +1,7 @@
 // Strategies of a rule: letters, contractions, what may not be cut, what is told by a layout.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/op.h"
+#include <coshard/dtensor/ops/op.h>
 
 namespace coshard {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
 #include "tests/dtensor/optim/three_steps.h"
 #include "tests/support/ranks.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/ops/expect.h"
 #include "tests/dtensor/optim/parameters.h"
 #include "tests/support/ranks.h"

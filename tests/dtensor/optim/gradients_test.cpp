@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/optim/parameters.h"
 #include "tests/support/ranks.h"
 

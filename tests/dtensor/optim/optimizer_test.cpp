@@ -1,7 +1,7 @@
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/support/ranks.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 #pragma once
 // Parameters of tests of optimizers.
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {

@@ -1,8 +1,8 @@
 // SGD against its formula.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
 #include "tests/dtensor/optim/three_steps.h"
 #include "tests/support/ranks.h"
 

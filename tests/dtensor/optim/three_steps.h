@@ -2,8 +2,8 @@
 // Three steps of an optimizer with gradients that fall.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {

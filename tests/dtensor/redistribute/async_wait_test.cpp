@@ -1,5 +1,5 @@
 // A redistribution, or any collective, awaited from Boost.Asio.
-#include "dtensor/redistribute/async_wait.h"
+#include <coshard/dtensor/redistribute/async_wait.h>
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@
 #include <future>
 #include <thread>
 
-#include "runtime/coro/asio.h"
-#include "runtime/coro/deadline.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/deadline.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/ends.h"
 #include "tests/support/ranks.h"

@@ -9,9 +9,9 @@
 #include <csignal>
 #include <string>
 
-#include "runtime/coro/asio.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/ends.h"
 

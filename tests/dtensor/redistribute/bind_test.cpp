@@ -2,7 +2,7 @@
 // to communicators, packed and unpacked.
 #include <gtest/gtest.h>
 
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/redistribute/layouts.h"
 #include "tests/support/ranks.h"
 

@@ -5,12 +5,12 @@
 #include <optional>
 #include <tuple>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/redistribute/transfer.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/transfer.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/ends.h"
 #include "tests/support/ranks.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "dtensor/redistribute/cost.h"
-#include "runtime/error.h"
+#include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard::testing {
 namespace {

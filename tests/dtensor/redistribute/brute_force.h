@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "dtensor/redistribute/cost.h"
+#include <coshard/dtensor/redistribute/cost.h>
 #include "dtensor/redistribute/holdings.h"
 #include "dtensor/redistribute/step.h"
 

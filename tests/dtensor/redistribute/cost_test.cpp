@@ -1,6 +1,6 @@
 // Plans against every other way: an exhaustive search over all layouts, and PyTorch's greedy
 // planner.
-#include "dtensor/redistribute/cost.h"
+#include <coshard/dtensor/redistribute/cost.h>
 
 #include <gtest/gtest.h>
 

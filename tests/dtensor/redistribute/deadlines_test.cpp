@@ -3,11 +3,11 @@
 #include <array>
 #include <optional>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/transfer.h>
+#include <coshard/dtensor/tape.h>
 #include "dtensor/redistribute/deferred.h"
-#include "dtensor/redistribute/transfer.h"
-#include "dtensor/tape.h"
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/long_awaits.h"
 #include "tests/support/ranks.h"

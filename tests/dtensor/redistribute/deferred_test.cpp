@@ -1,13 +1,13 @@
 // Redistributions that are issued where they are awaited.
-#include "dtensor/redistribute/redistribute.h"
+#include <coshard/dtensor/redistribute/redistribute.h>
 
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "dtensor/redistribute/deferred.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/when_all.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {

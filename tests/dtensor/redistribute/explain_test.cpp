@@ -1,8 +1,8 @@
-#include "dtensor/redistribute/explain.h"
+#include <coshard/dtensor/redistribute/explain.h>
 
 #include <gtest/gtest.h>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

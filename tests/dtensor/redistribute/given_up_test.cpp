@@ -8,12 +8,12 @@
 #include <thread>
 #include <vector>
 
-#include "dtensor/distribute.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/in_order.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "dtensor/redistribute/deferred.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/in_order.h"
-#include "runtime/coro/when_all.h"
 #include "tests/support/ends.h"
 #include "tests/support/ranks.h"
 

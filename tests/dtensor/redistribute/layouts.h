@@ -2,7 +2,7 @@
 // Layouts for tests that go through all of them.
 #include <vector>
 
-#include "dtensor/layout.h"
+#include <coshard/dtensor/layout.h>
 
 namespace coshard::testing {
 

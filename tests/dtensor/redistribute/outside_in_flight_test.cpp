@@ -5,14 +5,14 @@
 #include <stdexcept>
 #include <utility>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/transfer.h>
+#include <coshard/dtensor/redistribute/transfer_to.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/simulate.h>
 #include "dtensor/redistribute/deferred.h"
-#include "dtensor/redistribute/transfer.h"
-#include "dtensor/redistribute/transfer_to.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/simulate.h"
 #include "tests/support/ranks.h"
 
 namespace coshard::outside_in_flight {

@@ -1,9 +1,9 @@
-#include "dtensor/redistribute/redistribute.h"
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "dtensor/redistribute/deferred.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/when_all.h"
 #include "tests/support/ranks.h"
 
 #include <gtest/gtest.h>

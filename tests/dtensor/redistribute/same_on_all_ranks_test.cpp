@@ -4,13 +4,13 @@
 #include <chrono>
 #include <vector>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/random.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/simulate.h>
 #include "dtensor/redistribute/deferred.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/simulate.h"
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/ranks.h"
 

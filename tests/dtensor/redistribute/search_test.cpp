@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

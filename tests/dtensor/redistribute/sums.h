@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "dtensor/distribute.h"
-#include "dtensor/redistribute/redistribute.h"
-#include "runtime/coro/task.h"
-#include "runtime/launch/world.h"
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/runtime/coro/task.h>
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard::testing {
 

@@ -1,9 +1,9 @@
-#include "dtensor/redistribute/transfer.h"
+#include <coshard/dtensor/redistribute/transfer.h>
 
 #include <gtest/gtest.h>
 
-#include "dtensor/tape.h"
-#include "runtime/error.h"
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/error.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,13 +1,13 @@
 // transfer(x, from, to): a plain tensor from one rank to another, called by all.
-#include "dtensor/redistribute/transfer_to.h"
+#include <coshard/dtensor/redistribute/transfer_to.h>
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/tape.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/ends.h"
 #include "tests/support/ranks.h"

@@ -1,9 +1,9 @@
 // Errors of collectives name the line of the program that asked for them.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/ops.h"
-#include "dtensor/optim/optimizer.h"
-#include "dtensor/tape.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/ends.h"
 #include "tests/support/ranks.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include <coshard/dtensor/redistribute/transfer.h>
+#include <coshard/dtensor/redistribute/transfer_to.h>
 #include "dtensor/redistribute/deferred.h"
-#include "dtensor/redistribute/transfer.h"
-#include "dtensor/redistribute/transfer_to.h"
 
 namespace coshard::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "coshard/coshard.h"
+#include <coshard/coshard.h>
 #include "tests/dtensor/simulation/random_dtensors.h"
 #include "tests/support/seeds.h"
 

@@ -1,8 +1,8 @@
 // The steps that wait, and how they are put together.
 #include <algorithm>
 
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/in_order.h"
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/in_order.h>
 #include "tests/dtensor/simulation/player.h"
 
 namespace coshard::test {

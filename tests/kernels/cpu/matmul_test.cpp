@@ -1,8 +1,8 @@
 #include <thread>
 
+#include <coshard/runtime/error.h>
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
-#include "runtime/error.h"
 #include "tests/kernels/samples.h"
 
 namespace coshard::kernels {

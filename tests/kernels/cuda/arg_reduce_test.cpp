@@ -1,5 +1,5 @@
 // Where extremes are.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/compared.h"
 
 namespace coshard::kernels {

@@ -1,5 +1,5 @@
 // Indices outside of their dimension.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/on_device.h"
 
 namespace coshard::kernels {

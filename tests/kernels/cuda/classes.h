@@ -1,6 +1,6 @@
 #pragma once
 // Logits and targets of tests of losses.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/compared.h"
 
 namespace coshard::kernels::testing {

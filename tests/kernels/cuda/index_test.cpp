@@ -1,4 +1,4 @@
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/indexed.h"
 #include "tests/kernels/cuda/on_device.h"
 

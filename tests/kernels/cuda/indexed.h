@@ -1,6 +1,6 @@
 #pragma once
 // Shapes and types of tests of indexing.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/on_device.h"
 
 namespace coshard::kernels::testing {

@@ -1,7 +1,7 @@
 #include <random>
 
+#include <coshard/runtime/error.h>
 #include "kernels/cuda/lt_api.h"
-#include "runtime/error.h"
 #include "tests/kernels/cuda/on_device.h"
 #include "tests/kernels/cuda/products.h"
 

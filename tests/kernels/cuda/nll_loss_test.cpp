@@ -1,5 +1,5 @@
 // The loss of log probabilities.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/classes.h"
 #include "tests/kernels/cuda/compared.h"
 

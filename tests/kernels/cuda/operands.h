@@ -1,6 +1,6 @@
 #pragma once
 // Operands of tests of elementwise kernels.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/on_device.h"
 
 namespace coshard::kernels::testing {

@@ -1,6 +1,6 @@
 // Products that cuBLASLt does not take.
+#include <coshard/runtime/error.h>
 #include "kernels/cuda/lt_api.h"
-#include "runtime/error.h"
 #include "tests/kernels/cuda/on_device.h"
 #include "tests/kernels/cuda/products.h"
 

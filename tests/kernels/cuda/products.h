@@ -1,7 +1,7 @@
 #pragma once
 // Products and how near they are.
+#include <coshard/runtime/error.h>
 #include "kernels/cuda/lt_api.h"
-#include "runtime/error.h"
 #include "tests/kernels/cuda/on_device.h"
 
 namespace coshard::kernels::testing {

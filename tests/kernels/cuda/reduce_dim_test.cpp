@@ -1,5 +1,5 @@
 // Reductions along a dimension.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/compared.h"
 #include "tests/kernels/cuda/reductions.h"
 

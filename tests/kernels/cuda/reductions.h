@@ -1,6 +1,6 @@
 #pragma once
 // The reductions that kernels are tried with.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/compared.h"
 
 namespace coshard::kernels::testing {

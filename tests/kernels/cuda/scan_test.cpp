@@ -1,4 +1,4 @@
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/compared.h"
 
 namespace coshard::kernels {

@@ -1,5 +1,5 @@
 // Scattering along a dimension.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/indexed.h"
 #include "tests/kernels/cuda/on_device.h"
 

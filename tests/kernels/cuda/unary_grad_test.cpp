@@ -1,7 +1,7 @@
 // Gradients of functions of one element.
 #include <limits>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/on_device.h"
 
 namespace coshard::kernels {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/on_device.h"
 
 namespace coshard::kernels {

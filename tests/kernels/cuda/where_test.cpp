@@ -1,5 +1,5 @@
 // Choices between two operands.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/kernels/cuda/on_device.h"
 #include "tests/kernels/cuda/operands.h"
 

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/support/json.h"
 
 namespace coshard::bench {

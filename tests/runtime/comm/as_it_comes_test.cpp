@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/in_order.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/in_order.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/runtime/comm/issue.h"
 #include "tests/support/ends.h"
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include <coshard/runtime/comm/communicator.h>
 #include "runtime/comm/awaited.h"
-#include "runtime/comm/communicator.h"
 
 namespace coshard {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/support/await_work.h"
 #include "tests/support/ends.h"
 

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/coro/branch.h"
-#include "runtime/error.h"
+#include <coshard/runtime/comm/communicator.h>
+#include <coshard/runtime/coro/branch.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

@@ -2,7 +2,7 @@
 // What a rank issues on the communicator of its world, over one number that stays the caller's.
 #include <utility>
 
-#include "runtime/launch/world.h"
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard::test {
 

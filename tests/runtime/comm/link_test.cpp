@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "runtime/coro/deadline.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/launch/world.h>
 #include "tests/support/ends.h"
 #include "tests/support/virtual_ranks.h"
 

@@ -1,8 +1,8 @@
 // Links as text, and what they say a collective costs.
 #include <gtest/gtest.h>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/comm/link.h"
+#include <coshard/runtime/comm/communicator.h>
+#include <coshard/runtime/comm/link.h>
 
 namespace coshard::test {
 namespace {

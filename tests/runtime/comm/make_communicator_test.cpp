@@ -4,8 +4,8 @@
 #include <atomic>
 #include <utility>
 
+#include <coshard/runtime/launch/world.h>
 #include "runtime/comm/make_communicator.h"
-#include "runtime/launch/world.h"
 #include "tests/support/ends.h"
 
 namespace coshard::test {

@@ -7,8 +7,8 @@
 #include <future>
 #include <memory>
 
+#include <coshard/runtime/coro/co_spawn.h>
 #include "runtime/comm/local/fabric.h"
-#include "runtime/coro/co_spawn.h"
 #include "tests/support/await_work.h"
 
 namespace coshard::test {

@@ -4,8 +4,8 @@
 #include <random>
 #include <set>
 
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/world.h>
 #include "tests/runtime/comm/on_ranks.h"
 
 namespace coshard::test {

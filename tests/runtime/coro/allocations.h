@@ -1,7 +1,7 @@
 #pragma once
 // What this executable asks of operator new: counted for each thread, and made to fail on request.
 // Sanitizers have an operator new of their own: with them nothing is counted, and nothing fails.
-#include "runtime/sanitizers.h"
+#include <coshard/runtime/sanitizers.h>
 
 namespace coshard::test {
 

@@ -1,4 +1,4 @@
-#include "runtime/coro/asio.h"
+#include <coshard/runtime/coro/asio.h>
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/when_all.h>
 
 namespace coshard {
 namespace {

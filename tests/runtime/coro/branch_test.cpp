@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "runtime/coro/branch.h"
-#include "runtime/error.h"
+#include <coshard/runtime/coro/branch.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/coro/co_spawn.h"
+#include <coshard/runtime/coro/co_spawn.h>
 
 #include <gtest/gtest.h>
 
@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/coro/asio.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/runtime/coro/counted.h"
 
 namespace coshard {

@@ -1,4 +1,4 @@
-#include "runtime/coro/deadline.h"
+#include <coshard/runtime/coro/deadline.h>
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "runtime/coro/executor.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/coro/when_all.h>
 
 namespace coshard {
 namespace {

@@ -21,11 +21,11 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/coro/asio.h"
-#include "runtime/coro/co_spawn.h"
-#include "runtime/coro/deadline.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/co_spawn.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "runtime/coro/fiber_thread.h"
-#include "runtime/coro/when_all.h"
 
 namespace coshard::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <boost/asio/post.hpp>
 #include <vector>
 
-#include "runtime/coro/executor.h"
+#include <coshard/runtime/coro/executor.h>
 #include "tests/runtime/coro/allocations.h"
 
 namespace coshard::test {

@@ -1,4 +1,4 @@
-#include "runtime/coro/executor.h"
+#include <coshard/runtime/coro/executor.h>
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/runtime/coro/counted.h"
 
 namespace coshard {

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include <coshard/runtime/error.h>
 #include "runtime/coro/fiber_thread.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

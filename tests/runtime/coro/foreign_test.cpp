@@ -14,11 +14,11 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/co_spawn.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/executor.h"
-#include "runtime/coro/in_order.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/co_spawn.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/coro/in_order.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/support/ends.h"
 
 namespace coshard::test {

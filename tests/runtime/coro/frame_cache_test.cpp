@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/frame_cache.h"
+#include <coshard/runtime/coro/frame_cache.h>
 
 namespace coshard {
 namespace {

@@ -1,5 +1,5 @@
 // in_order: a wait for time at its place in the program's order.
-#include "runtime/coro/in_order.h"
+#include <coshard/runtime/coro/in_order.h>
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/runtime/coro/counted.h"
 #include "tests/support/ends.h"
 

@@ -8,9 +8,9 @@
 #include <chrono>
 #include <utility>
 
-#include "runtime/coro/asio.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
 
 namespace coshard::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/rank_context.h"
+#include <coshard/runtime/coro/rank_context.h>
 
 namespace coshard {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/coro/asio.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/runtime/coro/counted.h"
 #include "tests/support/child.h"
 #include "tests/support/ends.h"

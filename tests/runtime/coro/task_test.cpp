@@ -1,4 +1,4 @@
-#include "runtime/coro/task.h"
+#include <coshard/runtime/coro/task.h>
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/executor.h"
+#include <coshard/runtime/coro/executor.h>
 #include "tests/runtime/coro/counted.h"
 
 namespace coshard {

@@ -1,4 +1,4 @@
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/when_all.h>
 
 #include <gtest/gtest.h>
 

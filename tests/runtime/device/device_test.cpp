@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "runtime/device/device.h"
-#include "runtime/error.h"
+#include <coshard/runtime/device/device.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

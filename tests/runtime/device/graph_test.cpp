@@ -3,9 +3,9 @@
 
 #include <stdexcept>
 
-#include "runtime/coro/branch.h"
+#include <coshard/runtime/coro/branch.h>
+#include <coshard/runtime/error.h>
 #include "runtime/device/graph.h"
-#include "runtime/error.h"
 
 namespace coshard {
 namespace {

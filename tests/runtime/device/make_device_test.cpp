@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 
 namespace coshard {
 namespace {

@@ -1,7 +1,12 @@
 #pragma once
 // What the tests of ranks on a caller's context share.
-#include "runtime/launch/run_on_asio.h"
+#include <coshard/runtime/launch/run_on_asio.h>
 
+#include <coshard/runtime/comm/async_wait.h>
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/in_order.h>
+#include <coshard/runtime/coro/when_all.h>
 #include <gtest/gtest.h>
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
@@ -19,11 +24,6 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
-#include "runtime/comm/async_wait.h"
-#include "runtime/coro/asio.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/in_order.h"
-#include "runtime/coro/when_all.h"
 #include "tests/runtime/comm/issue.h"
 #include "tests/runtime/coro/counted.h"
 #include "tests/support/ends.h"

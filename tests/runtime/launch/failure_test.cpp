@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/asio.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/launch/world.h>
 #include "tests/support/child.h"
 #include "tests/support/ends.h"
 

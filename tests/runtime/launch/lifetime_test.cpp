@@ -12,12 +12,12 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/comm/async_wait.h"
-#include "runtime/coro/co_spawn.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/run_on_asio.h"
-#include "runtime/sanitizers.h"
+#include <coshard/runtime/comm/async_wait.h>
+#include <coshard/runtime/coro/co_spawn.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/run_on_asio.h>
+#include <coshard/runtime/sanitizers.h>
 #include "tests/support/ends.h"
 
 #if !COSHARD_TSAN  // which lets no fork of a process with threads start any

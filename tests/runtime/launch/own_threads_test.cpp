@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include <coshard/runtime/coro/executor.h>
 #include "runtime/comm/local/fabric.h"
-#include "runtime/coro/executor.h"
 #include "runtime/launch/rank_host.h"
 
 namespace coshard {

@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/asio.h"
-#include "runtime/coro/deadline.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 #include "runtime/device/allocation_label.h"
-#include "runtime/error.h"
-#include "runtime/launch/world.h"
 #include "tests/runtime/launch/sharing.h"
 #include "tests/support/ends.h"
 

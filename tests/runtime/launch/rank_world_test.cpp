@@ -1,8 +1,8 @@
 // What options ask for holds on every host, at the ends of its range, and in a simulation.
 #include <string>
 
-#include "runtime/comm/link.h"
-#include "runtime/launch/simulate.h"
+#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/launch/simulate.h>
 #include "tests/runtime/launch/asio_ranks.h"
 
 namespace coshard::test {

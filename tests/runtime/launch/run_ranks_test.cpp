@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "runtime/coro/asio.h"
-#include "runtime/error.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard::test {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.h"
-#include "runtime/launch/command_line.h"
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/command_line.h>
 
 namespace coshard::test {
 namespace {

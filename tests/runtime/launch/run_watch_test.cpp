@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/world.h>
 #include "tests/support/child.h"
 #include "tests/support/ends.h"
 

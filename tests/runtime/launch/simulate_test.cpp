@@ -1,5 +1,5 @@
 // One program, simulated: time, standstills, deaths, replays.
-#include "runtime/launch/simulate.h"
+#include <coshard/runtime/launch/simulate.h>
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/coro/asio.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/when_all.h"
-#include "runtime/error.h"
+#include <coshard/runtime/coro/asio.h>
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/error.h>
 #include "tests/runtime/simulation/run_program.h"
 
 namespace coshard::test {

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/error.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 #include "tests/support/device.h"
 
 namespace coshard::test {

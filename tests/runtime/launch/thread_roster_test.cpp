@@ -1,9 +1,9 @@
 // Ranks that are threads of this process: who they are, and who is alive.
 #include <gtest/gtest.h>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 #include "runtime/launch/roster.h"
-#include "runtime/launch/world.h"
 
 namespace coshard {
 namespace {

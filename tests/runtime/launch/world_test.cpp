@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "runtime/error.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard::test {
 namespace {

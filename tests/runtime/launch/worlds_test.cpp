@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "runtime/launch/simulate.h"
+#include <coshard/runtime/launch/simulate.h>
 #include "tests/runtime/launch/asio_ranks.h"
 
 namespace coshard::test {

@@ -1,5 +1,5 @@
 // A program as text, for who looks at a seed that failed.
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/runtime/simulation/random_program.h"
 
 namespace coshard::test {

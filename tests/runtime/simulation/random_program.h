@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/observer.h"
-#include "runtime/reduce.h"
+#include <coshard/runtime/observer.h>
+#include <coshard/runtime/reduce.h>
 #include "tests/support/seeds.h"
 
 namespace coshard::test {

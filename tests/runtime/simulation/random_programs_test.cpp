@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/runtime/simulation/run_program.h"
 #include "tests/runtime/simulation/verdict.h"
 #include "tests/support/seeds.h"

@@ -4,9 +4,9 @@
 #include <map>
 #include <memory>
 
-#include "runtime/coro/deadline.h"
-#include "runtime/coro/in_order.h"
-#include "runtime/coro/when_all.h"
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/in_order.h>
+#include <coshard/runtime/coro/when_all.h>
 
 namespace coshard::test {
 namespace {

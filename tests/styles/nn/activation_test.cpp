@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "styles/nn/activation.h"
+#include <coshard/styles/nn/activation.h>
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

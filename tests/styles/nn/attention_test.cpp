@@ -1,7 +1,7 @@
 // Self-attention: heads that follow from the width at hand, groups, and sizes that do not divide.
 #include <gtest/gtest.h>
 
-#include "styles/nn/attention.h"
+#include <coshard/styles/nn/attention.h>
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

@@ -1,5 +1,5 @@
 // The SwiGLU block.
-#include "styles/parallelize.h"
+#include <coshard/styles/parallelize.h>
 
 #include "styles/path_pattern.h"
 #include "tests/styles/support.h"

@@ -1,9 +1,9 @@
 // Modules one after the other.
 #include <gtest/gtest.h>
 
-#include "styles/nn/activation.h"
-#include "styles/nn/linear.h"
-#include "styles/nn/sequential.h"
+#include <coshard/styles/nn/activation.h>
+#include <coshard/styles/nn/linear.h>
+#include <coshard/styles/nn/sequential.h>
 #include "tests/styles/support.h"
 
 namespace coshard::testing {

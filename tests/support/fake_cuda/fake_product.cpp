@@ -3,7 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "runtime/dtype.h"
+#include <coshard/runtime/dtype.h>
 
 namespace coshard::testing {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "runtime/error.h"
+#include <coshard/runtime/error.h>
 #include "tests/runtime/comm/on_ranks.h"
 
 namespace coshard::test {

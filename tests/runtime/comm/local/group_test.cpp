@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/launch/world.h>
 #include "runtime/comm/local/fabric.h"
-#include "runtime/coro/deadline.h"
-#include "runtime/launch/world.h"
 #include "tests/runtime/coro/allocations.h"
 #include "tests/support/child.h"
 #include "tests/support/ends.h"

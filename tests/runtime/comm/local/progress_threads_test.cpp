@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/coro/when_all.h"
-#include "runtime/launch/world.h"
+#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/world.h>
 
 namespace coshard::test {
 namespace {

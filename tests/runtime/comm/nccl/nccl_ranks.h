@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/fabric.h"
 #include "runtime/comm/nccl/nccl_communicator.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "runtime/error.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 #include "tests/support/fake_cuda/fake_nccl.h"
 

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/device/device.h"
-#include "runtime/error.h"
-#include "runtime/sanitizers.h"
+#include <coshard/runtime/device/device.h>
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/sanitizers.h>
 
 namespace coshard::test {
 namespace {

@@ -1,9 +1,9 @@
 // A CUDA device: whose thread, whose memory, and what kernels find.
-#include "dtensor/factories.h"
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/runtime/launch/world.h>
 #include "kernels/run.h"
 #include "runtime/device/make_device.h"
-#include "runtime/launch/world.h"
 #include "tests/fake_cuda/on_fake.h"
 
 namespace coshard::testing {

@@ -1,8 +1,8 @@
 // Events that do not come.
-#include "dtensor/ops/ops.h"
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/runtime/launch/world.h>
 #include "kernels/run.h"
 #include "runtime/device/make_device.h"
-#include "runtime/launch/world.h"
 #include "tests/fake_cuda/on_fake.h"
 
 namespace coshard::testing {

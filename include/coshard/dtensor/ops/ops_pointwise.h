@@ -1,0 +1,171 @@
+#pragma once
+// One element at a time: arithmetic, comparisons, activations, casts, in-place forms.
+// Conventions: coshard/dtensor/ops/ops.h. Inputs broadcast together, and mixed dtypes are promoted
+// as in PyTorch (promotion.h); functions without integer results give f32 for integers. Shards pass
+// through without a collective; a replica beside a shard is cut. A Partial passes where it says so
+// and is reduced first everywhere else; where several inputs are Partial it passes only if all have
+// the same reduction, and otherwise all but one are reduced.
+#include <optional>
+
+#include <coshard/dtensor/ops/promotion.h>
+
+namespace coshard {
+
+// --- arithmetic ---
+
+// a + alpha * b. Partial(sum) + Partial(sum) stays one, and so do averages; beside a Replicate, sum
+// (the replica is split), avg, max and min stay (max and min change places for b where alpha < 0).
+// Error{BadInput} for a fractional alpha of integers.
+Tensor add(const Tensor& a, const Tensor& b, double alpha = 1, CallSite site = CallSite::current());
+Tensor sub(const Tensor& a, const Tensor& b, double alpha = 1,
+           CallSite site = CallSite::current());  // not of two bools
+// a + alpha * scalar: avg, max and min stay Partial, a sum is reduced first.
+Tensor add(const Tensor& a, const Scalar& scalar, double alpha = 1,
+           CallSite site = CallSite::current());
+Tensor sub(const Tensor& a, const Scalar& scalar, double alpha = 1,
+           CallSite site = CallSite::current());
+Tensor rsub(const Tensor& a, const Scalar& scalar,
+            CallSite site = CallSite::current());  // scalar - a, as add(neg(a), scalar)
+// Partial(sum|avg) * Replicate stays Partial, Partial(product) * Partial(product) too.
+Tensor mul(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+// Every Partial but product stays; max and min change places where the scalar is negative.
+Tensor mul(const Tensor& a, const Scalar& scalar, CallSite site = CallSite::current());
+// True division: integers give f32. Partial(sum|avg) / Replicate stays Partial.
+Tensor div(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor div(const Tensor& a, const Scalar& scalar, CallSite site = CallSite::current());  // as mul
+// Error{BadInput} for a negative integer power of integers.
+Tensor pow(const Tensor& a, const Tensor& exponent, CallSite site = CallSite::current());
+Tensor pow(const Tensor& a, const Scalar& exponent, CallSite site = CallSite::current());
+// With the sign of the divisor. Error{BadInput} for an integer 0.
+Tensor remainder(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor remainder(const Tensor& a, const Scalar& scalar, CallSite site = CallSite::current());
+// NaN wins; equal elements share the gradient. max and min stay Partial beside a Replicate, and a
+// Partial of the same reduction (max for maximum) beside another.
+Tensor maximum(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor minimum(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor atan2(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+// x + weight * (end - x), and x + value * a * b; of add's and mul's layouts.
+Tensor lerp(const Tensor& x, const Tensor& end, double weight, CallSite site = CallSite::current());
+Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1,
+               CallSite site = CallSite::current());
+
+// --- functions of one element ---
+
+// Integers stay integers. Every Partial but product passes neg (max becomes min and back).
+Tensor neg(const Tensor& x, CallSite site = CallSite::current());
+Tensor abs(const Tensor& x, CallSite site = CallSite::current());
+Tensor square(const Tensor& x, CallSite site = CallSite::current());
+// Monotone: Partial(max) and Partial(min) stay. The gradient of sign and floor is 0.
+Tensor relu(const Tensor& x, CallSite site = CallSite::current());
+Tensor sign(const Tensor& x, CallSite site = CallSite::current());  // of NaN: 0
+Tensor floor(const Tensor& x, CallSite site = CallSite::current());
+// One bound may be missing, not both; NaN stays. The gradient passes between the bounds, not on
+// them.
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = std::nullopt,
+             CallSite site = CallSite::current());
+// Floats. Monotone on all numbers: Partial(max) and Partial(min) stay.
+Tensor exp(const Tensor& x, CallSite site = CallSite::current());
+Tensor expm1(const Tensor& x, CallSite site = CallSite::current());
+Tensor tanh(const Tensor& x, CallSite site = CallSite::current());
+Tensor sigmoid(const Tensor& x, CallSite site = CallSite::current());
+Tensor erf(const Tensor& x, CallSite site = CallSite::current());
+Tensor softplus(const Tensor& x, CallSite site = CallSite::current());  // x itself above 20
+Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01,
+                  CallSite site = CallSite::current());
+// Floats. A Partial is reduced first.
+Tensor log(const Tensor& x, CallSite site = CallSite::current());
+Tensor log1p(const Tensor& x, CallSite site = CallSite::current());
+Tensor sqrt(const Tensor& x, CallSite site = CallSite::current());
+Tensor rsqrt(const Tensor& x, CallSite site = CallSite::current());
+Tensor reciprocal(const Tensor& x, CallSite site = CallSite::current());
+Tensor sin(const Tensor& x, CallSite site = CallSite::current());
+Tensor cos(const Tensor& x, CallSite site = CallSite::current());
+Tensor silu(const Tensor& x, CallSite site = CallSite::current());
+Tensor gelu(const Tensor& x, bool tanh_approximation = false, CallSite site = CallSite::current());
+// silu(a) * b in one pass
+Tensor swiglu(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+
+// --- comparisons and logic: bool, no gradient; a Partial is reduced first ---
+
+Tensor lt(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor le(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor gt(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor ge(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor eq(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor ne(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor lt(const Tensor& a, const Scalar& b, CallSite site = CallSite::current());
+Tensor le(const Tensor& a, const Scalar& b, CallSite site = CallSite::current());
+Tensor gt(const Tensor& a, const Scalar& b, CallSite site = CallSite::current());
+Tensor ge(const Tensor& a, const Scalar& b, CallSite site = CallSite::current());
+Tensor eq(const Tensor& a, const Scalar& b, CallSite site = CallSite::current());
+Tensor ne(const Tensor& a, const Scalar& b, CallSite site = CallSite::current());
+Tensor isnan(const Tensor& x, CallSite site = CallSite::current());
+Tensor logical_not(const Tensor& x, CallSite site = CallSite::current());  // what is not 0 is true
+Tensor logical_and(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+Tensor logical_or(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
+
+// --- choice ---
+
+// condition is bool; Partials of x and y alike stay Partial where it is Replicate.
+Tensor where(const Tensor& condition, const Tensor& x, const Tensor& y,
+             CallSite site = CallSite::current());
+// `value`, in x's dtype, where the bool mask is true. avg, max and min stay Partial; a sum does for
+// the value 0 and is reduced first otherwise.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value,
+                   CallSite site = CallSite::current());
+
+// --- casts and copies ---
+
+// x itself when it has the dtype. A gradient flows between floats only. Partial(max|min) stays, a
+// sum or an average only in a wider type.
+Tensor to(const Tensor& x, DType dtype, CallSite site = CallSite::current());
+Tensor clone(const Tensor& x,
+             CallSite site = CallSite::current());  // a copy in new memory; any Partial stays
+// Constants in x's shape and dtype, cut like x; Replicate where x is Partial. No gradient.
+Tensor full_like(const Tensor& x, const Scalar& value, CallSite site = CallSite::current());
+inline Tensor zeros_like(const Tensor& x, CallSite site = CallSite::current()) {
+  return full_like(x, 0, site);
+}
+inline Tensor ones_like(const Tensor& x, CallSite site = CallSite::current()) {
+  return full_like(x, 1, site);
+}
+// In another dtype, and the rest of the *_like: factories.h.
+// Zeroes elements with probability p, scales the rest by 1/(1-p). Draws by the global element index
+// from the world's generator (random.h), so any layout drops what one device would. A Partial input
+// is reduced first. p = 0: x itself.
+Tensor dropout(const Tensor& x, double p, bool training = true,
+               CallSite site = CallSite::current());
+
+// --- in place ---
+
+// x becomes what the function of the same name gives, and is returned: x keeps storage, dtype and
+// layout, and its value is that of one device (fill_ of a Partial(sum) leaves terms that sum to the
+// value). Collectives: those of the function, and of bringing its result to x's layout.
+// Error{BadInput} where x is a leaf that requires a gradient, or what writes.h says of views and
+// other handles; the result is bigger than x, or its dtype does not fit (a float into integers, a
+// number into bool); in backward, where another operator had saved x.
+Tensor add_(const Tensor& x, const Tensor& y, double alpha = 1,
+            CallSite site = CallSite::current());
+Tensor add_(const Tensor& x, const Scalar& scalar, double alpha = 1,
+            CallSite site = CallSite::current());
+Tensor sub_(const Tensor& x, const Tensor& y, CallSite site = CallSite::current());
+Tensor sub_(const Tensor& x, const Scalar& scalar, CallSite site = CallSite::current());
+Tensor mul_(const Tensor& x, const Tensor& y, CallSite site = CallSite::current());
+Tensor mul_(const Tensor& x, const Scalar& scalar, CallSite site = CallSite::current());
+Tensor div_(const Tensor& x, const Tensor& y, CallSite site = CallSite::current());
+Tensor div_(const Tensor& x, const Scalar& scalar, CallSite site = CallSite::current());
+Tensor relu_(const Tensor& x, CallSite site = CallSite::current());
+Tensor neg_(const Tensor& x, CallSite site = CallSite::current());
+Tensor exp_(const Tensor& x, CallSite site = CallSite::current());
+Tensor clamp_(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = std::nullopt,
+              CallSite site = CallSite::current());
+Tensor masked_fill_(const Tensor& x, const Tensor& mask, const Scalar& value,
+                    CallSite site = CallSite::current());
+Tensor fill_(const Tensor& x, const Scalar& value, CallSite site = CallSite::current());
+inline Tensor zero_(const Tensor& x, CallSite site = CallSite::current()) {
+  return fill_(x, 0, site);
+}
+// y broadcast to x and cast to its dtype, whatever that is.
+Tensor copy_(const Tensor& x, const Tensor& y, CallSite site = CallSite::current());
+
+}  // namespace coshard

@@ -1,0 +1,128 @@
+#pragma once
+// SGD and AdamW over tensors of any layout, and gradient-norm clipping. Gradients that are still
+// Partial are summed in one bucketed all_reduce per mesh dimension and dtype. Belongs to the rank's
+// thread.
+#include <array>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <coshard/dtensor/tensors.h>
+#include <coshard/runtime/coro/task.h>
+
+namespace coshard {
+namespace kernels {
+struct AdamW;
+}
+
+// Brings every Partial gradient of `parameters` to its parameter's layout: one all_reduce for all
+// that are Replicate (label "gradients"), whatever their number.
+Task<void> reduce_gradients(Tensors parameters, CallSite site = CallSite::current());
+
+// Sums (or averages) each gradient over the replicas along dimension `dim` of `mesh`: data
+// parallelism beside parameters that lie on another dimension of it. Parameters may be plain, or
+// DTensors on meshes of other dimensions; a gradient keeps its layout, also P(sum). One bucketed
+// all_reduce per dtype, issued and not awaited: gradients are in flight. Error{BadInput}: a
+// dimension that the mesh lacks, another reduction.
+void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMesh& mesh, int dim,
+                          Reduce reduce = Reduce::Sum, CallSite site = CallSite::current());
+
+// Total p-norm (p > 0) or largest magnitude (p = infinity) of the logical gradients, each element
+// counted once, a parameter that is given twice too; then gradients are replaced by gradients times
+// min(1, max_norm / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_). Gradients may lie on several
+// meshes or be plain (the same on every rank, counted once). Calls reduce_gradients first; then one
+// all_reduce of a number per mesh dimension, or, for meshes without a rank in common, one over all
+// their ranks, which all give the same parameters. Returns the norm, f64 [], plain and the same on
+// every rank of the meshes; the host does not wait for it. Error{BadInput}: max_norm < 0, p <= 0,
+// no parameters; meshes one of which this rank is not in, and which have ranks in common.
+Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p = 2,
+                            CallSite site = CallSite::current());
+
+class Optimizer {
+ public:
+  // A parameter that is given twice (a tied one) is stepped once. Error{BadInput}: no parameters,
+  // or one that is no leaf.
+  explicit Optimizer(std::vector<Tensor> parameters);
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;  // captured steps know it by its place
+  Optimizer& operator=(const Optimizer&) = delete;
+  // reduce_gradients, then one update of every parameter that has a gradient. Its parameters count
+  // as written to. Error{BadInput} on all ranks: a parameter that parallelize_module or
+  // distribute_module has replaced in its module since; replicas of a gradient that differ
+  // (check_replicas).
+  Task<void> step(CallSite site = CallSite::current());
+  void zero_grad();
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+  double lr = 0;  // may be changed between steps
+  // At the first two steps and every one of this number, gradients that are Replicate already are
+  // compared with the other ranks' (replicas.h): one small all_gather per mesh dimension, of which
+  // observers are not told, and a copy of these gradients to the host. 0: never. Not in a captured
+  // step.
+  std::int64_t check_replicas = 1000;
+
+ protected:
+  virtual void update() = 0;
+  // The gradient in its parameter's layout, row-major; undefined when there is none.
+  static Tensor gradient_of(const Tensor& parameter);
+  std::vector<Tensor> parameters_;
+
+ private:
+  void require_current() const;
+  bool checks_replicas();
+  std::int64_t steps_ = 0;
+
+ protected:
+  // Gone when this is: a captured step asks.
+  const std::shared_ptr<const char> alive_ = std::make_shared<const char>();
+};
+
+// torch.optim.SGD. Error{BadInput}: a negative lr, momentum or weight_decay; nesterov without
+// momentum or with dampening.
+struct SGDOptions {
+  double lr = 1e-3, momentum = 0, weight_decay = 0;
+  double dampening = 0;
+  bool nesterov = false;
+  bool maximize = false;
+};
+class SGD : public Optimizer {
+ public:
+  SGD(std::vector<Tensor> parameters, SGDOptions options = {});
+
+ private:
+  void update() override;
+  SGDOptions options_;
+  std::vector<Tensor> momentum_;
+};
+
+// torch.optim.AdamW: decoupled weight decay (Loshchilov & Hutter). bf16 and f16 parameters keep an
+// f32 master copy, read anew from a parameter that was written to since the last step.
+// Error{BadInput}: a negative lr, eps or weight_decay, a beta outside [0, 1).
+struct AdamWOptions {
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double eps = 1e-8, weight_decay = 0.01;
+  bool amsgrad = false;
+  bool maximize = false;
+};
+class AdamW : public Optimizer {
+ public:
+  AdamW(std::vector<Tensor> parameters, AdamWOptions options = {});
+
+ private:
+  void update() override;
+  AdamWOptions options_;
+  struct State {
+    Tensor m, v, master, largest_v;
+    std::int64_t step = 0;
+    std::uint32_t version = 0;  // of the parameter, when its master copy was written last
+  };
+  struct Group;
+  void start(State& state, const Tensor& parameter) const;
+  void wrote(std::size_t i);
+  void run(const Group& group);
+  kernels::AdamW arguments(DType dtype, std::int64_t step) const;
+  std::int64_t count_step(const std::vector<std::size_t>& members);
+  std::vector<State> states_;
+};
+
+}  // namespace coshard

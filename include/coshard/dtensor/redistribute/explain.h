@@ -1,0 +1,52 @@
+#pragma once
+// What a redistribute would do, without ranks and without data: the plan of a mesh's shape, as
+// text.
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/dtensor/shape.h>
+#include <coshard/runtime/dtype.h>
+
+namespace coshard {
+
+struct PlanQuestion {
+  std::vector<std::string> mesh_names;
+  std::vector<int> mesh_shape;
+  std::vector<LinkCost> links;  // one per dimension, or none: LinkCost()
+  Shape shape;
+  DType dtype = DType::F32;
+  Layout from, to;
+};
+
+struct PlanAnswer {
+  struct Step {
+    std::string layouts;     // "S(0)R -> RR"
+    std::string collective;  // "all_gather"; "slice", "share" and "expand" issue none
+    std::string over;        // "dp", "dp_tp"; empty where nothing is issued
+    int ranks = 1;           // of the group
+    std::int64_t bytes = 0;  // that the busiest rank receives
+    double us = 0;           // predicted
+  };
+  std::string trace;  // "S(0)R -> RR -> RS(1)"
+  std::vector<Step> steps;
+  std::int64_t bytes = 0;
+  double us = 0;
+};
+
+// Error{BadInput}: sizes below 1 or more than 6 dimensions of the mesh; layouts that do not fit
+// mesh or tensor; what redistribute refuses.
+PlanAnswer explain(const PlanQuestion& question);
+std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer);  // a table, and its sum
+
+// From text, as on a command line. Error{BadInput} quotes what cannot be read.
+//   mesh "dp=2,tp=4" or "2,4"   shape "8,16"   layouts "S(0),R"
+PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
+                            std::string_view to, std::string_view dtype = "f32");
+// Sets links: "20us,1GB/s" all of them, "dp=20us,1GB/s" that of one dimension.
+void set_link(PlanQuestion& question, std::string_view link);
+
+}  // namespace coshard

@@ -1,0 +1,47 @@
+#pragma once
+// What makes a tensor a DTensor: its mesh, its layout and its logical shape. Interned per thread,
+// so that two equal specs are one object and caches compare pointers.
+#include <memory>
+#include <vector>
+
+#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/shape.h>
+
+namespace coshard {
+
+struct Spec {
+  DeviceMesh mesh;
+  Layout layout;
+  Shape shape;        // logical
+  Shape local_shape;  // on this rank; [0] on a rank outside the mesh
+  Shape offset;  // of this rank's part within the logical tensor (0 where it is not a contiguous
+                 // range)
+};
+
+// layout must be normalised and have one entry per mesh dimension (Error{BadInput} otherwise).
+std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layout,
+                                      const Shape& shape);
+// What this rank remembers of meshes that nobody has but specs is forgotten; specs of tensors that
+// live stay.
+void forget_dropped_meshes();
+
+// Extent and start of part `index` when `size` is cut into n by torch.chunk.
+struct Chunk {
+  std::int64_t size, offset;
+};
+Chunk chunk_of(std::int64_t size, std::int64_t n, std::int64_t index);
+
+// The positions along tensor dimension `dim` that `coordinate` holds, in order, as ranges; mesh
+// dimensions cut one after the other, the first one first.
+struct Range {
+  std::int64_t begin, end;
+};
+std::int64_t count_of(const std::vector<Range>& ranges);  // positions
+std::vector<Range> ranges_of(const Layout& layout, const std::vector<int>& mesh_shape,
+                             const std::vector<int>& coordinate, int dim, std::int64_t size);
+
+// "f32[8,512] S(0) on tp=4": how every error shows a tensor.
+std::string describe(const Spec& spec);
+
+}  // namespace coshard

@@ -1,0 +1,382 @@
+#pragma once
+// Tensor: a shared handle to storage, shape, strides and dtype, and, when it is a DTensor, to a
+// mesh and a layout. Copying a Tensor copies the handle. Belongs to the thread of its rank. Views
+// share storage. A tensor may be *in flight*: its data are the result of a collective that has been
+// issued and not yet awaited; views of it stay in flight and the first operator that computes
+// waits.
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/dims.h>
+#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/scalar.h>
+#include <coshard/dtensor/shape.h>
+#include <coshard/dtensor/spec.h>
+#include <coshard/runtime/device/device.h>
+#include <coshard/runtime/dtype.h>
+
+namespace coshard {
+
+struct GradMeta;
+struct ValuesAndIndices;
+class Redistribution;
+template <class T>
+class Task;
+
+// The first of a list of placements, and the line on which it is passed: what follows a variadic
+// list can have no default.
+struct FirstPlacement {
+  FirstPlacement(Placement wanted, CallSite passed_at = CallSite::current())  // NOLINT: implicit
+      : placement(wanted), site(passed_at) {}
+  Placement placement;
+  CallSite site;
+};
+
+// An index, and the line on which it stands: an operator can have no default.
+struct IndexAt {
+  IndexAt(std::int64_t wanted, CallSite stands_at = CallSite::current())  // NOLINT: implicit
+      : index(wanted), site(stands_at) {}
+  std::int64_t index;
+  CallSite site;
+};
+
+// Values given as a list, row-major: {1, 2.5}, a span, a vector or an array of numbers.
+class ValueList {
+ public:
+  template <Number... Values>
+  ValueList(Values... values)  // NOLINT: implicit; no initializer_list, as in inline_vector.h
+      : held_{static_cast<double>(values)...}, values_(held_) {}
+  template <class Range>
+  requires Number<std::remove_cvref_t<decltype(*std::begin(std::declval<const Range&>()))>>
+  ValueList(const Range& values) {  // NOLINT: implicit
+    if constexpr (std::convertible_to<const Range&, std::span<const double>>) {
+      values_ = values;
+    } else {
+      held_.assign(std::begin(values), std::end(values));
+      values_ = held_;
+    }
+  }
+  ValueList(const ValueList&) = delete;
+  ValueList& operator=(const ValueList&) = delete;
+  operator std::span<const double>() const { return values_; }  // NOLINT
+
+ private:
+  std::vector<double> held_;  // of what is no span of doubles
+  std::span<const double> values_;
+};
+
+// Memory shared by views, and the collective that is still filling it (empty when none).
+struct Storage {
+  std::shared_ptr<Buffer> buffer;
+  // What still fills it; may be empty on a rank that takes no part in it. `in_flight` is the
+  // program's structure: set where a collective is issued, on all ranks, cleared where it is waited
+  // for.
+  Work pending;
+  bool in_flight = false;
+  // How often the memory has been written to since it was made, through any handle.
+  std::uint32_t changes() const { return buffer->writes; }
+};
+
+// Everything but defined() and printing is Error{BadInput} on an undefined tensor.
+class Tensor {
+ public:
+  Tensor() = default;  // undefined
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  // Not to what a function returns: `x[0] = y` would write nothing. copy_(x[0], y) does.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  ~Tensor() = default;
+  bool defined() const { return impl_ != nullptr; }
+
+  // --- shape: of the logical tensor when distributed ---
+  const Shape& shape() const { return impl().spec ? impl().spec->shape : impl().local_shape; }
+  int ndim() const { return static_cast<int>(shape().size()); }
+  std::int64_t size(std::int64_t dim) const;  // dim may be negative
+  std::int64_t numel() const { return coshard::numel(shape()); }
+  DType dtype() const { return impl().dtype; }
+  const std::shared_ptr<Device>& device() const { return impl().storage->buffer->device(); }
+
+  // --- distribution ---
+  bool is_distributed() const { return impl().spec != nullptr; }
+  const std::shared_ptr<const Spec>& spec() const { return impl().spec; }
+  const DeviceMesh& mesh() const;
+  const Layout& layout() const;
+  // Issues the collectives that bring this DTensor to `layout` and returns at once; see
+  // redistribute.h.
+  template <class... Placements>
+  Redistribution redistribute(FirstPlacement first, Placements... rest) const;
+  Redistribution redistribute(const Layout& layout, CallSite site = CallSite::current()) const;
+
+  // --- this rank's part ---
+  const Shape& local_shape() const { return impl().local_shape; }  // [0] outside the mesh
+  const Strides& strides() const { return impl().strides; }
+  std::int64_t local_numel() const { return coshard::numel(impl().local_shape); }
+  bool is_contiguous() const;
+  void* data() const;  // first element; waits for a collective in flight
+  template <class T>
+  T* data_as() const {
+    CS_REQUIRE(dtype_of<T> == dtype(), "data_as<", dtype_of<T>, "> of a tensor of ", dtype());
+    return static_cast<T*>(data());
+  }
+  bool in_flight() const { return impl().storage->in_flight; }
+  // What it waited for is over; nothing when something else fills it by now.
+  void arrived(const std::shared_ptr<WorkState>& awaited) const;
+  // In place, until the data are there; counted for `who` (waits_in_place.h). A coroutine awaits
+  // the redistribution instead.
+  void wait(std::string_view who = "data") const;
+  // `work`, which is in flight, reads the memory.
+  void read_by(const Work& work) const;
+  // In place, until nothing that is in flight reads the memory: it is going to be written to.
+  void wait_for_readers(std::string_view who) const;
+  // Does not wait for a collective in flight.
+  void* address() const {
+    return static_cast<char*>(impl().storage->buffer->data()) +
+           impl().offset * static_cast<std::int64_t>(size_of(impl().dtype));
+  }
+  const std::shared_ptr<Storage>& storage() const { return impl().storage; }
+  std::int64_t storage_offset() const { return impl().offset; }
+
+  // --- gradients ---
+  bool requires_grad() const;
+  // Marks a leaf; Error{BadInput} for a tensor that an operator made, or for an integer dtype.
+  Tensor& set_requires_grad(bool value);
+  bool is_leaf() const;
+  Tensor grad() const;  // undefined before the first backward; may be Partial on a DTensor
+  // Error{BadInput}: a gradient that does not fit (fits_as_gradient).
+  void set_grad(Tensor gradient) const;
+  // Whether it has this tensor's shape and dtype, and is plain or on its mesh as this is.
+  bool fits_as_gradient(const Tensor& gradient) const;
+  Tensor detach() const;  // the same data, outside the tape
+  // Of now, once requires_grad() has been asked.
+  const std::shared_ptr<GradMeta>& grad_meta() const { return impl().grad; }
+  void set_grad_meta(std::shared_ptr<GradMeta> meta) const { impl().grad = std::move(meta); }
+
+  // --- memory that others see too (writes.h) ---
+  // The memory was written to by hand: through data(), or by the owner of borrowed memory. In-place
+  // operators, random fills and optimizers say so by themselves. Backward refuses what it saved of
+  // it before.
+  void mark_written() const;
+  // The tensor of which view operators made this; undefined for none. detach(), to_local() and
+  // from_local() give handles of the same memory that are no views.
+  Tensor base() const;
+  void set_base(const Tensor& viewed) const;
+  void leave_base() const {
+    impl().base = nullptr;
+    impl().untaped_view = false;
+  }
+  // Whether its part in the gradient is that of what the memory holds now.
+  bool is_current() const { return impl().known == impl().storage->buffer->taped_write; }
+  void set_current() const { impl().known = impl().storage->buffer->taped_write; }
+  // Why a write would be lost, or land twice; null: it would not. So are views of it.
+  const char* unwritable() const { return impl().unwritable; }
+  void set_unwritable(const char* why) const { impl().unwritable = why; }
+  // Whether this is a view that was made off the tape, or a view of one.
+  bool is_untaped_view() const { return impl().untaped_view; }
+  // Whether nobody else has a handle to the memory; a view of what is gone is none any more.
+  bool owns_memory() const {
+    if (impl_.use_count() != 1) return false;
+    impl().base = nullptr;
+    return impl().storage.use_count() == 1 &&
+           (in_flight() || impl().storage->buffer.use_count() == 1);
+  }
+
+  // This rank's elements as doubles, row-major. Error{BadInput} where they are a Partial's terms;
+  // to_local().to_vector() gives those.
+  std::vector<double> to_vector() const;
+  // The only element. Error{BadInput} for more than one, and for Shard or Partial, which names the
+  // placement. 0 on a rank outside the mesh.
+  double item() const;
+
+  // Identity of the handle's target: two handles of one tensor are the same.
+  const void* id() const { return impl_.get(); }
+
+  // --- making tensors (this rank's memory; no values set). Error{BadInput}: a negative size, or
+  // 2^63 bytes and more ---
+  static Tensor empty(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype);
+  // A DTensor whose local part is new memory.
+  static Tensor empty(const std::shared_ptr<Device>& device, std::shared_ptr<const Spec> spec,
+                      DType dtype);
+  // Values given row-major; count must be numel(shape).
+  static Tensor from_values(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype,
+                            const ValueList& values);
+  // Borrowed memory: the caller keeps it alive and unchanged for as long as any view of it is used.
+  static Tensor borrow(const std::shared_ptr<Device>& device, void* data, const Shape& shape,
+                       DType dtype);
+
+  // From now on the memory is in flight until `work` is over.
+  void set_in_flight(Work work) const {
+    impl().storage->pending = std::move(work);
+    impl().storage->in_flight = true;
+  }
+
+  // An alias is a handle to part of x's memory that does not
+  // wait for the collective that fills the rest.
+  static Tensor alias(const Tensor& x, const Shape& shape, const Strides& strides,
+                      std::int64_t offset);
+
+  // The same storage seen with another geometry and spec; no tape.
+  Tensor view_as(const Shape& local_shape, const Strides& strides, std::int64_t offset,
+                 std::shared_ptr<const Spec> spec) const;
+  // Of the same local geometry; null: a plain tensor. The only handle to a tensor is made into it.
+  Tensor with_spec(std::shared_ptr<const Spec> spec) const&;
+  Tensor with_spec(std::shared_ptr<const Spec> spec) &&;
+  Tensor raw_local() const { return with_spec(nullptr); }  // this rank's part, outside the tape
+
+  // --- what PyTorch's tensors have as methods: the functions of the same name (ops.h,
+  // distribute.h, tape.h) ---
+  int dim() const { return ndim(); }
+  const Layout& placements() const { return layout(); }
+  const DeviceMesh& device_mesh() const { return mesh(); }
+  Tensor requires_grad_(bool value = true);
+  Task<void> backward(CallSite site = CallSite::current()) const;
+  Task<void> backward(Tensor gradient, CallSite site = CallSite::current()) const;
+  Tensor to_local(std::optional<Layout> grad_placements = std::nullopt) const;
+  Tensor full_tensor(std::optional<Layout> grad_placements = std::nullopt,
+                     CallSite site = CallSite::current()) const;
+  Tensor operator[](IndexAt at) const;  // x[0]: select(0, 0)
+#define CS_SITE CallSite site = CallSite::current()
+  Tensor to(DType dtype, CS_SITE) const;
+  Tensor clone(CS_SITE) const;
+  Tensor contiguous(CS_SITE) const;
+  Tensor view(const Shape& shape, CS_SITE) const;
+  Tensor reshape(const Shape& shape, CS_SITE) const;
+  Tensor flatten(int start_dim = 0, int end_dim = -1, CS_SITE) const;
+  Tensor unflatten(int dim, const Shape& sizes, CS_SITE) const;
+  Tensor squeeze(CS_SITE) const;
+  Tensor squeeze(int dim, CS_SITE) const;
+  Tensor unsqueeze(int dim, CS_SITE) const;
+  Tensor expand(const Shape& shape, CS_SITE) const;
+  Tensor repeat(const Shape& repeats, CS_SITE) const;
+  Tensor transpose(int dim0, int dim1, CS_SITE) const;
+  Tensor t(CS_SITE) const;
+  Tensor permute(const Shape& dims, CS_SITE) const;
+  Tensor narrow(int dim, std::int64_t start, std::int64_t length, CS_SITE) const;
+  Tensor select(int dim, std::int64_t index, CS_SITE) const;
+  std::vector<Tensor> split(std::int64_t size, int dim = 0, CS_SITE) const;
+  std::vector<Tensor> chunk(std::int64_t chunks, int dim = 0, CS_SITE) const;
+  std::vector<Tensor> unbind(int dim = 0, CS_SITE) const;
+  Tensor sum(const Dims& dims = {}, bool keepdim = false, CS_SITE) const;
+  Tensor mean(const Dims& dims = {}, bool keepdim = false, CS_SITE) const;
+  Tensor prod(const Dims& dims = {}, bool keepdim = false, CS_SITE) const;
+  Tensor amax(const Dims& dims = {}, bool keepdim = false, CS_SITE) const;
+  Tensor amin(const Dims& dims = {}, bool keepdim = false, CS_SITE) const;
+  Tensor all(const Dims& dims = {}, bool keepdim = false, CS_SITE) const;
+  Tensor any(const Dims& dims = {}, bool keepdim = false, CS_SITE) const;
+  Tensor var(const Dims& dims = {}, double correction = 1, bool keepdim = false, CS_SITE) const;
+  Tensor norm(double ord = 2, const Dims& dims = {}, bool keepdim = false, CS_SITE) const;
+  Tensor max(CS_SITE) const;
+  Tensor min(CS_SITE) const;
+  ValuesAndIndices max(int dim, bool keepdim = false, CS_SITE) const;
+  ValuesAndIndices min(int dim, bool keepdim = false, CS_SITE) const;
+  Tensor argmax(std::optional<int> dim = std::nullopt, bool keepdim = false, CS_SITE) const;
+  Tensor argmin(std::optional<int> dim = std::nullopt, bool keepdim = false, CS_SITE) const;
+  ValuesAndIndices topk(std::int64_t k, int dim = -1, bool largest = true, CS_SITE) const;
+  Tensor cumsum(int dim, CS_SITE) const;
+  Tensor softmax(int dim, CS_SITE) const;
+  Tensor softmax(int dim, DType dtype, CS_SITE) const;
+  Tensor log_softmax(int dim, CS_SITE) const;
+  Tensor log_softmax(int dim, DType dtype, CS_SITE) const;
+  Tensor gather(int dim, const Tensor& index, CS_SITE) const;
+  Tensor index_select(int dim, const Tensor& index, CS_SITE) const;
+  Tensor masked_fill(const Tensor& mask, const Scalar& value, CS_SITE) const;
+  Tensor tril(std::int64_t diagonal = 0, CS_SITE) const;
+  Tensor triu(std::int64_t diagonal = 0, CS_SITE) const;
+  Tensor matmul(const Tensor& other, CS_SITE) const;
+  Tensor mm(const Tensor& other, CS_SITE) const;
+  Tensor add(const Tensor& other, double alpha = 1, CS_SITE) const;
+  Tensor sub(const Tensor& other, double alpha = 1, CS_SITE) const;
+  Tensor mul(const Tensor& other, CS_SITE) const;
+  Tensor div(const Tensor& other, CS_SITE) const;
+  Tensor add(const Scalar& number, double alpha = 1, CS_SITE) const;
+  Tensor sub(const Scalar& number, double alpha = 1, CS_SITE) const;
+  Tensor mul(const Scalar& number, CS_SITE) const;
+  Tensor div(const Scalar& number, CS_SITE) const;
+  Tensor pow(const Scalar& exponent, CS_SITE) const;
+  Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = std::nullopt, CS_SITE) const;
+  Tensor abs(CS_SITE) const;
+  Tensor neg(CS_SITE) const;
+  Tensor exp(CS_SITE) const;
+  Tensor log(CS_SITE) const;
+  Tensor sqrt(CS_SITE) const;
+  Tensor rsqrt(CS_SITE) const;
+  Tensor square(CS_SITE) const;
+  Tensor relu(CS_SITE) const;
+  Tensor sigmoid(CS_SITE) const;
+  Tensor tanh(CS_SITE) const;
+  // In place.
+  Tensor add_(const Tensor& other, double alpha = 1, CS_SITE) const;
+  Tensor sub_(const Tensor& other, CS_SITE) const;
+  Tensor mul_(const Tensor& other, CS_SITE) const;
+  Tensor div_(const Tensor& other, CS_SITE) const;
+  Tensor add_(const Scalar& number, double alpha = 1, CS_SITE) const;
+  Tensor sub_(const Scalar& number, CS_SITE) const;
+  Tensor mul_(const Scalar& number, CS_SITE) const;
+  Tensor div_(const Scalar& number, CS_SITE) const;
+  Tensor clamp_(std::optional<Scalar> min, std::optional<Scalar> max = std::nullopt, CS_SITE) const;
+  Tensor masked_fill_(const Tensor& mask, const Scalar& value, CS_SITE) const;
+  Tensor copy_(const Tensor& other, CS_SITE) const;
+  Tensor fill_(const Scalar& value, CS_SITE) const;
+  Tensor zero_(CS_SITE) const;
+  Tensor normal_(double mean = 0, double std = 1) const;
+  Tensor uniform_(double low = 0, double high = 1) const;
+#undef CS_SITE
+
+ private:
+  struct Impl {
+    std::shared_ptr<Storage> storage;
+    std::shared_ptr<const Spec> spec;
+    std::shared_ptr<GradMeta> grad;
+    Shape local_shape;
+    Strides strides;
+    std::int64_t offset = 0;
+    DType dtype = DType::F32;
+    bool untaped_view = false;
+    std::uint32_t known = 0;  // the taped write of the memory that `grad` knows of
+    std::shared_ptr<Impl> base;
+    const char* unwritable = nullptr;
+  };
+  Impl& impl() const {
+    if (!impl_) [[unlikely]]
+      fail_undefined();
+    return *impl_;
+  }
+  [[noreturn]] static void fail_undefined();
+  static void wait_in_place(WorkState& work, std::string_view who, std::string_view why);
+  static void wait_for_readers(Buffer& buffer, std::string_view who);
+  std::shared_ptr<Impl> impl_;
+
+ public:
+  // A handle that does not keep the tensor.
+  class Weak {
+   public:
+    explicit Weak(const Tensor& tensor) : impl_(tensor.impl_) {}
+    Tensor lock() const {
+      Tensor tensor;
+      tensor.impl_ = impl_.lock();
+      return tensor;
+    }
+
+   private:
+    std::weak_ptr<Impl> impl_;
+  };
+};
+
+// A DTensor is a Tensor with a mesh and a layout; the name says what a function means.
+using DTensor = Tensor;
+
+// A contiguous copy of this rank's elements; off the tape.
+Tensor copy_of(const Tensor& tensor);
+
+std::string describe(const Tensor& tensor);  // "f32[8,512] S(0) on tp=4", "f32[8,512]"
+inline std::string brief(const Tensor& tensor) { return describe(tensor); }  // in errors
+// The values, as PyTorch shows them, and the description (print.cpp). Of a DTensor this rank's
+// part; of more than 1000 elements the first and the last three along each dimension. No
+// communication: what is still in flight shows no values.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+}  // namespace coshard

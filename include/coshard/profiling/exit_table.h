@@ -1,0 +1,63 @@
+#pragma once
+// What communication cost, per kind and purpose: count, bytes, GB/s, the time the host stood still
+// for it, and the share that ran under compute; and what compute was made of. An observer of one
+// rank, used on its thread; tables of several ranks are merged after the ranks have ended.
+#include <array>
+#include <cstdint>
+#include <map>
+#include <ostream>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <coshard/runtime/observer.h>
+
+namespace coshard {
+
+class ExitTable : public Observer {
+ public:
+  struct Row {
+    CollectiveKind kind{};
+    std::string label;
+    std::int64_t count = 0, bytes = 0;
+    std::int64_t in_flight_ns =
+        0;  // from issue until the data were complete, of what has been awaited
+    std::int64_t exposed_ns = 0;  // the host blocked in an await, helping included
+    double hidden() const;        // share of the time in flight that is not exposed, in [0, 1]
+    double gigabytes_per_s() const;
+  };
+
+  std::vector<Row> rows() const;  // most exposed first
+  // "20us,1GB/s" when the times are those of an emulated link; else empty.
+  const std::string& link() const { return link_; }
+  Row total() const;
+  double hidden_share() const { return total().hidden(); }
+  std::int64_t compute_ns(ComputeClass what) const {
+    return compute_ns_[static_cast<std::size_t>(what)];
+  }
+  // Share of `wall_ns` that this rank spent in GEMM and attention kernels.
+  double gemm_share(std::int64_t wall_ns) const;
+  void merge(const ExitTable& other);
+  void reset();  // what is in flight stays known
+
+  void issued(const CommEvent& event, std::int64_t now) override;
+  void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
+             std::int64_t now) override;
+  void computed(std::string_view op, ComputeClass what, std::int64_t begin,
+                std::int64_t end) override;
+
+ private:
+  using Key = std::pair<CollectiveKind, std::string>;
+  Row& row(const CommEvent& event);
+
+  std::map<Key, Row> rows_;
+  std::string link_;
+  std::unordered_map<std::uint64_t, std::int64_t> issued_at_;
+  std::array<std::int64_t, 3> compute_ns_{};
+};
+
+// The table; figures are means over `tables`, one per rank. Says so when a link was emulated.
+void print_exit_table(std::ostream& out, std::span<const ExitTable> tables);
+
+}  // namespace coshard

@@ -1,0 +1,50 @@
+#pragma once
+// Which rank holds what: a tensor's dimensions cut where any rank's part begins or ends, and the
+// ranks that hold each cell. As text and as an SVG picture. Pure functions of the mesh's shape, the
+// layout and the tensor's shape; no communication, any thread.
+//
+//   visualize_sharding({2, 2}, Layout(Shard(0), Shard(1)), {8, 6})
+//     [8,6] S(0)S(1) on (2,2)
+//            0:3   3:6
+//     0:4      0     1
+//     4:8      2     3
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <coshard/dtensor/tensor.h>
+
+namespace coshard {
+
+// The cells of two dimensions; of the other dimensions that are cut, `title` says which part.
+struct ShardingGrid {
+  std::string title;                      // "" or "dim 2: 0:4"
+  std::vector<Range> rows, columns;       // one range of everything where there is no dimension
+  std::vector<std::vector<int>> holders;  // by row, then column: ranks, ascending
+};
+
+struct Sharding {
+  std::string title;  // "[8,6] S(0)S(1) on (2,2)"
+  std::string note;   // what a holder has of a Partial; "" without one
+  // Rows are the first dimension that is cut, columns the second; where fewer are cut, the first
+  // that are left.
+  int row_dim = -1, column_dim = -1;  // -1: the tensor has no such dimension
+  std::vector<ShardingGrid> grids;    // one per combination of parts of the other cut dimensions
+};
+
+// Ranks are counted row-major over the mesh. Error{BadInput}: a layout with more or fewer entries
+// than the mesh, a dim that the tensor lacks.
+Sharding sharding_of(const std::vector<int>& mesh_shape, const Layout& layout, const Shape& shape);
+// World ranks of the tensor's mesh. Error{BadInput} for a plain tensor.
+Sharding sharding_of(const DTensor& tensor);
+
+// A table per grid.
+std::string visualize_sharding(const Sharding& sharding);
+std::string visualize_sharding(const std::vector<int>& mesh_shape, const Layout& layout,
+                               const Shape& shape);
+std::string visualize_sharding(const DTensor& tensor);
+
+// The same as a picture: each cell is as large as its part and striped in the colors of its ranks.
+void write_sharding_svg(std::ostream& out, const Sharding& sharding);
+
+}  // namespace coshard

@@ -1,0 +1,173 @@
+#pragma once
+// Work: the handle of a collective that has been issued. Awaiting it is the only way in which a
+// coroutine suspends for a peer. Rank's thread.
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <coshard/runtime/coro/suspension.h>
+
+namespace coshard {
+
+class Executor;
+
+// The shared state behind a Work; one per issued collective and rank.
+class WorkState {
+ public:
+  virtual ~WorkState() = default;
+  // Issues the collective if that was deferred; otherwise does nothing.
+  virtual void issue_now() {}
+  // true: complete for this rank, or failed so that wait() throws at once. Never blocks; does a
+  // share of the transfer, so that polling alone gets there.
+  virtual bool ready() = 0;
+  // In place: blocks (and helps) until complete; throws the typed error. No handler of the user's
+  // and no coroutine runs meanwhile. On a device that queues its work only until the transfer is
+  // queued: the compute stream is ordered after it, and what goes wrong later is thrown by the next
+  // wait of the host.
+  virtual void wait() = 0;
+  // Whether wait() may block the host for a peer.
+  virtual bool waits_for_peers() const { return true; }
+  virtual int parts() const = 0;          // all_gather: one per rank; otherwise 1
+  virtual bool part_ready(int part) = 0;  // all_gather: rank `part`'s shard has arrived in recv
+  virtual void wait_part(int part) = 0;
+  // For who waits elsewhere, since `waited_ns`, for something that this is a part of: throws what
+  // wait() would when it has failed or is past the deadline. Never blocks.
+  virtual void check(std::int64_t /*waited_ns*/) {}
+
+  // For an await of it (`part` < 0: of all): Over when wait() will not block the host, else
+  // whether a share of the transfer was done.
+  virtual Look look(int part) {
+    return (part < 0 ? ready() : part_ready(part)) ? Look::Over : Look::Stuck;
+  }
+  // See Waiting. begin_wait: from now on the rank has nothing else to do.
+  virtual void begin_wait() {}
+  virtual bool listen(Parker&) { return false; }
+  virtual void deaf(Parker&) noexcept {}
+  virtual std::int64_t timeout_ns() const { return 0; }
+  // By the clock of the rank: nobody rings when that time has come, and before it is not over (or
+  // its part is not); it may change until the next ring. 0: it is rung for.
+  virtual std::int64_t not_before(int /*part*/) const { return 0; }
+  virtual std::string describe() const { return "a collective"; }
+  // The await of it was given up on this rank.
+  virtual void given_up() {}
+  // Memory that the library does not own is about to go: nobody may use it any more.
+  virtual void poison(const std::string& /*cause*/) {}
+  // On any thread: does a share of the transfer; Over when the data are there, or will never be.
+  // False: only its own rank can tell.
+  virtual bool any_thread() const { return false; }
+  virtual Look push() { return Look::Stuck; }
+  virtual std::string failure() const { return ""; }  // why they will never be
+  // Something else waits for it: its sleepers are rung for too.
+  virtual void has_dependents() {}
+};
+
+using WorkStates = std::vector<std::shared_ptr<WorkState>>;
+
+// Suspends in the queue `waiting` until all of the work (or one part of it) is over; always, also
+// when there is nothing to wait for, so that whether it suspends is the program's structure alone.
+// Without an executor it waits in place.
+//   Resumes: when it is the head of `waiting` and over.
+//   Fails:   with the error of the collective, or what its branch was cancelled with.
+//   Cancel:  leaves `waiting` and resumes through `ready`; the collective goes on without it.
+class WorkAwaiter : public Waiting {
+ public:
+  using awaitable_of_coshard = void;
+  enum class Resume : bool { InOrder, AsItComes };
+
+  explicit WorkAwaiter(std::shared_ptr<WorkState> state, int part = -1,
+                       Resume resume = Resume::InOrder)
+      : state_(std::move(state)), part_(part), resume_(resume) {}
+  explicit WorkAwaiter(WorkStates states) : more_(std::move(states)) {}
+
+  bool await_ready() const;
+  void await_suspend(std::coroutine_handle<> self);
+  void await_resume();
+
+  const std::shared_ptr<WorkState>& awaited() const noexcept { return state_; }
+
+  void give_up() noexcept final;
+  Look look() final;
+  bool listen(Parker& parker) final;
+  void deaf(Parker& parker) noexcept final;
+  std::int64_t check(std::int64_t waited_ns) final;
+  bool ends_in_time() const final;
+  std::string describe() const final;
+
+ private:
+  WorkState* next_missing(Look& look);
+  template <class F>
+  void each(const F& f) const {
+    if (state_) f(*state_);
+    for (const auto& state : more_)
+      if (state) f(*state);
+  }
+
+  std::shared_ptr<WorkState> state_;  // null: nothing to wait for
+  WorkStates more_;
+  Executor* executor_ = nullptr;  // of the rank that is suspended
+  int part_ = -1;
+  Resume resume_ = Resume::InOrder;
+  bool begun_ = false;
+  std::exception_ptr error_;  // found while it was waited for
+};
+
+// Move-only. Dropping it does not cancel: peers rely on this rank's part, and what the library owns
+// lives until they are done with it. Where memory is the caller's, the destructor waits; while an
+// exception unwinds it poisons the communicator first, which therefore does not survive.
+class [[nodiscard]] Work {
+ public:
+  using awaitable_of_coshard = void;
+
+  Work() = default;
+  explicit Work(std::shared_ptr<WorkState> state, bool owns_memory = true);
+  Work(Work&& other) noexcept
+      : state_(std::move(other.state_)), owned_(other.owned_), exceptions_(other.exceptions_) {}
+  Work& operator=(Work&& other) noexcept {
+    if (this != &other) {
+      if (!owned_ && state_) finish();
+      state_ = std::move(other.state_);
+      owned_ = other.owned_;
+      exceptions_ = other.exceptions_;
+    }
+    return *this;
+  }
+  ~Work() {
+    if (!owned_ && state_) finish();
+  }
+
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+  bool ready() const { return !state_ || state_->ready(); }
+  void wait() const {  // in place
+    if (state_) state_->wait();
+  }
+  WorkAwaiter operator co_await() const { return WorkAwaiter(state_); }
+  const std::shared_ptr<WorkState>& state() const noexcept { return state_; }
+
+ private:
+  void finish() noexcept;
+
+  std::shared_ptr<WorkState> state_;
+  bool owned_ = true;
+  int exceptions_ = 0;
+};
+
+// For programs whose ranks differ (pipelines, servers): resumes through `ready` as soon as it is
+// over, in whatever order. From then on the branch may issue no collective (Error{BadInput}); send
+// and recv it may.
+class AsItComes {
+ public:
+  using awaitable_of_coshard = void;
+  explicit AsItComes(const Work& work) : state_(work.state()) {}
+  WorkAwaiter operator co_await() const {
+    return WorkAwaiter(state_, -1, WorkAwaiter::Resume::AsItComes);
+  }
+
+ private:
+  std::shared_ptr<WorkState> state_;
+};
+inline AsItComes as_it_comes(const Work& work) { return AsItComes(work); }
+
+}  // namespace coshard

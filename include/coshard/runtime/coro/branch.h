@@ -1,0 +1,149 @@
+#pragma once
+// A branch is one strand of a rank's program: the program itself, and each child of a when_all.
+// Whatever a program sets for a while (recording, the default mesh, the module path, the random
+// stream) belongs to the branch, and is switched with it at every resumption, so that a guard may
+// be held across a co_await. Rank's thread.
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include <coshard/runtime/call_site.h>
+#include <coshard/runtime/coro/suspension.h>
+
+namespace coshard {
+
+class CancelScope;
+
+class Branch {
+ public:
+  Branch();
+  // Child number `position` of a when_all that `parent` awaits; `parent` does not run meanwhile.
+  // `name`: what its path says instead of the number.
+  Branch(Branch& parent, int position, const std::string& name = "");
+  ~Branch();
+  Branch(const Branch&) = delete;
+  Branch& operator=(const Branch&) = delete;
+
+  static Branch& current() noexcept;  // of the rank on this thread
+
+  // Which branch this is, by the positions of the when_alls around it: equal on all ranks of a
+  // program of one structure. "main", "0.2".
+  std::uint64_t id() const noexcept { return id_; }
+  std::string path() const { return path_ ? *path_ : "main"; }
+  const std::shared_ptr<const std::string>& child_path() const noexcept { return path_; }
+
+  // What it was cancelled with; null: it was not.
+  const std::exception_ptr& cancelled() const noexcept {
+    return innermost_ == nullptr ? cause_ : cancelled_within();
+  }
+  void throw_if_cancelled() const {
+    if (const std::exception_ptr& cause = cancelled()) [[unlikely]]
+      std::rethrow_exception(cause);
+  }
+  // Every await of the branch throws `cause` from now on, the one that it is suspended in too, and
+  // issues nothing any more. The first cause stays.
+  void cancel(const std::exception_ptr& cause);
+  // The innermost scope's.
+  std::stop_token stop_token();
+
+  // Destroys its values: a rank does so on its own thread, before the branch goes.
+  void forget() noexcept;
+
+  // Resumed by what came first (as_it_comes, in_order): it may issue no collective.
+  bool unordered = false;
+  Suspension* suspended = nullptr;
+  Place place;  // where in the user's program it is (user_call.h)
+
+ private:
+  friend class CancelScope;
+  template <class T>
+  friend class BranchLocal;
+  struct Slot {
+    void* value = nullptr;
+    void (*destroy)(void*) = nullptr;
+  };
+  static int new_slot();
+  const std::exception_ptr& cancelled_within() const noexcept;  // or in a scope
+  void end_wait();
+  Slot* find(int index) noexcept {
+    for (Branch* b = this; b != nullptr; b = b->parent_)
+      if (const auto i = static_cast<std::size_t>(index);
+          i < b->slots_.size() && b->slots_[i].value)
+        return &b->slots_[i];
+    return nullptr;
+  }
+  Slot& own(int index) {
+    const auto i = static_cast<std::size_t>(index);
+    if (i >= slots_.size()) slots_.resize(i + 1);
+    return slots_[i];
+  }
+
+  Branch* parent_ = nullptr;
+  std::uint64_t id_ = 0;
+  std::shared_ptr<const std::string> path_;  // null: the program itself
+  CancelScope* innermost_ = nullptr;
+  std::exception_ptr cause_;
+  std::optional<std::stop_source> stop_;
+  std::vector<Slot> slots_;
+};
+
+// A part of a branch that can be cancelled by itself: what with_deadline bounds. Lives in the
+// coroutine; scopes of a branch nest.
+class CancelScope {
+ public:
+  CancelScope();
+  ~CancelScope();
+  CancelScope(const CancelScope&) = delete;
+  CancelScope& operator=(const CancelScope&) = delete;
+  void cancel(const std::exception_ptr& cause);
+  std::stop_token stop_token();
+
+ private:
+  friend class Branch;
+  Branch& branch_;
+  CancelScope* outer_;
+  std::exception_ptr cause_;
+  std::stop_source stop_;
+};
+
+// A value of the current branch. A child begins with its parent's.
+template <class T>
+class BranchLocal {
+ public:
+  BranchLocal() : index_(Branch::new_slot()) {}
+
+  // What get() gives where nothing was set is T().
+  const T& get() const {
+    static const T nothing{};
+    const Branch::Slot* slot = Branch::current().find(index_);
+    return slot != nullptr ? *static_cast<const T*>(slot->value) : nothing;
+  }
+  // The branch's own, to be changed.
+  T& own() const { return own(Branch::current()); }
+  T& own(Branch& branch) const {
+    const Branch::Slot* from = branch.find(index_);
+    Branch::Slot& slot = branch.own(index_);
+    if (slot.value == nullptr) {
+      // `from` may have moved with the vector: it is another branch's unless there was none.
+      slot.value = from != nullptr && branch.parent_ != nullptr
+                       ? new T(*static_cast<const T*>(branch.parent_->find(index_)->value))
+                       : new T();
+      slot.destroy = [](void* value) { delete static_cast<T*>(value); };
+    }
+    return *static_cast<T*>(slot.value);
+  }
+
+ private:
+  int index_;
+};
+
+// Called with each new child, in order, before any runs: for values that a child does not simply
+// inherit.
+using BranchForked = void (*)(Branch& parent, Branch& child, int position);
+bool on_branch_fork(BranchForked hook);
+
+}  // namespace coshard

@@ -1,0 +1,150 @@
+#pragma once
+// Awaitables that are not of this library. The one who resumes them knows nothing of ranks and
+// branches, so it is handed a coroutine of ours, whose resumption puts the awaiter into the
+// executor's queue `ready`; and while one is out, its executor is held open. Whoever resumes it
+// does so on the executor's thread: by Executor::enqueue, or by handle.resume() in something posted
+// to its Asio executor. The library cannot cancel one: where its branch is cancelled meanwhile, it
+// throws that once it is resumed.
+#include <coroutine>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <coshard/runtime/coro/frame_cache.h>
+
+namespace coshard {
+
+// Awaitables of the library name themselves; they look after queues and branches on their own.
+template <class Awaitable>
+concept AwaitableOfCoshard = requires {
+  typename std::remove_cvref_t<Awaitable>::awaitable_of_coshard;
+}
+|| std::is_same_v<std::remove_cvref_t<Awaitable>, std::suspend_always> ||
+    std::is_same_v<std::remove_cvref_t<Awaitable>, std::suspend_never>;
+
+template <class Awaitable>
+concept HasCoAwait = requires(Awaitable&& awaitable) {
+  static_cast<Awaitable&&>(awaitable).operator co_await();
+};
+
+// An awaiter that stays where it is: g++ 12 would copy what await_transform returns by reference.
+template <class Awaiter>
+class AwaiterInPlace {
+ public:
+  explicit AwaiterInPlace(Awaiter& awaiter) noexcept : awaiter_(&awaiter) {}
+  auto await_ready() const { return awaiter_->await_ready(); }
+  template <class Promise>
+  auto await_suspend(std::coroutine_handle<Promise> self) const {
+    return awaiter_->await_suspend(self);
+  }
+  decltype(auto) await_resume() const { return awaiter_->await_resume(); }
+
+ private:
+  Awaiter* awaiter_;
+};
+
+class Branch;
+class Executor;
+
+// What a foreign awaitable resumes: queues `awaiter` in its branch.
+class Bounce {
+ public:
+  struct promise_type {
+    static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
+    static void operator delete(void* memory, std::size_t bytes) noexcept {
+      free_frame(memory, bytes);
+    }
+    Bounce get_return_object() noexcept {
+      return Bounce(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_always initial_suspend() const noexcept { return {}; }
+    // One that was dropped while it was out goes when it has come back.
+    struct Last {
+      bool await_ready() const noexcept { return dropped; }
+      void await_suspend(std::coroutine_handle<>) const noexcept {}
+      void await_resume() const noexcept {}
+      bool dropped;
+    };
+    Last final_suspend() const noexcept;
+    void return_void() const noexcept {}
+    void unhandled_exception() const { throw; }
+    bool dropped = false;  // the awaiter is gone
+  };
+
+  Bounce() noexcept = default;
+  Bounce(Bounce&& other) noexcept;
+  Bounce& operator=(Bounce&&) = delete;
+  ~Bounce();
+  // From the running executor; holds it open until it has come back. Null without one: then the
+  // awaiter itself is resumed.
+  static Bounce to(std::coroutine_handle<> awaiter);
+  std::coroutine_handle<> handle() const noexcept { return handle_; }
+  // It has come back.
+  void release() noexcept;
+
+ private:
+  explicit Bounce(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}
+  static Bounce make(Executor& executor, Branch& branch, std::coroutine_handle<> awaiter);
+
+  std::coroutine_handle<promise_type> handle_;
+  Executor* held_ = nullptr;  // while it is out
+};
+
+// An await that nobody could cancel throws when it is over.
+void throw_if_branch_is_cancelled();
+
+template <class Awaiter>
+class ForeignAwaiter {
+  using Result = decltype(std::declval<Awaiter&>().await_resume());
+
+ public:
+  explicit ForeignAwaiter(Awaiter&& awaiter) : awaiter_(std::forward<Awaiter>(awaiter)) {}
+  bool await_ready() {
+    throw_if_branch_is_cancelled();
+    return awaiter_.await_ready();
+  }
+  template <class Promise>
+  auto await_suspend(std::coroutine_handle<Promise> self) {
+    bounce_.emplace(Bounce::to(self));
+    const std::coroutine_handle<> resumes = bounce_->handle() ? bounce_->handle() : self;
+    return awaiter_.await_suspend(resumes);
+  }
+  // What it gives is taken first, so that nothing is lost that it holds (a lock).
+  Result await_resume() {
+    if (bounce_) bounce_->release();
+    if constexpr (std::is_void_v<Result>) {
+      awaiter_.await_resume();
+      throw_if_branch_is_cancelled();
+    } else if constexpr (std::is_reference_v<Result> || std::is_move_constructible_v<Result>) {
+      Result result = awaiter_.await_resume();
+      throw_if_branch_is_cancelled();
+      return static_cast<Result&&>(result);
+    } else {
+      throw_if_branch_is_cancelled();
+      return awaiter_.await_resume();
+    }
+  }
+
+ private:
+  Awaiter awaiter_;
+  std::optional<Bounce> bounce_;
+};
+
+// The awaiter of a foreign awaitable: by its co_await operator, or itself.
+template <class Awaitable>
+decltype(auto) awaiter_of(Awaitable&& awaitable) {
+  if constexpr (HasCoAwait<Awaitable>) {
+    return static_cast<Awaitable&&>(awaitable).operator co_await();
+  } else if constexpr (requires { operator co_await(static_cast<Awaitable&&>(awaitable)); }) {
+    return operator co_await(static_cast<Awaitable&&>(awaitable));
+  } else {
+    return static_cast<Awaitable&&>(awaitable);
+  }
+}
+template <class Awaitable>
+auto make_foreign_awaiter(Awaitable&& awaitable) {
+  using Awaiter = decltype(awaiter_of(static_cast<Awaitable&&>(awaitable)));
+  return ForeignAwaiter<Awaiter>(awaiter_of(static_cast<Awaitable&&>(awaitable)));
+}
+
+}  // namespace coshard

@@ -1,0 +1,195 @@
+#pragma once
+// Task<T>: a coroutine that starts when it is awaited, and then runs on its awaiter's thread.
+// Move-only; whoever holds the Task owns the frame: dropping a task that has not started, or is
+// suspended, destroys its locals. One thread at a time: everything that resumes a task does so
+// through its Executor (executor.h).
+#include <concepts>
+#include <coroutine>
+#include <exception>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <coshard/runtime/coro/foreign.h>
+#include <coshard/runtime/coro/frame_cache.h>
+#include <coshard/runtime/error.h>
+
+namespace coshard {
+
+template <class T>
+class Task;
+
+// Error{BadInput}: a task that is empty was awaited. Out of line, so that awaiting stays small.
+[[noreturn]] void fail_empty_task();
+
+class TaskPromiseBase;
+
+// Where the children of a when_all meet (when_all.h).
+class Join {
+ public:
+  // A child has ended, with an exception or without: what runs next.
+  virtual std::coroutine_handle<> ended(TaskPromiseBase& child) noexcept = 0;
+
+ protected:
+  ~Join() = default;
+};
+
+// Is told of the exception with which a task ends, before its awaiter is: a module, whose path an
+// error message names. Outlives the task. Rank's thread.
+class FailureWitness {
+ public:
+  virtual void left_by(const std::exception_ptr& error) noexcept = 0;
+
+ protected:
+  ~FailureWitness() = default;
+};
+
+class TaskPromiseBase {
+ public:
+  static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) noexcept {
+    free_frame(memory, bytes);
+  }
+
+  // At its end a task continues its awaiter. It has none yet while the awaiter itself runs it for
+  // the first time: then it returns to there. The child of a join leaves that to the join.
+  struct FinalAwaiter {
+    bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> self) const noexcept {
+      TaskPromiseBase& promise = self.promise();
+      if (promise.join_ != nullptr) return promise.join_->ended(promise);
+      return promise.continuation_ ? promise.continuation_ : std::noop_coroutine();
+    }
+    void await_resume() const noexcept {}
+  };
+
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+  FinalAwaiter final_suspend() const noexcept { return {}; }
+  void unhandled_exception() noexcept {
+    error_ = std::current_exception();
+    if (witness_ != nullptr) witness_->left_by(error_);
+  }
+  void set_witness(FailureWitness& witness) noexcept { witness_ = &witness; }
+  void set_continuation(std::coroutine_handle<> awaiter) noexcept { continuation_ = awaiter; }
+  void set_join(Join& join) noexcept { join_ = &join; }
+  const std::exception_ptr& error() const noexcept { return error_; }
+
+  // What is not of this library is held by the executor until somebody resumes it (foreign.h).
+  template <class Awaitable>
+  decltype(auto) await_transform(Awaitable&& awaitable) const {
+    if constexpr (AwaitableOfCoshard<Awaitable> && HasCoAwait<Awaitable>) {
+      return static_cast<Awaitable&&>(awaitable);
+    } else if constexpr (AwaitableOfCoshard<Awaitable>) {
+      return AwaiterInPlace<std::remove_reference_t<Awaitable>>(awaitable);
+    } else {
+      return make_foreign_awaiter(static_cast<Awaitable&&>(awaitable));
+    }
+  }
+
+ protected:
+  void rethrow() const {
+    if (error_) [[unlikely]]
+      std::rethrow_exception(error_);
+  }
+
+ private:
+  std::coroutine_handle<> continuation_;
+  Join* join_ = nullptr;
+  FailureWitness* witness_ = nullptr;
+  std::exception_ptr error_;
+};
+
+template <class T>
+class TaskPromise final : public TaskPromiseBase {
+ public:
+  Task<T> get_return_object() noexcept;
+  template <std::convertible_to<T> U = T>
+  void return_value(U&& value) {
+    value_.emplace(std::forward<U>(value));
+  }
+  T take() {
+    rethrow();
+    return std::move(*value_);
+  }
+
+ private:
+  std::optional<T> value_;
+};
+
+template <>
+class TaskPromise<void> final : public TaskPromiseBase {
+ public:
+  Task<void> get_return_object() noexcept;
+  void return_void() const noexcept {}
+  void take() const { rethrow(); }
+};
+
+template <class T = void>
+class [[nodiscard]] Task {
+ public:
+  using promise_type = TaskPromise<T>;
+  using value_type = T;
+  using Handle = std::coroutine_handle<promise_type>;
+
+  using awaitable_of_coshard = void;
+
+  Task() noexcept = default;
+  explicit Task(Handle handle) noexcept : handle_(handle) {}
+  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+  Task& operator=(Task&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Task() {
+    if (handle_) handle_.destroy();
+  }
+
+  explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
+  bool done() const noexcept { return handle_ && handle_.done(); }
+
+  // For executors and joins: the frame, still owned by this Task, and the result of a task that is
+  // done.
+  Handle handle() const noexcept { return handle_; }
+  // Who is told of the exception with which it ends; before it starts.
+  void set_witness(FailureWitness& witness) const noexcept {
+    if (handle_) handle_.promise().set_witness(witness);
+  }
+  T take() { return handle_.promise().take(); }
+
+  // The awaiter takes the frame over and destroys it at the end of the co_await expression.
+  class Awaiter {
+   public:
+    explicit Awaiter(Task&& task) noexcept : task_(std::move(task)) {}
+    // Runs the task here, on the caller's stack. When it ends without suspending, the awaiter does
+    // not suspend either: a loop over finished tasks is as cheap as a loop over calls and needs no
+    // stack.
+    bool await_ready() {
+      if (!task_.handle_) [[unlikely]]
+        fail_empty_task();
+      task_.handle_.resume();
+      return task_.handle_.done();
+    }
+    void await_suspend(std::coroutine_handle<> awaiter) noexcept {
+      task_.handle_.promise().set_continuation(awaiter);
+    }
+    T await_resume() { return task_.take(); }
+
+   private:
+    Task task_;
+  };
+  Awaiter operator co_await() && noexcept { return Awaiter(std::move(*this)); }
+
+ private:
+  Handle handle_;
+};
+
+template <class T>
+Task<T> TaskPromise<T>::get_return_object() noexcept {
+  return Task<T>(std::coroutine_handle<TaskPromise<T>>::from_promise(*this));
+}
+inline Task<void> TaskPromise<void>::get_return_object() noexcept {
+  return Task<void>(std::coroutine_handle<TaskPromise<void>>::from_promise(*this));
+}
+
+}  // namespace coshard

@@ -1,0 +1,79 @@
+#pragma once
+// The one error type of coshard: a kind and a one-line message that names the values.
+// Thrown by every layer; nobody below `run` catches it except task promises and the world's
+// shutdown.
+#include <exception>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <coshard/runtime/call_site.h>
+
+namespace coshard {
+
+enum class ErrorKind {
+  BadInput,      // the caller's arguments are wrong; nothing was changed
+  Unsupported,   // asked for something this build or backend does not have
+  DeviceFailed,  // a device call failed
+  CommFailed,    // a collective failed, or its communicator was poisoned by an earlier failure
+  Timeout,       // a deadline passed; the message names who is missing
+  Cancelled,     // a stop was requested; never logged as an error
+};
+
+std::string_view to_string(ErrorKind kind);
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message);
+  ErrorKind kind() const noexcept { return kind_; }
+  // "linear: inner dimensions differ: …"; what() has "rank 1, layers.0.mlp: " before it once the
+  // error has left that module, or the program of that rank.
+  const char* message() const noexcept { return std::runtime_error::what(); }
+  const char* what() const noexcept override { return told_.empty() ? message() : told_.c_str(); }
+  // It has left the module at `path`, or with "" the program; the first one counts.
+  void left(int rank, std::string_view path);
+  // The line of the user's program that the library worked for when this was made; not known where
+  // none did.
+  const CallSite& site() const noexcept { return site_; }
+
+ private:
+  ErrorKind kind_;
+  CallSite site_;
+  std::string told_;
+};
+
+// How an error shows a value: what brief(value) says in one line, where there is that, else `<<`.
+template <class T>
+decltype(auto) in_one_line(const T& value) {
+  if constexpr (requires { brief(value); })
+    return brief(value);
+  else
+    return (value);
+}
+
+// Joins printable operands into one string: cat("dim ", 3, " of ", shape).
+template <class... Args>
+std::string cat(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << in_one_line(args));
+  return out.str();
+}
+
+[[noreturn]] void fail(ErrorKind kind, const std::string& message);
+
+// Its what(), or that it has none.
+std::string text_of(const std::exception_ptr& error);
+// The same without where an Error came from.
+std::string message_of(const std::exception_ptr& error);
+// Notes in an Error that it has left a module of this rank, or its program.
+void note_left(const std::exception_ptr& error, int rank, std::string_view path);
+
+}  // namespace coshard
+
+// Throws Error{BadInput} with the joined operands when `condition` is false.
+#define CS_REQUIRE(condition, ...)                                                  \
+  do {                                                                              \
+    if (!(condition)) [[unlikely]]                                                  \
+      ::coshard::fail(::coshard::ErrorKind::BadInput, ::coshard::cat(__VA_ARGS__)); \
+  } while (false)

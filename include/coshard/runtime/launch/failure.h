@@ -1,0 +1,34 @@
+#pragma once
+// What those who watch a run are told: what went wrong, and who has not ended since. Values.
+#include <chrono>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <coshard/runtime/call_site.h>
+
+namespace coshard {
+
+// The first failure of a run.
+struct Failure {
+  int rank = -1;        // whose program failed; -1: all of them together
+  std::string text;     // what was thrown says
+  std::string module;   // path of the innermost module that it left; "": none
+  CallSite where = {};  // the user's line where the text does not name it; line 0: unknown
+
+  // "rank 1, layers.0.mlp: matmul: inner dims differ: …"
+  std::string line() const;
+};
+// Of `error`, which has left the program of `rank` through `module`.
+Failure failure_of(int rank, const std::exception_ptr& error, std::string module = "");
+
+// Ranks that have not ended although the run has failed: they are in code that nobody can
+// interrupt.
+struct StillRunning {
+  std::vector<int> ranks;           // ascending
+  std::string text;                 // "rank 1 (last issued #39 all_reduce 1.7 s ago), rank 3 (…)"
+  std::chrono::milliseconds since;  // since the failure was told
+  bool out_of_grace = false;        // for longer than WorldOptions::grace
+};
+
+}  // namespace coshard

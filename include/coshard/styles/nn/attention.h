@@ -1,0 +1,41 @@
+#pragma once
+// Attention: causal self-attention with rotary positions and grouped key/value heads. Owned by the
+// module it is a member of; rank's thread.
+#include <coshard/styles/nn/linear.h>
+
+namespace coshard::nn {
+
+struct AttentionOptions {
+  std::int64_t dim = 0;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 0;  // 0: heads
+  bool bias = false;
+  bool rotary = true;
+  bool causal = true;
+  double rope_theta = 10000;
+  DType dtype = DType::F32;
+  std::optional<double> init_std = std::nullopt;  // as LinearOptions
+};
+
+// x [batch, seq, dim] -> [batch, seq, dim], seq whole. The outputs of wq, wk and wv are seen as
+// [batch, seq, width/head_dim, head_dim], where width is that of the tensor at hand: a rank's
+// number of heads follows from its local projection, and a DTensor works as well as a local tensor.
+// Error{BadInput}: a width that is no multiple of head_dim, dim not divisible by heads, heads not
+// by kv_heads.
+class Attention : public Module {
+ public:
+  Attention(AttentionOptions options, World& world);
+
+  std::int64_t head_dim;
+  Linear wq, wk, wv, wo;
+
+ protected:
+  Task<Tensor> run(Tensor x) override;
+
+ private:
+  Tensor split_heads(const Tensor& x, bool rotate) const;
+
+  AttentionOptions options_;
+};
+
+}  // namespace coshard::nn

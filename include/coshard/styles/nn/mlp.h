@@ -1,0 +1,28 @@
+#pragma once
+// MLP: the SwiGLU feed-forward block, w2(silu(w1(x)) * w3(x)). Owned by the module it is a member
+// of; rank's thread.
+#include <coshard/styles/nn/linear.h>
+
+namespace coshard::nn {
+
+struct MLPOptions {
+  std::int64_t dim = 0;
+  std::int64_t ffn = 0;
+  bool bias = false;
+  DType dtype = DType::F32;
+  std::optional<double> init_std = std::nullopt;  // as LinearOptions
+};
+
+// x [..., dim] -> [..., dim]
+class MLP : public Module {
+ public:
+  MLP(MLPOptions options, World& world);
+
+  Linear w1, w3;  // [ffn, dim]
+  Linear w2;      // [dim, ffn]
+
+ protected:
+  Task<Tensor> run(Tensor x) override;
+};
+
+}  // namespace coshard::nn

@@ -1,0 +1,77 @@
+#pragma once
+// A parallel style says how one module is cut: which layout its parameters get, and which layouts
+// go in and come out. Any copyable type with `apply` is one; Style holds any of them. Errors show
+// it by its `<<`, where it has one, or else by the name of its type. Values; used on the rank's
+// thread.
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <typeinfo>
+
+#include <coshard/dtensor/device_mesh.h>
+#include <coshard/styles/module.h>
+
+namespace coshard {
+
+struct ParallelizeOptions {
+  // The rank of the mesh whose parameters all ranks get; nullopt: every rank cuts its own and
+  // nothing is sent.
+  std::optional<int> src_data_rank = 0;
+};
+
+// apply(module, mesh, options) replaces parameters by DTensors and adds hooks. The mesh has one
+// dimension. Error{BadInput} before anything is changed.
+template <class T>
+concept ParallelStyle = requires(const T& style, Module& module, const DeviceMesh& mesh,
+                                 const ParallelizeOptions& options) {
+  style.apply(module, mesh, options);
+};
+
+class Style {
+ public:
+  Style() = default;  // empty
+  template <class S>
+  requires(!std::same_as<S, Style> && ParallelStyle<S>)
+      Style(S style)  // NOLINT: implicit, so that plan[key] = S{...}
+      : held_(std::make_shared<Held<S>>(std::move(style))) {}
+
+  explicit operator bool() const { return held_ != nullptr; }
+  // Error{BadInput}: an empty one; a module that has one of the same type.
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const {
+    CS_REQUIRE(held_, "parallelize: an empty style for ", module.type_name(), " '", module.path(),
+               "'");
+    held_->apply(module, mesh, options);
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Style& style) {
+    if (!style.held_) return out << "no style";
+    style.held_->print(out);
+    return out;
+  }
+
+ private:
+  struct Holder {
+    virtual ~Holder() = default;
+    virtual void apply(Module&, const DeviceMesh&, const ParallelizeOptions&) const = 0;
+    virtual void print(std::ostream&) const = 0;
+  };
+  template <class S>
+  struct Held final : Holder {
+    explicit Held(S style) : style(std::move(style)) {}
+    void apply(Module& module, const DeviceMesh& mesh,
+               const ParallelizeOptions& options) const override {
+      module.claim(cat("given the style ", type_name_of(typeid(S))));
+      style.apply(module, mesh, options);
+    }
+    void print(std::ostream& out) const override {
+      if constexpr (requires { out << style; })
+        out << style;
+      else
+        out << type_name_of(typeid(S));
+    }
+    S style;
+  };
+  std::shared_ptr<const Holder> held_;
+};
+
+}  // namespace coshard
