@@ -9,7 +9,7 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/runtime/launch/world.h>
-#include "dtensor/walk.h"
+#include "dtensor/backward_pass.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -62,7 +62,7 @@ std::string_view kernel_kind(ComputeClass what) {
 Json arguments(const Span& span) {
   if (span.flow != 0) {
     Json args{{"bytes", span.bytes}, {"sequence", span.sequence}};
-    if (span.where.known()) args["at"] = place(span.where);
+    if (span.where.known()) args["at"] = location_of(span.where);
     return args;
   }
   if (span.track != Track::Compute) return {};

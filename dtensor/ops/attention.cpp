@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include <coshard/dtensor/factories.h>
-#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"

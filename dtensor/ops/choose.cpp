@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dtensor/redistribute/search.h"
+#include "dtensor/redistribute/planner.h"
 
 namespace coshard {
 namespace {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"

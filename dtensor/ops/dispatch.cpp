@@ -7,7 +7,7 @@
 #include <coshard/dtensor/replica_guard.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/ops/decision.h"
-#include "dtensor/ops/op_record.h"
+#include "dtensor/ops/op_node.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/redistribute/plan.h"
 #include "runtime/coro/user_call.h"

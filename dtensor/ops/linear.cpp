@@ -1,4 +1,4 @@
-#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/products.h"

@@ -1,7 +1,7 @@
 #pragma once
 // What reductions over any set of dimensions share: attributes, rule, shapes, forward and gradient.
 // Each operator adds its name, its samples and optionally its own gradient.
-#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 

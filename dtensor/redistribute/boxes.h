@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
-#include "dtensor/redistribute/holdings.h"
+#include "dtensor/redistribute/shard_map.h"
 
 namespace coshard {
 

@@ -8,7 +8,7 @@
 #include <coshard/dtensor/redistribute/cost.h>
 #include <coshard/runtime/comm/link.h>
 #include <coshard/runtime/error.h>
-#include "dtensor/redistribute/search.h"
+#include "dtensor/redistribute/planner.h"
 #include "dtensor/redistribute/transition.h"
 
 namespace coshard {

@@ -8,7 +8,7 @@
 #include <coshard/dtensor/spec.h>
 #include <coshard/runtime/comm/communicator.h>
 #include "dtensor/redistribute/boxes.h"
-#include "dtensor/redistribute/search.h"
+#include "dtensor/redistribute/planner.h"
 
 namespace coshard {
 

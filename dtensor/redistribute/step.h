@@ -5,7 +5,7 @@
 #include <string>
 
 #include <coshard/dtensor/layout.h>
-#include "dtensor/redistribute/holdings.h"
+#include "dtensor/redistribute/shard_map.h"
 
 namespace coshard {
 

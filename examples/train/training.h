@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <coshard/profiling/chrome_trace.h>
-#include <coshard/profiling/exit_table.h>
+#include <coshard/profiling/comm_summary.h>
 #include <coshard/runtime/launch/world.h>
 #include "examples/train/options.h"
 #include "examples/train/text.h"

@@ -5,5 +5,5 @@
 #include <coshard/profiling/chrome_trace.h>
 #include <coshard/profiling/collective_counter.h>
 #include <coshard/profiling/comm_debug.h>
-#include <coshard/profiling/exit_table.h>
+#include <coshard/profiling/comm_summary.h>
 #include <coshard/profiling/visualize_sharding.h>

@@ -27,6 +27,6 @@
 //
 // Every rank must register the same rule before it uses that operator on DTensors; otherwise the
 // next collective of the mesh fails.
-#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/pointwise.h>

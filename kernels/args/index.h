@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernels/args/view.h"
-#include "runtime/device/finding.h"
+#include "runtime/device/device_assert.h"
 
 namespace coshard::kernels {
 

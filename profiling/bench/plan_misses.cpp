@@ -4,7 +4,7 @@
 #include <limits>
 #include <random>
 
-#include "dtensor/redistribute/search.h"
+#include "dtensor/redistribute/planner.h"
 #include "profiling/bench/timed.h"
 
 namespace coshard::bench {

@@ -6,7 +6,7 @@
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
-#include <coshard/profiling/exit_table.h>
+#include <coshard/profiling/comm_summary.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/nn/transformer.h>

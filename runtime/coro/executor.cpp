@@ -9,7 +9,7 @@
 #include "runtime/coro/executor_asio.h"
 #include "runtime/coro/fault_switch.h"
 #include "runtime/coro/fiber_thread.h"
-#include "runtime/coro/patience.h"
+#include "runtime/coro/spin_wait.h"
 
 namespace coshard {
 
@@ -272,10 +272,10 @@ void Executor::idle() {
 // Spins for as long as a sleep and a wake-up cost; whether there is something to do now.
 bool Executor::spin(Waiting& head) {
   if (context_->parker().shares_its_thread()) return false;
-  SpinWait patience;
+  SpinWait spin_wait;
   while (head.look() == Look::Stuck) {
     if (has_mail_.load(std::memory_order_relaxed)) return true;
-    if (!patience.spin()) return false;
+    if (!spin_wait.spin()) return false;
   }
   return true;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
-#include "runtime/comm/awaited.h"
+#include "runtime/comm/collective_info.h"
 #include "runtime/device/peer_engine.h"
 
 namespace coshard {

@@ -14,7 +14,7 @@
 
 #include <coshard/runtime/coro/parker.h>
 #include <coshard/runtime/spin_lock.h>
-#include "runtime/comm/awaited.h"
+#include "runtime/comm/collective_info.h"
 #include "runtime/comm/local/device_group.h"
 #include "runtime/comm/local/job.h"
 #include "runtime/comm/local/link_queue.h"

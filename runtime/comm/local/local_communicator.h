@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
-#include "runtime/comm/awaited.h"
+#include "runtime/comm/collective_info.h"
 #include "runtime/comm/local/group.h"
 
 namespace coshard {

@@ -8,7 +8,7 @@
 #include "runtime/comm/local/units.h"
 #include "runtime/comm/neighbours.h"
 #include "runtime/coro/census.h"
-#include "runtime/coro/patience.h"
+#include "runtime/coro/spin_wait.h"
 
 namespace coshard {
 LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
@@ -45,7 +45,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
   LocalGroup& group = communicator_->group();
   RankContext& rank = RankContext::current();
   Parker& parker = rank.parker();
-  SpinWait patience;
+  SpinWait spin_wait;
   std::int64_t begin_ns = 0;
   for (;;) {
     if (group.poisoned()) fail_poisoned();
@@ -53,7 +53,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     if (help()) continue;
     fail_if_missing_is_here();
     if (begin_ns == 0) begin_ns = parker.now();
-    if (!parker.shares_its_thread() && patience.spin()) continue;
+    if (!parker.shares_its_thread() && spin_wait.spin()) continue;
     Nap nap(sleeper());
     const Listening ear(*this, rank);
     // In this order: what is due between the two looks at the clock is a deadline that has passed.

@@ -7,7 +7,7 @@
 
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/coro/rank_context.h>
-#include "runtime/comm/awaited.h"
+#include "runtime/comm/collective_info.h"
 #include "runtime/comm/local/local_communicator.h"
 
 namespace coshard {

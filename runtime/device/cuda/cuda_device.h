@@ -12,7 +12,7 @@
 
 #include <coshard/runtime/device/cuda/cuda_options.h>
 #include <coshard/runtime/device/device.h>
-#include "runtime/device/finding.h"
+#include "runtime/device/device_assert.h"
 #include "runtime/device/graph.h"
 
 namespace coshard {
@@ -58,7 +58,7 @@ class CudaDevice final : public Device, public GraphDevice {
   void allow_access(int device);
   const std::shared_ptr<EventPool>& events() const { return events_; }
   CudaGraphs& graphs() const { return *graphs_; }
-  // Where kernels leave what is wrong with their input (finding.h); host memory that the device
+  // Where kernels leave what is wrong with their input (device_assert.h); host memory that the device
   // maps.
   DeviceAssert* finding() const { return finding_; }
   // What is cached goes back to the device; the host waits for it.

@@ -7,8 +7,8 @@
 #include <map>
 #include <random>
 
-#include <coshard/dtensor/ops/letters.h>
-#include "dtensor/redistribute/search.h"
+#include <coshard/dtensor/ops/axes.h>
+#include "dtensor/redistribute/planner.h"
 
 namespace coshard {
 namespace {

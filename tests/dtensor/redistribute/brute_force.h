@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <coshard/dtensor/redistribute/cost.h>
-#include "dtensor/redistribute/holdings.h"
+#include "dtensor/redistribute/shard_map.h"
 #include "dtensor/redistribute/step.h"
 
 namespace coshard::testing {

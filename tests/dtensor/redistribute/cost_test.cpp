@@ -7,8 +7,8 @@
 #include <limits>
 #include <map>
 
+#include "dtensor/redistribute/planner.h"
 #include "dtensor/redistribute/pricing.h"
-#include "dtensor/redistribute/search.h"
 #include "tests/dtensor/redistribute/layouts.h"
 
 namespace coshard {

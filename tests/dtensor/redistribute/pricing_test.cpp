@@ -5,8 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include "dtensor/redistribute/planner.h"
 #include "dtensor/redistribute/pricing.h"
-#include "dtensor/redistribute/search.h"
 #include "tests/dtensor/redistribute/brute_force.h"
 #include "tests/dtensor/redistribute/layouts.h"
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "dtensor/redistribute/search.h"
+#include "dtensor/redistribute/planner.h"
 #include "tests/dtensor/redistribute/layouts.h"
 
 namespace coshard {

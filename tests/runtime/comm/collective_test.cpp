@@ -27,10 +27,10 @@ void expect_disagreement(CollectiveKind kind, const std::function<void(Collectiv
   const auto outcomes = outcomes_on_ranks(3, [&](Communicator& comm, int rank) {
     const Floats buffer(1000UL);
     Collective c = base(kind, buffer);
-    if (rank == 0) here = place(c.where = CallSite::current());
+    if (rank == 0) here = location_of(c.where = CallSite::current());
     if (rank == 2) {
       change(c);
-      there = place(c.where = CallSite::current());
+      there = location_of(c.where = CallSite::current());
     }
     comm.issue(c).wait();
     device_here()->synchronize();

@@ -1,7 +1,7 @@
 #pragma once
 // What elementwise operators share: how Partials pass through a function of one tensor, and the
 // shape that inputs broadcast to.
-#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/axes.h>
 #include <coshard/export.h>
 
 namespace COSHARD_API coshard {

@@ -1,4 +1,4 @@
-#include "dtensor/redistribute/holdings.h"
+#include "dtensor/redistribute/shard_map.h"
 
 #include <algorithm>
 

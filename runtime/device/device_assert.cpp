@@ -1,4 +1,4 @@
-#include "runtime/device/finding.h"
+#include "runtime/device/device_assert.h"
 
 #include <coshard/runtime/error.h>
 

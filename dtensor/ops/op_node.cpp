@@ -1,4 +1,4 @@
-#include "dtensor/ops/op_record.h"
+#include "dtensor/ops/op_node.h"
 
 #include <algorithm>
 #include <string_view>

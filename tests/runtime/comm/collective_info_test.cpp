@@ -4,7 +4,7 @@
 #include <string>
 
 #include <coshard/runtime/comm/communicator.h>
-#include "runtime/comm/awaited.h"
+#include "runtime/comm/collective_info.h"
 
 namespace coshard {
 namespace {

@@ -1,7 +1,7 @@
 // The words that rules are written in.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/ops/letters.h>
+#include <coshard/dtensor/ops/axes.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

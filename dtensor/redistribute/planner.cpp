@@ -1,4 +1,4 @@
-#include "dtensor/redistribute/search.h"
+#include "dtensor/redistribute/planner.h"
 
 #include <algorithm>
 #include <limits>

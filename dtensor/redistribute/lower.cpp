@@ -1,4 +1,4 @@
-#include "dtensor/redistribute/bind.h"
+#include "dtensor/redistribute/lower.h"
 
 #include <algorithm>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "dtensor/walk.h"
+#include "dtensor/backward_pass.h"
 
 #include <algorithm>
 #include <utility>

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "dtensor/redistribute/holdings.h"
+#include "dtensor/redistribute/shard_map.h"
 
 namespace coshard {
 namespace {

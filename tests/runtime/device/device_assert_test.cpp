@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/device/finding.h"
+#include "runtime/device/device_assert.h"
 
 namespace coshard {
 namespace {

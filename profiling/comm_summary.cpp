@@ -1,4 +1,4 @@
-#include <coshard/profiling/exit_table.h>
+#include <coshard/profiling/comm_summary.h>
 
 #include <fmt/format.h>
 

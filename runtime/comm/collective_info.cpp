@@ -1,4 +1,4 @@
-#include "runtime/comm/awaited.h"
+#include "runtime/comm/collective_info.h"
 
 #include <algorithm>
 #include <cstdio>
