@@ -10,19 +10,23 @@ import subprocess
 import sys
 import tempfile
 
-kind, source, prefix, *compiler = sys.argv[1:]
+kind, source, build_folder, *compiler = sys.argv[1:]
 here = pathlib.Path(__file__).resolve().parent
 environment = dict(os.environ, CXX=" ".join(compiler))
-library = None
+library = prefix = None
 
 
-def use_installed(root):
-    global library
-    found = list(pathlib.Path(root).glob("**/pkgconfig/coshard.pc"))
-    if not found:
-        sys.exit(f"nothing is installed in {root}: run `ninja install` first")
-    library = found[0].parent.parent
-    environment.update({"PKG_CONFIG_PATH": str(found[0].parent), "LD_LIBRARY_PATH": str(library)})
+def install(work):
+    global library, prefix
+    root = work / "root"
+    run("meson", "install", "-C", build_folder, "--no-rebuild", "--quiet", "--strip", "--destdir", root)
+    found = next(root.glob("**/pkgconfig/coshard.pc"))
+    library, prefix = found.parent.parent, next(root.glob("**/include")).parent
+    environment.update({
+        "PKG_CONFIG_PATH": str(found.parent),
+        "PKG_CONFIG_SYSROOT_DIR": str(root),
+        "LD_LIBRARY_PATH": str(library),
+    })
 
 
 def run(*words, **options):
@@ -44,9 +48,9 @@ def consumer_of_pkg_config(work):
 
 
 def consumer_of_cmake(work):
-    run("cmake", "-S", here / "cmake", "-B", work, f"-DCMAKE_PREFIX_PATH={prefix}")
-    run("cmake", "--build", work)
-    run(work / "consumer")
+    run("cmake", "-S", here / "cmake", "-B", work / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", work / "build")
+    run(work / "build/consumer")
 
 
 def two_shared_objects(work):
@@ -82,23 +86,26 @@ def size(work):
         sys.exit("more than 5 MB")
 
 
+CPU_ALONE = ["-Dcoshard:cuda=disabled", "-Dcoshard:nccl=disabled", "-Dcoshard:nvtx=disabled"]
+
+
 def subproject(work):
+    """Of a project without optimisation, where the library is optimised; and of a release, without a warning."""
     (work / "subprojects").mkdir()
     (work / "subprojects/coshard").symlink_to(source)
     for name in ("meson/meson.build", "program.cpp"):
         shutil.copy(here / name, work)
     shutil.copytree(here / "own", work / "own")
-    run("meson", "setup", work / "build", work, "-Dcoshard:cuda=disabled", "-Dcoshard:nccl=disabled", "-Dcoshard:nvtx=disabled")
+    run("meson", "setup", work / "build", work, *CPU_ALONE)
     commands = json.loads((work / "build/compile_commands.json").read_text())
     ours = [c["command"] for c in commands if "coshard_dtensor" in c["command"]]
     if not ours or not all(" -O2" in c for c in ours):
         sys.exit("the library is not optimised within a project that is not")
     if any("coshard/tests" in c["file"] or "coshard/examples" in c["file"] or "coshard/tools" in c["file"] for c in commands):
         sys.exit("more than the library is built")
-    # Without it the build takes a third of the time.
-    run("meson", "configure", work / "build", "-Dcoshard:optimise_within_others=false")
-    run("ninja", "-C", work / "build")
-    run(work / "build/consumer")
+    run("meson", "setup", work / "release", work, *CPU_ALONE, "-Dbuildtype=release", "-Dcoshard:werror=true")
+    run("ninja", "-C", work / "release")
+    run(work / "release/consumer")
 
 
 # A program started without what ldconfig knows, so without an installation of CUDA's libraries.
@@ -120,15 +127,11 @@ def must_fail(words, *said):
 
 
 def without_cuda(work):
-    """A build with the cuda device, put where no CUDA is, and then without its module. PREFIX: the build folder."""
-    build = pathlib.Path(prefix)
-    run("meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", work / "root")
-    use_installed(work / "root")
+    """A build with the cuda device, put where no CUDA is, and then without its module."""
     module = library / "libcoshard_cuda.so"
-    include = next((work / "root").glob("**/include"))
     device = work / "device"
-    run(*compiler, *STRICT, "-I", include, here / "device.cpp", "-o", device, "-L", library, "-lcoshard", "-pthread")
-    coshard = next((work / "root").glob("**/bin/coshard"))
+    run(*compiler, *STRICT, "-I", prefix / "include", here / "device.cpp", "-o", device, "-L", library, "-lcoshard", "-pthread")
+    coshard = prefix / "bin/coshard"
     for binary in [library / "libcoshard.so", module, device, coshard]:
         print(binary.name, *needed_by(binary))
         cuda = [name for name in needed_by(binary) if any(word in name for word in ("cuda", "cublas", "nccl"))]
@@ -158,10 +161,10 @@ KINDS = {
     "subproject": subproject,
     "without cuda": without_cuda,
 }
-if kind not in ("subproject", "without cuda"):
-    use_installed(prefix)
 with tempfile.TemporaryDirectory() as folder:
     try:
+        if kind != "subproject":
+            install(pathlib.Path(folder))
         KINDS[kind](pathlib.Path(folder))
     except subprocess.CalledProcessError as error:
         sys.exit(f"{kind}: exit status {error.returncode}\n{error.stdout or ''}{error.stderr or ''}")

@@ -66,7 +66,7 @@ const std::vector<NamedView>& view_functions() {
          return cat({slice(x, 0, 2, 1), x}, 0);
        }},
       {"select", [](const Tensor& x) { return select(x, 1, -2); }},
-      {"split", [](const Tensor& x) { return str_cat(split(x, 4, 2), 2); }},
+      {"split", [](const Tensor& x) { return cat(split(x, 4, 2), 2); }},
       {"chunk", [](const Tensor& x) { return mul(chunk(x, 2, 0)[1], 3.0); }},
       {"unbind", [](const Tensor& x) { return add(unbind(x, 1)[0], unbind(x, 1)[3]); }},
       {"pad",
