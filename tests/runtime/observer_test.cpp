@@ -19,18 +19,22 @@ TEST(ObserverCalls, EveryCollectiveHasANameOfItsOwn) {
 
 TEST(ObserverCalls, AKernelEndsAlsoWhenItFails) {
   struct Seen final : Observer {
-    void computing(std::string_view op, ComputeClass) override { begun += op; }
+    void computing(std::string_view op, ComputeClass, const DescribeInputs& inputs) override {
+      begun += op;
+      worked_on = inputs();
+    }
     void computed(std::string_view op, ComputeClass what, std::int64_t begin,
                   std::int64_t end) override {
       ended += op;
       in_order = begin <= end && what == ComputeClass::Gemm;
     }
-    std::string begun, ended;
+    std::string begun, ended, worked_on;
     bool in_order = false;
   } seen;
   EXPECT_THROW(
       {
-        const Computing matmul(seen, "matmul", ComputeClass::Gemm);
+        const Computing matmul(seen, "matmul", ComputeClass::Gemm, [] { return "f32[2,3]"; });
+        EXPECT_EQ(seen.worked_on, "f32[2,3]");
         EXPECT_EQ(seen.begun, "matmul");
         EXPECT_EQ(seen.ended, "");
         throw 1;

@@ -41,7 +41,7 @@ TEST(Permute, ACutGoesWithItsDimension) {
 // What an observer is told of: what computes, and no view.
 TEST(Permute, IsNoComputation) {
   struct Computed final : Observer {
-    void computing(std::string_view, ComputeClass) override { ++count; }
+    void computing(std::string_view, ComputeClass, const DescribeInputs&) override { ++count; }
     int count = 0;
   };
   alone([](World& world) {

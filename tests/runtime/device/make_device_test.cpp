@@ -28,9 +28,10 @@ TEST(MakeDevice, AKindThatThisBuildLacksIsUnsupportedAndSaysHowToGetIt) {
     EXPECT_STREQ(error.what(),
                  "device 'sim' is not implemented; use cpu, or simulate() for a deterministic run");
   }
-  if (!has_backend(DeviceKind::Cuda))
+  if (!has_backend(DeviceKind::Cuda)) {
     EXPECT_EQ(describe_backend(DeviceKind::Cuda).hint,
               "configure it with `meson setup -Dcuda=enabled`");
+  }
 }
 
 // A build with CUDA on a machine without a driver starts, and says what is missing.
