@@ -71,7 +71,7 @@ void add_seconds(CLI::App& app, const std::string& name, std::chrono::millisecon
 std::string joined(const std::vector<std::string>& words) {
   std::string all;
   for (std::size_t i = 0; i < words.size(); ++i)
-    all += (i == 0 ? "" : i + 1 < words.size() ? ", " : " and ") + words[i];
+    all += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
   return all;
 }
 

@@ -11,7 +11,7 @@
 
 namespace coshard::cli {
 
-std::string joined(const std::vector<std::string>& words);  // "a, b and c"
+std::string joined(const std::vector<std::string>& words);  // "a, b or c"
 
 // `check` throws for what is not allowed; `allowed` is shown by --help.
 template <class Value, class Check>

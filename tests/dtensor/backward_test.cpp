@@ -149,7 +149,7 @@ TEST(Grad, IsSetToWhatFitsTheTensor) {
     const auto set = [&](const Tensor& of, const Tensor& g) {
       return refusal_of([&] { of.set_grad(g); });
     };
-    EXPECT_TRUE(says(set(x, ones(world.device(), {3}, DType::F64)), "set_grad: f64[3]"));
+    EXPECT_TRUE(says(set(x, ones(world.device(), {3}, DType::F64)), "set_grad: gradient f64[3]"));
     EXPECT_TRUE(says(set(x, ones(world.device(), {1}, DType::F64)), "f64[1]"));
     EXPECT_TRUE(says(set(x, ones(world.device(), {2}, DType::F32)), "f32[2]"));
     const DTensor d = distribute_tensor(x.detach(), mesh, Shard(0));

@@ -108,8 +108,8 @@ TEST(Flatten, NamesAreGivenOnce) {
   on_ranks(8, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"dp", "cp", "tp"});
     const DeviceMesh dp_cp = mesh.submesh({"dp", "cp"}), dp_tp = mesh.submesh({"dp", "tp"});
-    EXPECT_TRUE(
-        says(mesh_refusal([&] { dp_cp.flatten("tp"); }), "'tp' is already the name of a dimension"));
+    EXPECT_TRUE(says(mesh_refusal([&] { dp_cp.flatten("tp"); }),
+                     "'tp' is already the name of a dimension"));
     dp_cp.flatten("x");
     EXPECT_TRUE(says(mesh_refusal([&] { dp_tp.flatten("x"); }), "'x'"));
     dp_tp.flatten("outer");
@@ -151,7 +151,8 @@ TEST(DeviceMesh, ADimensionThatItLacksIsNamed) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     for (const int dim : {-1, 1}) {
-      const std::string which = "dimension " + std::to_string(dim) + " of the mesh tp=2";
+      const std::string which =
+          "dimension " + std::to_string(dim) + " is out of range for mesh tp=2";
       EXPECT_EQ(mesh_refusal([&] { mesh.size(dim); }), "size: " + which);
       EXPECT_EQ(mesh_refusal([&] { mesh.get_local_rank(dim); }), "local_rank: " + which);
       EXPECT_EQ(mesh_refusal([&] { mesh.get_group(dim); }), "communicator: " + which);

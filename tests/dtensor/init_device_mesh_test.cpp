@@ -43,7 +43,8 @@ TEST(DeviceMesh, ShapesAndNamesThatDoNotFitAreRefused) {
     mesh_refusal([&] { init_device_mesh(world, {1 << 30, 1 << 30, 1 << 30}); });
     EXPECT_TRUE(says(mesh_refusal([&] { DeviceMesh::from_ranks(world, {0, 2}, {2}); }), "rank 2"));
     EXPECT_TRUE(says(mesh_refusal([&] { DeviceMesh::from_ranks(world, {1, 1}, {2}); }), "twice"));
-    EXPECT_TRUE(says(mesh_refusal([&] { DeviceMesh::from_ranks(world, {1}, {2}); }), "2 places"));
+    EXPECT_TRUE(says(mesh_refusal([&] { DeviceMesh::from_ranks(world, {1}, {2}); }),
+                     "needs 2 ranks, got 1"));
     co_return;
   });
 }

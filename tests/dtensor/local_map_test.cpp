@@ -148,7 +148,7 @@ TEST(LocalMap, RefusesWhatDoesNotFit) {
       return local_map_refusal([&] { local_map(local_matmul, in, options); });
     };
     options.in_placements = OptionalLayouts{Layout(Shard(0))};
-    EXPECT_NE(text().find("2 inputs, 1 in_placements"), std::string::npos) << text();
+    EXPECT_NE(text().find("2 inputs, but 1 in_placements"), std::string::npos) << text();
     options.in_placements = OptionalLayouts{Layout(Shard(0)), std::nullopt};
     EXPECT_NE(text().find("in_placements has no layout"), std::string::npos) << text();
     const auto two = [](std::span<const Tensor> local) -> std::vector<Tensor> {

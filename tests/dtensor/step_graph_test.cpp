@@ -285,7 +285,9 @@ TEST(CapturedStep, RefusesAnotherWithin) {
       Task<std::string> failure = text_of_failure(std::move(call));
       const std::string text = co_await std::move(failure);
       const bool records = i == 2 || i == 4;
-      EXPECT_EQ(text.find("within a captured step") != std::string::npos, records) << text;
+      EXPECT_EQ(text.find("while another captured step is being recorded") != std::string::npos,
+                records)
+          << text;
     }
     EXPECT_EQ(sum(ones(world.device(), Shape{3})).item(), 3);
   });

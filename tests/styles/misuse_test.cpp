@@ -58,10 +58,10 @@ TEST(Parallelize, AStyleIsNotAppliedTwice) {
     co_await parallelize_module(linear, mesh, ColwiseParallel{});
     const std::string again =
         co_await error_of(parallelize_module(linear, mesh, ColwiseParallel{}));
-    EXPECT_CONTAINS(again, "Linear '' is given the style ColwiseParallel already");
+    EXPECT_CONTAINS(again, "Linear '' was already given the style ColwiseParallel");
     const std::string other =
         co_await error_of(parallelize_module(linear, mesh, RowwiseParallel{}));
-    EXPECT_CONTAINS(other, "is parallelized already");
+    EXPECT_CONTAINS(other, "was already parallelized");
     nn::Linear by_hand(4, 4, world);
     distribute_module(by_hand, mesh);
     EXPECT_THROW(distribute_module(by_hand, mesh), Error);

@@ -42,10 +42,10 @@ void expect_refused(const std::string& line, const std::string& named) {
 }
 
 TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
-  expect_refused("", "coshard needs a command: bench, conform, doctor, completion and plan");
+  expect_refused("", "coshard needs a command: bench, conform, doctor, completion or plan");
   expect_refused("bogus", "unknown command 'bogus' of coshard; expected bench, conform, doctor");
   expect_refused("--bogus", "unknown option --bogus of coshard");
-  expect_refused("bench", "bench needs a command: dispatch, redistribute, overlap, train and gpu");
+  expect_refused("bench", "bench needs a command: dispatch, redistribute, overlap, train or gpu");
   expect_refused("bench bogus", "unknown command 'bogus' of bench; expected dispatch, ");
   expect_refused("plan", "plan needs a command: explain");
   expect_refused("plan bogus", "unknown command 'bogus' of plan; expected explain");

@@ -44,7 +44,7 @@ TEST(PlanStepOf, SaysWhatChangesAndByWhichCollective) {
   step.to = Layout(Replicate(), Replicate(), Shard(1));
   EXPECT_EQ(label_of(step), "S(0)P(sum)->RS(1)");
   EXPECT_EQ(to_string(StepKind::AllToAll), "all_to_all");
-  EXPECT_EQ(to_string(StepKind::ShardToPartial), "shard_to_partial");
+  EXPECT_EQ(to_string(StepKind::ShardToPartial), "to_partial");
   EXPECT_TRUE(communicates(StepKind::AllToAll));
   EXPECT_FALSE(communicates(StepKind::Slice));
 }

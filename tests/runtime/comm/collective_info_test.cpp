@@ -22,7 +22,7 @@ TEST(AwaitedText, NamesKindNumberCommunicatorLabelAndLine) {
   const CollectiveInfo awaited(gather(), 41, 3);
   const std::string text = awaited.text("tp[4]");
   EXPECT_EQ(text.find("all_gather #41 on tp[4] (S(0)->R)"), 0U) << text;
-  EXPECT_NE(text.find("awaited_test.cpp:"), std::string::npos) << text;
+  EXPECT_NE(text.find("collective_info_test.cpp:"), std::string::npos) << text;
   EXPECT_EQ(CollectiveInfo(Collective(), 0, 0).text("w[2]").find("barrier #0 on w[2]"), 0U);
 }
 

@@ -95,7 +95,8 @@ TEST(Failure, ARankThatLeftIsNamedAtOnce) {
     });
     EXPECT_FALSE(outcomes[1].failed);
     EXPECT_EQ(outcomes[0].kind, ErrorKind::CommFailed);
-    EXPECT_NE(outcomes[0].text.find("rank 1 left after #0"), std::string::npos) << outcomes[0].text;
+    EXPECT_NE(outcomes[0].text.find("rank 1 left the program after #0"), std::string::npos)
+        << outcomes[0].text;
   }
 }
 

@@ -108,7 +108,7 @@ TEST(Fiber, MisuseIsAnErrorThatSaysWhat) {
   EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber::suspend(); }),
             "fiber: suspend called outside a fiber");
   EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber([] {}, 100); }),
-            "fiber: a stack of 100 bytes is too small or too large; it needs at least 16384");
+            "fiber: stack size of 100 bytes is too small or too large; it needs at least 16384");
   EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber([] {}, std::size_t{1} << 60); }),
             "fiber: cannot allocate a stack of 1152921504606846976 bytes: Cannot allocate memory");
   Fiber self([&self] { self.resume(); });

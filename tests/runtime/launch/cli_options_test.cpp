@@ -38,8 +38,8 @@ TEST(CliOptions, AMistypedOptionOrCommandIsNamedWithWhatWasMeant) {
   app.require_subcommand(1);
   EXPECT_EQ(command_names(app), (Words{"train", "bench"}));
   EXPECT_EQ(refusal(app, {"trian"}), "unknown command 'trian' of tool; did you mean train?");
-  EXPECT_EQ(refusal(app, {"zzz"}), "unknown command 'zzz' of tool; expected train and bench");
-  EXPECT_EQ(refusal(app, {}), "tool needs a command: train and bench");
+  EXPECT_EQ(refusal(app, {"zzz"}), "unknown command 'zzz' of tool; expected train or bench");
+  EXPECT_EQ(refusal(app, {}), "tool needs a command: train or bench");
   EXPECT_EQ(refusal(app, {"train", "--cuont", "4"}),
             "unknown option --cuont of train; did you mean --count?");
 }
@@ -47,7 +47,7 @@ TEST(CliOptions, AMistypedOptionOrCommandIsNamedWithWhatWasMeant) {
 TEST(CliOptions, WordsAreJoinedAsInASentence) {
   EXPECT_EQ(joined({}), "");
   EXPECT_EQ(joined({"a"}), "a");
-  EXPECT_EQ(joined({"a", "b", "c"}), "a, b and c");
+  EXPECT_EQ(joined({"a", "b", "c"}), "a, b or c");
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ TEST(RunRanks, ARankThatEndsEarlyIsNamed) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::CommFailed);
-    EXPECT_NE(std::string(error.what()).find("rank 1 left after #0"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("rank 1 left the program after #0"), std::string::npos)
         << error.what();
   }
 }

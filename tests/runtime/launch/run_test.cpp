@@ -133,18 +133,19 @@ TEST(Run, ReadsHowManyProgressThreadsThereAre) {
   EXPECT_EQ(run_with({"--progress-threads", "-1"}).error,
             "error: --progress-threads -1: must be a number from 0 to 64\n");
   EXPECT_EQ(run_with({"--progress-threads=1", "--communicator=nccl"}).error,
-            "error: progress_threads 1 is for communicator local, got nccl\n");
+            "error: progress_threads 1 needs communicator local, got nccl\n");
 }
 
 TEST(Run, ALinkNeedsTheCommunicatorThatEmulatesIt) {
   const Seen seen = run_with({"--link=1GB/s", "--communicator=nccl"});
-  EXPECT_EQ(seen.error, "error: link 0ns,1GB/s is for communicator local, got nccl\n");
+  EXPECT_EQ(seen.error, "error: link 0ns,1GB/s needs communicator local, got nccl\n");
 }
 
 TEST(Run, WhatThisBuildLacksIsOneLineThatNamesIt) {
   const Seen seen = run_with({"--communicator", "foo"});
   EXPECT_EQ(seen.code, 2);
-  EXPECT_NE(seen.error.find("error: communicator 'foo': this build has local"), std::string::npos)
+  EXPECT_NE(seen.error.find("error: unknown communicator 'foo'; this build has local"),
+            std::string::npos)
       << seen.error;
 }
 

@@ -245,7 +245,8 @@ TEST_F(NcclFailure, APeerThatLeftIsNamedAtOnce) {
   });
   EXPECT_FALSE(outcomes[1].failed) << outcomes[1].text;
   EXPECT_EQ(outcomes[0].kind, ErrorKind::CommFailed);
-  EXPECT_NE(outcomes[0].text.find("rank 1 left after #0"), std::string::npos) << outcomes[0].text;
+  EXPECT_NE(outcomes[0].text.find("rank 1 left the program after #0"), std::string::npos)
+      << outcomes[0].text;
 }
 
 TEST_F(NcclFailure, RanksThatDisagreeAllHearOfBothCalls) {
@@ -260,7 +261,7 @@ TEST_F(NcclFailure, RanksThatDisagreeAllHearOfBothCalls) {
     EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
     for (const char* call :
          {"calls all_reduce sum f32 [3] in branch main at nccl_failure_test.cpp:",
-          "rank 2 calls broadcast f32 [3] from 0 in branch main at failure_"}) {
+          "rank 2 calls broadcast f32 [3] from 0 in branch main at nccl_failure_"}) {
       EXPECT_NE(outcome.text.find(call), std::string::npos) << outcome.text;
     }
   }

@@ -17,7 +17,7 @@ TEST(CudaDevice, WithoutADriverOrWithAnOldOneTheErrorSaysWhichAndNamesTheDoctor)
   EXPECT_EQ(device_count(DeviceKind::Cuda), 0);
   FakeDriver::get().set_driver_version(11080);
   const std::string old = error_text(ErrorKind::DeviceFailed, [] { fake_device(); });
-  EXPECT_NE(old.find("the CUDA driver serves CUDA 11.8 and this build needs CUDA "),
+  EXPECT_NE(old.find("the CUDA driver supports CUDA 11.8, but this build needs CUDA "),
             std::string::npos)
       << old;
   FakeDriver::get().set_driver_version(CUDART_VERSION);

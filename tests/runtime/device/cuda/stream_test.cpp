@@ -16,7 +16,7 @@ TEST(CudaDevice, AnEventThatNeverComesIsATimeoutThatNamesTheDevice) {
   FakeDriver::get().set_fault({.call = "Launch", .stuck = true});
   add_one(*device, x.data(), x.data(), 4, device->compute_stream());
   const std::string text = error_text(ErrorKind::Timeout, [&] { device->synchronize(); });
-  EXPECT_NE(text.find("cuda:0: the device has not come to an event"), std::string::npos) << text;
+  EXPECT_NE(text.find("cuda:0: the device has not reached an event"), std::string::npos) << text;
   FakeDriver::get().clear_faults();
   EXPECT_EQ(x.get()[0], 2);  // and it goes on when the device does
 }
