@@ -65,7 +65,7 @@ def two_shared_objects(work):
 def hidden_names(work):
     """What is exported is declared in an installed header, or made from such by a template."""
     names = run("nm", "-DC", "--defined-only", library / "libcoshard.so", capture_output=True).stdout.splitlines()
-    inside = [n for n in names if any(word in n for word in (" coshard::kernels::", " coshard::cpu::", "dnnl", " fmt::v"))]
+    inside = [n for n in names if any(word in n for word in (" coshard::kernels::", " coshard::cpu::", " dnnl::", " fmt::v"))]
     print(len(names), "exported names;", len(inside), "of the inside")
     sys.exit("\n".join(inside[:20])) if inside else None
 

@@ -12,9 +12,9 @@
 #include <iostream>
 #include <string_view>
 
-#include <coshard/runtime/error.h>
-#include <coshard/styles/style.h>
 #include "kernels/run.h"
+#include "runtime/error.h"
+#include "styles/style.h"
 namespace cs = coshard;
 
 static_assert(OWN_ERROR && OWN_RUN && OWN_STYLE);

@@ -25,7 +25,8 @@ class ChromeTrace : public Observer {
   void issued(const CommEvent& event, std::int64_t now) override;
   void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
              std::int64_t now) override;
-  void computing(std::string_view op, ComputeClass what, const DescribeInputs& inputs) override {
+  void computing(std::string_view /*op*/, ComputeClass /*what*/,
+                 const DescribeInputs& inputs) override {
     inputs_.push_back(inputs ? inputs() : "");
   }
   void computed(std::string_view op, ComputeClass what, std::int64_t begin,
