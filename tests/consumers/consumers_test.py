@@ -103,7 +103,7 @@ def subproject(work):
         sys.exit("the library is not optimised within a project that is not")
     if any("coshard/tests" in c["file"] or "coshard/examples" in c["file"] or "coshard/tools" in c["file"] for c in commands):
         sys.exit("more than the library is built")
-    run("meson", "setup", work / "release", work, *CPU_ALONE, "-Dbuildtype=release", "-Dcoshard:werror=true")
+    run("meson", "setup", work / "release", work, *CPU_ALONE, "-Dbuildtype=release", "-Dcoshard:werror=true", "-Dunity=on", "-Dunity_size=12")
     run("ninja", "-C", work / "release")
     run(work / "release/consumer")
 
