@@ -117,8 +117,11 @@ void Tensor::wait_for_readers(Buffer& buffer, std::string_view who) {
     if (const auto state = reader.lock(); state && !state->ready())
       wait_in_place(*state, who, "what reads it is in flight and ");
   };
-  wait_for(buffer.reader);
-  for (const auto& reader : buffer.more_readers) wait_for(reader);
+  // Copies: a redistribute that was deferred is issued by this wait, and joins the list meanwhile.
+  const std::weak_ptr<WorkState> first = buffer.reader;
+  const std::vector<std::weak_ptr<WorkState>> more = buffer.more_readers;
+  wait_for(first);
+  for (const auto& reader : more) wait_for(reader);
   buffer.reader.reset();
   buffer.more_readers.clear();
 }

@@ -353,5 +353,26 @@ TEST(Redistribute, TakesTheValuesThatTheSourceHadWhenItWasIssued) {
   });
 }
 
+// A writer waits for all of them; each is issued by that, and then reads the buffer in its turn.
+TEST(Redistribute, DeferredManyTimesTakesTheValuesFromBeforeAWrite) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor x = distribute_tensor(counting(world, {4}), mesh, Shard(0));
+    std::vector<Redistribution> later;
+    {
+      const DeferRedistributes deferring;
+      for (int i = 0; i < 40; ++i) later.push_back(x.redistribute(Replicate()));
+    }
+    fill_(x, 7);
+    for (const Redistribution& one : later) {
+      const DTensor y = co_await one;
+      EXPECT_EQ(y.to_vector(), (std::vector<double>{1, 2, 3, 4}));
+    }
+    const Redistribution after = x.redistribute(Replicate());
+    const DTensor y = co_await after;
+    EXPECT_EQ(y.to_vector(), (std::vector<double>{7, 7, 7, 7}));
+  });
+}
+
 }  // namespace
 }  // namespace coshard
