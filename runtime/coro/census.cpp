@@ -20,8 +20,16 @@ bool Sleeper::fall_asleep() {
 }
 
 void Sleeper::wake() noexcept {
-  if (state_.exchange(kAwake, std::memory_order_acq_rel) == kAsleep)
-    census_.awake_.fetch_add(1, std::memory_order_acq_rel);
+  std::uint32_t state = state_.load(std::memory_order_relaxed);
+  for (;;) {
+    const bool asleep = state == kAsleep;
+    // Counted before it is awake: it may run as soon as its state says so, and fall asleep again.
+    if (asleep) census_.awake_.fetch_add(1, std::memory_order_acq_rel);
+    if (state_.compare_exchange_strong(state, kAwake, std::memory_order_acq_rel,
+                                       std::memory_order_relaxed))
+      return;
+    if (asleep) census_.one_less();  // somebody else has woken it, and has counted it
+  }
 }
 
 void Sleeper::answer(std::string standing) {
@@ -54,15 +62,16 @@ void Census::one_less() {
 }
 
 void Census::ask() {
+  if (asks_.load(std::memory_order_acquire)) return;  // perhaps on this thread, by ring_ below
   const std::scoped_lock lock(mutex_);
   // A rank that has since woken by its own deadline will get here again.
-  if (asks_ || awake_.load(std::memory_order_acquire) > 0) return;
+  if (asks_.load(std::memory_order_relaxed) || awake_.load(std::memory_order_acquire) > 0) return;
   for (Sleeper& sleeper : sleepers_) {
     if (!sleeper.is_asked()) continue;
     sleeper.asked_.store(true, std::memory_order_release);
     ++unanswered_;
   }
-  asks_ = unanswered_ > 0;
+  asks_.store(unanswered_ > 0, std::memory_order_release);
   for (Sleeper& sleeper : sleepers_)
     if (sleeper.is_asked()) ring_(sleeper.rank_);
 }

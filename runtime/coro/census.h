@@ -91,7 +91,7 @@ class Census {
   std::mutex mutex_;  // all below
   std::deque<Sleeper> sleepers_;
   int unanswered_ = 0;
-  bool asks_ = false;  // false -> true, once
+  std::atomic<bool> asks_{false};  // false -> true, once; written under the mutex
 };
 
 // A rank's parker: as the one inside of it, but whoever rings takes the rank off the sleepers.
