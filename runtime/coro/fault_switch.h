@@ -11,7 +11,7 @@ enum class Fault : int {
   BranchIsNotCompared,
   WaitingByCompletion,  // instead of the head first
   GivenUpIsNotCompared,
-  NoWakeUpAfterAJob,
+  NoWakeUpAfterAnOp,
   SiblingsAreNotCancelled,
 };
 

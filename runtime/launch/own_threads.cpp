@@ -22,7 +22,7 @@ void run_rank(int rank, RankSeat& seat, const RankProgram& program) {
 
 class OwnThreads final : public RankHost {
  public:
-  void run(int ranks, LocalFabric&, const RankProgram& program) override {
+  void run(int ranks, ThreadGroup&, const RankProgram& program) override {
     std::deque<RankSeat> seats(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank)
       seats[static_cast<std::size_t>(rank)].count_in(program.sleeper(rank));

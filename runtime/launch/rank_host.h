@@ -8,7 +8,7 @@
 namespace coshard {
 
 class Executor;
-class LocalFabric;
+class ThreadGroup;
 class Sleeper;
 struct WorldOptions;
 class World;
@@ -37,7 +37,7 @@ class RankHost {
   virtual ~RankHost() = default;
   // Returns when the programs of all ranks have ended. Throws what user handlers threw where no
   // rank was there to receive it.
-  virtual void run(int ranks, LocalFabric& fabric, const RankProgram& program) = 0;
+  virtual void run(int ranks, ThreadGroup& thread_group, const RankProgram& program) = 0;
 };
 
 // One thread per rank.

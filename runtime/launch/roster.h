@@ -12,7 +12,7 @@
 namespace coshard {
 
 class Census;
-class LocalFabric;
+class ThreadGroup;
 struct WorldOptions;
 
 class Roster {
@@ -22,7 +22,7 @@ class Roster {
   // The ranks of the world in this process, ascending.
   virtual const std::vector<int>& here() const = 0;
   // Joins the ranks of here(); null: they do not share memory.
-  virtual LocalFabric* fabric() = 0;
+  virtual ThreadGroup* thread_group() = 0;
   // Joins all ranks through host memory, on any device; once per rank of here(), on its thread.
   // When its last owner drops it, the rank counts as gone.
   virtual std::shared_ptr<Communicator> control(int rank) = 0;

@@ -87,7 +87,7 @@ void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& pr
         return found == run.sleepers.end() ? nullptr : found->second;
       },
   };
-  host.run(all.ranks, *run.roster->fabric(), ranks);
+  host.run(all.ranks, *run.roster->thread_group(), ranks);
   run.state.rethrow();
 }
 

@@ -15,7 +15,7 @@ class SharedThreads final : public RankHost {
  public:
   explicit SharedThreads(int threads) : threads_(threads) {}
 
-  void run(int ranks, LocalFabric&, const RankProgram& program) override {
+  void run(int ranks, ThreadGroup&, const RankProgram& program) override {
     const int count = std::min(threads_, ranks);
     // They outlive all threads: ranks of one may still be ringing those of another.
     std::vector<std::unique_ptr<RankFibers>> shares;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <coshard/runtime/error.h>
-#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/thread_group.h"
 #include "runtime/comm/local/transfer_clock.h"
 #include "runtime/launch/rank_fibers.h"
 #include "runtime/launch/rank_host.h"
@@ -34,7 +34,7 @@ class Simulation final : public RankHost, public FiberPolicy, public TransferClo
  public:
   Simulation(std::uint64_t seed, const SimOptions& sim) : draw_(seed), sim_(sim), fibers_(this) {}
 
-  void run(int ranks, LocalFabric& fabric, const RankProgram& program) override;
+  void run(int ranks, ThreadGroup& thread_group, const RankProgram& program) override;
 
   // FiberPolicy
   std::size_t pick(std::size_t runnable) override;
@@ -58,16 +58,16 @@ class Simulation final : public RankHost, public FiberPolicy, public TransferClo
   Draw draw_;
   const SimOptions& sim_;
   RankFibers fibers_;
-  LocalFabric* fabric_ = nullptr;
+  ThreadGroup* thread_group_ = nullptr;
   Parker* network_ = nullptr;
   std::int64_t next_transfer_ns_ = 0;  // 0: none is put off
   std::int64_t turns_ = 0;
   int alive_ = 0;
 };
 
-void Simulation::run(int ranks, LocalFabric& fabric, const RankProgram& program) {
-  fabric_ = &fabric;
-  fabric.use(*this);
+void Simulation::run(int ranks, ThreadGroup& thread_group, const RankProgram& program) {
+  thread_group_ = &thread_group;
+  thread_group.use(*this);
   alive_ = ranks;
   const RankProgram counted{[&](int rank, Executor& executor) {
                               program.run(rank, executor);
@@ -127,7 +127,7 @@ void Simulation::carry(Parker& parker) {
     parker.park(next_transfer_ns_);
     if (next_transfer_ns_ == 0 || parker.now() < next_transfer_ns_) continue;
     next_transfer_ns_ = 0;
-    fabric_->wake();
+    thread_group_->wake();
   }
 }
 
@@ -146,7 +146,7 @@ void Simulation::standstill() {
   fibers_.each([&](int, Executor& executor) {
     executor.interrupt(std::make_exception_ptr(Error(ErrorKind::CommFailed, text)));
   });
-  fabric_->poison(text);
+  thread_group_->poison(text);
 }
 
 // Tells of what a rank issues, and kills it when its time has come. Of the rank, beside its

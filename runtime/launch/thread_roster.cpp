@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include <coshard/runtime/launch/world.h>
-#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/thread_group.h"
 #include "runtime/launch/roster.h"
 
 namespace coshard {
@@ -11,23 +11,25 @@ namespace {
 class ThreadRoster final : public Roster {
  public:
   explicit ThreadRoster(const WorldOptions& options)
-      : fabric_(options.ranks, "world", {options.link, options.progress_threads}),
+      : thread_group_(options.ranks, "world", {options.link, options.progress_threads}),
         here_(static_cast<std::size_t>(options.ranks)) {
     std::iota(here_.begin(), here_.end(), 0);
   }
   int size() const override { return static_cast<int>(here_.size()); }
   const std::vector<int>& here() const override { return here_; }
-  LocalFabric* fabric() override { return &fabric_; }
-  std::shared_ptr<Communicator> control(int rank) override { return fabric_.communicator(rank); }
-  void fail(const std::string& cause) override { fabric_.poison(cause); }
+  ThreadGroup* thread_group() override { return &thread_group_; }
+  std::shared_ptr<Communicator> control(int rank) override {
+    return thread_group_.communicator(rank);
+  }
+  void fail(const std::string& cause) override { thread_group_.poison(cause); }
   void on_failure(std::function<void(const std::string&)>) override {}  // there is no other process
-  void count_in(Census& census) override { fabric_.count_in(census); }
-  void leave(int rank) override { fabric_.leave(rank); }
-  bool alive(int rank) const override { return !fabric_.left(rank); }
-  std::string last_seen(int rank) const override { return fabric_.last_seen(rank); }
+  void count_in(Census& census) override { thread_group_.count_in(census); }
+  void leave(int rank) override { thread_group_.leave(rank); }
+  bool alive(int rank) const override { return !thread_group_.left(rank); }
+  std::string last_seen(int rank) const override { return thread_group_.last_seen(rank); }
 
  private:
-  LocalFabric fabric_;
+  ThreadGroup thread_group_;
   std::vector<int> here_;
 };
 

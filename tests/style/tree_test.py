@@ -95,7 +95,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(sorted(words), sorted(folders))
         options = read(ROOT, "meson_options.txt")
         problems = [f"meson_options.txt has no '{name}'" for name in folders if name != "local" and f"option('{name}'" not in options]
-        # Ranks of one process (threads, tasks on a caller's context, a simulation) meet by the fabric of `local`; nobody else
+        # Ranks of one process (threads, tasks on a caller's context, a simulation) meet by the thread_group of `local`; nobody else
         # knows a back end by its headers.
         launchers = {f"runtime/launch/{name}.cpp" for name in ("thread_roster", "run_on_asio", "simulate")}
         for path in sources(ROOT):

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <coshard/runtime/coro/executor.h>
-#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/thread_group.h"
 #include "runtime/coro/fiber_thread.h"
 
 namespace coshard::testing {
@@ -14,22 +14,22 @@ namespace coshard::testing {
 using RankBody = std::function<Task<void>(Communicator& communicator)>;
 
 // Runs body(communicator of all) on each rank and throws what the first of them throws.
-inline void on_virtual_ranks(int ranks, const FabricOptions& options, const RankBody& body) {
+inline void on_virtual_ranks(int ranks, const ThreadGroupOptions& options, const RankBody& body) {
   struct InTurn final : FiberPolicy {
     std::size_t pick(std::size_t) override { return 0; }
     bool virtual_time() const override { return true; }
   } policy;
   FiberThread thread(&policy);
-  LocalFabric fabric(ranks, "tp", options);
+  ThreadGroup thread_group(ranks, "tp", options);
   std::vector<std::unique_ptr<RankContext>> contexts;
   for (int rank = 0; rank < ranks; ++rank) {
     Parker& parker = thread.spawn([&, rank](Parker&) {
       try {
         Executor executor;
-        const std::shared_ptr<Communicator> communicator = fabric.communicator(rank);
+        const std::shared_ptr<Communicator> communicator = thread_group.communicator(rank);
         executor.run(body(*communicator));
       } catch (...) {
-        fabric.poison(text_of(std::current_exception()));
+        thread_group.poison(text_of(std::current_exception()));
         throw;
       }
     });

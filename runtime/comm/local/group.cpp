@@ -20,21 +20,21 @@ LocalGroup::LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int>
 
 LocalGroup::~LocalGroup() = default;
 
-Job& LocalGroup::free_job() {
-  constexpr int kTries = 8;  // a job may be held for long by a work handle; do not stop at it
-  for (int i = 0; i < kTries && !jobs_.empty(); ++i) {
-    next_job_ = (next_job_ + 1) % jobs_.size();
-    if (jobs_[next_job_]->references.load(std::memory_order_acquire) == 0) return *jobs_[next_job_];
+CollectiveOp& LocalGroup::free_op() {
+  constexpr int kTries = 8;  // an op may be held for long by a work handle; do not stop at it
+  for (int i = 0; i < kTries && !ops_.empty(); ++i) {
+    next_op_ = (next_op_ + 1) % ops_.size();
+    if (ops_[next_op_]->references.load(std::memory_order_acquire) == 0) return *ops_[next_op_];
   }
-  jobs_.push_back(std::make_unique<Job>(size()));
-  return *jobs_.back();
+  ops_.push_back(std::make_unique<CollectiveOp>(size()));
+  return *ops_.back();
 }
 
-Job& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
-  const std::scoped_lock lock(jobs_lock_);
+CollectiveOp& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
+  const std::scoped_lock lock(ops_lock_);
   const auto index = static_cast<std::size_t>(sequence - first_open_);
   if (index == open_.size()) {
-    Job* fresh = &free_job();
+    CollectiveOp* fresh = &free_op();
     fresh->sequence = sequence;
     fresh->joined = 0;
     fresh->references.store(size(), std::memory_order_relaxed);
@@ -64,24 +64,24 @@ Job& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
         std::atomic_thread_fence(std::memory_order_acquire);  // after whoever looked at it
         fresh->device->reset();
       } else {
-        fresh->device = std::make_shared<DeviceJob>(size());
+        fresh->device = std::make_shared<DeviceOp>(size());
       }
     }
     open_.push_back(fresh);
   }
-  Job& job = *open_[index];
-  if (kind == CollectiveKind::AllGather && !job.has_pairs) {
+  CollectiveOp& op = *open_[index];
+  if (kind == CollectiveKind::AllGather && !op.has_pairs) {
     const std::size_t pairs = members_.size() * members_.size();
-    if (job.pairs == nullptr) job.pairs = std::make_unique<std::atomic<Pair>[]>(pairs);
+    if (op.pairs == nullptr) op.pairs = std::make_unique<std::atomic<Pair>[]>(pairs);
     for (std::size_t p = 0; p < pairs; ++p)
-      job.pairs[p].store(Pair::Todo, std::memory_order_relaxed);
-    job.has_pairs = true;
+      op.pairs[p].store(Pair::Todo, std::memory_order_relaxed);
+    op.has_pairs = true;
   }
-  if (++job.joined == size()) {  // every rank joins in sequence, so this is the front
+  if (++op.joined == size()) {  // every rank joins in sequence, so this is the front
     open_.pop_front();
     ++first_open_;
   }
-  return job;
+  return op;
 }
 
 bool LocalGroup::poison(const std::string& cause) {
@@ -108,10 +108,10 @@ std::string LocalGroup::cause() const {
 
 void LocalGroup::forget_unprepared() {
   std::vector<std::shared_ptr<WorkState>> dropped;  // after the lock
-  const std::scoped_lock lock(jobs_lock_);
-  for (const auto& job : jobs_)
+  const std::scoped_lock lock(ops_lock_);
+  for (const auto& op : ops_)
     for (std::size_t r = 0; r < members_.size(); ++r) {
-      Entry& its = job->entries[r];
+      Entry& its = op->entries[r];
       Stage seen = Stage::Issued;
       if (!its.stage.compare_exchange_strong(seen, Stage::Preparing)) continue;
       dropped.push_back(std::move(its.args.after));
@@ -124,10 +124,10 @@ void LocalGroup::leave(int rank) {
   wake();
 }
 
-int LocalGroup::lost(const Job& job) const {
+int LocalGroup::lost(const CollectiveOp& op) const {
   for (std::size_t r = 0; r < members_.size(); ++r) {
     // In this order: a rank that has left will issue nothing more.
-    if (states_[r].left.load() && !job.entries[r].issued()) return static_cast<int>(r);
+    if (states_[r].left.load() && !op.entries[r].issued()) return static_cast<int>(r);
   }
   return -1;
 }
@@ -141,17 +141,17 @@ std::string LocalGroup::title() const {
   return text;
 }
 
-std::string LocalGroup::arrived_text(const Job& job) const {
+std::string LocalGroup::arrived_text(const CollectiveOp& op) const {
   std::string text;
   for (std::size_t r = 0; r < members_.size(); ++r)
-    if (job.entries[r].issued()) text += str_cat(text.empty() ? "" : ",", members_[r]);
+    if (op.entries[r].issued()) text += str_cat(text.empty() ? "" : ",", members_[r]);
   return text.empty() ? "none" : text;
 }
 
-std::string LocalGroup::missing_text(const Job& job) const {
+std::string LocalGroup::missing_text(const CollectiveOp& op) const {
   std::string text;
   for (std::size_t r = 0; r < members_.size(); ++r)
-    if (!job.entries[r].issued())
+    if (!op.entries[r].issued())
       text += str_cat(text.empty() ? "" : ", ", rank_text(static_cast<int>(r)));
   return text.empty() ? "none" : text;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of one communicator share: the open jobs, the mailbox of send and recv, which rank
+// What the ranks of one communicator share: the open ops, the mailbox of send and recv, which rank
 // is where, the poison, and the sleepers. Owned by its ranks' communicators; thread-safe.
 #include <atomic>
 #include <cstdint>
@@ -15,10 +15,10 @@
 #include <coshard/runtime/coro/parker.h>
 #include <coshard/runtime/spin_lock.h>
 #include "runtime/comm/collective_info.h"
-#include "runtime/comm/local/device_group.h"
-#include "runtime/comm/local/job.h"
+#include "runtime/comm/local/device/device_group.h"
+#include "runtime/comm/local/host/collective_op.h"
 #include "runtime/comm/local/link_queue.h"
-#include "runtime/comm/local/message.h"
+#include "runtime/comm/local/p2p/message.h"
 #include "runtime/comm/local/transfer_clock.h"
 
 namespace coshard {
@@ -54,25 +54,25 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   DeviceGroup& devices() { return devices_; }
   LinkQueue* link() const { return link_.get(); }  // null: nothing is emulated
 
-  // The job of collective `sequence`, with one rank's reference. Ranks join in sequence.
-  Job& join(std::uint64_t sequence, CollectiveKind kind);
-  static void release(Job& job) { job.references.fetch_sub(1, std::memory_order_acq_rel); }
-  // Stores the arguments of `rank`. The last rank to arrive arms the job if all agree, and does a
+  // The op of collective `sequence`, with one rank's reference. Ranks join in sequence.
+  CollectiveOp& join(std::uint64_t sequence, CollectiveKind kind);
+  static void release(CollectiveOp& op) { op.references.fetch_sub(1, std::memory_order_acq_rel); }
+  // Stores the arguments of `rank`. The last rank to arrive arms the op if all agree, and does a
   // small one at once; on devices it queues everyone's work. If the send buffer is filled by
   // something still in flight, whichever rank helps arrives on this one's behalf.
-  void arrive(Job& job, int rank, Collective&& args, Print print, bool timed);
-  // Does one unit of an armed job, or one pair of an all_gather, or what comes before or after;
+  void arrive(CollectiveOp& op, int rank, Collective&& args, Print print, bool timed);
+  // Does one chunk of an armed op, or one pair of an all_gather, or what comes before or after;
   // false if there was nothing to claim.
-  bool help(Job& job);
+  bool help(CollectiveOp& op);
   bool help(Message& message);
-  bool help_part(Job& job, int source, int target);
-  // Whether the last rank to arrive does small jobs at once.
+  bool help_part(CollectiveOp& op, int source, int target);
+  // Whether the last rank to arrive does small ops at once.
   bool does_at_once() const;
-  bool part_done(const Job& job, int source, int target) const;
+  bool part_done(const CollectiveOp& op, int source, int target) const;
   // With links: when what a sleeper waits for may be over, as far as known; 0: unknown.
-  std::int64_t not_before(const Job& job) const;
-  // After the poison: returns once nobody touches the buffers of `rank` for this job.
-  void abandon(Job& job, int rank);
+  std::int64_t not_before(const CollectiveOp& op) const;
+  // After the poison: returns once nobody touches the buffers of `rank` for this op.
+  void abandon(CollectiveOp& op, int rank);
 
   // The last side's part of a message on devices, with their queueing mutex held. A failure poisons
   // the group and is thrown.
@@ -84,22 +84,22 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool mark_poisoned(const std::string& cause);
   bool poisoned() const noexcept { return poisoned_.load(); }
   std::string cause() const;
-  // The fabric is closing: drops what depends on something that never happened, since it holds this
+  // The thread_group is closing: drops what depends on something that never happened, since it holds this
   // group.
   void forget_unprepared();
   // `rank` issues nothing more: peers that need it fail at once.
   void leave(int rank);
 
   // "0,1,3"; "2 (last issued #39 all_reduce 1.7 s ago)"; "tp[4]"
-  std::string arrived_text(const Job& job) const;
-  std::string missing_text(const Job& job) const;
+  std::string arrived_text(const CollectiveOp& op) const;
+  std::string missing_text(const CollectiveOp& op) const;
   std::string rank_text(int rank) const;
   std::string title() const;
   std::string lost_text(const CollectiveInfo& awaited, int lost) const;
   PeerFailure poisoned(const CollectiveInfo& awaited) const;
   std::string last_seen(int rank) const;  // "last issued #39 all_reduce 1.7 s ago"
-  // A rank that the job misses and that has left; -1: none.
-  int lost(const Job& job) const;
+  // A rank that the op misses and that has left; -1: none.
+  int lost(const CollectiveOp& op) const;
 
   // For the error of ranks that disagree.
   void note_given_up(int rank, std::string what);
@@ -117,28 +117,28 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void deaf(Parker& parker, bool for_part) noexcept;
 
  private:
-  Job& free_job();
-  bool checked(Job& job, int a, int b);
-  std::string side_text(const Job& job, int rank) const;
-  std::string noted_text(const Job& job, int rank) const;
+  CollectiveOp& free_op();
+  bool checked(CollectiveOp& op, int a, int b);
+  std::string side_text(const CollectiveOp& op, int rank) const;
+  std::string noted_text(const CollectiveOp& op, int rank) const;
   bool may_go_on() const;
   bool pause();
   enum class Prepared { Nothing, Some, Last };  // done; Last: and this was the last to come
-  Look push_before(Job& job, int rank);
-  void note_not_before(Job& job, int rank);
-  Prepared prepare(Job& job, int rank);
-  bool prepare_some(Job& job);
-  void stop_preparing(Job& job, int rank);
-  bool raise_arrived(Job& job, int rank);
-  void arm(Job& job, int rank);
-  void queue_on_devices(Job& job, int rank);
-  void queue_or_poison(DeviceJob& job, std::size_t side, const CollectiveInfo& what);
-  void run(Job& job, std::uint32_t unit);
-  bool complete_some(Job& job);
-  void offer(Job& job);
-  void finish_units(Job& job, std::uint32_t count, CollectiveKind kind);
-  void finish(Job& job);
-  bool try_pair(Job& job, int source, int target, bool copy);
+  Look push_before(CollectiveOp& op, int rank);
+  void note_not_before(CollectiveOp& op, int rank);
+  Prepared prepare(CollectiveOp& op, int rank);
+  bool prepare_some(CollectiveOp& op);
+  void stop_preparing(CollectiveOp& op, int rank);
+  bool raise_arrived(CollectiveOp& op, int rank);
+  void arm(CollectiveOp& op, int rank);
+  void queue_on_devices(CollectiveOp& op, int rank);
+  void queue_or_poison(DeviceOp& op, std::size_t side, const CollectiveInfo& what);
+  void run(CollectiveOp& op, std::uint32_t chunk);
+  bool complete_some(CollectiveOp& op);
+  void offer(CollectiveOp& op);
+  void finish_chunks(CollectiveOp& op, std::uint32_t count, CollectiveKind kind);
+  void finish(CollectiveOp& op);
+  bool try_pair(CollectiveOp& op, int source, int target, bool copy);
   void notify();
 
   std::shared_ptr<LocalRegistry> registry_;
@@ -150,10 +150,10 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   DeviceGroup devices_;
   std::unique_ptr<LinkQueue> link_;
 
-  alignas(64) SpinLock jobs_lock_;  // the four below
-  std::vector<std::unique_ptr<Job>> jobs_;
-  std::size_t next_job_ = 0;  // where to look for a free one
-  std::deque<Job*> open_;     // jobs that some rank has not joined yet, in sequence
+  alignas(64) SpinLock ops_lock_;  // the four below
+  std::vector<std::unique_ptr<CollectiveOp>> ops_;
+  std::size_t next_op_ = 0;         // where to look for a free one
+  std::deque<CollectiveOp*> open_;  // ops that some rank has not joined yet, in sequence
   std::uint64_t first_open_ = 0;
 
   // Read in every wait and hardly ever written, so kept apart.

@@ -6,7 +6,7 @@
 
 #include <coshard/runtime/coro/rank_context.h>
 #include "runtime/comm/collective.h"
-#include "runtime/comm/local/job.h"
+#include "runtime/comm/local/host/collective_op.h"
 
 namespace coshard {
 
@@ -22,12 +22,12 @@ std::int64_t later(std::int64_t ns, std::int64_t by) {
 
 std::int64_t LinkQueue::now() { return RankContext::current().parker().now(); }
 
-Passage LinkQueue::pass(const Job& job) {
-  const Collective& any = job.entries[0].args;
+Passage LinkQueue::pass(const CollectiveOp& op) {
+  const Collective& any = op.entries[0].args;
   const int ranks = static_cast<int>(free_ns_.size());
   std::int64_t bytes = 0;
   for (int r = 0; r < ranks; ++r)
-    bytes = std::max(bytes, larger_bytes(job.entries[static_cast<std::size_t>(r)].args, ranks, r));
+    bytes = std::max(bytes, larger_bytes(op.entries[static_cast<std::size_t>(r)].args, ranks, r));
   const std::int64_t took =
       any.control_only ? 0 : link_.time_ns(algorithmic_bytes(any, ranks, bytes));
   const std::scoped_lock lock(lock_);
@@ -46,8 +46,8 @@ Passage LinkQueue::pass_message(int sender, std::int64_t bytes) {
   return {begin, free};
 }
 
-std::int64_t LinkQueue::part_ns(const Job& job, int source, int target) const {
-  const Collective& any = job.entries[0].args;
+std::int64_t LinkQueue::part_ns(const CollectiveOp& op, int source, int target) const {
+  const Collective& any = op.entries[0].args;
   const int ranks = static_cast<int>(free_ns_.size());
   const auto size_of_part = [&](int r) {
     return shard_extent(any.counts, any.extent, ranks, r).size;
@@ -61,9 +61,9 @@ std::int64_t LinkQueue::part_ns(const Job& job, int source, int target) const {
     if (r == source) before = false;
   }
   const std::int64_t first =
-      std::min(later(job.passage.begin, link_.latency.count()), job.passage.end);
+      std::min(later(op.passage.begin, link_.latency.count()), op.passage.end);
   const double share = all > 0 ? moved / all : 1;
-  return first + static_cast<std::int64_t>(share * static_cast<double>(job.passage.end - first));
+  return first + static_cast<std::int64_t>(share * static_cast<double>(op.passage.end - first));
 }
 
 }  // namespace coshard

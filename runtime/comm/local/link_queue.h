@@ -11,7 +11,7 @@
 
 namespace coshard {
 
-struct Job;
+struct CollectiveOp;
 
 // When a collective or message passes its link, by the ranks' clock. It ends at `end` or later; its
 // bytes move from `begin` + latency on.
@@ -25,13 +25,13 @@ class LinkQueue {
       : link_(link), text_(to_string(link)), free_ns_(static_cast<std::size_t>(ranks), 0) {}
   const std::string& text() const { return text_; }  // "20us,1GB/s"
 
-  // A job whose last rank has just arrived: takes the links of all ranks.
-  Passage pass(const Job& job);
+  // An op whose last rank has just arrived: takes the links of all ranks.
+  Passage pass(const CollectiveOp& op);
   // A message whose second side has just been posted: takes its sender's link.
   Passage pass_message(int sender, std::int64_t bytes);
   // When the shard of `source` arrives on `target`, for an all_gather whose passage is known: its
   // own at once, then rank + 1 and so on, each when its share of the transfer has passed.
-  std::int64_t part_ns(const Job& job, int source, int target) const;
+  std::int64_t part_ns(const CollectiveOp& op, int source, int target) const;
 
   // The clock of the rank on this thread.
   static std::int64_t now();

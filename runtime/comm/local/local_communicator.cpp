@@ -8,8 +8,8 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
+#include "runtime/comm/local/host/progress_threads.h"
 #include "runtime/comm/local/local_work.h"
-#include "runtime/comm/local/progress_threads.h"
 #include "runtime/comm/make_communicator.h"
 
 namespace coshard {
@@ -35,7 +35,7 @@ LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank
 
 LocalCommunicator::~LocalCommunicator() {
   group_->leave(rank_);
-  for (const InFlight& flight : in_flight_) group_->release(*flight.job);
+  for (const InFlight& flight : in_flight_) group_->release(*flight.op);
 }
 
 CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_t sequence) {
@@ -66,21 +66,21 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   const std::uint64_t print = fingerprint(collective, size());
   const std::uint64_t sequence = take_number(collective, print);
   if (collective.after != nullptr) collective.after->has_dependents();
-  Job* job = nullptr;
+  CollectiveOp* op = nullptr;
   if (!group_->poisoned()) {
     help_when_much_is_in_flight();
-    job = &group_->join(sequence, collective.kind);
+    op = &group_->join(sequence, collective.kind);
     const std::int64_t bytes = larger_bytes(collective, size(), rank_);
-    in_flight_.push_back({job, bytes});
+    in_flight_.push_back({op, bytes});
     bytes_in_flight_ += bytes;
   }
-  auto work = std::make_shared<JobWork>(shared_from_this(), collective, sequence, job);
+  auto work = std::make_shared<OpWork>(shared_from_this(), collective, sequence, op);
   const bool told = tell_issue(*work, collective, sequence);
-  if (device_ != nullptr && job != nullptr) {
+  if (device_ != nullptr && op != nullptr) {
     const auto mine = static_cast<std::size_t>(rank_);
-    work->bring(job->device, mine, std::move(side), job->entries[mine].args);
+    work->bring(op->device, mine, std::move(side), op->entries[mine].args);
   }
-  if (job != nullptr) group_->arrive(*job, rank_, std::move(collective), {print, given_up_}, told);
+  if (op != nullptr) group_->arrive(*op, rank_, std::move(collective), {print, given_up_}, told);
   return work;
 }
 
@@ -134,7 +134,7 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
   if (tell_issue(*work, collective, message->number))
     message->timed.store(true, std::memory_order_relaxed);
   if (device_ != nullptr) {
-    if (message->device == nullptr) message->device = std::make_shared<DeviceJob>(2);
+    if (message->device == nullptr) message->device = std::make_shared<DeviceOp>(2);
     const bool sends = collective.kind == CollectiveKind::Send;
     work->bring(message->device, sends ? 0 : 1, std::move(side),
                 sends ? message->send : message->recv);
@@ -196,7 +196,7 @@ std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> r
 
 bool LocalCommunicator::help_any() {
   for (const InFlight& flight : in_flight_)
-    if (group_->help(*flight.job)) return true;
+    if (group_->help(*flight.op)) return true;
   for (const auto& message : messages_)
     if (help(*message)) return true;
   return false;
@@ -205,15 +205,15 @@ bool LocalCommunicator::help_any() {
 bool LocalCommunicator::help(Message& message) { return group_->help(message); }
 
 void LocalCommunicator::retire() {
-  while (!in_flight_.empty() && in_flight_.front().job->over.load(std::memory_order_acquire)) {
+  while (!in_flight_.empty() && in_flight_.front().op->over.load(std::memory_order_acquire)) {
     bytes_in_flight_ -= in_flight_.front().bytes;
-    group_->release(*in_flight_.front().job);
+    group_->release(*in_flight_.front().op);
     in_flight_.pop_front();
   }
 }
 
 void LocalCommunicator::abandon() {
-  for (const InFlight& flight : in_flight_) group_->abandon(*flight.job, rank_);
+  for (const InFlight& flight : in_flight_) group_->abandon(*flight.op, rank_);
   for (const auto& message : messages_) message->abandon();
 }
 

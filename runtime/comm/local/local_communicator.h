@@ -1,5 +1,5 @@
 #pragma once
-// The communicator of one rank among threads of one process. A collective is a shared job: every
+// The communicator of one rank among threads of one process. A collective is a shared op: every
 // rank puts its arguments in, and once all have, whoever waits does the transfer, for peers that
 // still compute too. Used on the rank's thread; kept alive by its work handles.
 #include <deque>
@@ -41,7 +41,7 @@ class LocalCommunicator final : public Communicator,
   int world_rank() const { return group_->members()[static_cast<std::size_t>(rank_)]; }
   std::int64_t timeout_ns() const { return timeout_ns_; }
   Observer* observer() const { return slot_ ? *slot_ : nullptr; }
-  // A unit of any collective of this rank that is in flight.
+  // A chunk of any collective of this rank that is in flight.
   bool help_any();
   bool help(Message& message);
   // The await of a collective was given up: what this rank issues from now on says so.
@@ -75,7 +75,7 @@ class LocalCommunicator final : public Communicator,
   void help_when_much_is_in_flight();
 
   struct InFlight {
-    Job* job;
+    CollectiveOp* op;
     std::int64_t bytes;
   };
   std::shared_ptr<LocalGroup> group_;
@@ -86,7 +86,7 @@ class LocalCommunicator final : public Communicator,
   std::uint64_t order_hash_ = 0;
   std::uint64_t events_ = 0;
   std::map<std::vector<int>, int> subgroups_;  // how many of these members it has asked for
-  std::deque<InFlight> in_flight_;             // a reference to each job, in sequence
+  std::deque<InFlight> in_flight_;             // a reference to each op, in sequence
   std::int64_t bytes_in_flight_ = 0;
   std::uint64_t given_up_ = 0;  // of all awaits that this rank gave up here, in any order
   std::vector<std::shared_ptr<Message>> messages_;

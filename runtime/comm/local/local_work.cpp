@@ -5,7 +5,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
-#include "runtime/comm/local/units.h"
+#include "runtime/comm/local/host/chunks.h"
 #include "runtime/comm/neighbours.h"
 #include "runtime/coro/census.h"
 #include "runtime/coro/spin_wait.h"
@@ -18,25 +18,25 @@ LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Coll
 
 // Keeps what a dropped handle held until peers and streams are done with it.
 LocalWork::~LocalWork() {
-  if (device_job_ == nullptr || settled_) return;
+  if (device_op_ == nullptr || settled_) return;
   LocalGroup& group = communicator_->group();
   const std::scoped_lock lock(group.devices().queueing());
-  device_job_->keep(side_, std::move(kept_), group.poisoned());
+  device_op_->keep(side_, std::move(kept_), group.poisoned());
 }
 
-void LocalWork::bring(std::shared_ptr<DeviceJob> job, std::size_t place, DeviceSide side,
+void LocalWork::bring(std::shared_ptr<DeviceOp> op, std::size_t place, DeviceSide side,
                       const Collective& args) {
   kept_ = std::move(side.kept);
   side.args = &args;
-  job->sides[place] = std::move(side);
+  op->sides[place] = std::move(side);
   side_ = place;
-  device_job_ = std::move(job);
+  device_op_ = std::move(op);
 }
 
 void LocalWork::order_after(const Event& end) {
   Device& device = *communicator_->device();
   device.compute_stream().wait(end);
-  if (!looked_after_) device.watch(device_job_);
+  if (!looked_after_) device.watch(device_op_);
   looked_after_ = true;
 }
 
@@ -124,7 +124,7 @@ void LocalWork::poison(const std::string& cause) {
 bool LocalWork::ready() {
   if (settled_ || communicator_->group().poisoned()) return true;
   if (!complete()) help();
-  return complete() && (device_job_ == nullptr || device_job_->over());
+  return complete() && (device_op_ == nullptr || device_op_->over());
 }
 
 void LocalWork::wait() {
@@ -137,7 +137,7 @@ void LocalWork::wait() {
 
 void LocalWork::settle(std::int64_t begin_ns) {
   if (settled_) return;
-  if (device_job_ != nullptr) order_after(device_job_->end());
+  if (device_op_ != nullptr) order_after(device_op_->end());
   settled_ = true;
   kept_ = Kept();  // given back in the order of the compute stream
   communicator_->retire();
@@ -145,7 +145,7 @@ void LocalWork::settle(std::int64_t begin_ns) {
   if (Observer* watching = communicator_->observer()) {
     const std::int64_t now = now_ns();
     // Nobody observes when a device finishes.
-    if (device_job_ != nullptr) return watching->ready(event_, now, now, now);
+    if (device_op_ != nullptr) return watching->ready(event_, now, now, now);
     // Ranks that are not watched do not take the time; then it was over by now at the latest.
     const std::int64_t over = over_ns() > 0 ? std::min(over_ns(), now) : now;
     watching->ready(event_, std::min(begin_ns, now), over, now);
@@ -208,74 +208,74 @@ void LocalWork::fail_if_missing_is_here() const {
       throw MissingIsHere(describe(), members[r]);
 }
 
-JobWork::JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-                 std::uint64_t number, Job* job)
-    : LocalWork(std::move(communicator), collective, number), job_(job) {
+OpWork::OpWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
+               std::uint64_t number, CollectiveOp* op)
+    : LocalWork(std::move(communicator), collective, number), op_(op) {
   const int ranks = communicator_->size();
   early_ = awaited_.kind == CollectiveKind::AllGather && communicator_->device() == nullptr &&
            !is_one_shot(collective, ranks, communicator_->rank());
   after_ = collective.after;
   chained_ = after_ != nullptr;
-  if (job_ != nullptr) job_->references.fetch_add(1, std::memory_order_relaxed);
+  if (op_ != nullptr) op_->references.fetch_add(1, std::memory_order_relaxed);
 }
 
-JobWork::~JobWork() {
-  if (job_ != nullptr) communicator_->group().release(*job_);
+OpWork::~OpWork() {
+  if (op_ != nullptr) communicator_->group().release(*op_);
 }
 
-int JobWork::parts() const {
+int OpWork::parts() const {
   return awaited_.kind == CollectiveKind::AllGather ? communicator_->size() : 1;
 }
 
-bool JobWork::help() {
-  if (job_ == nullptr) return false;
-  if (communicator_->group().help(*job_)) return true;
+bool OpWork::help() {
+  if (op_ == nullptr) return false;
+  if (communicator_->group().help(*op_)) return true;
   for (int part = 0; early_ && part < parts(); ++part)
     if (help_part(part)) return true;
   return false;
 }
 
-bool JobWork::part_complete(int part) const {
-  return complete() || (job_ != nullptr && device_job_ == nullptr &&
-                        communicator_->group().part_done(*job_, part, communicator_->rank()) &&
+bool OpWork::part_complete(int part) const {
+  return complete() || (op_ != nullptr && device_op_ == nullptr &&
+                        communicator_->group().part_done(*op_, part, communicator_->rank()) &&
                         (link() == nullptr || !part_on_link(part)));
 }
 
 // A rank's own part passes no link.
-bool JobWork::part_on_link(int part) const {
+bool OpWork::part_on_link(int part) const {
   if (part == communicator_->rank()) return false;
-  return !job_->armed.load() ||
-         LinkQueue::now() < link()->part_ns(*job_, part, communicator_->rank());
+  return !op_->armed.load() ||
+         LinkQueue::now() < link()->part_ns(*op_, part, communicator_->rank());
 }
 
-std::int64_t JobWork::link_ns(int part) const {
-  if (job_ == nullptr) return 0;
-  if (part < 0 || parts() == 1 || !job_->armed.load())
-    return communicator_->group().not_before(*job_);
-  return link()->part_ns(*job_, part, communicator_->rank());
+std::int64_t OpWork::link_ns(int part) const {
+  if (op_ == nullptr) return 0;
+  if (part < 0 || parts() == 1 || !op_->armed.load())
+    return communicator_->group().not_before(*op_);
+  return link()->part_ns(*op_, part, communicator_->rank());
 }
 
-std::int64_t JobWork::over_ns() const {
-  const std::int64_t over = job_->over_ns.load(std::memory_order_relaxed);
-  return link() == nullptr ? over : std::max(over, job_->passage.end);
+std::int64_t OpWork::over_ns() const {
+  const std::int64_t over = op_->over_ns.load(std::memory_order_relaxed);
+  return link() == nullptr ? over : std::max(over, op_->passage.end);
 }
 
-bool JobWork::help_part(int part) {
-  return job_ != nullptr && device_job_ == nullptr &&
-         communicator_->group().help_part(*job_, part, communicator_->rank());
+bool OpWork::help_part(int part) {
+  return op_ != nullptr && device_op_ == nullptr &&
+         communicator_->group().help_part(*op_, part, communicator_->rank());
 }
 
-bool JobWork::part_ready(int part) {
+bool OpWork::part_ready(int part) {
   if (awaited_.kind != CollectiveKind::AllGather) return LocalWork::part_ready(part);
   check_part(part);
   if (communicator_->group().poisoned()) return true;
-  if (device_job_ != nullptr)
-    return complete() && device_job_->end_of_part(part, communicator_->rank()).query();
+  if (device_op_ != nullptr)
+    return complete() && device_op_->end_of_part(part, communicator_->rank()).query();
   if (!part_complete(part)) help_part(part);
   return part_complete(part);
 }
 
-void JobWork::wait_part(int part) {
+void OpWork::wait_part(int part) {
   if (awaited_.kind != CollectiveKind::AllGather) return LocalWork::wait_part(part);
   check_part(part);
   const std::int64_t begin_ns = event().id != 0 ? now_ns() : 0;
@@ -286,28 +286,28 @@ void JobWork::wait_part(int part) {
   waits_for_part_ = true;
   block(
       part, [&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
-  if (device_job_ != nullptr && !settled())
-    return order_after(device_job_->end_of_part(part, communicator_->rank()));
+  if (device_op_ != nullptr && !settled())
+    return order_after(device_op_->end_of_part(part, communicator_->rank()));
   if (complete()) settle(begin_ns);
 }
 
-bool JobWork::misses(int rank) const {
-  return job_ != nullptr && !job_->entries[static_cast<std::size_t>(rank)].issued();
+bool OpWork::misses(int rank) const {
+  return op_ != nullptr && !op_->entries[static_cast<std::size_t>(rank)].issued();
 }
 
 // What it depends on may never complete.
-void JobWork::check_before(std::int64_t waited_ns) {
-  if (after_ && job_->entries[static_cast<std::size_t>(communicator_->rank())].arrived())
+void OpWork::check_before(std::int64_t waited_ns) {
+  if (after_ && op_->entries[static_cast<std::size_t>(communicator_->rank())].arrived())
     after_ = nullptr;
   if (after_) after_->check(waited_ns);
 }
 
-std::string JobWork::missing_text() const {
+std::string OpWork::missing_text() const {
   const LocalGroup& group = communicator_->group();
-  if (link() != nullptr && job_->armed.load())
+  if (link() != nullptr && op_->armed.load())
     return str_cat("its emulated link is busy for another ",
-                   std::max<std::int64_t>(0, job_->passage.end - LinkQueue::now()), " ns");
-  return str_cat("arrived: ", group.arrived_text(*job_), "; missing: ", group.missing_text(*job_));
+                   std::max<std::int64_t>(0, op_->passage.end - LinkQueue::now()), " ns");
+  return str_cat("arrived: ", group.arrived_text(*op_), "; missing: ", group.missing_text(*op_));
 }
 
 MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,

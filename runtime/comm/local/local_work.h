@@ -34,8 +34,8 @@ class LocalWork : public WorkState {
   Look push() final;
   std::string failure() const final;
 
-  // On devices, before the job can be queued: puts in what this rank brings, and keeps its buffers.
-  void bring(std::shared_ptr<DeviceJob> job, std::size_t place, DeviceSide side,
+  // On devices, before the op can be queued: puts in what this rank brings, and keeps its buffers.
+  void bring(std::shared_ptr<DeviceOp> op, std::size_t place, DeviceSide side,
              const Collective& args);
 
   void watch(const CommEvent& event) { event_ = event; }
@@ -71,7 +71,7 @@ class LocalWork : public WorkState {
   std::shared_ptr<LocalCommunicator> communicator_;
   CollectiveInfo awaited_;
   // On devices that queue their work; null on the cpu, and when the group was poisoned before.
-  std::shared_ptr<DeviceJob> device_job_;
+  std::shared_ptr<DeviceOp> device_op_;
 
  private:
   [[noreturn]] void fail_poisoned();
@@ -103,30 +103,30 @@ class LocalWork : public WorkState {
   CommEvent event_;  // id 0: nobody watched the issue
   std::int64_t begin_wait_ns_ = 0;
   bool settled_ = false, looked_after_ = false;
-  std::size_t side_ = 0;  // of this rank in device_job_
+  std::size_t side_ = 0;  // of this rank in device_op_
   Kept kept_;             // until the compute stream comes after it
 };
 
-class JobWork final : public LocalWork {
+class OpWork final : public LocalWork {
  public:
-  // job: null when the communicator was poisoned before the issue.
-  JobWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
-          std::uint64_t number, Job* job);
-  ~JobWork() override;
+  // op: null when the communicator was poisoned before the issue.
+  OpWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
+         std::uint64_t number, CollectiveOp* op);
+  ~OpWork() override;
   int parts() const override;
   bool part_ready(int part) override;
   void wait_part(int part) override;
   void has_dependents() override {
-    if (job_ != nullptr) job_->has_dependents.store(true);
+    if (op_ != nullptr) op_->has_dependents.store(true);
   }
 
  private:
   bool complete() const override {
-    return job_ != nullptr && job_->over.load() &&
-           (link() == nullptr || LinkQueue::now() >= job_->passage.end);
+    return op_ != nullptr && op_->over.load() &&
+           (link() == nullptr || LinkQueue::now() >= op_->passage.end);
   }
   bool help() override;
-  int lost() const override { return communicator_->group().lost(*job_); }
+  int lost() const override { return communicator_->group().lost(*op_); }
   bool misses(int rank) const override;
   void check_before(std::int64_t waited_ns) override;
   std::string missing_text() const override;
@@ -137,7 +137,7 @@ class JobWork final : public LocalWork {
   bool by_parts() const override { return early_ || chained_ || waits_for_part_; }
   bool help_part(int part);
 
-  Job* job_;
+  CollectiveOp* op_;
   std::shared_ptr<WorkState> after_;  // until this rank's data are there
   bool early_;    // an all_gather that is large enough to start before all are there
   bool chained_;  // it waits for something else before its data are there

@@ -20,7 +20,7 @@ constexpr std::int64_t kLatency = 20 * kMicrosecond;
 constexpr std::int64_t kElements = 1'000'000;  // bytes, which take a millisecond
 constexpr std::int64_t kOnce = kLatency + kMillisecond;
 
-FabricOptions linked() { return {Link{20us, 1e9}}; }
+ThreadGroupOptions linked() { return {Link{20us, 1e9}}; }
 
 // A collective of one buffer for sending and one for receiving, which live as long as it does.
 class Call {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/thread_group.h"
 #include "runtime/comm/make_communicator.h"
 #include "tests/support/device.h"
 
@@ -75,9 +75,9 @@ class Array {
 using Floats = Array<float>;
 
 // The communicator of `rank` on its device under test; on the rank's thread.
-inline std::shared_ptr<Communicator> communicator_of(LocalFabric& fabric, int rank,
+inline std::shared_ptr<Communicator> communicator_of(ThreadGroup& thread_group, int rank,
                                                      std::int64_t timeout_ns = 100 * kSecond) {
-  auto control = fabric.communicator(rank);
+  auto control = thread_group.communicator(rank);
   control->set_timeout(timeout_ns);
   const int count = device_count(test_device());
   bare_device() = make_device(test_device(), {count > 0 ? rank % count : rank, 1});
@@ -89,7 +89,7 @@ inline std::shared_ptr<Communicator> communicator_of(LocalFabric& fabric, int ra
 // body ends is waited for, as a world does.
 template <class Body>
 std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
-  LocalFabric fabric(ranks, "tp");
+  ThreadGroup thread_group(ranks, "tp");
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -97,7 +97,7 @@ std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
       Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       std::shared_ptr<Communicator> mine;
       try {
-        mine = communicator_of(fabric, rank);
+        mine = communicator_of(thread_group, rank);
         body(*mine, rank);
         bare_device()->synchronize();
       } catch (const Error& error) {

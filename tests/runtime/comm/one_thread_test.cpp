@@ -8,7 +8,7 @@
 #include <memory>
 
 #include <coshard/runtime/coro/co_spawn.h>
-#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/thread_group.h"
 #include "tests/support/await_work.h"
 
 namespace coshard::test {
@@ -30,12 +30,12 @@ Task<float> sum_of_ranks(std::shared_ptr<Communicator> communicator) {
 }
 
 TEST(OneThread, TwoRanksSpawnedOnOneContextMeet) {
-  LocalFabric fabric(2);
+  ThreadGroup thread_group(2);
   boost::asio::io_context context;
   std::vector<std::future<float>> sums;
   for (int rank = 0; rank < 2; ++rank) {
     sums.push_back(
-        co_spawn(context, sum_of_ranks(fabric.communicator(rank)), boost::asio::use_future));
+        co_spawn(context, sum_of_ranks(thread_group.communicator(rank)), boost::asio::use_future));
   }
   context.run();
   for (std::future<float>& sum : sums) {

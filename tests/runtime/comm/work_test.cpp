@@ -132,18 +132,18 @@ TEST(Failure, NoPeerTouchesTheBuffersOfARankThatFailed) {
 }
 
 TEST(Failure, TheFabricPoisonsSubgroups) {
-  LocalFabric fabric(2);
+  ThreadGroup thread_group(2);
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
   std::barrier ready(2);
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto world = communicator_of(fabric, rank, 0);
+      const auto world = communicator_of(thread_group, rank, 0);
       const std::vector<int> both{0, 1};
       const auto group = world->subgroup(both, "dp");
       ready.arrive_and_wait();
       if (rank == 1) {
-        fabric.poison("rank 1 ended with: boom");
+        thread_group.poison("rank 1 ended with: boom");
         return;
       }
       Floats data(4UL);
@@ -160,9 +160,9 @@ TEST(Failure, TheFabricPoisonsSubgroups) {
 }
 
 TEST(Failure, ASubgroupWithARankThatHasLeftFailsAtOnce) {
-  LocalFabric fabric(2);
-  const auto world = communicator_of(fabric, 0, 0);
-  fabric.leave(1);
+  ThreadGroup thread_group(2);
+  const auto world = communicator_of(thread_group, 0, 0);
+  thread_group.leave(1);
   const std::vector<int> both{0, 1};
   Floats data(4UL);
   EXPECT_THROW(wait_on_host(world->subgroup(both, "dp")->issue(sum_of(data))), Error);

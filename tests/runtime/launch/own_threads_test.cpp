@@ -9,14 +9,14 @@
 #include <vector>
 
 #include <coshard/runtime/coro/executor.h>
-#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/thread_group.h"
 #include "runtime/launch/rank_host.h"
 
 namespace coshard {
 namespace {
 
 TEST(OwnThreadsOf, EachRankHasAThreadOfItsName) {
-  LocalFabric fabric(3);
+  ThreadGroup thread_group(3);
   std::mutex mutex;
   std::set<std::thread::id> threads;
   std::set<std::string> names;
@@ -40,7 +40,7 @@ TEST(OwnThreadsOf, EachRankHasAThreadOfItsName) {
   };
   program.watch = [&] { watched = true; };
   program.sleeper = [](int) { return nullptr; };
-  own_threads()->run(3, fabric, program);
+  own_threads()->run(3, thread_group, program);
   EXPECT_EQ(threads.size(), 3U);
   EXPECT_EQ(threads.count(std::this_thread::get_id()), 0U);
   EXPECT_EQ(names, (std::set<std::string>{"rank 0", "rank 1", "rank 2"}));

@@ -14,7 +14,7 @@ TEST(ThreadRosterOf, AllRanksAreHereAndAliveUntilTheyLeave) {
   const std::unique_ptr<Roster> roster = make_roster(options);
   EXPECT_EQ(roster->size(), 3);
   EXPECT_EQ(roster->here(), (std::vector<int>{0, 1, 2}));
-  EXPECT_NE(roster->fabric(), nullptr);
+  EXPECT_NE(roster->thread_group(), nullptr);
   EXPECT_EQ(roster->control(2)->rank(), 2);
   EXPECT_TRUE(roster->alive(1));
   roster->leave(1);

@@ -47,7 +47,7 @@ TEST(Faults, WhatWasGivenUpThatIsNotCompared) {
   expect_found(Fault::GivenUpIsNotCompared, judge_difference);
 }
 TEST(Faults, ASleeperThatIsNotWokenAfterAJob) {
-  expect_found(Fault::NoWakeUpAfterAJob, judge_one_structure);
+  expect_found(Fault::NoWakeUpAfterAnOp, judge_one_structure);
 }
 TEST(Faults, SiblingsThatAreNotCancelled) {
   expect_found(Fault::SiblingsAreNotCancelled, judge_one_structure);

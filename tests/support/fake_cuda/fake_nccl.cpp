@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/comm/local/reduce.h"
+#include "runtime/comm/local/host/reduce.h"
 #include "tests/support/fake_cuda/fake_graphs.h"
 #include "tests/support/fake_cuda/fake_nccl.h"
 #include "tests/support/fake_cuda/fake_nccl_state.h"

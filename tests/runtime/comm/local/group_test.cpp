@@ -11,7 +11,7 @@
 
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/launch/world.h>
-#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/thread_group.h"
 #include "tests/runtime/coro/allocations.h"
 #include "tests/support/child.h"
 #include "tests/support/ends.h"
@@ -201,17 +201,17 @@ TEST(Ownership, DroppedCollectivesDoNotPileUpBehindABarrier) {
 using Communicators = std::vector<std::shared_ptr<Communicator>>;
 using Works = std::vector<decltype(std::declval<Communicator&>().issue(Collective()))>;
 
-Communicators communicators_of(LocalFabric& fabric, int ranks) {
+Communicators communicators_of(ThreadGroup& thread_group, int ranks) {
   Communicators all;
-  for (int rank = 0; rank < ranks; ++rank) all.push_back(fabric.communicator(rank));
+  for (int rank = 0; rank < ranks; ++rank) all.push_back(thread_group.communicator(rank));
   return all;
 }
 
 // 0: each wait has ended, at once, and no sum is wrong.
 int an_allocation_fails_in_a_transfer() {
   constexpr int kRanks = 20;  // more than a unit has pointers on its stack for
-  LocalFabric fabric(kRanks);
-  const Communicators all = communicators_of(fabric, kRanks);
+  ThreadGroup thread_group(kRanks);
+  const Communicators all = communicators_of(thread_group, kRanks);
   std::vector<Floats> data(kRanks, Floats(100'000, 1.0F));
   Works works;
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -246,8 +246,8 @@ double processor_seconds() {
 
 // The least processor time of a barrier of `ranks`, all of them on this thread.
 double seconds_of_a_barrier(int ranks) {
-  LocalFabric fabric(ranks);
-  const Communicators all = communicators_of(fabric, ranks);
+  ThreadGroup thread_group(ranks);
+  const Communicators all = communicators_of(thread_group, ranks);
   double least = 1e9;
   for (int round = 0; round < 20; ++round) {
     Works works;

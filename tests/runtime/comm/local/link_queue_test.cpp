@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "runtime/comm/local/job.h"
+#include "runtime/comm/local/host/collective_op.h"
 #include "tests/support/virtual_ranks.h"
 
 namespace coshard::testing {
@@ -27,12 +27,12 @@ void at_one_moment(const std::function<void()>& body) {
   });
 }
 
-TEST(LinkQueueOf, AJobTakesLatencyAndBytesAndTheNextComesAfterIt) {
+TEST(LinkQueueOf, AnOpTakesLatencyAndBytesAndTheNextComesAfterIt) {
   at_one_moment([] {
     LinkQueue queue(kLink, 2);
-    Job job(2);
-    for (int r = 0; r < 2; ++r) job.entries[static_cast<std::size_t>(r)].args = gather_of(2000);
-    const Passage first = queue.pass(job), second = queue.pass(job);
+    CollectiveOp op(2);
+    for (int r = 0; r < 2; ++r) op.entries[static_cast<std::size_t>(r)].args = gather_of(2000);
+    const Passage first = queue.pass(op), second = queue.pass(op);
     EXPECT_EQ(first.begin, virtual_now());
     EXPECT_EQ(first.end - first.begin, 10 * kMicrosecond + 4000);  // half of 8,000 bytes
     EXPECT_EQ(second.begin, first.end);
@@ -54,13 +54,13 @@ TEST(LinkQueueOf, AMessageTakesTheLinkOfItsSenderAlone) {
 TEST(LinkQueueOf, PartsOfAGatherComeOneByOneTheOwnFirst) {
   at_one_moment([] {
     LinkQueue queue(kLink, 4);
-    Job job(4);
-    for (int r = 0; r < 4; ++r) job.entries[static_cast<std::size_t>(r)].args = gather_of(4000);
-    job.passage = queue.pass(job);
+    CollectiveOp op(4);
+    for (int r = 0; r < 4; ++r) op.entries[static_cast<std::size_t>(r)].args = gather_of(4000);
+    op.passage = queue.pass(op);
     const std::int64_t first = virtual_now() + 10 * kMicrosecond;
-    EXPECT_EQ(queue.part_ns(job, 1, 1), job.passage.end);  // or at once: nobody asks for its own
-    EXPECT_EQ(queue.part_ns(job, 2, 1), first + (job.passage.end - first) / 3);
-    EXPECT_EQ(queue.part_ns(job, 0, 1), job.passage.end);
+    EXPECT_EQ(queue.part_ns(op, 1, 1), op.passage.end);  // or at once: nobody asks for its own
+    EXPECT_EQ(queue.part_ns(op, 2, 1), first + (op.passage.end - first) / 3);
+    EXPECT_EQ(queue.part_ns(op, 0, 1), op.passage.end);
   });
 }
 

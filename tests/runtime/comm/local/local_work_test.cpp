@@ -6,7 +6,7 @@
 namespace coshard::test {
 namespace {
 
-constexpr std::size_t kLarge = 1'000'000;  // elements; cut into units
+constexpr std::size_t kLarge = 1'000'000;  // elements; cut into chunks
 const std::size_t kSizes[] = {16, kLarge};
 
 void wait_for(const std::atomic<int>& stage, int value) {

@@ -57,9 +57,9 @@ TEST_F(NcclVersion, DevicesThatDoNotReachEachOtherHaveNoWindows) {
 }
 
 TEST_F(NcclVersion, AHostDeviceIsRefusedByName) {
-  LocalFabric fabric(1);
-  const NcclOutcome outcome =
-      outcome_of([&] { make_communicator("nccl", fabric.communicator(0), make_cpu_device(1)); });
+  ThreadGroup thread_group(1);
+  const NcclOutcome outcome = outcome_of(
+      [&] { make_communicator("nccl", thread_group.communicator(0), make_cpu_device(1)); });
   EXPECT_EQ(outcome.kind, ErrorKind::Unsupported);
   EXPECT_NE(outcome.text.find("cpu"), std::string::npos) << outcome.text;
 }

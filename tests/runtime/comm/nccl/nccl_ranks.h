@@ -10,7 +10,7 @@
 
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
-#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/thread_group.h"
 #include "runtime/comm/nccl/nccl_communicator.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "tests/support/fake_cuda/fake_driver.h"
@@ -50,7 +50,7 @@ inline NcclOutcome outcome_of(const std::function<void()>& body) {
 
 using NcclBody = std::function<void(NcclRank&)>;
 
-inline NcclOutcome run_nccl_rank(LocalFabric& fabric, int rank, const NcclSetting& setting,
+inline NcclOutcome run_nccl_rank(ThreadGroup& thread_group, int rank, const NcclSetting& setting,
                                  const NcclBody& body) {
   return outcome_of([&] {
     CudaOptions cuda_options;
@@ -59,7 +59,7 @@ inline NcclOutcome run_nccl_rank(LocalFabric& fabric, int rank, const NcclSettin
     NcclRank mine{
         rank, std::static_pointer_cast<CudaDevice>(make_cuda_device(cuda_options)), {}, {}};
     mine.device->set_timeout(setting.timeout_ns);
-    auto control = fabric.communicator(rank);
+    auto control = thread_group.communicator(rank);
     control->set_timeout(setting.timeout_ns);
     std::vector<int> all(static_cast<std::size_t>(setting.ranks));
     for (int r = 0; r < setting.ranks; ++r) all[static_cast<std::size_t>(r)] = r;
@@ -71,12 +71,12 @@ inline NcclOutcome run_nccl_rank(LocalFabric& fabric, int rank, const NcclSettin
 
 // How each rank ended.
 inline std::vector<NcclOutcome> nccl_outcomes(const NcclSetting& setting, const NcclBody& body) {
-  LocalFabric fabric(setting.ranks, "tp");
+  ThreadGroup thread_group(setting.ranks, "tp");
   std::vector<NcclOutcome> outcomes(static_cast<std::size_t>(setting.ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < setting.ranks; ++rank)
     threads.emplace_back([&, rank] {
-      outcomes[static_cast<std::size_t>(rank)] = run_nccl_rank(fabric, rank, setting, body);
+      outcomes[static_cast<std::size_t>(rank)] = run_nccl_rank(thread_group, rank, setting, body);
     });
   for (std::thread& thread : threads) thread.join();
   return outcomes;

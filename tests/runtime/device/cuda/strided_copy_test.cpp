@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "runtime/comm/local/reduce.h"
+#include "runtime/comm/local/host/reduce.h"
 #include "runtime/device/cuda/reduce.h"
 #include "runtime/device/cuda/strided_copy.h"
 #include "tests/fake_cuda/on_fake.h"

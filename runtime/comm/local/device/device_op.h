@@ -21,9 +21,9 @@ constexpr std::int64_t kDeviceOneShotBytes = 512 * 1024;
 
 using Kept = std::array<std::shared_ptr<Buffer>, 3>;  // send, recv and scratch
 
-// Written by its rank before it arrives; read by the rank that queues the job.
+// Written by its rank before it arrives; read by the rank that queues the op.
 struct DeviceSide {
-  std::shared_ptr<Device> device;  // until the job is queued
+  std::shared_ptr<Device> device;  // until the op is queued
   std::shared_ptr<Stream> stream;  // of the device; likewise
   std::shared_ptr<Event> ready;    // on the compute stream: send is there, recv may be written
   const Collective* args = nullptr;
@@ -35,9 +35,9 @@ struct DeviceSide {
 };
 
 // Once it is queued, host waits check it and say whose device has not reached it.
-class DeviceJob final : public Watched {
+class DeviceOp final : public Watched {
  public:
-  explicit DeviceJob(int ranks) : sides(static_cast<std::size_t>(ranks)) {}
+  explicit DeviceOp(int ranks) : sides(static_cast<std::size_t>(ranks)) {}
   void reset();  // only while nobody else has it
 
   // Queues all of it; every side has arrived and they agree. Under the group's queueing mutex.

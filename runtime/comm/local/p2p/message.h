@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <coshard/runtime/comm/communicator.h>
-#include "runtime/comm/local/device_job.h"
+#include "runtime/comm/local/device/device_op.h"
 #include "runtime/comm/local/link_queue.h"
 
 namespace coshard {
@@ -23,16 +23,16 @@ enum class MessageState : std::uint8_t { Half, Matched, Taken, Over };
 struct Message {
   Collective send, recv;  // written under the mailbox's mutex before Matched
   int source = 0, target = 0;
-  std::uint64_t number = 0;           // of the pair (source, target)
-  Passage passage;                    // with links; set before Matched
-  std::shared_ptr<DeviceJob> device;  // null on the cpu; sides: source, target
+  std::uint64_t number = 0;          // of the pair (source, target)
+  Passage passage;                   // with links; set before Matched
+  std::shared_ptr<DeviceOp> device;  // null on the cpu; sides: source, target
   // Half -> Matched (release: both sides readable) -> Taken (compare-exchange) -> Over (release:
   // data there), or back to Matched while what is sent is not there. Half or Matched -> Over when a
   // failing rank gives it up.
   std::atomic<MessageState> state{MessageState::Half};
   // Somebody found it Taken, and may sleep. Sequentially consistent, with `state`.
   std::atomic<bool> wanted{false};
-  std::atomic<bool> has_dependents{false};  // as of a job
+  std::atomic<bool> has_dependents{false};  // as of an op
   std::atomic<bool> timed{false};
   std::atomic<std::int64_t> over_ns{0};
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/comm/local/reduce.h"
+#include "runtime/comm/local/host/reduce.h"
 #include "tests/runtime/comm/on_ranks.h"
 
 namespace coshard::test {

@@ -1,10 +1,10 @@
-#include "runtime/comm/local/fabric.h"
+#include "runtime/comm/local/thread_group.h"
 
 #include <numeric>
 
 #include "runtime/comm/local/group.h"
+#include "runtime/comm/local/host/progress_threads.h"
 #include "runtime/comm/local/local_communicator.h"
-#include "runtime/comm/local/progress_threads.h"
 
 namespace coshard {
 namespace {
@@ -39,7 +39,7 @@ std::shared_ptr<LocalGroup> make_group(const std::shared_ptr<LocalRegistry>& reg
   return group;
 }
 
-LocalFabric::LocalFabric(int ranks, std::string name, FabricOptions options)
+ThreadGroup::ThreadGroup(int ranks, std::string name, ThreadGroupOptions options)
     : registry_(std::make_shared<LocalRegistry>()) {
   CS_REQUIRE(ranks >= 1, "ranks must be at least 1, got ", ranks);
   if (options.link) check(*options.link);
@@ -53,7 +53,7 @@ LocalFabric::LocalFabric(int ranks, std::string name, FabricOptions options)
   world_ = make_group(registry_, std::move(members), std::move(name));
 }
 
-LocalFabric::~LocalFabric() {
+ThreadGroup::~ThreadGroup() {
   if (registry_->progress != nullptr) registry_->progress->stop();
   for (const auto& group : groups_of(*registry_)) group->forget_unprepared();
   decltype(registry_->pending) unmade;
@@ -61,13 +61,13 @@ LocalFabric::~LocalFabric() {
   unmade.swap(registry_->pending);
 }
 
-std::shared_ptr<Communicator> LocalFabric::communicator(int rank) {
+std::shared_ptr<Communicator> ThreadGroup::communicator(int rank) {
   CS_REQUIRE(rank >= 0 && rank < world_->size(), "rank ", rank, " is out of range for ",
              world_->size(), " ranks");
   return std::make_shared<LocalCommunicator>(world_, rank);
 }
 
-void LocalFabric::poison(const std::string& cause) {
+void ThreadGroup::poison(const std::string& cause) {
   {
     const std::scoped_lock lock(registry_->mutex);
     if (registry_->cause.empty()) registry_->cause = cause;
@@ -75,23 +75,23 @@ void LocalFabric::poison(const std::string& cause) {
   registry_->poison(cause);
 }
 
-bool LocalFabric::left(int rank) const {
+bool ThreadGroup::left(int rank) const {
   const std::scoped_lock lock(registry_->mutex);
   return registry_->left.contains(rank);
 }
 
-void LocalFabric::count_in(Census& census) {
+void ThreadGroup::count_in(Census& census) {
   registry_->census = &census;
   if (registry_->progress) registry_->progress->count_in(census);
 }
 
-std::string LocalFabric::last_seen(int rank) const { return world_->last_seen(rank); }
+std::string ThreadGroup::last_seen(int rank) const { return world_->last_seen(rank); }
 
-void LocalFabric::use(TransferClock& clock) { registry_->clock = &clock; }
+void ThreadGroup::use(TransferClock& clock) { registry_->clock = &clock; }
 
-void LocalFabric::wake() { registry_->wake(); }
+void ThreadGroup::wake() { registry_->wake(); }
 
-void LocalFabric::leave(int rank) {
+void ThreadGroup::leave(int rank) {
   {
     const std::scoped_lock lock(registry_->mutex);
     registry_->left.insert(rank);

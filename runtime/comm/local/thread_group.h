@@ -16,18 +16,18 @@ class LocalGroup;
 class TransferClock;
 struct LocalRegistry;
 
-struct FabricOptions {
+struct ThreadGroupOptions {
   std::optional<Link> link;  // emulated, of each communicator; see local/link_queue.h
-  int progress_threads = 0;  // see local/progress_threads.h; they end with the fabric
+  int progress_threads = 0;  // see local/progress_threads.h; they end with the thread_group
 };
 
-class LocalFabric {
+class ThreadGroup {
  public:
-  explicit LocalFabric(int ranks, std::string name = "world", FabricOptions options = {});
+  explicit ThreadGroup(int ranks, std::string name = "world", ThreadGroupOptions options = {});
   // After the ranks: drops groups that some of their members never joined.
-  ~LocalFabric();
-  LocalFabric(const LocalFabric&) = delete;
-  LocalFabric& operator=(const LocalFabric&) = delete;
+  ~ThreadGroup();
+  ThreadGroup(const ThreadGroup&) = delete;
+  ThreadGroup& operator=(const ThreadGroup&) = delete;
 
   // The communicator of all ranks, for `rank`; call it once per rank. When its last owner drops it,
   // peers that still need this rank fail at once.

@@ -1,23 +1,23 @@
 #pragma once
 // One collective of one group: the arguments of all ranks, and how far the transfer is. Owned by
-// the group, which reuses it; a rank holds one reference from its issue until the job is over, a
+// the group, which reuses it; a rank holds one reference from its issue until the op is over, a
 // work handle another.
 //
-// Life of a job:
+// Life of an op:
 //   open        each rank writes its own entry when it issues
 //   prepared    a rank's send buffer is filled: it increments `arrived`
-//   armed       all ranks have arrived and agree: the last one sets `units`, then `armed`
-//   claimed     waiting ranks claim units through `next`, each unit exactly once
-//   completing  all units are done: `next_completion` hands out each rank's completion callback
+//   armed       all ranks have arrived and agree: the last one sets `chunks`, then `armed`
+//   claimed     waiting ranks claim chunks through `next`, each chunk exactly once
+//   completing  all chunks are done: `next_completion` hands out each rank's completion callback
 //   over        every recv buffer holds the result
-// An all_gather starts while the job is still open: a shard is copied as soon as its source and its
-// target have arrived. Its units are the pairs (source, target), claimed through `pairs`.
+// An all_gather starts while the op is still open: a shard is copied as soon as its source and its
+// target have arrived. Its chunks are the pairs (source, target), claimed through `pairs`.
 #include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include <coshard/runtime/comm/communicator.h>
-#include "runtime/comm/local/device_job.h"
+#include "runtime/comm/local/device/device_op.h"
 #include "runtime/comm/local/link_queue.h"
 
 namespace coshard {
@@ -53,41 +53,42 @@ struct alignas(64) Entry {
   }
 };
 
-struct Job {
-  explicit Job(int ranks) : entries(std::make_unique<Entry[]>(static_cast<std::size_t>(ranks))) {}
+struct CollectiveOp {
+  explicit CollectiveOp(int ranks)
+      : entries(std::make_unique<Entry[]>(static_cast<std::size_t>(ranks))) {}
 
-  std::uint64_t sequence = 0;  // set when opened, before any rank gets the job
-  int joined = 0;              // ranks that got the job; under the group's mutex
+  std::uint64_t sequence = 0;  // set when opened, before any rank gets the op
+  int joined = 0;              // ranks that got the op; under the group's mutex
   std::unique_ptr<Entry[]> entries;
   std::unique_ptr<std::atomic<Pair>[]> pairs;  // [source * ranks + target]; of an all_gather
-  bool has_pairs = false;                      // `pairs` are this job's; under the group's mutex
-  // Set before `armed`: how many units, elements per unit, units per target rank.
-  std::uint32_t units = 0;
-  std::int64_t chunk = 0;
+  bool has_pairs = false;                      // `pairs` are this op's; under the group's mutex
+  // Set before `armed`: how many chunks, elements per chunk, chunks per target rank.
+  std::uint32_t chunks = 0;
+  std::int64_t chunk_elements = 0;
   std::uint32_t per_target = 1;
-  Passage passage;                    // with links
-  std::shared_ptr<DeviceJob> device;  // null on the cpu
+  Passage passage;                   // with links
+  std::shared_ptr<DeviceOp> device;  // null on the cpu
 
-  // Ranks and work handles that still use the job; at 0 (release / acquire) the group may reuse it.
+  // Ranks and work handles that still use the op; at 0 (release / acquire) the group may reuse it.
   std::atomic<int> references{0};
-  // 0 .. ranks. The last rank to arrive checks and arms the job; acq_rel so that it sees all
+  // 0 .. ranks. The last rank to arrive checks and arms the op; acq_rel so that it sees all
   // entries.
   alignas(64) std::atomic<int> arrived{0};
-  // false -> true with units set. Sequentially consistent together with `next` and the group's
-  // poison: a worker that claims a unit sees the poison, or a rank that abandons the job sees that
+  // false -> true with chunks set. Sequentially consistent together with `next` and the group's
+  // poison: a worker that claims a chunk sees the poison, or a rank that abandons the op sees that
   // it is armed.
   std::atomic<bool> armed{false};
   std::atomic<int> unprepared{0};  // entries that are Issued, or have been until just now
-  // Jobs of other groups depend on it. Sequentially consistent, with `over`: whoever finishes sees
+  // Ops of other groups depend on it. Sequentially consistent, with `over`: whoever finishes sees
   // it, or whoever waits sees that it is over.
   std::atomic<bool> has_dependents{false};
   std::atomic<bool> completes{false};   // some rank has a completion callback
-  std::atomic<bool> completing{false};  // false -> true when all units are done; release
+  std::atomic<bool> completing{false};  // false -> true when all chunks are done; release
   std::atomic<std::uint32_t> next_completion{0}, completions{0};  // ranks; as `next` and `done`
-  alignas(64) std::atomic<std::uint32_t> next{0};  // the next unit to claim; may run past `units`
-  // Units done; acq_rel chains the writes of all workers.
+  alignas(64) std::atomic<std::uint32_t> next{0};  // the next chunk to claim; may run past `chunks`
+  // Chunks done; acq_rel chains the writes of all workers.
   alignas(64) std::atomic<std::uint32_t> done{0};
-  // false -> true by the worker of the last unit, with over_ns set before; sequentially consistent,
+  // false -> true by the worker of the last chunk, with over_ns set before; sequentially consistent,
   // see LocalGroup::wake.
   alignas(64) std::atomic<bool> over{false};
   std::atomic<bool> timed{false};        // some rank is observed: record the time when over

@@ -1,19 +1,19 @@
 #pragma once
-// How a job is cut into units of work, and the work itself: each unit reads the senders' buffers
-// and writes the receivers' buffers. Units write disjoint memory; any rank may do any of them, on
+// How an op is cut into chunks, and the work itself: each chunk reads the senders' buffers
+// and writes the receivers' buffers. Chunks write disjoint memory; any rank may do any of them, on
 // its own thread.
 #include <array>
 #include <cstdint>
 
-#include "runtime/comm/local/job.h"
+#include "runtime/comm/local/host/collective_op.h"
 
 namespace coshard {
 
-// Up to this many bytes, over all ranks, the last rank to arrive does the whole job at once.
+// Up to this many bytes, over all ranks, the last rank to arrive does the whole op at once.
 // Measured: waking a helper costs 5 to 50 us, in which one core moves more than this.
 constexpr std::int64_t kOneShotBytes = 128 * 1024;
-// Bytes of one rank's buffer per unit: several units per rank for balance, each well inside L2.
-constexpr std::int64_t kUnitBytes = 128 * 1024;
+// Bytes of one rank's buffer per chunk: several chunks per rank for balance, each well inside L2.
+constexpr std::int64_t kChunkBytes = 128 * 1024;
 
 // What a source has for a target: up to three nested loops over rows of `row` contiguous elements,
 // with the strides of both sides.
@@ -25,10 +25,10 @@ struct CopyBlock {
 CopyBlock block_of(const Collective& from, const Collective& to, int ranks, int source, int target);
 
 bool is_one_shot(const Collective& args, int ranks, int rank);
-// Sets units, chunk and per_target of a job whose ranks have all arrived.
-void plan_units(Job& job, int ranks);
-void run_unit(const Job& job, int ranks, std::uint32_t unit);
+// Sets chunks, chunk_elements and per_target of an op whose ranks have all arrived.
+void plan_chunks(CollectiveOp& op, int ranks);
+void run_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk);
 // Moves the block that `source` has for `target`.
-void copy_pair(const Job& job, int ranks, int source, int target);
+void copy_pair(const CollectiveOp& op, int ranks, int source, int target);
 
 }  // namespace coshard

@@ -1,4 +1,4 @@
-#include "runtime/comm/local/device_group.h"
+#include "runtime/comm/local/device/device_group.h"
 
 namespace coshard {
 

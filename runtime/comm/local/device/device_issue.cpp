@@ -8,17 +8,17 @@
 namespace coshard {
 
 // With the queueing mutex held.
-void LocalGroup::queue_or_poison(DeviceJob& job, std::size_t side, const CollectiveInfo& what) {
+void LocalGroup::queue_or_poison(DeviceOp& op, std::size_t side, const CollectiveInfo& what) {
   if (poisoned()) return;
-  for (const DeviceSide& its : job.sides)
+  for (const DeviceSide& its : op.sides)
     if (its.device == nullptr) {
       poison(str_cat(what.text(title()), ": rank ", its.rank,
-                     " is not on the same kind of device as ", job.sides[side].device->name()));
+                     " is not on the same kind of device as ", op.sides[side].device->name()));
       return;
     }
-  const std::shared_ptr<Device> own = job.sides[side].device;
+  const std::shared_ptr<Device> own = op.sides[side].device;
   try {
-    job.queue(weak_from_this(), what, job.sides[side].timeout_ns);
+    op.queue(weak_from_this(), what, op.sides[side].timeout_ns);
     own->peers()->make_current();
   } catch (const std::exception& error) {
     poison(str_cat("rank ", what.world_rank, " failed to queue ", what.text(title()), ": ",
@@ -27,14 +27,14 @@ void LocalGroup::queue_or_poison(DeviceJob& job, std::size_t side, const Collect
   }
 }
 
-void LocalGroup::queue_on_devices(Job& job, int rank) {
+void LocalGroup::queue_on_devices(CollectiveOp& op, int rank) {
   const auto mine = static_cast<std::size_t>(rank);
   {
     const std::scoped_lock lock(devices_.queueing());
-    queue_or_poison(*job.device, mine,
-                    CollectiveInfo(job.entries[mine].args, job.sequence, members_[mine]));
+    queue_or_poison(*op.device, mine,
+                    CollectiveInfo(op.entries[mine].args, op.sequence, members_[mine]));
   }
-  if (!poisoned()) finish(job);
+  if (!poisoned()) finish(op);
 }
 
 void LocalGroup::queue_on_devices(Message& message, int rank) {

@@ -1,4 +1,4 @@
-#include "runtime/comm/local/message.h"
+#include "runtime/comm/local/p2p/message.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "runtime/comm/local/units.h"
+#include "runtime/comm/local/host/chunks.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/comm/collective.h"
-#include "runtime/comm/local/reduce.h"
+#include "runtime/comm/local/host/reduce.h"
 
 namespace coshard {
 namespace {
@@ -107,57 +107,58 @@ class Pointers {
   std::vector<void*> more_;
 };
 
-void all_reduce_unit(const Job& job, int ranks, std::uint32_t unit) {
-  const Collective& c = job.entries[0].args;
-  const std::int64_t begin = unit * job.chunk;
-  const std::int64_t count = std::min(job.chunk, c.outer * c.extent * c.inner - begin);
+void all_reduce_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk) {
+  const Collective& c = op.entries[0].args;
+  const std::int64_t begin = chunk * op.chunk_elements;
+  const std::int64_t count = std::min(op.chunk_elements, c.outer * c.extent * c.inner - begin);
   if (count <= 0) return;
   Pointers at_begin(ranks);
   for (std::size_t r = 0; r < at_begin.targets.size(); ++r) {
-    const Collective& args = job.entries[r].args;
+    const Collective& args = op.entries[r].args;
     at_begin.sources[r] = at(args.send, begin, size_of(c.dtype));
     at_begin.targets[r] = at(args.recv, begin, size_of(c.dtype));
   }
   reduce_into(c.dtype, c.reduce, at_begin.sources, at_begin.targets, count);
 }
 
-void reduce_scatter_unit(const Job& job, int ranks, std::uint32_t unit) {
-  const Collective& c = job.entries[0].args;
+void reduce_scatter_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk) {
+  const Collective& c = op.entries[0].args;
   const std::size_t width = size_of(c.dtype);
-  const int target = static_cast<int>(unit / job.per_target);
+  const int target = static_cast<int>(chunk / op.per_target);
   const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, target);
   const std::int64_t row = cut.size * c.inner;
-  std::int64_t position = unit % job.per_target * job.chunk;
-  const std::int64_t end = std::min(position + job.chunk, c.outer * row);
+  std::int64_t position = chunk % op.per_target * op.chunk_elements;
+  const std::int64_t end = std::min(position + op.chunk_elements, c.outer * row);
   Pointers pointers(ranks);
-  void* recv = job.entries[static_cast<std::size_t>(target)].args.recv;
+  void* recv = op.entries[static_cast<std::size_t>(target)].args.recv;
   while (position < end) {  // row by row: positions count the elements of recv
     const std::int64_t column = position % row;
     const std::int64_t count = std::min(row - column, end - position);
     const std::int64_t from = position / row * cut.total * c.inner + cut.offset * c.inner + column;
     for (std::size_t r = 0; r < pointers.sources.size(); ++r)
-      pointers.sources[r] = at(job.entries[r].args.send, from, width);
+      pointers.sources[r] = at(op.entries[r].args.send, from, width);
     pointers.targets[0] = at(recv, position, width);
     reduce_into(c.dtype, c.reduce, pointers.sources, pointers.targets.first(1), count);
     position += count;
   }
 }
 
-void broadcast_unit(const Job& job, int ranks, std::uint32_t unit) {
-  const Collective& c = job.entries[0].args;
+void broadcast_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk) {
+  const Collective& c = op.entries[0].args;
   const std::size_t width = size_of(c.dtype);
-  const std::int64_t begin = unit * job.chunk;
-  const std::int64_t count = std::min(job.chunk, c.outer * c.extent * c.inner - begin);
+  const std::int64_t begin = chunk * op.chunk_elements;
+  const std::int64_t count = std::min(op.chunk_elements, c.outer * c.extent * c.inner - begin);
   if (count <= 0) return;
-  const void* send = job.entries[static_cast<std::size_t>(c.root)].args.send;
+  const void* send = op.entries[static_cast<std::size_t>(c.root)].args.send;
   for (int r = 0; r < ranks; ++r) {
-    void* recv = job.entries[static_cast<std::size_t>(r)].args.recv;
+    void* recv = op.entries[static_cast<std::size_t>(r)].args.recv;
     copy_rows(at(recv, begin, width), at(send, begin, width), count, width);
   }
 }
 
-std::uint32_t chunks_of(std::int64_t elements, std::int64_t chunk) {
-  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, (elements + chunk - 1) / chunk));
+std::uint32_t chunks_of(std::int64_t elements, std::int64_t chunk_elements) {
+  return static_cast<std::uint32_t>(
+      std::max<std::int64_t>(1, (elements + chunk_elements - 1) / chunk_elements));
 }
 
 }  // namespace
@@ -167,45 +168,45 @@ bool is_one_shot(const Collective& args, int ranks, int rank) {
          larger_bytes(args, ranks, rank) * ranks <= kOneShotBytes;
 }
 
-void plan_units(Job& job, int ranks) {
-  const Collective& c = job.entries[0].args;
+void plan_chunks(CollectiveOp& op, int ranks) {
+  const Collective& c = op.entries[0].args;
   const auto n = static_cast<std::uint32_t>(ranks);
-  job.chunk = kUnitBytes / static_cast<std::int64_t>(size_of(c.dtype));
-  job.per_target = 1;
-  job.units = 1;
+  op.chunk_elements = kChunkBytes / static_cast<std::int64_t>(size_of(c.dtype));
+  op.per_target = 1;
+  op.chunks = 1;
   if (c.control_only && c.kind != CollectiveKind::AllGather) return;
   switch (c.kind) {
     case CollectiveKind::AllReduce:
     case CollectiveKind::Broadcast:
-      job.units = chunks_of(c.outer * c.extent * c.inner, job.chunk);
+      op.chunks = chunks_of(c.outer * c.extent * c.inner, op.chunk_elements);
       return;
     case CollectiveKind::ReduceScatter:
       for (int r = 0; r < ranks; ++r) {
         const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, r);
-        job.per_target =
-            std::max(job.per_target, chunks_of(c.outer * cut.size * c.inner, job.chunk));
+        op.per_target =
+            std::max(op.per_target, chunks_of(c.outer * cut.size * c.inner, op.chunk_elements));
       }
-      job.units = n * job.per_target;
+      op.chunks = n * op.per_target;
       return;
-    case CollectiveKind::Scatter: job.units = n; return;
+    case CollectiveKind::Scatter: op.chunks = n; return;
     case CollectiveKind::AllGather:
-    case CollectiveKind::AllToAll: job.units = n * n; return;
+    case CollectiveKind::AllToAll: op.chunks = n * n; return;
     default: return;
   }
 }
 
-void run_unit(const Job& job, int ranks, std::uint32_t unit) {
-  const Collective& c = job.entries[0].args;
+void run_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk) {
+  const Collective& c = op.entries[0].args;
   if (c.control_only) return;
   switch (c.kind) {
-    case CollectiveKind::AllReduce: return all_reduce_unit(job, ranks, unit);
-    case CollectiveKind::Broadcast: return broadcast_unit(job, ranks, unit);
-    case CollectiveKind::ReduceScatter: return reduce_scatter_unit(job, ranks, unit);
-    case CollectiveKind::Scatter: return copy_pair(job, ranks, c.root, static_cast<int>(unit));
+    case CollectiveKind::AllReduce: return all_reduce_chunk(op, ranks, chunk);
+    case CollectiveKind::Broadcast: return broadcast_chunk(op, ranks, chunk);
+    case CollectiveKind::ReduceScatter: return reduce_scatter_chunk(op, ranks, chunk);
+    case CollectiveKind::Scatter: return copy_pair(op, ranks, c.root, static_cast<int>(chunk));
     case CollectiveKind::AllGather:
     case CollectiveKind::AllToAll: {
-      const int pair = static_cast<int>(unit);
-      return copy_pair(job, ranks, pair / ranks, pair % ranks);
+      const int pair = static_cast<int>(chunk);
+      return copy_pair(op, ranks, pair / ranks, pair % ranks);
     }
     default: return;
   }
@@ -222,9 +223,9 @@ CopyBlock block_of(const Collective& from, const Collective& to, int ranks, int 
   }
 }
 
-void copy_pair(const Job& job, int ranks, int source, int target) {
-  const Collective& from = job.entries[static_cast<std::size_t>(source)].args;
-  const Collective& to = job.entries[static_cast<std::size_t>(target)].args;
+void copy_pair(const CollectiveOp& op, int ranks, int source, int target) {
+  const Collective& from = op.entries[static_cast<std::size_t>(source)].args;
+  const Collective& to = op.entries[static_cast<std::size_t>(target)].args;
   if (from.control_only) return;
   const CopyBlock block = block_of(from, to, ranks, source, target);
   copy_block(block, from.send, to.recv, size_of(from.dtype));

@@ -1,7 +1,7 @@
-// How a job is cut into units, and the blocks that ranks have for each other.
+// How an op is cut into chunks, and the blocks that ranks have for each other.
 #include <gtest/gtest.h>
 
-#include "runtime/comm/local/units.h"
+#include "runtime/comm/local/host/chunks.h"
 #include "tests/runtime/comm/on_ranks.h"
 
 namespace coshard::test {
@@ -17,7 +17,7 @@ Collective gather_of(std::int64_t outer, std::vector<std::int64_t> counts, std::
   return c;
 }
 
-TEST(Units, ABlockOfAGatherIsRowsAtThePlaceOfTheirSource) {
+TEST(Chunks, ABlockOfAGatherIsRowsAtThePlaceOfTheirSource) {
   const Collective c = gather_of(3, {2, 1, 4}, 5);
   const CopyBlock block = block_of(c, c, 3, 2, 0);
   EXPECT_EQ(block.row, 4 * 5);
@@ -28,33 +28,33 @@ TEST(Units, ABlockOfAGatherIsRowsAtThePlaceOfTheirSource) {
   EXPECT_EQ(rows, 3);
 }
 
-TEST(Units, SmallJobsAreDoneAtOnceAndLargeOnesInManyUnits) {
+TEST(Chunks, SmallOpsAreDoneAtOnceAndLargeOnesInManyChunks) {
   Collective sum;
   sum.kind = CollectiveKind::AllReduce;
   sum.extent = 1000;
   EXPECT_TRUE(is_one_shot(sum, 2, 0));
   sum.extent = kOneShotBytes;
   EXPECT_FALSE(is_one_shot(sum, 2, 0));
-  Job job(2);
-  for (int r = 0; r < 2; ++r) job.entries[static_cast<std::size_t>(r)].args = sum;
-  plan_units(job, 2);
-  EXPECT_GT(job.units, 2U);
-  EXPECT_GE(static_cast<std::int64_t>(job.units) * job.chunk, sum.extent);
+  CollectiveOp op(2);
+  for (int r = 0; r < 2; ++r) op.entries[static_cast<std::size_t>(r)].args = sum;
+  plan_chunks(op, 2);
+  EXPECT_GT(op.chunks, 2U);
+  EXPECT_GE(static_cast<std::int64_t>(op.chunks) * op.chunk_elements, sum.extent);
 }
 
-TEST(Units, EveryUnitTogetherIsTheWholeSum) {
+TEST(Chunks, EveryChunkTogetherIsTheWholeSum) {
   constexpr std::int64_t kCount = 100'001;
   std::vector<float> a(kCount, 1), b(kCount, 2), out_a(kCount), out_b(kCount);
-  Job job(2);
+  CollectiveOp op(2);
   for (int r = 0; r < 2; ++r) {
-    Collective& c = job.entries[static_cast<std::size_t>(r)].args;
+    Collective& c = op.entries[static_cast<std::size_t>(r)].args;
     c.kind = CollectiveKind::AllReduce;
     c.extent = kCount;
     c.send = r == 0 ? a.data() : b.data();
     c.recv = r == 0 ? out_a.data() : out_b.data();
   }
-  plan_units(job, 2);
-  for (std::uint32_t unit = job.units; unit-- > 0;) run_unit(job, 2, unit);
+  plan_chunks(op, 2);
+  for (std::uint32_t chunk = op.chunks; chunk-- > 0;) run_chunk(op, 2, chunk);
   EXPECT_EQ(out_a, std::vector<float>(kCount, 3));
   EXPECT_EQ(out_b, out_a);
 }

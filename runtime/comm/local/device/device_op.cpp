@@ -1,11 +1,11 @@
-#include "runtime/comm/local/device_job.h"
+#include "runtime/comm/local/device/device_op.h"
 
 #include <algorithm>
 
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
-#include "runtime/comm/local/units.h"
+#include "runtime/comm/local/host/chunks.h"
 
 namespace coshard {
 namespace {
@@ -207,7 +207,7 @@ void queue_work(const Sides& sides, std::vector<std::shared_ptr<Event>>& parts) 
 
 }  // namespace
 
-void DeviceJob::reset() {
+void DeviceOp::reset() {
   for (DeviceSide& side : sides) side = DeviceSide();
   over_.reset();
   parts_.clear();
@@ -222,8 +222,8 @@ std::int64_t scratch_bytes(const Collective& c, int ranks, int rank) {
   return 0;
 }
 
-void DeviceJob::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what,
-                      std::int64_t timeout_ns) {
+void DeviceOp::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what,
+                     std::int64_t timeout_ns) {
   group_ = std::move(group);
   what_ = what;
   timeout_ns_ = timeout_ns;
@@ -241,12 +241,12 @@ void DeviceJob::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& wha
   }
 }
 
-const Event& DeviceJob::end_of_part(int source, int target) const {
+const Event& DeviceOp::end_of_part(int source, int target) const {
   const auto ranks = static_cast<int>(sides.size());
   return parts_.empty() ? *over_ : *parts_[static_cast<std::size_t>(target * ranks + source)];
 }
 
-void DeviceJob::keep(std::size_t side, Kept&& buffers, bool poisoned) {
+void DeviceOp::keep(std::size_t side, Kept&& buffers, bool poisoned) {
   if (over_ != nullptr) {
     for (auto& buffer : buffers)
       if (buffer != nullptr) buffer->used_until(over_);
@@ -255,7 +255,7 @@ void DeviceJob::keep(std::size_t side, Kept&& buffers, bool poisoned) {
   }
 }
 
-bool DeviceJob::over() {
+bool DeviceOp::over() {
   try {
     return over_->query();
   } catch (const Error&) {  // who waits for this device hears of it from its own question
@@ -263,7 +263,7 @@ bool DeviceJob::over() {
   }
 }
 
-void DeviceJob::check(std::int64_t waited_ns) {
+void DeviceOp::check(std::int64_t waited_ns) {
   if (timeout_ns_ == 0 || waited_ns < timeout_ns_) return;
   const auto group = group_.lock();
   if (group == nullptr) return;
@@ -274,7 +274,7 @@ void DeviceJob::check(std::int64_t waited_ns) {
 }
 
 // Whose compute stream has not reached the collective that all have issued.
-std::string DeviceJob::late_text() const {
+std::string DeviceOp::late_text() const {
   std::string text;
   for (const DeviceSide& side : sides) {
     bool ready = false;

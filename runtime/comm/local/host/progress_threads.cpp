@@ -1,4 +1,4 @@
-#include "runtime/comm/local/progress_threads.h"
+#include "runtime/comm/local/host/progress_threads.h"
 
 #include <pthread.h>
 
@@ -12,32 +12,32 @@
 
 namespace coshard {
 
-// A job, to which it holds a reference, or a message.
+// An op, to which it holds a reference, or a message.
 class ProgressThreads::Offered {
  public:
-  Offered(std::shared_ptr<LocalGroup> group, Job* job, std::shared_ptr<Message> message)
-      : group_(std::move(group)), job_(job), message_(std::move(message)) {
-    if (job_ != nullptr) job_->references.fetch_add(1, std::memory_order_relaxed);
+  Offered(std::shared_ptr<LocalGroup> group, CollectiveOp* op, std::shared_ptr<Message> message)
+      : group_(std::move(group)), op_(op), message_(std::move(message)) {
+    if (op_ != nullptr) op_->references.fetch_add(1, std::memory_order_relaxed);
   }
   ~Offered() {
-    if (job_ != nullptr) LocalGroup::release(*job_);
+    if (op_ != nullptr) LocalGroup::release(*op_);
   }
   Offered(const Offered&) = delete;
   Offered& operator=(const Offered&) = delete;
 
-  bool is(const Job& job) const { return job_ == &job; }
+  bool is(const CollectiveOp& op) const { return op_ == &op; }
   bool over() const {
-    return group_->poisoned() || (job_ != nullptr ? job_->over.load() : message_->over());
+    return group_->poisoned() || (op_ != nullptr ? op_->over.load() : message_->over());
   }
-  bool help() { return job_ != nullptr ? group_->help(*job_) : group_->help(*message_); }
+  bool help() { return op_ != nullptr ? group_->help(*op_) : group_->help(*message_); }
   // When to check it although nobody rings; 0: never.
   std::int64_t not_before() const {
-    return job_ != nullptr && group_->link() != nullptr ? group_->not_before(*job_) : 0;
+    return op_ != nullptr && group_->link() != nullptr ? group_->not_before(*op_) : 0;
   }
 
  private:
   std::shared_ptr<LocalGroup> group_;
-  Job* job_;
+  CollectiveOp* op_;
   std::shared_ptr<Message> message_;
 };
 
@@ -54,13 +54,13 @@ ProgressThreads::ProgressThreads(int threads) {
   }
 }
 
-void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, Job& job) {
+void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, CollectiveOp& op) {
   {
     const std::scoped_lock lock(mutex_);
-    if (std::ranges::any_of(offered_, [&](const auto& known) { return known->is(job); }))
+    if (std::ranges::any_of(offered_, [&](const auto& known) { return known->is(op); }))
       return ring();
   }
-  add(std::make_shared<Offered>(std::move(group), &job, nullptr));
+  add(std::make_shared<Offered>(std::move(group), &op, nullptr));
 }
 
 void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message) {

@@ -1,4 +1,4 @@
-#include "runtime/comm/local/reduce.h"
+#include "runtime/comm/local/host/reduce.h"
 
 #include <algorithm>
 #include <bit>

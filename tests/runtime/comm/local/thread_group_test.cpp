@@ -10,37 +10,37 @@ namespace coshard::test {
 namespace {
 
 TEST(Fabric, RefusesWhatNoWorldHas) {
-  EXPECT_THROW(LocalFabric(0), Error);
-  FabricOptions options;
+  EXPECT_THROW(ThreadGroup(0), Error);
+  ThreadGroupOptions options;
   options.progress_threads = -1;
-  EXPECT_THROW(LocalFabric(1, "w", options), Error);
-  LocalFabric fabric(2);
-  EXPECT_THROW(fabric.communicator(2), Error);
-  EXPECT_THROW(fabric.communicator(-1), Error);
+  EXPECT_THROW(ThreadGroup(1, "w", options), Error);
+  ThreadGroup thread_group(2);
+  EXPECT_THROW(thread_group.communicator(2), Error);
+  EXPECT_THROW(thread_group.communicator(-1), Error);
 }
 
 TEST(Fabric, GivesEachRankItsCommunicatorAndKnowsWhoLeft) {
-  LocalFabric fabric(3, "tp");
-  const auto second = fabric.communicator(1);
+  ThreadGroup thread_group(3, "tp");
+  const auto second = thread_group.communicator(1);
   EXPECT_EQ(second->rank(), 1);
   EXPECT_EQ(second->size(), 3);
   EXPECT_EQ(second->name(), "tp");
-  EXPECT_FALSE(fabric.left(2));
-  fabric.leave(2);
-  EXPECT_TRUE(fabric.left(2));
-  EXPECT_FALSE(fabric.left(1));
+  EXPECT_FALSE(thread_group.left(2));
+  thread_group.leave(2);
+  EXPECT_TRUE(thread_group.left(2));
+  EXPECT_FALSE(thread_group.left(1));
   Work barrier = second->issue(Collective());
   EXPECT_THROW(barrier.wait(), Error);
-  EXPECT_NE(fabric.last_seen(1).find("barrier"), std::string::npos);
+  EXPECT_NE(thread_group.last_seen(1).find("barrier"), std::string::npos);
 }
 
 TEST(Fabric, APoisonReachesGroupsMadeBeforeAndAfter) {
-  LocalFabric fabric(1);
-  const auto world = fabric.communicator(0);
+  ThreadGroup thread_group(1);
+  const auto world = thread_group.communicator(0);
   const std::array<int, 1> self{0};
   const auto before = world->subgroup(self, "before");
-  fabric.poison("first");
-  fabric.poison("second");
+  thread_group.poison("first");
+  thread_group.poison("second");
   const auto after = world->subgroup(self, "after");
   for (const auto& group : {world, before, after}) {
     try {

@@ -1,7 +1,7 @@
 #pragma once
 // Helper threads that do what ranks in flight have left to do while they compute: "progress 0" and
 // so on (WorldOptions::progress_threads). They take part as a waiting rank does, and sleep while
-// nothing that was offered can go on. Owned by the registry of a fabric, which stops them before
+// nothing that was offered can go on. Owned by the registry of a thread_group, which stops them before
 // the ranks' memory can go; never started unless asked for.
 #include <atomic>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace coshard {
 class Census;
 class LocalGroup;
 class Sleeper;
-struct Job;
+struct CollectiveOp;
 struct Message;
 
 class ProgressThreads {
@@ -28,10 +28,10 @@ class ProgressThreads {
   ProgressThreads(const ProgressThreads&) = delete;
   ProgressThreads& operator=(const ProgressThreads&) = delete;
 
-  // There is work in it now, or will be. Any thread; who offers a job holds a reference to it.
-  void offer(std::shared_ptr<LocalGroup> group, Job& job);
+  // There is work in it now, or will be. Any thread; who offers an op holds a reference to it.
+  void offer(std::shared_ptr<LocalGroup> group, CollectiveOp& op);
   void offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message);
-  // Something that an offered job waits for may be over. Any thread.
+  // Something that an offered op waits for may be over. Any thread.
   void ring() noexcept;
   // Whoever sleeps among them counts there. Before anything is offered; it outlives them.
   void count_in(Census& census);

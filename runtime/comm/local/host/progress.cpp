@@ -1,0 +1,359 @@
+// The transfer of an op: arriving, claiming chunks, finishing, abandoning.
+#include <exception>
+#include <utility>
+
+#include <coshard/runtime/error.h>
+#include "runtime/comm/collective.h"
+#include "runtime/comm/local/group.h"
+#include "runtime/comm/local/host/chunks.h"
+#include "runtime/comm/local/host/progress_threads.h"
+#include "runtime/comm/local/let_others_run.h"
+#include "runtime/comm/local/take.h"
+#include "runtime/coro/fault_switch.h"
+
+namespace coshard {
+namespace {
+
+Entry& entry(const CollectiveOp& op, int rank) {
+  return op.entries[static_cast<std::size_t>(rank)];
+}
+
+std::atomic<Pair>& pair_state(const CollectiveOp& op, int ranks, int source, int target) {
+  return op.pairs[static_cast<std::size_t>(source * ranks + target)];
+}
+
+// What `done` counts to. The pairs of an all_gather may all be done before its last rank has
+// checked the op, which therefore counts as one more.
+std::uint32_t chunks_to_finish(const CollectiveOp& op, int ranks, CollectiveKind kind) {
+  return kind == CollectiveKind::AllGather ? static_cast<std::uint32_t>(ranks * ranks) + 1
+                                           : op.chunks;
+}
+
+}  // namespace
+
+void LocalGroup::arrive(CollectiveOp& op, int rank, Collective&& collective, Print print,
+                        bool timed) {
+  if (timed) op.timed.store(true, std::memory_order_relaxed);
+  Entry& mine = entry(op, rank);
+  const bool prepares = collective.after != nullptr;
+  if (collective.complete) op.completes.store(true, std::memory_order_relaxed);
+  mine.args = std::move(collective);
+  mine.print = print;
+  if (prepares) {
+    op.unprepared.fetch_add(1);
+    mine.stage.store(Stage::Issued);
+    ring(op.has_dependents);  // whoever waits may have a share to do
+    offer(op);
+  }
+  if (prepares ? prepare(op, rank) == Prepared::Last : raise_arrived(op, rank)) arm(op, rank);
+}
+
+// The caller holds a reference to it.
+void LocalGroup::offer(CollectiveOp& op) {
+  if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), op);
+}
+
+// True for the last rank to arrive, if all agree.
+bool LocalGroup::raise_arrived(CollectiveOp& op, int rank) {
+  entry(op, rank).stage.store(Stage::Arrived);
+  if (part_sleepers_.load() > 0) wake();
+  if (op.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return false;
+  for (int r = 0; r < size(); ++r)  // rank 0 too: what it sends to itself it has to receive
+    if (!checked(op, 0, r)) return false;
+  return true;
+}
+
+// Over: what the send buffer of `rank` waits for; else whether a share of it was done.
+Look LocalGroup::push_before(CollectiveOp& op, int rank) {
+  WorkState& before = *entry(op, rank).args.after;
+  try {
+    const Look look = before.push();
+    if (look != Look::Over) {
+      if (link_ != nullptr) note_not_before(op, rank);
+      return look;
+    }
+    if (const std::string failure = before.failure(); !failure.empty())
+      poison(str_cat(side_text(op, rank), ": what it depends on failed: ", failure));
+  } catch (const std::exception& error) {
+    poison(str_cat(side_text(op, rank), ": preparing its send buffer failed: ", error.what()));
+  }
+  return Look::Over;
+}
+
+// Who sleeps has to know it too. Sequentially consistent: a sleeper is seen here, or sees the time.
+void LocalGroup::note_not_before(CollectiveOp& op, int rank) {
+  Entry& its = entry(op, rank);
+  const std::int64_t known = its.args.after->not_before(-1);
+  if (known != 0 && its.not_before_ns.exchange(known) != known) ring(op.has_dependents);
+}
+
+// Everyone who may wait for an op or message, or help with it.
+void LocalGroup::ring(const std::atomic<bool>& has_dependents) {
+  wake();
+  if (registry_->progress != nullptr) registry_->progress->ring();
+  if (has_dependents.load()) registry_->wake();
+}
+
+std::int64_t LocalGroup::not_before(const CollectiveOp& op) const {
+  if (op.armed.load()) return op.passage.end;
+  const std::int64_t now = LinkQueue::now();
+  std::int64_t first = 0;
+  for (int r = 0; r < size(); ++r) {
+    if (!entry(op, r).prepares()) continue;
+    const std::int64_t known = entry(op, r).not_before_ns.load();
+    if (known > now && (first == 0 || known < first)) first = known;
+  }
+  return first;
+}
+
+// Arrives on behalf of `rank` if what it depends on is over.
+LocalGroup::Prepared LocalGroup::prepare(CollectiveOp& op, int rank) {
+  Entry& its = entry(op, rank);
+  if (!take(its.stage, Stage::Issued, Stage::Preparing, its.wanted)) return Prepared::Nothing;
+  const Look look = push_before(op, rank);
+  if (look != Look::Over) {
+    its.stage.store(Stage::Issued);
+    if (its.wanted.exchange(false)) ring(op.has_dependents);
+    return look == Look::Moved ? Prepared::Some : Prepared::Nothing;
+  }
+  its.args.after.reset();
+  op.unprepared.fetch_sub(1);
+  return raise_arrived(op, rank) ? Prepared::Last : Prepared::Some;
+}
+
+bool LocalGroup::prepare_some(CollectiveOp& op) {
+  if (op.unprepared.load() == 0) return false;
+  bool moved = false;
+  for (int r = 0; r < size() && !moved; ++r) {
+    if (!entry(op, r).prepares()) continue;
+    const Prepared prepared = prepare(op, r);
+    moved = prepared != Prepared::Nothing;
+    if (prepared == Prepared::Last) arm(op, r);
+  }
+  return moved;
+}
+
+void LocalGroup::arm(CollectiveOp& op, int rank) {
+  if (op.device != nullptr) return queue_on_devices(op, rank);
+  const Collective& mine = entry(op, rank).args;
+  plan_chunks(op, size());
+  const CollectiveKind kind = mine.kind;  // before the op can be over
+  const bool at_once = does_at_once() && is_one_shot(mine, size(), rank);
+  if (link_ != nullptr) op.passage = link_->pass(op);
+  if (at_once && kind != CollectiveKind::AllGather) op.next.store(op.chunks);
+  op.armed.store(true);
+  if (!at_once) {
+    ring(op.has_dependents);
+    offer(op);
+  }
+  if (kind == CollectiveKind::AllGather) {
+    while (at_once && help(op)) {
+    }
+    finish_chunks(op, 1, kind);
+  } else if (at_once) {
+    for (std::uint32_t chunk = 0; chunk < op.chunks && !poisoned(); ++chunk) run(op, chunk);
+    finish_chunks(op, op.chunks, kind);
+  }
+}
+
+bool LocalGroup::does_at_once() const { return registry_->clock == nullptr; }
+
+bool LocalGroup::may_go_on() const {
+  return registry_->clock == nullptr || registry_->clock->go_on();
+}
+
+// Between claiming a share and doing it.
+bool LocalGroup::pause() {
+  if (registry_->clock == nullptr || registry_->clock->pause()) return true;
+  poison("the simulation was abandoned");
+  return false;
+}
+
+bool LocalGroup::help(Message& message) {
+  if (!message.matched() || !may_go_on()) return false;
+  std::string failure;
+  const bool moved = message.help(failure);
+  if (message.wanted.exchange(false) || moved) ring(message.has_dependents);
+  if (!failure.empty())
+    poison(str_cat("message #", message.number, " of ", title(), location_text(message.send),
+                   ": computing what it sends failed: ", failure));
+  return moved;
+}
+
+// A chunk that fails ends the op on all ranks.
+void LocalGroup::run(CollectiveOp& op, std::uint32_t chunk) {
+  if (!pause()) return;
+  try {
+    run_chunk(op, size(), chunk);
+  } catch (const std::exception& error) {
+    poison(str_cat("collective #", op.sequence, " of ", title(), " failed: ", error.what()));
+  }
+}
+
+std::string LocalGroup::side_text(const CollectiveOp& op, int rank) const {
+  return call_text(entry(op, rank).args, size(), members_[static_cast<std::size_t>(rank)]);
+}
+
+// What `rank` did before the collective that its peers did not.
+std::string LocalGroup::noted_text(const CollectiveOp& op, int rank) const {
+  const Noted& last = entry(op, rank).args.last_noted;
+  const int member = members_[static_cast<std::size_t>(rank)];
+  if (last.what.empty()) return str_cat("; rank ", member, " has not done so before");
+  return str_cat("; rank ", member, " last ", last.what, ' ', last.value, ' ', last.of_what, ' ',
+                 last.of);
+}
+
+// Compares two ranks that have arrived; poisons the group when they disagree.
+bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
+  const Entry& one = entry(op, a);
+  const Entry& other = entry(op, b);
+  bool agree = one.print.call == other.print.call && one.args.noted == other.args.noted &&
+               (one.args.branch == other.args.branch || has(Fault::BranchIsNotCompared)) &&
+               (one.print.given_up == other.print.given_up || has(Fault::GivenUpIsNotCompared));
+  if (agree && one.args.kind == CollectiveKind::AllToAll) {
+    for (int r = 0; r <= b && agree; ++r) {
+      agree = flat_counts_agree(entry(op, r).args, r, other.args, b) &&
+              flat_counts_agree(other.args, b, entry(op, r).args, r);
+      if (!agree) a = r;
+    }
+  }
+  if (agree) return true;
+  std::string text = str_cat("ranks disagree on collective #", op.sequence, " of ", title(), ": ",
+                             side_text(op, a), ", ", side_text(op, b));
+  if (one.print.given_up != other.print.given_up) {
+    const std::scoped_lock lock(cause_mutex_);
+    for (const int r : {a, b})
+      if (const std::string& gave_up = given_up_[static_cast<std::size_t>(r)]; !gave_up.empty())
+        text += str_cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up waiting for ",
+                        gave_up);
+  }
+  if (one.args.noted != other.args.noted)
+    for (const int r : {a, b}) text += noted_text(op, r);
+  poison(text);
+  registry_->poison(text);  // the program is not the same on all ranks: nothing goes on
+  return false;
+}
+
+bool LocalGroup::help(CollectiveOp& op) {
+  if (op.unprepared.load(std::memory_order_relaxed) > 0 && prepare_some(op)) return true;
+  if (op.completing.load() && complete_some(op)) return true;
+  if (!op.armed.load() || op.next.load(std::memory_order_relaxed) >= op.chunks) return false;
+  if (!may_go_on()) return false;
+  const std::uint32_t chunk = op.next.fetch_add(1);
+  if (chunk >= op.chunks) return false;
+  const CollectiveKind kind = op.entries[0].args.kind;
+  if (kind == CollectiveKind::AllGather) {
+    const int pair = static_cast<int>(chunk);
+    try_pair(op, pair / size(), pair % size(), true);
+    return true;
+  }
+  if (!poisoned()) run(op, chunk);
+  finish_chunks(op, 1, kind);
+  return true;
+}
+
+bool LocalGroup::help_part(CollectiveOp& op, int source, int target) {
+  if (pair_state(op, size(), source, target).load(std::memory_order_relaxed) != Pair::Todo)
+    return false;
+  if (op.unprepared.load(std::memory_order_relaxed) > 0 && prepare_some(op)) return true;
+  if (!entry(op, source).arrived() || !entry(op, target).issued()) return false;
+  return checked(op, target, source) && may_go_on() && try_pair(op, source, target, true);
+}
+
+bool LocalGroup::try_pair(CollectiveOp& op, int source, int target, bool copy) {
+  std::atomic<Pair>& state = pair_state(op, size(), source, target);
+  Pair expected = Pair::Todo;
+  if (state.load(std::memory_order_relaxed) != expected) return false;
+  if (!state.compare_exchange_strong(expected, Pair::Taken)) return false;
+  if (copy && pause()) copy_pair(op, size(), source, target);
+  state.store(Pair::Done);
+  if (part_sleepers_.load() > 0) wake();
+  finish_chunks(op, 1, CollectiveKind::AllGather);
+  return true;
+}
+
+bool LocalGroup::part_done(const CollectiveOp& op, int source, int target) const {
+  return pair_state(op, size(), source, target).load() == Pair::Done;
+}
+
+void LocalGroup::finish_chunks(CollectiveOp& op, std::uint32_t count, CollectiveKind kind) {
+  // The target is read first: as soon as the count is in, somebody else may finish the op.
+  const std::uint32_t target = chunks_to_finish(op, size(), kind);
+  const bool completes = op.completes.load(std::memory_order_relaxed);
+  if (op.done.fetch_add(count, std::memory_order_acq_rel) + count != target) return;
+  if (!completes) return finish(op);
+  op.completing.store(true);
+  ring(op.has_dependents);
+  while (complete_some(op)) {
+  }
+}
+
+// Runs one rank's completion callback after the transfer.
+bool LocalGroup::complete_some(CollectiveOp& op) {
+  const auto ranks = static_cast<std::uint32_t>(size());
+  if (op.next_completion.load(std::memory_order_relaxed) >= ranks) return false;
+  const std::uint32_t rank = op.next_completion.fetch_add(1);
+  if (rank >= ranks) return false;
+  std::function<void()> complete = std::exchange(op.entries[rank].args.complete, nullptr);
+  try {
+    if (complete && !poisoned()) complete();
+  } catch (const std::exception& error) {
+    poison(str_cat("collective #", op.sequence, " of ", title(), " failed: ", error.what()));
+  }
+  complete = nullptr;
+  if (op.completions.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) finish(op);
+  return true;
+}
+
+void LocalGroup::finish(CollectiveOp& op) {
+  if (op.timed.load(std::memory_order_relaxed))
+    op.over_ns.store(now_ns(), std::memory_order_relaxed);
+  for (int r = 0; r < size(); ++r) {
+    entry(op, r).args.keep_send.reset();
+    entry(op, r).args.keep_recv.reset();
+  }
+  op.over.store(true);
+  const bool dependents = op.has_dependents.load();
+  if (has(Fault::NoWakeUpAfterAnOp)) return;
+  wake();
+  if (dependents) registry_->wake();
+}
+
+// Nobody prepares, or still prepares, this rank's data.
+void LocalGroup::stop_preparing(CollectiveOp& op, int rank) {
+  Entry& its = entry(op, rank);
+  for (Stage seen = its.stage.load(); seen == Stage::Issued || seen == Stage::Preparing;
+       seen = its.stage.load()) {
+    if (seen == Stage::Issued) prepare(op, rank);
+    if (its.stage.load() == Stage::Issued) {  // what it waits for is not over: nobody will do it
+      if (its.stage.compare_exchange_strong(seen, Stage::None)) return;
+    } else {
+      let_others_run();
+    }
+  }
+}
+
+void LocalGroup::abandon(CollectiveOp& op, int rank) {
+  stop_preparing(op, rank);
+  if (op.device != nullptr) {  // nobody queues it after the poison, or still does
+    const std::scoped_lock lock(devices_.queueing());
+    return;
+  }
+  if (entry(op, rank).args.kind == CollectiveKind::AllGather) {
+    for (int r = 0; r < size(); ++r) {
+      try_pair(op, r, rank, false);
+      try_pair(op, rank, r, false);
+      while (!part_done(op, r, rank) || !part_done(op, rank, r)) let_others_run();
+    }
+  } else {
+    // Whoever arms it later sees the poison before it touches a buffer.
+    if (!op.armed.load()) return;
+    const std::uint32_t claimed = op.next.exchange(op.chunks);
+    if (claimed < op.chunks) finish_chunks(op, op.chunks - claimed, entry(op, rank).args.kind);
+  }
+  if (entry(op, rank).args.kind == CollectiveKind::AllGather && !op.completing.load()) return;
+  while (!op.over.load(std::memory_order_acquire))
+    if (!op.completing.load() || !complete_some(op)) let_others_run();
+}
+
+}  // namespace coshard
