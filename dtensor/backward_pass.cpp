@@ -9,7 +9,7 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/launch/world.h>
 #include "dtensor/redistribute/execute.h"
-#include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/in_flight.h"
 #include "dtensor/step_graph.h"
 
 namespace coshard {

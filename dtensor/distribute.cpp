@@ -5,6 +5,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/redistribute/plan.h"
 #include "runtime/coro/user_call.h"

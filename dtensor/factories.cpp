@@ -8,7 +8,7 @@
 #include <coshard/dtensor/random.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
-#include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/execute.h"
 #include "kernels/run.h"
 
 namespace coshard {

@@ -3,6 +3,7 @@
 #include <coshard/dtensor/tape.h>
 #include "dtensor/partial.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/run_check.h"
 #include "dtensor/saved.h"

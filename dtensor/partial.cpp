@@ -1,7 +1,7 @@
 #include "dtensor/partial.h"
 
 #include <coshard/dtensor/ops/ops.h>
-#include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/execute.h"
 
 namespace coshard {
 namespace {

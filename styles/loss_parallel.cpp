@@ -1,7 +1,9 @@
 #include <coshard/styles/loss_parallel.h>
 
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/grad_mode.h"
+#include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/saved.h"
 #include "runtime/coro/user_call.h"

@@ -8,7 +8,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/ops/decision.h"
 #include "dtensor/ops/op_node.h"
-#include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/plan.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/allocation_label.h"

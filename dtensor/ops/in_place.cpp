@@ -5,7 +5,7 @@
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/execute.h"
 #include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
 

@@ -4,6 +4,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/grad_mode.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/issue.h"

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"

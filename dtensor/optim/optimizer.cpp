@@ -2,10 +2,11 @@
 
 #include <unordered_set>
 
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/runtime/trace_range.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/execute.h"
 #include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"

@@ -7,7 +7,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/follow_up.h"
-#include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/in_flight.h"
 #include "kernels/run.h"
 
 namespace coshard {

@@ -2,7 +2,9 @@
 
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/follow_up.h"
+#include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/transition.h"
 #include "kernels/run.h"
 
 namespace coshard {
@@ -12,20 +14,13 @@ void fill(const Tensor& x, double value) {
   kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
 }
 
-// Whether any thread may continue with data in flight once they have arrived.
-bool continues(const Tensor& x) {
-  issue_deferred(x);
-  return x.in_flight() && x.device()->kind() == DeviceKind::Cpu &&
-         (!x.storage()->pending || x.storage()->pending.state()->any_thread());
-}
-
 void divide(const Tensor& place, int divisor) {
   kernels::run(
       *place.device(),
       kernels::Binary{kernels::BinaryOp::Div, view_of(place), view_of(place), {}, double(divisor)});
 }
 
-// What this rank does with the data it received: on the CPU as part of the job, elsewhere in
+// What this rank does with the data it received: on the CPU as part of the transfer, elsewhere in
 // compute-stream order, when it is first waited for.
 std::function<void()> completion(const Tensor& into, const Tensor& to, const Step& step) {
   if (!step.unpacks && step.divisor == 1) return nullptr;
@@ -68,24 +63,6 @@ std::int64_t bytes_of(const Step& step, DType dtype) {
 
 }  // namespace
 
-Tensor same_in_flight(const Tensor& x, Work work) {
-  Tensor same = place_of(x);
-  same.set_in_flight(std::move(work));
-  return std::move(same).with_spec(x.spec());
-}
-
-void fly_with(const Tensor& from, const Tensor& to) {
-  if (from.in_flight()) to.set_in_flight(Work(from.storage()->pending.state()));
-}
-
-void issue_deferred(const Tensor& x) {
-  if (x.in_flight() && x.storage()->pending) x.storage()->pending.state()->issue_now();
-}
-
-Tensor place_of(const Tensor& x) {
-  return Tensor::alias(x, x.local_shape(), x.strides(), x.storage_offset());
-}
-
 Tensor run_step(const Tensor& x, const Step& step) {
   if (!communicates(step.kind)) return local_step(x, step);
   World& world = step.after->mesh.world();
@@ -114,32 +91,6 @@ Tensor run_step(const Tensor& x, const Step& step) {
   return to;
 }
 
-void chain(Collective& collective, const Tensor& from) {
-  if (continues(from))
-    collective.after = from.storage()->pending.state();
-  else
-    from.wait();
-}
-
-void make_from(const Tensor& from, const Tensor& to, std::function<void(const Tensor& from)> make) {
-  if (!continues(from)) {
-    from.wait();
-    return make(from);
-  }
-  to.set_in_flight(Work(std::make_shared<FollowUp>(
-      from.storage()->pending.state(),
-      [place = place_of(from), make = std::move(make)] { make(place); })));
-  from.read_by(to.storage()->pending);
-}
-
-Tensor copy_later(const Tensor& tensor) {
-  Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), tensor.dtype());
-  make_from(tensor, to, [place = place_of(to)](const Tensor& from) {
-    kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(from)});
-  });
-  return tensor.is_distributed() ? std::move(to).with_spec(tensor.spec()) : to;
-}
-
 Issued run_plan(const DTensor& source, std::shared_ptr<const RedistributePlan> plan) {
   if (plan->steps.empty()) return {source.with_spec(plan->target), nullptr};
   Issued issued{source, nullptr, plan->outline.shards};
@@ -149,13 +100,23 @@ Issued run_plan(const DTensor& source, std::shared_ptr<const RedistributePlan> p
   return issued;
 }
 
-Tensor cast_local(const Tensor& tensor, DType dtype) {
-  if (tensor.dtype() == dtype) return tensor;
-  Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), dtype);
-  make_from(tensor, to, [place = place_of(to)](const Tensor& from) {
-    kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(from)});
-  });
-  return std::move(to).with_spec(tensor.spec());
+Issued issue_to(const Tensor& source, const Layout& target) {
+  issue_deferred(source);
+  if (source.mesh().contains_this_rank()) return run_plan(source, plan_for(source.spec(), target));
+  const auto spec = make_spec(source.mesh(), target, source.shape());
+  const PlanOutline outline = outline_of(source.spec(), spec->layout);
+  Issued nothing{Tensor::empty(source.device(), spec, source.dtype()), nullptr, outline.shards};
+  // Where the others only do a local step, what they wait for is what the source waits for.
+  if (outline.communicates)
+    nothing.result.set_in_flight(Work());
+  else
+    fly_with(source, nothing.result);
+  return nothing;
+}
+
+Tensor redistribute_raw(const DTensor& source, const Layout& target) {
+  if (source.layout() == target) return source;
+  return issue_to(source, target).result.detach();
 }
 
 }  // namespace coshard

@@ -1,14 +1,13 @@
 #pragma once
-// Transfers for the library's own use, off the tape: they return with the result in flight. Rank's
-// thread.
+// Single collectives for the library's own use, off the tape: they return with the result in
+// flight. Rank's thread.
 #include <string_view>
 
-#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/tensor.h>
+#include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {
-
-// For operators: Replicate -> Partial is allowed (each rank keeps its share).
-Tensor redistribute_raw(const DTensor& source, const Layout& target);
 
 // Issues `collective` (geometry and label) from one row-major tensor into another, or in place, and
 // returns at once. Keeps both buffers alive until it is over on every rank, and leaves `to` in

@@ -2,10 +2,9 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape.h>
-#include "dtensor/ops/local.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
-#include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/transition.h"
 #include "dtensor/writes.h"
 #include "runtime/comm/collective.h"
@@ -14,33 +13,13 @@
 namespace coshard {
 namespace {
 
-// A rank outside the mesh holds nothing and issues nothing.
-Issued issue_to(const Tensor& source, const Layout& target) {
-  issue_deferred(source);
-  if (source.mesh().contains_this_rank()) return run_plan(source, plan_for(source.spec(), target));
-  const auto spec = make_spec(source.mesh(), target, source.shape());
-  const PlanOutline outline = outline_of(source.spec(), spec->layout);
-  Issued nothing{Tensor::empty(source.device(), spec, source.dtype()), nullptr, outline.shards};
-  // Where the others only do a local step, what they wait for is what the source waits for.
-  if (outline.communicates)
-    nothing.result.set_in_flight(Work());
-  else
-    fly_with(source, nothing.result);
-  return nothing;
-}
-
 Issued issue_now_or_later(const Tensor& source, const Layout& target) {
   if (redistributes_are_deferred()) return {redistribute_later(source, target)};
   return issue_to(source, target);
 }
 
-// The result of a redistribute as the tape sees it: never the source's own memory.
-struct Taped {
-  Tensor result;
-  std::shared_ptr<const Step> last;
-  int shards;
-};
-Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options);
+// The result is on the tape, and never the source's own memory.
+Issued run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options);
 
 class RedistributeNode final : public GradNode {
  public:
@@ -67,7 +46,7 @@ class RedistributeNode final : public GradNode {
   DType dtype_, backward_dtype_;
 };
 
-Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options) {
+Issued run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options) {
   const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
   Issued issued =
       sent.layout() == target ? Issued{sent.detach()} : issue_now_or_later(sent, target);
@@ -77,7 +56,7 @@ Taped run_taped(const Tensor& source, const Layout& target, const RedistributeOp
   if (taped(inputs))
     push_record(std::make_shared<RedistributeNode>(source, options), inputs,
                 std::span<Tensor>(&issued.result, 1));
-  return {std::move(issued.result), std::move(issued.last), issued.shards};
+  return issued;
 }
 
 void check_partials(const Tensor& source, const Layout& wanted) {
@@ -90,41 +69,6 @@ void check_partials(const Tensor& source, const Layout& wanted) {
 }
 
 }  // namespace
-
-void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
-                const Tensor& to) {
-  collective.dtype = from.dtype();
-  chain(collective, from);
-  collective.send = from.address();
-  collective.recv = to.address();
-  collective.keep_send = from.storage()->buffer;
-  collective.keep_recv = to.storage()->buffer;
-  to.set_in_flight(communicator.issue(std::move(collective)));
-  if (from.storage()->buffer != to.storage()->buffer) from.read_by(to.storage()->pending);
-}
-
-void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
-                      std::string_view label) {
-  Collective c;
-  c.kind = CollectiveKind::AllReduce;
-  c.reduce = reduce;
-  c.extent = terms.local_numel();
-  c.label = label;
-  issue_into(communicator, c, terms, terms);
-}
-
-Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source,
-                       std::string_view label) {
-  const Tensor from = local_contiguous(whole);
-  const Tensor out = Tensor::empty(from.device(), from.local_shape(), from.dtype());
-  Collective c;
-  c.kind = CollectiveKind::Broadcast;
-  c.root = source;
-  c.extent = from.local_numel();
-  c.label = label;
-  issue_into(mesh.communicator(m), c, from, out);
-  return out;
-}
 
 void Redistribution::Host::Awaiter::await_resume() {
   WorkAwaiter::await_resume();
@@ -190,13 +134,8 @@ Redistribution redistribute(const DTensor& source, const Layout& target,
   const Layout wanted = normalize(target, source.shape(), "redistribute");
   if (!casts && wanted == source.layout()) return Redistribution(unchanged(source));
   check_partials(source, wanted);
-  Taped taken = run_taped(source, wanted, options);
-  return Redistribution(std::move(taken.result), std::move(taken.last), taken.shards);
-}
-
-Tensor redistribute_raw(const DTensor& source, const Layout& target) {
-  if (source.layout() == target) return source;
-  return issue_to(source, target).result.detach();
+  Issued issued = run_taped(source, wanted, options);
+  return Redistribution(std::move(issued.result), std::move(issued.last), issued.shards);
 }
 
 }  // namespace coshard

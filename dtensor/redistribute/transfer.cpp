@@ -7,7 +7,6 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/bounded_cache.h"
 #include "dtensor/redistribute/execute.h"
-#include "dtensor/redistribute/issue.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -2,8 +2,8 @@
 
 #include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/follow_up.h"
+#include "dtensor/redistribute/in_flight.h"
 #include "kernels/run.h"
 
 namespace coshard {

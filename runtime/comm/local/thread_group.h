@@ -18,7 +18,7 @@ struct LocalRegistry;
 
 struct ThreadGroupOptions {
   std::optional<Link> link;  // emulated, of each communicator; see local/link_queue.h
-  int progress_threads = 0;  // see local/progress_threads.h; they end with the thread_group
+  int progress_threads = 0;  // see progress_threads.h; they end with the group
 };
 
 class ThreadGroup {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/bounded_cache.h"
 #include "tests/support/ranks.h"

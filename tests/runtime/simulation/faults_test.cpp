@@ -46,7 +46,7 @@ TEST(Faults, WaitsThatResumeByCompletion) {
 TEST(Faults, WhatWasGivenUpThatIsNotCompared) {
   expect_found(Fault::GivenUpIsNotCompared, judge_difference);
 }
-TEST(Faults, ASleeperThatIsNotWokenAfterAJob) {
+TEST(Faults, ASleeperThatIsNotWokenAfterAnOp) {
   expect_found(Fault::NoWakeUpAfterAnOp, judge_one_structure);
 }
 TEST(Faults, SiblingsThatAreNotCancelled) {

@@ -1,7 +1,7 @@
 #pragma once
 // Helper threads that do what ranks in flight have left to do while they compute: "progress 0" and
 // so on (WorldOptions::progress_threads). They take part as a waiting rank does, and sleep while
-// nothing that was offered can go on. Owned by the registry of a thread_group, which stops them before
+// nothing that was offered can go on. Owned by the registry of a thread group, which stops them before
 // the ranks' memory can go; never started unless asked for.
 #include <atomic>
 #include <cstdint>

@@ -9,7 +9,7 @@
 namespace coshard::test {
 namespace {
 
-TEST(Fabric, RefusesWhatNoWorldHas) {
+TEST(ThreadGroupOf, RefusesWhatNoWorldHas) {
   EXPECT_THROW(ThreadGroup(0), Error);
   ThreadGroupOptions options;
   options.progress_threads = -1;
@@ -19,7 +19,7 @@ TEST(Fabric, RefusesWhatNoWorldHas) {
   EXPECT_THROW(thread_group.communicator(-1), Error);
 }
 
-TEST(Fabric, GivesEachRankItsCommunicatorAndKnowsWhoLeft) {
+TEST(ThreadGroupOf, GivesEachRankItsCommunicatorAndKnowsWhoLeft) {
   ThreadGroup thread_group(3, "tp");
   const auto second = thread_group.communicator(1);
   EXPECT_EQ(second->rank(), 1);
@@ -34,7 +34,7 @@ TEST(Fabric, GivesEachRankItsCommunicatorAndKnowsWhoLeft) {
   EXPECT_NE(thread_group.last_seen(1).find("barrier"), std::string::npos);
 }
 
-TEST(Fabric, APoisonReachesGroupsMadeBeforeAndAfter) {
+TEST(ThreadGroupOf, APoisonReachesGroupsMadeBeforeAndAfter) {
   ThreadGroup thread_group(1);
   const auto world = thread_group.communicator(0);
   const std::array<int, 1> self{0};

@@ -1,0 +1,44 @@
+#include "dtensor/redistribute/issue.h"
+
+#include "dtensor/ops/local.h"
+#include "dtensor/redistribute/in_flight.h"
+#include "runtime/comm/collective.h"
+
+namespace coshard {
+
+void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
+                const Tensor& to) {
+  collective.dtype = from.dtype();
+  chain(collective, from);
+  collective.send = from.address();
+  collective.recv = to.address();
+  collective.keep_send = from.storage()->buffer;
+  collective.keep_recv = to.storage()->buffer;
+  to.set_in_flight(communicator.issue(std::move(collective)));
+  if (from.storage()->buffer != to.storage()->buffer) from.read_by(to.storage()->pending);
+}
+
+void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
+                      std::string_view label) {
+  Collective c;
+  c.kind = CollectiveKind::AllReduce;
+  c.reduce = reduce;
+  c.extent = terms.local_numel();
+  c.label = label;
+  issue_into(communicator, c, terms, terms);
+}
+
+Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source,
+                       std::string_view label) {
+  const Tensor from = local_contiguous(whole);
+  const Tensor out = Tensor::empty(from.device(), from.local_shape(), from.dtype());
+  Collective c;
+  c.kind = CollectiveKind::Broadcast;
+  c.root = source;
+  c.extent = from.local_numel();
+  c.label = label;
+  issue_into(mesh.communicator(m), c, from, out);
+  return out;
+}
+
+}  // namespace coshard
