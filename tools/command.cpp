@@ -77,7 +77,7 @@ void add_options(CLI::App& app, GpuOptions& o) {
 // What one option says of another.
 void check(const auto&) {}
 void check(const OverlapOptions& o) {
-  CS_REQUIRE(o.ranks != 1, "--ranks 1: at least 2 communicate");
+  CS_REQUIRE(o.ranks != 1, "--ranks 1: needs at least 2 ranks to communicate");
 }
 void check(TrainOptions o) {
   if (o.ranks == 0) o.ranks = 2;

@@ -100,12 +100,12 @@ class Binding {
     }
     if (step_.is_view) return;
     const auto have = parts(plan_.from, me_), want = parts(plan_.to, me_);
-    step_.pack = boxes_of(want, have, want);
+    step_.pack = blocks_of(want, have, want);
   }
 
   void expand() {
     const auto have = parts(plan_.from, me_);
-    step_.pack = boxes_of(have, have, parts(plan_.to, me_));
+    step_.pack = blocks_of(have, have, parts(plan_.to, me_));
   }
 
   void share() {
@@ -179,8 +179,8 @@ class Binding {
       const auto out = common(me_, peer), in = common(peer, me_);
       sent.push_back(numel(out));
       received.push_back(numel(in));
-      if (step_.packs) append(step_.pack, boxes_of(out, mine, out, step_.packed));
-      if (step_.unpacks) append(step_.unpack, boxes_of(in, wanted, in, step_.unpacked));
+      if (step_.packs) append(step_.pack, blocks_of(out, mine, out, step_.packed));
+      if (step_.unpacks) append(step_.unpack, blocks_of(in, wanted, in, step_.unpacked));
       step_.packed += sent.back();
       step_.unpacked += received.back();
     }
@@ -196,7 +196,7 @@ class Binding {
     c.counts = shared_counts(gathers ? std::move(received) : std::move(sent));
   }
 
-  static void append(Boxes& all, const Boxes& more) {
+  static void append(StridedBlocks& all, const StridedBlocks& more) {
     all.insert(all.end(), more.begin(), more.end());
   }
 

@@ -30,7 +30,7 @@ std::shared_ptr<const RedistributePlan> make_plan(const std::shared_ptr<const Sp
   return plan;
 }
 
-std::size_t bytes_of(const Boxes& boxes) { return boxes.size() * sizeof(Box); }
+std::size_t bytes_of(const StridedBlocks& blocks) { return blocks.size() * sizeof(StridedBlock); }
 std::size_t bytes_of(const Counts& counts) {
   return counts ? counts->size() * sizeof(std::int64_t) : 0;
 }

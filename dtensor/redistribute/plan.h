@@ -7,7 +7,7 @@
 
 #include <coshard/dtensor/spec.h>
 #include <coshard/runtime/comm/communicator.h>
-#include "dtensor/redistribute/boxes.h"
+#include "dtensor/redistribute/blocks.h"
 #include "dtensor/redistribute/planner.h"
 
 namespace coshard {
@@ -32,7 +32,7 @@ struct Step {
   bool keeps = true;
   // Slice and ShardToPartial: from the old local tensor to the new one. Collectives: into and out
   // of packed buffers of this many elements, if they need them.
-  Boxes pack, unpack;
+  StridedBlocks pack, unpack;
   bool packs = false, unpacks = false;
   std::int64_t packed = 0, unpacked = 0;
 };

@@ -66,15 +66,15 @@ Pricing::Pricing(const std::vector<int>& mesh_shape, const Shape& shape, int wid
 
 PricedLayout Pricing::ready(const Layout& layout) {
   PricedLayout made{layout, {}, 1, numel_};
-  std::array<CutKey, 8> keys{};
+  std::array<ShardingKey, 8> keys{};
   for (int m = 0; m < layout.ndim(); ++m)
     if (layout[m].is_sharded() && grid_.size[nth(m)] > 1)
       keys[nth(layout[m].dim)][nth(m)] = layout[m].is_shard() ? 1 : 1 + layout[m].split;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
-    const int cut = dims_[d].id_of(keys[d]);
-    made.cuts.push_back(static_cast<std::int16_t>(cut));
-    made.most *= dims_[d][cut].most;
-    made.mean /= grid_.size_of(dims_[d][cut].dims);
+    const int id = dims_[d].id_of(keys[d]);
+    made.shardings.push_back(static_cast<std::int16_t>(id));
+    made.most *= dims_[d][id].most;
+    made.mean /= grid_.size_of(dims_[d][id].dims);
   }
   return made;
 }
@@ -98,7 +98,7 @@ Move Pricing::move_data(const PricedLayout& from, const PricedLayout& to, double
   Move move;
   bool gathers = true;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
-    const int have = from.cuts[d], want = to.cuts[d];
+    const int have = from.shardings[d], want = to.shardings[d];
     if (have == want) continue;
     const MeshDims needed = dims_[d].pair(have, want).needed;
     move.dims |= needed;
@@ -115,22 +115,23 @@ Move Pricing::move_data(const PricedLayout& from, const PricedLayout& to, double
 std::optional<Move> Pricing::reduce_data(const PricedLayout& from, const PricedLayout& to,
                                          MeshDims dims) {
   if (!may_reduce(from.layout, dims)) return std::nullopt;
-  MeshDims cut = 0;
+  MeshDims sharded = 0;
   for (int m = 0; m < grid_.ndim; ++m)
-    if (has(dims, m) && to.layout[m].is_sharded()) cut |= 1U << m;
-  if (cut != 0 && (cut != dims || !make_up(from, to, dims))) return std::nullopt;
+    if (has(dims, m) && to.layout[m].is_sharded()) sharded |= 1U << m;
+  if (sharded != 0 && (sharded != dims || !make_up(from, to, dims))) return std::nullopt;
   Move move;
   move.dims = dims;
-  move.kind = cut != 0 ? StepKind::ReduceScatter : StepKind::AllReduce;
+  move.kind = sharded != 0 ? StepKind::ReduceScatter : StepKind::AllReduce;
   const int n = grid_.size_of(dims);
-  move.moved = (cut != 0 ? 1 : 2) * from.most * (n - 1) / n;
+  move.moved = (sharded != 0 ? 1 : 2) * from.most * (n - 1) / n;
   return priced(from, to, move);
 }
 
-// The shards of `cut` make up `whole`, in which the mesh dimensions `dims` are not sharded.
-bool Pricing::make_up(const PricedLayout& whole, const PricedLayout& cut, MeshDims dims) {
+// The shards of `sharded` make up `whole`, in which the mesh dimensions `dims` are not sharded.
+bool Pricing::make_up(const PricedLayout& whole, const PricedLayout& sharded, MeshDims dims) {
   for (std::size_t d = 0; d < dims_.size(); ++d)
-    if (whole.cuts[d] != cut.cuts[d] && !dims_[d].gathers(cut.cuts[d], whole.cuts[d], dims))
+    if (whole.shardings[d] != sharded.shardings[d] &&
+        !dims_[d].gathers(sharded.shardings[d], whole.shardings[d], dims))
       return false;
   return true;
 }
@@ -140,14 +141,15 @@ bool Pricing::make_up(const PricedLayout& whole, const PricedLayout& cut, MeshDi
 bool Pricing::is_plain(const PricedLayout& from, const PricedLayout& to, const Move& move) {
   int changed = 0, gathered = 0, scattered = 0;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
-    const int have = from.cuts[d], want = to.cuts[d];
+    const int have = from.shardings[d], want = to.shardings[d];
     if (have == want) continue;
     ++changed;
-    DimCuts& cuts = dims_[d];
-    if ((cuts[have].dims & move.dims) == move.dims && cuts.gathers(have, want, move.dims))
-      gathered += cuts.ascends(have, move.dims);
-    else if ((cuts[want].dims & move.dims) == move.dims && cuts.gathers(want, have, move.dims))
-      scattered += cuts.ascends(want, move.dims);
+    DimShardings& shardings = dims_[d];
+    if ((shardings[have].dims & move.dims) == move.dims && shardings.gathers(have, want, move.dims))
+      gathered += shardings.ascends(have, move.dims);
+    else if ((shardings[want].dims & move.dims) == move.dims &&
+             shardings.gathers(want, have, move.dims))
+      scattered += shardings.ascends(want, move.dims);
   }
   switch (move.kind) {
     case StepKind::AllGather: return changed == 1 && gathered == 1;
@@ -173,7 +175,7 @@ Move Pricing::priced(const PricedLayout& from, const PricedLayout& to, Move move
 double Pricing::missing(const PricedLayout& from, const PricedLayout& to, double enough) {
   double common = 1;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
-    const CutPair& pair = dims_[d].pair(from.cuts[d], to.cuts[d]);
+    const ShardingPair& pair = dims_[d].pair(from.shardings[d], to.shardings[d]);
     if (!pair.even) return missing_by_rank(from, to, enough);
     common *= pair.common;
   }
@@ -187,8 +189,8 @@ double Pricing::missing_by_rank(const PricedLayout& from, const PricedLayout& to
   };
   InlineVector<Counts, 8> counts;
   for (std::size_t d = 0; d < dims_.size(); ++d)
-    counts.push_back({dims_[d].by_rank(to.cuts[d], to.cuts[d]).data(),
-                      dims_[d].by_rank(from.cuts[d], to.cuts[d]).data()});
+    counts.push_back({dims_[d].by_rank(to.shardings[d], to.shardings[d]).data(),
+                      dims_[d].by_rank(from.shardings[d], to.shardings[d]).data()});
   const auto most_of = [&](unsigned step) {
     double most = 0;
     for (unsigned rank = 0; rank < grid_.codes; rank += step) {
@@ -222,8 +224,8 @@ double Pricing::at_least(const PricedLayout& from, const PricedLayout& to) {
     MeshDims needed = 0;
     bool even = true;
     for (std::size_t d = 0; !expands && d < dims_.size(); ++d) {
-      if (from.cuts[d] == to.cuts[d]) continue;
-      const CutPair& pair = dims_[d].pair(from.cuts[d], to.cuts[d]);
+      if (from.shardings[d] == to.shardings[d]) continue;
+      const ShardingPair& pair = dims_[d].pair(from.shardings[d], to.shardings[d]);
       needed |= pair.needed;
       even = even && pair.even;
     }

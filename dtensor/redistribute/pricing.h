@@ -7,7 +7,7 @@
 #include <span>
 
 #include <coshard/dtensor/redistribute/cost.h>
-#include "dtensor/redistribute/cuts.h"
+#include "dtensor/redistribute/dim_shardings.h"
 #include "dtensor/redistribute/step.h"
 
 namespace coshard {
@@ -15,9 +15,9 @@ namespace coshard {
 // A layout, prepared.
 struct PricedLayout {
   Layout layout;
-  InlineVector<std::int16_t, 8> cuts;  // by tensor dimension: the number of its sharding
-  double most = 0;                     // elements of the rank that holds the most
-  double mean = 0;                     // over all ranks
+  InlineVector<std::int16_t, 8> shardings;  // by tensor dimension: the number of its sharding
+  double most = 0;                          // elements of the rank that holds the most
+  double mean = 0;                          // over all ranks
 };
 
 class Pricing {
@@ -50,7 +50,7 @@ class Pricing {
   Move move_data(const PricedLayout& from, const PricedLayout& to, double limit);
   std::optional<Move> reduce_data(const PricedLayout& from, const PricedLayout& to, MeshDims dims);
   Move priced(const PricedLayout& from, const PricedLayout& to, Move move);
-  bool make_up(const PricedLayout& whole, const PricedLayout& cut, MeshDims dims);
+  bool make_up(const PricedLayout& whole, const PricedLayout& sharded, MeshDims dims);
   bool is_plain(const PricedLayout& from, const PricedLayout& to, const Move& move);
   double missing(const PricedLayout& from, const PricedLayout& to, double enough);
   double missing_by_rank(const PricedLayout& from, const PricedLayout& to, double enough);
@@ -60,7 +60,7 @@ class Pricing {
   double numel_;
   std::span<const LinkCost> links_;
   LinkCost fastest_;
-  std::vector<DimCuts> dims_;
+  std::vector<DimShardings> dims_;
 };
 
 }  // namespace coshard

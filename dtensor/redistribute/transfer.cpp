@@ -64,12 +64,13 @@ Step make_transfer(const Spec& from, const std::shared_ptr<const Spec>& to) {
   step.packs = step.unpacks = true;
   const int me = world.rank();
   std::vector<std::int64_t> send_counts, recv_counts;
-  const auto add = [&](const std::optional<Region>& region, Side& side, Boxes& boxes,
+  const auto add = [&](const std::optional<Region>& region, Side& side, StridedBlocks& blocks,
                        std::int64_t& total) {
     const std::int64_t count = region ? numel(*region) : 0;
     if (count > 0)
-      for (const Box& box : boxes_of(*region, side.region(side.place(me)), *region, total))
-        boxes.push_back(box);
+      for (const StridedBlock& block :
+           blocks_of(*region, side.region(side.place(me)), *region, total))
+        blocks.push_back(block);
     total += count;
     return count;
   };
@@ -93,7 +94,7 @@ struct TransferKind {
   static constexpr bool kKeepsUsed = false;
   static std::size_t bytes_of(const Transfer& transfer) {
     const Step& step = transfer.step;
-    return (step.pack.size() + step.unpack.size()) * sizeof(Box) +
+    return (step.pack.size() + step.unpack.size()) * sizeof(StridedBlock) +
            2 * step.collective.send_counts->size() * sizeof(std::int64_t);
   }
   static bool lies_on(const Transfer& transfer, const void* mesh) {

@@ -124,7 +124,7 @@ void decision_misses(const Tensor& a, const DeviceMesh& mesh, Results& results) 
   const auto miss = [&](std::string_view name, std::span<const Tensor> in) {
     const auto ops = all_operators();
     const auto found = std::ranges::find(ops, name, &OpDef::name);
-    CS_REQUIRE(found != ops.end(), "bench: no operator ", name);
+    CS_REQUIRE(found != ops.end(), "bench: unknown operator ", name);
     results.push_back(measured(str_cat("decision_miss_", name),
                                timed([&] { return decide(**found, in, {}, false); }, 1000), "us"));
   };

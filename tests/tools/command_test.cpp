@@ -133,7 +133,7 @@ TEST(Command, NumbersOfBenchesAreCheckedBeforeAnythingRuns) {
   expect_refused("bench train --threads 99999999999", "--threads 99999999999: must be a number");
   expect_refused("bench train --steps many", "--steps many: must be a number from 1 to ");
   expect_refused("bench overlap --ranks 100000", "--ranks 100000: must be a number from 0 to 64");
-  expect_refused("bench overlap --ranks 1", "--ranks 1: at least 2 communicate");
+  expect_refused("bench overlap --ranks 1", "--ranks 1: needs at least 2 ranks to communicate");
   expect_refused("bench overlap --steps 0", "--steps 0: must be a number from 1 to ");
   expect_refused("bench overlap --rounds 0", "--rounds 0: must be a number from 1 to ");
   expect_refused("bench overlap --compute-ms nan", "--compute-ms nan: must be a number from 0.1 ");

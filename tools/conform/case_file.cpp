@@ -17,7 +17,8 @@ int Case::ranks() const {
 std::vector<Case> read_cases(const std::string& json_path) {
   std::ifstream in(json_path);
   const Json file = Json::parse(in, nullptr, false);
-  CS_REQUIRE(file.is_object() && file.contains("cases"), json_path, ": no conformance cases");
+  CS_REQUIRE(file.is_object() && file.contains("cases"), json_path,
+             ": not a file of conformance cases");
   CS_REQUIRE(file.value("format", 0) == 1, json_path, ": format ", file.value("format", 0),
              ", this reads format 1");
   const std::string stem = json_path.substr(0, json_path.rfind('.'));
@@ -33,7 +34,7 @@ std::vector<std::string> case_files(const std::string& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory, error))
     if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
   CS_REQUIRE(!error, directory, ": ", error.message());
-  CS_REQUIRE(!paths.empty(), directory, ": no *.json in it");
+  CS_REQUIRE(!paths.empty(), directory, ": has no *.json");
   std::sort(paths.begin(), paths.end());
   return paths;
 }

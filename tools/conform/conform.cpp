@@ -64,7 +64,7 @@ Task<void> run_refused_step(Program& program, std::size_t at, Outcome& outcome) 
         str_cat(program.doing, " failed as ", to_string(error.kind()), ": ", error.what()));
     co_return;
   }
-  outcome.fail(str_cat(program.doing, " must be refused, and was not"));
+  outcome.fail(str_cat(program.doing, " was accepted; the case expects an error"));
 }
 
 Task<void> run_rank(World& world, Outcome& outcome) {

@@ -200,7 +200,7 @@ Style style_of(const Json& style) {
   if (name == "NoParallel") return no_parallel_of(style);
   if (name == "PrepareModuleInput") return prepare_input_of(style);
   if (name == "PrepareModuleOutput") return prepare_output_of(style);
-  CS_REQUIRE(name == "PrepareModuleInputOutput", "style '", name, "' is not known");
+  CS_REQUIRE(name == "PrepareModuleInputOutput", "unknown style '", name, "'");
   return prepare_both_of(style);
 }
 
@@ -224,7 +224,7 @@ std::shared_ptr<Module> make_module(const Json& spec, World& world) {
   if (type == "Pair")
     return std::make_shared<Pair>(make_module(spec.at("first"), world),
                                   make_module(spec.at("second"), world));
-  fail(ErrorKind::Unsupported, str_cat("module type '", type, "' is not known"));
+  fail(ErrorKind::Unsupported, str_cat("unknown module type '", type, "'"));
 }
 
 ParallelPlan plan_of(const Json& plan) {

@@ -12,13 +12,13 @@ namespace {
 
 Module& module_called(const Program& p, const Json& name) {
   const auto found = p.modules->modules.find(name.get<std::string>());
-  CS_REQUIRE(found != p.modules->modules.end(), "no module ", name.dump());
+  CS_REQUIRE(found != p.modules->modules.end(), "undefined module ", name.dump());
   return *found->second;
 }
 
 Optimizer& optimizer_called(const Program& p, const Json& name) {
   const auto found = p.modules->optimizers.find(name.get<std::string>());
-  CS_REQUIRE(found != p.modules->optimizers.end(), "no optimizer ", name.dump());
+  CS_REQUIRE(found != p.modules->optimizers.end(), "undefined optimizer ", name.dump());
   return *found->second;
 }
 
@@ -83,8 +83,8 @@ Task<void> run_call(Program& p, const Json& step) {
   const Json& names = step.at("out");
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool given = i < outputs.size() && outputs[i].defined();
-    CS_REQUIRE(given != names[i].is_null(), "call: output ", i, " is ", given ? "there" : "missing",
-               ", the case has ", names[i].dump());
+    CS_REQUIRE(given != names[i].is_null(), "call: output ", i, " is ",
+               given ? "present" : "missing", ", the case has ", names[i].dump());
     if (given) p.assign(names[i], outputs[i]);
   }
   CS_REQUIRE(outputs.size() <= names.size(), "call: ", outputs.size(), " outputs for ",
@@ -95,7 +95,7 @@ Reduction loss_reduction_of(const Json& attrs) {
   const std::string name = attrs.value("reduction", "mean");
   if (name == "none") return Reduction::None;
   if (name == "sum") return Reduction::Sum;
-  CS_REQUIRE(name == "mean", "reduction '", name, "' is not known");
+  CS_REQUIRE(name == "mean", "unknown reduction '", name, "'");
   return Reduction::Mean;
 }
 
@@ -155,11 +155,12 @@ std::unique_ptr<Optimizer> make_adamw(std::vector<Tensor> parameters, const Json
 void run_optimizer(Program& p, const Json& step) {
   std::vector<Tensor> parameters = module_called(p, step.at("module")).parameters();
   const std::string kind = step.at("kind");
-  CS_REQUIRE(kind == "SGD" || kind == "AdamW", "optimizer '", kind, "' is not known");
+  CS_REQUIRE(kind == "SGD" || kind == "AdamW", "unknown optimizer '", kind,
+             "'; expected SGD or AdamW");
   std::unique_ptr<Optimizer> made = kind == "SGD" ? make_sgd(std::move(parameters), step)
                                                   : make_adamw(std::move(parameters), step);
   const bool fresh = p.modules->optimizers.emplace(step.at("out"), std::move(made)).second;
-  CS_REQUIRE(fresh, "optimizer ", step.at("out").dump(), " is made twice");
+  CS_REQUIRE(fresh, "optimizer ", step.at("out").dump(), " is defined twice");
 }
 
 // `all_reduce_grads` [mesh dimension, "sum" or "avg"].
@@ -167,7 +168,8 @@ void reduce_replicas(const Program& p, const Json& step, const std::vector<Tenso
   if (!step.contains("all_reduce_grads") || step.at("all_reduce_grads").is_null()) return;
   const std::string name = step.at("all_reduce_grads").at(0);
   const std::string how = step.at("all_reduce_grads").at(1);
-  CS_REQUIRE(how == "sum" || how == "avg", "all_reduce_grads: '", how, "'");
+  CS_REQUIRE(how == "sum" || how == "avg", "all_reduce_grads: unknown reduction '", how,
+             "'; expected sum or avg");
   const auto& names = p.mesh.names();
   const auto found = std::find(names.begin(), names.end(), name);
   CS_REQUIRE(found != names.end(), "all_reduce_grads: no mesh dimension '", name, "' in ", p.mesh);

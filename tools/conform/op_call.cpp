@@ -58,7 +58,7 @@ Shape OpCall::list(const char* name) const {
 Reduction parse_reduction(std::string_view text) {
   if (text == "none") return Reduction::None;
   if (text == "sum") return Reduction::Sum;
-  CS_REQUIRE(text == "mean", "reduction '", text, "'");
+  CS_REQUIRE(text == "mean", "unknown reduction '", text, "'");
   return Reduction::Mean;
 }
 
@@ -68,7 +68,7 @@ std::vector<Tensor> call_operator(const std::string& name, const OpCall& call) {
     const auto found = table->find(name);
     if (found != table->end()) return found->second(call);
   }
-  fail(ErrorKind::Unsupported, str_cat("operator '", name, "' is not known"));
+  fail(ErrorKind::Unsupported, str_cat("unknown operator '", name, "'"));
 }
 
 }  // namespace coshard::conform

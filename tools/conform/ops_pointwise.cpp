@@ -33,7 +33,8 @@ std::optional<Scalar> maybe_scalar(const OpCall& c, const char* name) {
 
 Tensors gelu_of(const OpCall& c) {
   const std::string how = c.text("approximate", "none");
-  CS_REQUIRE(how == "none" || how == "tanh", "gelu: approximate '", how, "'");
+  CS_REQUIRE(how == "none" || how == "tanh", "gelu: unknown approximation '", how,
+             "'; expected none or tanh");
   return {gelu(c[0], how == "tanh")};
 }
 Tensors clamp_of(const OpCall& c) {

@@ -97,7 +97,8 @@ void add_lines(OpTable& table) {
 Reduction reduction_of(const OpCall& c) {
   const std::string text = c.text("reduction", "mean");
   if (text == "none") return Reduction::None;
-  CS_REQUIRE(text == "mean" || text == "sum", "reduction \"", text, "\"");
+  CS_REQUIRE(text == "mean" || text == "sum", "unknown reduction '", text,
+             "'; expected mean or sum");
   return text == "mean" ? Reduction::Mean : Reduction::Sum;
 }
 

@@ -19,7 +19,7 @@ Program::~Program() = default;
 
 const Tensor& Program::value(const std::string& name) const {
   const auto found = values.find(name);
-  CS_REQUIRE(found != values.end(), "no value '", name, "'");
+  CS_REQUIRE(found != values.end(), "undefined value '", name, "'");
   return found->second;
 }
 
@@ -27,7 +27,7 @@ Tensor Program::value_or_parameter(const std::string& name) const {
   const auto found = values.find(name);
   if (found != values.end()) return found->second;
   Tensor parameter = find_parameter(*this, name);
-  CS_REQUIRE(parameter.defined(), "no value or parameter '", name, "'");
+  CS_REQUIRE(parameter.defined(), "undefined value or parameter '", name, "'");
   return parameter;
 }
 

@@ -11,11 +11,11 @@ namespace {
 
 std::vector<std::byte> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
-  CS_REQUIRE(in.good(), path, ": cannot be read");
+  CS_REQUIRE(in.good(), path, ": cannot read the file");
   std::vector<std::byte> bytes(static_cast<std::size_t>(in.tellg()));
   in.seekg(0);
   in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  CS_REQUIRE(in.good(), path, ": cannot be read");
+  CS_REQUIRE(in.good(), path, ": cannot read the file");
   return bytes;
 }
 
@@ -26,7 +26,7 @@ DType dtype_from(const std::string& word, const std::string& path, const std::st
   if (word == "F16") return DType::F16;
   if (word == "I64") return DType::I64;
   if (word == "I32") return DType::I32;
-  CS_REQUIRE(word == "BOOL", path, ": dtype ", word, " of ", key);
+  CS_REQUIRE(word == "BOOL", path, ": unsupported dtype ", word, " of tensor ", key);
   return DType::Bool;
 }
 
@@ -54,13 +54,14 @@ double StoredTensor::value(std::int64_t at) const {
 
 TensorFile::TensorFile(const std::string& path) : path_(path), bytes_(read_file(path)) {
   std::uint64_t length = 0;
-  CS_REQUIRE(bytes_.size() >= sizeof length, path, ": ", bytes_.size(), " bytes are no header");
+  CS_REQUIRE(bytes_.size() >= sizeof length, path, ": ", bytes_.size(),
+             " bytes are too short for a header");
   std::memcpy(&length, bytes_.data(), sizeof length);
   CS_REQUIRE(length <= bytes_.size() - sizeof length, path, ": a header of ", length, " bytes in ",
              bytes_.size());
   const char* text = reinterpret_cast<const char*>(bytes_.data()) + sizeof length;
   const auto header = nlohmann::json::parse(text, text + length, nullptr, false);
-  CS_REQUIRE(header.is_object(), path, ": the header is no JSON object");
+  CS_REQUIRE(header.is_object(), path, ": the header is not a JSON object");
   const std::size_t begin = sizeof length + length;
   for (const auto& [key, entry] : header.items()) {
     if (key == "__metadata__") continue;

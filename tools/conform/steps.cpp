@@ -70,7 +70,7 @@ void run_factory(Program& p, const Json& step) {
     x = full(mesh, layout, shape,
              fill.is_boolean() ? static_cast<double>(fill.get<bool>()) : fill.get<double>(), dtype);
   } else {
-    CS_REQUIRE(kind == "empty", "factory '", kind, "' is not known");
+    CS_REQUIRE(kind == "empty", "unknown factory '", kind, "'");
     x = empty(mesh, layout, shape, dtype);
   }
   p.assign(step.at("out"), x);
@@ -133,7 +133,7 @@ Task<void> run_step(Program& p, std::size_t at) {
     co_await run_backward_step(p, step);
   } else {
     const bool known = co_await run_module_step(p, step);
-    if (!known) fail(ErrorKind::Unsupported, str_cat("step '", kind, "' is not known"));
+    if (!known) fail(ErrorKind::Unsupported, str_cat("unknown step '", kind, "'"));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "dtensor/redistribute/boxes.h"
+#include "dtensor/redistribute/blocks.h"
 
 #include "dtensor/ops/local.h"
 
@@ -19,11 +19,11 @@ std::int64_t dot(const Shape& position, const Strides& strides) {
   return sum;
 }
 
-kernels::View in_tensor(const Tensor& tensor, const Box& box) {
-  return block_view(tensor, box.size, tensor.strides(), dot(box.begin, tensor.strides()));
+kernels::View in_tensor(const Tensor& tensor, const StridedBlock& block) {
+  return block_view(tensor, block.size, tensor.strides(), dot(block.begin, tensor.strides()));
 }
-kernels::View in_buffer(const Tensor& buffer, const Box& box) {
-  return block_view(buffer, box.size, box.strides, box.offset);
+kernels::View in_buffer(const Tensor& buffer, const StridedBlock& block) {
+  return block_view(buffer, block.size, block.strides, block.offset);
 }
 
 Shape placed(const Shape& begin, const Region& whole) {
@@ -34,14 +34,16 @@ Shape placed(const Shape& begin, const Region& whole) {
 
 }  // namespace
 
-void copy_out(const Tensor& tensor, const Tensor& buffer, std::span<const Box> boxes) {
-  for (const Box& box : boxes)
-    kernels::run(*buffer.device(), kernels::Copy{in_buffer(buffer, box), in_tensor(tensor, box)});
+void copy_out(const Tensor& tensor, const Tensor& buffer, std::span<const StridedBlock> blocks) {
+  for (const StridedBlock& block : blocks)
+    kernels::run(*buffer.device(),
+                 kernels::Copy{in_buffer(buffer, block), in_tensor(tensor, block)});
 }
 
-void copy_in(const Tensor& buffer, const Tensor& tensor, std::span<const Box> boxes) {
-  for (const Box& box : boxes)
-    kernels::run(*tensor.device(), kernels::Copy{in_tensor(tensor, box), in_buffer(buffer, box)});
+void copy_in(const Tensor& buffer, const Tensor& tensor, std::span<const StridedBlock> blocks) {
+  for (const StridedBlock& block : blocks)
+    kernels::run(*tensor.device(),
+                 kernels::Copy{in_tensor(tensor, block), in_buffer(buffer, block)});
 }
 
 std::int64_t numel(const Region& parts) {
@@ -69,9 +71,10 @@ Region intersect(const Region& a, const Region& b) {
   return common;
 }
 
-Boxes boxes_of(const Region& part, const Region& whole, const Region& dense, std::int64_t offset) {
-  Boxes boxes;
-  if (numel(part) == 0) return boxes;
+StridedBlocks blocks_of(const Region& part, const Region& whole, const Region& dense,
+                        std::int64_t offset) {
+  StridedBlocks blocks;
+  if (numel(part) == 0) return blocks;
   const Strides strides = row_major(shape_of(dense));
   std::vector<std::size_t> at(part.size(), 0);  // one range of each dimension
   while (true) {
@@ -81,11 +84,11 @@ Boxes boxes_of(const Region& part, const Region& whole, const Region& dense, std
       size.push_back(range.end - range.begin);
       begin.push_back(range.begin);
     }
-    boxes.push_back(
+    blocks.push_back(
         {size, placed(begin, whole), offset + dot(placed(begin, dense), strides), strides});
     std::size_t d = part.size();
     while (d > 0 && ++at[d - 1] == part[d - 1].size()) at[--d] = 0;
-    if (d == 0) return boxes;
+    if (d == 0) return blocks;
   }
 }
 

@@ -10,15 +10,15 @@ namespace coshard {
 
 // A block of `size`: at position `begin` of a tensor with any strides, and from element `offset` of
 // a buffer with these strides.
-struct Box {
+struct StridedBlock {
   Shape size, begin;
   std::int64_t offset = 0;
   Strides strides;
 };
-using Boxes = std::vector<Box>;
+using StridedBlocks = std::vector<StridedBlock>;
 
-void copy_out(const Tensor& tensor, const Tensor& buffer, std::span<const Box> boxes);
-void copy_in(const Tensor& buffer, const Tensor& tensor, std::span<const Box> boxes);
+void copy_out(const Tensor& tensor, const Tensor& buffer, std::span<const StridedBlock> blocks);
+void copy_in(const Tensor& buffer, const Tensor& tensor, std::span<const StridedBlock> blocks);
 
 // Positions per tensor dimension.
 using Region = std::vector<Ranges>;
@@ -30,7 +30,7 @@ Region intersect(const Region& a, const Region& b);
 
 // The blocks of `part` that are both in the tensor (positions `whole`) and in the buffer (positions
 // `dense`, row-major from `offset`).
-Boxes boxes_of(const Region& part, const Region& whole, const Region& dense,
-               std::int64_t offset = 0);
+StridedBlocks blocks_of(const Region& part, const Region& whole, const Region& dense,
+                        std::int64_t offset = 0);
 
 }  // namespace coshard

@@ -1,6 +1,6 @@
 #pragma once
 // How the ranks of a mesh shard one dimension of a tensor, in closed form: if sizes are even, a
-// position's digits say which rank has it; otherwise a list of pieces does. Pure.
+// position's digits say which rank has it; otherwise a list of ranges does. Pure.
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -24,10 +24,10 @@ struct MeshGrid {
 
 // Per mesh dimension: 0 not sharded, 1 Shard, 1 + split StridedShard. Dimensions of one rank shard
 // nothing.
-using CutKey = std::array<std::int32_t, kMaxMeshDims>;
+using ShardingKey = std::array<std::int32_t, kMaxMeshDims>;
 
 // position / weight % radix is the part coordinate / place % radix of the coordinate in `mesh_dim`.
-struct CutDigit {
+struct ShardDigit {
   std::int64_t weight, radix;
   int mesh_dim;
   std::int64_t place;
@@ -35,23 +35,23 @@ struct CutDigit {
 
 // Positions [begin, end), held by the ranks whose coordinates in the sharding dimensions are those
 // of the code `owner`.
-struct CutPiece {
+struct ShardRange {
   std::int64_t begin, end;
   unsigned owner;
 };
 
-struct DimCut {
-  CutKey key{};
+struct DimSharding {
+  ShardingKey key{};
   MeshDims dims = 0;
   bool even = true;  // all ranks have equally many positions, given by digits
-  InlineVector<CutDigit, 2 * kMaxMeshDims> digits;
+  InlineVector<ShardDigit, 2 * kMaxMeshDims> digits;
   double most = 0;  // positions of the rank that has the most
   // Computed on demand: by owner, then position; by position.
-  std::vector<CutPiece> by_owner, by_position;
+  std::vector<ShardRange> by_owner, by_position;
 };
 
 // For two shardings `from` and `to` of one dimension.
-struct CutPair {
+struct ShardingPair {
   bool known = false;
   // The smallest set of dimensions over which each rank finds what it has in `to`.
   MeshDims needed = 0;
@@ -62,13 +62,13 @@ struct CutPair {
 };
 
 // All shardings of one tensor dimension that a search meets, and what pairs of them have in common.
-class DimCuts {
+class DimShardings {
  public:
-  DimCuts(const MeshGrid& grid, std::int64_t size) : grid_(&grid), size_(size) {}
-  int id_of(const CutKey& key);
-  const DimCut& operator[](int id) const { return *cuts_[static_cast<std::size_t>(id)]; }
-  const CutPair& pair(int from, int to) {
-    const CutPair& found = slot(from, to);
+  DimShardings(const MeshGrid& grid, std::int64_t size) : grid_(&grid), size_(size) {}
+  int id_of(const ShardingKey& key);
+  const DimSharding& operator[](int id) const { return *shardings_[static_cast<std::size_t>(id)]; }
+  const ShardingPair& pair(int from, int to) {
+    const ShardingPair& found = slot(from, to);
     return found.known ? found : compare(from, to);
   }
   // Positions that each rank has in both, by code.
@@ -80,16 +80,16 @@ class DimCuts {
   bool gathers(int from, int to, MeshDims dims);
 
  private:
-  const DimCut& with_pieces(int id);
-  CutPair& slot(int from, int to);
-  const CutPair& compare(int from, int to);
-  bool compare_digits(const DimCut& from, const DimCut& to, CutPair& pair) const;
-  void compare_pieces(const DimCut& from, const DimCut& to, CutPair& pair) const;
+  const DimSharding& with_ranges(int id);
+  ShardingPair& slot(int from, int to);
+  const ShardingPair& compare(int from, int to);
+  bool compare_digits(const DimSharding& from, const DimSharding& to, ShardingPair& pair) const;
+  void compare_ranges(const DimSharding& from, const DimSharding& to, ShardingPair& pair) const;
 
   const MeshGrid* grid_;
   std::int64_t size_;
-  std::vector<std::unique_ptr<DimCut>> cuts_;
-  std::vector<std::vector<CutPair>> pairs_;
+  std::vector<std::unique_ptr<DimSharding>> shardings_;
+  std::vector<std::vector<ShardingPair>> pairs_;
 };
 
 }  // namespace coshard

@@ -1,4 +1,4 @@
-#include "dtensor/redistribute/cuts.h"
+#include "dtensor/redistribute/dim_shardings.h"
 
 #include <algorithm>
 #include <bit>
@@ -42,67 +42,68 @@ bool take_top(FreeDigits& free, std::size_t& first, std::int64_t radix, bool sta
 }
 
 // Fills dims, digits and `most`; false: the sizes are uneven.
-bool digits_of(DimCut& cut, const MeshGrid& grid, std::int64_t size) {
+bool digits_of(DimSharding& sharding, const MeshGrid& grid, std::int64_t size) {
   FreeDigits free;
   if (size > 1) free.push_back({1, size});
   std::int64_t total = size;
   for (int m = 0; m < grid.ndim; ++m) {
-    if (!has(cut.dims, m)) continue;
-    const std::int64_t n = grid.size[at(m)], split = split_of(cut.key[at(m)]);
+    if (!has(sharding.dims, m)) continue;
+    const std::int64_t n = grid.size[at(m)], split = split_of(sharding.key[at(m)]);
     if (total % (n * split) != 0) return false;
     std::size_t first = 0;
     const auto leave = [](const FreeDigit&, std::int64_t) { return true; };
     if (!take_top(free, first, split, true, leave)) return false;
     const auto fix = [&](const FreeDigit& digit, std::int64_t place) {
-      if (cut.digits.size() == 2 * kMaxMeshDims) return false;
-      cut.digits.push_back({digit.weight, digit.radix, m, place});
+      if (sharding.digits.size() == 2 * kMaxMeshDims) return false;
+      sharding.digits.push_back({digit.weight, digit.radix, m, place});
       return true;
     };
     if (!take_top(free, first, n, false, fix)) return false;
     total /= n;
   }
-  cut.most = static_cast<double>(total);
+  sharding.most = static_cast<double>(total);
   return true;
 }
 
-// The pieces of a group of owners along one more mesh dimension: torch.chunk of each chunk.
-void cut_group(const CutPiece* piece, const CutPiece* end, int n, int shift, int split,
-               std::vector<CutPiece>& out) {
+// The ranges of a group of owners along one more mesh dimension: torch.chunk of each chunk.
+void shard_group(const ShardRange* range, const ShardRange* end, int n, int shift, int split,
+                 std::vector<ShardRange>& out) {
   std::int64_t total = 0, position = 0;
-  for (const CutPiece* p = piece; p != end; ++p) total += p->end - p->begin;
+  for (const ShardRange* p = range; p != end; ++p) total += p->end - p->begin;
   const std::int64_t outer = (total + split - 1) / split;
-  for (; piece != end; ++piece) {
-    for (std::int64_t begin = piece->begin; begin < piece->end;) {
+  for (; range != end; ++range) {
+    for (std::int64_t begin = range->begin; begin < range->end;) {
       const std::int64_t chunk = position / outer * outer;
       const std::int64_t size = std::min(outer, total - chunk);
       const std::int64_t full = (size + n - 1) / n;
       const std::int64_t index = (position - chunk) / full;
       const std::int64_t stop = chunk + std::min(size, (index + 1) * full);
-      const std::int64_t count = std::min(piece->end - begin, stop - position);
-      out.push_back({begin, begin + count, piece->owner | static_cast<unsigned>(index) << shift});
+      const std::int64_t count = std::min(range->end - begin, stop - position);
+      out.push_back({begin, begin + count, range->owner | static_cast<unsigned>(index) << shift});
       begin += count;
       position += count;
     }
   }
 }
 
-std::vector<CutPiece> pieces_of(const DimCut& cut, const MeshGrid& grid, std::int64_t size) {
-  std::vector<CutPiece> pieces{{0, size, 0}}, next;
+std::vector<ShardRange> ranges_of(const DimSharding& sharding, const MeshGrid& grid,
+                                  std::int64_t size) {
+  std::vector<ShardRange> ranges{{0, size, 0}}, next;
   for (int m = 0; m < grid.ndim; ++m) {
-    if (!has(cut.dims, m)) continue;
+    if (!has(sharding.dims, m)) continue;
     next.clear();
-    for (std::size_t i = 0; i < pieces.size();) {
+    for (std::size_t i = 0; i < ranges.size();) {
       std::size_t end = i;
-      while (end < pieces.size() && pieces[end].owner == pieces[i].owner) ++end;
-      cut_group(&pieces[i], pieces.data() + end, grid.size[at(m)], grid.shift[at(m)],
-                split_of(cut.key[at(m)]), next);
+      while (end < ranges.size() && ranges[end].owner == ranges[i].owner) ++end;
+      shard_group(&ranges[i], ranges.data() + end, grid.size[at(m)], grid.shift[at(m)],
+                  split_of(sharding.key[at(m)]), next);
       i = end;
     }
-    if (split_of(cut.key[at(m)]) > 1)
-      std::ranges::stable_sort(next, {}, [](const CutPiece& piece) { return piece.owner; });
-    pieces.swap(next);
+    if (split_of(sharding.key[at(m)]) > 1)
+      std::ranges::stable_sort(next, {}, [](const ShardRange& range) { return range.owner; });
+    ranges.swap(next);
   }
-  return pieces;
+  return ranges;
 }
 
 }  // namespace
@@ -133,57 +134,57 @@ int MeshGrid::size_of(MeshDims dims) const {
   return product;
 }
 
-int DimCuts::id_of(const CutKey& key) {
-  for (std::size_t i = 0; i < cuts_.size(); ++i)
-    if (cuts_[i]->key == key) return static_cast<int>(i);
-  auto cut = std::make_unique<DimCut>();
-  cut->key = key;
+int DimShardings::id_of(const ShardingKey& key) {
+  for (std::size_t i = 0; i < shardings_.size(); ++i)
+    if (shardings_[i]->key == key) return static_cast<int>(i);
+  auto sharding = std::make_unique<DimSharding>();
+  sharding->key = key;
   for (int m = 0; m < grid_->ndim; ++m)
-    if (key[at(m)] != 0) cut->dims |= 1U << m;
-  cut->even = digits_of(*cut, *grid_, size_);
-  cuts_.push_back(std::move(cut));
-  const int id = static_cast<int>(cuts_.size()) - 1;
-  DimCut& made = *cuts_.back();
+    if (key[at(m)] != 0) sharding->dims |= 1U << m;
+  sharding->even = digits_of(*sharding, *grid_, size_);
+  shardings_.push_back(std::move(sharding));
+  const int id = static_cast<int>(shardings_.size()) - 1;
+  DimSharding& made = *shardings_.back();
   if (made.even) return id;
   std::int64_t count = 0, most = 0;
   unsigned owner = 0;
-  for (const CutPiece& piece : with_pieces(id).by_owner) {
-    count = (piece.owner == owner ? count : 0) + piece.end - piece.begin;
-    owner = piece.owner;
+  for (const ShardRange& range : with_ranges(id).by_owner) {
+    count = (range.owner == owner ? count : 0) + range.end - range.begin;
+    owner = range.owner;
     most = std::max(most, count);
   }
   made.most = static_cast<double>(most);
   return id;
 }
 
-const DimCut& DimCuts::with_pieces(int id) {
-  DimCut& cut = *cuts_[at(id)];
-  if (!cut.by_owner.empty()) return cut;
-  cut.by_owner = cut.by_position = pieces_of(cut, *grid_, size_);
-  std::ranges::sort(cut.by_position, {}, [](const CutPiece& piece) { return piece.begin; });
-  return cut;
+const DimSharding& DimShardings::with_ranges(int id) {
+  DimSharding& sharding = *shardings_[at(id)];
+  if (!sharding.by_owner.empty()) return sharding;
+  sharding.by_owner = sharding.by_position = ranges_of(sharding, *grid_, size_);
+  std::ranges::sort(sharding.by_position, {}, [](const ShardRange& range) { return range.begin; });
+  return sharding;
 }
 
-CutPair& DimCuts::slot(int from, int to) {
+ShardingPair& DimShardings::slot(int from, int to) {
   if (pairs_.size() <= at(from)) pairs_.resize(at(from) + 1);
   auto& row = pairs_[at(from)];
-  if (row.size() <= at(to)) row.resize(std::max(at(to) + 1, cuts_.size()));
+  if (row.size() <= at(to)) row.resize(std::max(at(to) + 1, shardings_.size()));
   return row[at(to)];
 }
 
-const CutPair& DimCuts::compare(int from, int to) {
-  CutPair& pair = slot(from, to);
-  const DimCut &a = *cuts_[at(from)], &b = *cuts_[at(to)];
+const ShardingPair& DimShardings::compare(int from, int to) {
+  ShardingPair& pair = slot(from, to);
+  const DimSharding &a = *shardings_[at(from)], &b = *shardings_[at(to)];
   pair.known = true;
   pair.even = a.even && b.even && compare_digits(a, b, pair);
-  if (!pair.even) compare_pieces(with_pieces(from), with_pieces(to), pair);
+  if (!pair.even) compare_ranges(with_ranges(from), with_ranges(to), pair);
   return pair;
 }
 
 namespace {
 
 // Whether both are digits of one number system: each weight divides the next.
-bool chain(const CutDigit& a, const CutDigit& b) {
+bool chain(const ShardDigit& a, const ShardDigit& b) {
   for (const std::int64_t x : {a.weight, a.weight * a.radix})
     for (const std::int64_t y : {b.weight, b.weight * b.radix})
       if (std::max(x, y) % std::min(x, y) != 0) return false;
@@ -193,13 +194,14 @@ bool chain(const CutDigit& a, const CutDigit& b) {
 }  // namespace
 
 // False: the two are digits of different number systems.
-bool DimCuts::compare_digits(const DimCut& from, const DimCut& to, CutPair& pair) const {
+bool DimShardings::compare_digits(const DimSharding& from, const DimSharding& to,
+                                  ShardingPair& pair) const {
   std::array<std::int64_t, kMaxMeshDims> agreed{};
   agreed.fill(1);
   std::int64_t shared = 1;
   bool conflict = false;
-  for (const CutDigit& a : from.digits)
-    for (const CutDigit& b : to.digits) {
+  for (const ShardDigit& a : from.digits)
+    for (const ShardDigit& b : to.digits) {
       if (!chain(a, b)) return false;
       const std::int64_t low = std::max(a.weight, b.weight);
       const std::int64_t high = std::min(a.weight * a.radix, b.weight * b.radix);
@@ -213,8 +215,8 @@ bool DimCuts::compare_digits(const DimCut& from, const DimCut& to, CutPair& pair
     }
   for (int m = 0; m < grid_->ndim; ++m)
     if (has(from.dims, m) && agreed[at(m)] != grid_->size[at(m)]) pair.needed |= 1U << m;
-  const double cuts = static_cast<double>(grid_->size_of(from.dims)) * grid_->size_of(to.dims);
-  pair.common = conflict ? 0 : static_cast<double>(size_) * static_cast<double>(shared) / cuts;
+  const double shards = static_cast<double>(grid_->size_of(from.dims)) * grid_->size_of(to.dims);
+  pair.common = conflict ? 0 : static_cast<double>(size_) * static_cast<double>(shared) / shards;
   return true;
 }
 
@@ -222,10 +224,10 @@ namespace {
 
 // Calls `meet(a, b, count)` for every stretch of positions, with its owners in both.
 template <class Meet>
-void each_stretch(const DimCut& from, const DimCut& to, const Meet& meet) {
-  const CutPiece *a = from.by_position.data(), *b = to.by_position.data();
-  const CutPiece *const a_end = a + from.by_position.size(), *const b_end =
-                                                                 b + to.by_position.size();
+void each_stretch(const DimSharding& from, const DimSharding& to, const Meet& meet) {
+  const ShardRange *a = from.by_position.data(), *b = to.by_position.data();
+  const ShardRange *const a_end = a + from.by_position.size(), *const b_end =
+                                                                   b + to.by_position.size();
   for (std::int64_t begin = 0; a != a_end && b != b_end;) {
     const std::int64_t end = std::min(a->end, b->end);
     meet(a->owner, b->owner, end - begin);
@@ -237,7 +239,8 @@ void each_stretch(const DimCut& from, const DimCut& to, const Meet& meet) {
 
 }  // namespace
 
-void DimCuts::compare_pieces(const DimCut& from, const DimCut& to, CutPair& pair) const {
+void DimShardings::compare_ranges(const DimSharding& from, const DimSharding& to,
+                                  ShardingPair& pair) const {
   unsigned differs = 0;
   each_stretch(from, to, [&](unsigned a, unsigned b, std::int64_t) { differs |= a ^ b; });
   for (int m = 0; m < grid_->ndim; ++m)
@@ -245,10 +248,10 @@ void DimCuts::compare_pieces(const DimCut& from, const DimCut& to, CutPair& pair
       pair.needed |= 1U << m;
 }
 
-const std::vector<double>& DimCuts::by_rank(int from, int to) {
-  CutPair& pair = slot(from, to);
+const std::vector<double>& DimShardings::by_rank(int from, int to) {
+  ShardingPair& pair = slot(from, to);
   if (!pair.by_rank.empty()) return pair.by_rank;
-  const DimCut &a = with_pieces(from), &b = with_pieces(to);
+  const DimSharding &a = with_ranges(from), &b = with_ranges(to);
   const unsigned both = grid_->bits_of(a.dims & b.dims);
   auto& counts = pair.by_rank;
   counts.resize(grid_->codes);
@@ -267,33 +270,33 @@ const std::vector<double>& DimCuts::by_rank(int from, int to) {
   return counts;
 }
 
-bool DimCuts::gathers(int from, int to, MeshDims dims) {
+bool DimShardings::gathers(int from, int to, MeshDims dims) {
   return (*this)[to].dims == ((*this)[from].dims & ~dims) && (pair(from, to).needed & ~dims) == 0;
 }
 
-bool DimCuts::ascends(int id, MeshDims dims) {
-  const DimCut& cut = (*this)[id];
-  if (!cut.even) {
+bool DimShardings::ascends(int id, MeshDims dims) {
+  const DimSharding& sharding = (*this)[id];
+  if (!sharding.even) {
     std::int64_t end = 0, before = 0;
     unsigned owner = 0;
-    const unsigned others = grid_->bits_of(cut.dims & ~dims);
-    for (const CutPiece& piece : with_pieces(id).by_owner) {
-      if ((piece.owner & others) != 0) continue;
-      if (piece.owner != owner) before = end;
-      if (piece.begin < before) return false;
-      owner = piece.owner;
-      end = piece.end;
+    const unsigned others = grid_->bits_of(sharding.dims & ~dims);
+    for (const ShardRange& range : with_ranges(id).by_owner) {
+      if ((range.owner & others) != 0) continue;
+      if (range.owner != owner) before = end;
+      if (range.begin < before) return false;
+      owner = range.owner;
+      end = range.end;
     }
     return true;
   }
   std::int64_t lowest = size_;
-  for (const CutDigit& digit : cut.digits) {
+  for (const ShardDigit& digit : sharding.digits) {
     if (!has(dims, digit.mesh_dim)) continue;
     if (digit.weight >= lowest) return false;
     lowest = digit.weight;
   }
   std::int64_t fixed = 1;  // everything above is fixed
-  for (const CutDigit& digit : cut.digits)
+  for (const ShardDigit& digit : sharding.digits)
     if (digit.weight >= lowest) fixed *= digit.radix;
   return fixed == size_ / lowest;
 }
