@@ -39,4 +39,11 @@ std::string near_miss(std::string_view word, const std::vector<std::string>& kno
   return best.empty() && begin_with == 1 ? longer : best;
 }
 
+std::string joined(const std::vector<std::string>& words) {
+  std::string all;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    all += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
+  return all;
+}
+
 }  // namespace coshard

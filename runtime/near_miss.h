@@ -1,5 +1,6 @@
 #pragma once
-// What somebody may have meant who wrote a name that is not known. Pure functions.
+// What is said to somebody who wrote a name that is not known: what is meant, perhaps, and what there
+// is. Pure functions.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,5 +13,7 @@ std::size_t edits(std::string_view a, std::string_view b);
 // The known name with the fewest edits to `word`, or the only one that begins with it; "" when all
 // are far from it.
 std::string near_miss(std::string_view word, const std::vector<std::string>& known);
+
+std::string joined(const std::vector<std::string>& words);  // "a, b or c"
 
 }  // namespace coshard

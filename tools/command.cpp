@@ -135,8 +135,10 @@ void add_conform(CLI::App& app, Chosen& chosen) {
 void add_doctor(CLI::App& app, Chosen& chosen) {
   CLI::App* sub = app.add_subcommand("doctor", "says what this build and this machine have");
   const auto options = std::make_shared<DoctorOptions>();
-  add_word(*sub, "--device", options->device, {"cpu", "cuda"}, "must work: cpu or cuda");
-  sub->add_option("--communicator", options->communicator, "must be there: local or nccl");
+  add_word(*sub, "--device", options->device, device_names(),
+           "must work: " + joined(device_names()));
+  sub->add_option("--communicator", options->communicator,
+                  "must be there: " + joined(known_communicators()));
   sub->callback([options, &chosen] {
     chosen = [options] {
       options->mpi_program = mpi_program();

@@ -17,7 +17,6 @@
 namespace coshard::tools {
 namespace {
 
-constexpr std::array kKinds = {DeviceKind::Cpu, DeviceKind::Cuda};
 constexpr std::array kArchitectures = {COSHARD_GPU_ARCHITECTURES};
 
 class Doctor {
@@ -27,7 +26,7 @@ class Doctor {
   int examine() {
     line("compiler", bench::compiler_name());
     line("build", COSHARD_BUILD);
-    for (const DeviceKind kind : kKinds) device_kind(kind);
+    for (const std::string& name : device_names()) device_kind(parse_device_kind(name));
     line("communicators", communicator_names());
     communicators();
     line("NVTX", COSHARD_HAS_NVTX ? "built in" : "not built in");

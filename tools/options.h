@@ -7,10 +7,18 @@
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/make_device.h"
 #include "runtime/launch/cli_options.h"
+#include "runtime/near_miss.h"
 
 namespace coshard::tools {
 
-using cli::add_checked, cli::add_number, cli::joined, cli::parse;
+using cli::add_checked, cli::add_number, cli::parse;
+
+// "{cpu,cuda}", which completion.cpp reads
+inline std::string choice_of(const std::vector<std::string>& words) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "{" : ",") + word;
+  return all + "}";
+}
 
 inline CLI::Option* add_word(CLI::App& app, const std::string& name, std::string& value,
                              const std::vector<std::string>& known, const std::string& help) {
@@ -18,15 +26,15 @@ inline CLI::Option* add_word(CLI::App& app, const std::string& name, std::string
     CS_REQUIRE(std::ranges::find(known, text) != known.end(), name, " ", shown(text), ": expected ",
                joined(known));
   };
-  std::string all;
-  for (const std::string& word : known) all += (all.empty() ? "{" : ",") + word;
-  return add_checked(app, name, value, help, check, all + "}");
+  return add_checked(app, name, value, help, check, choice_of(known));
 }
 
 // --device and --communicator, of those that this build has.
 inline void add_place(CLI::App& app, std::string& device, std::string& communicator) {
   const auto check_device = [](const std::string& text) {
-    CS_REQUIRE(text == "cpu" || text == "cuda", "--device ", shown(text), ": expected cpu or cuda");
+    const std::vector<std::string> names = device_names();
+    CS_REQUIRE(std::ranges::find(names, text) != names.end(), "--device ", shown(text),
+               ": expected ", joined(names));
     CS_REQUIRE(has_backend(parse_device_kind(text)), "--device ", text,
                " is not in this build; configure it with `meson setup -D", text, "=enabled`");
   };
@@ -35,10 +43,10 @@ inline void add_place(CLI::App& app, std::string& device, std::string& communica
                communicator_names());
   };
   add_checked(app, "--device", device,
-              "cpu or cuda; of several GPUs rank r gets r modulo their count", check_device,
-              "{cpu,cuda}");
-  add_checked(app, "--communicator", communicator, "local, or nccl between GPUs",
-              check_communicator, "{local,nccl}");
+              joined(device_names()) + "; of several GPUs rank r gets r modulo their count",
+              check_device, choice_of(device_names()));
+  add_checked(app, "--communicator", communicator, joined(known_communicators()),
+              check_communicator, choice_of(known_communicators()));
 }
 
 }  // namespace coshard::tools

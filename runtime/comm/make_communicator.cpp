@@ -36,6 +36,12 @@ std::string communicator_names() {
   return names;
 }
 
+std::vector<std::string> known_communicators() {
+#define X(name) #name,
+  return {COSHARD_COMMUNICATOR_KINDS(X)};
+#undef X
+}
+
 bool has_communicator(std::string_view name) { return find_backend(name) != nullptr; }
 
 void check_communicator(std::string_view name) {

@@ -16,6 +16,8 @@ std::shared_ptr<Communicator> make_communicator(std::string_view name,
                                                 std::shared_ptr<Communicator> control,
                                                 const std::shared_ptr<Device>& device);
 std::string communicator_names();  // "local, nccl"
+// All that the library knows, also those that are not in this build.
+std::vector<std::string> known_communicators();
 bool has_communicator(std::string_view name);
 // Error{Unsupported} as make_communicator, for a name that is not in this build.
 void check_communicator(std::string_view name);

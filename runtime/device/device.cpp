@@ -51,19 +51,4 @@ void Device::check_watched(std::int64_t waited_ns) {
   for (const auto& known : watched_) known->check(waited_ns);
 }
 
-std::string_view to_string(DeviceKind kind) {
-  switch (kind) {
-    case DeviceKind::Cpu: return "cpu";
-    case DeviceKind::Cuda: return "cuda";
-    case DeviceKind::Sim: return "sim";
-  }
-  return "?";
-}
-
-DeviceKind parse_device_kind(std::string_view text) {
-  for (const DeviceKind kind : {DeviceKind::Cpu, DeviceKind::Cuda, DeviceKind::Sim})
-    if (text == to_string(kind)) return kind;
-  fail(ErrorKind::BadInput, str_cat("unknown device '", text, "'; expected cpu or cuda"));
-}
-
 }  // namespace coshard

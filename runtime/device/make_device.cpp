@@ -1,7 +1,10 @@
 #include "runtime/device/make_device.h"
 
+#include <algorithm>
+
 #include <coshard/runtime/error.h>
 #include "runtime/device/backends.h"
+#include "runtime/near_miss.h"
 
 namespace coshard {
 
@@ -20,7 +23,24 @@ const DeviceBackend* backend_of(DeviceKind kind) {
   return nullptr;
 }
 
+#define X(name) DeviceKind(#name),
+constexpr DeviceKind kKinds[] = {COSHARD_DEVICE_KINDS(X)};
+#undef X
+
 }  // namespace
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  for (const DeviceKind kind : kKinds) names.emplace_back(kind.name());
+  return names;
+}
+
+DeviceKind parse_device_kind(std::string_view text) {
+  for (const DeviceKind kind : kKinds)
+    if (text == kind.name()) return kind;
+  fail(ErrorKind::BadInput,
+       str_cat("unknown device '", text, "'; expected ", joined(device_names())));
+}
 
 bool has_backend(DeviceKind kind) { return backend_of(kind) != nullptr; }
 
@@ -40,9 +60,9 @@ BackendDescription describe_backend(DeviceKind kind) {
   const DeviceBackend* backend = backend_of(kind);
   if (backend != nullptr) return backend->describe();
   BackendDescription missing;
-  if (kind == DeviceKind::Sim) {
-    missing.problem = "not implemented";
-    missing.hint = "use cpu, or simulate() for a deterministic run";
+  if (std::ranges::find(kKinds, kind) == std::end(kKinds)) {
+    missing.problem = "unknown";
+    missing.hint = str_cat("expected ", joined(device_names()));
   } else {
     missing.problem = "not in this build";
     missing.hint = str_cat("configure it with `meson setup -D", to_string(kind), "=enabled`");

@@ -1,6 +1,8 @@
 #pragma once
 // Creates a device by kind, from the back ends in this build.
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <coshard/runtime/device/device.h>
 #include "runtime/device/describe.h"
@@ -21,7 +23,12 @@ bool has_backend(DeviceKind kind);
 // Error{Unsupported} as make_device, for a kind that is not in this build.
 void check_backend(DeviceKind kind);
 
-// What a back end defines.
+// All that the library knows, also those that are not in this build: "cpu", "cuda".
+std::vector<std::string> device_names();
+
+// What a back end defines: a folder of this one, NAME, whose sources define `NAME_device_backend`
+// and whose meson.build adds them and X(NAME); NAME is listed in meson.build beside this. Kernels
+// for it, if there are any, are kernels/NAME. --device NAME selects it.
 struct DeviceBackend {
   DeviceKind kind;
   std::shared_ptr<Device> (*make)(const DeviceChoice& choice);

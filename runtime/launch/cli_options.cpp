@@ -5,6 +5,8 @@
 
 #include <coshard/runtime/launch/command_line.h>
 #include <coshard/version.h>
+#include "runtime/comm/make_communicator.h"
+#include "runtime/device/make_device.h"
 #include "runtime/launch/rank_world.h"
 #include "runtime/near_miss.h"
 
@@ -68,13 +70,6 @@ void add_seconds(CLI::App& app, const std::string& name, std::chrono::millisecon
 
 }  // namespace
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string all;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    all += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
-  return all;
-}
-
 void add_world_options(CLI::App& app, WorldOptions& o) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto read_device = [&o](const std::string& text) { o.device = parse_device_kind(text); };
@@ -87,8 +82,9 @@ void add_world_options(CLI::App& app, WorldOptions& o) {
              "threads that move data while ranks compute");
   add_seconds(app, "--timeout", o.timeout, "deadline of every wait for a peer; 0: none");
   add_seconds(app, "--grace", o.grace, "how long ranks may take to end after a failure");
-  app.add_option_function<std::string>("--device", read_device, "cpu or cuda")->default_str("cpu");
-  app.add_option("--communicator", o.communicator, "local, or nccl between GPUs")
+  app.add_option_function<std::string>("--device", read_device, joined(device_names()))
+      ->default_str("cpu");
+  app.add_option("--communicator", o.communicator, joined(known_communicators()))
       ->capture_default_str();
   app.add_option_function<std::string>("--link", read_link,
                                        "emulate a link of this latency and rate: 20us,1GB/s");

@@ -11,8 +11,6 @@
 
 namespace coshard::cli {
 
-std::string joined(const std::vector<std::string>& words);  // "a, b or c"
-
 // `check` throws for what is not allowed; `allowed` is shown by --help.
 template <class Value, class Check>
 CLI::Option* add_checked(CLI::App& app, const std::string& name, Value& value,

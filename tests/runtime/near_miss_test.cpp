@@ -25,5 +25,11 @@ TEST(NearMiss, IsNothingForAWordThatIsFarFromAll) {
   EXPECT_EQ(near_miss("--", kKnown), "");
 }
 
+TEST(NearMiss, KnownNamesAreJoinedAsInASentence) {
+  EXPECT_EQ(joined({}), "");
+  EXPECT_EQ(joined({"a"}), "a");
+  EXPECT_EQ(joined({"a", "b", "c"}), "a, b or c");
+}
+
 }  // namespace
 }  // namespace coshard

@@ -19,14 +19,25 @@ TEST(MakeDevice, TheCpuIsThereAndDescribesItself) {
   EXPECT_GT(host.devices[0].memory, host.devices[0].free_memory);
 }
 
+TEST(MakeDevice, KindsAreReadByTheirNames) {
+  EXPECT_EQ(device_names(), (std::vector<std::string>{"cpu", "cuda"}));
+  for (const std::string& name : device_names()) EXPECT_EQ(parse_device_kind(name).name(), name);
+  try {
+    parse_device_kind("tpu");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_STREQ(error.what(), "unknown device 'tpu'; expected cpu or cuda");
+  }
+}
+
 TEST(MakeDevice, AKindThatThisBuildLacksIsUnsupportedAndSaysHowToGetIt) {
   try {
-    make_device(DeviceKind::Sim, {});
+    make_device(DeviceKind("tpu"), {});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Unsupported);
-    EXPECT_STREQ(error.what(),
-                 "device 'sim' is not implemented; use cpu, or simulate() for a deterministic run");
+    EXPECT_STREQ(error.what(), "device 'tpu' is unknown; expected cpu or cuda");
   }
   if (!has_backend(DeviceKind::Cuda)) {
     EXPECT_EQ(describe_backend(DeviceKind::Cuda).hint,

@@ -44,11 +44,5 @@ TEST(CliOptions, AMistypedOptionOrCommandIsNamedWithWhatWasMeant) {
             "unknown option --cuont of train; did you mean --count?");
 }
 
-TEST(CliOptions, WordsAreJoinedAsInASentence) {
-  EXPECT_EQ(joined({}), "");
-  EXPECT_EQ(joined({"a"}), "a");
-  EXPECT_EQ(joined({"a", "b", "c"}), "a, b or c");
-}
-
 }  // namespace
 }  // namespace coshard::cli

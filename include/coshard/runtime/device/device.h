@@ -15,8 +15,22 @@
 
 namespace COSHARD_API coshard {
 
-enum class DeviceKind : std::uint8_t { Cpu, Cuda, Sim };
-std::string_view to_string(DeviceKind kind);          // "cpu", "cuda", "sim"
+// What sort of device it is, by its name: "cpu", "cuda". A value. A back end defines its own.
+class DeviceKind {
+ public:
+  static const DeviceKind Cpu, Cuda;
+  constexpr explicit DeviceKind(const char* literal) : name_(literal) {}
+  constexpr std::string_view name() const { return name_; }
+  constexpr bool operator==(const DeviceKind& other) const {
+    return name_.data() == other.name_.data() || name_ == other.name_;  // mostly the same literal
+  }
+
+ private:
+  std::string_view name_;
+};
+inline constexpr DeviceKind DeviceKind::Cpu{"cpu"};
+inline constexpr DeviceKind DeviceKind::Cuda{"cuda"};
+constexpr std::string_view to_string(DeviceKind kind) { return kind.name(); }
 DeviceKind parse_device_kind(std::string_view text);  // Error{BadInput} names the text
 enum class StreamKind : std::uint8_t { Compute, Communication, Copy };
 

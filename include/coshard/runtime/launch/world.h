@@ -151,7 +151,7 @@ void run_ranks(const WorldOptions& options, const Program& program);
 // for Error{BadInput}, 1 for any other exception.
 int run(WorldOptions options, const Program& program);
 // main() in one line. Reads --ranks N, --threads N, --rank-threads N, --timeout SECONDS, --grace
-// SECONDS, --device cpu|cuda, --communicator local|nccl, --link LATENCY,RATE and --progress-threads
+// SECONDS, --device NAME, --communicator NAME, --link LATENCY,RATE and --progress-threads
 // N. --help and --version are answered with code 0; any other argument before "--" is an error of
 // one line and code 2. A program with arguments of its own has take_world_options.
 int run(int argc, char** argv, const Program& program);
