@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/products.h"
@@ -7,7 +8,7 @@
 namespace coshard {
 namespace {
 
-// in: bias, a, b; attrs.reals: beta, alpha
+// in: bias, a, b
 std::vector<TensorInfo> addmm_infer(Infos in, const Attrs&) {
   const Shape& a = in[1].shape;
   const Shape& b = in[2].shape;
@@ -50,13 +51,13 @@ double addmm_flops(Infos in, const Attrs&) {
 }
 
 void addmm_forward(OpContext& c) {
-  const double beta = c.attrs.reals[0];
+  const auto by = c.attrs.as<AddmmAttrs>();
   const bool flat = c.in[1].ndim() == 2;
   const Tensor a = flat ? matrix_of(c.in[1]) : batch_of(c.in[1]);
   const Tensor b = flat ? matrix_of(c.in[2]) : batch_of(c.in[2]);
   const kernels::View out = view_of(c.make());
-  if (beta != 0) launch(c, kernels::Copy{out, broadcast_view(c.in[0], c.out_shape[0])});
-  launch(c, kernels::Matmul{out, view_of(a), view_of(b), c.attrs.reals[1], beta});
+  if (by.beta != 0) launch(c, kernels::Copy{out, broadcast_view(c.in[0], c.out_shape[0])});
+  launch(c, kernels::Matmul{out, view_of(a), view_of(b), by.alpha, by.beta});
 }
 
 Tensor addmm_scaled(const Tensor& x, double by) { return by == 1 ? x : mul(x, by); }
@@ -65,21 +66,20 @@ void addmm_backward(GradContext& c) {
   const Tensor a = c.in[1];
   const Tensor b = c.in[2];
   const Tensor dy = c.out_grad[0];
-  const double beta = c.attrs.reals[0];
-  const double alpha = c.attrs.reals[1];
+  const auto by = c.attrs.as<AddmmAttrs>();
   if (c.sink.needs_grad(1))
-    c.sink.accumulate(1, addmm_scaled(matmul(dy, transpose(b, -2, -1)), alpha));
+    c.sink.accumulate(1, addmm_scaled(matmul(dy, transpose(b, -2, -1)), by.alpha));
   if (c.sink.needs_grad(2))
-    c.sink.defer(2, [=] { return addmm_scaled(matmul(transpose(a, -2, -1), dy), alpha); });
+    c.sink.defer(2, [=] { return addmm_scaled(matmul(transpose(a, -2, -1), dy), by.alpha); });
   if (!c.sink.needs_grad(0)) return;
   const Shape shape = c.in_info[0].shape;
-  c.sink.defer(0, [=] { return addmm_scaled(sum_to(dy, shape), beta); });
+  c.sink.defer(0, [=] { return addmm_scaled(sum_to(dy, shape), by.beta); });
 }
 
 std::vector<OpDef::Sample> addmm_samples() {
-  return {{{input({4}), input({3, 5}), input({5, 4})}, {{}, {1, 1}}},
-          {{input({3, 1}), input({3, 2}), input({2, 5})}, {{}, {0.5, -2}}},
-          {{input({2, 1, 3}), input({2, 2, 5}), input({2, 5, 3})}, {{}, {1, 0.5}}}};
+  return {{{input({4}), input({3, 5}), input({5, 4})}, AddmmAttrs{1, 1}},
+          {{input({3, 1}), input({3, 2}), input({2, 5})}, AddmmAttrs{0.5, -2}},
+          {{input({2, 1, 3}), input({2, 2, 5}), input({2, 5, 3})}, AddmmAttrs{1, 0.5}}};
 }
 
 const OpDef& addmm_op() {
@@ -101,7 +101,7 @@ const OpDef& addmm_op() {
 Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, double beta, double alpha,
              CallSite site) {
   const UserCall user(site);
-  return call1(addmm_op(), {bias, a, b}, {{}, {beta, alpha}});
+  return call1(addmm_op(), {bias, a, b}, AddmmAttrs{.beta = beta, .alpha = alpha});
 }
 
 std::span<const OpDef* const> addmm_ops() {

@@ -1,6 +1,7 @@
 // Operators on two tensors, and those composed of them.
 #include <cmath>
 
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
@@ -22,7 +23,7 @@ void give_second(GradContext& c, const Tensor& gradient) {
   c.sink.accumulate(1, sum_to(gradient, c.in_info[1].shape));
 }
 
-// --- a + alpha * b (attrs.reals: alpha) ---
+// --- a + alpha * b ---
 
 // With a replica: every term of an average, a maximum or a minimum gets all of it; a sum's terms
 // get a part each (the replica becomes a Partial(sum)).
@@ -31,15 +32,18 @@ Rule add_rule(Infos in, const Attrs& attrs) {
   if (in[0].dtype == DType::Bool) return rule;
   pass_partial(rule, "PP", "P", kLinear);
   pass_one(rule, 0, Pass::MonotoneIncreasing);
-  pass_one(rule, 1, attrs.reals[0] >= 0 ? Pass::MonotoneIncreasing : Pass::MonotoneDecreasing);
+  const bool rises = attrs.as<AddAttrs>().alpha >= 0;
+  pass_one(rule, 1, rises ? Pass::MonotoneIncreasing : Pass::MonotoneDecreasing);
   return rule;
 }
+
+void add_forward(OpContext& c) { launch_binary<BinaryOp::Add>(c, c.attrs.as<AddAttrs>().alpha); }
 
 void add_backward(GradContext& c) {
   const Tensor& dy = c.out_grad[0];
   if (c.sink.needs_grad(0)) give_first(c, dy);
   if (!c.sink.needs_grad(1)) return;
-  const double alpha = c.attrs.reals[0];
+  const double alpha = c.attrs.as<AddAttrs>().alpha;
   const Tensor db = sum_to(dy, c.in_info[1].shape);
   c.sink.accumulate(1, alpha == 1 ? db : mul(db, alpha));
 }
@@ -132,9 +136,9 @@ void atan2_backward(GradContext& c) {
 // --- the operators ---
 
 std::vector<OpDef::Sample> add_samples() {
-  return {{{input({3, 5}), input({3, 5})}, {{}, {1}}},
-          {{input({2, 3, 5}), input({5})}, {{}, {1}}},
-          {{input({3, 1}), input({5})}, {{}, {-2}}}};
+  return {{{input({3, 5}), input({3, 5})}, AddAttrs{1}},
+          {{input({2, 3, 5}), input({5})}, AddAttrs{1}},
+          {{input({3, 1}), input({5})}, AddAttrs{-2}}};
 }
 std::vector<OpDef::Sample> arithmetic_samples() {
   return {{{input({3, 5}), input({3, 5})}, {}, 0.5, 2},
@@ -158,6 +162,7 @@ OpDef arithmetic(Rule (*rule)(Infos, const Attrs&), void (*backward)(GradContext
 const OpDef& add_op() {
   static const OpDef op = [] {
     OpDef add = arithmetic<BinaryOp::Add>(add_rule, add_backward);
+    add.forward = add_forward;
     add.saves_in = 0;
     add.samples = add_samples;
     return add;
@@ -204,7 +209,7 @@ Tensor arithmetic_call(const OpDef& op, const Tensor& a, const Tensor& b, DType 
   return call1(op, {to(a, type), to(b, type)}, attrs);
 }
 
-// --- a number on the right: x / s and x % s (attrs.reals: s) ---
+// --- a number on the right: x / s and x % s ---
 
 std::vector<TensorInfo> by_scalar_infer(Infos in, const Attrs&) {
   CS_REQUIRE(in[0].dtype != DType::Bool, "division does not support bool, got bool", in[0].shape);
@@ -213,19 +218,21 @@ std::vector<TensorInfo> by_scalar_infer(Infos in, const Attrs&) {
 
 Rule div_scalar_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
-  if (attrs.reals[0] != 0) pass_scaled(rule, 0, attrs.reals[0]);
+  const double by = attrs.as<ScalarAttrs>().value;
+  if (by != 0) pass_scaled(rule, 0, by);
   return rule;
 }
 
 void div_scalar_backward(GradContext& c) {
-  if (c.sink.needs_grad(0)) c.sink.accumulate(0, div(c.out_grad[0], c.attrs.reals[0]));
+  if (c.sink.needs_grad(0))
+    c.sink.accumulate(0, div(c.out_grad[0], c.attrs.as<ScalarAttrs>().value));
 }
 void remainder_scalar_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, c.out_grad[0]);
 }
 
 std::vector<OpDef::Sample> by_scalar_samples() {
-  return {{{input({3, 5})}, {{}, {-3}}, 0.5, 2}, {{input({})}, {{}, {3}}, 0.5, 2}};
+  return {{{input({3, 5})}, ScalarAttrs{-3}, 0.5, 2}, {{input({})}, ScalarAttrs{3}, 0.5, 2}};
 }
 
 OpDef by_scalar(std::string_view name, Rule (*rule)(Infos, const Attrs&),
@@ -244,12 +251,12 @@ OpDef by_scalar(std::string_view name, Rule (*rule)(Infos, const Attrs&),
 
 const OpDef& div_scalar_op() {
   static const OpDef op =
-      by_scalar("div_scalar", div_scalar_rule, binary_forward<BinaryOp::Div>, div_scalar_backward);
+      by_scalar("div_scalar", div_scalar_rule, scalar_forward<BinaryOp::Div>, div_scalar_backward);
   return op;
 }
 const OpDef& remainder_scalar_op() {
   static const OpDef op = by_scalar("remainder_scalar", elementwise_rule,
-                                    binary_forward<BinaryOp::Remainder>, remainder_scalar_backward);
+                                    scalar_forward<BinaryOp::Remainder>, remainder_scalar_backward);
   return op;
 }
 
@@ -260,7 +267,7 @@ Tensor add(const Tensor& a, const Tensor& b, double alpha, CallSite site) {
   const DType type = result_type(a, b);
   CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add: alpha ", alpha,
              " must be an integer for ", type);
-  return arithmetic_call(add_op(), a, b, type, {{}, {alpha}});
+  return arithmetic_call(add_op(), a, b, type, AddAttrs{alpha});
 }
 Tensor sub(const Tensor& a, const Tensor& b, double alpha, CallSite site) {
   const UserCall user(site);
@@ -287,7 +294,7 @@ Tensor div(const Tensor& a, const Tensor& b, CallSite site) {
 Tensor div(const Tensor& a, const Scalar& scalar, CallSite site) {
   const UserCall user(site);
   const DType type = floating_type(result_type(a, scalar));
-  return call1(div_scalar_op(), {to(a, type)}, {{}, {scalar.value}});
+  return call1(div_scalar_op(), {to(a, type)}, ScalarAttrs{scalar.value});
 }
 Tensor pow(const Tensor& a, const Tensor& exponent, CallSite site) {
   const UserCall user(site);
@@ -302,7 +309,7 @@ Tensor remainder(const Tensor& a, const Scalar& scalar, CallSite site) {
   const DType type = result_type(a, scalar);
   CS_REQUIRE(is_floating(type) || scalar.value != 0, "remainder: integer division by zero: ", type,
              a.shape(), " % 0");
-  return call1(remainder_scalar_op(), {to(a, type)}, {{}, {scalar.value}});
+  return call1(remainder_scalar_op(), {to(a, type)}, ScalarAttrs{scalar.value});
 }
 Tensor atan2(const Tensor& a, const Tensor& b, CallSite site) {
   const UserCall user(site);
@@ -338,7 +345,7 @@ Tensor add_(const Tensor& x, const Tensor& y, double alpha, CallSite site) {
   const DType type = result_type(x, y);
   CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add_: alpha ", alpha,
              " must be an integer for ", type);
-  return call_into(add_op(), x, y, type, {{}, {alpha}});
+  return call_into(add_op(), x, y, type, AddAttrs{alpha});
 }
 Tensor sub_(const Tensor& x, const Tensor& y, CallSite site) {
   const UserCall user(site);
@@ -360,7 +367,8 @@ Tensor div_(const Tensor& x, const Tensor& y, CallSite site) {
 }
 Tensor div_(const Tensor& x, const Scalar& scalar, CallSite site) {
   const UserCall user(site);
-  return call_into(div_scalar_op(), x, floating_type(result_type(x, scalar)), {{}, {scalar.value}});
+  return call_into(div_scalar_op(), x, floating_type(result_type(x, scalar)),
+                   ScalarAttrs{scalar.value});
 }
 
 std::span<const OpDef* const> arithmetic_ops() {

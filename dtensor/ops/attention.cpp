@@ -2,6 +2,7 @@
 
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -9,8 +10,7 @@
 namespace coshard {
 namespace {
 
-// in: q, k, v, mask?; out: out, lse; attrs.ints: causal, diagonal (query i sees keys j <= i +
-// diagonal); attrs.reals: scale
+// in: q, k, v, mask?; out: out, lse
 Shape scores_shape(const Shape& q, const Shape& k) { return {q[0], q[1], q[2], k[2]}; }
 
 std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
@@ -61,9 +61,12 @@ Rule attention_rule(Infos in, const Attrs&) {
 }
 
 // Two products of tq x tk x d; causal attention needs half of that.
+double products_of(const Shape& q, const Shape& k, bool causal) {
+  return (causal ? 2.0 : 4.0) * static_cast<double>(numel(q)) * static_cast<double>(k[2]);
+}
+
 double attention_flops(Infos in, const Attrs& attrs) {
-  return (attrs.ints[0] == 1 ? 2.0 : 4.0) * static_cast<double>(numel(in[0].shape)) *
-         static_cast<double>(in[1].shape[2]);
+  return products_of(in[0].shape, in[1].shape, attrs.as<AttentionAttrs>().causal);
 }
 
 // The mask as the kernel needs it: broadcast to this rank's scores.
@@ -94,22 +97,28 @@ void attention_forward(OpContext& c) {
   const Tensor& out = make_by_position(c, 0);
   c.make(1);
   if (out.local_numel() == 0) return;
+  const auto a = c.attrs.as<AttentionAttrs>();
   launch(c, kernels::Attention{view_of(out), view_of(q), view_of(k), view_of(v), c.out[1].data(),
-                               c.attrs.reals[0], c.attrs.ints[0] == 1,
-                               c.attrs.ints[1] + c.offset(0, 2), mask_view(c.in[3], q, k)});
+                               a.scale, a.causal, a.diagonal + c.offset(0, 2),
+                               mask_view(c.in[3], q, k)});
 }
 
-// in: dout, q, k, v, out, lse, mask?; attrs.ints: and whether dmask is wanted; out: dq, dk, dv,
-// dmask (of the scores)
+struct AttentionBackwardAttrs {
+  AttentionAttrs forward;
+  bool dmask;  // whether it is wanted
+};
+
+// in: dout, q, k, v, out, lse, mask?; out: dq, dk, dv, dmask (of the scores)
 std::vector<TensorInfo> attention_backward_infer(Infos in, const Attrs& attrs) {
   std::vector<TensorInfo> out{in[1], in[2], in[3]};
-  if (attrs.ints[2] == 1) out.push_back({scores_shape(in[1].shape, in[2].shape), in[1].dtype});
+  if (attrs.as<AttentionBackwardAttrs>().dmask)
+    out.push_back({scores_shape(in[1].shape, in[2].shape), in[1].dtype});
   return out;
 }
 
 // Sharding the queries makes dk and dv, sums over them, Partial.
 Rule attention_backward_rule(Infos in, const Attrs& attrs) {
-  const bool dmask = attrs.ints[2] == 1;
+  const bool dmask = attrs.as<AttentionBackwardAttrs>().dmask;
   Rule rule;
   rule.in = {
       "bhq.", "bhq.", "bh..", "bh..", "bhq.", "bhq", mask_axes(in[6], in[1].shape, in[2].shape)};
@@ -122,7 +131,8 @@ Rule attention_backward_rule(Infos in, const Attrs& attrs) {
 }
 
 double attention_backward_flops(Infos in, const Attrs& attrs) {
-  return 2.5 * attention_flops(in.subspan(1), attrs);
+  const bool causal = attrs.as<AttentionBackwardAttrs>().forward.causal;
+  return 2.5 * products_of(in[1].shape, in[2].shape, causal);
 }
 
 void attention_backward_forward(OpContext& c) {
@@ -130,14 +140,14 @@ void attention_backward_forward(OpContext& c) {
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = with_unit_rows(c.in[i]);
   const Tensor lse = local_contiguous(c.in[5]);
   for (int i = 0; i < 3; ++i) make_by_position(c, i);
+  const auto [a, wants_dmask] = c.attrs.as<AttentionBackwardAttrs>();
   kernels::View dmask;
-  if (c.attrs.ints[2] == 1) dmask = view_of(c.make(3));
+  if (wants_dmask) dmask = view_of(c.make(3));
   if (in[1].local_numel() == 0 && in[2].local_numel() == 0) return;
-  launch(c, kernels::AttentionGrad{view_of(c.out[0]), view_of(c.out[1]), view_of(c.out[2]),
-                                   view_of(in[0]), view_of(in[4]), view_of(in[1]), view_of(in[2]),
-                                   view_of(in[3]), lse.data(), c.attrs.reals[0],
-                                   c.attrs.ints[0] == 1, c.attrs.ints[1] + c.offset(1, 2),
-                                   mask_view(c.in[6], in[1], in[2]), dmask});
+  launch(c, kernels::AttentionGrad{
+                view_of(c.out[0]), view_of(c.out[1]), view_of(c.out[2]), view_of(in[0]),
+                view_of(in[4]), view_of(in[1]), view_of(in[2]), view_of(in[3]), lse.data(), a.scale,
+                a.causal, a.diagonal + c.offset(1, 2), mask_view(c.in[6], in[1], in[2]), dmask});
 }
 
 const OpDef& attention_backward_op() {
@@ -155,8 +165,7 @@ const OpDef& attention_backward_op() {
 void attention_backward(GradContext& c) {
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.in[3]};
   const bool dmask = c.sink.needs_grad(3);
-  Attrs attrs = c.attrs;
-  attrs.ints.push_back(dmask);
+  const AttentionBackwardAttrs attrs{c.attrs.as<AttentionAttrs>(), dmask};
   const auto grads = call(attention_backward_op(), in, attrs);
   for (int i = 0; i < 3; ++i)
     if (c.sink.needs_grad(i)) c.sink.accumulate(i, grads[static_cast<std::size_t>(i)]);
@@ -167,13 +176,14 @@ std::vector<OpDef::Sample> attention_samples() {
   const TensorInfo x = input({2, 3, 5, 4});
   const TensorInfo q = input({2, 2, 3, 2});
   const TensorInfo k = input({2, 2, 4, 2});
-  return {
-      {{x, x, x, absent()}, {{1, 0}, {0.5}}},
-      {{input({1, 6, 3, 2}), input({1, 3, 5, 2}), input({1, 3, 5, 2}), absent()}, {{1, 2}, {0.7}}},
-      {{input({3, 2, 3, 4}), input({3, 2, 4, 4}), input({3, 2, 4, 3}), absent()}, {{0, 0}, {0.5}}},
-      {{q, k, k, input({3, 4})}, {{0, 0}, {0.5}}},
-      {{q, k, k, input({2, 1, 1, 4})}, {{1, 0}, {0.5}}},
-      {{q, k, k, input({2, 1, 3, 4}, DType::Bool)}, {{0, 0}, {0.5}}, -2, 2, 2}};
+  return {{{x, x, x, absent()}, AttentionAttrs{true, 0, 0.5}},
+          {{input({1, 6, 3, 2}), input({1, 3, 5, 2}), input({1, 3, 5, 2}), absent()},
+           AttentionAttrs{true, 2, 0.7}},
+          {{input({3, 2, 3, 4}), input({3, 2, 4, 4}), input({3, 2, 4, 3}), absent()},
+           AttentionAttrs{false, 0, 0.5}},
+          {{q, k, k, input({3, 4})}, AttentionAttrs{false, 0, 0.5}},
+          {{q, k, k, input({2, 1, 1, 4})}, AttentionAttrs{true, 0, 0.5}},
+          {{q, k, k, input({2, 1, 3, 4}, DType::Bool)}, AttentionAttrs{false, 0, 0.5}, -2, 2, 2}};
 }
 
 const OpDef& attention_op() {
@@ -246,7 +256,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
              k.size(1), " key heads; set enable_gqa");
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   Tensor out = p > 0 ? attention_with_dropout(q, k, v, mask, is_causal, by, p)
-                     : call1(attention_op(), {q, k, v, mask}, {{is_causal, 0}, {by}});
+                     : call1(attention_op(), {q, k, v, mask},
+                             AttentionAttrs{.causal = is_causal, .diagonal = 0, .scale = by});
   while (out.ndim() > query.ndim()) out = squeeze(out, 0);
   return out;
 }
@@ -257,7 +268,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
   CS_REQUIRE(q.ndim() == 4 && k.ndim() == 4, "attention: q ", q, ", k ", k, " are not [b,h,t,d]");
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   const std::int64_t diagonal = causal ? k.size(2) - q.size(2) : 0;
-  return call1(attention_op(), {q, k, v, Tensor()}, {{causal, diagonal}, {by}});
+  return call1(attention_op(), {q, k, v, Tensor()},
+               AttentionAttrs{.causal = causal, .diagonal = diagonal, .scale = by});
 }
 
 std::span<const OpDef* const> attention_ops() {

@@ -47,8 +47,8 @@ void require_floating(std::string_view op, const TensorInfo& x) {
   CS_REQUIRE(is_floating(x.dtype), op, ": ", x.dtype, x.shape, " is not floating-point");
 }
 
-std::int64_t normalized_dims(std::string_view op, const Tensor& x, const Shape& normalized_shape) {
-  const auto count = static_cast<std::int64_t>(normalized_shape.size());
+int normalized_dims(std::string_view op, const Tensor& x, const Shape& normalized_shape) {
+  const auto count = static_cast<int>(normalized_shape.size());
   CS_REQUIRE(
       count > 0 && count <= x.ndim() &&
           std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - count),

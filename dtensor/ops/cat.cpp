@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/ops/promotion.h>
 #include "dtensor/ops/local.h"
@@ -7,9 +8,8 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: dim
 std::vector<TensorInfo> cat_infer(Infos in, const Attrs& attrs) {
-  const auto dim = static_cast<std::size_t>(attrs.ints[0]);
+  const auto dim = static_cast<std::size_t>(attrs.as<CatAttrs>().dim);
   Shape out = in[0].shape;
   for (const TensorInfo& x : in.subspan(1)) {
     require_same_dtype("cat", in[0], x);
@@ -25,7 +25,7 @@ std::vector<TensorInfo> cat_infer(Infos in, const Attrs& attrs) {
 Rule cat_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   std::string text = axes(in[0].shape.size());
-  text[static_cast<std::size_t>(attrs.ints[0])] = '.';
+  text[static_cast<std::size_t>(attrs.as<CatAttrs>().dim)] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};
   rule.strided = true;
@@ -34,7 +34,7 @@ Rule cat_rule(Infos in, const Attrs& attrs) {
 }
 
 void cat_forward(OpContext& c) {
-  const auto dim = static_cast<std::size_t>(c.attrs.ints[0]);
+  const auto dim = static_cast<std::size_t>(c.attrs.as<CatAttrs>().dim);
   const Tensor& out = c.make();
   std::int64_t start = 0;
   for (const Tensor& x : c.in) {
@@ -46,7 +46,7 @@ void cat_forward(OpContext& c) {
 }
 
 void cat_backward(GradContext& c) {
-  const auto dim = static_cast<int>(c.attrs.ints[0]);
+  const int dim = c.attrs.as<CatAttrs>().dim;
   std::int64_t start = 0;
   for (std::size_t i = 0; i < c.in_info.size(); ++i) {
     const std::int64_t end = start + c.in_info[i].shape[static_cast<std::size_t>(dim)];
@@ -57,8 +57,8 @@ void cat_backward(GradContext& c) {
 }
 
 std::vector<OpDef::Sample> cat_samples() {
-  return {{{input({3, 5}), input({2, 5})}, {{0}, {}}},
-          {{input({2, 3, 4}), input({2, 1, 4}), input({2, 2, 4})}, {{1}, {}}}};
+  return {{{input({3, 5}), input({2, 5})}, CatAttrs{0}},
+          {{input({2, 3, 4}), input({2, 1, 4}), input({2, 2, 4})}, CatAttrs{1}}};
 }
 
 const OpDef& cat_op() {
@@ -79,7 +79,7 @@ const OpDef& cat_op() {
 Tensor cat(std::span<const Tensor> parts, int dim, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(!parts.empty(), "cat: the list of tensors is empty");
-  const Attrs attrs{{normalize_dim(dim, parts[0].ndim(), "cat")}, {}};
+  const CatAttrs attrs{normalize_dim(dim, parts[0].ndim(), "cat")};
   DType dtype = parts[0].dtype();
   for (const Tensor& x : parts) dtype = promoted(dtype, x.dtype());
   std::vector<Tensor> same;

@@ -1,4 +1,5 @@
 // Comparisons and logic: results are bool, nothing has a gradient.
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
@@ -27,7 +28,7 @@ std::vector<OpDef::Sample> compare_pair_samples() {
           {{input({2, 3, 4}), input({3, 1})}, {}}};
 }
 std::vector<OpDef::Sample> compare_number_samples() {
-  return {{{input({3, 5}, DType::I64)}, {{}, {1}}}, {{input({2, 3, 4})}, {{}, {0.25}}}};
+  return {{{input({3, 5}, DType::I64)}, ScalarAttrs{1}}, {{input({2, 3, 4})}, ScalarAttrs{0.25}}};
 }
 std::vector<OpDef::Sample> compare_bool_samples() {
   return {{{input({3, 5}, DType::Bool), input({3, 5}, DType::Bool)}, {}},
@@ -46,14 +47,14 @@ OpDef compare_op(std::string_view name, void (*forward)(OpContext&),
           .samples = samples};
 }
 
-// Of two tensors, and of a tensor and the number attrs.reals[0].
+// Of two tensors, and of a tensor and a number.
 struct Comparison {
   OpDef pair, number;
 };
 template <BinaryOp f>
 Comparison comparison(std::string_view name, std::string_view number_name) {
   return {compare_op(name, binary_forward<f>, compare_pair_samples),
-          compare_op(number_name, binary_forward<f>, compare_number_samples)};
+          compare_op(number_name, scalar_forward<f>, compare_number_samples)};
 }
 
 const Comparison& comparison_of(BinaryOp op) {
@@ -86,7 +87,7 @@ Tensor compared(BinaryOp op, const Tensor& a, const Tensor& b, CallSite site) {
 }
 Tensor compared(BinaryOp op, const Tensor& a, const Scalar& b, CallSite site) {
   const UserCall user(site);
-  return call_untaped(comparison_of(op).number, {to(a, result_type(a, b))}, {{}, {b.value}});
+  return call_untaped(comparison_of(op).number, {to(a, result_type(a, b))}, ScalarAttrs{b.value});
 }
 
 }  // namespace

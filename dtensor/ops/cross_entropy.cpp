@@ -1,6 +1,7 @@
 #include <limits>
 
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -8,10 +9,10 @@
 namespace coshard {
 namespace {
 
-// in: logits, target; attrs.ints: summed, ignored target; attrs.reals: label smoothing
+// in: logits, target
 // out: loss (per row or summed), log of the sum of exp per row, number of targets that count (as
 // loss, for `mean`)
-bool summed(const Attrs& attrs) { return attrs.ints[0] == 1; }
+bool summed(const Attrs& attrs) { return attrs.as<CrossEntropyAttrs>().summed; }
 
 std::vector<TensorInfo> cross_entropy_infer(Infos in, const Attrs& attrs) {
   const Shape& logits = in[0].shape;
@@ -44,14 +45,15 @@ void cross_entropy_forward(OpContext& c) {
   for (int i = 0; i < 3; ++i) c.make(i);
   const Tensor sum = Tensor::empty(device, {rows}, dtype);
   const Tensor picked = Tensor::empty(device, {rows}, dtype);
-  const Tensor total = c.attrs.reals[0] == 0 ? Tensor() : Tensor::empty(device, {rows}, dtype);
+  const auto a = c.attrs.as<CrossEntropyAttrs>();
+  const Tensor total = a.smoothing == 0 ? Tensor() : Tensor::empty(device, {rows}, dtype);
   void* max = c.out[1].data();
-  launch(c, kernels::CrossEntropyStats{logits.dtype(), rows, classes, 0, c.attrs.ints[1],
-                                       logits.data(), target.data(), max, sum.data(), picked.data(),
+  launch(c, kernels::CrossEntropyStats{logits.dtype(), rows, classes, 0, a.ignored, logits.data(),
+                                       target.data(), max, sum.data(), picked.data(),
                                        data_or_null(total)});
-  launch(c, kernels::CrossEntropyLoss{dtype, rows, classes, c.attrs.ints[1], c.attrs.reals[0],
-                                      summed(c.attrs), target.data(), sum.data(), picked.data(),
-                                      data_or_null(total), max, c.out[0].data(), c.out[2].data()});
+  launch(c, kernels::CrossEntropyLoss{dtype, rows, classes, a.ignored, a.smoothing, a.summed,
+                                      target.data(), sum.data(), picked.data(), data_or_null(total),
+                                      max, c.out[0].data(), c.out[2].data()});
 }
 
 // in: dloss, logits, target, lse; out: dlogits
@@ -80,9 +82,10 @@ void cross_entropy_backward_forward(OpContext& c) {
   const Tensor scale = Tensor::empty(logits.device(), target.local_shape(), lse.dtype());
   launch(c, kernels::Fill{one.data(), one.dtype(), n[0], 1});
   launch(c, kernels::Copy{view_of(scale), broadcast_view(c.in[0], target.local_shape())});
-  launch(c, kernels::CrossEntropyGrad{logits.dtype(), n[0], n[1], 0, c.attrs.ints[1],
-                                      c.attrs.reals[0], n[1], logits.data(), target.data(),
-                                      lse.data(), one.data(), scale.data(), c.make().data()});
+  const auto a = c.attrs.as<CrossEntropyAttrs>();
+  launch(c, kernels::CrossEntropyGrad{logits.dtype(), n[0], n[1], 0, a.ignored, a.smoothing, n[1],
+                                      logits.data(), target.data(), lse.data(), one.data(),
+                                      scale.data(), c.make().data()});
 }
 
 const OpDef& cross_entropy_backward_op() {
@@ -104,7 +107,7 @@ Tensor differentiable_gradient(GradContext& c) {
   const Tensor in[] = {full_like(dloss, 1), logits.detach(), c.in[1],
                        full_like(c.out[1], std::numeric_limits<double>::infinity())};
   const Tensor wanted = call(cross_entropy_backward_op(), in, c.attrs)[0];
-  const Tensor counts = to(ne(c.in[1], c.attrs.ints[1]), logits.dtype());
+  const Tensor counts = to(ne(c.in[1], c.attrs.as<CrossEntropyAttrs>().ignored), logits.dtype());
   const Tensor derivative = add(mul(softmax(logits, -1), unsqueeze(counts, -1)), wanted);
   const Tensor given = to(dloss, logits.dtype());
   return mul(derivative, summed(c.attrs) ? given : unsqueeze(given, -1));
@@ -118,9 +121,9 @@ void cross_entropy_backward(GradContext& c) {
 }
 
 std::vector<OpDef::Sample> cross_entropy_samples() {
-  return {{{input({5, 6}), input({5}, DType::I64)}, {{0, 2}, {0}}, -2, 2, 6},
-          {{input({5, 6}), input({5}, DType::I64)}, {{1, -100}, {0.1}}, -2, 2, 6},
-          {{input({2, 3, 4}), input({2, 3}, DType::I64)}, {{1, 3}, {0}}}};
+  return {{{input({5, 6}), input({5}, DType::I64)}, CrossEntropyAttrs{false, 2, 0}, -2, 2, 6},
+          {{input({5, 6}), input({5}, DType::I64)}, CrossEntropyAttrs{true, -100, 0.1}, -2, 2, 6},
+          {{input({2, 3, 4}), input({2, 3}, DType::I64)}, CrossEntropyAttrs{true, 3, 0}}};
 }
 
 const OpDef& cross_entropy_op() {
@@ -143,8 +146,10 @@ Tensor cross_entropy_rows(const Tensor& logits, const Tensor& target, Reduction 
   CS_REQUIRE(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
              label_smoothing, " is not in [0, 1]");
   const Tensor in[] = {logits, target};
-  const auto out = call(cross_entropy_op(), in,
-                        {{reduction != Reduction::None, ignore_index}, {label_smoothing}});
+  const CrossEntropyAttrs attrs{.summed = reduction != Reduction::None,
+                                .ignored = ignore_index,
+                                .smoothing = label_smoothing};
+  const auto out = call(cross_entropy_op(), in, attrs);
   const Tensor loss = reduction == Reduction::Mean ? div(out[0], out[2].detach()) : out[0];
   return to(loss, logits.dtype());
 }

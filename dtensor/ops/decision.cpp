@@ -18,14 +18,14 @@ int kind_of(double x) {
 bool same_attrs(const Attrs& a, const Attrs& b, bool by_kind) {
   if (!by_kind) return a == b;
   const auto same = [](double x, double y) { return kind_of(x) == kind_of(y); };
-  return a.ints == b.ints && std::ranges::equal(a.reals, b.reals, same);
+  return a.ints() == b.ints() && std::ranges::equal(a.reals(), b.reals(), same);
 }
 
 std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                       bool in_place) {
   std::uint64_t h = reinterpret_cast<std::uintptr_t>(&op) + in_place;
-  for (auto value : attrs.ints) mix_in(h, static_cast<std::uint64_t>(value));
-  for (auto value : attrs.reals)
+  for (auto value : attrs.ints()) mix_in(h, static_cast<std::uint64_t>(value));
+  for (auto value : attrs.reals())
     mix_in(h, op.reals_by_kind ? kind_of(value) : std::bit_cast<std::uint64_t>(value));
   for (const Tensor& t : in) {
     if (!t.defined()) {

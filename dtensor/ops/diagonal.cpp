@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -6,12 +7,16 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: offset, dim1, dim2; and for the gradient: the sizes of the input along dim1 and dim2
+struct DiagonalZerosAttrs {
+  DiagonalAttrs diagonal;
+  std::int64_t size1, size2;  // of the result along dim1 and dim2
+};
+
 struct Diagonal {
-  explicit Diagonal(const Attrs& attrs)
-      : offset(attrs.ints[0]),
-        dim1(static_cast<std::size_t>(attrs.ints[1])),
-        dim2(static_cast<std::size_t>(attrs.ints[2])) {}
+  explicit Diagonal(const DiagonalAttrs& attrs)
+      : offset(attrs.offset),
+        dim1(static_cast<std::size_t>(attrs.dim1)),
+        dim2(static_cast<std::size_t>(attrs.dim2)) {}
   std::int64_t offset;
   std::size_t dim1, dim2;
 
@@ -37,23 +42,23 @@ struct Diagonal {
     return x.view_as(without(x.local_shape(), count), without(s, s[dim1] + s[dim2]),
                      x.storage_offset() + (count > 0 ? start : 0), nullptr);
   }
-  Shape with_both(const Shape& shape, const Attrs& attrs) const {
+  Shape with_both(const Shape& shape, std::int64_t size1, std::int64_t size2) const {
     Shape out = shape;
     out.pop_back();
     const bool first = dim1 < dim2;
-    out.insert(first ? dim1 : dim2, attrs.ints[first ? 3 : 4]);
-    out.insert(first ? dim2 : dim1, attrs.ints[first ? 4 : 3]);
+    out.insert(first ? dim1 : dim2, first ? size1 : size2);
+    out.insert(first ? dim2 : dim1, first ? size2 : size1);
     return out;
   }
 };
 
 std::vector<TensorInfo> diagonal_infer(Infos in, const Attrs& attrs) {
-  const Diagonal d(attrs);
+  const Diagonal d(attrs.as<DiagonalAttrs>());
   return {{d.without(in[0].shape, d.length(in[0].shape)), in[0].dtype}};
 }
 
 Rule diagonal_rule(Infos in, const Attrs& attrs) {
-  const Diagonal d(attrs);
+  const Diagonal d(attrs.as<DiagonalAttrs>());
   std::string text = axes(in[0].shape.size());
   text[d.dim1] = text[d.dim2] = '.';
   Rule rule;
@@ -64,16 +69,19 @@ Rule diagonal_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-void diagonal_forward(OpContext& c) { c.out[0] = Diagonal(c.attrs).of(c.in[0]); }
+void diagonal_forward(OpContext& c) {
+  c.out[0] = Diagonal(c.attrs.as<DiagonalAttrs>()).of(c.in[0]);
+}
 
 // --- its adjoint: zeros with the input on the diagonal ---
 
 std::vector<TensorInfo> diagonal_zeros_infer(Infos in, const Attrs& attrs) {
-  return {{Diagonal(attrs).with_both(in[0].shape, attrs), in[0].dtype}};
+  const auto a = attrs.as<DiagonalZerosAttrs>();
+  return {{Diagonal(a.diagonal).with_both(in[0].shape, a.size1, a.size2), in[0].dtype}};
 }
 
 Rule diagonal_zeros_rule(Infos in, const Attrs& attrs) {
-  const Diagonal d(attrs);
+  const Diagonal d(attrs.as<DiagonalZerosAttrs>().diagonal);
   std::string text = axes(in[0].shape.size() + 1);
   text[d.dim1] = text[d.dim2] = '.';
   Rule rule;
@@ -86,18 +94,18 @@ Rule diagonal_zeros_rule(Infos in, const Attrs& attrs) {
 
 void diagonal_zeros_forward(OpContext& c) {
   const Tensor& y = c.make();
+  const Diagonal d(c.attrs.as<DiagonalZerosAttrs>().diagonal);
   launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), 0});
-  launch(c, kernels::Copy{view_of(Diagonal(c.attrs).of(y)), view_of(c.in[0])});
+  launch(c, kernels::Copy{view_of(d.of(y)), view_of(c.in[0])});
 }
 
 void diagonal_zeros_backward(GradContext& c) {
-  if (c.sink.needs_grad(0))
-    c.sink.accumulate(0, diagonal(c.out_grad[0], c.attrs.ints[0], static_cast<int>(c.attrs.ints[1]),
-                                  static_cast<int>(c.attrs.ints[2])));
+  const DiagonalAttrs d = c.attrs.as<DiagonalZerosAttrs>().diagonal;
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, diagonal(c.out_grad[0], d.offset, d.dim1, d.dim2));
 }
 
 std::vector<OpDef::Sample> diagonal_zeros_samples() {
-  return {{{input({2, 3})}, {{1, 1, 2, 3, 5}, {}}}};
+  return {{{input({2, 3})}, DiagonalZerosAttrs{{1, 1, 2}, 3, 5}}};
 }
 
 const OpDef& diagonal_zeros_op() {
@@ -115,17 +123,17 @@ const OpDef& diagonal_zeros_op() {
 
 void diagonal_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
-  const Diagonal d(c.attrs);
-  Attrs attrs = c.attrs;
-  attrs.ints.push_back(c.in_info[0].shape[d.dim1]);
-  attrs.ints.push_back(c.in_info[0].shape[d.dim2]);
+  const auto diagonal = c.attrs.as<DiagonalAttrs>();
+  const Diagonal d(diagonal);
+  const Shape& shape = c.in_info[0].shape;
+  const DiagonalZerosAttrs attrs{diagonal, shape[d.dim1], shape[d.dim2]};
   c.sink.accumulate(0, call1(diagonal_zeros_op(), {c.out_grad[0]}, attrs));
 }
 
 std::vector<OpDef::Sample> diagonal_samples() {
-  return {{{input({4, 5})}, {{0, 0, 1}, {}}},
-          {{input({5, 3, 4})}, {{-1, 2, 0}, {}}},
-          {{input({3, 2, 4})}, {{2, 0, 2}, {}}}};
+  return {{{input({4, 5})}, DiagonalAttrs{0, 0, 1}},
+          {{input({5, 3, 4})}, DiagonalAttrs{-1, 2, 0}},
+          {{input({3, 2, 4})}, DiagonalAttrs{2, 0, 2}}};
 }
 
 const OpDef& diagonal_op() {
@@ -152,7 +160,7 @@ Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2, CallSi
              " must differ");
   // Beyond the corners all diagonals are empty.
   const std::int64_t within = std::clamp(offset, -x.size(first), x.size(second));
-  return call1(diagonal_op(), {x}, {{within, first, second}, {}});
+  return call1(diagonal_op(), {x}, DiagonalAttrs{.offset = within, .dim1 = first, .dim2 = second});
 }
 
 std::span<const OpDef* const> diagonal_ops() {

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
 #include "dtensor/ops/local.h"
@@ -8,8 +9,7 @@
 namespace coshard {
 namespace {
 
-// attrs.opaque: seed, stream; attrs.reals: p. Linear, with draws that depend on seed and stream
-// only: its gradient is itself.
+// Linear, with draws that depend on seed and stream only: its gradient is itself.
 std::vector<TensorInfo> dropout_infer(Infos in, const Attrs&) {
   require_floating("dropout", in[0]);
   return {in[0]};
@@ -38,9 +38,10 @@ Rule dropout_rule(Infos in, const Attrs& attrs) {
 void dropout_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
   Tensor& y = c.make();
-  const RandomState drawn{c.attrs.opaque[0], c.attrs.opaque[1]};
-  kernels::Dropout dropout{x.dtype(),        region_of(c), drawn.seed, drawn.next_stream,
-                           c.attrs.reals[0], x.data(),     y.data()};
+  const auto a = c.attrs.as<DropoutAttrs>();
+  const RandomState drawn{a.seed.value, a.stream.value};
+  kernels::Dropout dropout{x.dtype(), region_of(c), drawn.seed, drawn.next_stream,
+                           a.p,       x.data(),     y.data()};
   if (const StepGraph* step = StepGraph::recording())
     dropout.origin = step->random_origin(drawn, &dropout.stream);
   launch(c, dropout);
@@ -49,7 +50,8 @@ void dropout_forward(OpContext& c) {
 void dropout_backward(GradContext& c);
 
 std::vector<OpDef::Sample> dropout_samples() {
-  return {{{input({3, 5})}, {{}, {0.4}, {17, 3}}}, {{input({2, 3, 6})}, {{}, {0.5}, {1, 0}}}};
+  return {{{input({3, 5})}, DropoutAttrs{0.4, {17}, {3}}},
+          {{input({2, 3, 6})}, DropoutAttrs{0.5, {1}, {0}}}};
 }
 
 const OpDef& dropout_op() {
@@ -77,7 +79,7 @@ Tensor dropout(const Tensor& x, double p, bool training, CallSite site) {
   if (!training || p == 0) return x;
   if (p == 1) return mul(x, 0.0);
   const RandomState state = take_stream(x);
-  return call1(dropout_op(), {x}, {{}, {p}, {state.seed, state.next_stream}});
+  return call1(dropout_op(), {x}, DropoutAttrs{p, {state.seed}, {state.next_stream}});
 }
 
 std::span<const OpDef* const> dropout_ops() {

@@ -2,6 +2,7 @@
 #include <cctype>
 
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/products.h"
@@ -32,7 +33,6 @@ struct Equation {
   std::string inner() const { return those(a, out, false); }
 };
 
-// attrs.ints: the axes of a, b and out, eight bytes each
 std::int64_t pack_axes(const std::string& axes) {
   std::uint64_t word = 0;
   for (char c : axes) word = word << 8 | static_cast<unsigned char>(c);
@@ -47,7 +47,8 @@ std::string unpack_axes(std::int64_t packed) {
 }
 
 Equation equation_of(const Attrs& attrs) {
-  return {unpack_axes(attrs.ints[0]), unpack_axes(attrs.ints[1]), unpack_axes(attrs.ints[2])};
+  const auto packed = attrs.as<EinsumAttrs>();
+  return {unpack_axes(packed.a), unpack_axes(packed.b), unpack_axes(packed.out)};
 }
 
 std::int64_t size_of_axis(char axis, const std::string& axes, const Shape& shape) {
@@ -131,9 +132,9 @@ void einsum_backward(GradContext& c) {
   if (c.sink.needs_grad(1)) c.sink.defer(1, [=] { return einsum_call({e.a, e.out, e.b}, a, dy); });
 }
 
-Attrs einsum_attrs(const Equation& e) {
+EinsumAttrs einsum_attrs(const Equation& e) {
   CS_REQUIRE(e.out.size() <= 8, "einsum: more than 8 dimensions in the result of ", e.text());
-  return {{pack_axes(e.a), pack_axes(e.b), pack_axes(e.out)}, {}};
+  return {pack_axes(e.a), pack_axes(e.b), pack_axes(e.out)};
 }
 
 std::vector<OpDef::Sample> einsum_samples() {

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -8,7 +9,7 @@ namespace {
 
 bool is_index(DType dtype) { return dtype == DType::I64 || dtype == DType::I32; }
 
-// in: ids, weight; attrs.ints: padding
+// in: ids, weight
 std::vector<TensorInfo> embedding_infer(Infos in, const Attrs&) {
   CS_REQUIRE(is_index(in[0].dtype), "embedding: ids must be i64 or i32, got ", in[0].dtype);
   require_floating("embedding", in[1]);
@@ -64,7 +65,8 @@ void embedding_backward_forward(OpContext& c) {
   const Shape& n = c.out_shape[0];
   const std::int64_t first = c.out_spec[0] ? c.out_spec[0]->offset[0] : 0;
   launch(c, kernels::EmbeddingGrad{dy.dtype(), ids.dtype(), ids.local_numel(), n[0], n[1], first,
-                                   c.attrs.ints[0], ids.data(), dy.data(), c.make().data()});
+                                   c.attrs.as<EmbeddingAttrs>().padding, ids.data(), dy.data(),
+                                   c.make().data()});
 }
 
 const OpDef& embedding_backward_op() {
@@ -88,8 +90,8 @@ void embedding_backward(GradContext& c) {
 }
 
 std::vector<OpDef::Sample> embedding_samples() {
-  return {{{input({5}, DType::I64), input({7, 3})}, {{-1}, {}}, -2, 2, 7},
-          {{input({3, 4}, DType::I32), input({5, 6})}, {{-1}, {}}, -2, 2, 5}};
+  return {{{input({5}, DType::I64), input({7, 3})}, EmbeddingAttrs{-1}, -2, 2, 7},
+          {{input({3, 4}, DType::I32), input({5, 6})}, EmbeddingAttrs{-1}, -2, 2, 5}};
 }
 
 const OpDef& embedding_op() {
@@ -117,7 +119,7 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<std::int
                " is out of bounds for ", rows, " rows");
     if (padding < 0) padding += rows;
   }
-  return call1(embedding_op(), {ids, weight}, {{padding}, {}});
+  return call1(embedding_op(), {ids, weight}, EmbeddingAttrs{padding});
 }
 
 std::span<const OpDef* const> embedding_ops() {

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/writes.h"
@@ -7,11 +8,8 @@
 namespace coshard {
 namespace {
 
-Shape target_of(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.end()}; }
-
-// attrs.ints: the new shape
 std::vector<TensorInfo> expand_infer(Infos in, const Attrs& attrs) {
-  const Shape to = target_of(attrs);
+  const Shape to = attrs.as<ExpandAttrs>().shape;
   require_size(to, size_of(in[0].dtype), "expand");
   CS_REQUIRE(broadcast(in[0].shape, to, "expand") == to, "expand: cannot expand ", in[0].shape,
              " to ", to);
@@ -19,7 +17,7 @@ std::vector<TensorInfo> expand_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule expand_rule(Infos in, const Attrs& attrs) {
-  const Shape to = target_of(attrs);
+  const Shape to = attrs.as<ExpandAttrs>().shape;
   Rule rule;
   rule.in = {broadcast_axes(in[0].shape, to)};
   rule.out = {axes(to.size())};
@@ -44,8 +42,9 @@ void expand_backward(GradContext& c) {
 }
 
 std::vector<OpDef::Sample> expand_samples() {
-  return {
-      {{input({3, 1})}, {{3, 5}, {}}}, {{input({5})}, {{2, 3, 5}, {}}}, {{input({})}, {{3}, {}}}};
+  return {{{input({3, 1})}, ExpandAttrs{{3, 5}}},
+          {{input({5})}, ExpandAttrs{{2, 3, 5}}},
+          {{input({})}, ExpandAttrs{{3}}}};
 }
 
 const OpDef& expand_op() {
@@ -72,7 +71,7 @@ Tensor expand(const Tensor& x, const Shape& shape, CallSite site) {
   for (std::size_t i = lead; i < to.size(); ++i)
     if (to[i] == -1) to[i] = x.shape()[i - lead];
   if (x.shape() == to) return unchanged(x);
-  return call1(expand_op(), {x}, {{to.begin(), to.end()}, {}});
+  return call1(expand_op(), {x}, ExpandAttrs{to});
 }
 
 std::span<const OpDef* const> expand_ops() {

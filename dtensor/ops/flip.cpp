@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -6,11 +7,10 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: the dimensions
 Rule flip_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   std::string text = axes(in[0].shape.size());
-  for (auto dim : attrs.ints) text[static_cast<std::size_t>(dim)] = '.';
+  for (auto dim : attrs.as<FlipAttrs>().dims) text[static_cast<std::size_t>(dim)] = '.';
   rule.in = {text};
   rule.out = {text};
   rule.strided = true;
@@ -22,7 +22,8 @@ void flip_forward(OpContext& c) {
   const Tensor& y = c.make();
   if (y.local_numel() == 0) return;
   kernels::View from = view_of(c.in[0]);
-  for (auto dim : c.attrs.ints) {  // from the last element backwards
+  const Shape dims = c.attrs.as<FlipAttrs>().dims;
+  for (auto dim : dims) {  // from the last element backwards
     const auto d = static_cast<std::size_t>(dim);
     const std::int64_t last = (from.shape[d] - 1) * from.strides[d];
     from.data =
@@ -33,11 +34,12 @@ void flip_forward(OpContext& c) {
 }
 
 void flip_backward(GradContext& c) {
-  if (c.sink.needs_grad(0)) c.sink.accumulate(0, flip(c.out_grad[0], c.attrs.ints.span()));
+  const Shape dims = c.attrs.as<FlipAttrs>().dims;
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, flip(c.out_grad[0], dims.span()));
 }
 
 std::vector<OpDef::Sample> flip_samples() {
-  return {{{input({5, 3})}, {{0}, {}}}, {{input({2, 3, 5})}, {{2, 0}, {}}}};
+  return {{{input({5, 3})}, FlipAttrs{{0}}}, {{input({2, 3, 5})}, FlipAttrs{{2, 0}}}};
 }
 
 const OpDef& flip_op() {
@@ -57,12 +59,12 @@ const OpDef& flip_op() {
 
 Tensor flip(const Tensor& x, std::span<const std::int64_t> dims, CallSite site) {
   const UserCall user(site);
-  Attrs attrs;
+  FlipAttrs attrs;
   for (auto dim : dims) {
     const std::int64_t along = normalize_dim(dim, x.ndim(), "flip");
-    CS_REQUIRE(std::find(attrs.ints.begin(), attrs.ints.end(), along) == attrs.ints.end(),
+    CS_REQUIRE(std::find(attrs.dims.begin(), attrs.dims.end(), along) == attrs.dims.end(),
                "flip: dimension ", dim, " of ", x, " is named twice");
-    attrs.ints.push_back(along);
+    attrs.dims.push_back(along);
   }
   return call1(flip_op(), {x}, attrs);
 }

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -41,13 +42,12 @@ OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, 
   return own;
 }
 
-// --- gather: attrs.ints: dim, and as bits the mesh dimensions that shard it; the sizes agree in
-// all others ---
+// --- gather: the sizes agree in all dimensions but one ---
 
 std::vector<TensorInfo> gather_infer(Infos in, const Attrs& attrs) {
   gather_check_index("gather", in[1], in[0].shape.size());
   Shape rest = in[0].shape;
-  const auto dim = static_cast<std::size_t>(attrs.ints[0]);
+  const auto dim = static_cast<std::size_t>(attrs.as<GatherAttrs>().dim);
   rest[dim] = in[1].shape[dim];
   CS_REQUIRE(rest == in[1].shape, "gather: index ", in[1].shape, " does not match ", in[0].shape,
              " outside dimension ", dim);
@@ -55,17 +55,17 @@ std::vector<TensorInfo> gather_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule gather_rule(Infos in, const Attrs& attrs) {
+  const int dim = attrs.as<GatherAttrs>().dim;
   Rule rule;
   const std::string text = axes(in[1].shape.size());
   std::string lines = text;
-  lines[static_cast<std::size_t>(attrs.ints[0])] = '.';
+  lines[static_cast<std::size_t>(dim)] = '.';
   rule.in = {lines, text};
   rule.out = {text};
   rule.strided = true;
   pass_partial(rule, "PR", "P", kMoving);
   if (in[0].dtype != DType::Bool)
-    rule.extra.push_back(
-        {{Shard(static_cast<int>(attrs.ints[0])), Replicate()}, {Partial(Reduce::Sum)}});
+    rule.extra.push_back({{Shard(dim), Replicate()}, {Partial(Reduce::Sum)}});
   return rule;
 }
 
@@ -86,7 +86,7 @@ void gather_own(OpContext& c, int dim) {
 }
 
 void gather_forward(OpContext& c) {
-  const int dim = static_cast<int>(c.attrs.ints[0]);
+  const int dim = c.attrs.as<GatherAttrs>().dim;
   const auto d = static_cast<std::size_t>(dim);
   if (c.in[0].local_shape()[d] != c.in[0].shape()[d]) return gather_own(c, dim);
   const Tensor& y = c.make();
@@ -95,13 +95,14 @@ void gather_forward(OpContext& c) {
 
 void gather_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
-  c.sink.accumulate(0, scatter_add_zeros(c.in_info[0].shape, static_cast<int>(c.attrs.ints[0]),
-                                         c.in[1], c.out_grad[0], c.attrs.ints[1]));
+  const auto a = c.attrs.as<GatherAttrs>();
+  c.sink.accumulate(0,
+                    scatter_add_zeros(c.in_info[0].shape, a.dim, c.in[1], c.out_grad[0], a.cuts));
 }
 
 std::vector<OpDef::Sample> gather_samples() {
-  return {{{input({3, 5}), input({4, 5}, DType::I64)}, {{0, 0}, {}}, -2, 2, 3},
-          {{input({2, 4, 3}), input({2, 5, 3}, DType::I32)}, {{1, 0}, {}}}};
+  return {{{input({3, 5}), input({4, 5}, DType::I64)}, GatherAttrs{0, 0}, -2, 2, 3},
+          {{input({2, 4, 3}), input({2, 5, 3}, DType::I32)}, GatherAttrs{1, 0}}};
 }
 
 const OpDef& gather_op() {
@@ -117,48 +118,45 @@ const OpDef& gather_op() {
   return op;
 }
 
-// --- scatter_add_zeros, its adjoint: (src, index, like), attrs.ints: dim, shape of the result ---
+// --- scatter_add_zeros, its adjoint: (src, index, like) ---
 // `like` is there for its layout only: where it is sharded along the dimension and src and index
 // are not, so is the result.
 
-Shape add_zeros_shape(const Attrs& attrs) { return {attrs.ints.begin() + 1, attrs.ints.end()}; }
-
 std::vector<TensorInfo> add_zeros_infer(Infos in, const Attrs& attrs) {
-  const Shape out = add_zeros_shape(attrs);
+  const auto [dim, out] = attrs.as<ScatterAddZerosAttrs>();
   gather_check_index("scatter_add", in[1], out.size());
   CS_REQUIRE(in[0].shape == in[1].shape, "scatter_add: shapes differ: src ", in[0].shape,
              " and index ", in[1].shape);
   CS_REQUIRE(in[0].dtype != DType::Bool, "scatter_add does not support bool, got bool",
              in[0].shape);
   for (std::size_t d = 0; d < out.size(); ++d)
-    CS_REQUIRE(static_cast<std::int64_t>(d) == attrs.ints[0] || in[1].shape[d] <= out[d],
-               "scatter_add: index ", in[1].shape, " into ", out, " along dimension ",
-               attrs.ints[0]);
+    CS_REQUIRE(static_cast<int>(d) == dim || in[1].shape[d] <= out[d], "scatter_add: index ",
+               in[1].shape, " into ", out, " along dimension ", dim);
   return {{out, in[0].dtype}};
 }
 
 // Sharding the indexed dimension of src and index contracts: every rank adds up what it has.
 Rule add_zeros_rule(Infos in, const Attrs& attrs) {
-  const Shape out = add_zeros_shape(attrs);
+  const auto [dim, out] = attrs.as<ScatterAddZerosAttrs>();
   Rule rule;
   std::string text = axes(out.size());
   std::string lines = text;
   for (std::size_t d = 0; d < out.size(); ++d) {
-    const bool indexed = static_cast<std::int64_t>(d) == attrs.ints[0];
+    const bool indexed = static_cast<int>(d) == dim;
     if (indexed || out[d] != in[1].shape[d]) lines[d] = '.';
     if (!indexed && lines[d] == '.') text[d] = '.';
   }
   rule.in = {text, text, in[2].defined ? "*" : ""};
   rule.out = {lines};
   rule.strided = true;
-  const Placement own = Shard(static_cast<int>(attrs.ints[0]));
+  const Placement own = Shard(dim);
   if (in[2].defined) rule.extra.push_back({{Replicate(), Replicate(), own}, {own}});
   pass_partial(rule, "PRR", "P", kLinear);
   return rule;
 }
 
 void add_zeros_forward(OpContext& c) {
-  const int dim = static_cast<int>(c.attrs.ints[0]);
+  const int dim = c.attrs.as<ScatterAddZerosAttrs>().dim;
   const auto d = static_cast<std::size_t>(dim);
   const Tensor& y = c.make();
   launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), 0});
@@ -178,12 +176,14 @@ void add_zeros_forward(OpContext& c) {
 
 void add_zeros_backward(GradContext& c) {
   if (c.sink.needs_grad(0))
-    c.sink.accumulate(0, gather(c.out_grad[0], static_cast<int>(c.attrs.ints[0]), c.in[1]));
+    c.sink.accumulate(0, gather(c.out_grad[0], c.attrs.as<ScatterAddZerosAttrs>().dim, c.in[1]));
 }
 
 std::vector<OpDef::Sample> add_zeros_samples() {
-  return {{{input({4, 5}), input({4, 5}, DType::I64), absent()}, {{0, 3, 5}, {}}, -2, 2, 3},
-          {{input({2, 5, 3}), input({2, 5, 3}, DType::I64), absent()}, {{1, 3, 4, 3}, {}}}};
+  const TensorInfo matrix = input({4, 5}), cube = input({2, 5, 3});
+  const TensorInfo rows = input({4, 5}, DType::I64), columns = input({2, 5, 3}, DType::I64);
+  return {{{matrix, rows, absent()}, ScatterAddZerosAttrs{0, {3, 5}}, -2, 2, 3},
+          {{cube, columns, absent()}, ScatterAddZerosAttrs{1, {3, 4, 3}}}};
 }
 
 const OpDef& add_zeros_op() {
@@ -233,19 +233,17 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "gather");
   return call1(gather_op(), {cropped(x, index.shape(), along), index},
-               {{along, cuts_of(x, along)}, {}});
+               GatherAttrs{.dim = along, .cuts = cuts_of(x, along)});
 }
 
 Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const Tensor& src,
                          std::int64_t cuts, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim(dim, static_cast<int>(shape.size()), "scatter_add");
-  Attrs attrs;
-  attrs.ints.push_back(along);
-  for (auto size : shape) attrs.ints.push_back(size);
   Tensor like;
   if (cuts != 0 && index.is_distributed()) like = like_cut(index, shape, along, cuts);
-  return call1(add_zeros_op(), {cropped(src, index.shape(), -1), index, like}, attrs);
+  return call1(add_zeros_op(), {cropped(src, index.shape(), -1), index, like},
+               ScatterAddZerosAttrs{.dim = along, .shape = shape});
 }
 
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src,

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -6,12 +7,11 @@
 namespace coshard {
 namespace {
 
-// in: x, weight, bias; out: y, mean, rstd; attrs.ints: how many dimensions are normalised;
-// attrs.reals: eps
+// in: x, weight, bias; out: y, mean, rstd
 std::vector<TensorInfo> layer_norm_infer(Infos in, const Attrs& attrs) {
   const Shape& x = in[0].shape;
   require_floating("layer_norm", in[0]);
-  const auto first = x.end() - attrs.ints[0];
+  const auto first = x.end() - attrs.as<LayerNormAttrs>().dims;
   for (const TensorInfo& w : in.subspan(1)) {
     if (!w.defined) continue;
     require_same_dtype("layer_norm", in[0], w);
@@ -25,7 +25,7 @@ std::vector<TensorInfo> layer_norm_infer(Infos in, const Attrs& attrs) {
 
 // Rows may be sharded; normalized dimensions must be whole.
 Rule layer_norm_rule(Infos in, const Attrs& attrs) {
-  const auto count = static_cast<std::size_t>(attrs.ints[0]);
+  const auto count = static_cast<std::size_t>(attrs.as<LayerNormAttrs>().dims);
   const std::string rows = axes(in[0].shape.size() - count);
   const std::string whole(count, '.');
   Rule rule;
@@ -38,34 +38,42 @@ Rule layer_norm_rule(Infos in, const Attrs& attrs) {
 double layer_norm_flops(Infos in, const Attrs& attrs) { return 8 * one_per_element(in, attrs); }
 
 void layer_norm_forward(OpContext& c) {
-  const Tensor x = matrix_rows(c.in[0], static_cast<int>(c.attrs.ints[0]));
+  const auto a = c.attrs.as<LayerNormAttrs>();
+  const Tensor x = matrix_rows(c.in[0], a.dims);
   const Tensor weight = c.in[1].defined() ? local_contiguous(c.in[1]) : Tensor();
   const Tensor bias = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
   const Shape& n = x.local_shape();
-  launch(c, kernels::LayerNorm{x.dtype(), n[0], n[1], c.attrs.reals[0], x.data(),
-                               data_or_null(weight), data_or_null(bias), c.make(0).data(),
-                               c.make(1).data(), c.make(2).data()});
+  launch(c, kernels::LayerNorm{x.dtype(), n[0], n[1], a.eps, x.data(), data_or_null(weight),
+                               data_or_null(bias), c.make(0).data(), c.make(1).data(),
+                               c.make(2).data()});
 }
 
-// in: dy, x, weight, mean, rstd; attrs.ints: how many dimensions are normalised, is
-// dweight wanted, is dbias; out: dx and those
+struct LayerNormBackwardAttrs {
+  int dims;
+  bool dweight, dbias;  // whether they are wanted
+};
+
+// in: dy, x, weight, mean, rstd; out: dx, and dweight and dbias where wanted
 std::vector<TensorInfo> layer_norm_backward_infer(Infos in, const Attrs& attrs) {
   std::vector<TensorInfo> out{in[1]};
   const Shape& x = in[1].shape;
-  const Shape weight(x.end() - attrs.ints[0], x.end());
-  const std::int64_t wanted = attrs.ints[1] + attrs.ints[2];
-  for (std::int64_t i = 0; i < wanted; ++i) out.push_back({weight, in[1].dtype});
+  const auto a = attrs.as<LayerNormBackwardAttrs>();
+  const TensorInfo weight{Shape(x.end() - a.dims, x.end()), in[1].dtype};
+  if (a.dweight) out.push_back(weight);
+  if (a.dbias) out.push_back(weight);
   return out;
 }
 
 Rule layer_norm_backward_rule(Infos in, const Attrs& attrs) {
-  const auto count = static_cast<std::size_t>(attrs.ints[0]);
+  const auto a = attrs.as<LayerNormBackwardAttrs>();
+  const auto count = static_cast<std::size_t>(a.dims);
   const std::string rows = axes(in[1].shape.size() - count);
   const std::string whole(count, '.');
   Rule rule;
   rule.in = {rows + whole, rows + whole, in[2].defined ? whole : "", rows, rows};
-  rule.out.assign(static_cast<std::size_t>(1 + attrs.ints[1] + attrs.ints[2]), whole);
-  rule.out[0] = rows + whole;
+  rule.out = {rows + whole};
+  if (a.dweight) rule.out.push_back(whole);
+  if (a.dbias) rule.out.push_back(whole);
   rule.strided = true;
   pass_partial(rule, "PRRRR", std::string(rule.out.size(), 'P'), kLinear);
   return rule;
@@ -76,17 +84,15 @@ double layer_norm_backward_flops(Infos in, const Attrs& attrs) {
 }
 
 void layer_norm_backward_forward(OpContext& c) {
-  const int count = static_cast<int>(c.attrs.ints[0]);
-  const Tensor dy = matrix_rows(c.in[0], count);
-  const Tensor x = matrix_rows(c.in[1], count);
+  const auto a = c.attrs.as<LayerNormBackwardAttrs>();
+  const Tensor dy = matrix_rows(c.in[0], a.dims);
+  const Tensor x = matrix_rows(c.in[1], a.dims);
   const Tensor weight = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
   const Tensor mean = local_contiguous(c.in[3]);
   const Tensor rstd = local_contiguous(c.in[4]);
-  const bool with_weight = c.attrs.ints[1] == 1;
-  const bool with_bias = c.attrs.ints[2] == 1;
   void* dx = c.make(0).data();
-  void* dweight = with_weight ? c.make(1).data() : nullptr;
-  void* dbias = with_bias ? c.make(with_weight ? 2 : 1).data() : nullptr;
+  void* dweight = a.dweight ? c.make(1).data() : nullptr;
+  void* dbias = a.dbias ? c.make(a.dweight ? 2 : 1).data() : nullptr;
   const Shape& n = x.local_shape();
   launch(c, kernels::LayerNormGrad{x.dtype(), n[0], n[1], dy.data(), x.data(), data_or_null(weight),
                                    mean.data(), rstd.data(), dx, dweight, dbias});
@@ -107,17 +113,18 @@ void layer_norm_backward(GradContext& c) {
   const bool weight = c.sink.needs_grad(1);
   const bool bias = c.sink.needs_grad(2);
   const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.out[1], c.out[2]};
-  const auto grads = call(layer_norm_backward_op(), in, {{c.attrs.ints[0], weight, bias}, {}});
+  const int dims = c.attrs.as<LayerNormAttrs>().dims;
+  const auto grads = call(layer_norm_backward_op(), in, LayerNormBackwardAttrs{dims, weight, bias});
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, grads[0]);
   if (weight) c.sink.accumulate(1, grads[1]);
   if (bias) c.sink.accumulate(2, grads[weight ? 2 : 1]);
 }
 
 std::vector<OpDef::Sample> layer_norm_samples() {
-  return {{{input({3, 5}), input({5}), input({5})}, {{1}, {1e-5}}},
-          {{input({2, 3, 5}), input({5}), absent()}, {{1}, {1e-5}}},
-          {{input({3, 2, 3}), input({2, 3}), input({2, 3})}, {{2}, {1e-5}}},
-          {{input({3, 4}), absent(), absent()}, {{1}, {1e-5}}}};
+  return {{{input({3, 5}), input({5}), input({5})}, LayerNormAttrs{1, 1e-5}},
+          {{input({2, 3, 5}), input({5}), absent()}, LayerNormAttrs{1, 1e-5}},
+          {{input({3, 2, 3}), input({2, 3}), input({2, 3})}, LayerNormAttrs{2, 1e-5}},
+          {{input({3, 4}), absent(), absent()}, LayerNormAttrs{1, 1e-5}}};
 }
 
 const OpDef& layer_norm_op() {
@@ -139,14 +146,14 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
                   CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(x.ndim() > 0, "layer_norm: x has no dimensions");
-  return call1(layer_norm_op(), {x, weight, bias}, {{1}, {eps}});
+  return call1(layer_norm_op(), {x, weight, bias}, LayerNormAttrs{.dims = 1, .eps = eps});
 }
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
                   const Tensor& bias, double eps, CallSite site) {
   const UserCall user(site);
-  const auto count = normalized_dims("layer_norm", x, normalized_shape);
-  return call1(layer_norm_op(), {x, weight, bias}, {{count}, {eps}});
+  const int count = normalized_dims("layer_norm", x, normalized_shape);
+  return call1(layer_norm_op(), {x, weight, bias}, LayerNormAttrs{.dims = count, .eps = eps});
 }
 
 std::span<const OpDef* const> layer_norm_ops() {

@@ -6,51 +6,51 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: whether the largest is wanted, bit mask of the dimensions, keepdim, what cuts them
 // out: values, indices within the dimensions of the mask taken as one
 std::vector<TensorInfo> max_infer(Infos in, const Attrs& attrs) {
-  const Shape out = remaining(in[0].shape, attrs.ints[1], attrs.ints[2] == 1);
-  CS_REQUIRE(numel(out) == 0 || count_over(in[0].shape, attrs.ints[1]) > 0,
+  const auto a = attrs.as<MaxAttrs>();
+  const Shape out = remaining(in[0].shape, a.mask, a.keepdim);
+  CS_REQUIRE(numel(out) == 0 || count_over(in[0].shape, a.mask) > 0,
              "max, min: a reduced dimension of ", in[0].shape, " is empty");
   return {{out, in[0].dtype}, {out, DType::I64}};
 }
 
 Rule max_rule(Infos in, const Attrs& attrs) {
+  const auto a = attrs.as<MaxAttrs>();
   const std::string all = axes(in[0].shape.size());
-  const std::string out = remaining_axes(all, attrs.ints[1], attrs.ints[2] == 1);
+  const std::string out = remaining_axes(all, a.mask, a.keepdim);
   Rule rule;
-  rule.in = {whole_axes(all, attrs.ints[1])};
+  rule.in = {whole_axes(all, a.mask)};
   rule.out = {out, out};
   rule.strided = true;
   return rule;
 }
 
 void max_forward(OpContext& c) {
-  const MaskedLines lines = masked_lines(c.in[0], c.attrs.ints[1]);
+  const auto a = c.attrs.as<MaxAttrs>();
+  const MaskedLines lines = masked_lines(c.in[0], a.mask);
   void* values = c.make(0).data();
   void* indices = c.make(1).data();
-  launch(c, kernels::ArgReduce{c.attrs.ints[0] == 1, lines.x.dtype(), lines.n.outer, lines.n.extent,
+  launch(c, kernels::ArgReduce{a.largest, lines.x.dtype(), lines.n.outer, lines.n.extent,
                                lines.n.inner, lines.x.data(), values, indices});
 }
 
-// For one dimension, as `max` and `min` ask for it. attrs.ints: also the mesh dimensions that shard
-// it, as bits.
+// For one dimension, as `max` and `min` ask for it.
 void max_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
   const Shape& shape = c.in_info[0].shape;
   if (shape.empty()) return c.sink.accumulate(0, c.out_grad[0]);
-  const std::int64_t mask = c.attrs.ints[1];
-  const bool keep = c.attrs.ints[2] == 1;
-  const int dim = std::countr_zero(static_cast<std::uint64_t>(mask));
-  const Tensor index = keep ? c.out[1] : unsqueeze(c.out[1], dim);
-  const Tensor dy = keep ? c.out_grad[0] : unsqueeze(c.out_grad[0], dim);
-  c.sink.accumulate(0, scatter_add_zeros(shape, dim, index, dy, c.attrs.ints[3]));
+  const auto a = c.attrs.as<MaxAttrs>();
+  const int dim = std::countr_zero(static_cast<std::uint64_t>(a.mask));
+  const Tensor index = a.keepdim ? c.out[1] : unsqueeze(c.out[1], dim);
+  const Tensor dy = a.keepdim ? c.out_grad[0] : unsqueeze(c.out_grad[0], dim);
+  c.sink.accumulate(0, scatter_add_zeros(shape, dim, index, dy, a.cuts));
 }
 
 std::vector<OpDef::Sample> max_samples() {
-  return {{{input({3, 5})}, {{1, 0b10, 0, 0}, {}}},
-          {{input({2, 3, 4})}, {{0, 0b010, 1, 0}, {}}},
-          {{input({5, 2})}, {{1, 0b01, 0, 0}, {}}}};
+  return {{{input({3, 5})}, MaxAttrs{true, 0b10, false, 0}},
+          {{input({2, 3, 4})}, MaxAttrs{false, 0b010, true, 0}},
+          {{input({5, 2})}, MaxAttrs{true, 0b01, false, 0}}};
 }
 
 const OpDef& max_op() {
@@ -71,11 +71,18 @@ const OpDef& max_op() {
 
 DType pair_dtype(DType dtype) { return is_floating(dtype) ? DType::F64 : DType::I64; }
 
-// attrs.ints: whether the largest is wanted, dimension, number of parts; out: [2, x with the parts
-// in the place of the dimension], values first. The dimension is cut into as many.
+struct MaxOfPartsAttrs {
+  bool largest;
+  int dim;
+  std::int64_t parts;
+};
+
+// out: [2, x with the parts in the place of the dimension], values first. The dimension is cut into
+// as many.
 std::vector<TensorInfo> max_of_parts_infer(Infos in, const Attrs& attrs) {
   Shape out = in[0].shape;
-  out[static_cast<std::size_t>(attrs.ints[1])] = attrs.ints[2];
+  const auto a = attrs.as<MaxOfPartsAttrs>();
+  out[static_cast<std::size_t>(a.dim)] = a.parts;
   out.insert(0, 2);
   return {{out, pair_dtype(in[0].dtype)}};
 }
@@ -89,22 +96,22 @@ Rule max_of_parts_rule(Infos in, const Attrs&) {
 }
 
 void max_of_parts_forward(OpContext& c) {
-  const int dim = static_cast<int>(c.attrs.ints[1]);
+  const auto a = c.attrs.as<MaxOfPartsAttrs>();
   const Tensor x = local_contiguous(c.in[0]);
-  const Lines n = lines_of(x.local_shape(), dim);
+  const Lines n = lines_of(x.local_shape(), a.dim);
   const Tensor pairs = c.make();
   if (n.extent == 0 || pairs.local_numel() == 0) return;
   const Shape lines{n.outer * n.inner};
   const Tensor value = Tensor::empty(x.device(), lines, x.dtype());
   const Tensor index = Tensor::empty(x.device(), lines, DType::I64);
-  launch(c, kernels::ArgReduce{c.attrs.ints[0] == 1, x.dtype(), n.outer, n.extent, n.inner,
-                               x.data(), value.data(), index.data()});
+  launch(c, kernels::ArgReduce{a.largest, x.dtype(), n.outer, n.extent, n.inner, x.data(),
+                               value.data(), index.data()});
   const Tensor placed = Tensor::empty(x.device(), lines, DType::I64);
   launch(c, kernels::Binary{kernels::BinaryOp::Sub,
                             view_of(placed),
                             view_of(index),
                             {},
-                            -static_cast<double>(c.offset(0, dim))});
+                            -static_cast<double>(c.offset(0, a.dim))});
   const auto half = [&](std::int64_t which) {
     return view_of(pairs.view_as(lines, {1}, which * lines[0], nullptr));
   };
@@ -129,10 +136,11 @@ std::vector<TensorInfo> max_of_pairs_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule max_of_pairs_rule(Infos in, const Attrs& attrs) {
+  const auto a = attrs.as<MaxAttrs>();
   const std::string all = axes(in[0].shape.size());
-  const std::string out = remaining_axes(all, attrs.ints[1], attrs.ints[2] == 1);
+  const std::string out = remaining_axes(all, a.mask, a.keepdim);
   Rule rule;
-  rule.in = {"*", '.' + whole_axes(all, attrs.ints[1])};
+  rule.in = {"*", '.' + whole_axes(all, a.mask)};
   rule.out = {out, out};
   rule.strided = true;
   return rule;
@@ -140,7 +148,8 @@ Rule max_of_pairs_rule(Infos in, const Attrs& attrs) {
 
 void max_of_pairs_forward(OpContext& c) {
   const Tensor pairs = local_contiguous(c.in[1]);
-  const int dim = std::countr_zero(static_cast<std::uint64_t>(c.attrs.ints[1])) + 1;
+  const auto a = c.attrs.as<MaxAttrs>();
+  const int dim = std::countr_zero(static_cast<std::uint64_t>(a.mask)) + 1;
   const Lines n = lines_of(pairs.local_shape(), dim);  // outer counts both halves
   const Tensor &values = c.make(0), &indices = c.make(1);
   if (values.local_numel() == 0) return;
@@ -148,7 +157,7 @@ void max_of_pairs_forward(OpContext& c) {
   const Strides along{n.extent * n.inner, n.inner, 1};
   const auto empty = [&](DType dtype) { return Tensor::empty(pairs.device(), lines, dtype); };
   const Tensor value = empty(pairs.dtype()), part = empty(DType::I64), index = empty(pairs.dtype());
-  launch(c, kernels::ArgReduce{c.attrs.ints[0] == 1, pairs.dtype(), n.outer / 2, n.extent, n.inner,
+  launch(c, kernels::ArgReduce{a.largest, pairs.dtype(), n.outer / 2, n.extent, n.inner,
                                pairs.data(), value.data(), part.data()});
   const Tensor second = pairs.view_as({n.outer / 2, n.extent, n.inner}, along,
                                       n.outer / 2 * n.extent * n.inner, nullptr);
@@ -201,14 +210,14 @@ ValuesAndIndices max_call(const Tensor& x, bool largest, const Dims& dims, bool 
                           const char* name) {
   const std::int64_t mask = dims.mask(x.ndim(), name);
   const CutAlong cut = cut_along(x, mask);
-  const Attrs attrs{{largest, mask, keepdim, cut.cuts}, {}};
+  const MaxAttrs attrs{.largest = largest, .mask = mask, .keepdim = keepdim, .cuts = cut.cuts};
   if (cut.cuts == 0 || cut.parts == 0) {
     auto out = call(max_op(), {&x, 1}, attrs);
     return {std::move(out[0]), std::move(out[1])};
   }
   const int dim = std::countr_zero(static_cast<std::uint64_t>(mask));
   Tensor in[] = {x, Tensor()};
-  in[1] = call1(max_of_parts_op(), {x.detach()}, {{largest, dim, cut.parts}, {}});
+  in[1] = call1(max_of_parts_op(), {x.detach()}, MaxOfPartsAttrs{largest, dim, cut.parts});
   auto out = call(max_of_pairs_op(), in, attrs);
   return {std::move(out[0]), std::move(out[1])};
 }

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -6,7 +7,7 @@
 namespace coshard {
 namespace {
 
-// in: log-probabilities, target, weight; attrs.ints: ignored target; attrs.reals: label smoothing
+// in: log-probabilities, target, weight
 // out: loss and weight per target
 std::size_t nll_class_dim(std::size_t ndim) { return ndim == 1 ? 0 : 1; }
 
@@ -55,17 +56,24 @@ void nll_loss_forward(OpContext& c) {
   const Lines n = lines_of(shape, static_cast<int>(nll_class_dim(shape.size())));
   void* loss = c.make(0).data();
   void* count = c.make(1).data();
-  launch(c,
-         kernels::NllLoss{x.dtype(), n.outer, n.extent, n.inner, c.attrs.ints[0], c.attrs.reals[0],
-                          x.data(), target.data(), data_or_null(weight), loss, count});
+  const auto a = c.attrs.as<NllLossAttrs>();
+  launch(c, kernels::NllLoss{x.dtype(), n.outer, n.extent, n.inner, a.ignored, a.smoothing,
+                             x.data(), target.data(), data_or_null(weight), loss, count});
 }
 
-// --- gradient --- in: dloss, target, weight; attrs.ints: ignored target, number of classes, dtype
+// --- gradient --- in: dloss, target, weight
+
+struct NllLossBackwardAttrs {
+  NllLossAttrs loss;
+  std::int64_t classes;
+  DType dtype;
+};
 
 std::vector<TensorInfo> nll_loss_backward_infer(Infos in, const Attrs& attrs) {
+  const auto a = attrs.as<NllLossBackwardAttrs>();
   Shape x = in[1].shape;
-  x.insert(nll_class_dim(x.size() + 1), attrs.ints[1]);
-  return {{x, static_cast<DType>(attrs.ints[2])}};
+  x.insert(nll_class_dim(x.size() + 1), a.classes);
+  return {{x, a.dtype}};
 }
 
 Rule nll_loss_backward_rule(Infos in, const Attrs&) {
@@ -85,13 +93,13 @@ void nll_loss_backward_forward(OpContext& c) {
   const Tensor& dx = c.make();
   const Shape& shape = dx.local_shape();
   const Lines n = lines_of(shape, static_cast<int>(nll_class_dim(shape.size())));
-  launch(c, kernels::NllLossGrad{dx.dtype(), n.outer, n.extent, n.inner, c.attrs.ints[0],
-                                 c.attrs.reals[0], dloss.data(), target.data(),
-                                 data_or_null(weight), dx.data()});
+  const NllLossAttrs a = c.attrs.as<NllLossBackwardAttrs>().loss;
+  launch(c, kernels::NllLossGrad{dx.dtype(), n.outer, n.extent, n.inner, a.ignored, a.smoothing,
+                                 dloss.data(), target.data(), data_or_null(weight), dx.data()});
 }
 
 double nll_loss_backward_flops(Infos in, const Attrs& attrs) {
-  return one_per_element(in, attrs) * static_cast<double>(attrs.ints[1]);
+  return one_per_element(in, attrs) * static_cast<double>(attrs.as<NllLossBackwardAttrs>().classes);
 }
 
 const OpDef& nll_loss_op();
@@ -100,7 +108,7 @@ const OpDef& nll_loss_op();
 void nll_loss_backward_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
   const Tensor in[] = {c.out_grad[0], c.in[1], c.in[2]};
-  c.sink.accumulate(0, call(nll_loss_op(), in, {{c.attrs.ints[0]}, c.attrs.reals})[0]);
+  c.sink.accumulate(0, call(nll_loss_op(), in, c.attrs.as<NllLossBackwardAttrs>().loss)[0]);
 }
 
 const OpDef& nll_loss_backward_op() {
@@ -119,16 +127,21 @@ const OpDef& nll_loss_backward_op() {
 void nll_loss_backward(GradContext& c) {
   if (!c.sink.needs_grad(0) || !c.out_grad[0].defined()) return;
   const TensorInfo& x = c.in_info[0];
-  Attrs attrs = c.attrs;
-  attrs.ints.push_back(x.shape[nll_class_dim(x.shape.size())]);
-  attrs.ints.push_back(static_cast<std::int64_t>(x.dtype));
+  const NllLossBackwardAttrs attrs{.loss = c.attrs.as<NllLossAttrs>(),
+                                   .classes = x.shape[nll_class_dim(x.shape.size())],
+                                   .dtype = x.dtype};
   c.sink.accumulate(0, call1(nll_loss_backward_op(), {c.out_grad[0], c.in[1], c.in[2]}, attrs));
 }
 
 std::vector<OpDef::Sample> nll_loss_samples() {
-  return {{{input({5, 4}), input({5}, DType::I64), absent()}, {{-100}, {0}}, -3, 0, 4, {0}},
-          {{input({3, 4, 2}), input({3, 2}, DType::I64), input({4})}, {{1}, {0.1}}, -3, 0, 4, {0}},
-          {{input({4}), input({}, DType::I64), input({4})}, {{-100}, {0}}, -3, 0, 4, {0}}};
+  return {{{input({5, 4}), input({5}, DType::I64), absent()}, NllLossAttrs{-100, 0}, -3, 0, 4, {0}},
+          {{input({3, 4, 2}), input({3, 2}, DType::I64), input({4})},
+           NllLossAttrs{1, 0.1},
+           -3,
+           0,
+           4,
+           {0}},
+          {{input({4}), input({}, DType::I64), input({4})}, NllLossAttrs{-100, 0}, -3, 0, 4, {0}}};
 }
 
 const OpDef& nll_loss_op() {
@@ -154,7 +167,8 @@ Tensor reduced_loss(const Tensor& loss, const Tensor& count, Reduction reduction
 Tensor smoothed_nll_loss(const Tensor& log_probs, const Tensor& target, Reduction reduction,
                          std::int64_t ignore_index, double smoothing, const Tensor& weight) {
   const Tensor in[] = {log_probs, target, weight.defined() ? weight.detach() : Tensor()};
-  const auto out = call(nll_loss_op(), in, {{ignore_index}, {smoothing}});
+  const auto out =
+      call(nll_loss_op(), in, NllLossAttrs{.ignored = ignore_index, .smoothing = smoothing});
   return reduced_loss(out[0], out[1], reduction, log_probs.dtype());
 }
 

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -6,23 +7,21 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: which input dimension each output dimension is
 template <class Sequence>
-Sequence permuted(const Sequence& values, const Attrs& attrs) {
+Sequence permuted(const Sequence& values, const Shape& dims) {
   Sequence out = values;
-  for (std::size_t i = 0; i < attrs.ints.size(); ++i)
-    out[i] = values[static_cast<std::size_t>(attrs.ints[i])];
+  for (std::size_t i = 0; i < dims.size(); ++i) out[i] = values[static_cast<std::size_t>(dims[i])];
   return out;
 }
 
 std::vector<TensorInfo> permute_infer(Infos in, const Attrs& attrs) {
-  return {{permuted(in[0].shape, attrs), in[0].dtype}};
+  return {{permuted(in[0].shape, attrs.as<PermuteAttrs>().dims), in[0].dtype}};
 }
 
 Rule permute_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   rule.in = {axes(in[0].shape.size())};
-  rule.out = {permuted(rule.in[0], attrs)};
+  rule.out = {permuted(rule.in[0], attrs.as<PermuteAttrs>().dims)};
   rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
@@ -30,19 +29,21 @@ Rule permute_rule(Infos in, const Attrs& attrs) {
 
 void permute_forward(OpContext& c) {
   const Tensor& x = c.in[0];
-  c.out[0] = x.view_as(permuted(x.local_shape(), c.attrs), permuted(x.strides(), c.attrs),
+  const Shape dims = c.attrs.as<PermuteAttrs>().dims;
+  c.out[0] = x.view_as(permuted(x.local_shape(), dims), permuted(x.strides(), dims),
                        x.storage_offset(), nullptr);
 }
 
 void permute_backward(GradContext& c) {
-  Shape inverse = Shape::filled(c.attrs.ints.size(), 0);
+  const Shape dims = c.attrs.as<PermuteAttrs>().dims;
+  Shape inverse = dims;
   for (std::size_t i = 0; i < inverse.size(); ++i)
-    inverse[static_cast<std::size_t>(c.attrs.ints[i])] = static_cast<std::int64_t>(i);
+    inverse[static_cast<std::size_t>(dims[i])] = static_cast<std::int64_t>(i);
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, permute(c.out_grad[0], inverse));
 }
 
 std::vector<OpDef::Sample> permute_samples() {
-  return {{{input({3, 5})}, {{1, 0}, {}}}, {{input({2, 3, 5})}, {{2, 0, 1}, {}}}};
+  return {{{input({3, 5})}, PermuteAttrs{{1, 0}}}, {{input({2, 3, 5})}, PermuteAttrs{{2, 0, 1}}}};
 }
 
 const OpDef& permute_op() {
@@ -65,11 +66,11 @@ Tensor permute(const Tensor& x, const Shape& dims, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(static_cast<int>(dims.size()) == x.ndim(), "permute: ", dims, " names ", dims.size(),
              " of the ", x.ndim(), " dimensions of ", x);
-  Attrs attrs;
+  PermuteAttrs attrs;
   std::array<bool, 8> seen{};
   for (auto dim : dims) {
-    attrs.ints.push_back(normalize_dim(dim, x.ndim(), "permute"));
-    bool& used = seen[static_cast<std::size_t>(attrs.ints.back())];
+    attrs.dims.push_back(normalize_dim(dim, x.ndim(), "permute"));
+    bool& used = seen[static_cast<std::size_t>(attrs.dims.back())];
     CS_REQUIRE(!used, "permute: dimension ", dim, " is named twice in ", dims);
     used = true;
   }

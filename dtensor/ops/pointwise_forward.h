@@ -1,5 +1,6 @@
 #pragma once
 // Forwards of the elementwise operators, and calls of them off the tape and in place.
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/pointwise.h>
 #include <coshard/dtensor/ops/promotion.h>
 #include "dtensor/ops/local.h"
@@ -15,25 +16,47 @@ Tensor call_into(const OpDef& op, const Tensor& x, DType type, const Attrs& attr
 Tensor call_into(const OpDef& op, const Tensor& x, const Tensor& y, DType type,
                  const Attrs& attrs = {});
 
-// attrs.reals: alpha and beta of the kernel
+// The parameters of the kernel.
+template <kernels::UnaryOp f>
+std::array<double, 2> unary_parameters(const Attrs& attrs) {
+  using kernels::UnaryOp;
+  if constexpr (f == UnaryOp::Clamp) {
+    const auto bounds = attrs.as<ClampAttrs>();
+    return {bounds.min, bounds.max};
+  } else if constexpr (f == UnaryOp::LeakyRelu) {
+    return {attrs.as<LeakyReluAttrs>().slope, 0};
+  } else if constexpr (f == UnaryOp::AddScalar || f == UnaryOp::MulScalar ||
+                       f == UnaryOp::PowScalar) {
+    return {attrs.as<ScalarAttrs>().value, 0};
+  } else {
+    return {0, 0};
+  }
+}
+
 template <kernels::UnaryOp f>
 void unary_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
   Tensor& y = c.make();
-  const auto& reals = c.attrs.reals;
-  launch(c, kernels::Unary{f, x.dtype(), x.local_numel(), x.data(), y.data(),
-                           reals.size() > 0 ? reals[0] : 0, reals.size() > 1 ? reals[1] : 0});
+  const auto [alpha, beta] = unary_parameters<f>(c.attrs);
+  launch(c, kernels::Unary{f, x.dtype(), x.local_numel(), x.data(), y.data(), alpha, beta});
 }
 
-// Two tensors, or one and the number attrs.reals[0]; for two tensors attrs.reals[0] (default 1)
-// scales the second.
+// Of two tensors, the second times alpha, or of one and alpha.
 template <kernels::BinaryOp f>
-void binary_forward(OpContext& c) {
+void launch_binary(OpContext& c, double alpha) {
   const Shape& shape = c.out_shape[0];
   kernels::Binary args{f, view_of(c.make()), broadcast_view(c.in[0], shape), {}};
   if (c.in.size() > 1) args.b = broadcast_view(c.in[1], shape);
-  if (!c.attrs.reals.empty()) args.alpha = c.attrs.reals[0];
+  args.alpha = alpha;
   launch(c, args);
+}
+template <kernels::BinaryOp f>
+void binary_forward(OpContext& c) {
+  launch_binary<f>(c, 1);
+}
+template <kernels::BinaryOp f>
+void scalar_forward(OpContext& c) {
+  launch_binary<f>(c, c.attrs.as<ScalarAttrs>().value);
 }
 
 }  // namespace coshard

@@ -26,12 +26,12 @@ bool is_extreme(ReduceOp op) {
 }
 
 std::vector<TensorInfo> reduction_infer(Infos in, const Attrs& attrs) {
-  const ReductionAttrs r(attrs);
+  const auto r = attrs.as<ReductionAttrs>();
   const bool sums = r.op == ReduceOp::Sum || r.op == ReduceOp::Product;
   const bool any_dtype = r.op == ReduceOp::Max || r.op == ReduceOp::Min;
   CS_REQUIRE(is_floating(in[0].dtype) || any_dtype || (sums && in[0].dtype != DType::Bool),
              "reduction: ", in[0].dtype, in[0].shape, " is not floating-point");
-  const Shape out = remaining(in[0].shape, r.mask, r.keep);
+  const Shape out = remaining(in[0].shape, r.mask, r.keepdim);
   CS_REQUIRE(!is_extreme(r.op) || in[0].dtype == DType::Bool || numel(out) == 0 ||
                  count_over(in[0].shape, r.mask) > 0,
              "amax, amin: a reduced dimension of ", in[0].shape, " is empty");
@@ -39,12 +39,12 @@ std::vector<TensorInfo> reduction_infer(Infos in, const Attrs& attrs) {
 }
 
 Rule reduction_rule(Infos in, const Attrs& attrs) {
-  const ReductionAttrs r(attrs);
+  const auto r = attrs.as<ReductionAttrs>();
   const std::string all = axes(in[0].shape.size());
   const auto parts = reduction_of_parts(r.op);
   Rule rule;
   rule.in = {parts ? all : whole_axes(all, r.mask)};
-  rule.out = {remaining_axes(all, r.mask, r.keep)};
+  rule.out = {remaining_axes(all, r.mask, r.keepdim)};
   rule.strided = true;
   if (!parts) return rule;
   rule.contraction = *parts;
@@ -55,7 +55,7 @@ Rule reduction_rule(Infos in, const Attrs& attrs) {
 }
 
 void reduction_forward(OpContext& c) {
-  const ReductionAttrs r(c.attrs);
+  const auto r = c.attrs.as<ReductionAttrs>();
   const MaskedLines lines = masked_lines(c.in[0], r.mask);
   Tensor& y = c.make();
   launch(c, kernels::ReduceDim{r.op, lines.x.dtype(), lines.n.outer, lines.n.extent, lines.n.inner,
@@ -68,12 +68,12 @@ std::vector<TensorInfo> reduction_backward_infer(Infos in, const Attrs&) { retur
 
 // Each element's share depends on the whole line, but for these two.
 Rule reduction_backward_rule(Infos in, const Attrs& attrs) {
-  const ReductionAttrs r(attrs);
+  const auto r = attrs.as<ReductionAttrs>();
   const bool by_element = r.op == ReduceOp::NanSum || r.op == ReduceOp::AbsPower;
   const std::string all = axes(in[1].shape.size());
   const std::string x = by_element ? all : whole_axes(all, r.mask);
   Rule rule;
-  rule.in = {remaining_axes(all, r.mask, r.keep), x};
+  rule.in = {remaining_axes(all, r.mask, r.keepdim), x};
   rule.out = {x};
   rule.strided = true;
   pass_partial(rule, "PR", "P", kLinear);
@@ -85,7 +85,7 @@ double reduction_backward_flops(Infos in, const Attrs& attrs) {
 }
 
 void reduction_backward_forward(OpContext& c) {
-  const ReductionAttrs r(c.attrs);
+  const auto r = c.attrs.as<ReductionAttrs>();
   const Tensor dy = local_contiguous(c.in[0]);
   const MaskedLines lines = masked_lines(c.in[1], r.mask);
   const Tensor& dx = c.make();
@@ -215,13 +215,13 @@ OpDef reduction_op(std::string_view name, std::vector<OpDef::Sample> (*samples)(
 
 OpDef::Sample reduction_sample(const Shape& shape, ReduceOp op, std::int64_t mask, bool keep,
                                double alpha) {
-  return {{input(shape)}, {{static_cast<std::int64_t>(op), mask, keep}, {alpha}}};
+  return {{input(shape)}, ReductionAttrs{op, mask, keep, alpha}};
 }
 
 Tensor reduce(const OpDef& op, ReduceOp kernel, const Tensor& x, const Dims& dims, bool keepdim,
               double alpha) {
   const std::int64_t mask = dims.mask(x.ndim(), op.name.data());
-  return call1(op, {x}, {{static_cast<std::int64_t>(kernel), mask, keepdim}, {alpha}});
+  return call1(op, {x}, ReductionAttrs{kernel, mask, keepdim, alpha});
 }
 
 Tensor as_sum_dtype(const Tensor& x) { return is_floating(x.dtype()) ? x : to(x, DType::I64); }

@@ -2,26 +2,11 @@
 // What reductions over any set of dimensions share: attributes, rule, shapes, forward and gradient.
 // Each operator adds its name, its samples and optionally its own gradient.
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 
 namespace coshard {
-
-// attrs.ints: the kernel's operation, bit mask of the dimensions, keepdim; attrs.reals: alpha
-struct ReductionAttrs {
-  explicit ReductionAttrs(const Attrs& attrs)
-      : op(static_cast<kernels::ReduceOp>(attrs.ints[0])),
-        mask(attrs.ints[1]),
-        keep(attrs.ints[2] == 1),
-        alpha(attrs.reals[0]) {}
-  Attrs attrs() const { return {{static_cast<std::int64_t>(op), mask, keep}, {alpha}}; }
-  bool over(std::size_t dim) const { return (mask >> dim & 1) != 0; }
-
-  kernels::ReduceOp op;
-  std::int64_t mask;
-  bool keep;
-  double alpha;
-};
 
 // For a tensor of `shape`: the remaining shape, with or without the reduced dimensions; how many
 // elements are reduced to one.

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -6,8 +7,7 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: first position, inverse; attrs.reals: theta. A rotation: its gradient is the inverse
-// one.
+// A rotation: its gradient is the inverse one.
 std::vector<TensorInfo> rotary_infer(Infos in, const Attrs&) {
   const Shape& x = in[0].shape;
   require_floating("rotary_embedding", in[0]);
@@ -28,14 +28,16 @@ double rotary_flops(Infos in, const Attrs& attrs) { return 3 * one_per_element(i
 
 void rotary_forward(OpContext& c) {
   const kernels::View x = view_of(c.in[0]);
-  launch(c, kernels::Rope{view_of(c.make()), x, c.attrs.ints[0] + c.offset(0, 1), c.attrs.reals[0],
-                          c.attrs.ints[1] == 1});
+  const auto a = c.attrs.as<RotaryEmbeddingAttrs>();
+  launch(c, kernels::Rope{view_of(c.make()), x, a.first_position + c.offset(0, 1), a.theta,
+                          a.inverse});
 }
 
 void rotary_backward(GradContext& c);
 
 std::vector<OpDef::Sample> rotary_samples() {
-  return {{{input({2, 3, 4, 6})}, {{0, 0}, {10000}}}, {{input({1, 5, 3, 2})}, {{7, 0}, {100}}}};
+  return {{{input({2, 3, 4, 6})}, RotaryEmbeddingAttrs{0, false, 10000}},
+          {{input({1, 5, 3, 2})}, RotaryEmbeddingAttrs{7, false, 100}}};
 }
 
 const OpDef& rotary_embedding_op() {
@@ -52,8 +54,8 @@ const OpDef& rotary_embedding_op() {
 }
 
 void rotary_backward(GradContext& c) {
-  Attrs attrs = c.attrs;
-  attrs.ints[1] = 1 - attrs.ints[1];
+  auto attrs = c.attrs.as<RotaryEmbeddingAttrs>();
+  attrs.inverse = !attrs.inverse;
   if (c.sink.needs_grad(0))
     c.sink.accumulate(0, call1(rotary_embedding_op(), {c.out_grad[0]}, attrs));
 }
@@ -62,7 +64,9 @@ void rotary_backward(GradContext& c) {
 
 Tensor rotary_embedding(const Tensor& x, double theta, std::int64_t first_position, CallSite site) {
   const UserCall user(site);
-  return call1(rotary_embedding_op(), {x}, {{first_position, 0}, {theta}});
+  return call1(
+      rotary_embedding_op(), {x},
+      RotaryEmbeddingAttrs{.first_position = first_position, .inverse = false, .theta = theta});
 }
 
 std::span<const OpDef* const> rotary_embedding_ops() {

@@ -6,8 +6,6 @@ namespace {
 
 using kernels::ScanOp;
 
-// attrs.ints: dimension, whether it runs from the end
-std::int64_t scan_mask(const Attrs& attrs) { return std::int64_t{1} << attrs.ints[0]; }
 constexpr bool scan_has_indices(ScanOp op) { return op == ScanOp::Max || op == ScanOp::Min; }
 
 constexpr const char* scan_name(ScanOp op) {
@@ -31,7 +29,7 @@ std::vector<TensorInfo> scan_infer(Infos in, const Attrs&) {
 
 // The dimension stays whole in all inputs and outputs.
 Rule scan_rule_of(std::size_t inputs, std::size_t outputs, std::size_t ndim, const Attrs& attrs) {
-  const std::string text = whole_axes(axes(ndim), scan_mask(attrs));
+  const std::string text = whole_axes(axes(ndim), std::int64_t{1} << attrs.as<ScanAttrs>().dim);
   Rule rule;
   rule.in.assign(inputs, text);
   rule.out.assign(outputs, text);
@@ -49,11 +47,12 @@ Rule scan_rule(Infos in, const Attrs& attrs) {
 template <ScanOp op>
 void scan_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
-  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[0]));
+  const auto a = c.attrs.as<ScanAttrs>();
+  const Lines n = lines_of(x.local_shape(), a.dim);
   void* y = c.make(0).data();
   void* indices = c.outputs == 2 ? c.make(1).data() : nullptr;
-  launch(c, kernels::Scan{op, c.attrs.ints[1] == 1, x.dtype(), n.outer, n.extent, n.inner, x.data(),
-                          y, indices});
+  launch(c,
+         kernels::Scan{op, a.reverse, x.dtype(), n.outer, n.extent, n.inner, x.data(), y, indices});
 }
 
 // --- gradient of products and logarithms --- in: dy, x, y; out: dx
@@ -69,7 +68,7 @@ void scan_backward_forward(OpContext& c) {
   const Tensor dy = local_contiguous(c.in[0]);
   const Tensor x = local_contiguous(c.in[1]);
   const Tensor y = local_contiguous(c.in[2]);
-  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[0]));
+  const Lines n = lines_of(x.local_shape(), c.attrs.as<ScanAttrs>().dim);
   launch(c, kernels::ScanGrad{op, x.dtype(), n.outer, n.extent, n.inner, dy.data(), x.data(),
                               y.data(), c.make().data()});
 }
@@ -95,11 +94,11 @@ void scan_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
   const Tensor& dy = c.out_grad[0];
   if constexpr (scan_has_indices(op)) {
-    const int dim = static_cast<int>(c.attrs.ints[0]);
+    const int dim = c.attrs.as<ScanAttrs>().dim;
     c.sink.accumulate(0, scatter_add_zeros(c.in_info[0].shape, dim, c.out[1], dy));
   } else if constexpr (op == ScanOp::Sum) {
-    Attrs turned = c.attrs;
-    turned.ints[1] = 1 - turned.ints[1];
+    auto turned = c.attrs.as<ScanAttrs>();
+    turned.reverse = !turned.reverse;
     c.sink.accumulate(0, call1(scan_op<op>(), {dy}, turned));
   } else {
     c.sink.accumulate(0, call1(scan_backward_op<op>(), {dy, c.in[0], c.out[0]}, c.attrs));
@@ -107,7 +106,7 @@ void scan_backward(GradContext& c) {
 }
 
 OpDef::Sample scan_sample(const Shape& shape, int dim, bool reverse = false) {
-  return {{input(shape)}, {{dim, reverse}, {}}};
+  return {{input(shape)}, ScanAttrs{dim, reverse}};
 }
 
 template <ScanOp op>
@@ -146,7 +145,7 @@ ValuesAndIndices scan(const Tensor& x, int dim) {
     const ValuesAndIndices of = scan<op>(unsqueeze(x, 0), 0);
     return {squeeze(of.values), of.indices.defined() ? squeeze(of.indices) : Tensor()};
   }
-  auto out = call(scan_op<op>(), {&x, 1}, {{along, 0}, {}});
+  auto out = call(scan_op<op>(), {&x, 1}, ScanAttrs{.dim = along, .reverse = false});
   return {std::move(out[0]), std::move(out[1])};
 }
 

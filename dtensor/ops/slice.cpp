@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/writes.h"
@@ -7,53 +8,54 @@
 namespace coshard {
 namespace {
 
-std::size_t slice_dim(const Attrs& attrs) { return static_cast<std::size_t>(attrs.ints[0]); }
-
-std::string all_but_sliced(const Shape& shape, const Attrs& attrs) {
+std::string all_but_sliced(const Shape& shape, const SliceAttrs& a) {
   std::string text = axes(shape.size());
-  text[slice_dim(attrs)] = '.';
+  text[static_cast<std::size_t>(a.dim)] = '.';
   return text;
 }
 
 // The elements start, start + step, … of `whole` along the dimension, seen in its memory.
-Tensor every_step(const Tensor& whole, const Attrs& attrs, const Shape& shape) {
-  const std::size_t dim = slice_dim(attrs);
+Tensor every_step(const Tensor& whole, const SliceAttrs& a, const Shape& shape) {
+  const auto dim = static_cast<std::size_t>(a.dim);
   Strides strides = whole.strides();
-  const std::int64_t start = shape[dim] > 0 ? attrs.ints[1] * strides[dim] : 0;
-  strides[dim] *= attrs.ints[2];
+  const std::int64_t start = shape[dim] > 0 ? a.start * strides[dim] : 0;
+  strides[dim] *= a.step;
   return whole.view_as(shape, strides, whole.storage_offset() + start, nullptr);
 }
 
-// --- slice: attrs.ints: dim, start, step, size of the result along dim ---
+// --- slice ---
 
 std::vector<TensorInfo> slice_infer(Infos in, const Attrs& attrs) {
+  const auto a = attrs.as<SliceAttrs>();
   Shape out = in[0].shape;
-  out[slice_dim(attrs)] = attrs.ints[3];
+  out[static_cast<std::size_t>(a.dim)] = a.size;
   return {{out, in[0].dtype}};
 }
 
 Rule slice_rule(Infos in, const Attrs& attrs) {
   Rule rule;
-  rule.in = {all_but_sliced(in[0].shape, attrs)};
+  rule.in = {all_but_sliced(in[0].shape, attrs.as<SliceAttrs>())};
   rule.out = rule.in;
   rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
   return rule;
 }
 
-void slice_forward(OpContext& c) { c.out[0] = every_step(c.in[0], c.attrs, c.out_shape[0]); }
+void slice_forward(OpContext& c) {
+  c.out[0] = every_step(c.in[0], c.attrs.as<SliceAttrs>(), c.out_shape[0]);
+}
 
 void slice_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
-  const Attrs& a = c.attrs;
-  c.sink.accumulate(0, place(c.out_grad[0], static_cast<int>(a.ints[0]), a.ints[1], a.ints[2],
-                             c.in_info[0].shape[slice_dim(a)]));
+  const auto a = c.attrs.as<SliceAttrs>();
+  const std::int64_t size = c.in_info[0].shape[static_cast<std::size_t>(a.dim)];
+  c.sink.accumulate(0, place(c.out_grad[0], a.dim, a.start, a.step, size));
 }
 
 std::vector<OpDef::Sample> slice_samples() {
-  return {{{input({5, 3})}, {{0, 1, 1, 3}, {}}},
-          {{input({2, 3, 6})}, {{2, 0, 1, 3}, {}}},
-          {{input({3, 7})}, {{1, 1, 3, 2}, {}}}};
+  return {{{input({5, 3})}, SliceAttrs{0, 1, 1, 3}},
+          {{input({2, 3, 6})}, SliceAttrs{2, 0, 1, 3}},
+          {{input({3, 7})}, SliceAttrs{1, 1, 3, 2}}};
 }
 
 const OpDef& slice_op() {
@@ -70,50 +72,50 @@ const OpDef& slice_op() {
   return op;
 }
 
-// --- place, its adjoint where the rest is 0: attrs.ints as slice, with the size of the result;
-// attrs.reals: what stands in the rest ---
+// --- place, its adjoint where the rest is 0 ---
 
 std::vector<TensorInfo> place_infer(Infos in, const Attrs& attrs) {
-  const std::size_t dim = slice_dim(attrs);
+  const SliceAttrs a = attrs.as<PlaceAttrs>().at;
+  const auto dim = static_cast<std::size_t>(a.dim);
   Shape out = in[0].shape;
-  out[dim] = attrs.ints[3];
+  out[dim] = a.size;
   const std::int64_t count = in[0].shape[dim];
-  CS_REQUIRE(
-      count == 0 ||
-          (attrs.ints[1] >= 0 && attrs.ints[1] + (count - 1) * attrs.ints[2] < attrs.ints[3]),
-      "place: ", in[0].shape, " from ", attrs.ints[1], " on in ", out, " along dimension ", dim);
+  CS_REQUIRE(count == 0 || (a.start >= 0 && a.start + (count - 1) * a.step < a.size),
+             "place: ", in[0].shape, " from ", a.start, " on in ", out, " along dimension ", dim);
   return {{out, in[0].dtype}};
 }
 
 // What every rank puts around its part must reduce to itself.
 Rule place_rule(Infos in, const Attrs& attrs) {
+  const auto [at, value] = attrs.as<PlaceAttrs>();
   Rule rule;
-  rule.in = {all_but_sliced(in[0].shape, attrs)};
+  rule.in = {all_but_sliced(in[0].shape, at)};
   rule.out = rule.in;
   rule.strided = true;
-  if (attrs.reals[0] == 0) pass_partial(rule, "P", "P", std::array{Reduce::Sum});
+  if (value == 0) pass_partial(rule, "P", "P", std::array{Reduce::Sum});
   pass_partial(rule, "P", "P", std::array{Reduce::Avg, Reduce::Min, Reduce::Max});
   return rule;
 }
 
 void place_forward(OpContext& c) {
+  const auto [at, value] = c.attrs.as<PlaceAttrs>();
   const Tensor& y = c.make();
-  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), c.attrs.reals[0]});
-  const Tensor part = every_step(y, c.attrs, c.in[0].local_shape());
+  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), value});
+  const Tensor part = every_step(y, at, c.in[0].local_shape());
   launch(c, kernels::Copy{view_of(part), view_of(c.in[0])});
 }
 
 void place_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
-  Attrs attrs{c.attrs.ints, {}};
-  attrs.ints[3] = c.in_info[0].shape[slice_dim(attrs)];
+  SliceAttrs attrs = c.attrs.as<PlaceAttrs>().at;
+  attrs.size = c.in_info[0].shape[static_cast<std::size_t>(attrs.dim)];
   c.sink.accumulate(0, call1(slice_op(), {c.out_grad[0]}, attrs));
 }
 
 std::vector<OpDef::Sample> place_samples() {
-  return {{{input({3, 5})}, {{0, 1, 1, 7}, {0.0}}},
-          {{input({3, 2})}, {{1, 1, 2, 5}, {0.0}}},
-          {{input({3, 2})}, {{1, 1, 1, 5}, {-1.5}}}};
+  return {{{input({3, 5})}, PlaceAttrs{{0, 1, 1, 7}, 0}},
+          {{input({3, 2})}, PlaceAttrs{{1, 1, 2, 5}, 0}},
+          {{input({3, 2})}, PlaceAttrs{{1, 1, 1, 5}, -1.5}}};
 }
 
 const OpDef& place_op() {
@@ -147,22 +149,26 @@ Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std
   const std::int64_t to = std::max(from, slice_bound(end, size));
   if (from == 0 && to == size && step == 1) return unchanged(x);
   const std::int64_t by = std::clamp<std::int64_t>(step, 1, std::max<std::int64_t>(size, 1));
-  return call1(slice_op(), {x}, {{along, from, by, (to - from + by - 1) / by}, {}});
+  return call1(
+      slice_op(), {x},
+      SliceAttrs{.dim = along, .start = from, .step = by, .size = (to - from + by - 1) / by});
 }
 
 Tensor whole_along(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "slice");
   if (!x.is_distributed()) return x;
+  const SliceAttrs all{.dim = along, .start = 0, .step = 1, .size = x.size(along)};
   for (const Placement& p : x.layout())
-    if (p.is_sharded(along)) return call1(slice_op(), {x}, {{along, 0, 1, x.size(along)}, {}});
+    if (p.is_sharded(along)) return call1(slice_op(), {x}, all);
   return x;
 }
 
 Tensor place(const Tensor& x, int dim, std::int64_t start, std::int64_t step, std::int64_t size,
              double value, CallSite site) {
   const UserCall user(site);
-  return call1(place_op(), {x}, {{dim, start, step, size}, {value}});
+  const SliceAttrs at{.dim = dim, .start = start, .step = step, .size = size};
+  return call1(place_op(), {x}, PlaceAttrs{.at = at, .value = value});
 }
 
 std::span<const OpDef* const> slice_ops() {

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -6,7 +7,6 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: dim, whether the logarithm is wanted
 std::vector<TensorInfo> softmax_infer(Infos in, const Attrs&) {
   require_floating("softmax", in[0]);
   return {in[0]};
@@ -16,7 +16,7 @@ std::vector<TensorInfo> softmax_infer(Infos in, const Attrs&) {
 Rule softmax_rule(Infos in, const Attrs& attrs) {
   Rule rule;
   std::string text = axes(in[0].shape.size());
-  if (!text.empty()) text[static_cast<std::size_t>(attrs.ints[0])] = '.';
+  if (!text.empty()) text[static_cast<std::size_t>(attrs.as<SoftmaxAttrs>().dim)] = '.';
   rule.in.assign(in.size(), text);
   rule.out = {text};
   rule.strided = true;
@@ -27,10 +27,10 @@ double softmax_flops(Infos in, const Attrs& attrs) { return 5 * one_per_element(
 
 void softmax_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
-  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[0]));
+  const auto a = c.attrs.as<SoftmaxAttrs>();
+  const Lines n = lines_of(x.local_shape(), a.dim);
   Tensor& y = c.make();
-  launch(c, kernels::Softmax{x.dtype(), c.attrs.ints[1] == 1, n.outer, n.extent, n.inner, x.data(),
-                             y.data()});
+  launch(c, kernels::Softmax{x.dtype(), a.log, n.outer, n.extent, n.inner, x.data(), y.data()});
 }
 
 // in: dy, y
@@ -43,10 +43,11 @@ Rule softmax_backward_rule(Infos in, const Attrs& attrs) {
 void softmax_backward_forward(OpContext& c) {
   const Tensor dy = local_contiguous(c.in[0]);
   const Tensor y = local_contiguous(c.in[1]);
-  const Lines n = lines_of(y.local_shape(), static_cast<int>(c.attrs.ints[0]));
+  const auto a = c.attrs.as<SoftmaxAttrs>();
+  const Lines n = lines_of(y.local_shape(), a.dim);
   Tensor& dx = c.make();
-  launch(c, kernels::SoftmaxGrad{y.dtype(), c.attrs.ints[1] == 1, n.outer, n.extent, n.inner,
-                                 dy.data(), y.data(), dx.data()});
+  launch(c, kernels::SoftmaxGrad{y.dtype(), a.log, n.outer, n.extent, n.inner, dy.data(), y.data(),
+                                 dx.data()});
 }
 
 const OpDef& softmax_backward_op() {
@@ -61,24 +62,24 @@ const OpDef& softmax_backward_op() {
 }
 
 // y (dy - sum(y dy)), or dy - exp(y) sum(dy)
-Tensor differentiable_gradient(const Tensor& dy, const Tensor& y, const Attrs& attrs) {
-  const int dim = static_cast<int>(attrs.ints[0]);
-  if (attrs.ints[1] == 1) return sub(dy, mul(exp(y), sum(dy, dim, true)));
-  return mul(y, sub(dy, sum(mul(y, dy), dim, true)));
+Tensor differentiable_gradient(const Tensor& dy, const Tensor& y, const SoftmaxAttrs& a) {
+  if (a.log) return sub(dy, mul(exp(y), sum(dy, a.dim, true)));
+  return mul(y, sub(dy, sum(mul(y, dy), a.dim, true)));
 }
 
 void softmax_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
   const Tensor& dy = c.out_grad[0];
-  c.sink.accumulate(0, grad_enabled() ? differentiable_gradient(dy, c.out[0], c.attrs)
-                                      : call1(softmax_backward_op(), {dy, c.out[0]}, c.attrs));
+  const Tensor& y = c.out[0];
+  c.sink.accumulate(0, grad_enabled() ? differentiable_gradient(dy, y, c.attrs.as<SoftmaxAttrs>())
+                                      : call1(softmax_backward_op(), {dy, y}, c.attrs));
 }
 
 std::vector<OpDef::Sample> softmax_samples() {
-  return {{{input({3, 5})}, {{1, 0}, {}}},
-          {{input({2, 3, 4})}, {{1, 0}, {}}},
-          {{input({3, 5})}, {{1, 1}, {}}},
-          {{input({4, 3})}, {{0, 1}, {}}}};
+  return {{{input({3, 5})}, SoftmaxAttrs{1, false}},
+          {{input({2, 3, 4})}, SoftmaxAttrs{1, false}},
+          {{input({3, 5})}, SoftmaxAttrs{1, true}},
+          {{input({4, 3})}, SoftmaxAttrs{0, true}}};
 }
 
 const OpDef& softmax_op() {
@@ -97,11 +98,13 @@ const OpDef& softmax_op() {
 
 Tensor softmax(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  return call1(softmax_op(), {x}, {{normalize_dim_or_zero(dim, x.ndim(), "softmax"), 0}, {}});
+  const int along = normalize_dim_or_zero(dim, x.ndim(), "softmax");
+  return call1(softmax_op(), {x}, SoftmaxAttrs{.dim = along, .log = false});
 }
 Tensor log_softmax(const Tensor& x, int dim, CallSite site) {
   const UserCall user(site);
-  return call1(softmax_op(), {x}, {{normalize_dim_or_zero(dim, x.ndim(), "log_softmax"), 1}, {}});
+  const int along = normalize_dim_or_zero(dim, x.ndim(), "log_softmax");
+  return call1(softmax_op(), {x}, SoftmaxAttrs{.dim = along, .log = true});
 }
 
 std::span<const OpDef* const> softmax_ops() {

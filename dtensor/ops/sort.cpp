@@ -4,16 +4,17 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: dimension, descending, how many of the first are wanted; out: values, indices. A
-// tensor without dimensions is one line of one element.
+// out: values, indices. A tensor without dimensions is one line of one element.
 std::vector<TensorInfo> sort_infer(Infos in, const Attrs& attrs) {
+  const auto a = attrs.as<SortAttrs>();
   Shape out = in[0].shape;
-  if (!out.empty()) out[static_cast<std::size_t>(attrs.ints[0])] = attrs.ints[2];
+  if (!out.empty()) out[static_cast<std::size_t>(a.dim)] = a.count;
   return {{out, in[0].dtype}, {out, DType::I64}};
 }
 
 Rule sort_rule(Infos in, const Attrs& attrs) {
-  const std::string text = whole_axes(axes(in[0].shape.size()), std::int64_t{1} << attrs.ints[0]);
+  const std::int64_t mask = std::int64_t{1} << attrs.as<SortAttrs>().dim;
+  const std::string text = whole_axes(axes(in[0].shape.size()), mask);
   Rule rule;
   rule.in = {text};
   rule.out = {text, text};
@@ -23,25 +24,26 @@ Rule sort_rule(Infos in, const Attrs& attrs) {
 
 void sort_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
-  const Lines n = lines_of(x.local_shape(), static_cast<int>(c.attrs.ints[0]));
+  const auto a = c.attrs.as<SortAttrs>();
+  const Lines n = lines_of(x.local_shape(), a.dim);
   void* values = c.make(0).data();
   void* indices = c.make(1).data();
-  launch(c, kernels::Sort{c.attrs.ints[1] == 1, x.dtype(), n.outer, n.extent, n.inner,
-                          c.attrs.ints[2], x.data(), values, indices});
+  launch(c, kernels::Sort{a.descending, x.dtype(), n.outer, n.extent, n.inner, a.count, x.data(),
+                          values, indices});
 }
 
 void sort_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
   const Shape& shape = c.in_info[0].shape;
-  c.sink.accumulate(0, shape.empty() ? c.out_grad[0]
-                                     : scatter_add_zeros(shape, static_cast<int>(c.attrs.ints[0]),
-                                                         c.out[1], c.out_grad[0]));
+  const int dim = c.attrs.as<SortAttrs>().dim;
+  c.sink.accumulate(
+      0, shape.empty() ? c.out_grad[0] : scatter_add_zeros(shape, dim, c.out[1], c.out_grad[0]));
 }
 
 std::vector<OpDef::Sample> sort_samples() {
-  return {{{input({3, 5})}, {{1, 0, 5}, {}}},
-          {{input({2, 4, 3})}, {{1, 1, 4}, {}}},
-          {{input({5, 3})}, {{0, 1, 2}, {}}}};
+  return {{{input({3, 5})}, SortAttrs{1, false, 5}},
+          {{input({2, 4, 3})}, SortAttrs{1, true, 4}},
+          {{input({5, 3})}, SortAttrs{0, true, 2}}};
 }
 
 const OpDef& sort_op() {
@@ -61,7 +63,8 @@ const OpDef& sort_op() {
 std::int64_t extent_along(const Tensor& x, int dim) { return x.ndim() == 0 ? 1 : x.size(dim); }
 
 ValuesAndIndices first_sorted(const Tensor& x, std::int64_t k, int dim, bool descending) {
-  auto out = call(sort_op(), {&x, 1}, {{dim, descending, k}, {}});
+  const SortAttrs attrs{.dim = dim, .descending = descending, .count = k};
+  auto out = call(sort_op(), {&x, 1}, attrs);
   return {std::move(out[0]), std::move(out[1])};
 }
 

@@ -8,11 +8,11 @@ using kernels::ReduceOp;
 
 void sum_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
-  const ReductionAttrs r(c.attrs);
+  const auto r = c.attrs.as<ReductionAttrs>();
   const Shape& shape = c.in_info[0].shape;
   const bool leading = (r.mask & (r.mask + 1)) == 0;  // expand brings these back by itself
   const Tensor& dy = c.out_grad[0];
-  const Tensor kept = r.keep || leading ? dy : view(dy, remaining(shape, r.mask, true));
+  const Tensor kept = r.keepdim || leading ? dy : view(dy, remaining(shape, r.mask, true));
   c.sink.accumulate(0, expand(kept, shape));
 }
 
@@ -40,7 +40,7 @@ const OpDef& nansum_op() {
 }
 
 Tensor sum_mask(const Tensor& x, std::int64_t mask, bool keepdim) {
-  return call1(sum_op(), {x}, {{static_cast<std::int64_t>(ReduceOp::Sum), mask, keepdim}, {0}});
+  return call1(sum_op(), {x}, ReductionAttrs{ReduceOp::Sum, mask, keepdim, 0});
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Casts, copies, and constants in the shape of a tensor.
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
@@ -11,17 +12,14 @@ void to_forward(OpContext& c) {
   launch(c, kernels::Copy{view_of(c.make()), from});
 }
 
-// attrs.ints: the new dtype
-DType target_of(const Attrs& attrs) { return static_cast<DType>(attrs.ints[0]); }
-
 std::vector<TensorInfo> to_infer(Infos in, const Attrs& attrs) {
-  return {{in[0].shape, target_of(attrs)}};
+  return {{in[0].shape, attrs.as<ToAttrs>().dtype}};
 }
 
 // Rounding to a narrower type keeps the order of terms, and only to a wider one their sum.
 Rule to_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
-  const DType to = target_of(attrs);
+  const DType to = attrs.as<ToAttrs>().dtype;
   if (to == DType::Bool) return rule;
   const bool wider = promoted(in[0].dtype, to) == to && in[0].dtype != DType::I64;
   if (wider && is_floating(in[0].dtype) == is_floating(to)) pass_one(rule, 0, Pass::Linear);
@@ -34,7 +32,7 @@ void to_backward(GradContext& c) {
 }
 
 std::vector<OpDef::Sample> to_samples() {
-  return {{{input({3, 5}, DType::F32)}, {{static_cast<std::int64_t>(DType::F64)}, {}}}};
+  return {{{input({3, 5}, DType::F32)}, ToAttrs{DType::F64}}};
 }
 
 const OpDef& to_op() {
@@ -77,7 +75,7 @@ const OpDef& contiguous_op() {
   return op;
 }
 
-// --- full_like (attrs.reals: the value) ---
+// --- full_like ---
 
 // The value does not depend on the input's: a Partial gives a Replicate at once.
 Rule full_like_rule(Infos in, const Attrs& attrs) {
@@ -88,7 +86,7 @@ Rule full_like_rule(Infos in, const Attrs& attrs) {
 
 void full_like_forward(OpContext& c) {
   Tensor& y = c.make();
-  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), c.attrs.reals[0]});
+  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), c.attrs.as<ScalarAttrs>().value});
 }
 
 // Only in place: what was there before gets the gradient 0.
@@ -96,7 +94,7 @@ void full_like_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, zeros_like(c.out_grad[0]));
 }
 
-std::vector<OpDef::Sample> full_like_samples() { return {{{input({3, 5})}, {{}, {2.5}}}}; }
+std::vector<OpDef::Sample> full_like_samples() { return {{{input({3, 5})}, ScalarAttrs{2.5}}}; }
 
 const OpDef& full_like_op() {
   static const OpDef op{.name = "full_like",
@@ -163,7 +161,7 @@ const OpDef& copy_op() {
 Tensor to(const Tensor& x, DType dtype, CallSite site) {
   const UserCall user(site);
   if (x.dtype() == dtype) return x;
-  const Attrs attrs{{static_cast<std::int64_t>(dtype)}, {}};
+  const ToAttrs attrs{dtype};
   if (is_floating(x.dtype()) && is_floating(dtype)) return call1(to_op(), {x}, attrs);
   return call_untaped(to_op(), {x}, attrs);
 }
@@ -181,13 +179,13 @@ Tensor full_like(const Tensor& x, const Scalar& value, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(x.defined(), "full_like: the first input is undefined");
   require_fits(value.value, x.dtype(), "full_like");
-  return call_untaped(full_like_op(), {x}, {{}, {value.value}});
+  return call_untaped(full_like_op(), {x}, ScalarAttrs{value.value});
 }
 
 Tensor fill_(const Tensor& x, const Scalar& value, CallSite site) {
   const UserCall user(site);
   require_fits(value.value, x.dtype(), "fill_");
-  return call_into(full_like_op(), x, x.dtype(), {{}, {value.value}});
+  return call_into(full_like_op(), x, x.dtype(), ScalarAttrs{value.value});
 }
 Tensor copy_(const Tensor& x, const Tensor& y, CallSite site) {
   const UserCall user(site);

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
@@ -6,7 +7,6 @@
 namespace coshard {
 namespace {
 
-// attrs.ints: the diagonal, and whether the part above it is kept (1) or the one below (0)
 std::vector<TensorInfo> triangle_infer(Infos in, const Attrs&) {
   CS_REQUIRE(in[0].shape.size() >= 2, "tril, triu need at least 2 dimensions, got ", in[0].shape);
   return {in[0]};
@@ -23,21 +23,22 @@ Rule triangle_rule(Infos in, const Attrs&) {
 void triangle_forward(OpContext& c) {
   const Tensor& y = c.make();
   const int n = static_cast<int>(y.local_shape().size());
-  const std::int64_t diagonal = c.attrs.ints[0] + c.offset(0, n - 2) - c.offset(0, n - 1);
-  launch(c, kernels::Triangle{view_of(y), view_of(c.in[0]), diagonal, c.attrs.ints[1] == 1});
+  const auto a = c.attrs.as<TriangleAttrs>();
+  const std::int64_t diagonal = a.diagonal + c.offset(0, n - 2) - c.offset(0, n - 1);
+  launch(c, kernels::Triangle{view_of(y), view_of(c.in[0]), diagonal, a.upper});
 }
 
 Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper, CallSite site = {});
 
 void triangle_backward(GradContext& c) {
-  if (c.sink.needs_grad(0))
-    c.sink.accumulate(0, triangle(c.out_grad[0], c.attrs.ints[0], c.attrs.ints[1] == 1));
+  const auto a = c.attrs.as<TriangleAttrs>();
+  if (c.sink.needs_grad(0)) c.sink.accumulate(0, triangle(c.out_grad[0], a.diagonal, a.upper));
 }
 
 std::vector<OpDef::Sample> triangle_samples() {
-  return {{{input({5, 4})}, {{0, 0}, {}}},
-          {{input({2, 3, 5})}, {{1, 1}, {}}},
-          {{input({3, 7})}, {{-1, 0}, {}}}};
+  return {{{input({5, 4})}, TriangleAttrs{0, false}},
+          {{input({2, 3, 5})}, TriangleAttrs{1, true}},
+          {{input({3, 7})}, TriangleAttrs{-1, false}}};
 }
 
 const OpDef& triangle_op() {
@@ -55,7 +56,7 @@ const OpDef& triangle_op() {
 
 Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper, CallSite site) {
   const UserCall user(site);
-  return call1(triangle_op(), {x}, {{diagonal, upper ? 1 : 0}, {}});
+  return call1(triangle_op(), {x}, TriangleAttrs{.diagonal = diagonal, .upper = upper});
 }
 
 }  // namespace

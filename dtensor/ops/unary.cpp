@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
@@ -58,11 +59,12 @@ UnarySamples samples_of(UnaryOp f) {
     case UnaryOp::Sign:
     case UnaryOp::Relu: return {0.1, 2};
     case UnaryOp::Floor: return {1.1, 1.9};
-    case UnaryOp::LeakyRelu: return {-2, -0.1, {{}, {0.2}}};
-    case UnaryOp::Clamp: return {-1, 0.9, {{}, {-1.5, std::numeric_limits<double>::infinity()}}};
-    case UnaryOp::MulScalar: return {-2, 2, {{}, {-0.75}}};
-    case UnaryOp::AddScalar: return {-2, 2, {{}, {1.5}}};
-    case UnaryOp::PowScalar: return {0.5, 2, {{}, {-1.5}}};
+    case UnaryOp::LeakyRelu: return {-2, -0.1, LeakyReluAttrs{0.2}};
+    case UnaryOp::Clamp:
+      return {-1, 0.9, ClampAttrs{-1.5, std::numeric_limits<double>::infinity()}};
+    case UnaryOp::MulScalar: return {-2, 2, ScalarAttrs{-0.75}};
+    case UnaryOp::AddScalar: return {-2, 2, ScalarAttrs{1.5}};
+    case UnaryOp::PowScalar: return {0.5, 2, ScalarAttrs{-1.5}};
     case UnaryOp::Log:
     case UnaryOp::Sqrt:
     case UnaryOp::Rsqrt:
@@ -85,8 +87,9 @@ Rule unary_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   pass_one(rule, 0, pass_of(f));
   if (f == UnaryOp::Neg) pass_one(rule, 0, Pass::Linear);
-  if (f == UnaryOp::MulScalar) pass_scaled(rule, 0, attrs.reals[0]);
-  if (f == UnaryOp::LeakyRelu && attrs.reals[0] >= 0) pass_one(rule, 0, Pass::MonotoneIncreasing);
+  if (f == UnaryOp::MulScalar) pass_scaled(rule, 0, attrs.as<ScalarAttrs>().value);
+  if (f == UnaryOp::LeakyRelu && attrs.as<LeakyReluAttrs>().slope >= 0)
+    pass_one(rule, 0, Pass::MonotoneIncreasing);
   if (f == UnaryOp::AddScalar) {
     pass_one(rule, 0, Pass::Affine);
     pass_one(rule, 0, Pass::MonotoneIncreasing);
@@ -106,9 +109,9 @@ void unary_derivative_forward(OpContext& c) {
   const Tensor dy = local_contiguous(c.in[0]);
   const Tensor x = local_contiguous(c.in[1]);
   Tensor& dx = c.make();
-  const auto& reals = c.attrs.reals;
-  launch(c, kernels::UnaryGrad{f, x.dtype(), x.local_numel(), dy.data(), x.data(), dx.data(),
-                               reals.size() > 0 ? reals[0] : 0, reals.size() > 1 ? reals[1] : 0});
+  const auto [alpha, beta] = unary_parameters<f>(c.attrs);
+  launch(c, kernels::UnaryGrad{f, x.dtype(), x.local_numel(), dy.data(), x.data(), dx.data(), alpha,
+                               beta});
 }
 
 // Whether the derivative does not change, so that its gradient is that of dy alone.
@@ -227,9 +230,9 @@ DType clamp_type(const Tensor& x, std::optional<Scalar> min, std::optional<Scala
   const DType type = min ? result_type(x, *min) : x.dtype();
   return max ? promoted(type, result_type(x, *max)) : type;
 }
-Attrs clamp_attrs(std::optional<Scalar> min, std::optional<Scalar> max) {
+ClampAttrs clamp_attrs(std::optional<Scalar> min, std::optional<Scalar> max) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return {{}, {min ? min->value : -kInfinity, max ? max->value : kInfinity}};
+  return {min ? min->value : -kInfinity, max ? max->value : kInfinity};
 }
 
 template <UnaryOp f>
@@ -272,7 +275,7 @@ Tensor gelu(const Tensor& x, bool tanh_approximation, CallSite site) {
 }
 Tensor leaky_relu(const Tensor& x, double negative_slope, CallSite site) {
   const UserCall user(site);
-  return unary_of<UnaryOp::LeakyRelu>(x, {{}, {negative_slope}});
+  return unary_of<UnaryOp::LeakyRelu>(x, LeakyReluAttrs{negative_slope});
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max, CallSite site) {
@@ -282,28 +285,30 @@ Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> m
 
 Tensor add(const Tensor& a, const Scalar& scalar, double alpha, CallSite site) {
   const UserCall user(site);
-  return unary_of<UnaryOp::AddScalar>(to(a, result_type(a, scalar)), {{}, {scalar.value * alpha}});
+  return unary_of<UnaryOp::AddScalar>(to(a, result_type(a, scalar)),
+                                      ScalarAttrs{scalar.value * alpha});
 }
 Tensor mul(const Tensor& a, const Scalar& scalar, CallSite site) {
   const UserCall user(site);
-  return unary_of<UnaryOp::MulScalar>(to(a, result_type(a, scalar)), {{}, {scalar.value}});
+  return unary_of<UnaryOp::MulScalar>(to(a, result_type(a, scalar)), ScalarAttrs{scalar.value});
 }
 Tensor pow(const Tensor& a, const Scalar& exponent, CallSite site) {
   const UserCall user(site);
   const DType type = result_type(a, exponent);
   CS_REQUIRE(is_floating(type) || exponent.value >= 0, "pow: ", type, a.shape(),
              " cannot be raised to the negative power ", exponent.value);
-  return unary_of<UnaryOp::PowScalar>(to(a, type), {{}, {exponent.value}});
+  return unary_of<UnaryOp::PowScalar>(to(a, type), ScalarAttrs{exponent.value});
 }
 
 Tensor add_(const Tensor& x, const Scalar& scalar, double alpha, CallSite site) {
   const UserCall user(site);
   return call_into(unary_op<UnaryOp::AddScalar>(), x, result_type(x, scalar),
-                   {{}, {scalar.value * alpha}});
+                   ScalarAttrs{scalar.value * alpha});
 }
 Tensor mul_(const Tensor& x, const Scalar& scalar, CallSite site) {
   const UserCall user(site);
-  return call_into(unary_op<UnaryOp::MulScalar>(), x, result_type(x, scalar), {{}, {scalar.value}});
+  return call_into(unary_op<UnaryOp::MulScalar>(), x, result_type(x, scalar),
+                   ScalarAttrs{scalar.value});
 }
 Tensor relu_(const Tensor& x, CallSite site) {
   const UserCall user(site);

@@ -29,7 +29,7 @@ Tensor norm_of(const Tensor& x, double ord, const Dims& dims, bool keepdim) {
     return reduce(op, ord > 0 ? ReduceOp::AbsMax : ReduceOp::AbsMin, x, dims, keepdim);
   const Tensor powers = reduce(op, ReduceOp::AbsPower, x, dims, keepdim, ord);
   if (ord == 0 || ord == 1) return powers;
-  return call1(op, {powers}, {{static_cast<std::int64_t>(ReduceOp::AbsPower), 0, 0}, {1 / ord}});
+  return call1(op, {powers}, ReductionAttrs{ReduceOp::AbsPower, 0, false, 1 / ord});
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <coshard/dtensor/ops/axes.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/writes.h"
@@ -7,12 +8,8 @@
 namespace coshard {
 namespace {
 
-Shape target_shape(const Attrs& attrs) { return {attrs.ints.begin(), attrs.ints.end()}; }
-
-// attrs.ints: the new shape; attrs.reals: the dimension of size 1 that the longer shape has more,
-// where that is known (squeeze, unsqueeze)
 std::vector<TensorInfo> view_infer(Infos in, const Attrs& attrs) {
-  const Shape to = target_shape(attrs);
+  const Shape to = attrs.as<ViewAttrs>().shape;
   CS_REQUIRE(numel(to) == numel(in[0].shape), "view: sizes differ: ", in[0].shape, " as ", to);
   return {{to, in[0].dtype}};
 }
@@ -22,7 +19,7 @@ std::vector<TensorInfo> view_infer(Infos in, const Attrs& attrs) {
 // one that stands `alone` in the longer shape.
 class ViewRuns {
  public:
-  ViewRuns(const Shape& from, const Shape& to, std::optional<std::size_t> alone)
+  ViewRuns(const Shape& from, const Shape& to, int alone)
       : from_(from), to_(to), alone_(alone), left_(from.size(), '.'), right_(to.size(), '.') {}
 
   // Of each run only the first dimensions can be sharded, and where their sizes differ only where
@@ -46,7 +43,7 @@ class ViewRuns {
   std::vector<std::size_t> take_ones(const Shape& shape, std::size_t& at, bool longer) const {
     std::vector<std::size_t> ones;
     for (; at < shape.size() && shape[at] == 1; ++at)
-      if (!longer || alone_ != at) ones.push_back(at);
+      if (!longer || alone_ != static_cast<int>(at)) ones.push_back(at);
     return ones;
   }
   // Whether a run begins after the dimensions of size 1 at hand.
@@ -95,16 +92,14 @@ class ViewRuns {
 
   const Shape& from_;
   const Shape& to_;
-  const std::optional<std::size_t> alone_;
+  const int alone_;  // -1: none
   std::string left_, right_;
   std::size_t i_ = 0, j_ = 0;
   char axis_ = 'a';
 };
 
 Rule view_rule(Infos in, const Attrs& attrs) {
-  const Shape to = target_shape(attrs);
-  std::optional<std::size_t> alone;
-  if (!attrs.reals.empty()) alone = static_cast<std::size_t>(attrs.reals[0]);
+  const auto [to, alone] = attrs.as<ViewAttrs>();
   Rule rule = ViewRuns(in[0].shape, to, alone).rule();
   rule.strided = true;
   pass_partial(rule, "P", "P", kMoving);
@@ -119,11 +114,11 @@ void view_forward(OpContext& c) {
 void view_backward(GradContext& c);
 
 std::vector<OpDef::Sample> view_samples() {
-  return {{{input({3, 5})}, {{15}, {}}},       {{input({6, 5})}, {{2, 3, 5}, {}}},
-          {{input({2, 3, 4})}, {{2, 12}, {}}}, {{input({1, 5, 6})}, {{5, 1, 3, 2}, {}}},
-          {{input({6, 4})}, {{4, 6}, {}}},     {{input({3, 1, 4})}, {{1, 3, 4}, {}}},
-          {{input({1, 4})}, {{1, 2, 2}, {}}},  {{input({1, 3})}, {{1, 1, 3}, {0}}},
-          {{input({2, 1, 1})}, {{2, 1}, {1}}}};
+  return {{{input({3, 5})}, ViewAttrs{{15}}},        {{input({6, 5})}, ViewAttrs{{2, 3, 5}}},
+          {{input({2, 3, 4})}, ViewAttrs{{2, 12}}},  {{input({1, 5, 6})}, ViewAttrs{{5, 1, 3, 2}}},
+          {{input({6, 4})}, ViewAttrs{{4, 6}}},      {{input({3, 1, 4})}, ViewAttrs{{1, 3, 4}}},
+          {{input({1, 4})}, ViewAttrs{{1, 2, 2}}},   {{input({1, 3})}, ViewAttrs{{1, 1, 3}, 0}},
+          {{input({2, 1, 1})}, ViewAttrs{{2, 1}, 1}}};
 }
 
 const OpDef& view_op() {
@@ -161,13 +156,13 @@ Shape resolved(Shape shape, const Tensor& x) {
 void view_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
   const Shape& from = c.in_info[0].shape;
-  c.sink.accumulate(0,
-                    call1(view_op(), {c.out_grad[0]}, {{from.begin(), from.end()}, c.attrs.reals}));
+  const ViewAttrs attrs{.shape = from, .alone = c.attrs.as<ViewAttrs>().alone};
+  c.sink.accumulate(0, call1(view_op(), {c.out_grad[0]}, attrs));
 }
 
 // Of a shape that has dimension `alone` of size 1 more, or less.
 Tensor view_but_one(const Tensor& x, const Shape& to, int alone) {
-  return call1(view_op(), {x}, {{to.begin(), to.end()}, {static_cast<double>(alone)}});
+  return call1(view_op(), {x}, ViewAttrs{.shape = to, .alone = alone});
 }
 
 }  // namespace
@@ -203,7 +198,7 @@ Tensor unsqueeze(const Tensor& x, int dim, CallSite site) {
 Tensor view(const Tensor& x, const Shape& shape, CallSite site) {
   const UserCall user(site);
   const Shape to = resolved(shape, x);
-  return call1(view_op(), {x}, {{to.begin(), to.end()}, {}});
+  return call1(view_op(), {x}, ViewAttrs{to});
 }
 
 std::span<const OpDef* const> view_ops() {

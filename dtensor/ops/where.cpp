@@ -1,3 +1,4 @@
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/pointwise_forward.h"
 #include "runtime/coro/user_call.h"
@@ -62,8 +63,7 @@ const OpDef& where_op() {
   return op;
 }
 
-// --- masked_fill: in: x, mask. attrs.ints: 1 to fill where the mask is false; attrs.reals: value
-// ---
+// --- masked_fill: in: x, mask ---
 
 std::vector<TensorInfo> masked_fill_infer(Infos in, const Attrs&) {
   require_mask("masked_fill", in[1]);
@@ -73,7 +73,7 @@ std::vector<TensorInfo> masked_fill_infer(Infos in, const Attrs&) {
 // A value in the place of every term: right for an average or an extreme, of a sum for 0 only.
 Rule masked_fill_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
-  const double value = attrs.reals[0];
+  const double value = attrs.as<MaskedFillAttrs>().value;
   if (in[0].dtype == DType::Bool) return rule;
   pass_one(rule, 0, value == 0 ? Pass::Linear : Pass::Affine);
   pass_one(rule, 0, Pass::MonotoneIncreasing);
@@ -83,20 +83,21 @@ Rule masked_fill_rule(Infos in, const Attrs& attrs) {
 
 void masked_fill_forward(OpContext& c) {
   const Shape& shape = c.out_shape[0];
-  kernels::Where args{view_of(c.make()), broadcast_view(c.in[1], shape), {}, {}, c.attrs.reals[0]};
-  (c.attrs.ints[0] == 1 ? args.x : args.y) = broadcast_view(c.in[0], shape);
+  const auto a = c.attrs.as<MaskedFillAttrs>();
+  kernels::Where args{view_of(c.make()), broadcast_view(c.in[1], shape), {}, {}, a.value};
+  (a.where_false ? args.x : args.y) = broadcast_view(c.in[0], shape);
   launch(c, args);
 }
 
 void masked_fill_backward(GradContext& c) {
-  if (c.sink.needs_grad(0))
-    c.sink.accumulate(
-        0, sum_to(masked(c.out_grad[0], c.in[1], 0, c.attrs.ints[0] == 1), c.in_info[0].shape));
+  if (!c.sink.needs_grad(0)) return;
+  const bool where_false = c.attrs.as<MaskedFillAttrs>().where_false;
+  c.sink.accumulate(0, sum_to(masked(c.out_grad[0], c.in[1], 0, where_false), c.in_info[0].shape));
 }
 
 std::vector<OpDef::Sample> masked_fill_samples() {
-  OpDef::Sample zero{{input({3, 5}), input({3, 5}, DType::Bool)}, {{0}, {0}}};
-  OpDef::Sample value{{input({3, 1}), input({2, 3, 4}, DType::Bool)}, {{1}, {-1.5}}};
+  OpDef::Sample zero{{input({3, 5}), input({3, 5}, DType::Bool)}, MaskedFillAttrs{false, 0}};
+  OpDef::Sample value{{input({3, 1}), input({2, 3, 4}, DType::Bool)}, MaskedFillAttrs{true, -1.5}};
   zero.int_high = value.int_high = 2;
   return {zero, value};
 }
@@ -116,7 +117,7 @@ const OpDef& masked_fill_op() {
 }
 
 Tensor masked(const Tensor& x, const Tensor& mask, double value, bool where_false) {
-  return call1(masked_fill_op(), {x, mask}, {{where_false}, {value}});
+  return call1(masked_fill_op(), {x, mask}, MaskedFillAttrs{where_false, value});
 }
 
 }  // namespace
@@ -136,7 +137,8 @@ Tensor masked_fill_(const Tensor& x, const Tensor& mask, const Scalar& value, Ca
   const UserCall user(site);
   require_fits(value.value, x.dtype(), "masked_fill_");
   const Tensor in[] = {x, mask};
-  return call_in_place(masked_fill_op(), in, {{0}, {value.value}});
+  return call_in_place(masked_fill_op(), in,
+                       MaskedFillAttrs{.where_false = false, .value = value.value});
 }
 
 std::span<const OpDef* const> where_ops() {

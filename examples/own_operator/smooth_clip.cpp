@@ -5,17 +5,23 @@
 namespace own {
 namespace {
 
+// What a call is told besides its tensors.
+struct SmoothClipAttrs {
+  double limit;
+};
+
 // What the outputs are, from what the inputs are: one, like the only input.
 std::vector<cs::TensorInfo> infer(std::span<const cs::TensorInfo> in, const cs::Attrs& attrs) {
   CS_REQUIRE(cs::is_floating(in[0].dtype), "smooth_clip: ", in[0].dtype, " is not floating");
-  CS_REQUIRE(attrs.reals[0] > 0, "smooth_clip: limit ", attrs.reals[0]);
+  const double limit = attrs.as<SmoothClipAttrs>().limit;
+  CS_REQUIRE(limit > 0, "smooth_clip: limit ", limit);
   return {in[0]};
 }
 
 // This rank's part, whatever the layout. It could as well be a loop over data_as<float>(); as it
 // is, the library computes it on any device and dtype.
 void forward(cs::OpContext& c) {
-  const double limit = c.attrs.reals[0];
+  const double limit = c.attrs.as<SmoothClipAttrs>().limit;
   const cs::Tensor part = c.in[0].raw_local();  // a plain tensor, off the tape
   c.out[0] = cs::tanh(part / limit) * limit;
 }
@@ -23,7 +29,8 @@ void forward(cs::OpContext& c) {
 // Of logical tensors, in operators: d/dx = 1 - (y / limit)^2.
 void backward(cs::GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
-  const cs::Tensor y = smooth_clip(c.in[0], c.attrs.reals[0]) / c.attrs.reals[0];
+  const double limit = c.attrs.as<SmoothClipAttrs>().limit;
+  const cs::Tensor y = smooth_clip(c.in[0], limit) / limit;
   c.sink.accumulate(0, c.out_grad[0] * (1 - y * y));
 }
 
@@ -41,7 +48,7 @@ const cs::OpDef& smooth_clip_op() {
 }  // namespace
 
 cs::Tensor smooth_clip(const cs::Tensor& x, double limit) {
-  return cs::call1(smooth_clip_op(), {x}, {{}, {limit}});
+  return cs::call1(smooth_clip_op(), {x}, SmoothClipAttrs{limit});
 }
 
 }  // namespace own

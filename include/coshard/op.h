@@ -16,6 +16,9 @@
 //             c.sink.needs_grad(i), c.sink.accumulate(i, gradient). Null: not differentiable.
 //   flops     for tables of time spent; one_per_element will do
 //
+// What a call is told besides its tensors is a struct of your own: call1(op, {x}, ClipAttrs{2}), and
+// attrs.as<ClipAttrs>() in all of these (attrs.h). Those of built-in operators: operator_attrs.h.
+//
 // infer and forward are required. Error{BadInput}: a rule without an axis for each dimension; an
 // output of another shape or dtype than infer returned; a gradient of another than its input has.
 // Make the OpDef static: decisions are cached by its address, and the tape calls it later.
@@ -29,4 +32,5 @@
 // next collective of the mesh fails.
 #include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/pointwise.h>

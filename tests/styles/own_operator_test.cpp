@@ -226,7 +226,8 @@ TEST(RegisterSharding, ByOneRankAloneFailsAtACollectiveOverSeveralMeshDimensions
 TEST(RegisterSharding, IsAskedForEachNumber) {
   on_ranks(2, [](World& world) -> Task<void> {
     register_sharding("pow_scalar", [](std::span<const TensorInfo> in, const Attrs& attrs) {
-      return attrs.reals[0] == 3 ? Rule{{".."}, {".."}} : elementwise_rule(in, attrs);
+      return attrs.as<ScalarAttrs>().value == 3 ? Rule{{".."}, {".."}}
+                                                : elementwise_rule(in, attrs);
     });
     const DTensor x = distribute_tensor(random(world, {4, 3}), line(world), Shard(0));
     EXPECT_EQ(pow(x, 3).layout(), Layout(Replicate()));

@@ -25,6 +25,7 @@
 #include <coshard/dtensor/tensor.h>
 #include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
+#include <coshard/runtime/type_name.h>
 
 namespace COSHARD_API coshard {
 
@@ -181,8 +182,6 @@ class Module : private FailureWitness {
   bool recompute_ = false;
   bool wrapping_ = false;  // the default run is calling run_all
 };
-
-std::string type_name_of(const std::type_info& type);  // without namespaces
 
 // Submodules named "0", "1", ... It has no forward of its own.
 template <class T>

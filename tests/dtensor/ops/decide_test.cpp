@@ -21,7 +21,7 @@ TEST(Decide, NamesWhatMustMoveAndTheShapesThatFollow) {
         **std::ranges::find_if(all, [](auto* op) { return op->name == "matmul"; });
     const std::vector<Tensor> in{placed(world, mesh, {4, 6}, Shard(1)),
                                  placed(world, mesh, {6, 2}, Shard(0))};
-    const auto made = decide(matmul_op, in, {.ints = {0, 0}}, false);
+    const auto made = decide(matmul_op, in, {}, false);
     EXPECT_FALSE(made->changes);
     EXPECT_EQ(made->outputs, 1);
     EXPECT_EQ(made->out_shape[0], (Shape{4, 2}));

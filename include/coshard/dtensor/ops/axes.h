@@ -43,7 +43,7 @@ void require_floating(std::string_view op, const TensorInfo& x);
 void require_same_dtype(std::string_view op, const TensorInfo& a, const TensorInfo& b);
 
 // How many of x's last dimensions `normalized_shape` covers. Error{BadInput} unless they match.
-std::int64_t normalized_dims(std::string_view op, const Tensor& x, const Shape& normalized_shape);
+int normalized_dims(std::string_view op, const Tensor& x, const Shape& normalized_shape);
 
 // Sums a gradient over the dimensions that were broadcast.
 Tensor sum_to(const Tensor& gradient, const Shape& shape);

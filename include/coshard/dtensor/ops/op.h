@@ -2,15 +2,14 @@
 // An operator is data: name, sharding rule, shape inference, local forward, backward written in
 // operators, cost and samples. Each is in a file of this folder and listed in its meson.build; a
 // user's operator is in the user's program (include/coshard/op.h).
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <coshard/dtensor/ops/attrs.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/dtensor/tensor.h>
@@ -19,24 +18,6 @@
 namespace COSHARD_API coshard {
 
 constexpr int kMaxOutputs = 4;
-
-// Everything about a call that is not a tensor: dims, sizes, flags, scalars. Each operator defines
-// its own order.
-struct Attrs {
-  InlineVector<std::int64_t, 20> ints;
-  InlineVector<double, 4> reals;
-  // Values that change from call to call but affect neither rule nor shapes (a random stream); not
-  // compared.
-  std::array<std::uint64_t, 2> opaque{};
-  // Unlike ==, NaN equals itself.
-  static bool same_bits(double a, double b) {
-    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
-  }
-  friend bool operator==(const Attrs& a, const Attrs& b) {
-    return a.ints == b.ints && a.reals.size() == b.reals.size() &&
-           std::equal(a.reals.begin(), a.reals.end(), b.reals.begin(), same_bits);
-  }
-};
 
 // A logical tensor without data, as rules and shape inference see it. defined == false: an absent
 // optional input.
@@ -151,8 +132,8 @@ struct OpDef {
   // Bit i: `backward` reads in[i] (out[i]). The others are not saved and are undefined in its
   // GradContext.
   unsigned saves_in = ~0u, saves_out = ~0u;
-  // rule and infer use of attrs.reals only whether each is 0, 1, negative, finite: calls that agree
-  // in this share a cached decision.
+  // rule and infer use of floating-point attributes only whether each is 0, 1, negative, finite:
+  // calls that agree in this share a cached decision.
   bool reals_by_kind = false;
   // Small calls for the conformance walk; a user's operator needs none.
   struct Sample {
