@@ -38,7 +38,7 @@ def flags(*asked):
     return run("pkg-config", *asked, "coshard", capture_output=True).stdout.split()
 
 
-STRICT = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+STRICT = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 
 
 def consumer_of_pkg_config(work):

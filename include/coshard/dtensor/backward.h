@@ -3,10 +3,10 @@
 #include <vector>
 
 #include <coshard/dtensor/tensors.h>
-#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // retain_graph: keep what operators saved, so that backward can run through the same part of the
 // tape again. create_graph: record the backward operators too, so that gradients can be
@@ -57,3 +57,4 @@ std::vector<Tensor> run_grad(const std::vector<Tensor>& outputs, const std::vect
                              CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -40,10 +40,10 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // From the inputs of one call to the step's result, which may be undefined.
 using StepBody = std::function<Task<Tensor>(std::vector<Tensor> inputs)>;
@@ -82,3 +82,4 @@ CapturedStep capture(StepBody body, CaptureOptions options = {});
 CapturedStep capture(std::function<Task<Tensor>()> body, CaptureOptions options = {});
 
 }  // namespace coshard
+#pragma GCC visibility pop

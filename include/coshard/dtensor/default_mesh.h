@@ -10,9 +10,9 @@
 // (coshard/runtime/coro/branch.h): the tasks of a when_all start with the mesh that was current at the call
 // and do not see each other's scopes.
 #include <coshard/dtensor/device_mesh.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class DefaultMesh {
  public:
@@ -30,3 +30,4 @@ class DefaultMesh {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

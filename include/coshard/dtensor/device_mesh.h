@@ -15,10 +15,10 @@
 #include <vector>
 
 #include <coshard/dtensor/redistribute/cost.h>
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class DeviceMesh {
  public:
@@ -135,3 +135,4 @@ Task<DeviceMesh> measure_links(DeviceMesh mesh, CallSite site = CallSite::curren
 std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh);  // tp=4 or (dp=2,tp=4)
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include <coshard/dtensor/shape.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class Dims {
  public:
@@ -23,3 +23,4 @@ class Dims {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

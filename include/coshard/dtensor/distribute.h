@@ -8,10 +8,10 @@
 
 #include <coshard/dtensor/default_mesh.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct FromLocalOptions {
   // Logical shape. Default: this rank's sizes times the number of ranks along each shard, which is
@@ -95,3 +95,4 @@ void require_layout_of(const DeviceMesh& mesh, const Layout& placements, const c
 Layout whole_on(const DeviceMesh& mesh);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -17,9 +17,9 @@
 #include <optional>
 
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Where a factory places its tensor.
 class Target {
@@ -116,3 +116,4 @@ Tensor randn_like(const Tensor& x, std::optional<DType> dtype = std::nullopt,
                   bool requires_grad = false);
 
 }  // namespace coshard
+#pragma GCC visibility pop

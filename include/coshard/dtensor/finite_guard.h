@@ -4,10 +4,10 @@
 #include <string_view>
 
 #include <coshard/dtensor/tape.h>
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // While one is alive, `backward` on this rank checks its loss and every gradient that an operator's
 // backward returns. A nan or infinity in the local tensor is Error{BadInput} on that rank, in the
@@ -33,3 +33,4 @@ void require_finite(const Tensor& x, std::string_view what, std::string_view ope
                     const std::shared_ptr<const std::string>& module);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct GradHook;
 
@@ -41,3 +41,4 @@ HookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
 void retain_grad(const Tensor& tensor);
 
 }  // namespace coshard
+#pragma GCC visibility pop

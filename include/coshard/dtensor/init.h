@@ -5,9 +5,9 @@
 // Error{BadInput}: a dtype that is not floating-point; fewer than 2 dimensions where fans are
 // needed.
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn::init {
 
 enum class Fan : std::uint8_t { In, Out };  // of [out, in, …]: in · …, out · …
@@ -30,3 +30,4 @@ Tensor kaiming_normal_(const Tensor& x, double slope = 0, Fan fan = Fan::In);
 
 }  // namespace nn::init
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -11,10 +11,10 @@
 #include <span>
 #include <type_traits>
 
-#include <coshard/export.h>
 #include <coshard/runtime/error.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 template <class Value, class T>
 concept EntryOf = std::convertible_to<Value, T> &&
@@ -76,3 +76,4 @@ class InlineVector {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -6,9 +6,9 @@
 #include <coshard/dtensor/inline_vector.h>
 #include <coshard/dtensor/placement.h>
 #include <coshard/dtensor/shape.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 constexpr int kMaxMeshDims = 6;
 
@@ -59,3 +59,4 @@ Layout partial_as_replicate(Layout layout);
 Layout normalize(Layout layout, const Shape& shape, const char* what);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <coshard/dtensor/distribute.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // One layout per tensor; nullopt: a plain tensor.
 using OptionalLayouts = std::vector<std::optional<Layout>>;
@@ -39,3 +39,4 @@ std::vector<Tensor> local_map(const std::function<std::vector<Tensor>(std::span<
                               CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

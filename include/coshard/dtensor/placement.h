@@ -5,10 +5,10 @@
 #include <ostream>
 #include <string_view>
 
-#include <coshard/export.h>
 #include <coshard/runtime/comm/communicator.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 enum class PlacementKind : std::uint8_t { Replicate, Shard, StridedShard, Partial };
 
@@ -52,3 +52,4 @@ std::ostream& operator<<(std::ostream& out, const Placement& placement);
 Placement parse_placement(std::string_view text);
 
 }  // namespace coshard
+#pragma GCC visibility pop

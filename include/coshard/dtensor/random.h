@@ -7,9 +7,9 @@
 // replicas that differ. Draws for plain tensors are not checked.
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Seeds the generator of this branch and restarts its streams. All ranks must use the same seed. No
 // communication.
@@ -44,3 +44,4 @@ void normal_(const Tensor& x, double mean, double std);
 void uniform_(const Tensor& x, double low, double high);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,10 +1,10 @@
 #pragma once
 // A debug mode: the first operator whose Replicate output differs between ranks. Rank's thread.
 #include <coshard/dtensor/ops/op.h>
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // While one is alive on every rank, each operator except views reports the hash of its Replicate
 // outputs to its mesh: ranks with different bits fail at their next wait on that mesh
@@ -27,3 +27,4 @@ class ReplicaGuard final : private Observer {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

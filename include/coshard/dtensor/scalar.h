@@ -2,10 +2,10 @@
 // A number as an operand beside a tensor. Values.
 #include <concepts>
 
-#include <coshard/export.h>
 #include <coshard/runtime/dtype.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 template <class T>
 concept Number = std::integral<T> || std::floating_point<T>;
@@ -31,3 +31,4 @@ struct Scalar {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

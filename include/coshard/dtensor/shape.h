@@ -5,9 +5,9 @@
 #include <ostream>
 
 #include <coshard/dtensor/inline_vector.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 using Shape = InlineVector<std::int64_t, 8>;
 using Strides = InlineVector<std::int64_t, 8>;
@@ -27,3 +27,4 @@ template <std::same_as<Shape> S>
 std::ostream& operator<<(std::ostream& out, const S& shape);
 
 }  // namespace coshard
+#pragma GCC visibility pop

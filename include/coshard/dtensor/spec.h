@@ -7,9 +7,9 @@
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/layout.h>
 #include <coshard/dtensor/shape.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct Spec {
   DeviceMesh mesh;
@@ -45,3 +45,4 @@ std::vector<Range> ranges_of(const Layout& layout, const std::vector<int>& mesh_
 std::string describe(const Spec& spec);
 
 }  // namespace coshard
+#pragma GCC visibility pop

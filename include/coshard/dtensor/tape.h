@@ -12,10 +12,10 @@
 
 #include <coshard/dtensor/backward.h>
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class GradNode;
 
@@ -118,3 +118,4 @@ bool grad_enabled();
 void set_grad_enabled(bool on);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -15,11 +15,11 @@
 #include <coshard/dtensor/scalar.h>
 #include <coshard/dtensor/shape.h>
 #include <coshard/dtensor/spec.h>
-#include <coshard/export.h>
 #include <coshard/runtime/device/device.h>
 #include <coshard/runtime/dtype.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct GradMeta;
 struct ValuesAndIndices;
@@ -382,3 +382,4 @@ inline std::string brief(const Tensor& tensor) { return describe(tensor); }  // 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct Tensors : std::vector<Tensor> {
   Tensors() = default;
@@ -18,3 +18,4 @@ struct Tensors : std::vector<Tensor> {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Count by operator ("data": the host, or whoever took the address), since the rank started or
 // clear_waits_in_place() was called.
@@ -19,3 +19,4 @@ void clear_waits_in_place();
 void count_wait_in_place(std::string_view who);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -12,10 +12,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/observer.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class ChromeTrace : public Observer {
  public:
@@ -82,3 +82,4 @@ class ChromeTrace : public Observer {
 void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/observer.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class CollectiveCounter : public Observer {
  public:
@@ -57,3 +57,4 @@ std::string to_json(const CollectiveCounter& counter);
 std::ostream& operator<<(std::ostream& out, const CollectiveCounter& counter);
 
 }  // namespace coshard
+#pragma GCC visibility pop

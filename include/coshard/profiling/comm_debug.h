@@ -12,11 +12,11 @@
 #include <map>
 #include <string>
 
-#include <coshard/export.h>
 #include <coshard/profiling/collective_counter.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class CommDebug {
  public:
@@ -48,3 +48,4 @@ inline std::ostream& operator<<(std::ostream& out, const CommDebug& debug) {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

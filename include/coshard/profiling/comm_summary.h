@@ -11,10 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/observer.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class CommSummary : public Observer {
  public:
@@ -62,3 +62,4 @@ class CommSummary : public Observer {
 void print_comm_summary(std::ostream& out, std::span<const CommSummary> tables);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // The cells of two dimensions; `title` names the range in other sharded dimensions.
 struct ShardingGrid {
@@ -52,3 +52,4 @@ std::string visualize_sharding(const DTensor& tensor);
 void write_sharding_svg(std::ostream& out, const Sharding& sharding);
 
 }  // namespace coshard
+#pragma GCC visibility pop

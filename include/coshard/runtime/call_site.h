@@ -3,9 +3,9 @@
 // libstdc++. A value; `current()` as a default argument is the caller's location.
 #include <string_view>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct CallSite {
   const char* file = "";  // static text
@@ -32,3 +32,4 @@ struct CallLocation {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

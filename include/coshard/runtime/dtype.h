@@ -7,9 +7,9 @@
 #include <string_view>
 #include <type_traits>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 enum class DType : std::uint8_t { F32, F64, BF16, I64, I32, Bool, F16 };
 
@@ -126,3 +126,4 @@ template <class T>
 constexpr DType dtype_of = DTypeOf<T>::value;
 
 }  // namespace coshard
+#pragma GCC visibility pop

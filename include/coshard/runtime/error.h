@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 
-#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 enum class ErrorKind {
   BadInput,      // the caller's arguments are wrong; nothing was changed
@@ -69,6 +69,7 @@ std::string message_of(const std::exception_ptr& error);
 void note_left(const std::exception_ptr& error, int rank, std::string_view path);
 
 }  // namespace coshard
+#pragma GCC visibility pop
 
 // Throws Error{BadInput} with the joined operands when `condition` is false.
 #define CS_REQUIRE(condition, ...)                                                      \

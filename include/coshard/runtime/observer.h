@@ -8,11 +8,11 @@
 #include <string>
 #include <string_view>
 
-#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 #include <coshard/runtime/dtype.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 enum class CollectiveKind : std::uint8_t {
   AllReduce,
@@ -99,3 +99,4 @@ class Computing {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -3,11 +3,12 @@
 #include <cstdint>
 #include <string_view>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 enum class Reduce : std::uint8_t { Sum, Avg, Min, Max, Product };
 std::string_view to_string(Reduce reduce);  // "sum", ...
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -6,9 +6,9 @@
 
 #include <atomic>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class SpinLock {
  public:
@@ -27,3 +27,4 @@ class SpinLock {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -5,10 +5,10 @@
 //   const cs::TraceRange range(cs::str_cat("step ", step));
 #include <string>
 
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Costs nothing while nobody observes the world.
 class TraceRange {
@@ -31,3 +31,4 @@ class TraceRange {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

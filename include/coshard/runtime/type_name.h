@@ -3,10 +3,11 @@
 #include <string>
 #include <typeinfo>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 std::string type_name_of(const std::type_info& type);  // without namespaces
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -2,10 +2,10 @@
 // ColwiseParallel: shards a Linear, an Embedding or a module that overrides Module::shard_axes along
 // its output features. A value.
 //   Linear: weight and bias S(0). Embedding: weight S(1). The input must be R.
-#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct ColwiseParallel {
   Placement input_layouts = Replicate();  // of a plain input
@@ -18,7 +18,8 @@ struct ColwiseParallel {
 
   // Error{BadInput} for any other module.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
-  friend std::ostream& operator<<(std::ostream& out, const ColwiseParallel& style);
 };
+std::ostream& operator<<(std::ostream& out, const ColwiseParallel& style);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,9 +1,9 @@
 #pragma once
 // distribute_module: puts a module on a mesh by functions of the user's, for what no style covers.
-#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Called for the module ("") and every module below it; replaces parameters by DTensors.
 using PartitionFn = std::function<void(const std::string& path, Module&, const DeviceMesh&)>;
@@ -25,3 +25,4 @@ void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn
                        const ParallelizeOptions& options = {}, CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

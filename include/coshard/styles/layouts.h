@@ -10,9 +10,9 @@
 
 #include <coshard/dtensor/inline_vector.h>
 #include <coshard/dtensor/placement.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // One placement, or a list in which nullopt leaves its tensor alone:
 //   .input_layouts = Shard(1)      .input_layouts = {Shard(0), std::nullopt}
@@ -69,3 +69,4 @@ std::ostream& operator<<(std::ostream& out, const Placements& placements);      
 std::ostream& operator<<(std::ostream& out, const KeywordPlacements& placements);  // {mask: S(0)}
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,10 +1,10 @@
 #pragma once
 // Cross entropy of logits whose classes are sharded, without gathering them. Rank's thread.
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct LossParallelOptions {
   Reduction reduction = Reduction::Mean;  // mean: over the targets that are not ignored
@@ -32,3 +32,4 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets,
                                          CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -23,11 +23,11 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 #include <coshard/runtime/type_name.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class Module;
 
@@ -199,3 +199,4 @@ class ModuleList : public Module {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -5,10 +5,10 @@
 //   The output stays a DTensor, so that its gradient has a known layout. A local output that each
 //   rank uses differently (its experts' scores) needs local_output_grad_placements = Partial();
 //   without it the gradients of replicas differ, which the optimizer reports at its first step.
-#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct NoParallel {
   Placement input_layout = Replicate();  // of a plain first input
@@ -23,7 +23,8 @@ struct NoParallel {
   // Any module. Prepares the first positional input and the first output and leaves others alone. A
   // DTensor's own layout takes precedence.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
-  friend std::ostream& operator<<(std::ostream& out, const NoParallel& style);
 };
+std::ostream& operator<<(std::ostream& out, const NoParallel& style);
 
 }  // namespace coshard
+#pragma GCC visibility pop

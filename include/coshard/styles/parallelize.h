@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/styles/colwise.h>
 #include <coshard/styles/no_parallel.h>
 #include <coshard/styles/prepare_input.h>
@@ -15,7 +14,8 @@
 #include <coshard/styles/sequence.h>
 #include <coshard/styles/style.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Styles by module path, in order of insertion. Each part of a path is a shell pattern:
 // "layers.*.net[12]". "" is the module itself; a plan made of a single style means that too.
@@ -61,3 +61,4 @@ Task<void> parallelize_module(Module& module, ParallelPlan plan, ParallelizeOpti
                               CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

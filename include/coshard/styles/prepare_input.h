@@ -1,10 +1,10 @@
 #pragma once
 // PrepareModuleInput: annotates and redistributes a module's inputs. Shards no parameters. A value.
-#include <coshard/export.h>
 #include <coshard/styles/layouts.h>
 #include <coshard/styles/style.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // An input whose layout is nullopt is left alone; a nullopt among the desired layouts only
 // annotates. Redistributes of all inputs are issued before the first is awaited.
@@ -24,9 +24,10 @@ struct PrepareModuleInput {
   // Error{BadInput}: one list of a pair without the other, or of another length, or with other
   // names; gradient placements for inputs without a layout.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
-  friend std::ostream& operator<<(std::ostream& out, const PrepareModuleInput& style);
 
   void check() const;
 };
+std::ostream& operator<<(std::ostream& out, const PrepareModuleInput& style);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,10 +1,10 @@
 #pragma once
 // PrepareModuleInputOutput: PrepareModuleInput and PrepareModuleOutput on one module. A value.
-#include <coshard/export.h>
 #include <coshard/styles/prepare_input.h>
 #include <coshard/styles/prepare_output.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct PrepareModuleInputOutput {
   Placements input_layouts = {};
@@ -24,10 +24,11 @@ struct PrepareModuleInputOutput {
   std::optional<DType> reduce_dtype = std::nullopt;  // of outputs
 
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
-  friend std::ostream& operator<<(std::ostream& out, const PrepareModuleInputOutput& style);
 
   PrepareModuleInput input() const;
   PrepareModuleOutput output() const;
 };
+std::ostream& operator<<(std::ostream& out, const PrepareModuleInputOutput& style);
 
 }  // namespace coshard
+#pragma GCC visibility pop

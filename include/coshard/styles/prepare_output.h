@@ -1,11 +1,11 @@
 #pragma once
 // PrepareModuleOutput: annotates and redistributes a module's outputs. Shards no parameters. A
 // value.
-#include <coshard/export.h>
 #include <coshard/styles/layouts.h>
 #include <coshard/styles/style.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // An output whose layout is nullopt is left alone; a DTensor's own layout takes precedence.
 struct PrepareModuleOutput {
@@ -21,9 +21,10 @@ struct PrepareModuleOutput {
 
   // Error{BadInput}: one list without the other, or of another length.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
-  friend std::ostream& operator<<(std::ostream& out, const PrepareModuleOutput& style);
 
   void check() const;
 };
+std::ostream& operator<<(std::ostream& out, const PrepareModuleOutput& style);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,10 +1,10 @@
 #pragma once
 // Recomputation, or activation checkpointing (Chen et al., 2016): a module saves no activations
 // between forward and backward; backward runs it again. Rank's thread.
-#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Module::call, but the tape saves only the inputs. When a gradient arrives, backward runs the
 // module again from the same random state, so that a dropout drops the same elements, and then runs
@@ -21,3 +21,4 @@ Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site = CallSite:
 Task<Tensor> recompute(Module& module, Tensor x, CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -2,10 +2,10 @@
 // RowwiseParallel: shards a Linear along its input features, an Embedding along its rows, or a module
 // that overrides Module::shard_axes. A value.
 //   Linear: weight S(1), bias R, input S(-1). Embedding: weight S(0), input R.
-#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct RowwiseParallel {
   Placement input_layouts = Shard(-1);     // of a plain input
@@ -20,7 +20,8 @@ struct RowwiseParallel {
 
   // Error{BadInput} for any other module.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
-  friend std::ostream& operator<<(std::ostream& out, const RowwiseParallel& style);
 };
+std::ostream& operator<<(std::ostream& out, const RowwiseParallel& style);
 
 }  // namespace coshard
+#pragma GCC visibility pop

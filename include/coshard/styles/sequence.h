@@ -3,10 +3,10 @@
 // activations sharded along the sequence (Korthikanti et al., 2022). A value.
 //   Parameters are R: every rank's own data counts as a replica, nothing is sent. Their gradients
 //   stay P(sum) until the optimizer reduces them.
-#include <coshard/export.h>
 #include <coshard/styles/style.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct SequenceParallel {
   int sequence_dim = 1;
@@ -18,7 +18,8 @@ struct SequenceParallel {
 
   // A plain input is this rank's even shard; a DTensor in another layout is redistributed.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const;
-  friend std::ostream& operator<<(std::ostream& out, const SequenceParallel& style);
 };
+std::ostream& operator<<(std::ostream& out, const SequenceParallel& style);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -9,10 +9,10 @@
 #include <typeinfo>
 
 #include <coshard/dtensor/device_mesh.h>
-#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct ParallelizeOptions {
   // The rank of the mesh whose parameters all ranks get; nullopt: every rank shards its own data
@@ -57,7 +57,7 @@ class Style {
   };
   template <class S>
   struct Held final : Holder {
-    explicit Held(S style) : style(std::move(style)) {}
+    explicit Held(S given) : style(std::move(given)) {}
     void apply(Module& module, const DeviceMesh& mesh,
                const ParallelizeOptions& options) const override {
       module.claim(str_cat("given the style ", type_name_of(typeid(S))));
@@ -75,3 +75,4 @@ class Style {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,9 +1,9 @@
 #pragma once
 // Checks that the replicas of a model are equal. Rank's thread.
-#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Compares the bits of all parameters and gradients of `module` along the mesh dimensions where
 // they are Replicate. A collective over their meshes.
@@ -12,3 +12,4 @@ namespace COSHARD_API coshard {
 Task<void> verify_replicated(Module& module, CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

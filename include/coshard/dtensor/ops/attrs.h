@@ -16,9 +16,9 @@
 #include <typeinfo>
 
 #include <coshard/dtensor/shape.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // A field that changes from call to call but affects neither rule nor shapes (a random stream); not
 // compared.
@@ -140,3 +140,4 @@ class Attrs {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

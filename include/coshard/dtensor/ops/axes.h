@@ -3,9 +3,9 @@
 #include <string>
 
 #include <coshard/dtensor/ops/op.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 using Infos = std::span<const TensorInfo>;
 
@@ -49,3 +49,4 @@ int normalized_dims(std::string_view op, const Tensor& x, const Shape& normalize
 Tensor sum_to(const Tensor& gradient, const Shape& shape);
 
 }  // namespace coshard
+#pragma GCC visibility pop

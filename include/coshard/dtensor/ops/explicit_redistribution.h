@@ -3,9 +3,9 @@
 // DTensors. Rank's thread; they belong to the branch of the program.
 #include <cstdint>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // While one is alive, an operator of this branch that would have to redistribute an input is
 // Error{BadInput}, which names operator, input and layouts (torch.distributed.tensor's
@@ -40,3 +40,4 @@ class ImplicitReplication {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

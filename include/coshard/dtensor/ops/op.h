@@ -13,9 +13,9 @@
 #include <coshard/dtensor/ops/explicit_redistribution.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 constexpr int kMaxOutputs = 4;
 
@@ -177,3 +177,4 @@ void register_sharding(std::string_view name, RuleFunction rule);
 Rule sharding_rule(const OpDef& op, std::span<const TensorInfo> in, const Attrs& attrs);
 
 }  // namespace coshard
+#pragma GCC visibility pop

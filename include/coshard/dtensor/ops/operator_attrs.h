@@ -4,14 +4,14 @@
 #include <cstdint>
 
 #include <coshard/dtensor/ops/attrs.h>
-#include <coshard/export.h>
 #include <coshard/runtime/dtype.h>
 
 namespace coshard::kernels {
 enum class ReduceOp : std::uint8_t;
 }
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // The number on the right of add_scalar, mul_scalar, pow_scalar, div_scalar, remainder_scalar and
 // comparisons; what full_like fills in.
@@ -149,3 +149,4 @@ struct ViewAttrs {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

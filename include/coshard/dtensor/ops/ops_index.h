@@ -3,9 +3,9 @@
 // i64 or i32 and gets no gradient; an entry out of bounds is Error{BadInput} on the rank that holds
 // it.
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // out[i][j] = x[index[i][j]][j] for dim 0, and so on: out has the index's shape, which may be
 // smaller than x's in the other dimensions. If x is sharded along `dim`, every rank looks up what
@@ -39,3 +39,4 @@ Tensor cropped(const Tensor& x, const Shape& shape, int but_dim,
                CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -3,9 +3,9 @@
 #include <string_view>
 
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // a[..., m, k] @ b[..., k, n]; leading dims broadcast. A 1-D a is a row, a 1-D b a column; that dim
 // is dropped from the result (torch.matmul). Integers have no gradient. No collectives for (S(m),
@@ -39,3 +39,4 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
 void matmul_into(const Tensor& into, const Tensor& a, const Tensor& b, bool accumulate = false);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Along any dimension. If that is sharded it is gathered first (one all_gather, or one all_to_all
 // that shards another dimension instead); other shards stay.
@@ -100,3 +100,4 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Red
                 CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -3,9 +3,9 @@
 // ops_pointwise.h. Operands carry their line for error messages, because an operator cannot have
 // default arguments.
 #include <coshard/dtensor/ops/ops_pointwise.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Lives for one expression.
 struct Operand {
@@ -76,3 +76,4 @@ Tensor operator|(Operand a, Operand b);
 Tensor operator~(Operand x);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include <coshard/dtensor/ops/promotion.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // --- arithmetic ---
 
@@ -173,3 +173,4 @@ inline Tensor zero_(const Tensor& x, CallSite site = CallSite::current()) {
 Tensor copy_(const Tensor& x, const Tensor& y, CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -6,9 +6,9 @@
 
 #include <coshard/dtensor/dims.h>
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct ValuesAndIndices {
   Tensor values, indices;  // indices are i64, positions in the logical tensor
@@ -113,3 +113,4 @@ ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, int dim = -1, bool ke
                           CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

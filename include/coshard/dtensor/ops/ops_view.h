@@ -5,9 +5,9 @@
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Several tensors: {a, b}, or a vector, span or array of them, which must live as long as the call.
 class TensorList {
@@ -137,3 +137,4 @@ Tensor triu(const Tensor& x, std::int64_t diagonal = 0, CallSite site = CallSite
 Tensor contiguous(const Tensor& x, CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -2,9 +2,9 @@
 // What elementwise operators share: how Partials pass through a function of one tensor, and the
 // shape that inputs broadcast to.
 #include <coshard/dtensor/ops/axes.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Which Partials pass through f, for one Partial argument and all others Replicate.
 enum class Pass : std::uint8_t {
@@ -24,3 +24,4 @@ void pass_scaled(Rule& rule, std::size_t at, double factor);
 std::vector<TensorInfo> broadcast_infer(std::string_view op, Infos in);
 
 }  // namespace coshard
+#pragma GCC visibility pop

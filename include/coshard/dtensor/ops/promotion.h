@@ -4,9 +4,9 @@
 // 0-dimensional ones, then numbers. Pure functions.
 #include <coshard/dtensor/scalar.h>
 #include <coshard/dtensor/tensor.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // The dtype that holds both: bool < i32 < i64 < bf16, f16 < f32 < f64, where bf16 and an integer
 // give bf16, bf16 and f16 give f32.
@@ -29,3 +29,4 @@ void require_fits(double value, DType dtype, const char* who);
 constexpr DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : DType::F32; }
 
 }  // namespace coshard
+#pragma GCC visibility pop

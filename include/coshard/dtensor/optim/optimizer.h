@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <coshard/dtensor/tensors.h>
-#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace kernels {
 struct AdamW;
 }
@@ -130,3 +130,4 @@ class AdamW : public Optimizer {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -5,10 +5,10 @@
 //   DTensor full =
 //       co_await async_wait(world.executor(), x.redistribute(Replicate()), asio::use_awaitable);
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/export.h>
 #include <coshard/runtime/comm/async_wait.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 inline Task<Tensor> result_of(Redistribution redistribution) {
   Tensor result = co_await redistribution;
@@ -25,3 +25,4 @@ auto async_wait(Redistribution redistribution, Token&& token) {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -3,9 +3,9 @@
 // between plans and between an operator's strategies; only ratios matter.
 #include <span>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // The link of a collective over one mesh dimension: us, and bytes per us (10'000 is 10 GB/s).
 struct LinkCost {
@@ -22,3 +22,4 @@ LinkCost slowest(std::span<const LinkCost> links, unsigned dims);
 double time_of(bool collective, double bytes_moved, double bytes_copied, const LinkCost& link = {});
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -8,10 +8,10 @@
 #include <coshard/dtensor/layout.h>
 #include <coshard/dtensor/redistribute/cost.h>
 #include <coshard/dtensor/shape.h>
-#include <coshard/export.h>
 #include <coshard/runtime/dtype.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct PlanQuestion {
   std::vector<std::string> mesh_names;
@@ -50,3 +50,4 @@ PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::
 void set_link(PlanQuestion& question, std::string_view link);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -6,11 +6,11 @@
 #include <optional>
 
 #include <coshard/dtensor/tensors.h>
-#include <coshard/export.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct Step;
 
@@ -173,3 +173,4 @@ Redistribution Tensor::redistribute(FirstPlacement first, Placements... rest) co
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

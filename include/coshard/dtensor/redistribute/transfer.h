@@ -1,9 +1,9 @@
 #pragma once
 // Redistribute between two meshes of one world.
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // The same logical tensor on `mesh`, which may share all, some or none of the source's ranks.
 // Called by every rank of either mesh; a rank outside the source's mesh passes its empty tensor, a
@@ -18,3 +18,4 @@ Redistribution redistribute(const DTensor& source, const DeviceMesh& mesh, const
                             CallSite site = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,10 +1,10 @@
 #pragma once
 // A plain tensor from one rank of the world to another.
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // On rank `to` of the world: rank `from`'s x. On all other ranks: x itself, sharing its memory.
 // Called by every rank of the world, in the same order, with an x of the same shape and dtype.
@@ -20,3 +20,4 @@ namespace COSHARD_API coshard {
 Redistribution transfer(const Tensor& x, int from, int to, CallSite where = CallSite::current());
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -12,11 +12,11 @@
 //   Fails:     with what co_await work throws; Error{BadInput} at once if no rank runs.
 //   Cancel:    through the handler's cancellation slot: Error{Cancelled}; the collective goes on.
 //   Dropped:   if the rank's program ends first, the handler is destroyed without being called.
-#include <coshard/export.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/coro/co_spawn.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 inline Task<void> arrival_of(AsItComes work) { co_await work; }
 
@@ -39,3 +39,4 @@ auto async_wait(const Work& work, Token&& token) {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

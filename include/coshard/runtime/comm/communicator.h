@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/device/device.h>
@@ -18,7 +17,8 @@
 #include <coshard/runtime/observer.h>
 #include <coshard/runtime/reduce.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // How many positions of the sharded dimension each rank has. Shared and immutable, so that a cached
 // plan hands it out without allocating.
@@ -136,3 +136,4 @@ class Communicator {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct Collective;
 
@@ -36,3 +36,4 @@ std::string to_string(const Link& link);  // "20us,1GB/s"
 std::int64_t algorithmic_bytes(const Collective& collective, int ranks, std::int64_t bytes);
 
 }  // namespace coshard
+#pragma GCC visibility pop

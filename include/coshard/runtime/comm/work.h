@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/coro/suspension.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class Executor;
 
@@ -172,3 +172,4 @@ class AsItComes {
 inline AsItComes as_it_comes(const Work& work) { return AsItComes(work); }
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -18,11 +18,11 @@
 #include <type_traits>
 #include <utility>
 
-#include <coshard/export.h>
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Completion token: the operation becomes a lazy Task, started by its first co_await, which resumes
 // through the ready queue of the awaiting task's executor. Completion with
@@ -213,6 +213,7 @@ Task<AsioOutcome<Args...>> start_asio_operation(std::stop_token stop, Initiation
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop
 
 template <class... Args>
 class boost::asio::async_result<coshard::UseTask, void(Args...)> {

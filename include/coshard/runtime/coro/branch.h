@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 #include <coshard/runtime/coro/suspension.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class CancelScope;
 
@@ -148,3 +148,4 @@ using BranchForked = void (*)(Branch& parent, Branch& child, int position);
 bool on_branch_fork(BranchForked hook);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -16,11 +16,11 @@
 #include <type_traits>
 #include <utility>
 
-#include <coshard/export.h>
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 template <class T>
 struct SpawnSignature {
@@ -186,3 +186,4 @@ auto co_spawn(Executor& rank, Task<T> task, Token&& token) {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -13,10 +13,10 @@
 #include <type_traits>
 #include <utility>
 
-#include <coshard/export.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Resumes after `duration`, through the queue `ready`. When `stop` is requested, on any thread:
 // Error{Cancelled} at once.
@@ -91,3 +91,4 @@ auto with_deadline(std::chrono::nanoseconds limit, std::string what, Work work,
 std::string to_string(std::chrono::nanoseconds duration);  // "50 ms", "1.5 s"
 
 }  // namespace coshard
+#pragma GCC visibility pop

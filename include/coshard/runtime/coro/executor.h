@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/coro/task.h>
 #include <coshard/runtime/coro/timer.h>
@@ -27,7 +26,8 @@ class any_io_executor;
 class io_context;
 }  // namespace boost::asio
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class FiberThread;
 
@@ -352,3 +352,4 @@ T sync_wait(Task<T> task) {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <utility>
 
-#include <coshard/export.h>
 #include <coshard/runtime/coro/frame_cache.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // The library's awaitables identify themselves; they handle queues and branches on their own.
 template <class Awaitable>
@@ -148,3 +148,4 @@ auto make_foreign_awaiter(Awaitable&& awaitable) {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

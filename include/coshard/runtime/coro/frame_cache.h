@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <new>
 
-#include <coshard/export.h>
 #include <coshard/runtime/sanitizers.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // A sanitizer has to see each frame come and go.
 inline constexpr bool kCacheFrames = !COSHARD_ASAN && !COSHARD_TSAN;
@@ -61,3 +61,4 @@ inline void free_frame(void* memory, std::size_t bytes) noexcept {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -22,12 +22,12 @@
 #include <string>
 #include <utility>
 
-#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 #include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class Executor;
 
@@ -97,3 +97,4 @@ InOrder<T> in_order(Task<T> task, CallSite where = CallSite::current()) {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

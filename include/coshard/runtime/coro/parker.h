@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cstdint>
 
-#include <coshard/export.h>
 
 namespace boost::asio {
 class io_context;
 }  // namespace boost::asio
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class Parker {
  public:
@@ -62,3 +62,4 @@ class ThreadParker final : public Parker {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

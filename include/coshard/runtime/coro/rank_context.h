@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/coro/parker.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class Executor;
 struct Neighbours;
@@ -103,3 +103,4 @@ class RankLocal {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -6,9 +6,9 @@
 #include <exception>
 #include <string>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class Branch;
 class Parker;
@@ -78,3 +78,4 @@ class Waiting : public Suspension {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

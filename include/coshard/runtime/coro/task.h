@@ -10,12 +10,12 @@
 #include <type_traits>
 #include <utility>
 
-#include <coshard/export.h>
 #include <coshard/runtime/coro/foreign.h>
 #include <coshard/runtime/coro/frame_cache.h>
 #include <coshard/runtime/error.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 template <class T>
 class Task;
@@ -193,3 +193,4 @@ inline Task<void> TaskPromise<void>::get_return_object() noexcept {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

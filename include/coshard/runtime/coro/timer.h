@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <map>
 
-#include <coshard/export.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class Timer;
 // By due time; among equal ones, in the order in which they were armed.
@@ -42,3 +42,4 @@ class Timer {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

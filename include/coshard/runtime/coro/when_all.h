@@ -16,11 +16,11 @@
 #include <variant>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // A type-erased task, as a join needs it.
 struct Child {
@@ -154,3 +154,4 @@ inline Task<void> when_all_settled(std::vector<Task<void>> tasks) {
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/spin_lock.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class Device;
 class Event;
@@ -51,3 +51,4 @@ class Buffer {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/device/buffer.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // What sort of device it is, by its name: "cpu", "cuda". A value. A back end defines its own.
 class DeviceKind {
@@ -122,3 +122,4 @@ class Device : public std::enable_shared_from_this<Device> {
 std::shared_ptr<Device> make_cpu_device(int threads);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,10 +1,10 @@
 #pragma once
 // What run(argc, argv, program) reads, for programs with their own options: they take these out of
 // argv first, and call run(options, program). In main, before any rank runs.
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Upper limits of command-line options.
 constexpr int kMostRanks = 1024, kMostThreads = 1024, kMostProgressThreads = 64;
@@ -15,3 +15,4 @@ constexpr int kMostRanks = 1024, kMostThreads = 1024, kMostProgressThreads = 64;
 WorldOptions take_world_options(int& argc, char** argv);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/call_site.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // The first failure of a run.
 struct Failure {
@@ -33,3 +33,4 @@ struct StillRunning {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

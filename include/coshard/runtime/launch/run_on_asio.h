@@ -34,10 +34,10 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // The same with a plain function, which is called once, on the first executor.
 void start_ranks(const WorldOptions& options, const Program& program,
@@ -50,12 +50,12 @@ struct StartRanks {
                   std::vector<boost::asio::any_io_executor> executors) const {
     CS_REQUIRE(!executors.empty(), "run_ranks: the list of executors is empty");
     auto work = boost::asio::make_work_guard(handler, executors.front());
-    struct Waiting {
+    struct Completion {
       std::decay_t<Handler> handler;
       decltype(work) open;
     };
     auto waiting =
-        std::make_shared<Waiting>(Waiting{std::forward<Handler>(handler), std::move(work)});
+        std::make_shared<Completion>(Completion{std::forward<Handler>(handler), std::move(work)});
     start_ranks(options, program, std::move(executors), [waiting](std::exception_ptr error) {
       const auto target = waiting->open.get_executor();
       boost::asio::dispatch(target, [handler = std::move(waiting->handler), error]() mutable {
@@ -80,3 +80,4 @@ auto run_ranks(const WorldOptions& options, const Program& program,
 }
 
 }  // namespace coshard
+#pragma GCC visibility pop

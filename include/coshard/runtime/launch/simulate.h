@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // Kills a rank: once it has issued `after` collectives, every await of its program throws.
 struct SimDeath {
@@ -47,3 +47,4 @@ void simulate(const WorldOptions& options, const Program& program, std::uint64_t
               const SimOptions& sim = {});
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -6,11 +6,11 @@
 #include <memory>
 #include <stop_token>
 
-#include <coshard/export.h>
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/coro/task.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 class StopRequest {
  public:
@@ -39,3 +39,4 @@ class StopRequest {
 };
 
 }  // namespace coshard
+#pragma GCC visibility pop

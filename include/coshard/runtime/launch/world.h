@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include <coshard/export.h>
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/comm/link.h>
 #include <coshard/runtime/coro/executor.h>
@@ -20,7 +19,8 @@
 #include <coshard/runtime/launch/stop_request.h>
 #include <coshard/runtime/observer.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 struct WorldOptions {
   int ranks = 2;
@@ -157,3 +157,4 @@ int run(WorldOptions options, const Program& program);
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,16 +1,16 @@
 #pragma once
 // Modules without parameters: activations, Identity, Dropout. Owned by the module they are members
 // of; rank's thread.
-#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn {
 
 // With erf, or the tanh approximation.
 class GELU : public Module {
  public:
-  explicit GELU(bool tanh_approximation = false) : tanh_approximation(tanh_approximation) {}
+  explicit GELU(bool with_tanh = false) : tanh_approximation(with_tanh) {}
   bool tanh_approximation;
 
  protected:
@@ -45,3 +45,4 @@ class Dropout : public Module {
 
 }  // namespace nn
 }  // namespace coshard
+#pragma GCC visibility pop

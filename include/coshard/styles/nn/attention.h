@@ -1,10 +1,10 @@
 #pragma once
 // Attention: causal self-attention with rotary positions and grouped key/value heads. Owned by the
 // module it is a member of; rank's thread.
-#include <coshard/export.h>
 #include <coshard/styles/nn/linear.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn {
 
 struct AttentionOptions {
@@ -42,3 +42,4 @@ class Attention : public Module {
 
 }  // namespace nn
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -3,12 +3,12 @@
 // thread.
 #include <optional>
 
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/module.h>
 #include <coshard/styles/nn/linear.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn {
 
 struct EmbeddingOptions {
@@ -35,3 +35,4 @@ class Embedding : public Module {
 
 }  // namespace nn
 }  // namespace coshard
+#pragma GCC visibility pop

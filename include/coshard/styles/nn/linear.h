@@ -3,11 +3,11 @@
 // member of; rank's thread.
 #include <optional>
 
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/module.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn {
 
 struct LinearOptions {
@@ -35,3 +35,4 @@ class Linear : public Module {
 
 }  // namespace nn
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,12 +1,12 @@
 #pragma once
 // Llama: Hugging Face's LlamaForCausalLM, with the same config keys and module and parameter names,
 // so that its checkpoints and tensor-parallel plans fit. Owned by the user; rank's thread.
-#include <coshard/export.h>
 #include <coshard/styles/nn/embedding.h>
 #include <coshard/styles/nn/linear.h>
 #include <coshard/styles/nn/norm.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn {
 
 // Keys and defaults of transformers' LlamaConfig; dtype is that of the parameters created here.
@@ -98,3 +98,4 @@ class LlamaForCausalLM : public Module {
 
 }  // namespace nn
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -1,10 +1,10 @@
 #pragma once
 // MLP: the SwiGLU feed-forward block, w2(silu(w1(x)) * w3(x)). Owned by the module it is a member
 // of; rank's thread.
-#include <coshard/export.h>
 #include <coshard/styles/nn/linear.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn {
 
 struct MLPOptions {
@@ -29,3 +29,4 @@ class MLP : public Module {
 
 }  // namespace nn
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -3,11 +3,11 @@
 // thread.
 #include <optional>
 
-#include <coshard/export.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/module.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn {
 
 struct LayerNormOptions {
@@ -50,3 +50,4 @@ class RMSNorm : public Module {
 
 }  // namespace nn
 }  // namespace coshard
+#pragma GCC visibility pop

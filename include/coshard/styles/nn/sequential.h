@@ -1,9 +1,9 @@
 #pragma once
 // Sequential: each module's output is the next one's input. Owns its modules; rank's thread.
-#include <coshard/export.h>
 #include <coshard/styles/module.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn {
 
 class Sequential : public Module {
@@ -28,3 +28,4 @@ class Sequential : public Module {
 
 }  // namespace nn
 }  // namespace coshard
+#pragma GCC visibility pop

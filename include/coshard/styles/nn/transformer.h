@@ -1,7 +1,6 @@
 #pragma once
 // Transformer: a Llama-shaped language model, and its tensor-parallel plans. Owned by the user;
 // rank's thread.
-#include <coshard/export.h>
 #include <coshard/styles/nn/activation.h>
 #include <coshard/styles/nn/attention.h>
 #include <coshard/styles/nn/embedding.h>
@@ -9,7 +8,8 @@
 #include <coshard/styles/nn/norm.h>
 #include <coshard/styles/parallelize.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 namespace nn {
 
 struct TransformerConfig {
@@ -69,3 +69,4 @@ ParallelPlan transformer_plan(bool sequence_parallel);
 
 }  // namespace nn
 }  // namespace coshard
+#pragma GCC visibility pop

@@ -5,10 +5,10 @@
 #include <functional>
 #include <memory>
 
-#include <coshard/export.h>
 #include <coshard/runtime/device/device.h>
 
-namespace COSHARD_API coshard {
+#pragma GCC visibility push(default)
+namespace coshard {
 
 // What a caller brings along; all of it optional.
 struct CudaOptions {
@@ -31,3 +31,4 @@ struct CudaOptions {
 std::shared_ptr<Device> make_cuda_device(CudaOptions options);
 
 }  // namespace coshard
+#pragma GCC visibility pop
