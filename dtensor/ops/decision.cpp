@@ -18,7 +18,7 @@ int kind_of(double x) {
 bool same_attrs(const Attrs& a, const Attrs& b, bool by_kind) {
   if (!by_kind) return a == b;
   const auto same = [](double x, double y) { return kind_of(x) == kind_of(y); };
-  return a.ints() == b.ints() && std::ranges::equal(a.reals(), b.reals(), same);
+  return std::ranges::equal(a.ints(), b.ints()) && std::ranges::equal(a.reals(), b.reals(), same);
 }
 
 std::uint64_t hash_of(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,

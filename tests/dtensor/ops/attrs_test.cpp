@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <new>
@@ -88,7 +89,7 @@ TEST(Attrs, AreEqualWhateverThePaddingHolds) {
   };
   const Attrs a = filled(zeros), b = filled(ones);
   EXPECT_TRUE(a == b);
-  EXPECT_EQ(a.ints(), b.ints());
+  EXPECT_TRUE(std::ranges::equal(a.ints(), b.ints()));
   Padded& other = filled(ones);
   other.c = false;
   EXPECT_FALSE(a == Attrs(other));

@@ -11,11 +11,13 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <typeinfo>
 
 #include <coshard/dtensor/shape.h>
+#include <coshard/runtime/error.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {
@@ -45,18 +47,33 @@ class Attrs {
     return fields;
   }
 
-  const InlineVector<std::int64_t, 20>& ints() const { return ints_; }
-  const InlineVector<double, 4>& reals() const { return reals_; }
+  std::span<const std::int64_t> ints() const { return ints_.span(); }
+  std::span<const double> reals() const { return reals_.span(); }
   // Unlike ==, NaN equals itself, and 0 does not equal -0.
   static bool same_bits(double a, double b) {
     return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
   }
   friend bool operator==(const Attrs& a, const Attrs& b) {
-    return same_type(a, b) && a.ints_ == b.ints_ &&
-           std::ranges::equal(a.reals_, b.reals_, same_bits);
+    return same_type(a, b) && std::ranges::equal(a.ints(), b.ints()) &&
+           std::ranges::equal(a.reals(), b.reals(), same_bits);
   }
 
  private:
+  // As InlineVector, but what is not there yet is not zeroed: Attrs are made in each call.
+  template <class T, std::size_t N>
+  class Fields {
+   public:
+    void push_back(T value) {
+      CS_REQUIRE(size_ < N, "more than ", N, " entries");
+      data_[size_++] = value;
+    }
+    T operator[](std::size_t i) const { return data_[i]; }
+    std::span<const T> span() const { return {data_.data(), size_}; }
+
+   private:
+    std::size_t size_ = 0;
+    std::array<T, N> data_;
+  };
   // Stands for any field while they are counted; a Shape is made from it by its own constructor.
   struct AnyField {
     template <class Field>
@@ -103,7 +120,7 @@ class Attrs {
     } else if constexpr (std::is_integral_v<Field> || std::is_enum_v<Field>) {
       ints_.push_back(static_cast<std::int64_t>(field));
     } else {
-      std::apply([this](const auto&... part) { (put(part), ...); }, fields_of(field));
+      std::apply([this](const auto&... part) { (this->put(part), ...); }, fields_of(field));
     }
   }
   struct Reader {
@@ -116,7 +133,7 @@ class Attrs {
         field.value = from.opaque_[opaque++];
       } else if constexpr (std::is_same_v<Field, Shape>) {
         const auto size = static_cast<std::size_t>(from.ints_[ints++]);
-        const std::int64_t* const begin = from.ints_.begin() + ints;
+        const std::int64_t* const begin = from.ints().data() + ints;
         field = Shape(begin, begin + size);
         ints += size;
       } else if constexpr (std::is_floating_point_v<Field>) {
@@ -124,7 +141,7 @@ class Attrs {
       } else if constexpr (std::is_integral_v<Field> || std::is_enum_v<Field>) {
         field = static_cast<Field>(from.ints_[ints++]);
       } else {
-        std::apply([this](auto&... part) { (get(part), ...); }, fields_of(field));
+        std::apply([this](auto&... part) { (this->get(part), ...); }, fields_of(field));
       }
     }
   };
@@ -134,9 +151,9 @@ class Attrs {
   [[noreturn]] void refuse(const std::type_info& wanted) const;
 
   const std::type_info* type_ = nullptr;
-  InlineVector<std::int64_t, 20> ints_;
-  InlineVector<double, 4> reals_;
-  InlineVector<std::uint64_t, 2> opaque_;
+  Fields<std::int64_t, 20> ints_;
+  Fields<double, 4> reals_;
+  Fields<std::uint64_t, 2> opaque_;
 };
 
 }  // namespace coshard
