@@ -24,7 +24,7 @@ KINDS = {
     "communicator": (["runtime/comm/relay"], 1, 1),
     "device": (["runtime/device/relay", "kernels/relay"], 1, 1),
 }
-# The least that there is, and nothing of debug information: without it ccache serves a folder of any name.
+# The least that there is. Without debug information, and with CCACHE_BASEDIR, ccache serves a folder of any name.
 SETUP = ["-Dbuildtype=debug", "-Doptimization=0", "-Ddebug=false", "-Dtests=disabled", "-Dtools=disabled", "-Dexamples=disabled"]
 SETUP += [f"-D{part}=disabled" for part in ("cuda", "nccl", "nvtx", "mpi", "onednn")]
 TARGET = """
@@ -105,7 +105,7 @@ class Extensions(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="coshard-")
-        cls.tree = os.path.join(cls.folder.name, "tree")
+        cls.tree = os.path.join(os.path.realpath(cls.folder.name), "tree")
         copy_of(ROOT, cls.tree)
         cls.touched = {kind: add(os.path.join(HERE, kind), cls.tree) for kind in KINDS}
 
@@ -161,9 +161,9 @@ class Extensions(unittest.TestCase):
         self.assertEqual(len(tests), len(KINDS))
         with open(os.path.join(self.tree, "meson.build"), "a", encoding="utf-8") as build:
             build.write(TARGET.format(tests=", ".join(repr(path) for path in tests)))
-        environment = dict(os.environ, CXX=" ".join(COMPILER))
+        environment = dict(os.environ, CXX=" ".join(COMPILER), CCACHE_BASEDIR=self.tree)
         self.run_in("meson", "setup", "build", *SETUP, env=environment)
-        self.run_in("ninja", "-C", "build", "extension_tests")
+        self.run_in("ninja", "-C", "build", "extension_tests", env=environment)
         said = self.run_in("build/extension_tests", "--gtest_brief=0")
         self.assertIn("[  PASSED  ]", said)
         print(said[said.rindex("[==========]"):], end="")
