@@ -1,6 +1,7 @@
 """What it takes to add one thing of each kind to the library. The additions lie in extensions/KIND: new files at their places, and
 *.patch for those that change. All are put into one copy of the tree, where each may touch so many files and no more; then the
-library is built there, and the extensions' tests run. usage: extension_test.py SOURCE_ROOT COMPILER..."""
+library is built there, and the extensions' tests run. Skipped where `patch` is not installed.
+usage: extension_test.py SOURCE_ROOT COMPILER..."""
 import os
 import shutil
 import subprocess
@@ -170,4 +171,7 @@ class Extensions(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if not shutil.which("patch"):
+        print("patch is not installed")
+        sys.exit(77)
     unittest.main(argv=sys.argv[:1], verbosity=2)
