@@ -1,6 +1,7 @@
 """What it takes to add one thing of each kind to the library. The additions lie in extensions/KIND: new files at their places, and
 *.patch for those that change. All are put into one copy of the tree, where each may touch so many files and no more; then the
-library is built there, and the extensions' tests run. usage: extension_test.py SOURCE_ROOT COMPILER..."""
+library is built there, and the extensions' tests run. Skipped where `patch` is not installed.
+usage: extension_test.py SOURCE_ROOT COMPILER..."""
 import os
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ KINDS = {
     "communicator": (["runtime/comm/relay"], 1, 1),
     "device": (["runtime/device/relay", "kernels/relay"], 1, 1),
 }
-# The least that there is, and nothing of debug information: without it ccache serves a folder of any name.
+# The least that there is. Without debug information, and with CCACHE_BASEDIR, ccache serves a folder of any name.
 SETUP = ["-Dbuildtype=debug", "-Doptimization=0", "-Ddebug=false", "-Dtests=disabled", "-Dtools=disabled", "-Dexamples=disabled"]
 SETUP += [f"-D{part}=disabled" for part in ("cuda", "nccl", "nvtx", "mpi", "onednn")]
 TARGET = """
@@ -105,7 +106,7 @@ class Extensions(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="coshard-")
-        cls.tree = os.path.join(cls.folder.name, "tree")
+        cls.tree = os.path.join(os.path.realpath(cls.folder.name), "tree")
         copy_of(ROOT, cls.tree)
         cls.touched = {kind: add(os.path.join(HERE, kind), cls.tree) for kind in KINDS}
 
@@ -161,13 +162,16 @@ class Extensions(unittest.TestCase):
         self.assertEqual(len(tests), len(KINDS))
         with open(os.path.join(self.tree, "meson.build"), "a", encoding="utf-8") as build:
             build.write(TARGET.format(tests=", ".join(repr(path) for path in tests)))
-        environment = dict(os.environ, CXX=" ".join(COMPILER))
+        environment = dict(os.environ, CXX=" ".join(COMPILER), CCACHE_BASEDIR=self.tree)
         self.run_in("meson", "setup", "build", *SETUP, env=environment)
-        self.run_in("ninja", "-C", "build", "extension_tests")
+        self.run_in("ninja", "-C", "build", "extension_tests", env=environment)
         said = self.run_in("build/extension_tests", "--gtest_brief=0")
         self.assertIn("[  PASSED  ]", said)
         print(said[said.rindex("[==========]"):], end="")
 
 
 if __name__ == "__main__":
+    if not shutil.which("patch"):
+        print("patch is not installed")
+        sys.exit(77)
     unittest.main(argv=sys.argv[:1], verbosity=2)
