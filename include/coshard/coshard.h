@@ -42,3 +42,4 @@
 #include <coshard/styles/parallelize.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/verify_replicated.h>
+#include <coshard/version.h>

@@ -45,6 +45,7 @@ def consumer_of_pkg_config(work):
     static = ["--static"] if not list(library.glob("libcoshard.so*")) else []
     run(*compiler, *STRICT, "-I", here / "own", here / "program.cpp", "-o", work / "consumer", *flags("--cflags", "--libs", *static))
     run(work / "consumer")
+    run(*compiler, "-std=c++20", pathlib.Path(source) / "examples/quickstart.cpp", "-o", work / "quickstart", *flags("--cflags", "--libs", *static))
 
 
 def consumer_of_cmake(work):

@@ -12,6 +12,8 @@
 
 namespace coshard::kernels {
 
+Libraries cuda_libraries();
+
 // What the kernels call.
 struct CudaHost {
   decltype(&fail) fail_;
