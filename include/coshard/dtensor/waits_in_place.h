@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 

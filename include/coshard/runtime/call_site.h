@@ -3,7 +3,6 @@
 // libstdc++. A value; `current()` as a default argument is the caller's location.
 #include <string_view>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 

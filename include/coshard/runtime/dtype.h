@@ -7,7 +7,6 @@
 #include <string_view>
 #include <type_traits>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string_view>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 

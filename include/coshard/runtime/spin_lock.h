@@ -6,7 +6,6 @@
 
 #include <atomic>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 

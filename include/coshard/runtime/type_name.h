@@ -3,7 +3,6 @@
 #include <string>
 #include <typeinfo>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 

@@ -3,7 +3,6 @@
 // DTensors. Rank's thread; they belong to the branch of the program.
 #include <cstdint>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 

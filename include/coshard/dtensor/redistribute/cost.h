@@ -3,7 +3,6 @@
 // between plans and between an operator's strategies; only ratios matter.
 #include <span>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 
-
 namespace boost::asio {
 class io_context;
 }  // namespace boost::asio

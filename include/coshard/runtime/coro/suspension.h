@@ -6,7 +6,6 @@
 #include <exception>
 #include <string>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 
-
 #pragma GCC visibility push(default)
 namespace coshard {
 
