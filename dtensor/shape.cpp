@@ -52,6 +52,7 @@ std::ostream& operator<<(std::ostream& out, const S& shape) {
   for (std::size_t i = 0; i < shape.size(); ++i) out << (i ? "," : "") << shape[i];
   return out << ']';
 }
-template std::ostream& operator<<(std::ostream& out, const Shape& shape);
+template __attribute__((visibility("default"))) std::ostream& operator<<(std::ostream& out,
+                                                                         const Shape& shape);
 
 }  // namespace coshard

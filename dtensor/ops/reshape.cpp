@@ -41,7 +41,10 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes, CallSite site) {
   CS_REQUIRE(x.shape().size() + sizes.size() <= 9, "unflatten: dimension ", dim, " of ", x,
              " into ", sizes, ": a tensor has at most 8 dimensions");
   std::int64_t known = 1;
-  for (const std::int64_t size : sizes) known *= size == -1 ? 1 : size;
+  for (const std::int64_t size : sizes) {
+    CS_REQUIRE(size >= -1, "unflatten: size ", size, " in ", sizes);
+    known *= size == -1 ? 1 : size;
+  }
   Shape to;
   std::int64_t product = 1;
   for (int d = 0; d < x.ndim(); ++d) {

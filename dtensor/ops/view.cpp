@@ -140,6 +140,7 @@ Shape resolved(Shape shape, const Tensor& x) {
   std::int64_t known = 1;
   std::size_t open = shape.size();
   for (std::size_t i = 0; i < shape.size(); ++i) {
+    CS_REQUIRE(shape[i] >= -1, "view: size ", shape[i], " in ", shape);
     if (shape[i] != -1) {
       known *= shape[i];
     } else {

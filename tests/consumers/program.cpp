@@ -44,6 +44,7 @@ cs::Task<void> program(cs::World& world) {
   } catch (const cs::Error& error) {
     expect(error.kind() == cs::ErrorKind::BadInput, "the error has its kind");
   }
+  std::cout << x.shape() << x.layout() << cs::ColwiseParallel() << "\n";
   Halves halves;
   cs::nn::Linear linear(3, 2, world);
   cs::Module* base = &linear;

@@ -4,7 +4,7 @@
 // on the rank's thread.
 //
 //   struct Mlp : cs::Module {
-//     explicit Mlp(cs::World& world) : up(world, 8, 32), down(world, 32, 8) {
+//     explicit Mlp(cs::World& world) : up(8, 32, world), down(32, 8, world) {
 //       register_module("up", up);
 //       register_module("down", down);
 //     }

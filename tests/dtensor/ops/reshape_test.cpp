@@ -35,5 +35,18 @@ TEST(Edges, AViewSharesMemoryWhereStridesCanSayIt) {
   });
 }
 
+TEST(Edges, ANegativeSizeOtherThanMinusOneIsRefused) {
+  alone([](World& world) {
+    const Tensor x = counting(world, {4, 3});
+    using testing::refusal;
+    EXPECT_NE(refusal([&] { reshape(x, {-2, -6}); }).find("size -2 in [-2,-6]"), std::string::npos);
+    EXPECT_NE(refusal([&] { view(x, {-3, -4}); }).find("size -3 in [-3,-4]"), std::string::npos);
+    EXPECT_NE(refusal([&] {
+                unflatten(x, 0, Shape{-2, -2});
+              }).find("size -2 in [-2,-2]"),
+              std::string::npos);
+  });
+}
+
 }  // namespace
 }  // namespace coshard

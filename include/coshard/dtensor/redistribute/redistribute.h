@@ -35,7 +35,7 @@ struct ArrivedShard {
 //            P -> R        all_reduce
 //            P -> S        reduce_scatter
 //            S(i) -> S(j)  all_to_all
-//            R -> S, R -> P, S -> S on the same dim: nothing
+//            R -> S, S -> P(sum), S -> S on the same dim: nothing
 //   Source:  in-place operators, random fills and optimizers that write to the source wait in place
 //            until the transfer has read it. Writing through data(), or on a rank that dropped the
 //            result while others keep it, is safe only after an await of the result; unchecked.
