@@ -52,21 +52,23 @@ void make_from(const Tensor& from, const Tensor& to, std::function<void(const Te
   from.read_by(to.storage()->pending);
 }
 
-Tensor copy_later(const Tensor& tensor) {
-  Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), tensor.dtype());
+namespace {
+
+// A copy in memory of its own, in flight if `tensor` is.
+Tensor converted(const Tensor& tensor, DType dtype) {
+  Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), dtype);
   make_from(tensor, to, [place = place_of(to)](const Tensor& from) {
     kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(from)});
   });
   return tensor.is_distributed() ? std::move(to).with_spec(tensor.spec()) : to;
 }
 
+}  // namespace
+
+Tensor copy_later(const Tensor& tensor) { return converted(tensor, tensor.dtype()); }
+
 Tensor cast_local(const Tensor& tensor, DType dtype) {
-  if (tensor.dtype() == dtype) return tensor;
-  Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), dtype);
-  make_from(tensor, to, [place = place_of(to)](const Tensor& from) {
-    kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(from)});
-  });
-  return std::move(to).with_spec(tensor.spec());
+  return tensor.dtype() == dtype ? tensor : converted(tensor, dtype);
 }
 
 }  // namespace coshard
