@@ -16,11 +16,11 @@ cs::Task<void> program(cs::World& world) {
   co_await cs::backward(loss);
   co_await optimizer.step();
 
-  cs::DTensor cut = mlp.w1.weight;                                 // each rank holds some rows
-  cs::DTensor whole = co_await cut.redistribute(cs::Replicate());  // issued, then awaited
+  cs::DTensor shard = mlp.w1.weight;                                 // each rank holds some rows
+  cs::DTensor whole = co_await shard.redistribute(cs::Replicate());  // issued, then awaited
   if (world.rank() == 0)
     std::cout << "loss " << loss.item() << "\n"
-              << cs::describe(cut) << " -> " << cs::describe(whole) << "\n";
+              << cs::describe(shard) << " -> " << cs::describe(whole) << "\n";
 }
 
 int main(int argc, char** argv) { return cs::run(argc, argv, program); }

@@ -47,31 +47,32 @@ std::string mpi_program() {
 constexpr int kMostBenchRanks = 64, kMostSteps = 1'000'000;
 
 void add_options(CLI::App& app, DispatchOptions& o) {
-  add_number(app, "--ranks", o.ranks, 1, kMostBenchRanks, "ranks");
+  add_number(app, "--ranks", o.ranks, 1, kMostBenchRanks, "number of ranks");
 }
 
 void add_options(CLI::App& app, RedistributeOptions& o) {
-  add_number(app, "--ranks", o.ranks, 1, kMostBenchRanks, "ranks");
+  add_number(app, "--ranks", o.ranks, 1, kMostBenchRanks, "number of ranks");
 }
 
 void add_options(CLI::App& app, TrainOptions& o) {
   add_number(app, "--ranks", o.ranks, 0, kMostBenchRanks,
-             "ranks; 0: 1 and 2 ranks, both plans, batch 8 and 2");
-  add_number(app, "--threads", o.threads, 0, kMostThreads, "threads per rank; 0: cores / ranks");
+             "number of ranks; 0 runs 1 and 2 ranks, both plans, batch 8 and 2");
+  add_number(app, "--threads", o.threads, 0, kMostThreads,
+             "compute threads per rank; 0 means cores / ranks");
   add_shape(app, o, o.dtype);
-  add_number(app, "--steps", o.steps, 1, kMostSteps, "measured steps per round");
-  add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median counts");
+  add_number(app, "--steps", o.steps, 1, kMostSteps, "timed steps per round");
+  add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median is reported");
 }
 
 void add_options(CLI::App& app, OverlapOptions& o) {
-  add_number(app, "--ranks", o.ranks, 0, kMostBenchRanks, "ranks; 0: 2 and 4");
-  add_number(app, "--steps", o.steps, 1, kMostSteps, "computations of a branch");
-  add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median counts");
-  add_number(app, "--compute-ms", o.compute_ms, 0.1, 1e5, "length of a computation");
+  add_number(app, "--ranks", o.ranks, 0, kMostBenchRanks, "number of ranks; 0 runs 2 and 4");
+  add_number(app, "--steps", o.steps, 1, kMostSteps, "compute kernels per branch");
+  add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median is reported");
+  add_number(app, "--compute-ms", o.compute_ms, 0.1, 1e5, "duration of each compute kernel, in ms");
 }
 
 void add_options(CLI::App& app, GpuOptions& o) {
-  app.add_flag("--tiny", o.tiny, "sizes for a test, not for figures");
+  app.add_flag("--tiny", o.tiny, "tiny sizes, to test the benchmark itself");
 }
 
 // What one option says of another.
@@ -94,20 +95,25 @@ int show(const Report& report, bool json) {
 }
 
 void add_plan(CLI::App& app, Chosen& chosen) {
-  CLI::App* plan = app.add_subcommand("plan", "looks at plans of redistribution");
+  CLI::App* plan = app.add_subcommand("plan", "Inspect redistribution plans");
   plan->require_subcommand(1);
   plan->footer(
       "Example: coshard plan explain --mesh dp=2,tp=4 --shape 8,16 --from 'S(0),R' --to 'R,S(1)'");
-  CLI::App* sub = plan->add_subcommand("explain", "steps, bytes and predicted time of a plan");
+  CLI::App* sub = plan->add_subcommand(
+      "explain", "Show the steps, bytes and predicted time of a redistribution");
   const auto options = std::make_shared<PlanOptions>();
-  sub->add_option("--mesh", options->mesh, "sizes, with names or without: dp=2,tp=4")->required();
-  sub->add_option("--shape", options->shape, "of the tensor: 8,16; nothing: a scalar");
-  sub->add_option("--from", options->from, "one placement per mesh dimension: S(0),R")->required();
-  sub->add_option("--to", options->to, "the same: R,S(1)")->required();
-  sub->add_option("--dtype", options->dtype, "of the tensor")->capture_default_str();
-  sub->add_option("--link", options->links,
-                  "latency and rate of all mesh dimensions, 20us,1GB/s, or of one: dp=20us,1GB/s");
-  sub->add_flag("--json", options->json, "print one JSON object");
+  sub->add_option("--mesh", options->mesh, "mesh dimensions, named or not: dp=2,tp=4 or 2,4")
+      ->required();
+  sub->add_option("--shape", options->shape, "tensor shape, e.g. 8,16; empty for a scalar");
+  sub->add_option("--from", options->from,
+                  "source layout, one placement per mesh dimension: S(0),R")
+      ->required();
+  sub->add_option("--to", options->to, "target layout: R,S(1)")->required();
+  sub->add_option("--dtype", options->dtype, "tensor dtype")->capture_default_str();
+  sub->add_option(
+      "--link", options->links,
+      "link latency and bandwidth: 20us,1GB/s for all mesh dimensions, dp=20us,1GB/s for one");
+  sub->add_flag("--json", options->json, "print a single JSON object");
   sub->callback([options, &chosen] {
     chosen = [options] {
       explain_plan(*options, std::cout);
@@ -117,12 +123,13 @@ void add_plan(CLI::App& app, Chosen& chosen) {
 }
 
 void add_conform(CLI::App& app, Chosen& chosen) {
-  CLI::App* sub = app.add_subcommand("conform", "runs every conformance case of a directory");
+  CLI::App* sub = app.add_subcommand("conform", "Run the conformance cases in a directory");
   sub->footer("Example: coshard conform tests/conformance/cases --only redistribute_1d/S0-to-R/");
   const auto directory = std::make_shared<std::string>(), only = std::make_shared<std::string>();
   const auto place = std::make_shared<Place>();
-  sub->add_option("DIR", *directory, "*.json with *.safetensors beside them")->required();
-  sub->add_option("--only", *only, "cases whose name contains this");
+  sub->add_option("DIR", *directory, "directory with *.json and matching *.safetensors files")
+      ->required();
+  sub->add_option("--only", *only, "run only cases whose name contains this text");
   place->add_to(*sub);
   sub->callback([directory, only, place, &chosen] {
     chosen = [directory, only, place] {
@@ -133,12 +140,12 @@ void add_conform(CLI::App& app, Chosen& chosen) {
 }
 
 void add_doctor(CLI::App& app, Chosen& chosen) {
-  CLI::App* sub = app.add_subcommand("doctor", "says what this build and this machine have");
+  CLI::App* sub = app.add_subcommand("doctor", "Report what this build and this machine support");
   const auto options = std::make_shared<DoctorOptions>();
   add_word(*sub, "--device", options->device, device_names(),
-           "must work: " + joined(device_names()));
+           "fail unless this device works: " + joined(device_names()));
   sub->add_option("--communicator", options->communicator,
-                  "must be there: " + joined(known_communicators()));
+                  "fail unless this build has it: " + joined(known_communicators()));
   sub->callback([options, &chosen] {
     chosen = [options] {
       options->mpi_program = mpi_program();
@@ -148,10 +155,10 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
 }
 
 void add_completion(CLI::App& app, Chosen& chosen) {
-  CLI::App* shells = app.add_subcommand("completion", "prints the completion script of a shell");
+  CLI::App* shells = app.add_subcommand("completion", "Print a shell completion script");
   shells->require_subcommand(1);
   shells->footer("Example: source <(coshard completion bash)");
-  shells->add_subcommand("bash", "for bash")->callback([&app, &chosen] {
+  shells->add_subcommand("bash", "Print the completion script for bash")->callback([&app, &chosen] {
     chosen = [&app] {
       std::cout << bash_completion(app);
       return 0;
@@ -163,20 +170,21 @@ void add_completion(CLI::App& app, Chosen& chosen) {
 class Benches {
  public:
   Benches(CLI::App& app, Chosen& chosen)
-      : bench_(*app.add_subcommand("bench", "runs a bench and compares with its targets")),
+      : bench_(*app.add_subcommand("bench",
+                                   "Run a benchmark and compare the figures with their targets")),
         chosen_(chosen) {
     bench_.require_subcommand(1);
     bench_.footer("Example: coshard bench train --ranks 2 --json");
     train_.progress = [](const std::string& line) { std::cerr << line << std::endl; };
     gpu_.progress = train_.progress;
     redistribute_.mpi_program = mpi_program();
-    add("dispatch", "host cost of tasks and of tensor operations", dispatch_, bench_dispatch);
-    add("redistribute", "collectives and redistributes of 4 KiB to 16 MiB", redistribute_,
+    add("dispatch", "Host time per task and per tensor operator", dispatch_, bench_dispatch);
+    add("redistribute", "Collectives and redistributions from 4 KiB to 16 MiB", redistribute_,
         bench_redistribute);
-    add("overlap", "what a sibling hides of collectives on an emulated link", overlap_,
+    add("overlap", "Communication hidden by a sibling task, on an emulated link", overlap_,
         bench_overlap);
-    add("train", "a training step of the Transformer", train_, bench_train);
-    add("gpu", "a Llama block, attention, matmul, bandwidth and host time on one device", gpu_,
+    add("train", "One training step of a transformer", train_, bench_train);
+    add("gpu", "Llama block, attention, matmul, bandwidth and host time on one device", gpu_,
         bench_gpu);
   }
 
@@ -184,10 +192,10 @@ class Benches {
   template <class Options>
   void add(const char* name, const char* help, Options& options, Report (*run)(const Options&)) {
     CLI::App* sub = bench_.add_subcommand(name, help);
-    sub->add_flag("--json", json_, "print one JSON object");
+    sub->add_flag("--json", json_, "print a single JSON object");
     if constexpr (requires { options.peer; })
       sub->add_option("--peer", peer_,
-                      "script of PyTorch's times as JSON, run beside it with python3")
+                      "Python script that prints PyTorch's times as JSON; run under the same load")
           ->check(CLI::ExistingFile);
     const auto place = std::make_shared<Place>();
     if constexpr (std::is_same_v<Options, GpuOptions>) place->device = "cuda";
@@ -215,7 +223,7 @@ class Benches {
 };
 
 int run_command(int argc, char** argv) {
-  CLI::App app("coshard: measures and proves the library on this machine", "coshard");
+  CLI::App app("Benchmarks, conformance tests and diagnostics for coshard", "coshard");
   app.footer("Example: coshard doctor");
   app.require_subcommand(1);
   Chosen chosen;
@@ -226,7 +234,7 @@ int run_command(int argc, char** argv) {
   add_plan(app, chosen);
   const int code = parse(app, argc, argv) ? chosen() : 0;
   std::cout.flush();
-  if (!std::cout) fail(ErrorKind::DeviceFailed, "stdout: could not be written");
+  if (!std::cout) fail(ErrorKind::DeviceFailed, "could not write to stdout");
   return code;
 }
 

@@ -43,7 +43,7 @@ inline void add_place(CLI::App& app, std::string& device, std::string& communica
                communicator_names());
   };
   add_checked(app, "--device", device,
-              joined(device_names()) + "; of several GPUs rank r gets r modulo their count",
+              joined(device_names()) + "; with several GPUs, rank r uses GPU r modulo their number",
               check_device, choice_of(device_names()));
   add_checked(app, "--communicator", communicator, joined(known_communicators()),
               check_communicator, choice_of(known_communicators()));

@@ -16,13 +16,14 @@ void add_shape(CLI::App& app, Options& o, std::string& dtype) {
     add_number(app, name, value, 1, most, help);
   };
   add("--layers", o.layers, 1000, "transformer blocks");
-  add("--dim", o.dim, kMostOfAShape, "width of the model; a multiple of 2 x heads");
+  add("--dim", o.dim, kMostOfAShape, "model width; a multiple of 2 x heads");
   add("--heads", o.heads, kMostOfAShape, "attention heads");
-  add("--ffn", o.ffn, kMostOfAShape, "width of the MLP");
-  add("--seq", o.seq, kMostOfAShape, "bytes per sequence");
-  add("--batch", o.batch, kMostOfAShape, "sequences per step");
-  add_word(app, "--dtype", dtype, {"f32", "bf16", "f64"}, "f32, bf16 or f64");
-  add_word(app, "--plan", o.plan, {"tp", "tp-sp"}, "tp, or tp-sp: with sequence parallelism");
+  add("--ffn", o.ffn, kMostOfAShape, "hidden width of the MLP");
+  add("--seq", o.seq, kMostOfAShape, "sequence length in bytes (one token per byte)");
+  add("--batch", o.batch, kMostOfAShape, "global batch: sequences per step");
+  add_word(app, "--dtype", dtype, {"f32", "bf16", "f64"}, "parameter dtype: f32, bf16 or f64");
+  add_word(app, "--plan", o.plan, {"tp", "tp-sp"},
+           "tensor parallelism, or tp-sp: with sequence parallelism as well");
 }
 
 // What all ranks together hold at the least: weights, gradients and two moments; four activations

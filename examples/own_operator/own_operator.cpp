@@ -5,7 +5,7 @@
 #include "examples/own_operator/smooth_clip.h"
 namespace cs = coshard;
 
-// Every rank sorts all rows: the library's own rule would leave them cut.
+// Every rank sorts all rows: the library's own rule would leave them sharded.
 cs::Rule whole_everywhere(std::span<const cs::TensorInfo>, const cs::Attrs&) {
   cs::Rule rule;
   rule.in = {".."};

@@ -1,5 +1,5 @@
 #pragma once
-// The model of one rank, cut over all ranks by its plan (one rank: plain tensors, no plan). Belongs
+// The model of one rank, sharded over all ranks by its plan (one rank: plain tensors, no plan). Belongs
 // to the rank's thread.
 #include <string>
 #include <vector>

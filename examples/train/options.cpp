@@ -15,13 +15,13 @@ constexpr const char* kAbout =
     "Trains a Llama-shaped byte-level language model with tensor parallelism; every rank is a "
     "thread of this process.";
 constexpr const char* kExample =
-    "Example: four minutes on the King James Bible, two ranks, sequence parallel, with a trace for "
-    "ui.perfetto.dev\n"
+    "Example: the King James Bible on two ranks with sequence parallelism, and a trace for "
+    "ui.perfetto.dev (about four minutes on two cores)\n"
     "  bible -f \"gen1:1-rev22:21\" > data/kjv.txt\n"
     "  build/examples/train --text data/kjv.txt --ranks 2 --plan tp-sp --steps 1200 --trace "
     "run.trace.json\n"
-    "Ctrl-C or SIGTERM ends a run after its step, with score, report and files; a second one at "
-    "once.\n";
+    "Ctrl-C or SIGTERM stops after the current step and still writes the score, the report and all "
+    "files; a second one stops at once.\n";
 
 constexpr int kMost = 1'000'000'000;
 
@@ -33,31 +33,32 @@ void add_options(CLI::App& app, Options& o) {
   const auto add_text = [&app](const char* name, std::string& value, const char* help) {
     app.add_option(name, value, help)->capture_default_str();
   };
-  add("--ranks", o.ranks, 1, 256, "ranks; must divide --heads");
-  add("--threads", o.threads, 0, kMostThreads, "threads per rank; 0: cores / ranks");
+  add("--ranks", o.ranks, 1, 256, "number of ranks; must divide --heads");
+  add("--threads", o.threads, 0, kMostThreads, "compute threads per rank; 0 means cores / ranks");
   tools::add_place(app, o.device, o.communicator);
-  add_text("--link", o.link, "emulate a link of this latency and rate: 20us,1GB/s");
+  add_text("--link", o.link, "emulate a link of this latency and bandwidth: 20us,1GB/s");
   add("--progress-threads", o.progress_threads, 0, kMostProgressThreads,
-      "threads that move data while ranks compute");
+      "threads that move data while the ranks compute");
   add("--rank-threads", o.rank_threads, 1, kMostRanks,
-      "ranks share so many threads; else one each");
+      "run all ranks on this many threads; default one thread each");
   tools::add_shape(app, o, o.dtype_name);
-  add("--steps", o.steps, 1, kMost, "steps of AdamW");
-  tools::add_number(app, "--lr", o.lr, 1e-12, 1e6,
-                    "highest learning rate; falls to a tenth as a cosine");
-  add("--warmup", o.warmup, 0, kMost, "steps of linear warm-up");
+  add("--steps", o.steps, 1, kMost, "optimizer steps");
+  tools::add_number(app, "--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
+  add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");
   tools::add_number(app, "--seed", o.seed, std::uint64_t{0},
                     std::numeric_limits<std::uint64_t>::max(),
-                    "of the weights, the batches and the sample");
-  add_text("--text", o.text, "file to learn from; every twentieth block of 4 KiB is held out");
+                    "seed for weights, batches and sampling");
+  add_text("--text", o.text, "training text; every twentieth 4 KiB block is held out");
   add_text("--trace", o.trace, "write a Chrome trace to this file");
-  add("--trace-steps", o.trace_steps, 1, kMost, "steps in the trace, from the second on");
-  add_text("--json", o.json, "write the figures to this file");
-  add_text("--prompt", o.prompt, "what the sample continues");
-  add("--sample", o.sample, 0, kMost, "bytes to sample at the end");
-  tools::add_number(app, "--temperature", o.temperature, 1e-6, 1e6, "of the sample");
-  add("--eval-blocks", o.eval_blocks, 0, kMost, "held-out blocks to score at most");
-  add("--log-every", o.log_every, 1, kMost, "steps between two lines of a log");
+  add("--trace-steps", o.trace_steps, 1, kMost,
+      "number of steps to trace, starting with the second");
+  add_text("--json", o.json, "write the results as JSON to this file");
+  add_text("--prompt", o.prompt, "prompt for the sample");
+  add("--sample", o.sample, 0, kMost, "bytes to generate at the end; 0 for none");
+  tools::add_number(app, "--temperature", o.temperature, 1e-6, 1e6, "sampling temperature");
+  add("--eval-blocks", o.eval_blocks, 0, kMost, "maximum number of held-out blocks to score");
+  add("--log-every", o.log_every, 1, kMost,
+      "steps between log lines when stdout is not a terminal");
 }
 
 // What one option says of another.

@@ -20,7 +20,7 @@ const CLI::App& innermost(const CLI::App& app) {
 }
 
 void add_version(CLI::App& app) {
-  app.set_version_flag("--version", "coshard " COSHARD_VERSION, "print the version and end");
+  app.set_version_flag("--version", "coshard " COSHARD_VERSION, "print the version and exit");
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; }))
     add_version(*command);
 }
@@ -87,7 +87,7 @@ void add_world_options(CLI::App& app, WorldOptions& o) {
   app.add_option("--communicator", o.communicator, joined(known_communicators()))
       ->capture_default_str();
   app.add_option_function<std::string>("--link", read_link,
-                                       "emulate a link of this latency and rate: 20us,1GB/s");
+                                       "emulate a link of this latency and bandwidth: 20us,1GB/s");
   app.final_callback([&o] { (void)settled(o); });
 }
 
