@@ -18,6 +18,13 @@ std::ostream& operator<<(std::ostream& out, const Placement& placement) {
   return out;
 }
 
+void refuse_shard(int dim, int split) {
+  if (split < 1)
+    fail(ErrorKind::BadInput,
+         str_cat("StridedShard(", dim, ", ", split, "): split must be at least 1"));
+  fail(ErrorKind::BadInput, str_cat("Shard(", dim, "): no tensor has that dimension"));
+}
+
 Placement parse_placement(std::string_view text) {
   const auto bad = [&]() {
     fail(ErrorKind::BadInput, str_cat("unknown placement '", text,

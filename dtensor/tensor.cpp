@@ -182,6 +182,7 @@ Tensor Tensor::borrow(const std::shared_ptr<Device>& device, void* data, const S
                       DType dtype) {
   Tensor out;
   const std::size_t bytes = bytes_of(shape, dtype, "borrow");
+  CS_REQUIRE(data != nullptr || bytes == 0, "borrow: data is null for ", shape);
   out.impl_ = std::make_shared<Impl>();
   out.impl_->storage = std::make_shared<Storage>();
   out.impl_->storage->buffer = device->borrow(data, bytes);

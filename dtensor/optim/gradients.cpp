@@ -75,6 +75,35 @@ void gather_partial(std::vector<GradientBucket>& buckets, const Tensor& paramete
   put_gradient(buckets, g.mesh().communicator(m), reduce, parameter, std::move(after));
 }
 
+// The world ranks that differ from this one in dimension `dim` of `mesh` alone, this one apart.
+std::vector<int> others_along(const DeviceMesh& mesh, int dim) {
+  int stride = 1;
+  for (int d = mesh.ndim() - 1; d > dim; --d) stride *= mesh.size(d);
+  const auto& ranks = mesh.ranks();
+  const auto here = std::ranges::find(ranks, mesh.get_rank()) - ranks.begin();
+  const int mine = mesh.local_rank(dim);
+  std::vector<int> others;
+  for (int i = 0; i < mesh.size(dim); ++i)
+    if (i != mine) others.push_back(ranks[static_cast<std::size_t>(here + (i - mine) * stride)]);
+  return others;
+}
+
+// The ranks of `mesh` along `dim` must hold replicas of the gradient, not shards or partial values.
+void check_replicas_along(const Tensor& gradient, std::size_t index, const DeviceMesh& mesh,
+                          int dim) {
+  if (!gradient.is_distributed() || !gradient.mesh().contains_this_rank()) return;
+  const std::vector<int> reduced = others_along(mesh, dim);
+  for (int m = 0; m < gradient.mesh().ndim(); ++m) {
+    if (gradient.layout()[m].is_replicate()) continue;
+    for (const int rank : others_along(gradient.mesh(), m))
+      CS_REQUIRE(std::ranges::find(reduced, rank) == reduced.end(), "all_reduce_gradients along '",
+                 mesh.names()[static_cast<std::size_t>(dim)], "' of ", mesh,
+                 ": the gradient of parameter ", index, " is ", describe(gradient), ", so ranks ",
+                 mesh.get_rank(), " and ", rank,
+                 " hold different parts of it; pass a dimension along which it is replicated");
+  }
+}
+
 }  // namespace
 
 Task<void> reduce_gradients(Tensors parameters, CallSite site) {
@@ -111,6 +140,8 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
     return;
   }
   std::vector<GradientBucket> buckets;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (const Tensor g = parameters[i].grad(); g.defined()) check_replicas_along(g, i, mesh, dim);
   for (const Tensor& p : parameters)
     if (p.grad().defined())
       put_gradient(buckets, mesh.communicator(dim), reduce, p, p.grad().spec());

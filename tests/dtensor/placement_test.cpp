@@ -27,6 +27,26 @@ TEST(Placement, TextThatCannotBeReadIsQuotedInTheError) {
   }
 }
 
+// Dimensions are stored in 16 bits: 65536 must not become 0.
+TEST(Placement, DimensionsAndSplitsThatNoTensorHasAreRefused) {
+  const auto said = [](auto make) -> std::string {
+    try {
+      make();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said([] { return Shard(65536); }), "Shard(65536): no tensor has that dimension");
+  EXPECT_NE(said([] { return Shard(-65536); }), "");
+  EXPECT_NE(said([] { return StridedShard(65537, 2); }), "");
+  EXPECT_EQ(said([] { return StridedShard(0, 0); }),
+            "StridedShard(0, 0): split must be at least 1");
+  EXPECT_NE(said([] { return StridedShard(0, -2); }), "");
+  EXPECT_NE(said([] { return parse_placement("S(65536)"); }), "");
+  EXPECT_EQ(said([] { return StridedShard(-1, 1); }), "");
+}
+
 TEST(Layout, PrintsOnePlacementPerMeshDimension) {
   EXPECT_EQ(to_string(Layout(Shard(0), Replicate(), Partial())), "S(0)RP(sum)");
 }

@@ -113,5 +113,18 @@ TEST(Tensor, PlacementsAreOptionalAndTwiceDistributedIsOnce) {
   });
 }
 
+TEST(Tensor, BorrowedMemoryMustNotBeNullUnlessItIsEmpty) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    try {
+      Tensor::borrow(world.device(), nullptr, {4}, DType::F32);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()), "borrow: data is null for [4]");
+    }
+    EXPECT_EQ(Tensor::borrow(world.device(), nullptr, {0, 3}, DType::F32).numel(), 0);
+    co_return;
+  });
+}
+
 }  // namespace
 }  // namespace coshard

@@ -29,15 +29,21 @@ struct Placement {
   friend constexpr bool operator==(const Placement&, const Placement&) = default;
 };
 
+[[noreturn]] void refuse_shard(int dim, int split);
+
 // Sharded along tensor dimension `dim` as by torch.chunk: shards of ceil(size/n), the last ones
-// smaller or empty.
+// smaller or empty. Error{BadInput}: a dim that no tensor has.
 constexpr Placement Shard(int dim) {
-  return {PlacementKind::Shard, Reduce::Sum, static_cast<std::int16_t>(dim), 1};
+  const auto stored = static_cast<std::int16_t>(dim);
+  if (stored != dim) refuse_shard(dim, 1);
+  return {PlacementKind::Shard, Reduce::Sum, stored, 1};
 }
 // Split into `split` chunks, each of which is sharded over n ranks; rank i concatenates the i-th
-// shard of every chunk (PyTorch's _StridedShard).
+// shard of every chunk (PyTorch's _StridedShard). Error{BadInput}: as Shard; split < 1.
 constexpr Placement StridedShard(int dim, int split) {
-  return {PlacementKind::StridedShard, Reduce::Sum, static_cast<std::int16_t>(dim), split};
+  const auto stored = static_cast<std::int16_t>(dim);
+  if (stored != dim || split < 1) refuse_shard(dim, split);
+  return {PlacementKind::StridedShard, Reduce::Sum, stored, split};
 }
 constexpr Placement Replicate() { return {}; }
 // Every rank holds a partial value; the tensor is their reduction. A row-wise sharded embedding is

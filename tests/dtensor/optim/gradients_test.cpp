@@ -66,5 +66,51 @@ TEST(AllReduceGradients, SumsOrAveragesReplicasInOneCollective) {
     on_ranks(4, [reduce](World& world) { return expect_reduced_replicas(world, reduce); });
 }
 
+// What the error says; "" if there is none.
+std::string said(const std::vector<Tensor>& parameters, const DeviceMesh& mesh, int dim) {
+  try {
+    all_reduce_gradients(parameters, mesh, dim, Reduce::Avg);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Averaging them would mix elements of different shards, or count partial values twice.
+TEST(AllReduceGradients, RefusesShardsAndPartialsAlongTheDimension) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    const DeviceMesh tp = mesh["tp"], flat = mesh.flatten();
+    const Tensor whole = counting(world, {8});
+    const Tensor sharded = parameter(world, tp, {8}, Shard(0));
+    sharded.set_grad(distribute_tensor(whole, tp, Shard(0), std::nullopt));
+    const Tensor partial = parameter(world, tp, {8}, Replicate());
+    partial.set_grad(from_local(whole, tp, Partial()));
+    Tensor on_both = distribute_tensor(whole, mesh, Layout(Shard(0), Replicate()), std::nullopt);
+    on_both.set_requires_grad(true);
+    on_both.set_grad(distribute_tensor(whole, mesh, Layout(Shard(0), Replicate()), std::nullopt));
+    const Tensor plain = counting(world, {8});
+    plain.set_requires_grad(true);
+    plain.set_grad(whole);
+    CountingObserver seen(world);
+    const int other = world.rank() ^ 1;
+    EXPECT_EQ(
+        said({plain, sharded}, mesh, 1),
+        str_cat("all_reduce_gradients along 'tp' of (dp=2,tp=2): the gradient of parameter 1 is "
+                "f64[8] S(0) on tp=2, so ranks ",
+                world.rank(), " and ", other,
+                " hold different parts of it; pass a dimension along which it is "
+                "replicated"));
+    EXPECT_NE(said({sharded}, tp, 0), "");
+    EXPECT_NE(said({sharded}, flat, 0), "");
+    EXPECT_NE(said({partial}, mesh, 1), "");
+    EXPECT_NE(said({on_both}, mesh, 0), "");
+    EXPECT_EQ(seen.total(), 0);
+    EXPECT_EQ(said({sharded, partial, plain}, mesh, 0), "");
+    EXPECT_EQ(said({on_both, plain}, mesh, 1), "");
+    co_return;
+  });
+}
+
 }  // namespace
 }  // namespace coshard

@@ -23,7 +23,7 @@ Task<void> reduce_gradients(Tensors parameters, CallSite site = CallSite::curren
 // parallelism for parameters sharded over another dimension. Parameters may be plain, or DTensors
 // on meshes of other dimensions; a gradient keeps its layout, P(sum) too. One bucketed all_reduce
 // per dtype, issued but not awaited: gradients are in flight. Error{BadInput}: a dimension out of
-// range; another reduction.
+// range; another reduction; a gradient that is sharded or Partial along that dimension.
 void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMesh& mesh, int dim,
                           Reduce reduce = Reduce::Sum, CallSite site = CallSite::current());
 
