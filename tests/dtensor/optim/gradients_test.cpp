@@ -89,7 +89,7 @@ TEST(AllReduceGradients, RefusesShardsAndPartialsAlongTheDimension) {
     Tensor on_both = distribute_tensor(whole, mesh, Layout(Shard(0), Replicate()), std::nullopt);
     on_both.set_requires_grad(true);
     on_both.set_grad(distribute_tensor(whole, mesh, Layout(Shard(0), Replicate()), std::nullopt));
-    const Tensor plain = counting(world, {8});
+    Tensor plain = counting(world, {8});
     plain.set_requires_grad(true);
     plain.set_grad(whole);
     CountingObserver seen(world);
