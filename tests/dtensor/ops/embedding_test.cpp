@@ -36,6 +36,9 @@ TEST(Embedding, CountsThePaddingRowFromTheEnd) {
     const Tensor ids = Tensor::from_values(world.device(), {3}, DType::I64, {0, 2, 2});
     co_await embedding(ids, weight, -1).sum().backward();
     EXPECT_EQ(weight.grad().to_vector(), (Values{1, 1, 0, 0, 0, 0}));
+    const Tensor first = ones({3, 2}, DType::F64, true);
+    co_await embedding(ids, first, -3).sum().backward();
+    EXPECT_EQ(first.grad().to_vector(), (Values{0, 0, 0, 0, 2, 2}));
     EXPECT_THROW(embedding(ids, weight, 7), Error);
     EXPECT_THROW(embedding(ids, weight, 3), Error);
     EXPECT_THROW(embedding(ids, weight, -4), Error);

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
+
 #include <vector>
 
 #include <coshard/runtime/error.h>
@@ -98,6 +101,32 @@ Task<void> observe(World& world) {
 }
 
 TEST(World, TellsAllItsObservers) { run_ranks({.ranks = 2}, observe); }
+
+// Lives as long as its world, and hears what happens in it.
+struct Standing final : Observer {
+  static inline std::atomic<bool> wanted{false};
+  static inline std::atomic<int> alive{0}, heard{0};
+  Standing() { ++alive; }
+  ~Standing() override { --alive; }
+  void planned(std::string_view, std::int64_t) override { ++heard; }
+};
+const bool standing = observe_worlds([](int rank) -> std::unique_ptr<Observer> {
+  if (!Standing::wanted || rank == 1) return nullptr;
+  return std::make_unique<Standing>();
+});
+
+TEST(World, OwnsTheObserversThatObserveWorldsMakesForIt) {
+  Standing::wanted = true;
+  run_ranks({.ranks = 3}, [](World& world) -> Task<void> {
+    EXPECT_EQ(world.observed(), world.rank() != 1);
+    if (world.observed()) EXPECT_GE(Standing::alive, 1);
+    world.observer().planned("S(0)->R", 8);
+    co_return;
+  });
+  Standing::wanted = false;
+  EXPECT_EQ(Standing::heard, 2);
+  EXPECT_EQ(Standing::alive, 0);
+}
 
 }  // namespace
 }  // namespace coshard::test
