@@ -99,10 +99,11 @@ Task<void> clipping(World& world, DeviceMesh mesh, Turn turn) {
   co_await std::move(clipped);
 }
 Task<void> replicas_summed(World& world, DeviceMesh mesh, Turn turn) {
-  const std::vector<Tensor> parameters = stepped(world, mesh);
+  const DTensor w = replica(world, mesh);
+  w.set_grad(w.detach());
   turn.line(__LINE__ + 1);
-  all_reduce_gradients(parameters, mesh, 0);
-  parameters[0].grad().wait();
+  all_reduce_gradients({w}, mesh, 0);
+  w.grad().wait();
   co_return;
 }
 Task<void> checked_locals(World& world, DeviceMesh mesh, Turn turn) {
