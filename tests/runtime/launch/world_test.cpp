@@ -115,6 +115,7 @@ const bool standing = observe_worlds([](int rank) -> std::unique_ptr<Observer> {
 });
 
 TEST(World, OwnsTheObserversThatObserveWorldsMakesForIt) {
+  Standing::heard = 0;
   Standing::wanted = true;
   run_ranks({.ranks = 3}, [](World& world) -> Task<void> {
     EXPECT_EQ(world.observed(), world.rank() != 1);
