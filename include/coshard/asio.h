@@ -2,6 +2,8 @@
 // Interoperation with Boost.Asio: its operations inside tasks (use_task), tasks and collectives in
 // its coroutines, callbacks and futures (co_spawn, async_wait), and worlds on the caller's own
 // context (run_ranks). Heavy: include it in sources.
+#include <coshard/runtime/language.h>
+
 #include <coshard/dtensor/redistribute/async_wait.h>
 #include <coshard/runtime/coro/asio.h>
 #include <coshard/runtime/coro/co_spawn.h>

@@ -3,6 +3,8 @@
 // and styles. Separate headers: coshard/debug.h (counters, tables, traces), coshard/op.h (operators
 // of your own), coshard/device.h (streams, memory and observers of your own), coshard/asio.h and
 // coshard/simulate.h.
+#include <coshard/runtime/language.h>
+
 #include <coshard/dtensor/capture.h>
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/distribute.h>

@@ -1,6 +1,8 @@
 #pragma once
 // Tools for looking into a program: collectives counted per module, tables and traces of
 // communication, redistribute plans, and which rank holds what.
+#include <coshard/runtime/language.h>
+
 #include <coshard/dtensor/redistribute/explain.h>
 #include <coshard/profiling/chrome_trace.h>
 #include <coshard/profiling/collective_counter.h>

@@ -30,6 +30,8 @@
 //
 // Every rank must register the same rule before it uses that operator on DTensors; otherwise the
 // next collective of the mesh fails.
+#include <coshard/runtime/language.h>
+
 #include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/operator_attrs.h>

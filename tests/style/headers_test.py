@@ -1,5 +1,6 @@
 """Every header compiles alone. One that its own source includes first is proven by the build; the others are compiled here.
 All public ones are compiled together where nothing but them can be found, so they reach no private one.
+What programs include says in its first error line which language it needs.
 usage: headers_test.py SOURCE_ROOT BUILD_ROOT COMPILER..."""
 import os
 import subprocess
@@ -18,6 +19,23 @@ def proven_by_its_source(root, header):
         return False
     first = INCLUDE.search(read(root, source))
     return first is not None and first.group(1) == header.removeprefix("include/")
+
+# Flags without which the headers cannot be used, and what is said of them.
+LANGUAGE = {
+    "-std=c++17": "coshard needs C++20 or later: compile with -std=c++20",
+    "-fno-exceptions": "coshard reports failures as exceptions: compile without -fno-exceptions",
+    "-fno-rtti": "coshard passes typed exceptions and attributes: compile without -fno-rtti",
+}
+
+
+def unclear_refusals(root, compile_with):
+    """Entry headers that say something else, or nothing, of a flag of LANGUAGE."""
+    entries = [path for path in sources(root, ["include"], (".h",)) if "/" not in place(path)]
+    for path in entries:
+        for flag, said in LANGUAGE.items():
+            errors = [line for line in compile_with(flag, path).splitlines() if "error:" in line]
+            if not errors or said not in errors[0]:
+                yield f"{path} with {flag}: {errors[:1]}"
 
 
 def main():
@@ -40,6 +58,15 @@ def main():
     run = subprocess.run([*compiler, *flags, *public, "-"], input=together, capture_output=True, text=True)
     if run.returncode:
         print(f"the public headers reach a private one:\n{run.stderr}")
+        return 1
+
+    def errors_with(flag, path):
+        words = [*compiler, *flags, flag, "-Wfatal-errors", *public, os.path.join(root, path)]
+        return subprocess.run(words, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C")).stderr
+
+    unclear = list(unclear_refusals(root, errors_with))
+    if unclear:
+        print("the first error is not the one line that tells of the language:", *unclear, sep="\n")
         return 1
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
