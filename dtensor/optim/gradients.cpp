@@ -140,8 +140,13 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
     return;
   }
   std::vector<GradientBucket> buckets;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (const Tensor g = parameters[i].grad(); g.defined()) check_replicas_along(g, i, mesh, dim);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (const Tensor g = parameters[i].grad(); g.defined())
+      check_replicas_along(g, i, mesh, dim);
+    else
+      mesh.note(dim, {"called all_reduce_gradients with no gradient for parameter", "of", i,
+                      parameters.size()});
+  }
   for (const Tensor& p : parameters)
     if (p.grad().defined())
       put_gradient(buckets, mesh.communicator(dim), reduce, p, p.grad().spec());

@@ -42,6 +42,18 @@ void Optimizer::require_current() const {
                p.grad_meta()->producer->name(), "; create the optimizer afterwards");
 }
 
+// Their peers must miss the same: the next collective of the mesh compares. Else a replica that is
+// not updated would differ from then on, unseen.
+void Optimizer::note_missing_gradients() const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& p = parameters_[i];
+    if (p.grad().defined() || !p.is_distributed() || !p.mesh().contains_this_rank()) continue;
+    for (int m = 0; m < p.mesh().ndim(); ++m)
+      p.mesh().note(m, {"stepped an optimizer that has no gradient for parameter", "of", i,
+                        parameters_.size()});
+  }
+}
+
 bool Optimizer::checks_replicas() {
   ++steps_;
   return check_replicas > 0 && StepGraph::recording() == nullptr &&
@@ -52,6 +64,7 @@ Task<void> Optimizer::step(CallSite site) {
   const UserCall user(site);
   const TraceRange range(name());
   require_current();
+  note_missing_gradients();
   if (checks_replicas()) {
     Task<void> verified = verify_replicas(unreduced_gradients(parameters_));
     co_await std::move(verified);

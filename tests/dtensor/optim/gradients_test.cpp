@@ -112,5 +112,70 @@ TEST(AllReduceGradients, RefusesShardsAndPartialsAlongTheDimension) {
   });
 }
 
+// Steps on which every rank has all gradients, then one on which rank 1 has none for parameter 1.
+Task<void> miss_one(World& world, const Placement& placement, bool everywhere) {
+  const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+  std::vector<Tensor> parameters{parameter(world, mesh, {4}, placement),
+                                 parameter(world, mesh, {4}, placement)};
+  SGD optimizer(parameters, {.lr = 0.5});
+  for (int step = 0; step < 5; ++step) {
+    optimizer.zero_grad();
+    for (std::size_t i = 0; i < 2; ++i)
+      if (i == 0 || step < 4 || (world.rank() == 0 && !everywhere))
+        parameters[i].set_grad(
+            distribute_tensor(counting(world, {4}), mesh, placement, std::nullopt));
+    Task<void> stepped = optimizer.step();
+    co_await std::move(stepped);
+  }
+  const DTensor terms = ones(mesh, Partial(), {1});
+  co_await terms.redistribute(Replicate());
+}
+
+// What the program's error says; "" if there is none.
+template <class Program>
+std::string end_of(Program program) {
+  try {
+    on_ranks(2, program);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::CommFailed) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MissingGradient, OfOneRankIsNamedAfterAnyStepOfAnOptimizer) {
+  for (const Placement placement : {Placement(Replicate()), Placement(Shard(0))}) {
+    const std::string text =
+        end_of([&](World& world) { return miss_one(world, placement, false); });
+    EXPECT_NE(
+        text.find("; rank 0 has not done so before; rank 1 last stepped an optimizer that has "
+                  "no gradient for parameter 1 of 2"),
+        std::string::npos)
+        << text;
+    EXPECT_EQ(end_of([&](World& world) { return miss_one(world, placement, true); }), "");
+  }
+}
+
+// Both buckets have four elements; without the note they would be added up.
+TEST(MissingGradient, OfDifferentParametersIsNamedByAllReduceGradients) {
+  const std::string text = end_of([](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"dp"});
+    std::vector<Tensor> parameters{counting(world, {4}), counting(world, {4})};
+    for (Tensor& p : parameters) p.set_requires_grad(true);
+    const Tensor& present = parameters[static_cast<std::size_t>(world.rank())];
+    present.set_grad(counting(world, {4}));
+    all_reduce_gradients(parameters, mesh, 0);
+    std::vector<Tensor> gradients{present.grad()};
+    Task<void> arrived = arrival_of(std::move(gradients));
+    co_await std::move(arrived);
+  });
+  EXPECT_NE(
+      text.find("; rank 0 last called all_reduce_gradients with no gradient for parameter 1 "
+                "of 2; rank 1 last called all_reduce_gradients with no gradient for parameter "
+                "0 of 2"),
+      std::string::npos)
+      << text;
+}
+
 }  // namespace
 }  // namespace coshard

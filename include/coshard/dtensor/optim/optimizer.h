@@ -23,7 +23,8 @@ Task<void> reduce_gradients(Tensors parameters, CallSite site = CallSite::curren
 // parallelism for parameters sharded over another dimension. Parameters may be plain, or DTensors
 // on meshes of other dimensions; a gradient keeps its layout, P(sum) too. One bucketed all_reduce
 // per dtype, issued but not awaited: gradients are in flight. Error{BadInput}: a dimension out of
-// range; another reduction; a gradient that is sharded or Partial along that dimension.
+// range; another reduction; a gradient that is sharded or Partial along that dimension. Ranks that
+// miss different gradients fail at this or the next collective there (Error{CommFailed} on all).
 void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMesh& mesh, int dim,
                           Reduce reduce = Reduce::Sum, CallSite site = CallSite::current());
 
@@ -49,7 +50,9 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   // reduce_gradients, then one update of every parameter that has a gradient; counts as a write to
   // it. Error{BadInput} on all ranks: a parameter that parallelize_module or distribute_module has
-  // replaced in its module since; replicas of a gradient that differ (check_replicas).
+  // replaced in its module since; replicas of a gradient that differ (check_replicas). A DTensor
+  // that has a gradient on some ranks of its mesh only is an Error{CommFailed} on all of them, with
+  // rank and parameter, at the next collective there: give the other ranks one of zeros.
   Task<void> step(CallSite site = CallSite::current());
   void zero_grad();
   const std::vector<Tensor>& parameters() const { return parameters_; }
@@ -69,6 +72,7 @@ class Optimizer {
 
  private:
   void require_current() const;
+  void note_missing_gradients() const;
   void update_and_tell();
   bool checks_replicas();
   std::int64_t steps_ = 0;
