@@ -36,6 +36,7 @@ void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn
   try {
     module.claim("parallelized");
     distribute_parameters(module, mesh, partition_fn, options);
+    change.require_same_shapes("distribute_module: partition_fn");
   } catch (...) {
     change.undo();
     throw;

@@ -28,7 +28,19 @@ ModuleChange::ModuleChange(Module& root) : random_(random_state()) {
   for (const auto& [path, module] : root.named_modules()) {
     parts_.push_back({module, module->pre_hooks_, module->post_hooks_, module->claims_});
     for (const auto& [name, slot] : module->parameters_)
-      slots_.push_back({slot, *slot, slot->defined() && slot->requires_grad()});
+      slots_.push_back({module, name, slot, *slot, slot->defined() && slot->requires_grad()});
+  }
+}
+
+void ModuleChange::require_same_shapes(std::string_view who) const {
+  for (const Slot& each : slots_) {
+    const Tensor& now = *each.slot;
+    if (!each.before.defined() || !now.defined() || now.id() == each.before.id()) continue;
+    const std::string path = each.module->path().empty() ? "" : each.module->path() + ".";
+    CS_REQUIRE(now.shape() == each.before.shape(), who, " gives parameter '", path, each.name,
+               "' the shape ", now.shape(), ", but it is ", each.before.shape(),
+               ", and forward counts on that; distribute_tensor takes the whole tensor, from_local "
+               "one shard of it");
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // A change of a module that is made in full or not at all. Rank's thread.
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace coshard {
 class ModuleChange {
  public:
   explicit ModuleChange(Module& root);
+  // Error{BadInput}: `who` has given a parameter another logical shape.
+  void require_same_shapes(std::string_view who) const;
   // Restores all of it.
   void undo();
   // Keeps the change. Handles whose slot now holds another tensor count as replaced by `who`
@@ -22,6 +25,8 @@ class ModuleChange {
 
  private:
   struct Slot {
+    Module* module;
+    std::string name;
     Tensor* slot;
     Tensor before;
     bool requires_grad;

@@ -48,11 +48,13 @@ std::vector<Application> resolve(Module& root, const ParallelPlan& plan) {
 
 // What it failed with; null: it succeeded.
 std::exception_ptr apply_all(const std::vector<Application>& applications, Module& module,
-                             const DeviceMesh& mesh, const ParallelizeOptions& options) {
+                             const DeviceMesh& mesh, const ParallelizeOptions& options,
+                             const ModuleChange& change) {
   try {
     Ties ties(module);
     for (const Application& each : applications) {
       each.style->apply(*each.module, mesh, options);
+      change.require_same_shapes(str_cat("parallelize_module: the style ", *each.style));
       ties.restore();
     }
   } catch (...) {
@@ -79,7 +81,7 @@ Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan
              " is out of range for mesh ", mesh);
   const std::vector<Application> applications = resolve(module, plan);
   ModuleChange change(module);
-  std::exception_ptr failure = apply_all(applications, module, mesh, options);
+  std::exception_ptr failure = apply_all(applications, module, mesh, options, change);
   std::vector<Tensor> cut;
   for (const NamedParameter& p : module.named_parameters()) cut.push_back(*p.slot);
   try {  // also what is to be undone: peers send it, and it is to land

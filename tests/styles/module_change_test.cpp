@@ -55,5 +55,42 @@ TEST(Parallelize, LeavesTheModuleAsItWasWhenAStyleFails) {
   });
 }
 
+// Takes for the whole weight what is a shard of it, or the reverse.
+struct Stretched {
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions&) const {
+    Tensor& weight = module.parameter("weight");
+    weight = from_local(weight.detach(), mesh, Shard(0));
+    weight.set_requires_grad(true);
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Stretched&) {
+    return out << "Stretched";
+  }
+};
+
+TEST(Parallelize, RefusesAStyleThatChangesTheShapeOfAParameter) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    Mlp mlp(world, 8, 6, 8);
+    const std::vector<const void*> ids = ids_of(mlp);
+    ParallelPlan plan;
+    plan["net2"] = ColwiseParallel{};
+    plan["net1"] = Stretched{};
+    const std::string text = co_await error_of(parallelize_module(mlp, line(world), plan));
+    EXPECT_CONTAINS(text, "parallelize_module: the style Stretched gives parameter 'net1.weight'");
+    EXPECT_CONTAINS(text, "the shape [12,8], but it is [6,8]");
+    EXPECT_EQ(ids_of(mlp), ids);
+    std::string told;
+    try {
+      distribute_module(mlp, line(world),
+                        [](const std::string& path, Module& m, const DeviceMesh& mesh) {
+                          if (path == "net2") Stretched().apply(m, mesh, {});
+                        });
+    } catch (const Error& error) {
+      told = error.what();
+    }
+    EXPECT_CONTAINS(told, "distribute_module: partition_fn gives parameter 'net2.weight'");
+    EXPECT_EQ(ids_of(mlp), ids);
+  });
+}
+
 }  // namespace
 }  // namespace coshard::testing
