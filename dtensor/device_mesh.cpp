@@ -248,6 +248,8 @@ unsigned DeviceMesh::mask_of(std::string_view name) const {
 }
 
 DeviceMesh DeviceMesh::operator[](std::string_view name) const {
+  CS_REQUIRE(mask_of(name) != 0, "mesh[\"", name, "\"]: the mesh ", *this, " has no dimension '",
+             name, "'");
   return submesh({std::string(name)});
 }
 

@@ -40,20 +40,25 @@ Tensor listed(const Target& target, const Shape& shape, DType dtype, const std::
                 requires_grad);
 }
 
+// A Target is made before the function that takes it runs.
+constexpr const char* kFactories = "zeros, randn or another factory";
+
 }  // namespace
 
 Target::Target(World& world) : device_(world.device()) {}
 Target::Target(DeviceMesh mesh) : Target(mesh, whole_on(mesh)) {}
-Target::Target(const Layout& layout) : Target(DefaultMesh::current("factory"), layout) {}
+Target::Target(const Layout& layout) : Target(DefaultMesh::current(kFactories), layout) {}
 Target::Target(DeviceMesh mesh, const Layout& layout) {
-  require_layout_of(mesh, layout, "factory");
+  require_layout_of(mesh, layout, kFactories);
   layout_ = layout;
   device_ = mesh.world().device();
   mesh_ = std::move(mesh);
 }
 Target Target::here() {
   World* world = World::current();
-  CS_REQUIRE(world, "factory: no device was given, and no world runs on this thread");
+  CS_REQUIRE(world, kFactories,
+             ": no device was given, and no world runs on this thread; pass a device or a mesh, or "
+             "call it in the function that `run` runs");
   return *world;
 }
 Target Target::of(const Tensor& x) {

@@ -251,8 +251,9 @@ void Module::require_registered_below(Module& root) {
 }
 
 void Module::claim(std::string what) {
-  CS_REQUIRE(std::ranges::find(claims_, what) == claims_.end(), "parallelize: ", type_name(), " '",
-             path(), "' was already ", what, "; a second time would convert its tensors twice");
+  CS_REQUIRE(std::ranges::find(claims_, what) == claims_.end(), "parallelize_module: ", type_name(),
+             " '", path(), "' was already ", what,
+             "; a second time would convert its tensors twice");
   claims_.push_back(std::move(what));
 }
 

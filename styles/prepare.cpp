@@ -40,13 +40,17 @@ DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce
 
 Tensor& only_input(Module& module, Inputs& inputs, std::string_view style) {
   CS_REQUIRE(!inputs.args.empty() && inputs.args.front().defined(), style, ": ", module.type_name(),
-             " '", module.path(), "' was called without a tensor by position");
+             " '", module.path(),
+             "' was called without a tensor by position; PrepareModuleInput takes those by name "
+             "(input_kwarg_layouts)");
   return inputs.args.front();
 }
 
 Tensor& only_output(Module& module, Outputs& outputs, std::string_view style) {
   CS_REQUIRE(outputs.size() == 1 && outputs.front().defined(), style, ": ", module.type_name(),
-             " '", module.path(), "' returned ", outputs.size(), " outputs, not one tensor");
+             " '", module.path(), "' returned ", outputs.size(),
+             " outputs, not one tensor; PrepareModuleOutput takes several, and the style fits the "
+             "module within that makes one");
   return outputs.front();
 }
 
@@ -54,7 +58,8 @@ void shard_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
                      const ParallelizeOptions& options) {
   if (!slot.defined()) return;
   if (slot.is_distributed()) {
-    CS_REQUIRE(slot.mesh() == mesh, "parallelize: the parameter is ", slot, ", not on ", mesh);
+    CS_REQUIRE(slot.mesh() == mesh, "parallelize_module: the parameter is ", slot, ", not on ",
+               mesh);
     return;
   }
   const bool requires_grad = slot.requires_grad();
@@ -68,7 +73,8 @@ ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
   std::optional<ShardAxes> axes = module.shard_axes(way);
   CS_REQUIRE(axes, style, ": '", module.path(), "' is a ", module.type_name(),
              ", which cannot be sharded ", way == ShardBy::Columns ? "column-wise" : "row-wise",
-             "; Linear and Embedding can be, and modules that override shard_axes");
+             "; Linear and Embedding can be, and modules that override shard_axes; use "
+             "SequenceParallel for norms and dropout, NoParallel for what stays whole");
   for (const auto& [parameter, placement] : axes->parameters)
     shard_parameter(module.parameter(parameter), mesh, placement, options);
   return *std::move(axes);

@@ -10,8 +10,8 @@ namespace {
 std::vector<TensorInfo> max_infer(Infos in, const Attrs& attrs) {
   const auto a = attrs.as<MaxAttrs>();
   const Shape out = remaining(in[0].shape, a.mask, a.keepdim);
-  CS_REQUIRE(numel(out) == 0 || count_over(in[0].shape, a.mask) > 0,
-             "max, min: a reduced dimension of ", in[0].shape, " is empty");
+  CS_REQUIRE(numel(out) == 0 || count_over(in[0].shape, a.mask) > 0, a.largest ? "max" : "min",
+             ": a reduced dimension of ", in[0].shape, " is empty");
   return {{out, in[0].dtype}, {out, DType::I64}};
 }
 

@@ -11,16 +11,24 @@ namespace {
 // out: loss and weight per target
 std::size_t nll_class_dim(std::size_t ndim) { return ndim == 1 ? 0 : 1; }
 
+// One for each row of `x`; returns the shape of the rows.
+Shape require_class_numbers(std::string_view who, std::string_view what, const TensorInfo& x,
+                            const TensorInfo& target) {
+  CS_REQUIRE(!x.shape.empty(), who, ": ", what, " need at least 1 dimension");
+  CS_REQUIRE(target.dtype == DType::I64, who, ": target is ", target.dtype,
+             ", not i64; convert it with to(target, DType::I64)");
+  Shape rows = x.shape;
+  rows.erase(nll_class_dim(rows.size()));
+  CS_REQUIRE(target.shape == rows, who, ": target ", target.shape, " does not match ", what, ' ',
+             x.shape, "; it is ", rows, " for those");
+  return rows;
+}
+
 std::vector<TensorInfo> nll_loss_infer(Infos in, const Attrs&) {
   require_floating("nll_loss", in[0]);
   const Shape& x = in[0].shape;
-  CS_REQUIRE(!x.empty(), "nll_loss: log-probabilities need at least 1 dimension");
-  CS_REQUIRE(in[1].dtype == DType::I64, "nll_loss: target is ", in[1].dtype, ", not i64");
+  const Shape rows = require_class_numbers("nll_loss", "log-probabilities", in[0], in[1]);
   const std::size_t classes = nll_class_dim(x.size());
-  Shape rows = x;
-  rows.erase(classes);
-  CS_REQUIRE(in[1].shape == rows, "nll_loss: target ", in[1].shape,
-             " does not match log-probabilities ", x);
   if (in[2].defined) {
     require_same_dtype("nll_loss", in[0], in[2]);
     CS_REQUIRE(in[2].shape == Shape({x[classes]}), "nll_loss: weight ", in[2].shape,
@@ -216,6 +224,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduc
   if (logits.ndim() == 2 && !weight.defined())
     return cross_entropy_rows(logits, target, reduction, ignore_index, label_smoothing);
   CS_REQUIRE(logits.ndim() > 0, "cross_entropy: logits need at least 1 dimension");
+  require_class_numbers("cross_entropy", "logits", {logits.shape(), logits.dtype()},
+                        {target.shape(), target.dtype()});
   const Tensor log_probs =
       log_softmax(logits, static_cast<int>(nll_class_dim(static_cast<std::size_t>(logits.ndim()))));
   return smoothed_nll_loss(log_probs, target, reduction, ignore_index, label_smoothing, weight);

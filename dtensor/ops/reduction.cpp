@@ -25,16 +25,36 @@ bool is_extreme(ReduceOp op) {
          op == ReduceOp::AbsMin;
 }
 
+// What the user has called.
+std::string_view function_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::Sum: return "sum";
+    case ReduceOp::Mean: return "mean";
+    case ReduceOp::Max: return "amax";
+    case ReduceOp::Min: return "amin";
+    case ReduceOp::Product: return "prod";
+    case ReduceOp::NanSum: return "nansum";
+    case ReduceOp::AbsMax:
+    case ReduceOp::AbsMin:
+    case ReduceOp::AbsPower: return "vector_norm";
+    case ReduceOp::Variance: return "var";
+    case ReduceOp::Deviation: return "std";
+    case ReduceOp::LogSumExp: return "logsumexp";
+  }
+  return "reduction";
+}
+
 std::vector<TensorInfo> reduction_infer(Infos in, const Attrs& attrs) {
   const auto r = attrs.as<ReductionAttrs>();
   const bool sums = r.op == ReduceOp::Sum || r.op == ReduceOp::Product;
   const bool any_dtype = r.op == ReduceOp::Max || r.op == ReduceOp::Min;
   CS_REQUIRE(is_floating(in[0].dtype) || any_dtype || (sums && in[0].dtype != DType::Bool),
-             "reduction: ", in[0].dtype, in[0].shape, " is not floating-point");
+             function_of(r.op), ": ", in[0].dtype, in[0].shape, " is not floating-point");
   const Shape out = remaining(in[0].shape, r.mask, r.keepdim);
   CS_REQUIRE(!is_extreme(r.op) || in[0].dtype == DType::Bool || numel(out) == 0 ||
                  count_over(in[0].shape, r.mask) > 0,
-             "amax, amin: a reduced dimension of ", in[0].shape, " is empty");
+             function_of(r.op), ": a reduced dimension of ", in[0].shape,
+             " is empty, and there is no value to start from");
   return {{out, in[0].dtype}};
 }
 

@@ -68,7 +68,8 @@ TEST(SubMesh, MakesNoCommunicatorAndASecondSliceIsTheSameMesh) {
 TEST(SubMesh, NamesMustExistOnceAndInOrder) {
   on_ranks(8, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"pp", "dp", "tp"});
-    EXPECT_TRUE(says(mesh_refusal([&] { mesh["cp"]; }), "(pp=2,dp=2,tp=2) has no dimension 'cp'"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh["cp"]; }),
+                     "mesh[\"cp\"]: the mesh (pp=2,dp=2,tp=2) has no dimension 'cp'"));
     EXPECT_TRUE(says(mesh_refusal([&] { mesh.submesh({"tp", "dp"}); }), "'dp' is out of order"));
     EXPECT_TRUE(says(mesh_refusal([&] { mesh.submesh({"dp", "dp"}); }), "'dp'"));
     EXPECT_TRUE(says(mesh_refusal([&] { mesh["tp"]["dp"]; }), "tp=2 has no dimension 'dp'"));

@@ -39,8 +39,8 @@ class Style {
   explicit operator bool() const { return held_ != nullptr; }
   // Error{BadInput}: an empty style; a module that already has one of this type.
   void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions& options) const {
-    CS_REQUIRE(held_, "parallelize: an empty style for ", module.type_name(), " '", module.path(),
-               "'");
+    CS_REQUIRE(held_, "parallelize_module: an empty style for ", module.type_name(), " '",
+               module.path(), "'");
     held_->apply(module, mesh, options);
   }
   friend std::ostream& operator<<(std::ostream& out, const Style& style) {

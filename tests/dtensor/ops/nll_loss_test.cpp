@@ -30,6 +30,23 @@ TEST(NllLossOperator, AveragesByTheWeightsOfTheTargetsThatCount) {
   });
 }
 
+TEST(NllLossOperator, ErrorsNameTheFunctionThatWasCalled) {
+  alone([](World& world) {
+    const Tensor x = values(world, {1, 2, 2}, {1, 2, 3, 4});
+    const Tensor target = values(world, {2}, {0, 1}, DType::I64);
+    EXPECT_EQ(refusal([&] { cross_entropy(x, target); }),
+              "cross_entropy: target [2] does not match logits [1,2,2]; it is [1,2] for those");
+    EXPECT_EQ(refusal([&] { nll_loss(x, target); }).find("nll_loss: target [2] does not"), 0U);
+    const Tensor none = values(world, {0}, {});
+    EXPECT_EQ(refusal([&] { amax(none); }).find("amax: a reduced dimension of [0] is empty"), 0U);
+    EXPECT_EQ(refusal([&] { amin(none); }).find("amin: "), 0U);
+    EXPECT_EQ(refusal([&] { mean(values(world, {1}, {1}, DType::I64)); }).find("mean: i64"), 0U);
+    EXPECT_EQ(refusal([&] { max(none, 0); }).find("max: a reduced"), 0U);
+    EXPECT_EQ(refusal([&] { min(none, 0); }).find("min: a reduced"), 0U);
+    EXPECT_EQ(refusal([&] { zeros(Shard(0), {2}); }).find("zeros, randn or another factory: "), 0U);
+  });
+}
+
 TEST(NllLossOperator, OfCutRowsIsAPartialSum) {
   without_moving([](World& world, const DeviceMesh& mesh) {
     const DTensor x = placed(world, mesh, {4, 3}, Shard(0));
