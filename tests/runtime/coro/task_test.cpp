@@ -11,6 +11,8 @@
 #include <vector>
 
 #include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/sanitizers.h>
+#include "runtime/coro/fiber.h"
 #include "tests/runtime/coro/counted.h"
 
 namespace coshard {
@@ -165,6 +167,20 @@ Task<long> await_many_late(int count) {
   long sum = 0;
   for (int i = 0; i < count; ++i) sum += co_await late_value(1);
   co_return sum;
+}
+
+// The limit that task.h states.
+Task<int> depth_of(int levels) {
+  if (levels == 0) co_return 0;
+  Task<int> below = depth_of(levels - 1);
+  co_return 1 + co_await std::move(below);
+}
+TEST(Task, SixtyThousandNestedAwaitsFitIntoTheStackOfAThread) {
+  if (!kCacheFrames) GTEST_SKIP() << "sanitizers need more stack";
+  int got = 0;
+  Fiber fiber([&got] { got = sync_wait(depth_of(60'000)); }, std::size_t{8} << 20);
+  fiber.resume();
+  EXPECT_EQ(got, 60'000);
 }
 
 TEST(Task, AMillionAwaitsOfYieldingTasksNeedNoStack) {

@@ -3,6 +3,9 @@
 // Move-only; the Task owns the frame: dropping one that has not started, or is suspended, destroys
 // its locals. Not thread-safe: everything that resumes a task goes through its Executor
 // (executor.h).
+//   Limit: a task begins on its awaiter's stack and is destroyed from it, as a call is. Recursion by
+//   co_await takes about 130 bytes of stack a level: 60,000 levels fit into the 8 MiB of a thread,
+//   and more end as any stack overflow does. The number of awaits one after another is not limited.
 #include <concepts>
 #include <coroutine>
 #include <exception>
