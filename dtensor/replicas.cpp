@@ -94,10 +94,12 @@ void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
     const NamedTensor& each = part.tensors[t];
     for (std::size_t place = 0; place < ranks.size(); ++place) {
       const std::size_t first = first_replica_of(place, each.tensor.layout(), part.mesh);
-      CS_REQUIRE(
-          hashes[place * count + t] == hashes[first * count + t], "replicas differ: ", each.name,
-          ' ', each.tensor, " of rank ", ranks[place], " differs from that of rank ", ranks[first],
-          "; if each rank holds only a part of the gradient, declare it Partial (grad_placements)");
+      const std::uint64_t mine = hashes[place * count + t], other = hashes[first * count + t];
+      CS_REQUIRE(mine == other, "replicas differ: ", each.name, ' ', each.tensor, " of rank ",
+                 ranks[place], " (hash ", mine, ") differs from that of rank ", ranks[first],
+                 " (hash ", other,
+                 "); if each rank holds only a part of the gradient, declare it Partial "
+                 "(grad_placements)");
     }
   }
 }

@@ -53,11 +53,15 @@ std::string LastIssued::text() const {
                  seconds_text(std::max<std::int64_t>(0, now - at_ns)), " ago");
 }
 
-std::string call_text(const Collective& collective, int ranks, int world_rank) {
-  return str_cat("rank ", world_rank, " calls ", describe(collective, ranks),
+std::string called_text(const Collective& collective, int ranks) {
+  return str_cat(describe(collective, ranks),
                  collective.label.empty() ? "" : str_cat(" (", collective.label, ")"),
                  " in branch ", collective.branch_path ? *collective.branch_path : "main",
                  location_text(collective));
+}
+
+std::string call_text(const Collective& collective, int ranks, int world_rank) {
+  return str_cat("rank ", world_rank, " calls ", called_text(collective, ranks));
 }
 
 }  // namespace coshard

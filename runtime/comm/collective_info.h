@@ -42,7 +42,9 @@ struct LastIssued {
   std::string text() const;  // "last issued #39 all_reduce 1.7 s ago", "issued no collective yet"
 };
 
-// "rank 3 calls all_reduce sum f32 [4] (S(0)->R) in branch 0.1 at train.cpp:88"
+// "all_reduce sum f32 [4] (S(0)->R) in branch 0.1 at train.cpp:88"
+std::string called_text(const Collective& collective, int ranks);
+// The same after "rank 3 calls ".
 std::string call_text(const Collective& collective, int ranks, int world_rank);
 
 }  // namespace coshard

@@ -120,6 +120,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   CollectiveOp& free_op();
   bool checked(CollectiveOp& op, int a, int b);
   std::string side_text(const CollectiveOp& op, int rank) const;
+  std::string both_sides_text(const CollectiveOp& op, int a, int b) const;
   std::string noted_text(const CollectiveOp& op, int rank) const;
   bool may_go_on() const;
   bool pause();

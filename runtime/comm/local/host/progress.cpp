@@ -203,6 +203,15 @@ std::string LocalGroup::noted_text(const CollectiveOp& op, int rank) const {
                  last.of);
 }
 
+// Once if it is the same: what follows is what differs.
+std::string LocalGroup::both_sides_text(const CollectiveOp& op, int a, int b) const {
+  const std::string one = called_text(entry(op, a).args, size());
+  const auto member = [&](int rank) { return members_[static_cast<std::size_t>(rank)]; };
+  if (one == called_text(entry(op, b).args, size()))
+    return str_cat("ranks ", member(a), " and ", member(b), " call ", one);
+  return str_cat(side_text(op, a), ", ", side_text(op, b));
+}
+
 // Compares two ranks that have arrived; poisons the group when they disagree.
 bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
   const Entry& one = entry(op, a);
@@ -219,7 +228,7 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
   }
   if (agree) return true;
   std::string text = str_cat("ranks disagree on collective #", op.sequence, " of ", title(), ": ",
-                             side_text(op, a), ", ", side_text(op, b));
+                             both_sides_text(op, a, b));
   if (one.print.given_up != other.print.given_up) {
     const std::scoped_lock lock(cause_mutex_);
     for (const int r : {a, b})
