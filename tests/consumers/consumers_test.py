@@ -24,7 +24,6 @@ def install(work):
     library, prefix = found.parent.parent, next(root.glob("**/include")).parent
     environment.update({
         "PKG_CONFIG_PATH": str(found.parent),
-        "PKG_CONFIG_SYSROOT_DIR": str(root),
         "LD_LIBRARY_PATH": str(library),
     })
 
@@ -48,7 +47,45 @@ def consumer_of_pkg_config(work):
     run(*compiler, "-std=c++20", pathlib.Path(source) / "examples/quickstart.cpp", "-o", work / "quickstart", *flags("--cflags", "--libs", *static))
 
 
+def found_by_cmake(work, arguments, pointer_bytes=""):
+    """What find_package(coshard ARGUMENTS) says in an empty project; "found" if nothing."""
+    project = work / "find"
+    project.mkdir(exist_ok=True)
+    (project / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.19)
+project(find CXX)
+set(CMAKE_SIZEOF_VOID_P {pointer_bytes or "${CMAKE_SIZEOF_VOID_P}"})
+find_package(coshard {arguments})
+message(STATUS "coshard: ${{coshard_FOUND}} ${{coshard_VERSION}}")
+""")
+    shutil.rmtree(project / "build", ignore_errors=True)
+    words = ["cmake", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
+    done = subprocess.run([str(w) for w in words], text=True, env=environment, capture_output=True)
+    said = " ".join(done.stderr.split())
+    found = "found" if "coshard: 1 0.1." in done.stdout else "not found"
+    return f"{found}: {said}" if said else found
+
+
+def find_package(work):
+    """Versions, ranges of them, components and word sizes, as CMake's own version files treat them."""
+    for arguments in ("", "0.1", "0.1.0 EXACT", "0.1...<0.2", "0.1.0...0.1.99", "QUIET OPTIONAL_COMPONENTS gpu"):
+        said = found_by_cmake(work, arguments)
+        print(f"find_package(coshard {arguments}): {said}")
+        if said != "found":
+            sys.exit("should be found")
+    no_component = "coshard has no component 'gpu': write find_package(coshard) without COMPONENTS"
+    refused = {"0.2": "0.1.0", "1": "0.1.0", "0.0": "0.1.0", "0.0...<0.2": "0.1.0", "0.1...0.2": "0.1.0", "0.1.1...0.1.9": "0.1.0",
+               "COMPONENTS gpu": no_component, "QUIET COMPONENTS gpu": "", "QUIET 0.2": ""}
+    for arguments, told in refused.items():
+        said = found_by_cmake(work, arguments)
+        print(f"find_package(coshard {arguments}): {said}")
+        if not said.startswith("not found") or told not in said or (not told and said != "not found"):
+            sys.exit(f"should be refused with {told!r}")
+    if "version: 0.1.0 (8-byte pointers)" not in found_by_cmake(work, "", pointer_bytes=4):
+        sys.exit("a project with other pointers is not told so")
+
+
 def consumer_of_cmake(work):
+    find_package(work)
     run("cmake", "-S", here / "cmake", "-B", work / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", work / "build")
     run(work / "build/consumer")
