@@ -2,6 +2,11 @@
 
 namespace coshard {
 
+void Layout::refuse_index(int i) const {
+  fail(ErrorKind::BadInput, str_cat("layout: dimension ", i, " is out of range for ", *this,
+                                    ", which has ", ndim(), "; count from 0"));
+}
+
 std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   for (const Placement& placement : layout) out << placement;
   return out;

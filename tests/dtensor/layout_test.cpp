@@ -33,6 +33,22 @@ TEST(LayoutValue, CountsNegativeDimensionsFromTheEndAndRefusesOthers) {
   }
 }
 
+TEST(LayoutValue, RefusesAnIndexThatIsOutOfRange) {
+  Layout layout(Shard(0), Replicate());
+  const Layout& same = layout;
+  EXPECT_EQ(same[1], Replicate());
+  for (const int i : {-1, 2, 3, 100}) {
+    EXPECT_THROW(layout[i], Error);
+    try {
+      same[i];
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), str_cat("layout: dimension ", i,
+                                      " is out of range for S(0)R, which has 2; count from 0"));
+    }
+  }
+}
+
 TEST(LayoutValue, AGradientOfAPartialIsAReplica) {
   EXPECT_EQ(partial_as_replicate(Layout(Shard(0), Partial(), Partial(Reduce::Avg))),
             Layout(Shard(0), Replicate(), Replicate()));

@@ -27,6 +27,13 @@ TEST(StyleLayouts, OnePlacementOrAListWithGaps) {
   EXPECT_EQ(text(one).find("S(1)") != std::string::npos, true);
 }
 
+TEST(StyleLayouts, APositionOutOfRangeIsRefused) {
+  const Placements one = Shard(1);
+  EXPECT_EQ(one[0], Shard(1));
+  EXPECT_THROW(one[1], Error);
+  EXPECT_THROW(Placements()[0], Error);
+}
+
 TEST(StyleLayouts, KeywordsAreFoundByName) {
   const KeywordPlacements keywords = {{"mask", Shard(0)}, {"bias", std::nullopt}};
   EXPECT_TRUE(keywords.has("bias"));

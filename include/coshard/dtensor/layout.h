@@ -28,8 +28,9 @@ class Layout {
   }
 
   int ndim() const { return static_cast<int>(placements_.size()); }
-  Placement& operator[](int i) { return placements_[static_cast<std::size_t>(i)]; }
-  const Placement& operator[](int i) const { return placements_[static_cast<std::size_t>(i)]; }
+  // Error{BadInput}: no such mesh dimension.
+  Placement& operator[](int i) { return placements_[checked(i)]; }
+  const Placement& operator[](int i) const { return placements_[checked(i)]; }
   const Placement* begin() const { return placements_.begin(); }
   const Placement* end() const { return placements_.end(); }
   void push_back(Placement placement) { placements_.push_back(placement); }
@@ -46,6 +47,13 @@ class Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 
  private:
+  [[noreturn]] void refuse_index(int i) const;  // out of line, to keep indexing small
+  std::size_t checked(int i) const {
+    if (i < 0 || i >= ndim()) [[unlikely]]
+      refuse_index(i);
+    return static_cast<std::size_t>(i);
+  }
+
   InlineVector<Placement, kMaxMeshDims> placements_;
 };
 

@@ -27,7 +27,11 @@ class Placements {
 
   bool given() const { return given_; }
   std::size_t size() const { return list_.size(); }
-  const std::optional<Placement>& operator[](std::size_t i) const { return list_[i]; }
+  // Error{BadInput}: no such position.
+  const std::optional<Placement>& operator[](std::size_t i) const {
+    CS_REQUIRE(i < size(), "placements: position ", i, " is out of range for ", size(), " of them");
+    return list_[i];
+  }
 
  private:
   InlineVector<std::optional<Placement>, 8> list_;
