@@ -13,14 +13,25 @@ namespace {
 class CheckedSink final : public GradSink {
  public:
   CheckedSink(const GradNode& record, std::span<const TensorInfo> in, GradSink& sink)
-      : record_(record), in_(in), sink_(sink) {}
+      : record_(record), in_(in), sink_(sink), given_(in.size(), false) {}
   bool needs_grad(int input) const override {
     require_input(input);
     return sink_.needs_grad(input);
   }
   void accumulate(int input, Tensor gradient) override {
     require_gradient(input, gradient);
+    given_[static_cast<std::size_t>(input)] = true;
     sink_.accumulate(input, std::move(gradient));
+  }
+  // An undefined gradient counts: the operator has said that there is none.
+  void require_all_given() const {
+    for (std::size_t i = 0; i < in_.size(); ++i)
+      CS_REQUIRE(given_[i] || !sink_.needs_grad(static_cast<int>(i)), record_.name(),
+                 ": backward accumulated no gradient for input ", i, ", ", in_[i].dtype,
+                 in_[i].shape,
+                 ", which requires one; if it is not differentiable in that, say "
+                 "accumulate(",
+                 i, ", {})");
   }
   // Not deferred: it is checked while its operator is known.
   void defer(int input, std::function<Tensor()> compute) override {
@@ -50,6 +61,7 @@ class CheckedSink final : public GradSink {
   const GradNode& record_;
   std::span<const TensorInfo> in_;
   GradSink& sink_;
+  std::vector<bool> given_;
 };
 
 class OpNode final : public GradNode {
@@ -83,6 +95,9 @@ class OpNode final : public GradNode {
                         foreign_ ? static_cast<GradSink&>(checked) : sink,
                         in_info_};
     op_.backward(context);
+    // An input may lead to outputs alone whose gradients are missing.
+    if (foreign_ && std::ranges::all_of(context.out_grad, &Tensor::defined))
+      checked.require_all_given();
   }
   bool release() override {
     bool any = false;

@@ -14,13 +14,15 @@
 //             output i, c.offset(i, dim) is where this rank's shard of input i begins.
 //   backward  is written with operators, on logical tensors; redistributes are implicit.
 //             c.sink.needs_grad(i), c.sink.accumulate(i, gradient). Null: not differentiable.
+//             accumulate(i, {}): not differentiable in input i.
 //   flops     for tables of time spent; one_per_element will do
 //
 // What a call is told besides its tensors is a struct of your own: call1(op, {x}, ClipAttrs{2}), and
 // attrs.as<ClipAttrs>() in all of these (attrs.h). Those of built-in operators: operator_attrs.h.
 //
 // infer and forward are required. Error{BadInput}: a rule without an axis for each dimension; an
-// output of another shape or dtype than infer returned; a gradient of another than its input has.
+// output of another shape or dtype than infer returned; a gradient of another than its input has;
+// none for an input that requires one, where every output has a gradient.
 // Make the OpDef static: decisions are cached by its address, and the tape calls it later.
 //
 // examples/own_operator has an operator with a gradient, and replaces the rule of a built-in one:

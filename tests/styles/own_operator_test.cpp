@@ -37,6 +37,41 @@ TEST(OwnOperator, HasAGradientOfItsGradient) {
   });
 }
 
+// Of two inputs; its backward forgets the second, or says that there is nothing for it.
+template <bool Says>
+const OpDef& product_of_two() {
+  static const OpDef op = [] {
+    OpDef def{.name = "forgetful", .rule = nullptr, .infer = same_as_first};
+    def.forward = [](OpContext& c) { c.out[0] = (c.in[0] * c.in[1]).detach(); };
+    def.backward = [](GradContext& c) {
+      c.sink.accumulate(0, c.out_grad[0] * c.in[1]);
+      if (Says) c.sink.accumulate(1, {});
+    };
+    def.flops = no_flops;
+    return def;
+  }();
+  return op;
+}
+
+TEST(OwnOperator, WhoseBackwardForgetsAnInputIsAnError) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    Tensor x = full(world, {2}, 3, DType::F32, true);
+    Tensor w = full(world, {2}, 5, DType::F32, true);
+    Tensor constant = full(world, {2}, 5);
+    const Tensor forgotten = call1(product_of_two<false>(), {x, w}).sum();
+    const std::string text = co_await error_of(backward(forgotten));
+    EXPECT_CONTAINS(text, "forgetful: backward accumulated no gradient for input 1, f32[2]");
+    EXPECT_CONTAINS(text, "accumulate(1, {})");
+    x.set_grad({});
+    const Tensor unneeded = call1(product_of_two<false>(), {x, constant}).sum();
+    co_await backward(unneeded);
+    const Tensor said = call1(product_of_two<true>(), {x, w}).sum();
+    co_await backward(said);
+    EXPECT_EQ(x.grad().to_vector(), (std::vector<double>{10, 10}));
+    EXPECT_FALSE(w.grad().defined());
+  });
+}
+
 OpDef without_rule() {
   OpDef op{.name = "lonely", .rule = nullptr, .infer = same_as_first};
   op.forward = [](OpContext& c) { c.out[0] = c.in[0].raw_local() + 1; };
