@@ -248,9 +248,9 @@ unsigned DeviceMesh::mask_of(std::string_view name) const {
 }
 
 DeviceMesh DeviceMesh::operator[](std::string_view name) const {
-  CS_REQUIRE(mask_of(name) != 0, "mesh[\"", name, "\"]: the mesh ", *this, " has no dimension '",
-             name, "'");
-  return submesh({std::string(name)});
+  const unsigned mask = mask_of(name);
+  CS_REQUIRE(mask != 0, "mesh[\"", name, "\"]: the mesh ", *this, " has no dimension '", name, "'");
+  return slice(impl_->root, {mask}, {std::string(name)});
 }
 
 DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {

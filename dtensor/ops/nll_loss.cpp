@@ -223,7 +223,6 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduc
     return soft_cross_entropy(logits, target, reduction, ignore_index, label_smoothing, weight);
   if (logits.ndim() == 2 && !weight.defined())
     return cross_entropy_rows(logits, target, reduction, ignore_index, label_smoothing);
-  CS_REQUIRE(logits.ndim() > 0, "cross_entropy: logits need at least 1 dimension");
   require_class_numbers("cross_entropy", "logits", {logits.shape(), logits.dtype()},
                         {target.shape(), target.dtype()});
   const Tensor log_probs =
