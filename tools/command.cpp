@@ -1,5 +1,5 @@
-// It only reads the command line; what it runs lies in profiling/bench, tools/conform, tools/doctor
-// and tools/plan.
+// It only reads the command line; what it runs lies in profiling/bench, tools/conform, tools/doctor,
+// tools/plan and tools/run.
 #include "tools/command.h"
 
 #include <exception>
@@ -9,10 +9,15 @@
 
 #include <coshard/runtime/launch/command_line.h>
 #include "profiling/bench/benches.h"
+#include "runtime/launch/launcher.h"
 #include "tools/completion.h"
 #include "tools/conform/conform.h"
 #include "tools/doctor.h"
+#include "tools/doctor_job.h"
 #include "tools/plan.h"
+#include "tools/run/guard.h"
+#include "tools/run/launcher.h"
+#include "tools/run/run.h"
 #include "tools/training_options.h"
 
 namespace coshard::tools {
@@ -86,6 +91,7 @@ void check(TrainOptions o) {
 }
 
 int show(const Report& report, bool json) {
+  if (const auto job = launched(); job && job->process != 0) return 0;  // that of rank 0 shows them
   if (json) {
     std::cout << report.json();
   } else {
@@ -149,7 +155,7 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
   sub->callback([options, &chosen] {
     chosen = [options] {
       options->mpi_program = mpi_program();
-      return doctor(*options, std::cout);
+      return launched() ? doctor_of_job(*options, std::cout) : doctor(*options, std::cout);
     };
   });
 }
@@ -164,6 +170,54 @@ void add_completion(CLI::App& app, Chosen& chosen) {
       return 0;
     };
   });
+}
+
+void add_run(CLI::App& app, Chosen& chosen, job::RunOptions& options) {
+  CLI::App* sub = app.add_subcommand("run", "Run a program as several processes, under MPI");
+  sub->footer(
+      "The first word that is no option is the program; the rest are its arguments.\n"
+      "Example: coshard run -n 4 build/examples/quickstart --ranks 4");
+  const auto check_n = [](const std::string& text) {
+    (void)parse_number("-n", text, 1, kMostRanks);
+  };
+  add_checked(*sub, "-n,--processes", options.ranks,
+              "number of processes; else what --hosts says, or one for each core", check_n,
+              str_cat("1 to ", kMostRanks))
+      ->default_str("");
+  sub->add_option("--hosts", options.hosts,
+                  "where they run, with or without numbers of them: h0,h1 or h0:2,h1:2");
+  add_word(*sub, "--mpi", options.mpi, job::known_mpis(),
+           joined(job::known_mpis()) + "; else the first that is installed");
+  cli::add_seconds(*sub, "--start-timeout", options.start_timeout,
+                   "how long all processes may take to start; 0: without limit");
+  sub->add_flag("--no-prefix", options.no_prefix,
+                "do not put the process's number before each line of its output");
+  sub->callback([&options, &chosen] {
+    chosen = [&options] {
+      CS_REQUIRE(!options.program.empty(), "run needs a program: coshard run -n 2 ./program");
+      return job::run_job(options);
+    };
+  });
+}
+
+// How many words of `coshard run …` are its own: the program begins after them, and after "--".
+int own_words(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* sub = app.get_subcommand("run");
+  int i = 2;
+  for (; i < argc && argv[i][0] == '-' && argv[i] != std::string_view("--"); ++i) {
+    const CLI::Option* option = sub->get_option_no_throw(argv[i]);
+    if (option != nullptr && option->get_expected_max() > 0) ++i;
+  }
+  return std::min(i, argc);
+}
+
+// Takes the program out of the command line.
+int take_program(const CLI::App& app, int argc, char** argv, std::vector<std::string>& program) {
+  if (argc < 2 || argv[1] != std::string_view("run")) return argc;
+  const int own = own_words(app, argc, argv);
+  const bool dashes = own < argc && argv[own] == std::string_view("--");
+  program.assign(argv + own + (dashes ? 1 : 0), argv + argc);
+  return own;
 }
 
 // What all benches share.
@@ -232,6 +286,9 @@ int run_command(int argc, char** argv) {
   add_doctor(app, chosen);
   add_completion(app, chosen);
   add_plan(app, chosen);
+  job::RunOptions run;
+  add_run(app, chosen, run);
+  argc = take_program(app, argc, argv, run.program);
   const int code = parse(app, argc, argv) ? chosen() : 0;
   std::cout.flush();
   if (!std::cout) fail(ErrorKind::DeviceFailed, "could not write to stdout");
@@ -242,6 +299,8 @@ int run_command(int argc, char** argv) {
 
 int command(int argc, char** argv) {
   try {
+    if (argc > 2 && argv[1] == std::string_view(job::kGuardWord))
+      return job::guard({argv + 2, argv + argc});
     return run_command(argc, argv);
   } catch (const Error& error) {
     std::cerr << "coshard: " << error.what() << std::endl;

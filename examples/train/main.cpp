@@ -1,5 +1,6 @@
 // Trains a tensor-parallel transformer on the bytes of a text. `train --help` lists the options.
 // SIGINT or SIGTERM ends it early with all its figures, a second one at once (stop_signals.h).
+#include <atomic>
 #include <exception>
 #include <iostream>
 
@@ -28,13 +29,17 @@ void require_printed() {
 int train(const Options& options) {
   require_writable(options);
   const Text text(options.text, options.seq);
-  announce(options, text);
   const StopSignals signals;
   WorldOptions world = options.world();
   world.stop = signals.token();
-  Outcome outcome(options.ranks);
-  const Program program = [&](World& world) { return train_rank(world, options, text, outcome); };
+  Outcome outcome;
+  std::atomic<bool> tells{false};  // the process of rank 0 does
+  const Program program = [&](World& world) {
+    if (world.rank() == 0) tells = true, announce(options, text);
+    return train_rank(world, options, text, outcome);
+  };
   run_ranks(world, program);
+  if (!tells) return 0;
   const std::vector<Compressor> compressors = compressors_on(options.text, text.bytes().size());
   print_report(std::cout, options, outcome, compressors);
   std::vector<std::string> errors = write_files(options, outcome, compressors);

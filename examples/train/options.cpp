@@ -6,14 +6,15 @@
 #include <limits>
 
 #include <coshard/runtime/launch/command_line.h>
+#include "runtime/launch/rank_world.h"
 #include "tools/training_options.h"
 
 namespace coshard::train {
 namespace {
 
 constexpr const char* kAbout =
-    "Trains a Llama-shaped byte-level language model with tensor parallelism; every rank is a "
-    "thread of this process.";
+    "Trains a Llama-shaped byte-level language model with tensor parallelism; ranks are threads of "
+    "this process, or of those that mpirun or srun has started.";
 constexpr const char* kExample =
     "Example: the King James Bible on two ranks with sequence parallelism, and a trace for "
     "ui.perfetto.dev (about four minutes on two cores)\n"
@@ -33,7 +34,8 @@ void add_options(CLI::App& app, Options& o) {
   const auto add_text = [&app](const char* name, std::string& value, const char* help) {
     app.add_option(name, value, help)->capture_default_str();
   };
-  add("--ranks", o.ranks, 1, 256, "number of ranks; must divide --heads");
+  tools::add_number(app, "--ranks", o.ranks, 1, 256, "number of ranks; must divide --heads")
+      ->default_str("one per process, or 2");
   add("--threads", o.threads, 0, kMostThreads, "compute threads per rank; 0 means cores / ranks");
   tools::add_place(app, o.device, o.communicator);
   add_text("--link", o.link, "emulate a link of this latency and bandwidth: 20us,1GB/s");
@@ -94,6 +96,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_options(app, options);
   if (!tools::parse(app, argc, argv)) return std::nullopt;
+  if (options.ranks == 0) options.ranks = settled(options.world()).ranks;
   check(options);
   return options;
 }

@@ -11,7 +11,7 @@
 namespace coshard::train {
 
 struct Options {
-  int ranks = 2, threads = 0;  // threads per rank; 0: cores / ranks
+  int ranks = 0, threads = 0;  // as in WorldOptions; once parsed, the number of ranks
   std::string device = "cpu", communicator = "local";
   std::string link;                 // "20us,1GB/s": emulated; empty: none
   int progress_threads = 0;         // that move data while ranks compute

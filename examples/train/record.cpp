@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include <coshard/profiling/gather.h>
+
 namespace coshard::train {
 namespace {
 
@@ -14,21 +16,36 @@ constexpr int kReadEvery = 10;  // steps between two looks at the losses on a de
 Record::Record(World& world, const Options& options, Outcome& outcome)
     : world_(world),
       outcome_(outcome),
-      table_(outcome.tables[static_cast<std::size_t>(world.rank())]),
-      trace_(outcome.traces[static_cast<std::size_t>(world.rank())]),
       progress_(options.steps, options.log_every, 1.0 * options.batch * options.seq),
       settled_(std::min(kSettlingSteps, options.steps - 1)),
       trace_begin_(options.trace.empty() ? -1 : std::min(1, options.steps - 1)),
       trace_end_(trace_begin_ + options.trace_steps),
       read_every_(world.device()->kind() == DeviceKind::Cpu ? 1 : kReadEvery),
+      traces_(!options.trace.empty()),
       begin_(now_ns()) {
   world_.add_observer(&table_);
 }
 
-Record::~Record() {
-  if (world_.rank() == 0) outcome_.gemm_share = table_.gemm_share(wall_);
-  world_.remove_observer(&table_);
-  if (tracing_) world_.remove_observer(&trace_);
+Record::~Record() { stop_observing(); }
+
+void Record::stop_observing() {
+  if (std::exchange(tabulating_, false)) world_.remove_observer(&table_);
+  if (std::exchange(tracing_, false)) world_.remove_observer(&trace_);
+}
+
+Task<void> Record::gather() {
+  stop_observing();
+  Task<std::vector<CommSummary>> all = gather_summaries(world_, table_);
+  std::vector<CommSummary> tables = co_await std::move(all);
+  std::vector<ChromeTrace> traces;
+  if (traces_) {
+    Task<std::vector<ChromeTrace>> of_all = gather_traces(world_, trace_);
+    traces = co_await std::move(of_all);
+  }
+  if (world_.rank() != 0) co_return;
+  outcome_.gemm_share = table_.gemm_share(wall_);
+  outcome_.tables = std::move(tables);
+  outcome_.traces = std::move(traces);
 }
 
 void Record::before_step(int step) {

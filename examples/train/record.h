@@ -24,18 +24,21 @@ class Record {
   // are there anyway, after each step, on a device every tenth, and after the `last` step. False:
   // one of those read is not finite; alike on all ranks.
   bool after_step(int step, Tensor loss, bool last);
+  // After the last step, on all ranks: what they have measured goes into the Outcome of rank 0.
+  Task<void> gather();
 
  private:
   bool read(int step, bool last);
   Look look(std::int64_t took, std::size_t steps);
+  void stop_observing();
 
   World& world_;
   Outcome& outcome_;
-  CommSummary& table_;
-  ChromeTrace& trace_;
+  CommSummary table_;
+  ChromeTrace trace_;
   Progress progress_;
   int settled_, trace_begin_, trace_end_, read_every_;
-  bool tracing_ = false;
+  bool tracing_ = false, tabulating_ = true, traces_;
   std::vector<Tensor> unread_;
   CommSummary::Row told_;          // what the table held at the last look
   std::int64_t begin_, wall_ = 0;  // ns, of what is unread and of the steps that count

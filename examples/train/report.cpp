@@ -115,7 +115,7 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
       outcome.step_ms.size(), steps.median, steps.min, steps.max, tokens_per_s(options, outcome),
       outcome.gemm_share * 100);
   if (options.ranks > 1) {
-    out << "\nCommunication, mean over " << options.ranks << " ranks:\n";
+    out << fmt::format("\nCommunication, mean over {} ranks:\n", options.ranks);
     print_comm_summary(out, outcome.tables);
   }
   out << '\n';

@@ -55,6 +55,7 @@ Task<bool> train_steps(LanguageModel& model, World& world, const Options& option
     finite = record.after_step(step, std::move(loss), stop || step + 1 == options.steps);
   }
   if (world.rank() == 0 && (step < options.steps || !finite)) outcome.stopped_after = step;
+  co_await record.gather();
   co_return finite;
 }
 

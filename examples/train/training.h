@@ -1,6 +1,6 @@
 #pragma once
-// The training run of one rank: steps, then held-out score and sample. Rank 0 leaves what it found
-// in the Outcome; every rank leaves its tables and traces in its own slot.
+// The training run of one rank: steps, then held-out score and sample. Rank 0 leaves what all ranks
+// have found in the Outcome, which those in other processes do not have.
 //
 // It ends before its last step in two cases, on all ranks after the same step. A stop that is
 // requested (WorldOptions::stop) ends it after the step at hand or the one after it; score and
@@ -22,10 +22,6 @@ namespace coshard::train {
 constexpr int kSettlingSteps = 2;
 
 struct Outcome {
-  explicit Outcome(int ranks)
-      : tables(static_cast<std::size_t>(ranks)), traces(static_cast<std::size_t>(ranks)) {}
-
-  // of rank 0
   std::int64_t parameters = 0;
   int threads = 0;              // of each rank
   std::vector<double> loss;     // nats per byte, by step
@@ -36,7 +32,7 @@ struct Outcome {
   double gemm_share = 0;  // of the time of the steps that count
   std::optional<double> bits_per_byte;
   std::string sample;
-  // of every rank
+  // of every rank; traces only where they were asked for
   std::vector<CommSummary> tables;
   std::vector<ChromeTrace> traces;
 };

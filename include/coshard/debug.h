@@ -8,4 +8,5 @@
 #include <coshard/profiling/collective_counter.h>
 #include <coshard/profiling/comm_debug.h>
 #include <coshard/profiling/comm_summary.h>
+#include <coshard/profiling/gather.h>
 #include <coshard/profiling/visualize_sharding.h>

@@ -7,10 +7,13 @@
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/runtime/launch/world.h>
+#include "profiling/bench/all_reduce.h"
 #include "profiling/bench/benches.h"
 #include "profiling/bench/peer.h"
+#include "profiling/bench/processes_bench.h"
 #include "profiling/bench/timed.h"
 #include "profiling/child_process.h"
+#include "runtime/launch/roster.h"
 
 namespace coshard::bench {
 namespace {
@@ -19,29 +22,6 @@ using Results = std::vector<Result>;
 constexpr std::array<int, 4> kSizes = {4, 64, 1024, 16384};  // KiB
 
 int calls_for(int kib) { return kib <= 64 ? 400 : (kib <= 1024 ? 60 : 8); }
-
-// One all_reduce of `elements` zeros, issued and waited for: in place, as the peers are measured,
-// or into a second buffer.
-class AllReduce {
- public:
-  AllReduce(World& world, std::int64_t elements, bool in_place = true)
-      : communicator_(world.communicator()),
-        data_(zeros(world.device(), Shape{elements})),
-        result_(in_place ? data_ : zeros(world.device(), Shape{elements})) {
-    call_.kind = CollectiveKind::AllReduce;
-    call_.extent = elements;
-    call_.send = data_.data();
-    call_.recv = result_.data();
-    call_.keep_send = data_.storage()->buffer;
-    call_.keep_recv = result_.storage()->buffer;
-  }
-  void operator()() const { communicator_->issue(call_).wait(); }
-
- private:
-  std::shared_ptr<Communicator> communicator_;
-  Tensor data_, result_;
-  Collective call_;
-};
 
 void barrier(World& world) {
   Collective call;
@@ -157,9 +137,14 @@ void beside_pytorch(Report& report, const std::string& script, int ranks) {
 
 Report bench_redistribute(const RedistributeOptions& options) {
   Report report("redistribute");
+  WorldOptions world_options = options.world;
+  if (const Processes several = processes(world_options); several.blocking != nullptr) {
+    world_options.threads = 1;
+    bench_processes(report, world_options, several);
+    return report;
+  }
   report.note("ranks", options.ranks);
   Results results;
-  WorldOptions world_options = options.world;
   world_options.ranks = options.ranks;
   world_options.threads = 1;
   const Program program = [&results](World& world) { return measure_collectives(world, results); };

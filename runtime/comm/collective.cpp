@@ -150,7 +150,8 @@ void check(const Collective& c, int ranks, int rank) {
 }
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15U;  // 2^64 / golden ratio
+  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15U;  // 2^64 / golden ratio
+  hash = (((hash + kOdd) * kOdd) ^ value) * kOdd;      // small hashes and values do not cancel out
   return hash ^ (hash >> 29);
 }
 

@@ -9,7 +9,8 @@ namespace coshard {
 
 // Owned by the run, read by its ranks.
 struct Neighbours {
-  std::vector<const void*> contexts;  // by world rank: the execution context it is on
+  // By world rank: the execution context it is on; null: it is in another process.
+  std::vector<const void*> contexts;
 
   bool together(int a, int b) const {
     return contexts[static_cast<std::size_t>(a)] == contexts[static_cast<std::size_t>(b)];

@@ -88,7 +88,7 @@ std::int64_t WorkAwaiter::check(std::int64_t waited_ns) {
       const std::int64_t timeout = state.timeout_ns(), not_before = state.not_before(part_);
       if (timeout <= 0 && not_before == 0) return;
       const std::int64_t now = RankContext::current().parker().now();
-      if (timeout > 0) next = earlier(next, now + timeout - waited_ns);
+      if (timeout > waited_ns) next = earlier(next, now + timeout - waited_ns);
       if (not_before > now) next = earlier(next, not_before);
     });
   } catch (...) {

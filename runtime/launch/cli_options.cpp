@@ -57,6 +57,8 @@ void require_values(const CLI::App& app, const std::vector<std::string>& words) 
     require_values(*command, words);
 }
 
+}  // namespace
+
 void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& value,
                  const std::string& help) {
   const auto read = [name, &value](const std::string& text) {
@@ -68,13 +70,12 @@ void add_seconds(CLI::App& app, const std::string& name, std::chrono::millisecon
       ->default_str(str_cat(std::chrono::duration<double>(value).count()));
 }
 
-}  // namespace
-
 void add_world_options(CLI::App& app, WorldOptions& o) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto read_device = [&o](const std::string& text) { o.device = parse_device_kind(text); };
   const auto read_link = [&o](const std::string& text) { o.link = parse_link(text); };
-  add_number(app, "--ranks", o.ranks, 1, kMostRanks, "ranks, each a thread of this process");
+  add_number(app, "--ranks", o.ranks, 1, kMostRanks, "ranks, each a thread of a process")
+      ->default_str("one per process, or 2");
   add_number(app, "--threads", o.threads, 0, kMostThreads, "threads per rank; 0: cores / ranks");
   add_number(app, "--rank-threads", o.rank_threads, 1, kMostRanks,
              "ranks share so many threads; else one each");
@@ -88,7 +89,7 @@ void add_world_options(CLI::App& app, WorldOptions& o) {
       ->capture_default_str();
   app.add_option_function<std::string>("--link", read_link,
                                        "emulate a link of this latency and bandwidth: 20us,1GB/s");
-  app.final_callback([&o] { (void)settled(o); });
+  app.final_callback([&o] { o.ranks = settled(o).ranks; });
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {

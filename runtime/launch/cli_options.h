@@ -3,6 +3,7 @@
 // Error{BadInput} before anything runs: one line that names the option, its value and what is
 // allowed. In main; in no public header.
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,17 @@ CLI::Option* add_checked(CLI::App& app, const std::string& name, Value& value,
 
 // A number, or an optional one.
 template <class Value, class Number>
-void add_number(CLI::App& app, const std::string& name, Value& value, Number lowest, Number highest,
-                const std::string& help) {
+CLI::Option* add_number(CLI::App& app, const std::string& name, Value& value, Number lowest,
+                        Number highest, const std::string& help) {
   const auto check = [=](const std::string& text) {
     (void)parse_number<Number>(name, text, lowest, highest);
   };
-  add_checked(app, name, value, help, check, str_cat(lowest, " to ", highest));
+  return add_checked(app, name, value, help, check, str_cat(lowest, " to ", highest));
 }
+
+// A time in seconds, with or without a fraction.
+void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& value,
+                 const std::string& help);
 
 // What run() reads, checked as a whole. Of an option that comes twice the last one counts.
 void add_world_options(CLI::App& app, WorldOptions& options);

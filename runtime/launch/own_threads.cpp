@@ -22,13 +22,13 @@ void run_rank(int rank, RankSeat& seat, const RankProgram& program) {
 
 class OwnThreads final : public RankHost {
  public:
-  void run(int ranks, ThreadGroup&, const RankProgram& program) override {
-    std::deque<RankSeat> seats(static_cast<std::size_t>(ranks));
-    for (int rank = 0; rank < ranks; ++rank)
-      seats[static_cast<std::size_t>(rank)].count_in(program.sleeper(rank));
+  void run(std::span<const int> ranks, ThreadGroup&, const RankProgram& program) override {
+    std::deque<RankSeat> seats(ranks.size());
+    for (std::size_t i = 0; i < ranks.size(); ++i) seats[i].count_in(program.sleeper(ranks[i]));
     std::vector<std::thread> threads;
-    for (int rank = 0; rank < ranks; ++rank) {
-      RankSeat& seat = seats[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const int rank = ranks[i];
+      RankSeat& seat = seats[i];
       try {
         threads.emplace_back([&program, &seat, rank] { run_rank(rank, seat, program); });
       } catch (...) {  // the system has no thread left for it

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <span>
 
 namespace coshard {
 
@@ -12,6 +13,7 @@ class ThreadGroup;
 class Sleeper;
 struct WorldOptions;
 class World;
+class Roster;
 template <class T>
 class Task;
 
@@ -37,7 +39,9 @@ class RankHost {
   virtual ~RankHost() = default;
   // Returns when the programs of all ranks have ended. Throws what user handlers threw where no
   // rank was there to receive it.
-  virtual void run(int ranks, ThreadGroup& thread_group, const RankProgram& program) = 0;
+  // `ranks`: those of this process, ascending.
+  virtual void run(std::span<const int> ranks, ThreadGroup& thread_group,
+                   const RankProgram& program) = 0;
 };
 
 // One thread per rank.
@@ -46,8 +50,8 @@ std::unique_ptr<RankHost> own_threads();
 // its thread run; one that computes does not.
 std::unique_ptr<RankHost> shared_threads(int threads);
 
-// run_ranks with ranks on this host.
-void run_ranks_on(RankHost& host, const WorldOptions& options,
+// run_ranks with the ranks of `roster` on this host. `options` are settled.
+void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<Roster> roster,
                   const std::function<Task<void>(World&)>& program);
 
 }  // namespace coshard

@@ -15,10 +15,13 @@
 namespace coshard {
 namespace {
 
-std::shared_ptr<Device> device_of(int rank, const WorldOptions& options) {
+constexpr int kRanksOfOneProcess = 2;
+
+// `place`: of the rank on its host.
+std::shared_ptr<Device> device_of(int rank, int place, const WorldOptions& options) {
   if (options.make_device) return options.make_device(rank);
   const int count = device_count(options.device);
-  return make_device(options.device, {count > 0 ? rank % count : rank, options.threads});
+  return make_device(options.device, {count > 0 ? place % count : place, options.threads});
 }
 
 // Of all ranks and on the host, whatever is done with `world` later. Null where nobody can ask for
@@ -43,15 +46,15 @@ void check_local(const WorldOptions& options) {
 }
 
 // How many cores each rank gets.
-int cores_per_rank(const WorldOptions& options) {
+int cores_per_rank(const WorldOptions& options, const Processes& processes) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int side_by_side =
-      options.rank_threads > 0 ? std::min(options.rank_threads, options.ranks) : options.ranks;
-  return std::max(1, cores / side_by_side);
+  const int mine = std::max(1, options.ranks / processes.all);
+  const int side_by_side = options.rank_threads > 0 ? std::min(options.rank_threads, mine) : mine;
+  return std::max(1, cores / (side_by_side * processes.here));
 }
 
 void check(const WorldOptions& options) {
-  CS_REQUIRE(options.ranks >= 1, "ranks must be at least 1, got ", options.ranks);
+  CS_REQUIRE(options.ranks >= 0, "ranks must be at least 0, got ", options.ranks);
   CS_REQUIRE(options.threads >= 0, "threads must be at least 0, got ", options.threads);
   CS_REQUIRE(options.timeout.count() >= 0, "timeout must be at least 0, got ",
              options.timeout.count(), " ms");
@@ -70,19 +73,27 @@ void check(const WorldOptions& options) {
 
 }  // namespace
 
-WorldOptions settled(const WorldOptions& options) {
+WorldOptions settled(const WorldOptions& options, const Processes& processes) {
   check(options);
+  if (processes.all > 1 && options.device != DeviceKind::Cpu && options.communicator == "local" &&
+      !options.make_device)
+    fail(ErrorKind::Unsupported,
+         str_cat("communicator local moves data of device ", to_string(options.device),
+                 " within one process, and there are ", processes.all, ": use nccl"));
   WorldOptions all = options;
-  if (all.threads == 0) all.threads = cores_per_rank(options);
+  if (all.ranks == 0) all.ranks = processes.all > 1 ? processes.all : kRanksOfOneProcess;
+  if (all.threads == 0) all.threads = cores_per_rank(all, processes);
   // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
   if (!all.stop.stop_possible()) all.stop = {};
   return all;
 }
 
+WorldOptions settled(const WorldOptions& options) { return settled(options, processes(options)); }
+
 std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster& roster,
                                   Executor& executor) {
   const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
-  const std::shared_ptr<Device> device = device_of(rank, options);
+  const std::shared_ptr<Device> device = device_of(rank, roster.place_on_host(rank), options);
   device->set_timeout(timeout_ns);
   auto control = roster.control(rank);
   control->set_timeout(timeout_ns);

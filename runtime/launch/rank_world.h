@@ -7,9 +7,12 @@
 namespace coshard {
 
 class Roster;
+struct Processes;
 
-// The options with defaults resolved. Error{BadInput} or Error{Unsupported} for invalid ones.
+// The options with defaults resolved, in the job of this process or in another. Error{BadInput} or
+// Error{Unsupported} for invalid ones.
 WorldOptions settled(const WorldOptions& options);
+WorldOptions settled(const WorldOptions& options, const Processes& processes);
 
 // On the rank's thread, with its context current; `options` are settled.
 std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster& roster,

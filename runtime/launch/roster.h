@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
+#include "runtime/comm/blocking_collective.h"
 
 namespace coshard {
 
@@ -29,21 +30,47 @@ class Roster {
   // Fails every wait of every rank of the world, here and elsewhere, on every existing or future
   // communicator, with `cause`. The first cause is kept.
   virtual void fail(const std::string& cause) = 0;
-  // `told` is called, on any thread, when fail() was called in another process. Set it before the
-  // ranks start.
+  // `told` is called, on any thread, when fail() was called in another process, or one has died. Set
+  // it before the ranks start.
   virtual void on_failure(std::function<void(const std::string& cause)> told) = 0;
+  // After a failure: whether this process is to report it. One of those that have failed does, and
+  // if one has died all others do. May take 0.3 s.
+  virtual bool reports_failure() = 0;
   // Registers the sleepers, if only the ranks in `census` can wake one of them. Call it before they
   // start.
   virtual void count_in(Census& census) = 0;
   // The program of `rank`, one of here(), has ended: whoever waits for it fails at once.
   virtual void leave(int rank) = 0;
+  // All ranks of here() have left: returns when those elsewhere have, or soon after a failure.
+  virtual void end() = 0;
   // Whether `rank`, here or elsewhere, may still issue something, as far as this process knows.
   virtual bool alive(int rank) const = 0;
   // "last issued #39 all_reduce 1.7 s ago": of a rank here or elsewhere, for error messages.
   virtual std::string last_seen(int rank) const = 0;
+  // How many ranks with lower numbers run on the host of `rank`, one of here(): which GPU it gets.
+  virtual int place_on_host(int rank) const { return rank; }
 };
 
-// Ranks that are threads of this process.
+// Ranks that are threads of this process, or where a launcher has started several processes also of
+// those.
 std::unique_ptr<Roster> make_roster(const WorldOptions& options);
+// Tests replace it; null: as above.
+void use_rosters(std::unique_ptr<Roster> (*maker)(const WorldOptions&));
+std::unique_ptr<Roster> make_thread_roster(const WorldOptions& options);
+std::unique_ptr<Roster> make_process_roster(const WorldOptions& options);
+
+struct Processes {
+  int all = 1;
+  int here = 1;  // on this node, at most
+  int self = 0;
+  std::string mpi;  // between them, with its version; "": there is one
+  // For benches: the collective of that MPI, called by all while nothing is in flight. Null, or what
+  // has failed.
+  const char* (*blocking)(BlockingCollective kind, const void* send, void* recv,
+                          std::size_t elements) = nullptr;
+};
+// Of the job that this process is part of. Error{BadInput}: what has started it is contradictory,
+// incomplete, or of no use without an MPI.
+Processes processes(const WorldOptions& options);
 
 }  // namespace coshard

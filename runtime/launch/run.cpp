@@ -55,7 +55,7 @@ int run(WorldOptions options, const Program& program) {
   std::optional<std::string> told;
   options.on_failure = [&told, also = options.on_failure](const Failure& failure) {
     told = failure.text;
-    print(str_cat("error: ", failure.line()));
+    if (!failure.elsewhere) print(str_cat("error: ", failure.line()));
     if (also) also(failure);
   };
   options.on_still_running = [also = options.on_still_running](const StillRunning& news) {

@@ -17,14 +17,19 @@
 namespace coshard {
 namespace {
 
+const boost::asio::any_io_executor& executor_of(
+    int rank, const std::vector<boost::asio::any_io_executor>& executors) {
+  return executors[static_cast<std::size_t>(rank) % executors.size()];
+}
+
 // What the ranks of one run share. Owned by them and by who watches them.
 struct AsioRun {
   AsioRun(const WorldOptions& all, Program main,
           const std::vector<boost::asio::any_io_executor>& executors)
       : options(all), program(std::move(main)), roster(make_roster(options)) {
-    for (int rank = 0; rank < options.ranks; ++rank)
-      neighbours.contexts.push_back(
-          &executors[static_cast<std::size_t>(rank) % executors.size()].context());
+    neighbours.contexts.resize(static_cast<std::size_t>(options.ranks));
+    for (const int rank : roster->here())
+      neighbours.contexts[static_cast<std::size_t>(rank)] = &executor_of(rank, executors).context();
   }
 
   const WorldOptions options;
@@ -186,9 +191,8 @@ void start_ranks(const WorldOptions& options, const Program& program,
   const auto run = std::make_shared<AsioRun>(settled(options), program, executors);
   std::make_shared<AsioWatch>(run, executors.front(), std::move(done))->start();
   std::vector<std::shared_ptr<AsioRank>> ranks;
-  for (int rank = 0; rank < options.ranks; ++rank)
-    ranks.push_back(std::make_shared<AsioRank>(
-        run, rank, executors[static_cast<std::size_t>(rank) % executors.size()]));
+  for (const int rank : run->roster->here())
+    ranks.push_back(std::make_shared<AsioRank>(run, rank, executor_of(rank, executors)));
   for (const std::shared_ptr<AsioRank>& rank : ranks) rank->enlist();
   for (std::shared_ptr<AsioRank>& rank : ranks) {
     Executor& executor = rank->executor();

@@ -17,7 +17,8 @@ constexpr const char* kStandstill = "deadlock: every rank waits and nothing can 
 
 // Order matters: later members use earlier ones; the census calls back only while ranks run.
 struct Run {
-  Run(const WorldOptions& settled, const Program& main) : options(settled), program(main) {
+  Run(const WorldOptions& settled, std::unique_ptr<Roster> all, const Program& main)
+      : options(settled), program(main), roster(std::move(all)) {
     for (const int rank : roster->here()) sleepers[rank] = &census.add(rank);
     roster->count_in(census);
   }
@@ -26,7 +27,7 @@ struct Run {
   const Program& program;
   Census census{[this](int rank) { state.ring(rank); },
                 [this](const std::string& all) { state.standstill(str_cat(kStandstill, all)); }};
-  std::unique_ptr<Roster> roster = make_roster(options);
+  std::unique_ptr<Roster> roster;
   RunState state{*roster, options};
   std::map<int, Sleeper*> sleepers;
 };
@@ -71,10 +72,9 @@ void run_rank(Run& run, int rank, Executor& executor) {
 
 }  // namespace
 
-void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& program) {
-  CS_REQUIRE(program, "run_ranks: the program is an empty function");
-  const WorldOptions all = settled(options);
-  Run run(all, program);
+void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<Roster> roster,
+                  const Program& program) {
+  Run run(options, std::move(roster), program);
   const RankProgram ranks{
       [&](int rank, Executor& executor) { run_rank(run, rank, executor); },
       [&](int rank, const std::exception_ptr& error) {
@@ -87,13 +87,17 @@ void run_ranks_on(RankHost& host, const WorldOptions& options, const Program& pr
         return found == run.sleepers.end() ? nullptr : found->second;
       },
   };
-  host.run(all.ranks, *run.roster->thread_group(), ranks);
+  host.run(run.roster->here(), *run.roster->thread_group(), ranks);
+  run.roster->end();
+  run.state.watch();  // tells of what was heard meanwhile
   run.state.rethrow();
 }
 
 void run_ranks(const WorldOptions& options, const Program& program) {
-  const auto host = options.rank_threads > 0 ? shared_threads(options.rank_threads) : own_threads();
-  run_ranks_on(*host, options, program);
+  CS_REQUIRE(program, "run_ranks: the program is an empty function");
+  const WorldOptions all = settled(options);
+  const auto host = all.rank_threads > 0 ? shared_threads(all.rank_threads) : own_threads();
+  run_ranks_on(*host, all, make_roster(all), program);
 }
 
 }  // namespace coshard

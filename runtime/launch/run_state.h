@@ -24,6 +24,9 @@ class RunState {
   using Clock = std::chrono::steady_clock;
   // Both outlive it.
   RunState(Roster& roster, const WorldOptions& options);
+  ~RunState() { roster_.on_failure(nullptr); }
+  RunState(const RunState&) = delete;
+  RunState& operator=(const RunState&) = delete;
 
   // On the rank's thread, as up to ends(). The executor outlives all ranks: it may be interrupted
   // until the last of them has ended.

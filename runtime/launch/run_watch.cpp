@@ -94,7 +94,10 @@ Due RunState::tell_failure(std::unique_lock<std::mutex>& lock) {
   told_ = now;
   next_reminder_ = now + std::min<Clock::duration>(kFirstReminder, within_a_year(options_.grace));
   if (!options_.on_failure) return now;
-  const Failure failure = kept->failure;
+  Failure failure = kept->failure;
+  lock.unlock();
+  failure.elsewhere = !roster_.reports_failure();
+  lock.lock();
   call(options_.on_failure, failure, lock);
   return now;
 }

@@ -15,7 +15,8 @@ class SharedThreads final : public RankHost {
  public:
   explicit SharedThreads(int threads) : threads_(threads) {}
 
-  void run(int ranks, ThreadGroup&, const RankProgram& program) override {
+  void run(std::span<const int> here, ThreadGroup&, const RankProgram& program) override {
+    const int ranks = static_cast<int>(here.size());  // all of the world: 0, 1, …
     const int count = std::min(threads_, ranks);
     // They outlive all threads: ranks of one may still be ringing those of another.
     std::vector<std::unique_ptr<RankFibers>> shares;

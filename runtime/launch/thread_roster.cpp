@@ -23,8 +23,10 @@ class ThreadRoster final : public Roster {
   }
   void fail(const std::string& cause) override { thread_group_.poison(cause); }
   void on_failure(std::function<void(const std::string&)>) override {}  // there is no other process
+  bool reports_failure() override { return true; }
   void count_in(Census& census) override { thread_group_.count_in(census); }
   void leave(int rank) override { thread_group_.leave(rank); }
+  void end() override {}
   bool alive(int rank) const override { return !thread_group_.left(rank); }
   std::string last_seen(int rank) const override { return thread_group_.last_seen(rank); }
 
@@ -35,7 +37,7 @@ class ThreadRoster final : public Roster {
 
 }  // namespace
 
-std::unique_ptr<Roster> make_roster(const WorldOptions& options) {
+std::unique_ptr<Roster> make_thread_roster(const WorldOptions& options) {
   return std::make_unique<ThreadRoster>(options);
 }
 

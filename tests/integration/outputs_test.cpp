@@ -81,7 +81,7 @@ TEST_F(Outputs, ThreadsInTheJsonAreThoseThatARankHasWhenNobodySaidHowMany) {
 }
 
 TEST_F(Outputs, TheScoreSaysWhoHasFewerBitsAndThatTheMeasuresDiffer) {
-  train::Outcome outcome(1);
+  train::Outcome outcome;
   outcome.loss = outcome.step_ms = {2.0};
   outcome.parameters = 1234;
   outcome.bits_per_byte = 2.1;

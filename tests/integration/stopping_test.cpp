@@ -114,7 +114,7 @@ TEST(LossError, NamesStepValueAndWhatWasBefore) {
   train::Options options;
   options.warmup = 10;
   options.lr = 1;
-  train::Outcome outcome(1);
+  train::Outcome outcome;
   outcome.loss = {5.5, 4.25};
   EXPECT_EQ(train::loss_error(options, outcome), "");
   outcome.loss.push_back(-std::numeric_limits<double>::quiet_NaN());
@@ -127,7 +127,7 @@ TEST(LossError, NamesStepValueAndWhatWasBefore) {
 // The last step's update is seen by the score alone.
 TEST(LossError, AScoreThatIsNotFiniteIsOneToo) {
   train::Options options;
-  train::Outcome outcome(1);
+  train::Outcome outcome;
   outcome.loss = {5.5, 4.25};
   outcome.bits_per_byte = 2.5;
   EXPECT_EQ(train::loss_error(options, outcome), "");

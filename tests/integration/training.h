@@ -62,7 +62,7 @@ inline WorldOptions world_of(const train::Options& options) {
 
 inline train::Outcome run_training(const train::Options& options, const WorldOptions& world) {
   const train::Text text(options.text, options.seq);
-  train::Outcome outcome(options.ranks);
+  train::Outcome outcome;
   const Program program = [&](World& world) {
     return train::train_rank(world, options, text, outcome);
   };

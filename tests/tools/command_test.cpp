@@ -42,7 +42,7 @@ void expect_refused(const std::string& line, const std::string& named) {
 }
 
 TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
-  expect_refused("", "coshard needs a command: bench, conform, doctor, completion or plan");
+  expect_refused("", "coshard needs a command: bench, conform, doctor, completion, plan or run");
   expect_refused("bogus", "unknown command 'bogus' of coshard; expected bench, conform, doctor");
   expect_refused("--bogus", "unknown option --bogus of coshard");
   expect_refused("bench", "bench needs a command: dispatch, redistribute, overlap, train or gpu");
@@ -74,7 +74,7 @@ TEST(Command, EveryCommandHasHelpAndVersion) {
   for (const std::string command :
        {"", "bench ", "bench dispatch ", "bench redistribute ", "bench overlap ", "bench train ",
         "bench gpu ", "conform ", "doctor ", "plan ", "plan explain ", "completion ",
-        "completion bash "}) {
+        "completion bash ", "run "}) {
     const Ended help = run(command + "--help"), version = run(command + "--version");
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Usage: coshard " + command), std::string::npos) << help.out;
@@ -101,10 +101,12 @@ TEST(Completion, OffersWhatTheCommandLineHas) {
   EXPECT_EQ(offered("coshard bench train --ranks 2 --plan tp-"), "tp-sp\n");
   EXPECT_EQ(offered("coshard doctor --device ''"), "cpu\ncuda\n");
   EXPECT_EQ(offered("coshard plan explain --shape ''"), "\n");  // then files
+  EXPECT_EQ(offered("coshard run -n 2 --mpi ''"), "openmpi\nmpich\n");
+  EXPECT_EQ(offered("coshard run ./pro"), "\n");
 }
 
 TEST(Completion, OffersEveryOptionThatHelpLists) {
-  for (const std::string command : {"bench train", "bench gpu", "conform", "plan explain"}) {
+  for (const std::string command : {"bench train", "bench gpu", "conform", "plan explain", "run"}) {
     const std::string all = "\n" + offered("coshard " + command + " --");
     std::istringstream help(run(command + " --help").out);
     int options = 0;
@@ -156,6 +158,17 @@ TEST(Command, WordsThatAreNotKnownAreNamed) {
   expect_refused("bench dispatch --communicator foo", "--communicator foo: this build has local");
   expect_refused("bench train --peer /nowhere/peer.py", "/nowhere/peer.py");
   expect_refused("doctor --device gpu", "--device gpu: expected cpu or cuda");
+}
+
+TEST(Command, RunReadsItsOwnOptionsAndLeavesTheRestToTheProgram) {
+  expect_refused("run", "run needs a program");
+  expect_refused("run -n 2 --", "run needs a program");
+  expect_refused("run -n 0 ./program", "-n 0: must be a number from 1 to 1024");
+  expect_refused("run -n two ./program", "-n two: must be a number from 1 to 1024");
+  expect_refused("run --mpi lam ./program", "--mpi lam: expected openmpi or mpich");
+  expect_refused("run --host a ./program", "unknown option --host of run; did you mean --hosts?");
+  expect_refused("run -n 2 --hosts a,b,c ./program --bogus", "--hosts a,b,c names 3 hosts for 2");
+  expect_refused("run -n", "needs a value");
 }
 
 TEST(Command, APatternThatNoCaseHasIsNamed) {

@@ -59,6 +59,7 @@ class ChromeTrace : public Observer {
   const std::string& link() const { return link_; }
 
  private:
+  friend struct ObserverJson;
   struct Open {
     std::string name;
     std::int64_t begin;

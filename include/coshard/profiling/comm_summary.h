@@ -49,6 +49,7 @@ class CommSummary : public Observer {
                 std::int64_t end) override;
 
  private:
+  friend struct ObserverJson;
   using Key = std::pair<CollectiveKind, std::string>;
   Row& row(const CommEvent& event);
 

@@ -4,6 +4,7 @@
 
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
+#include "runtime/comm/local/host/chunks.h"
 
 namespace coshard {
 
@@ -15,6 +16,9 @@ LocalGroup::LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int>
       id_(registry_->next_id.fetch_add(1)),
       states_(std::make_unique<RankState[]>(members_.size())),
       given_up_(members_.size()) {
+  const auto elsewhere = [this](int r) { return !registry_->remote->here(r); };
+  if (registry_->remote != nullptr && std::ranges::any_of(members_, elsewhere))
+    remote_ = registry_->remote.get();
   if (registry_->link && size() > 1) link_ = std::make_unique<LinkQueue>(*registry_->link, size());
 }
 
@@ -51,6 +55,15 @@ CollectiveOp& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
     fresh->next_completion.store(0, std::memory_order_relaxed);
     fresh->completions.store(0, std::memory_order_relaxed);
     fresh->has_pairs = false;
+    fresh->second_half = false;
+    fresh->remote_ranks = remote_ != nullptr;
+    if (remote_ != nullptr) {
+      fresh->remote = remote_->new_state(*this, fresh->remote.get());
+      for (std::size_t r = 0; r < members_.size(); ++r) fresh->entries[r].packed.clear();
+      int here = 0;
+      for (int r = 0; r < size(); ++r) here += is_here(r) ? 1 : 0;
+      fresh->gates.store(here + 1, std::memory_order_relaxed);
+    }
     if (link_ != nullptr) {
       fresh->passage = {};
       for (std::size_t r = 0; r < members_.size(); ++r) fresh->entries[r].not_before_ns.store(0);
@@ -86,8 +99,45 @@ CollectiveOp& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
 
 bool LocalGroup::poison(const std::string& cause) {
   if (!mark_poisoned(cause)) return false;
+  if (remote_ != nullptr) remote_->poisoned(*this, cause);
   registry_->wake();  // who waits for something that needs this group
   return true;
+}
+
+bool LocalGroup::drive() {
+  if (remote_ == nullptr) return false;
+  // Patience is real time, which a simulation has none of.
+  return registry_->clock != nullptr ? remote_->drive() : remote_->drive_while_waiting();
+}
+
+void LocalGroup::announce(CollectiveOp& op, int rank, Collective&& args, Print print) {
+  RankState& its = state(rank);
+  its.kind.store(args.kind, std::memory_order_relaxed);
+  its.issued_ns.store(RankContext::current().parker().now(), std::memory_order_relaxed);
+  its.issued.store(op.sequence + 1, std::memory_order_relaxed);
+  Entry& entry = op.entries[static_cast<std::size_t>(rank)];
+  entry.args = std::move(args);
+  entry.print = print;
+  entry.stage.store(Stage::Announced);
+  ring(op);
+}
+
+void LocalGroup::received(CollectiveOp& op, int rank) {
+  if (raise_arrived(op, rank)) arm(op, rank);
+  ring(op);
+}
+
+void LocalGroup::sent(CollectiveOp& op, int rank) {
+  // The result overwrites what was sent: not before it has left.
+  if (rank >= 0 && is_in_place(op.entries[static_cast<std::size_t>(rank)].args) &&
+      count_arrival(op))
+    arm(op, rank);
+  if (op.gates.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    finish_chunks(op, 1, op.entries[0].args.kind);  // it is armed: all entries are there
+}
+
+void LocalGroup::poisoned_elsewhere(const std::string& cause) {
+  if (mark_poisoned(cause)) registry_->wake();
 }
 
 bool LocalGroup::mark_poisoned(const std::string& cause) {
@@ -144,15 +194,21 @@ std::string LocalGroup::title() const {
 std::string LocalGroup::arrived_text(const CollectiveOp& op) const {
   std::string text;
   for (std::size_t r = 0; r < members_.size(); ++r)
-    if (op.entries[r].issued()) text += str_cat(text.empty() ? "" : ",", members_[r]);
+    if (op.entries[r].issued() && !op.entries[r].announced())
+      text += str_cat(text.empty() ? "" : ",", members_[r]);
   return text.empty() ? "none" : text;
 }
 
 std::string LocalGroup::missing_text(const CollectiveOp& op) const {
   std::string text;
   for (std::size_t r = 0; r < members_.size(); ++r)
-    if (!op.entries[r].issued())
-      text += str_cat(text.empty() ? "" : ", ", rank_text(static_cast<int>(r)));
+    if (!op.entries[r].issued() || op.entries[r].announced())
+      text += str_cat(text.empty() ? "" : ", ", op.entries[r].announced() ? "the data of " : "",
+                      rank_text(static_cast<int>(r)));
+  if (!text.empty()) return text;
+  if (op.remote_ranks && op.remote != nullptr)
+    for (const int r : op.remote->not_taken())
+      text += str_cat(text.empty() ? "" : ", ", rank_text(r), " to take what it is sent");
   return text.empty() ? "none" : text;
 }
 

@@ -19,6 +19,7 @@
 #include "runtime/comm/local/host/collective_op.h"
 #include "runtime/comm/local/link_queue.h"
 #include "runtime/comm/local/p2p/message.h"
+#include "runtime/comm/local/remote_ranks.h"
 #include "runtime/comm/local/transfer_clock.h"
 
 namespace coshard {
@@ -49,8 +50,16 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   const std::vector<int>& members() const { return members_; }
   const std::shared_ptr<LocalRegistry>& registry() const { return registry_; }
   std::uint64_t id() const { return id_; }
+  // The same in every process that has ranks of this group.
+  std::uint64_t key() const { return key_; }
+  void set_key(std::uint64_t key) { key_ = key; }
+  // Null: all its ranks are threads of this process.
+  RemoteRanks* remote() const { return remote_; }
+  bool is_here(int rank) const {
+    return remote_ == nullptr || remote_->here(members_[static_cast<std::size_t>(rank)]);
+  }
+  bool drive();  // by a rank that waits
   RankState& state(int rank) { return states_[static_cast<std::size_t>(rank)]; }
-  Mailbox& mailbox() { return mailbox_; }
   DeviceGroup& devices() { return devices_; }
   LinkQueue* link() const { return link_.get(); }  // null: nothing is emulated
 
@@ -71,9 +80,23 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool part_done(const CollectiveOp& op, int source, int target) const;
   // With links: when what a sleeper waits for may be over, as far as known; 0: unknown.
   std::int64_t not_before(const CollectiveOp& op) const;
+  // For RemoteRanks: a rank elsewhere has issued; all that it has for ranks here has arrived; a rank
+  // here has sent all that others need.
+  void announce(CollectiveOp& op, int rank, Collective&& args, Print print);
+  void received(CollectiveOp& op, int rank);
+  void sent(CollectiveOp& op, int rank);
+  bool agrees(CollectiveOp& op, int here, int elsewhere) { return checked(op, here, elsewhere); }
   // After the poison: returns once nobody touches the buffers of `rank` for this op.
   void abandon(CollectiveOp& op, int rank);
 
+  // One side of a message, of `rank`, which is here; `both`: the other one is there.
+  std::shared_ptr<Message> post(const Collective& args, int rank, bool& both);
+  // For RemoteRanks: the same of a rank elsewhere.
+  void post_elsewhere(const Collective& args, int rank, int tag);
+  // Both sides are there: poisons the group when they do not fit.
+  bool agree(const Message& message);
+  // On the CPU, once both sides are there and agree.
+  void transfer(const std::shared_ptr<Message>& message);
   // The last side's part of a message on devices, with their queueing mutex held. A failure poisons
   // the group and is thrown.
   void queue_on_devices(Message& message, int rank);
@@ -82,6 +105,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool poison(const std::string& cause);
   // The first part of poison(): waits fail from now on.
   bool mark_poisoned(const std::string& cause);
+  // What another process tells: the others know it.
+  void poisoned_elsewhere(const std::string& cause);
   bool poisoned() const noexcept { return poisoned_.load(); }
   std::string cause() const;
   // The thread_group is closing: drops what depends on something that never happened, since it holds this
@@ -111,6 +136,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
     if (sleepers_.load() > 0) notify();
   }
   void ring(const std::atomic<bool>& has_dependents);
+  void ring(const CollectiveOp& op);
   // From now on `parker` is rung; the caller checks the awaited state after this and before it
   // parks.
   void listen(Parker& parker, bool for_part);
@@ -131,6 +157,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool prepare_some(CollectiveOp& op);
   void stop_preparing(CollectiveOp& op, int rank);
   bool raise_arrived(CollectiveOp& op, int rank);
+  bool count_arrival(CollectiveOp& op);
   void arm(CollectiveOp& op, int rank);
   void queue_on_devices(CollectiveOp& op, int rank);
   void queue_or_poison(DeviceOp& op, std::size_t side, const CollectiveInfo& what);
@@ -145,7 +172,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::shared_ptr<LocalRegistry> registry_;
   std::vector<int> members_;
   std::string name_;
-  std::uint64_t id_;
+  std::uint64_t id_, key_ = 0;
+  RemoteRanks* remote_ = nullptr;
   std::unique_ptr<RankState[]> states_;
   Mailbox mailbox_;
   DeviceGroup devices_;
@@ -173,10 +201,11 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 struct LocalRegistry {
   std::mutex mutex;
   std::vector<std::weak_ptr<LocalGroup>> groups;
-  TransferClock* clock = nullptr;  // of a simulation; set before the ranks begin
-  std::string cause;               // poison of the whole run; groups made later start with it
-  std::set<int> left;              // world ranks whose program has ended; groups made later know it
-  std::optional<Link> link;        // of all groups; set before the first
+  std::shared_ptr<RemoteRanks> remote;  // of all groups; null: none. Set before the first
+  TransferClock* clock = nullptr;       // of a simulation; set before the ranks begin
+  std::string cause;                    // poison of the whole run; groups made later start with it
+  std::set<int> left;        // world ranks whose program has ended; groups made later know it
+  std::optional<Link> link;  // of all groups; set before the first
   std::shared_ptr<ProgressThreads> progress;  // null: none; set before the first group
   // Subgroups that wait for members: keyed by parent, world ranks, and how many of these there were
   // before; removed by their last member.

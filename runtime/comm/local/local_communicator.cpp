@@ -105,19 +105,6 @@ std::uint64_t LocalCommunicator::take_number(const Collective& collective, std::
   return sequence;
 }
 
-bool LocalCommunicator::agree(const Message& message) {
-  const Collective& send = message.send;
-  const Collective& recv = message.recv;
-  if (send.dtype == recv.dtype && send_elements(send, size(), 0) == recv_elements(recv, size(), 0))
-    return true;
-  const auto world = [this](int r) { return group_->members()[static_cast<std::size_t>(r)]; };
-  group_->poison(str_cat("ranks disagree on message #", message.number, " of ", group_->title(),
-                         ": rank ", world(message.source), " calls ", describe(send, size()),
-                         location_text(send), ", rank ", world(message.target), " calls ",
-                         describe(recv, size()), location_text(recv)));
-  return false;
-}
-
 std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
   if (collective.after != nullptr) collective.after->has_dependents();
@@ -128,7 +115,7 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
   std::unique_lock lock(group_->devices().queueing(), std::defer_lock);
   if (device_ != nullptr) lock.lock();
   bool both = false;
-  std::shared_ptr<Message> message = group_->mailbox().post(collective, rank_, both);
+  std::shared_ptr<Message> message = group_->post(collective, rank_, both);
   messages_.push_back(message);
   work = std::make_shared<MessageWork>(shared_from_this(), collective, message);
   if (tell_issue(*work, collective, message->number))
@@ -139,26 +126,12 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
     work->bring(message->device, sends ? 0 : 1, std::move(side),
                 sends ? message->send : message->recv);
   }
-  if (!both || !agree(*message)) return work;
+  if (!both || !group_->agree(*message)) return work;
   if (device_ != nullptr)
     group_->queue_on_devices(*message, rank_);
   else
-    transfer(message, larger_bytes(collective, size(), rank_));
+    group_->transfer(message);
   return work;
-}
-
-// On the CPU, once both sides have arrived and agree.
-void LocalCommunicator::transfer(const std::shared_ptr<Message>& message, std::int64_t bytes) {
-  if (LinkQueue* link = group_->link())
-    message->passage = link->pass_message(message->source, bytes);
-  Mailbox::match(*message);
-  constexpr std::int64_t kAtOnce = 64 * 1024;  // above, a waiter copies and this rank goes on
-  if (group_->does_at_once() && !group_->poisoned() && bytes <= kAtOnce) {
-    help(*message);
-  } else if (const auto& progress = group_->registry()->progress) {
-    progress->offer(group_, message);
-  }
-  group_->ring(message->has_dependents);
 }
 
 std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> ranks,
@@ -175,18 +148,25 @@ std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> r
 
   const std::shared_ptr<LocalRegistry>& registry = group_->registry();
   std::shared_ptr<LocalGroup> group;
+  bool made = false;
   {
     const int turn = subgroups_[members]++;
     const std::scoped_lock lock(registry->mutex);
     const auto place = std::tuple(group_->id(), members, turn);
     LocalRegistry::Pending& pending = registry->pending[place];
     if (pending.group == nullptr) {
-      pending.missing = static_cast<int>(members.size());
+      std::uint64_t key = mix(group_->key(), static_cast<std::uint64_t>(turn));
+      for (const int r : members) key = mix(key, static_cast<std::uint64_t>(r));
       pending.group = make_group(registry, std::move(members), std::move(name));
+      pending.group->set_key(key);
+      for (int r = 0; r < pending.group->size(); ++r)
+        pending.missing += pending.group->is_here(r) ? 1 : 0;
+      made = true;
     }
     group = pending.group;
     if (--pending.missing == 0) registry->pending.erase(place);
   }
+  if (made && group->remote() != nullptr) group->remote()->made(group);
   auto communicator = std::make_shared<LocalCommunicator>(std::move(group), my_rank);
   communicator->timeout_ns_ = timeout_ns_;
   communicator->slot_ = slot_;
@@ -199,7 +179,7 @@ bool LocalCommunicator::help_any() {
     if (group_->help(*flight.op)) return true;
   for (const auto& message : messages_)
     if (help(*message)) return true;
-  return false;
+  return group_->drive();
 }
 
 bool LocalCommunicator::help(Message& message) { return group_->help(message); }
@@ -215,6 +195,7 @@ void LocalCommunicator::retire() {
 void LocalCommunicator::abandon() {
   for (const InFlight& flight : in_flight_) group_->abandon(*flight.op, rank_);
   for (const auto& message : messages_) message->abandon();
+  if (RemoteRanks* remote = group_->remote()) remote->abandon(*group_);
 }
 
 extern const CommunicatorBackend local_communicator_backend;

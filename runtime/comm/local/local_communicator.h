@@ -54,7 +54,6 @@ class LocalCommunicator final : public Communicator,
  private:
   std::shared_ptr<WorkState> start(Collective collective) override;
   std::shared_ptr<WorkState> issue_message(Collective collective);
-  void transfer(const std::shared_ptr<Message>& message, std::int64_t bytes);
   DeviceSide device_side(Collective& collective);  // local/device_issue.cpp
 
   // Tells the observer, if there is one; whether there is.
@@ -66,8 +65,6 @@ class LocalCommunicator final : public Communicator,
     watching->issued(work.event(), now_ns());
     return true;
   }
-  // Both sides are there: poisons the group when they do not fit.
-  bool agree(const Message& message);
   // Takes the next number on the communicator.
   std::uint64_t take_number(const Collective& collective, std::uint64_t print);
   CommEvent event_of(const Collective& collective, std::uint64_t sequence);

@@ -50,6 +50,7 @@ class LocalWork : public WorkState {
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
   virtual bool misses(int rank) const = 0;                  // it has not issued its part
+  virtual bool lacks_data_of(int rank) const = 0;           // it has, and lives elsewhere
   virtual void check_before(std::int64_t /*waited_ns*/) {}  // of what it hangs on: see check()
   virtual std::string missing_text() const = 0;             // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
@@ -77,6 +78,8 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
+  bool is_overdue(std::int64_t waited_ns) const;
+  bool data_move() const;
   void fail_if_missing_is_here() const;
   Sleeper* sleeper() const;
 
@@ -128,6 +131,7 @@ class OpWork final : public LocalWork {
   bool help() override;
   int lost() const override { return communicator_->group().lost(*op_); }
   bool misses(int rank) const override;
+  bool lacks_data_of(int rank) const override;
   void check_before(std::int64_t waited_ns) override;
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
@@ -157,6 +161,7 @@ class MessageWork final : public LocalWork {
   bool help() override;
   int lost() const override;
   bool misses(int rank) const override;
+  bool lacks_data_of(int rank) const override { return rank == peer_; }
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
   std::int64_t link_ns(int part) const override;

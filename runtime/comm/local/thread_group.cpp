@@ -46,11 +46,15 @@ ThreadGroup::ThreadGroup(int ranks, std::string name, ThreadGroupOptions options
   CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
              options.progress_threads);
   registry_->link = options.link;
+  registry_->remote = options.remote;
   if (options.progress_threads > 0)
-    registry_->progress = std::make_shared<ProgressThreads>(options.progress_threads);
+    registry_->progress =
+        std::make_shared<ProgressThreads>(options.progress_threads, options.remote);
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
   world_ = make_group(registry_, std::move(members), std::move(name));
+  world_->set_key(options.key);
+  if (world_->remote() != nullptr) world_->remote()->made(world_);
 }
 
 ThreadGroup::~ThreadGroup() {
@@ -87,7 +91,15 @@ void ThreadGroup::count_in(Census& census) {
 
 std::string ThreadGroup::last_seen(int rank) const { return world_->last_seen(rank); }
 
-void ThreadGroup::use(TransferClock& clock) { registry_->clock = &clock; }
+void ThreadGroup::use(TransferClock& clock) {
+  registry_->clock = &clock;
+  if (registry_->remote != nullptr)
+    registry_->progress = std::make_shared<ProgressThreads>(0, registry_->remote, &clock);
+}
+
+std::int64_t ThreadGroup::progress() {
+  return registry_->progress != nullptr ? registry_->progress->look() : 0;
+}
 
 void ThreadGroup::wake() { registry_->wake(); }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Joins ranks that are threads of one process. Created before the threads, owned by whoever starts
 // them; each rank gets its communicator from it. All functions are thread-safe.
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,12 +14,15 @@ namespace coshard {
 
 class Census;
 class LocalGroup;
+class RemoteRanks;
 class TransferClock;
 struct LocalRegistry;
 
 struct ThreadGroupOptions {
-  std::optional<Link> link;  // emulated, of each communicator; see local/link_queue.h
-  int progress_threads = 0;  // see progress_threads.h; they end with the group
+  std::optional<Link> link;             // emulated, of each communicator; see local/link_queue.h
+  int progress_threads = 0;             // see progress_threads.h; they end with the group
+  std::shared_ptr<RemoteRanks> remote;  // of ranks in other processes; null: there are none
+  std::uint64_t key = 0;                // of the world, the same in every process
 };
 
 class ThreadGroup {
@@ -34,8 +38,11 @@ class ThreadGroup {
   std::shared_ptr<Communicator> communicator(int rank);
   // Fails every wait on every existing or future communicator, on all ranks.
   void poison(const std::string& cause);
-  // In a simulation, before the ranks begin: transfers ask it whether they may proceed.
+  // In a simulation, before the ranks begin: transfers ask it whether they may proceed. With ranks in
+  // other processes it also stands in for the progress threads.
   void use(TransferClock& clock);
+  // What a progress thread does when it looks. When to look again although nobody says so; 0: never.
+  std::int64_t progress();
   // Rings for everyone who waits on any communicator.
   void wake();
   // The program of world rank `rank` has ended: it will issue nothing more on any communicator.

@@ -12,6 +12,8 @@ class TransferClock {
   // A share was claimed by the rank that runs: others may run before it is done. False: the
   // simulation is given up, and it is not to be done.
   virtual bool pause() = 0;
+  // There is something for a progress thread to look at: ThreadGroup::progress() is to be called.
+  virtual void offered() = 0;
 
  protected:
   ~TransferClock() = default;

@@ -13,9 +13,19 @@ Task<void> one_rank(World& world, std::uint64_t seed, const std::optional<Differ
   co_await std::move(whole);
 }
 
+int drawn_processes(int ranks, Dice& dice) {
+  std::vector<int> divisors;
+  for (int p = 2; p <= ranks; ++p)
+    if (ranks % p == 0) divisors.push_back(p);
+  return divisors.empty()
+             ? 1
+             : divisors[static_cast<std::size_t>(dice.below(static_cast<int>(divisors.size())))];
+}
+
 }  // namespace
 
-Report run_random_dtensors(std::uint64_t seed, const std::optional<Difference>& difference) {
+Report run_random_dtensors(std::uint64_t seed, const std::optional<Difference>& difference,
+                           bool spread) {
   Dice dice(seed ^ 0xd1ce);
   WorldOptions options;
   options.ranks = difference ? 2 + dice.below(4) : 1 + dice.below(8);
@@ -23,6 +33,7 @@ Report run_random_dtensors(std::uint64_t seed, const std::optional<Difference>& 
   if (dice.one_in(3)) options.link = Link{std::chrono::microseconds(1 + dice.below(500)), 1e8};
   SimOptions sim;
   sim.most_turns = 2'000'000;
+  if (spread) sim.processes = drawn_processes(options.ranks, dice);
   if (difference && difference->how == Differs::Dies && difference->rank < options.ranks)
     sim.deaths.push_back({difference->rank, difference->at});
   Report report;

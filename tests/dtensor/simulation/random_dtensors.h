@@ -38,7 +38,9 @@ struct Report : Simulated {  // of the whole
   std::vector<RankReport> ranks;
 };
 
+// `spread`: over several processes, where the ranks can be, whose messages are late.
 Report run_random_dtensors(std::uint64_t seed,
-                           const std::optional<Difference>& difference = std::nullopt);
+                           const std::optional<Difference>& difference = std::nullopt,
+                           bool spread = false);
 
 }  // namespace coshard::test

@@ -44,14 +44,21 @@ std::string judge(const Report& report) {
   return order_of(report);
 }
 
-TEST(RandomDTensors, OfOneStructureGiveWhatPlainTensorsGive) {
+void expect_what_plain_tensors_give(bool spread) {
   std::int64_t checked = 0;
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
-    const Report report = run_random_dtensors(seed);
+    const Report report = run_random_dtensors(seed, std::nullopt, spread);
     ASSERT_EQ(judge(report), "") << how_to_replay(seed);
     for (const RankReport& rank : report.ranks) checked += rank.checked;
   }
   EXPECT_GT(checked, static_cast<std::int64_t>(seeds()));
+}
+
+TEST(RandomDTensors, OfOneStructureGiveWhatPlainTensorsGive) {
+  expect_what_plain_tensors_give(false);
+}
+TEST(RandomDTensors, OverSeveralProcessesGiveWhatPlainTensorsGive) {
+  expect_what_plain_tensors_give(true);
 }
 
 Difference draw_difference(std::uint64_t seed) {
@@ -79,11 +86,11 @@ std::string judge_difference(const Report& report) {
 
 // Except where a rank skips or swaps collectives that are alike in branch, line and geometry, which
 // no fingerprint can tell apart: 1 of 7,000 seeds, none of the first 5,000.
-TEST(RandomDTensors, WhereOneRankDiffersGiveNoWrongNumber) {
+void expect_no_wrong_number(bool spread) {
   int failed = 0;
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
     const Difference difference = draw_difference(seed);
-    const Report report = run_random_dtensors(seed, difference);
+    const Report report = run_random_dtensors(seed, difference, spread);
     failed += report.end.failed ? 1 : 0;
     ASSERT_EQ(judge_difference(report), "")
         << "difference " << static_cast<int>(difference.how) << " at " << difference.at
@@ -93,6 +100,11 @@ TEST(RandomDTensors, WhereOneRankDiffersGiveNoWrongNumber) {
   if (seeds() >= 100) {
     EXPECT_GT(failed, static_cast<int>(seeds() / 3));
   }
+}
+
+TEST(RandomDTensors, WhereOneRankDiffersGiveNoWrongNumber) { expect_no_wrong_number(false); }
+TEST(RandomDTensors, WhereOneRankOfSeveralProcessesDiffersGiveNoWrongNumber) {
+  expect_no_wrong_number(true);
 }
 
 }  // namespace

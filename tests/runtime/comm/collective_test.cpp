@@ -1,6 +1,7 @@
 // Ranks that ask for different collectives: each field of the fingerprint, an error on all ranks
 // with both call sites.
 #include <functional>
+#include <set>
 
 #include "runtime/comm/collective.h"
 #include "tests/runtime/comm/on_ranks.h"
@@ -186,6 +187,20 @@ TEST(Disagreement, OfWhatRanksHaveNotedLooksAtNoOrder) {
     device_here()->synchronize();
   });
   for (const Outcome& outcome : outcomes) EXPECT_FALSE(outcome.failed) << outcome.text;
+}
+
+// As processes name a group: by its parent, how many of the same members were made before, and those.
+TEST(Mix, TellsGroupsOfFewRanksApart) {
+  std::set<std::uint64_t> keys;
+  for (std::uint64_t parent = 0; parent < 8; ++parent)
+    for (std::uint64_t turn = 0; turn < 8; ++turn)
+      for (unsigned members = 1; members < 256; ++members) {
+        std::uint64_t key = mix(parent, turn);
+        for (std::uint64_t rank = 0; rank < 8; ++rank)
+          if ((members >> rank & 1U) != 0) key = mix(key, rank);
+        keys.insert(key);
+      }
+  EXPECT_EQ(keys.size(), 8U * 8 * 255);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -14,6 +15,7 @@
 #include "runtime/comm/local/thread_group.h"
 #include "runtime/comm/make_communicator.h"
 #include "tests/support/device.h"
+#include "tests/support/fake_mpi.h"
 
 namespace coshard::test {
 
@@ -89,7 +91,16 @@ inline std::shared_ptr<Communicator> communicator_of(ThreadGroup& thread_group, 
 // body ends is waited for, as a world does.
 template <class Body>
 std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
-  ThreadGroup thread_group(ranks, "tp");
+  // Over several processes where the test is run so (COSHARD_TEST_PROCESSES: ranks in each).
+  const char* per_process = std::getenv("COSHARD_TEST_PROCESSES");
+  const int in_each = per_process != nullptr ? std::atoi(per_process) : ranks;
+  const bool spread = per_process != nullptr && ranks % in_each == 0 && ranks / in_each <= 8;
+  std::unique_ptr<testing::FakeProcesses> processes;
+  std::unique_ptr<ThreadGroup> threads_alone;
+  if (spread)
+    processes = std::make_unique<testing::FakeProcesses>(ranks, in_each, 1);
+  else
+    threads_alone = std::make_unique<ThreadGroup>(ranks, "tp");
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -97,7 +108,7 @@ std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
       Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       std::shared_ptr<Communicator> mine;
       try {
-        mine = communicator_of(thread_group, rank);
+        mine = communicator_of(spread ? processes->group_of(rank) : *threads_alone, rank);
         body(*mine, rank);
         bare_device()->synchronize();
       } catch (const Error& error) {
@@ -106,6 +117,7 @@ std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
         outcome = {true, ErrorKind::BadInput, error.what()};
       }
       mine.reset();
+      if (spread) processes->leave(rank);
       bare_device().reset();
     });
   }

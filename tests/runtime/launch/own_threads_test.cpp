@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <pthread.h>
+#include <array>
 #include <mutex>
 #include <set>
 #include <string>
@@ -40,7 +41,8 @@ TEST(OwnThreadsOf, EachRankHasAThreadOfItsName) {
   };
   program.watch = [&] { watched = true; };
   program.sleeper = [](int) { return nullptr; };
-  own_threads()->run(3, thread_group, program);
+  const std::array all = {0, 1, 2};
+  own_threads()->run(all, thread_group, program);
   EXPECT_EQ(threads.size(), 3U);
   EXPECT_EQ(threads.count(std::this_thread::get_id()), 0U);
   EXPECT_EQ(names, (std::set<std::string>{"rank 0", "rank 1", "rank 2"}));

@@ -3,6 +3,8 @@
 
 #include <coshard/runtime/comm/link.h>
 #include <coshard/runtime/launch/simulate.h>
+#include "runtime/launch/rank_world.h"
+#include "runtime/launch/roster.h"
 #include "tests/runtime/launch/asio_ranks.h"
 
 namespace coshard::test {
@@ -36,6 +38,20 @@ TEST(Options, ALinkIsEmulatedOnACallersContextToo) {
   asio::io_context io;
   const End end = end_on(io, options, program);
   EXPECT_TRUE(end.failed || took[0] >= 400ms) << end;
+}
+
+TEST(Options, WithoutANumberOfRanksThereIsOneForEachProcessOrTwoInOne) {
+  EXPECT_EQ(settled({}, {}).ranks, 2);
+  EXPECT_EQ(settled({}, {.all = 6, .here = 3}).ranks, 6);
+  EXPECT_EQ(settled({.ranks = 12}, {.all = 6, .here = 3}).ranks, 12);
+}
+
+TEST(Options, TheCoresOfAMachineAreSharedByTheRanksOnIt) {
+  const int cores = settled({.ranks = 1}, {}).threads;
+  EXPECT_EQ(settled({.ranks = 1}, {.all = 2, .here = 1}).threads, cores);
+  EXPECT_EQ(settled({}, {.all = 2, .here = 2}).threads, std::max(1, cores / 2));
+  EXPECT_EQ(settled({.ranks = 2 * cores}, {.all = 2, .here = 1}).threads, 1);
+  EXPECT_EQ(settled({.ranks = 2 * cores, .rank_threads = 1}, {.all = 2, .here = 1}).threads, cores);
 }
 
 Task<void> does_nothing(World&) { co_return; }

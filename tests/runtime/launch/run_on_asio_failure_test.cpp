@@ -75,7 +75,7 @@ TEST(RunOnAsio, TheDeadlineOfACollectiveIsKept) {
 Task<void> nothing(World&) { co_return; }
 TEST(RunOnAsio, BadInputIsRefusedAtOnce) {
   asio::io_context io;
-  WorldOptions options = quick_options(0);
+  WorldOptions options = quick_options(-1);
   EXPECT_THROW(run_ranks(options, nothing, io.get_executor(), asio::detached), Error);
   options = quick_options(2);
   const std::vector<asio::any_io_executor> none;

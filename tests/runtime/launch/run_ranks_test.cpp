@@ -158,16 +158,25 @@ TEST(RunRanks, TheTimeoutOfTheOptionsIsTheDeadlineOfEachWait) {
   }
 }
 
-TEST(RunRanks, RefusesANumberOfRanksBelowOne) {
-  for (int ranks : {0, -1}) {
-    try {
-      run_ranks({.ranks = ranks}, one_leaves);
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-      EXPECT_EQ(std::string(error.what()), str_cat("ranks must be at least 1, got ", ranks));
-    }
+TEST(RunRanks, RefusesANumberOfRanksBelowZero) {
+  try {
+    run_ranks({.ranks = -1}, one_leaves);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    EXPECT_STREQ(error.what(), "ranks must be at least 0, got -1");
   }
+}
+
+TEST(RunRanks, RunsTwoRanksWhereNoNumberIsGiven) {
+  std::atomic<int> ran{0};
+  run_ranks({}, [&](World& world) -> Task<void> {
+    ++ran;
+    EXPECT_EQ(world.size(), 2);
+    EXPECT_EQ(world.options().ranks, 2);
+    co_return;
+  });
+  EXPECT_EQ(ran, 2);
 }
 
 TEST(RunRanks, RefusesToRunNoProgram) {

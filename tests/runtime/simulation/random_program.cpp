@@ -10,10 +10,10 @@ using namespace std::chrono_literals;
 
 class Generator {
  public:
-  explicit Generator(std::uint64_t seed) : dice_(seed) {}
+  Generator(std::uint64_t seed, int ranks) : dice_(seed), ranks_(ranks) {}
 
   RandomProgram make() {
-    made_.ranks = 2 + dice_.below(4);
+    made_.ranks = ranks_ > 0 ? ranks_ : 2 + dice_.below(4);
     make_groups();
     borrows_ = dice_.one_in(4);
     budget_ = 4 + dice_.below(30);
@@ -73,6 +73,7 @@ class Generator {
   void add(Steps& steps, std::vector<int>& open, int depth, bool only_strand);
 
   Dice dice_;
+  int ranks_;
   RandomProgram made_;
   int numbers_ = 0;
   int budget_ = 0;
@@ -191,6 +192,8 @@ Generator::Steps Generator::sequence(int depth, bool only_strand, bool may_be_ca
 
 }  // namespace
 
-RandomProgram random_program(std::uint64_t seed) { return Generator(seed).make(); }
+RandomProgram random_program(std::uint64_t seed, int ranks) {
+  return Generator(seed, ranks).make();
+}
 
 }  // namespace coshard::test

@@ -52,7 +52,8 @@ struct RandomProgram {
   int numbers = 0;
 };
 
-RandomProgram random_program(std::uint64_t seed);
+// `ranks` 0: as many as are drawn.
+RandomProgram random_program(std::uint64_t seed, int ranks = 0);
 std::string to_text(const RandomProgram& program);  // a step a line
 
 // What `program` gives world rank `rank`, a member of its group, for the Issue `node`.

@@ -262,8 +262,7 @@ Task<void> whole(World& world, const RandomProgram& program,
 }
 
 SimOptions sim_options(const std::optional<Difference>& difference,
-                       std::vector<std::string>* events) {
-  SimOptions sim;
+                       std::vector<std::string>* events, SimOptions sim) {
   sim.most_turns = 1'000'000;
   if (difference && difference->how == Differs::Dies)
     sim.deaths.push_back({difference->rank, difference->number});
@@ -277,7 +276,8 @@ SimOptions sim_options(const std::optional<Difference>& difference,
 }  // namespace
 
 Report run_program(const RandomProgram& program, std::uint64_t seed,
-                   const std::optional<Difference>& difference, std::vector<std::string>* events) {
+                   const std::optional<Difference>& difference, std::vector<std::string>* events,
+                   SimOptions sim) {
   Report report;
   report.ranks.resize(static_cast<std::size_t>(program.ranks));
   WorldOptions options;
@@ -289,7 +289,7 @@ Report run_program(const RandomProgram& program, std::uint64_t seed,
   static_cast<Simulated&>(report) = simulate_to_the_end(
       options, [&](World& world) { return whole(world, program, difference, its(world.rank())); },
       [&](int rank) -> testing::End& { return its(rank).end; }, seed,
-      sim_options(difference, events));
+      sim_options(difference, events, std::move(sim)));
   return report;
 }
 

@@ -41,8 +41,9 @@ struct Report : Simulated {  // of the whole
   std::vector<RankReport> ranks;
 };
 
+// `sim`: the processes and their network.
 Report run_program(const RandomProgram& program, std::uint64_t seed,
                    const std::optional<Difference>& difference = std::nullopt,
-                   std::vector<std::string>* events = nullptr);
+                   std::vector<std::string>* events = nullptr, SimOptions sim = {});
 
 }  // namespace coshard::test

@@ -126,7 +126,9 @@ class Communicator {
   // which only two ranks see, are matched per pair of ranks and count in neither.
   virtual std::uint64_t issued() const = 0;
   virtual std::uint64_t order_hash() const = 0;
-  virtual void set_timeout(std::int64_t ns) = 0;  // per wait, counted from its start; 0: none
+  // Per wait, counted from its start; 0: none. A wait for data of other processes, of a collective
+  // that all have issued, lasts longer while data come.
+  virtual void set_timeout(std::int64_t ns) = 0;
   // Who is told of issues and completions; a null in the slot: nobody. Subgroups inherit it.
   virtual void observe(ObserverSlot slot) = 0;
 

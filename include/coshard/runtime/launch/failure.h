@@ -12,10 +12,11 @@ namespace coshard {
 
 // The first failure of a run.
 struct Failure {
-  int rank = -1;        // whose program failed; -1: all ranks together
-  std::string text;     // the message of what was thrown
-  std::string module;   // path of the innermost module that it left; "": none
-  CallSite where = {};  // the user's line if the text does not name it; line 0: unknown
+  int rank = -1;           // whose program failed; -1: all ranks together
+  std::string text;        // the message of what was thrown
+  std::string module;      // path of the innermost module that it left; "": none
+  CallSite where = {};     // the user's line if the text does not name it; line 0: unknown
+  bool elsewhere = false;  // of several processes another one reports it
 
   // "rank 1, layers.0.mlp: matmul: inner dims differ: …"
   std::string line() const;

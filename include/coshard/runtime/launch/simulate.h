@@ -2,7 +2,8 @@
 // Deterministic simulation: a whole distributed program on the calling thread, with a seeded
 // scheduler and a virtual clock. The same seed gives the same run, down to every switch. The seed
 // decides which rank runs next and when transfers progress. sleep_for, deadlines and timeouts are
-// virtual; Asio timers and sockets are refused (Error{Unsupported}).
+// virtual; Asio timers and sockets are refused (Error{Unsupported}). The ranks may be spread over
+// several processes, which then reach each other over a network that is simulated too.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -20,13 +21,34 @@ struct SimDeath {
   int after = 0;
 };
 
+// Kills a process: once it has sent `after` messages, it sends and receives nothing more. The others
+// are told after a while.
+struct SimProcessDeath {
+  int process = 0;
+  int after = 0;
+};
+
+// Between the processes.
+struct SimNetwork {
+  // The probability that a message never arrives. What follows it with the same source, target and
+  // tag does not either: their order is kept.
+  double lost = 0;
+  // The longest delay of a message.
+  std::chrono::nanoseconds slowest = std::chrono::milliseconds(1);
+  std::vector<SimProcessDeath> deaths = {};
+};
+
 struct SimEvent {
   std::int64_t time_ns = 0;  // virtual
-  int rank = 0;
-  std::string what;  // "goes on", "issues all_reduce #3 on tp", "is killed"
+  int rank = 0;              // the first one of the process, if that is what the event is of
+  // "goes on", "issues all_reduce #3 on tp", "is killed", "sends 24 bytes to process 1"
+  std::string what;
 };
 
 struct SimOptions {
+  // The ranks are spread over so many, as many in each; 8 at most.
+  int processes = 1;
+  SimNetwork network = {};
   std::vector<SimDeath> deaths = {};
   // Limits of virtual time and of turns: a program that has not ended by then is an Error{Timeout},
   // which says what each rank waits for.

@@ -23,8 +23,11 @@
 namespace coshard {
 
 struct WorldOptions {
-  int ranks = 2;
-  int threads = 0;  // OpenMP threads per rank; 0: cores / ranks, or / rank_threads, at least 1
+  // In all processes together, as many in each. 0: one per process where a launcher has started
+  // several (mpirun, srun), else 2. World::options() has the number.
+  int ranks = 0;
+  // OpenMP threads per rank; 0: cores of the machine / ranks on it, or / rank_threads, at least 1.
+  int threads = 0;
   // Ranks share this many threads (rank r runs on thread r modulo that), on the CPU only; 0: one
   // thread each. A rank that waits lets the next one run; one that computes does not. io_context
   // handlers run between ranks, with none current.

@@ -109,16 +109,18 @@ class Pointers {
 
 void all_reduce_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk) {
   const Collective& c = op.entries[0].args;
-  const std::int64_t begin = chunk * op.chunk_elements;
-  const std::int64_t count = std::min(op.chunk_elements, c.outer * c.extent * c.inner - begin);
+  const std::int64_t begin = op.first + chunk * op.chunk_elements;
+  const std::int64_t count = std::min(op.chunk_elements, op.last - begin);
   if (count <= 0) return;
   Pointers at_begin(ranks);
-  for (std::size_t r = 0; r < at_begin.targets.size(); ++r) {
+  std::size_t here = 0;  // ranks of this process
+  for (std::size_t r = 0; r < at_begin.sources.size(); ++r) {
     const Collective& args = op.entries[r].args;
-    at_begin.sources[r] = at(args.send, begin, size_of(c.dtype));
-    at_begin.targets[r] = at(args.recv, begin, size_of(c.dtype));
+    const std::int64_t from = op.entries[r].packed.empty() ? 0 : op.first;
+    at_begin.sources[r] = at(args.send, begin - from, size_of(c.dtype));
+    if (args.recv != nullptr) at_begin.targets[here++] = at(args.recv, begin, size_of(c.dtype));
   }
-  reduce_into(c.dtype, c.reduce, at_begin.sources, at_begin.targets, count);
+  reduce_into(c.dtype, c.reduce, at_begin.sources, at_begin.targets.first(here), count);
 }
 
 void reduce_scatter_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk) {
@@ -131,12 +133,18 @@ void reduce_scatter_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk
   const std::int64_t end = std::min(position + op.chunk_elements, c.outer * row);
   Pointers pointers(ranks);
   void* recv = op.entries[static_cast<std::size_t>(target)].args.recv;
-  while (position < end) {  // row by row: positions count the elements of recv
+  if (recv == nullptr) return;  // a rank of another process, or nothing
+  while (position < end) {      // row by row: positions count the elements of recv
     const std::int64_t column = position % row;
     const std::int64_t count = std::min(row - column, end - position);
     const std::int64_t from = position / row * cut.total * c.inner + cut.offset * c.inner + column;
-    for (std::size_t r = 0; r < pointers.sources.size(); ++r)
-      pointers.sources[r] = at(op.entries[r].args.send, from, width);
+    for (std::size_t r = 0; r < pointers.sources.size(); ++r) {
+      const Entry& entry = op.entries[r];
+      pointers.sources[r] =
+          entry.packed.empty()
+              ? at(entry.args.send, from, width)
+              : at(entry.packed[static_cast<std::size_t>(target)], position, width);
+    }
     pointers.targets[0] = at(recv, position, width);
     reduce_into(c.dtype, c.reduce, pointers.sources, pointers.targets.first(1), count);
     position += count;
@@ -152,6 +160,7 @@ void broadcast_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk) {
   const void* send = op.entries[static_cast<std::size_t>(c.root)].args.send;
   for (int r = 0; r < ranks; ++r) {
     void* recv = op.entries[static_cast<std::size_t>(r)].args.recv;
+    if (recv == nullptr) continue;
     copy_rows(at(recv, begin, width), at(send, begin, width), count, width);
   }
 }
@@ -174,6 +183,8 @@ void plan_chunks(CollectiveOp& op, int ranks) {
   op.chunk_elements = kChunkBytes / static_cast<std::int64_t>(size_of(c.dtype));
   op.per_target = 1;
   op.chunks = 1;
+  op.first = 0;
+  op.last = c.outer * c.extent * c.inner;
   if (c.control_only && c.kind != CollectiveKind::AllGather) return;
   switch (c.kind) {
     case CollectiveKind::AllReduce:
@@ -193,6 +204,13 @@ void plan_chunks(CollectiveOp& op, int ranks) {
     case CollectiveKind::AllToAll: op.chunks = n * n; return;
     default: return;
   }
+}
+
+void cut_to(CollectiveOp& op, std::int64_t first, std::int64_t last) {
+  op.first = first;
+  op.last = last;
+  op.chunks = chunks_of(last - first, op.chunk_elements);
+  op.second_half = true;
 }
 
 void run_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk) {
@@ -226,9 +244,29 @@ CopyBlock block_of(const Collective& from, const Collective& to, int ranks, int 
 void copy_pair(const CollectiveOp& op, int ranks, int source, int target) {
   const Collective& from = op.entries[static_cast<std::size_t>(source)].args;
   const Collective& to = op.entries[static_cast<std::size_t>(target)].args;
-  if (from.control_only) return;
+  if (from.control_only || to.recv == nullptr) return;
   const CopyBlock block = block_of(from, to, ranks, source, target);
-  copy_block(block, from.send, to.recv, size_of(from.dtype));
+  const auto& packed = op.entries[static_cast<std::size_t>(source)].packed;
+  if (packed.empty()) return copy_block(block, from.send, to.recv, size_of(from.dtype));
+  copy_block(from_packed(block), packed[static_cast<std::size_t>(target)], to.recv,
+             size_of(from.dtype));
+}
+
+std::int64_t elements_of(const CopyBlock& block) {
+  return block.row * block.size[0] * block.size[1] * block.size[2];
+}
+
+CopyBlock from_packed(CopyBlock block) {
+  block.from = 0;
+  block.from_stride = {block.size[1] * block.size[2] * block.row, block.size[2] * block.row,
+                       block.row};
+  return block;
+}
+
+void pack(CopyBlock block, const void* send, void* to, std::size_t width) {
+  block.to = 0;
+  block.to_stride = from_packed(block).from_stride;
+  copy_block(block, send, to, width);
 }
 
 }  // namespace coshard

@@ -24,9 +24,21 @@ struct CopyBlock {
 // Of all_gather, scatter and all_to_all; `from` and `to`: what the two ranks ask for.
 CopyBlock block_of(const Collective& from, const Collective& to, int ranks, int source, int target);
 
+std::int64_t elements_of(const CopyBlock& block);
+// The same block where the source has it contiguous.
+CopyBlock from_packed(CopyBlock block);
+// Makes it contiguous at `to`.
+void pack(CopyBlock block, const void* send, void* to, std::size_t width);
+
+// The result overwrites what is sent.
+inline bool is_in_place(const Collective& args) {
+  return args.send != nullptr && args.send == args.recv;
+}
 bool is_one_shot(const Collective& args, int ranks, int rank);
 // Sets chunks, chunk_elements and per_target of an op whose ranks have all arrived.
 void plan_chunks(CollectiveOp& op, int ranks);
+// Of an all_reduce that is summed in several processes: the elements that are summed here.
+void cut_to(CollectiveOp& op, std::int64_t first, std::int64_t last);
 void run_chunk(const CollectiveOp& op, int ranks, std::uint32_t chunk);
 // Moves the block that `source` has for `target`.
 void copy_pair(const CollectiveOp& op, int ranks, int source, int target);

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
 #include "runtime/comm/local/device/device_op.h"
@@ -26,10 +27,11 @@ namespace coshard {
 // data have arrived).
 enum class Pair : std::uint8_t { Todo, Taken, Done };
 
-// None: not issued. Issued: `args` may be read, the send buffer may not. Preparing: one thread
-// fills it. Arrived: it may be read. Release on every change; sequentially consistent because a
-// sleeping peer's check of it must not be missed, see LocalGroup::wake.
-enum class Stage : std::uint8_t { None, Issued, Preparing, Arrived };
+// None: not issued. Announced: by a rank in another process, whose data are not here yet. Issued:
+// `args` may be read, the send buffer may not. Preparing: one thread fills it. Arrived: it may be
+// read. Release on every change; sequentially consistent because a sleeping peer's check of it must
+// not be missed, see LocalGroup::wake.
+enum class Stage : std::uint8_t { None, Announced, Issued, Preparing, Arrived };
 
 // What ranks compare: the geometry of the call, and what this rank gave up before.
 struct Print {
@@ -45,12 +47,23 @@ struct alignas(64) Entry {
   std::atomic<std::int64_t> not_before_ns{0};
   // Somebody found it Preparing and may sleep. Sequentially consistent, with `stage`.
   std::atomic<bool> wanted{false};
+  // Of a rank in another process: what it has for each rank of the group that is here, contiguous.
+  // Empty: this rank is here.
+  std::vector<const void*> packed;
   bool issued() const { return stage.load() != Stage::None; }
+  bool announced() const { return stage.load() == Stage::Announced; }
   bool arrived() const { return stage.load() == Stage::Arrived; }
   bool prepares() const {
     const Stage now = stage.load();
     return now == Stage::Issued || now == Stage::Preparing;
   }
+};
+
+// What an op with ranks in other processes keeps until it is over.
+struct RemoteState {
+  virtual ~RemoteState() = default;
+  // Ranks of the group whose processes have not yet taken all that this one sends.
+  virtual std::vector<int> not_taken() const = 0;
 };
 
 struct CollectiveOp {
@@ -66,8 +79,17 @@ struct CollectiveOp {
   std::uint32_t chunks = 0;
   std::int64_t chunk_elements = 0;
   std::uint32_t per_target = 1;
+  // Of an all_reduce: the elements that are summed here. Others are summed elsewhere if there is a
+  // second half: when the chunks are done, these are sent, and those received.
+  std::int64_t first = 0, last = 0;
+  bool second_half = false;
   Passage passage;                   // with links
   std::shared_ptr<DeviceOp> device;  // null on the cpu
+  // Null: all ranks are here. Then `gates` counts one for each rank here, until what it sends has
+  // been sent, and one until the op is armed; at 0 it counts as one more chunk done.
+  std::shared_ptr<RemoteState> remote;
+  std::atomic<int> gates{0};
+  bool remote_ranks = false;  // set when opened
 
   // Ranks and work handles that still use the op; at 0 (release / acquire) the group may reuse it.
   std::atomic<int> references{0};

@@ -25,8 +25,9 @@ std::atomic<Pair>& pair_state(const CollectiveOp& op, int ranks, int source, int
 // What `done` counts to. The pairs of an all_gather may all be done before its last rank has
 // checked the op, which therefore counts as one more.
 std::uint32_t chunks_to_finish(const CollectiveOp& op, int ranks, CollectiveKind kind) {
-  return kind == CollectiveKind::AllGather ? static_cast<std::uint32_t>(ranks * ranks) + 1
-                                           : op.chunks;
+  const std::uint32_t sends = op.remote_ranks ? 1 : 0;
+  return sends + (kind == CollectiveKind::AllGather ? static_cast<std::uint32_t>(ranks * ranks) + 1
+                                                    : op.chunks);
 }
 
 }  // namespace
@@ -39,13 +40,17 @@ void LocalGroup::arrive(CollectiveOp& op, int rank, Collective&& collective, Pri
   if (collective.complete) op.completes.store(true, std::memory_order_relaxed);
   mine.args = std::move(collective);
   mine.print = print;
+  if (remote_ != nullptr) remote_->issued(*this, op, rank);
   if (prepares) {
     op.unprepared.fetch_add(1);
     mine.stage.store(Stage::Issued);
-    ring(op.has_dependents);  // whoever waits may have a share to do
+    ring(op);  // whoever waits may have a share to do
     offer(op);
   }
   if (prepares ? prepare(op, rank) == Prepared::Last : raise_arrived(op, rank)) arm(op, rank);
+  if (remote_ == nullptr) return;
+  remote_->receive(*this, op);
+  if (!op.over.load()) offer(op);
 }
 
 // The caller holds a reference to it.
@@ -57,6 +62,16 @@ void LocalGroup::offer(CollectiveOp& op) {
 bool LocalGroup::raise_arrived(CollectiveOp& op, int rank) {
   entry(op, rank).stage.store(Stage::Arrived);
   if (part_sleepers_.load() > 0) wake();
+  if (remote_ != nullptr && is_here(rank)) {
+    const bool later = is_in_place(entry(op, rank).args);
+    // After the poison its buffer may hold anything, and the processes that get it may not know yet.
+    if (!poisoned()) remote_->arrived(*this, op, rank);
+    if (later) return false;
+  }
+  return count_arrival(op);
+}
+
+bool LocalGroup::count_arrival(CollectiveOp& op) {
   if (op.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return false;
   for (int r = 0; r < size(); ++r)  // rank 0 too: what it sends to itself it has to receive
     if (!checked(op, 0, r)) return false;
@@ -84,7 +99,7 @@ Look LocalGroup::push_before(CollectiveOp& op, int rank) {
 void LocalGroup::note_not_before(CollectiveOp& op, int rank) {
   Entry& its = entry(op, rank);
   const std::int64_t known = its.args.after->not_before(-1);
-  if (known != 0 && its.not_before_ns.exchange(known) != known) ring(op.has_dependents);
+  if (known != 0 && its.not_before_ns.exchange(known) != known) ring(op);
 }
 
 // Everyone who may wait for an op or message, or help with it.
@@ -92,6 +107,13 @@ void LocalGroup::ring(const std::atomic<bool>& has_dependents) {
   wake();
   if (registry_->progress != nullptr) registry_->progress->ring();
   if (has_dependents.load()) registry_->wake();
+}
+
+// Progress threads of a group with ranks elsewhere look by themselves.
+void LocalGroup::ring(const CollectiveOp& op) {
+  if (remote_ == nullptr) return ring(op.has_dependents);
+  wake();
+  if (op.has_dependents.load()) registry_->wake();
 }
 
 std::int64_t LocalGroup::not_before(const CollectiveOp& op) const {
@@ -113,7 +135,7 @@ LocalGroup::Prepared LocalGroup::prepare(CollectiveOp& op, int rank) {
   const Look look = push_before(op, rank);
   if (look != Look::Over) {
     its.stage.store(Stage::Issued);
-    if (its.wanted.exchange(false)) ring(op.has_dependents);
+    if (its.wanted.exchange(false)) ring(op);
     return look == Look::Moved ? Prepared::Some : Prepared::Nothing;
   }
   its.args.after.reset();
@@ -137,13 +159,14 @@ void LocalGroup::arm(CollectiveOp& op, int rank) {
   if (op.device != nullptr) return queue_on_devices(op, rank);
   const Collective& mine = entry(op, rank).args;
   plan_chunks(op, size());
+  if (remote_ != nullptr && remote_->armed(*this, op)) op.gates.fetch_add(1);
   const CollectiveKind kind = mine.kind;  // before the op can be over
   const bool at_once = does_at_once() && is_one_shot(mine, size(), rank);
   if (link_ != nullptr) op.passage = link_->pass(op);
   if (at_once && kind != CollectiveKind::AllGather) op.next.store(op.chunks);
   op.armed.store(true);
   if (!at_once) {
-    ring(op.has_dependents);
+    ring(op);
     offer(op);
   }
   if (kind == CollectiveKind::AllGather) {
@@ -154,6 +177,7 @@ void LocalGroup::arm(CollectiveOp& op, int rank) {
     for (std::uint32_t chunk = 0; chunk < op.chunks && !poisoned(); ++chunk) run(op, chunk);
     finish_chunks(op, op.chunks, kind);
   }
+  if (remote_ != nullptr) sent(op, -1);
 }
 
 bool LocalGroup::does_at_once() const { return registry_->clock == nullptr; }
@@ -167,17 +191,6 @@ bool LocalGroup::pause() {
   if (registry_->clock == nullptr || registry_->clock->pause()) return true;
   poison("the simulation was abandoned");
   return false;
-}
-
-bool LocalGroup::help(Message& message) {
-  if (!message.matched() || !may_go_on()) return false;
-  std::string failure;
-  const bool moved = message.help(failure);
-  if (message.wanted.exchange(false) || moved) ring(message.has_dependents);
-  if (!failure.empty())
-    poison(str_cat("message #", message.number, " of ", title(), location_text(message.send),
-                   ": computing what it sends failed: ", failure));
-  return moved;
 }
 
 // A chunk that fails ends the op on all ranks.
@@ -221,12 +234,14 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
                (one.print.given_up == other.print.given_up || has(Fault::GivenUpIsNotCompared));
   if (agree && one.args.kind == CollectiveKind::AllToAll) {
     for (int r = 0; r <= b && agree; ++r) {
+      if (!entry(op, r).issued()) continue;  // in another process: compared once it has
       agree = flat_counts_agree(entry(op, r).args, r, other.args, b) &&
               flat_counts_agree(other.args, b, entry(op, r).args, r);
       if (!agree) a = r;
     }
   }
   if (agree) return true;
+  if (a > b) std::swap(a, b);  // the same text in all processes
   std::string text = str_cat("ranks disagree on collective #", op.sequence, " of ", title(), ": ",
                              both_sides_text(op, a, b));
   if (one.print.given_up != other.print.given_up) {
@@ -235,6 +250,9 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
       if (const std::string& gave_up = given_up_[static_cast<std::size_t>(r)]; !gave_up.empty())
         text += str_cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up waiting for ",
                         gave_up);
+      else if (entry(op, r).print.given_up != 0)  // in another process
+        text += str_cat("; rank ", members_[static_cast<std::size_t>(r)],
+                        " gave up waiting for a collective");
   }
   if (one.args.noted != other.args.noted)
     for (const int r : {a, b}) text += noted_text(op, r);
@@ -289,10 +307,13 @@ void LocalGroup::finish_chunks(CollectiveOp& op, std::uint32_t count, Collective
   // The target is read first: as soon as the count is in, somebody else may finish the op.
   const std::uint32_t target = chunks_to_finish(op, size(), kind);
   const bool completes = op.completes.load(std::memory_order_relaxed);
-  if (op.done.fetch_add(count, std::memory_order_acq_rel) + count != target) return;
+  const bool second_half = op.second_half;
+  const std::uint32_t done = op.done.fetch_add(count, std::memory_order_acq_rel) + count;
+  if (second_half && done + 1 == target && !poisoned()) return remote_->summed(*this, op);
+  if (done != target) return;
   if (!completes) return finish(op);
   op.completing.store(true);
-  ring(op.has_dependents);
+  ring(op);
   while (complete_some(op)) {
   }
 }
@@ -321,8 +342,12 @@ void LocalGroup::finish(CollectiveOp& op) {
     entry(op, r).args.keep_send.reset();
     entry(op, r).args.keep_recv.reset();
   }
+  if (remote_ != nullptr && registry_->progress != nullptr) registry_->progress->forget(op);
   op.over.store(true);
   const bool dependents = op.has_dependents.load();
+  if (remote_ != nullptr)  // those of the ranks elsewhere; not before their last part in it
+    for (int r = 0; r < size(); ++r)
+      if (!is_here(r)) release(op);
   if (has(Fault::NoWakeUpAfterAnOp)) return;
   wake();
   if (dependents) registry_->wake();
@@ -361,8 +386,11 @@ void LocalGroup::abandon(CollectiveOp& op, int rank) {
     if (claimed < op.chunks) finish_chunks(op, op.chunks - claimed, entry(op, rank).args.kind);
   }
   if (entry(op, rank).args.kind == CollectiveKind::AllGather && !op.completing.load()) return;
-  while (!op.over.load(std::memory_order_acquire))
+  while (!op.over.load(std::memory_order_acquire)) {
+    // What is being sent keeps its buffers: nobody waits for it.
+    if (remote_ != nullptr && op.gates.load() > 0 && op.done.load() >= op.chunks) return;
     if (!op.completing.load() || !complete_some(op)) let_others_run();
+  }
 }
 
 }  // namespace coshard

@@ -11,6 +11,14 @@
 #include "runtime/device/make_device.h"
 
 namespace coshard {
+namespace {
+
+// While ranks compute; shorter costs compute more than it gains (20 MB over TCP).
+constexpr std::int64_t kPollNs = 500'000;
+// After the last thing in flight: waking a thread costs whoever issues the next one more than this.
+constexpr std::int64_t kLingerNs = 5'000'000;
+
+}  // namespace
 
 // An op, to which it holds a reference, or a message.
 class ProgressThreads::Offered {
@@ -41,7 +49,9 @@ class ProgressThreads::Offered {
   std::shared_ptr<Message> message_;
 };
 
-ProgressThreads::ProgressThreads(int threads) {
+ProgressThreads::ProgressThreads(int threads, std::shared_ptr<RemoteRanks> remote,
+                                 TransferClock* clock)
+    : remote_(std::move(remote)), clock_(clock) {
   try {
     for (int i = 0; i < threads; ++i) {
       helpers_.push_back(std::make_unique<Helper>());
@@ -55,25 +65,36 @@ ProgressThreads::ProgressThreads(int threads) {
 }
 
 void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, CollectiveOp& op) {
+  const bool rings = group->remote() == nullptr;
   {
     const std::scoped_lock lock(mutex_);
     if (std::ranges::any_of(offered_, [&](const auto& known) { return known->is(op); }))
-      return ring();
+      return rings ? ring() : void();
   }
-  add(std::make_shared<Offered>(std::move(group), &op, nullptr));
+  add(std::make_shared<Offered>(std::move(group), &op, nullptr), rings);
 }
 
 void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message) {
-  add(std::make_shared<Offered>(std::move(group), nullptr, std::move(message)));
+  add(std::make_shared<Offered>(std::move(group), nullptr, std::move(message)), true);
 }
 
-void ProgressThreads::add(std::shared_ptr<Offered> offered) {
+void ProgressThreads::forget(const CollectiveOp& op) {
+  std::shared_ptr<Offered> gone;  // after the lock
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find_if(offered_, [&](const auto& one) { return one->is(op); });
+  if (found == offered_.end()) return;
+  gone = std::move(*found);
+  offered_.erase(found);
+}
+
+void ProgressThreads::add(std::shared_ptr<Offered> offered, bool rings) {
   {
     const std::scoped_lock lock(mutex_);
     if (stopping_.load()) return;
     offered_.push_back(std::move(offered));
   }
-  ring();
+  for (const auto& helper : helpers_)
+    if (rings || helper->asleep.load()) helper->ring();
 }
 
 void ProgressThreads::Helper::ring() noexcept {
@@ -83,6 +104,7 @@ void ProgressThreads::Helper::ring() noexcept {
 
 void ProgressThreads::ring() noexcept {
   for (const auto& helper : helpers_) helper->ring();
+  if (clock_ != nullptr && !stopping_.load()) clock_->offered();
 }
 
 // They count as awake until they have checked again.
@@ -109,6 +131,10 @@ void ProgressThreads::stop() noexcept {
 bool ProgressThreads::pass(Snapshot& offered, std::int64_t& wake_ns) {
   bool moved = false;
   wake_ns = 0;
+  if (remote_ != nullptr && (!offered.empty() || remote_->in_flight())) {
+    moved = remote_->drive();
+    if (clock_ == nullptr) wake_ns = LinkQueue::now() + kPollNs;
+  }
   for (const auto& one : offered) {
     // In this order: what is due by the time that it helps, it does.
     const std::int64_t looked_ns = LinkQueue::now(), later = one->not_before();
@@ -119,12 +145,39 @@ bool ProgressThreads::pass(Snapshot& offered, std::int64_t& wake_ns) {
   return moved;
 }
 
+void ProgressThreads::sleep(Helper& helper, std::int64_t wake_ns) {
+  if (wake_ns != 0) return helper.parker.park(wake_ns);
+  helper.asleep.store(true);
+  bool offered = false;
+  if (remote_ != nullptr) {
+    const std::scoped_lock lock(mutex_);
+    offered = !offered_.empty();
+  }
+  if (!offered) helper.parker.park(0);
+  helper.asleep.store(false);
+}
+
+std::int64_t ProgressThreads::look() {
+  std::int64_t wake_ns = 0;
+  for (bool moved = true; moved && !stopping_.load();) {
+    Snapshot offered;
+    {
+      const std::scoped_lock lock(mutex_);
+      std::erase_if(offered_, [](const auto& one) { return one->over(); });
+      offered = offered_;
+    }
+    moved = pass(offered, wake_ns);
+  }
+  return wake_ns;
+}
+
 void ProgressThreads::run(Helper& helper, const std::string& name) {
   pthread_setname_np(pthread_self(), name.c_str());
   RankContext context(&helper.parker);
   RankContext::exchange(&context);
   const auto one_thread = make_device(DeviceKind::Cpu, {0, 1});  // for the kernels that it runs
   Snapshot offered;
+  std::int64_t linger_ns = 0;
   while (!stopping_.load()) {
     Nap nap(helper.sleeper.load(std::memory_order_acquire));
     {
@@ -136,7 +189,10 @@ void ProgressThreads::run(Helper& helper, const std::string& name) {
     const bool moved = pass(offered, wake_ns);
     offered.clear();
     if (moved || stopping_.load()) continue;
-    if (wake_ns != 0 || nap.begin()) helper.parker.park(wake_ns);
+    const std::int64_t now = remote_ != nullptr ? LinkQueue::now() : 0;
+    if (wake_ns != 0) linger_ns = now + kLingerNs;
+    if (wake_ns == 0 && linger_ns > now) wake_ns = now + kPollNs;
+    if (wake_ns != 0 || nap.begin()) sleep(helper, wake_ns);
   }
   RankContext::exchange(nullptr);
 }

@@ -8,6 +8,11 @@
 
 namespace coshard {
 
+std::size_t bytes_of(const Message& message) {
+  if (message.send.control_only) return 0;
+  return static_cast<std::size_t>(send_elements(message.send, 2, 0)) * size_of(message.send.dtype);
+}
+
 Look Message::push_before(std::string& failure) {
   if (send.after == nullptr) return Look::Over;
   try {
@@ -28,15 +33,29 @@ bool Message::help(std::string& failure) {
     state.store(MessageState::Matched);
     return before == Look::Moved;
   }
-  const std::int64_t bytes =
-      send_elements(send, 2, 0) * static_cast<std::int64_t>(size_of(send.dtype));
-  if (bytes > 0 && !send.control_only)
-    std::memcpy(recv.recv, send.send, static_cast<std::size_t>(bytes));
+  if (carry) {
+    state.store(MessageState::Moving);
+    carry();
+    return true;
+  }
+  if (const std::size_t bytes = bytes_of(*this); bytes > 0)
+    std::memcpy(recv.recv, send.send, bytes);
+  end();
+  return true;
+}
+
+void Message::moved() {
+  MessageState expected = MessageState::Moving;
+  if (!state.compare_exchange_strong(expected, MessageState::Taken)) return;  // given up
+  if (!memory.empty()) std::memcpy(recv.recv, memory.data(), memory.size());
+  end();
+}
+
+void Message::end() {
   send.keep_send.reset();
   recv.keep_recv.reset();
   if (timed.load(std::memory_order_relaxed)) over_ns.store(now_ns(), std::memory_order_relaxed);
   state.store(MessageState::Over);
-  return true;
 }
 
 void Message::abandon() {
@@ -49,7 +68,7 @@ void Message::abandon() {
   }
 }
 
-std::shared_ptr<Message> Mailbox::post(const Collective& args, int rank, bool& both) {
+std::shared_ptr<Message> Mailbox::post(const Collective& args, int rank, int tag, bool& both) {
   const bool sends = args.kind == CollectiveKind::Send;
   const auto key = sends ? std::pair(rank, args.root) : std::pair(args.root, rank);
   const std::scoped_lock lock(mutex_);
@@ -68,6 +87,7 @@ std::shared_ptr<Message> Mailbox::post(const Collective& args, int rank, bool& b
     channel.half.push_back(message);
   }
   (sends ? message->send : message->recv) = args;
+  if (sends) message->tag = tag;
   ++mine;
   return message;
 }

@@ -4,11 +4,13 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
 #include "runtime/comm/local/device/device_op.h"
@@ -16,9 +18,9 @@
 
 namespace coshard {
 
-// Half: one side is posted. Matched: both are, and agree. Taken: one thread copies. Over: done, or
-// given up.
-enum class MessageState : std::uint8_t { Half, Matched, Taken, Over };
+// Half: one side is posted. Matched: both are, and agree. Taken: one thread copies. Moving: to or
+// from another process. Over: done, or given up.
+enum class MessageState : std::uint8_t { Half, Matched, Taken, Moving, Over };
 
 struct Message {
   Collective send, recv;  // written under the mailbox's mutex before Matched
@@ -26,9 +28,14 @@ struct Message {
   std::uint64_t number = 0;          // of the pair (source, target)
   Passage passage;                   // with links; set before Matched
   std::shared_ptr<DeviceOp> device;  // null on the cpu; sides: source, target
+  // Null: both sides are here. Else starts to move the data, into memory of its own where they
+  // arrive; then moved() is called. Set before Matched.
+  std::function<void()> carry;
+  int tag = 0;                    // with carry: of the sender
+  std::vector<std::byte> memory;  // with carry: what has arrived
   // Half -> Matched (release: both sides readable) -> Taken (compare-exchange) -> Over (release:
-  // data there), or back to Matched while what is sent is not there. Half or Matched -> Over when a
-  // failing rank gives it up.
+  // data there), or back to Matched while what is sent is not there. With carry Taken -> Moving ->
+  // Taken -> Over. Half, Matched or Moving -> Over when a failing rank gives it up.
   std::atomic<MessageState> state{MessageState::Half};
   // Somebody found it Taken, and may sleep. Sequentially consistent, with `state`.
   std::atomic<bool> wanted{false};
@@ -44,18 +51,24 @@ struct Message {
   // Copies if that is to be done now and what is sent is there, or does a share of what makes it
   // so; true when it did. `failure`: why it never will be; the caller poisons the group.
   bool help(std::string& failure);
-  // Returns when nobody touches the buffers any more.
+  // Returns when nobody touches the buffers any more; what is being sent to another process keeps
+  // its buffer.
   void abandon();
+  // The data have left this process, or arrived in it.
+  void moved();
 
  private:
+  void end();
   Look push_before(std::string& failure);  // by who has taken it
 };
 
+std::size_t bytes_of(const Message& message);
+
 class Mailbox {
  public:
-  // Posts one side. `both` is true when the other side was there already; then the caller compares
+  // Posts one side; `tag`: what a sender has drawn for it. `both` is true when the other side was there already; then the caller compares
   // them and lets the message go with match().
-  std::shared_ptr<Message> post(const Collective& args, int rank, bool& both);
+  std::shared_ptr<Message> post(const Collective& args, int rank, int tag, bool& both);
   static void match(Message& message);
 
  private:

@@ -2,6 +2,7 @@
 // Ranks as threads, each with a device of the fake driver and an NCCL communicator.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "runtime/device/cuda/cuda_device.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 #include "tests/support/fake_cuda/fake_nccl.h"
+#include "tests/support/fake_mpi.h"
 
 namespace coshard::testing {
 
@@ -69,14 +71,20 @@ inline NcclOutcome run_nccl_rank(ThreadGroup& thread_group, int rank, const Nccl
   });
 }
 
-// How each rank ended.
+// How each rank ended. With COSHARD_TEST_PROCESSES each is in a process of its own, as far as ids
+// and announcements are concerned.
 inline std::vector<NcclOutcome> nccl_outcomes(const NcclSetting& setting, const NcclBody& body) {
-  ThreadGroup thread_group(setting.ranks, "tp");
+  const bool spread = std::getenv("COSHARD_TEST_PROCESSES") != nullptr && setting.ranks > 1;
+  std::unique_ptr<FakeProcesses> processes;
+  if (spread) processes = std::make_unique<FakeProcesses>(setting.ranks, 1, 1);
+  ThreadGroup threads_alone(setting.ranks, "tp");
   std::vector<NcclOutcome> outcomes(static_cast<std::size_t>(setting.ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < setting.ranks; ++rank)
     threads.emplace_back([&, rank] {
-      outcomes[static_cast<std::size_t>(rank)] = run_nccl_rank(thread_group, rank, setting, body);
+      ThreadGroup& group = spread ? processes->group_of(rank) : threads_alone;
+      outcomes[static_cast<std::size_t>(rank)] = run_nccl_rank(group, rank, setting, body);
+      if (spread) processes->leave(rank);
     });
   for (std::thread& thread : threads) thread.join();
   return outcomes;

@@ -128,7 +128,10 @@ TEST_F(NcclGraphs, AFailureWithinARecordingDoesNotWaitForIt) {
     const auto recording = mine.device->record_graph();
     mine.comm->issue(nccl_sum_of(numbers)).wait();
     if (mine.rank == 1) mine.comm->poison("rank 1 has had enough");
-    for (int i = 0; i < 1000; ++i) mine.comm->issue(nccl_sum_of(numbers)).wait();
+    for (int i = 0; i < 1000; ++i) {  // for longer than the watchdog needs to look
+      mine.comm->issue(nccl_sum_of(numbers)).wait();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   });
   for (const NcclOutcome& outcome : outcomes) {
     EXPECT_TRUE(outcome.failed);

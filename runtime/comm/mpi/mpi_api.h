@@ -1,0 +1,53 @@
+#pragma once
+// The MPI calls of coshard as a table of functions. A shim fills it: a small shared module that is
+// built once per MPI library, because their binary interfaces differ (mpi_shim.cpp). Messages are
+// bytes on one duplicate of MPI_COMM_WORLD. Functions return null, or a static or thread-local text
+// that says what failed. Calls after start() must be serialised (MPI_THREAD_SERIALIZED).
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/comm/blocking_collective.h"
+
+namespace coshard {
+
+constexpr std::uint32_t kMpiApiVersion = 3;
+
+// A message that has been sent, or has arrived.
+struct MpiDone {
+  std::uint64_t cookie = 0;  // as given to send or receive
+  std::size_t bytes = 0;     // that have arrived
+};
+
+struct MpiPlace {
+  int rank = 0, size = 1;  // of this process in MPI_COMM_WORLD
+  int most_tag = 0;        // the largest tag that a message may have
+};
+
+struct MpiApi {
+  std::uint32_t version;       // kMpiApiVersion
+  const char* implementation;  // "Open MPI", "MPICH"
+  const char* (*library)();    // one line: "Open MPI v4.1.4"
+  // Initialises MPI unless the program has done so, and finds this process. Not thread-safe.
+  const char* (*start)(MpiPlace* place);
+  // Once nothing is in flight; finalises MPI if start() initialised it. A program that has
+  // initialised MPI may finalise it before or after.
+  const char* (*stop)();
+  // Ends all processes of the job.
+  void (*abort)(int code);
+  // At most 1 GiB each. Between two processes, messages with equal tags arrive in order.
+  const char* (*send)(const void* data, std::size_t bytes, int to, int tag, std::uint64_t cookie);
+  const char* (*receive)(void* data, std::size_t bytes, int from, int tag, std::uint64_t cookie);
+  // Lets MPI make progress. The messages that are over by then, until the next call.
+  const char* (*poll)(const MpiDone** done, int* count);
+  // Whether MPI is initialised, by whomever, and where this process then is in it.
+  bool (*initialised)(MpiPlace* place);
+  // For benches: this MPI's own collective between all processes, which call it while nothing is in
+  // flight.
+  const char* (*blocking)(BlockingCollective kind, const void* send, void* recv,
+                          std::size_t elements);
+};
+
+// What a shim exports.
+extern "C" const MpiApi* coshard_mpi_api();
+
+}  // namespace coshard

@@ -1,0 +1,251 @@
+#include "runtime/comm/mpi/mpi_engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/observer.h>
+
+namespace coshard {
+namespace {
+
+constexpr int kNoticeTag = 1, kFirstTag = 2;
+// A block travels in pieces: counts stay small, and the transport overlaps its copies.
+constexpr std::size_t kPiece = 4 * 1024 * 1024;
+constexpr std::size_t kSentAtOnce = 2;
+
+// Longer than a piece takes in shared memory, and than most ranks are late. A sleep, however short,
+// takes about 0.1 ms.
+constexpr std::int64_t kPatienceNs = 3'000'000;
+
+}  // namespace
+
+struct MpiEngine::Block {
+  bool sends = false;
+  char* data = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0, tag = 0;
+  std::size_t pieces = 0, unposted = 0;
+  std::atomic<std::size_t> left{0};  // are not over
+  std::function<void()> over;
+};
+
+MpiEngine::MpiEngine(const MpiApi& api) : api_(api) {
+  (void)check(api_.start(&place_));
+  tags_.assign(static_cast<std::size_t>(place_.size), kFirstTag);
+  notices_.resize(static_cast<std::size_t>(place_.size));
+  moved_ns_of_ = std::vector<std::atomic<std::int64_t>>(static_cast<std::size_t>(place_.size));
+  for (int from = 0; from < place_.size; ++from)
+    if (from != place_.rank) expect_notice(from);
+}
+
+void MpiEngine::stop() {
+  if (stopped_.exchange(true)) return;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  try {
+    while (in_flight() > 0 && !given_up_.load() && std::chrono::steady_clock::now() < end)
+      if (!drive()) std::this_thread::yield();
+    const std::scoped_lock lock(mutex_);
+    if (in_flight() == 0 && !given_up_.load()) (void)api_.stop();
+  } catch (const Error&) {  // the job ends anyway
+  }
+  broken_.store(true);  // no call of MPI follows
+}
+
+// Error{CommFailed} while nobody is to be told.
+bool MpiEngine::check(const char* problem) {
+  if (problem == nullptr) return true;
+  const std::string text = str_cat(api_.implementation, ": ", problem);
+  given_up_.store(true);
+  if (!told_broken_ && !broken_.load()) fail(ErrorKind::CommFailed, text);
+  if (!broken_.exchange(true)) told_broken_(text);
+  return false;
+}
+
+void MpiEngine::halt() {
+  given_up_.store(true);
+  if (broken_.exchange(true)) return;
+  const std::scoped_lock lock(mutex_);  // after whoever is in MPI
+}
+
+void MpiEngine::forget() {
+  halt();
+  std::unordered_map<std::uint64_t, Open> dropped;  // outlives the lock
+  const std::scoped_lock lock(mutex_);
+  dropped.swap(open_);
+}
+
+void MpiEngine::on_notice(OnNotice told) {
+  while (driving_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+  told_ = std::move(told);
+  if (told_)
+    for (auto& [from, notice] : std::exchange(unheard_, {}))
+      if (!told_(from, notice)) unheard_.emplace_back(from, std::move(notice));
+  driving_.store(false, std::memory_order_release);
+}
+
+std::uint64_t MpiEngine::add(Open open) {
+  const std::uint64_t cookie = next_cookie_++;
+  open_.emplace(cookie, std::move(open));
+  return cookie;
+}
+
+// One at a time from each process: of two, the later one could be complete first.
+void MpiEngine::expect_notice(int from) {
+  Bytes& bytes = notices_[static_cast<std::size_t>(from)];
+  bytes.resize(kMostNotice);
+  (void)check(api_.receive(bytes.data(), bytes.size(), from, kNoticeTag, add({nullptr, from, {}})));
+}
+
+void MpiEngine::send_notice(int to, Bytes notice) {
+  CS_REQUIRE(notice.size() <= kMostNotice, "a notice of ", notice.size(), " bytes is longer than ",
+             kMostNotice);
+  const std::scoped_lock lock(mutex_);
+  if (broken_.load()) return;
+  moved_ns_.store(now_ns(), std::memory_order_relaxed);
+  const std::byte* data = notice.data();
+  const std::size_t bytes = notice.size();
+  in_flight_.fetch_add(1);
+  const std::uint64_t cookie = add({nullptr, -1, std::move(notice)});  // its memory stays
+  (void)check(api_.send(data, bytes, to, kNoticeTag, cookie));
+}
+
+int MpiEngine::next_tag(int to) {
+  const std::scoped_lock lock(mutex_);
+  int& tag = tags_[static_cast<std::size_t>(to)];
+  tag = tag >= place_.most_tag ? kFirstTag : tag + 1;
+  return tag;
+}
+
+void MpiEngine::send(const void* data, std::size_t bytes, int to, int tag,
+                     std::function<void()> over) {
+  pieces(true, const_cast<void*>(data), bytes, to, tag, std::move(over));
+}
+
+void MpiEngine::receive(void* data, std::size_t bytes, int from, int tag,
+                        std::function<void()> over) {
+  pieces(false, data, bytes, from, tag, std::move(over));
+}
+
+// Pieces with equal tags arrive in order, those of several blocks one block after the other; those
+// before the last may still be on their way inside MPI, so all are counted. Few are sent at a time:
+// MPICH moves all that it has at once, and none would be over before the last.
+void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
+                       std::function<void()> over) {
+  const std::size_t count = std::max<std::size_t>(1, (bytes + kPiece - 1) / kPiece);
+  const auto block = std::make_shared<Block>();
+  block->sends = sends;
+  block->data = static_cast<char*>(data);
+  block->bytes = bytes;
+  block->peer = peer;
+  block->tag = tag;
+  block->pieces = block->unposted = count;
+  block->left.store(count);
+  block->over = std::move(over);
+  const std::scoped_lock lock(mutex_);
+  in_flight_.fetch_add(static_cast<int>(count));
+  if (const Stream stream(peer, tag); sends && (count > kSentAtOnce || sending_.contains(stream))) {
+    auto& blocks = sending_[stream];
+    blocks.push_back(block);
+    if (blocks.size() == 1) begin_sending(block);
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) post_next(block);
+}
+
+// With mutex_ held, as the two below.
+void MpiEngine::begin_sending(const std::shared_ptr<Block>& block) {
+  for (std::size_t i = std::min(block->unposted, kSentAtOnce); i > 0; --i) post_next(block);
+}
+
+// The last piece of this block has been posted: the next one's may follow.
+void MpiEngine::end_sending(const Block& block) {
+  const auto found = sending_.find(Stream(block.peer, block.tag));
+  if (found == sending_.end() || found->second.front().get() != &block) return;
+  found->second.pop_front();
+  if (found->second.empty())
+    sending_.erase(found);
+  else
+    begin_sending(std::shared_ptr(found->second.front()));
+}
+
+void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
+  if (broken_.load() || block->unposted == 0) return;
+  const std::size_t begin = (block->pieces - block->unposted--) * kPiece;
+  const std::size_t size = std::min(kPiece, block->bytes - begin);
+  const auto over = [this, block] {
+    {
+      const std::scoped_lock lock(mutex_);
+      post_next(block);
+    }
+    if (block->left.fetch_sub(1) == 1) block->over();
+  };
+  const std::uint64_t cookie = add({over, -1, {}, block->peer});
+  char* data = block->data + begin;
+  (void)check(block->sends ? api_.send(data, size, block->peer, block->tag, cookie)
+                           : api_.receive(data, size, block->peer, block->tag, cookie));
+  if (block->sends && block->unposted == 0) end_sending(*block);
+}
+
+bool MpiEngine::data_move(int process, std::int64_t ns) const {
+  const std::int64_t at = moved_ns_of_[static_cast<std::size_t>(process)].load();
+  return at > 0 && now_ns() - at < ns;
+}
+
+bool MpiEngine::drive() {
+  if (driving_.exchange(true, std::memory_order_acquire)) return false;
+  struct Done {
+    std::atomic<bool>& driving;
+    ~Done() { driving.store(false, std::memory_order_release); }
+  } const end{driving_};
+  struct Over {
+    Open open;
+    std::size_t bytes;
+  };
+  std::vector<Over> over;
+  {
+    const std::scoped_lock lock(mutex_);
+    const MpiDone* done = nullptr;
+    int count = 0;
+    if (broken_.load() || !check(api_.poll(&done, &count))) return false;
+    for (int i = 0; i < count; ++i) {
+      const auto found = open_.find(done[i].cookie);
+      over.push_back({std::move(found->second), done[i].bytes});
+      open_.erase(found);
+    }
+  }
+  for (Over& one : over) {
+    if (one.open.notice_from >= 0) {
+      const Bytes& bytes = notices_[static_cast<std::size_t>(one.open.notice_from)];
+      if (!told_ || !told_(one.open.notice_from, std::span(bytes.data(), one.bytes)))
+        unheard_.emplace_back(
+            one.open.notice_from,
+            Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(one.bytes)));
+      const std::scoped_lock lock(mutex_);
+      if (!broken_.load()) expect_notice(one.open.notice_from);
+      continue;
+    }
+    in_flight_.fetch_sub(1);
+    if (const int peer = one.open.block_of; peer >= 0)
+      moved_ns_of_[static_cast<std::size_t>(peer)].store(now_ns());
+    if (one.open.over) one.open.over();
+  }
+  if (over.empty()) return false;
+  moved_ns_.store(now_ns(), std::memory_order_relaxed);
+  return true;
+}
+
+bool MpiEngine::drive_while_waiting() {
+  constexpr int kPolls = 32;  // each may move a little; what the caller does between costs more
+  for (int i = 0; i < kPolls; ++i)
+    if (drive()) return true;
+  if (halted()) return false;
+  sched_yield();
+  return now_ns() - moved_ns_.load(std::memory_order_relaxed) < kPatienceNs;
+}
+
+}  // namespace coshard

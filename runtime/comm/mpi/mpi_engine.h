@@ -1,0 +1,119 @@
+#pragma once
+// All MPI traffic of this process: short messages between processes (notices), and blocks of data.
+// One per process and run; thread-safe. Whoever waits drives it; nobody blocks in MPI.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "runtime/comm/mpi/mpi_api.h"
+
+namespace coshard {
+
+class MpiEngine {
+ public:
+  using Bytes = std::vector<std::byte>;
+  // A notice has arrived from a process, in the order in which that process sent them. False: it is
+  // not for this one; it is kept for the next.
+  using OnNotice = std::function<bool(int from, std::span<const std::byte> notice)>;
+
+  // Starts MPI. Error{CommFailed}: it cannot be started.
+  explicit MpiEngine(const MpiApi& api);
+  ~MpiEngine() { stop(); }
+  // Sends what is left, for at most a second, then stops MPI, which waits for all processes; unless
+  // give_up() was called. Whoever still has this, by a tensor that outlives the runs, say, moves
+  // nothing more.
+  void stop();
+  // A process that MPI would wait for may never come.
+  void give_up() { given_up_.store(true); }
+  bool given_up() const { return given_up_.load(); }
+  MpiEngine(const MpiEngine&) = delete;
+  MpiEngine& operator=(const MpiEngine&) = delete;
+
+  int process() const { return place_.rank; }
+  int processes() const { return place_.size; }
+  // One at a time; those that arrive while there is none are kept for the next. Null: none. Not
+  // while another thread drives.
+  void on_notice(OnNotice told);
+
+  // MPI has failed, with what it says: called once, on the thread that has called it; no call of MPI
+  // follows. Null: such calls throw instead. Not while other threads use the engine.
+  void on_broken(std::function<void(const std::string& problem)> told) {
+    told_broken_ = std::move(told);
+  }
+
+  // When it has returned MPI makes no more progress, and reads and writes no memory. For good.
+  void halt();
+  // The same, and what is open is dropped, which may be the last owner of whoever waits for it.
+  void forget();
+  bool halted() const { return broken_.load(); }
+
+  // At most kMostNotice bytes.
+  void send_notice(int to, Bytes notice);
+  // Blocks match by tag, which the sender draws and names in a notice.
+  int next_tag(int to);
+  // The memory must stay until `over` was called, on a thread that drives.
+  void send(const void* data, std::size_t bytes, int to, int tag, std::function<void()> over);
+  void receive(void* data, std::size_t bytes, int from, int tag, std::function<void()> over);
+
+  // Whether a piece of a block has come from there or gone there within the last `ns`.
+  bool data_move(int process, std::int64_t ns) const;
+
+  // Makes progress, unless another thread does; true: something is over.
+  bool drive();
+  // The same for a thread that has nothing else to do: true also for a while after something has
+  // begun or is over. Yields the core now and then.
+  bool drive_while_waiting();
+  // Blocks and notices that are on their way, notices not yet sent by peers apart.
+  int in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+
+  static constexpr std::size_t kMostNotice = 16 * 1024;
+
+ private:
+  struct Open {  // what a cookie stands for
+    std::function<void()> over;
+    int notice_from = -1;  // a notice that arrives from there
+    Bytes kept;            // a notice that is sent
+    int block_of = -1;     // a piece of a block, from or to there
+  };
+  void expect_notice(int from);
+  std::uint64_t add(Open open);
+  bool check(const char* problem);
+  struct Block;
+  using Stream = std::pair<int, int>;  // peer, tag
+  void post_next(const std::shared_ptr<Block>& block);
+  void begin_sending(const std::shared_ptr<Block>& block);
+  void end_sending(const Block& block);
+  void pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
+              std::function<void()> over);
+
+  const MpiApi& api_;
+  MpiPlace place_;
+  OnNotice told_;                               // used by who drives
+  std::vector<std::pair<int, Bytes>> unheard_;  // likewise
+  std::atomic<bool> driving_{false};            // who has set it polls and calls back
+  std::mutex mutex_;                            // calls of MPI, and all below
+  std::unordered_map<std::uint64_t, Open> open_;
+  std::uint64_t next_cookie_ = 0;
+  // Of long blocks, and those behind them: whose pieces are being posted, then who waits for that.
+  std::map<Stream, std::deque<std::shared_ptr<Block>>> sending_;
+  std::vector<Bytes> notices_;                          // by process: where its next one arrives
+  std::vector<int> tags_;                               // by process: the last one drawn
+  std::vector<std::atomic<std::int64_t>> moved_ns_of_;  // by process: when its last piece was over
+  std::atomic<int> in_flight_{0};
+  std::atomic<std::int64_t> moved_ns_{0};  // when something has last begun, or was over
+  std::atomic<bool> given_up_{false};
+  std::function<void(const std::string&)> told_broken_;
+  std::atomic<bool> broken_{false}, stopped_{false};
+};
+
+}  // namespace coshard

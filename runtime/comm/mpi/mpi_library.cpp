@@ -1,0 +1,52 @@
+#include "runtime/comm/mpi/mpi_library.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include <coshard/runtime/error.h>
+#include "runtime/shared_library.h"
+
+namespace coshard {
+namespace {
+
+// Beside the library or program that this is part of, or where it was built; else the name alone.
+std::string shim_path(const std::string& mpi) {
+  const std::string name = "libcoshard_" + mpi + ".so";
+  const auto here = std::filesystem::path(file_of(reinterpret_cast<const void*>(&mpi_api)));
+  for (const auto& folder : {here.parent_path(), std::filesystem::path(COSHARD_MPI_DIR)})
+    if (std::filesystem::exists(folder / name)) return (folder / name).string();
+  return name;
+}
+
+}  // namespace
+
+std::string loaded_mpi() {
+  if (dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world") != nullptr) return "openmpi";
+  return dlsym(RTLD_DEFAULT, "MPIR_Err_create_code") != nullptr ? "mpich" : "";
+}
+
+bool is_initialised() {
+  const auto ask = reinterpret_cast<int (*)(int*)>(dlsym(RTLD_DEFAULT, "MPI_Initialized"));
+  int done = 0;
+  return ask != nullptr && ask(&done) == 0 && done != 0;
+}
+
+bool has_shim(const std::string& mpi) { return shim_path(mpi).front() == '/'; }
+
+const MpiApi& mpi_api(const std::string& mpi, const std::string& why) {
+  const std::string remedy =
+      str_cat(why, "; build coshard with -Dmpi=enabled where this MPI is, or start one process, ",
+              "whose ranks are threads, without mpirun or srun");
+  static const SharedLibrary shim(shim_path(mpi), remedy);
+  const MpiApi* (*get)() = nullptr;
+  shim.require(get, "coshard_mpi_api");
+  const MpiApi* api = get();
+  if (api->version != kMpiApiVersion)
+    fail(ErrorKind::Unsupported, str_cat("libcoshard_", mpi, ".so has version ", api->version,
+                                         " of its interface, libcoshard needs ", kMpiApiVersion,
+                                         ": install both together"));
+  return *api;
+}
+
+}  // namespace coshard

@@ -1,0 +1,94 @@
+#pragma once
+// The ranks in other processes over MPI: tells them what ranks here issue, and moves what they need
+// of each other. One per run; thread-safe.
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/local/group.h"
+#include "runtime/comm/local/remote_ranks.h"
+#include "runtime/comm/mpi/mpi_engine.h"
+#include "runtime/comm/mpi/notice.h"
+
+namespace coshard {
+
+struct Spread;
+
+class MpiRanks final : public RemoteRanks {
+ public:
+  struct Hooks {
+    std::function<void(int rank)> left;                    // elsewhere
+    std::function<void(const std::string& cause)> failed;  // the run cannot go on
+    std::function<void(const PoisonNotice&)> tell_all;     // a group was poisoned here
+  };
+  // `per_process`: ranks in each process, in the order of processes. `run`: its number, the same in
+  // all processes.
+  MpiRanks(std::shared_ptr<MpiEngine> engine, int per_process, std::uint64_t run);
+  void tell(Hooks hooks);
+  // The run is over: no notice is heard, and no hook called, from now on. What is still on its way
+  // keeps this object. Not on a thread that drives.
+  void stop();
+  void send_to_all(const Notice& notice);
+  // Another process tells that it was poisoned.
+  void poison_group(std::uint64_t key, const std::string& cause);
+
+  bool here(int world_rank) const override { return process_of(world_rank) == engine_->process(); }
+  void made(const std::shared_ptr<LocalGroup>& group) override;
+  std::shared_ptr<RemoteState> new_state(const LocalGroup& group, const RemoteState* last) override;
+  void issued(LocalGroup& group, CollectiveOp& op, int rank) override;
+  void arrived(LocalGroup& group, CollectiveOp& op, int rank) override;
+  void receive(LocalGroup& group, CollectiveOp& op) override;
+  bool armed(LocalGroup& group, CollectiveOp& op) override;
+  void summed(LocalGroup& group, CollectiveOp& op) override;
+  int posted(LocalGroup& group, const Collective& args, int rank) override;
+  std::function<void()> carrier(LocalGroup& group,
+                                const std::shared_ptr<Message>& message) override;
+  void poisoned(const LocalGroup& group, const std::string& cause) override;
+  void abandon(const LocalGroup& group) override;
+  bool data_move(int world_rank, std::int64_t ns) const override {
+    return engine_->data_move(process_of(world_rank), ns);
+  }
+  bool drive() override { return engine_->drive(); }
+  bool drive_while_waiting() override { return engine_->drive_while_waiting(); }
+  bool in_flight() const override { return engine_->in_flight() > 0; }
+
+ private:
+  int process_of(int world_rank) const { return world_rank / per_process_; }
+  std::shared_ptr<const Spread> spread_of(const LocalGroup& group) const;
+  bool heard(int from, std::span<const std::byte> bytes);
+  void heard(IssuedNotice notice);
+  int process_of(const LocalGroup& group, int rank) const {
+    return process_of(group.members()[static_cast<std::size_t>(rank)]);
+  }
+  // mpi_transfer.cpp
+  struct Sent {
+    int target, tag;
+    const void* data;
+    std::size_t bytes;
+    std::shared_ptr<const void> kept;  // null: the rank waits until it is sent
+  };
+  void send_block(const std::shared_ptr<LocalGroup>& group, CollectiveOp& op, const Sent& sent,
+                  std::function<void()> over);
+  void* place_for(const LocalGroup& group, const CollectiveOp& op, int source, int target) const;
+  void receive_from(LocalGroup& group, CollectiveOp& op, int source);
+
+  std::shared_ptr<MpiEngine> engine_;
+  std::atomic<int> borrowed_{0};  // blocks on their way from memory that the engine does not keep
+  int per_process_;
+  std::uint64_t run_;
+  Hooks hooks_;
+  std::set<int> ahead_;  // processes that are in a later run; of who drives
+  std::mutex order_;     // held while a notice is dealt with; unclaimed_. Before mutex_
+  std::map<std::uint64_t, std::vector<IssuedNotice>> unclaimed_;  // of groups that are not here yet
+  std::mutex mutex_;                                              // the two below
+  std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;     // by key
+  std::map<std::uint64_t, std::string> poisoned_;                 // likewise: the causes
+};
+
+}  // namespace coshard

@@ -1,0 +1,253 @@
+// The data of collectives between processes: small ones in the notice of their issue, others in
+// blocks that the receiver places itself.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/comm/collective.h"
+#include "runtime/comm/mpi/mpi_op.h"
+#include "runtime/comm/mpi/mpi_ranks.h"
+
+namespace coshard {
+namespace {
+
+// With a notice; a block would need a second message, and a second look.
+constexpr std::size_t kMostTold = 8 * 1024;
+
+Entry& entry_at(const CollectiveOp& op, int rank) {
+  return op.entries[static_cast<std::size_t>(rank)];
+}
+MpiOp::Source& source_at(const CollectiveOp& op, int rank) {
+  return MpiOp::of(op).from[static_cast<std::size_t>(rank)];
+}
+
+std::byte* at(void* base, std::int64_t elements, DType dtype) {
+  return static_cast<std::byte*>(base) + elements * static_cast<std::int64_t>(size_of(dtype));
+}
+const std::byte* at(const void* base, std::int64_t elements, DType dtype) {
+  return at(const_cast<void*>(base), elements, dtype);
+}
+
+// Calls `over` when it was called `times` times.
+template <class Over>
+auto after(std::size_t times, Over over) {
+  const auto left = std::make_shared<std::atomic<std::size_t>>(times);
+  return [left, over = std::move(over)] {
+    if (left->fetch_sub(1) == 1) over();
+  };
+}
+
+// Keeps what an all_reduce receives; null: the rank does.
+std::shared_ptr<Buffer> kept_result(const Collective& c) {
+  return c.keep_recv == nullptr && is_in_place(c) ? c.keep_send : c.keep_recv;
+}
+
+struct Block {
+  int target;
+  CopyBlock block;
+};
+
+// What a rank here has for the ranks of a process, one after the other.
+std::vector<Block> blocks_to(const CollectiveOp& op, int ranks, int rank,
+                             const std::vector<int>& targets) {
+  const Collective& c = entry_at(op, rank).args;
+  std::vector<Block> blocks;
+  for (const int target : targets) {
+    CopyBlock block = block_for(c, ranks, rank, target);
+    if (is_sharded(op, c)) {
+      const ShardOf shard = shard_of(c, ranks, target);
+      block.from = shard.first, block.row = shard.last - shard.first;
+    }
+    if (elements_of(block) > 0) blocks.push_back({target, block});
+    if (is_shared(c.kind)) break;
+  }
+  return blocks;
+}
+
+std::size_t bytes_of(const Block& block, const Collective& c) {
+  return static_cast<std::size_t>(elements_of(block.block)) * size_of(c.dtype);
+}
+
+}  // namespace
+
+void MpiRanks::issued(LocalGroup& group, CollectiveOp& op, int rank) {
+  const Entry& entry = entry_at(op, rank);
+  const Collective& c = entry.args;
+  IssuedNotice notice{group.key(), op.sequence, rank, 0, entry.print, {}, false, {}};
+  for (const auto& [process, targets] : MpiOp::of(op).spread->elsewhere) {
+    notice.told = false;
+    notice.data.clear();
+    if (!sends_nothing(c, rank)) {
+      const auto blocks = blocks_to(op, group.size(), rank, targets);
+      std::size_t bytes = 0;
+      for (const Block& b : blocks) bytes += bytes_of(b, c);
+      notice.told = c.after == nullptr && bytes <= kMostTold && !is_sharded(op, c);
+      if (notice.told) {
+        notice.data.resize(bytes);
+        std::byte* to = notice.data.data();
+        for (const Block& b : blocks) {
+          pack(b.block, c.send, to, size_of(c.dtype));
+          to += bytes_of(b, c);
+        }
+      } else {
+        notice.tag = engine_->next_tag(process);
+        source_at(op, rank).tags.emplace_back(&targets, notice.tag);
+      }
+    }
+    engine_->send_notice(process, to_bytes(notice, c));
+  }
+}
+
+void MpiRanks::send_block(const std::shared_ptr<LocalGroup>& group, CollectiveOp& op,
+                          const Sent& sent, std::function<void()> over) {
+  MpiOp& state = MpiOp::of(op);
+  const int borrows = sent.kept == nullptr ? 1 : 0;
+  borrowed_.fetch_add(borrows);
+  state.unsent[static_cast<std::size_t>(sent.target)].fetch_add(1);
+  engine_->send(sent.data, sent.bytes, process_of(*group, sent.target), sent.tag,
+                [this, borrows, kept = sent.kept, group, held = op.remote, &state, t = sent.target,
+                 over = std::move(over)] {
+                  borrowed_.fetch_sub(borrows);
+                  state.unsent[static_cast<std::size_t>(t)].fetch_sub(1);
+                  over();
+                });
+}
+
+void MpiRanks::arrived(LocalGroup& group, CollectiveOp& op, int rank) {
+  const Collective& c = entry_at(op, rank).args;
+  std::vector<Sent> sends;
+  for (const auto& [targets, tag] : source_at(op, rank).tags)
+    for (const Block& b : blocks_to(op, group.size(), rank, *targets)) {
+      const auto& [target, block] = b;
+      const std::size_t bytes = bytes_of(b, c);
+      if (is_contiguous(block, block.from_stride)) {
+        sends.push_back({target, tag, at(c.send, block.from, c.dtype), bytes, c.keep_send});
+      } else {
+        const std::shared_ptr<std::byte[]> packed(new std::byte[bytes]);
+        pack(block, c.send, packed.get(), size_of(c.dtype));
+        sends.push_back({target, tag, packed.get(), bytes, packed});
+      }
+    }
+  if (sends.empty()) return group.sent(op, rank);
+  const auto over =
+      after(sends.size(), [held = group.shared_from_this(), &op, rank] { held->sent(op, rank); });
+  for (const Sent& sent : sends) send_block(group.shared_from_this(), op, sent, over);
+}
+
+void MpiRanks::receive(LocalGroup& group, CollectiveOp& op) {
+  int here = -1;
+  for (int r = 0; r < group.size() && here < 0; ++r)
+    if (group.is_here(r) && entry_at(op, r).issued()) here = r;
+  if (here < 0) return;
+  for (int r = 0; r < group.size(); ++r) {
+    if (entry_at(op, r).stage.load() != Stage::Announced) continue;
+    {
+      const std::scoped_lock lock(MpiOp::of(op).mutex);
+      if (std::exchange(source_at(op, r).received, true)) continue;
+    }
+    if (!group.agrees(op, here, r)) return;
+    receive_from(group, op, r);
+  }
+}
+
+// Where `target`, which is here, wants what `source` has for it; null: not in one piece, or not yet.
+void* MpiRanks::place_for(const LocalGroup& group, const CollectiveOp& op, int source,
+                          int target) const {
+  const Entry& wants = entry_at(op, target);
+  const Collective& from = entry_at(op, source).args;
+  const Collective& to = wants.args;
+  // What is received after a failure must not reach memory that is gone.
+  if (!wants.issued() || to.keep_recv == nullptr || to.recv == nullptr) return nullptr;
+  if (from.kind == CollectiveKind::AllReduce || from.kind == CollectiveKind::ReduceScatter)
+    return nullptr;
+  // Ranks may still read it when `target` has all that it has asked for.
+  if (is_shared(from.kind) && MpiOp::of(op).spread->here.size() > 1) return nullptr;
+  if (from.kind == CollectiveKind::Broadcast) return wants.arrived() ? to.recv : nullptr;
+  if (from.kind != CollectiveKind::AllGather && !wants.arrived()) return nullptr;
+  const CopyBlock block = block_of(from, to, group.size(), source, target);
+  return is_contiguous(block, block.to_stride) ? at(to.recv, block.to, to.dtype) : nullptr;
+}
+
+void MpiRanks::receive_from(LocalGroup& group, CollectiveOp& op, int source) {
+  Entry& entry = entry_at(op, source);
+  const Collective& c = entry.args;
+  MpiOp::Source& from = source_at(op, source);
+  struct Received {
+    void* data;
+    std::size_t bytes;
+    std::shared_ptr<Buffer> kept;
+  };
+  std::vector<Received> receives;
+  std::byte* told = from.told ? from.data.data() : nullptr;
+  entry.packed.assign(static_cast<std::size_t>(group.size()), nullptr);
+  for (const int target : MpiOp::of(op).spread->here) {
+    if (sends_nothing(c, source)) break;
+    std::size_t bytes = bytes_for(c, group.size(), source, target);
+    if (is_sharded(op, c)) {
+      const ShardOf shard = shard_of(c, group.size(), target);
+      bytes = static_cast<std::size_t>(shard.last - shard.first) * size_of(c.dtype);
+    }
+    void* data = told;
+    if (told != nullptr) {
+      told += bytes;
+    } else if ((data = place_for(group, op, source, target)) != nullptr) {
+      if (bytes > 0) receives.push_back({data, bytes, entry_at(op, target).args.keep_recv});
+    } else {
+      from.memory.push_back(
+          std::make_unique_for_overwrite<std::byte[]>(std::max<std::size_t>(bytes, 1)));
+      data = from.memory.back().get();
+      if (bytes > 0) receives.push_back({data, bytes, nullptr});
+    }
+    if (is_shared(c.kind)) {
+      std::ranges::fill(entry.packed, data);
+      break;
+    }
+    entry.packed[static_cast<std::size_t>(target)] = data;
+  }
+  if (is_shared(c.kind)) entry.args.send = entry.packed[0];
+  if (receives.empty()) return group.received(op, source);
+  const auto over = after(receives.size(), [held = group.shared_from_this(), &op, source,
+                                            state = op.remote] { held->received(op, source); });
+  const int process = process_of(group, source);
+  for (const Received& r : receives)
+    engine_->receive(r.data, r.bytes, process, from.tag, [over, kept = r.kept] { over(); });
+}
+
+bool MpiRanks::armed(LocalGroup& group, CollectiveOp& op) {
+  const Collective& c = op.entries[0].args;
+  if (!is_sharded(op, c)) return false;
+  const int rank = MpiOp::of(op).spread->here[0];
+  const ShardOf shard = shard_of(c, group.size(), rank);
+  cut_to(op, shard.first, shard.last);
+  return true;
+}
+
+// The shard of the rank here is summed: it is sent to all others, and theirs are received.
+void MpiRanks::summed(LocalGroup& group, CollectiveOp& op) {
+  const int rank = MpiOp::of(op).spread->here[0];
+  const Collective& c = entry_at(op, rank).args;
+  const std::size_t width = size_of(c.dtype);
+  const auto others = source_at(op, rank).tags;
+  const auto over = after(2 * others.size(), [held = group.shared_from_this(), &op,
+                                              state = op.remote] { held->sent(op, -1); });
+  const auto bytes_in = [&](const ShardOf& shard) {
+    return static_cast<std::size_t>(shard.last - shard.first) * width;
+  };
+  const ShardOf mine = shard_of(c, group.size(), rank);
+  const std::shared_ptr<Buffer> kept = kept_result(c);
+  for (const auto& [targets, tag] : others) {
+    const int peer = targets->front(), process = process_of(group, peer);
+    const ShardOf theirs = shard_of(c, group.size(), peer);
+    const int borrows = kept == nullptr ? 1 : 0;
+    borrowed_.fetch_add(borrows);
+    engine_->receive(at(c.recv, theirs.first, c.dtype), bytes_in(theirs), process,
+                     source_at(op, peer).tag, [this, borrows, kept, over] {
+                       borrowed_.fetch_sub(borrows);
+                       over();
+                     });
+    send_block(group.shared_from_this(), op,
+               {peer, tag, at(c.recv, mine.first, c.dtype), bytes_in(mine), kept}, over);
+  }
+}
+
+}  // namespace coshard

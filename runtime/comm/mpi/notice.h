@@ -1,0 +1,62 @@
+#pragma once
+// What processes tell each other beside data, as bytes. All processes run the same build on the
+// same kind of machine. Values; any thread.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <coshard/runtime/comm/communicator.h>
+#include "runtime/comm/local/host/collective_op.h"
+
+namespace coshard {
+
+// A rank has issued a collective; what peers need of its buffer follows in blocks with this tag.
+struct IssuedNotice {
+  std::uint64_t group = 0, sequence = 0;
+  int rank = 0;  // of the group
+  int tag = 0;
+  Print print;
+  Collective args;    // without buffers and callbacks; texts are interned
+  bool told = false;  // no blocks follow, this is all:
+  std::vector<std::byte> data;
+};
+// A group of this run was poisoned; 0: the whole run.
+struct PoisonNotice {
+  std::uint64_t run = 0, group = 0;
+  std::string cause;
+};
+// The program of a world rank has ended.
+struct LeftNotice {
+  std::uint64_t run = 0;
+  int rank = 0;
+};
+// A process begins a run, the same on all of them.
+struct RunNotice {
+  std::uint64_t run = 0;
+  int ranks = 0;
+};
+// A process tells process 0 who it is.
+struct HelloNotice {
+  std::int64_t pid = 0;
+  std::string host_name, host;  // `host`: equal for processes of one host, as names may not be
+};
+// Process 0 tells each other one who is there, and where it listens.
+struct WelcomeNotice {
+  std::vector<HelloNotice> processes;
+  std::vector<std::string> addresses;
+  std::uint16_t port = 0;
+  std::string secret;
+};
+using Notice =
+    std::variant<IssuedNotice, PoisonNotice, LeftNotice, RunNotice, HelloNotice, WelcomeNotice>;
+
+std::vector<std::byte> to_bytes(const Notice& notice);
+// With `args` instead of its own.
+std::vector<std::byte> to_bytes(const IssuedNotice& notice, const Collective& args);
+// Error{CommFailed}: bytes of something else.
+Notice notice_of(std::span<const std::byte> bytes);
+
+}  // namespace coshard

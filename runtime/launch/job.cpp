@@ -1,0 +1,267 @@
+#include "runtime/launch/job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <future>
+#include <iostream>
+#include <set>
+#include <thread>
+
+#include <coshard/runtime/error.h>
+#include "runtime/comm/mpi/mpi_library.h"
+#include "runtime/launch/host.h"
+
+namespace coshard {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+HelloNotice this_process() { return {::getpid(), host_name(), host_id()}; }
+
+// MPI_Init waits for all processes and cannot be interrupted.
+class InitWatch {
+ public:
+  InitWatch(const Launched& launched, milliseconds deadline) {
+    if (deadline == milliseconds(0)) return;
+    thread_ = std::thread([this, launched, deadline] {
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, deadline, [this] { return over_; })) return;
+      std::cerr << str_cat("error: MPI has not started within ",
+                           static_cast<double>(deadline.count()) / 1000, " s: not all of the ",
+                           launched.processes, " processes have called run(); ", launched.said,
+                           '\n')
+                << std::flush;
+      std::_Exit(1);
+    });
+  }
+  ~InitWatch() {
+    {
+      const std::scoped_lock lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  InitWatch(const InitWatch&) = delete;
+  InitWatch& operator=(const InitWatch&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+constexpr std::string_view kEnding = "ending", kGivenUp = "given up";
+int exit_status = 0;
+
+// MPI_Finalize of MPICH 4.0 over TCP may wait for ever (plain MPI): all processes have ended their
+// work by then.
+class FinalizeWatch {
+ public:
+  FinalizeWatch() = default;
+  ~FinalizeWatch() { over_.set_value(); }
+  FinalizeWatch(const FinalizeWatch&) = delete;
+  FinalizeWatch& operator=(const FinalizeWatch&) = delete;
+
+ private:
+  std::promise<void> over_;
+  std::jthread thread_{[over = over_.get_future()] {
+    if (over.wait_for(std::chrono::seconds(3)) == std::future_status::ready) return;
+    std::cerr << "warning: MPI_Finalize has not returned within 3 s: the process ends without it\n"
+              << std::flush;
+    std::_Exit(exit_status);
+  }};
+};
+
+std::shared_ptr<MpiEngine> engine_of(const MpiApi& api, const Launched& launched,
+                                     milliseconds deadline) {
+  const InitWatch watch(launched, deadline);
+  auto engine = std::make_shared<MpiEngine>(api);
+  CS_REQUIRE(engine->processes() == launched.processes && engine->process() == launched.process,
+             launched.said, ", but MPI has size ", engine->processes(), " and rank ",
+             engine->process(), ": start the program with ", launchers_of(launched.mpi));
+  return engine;
+}
+
+// Until it is so; false: not within the deadline.
+template <class So>
+bool drive_until(MpiEngine& engine, milliseconds deadline, const So& so) {
+  const Clock::time_point begin = Clock::now();
+  while (!so()) {
+    if (deadline > milliseconds(0) && Clock::now() - begin > deadline) return false;
+    if (!engine.drive()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return true;
+}
+
+std::string seconds(milliseconds time) {
+  return str_cat(static_cast<double>(time.count()) / 1000, " s");
+}
+
+}  // namespace
+
+namespace {
+
+Job made(const Launched& launched, milliseconds deadline) {
+  if (!launched.mpi.empty())
+    return {mpi_api(launched.mpi, launched.said), launched, deadline, nullptr};
+  auto store =
+      std::make_unique<Store>(launched, meeting_point(launched, own_environment()), deadline);
+  return {Store::api(), launched, deadline, std::move(store)};
+}
+
+}  // namespace
+
+Job& Job::current(const Launched& launched, milliseconds deadline) {
+  static Job job = made(launched, deadline);
+  static const int told = ::on_exit([](int status, void*) { exit_status = status; }, nullptr);
+  (void)told;
+  return job;
+}
+
+Job::Job(const MpiApi& api, const Launched& launched, milliseconds deadline,
+         std::unique_ptr<Store> store)
+    : store_(std::move(store)),
+      engine_(engine_of(api, launched, deadline)),
+      table_(static_cast<std::size_t>(launched.processes)),
+      liveness_(store_ != nullptr ? store_->liveness() : nullptr) {
+  try {
+    meet(deadline);
+  } catch (...) {
+    engine_->give_up();
+    throw;
+  }
+}
+
+void Job::meet(milliseconds deadline) {
+  const auto mine = static_cast<std::size_t>(engine_->process());
+  table_[mine] = this_process();
+  if (engine_->process() == 0) {
+    meet_all(deadline);
+  } else {
+    engine_->send_notice(0, to_bytes(table_[mine]));
+    meet_first(deadline);
+  }
+  engine_->on_notice(nullptr);
+}
+
+void Job::meet_all(milliseconds deadline) {
+  std::vector<bool> there(table_.size());
+  there[0] = true;
+  engine_->on_notice([&](int from, std::span<const std::byte> bytes) {
+    const Notice notice = notice_of(bytes);
+    const auto* hello = std::get_if<HelloNotice>(&notice);
+    if (hello == nullptr) return false;
+    table_[static_cast<std::size_t>(from)] = *hello;
+    there[static_cast<std::size_t>(from)] = true;
+    return true;
+  });
+  if (!drive_until(*engine_, deadline, [&] { return std::ranges::count(there, false) == 0; })) {
+    std::string missing;
+    for (std::size_t p = 0; p < there.size(); ++p)
+      if (!there[p]) missing += str_cat(missing.empty() ? "" : ", ", p);
+    fail(ErrorKind::CommFailed, str_cat("of ", table_.size(),
+                                        " processes these have not announced "
+                                        "themselves within ",
+                                        seconds(deadline), ": ", missing));
+  }
+  if (liveness_ == nullptr) liveness_ = std::make_shared<Liveness>(processes(), !on_one_host());
+  const Liveness::Address& address = liveness_->address();
+  const WelcomeNotice welcome{table_, address.hosts, address.port, address.secret};
+  for (int p = 1; p < processes(); ++p) engine_->send_notice(p, to_bytes(welcome));
+}
+
+void Job::meet_first(milliseconds deadline) {
+  Liveness::Address address;
+  engine_->on_notice([&](int, std::span<const std::byte> bytes) {
+    const Notice notice = notice_of(bytes);
+    const auto* welcome = std::get_if<WelcomeNotice>(&notice);
+    if (welcome == nullptr) return false;
+    table_ = welcome->processes;
+    address = {welcome->addresses, welcome->port, welcome->secret};
+    return true;
+  });
+  if (!drive_until(*engine_, deadline, [&] { return address.port != 0; }))
+    fail(ErrorKind::CommFailed,
+         str_cat("process ", engine_->process(),
+                 ": process 0 has not "
+                 "answered within ",
+                 seconds(deadline), "; it waits for others, or has not called run()"));
+  const milliseconds most = deadline > milliseconds(0) ? deadline : milliseconds(60'000);
+  if (liveness_ == nullptr)
+    liveness_ = std::make_shared<Liveness>(engine_->process(), processes(), address, most);
+}
+
+bool Job::heard_end(int from, const std::string& text) {
+  if (text != kEnding && text != kGivenUp) return false;
+  const std::scoped_lock lock(mutex_);
+  ended_.insert(from);
+  if (text == kGivenUp) engine_->give_up();
+  return true;
+}
+
+// Until all processes end as well; one that dies instead is named.
+void Job::await_others() {
+  liveness_->listen(
+      {[this](int process, const std::string& why) {
+         std::cerr << str_cat("error: ", text(process), " has died: ", why, '\n') << std::flush;
+         std::_Exit(1);
+       },
+       nullptr, [this](int from, const std::string& text) { (void)heard_end(from, text); }});
+  liveness_->say(std::string(kEnding));
+  const auto all_have = [this] {
+    const std::scoped_lock lock(mutex_);
+    return ended_.size() == table_.size();
+  };
+  while (!engine_->given_up() && !all_have())
+    if (!engine_->drive()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+}
+
+Job::~Job() {
+  if (liveness_ == nullptr) return;
+  if (!liveness_->lost().empty()) engine_->give_up();
+  if (engine_->given_up())
+    liveness_->say(std::string(kGivenUp));
+  else
+    await_others();
+  liveness_->listen({});
+  {
+    const FinalizeWatch watch;
+    engine_->stop();
+  }
+  store_.reset();
+  liveness_.reset();
+}
+
+bool Job::on_one_host() const {
+  return std::ranges::all_of(table_, [&](const auto& p) { return p.host == table_[0].host; });
+}
+
+int Job::before_on_this_host() const {
+  const auto mine = table_.begin() + engine_->process();
+  return static_cast<int>(std::count_if(
+      table_.begin(), mine, [&](const HelloNotice& other) { return other.host == mine->host; }));
+}
+
+std::string Job::text(int process) const {
+  const HelloNotice& known = table_[static_cast<std::size_t>(process)];
+  return str_cat("process ", process, " (pid ", known.pid, " on ", known.host_name, ')');
+}
+
+void Job::note_failure(std::uint64_t run, const std::string& cause) {
+  const std::scoped_lock lock(mutex_);
+  failures_.try_emplace(run, cause);
+}
+
+std::optional<std::string> Job::failure_of_run(std::uint64_t run) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = failures_.find(run);
+  return found == failures_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace coshard

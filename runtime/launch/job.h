@@ -1,0 +1,73 @@
+#pragma once
+// The processes that a launcher has started together: MPI between them, who they are, and who of
+// them is alive. One per process, made by its first run; ends with the program. Thread-safe.
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/mpi/mpi_engine.h"
+#include "runtime/comm/mpi/notice.h"
+#include "runtime/launch/launcher.h"
+#include "runtime/launch/liveness.h"
+#include "runtime/launch/store.h"
+
+namespace coshard {
+
+class Job {
+ public:
+  // Made by the first call, which returns when all processes have announced themselves.
+  // Error{CommFailed}: some have not within `deadline` (0: none), with their numbers.
+  // Error{BadInput}: MPI has another size or rank than the launcher says.
+  static Job& current(const Launched& launched, std::chrono::milliseconds deadline);
+
+  // `store`: without MPI; `api` is its then.
+  Job(const MpiApi& api, const Launched& launched, std::chrono::milliseconds deadline,
+      std::unique_ptr<Store> store = nullptr);
+  // Waits for all processes that are alive.
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  const std::shared_ptr<MpiEngine>& engine() const { return engine_; }
+  Liveness& liveness() { return *liveness_; }
+  int processes() const { return static_cast<int>(table_.size()); }
+  // Whether all processes run on one host.
+  bool on_one_host() const;
+  // How many processes with lower numbers run on the host of this one.
+  int before_on_this_host() const;
+  // "process 1 (pid 4711 on node1)"
+  std::string text(int process) const;
+  // Each run has the next number, in every process.
+  std::uint64_t next_run() { return ++runs_; }
+  // A run has failed, which was told: the job ends without MPI_Finalize, which waits for all.
+  void note_failed() { engine_->give_up(); }
+  // A process that was ahead has failed in a run which this one had not begun.
+  void note_failure(std::uint64_t run, const std::string& cause);
+  std::optional<std::string> failure_of_run(std::uint64_t run) const;
+  // If `text` is how another process says that it ends, takes note of that.
+  bool heard_end(int from, const std::string& text);
+
+ private:
+  void await_others();
+  void meet(std::chrono::milliseconds deadline);
+  void meet_all(std::chrono::milliseconds deadline);
+  void meet_first(std::chrono::milliseconds deadline);
+
+  std::unique_ptr<Store> store_;  // null: MPI
+  std::shared_ptr<MpiEngine> engine_;
+  std::vector<HelloNotice> table_;  // by process
+  std::shared_ptr<Liveness> liveness_;
+  std::atomic<std::uint64_t> runs_{0};
+  mutable std::mutex mutex_;  // the two below
+  std::set<int> ended_;       // processes
+  std::map<std::uint64_t, std::string> failures_;
+};
+
+}  // namespace coshard

@@ -1,0 +1,308 @@
+#include "runtime/launch/liveness.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <future>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <coshard/runtime/error.h>
+#include "runtime/launch/liveness_door.h"
+#include "runtime/launch/liveness_link.h"
+#include "runtime/launch/proof.h"
+
+namespace coshard {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::milliseconds;
+using Clock = LivenessLink::Clock;
+using LinkPtr = std::shared_ptr<LivenessLink>;
+
+}  // namespace
+
+class Liveness::Hub {
+ public:
+  Hub(int process, int processes)
+      : process_(process), lost_(static_cast<std::size_t>(processes)), missing_(processes - 1) {}
+
+  void open(Address address, bool beyond, milliseconds deadline) {
+    address_ = door_.open(std::move(address), beyond, deadline);
+    begin();
+  }
+
+  void join(const Address& address, milliseconds deadline) {
+    address_ = address;
+    const LinkPtr link = connect_to_zero(io_, process_, address, deadline);
+    serve(link);
+    begin();
+  }
+
+  void end() {
+    asio::post(io_, [this] {
+      hooks_ = {};
+      on_message_ = nullptr;
+      door_.close();
+      for (const auto& [process, link] : links_) link->send({FrameKind::Bye, process_, ""});
+      close_when_sent(Clock::now() + milliseconds(500));
+    });
+    work_.reset();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // On the thread of the hub; returns when it is done.
+  template <class F>
+  void run(const F& f) {
+    if (io_.get_executor().running_in_this_thread()) return f();
+    std::promise<void> done;
+    asio::post(io_, [&] {
+      f();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+  template <class F>
+  void later(F f) {
+    asio::dispatch(io_, std::move(f));
+  }
+
+  const Address& address() const { return address_; }
+  int process() const { return process_; }
+
+  void listen(Hooks hooks) {
+    hooks_ = std::move(hooks);
+    if (hooks_.lost)
+      for (std::size_t p = 0; p < lost_.size(); ++p)
+        if (lost_[p]) hooks_.lost(static_cast<int>(p), *lost_[p]);
+    if (hooks_.said)
+      for (const auto& [from, text] : std::exchange(unheard_, {})) hooks_.said(from, text);
+  }
+
+  // Process 0 gives the order: it tells all, and so also the process that said it.
+  void say(const std::string& text) {
+    if (process_ == 0) return pass_on({FrameKind::Said, 0, text});
+    const auto hub = links_.find(0);
+    if (hub == links_.end()) return heard_said(process_, text);
+    hub->second->send({FrameKind::Said, process_, text});
+  }
+
+  // To whom it is for; process 0 passes it on. To a process that is lost or gone: nobody.
+  void send_message(Frame message) {
+    if (message.to == process_) {
+      if (on_message_) return on_message_(message.process, message.tag, std::move(message.text));
+      if (keeps_messages_) early_.push_back(std::move(message));
+      return;
+    }
+    const auto to = links_.find(process_ == 0 ? message.to : 0);
+    if (to != links_.end()) to->second->send(message);
+  }
+  void on_message(std::function<void(int, int, std::string)> told) {
+    on_message_ = std::move(told);
+    keeps_messages_ = false;
+    for (Frame& message : std::exchange(early_, {}))
+      on_message_(message.process, message.tag, std::move(message.text));
+  }
+
+  void set_deadline(milliseconds deadline) {
+    deadline_ = deadline;
+    for (const auto& [process, link] : links_) set_timeout(*link);
+    beaten_at_ = Clock::now();
+    beat();
+  }
+
+  std::vector<int> lost() const {
+    std::vector<int> all;
+    for (std::size_t p = 0; p < lost_.size(); ++p)
+      if (lost_[p]) all.push_back(static_cast<int>(p));
+    return all;
+  }
+
+ private:
+  void begin() {
+    beat();
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "liveness");
+      io_.run();
+    });
+  }
+
+  void serve(const LinkPtr& link) {
+    link->listen([this](const LinkPtr& from, Frame frame) { heard(from, std::move(frame)); },
+                 [this](const LinkPtr& from, const std::string& why) { ended(from, why); });
+    set_timeout(*link);
+    links_[link->process] = link;
+  }
+
+  // Of process 0.
+  bool entered(const LinkPtr& from) {
+    const int p = from->process;
+    if (p < 1 || p >= static_cast<int>(lost_.size()) || links_.contains(p) || lost_[place(p)])
+      return false;
+    // What it has missed.
+    for (const int other : lost()) from->send({FrameKind::Lost, other, *lost_[place(other)]});
+    for (const Frame& said : said_) from->send(said);
+    serve(from);
+    if (--missing_ == 0) said_.clear();
+    return true;
+  }
+
+  void heard(const LinkPtr& from, Frame frame) {
+    switch (frame.kind) {
+      case FrameKind::Hello:
+      case FrameKind::Refused:
+      case FrameKind::Beat: return;
+      case FrameKind::Said:
+        if (process_ == 0) return pass_on({FrameKind::Said, from->process, std::move(frame.text)});
+        return heard_said(frame.process, frame.text);
+      case FrameKind::Lost: return note_lost(frame.process, frame.text);
+      case FrameKind::Bye: from->bye = true; return;
+      case FrameKind::Message:
+        if (process_ == 0) frame.process = from->process;
+        return send_message(std::move(frame));
+    }
+  }
+
+  void ended(const LinkPtr& from, const std::string& why) {
+    links_.erase(from->process);
+    if (from->bye) return;
+    if (process_ == 0)
+      for (const auto& [process, link] : links_) link->send({FrameKind::Lost, from->process, why});
+    note_lost(from->process, why);
+  }
+
+  void pass_on(const Frame& said) {
+    for (const auto& [process, link] : links_) link->send(said);
+    if (missing_ > 0) said_.push_back(said);
+    heard_said(said.process, said.text);
+  }
+
+  void heard_said(int from, const std::string& text) {
+    if (hooks_.said) return hooks_.said(from, text);
+    unheard_.emplace_back(from, text);
+  }
+
+  void note_lost(int process, const std::string& why) {
+    auto& known = lost_[place(process)];
+    if (known || process == process_) return;
+    known = why;
+    if (hooks_.lost) hooks_.lost(process, why);
+  }
+
+  milliseconds interval() const {
+    if (deadline_ == milliseconds(0)) return milliseconds(1000);
+    return std::clamp(deadline_ / 16, milliseconds(20), milliseconds(1000));
+  }
+
+  void beat() {
+    const Clock::time_point now = Clock::now();
+    const bool was_away = now - beaten_at_ > 4 * interval();  // this process was stopped itself
+    beaten_at_ = now;
+    for (const auto& [process, link] : links_) {
+      link->send({FrameKind::Beat, process_, ""});
+      if (was_away) link->heard_at = now;
+      const auto since = std::chrono::duration_cast<milliseconds>(now - link->heard_at);
+      if (deadline_ == milliseconds(0) || since < deadline_ / 4 || link->told_silent) continue;
+      link->told_silent = true;
+      if (hooks_.silent) hooks_.silent(process, since);
+    }
+    timer_.expires_after(interval());
+    timer_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) beat();
+    });
+  }
+
+  void set_timeout(LivenessLink& link) const {
+    link.set_timeout(deadline_ == milliseconds(0) ? milliseconds(60'000) : deadline_ * 3 / 4);
+  }
+
+  void close_when_sent(Clock::time_point latest) {
+    const bool sent =
+        std::ranges::all_of(links_, [](const auto& one) { return one.second->has_sent_all(); });
+    if (!sent && Clock::now() < latest) {
+      timer_.expires_after(milliseconds(1));
+      return timer_.async_wait(
+          [this, latest](const boost::system::error_code&) { close_when_sent(latest); });
+    }
+    timer_.cancel();
+    for (const auto& [process, link] : links_) link->close();
+    links_.clear();
+  }
+
+  static std::size_t place(int process) { return static_cast<std::size_t>(process); }
+
+  int process_;
+  Address address_;
+  std::function<void(int, int, std::string)> on_message_;
+  bool keeps_messages_ = true;  // until somebody has listened
+  std::vector<Frame> early_;
+  asio::io_context io_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(io_);
+  LivenessDoor door_{io_, [this](const LinkPtr& from) { return entered(from); }};
+  asio::steady_timer timer_{io_};
+  Clock::time_point beaten_at_ = Clock::now();
+  milliseconds deadline_{0};
+  Hooks hooks_;
+  std::map<int, LinkPtr> links_;  // of process 0: to all others; else to it
+  std::vector<std::pair<int, std::string>> unheard_;
+  std::vector<std::optional<std::string>> lost_;  // by process: why
+  int missing_;                                   // have not connected yet
+  std::vector<Frame> said_;                       // for them
+  std::thread thread_;
+};
+
+Liveness::Liveness(int processes, bool beyond) : hub_(std::make_unique<Hub>(0, processes)) {
+  hub_->open({{}, 0, draw_nonce() + draw_nonce()}, beyond, milliseconds(0));
+}
+
+Liveness::Liveness(int processes, const Address& address, bool beyond, milliseconds deadline)
+    : hub_(std::make_unique<Hub>(0, processes)) {
+  hub_->open(address, beyond, deadline);
+}
+
+Liveness::Liveness(int process, int processes, const Address& address, milliseconds deadline)
+    : hub_(std::make_unique<Hub>(process, processes)) {
+  hub_->join(address, deadline);
+}
+
+Liveness::~Liveness() { hub_->end(); }
+
+const Liveness::Address& Liveness::address() const { return hub_->address(); }
+
+void Liveness::listen(Hooks hooks) {
+  hub_->run([&] { hub_->listen(std::move(hooks)); });
+}
+
+void Liveness::say(const std::string& text) {
+  hub_->later([hub = hub_.get(), text] { hub->say(text); });
+}
+
+void Liveness::send_message(int to, int tag, std::string bytes) {
+  hub_->later([hub = hub_.get(), to, tag, bytes = std::move(bytes)]() mutable {
+    hub->send_message({FrameKind::Message, hub->process(), std::move(bytes), to, tag});
+  });
+}
+
+void Liveness::on_message(std::function<void(int, int, std::string)> told) {
+  hub_->run([&] { hub_->on_message(std::move(told)); });
+}
+
+void Liveness::set_deadline(milliseconds deadline) {
+  hub_->run([&] { hub_->set_deadline(deadline); });
+}
+
+std::vector<int> Liveness::lost() const {
+  std::vector<int> all;
+  hub_->run([&] { all = hub_->lost(); });
+  return all;
+}
+
+}  // namespace coshard

@@ -1,0 +1,117 @@
+#include "runtime/launch/liveness_link.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <utility>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include <coshard/runtime/error.h>
+
+namespace coshard {
+namespace {
+
+namespace asio = boost::asio;
+
+std::string why_of(const boost::system::error_code& error) {
+  if (error == asio::error::eof || error == asio::error::connection_reset ||
+      error == asio::error::broken_pipe)
+    return "its connection closed";
+  return str_cat("its connection failed: ", error.message());
+}
+
+}  // namespace
+
+void LivenessLink::listen(OnFrame heard, OnEnd ended) {
+  heard_ = std::move(heard);
+  ended_ = std::move(ended);
+}
+
+void LivenessLink::start() {
+  boost::system::error_code ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+  read();
+}
+
+// The other end's kernel has to answer within this time; its process need not.
+void LivenessLink::set_timeout(std::chrono::milliseconds unanswered) {
+  const auto ms = static_cast<unsigned>(unanswered.count());
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
+void LivenessLink::read() {
+  const auto self = shared_from_this();
+  asio::async_read(
+      socket_, asio::buffer(&header_, sizeof header_),
+      [self](const boost::system::error_code& error, std::size_t) {
+        if (error) return self->end(why_of(error));
+        if (self->header_.bytes > self->most() ||
+            self->header_.kind > static_cast<std::uint32_t>(FrameKind::Message))
+          return self->end("its connection carries something else");
+        self->text_.resize(self->header_.bytes);
+        asio::async_read(
+            self->socket_, asio::buffer(self->text_),
+            [self](const boost::system::error_code& failed, std::size_t) {
+              if (failed) return self->end(why_of(failed));
+              self->heard_at = Clock::now();
+              self->told_silent = false;
+              const OnFrame heard = self->heard_;  // which it may replace
+              if (heard)
+                heard(self, {static_cast<FrameKind>(self->header_.kind), self->header_.process,
+                             std::move(self->text_), self->header_.to, self->header_.tag});
+              if (self->socket_.is_open()) self->read();
+            });
+      });
+}
+
+// Nothing is allocated for what a stranger announces.
+std::size_t LivenessLink::most() const {
+  if (process < 0) return kMostOfStranger;
+  return static_cast<FrameKind>(header_.kind) == FrameKind::Message ? kMostMessage : kMostText;
+}
+
+void LivenessLink::send(const Frame& frame) {
+  const bool is_message = frame.kind == FrameKind::Message;
+  const std::string text = frame.text.substr(0, is_message ? kMostMessage : kMostText);
+  const Header header{static_cast<std::uint32_t>(text.size()), frame.process,
+                      static_cast<std::uint32_t>(frame.kind), frame.to, frame.tag};
+  std::string bytes(sizeof header, '\0');
+  std::memcpy(bytes.data(), &header, sizeof header);
+  out_.push_back(bytes + text);
+  if (out_.size() == 1) write();
+}
+
+void LivenessLink::write() {
+  const auto self = shared_from_this();
+  asio::async_write(socket_, asio::buffer(out_.front()),
+                    [self](const boost::system::error_code& error, std::size_t) {
+                      if (error) return self->out_.clear();  // read() is told why
+                      self->out_.pop_front();
+                      if (!self->out_.empty()) return self->write();
+                      if (self->closing_) self->close();
+                    });
+}
+
+void LivenessLink::end(const std::string& why) {
+  const OnEnd ended = std::exchange(ended_, nullptr);
+  close();
+  if (ended) ended(shared_from_this(), why);
+}
+
+void LivenessLink::close_when_sent() {
+  if (has_sent_all()) return close();
+  closing_ = true;
+}
+
+void LivenessLink::close() {
+  ended_ = nullptr;
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace coshard

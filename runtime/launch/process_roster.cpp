@@ -1,0 +1,252 @@
+// Ranks in several processes of one job, as many in each.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <iostream>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <thread>
+
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
+#include "runtime/comm/local/thread_group.h"
+#include "runtime/comm/mpi/mpi_library.h"
+#include "runtime/comm/mpi/mpi_ranks.h"
+#include "runtime/launch/job.h"
+#include "runtime/launch/launcher.h"
+#include "runtime/launch/roster.h"
+
+namespace coshard {
+namespace {
+
+// Of a program that has initialised MPI itself.
+std::optional<Launched> initialised(const std::string& mpi) {
+  if (mpi.empty() || !is_initialised() || !has_shim(mpi)) return std::nullopt;
+  MpiPlace place;
+  if (!mpi_api(mpi, "the program has initialised MPI").initialised(&place)) return std::nullopt;
+  Launched job{.launcher = "MPI", .mpi = mpi, .processes = place.size, .process = place.rank};
+  job.said = str_cat("MPI, which the program has initialised, has ", place.size, " processes");
+  return job;
+}
+
+// None: this process is the only one. On GPUs a job needs no MPI where it has an address to meet at:
+// NCCL moves the data.
+std::optional<Launched> job(DeviceKind device) {
+  std::optional<Launched> found = launched();
+  const std::string loaded = loaded_mpi();
+  if (!found || found->mpi.empty()) {
+    const auto own = initialised(loaded);
+    if (!found) return own && own->processes > 1 ? own : std::nullopt;
+    if (!own && device != DeviceKind::Cpu && !found->master_addr.empty()) return found;
+    if (!own) fail_without_mpi(*found);
+    found->mpi = loaded;
+  }
+  CS_REQUIRE(loaded.empty() || loaded == found->mpi, found->said, " come from ",
+             launchers_of(found->mpi), ", but the program has loaded ",
+             loaded == "mpich" ? "MPICH" : "Open MPI", ": start it with ", launchers_of(loaded));
+  return found;
+}
+
+std::unique_ptr<Roster> (*maker_for_tests)(const WorldOptions&) = nullptr;
+
+class ProcessRoster final : public Roster {
+ public:
+  ProcessRoster(const WorldOptions& options, Job& job)
+      : job_(job),
+        run_(job.next_run()),
+        per_process_(options.ranks / job.processes()),
+        size_(options.ranks),
+        ranks_(std::make_shared<MpiRanks>(job.engine(), per_process_, run_)),
+        thread_group_(options.ranks, "world",
+                      {options.link, std::max(1, options.progress_threads), ranks_, run_}),
+        here_(static_cast<std::size_t>(per_process_)) {
+    std::iota(here_.begin(), here_.end(), job.engine()->process() * per_process_);
+    ranks_->tell({[this](int rank) { thread_group_.leave(rank); },
+                  [this](const std::string& cause) {
+                    say(PoisonNotice{run_, 0, cause});
+                    heard(cause);
+                  },
+                  [this](const PoisonNotice& poison) { say(poison); }});
+    job_.liveness().set_deadline(options.timeout);
+    job_.liveness().listen(
+        {[this](int process, const std::string& why) { lost(process, why); },
+         [this](int process, std::chrono::milliseconds since) { silent(process, since); },
+         [this](int from, const std::string& text) { said(from, text); }});
+    if (const auto cause = job_.failure_of_run(run_)) heard(*cause);
+    job_.engine()->on_broken([this](const std::string& problem) { broken(problem); });
+  }
+  ~ProcessRoster() override {
+    job_.liveness().listen({});
+    job_.engine()->on_broken(nullptr);
+    ranks_->stop();
+  }
+  int size() const override { return size_; }
+  const std::vector<int>& here() const override { return here_; }
+  ThreadGroup* thread_group() override { return &thread_group_; }
+  std::shared_ptr<Communicator> control(int rank) override {
+    return thread_group_.communicator(rank);
+  }
+  void fail(const std::string& cause) override {
+    if (failed_.exchange(true)) return;
+    job_.engine()->halt();  // before anything that is being sent goes
+    thread_group_.poison(cause);
+    say(PoisonNotice{run_, 0, cause});
+  }
+  void on_failure(std::function<void(const std::string&)> told) override {
+    const std::scoped_lock lock(telling_);
+    told_ = std::move(told);
+    if (!early_.empty() && told_) told_(std::exchange(early_, ""));
+  }
+  // The order in which process 0 has heard of failures decides.
+  bool reports_failure() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::milliseconds(300), [this] { return ours_.has_value(); });
+    return ours_.value_or(true);
+  }
+  void count_in(Census&) override {}  // ranks elsewhere may wake any of these
+  void leave(int rank) override {
+    thread_group_.leave(rank);
+    // After a failure behind it: it is no cause.
+    if (failed_)
+      say(LeftNotice{run_, rank});
+    else
+      ranks_->send_to_all(LeftNotice{run_, rank});
+  }
+  // Peers may still need what is on its way, and their last words have to be heard.
+  void end() override {
+    const auto latest = [] { return std::chrono::steady_clock::now() + std::chrono::seconds(2); };
+    auto end = latest();
+    while (!all_left() && (!failed_ || std::chrono::steady_clock::now() < end)) {
+      if (!failed_)
+        end = latest();
+      else if (!std::exchange(told_left_, true))
+        for (const int rank : here_) say(LeftNotice{run_, rank});  // MPI may not have delivered it
+      if (!ranks_->drive()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    if (failed_) job_.note_failed();
+  }
+  bool alive(int rank) const override { return !thread_group_.left(rank); }
+  std::string last_seen(int rank) const override { return thread_group_.last_seen(rank); }
+  int place_on_host(int rank) const override {
+    return job_.before_on_this_host() * per_process_ + rank - here_.front();
+  }
+
+ private:
+  void say(const Notice& notice) {
+    const std::vector<std::byte> bytes = to_bytes(notice);
+    job_.liveness().say(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+  void said(int from, const std::string& text) {
+    if (job_.heard_end(from, text)) return;
+    const Notice notice = notice_of(std::as_bytes(std::span(text)));
+    if (const auto* left = std::get_if<LeftNotice>(&notice)) {
+      if (left->run == run_) thread_group_.leave(left->rank);
+      return;
+    }
+    const auto& poison = std::get<PoisonNotice>(notice);
+    if (poison.run > run_ && poison.group == 0) job_.note_failure(poison.run, poison.cause);
+    if (poison.run != run_) return;
+    const bool ours = from == job_.engine()->process();
+    if (poison.group != 0) {
+      if (!ours) ranks_->poison_group(poison.group, poison.cause);
+      return;
+    }
+    note_first(ours);
+    if (!ours) heard(poison.cause);
+  }
+  void lost(int process, const std::string& why) {
+    note_first(true);  // each that lives names it
+    heard(str_cat(who(process), " has died: ", why));
+    for (int r = 0; r < per_process_; ++r) thread_group_.leave(process * per_process_ + r);
+  }
+  // MPI often notices first, and in its own words, that a process has died.
+  void broken(const std::string& problem) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, std::chrono::milliseconds(500), [this] { return failed_.load(); });
+    }
+    say(PoisonNotice{run_, 0, problem});
+    heard(problem);
+  }
+  void silent(int process, std::chrono::milliseconds since) const {
+    std::cerr << str_cat("warning: ", who(process), " has been silent for ",
+                         static_cast<double>(since.count() / 100) / 10,
+                         " s: it is stopped, or starved of processor time\n")
+              << std::flush;
+  }
+  // "rank 1, process 1 (pid 71 on node1)"
+  std::string who(int process) const {
+    const int first = process * per_process_;
+    if (per_process_ == 1) return str_cat("rank ", first, ", ", job_.text(process));
+    return str_cat("ranks ", first, " to ", first + per_process_ - 1, ", ", job_.text(process));
+  }
+  void note_first(bool ours) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (ours_) return;
+      ours_ = ours;
+    }
+    changed_.notify_all();
+  }
+  void heard(const std::string& cause) {
+    if (failed_.exchange(true)) return;
+    changed_.notify_all();
+    job_.engine()->halt();
+    thread_group_.poison(cause);
+    const std::scoped_lock lock(telling_);
+    if (told_) return told_(cause);
+    early_ = cause;
+  }
+  bool all_left() const {
+    for (int r = 0; r < size_; ++r)
+      if (!thread_group_.left(r)) return false;
+    return true;
+  }
+
+  Job& job_;
+  std::uint64_t run_;
+  int per_process_, size_;
+  std::shared_ptr<MpiRanks> ranks_;
+  ThreadGroup thread_group_;
+  std::vector<int> here_;
+  std::atomic<bool> failed_{false};
+  bool told_left_ = false;  // of end()
+  std::mutex telling_;      // the two below; held while told_ runs
+  std::function<void(const std::string&)> told_;
+  std::string early_;  // a failure before told_ was set
+  std::mutex mutex_;   // the one below
+  std::condition_variable changed_;
+  std::optional<bool> ours_;  // the first failure of the job is of this process
+};
+
+}  // namespace
+
+std::unique_ptr<Roster> make_process_roster(const WorldOptions& options) {
+  const auto several = job(options.device);
+  CS_REQUIRE(several, "a roster of processes in a job of one");
+  CS_REQUIRE(options.ranks % several->processes == 0, "ranks ", options.ranks,
+             " is not a multiple of the ", several->processes, " processes: ", several->said);
+  Job& job = Job::current(*several, options.timeout);
+  if (job.engine()->halted())
+    fail(ErrorKind::CommFailed, "a run of this job has failed: start the processes again");
+  return std::make_unique<ProcessRoster>(options, job);
+}
+
+void use_rosters(std::unique_ptr<Roster> (*maker)(const WorldOptions&)) { maker_for_tests = maker; }
+
+std::unique_ptr<Roster> make_roster(const WorldOptions& options) {
+  if (maker_for_tests != nullptr) return maker_for_tests(options);
+  return job(options.device) ? make_process_roster(options) : make_thread_roster(options);
+}
+
+Processes processes(const WorldOptions& options) {
+  const auto several = job(options.device);
+  if (!several) return {};
+  const MpiApi& api = several->mpi.empty() ? Store::api() : mpi_api(several->mpi, several->said);
+  return {several->processes, several->local_processes.value_or(several->processes),
+          several->process, api.library(), api.blocking};
+}
+
+}  // namespace coshard

@@ -1,0 +1,152 @@
+// One process of a simulation.
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
+#include "runtime/comm/local/thread_group.h"
+#include "runtime/launch/simulation.h"
+
+namespace coshard {
+namespace {
+
+constexpr auto kProgress = std::chrono::microseconds(500);  // within which progress threads look
+
+}  // namespace
+
+SimProcess::SimProcess(Simulation& all, int number, int ranks)
+    : all_(all), number_(number), alive_(ranks) {
+  ranks_.run = [this](int rank, Executor& executor) {
+    Parker& parker = RankContext::current().parker();
+    while (begun_ == nullptr && !over_) {
+      early_.push_back(&parker);
+      parker.park(0);
+    }
+    if (begun_ != nullptr) begun_->run(rank, executor);
+  };
+  ranks_.failed = [this](int rank, const std::exception_ptr& error) {
+    if (begun_ != nullptr) begun_->failed(rank, error);
+  };
+  ranks_.ended = [this](int rank) {
+    if (begun_ != nullptr) begun_->ended(rank);
+    --alive_;
+    awake();
+    all_.rank_ended();
+  };
+}
+
+std::unique_ptr<Roster> SimProcess::make_roster(const WorldOptions& options, SimulatedMpi* mpi) {
+  if (mpi == nullptr) return make_thread_roster(options);
+  SimRoster::Hooks hooks;
+  hooks.say = [this](const Notice& notice) { all_.say(number_, notice); };
+  hooks.note_failed = [this] { return all_.note_failed(number_); };
+  hooks.sleep = [this] { sleep(); };
+  hooks.all_ended = [this] { return all_.alive_ == 0; };
+  hooks.gone = [this] {
+    roster_ = nullptr;
+    group_ = nullptr;
+    while (progressing_) sleep();
+  };
+  auto roster = std::make_unique<SimRoster>(options, all_.sim_.processes, mpi->api(number_),
+                                            std::move(hooks));
+  roster_ = roster.get();
+  return roster;
+}
+
+void SimProcess::live(Parker& parker, const WorldOptions& options, std::unique_ptr<Roster> roster,
+                      const Program& program) {
+  main_ = &parker;
+  RankContext context(&parker);
+  RankContext::exchange(&context);
+  try {
+    run_ranks_on(*this, options, std::move(roster), program);
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  group_ = nullptr;
+  begun_ = nullptr;
+  over_ = true;
+  for (Parker* rank : early_) rank->ring();
+}
+
+void SimProcess::run(std::span<const int>, ThreadGroup& group, const RankProgram& program) {
+  group_ = &group;
+  group.use(*this);
+  begun_ = &program;
+  for (Parker* rank : early_) rank->ring();
+  while (alive_ > 0) sleep();
+}
+
+// Of the main function.
+void SimProcess::sleep() {
+  RankContext& mine = RankContext::current();
+  main_->park(0);
+  RankContext::exchange(&mine);
+}
+
+void SimProcess::awake() {
+  if (main_ != nullptr) main_->ring();
+}
+
+void SimProcess::wake() {
+  if (group_ != nullptr) group_->wake();
+}
+
+void SimProcess::arrived() {
+  wake();
+  awake();
+  progress_soon();
+}
+
+// At once, while nobody has looked yet, or later.
+void SimProcess::progress_soon() {
+  if (progress_ns_ != 0) return;
+  progress_ns_ = all_.draw_(4) == 0 ? all_.now() : all_.later(kProgress);
+  all_.at(progress_ns_, [this] { progress(); });
+}
+
+void SimProcess::progress() {
+  progress_ns_ = 0;
+  if (group_ == nullptr) return;
+  progressing_ = true;
+  const std::int64_t again = group_->progress();
+  progressing_ = false;
+  awake();
+  if (again == 0 || progress_ns_ != 0) return;
+  progress_ns_ = again;
+  all_.at(again, [this] { progress(); });
+}
+
+void SimProcess::heard(const Notice& notice) {
+  if (roster_ != nullptr && !all_.mpi_->dead(number_)) roster_->heard(notice);
+  awake();
+}
+
+void SimProcess::died(const std::string& why) {
+  if (roster_ != nullptr) roster_->killed(why);
+  awake();
+}
+
+void SimProcess::peer_died(int process, const std::string& why) {
+  if (roster_ != nullptr && !all_.mpi_->dead(number_)) roster_->lost(process, why);
+  awake();
+}
+
+void SimProcess::poison(const std::string& cause) {
+  if (group_ != nullptr) group_->poison(cause);
+}
+
+bool SimProcess::go_on() { return all_.go_on(); }
+
+bool SimProcess::pause() {
+  if (all_.draw_(4) != 0) return true;
+  RankContext& mine = RankContext::current();
+  Parker& parker = mine.parker();
+  try {
+    parker.park(1);
+    RankContext::exchange(&mine);
+    parker.ring();  // it may have been rung meanwhile, and looks again
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace coshard

@@ -1,0 +1,65 @@
+#pragma once
+// The ranks of a simulated process and those elsewhere: MPI is simulated, and so is what tells who is
+// alive. Owned by its run; all on the one thread of the simulation.
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/local/thread_group.h"
+#include "runtime/comm/mpi/mpi_ranks.h"
+#include "runtime/launch/roster.h"
+
+namespace coshard {
+
+class SimRoster final : public Roster {
+ public:
+  // What it needs of the simulation.
+  struct Hooks {
+    std::function<void(const Notice&)> say;  // to the other processes, late but surely
+    std::function<bool()> note_failed;       // whether this process is the first one
+    std::function<void()> sleep;             // until awake() of the process is called
+    std::function<bool()> all_ended;         // the programs of all ranks
+    std::function<void()> gone;              // the roster is being destroyed
+  };
+  SimRoster(const WorldOptions& options, int processes, const MpiApi& api, Hooks hooks);
+  ~SimRoster() override;
+
+  int size() const override { return size_; }
+  const std::vector<int>& here() const override { return here_; }
+  ThreadGroup* thread_group() override { return &thread_group_; }
+  std::shared_ptr<Communicator> control(int rank) override {
+    return thread_group_.communicator(rank);
+  }
+  void fail(const std::string& cause) override;
+  void on_failure(std::function<void(const std::string&)> told) override;
+  bool reports_failure() override { return first_; }
+  void count_in(Census&) override {}
+  void leave(int rank) override;
+  void end() override;
+  bool alive(int rank) const override { return !thread_group_.left(rank); }
+  std::string last_seen(int rank) const override { return thread_group_.last_seen(rank); }
+
+  // Another process has said it.
+  void heard(const Notice& notice);
+  void lost(int process, const std::string& why);
+  // This process was killed.
+  void killed(const std::string& why);
+
+ private:
+  void heard(const std::string& cause);
+  bool failed_now();
+  std::string who(int process) const;
+
+  Hooks hooks_;
+  int per_process_, size_;
+  std::shared_ptr<MpiEngine> engine_;
+  std::shared_ptr<MpiRanks> ranks_;
+  ThreadGroup thread_group_;
+  std::vector<int> here_;
+  bool failed_ = false, first_ = false;
+  std::function<void(const std::string&)> told_;
+  std::string early_;  // a failure before told_ was set
+};
+
+}  // namespace coshard

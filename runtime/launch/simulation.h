@@ -1,0 +1,124 @@
+#pragma once
+// A simulation: the ranks of all its processes on fibers of one thread, one fiber more for the
+// network, and one for the main function of each process. Owned by simulate().
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <coshard/runtime/launch/simulate.h>
+#include "runtime/comm/local/transfer_clock.h"
+#include "runtime/comm/mpi/notice.h"
+#include "runtime/launch/draw.h"
+#include "runtime/launch/rank_fibers.h"
+#include "runtime/launch/rank_host.h"
+#include "runtime/launch/sim_roster.h"
+#include "runtime/launch/simulated_mpi.h"
+
+namespace coshard {
+
+class Simulation;
+
+class SimProcess final : public RankHost, public TransferClock {
+ public:
+  SimProcess(Simulation& all, int number, int ranks);
+  // Of the ranks, who wait until the process has begun.
+  const RankProgram& ranks() const { return ranks_; }
+  std::unique_ptr<Roster> make_roster(const WorldOptions& options, SimulatedMpi* mpi);
+  // Its main function.
+  void live(Parker& parker, const WorldOptions& options, std::unique_ptr<Roster> roster,
+            const Program& program);
+  void awake();  // of its main function
+  void wake();   // of its ranks
+  // Something has arrived: whoever waits looks, and a progress thread soon.
+  void arrived();
+  void heard(const Notice& notice);
+  void died(const std::string& why);
+  void peer_died(int process, const std::string& why);
+  void poison(const std::string& cause);
+  const std::exception_ptr& error() const { return error_; }
+
+  // RankHost
+  void run(std::span<const int> here, ThreadGroup& group, const RankProgram& program) override;
+
+  // TransferClock
+  bool go_on() override;
+  bool pause() override;
+  void offered() override { progress_soon(); }
+
+ private:
+  void sleep();
+  void progress_soon();
+  void progress();
+
+  Simulation& all_;
+  int number_;
+  int alive_;  // ranks
+  RankProgram ranks_;
+  const RankProgram* begun_ = nullptr;
+  bool over_ = false;
+  std::vector<Parker*> early_;  // of ranks that wait for the process to begin
+  SimRoster* roster_ = nullptr;
+  ThreadGroup* group_ = nullptr;
+  Parker* main_ = nullptr;
+  std::int64_t progress_ns_ = 0;  // when it is due; 0: it is not
+  bool progressing_ = false;      // and the main function waits for it to end
+  std::exception_ptr error_;
+};
+
+class Simulation final : public FiberPolicy {
+ public:
+  Simulation(std::uint64_t seed, const SimOptions& sim, int ranks);
+
+  // run_ranks in each process; throws what the first one that failed does.
+  void run(const WorldOptions& options, const Program& program);
+
+  // FiberPolicy
+  std::size_t pick(std::size_t runnable) override;
+  bool virtual_time() const override { return true; }
+  std::int64_t turn_ns() const override { return sim_.turn.count(); }
+
+  void tell(int rank, std::string what) {
+    if (sim_.on_event) sim_.on_event({fibers_.thread().now(), rank, std::move(what)});
+  }
+  const SimOptions& options() const { return sim_; }
+
+ private:
+  friend class SimProcess;
+  SimulatedMpiOptions network_of(std::uint64_t seed);
+  std::int64_t now() { return fibers_.thread().now(); }
+  std::int64_t later(std::chrono::nanoseconds most);
+  void at(std::int64_t time_ns, std::function<void()> event);
+  bool go_on();
+  void carry(Parker& parker);
+  void tell_later(int from, int to, std::function<void()> told);
+  void pass_on(int from, const std::function<void(SimProcess&)>& told);
+  void say(int from, const Notice& notice);
+  void died(int dead);
+  bool note_failed(int process);
+  void rank_ended();
+  void standstill();
+  std::string standing();
+  std::exception_ptr first_error() const;
+
+  Draw draw_;
+  const SimOptions& sim_;
+  int per_process_;
+  int alive_;  // ranks
+  RankFibers fibers_;
+  std::unique_ptr<SimulatedMpi> mpi_;  // null: one process
+  std::vector<std::unique_ptr<SimProcess>> processes_;
+  std::vector<int> failed_;  // processes, in that order
+  Parker* network_ = nullptr;
+  std::multimap<std::int64_t, std::function<void()>> events_;
+  std::map<std::pair<int, int>, std::int64_t> said_;  // from, to: when it hears the last one
+  std::int64_t next_transfer_ns_ = 0;                 // 0: none is put off
+  std::int64_t turns_ = 0;
+};
+
+}  // namespace coshard

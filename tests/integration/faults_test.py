@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Jobs of several processes of which one rank comes to grief: who names it, and when.
+
+usage: faults_test.py FAULTY_JOB LAUNCHER
+LAUNCHER: openmpi, mpich; torchrun: its variables, without MPI; exit code 77: the launcher is not there
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+PROGRAM, MPI = sys.argv[1:3]
+ENV = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+# Without cross-memory attach of UCX, which ends a process that reads from one that has died.
+ENV["UCX_TLS"] = "posix,sysv,self"
+LIKE_TORCHRUN = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "like_torchrun.py")]
+START = {
+    "openmpi": ["mpirun.openmpi", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"],
+    "mpich": ["mpirun.mpich"],
+    "torchrun": LIKE_TORCHRUN,
+}[MPI]
+
+# Hydra kills the others when the first one exits, and gives that code.
+CODES = [1, 9] if MPI == "mpich" else [1]
+
+
+class Job:
+    """One run: faulty_job RANK HOW after 20 steps."""
+
+    def __init__(self, how, rank, processes, ranks=None, timeout=20):
+        command = [*START, "-n", str(processes), PROGRAM, str(rank), how, "20", "--ranks", str(ranks or processes), "--timeout", str(timeout)]
+        begin = time.time()
+        done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=120)
+        self.took = time.time() - begin
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+        grief = re.search(r"grief at ([\d.]+)", self.out)
+        self.grief = float(grief.group(1)) if grief else begin
+        self.after = begin + self.took - self.grief  # from the grief to the end of the job
+
+    def errors(self):
+        return [line for line in self.err.split("\n") if line.startswith("error: ")]
+
+    def ends(self):
+        """When processes ended by themselves, after the grief."""
+        return [float(at) - self.grief for at in re.findall(r"at ([\d.]+)", self.out.split("grief", 1)[1])[1:]]
+
+    def text(self):
+        return f"exit code {self.code} after {self.took:.1f} s\n{self.out}\n{self.err}"
+
+
+class Faults(unittest.TestCase):
+    def died(self, job, who, survivors):
+        """Every survivor names `who`."""
+        self.assertNotEqual(job.code, 0, job.text())
+        self.assertLess(job.after, 3.0, job.text())
+        named = [line for line in job.errors() if re.search(rf"{who} \(pid \d+ on [^)]+\) has died: ", line)]
+        # Hydra may end the survivors before they have printed.
+        least = 0 if MPI == "mpich" else survivors
+        self.assertLessEqual(least, len(named), job.text())
+        self.assertEqual(len(named), len(job.errors()), job.text())
+        for at in job.ends():
+            self.assertLess(at, 0.5 + 2, job.text())
+
+    def test_a_killed_process_is_named_by_every_survivor(self):
+        self.died(Job("kill", 1, 2), "rank 1, process 1", 1)
+        self.died(Job("kill", 2, 4), "rank 2, process 2", 3)
+
+    def test_a_killed_process_with_several_ranks_is_named_with_them(self):
+        self.died(Job("kill", 3, 2, 4), "ranks 2 to 3, process 1", 1)
+
+    def test_a_killed_process_zero_is_named_by_every_survivor(self):
+        self.died(Job("kill", 0, 3), "rank 0, process 0", 2)
+
+    def test_a_process_that_crashes_or_exits_is_named(self):
+        self.died(Job("segv", 1, 2), "rank 1, process 1", 1)
+        self.died(Job("exit", 1, 2), "rank 1, process 1", 1)
+
+    def test_a_rank_that_throws_is_told_of_once(self):
+        job = Job("throw", 1, 3)
+        self.assertIn(job.code, CODES, job.text())
+        self.assertEqual(job.errors(), ["error: rank 1: disk full"], job.text())
+        self.assertLess(job.after, 5, job.text())
+
+    def test_a_rank_that_leaves_early_is_named(self):
+        job = Job("leave", 1, 3)
+        self.assertIn(job.code, CODES, job.text())
+        self.assertEqual(len(job.errors()), 1, job.text())
+        self.assertIn("rank 1 left the program after #19", job.errors()[0])
+
+    def test_ranks_that_disagree_are_named_with_both_calls(self):
+        job = Job("disagree", 1, 2)
+        self.assertIn(job.code, CODES, job.text())
+        self.assertEqual(len(job.errors()), 1, job.text())
+        self.assertIn("rank 1 calls all_reduce max f32 [262144]", job.errors()[0])
+        self.assertIn("rank 0 calls all_reduce sum f32 [262144]", job.errors()[0])
+
+    def test_a_stopped_process_is_warned_of_at_a_quarter_of_the_deadline_and_is_an_error_at_it(self):
+        job = Job("stop", 1, 2, timeout=4)
+        self.assertNotEqual(job.code, 0, job.text())
+        self.assertRegex(job.err, r"warning: rank 1, process 1 \(pid \d+ on [^)]+\) has been silent for 1(\.\d)? s")
+        self.assertEqual(len(job.errors()), 1, job.text())
+        self.assertRegex(job.errors()[0], r"timeout after 4\.\d s on rank 0 waiting for all_reduce #2\d .* missing: (the data of )?1 \(last issued #\d+[^)]*\)")
+        self.assertLess(job.after, 4 + 5, job.text())
+
+    def test_a_process_that_is_stopped_and_continued_in_time_finishes(self):
+        job = Job("pause", 1, 2, timeout=8)
+        self.assertEqual(job.code, 0, job.text())
+        self.assertIn("all steps done", job.out)
+        self.assertRegex(job.err, r"warning: rank 1, process 1 \(pid \d+ on [^)]+\) has been silent for [23](\.\d)? s")
+
+    def test_a_rank_that_computes_for_too_long_is_named(self):
+        job = Job("sleep", 1, 2, timeout=2)
+        self.assertNotEqual(job.code, 0, job.text())
+        self.assertIn("missing: 1 (last issued #19 all_reduce", job.errors()[0])
+
+    def test_processes_with_different_numbers_of_ranks_are_told_both(self):
+        command = [*START, "-n", "1", PROGRAM, "9", "none", "20", "--ranks", "2", ":", "-n", "1", PROGRAM, "9", "none", "20", "--ranks", "4"]
+        done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=120)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"process \d runs (2|4) ranks, process \d runs (2|4)")
+
+    def test_a_process_that_never_runs_is_told_of_at_the_deadline(self):
+        command = [*START, "-n", "1", PROGRAM, "9", "none", "20", "--ranks", "2", "--timeout", "2", ":", "-n", "1", "sleep", "30"]
+        begin = time.time()
+        done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=120)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertLess(time.time() - begin, 12)
+        told = "MPI has not started within 2 s: not all of the 2 processes"
+        if MPI == "torchrun":
+            told = "of 2 processes these have not announced themselves within 2 s: 1"
+        self.assertIn(told, done.stderr)
+
+
+if shutil.which(START[0]) is None:
+    print(f"skipped: there is no {START[0]}")
+    sys.exit(77)
+unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

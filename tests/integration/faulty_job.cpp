@@ -1,0 +1,108 @@
+// A program of which one rank comes to grief, for faults_test.py.
+//
+//   faulty_job RANK HOW AFTER [--ranks N] [--timeout S]      HOW: see grieve(); AFTER: so many steps
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <coshard/coshard.h>
+#include <coshard/runtime/launch/world.h>
+
+namespace cs = coshard;
+
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// As a library in the program may do.
+void abort_mpi() {
+  if (void* open_mpi = ::dlopen("libmpi.so.40", RTLD_LAZY | RTLD_NOLOAD)) {
+    const auto abort = reinterpret_cast<int (*)(void*, int)>(::dlsym(open_mpi, "MPI_Abort"));
+    abort(::dlsym(open_mpi, "ompi_mpi_comm_world"), 5);
+  }
+  if (void* mpich = ::dlopen("libmpich.so.12", RTLD_LAZY | RTLD_NOLOAD)) {
+    constexpr int kWorld = 0x44000000;
+    reinterpret_cast<int (*)(int, int)>(::dlsym(mpich, "MPI_Abort"))(kWorld, 5);
+  }
+}
+
+void grieve(const std::string& how) {
+  std::cout << "grief at " << std::to_string(now()) << '\n' << std::flush;
+  if (how == "kill") ::kill(::getpid(), SIGKILL);
+  if (how == "segv") ::kill(::getpid(), SIGSEGV);
+  if (how == "exit") ::_exit(3);
+  if (how == "exit0") ::_exit(0);
+  if (how == "stop") ::kill(::getpid(), SIGSTOP);
+  if (how == "pause" && ::fork() == 0) {  // who continues it
+    const ::pid_t parent = ::getppid();
+    ::sleep(3);
+    ::kill(parent, SIGCONT);
+    ::_exit(0);
+  }
+  if (how == "pause") ::kill(::getpid(), SIGSTOP);
+  if (how == "throw") throw std::runtime_error("disk full");
+  if (how == "abort") abort_mpi();
+  if (how == "leave") return;
+  if (how == "disagree") return;
+  if (how == "sleep") std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+cs::Task<void> program(cs::World& world, int rank, const std::string& how, int after) {
+  const auto comm = world.communicator();
+  std::vector<float> data(1 << 18, 1.0F);
+  const int steps = how == "short" ? after : 400;
+  for (int step = 0; step < steps; ++step) {
+    if (step == after && world.rank() == rank) {
+      grieve(how);
+      if (how == "leave") co_return;
+    }
+    cs::Collective sum;
+    sum.kind = cs::CollectiveKind::AllReduce;
+    sum.reduce = step == after && world.rank() == rank && how == "disagree" ? cs::Reduce::Max
+                                                                            : cs::Reduce::Sum;
+    sum.extent = static_cast<std::int64_t>(data.size());
+    sum.send = sum.recv = data.data();
+    co_await comm->issue(sum);
+    for (float& x : data) x = 1.0F;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (world.rank() == 0) std::cout << "all steps done\n" << std::flush;
+}
+
+// Started as torchrun does: processes on GPUs need no MPI, which this device calls itself.
+cs::WorldOptions without_mpi(int argc, char** argv) {
+  cs::WorldOptions options;
+  options.device = cs::DeviceKind::Cuda;
+  options.make_device = [](int) { return cs::make_cpu_device(1); };
+  for (int i = 4; i + 1 < argc; i += 2) {
+    if (argv[i] == std::string("--ranks")) options.ranks = std::atoi(argv[i + 1]);
+    if (argv[i] == std::string("--timeout"))
+      options.timeout = std::chrono::seconds(std::atoi(argv[i + 1]));
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rank = std::atoi(argv[1]);
+  const std::string how = argv[2];
+  const int after = std::atoi(argv[3]);
+  std::vector<char*> rest{argv[0]};
+  for (int i = 4; i < argc; ++i) rest.push_back(argv[i]);
+  const cs::Program main = [&](cs::World& world) { return program(world, rank, how, after); };
+  const int code = std::getenv("MASTER_ADDR") != nullptr
+                       ? cs::run(without_mpi(argc, argv), main)
+                       : cs::run(static_cast<int>(rest.size()), rest.data(), main);
+  std::cout << "process ends with " << code << " at " << std::to_string(now()) << '\n'
+            << std::flush;
+  return code;
+}

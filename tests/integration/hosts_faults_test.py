@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Jobs over several hosts, which are network namespaces, when a link is cut or slow, a process dies or stops, and strangers come.
+
+usage: hosts_faults_test.py MPI STEADY_JOB COSHARD      MPI: openmpi, mpich; exit code 77: no namespaces can be made here, or its launcher is
+not there
+"""
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from namespaces import Hosts, Job, skip_unless_possible
+
+MPI, STEADY, COSHARD = sys.argv[1:4]
+STRANGERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "strangers.py")
+ENDLESS = ("64", "1000000", "5")  # KiB, sums, milliseconds between two
+NOISE = 1.0  # seconds, of a machine that does other things
+
+
+def who(rank):
+    return rf"rank {rank}, process {rank} \(pid \d+ on [^)]+\)"
+
+
+def memory_of(pid):
+    """KiB that are resident."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
+
+
+class Faults(unittest.TestCase):
+    def start(self, hosts, *program):
+        """By `coshard run`, which lets survivors speak."""
+        job = Job(hosts, hosts.coshard_run(COSHARD, MPI, STEADY, *program))
+        self.addCleanup(job.__exit__)
+        job.wait_for("sum 3\n" if "1000000" in program else "liveness at port")
+        return job
+
+    def check_nothing_remains(self, hosts, program="", seconds=3):
+        end = time.monotonic() + seconds
+        while (left := hosts.processes(program)) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(left, [])
+
+    # Links
+
+    def test_a_link_that_is_cut_is_an_error_within_the_deadline(self):
+        with Hosts(2, "1gbit") as hosts:
+            job = self.start(hosts, *ENDLESS, "--timeout", "4")
+            hosts.set_link(1, "down")
+            job.wait_for(rf"\[0\] error: .*{who(1)} has died: its connection failed: ", seconds=4 + NOISE)
+            self.assertNotEqual(job.end(5 + NOISE), 0, job.shown())
+            self.assertRegex(job.err.splitlines()[-1], rf"^error: rank 0 exited with code \d+: .*{who(1)} has died: ")
+            self.check_nothing_remains(hosts, STEADY)
+            hosts.set_link(1, "up")  # what MPI's launcher has on the other host does not notice before
+            self.check_nothing_remains(hosts, seconds=10)
+
+    def test_under_mpirun_both_sides_of_a_cut_link_end(self):
+        with Hosts(2, "1gbit") as hosts, Job(hosts, hosts.mpirun(MPI, STEADY, *ENDLESS, "--timeout", "4")) as job:
+            job.wait_for("sum 3\n")
+            hosts.set_link(1, "down")
+            job.wait_for(rf"error: .*{who(1)} has died: its connection failed: ", seconds=4 + NOISE)
+            self.check_nothing_remains(hosts, STEADY, seconds=5)
+
+    def test_a_link_that_is_cut_for_less_than_the_deadline_is_no_error(self):
+        with Hosts(2, "1gbit") as hosts:
+            job = self.start(hosts, "64", "300", "5", "--timeout", "16")
+            hosts.set_link(1, "down")
+            time.sleep(3)
+            hosts.set_link(1, "up")
+            self.assertEqual(job.end(), 0, job.shown())
+            self.assertIn("all sums are right", job.out)
+
+    def test_a_slow_link_is_no_error_while_bytes_move(self):
+        with Hosts(2, "1gbit") as hosts:
+            job = self.start(hosts, "49152", "1", "0", "--timeout", "4")
+            hosts.set_rate("50mbit")
+            self.assertEqual(job.end(), 0, job.shown())
+            self.assertIn("all sums are right", job.out)
+            self.assertGreater(time.monotonic() - job.begin, 4 + 2, "the link was not slow")
+
+    # Processes
+
+    def test_a_process_that_is_killed_on_another_host_is_named_by_the_survivors(self):
+        for count in (2, 4):
+            with Hosts(count, "1gbit") as hosts:
+                job = self.start(hosts, *ENDLESS)
+                victim = count - 1
+                begin = time.monotonic()
+                os.kill(hosts.pid_on(victim, STEADY), signal.SIGKILL)
+                self.assertEqual(job.end(3 + NOISE), 128 + signal.SIGKILL, job.shown())
+                self.assertLess(time.monotonic() - begin, 3 + NOISE)
+                for survivor in range(victim):
+                    self.assertRegex(job.err, rf"(?m)^\[{survivor}\] error: .*{who(victim)} has died: ")
+                self.assertEqual(job.err.splitlines()[-1], f"error: rank {victim} was killed by SIGKILL")
+                self.check_nothing_remains(hosts)
+
+    def test_a_process_that_is_stopped_on_another_host_is_warned_of_and_is_an_error_at_the_deadline(self):
+        with Hosts(2, "1gbit") as hosts:
+            job = self.start(hosts, *ENDLESS, "--timeout", "4")
+            begin = time.monotonic()
+            os.kill(hosts.pid_on(1, STEADY), signal.SIGSTOP)
+            job.wait_for(rf"\[0\] warning: {who(1)} has been silent for 1(\.\d)? s")
+            self.assertLess(time.monotonic() - begin, 1 + NOISE)
+            job.wait_for(r"\[0\] error: .*timeout after 4(\.\d+)? s on rank 0 waiting for all_reduce .* missing: (the data of )?1 ")
+            took = time.monotonic() - begin
+            self.assertGreater(took, 4 - 0.1)
+            self.assertLess(took, 4 + NOISE)
+            self.assertNotEqual(job.end(2 + 3 + NOISE), 0, job.shown())  # it has two seconds for its last words
+            self.check_nothing_remains(hosts)
+
+    def test_a_process_that_is_stopped_on_another_host_and_continued_in_time_finishes(self):
+        with Hosts(2, "1gbit") as hosts:
+            job = self.start(hosts, "64", "300", "5", "--timeout", "8")
+            pid = hosts.pid_on(1, STEADY)
+            os.kill(pid, signal.SIGSTOP)
+            job.wait_for(rf"\[0\] warning: {who(1)} has been silent for ")
+            time.sleep(1)
+            os.kill(pid, signal.SIGCONT)
+            self.assertEqual(job.end(), 0, job.shown())
+            self.assertIn("all sums are right", job.out)
+
+    # Strangers
+
+    def test_strangers_do_no_harm(self):
+        with Hosts(2, "1gbit") as hosts:
+            job = self.start(hosts, "64", "5000", "5")
+            port = job.wait_for(r"liveness at port (\d+)").group(1)
+            pid = hosts.pid_on(0, STEADY)
+            before = memory_of(pid)
+            came = subprocess.run(hosts.on(1, sys.executable, STRANGERS, hosts.addresses[0], port), capture_output=True, text=True, timeout=60)
+            self.assertIsNone(job.started.poll(), f"they came too late: {job.shown()}")
+            grown = memory_of(pid) - before
+            print(f"{came.stdout.strip()}; memory grew by {grown} KiB of {before}")
+            self.assertEqual(came.returncode, 0, came.stdout + came.stderr)
+            self.assertLess(grown, 4096)
+            self.assertEqual(job.end(), 0, job.shown())
+            self.assertIn("all sums are right", job.out)
+            self.assertEqual(job.err, "")
+
+    def test_processes_of_one_host_let_nobody_in_from_another(self):
+        with Hosts(2, "1gbit") as hosts:
+            hosts_of_job = hosts.on(0, COSHARD, "run", "--mpi", MPI, "--hosts", f"{hosts.addresses[0]}:2", STEADY, "64", "1000000", "5")
+            with Job(hosts, hosts_of_job) as job:
+                port = job.wait_for(r"liveness at port (\d+)").group(1)
+                knock = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
+                came = subprocess.run(hosts.on(1, sys.executable, "-c", knock, hosts.addresses[0], port), capture_output=True, text=True)
+                self.assertIn("ConnectionRefusedError", came.stderr)
+
+
+skip_unless_possible(MPI)
+unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)

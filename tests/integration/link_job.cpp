@@ -1,0 +1,130 @@
+// What a link between hosts costs, for hosts_bench.py; run on two or more processes.
+//
+//   link_job [run's options]
+//
+// Prints "all_reduce KIB milliseconds", the median of 11, and of 20 MB "all_reduce, compute, serial,
+// overlapped", medians of 11 interleaved rounds, with the share of the shorter that was hidden.
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <coshard/coshard.h>
+#include <coshard/runtime/error.h>
+#include <coshard/runtime/launch/world.h>
+
+namespace cs = coshard;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kRounds = 11;
+
+double milliseconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+class Bench {
+ public:
+  explicit Bench(cs::World& world) : communicator_(world.communicator()) {}
+
+  void agree(const cs::Collective& call) { communicator_->issue(call).wait(); }
+  void sum(std::int64_t elements) { issue(elements).wait(); }
+  cs::Work issue(std::int64_t elements) {
+    data_.resize(static_cast<std::size_t>(elements));
+    cs::Collective call;
+    call.kind = cs::CollectiveKind::AllReduce;
+    call.extent = elements;
+    call.send = call.recv = data_.data();
+    return communicator_->issue(call);
+  }
+  // In registers: it takes no memory bandwidth from what moves data.
+  void compute(std::int64_t turns) {
+    for (std::int64_t i = 0; i < turns; ++i) held_ = held_ * 0.999F + 1.0F;
+  }
+  // Until all ranks have come through, each of which then knows the time of the slowest.
+  template <class F>
+  double time(const F& f) {
+    barrier();
+    const Clock::time_point begin = Clock::now();
+    f();
+    barrier();
+    return milliseconds_since(begin);
+  }
+
+ private:
+  void barrier() {
+    const cs::Collective call;
+    communicator_->issue(call).wait();
+  }
+  std::shared_ptr<cs::Communicator> communicator_;
+  std::vector<float> data_;
+  volatile float held_ = 1.0F;
+};
+
+void say(int rank, const std::string& line) {
+  if (rank == 0) std::cout << line + '\n' << std::flush;
+}
+
+void sizes(Bench& bench, int rank) {
+  for (const std::int64_t kib : {1024, 2048, 4096, 8192, 16384}) {
+    std::vector<double> times;
+    for (int round = -2; round < kRounds; ++round) {
+      const double time = bench.time([&] { bench.sum(kib * 256); });
+      if (round >= 0) times.push_back(time);
+    }
+    say(rank, cs::str_cat("all_reduce ", kib, ' ', median(times)));
+  }
+}
+
+void overlap(Bench& bench, int rank) {
+  constexpr std::int64_t kElements = 5'000'000;  // 20 MB
+  std::vector<double> reduce, alone, serial, overlapped, hidden;
+  for (int round = 0; round < 3; ++round)
+    reduce.push_back(bench.time([&] { bench.sum(kElements); }));
+  constexpr std::int64_t kTurns = 10'000'000;
+  // All ranks take as many turns, as rank 0 has found: their clocks differ little.
+  const double one = bench.time([&] { bench.compute(kTurns); });
+  float turns = static_cast<float>(median(reduce) / one * static_cast<double>(kTurns));
+  cs::Collective from_first;
+  if (rank != 0) turns = 0;
+  from_first.kind = cs::CollectiveKind::AllReduce;
+  from_first.extent = 1;
+  from_first.send = from_first.recv = &turns;
+  bench.agree(from_first);
+  const auto compute = [&] { bench.compute(static_cast<std::int64_t>(turns)); };
+  reduce.clear();
+  for (int round = 0; round < kRounds; ++round) {
+    reduce.push_back(bench.time([&] { bench.sum(kElements); }));
+    alone.push_back(bench.time(compute));
+    serial.push_back(bench.time([&] {
+      bench.sum(kElements);
+      compute();
+    }));
+    overlapped.push_back(bench.time([&] {
+      cs::Work work = bench.issue(kElements);
+      compute();
+      work.wait();
+    }));
+    hidden.push_back((serial.back() - overlapped.back()) / std::min(reduce.back(), alone.back()));
+  }
+  say(rank, cs::str_cat("overlap ", median(reduce), ' ', median(alone), ' ', median(serial), ' ',
+                        median(overlapped), ' ', median(hidden)));
+}
+
+cs::Task<void> program(cs::World& world) {
+  Bench bench(world);
+  sizes(bench, world.rank());
+  overlap(bench, world.rank());
+  co_return;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return cs::run(argc, argv, program); }

@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""`coshard run` with each MPI: what the job prints, its exit code, how long it takes to end, and that it leaves nothing behind.
+
+usage: run_test.py COSHARD QUICKSTART RUN_PROGRAM MPI      MPI: openmpi, mpich; exit code 77: its launcher is not there
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+
+COSHARD, QUICKSTART, RUN_PROGRAM, MPI = sys.argv[1:5]
+MOST = 3.0  # seconds from the death of a rank to the end of the job
+NOISE = 1.0  # of a machine that does other things
+MARK = "COSHARD_RUN_TEST_MARK"
+PYTHON = os.path.realpath(sys.executable)
+# How a rank knows which it is, in programs of one line.
+RANK = "import os, signal, sys, time; rank = int(os.environ.get('OMPI_COMM_WORLD_RANK', os.environ.get('PMI_RANK'))); "
+
+
+def marked(mark):
+    """Processes with this mark in their environment."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as environ, open(f"/proc/{pid}/cmdline", "rb") as line:
+                if mark.encode() in environ.read():
+                    found.append((int(pid), line.read().replace(b"\0", b" ").decode()))
+        except OSError:
+            pass
+    return found
+
+
+class Job:
+    """One `coshard run`, in a session of its own as from a terminal, with stdout and stderr in files."""
+
+    def __init__(self, *words, stdin=b""):
+        self.mark = str(uuid.uuid4())
+        self.files = [tempfile.TemporaryFile() for _ in range(2)]
+        self.stdin = tempfile.TemporaryFile()
+        self.stdin.write(stdin)
+        self.stdin.seek(0)
+        self.started = subprocess.Popen([COSHARD, "run", "--mpi", MPI, *words], stdin=self.stdin, stdout=self.files[0],
+                                        stderr=self.files[1], env={**os.environ, MARK: self.mark}, start_new_session=True)
+
+    def text(self, which):
+        size = os.fstat(self.files[which].fileno()).st_size
+        return os.pread(self.files[which].fileno(), size, 0).decode()
+
+    def wait_for(self, count, text):
+        end = time.time() + 60
+        while self.text(0).count(text) < count:
+            if self.started.poll() is not None or time.time() > end:
+                raise AssertionError(f"no {count} times {text!r} in {self.text(0)!r}; stderr: {self.text(1)!r}")
+            time.sleep(0.02)
+
+    def end(self):
+        try:
+            self.code = self.started.wait(90)
+        finally:
+            self.ended = time.time()
+            self.started.kill()
+            end = time.time() + 2  # what was killed may take its time
+            while (left := marked(self.mark)) and time.time() < end:
+                time.sleep(0.02)
+            self.left = left
+            for pid, _ in self.left:
+                os.kill(pid, signal.SIGKILL)
+        self.out, self.err = self.text(0), self.text(1)
+        for file in [*self.files, self.stdin]:
+            file.close()
+        return self
+
+
+class Run(unittest.TestCase):
+    def job(self, *words):
+        return Job(*words).end()
+
+    def check(self, job, code, last=None):
+        """Its exit code and last line, and that nothing of it is left."""
+        told = f"stdout: {job.out[:2000]}\nstderr: {job.err[-2000:]}"
+        self.assertEqual(job.left, [], told)
+        self.assertEqual(job.code, code, told)
+        if last is not None:
+            self.assertEqual(job.err.splitlines()[-1], last, told)
+
+    def check_time(self, job):
+        died = min(float(time) for time in re.findall(r"dying at ([\d.]+)", job.err))
+        took = job.ended - died
+        print(f"{self._testMethodName}: over {took:.2f} s after the death")
+        self.assertLess(took, MOST + NOISE, job.err)
+
+    # Without failures
+
+    def test_processes_print_what_threads_print(self):
+        for ranks in (1, 2, 4):
+            threads = subprocess.run([QUICKSTART, "--ranks", str(ranks)], capture_output=True, text=True, timeout=60).stdout
+            job = self.job("-n", str(ranks), QUICKSTART, "--ranks", str(ranks))
+            self.check(job, 0)
+            self.assertEqual(job.out, "".join(f"[0] {line}\n" for line in threads.splitlines()))
+            self.assertEqual(job.err, "")
+
+    def test_arguments_reach_the_program_as_they_are(self):
+        words = ["two words", "", "-n", "3", "--", "--mpi=none", "a'b\"c$d*", "--help"]
+        for dashes in ([], ["--"]):
+            job = self.job("-n", "2", "--no-prefix", *dashes, PYTHON, "-c", "import sys; print(sys.argv[1:])", *words)
+            self.check(job, 0)
+            self.assertEqual(job.out, f"{words}\n" * 2)
+
+    def test_long_output_comes_whole_and_line_by_line(self):
+        lines = 100_000
+        program = RANK + f"[print(rank, 'x' * 44, i) for i in range({lines})]; print('the end', rank, end='', file=sys.stderr)"
+        job = self.job("-n", "2", PYTHON, "-c", program)
+        self.check(job, 0)
+        for rank in (0, 1):
+            mine = [line for line in job.out.splitlines() if line.startswith(f"[{rank}] ")]
+            self.assertEqual(mine, [f"[{rank}] {rank} {'x' * 44} {i}" for i in range(lines)])
+        self.assertEqual(len(job.out.splitlines()), 2 * lines)
+        self.assertEqual(sorted(job.err.splitlines()), ["[0] the end 0", "[1] the end 1"])
+
+    def test_without_prefixes_the_bytes_are_the_programs(self):
+        job = self.job("-n", "1", "--no-prefix", PYTHON, "-c", "print('a\\n\\nb', end='')")
+        self.check(job, 0)
+        self.assertEqual((job.out, job.err), ("a\n\nb", ""))
+
+    def test_stdin_is_that_of_rank_0(self):
+        read = RANK + "print(sys.stdin.read() if rank == 0 else 'x')"
+        job = Job("-n", "2", PYTHON, "-c", read, stdin=b"one\ntwo").end()
+        self.check(job, 0)
+        self.assertEqual(sorted(job.out.splitlines()), ["[0] one", "[0] two", "[1] x"])
+
+    # A rank fails
+
+    def fails(self, mode, code, last):
+        job = self.job("-n", "3", RUN_PROGRAM, mode, "1", "--ranks", "3")
+        self.check(job, code, last)
+        self.check_time(job)
+        self.assertIn("[1] met\n", job.out)
+        for survivor in (0, 2):  # each names it
+            self.assertRegex(job.err, rf"(?m)^\[{survivor}\] error: .*rank 1, process 1 \(pid \d+ on [^)]+\) has died: ")
+        self.assertNotIn("[mpirun", job.err)
+
+    def test_a_rank_that_exits(self):
+        job = self.job("-n", "3", RUN_PROGRAM, "exit", "1", "--ranks", "3")
+        self.check(job, 3)
+        self.assertRegex(job.err.splitlines()[-1], r"^error: rank 1 exited with code 3: dying at [\d.]+$")
+        self.check_time(job)
+
+    def test_a_rank_that_is_killed(self):
+        self.fails("kill", 137, "error: rank 1 was killed by SIGKILL")
+
+    def test_a_rank_that_crashes(self):
+        self.fails("segv", 139, "error: rank 1 was killed by SIGSEGV")
+
+    def test_a_rank_that_throws(self):
+        job = self.job("-n", "3", RUN_PROGRAM, "throw", "1", "--ranks", "3")
+        self.assertIn(job.code, (1, 2))
+        self.check(job, job.code)
+        self.assertRegex(job.err.splitlines()[-1], r"^error: rank \d exited with code \d: .*this rank was told to fail")
+        self.check_time(job)
+
+    def test_ranks_that_ignore_sigterm(self):
+        program = RANK + ("signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True)\n"
+                          "if rank == 1: time.sleep(1); print('dying at', time.time(), file=sys.stderr); sys.exit(5)\ntime.sleep(600)")
+        job = self.job("-n", "3", PYTHON, "-c", program)
+        self.check(job, 5)
+        self.check_time(job)
+
+    def test_others_may_say_what_they_saw(self):
+        program = RANK + ("\nif rank == 1: print('dying at', time.time(), file=sys.stderr); sys.exit(4)\n"
+                          "time.sleep(1.5); print('rank 1 is gone', file=sys.stderr); sys.exit(1)")
+        job = self.job("-n", "3", PYTHON, "-c", program)
+        self.check(job, 4)
+        self.assertEqual(job.err.count("rank 1 is gone\n"), 2, job.err)
+        self.check_time(job)
+
+    def test_what_a_rank_has_started_ends_with_it(self):
+        job = self.job("-n", "2", "sh", "-c", "sleep 600 & echo started")
+        self.check(job, 0)
+        self.assertEqual(job.out.count("started\n"), 2)
+
+    def test_a_program_that_is_not_there(self):
+        job = self.job("-n", "2", "./nowhere")
+        self.check(job, 127)
+        self.assertRegex(job.err.splitlines()[-1], r"^error: rank [01]: \./nowhere could not be started: No such file or directory$")
+        job = self.job("-n", "1", "/etc/passwd")
+        self.check(job, 126, "error: rank 0: /etc/passwd could not be started: Permission denied")
+
+    # Signals
+
+    SLEEPS = RANK + "print('here', flush=True); time.sleep(600)"
+
+    def test_a_signal_reaches_every_rank(self):
+        tells = RANK + ("signal.signal(signal.{0}, lambda *_: (print('heard'), sys.exit(0))); print('here', flush=True); time.sleep(600)")
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            job = Job("-n", "3", PYTHON, "-c", tells.format(name))
+            job.wait_for(3, "here\n")
+            job.started.send_signal(getattr(signal, name))
+            self.check(job.end(), 0)
+            self.assertEqual(job.out.count("heard\n"), 3)
+
+    def test_a_signal_that_ends_the_ranks_ends_the_job(self):
+        job = Job("-n", "3", "sh", "-c", "echo here; exec sleep 600")
+        job.wait_for(3, "here\n")
+        job.started.send_signal(signal.SIGINT)
+        began = time.time()
+        self.check(job.end(), 130)
+        self.assertRegex(job.err.splitlines()[-1], r"^error: rank \d was killed by SIGINT$")
+        self.assertLess(job.ended - began, MOST + NOISE)
+
+    def test_the_second_sigint_kills(self):
+        stubborn = RANK + "signal.signal(signal.SIGINT, lambda *_: print('no', flush=True)); print('here', flush=True)\nwhile True: time.sleep(1)"
+        job = Job("-n", "2", PYTHON, "-c", stubborn)
+        job.wait_for(2, "here\n")
+        job.started.send_signal(signal.SIGINT)
+        job.wait_for(2, "no\n")
+        self.assertIsNone(job.started.poll())
+        job.started.send_signal(signal.SIGINT)
+        self.check(job.end(), 137)
+
+    def test_nothing_outlives_coshard_run(self):
+        job = Job("-n", "3", PYTHON, "-c", self.SLEEPS)
+        job.wait_for(3, "here\n")
+        job.started.kill()
+        job.started.wait()
+        end = time.time() + 10
+        while marked(job.mark) and time.time() < end:
+            time.sleep(0.05)
+        self.check(job.end(), -signal.SIGKILL)
+
+    def test_a_launcher_that_is_killed_ends_the_job(self):
+        job = Job("-n", "2", PYTHON, "-c", self.SLEEPS)
+        job.wait_for(2, "here\n")
+        for pid, line in marked(job.mark):
+            if line.startswith("/usr/bin/mpirun"):
+                os.kill(pid, signal.SIGKILL)
+        began = time.time()
+        self.check(job.end(), 137)
+        self.assertRegex(job.err.splitlines()[-1], "mpirun.* was killed by SIGKILL|rank . was lost")
+        self.assertLess(job.ended - began, MOST + NOISE)
+
+    # By a library in the program, which ends all processes at once, the guards too.
+    ABORTS = """
+import ctypes, os
+name, world = {"openmpi": ("libmpi.so.40", "ompi_mpi_comm_world"), "mpich": ("libmpich.so.12", None)}[os.environ["MPI_HERE"]]
+mpi = ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+mpi.MPI_Init(None, None)
+comm = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, world))) if world else ctypes.c_int(0x44000000)
+rank = ctypes.c_int()
+mpi.MPI_Comm_rank(comm, ctypes.byref(rank))
+mpi.MPI_Barrier(comm)
+if rank.value == 1:
+    mpi.MPI_Abort(comm, 5)
+mpi.MPI_Barrier(comm)
+"""
+
+    def test_a_rank_that_calls_mpi_abort_is_named(self):
+        os.environ["MPI_HERE"] = MPI
+        for _ in range(8):
+            job = self.job("-n", "3", PYTHON, "-c", self.ABORTS)
+            self.assertNotEqual(job.code, 0)
+            if "ORTE_ERROR_LOG" not in job.err:  # Open MPI 4.1 loses what it would say in one of ten runs
+                break
+        self.check(job, 5)
+        self.assertRegex(job.err.splitlines()[-1], r"^error: rank 1 called MPI_Abort; mpirun\.\w+ exited with code 5$")
+
+    # Hosts
+
+    def test_hosts_that_are_this_one(self):
+        job = self.job("--hosts", "localhost:2", PYTHON, "-c", RANK + "print(rank)")
+        self.check(job, 0)
+        self.assertEqual(sorted(job.out.splitlines()), ["[0] 0", "[1] 1"])
+
+    def test_a_host_that_is_not_there(self):
+        job = self.job("-n", "2", "--hosts", "no-such-host.invalid", "--start-timeout", "2", PYTHON, "-c", "pass")
+        self.assertNotEqual(job.code, 0)
+        self.check(job, job.code)
+        # hydra waits for ever
+        self.assertRegex(job.err.splitlines()[-1], r"^error: (mpirun\.openmpi exited with code \d+|rank 0 has not started within 2 s)$")
+
+
+if __name__ == "__main__":
+    if shutil.which(f"mpirun.{MPI}") is None:
+        print(f"skipped: there is no mpirun.{MPI}")
+        sys.exit(77)
+    del sys.argv[1:5]
+    unittest.main()

@@ -1,0 +1,143 @@
+#include "runtime/comm/mpi/mpi_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+#include <coshard/runtime/error.h>
+#include "tests/support/fake_mpi.h"
+
+namespace coshard {
+namespace {
+
+using testing::FakeMpi;
+
+MpiEngine::Bytes bytes_of(int value) {
+  return {static_cast<std::byte>(value), static_cast<std::byte>(value >> 8)};
+}
+
+TEST(MpiEngine, HearsNoticesOfEachProcessInTheOrderOfTheirSending) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    FakeMpi mpi(3, seed);
+    MpiEngine a(mpi.api(0)), b(mpi.api(1)), c(mpi.api(2));
+    std::map<int, std::vector<int>> heard;
+    for (int i = 0; i < 50; ++i) {
+      a.send_notice(2, bytes_of(i));
+      b.send_notice(2, bytes_of(1000 + i));
+      if (i == 10)
+        c.on_notice([&](int from, std::span<const std::byte> n) {
+          heard[from].push_back(static_cast<int>(n[0]) | static_cast<int>(n[1]) << 8);
+          return true;
+        });
+      c.drive();
+    }
+    while (heard[0].size() + heard[1].size() < 100) a.drive(), b.drive(), c.drive();
+    std::vector<int> expected(50);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(heard[0], expected);
+    std::iota(expected.begin(), expected.end(), 1000);
+    EXPECT_EQ(heard[1], expected);
+  }
+}
+
+TEST(MpiEngine, SaysWhetherDataMoveBeforeALargeBlockIsOver) {
+  FakeMpi mpi(2, 1);
+  MpiEngine a(mpi.api(0)), b(mpi.api(1));
+  constexpr std::int64_t kHour = 3'600'000'000'000;
+  constexpr std::size_t kBytes = 40'000'000;
+  const std::vector<std::byte> from(kBytes, std::byte{7});
+  std::vector<std::byte> to(kBytes);
+  bool over = false;
+  const int tag = a.next_tag(1);
+  a.send(from.data(), kBytes, 1, tag, [] {});
+  EXPECT_EQ(a.in_flight(), 10);
+  b.receive(to.data(), kBytes, 0, tag, [&] { over = true; });
+  a.send_notice(1, bytes_of(1));  // is no data
+  EXPECT_FALSE(b.data_move(0, kHour));
+  while (!b.data_move(0, kHour)) a.drive(), b.drive();
+  EXPECT_FALSE(over);
+  EXPECT_FALSE(b.data_move(0, 0));
+  while (!over || a.in_flight() > 0) a.drive(), b.drive();
+  EXPECT_TRUE(a.data_move(1, kHour));
+  EXPECT_EQ(from, to);
+}
+
+TEST(MpiEngine, KeepsNoticesThatNobodyTakes) {
+  FakeMpi mpi(2, 1);
+  MpiEngine a(mpi.api(0)), b(mpi.api(1));
+  const auto count_of = [&](int wanted) {
+    int count = 0;
+    b.on_notice([&](int, std::span<const std::byte> n) {
+      if (static_cast<int>(n[0]) != wanted) return false;
+      ++count;
+      return true;
+    });
+    for (int i = 0; i < 200; ++i) a.drive(), b.drive();
+    return count;
+  };
+  for (const int value : {1, 2, 1, 3, 2}) a.send_notice(1, bytes_of(value));
+  EXPECT_EQ(count_of(1), 2);
+  EXPECT_EQ(count_of(2), 2);
+  EXPECT_EQ(count_of(2), 0);
+  EXPECT_EQ(count_of(3), 1);
+}
+
+TEST(MpiEngine, MovesBlocksOfAnySizeWhoeverComesFirst) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{5000},
+                                 std::size_t{4} << 20, (std::size_t{9} << 20) + 3}) {
+    FakeMpi mpi(2, size);
+    MpiEngine a(mpi.api(0)), b(mpi.api(1));
+    std::vector<unsigned char> from(size), to(size);
+    for (std::size_t i = 0; i < size; ++i) from[i] = static_cast<unsigned char>(i * 7 + i / 256);
+    const int tag = a.next_tag(1);
+    int sent = 0, received = 0;
+    if (size % 2 == 0) b.receive(to.data(), size, 0, tag, [&] { ++received; });
+    a.send(from.data(), size, 1, tag, [&] { ++sent; });
+    if (size % 2 != 0) b.receive(to.data(), size, 0, tag, [&] { ++received; });
+    EXPECT_GT(b.in_flight(), 0);
+    while (sent + received < 2) a.drive(), b.drive();
+    EXPECT_EQ(from, to);
+    EXPECT_EQ(a.in_flight() + b.in_flight(), 0);
+    EXPECT_EQ(mpi.unmatched(), 0U);
+  }
+}
+
+TEST(MpiEngine, DrawsTagsOfItsOwnForEachProcessAndBeginsAgainAfterTheLast) {
+  FakeMpi mpi(3, 1);
+  MpiEngine a(mpi.api(0));
+  const int first = a.next_tag(1);
+  EXPECT_EQ(a.next_tag(2), first);
+  int largest = 0;
+  bool again = false;
+  for (int i = 0; i < 300; ++i) {
+    const int tag = a.next_tag(1);
+    EXPECT_GT(tag, 1);  // which notices have
+    largest = std::max(largest, tag);
+    again |= tag == first;
+  }
+  EXPECT_EQ(largest, 100);
+  EXPECT_TRUE(again);
+}
+
+const char* refuse(const void*, std::size_t, int, int, std::uint64_t) { return "no endpoint"; }
+
+TEST(MpiEngine, TellsOnceWhatMpiReportsAndCallsItNoMore) {
+  FakeMpi mpi(2, 1);
+  MpiApi failing = mpi.api(0);
+  failing.send = refuse;
+  MpiEngine a(failing);
+  std::vector<std::string> problems;
+  EXPECT_THROW(a.send_notice(1, bytes_of(1)), Error);
+  a.on_broken([&](const std::string& problem) { problems.push_back(problem); });
+  a.send_notice(1, bytes_of(1));
+  a.send_notice(1, bytes_of(2));
+  EXPECT_FALSE(a.drive());
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find(": no endpoint"), std::string::npos) << problems[0];
+  EXPECT_TRUE(a.given_up());
+  a.on_broken(nullptr);
+}
+
+}  // namespace
+}  // namespace coshard

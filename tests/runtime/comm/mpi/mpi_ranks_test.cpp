@@ -1,0 +1,111 @@
+// Ranks in several processes: what they compute, how a failure of one reaches all.
+#include "runtime/comm/mpi/mpi_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/support/fake_mpi.h"
+
+namespace coshard {
+namespace {
+
+using testing::on_processes;
+
+std::vector<float> sums_of(int ranks, int per_process, std::uint64_t seed, std::int64_t count) {
+  std::vector<float> result;
+  const auto failures = on_processes(ranks, per_process, seed, [&](Communicator& comm, int rank) {
+    std::vector<float> data(static_cast<std::size_t>(count));
+    for (int round = 0; round < 3; ++round) {
+      for (std::size_t i = 0; i < data.size(); ++i)
+        data[i] = 1.0F / (1.0F + static_cast<float>(rank * 31 + round) + static_cast<float>(i));
+      Collective c;
+      c.kind = CollectiveKind::AllReduce;
+      c.extent = count;
+      c.send = c.recv = data.data();
+      comm.issue(c).wait();
+    }
+    if (rank == ranks - 1) result = data;
+  });
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+  return result;
+}
+
+TEST(MpiRanks, SumInTheOrderOfRanksAndSoTheBitsOfThreads) {
+  for (const std::int64_t count : {1, 1000, 100'003}) {
+    const std::vector<float> threads = sums_of(4, 4, 1, count);
+    for (const int per_process : {1, 2})
+      for (std::uint64_t seed = 1; seed <= 5; ++seed)
+        EXPECT_EQ(sums_of(4, per_process, seed, count), threads) << per_process << ' ' << seed;
+  }
+}
+
+TEST(MpiRanks, ShareGroupsThatOnlySomeOfThemMake) {
+  const auto failures = on_processes(4, 1, 3, [](Communicator& comm, int rank) {
+    const std::vector<int> mine = rank % 2 == 0 ? std::vector{2, 0} : std::vector{1, 3};
+    for (int turn = 0; turn < 3; ++turn) {
+      const auto group = comm.subgroup(mine, "dp");
+      std::vector<std::int64_t> all(2);
+      const std::int64_t send = 10 * turn + rank;
+      Collective c;
+      c.kind = CollectiveKind::AllGather;
+      c.dtype = DType::I64;
+      c.extent = 2;
+      c.send = &send;
+      c.recv = all.data();
+      group->issue(c).wait();
+      EXPECT_EQ(all[0], 10 * turn + mine[0]);
+      EXPECT_EQ(all[1], 10 * turn + mine[1]);
+    }
+  });
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
+TEST(MpiRanks, ThatAreToldOfAPoisonFailWithItsCause) {
+  const auto failures = on_processes(4, 2, 5, [](Communicator& comm, int rank) {
+    if (rank == 1) return comm.poison("disk full");
+    comm.issue({}).wait();
+  });
+  for (const int rank : {0, 2, 3})
+    EXPECT_NE(failures[static_cast<std::size_t>(rank)].find("disk full"), std::string::npos)
+        << failures[static_cast<std::size_t>(rank)];
+}
+
+TEST(MpiRanks, ThatWaitForOneThatHasLeftAreToldSo) {
+  const auto failures = on_processes(3, 1, 7, [](Communicator& comm, int rank) {
+    if (rank != 2) comm.issue({}).wait();
+  });
+  for (const int rank : {0, 1})
+    EXPECT_NE(failures[static_cast<std::size_t>(rank)].find("rank 2 left the program before its "
+                                                            "first collective"),
+              std::string::npos)
+        << failures[static_cast<std::size_t>(rank)];
+}
+
+// The last owner of a run's ranks may be a block that arrives while the next run goes on.
+TEST(MpiRanks, OfARunThatIsOverLeaveTheNextOneAlone) {
+  testing::FakeMpi mpi(2, 9);
+  const auto mine = std::make_shared<MpiEngine>(mpi.api(0));
+  MpiEngine other(mpi.api(1));
+  int late = 0, data = 7, left = -1;
+  auto first = std::make_shared<MpiRanks>(mine, 1, 1);
+  first->tell({});
+  mine->receive(&late, sizeof late, 1, 5, [kept = first] {});
+  first->stop();
+  first.reset();
+  MpiRanks second(mine, 1, 2);
+  MpiRanks::Hooks hooks;
+  hooks.left = [&](int rank) { left = rank; };
+  second.tell(std::move(hooks));
+  other.send(&data, sizeof data, 0, 5, [] {});
+  for (int i = 0; i < 1000 && late != 7; ++i) mine->drive(), other.drive();
+  ASSERT_EQ(late, 7);
+  other.send_notice(0, to_bytes(LeftNotice{2, 1}));
+  for (int i = 0; i < 1000 && left < 0; ++i) mine->drive(), other.drive();
+  EXPECT_EQ(left, 1);
+  second.stop();
+  mine->give_up();
+}
+
+}  // namespace
+}  // namespace coshard

@@ -1,0 +1,97 @@
+#include "runtime/launch/job.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <future>
+#include <thread>
+
+#include <coshard/runtime/error.h>
+#include "tests/support/fake_mpi.h"
+
+namespace coshard {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::FakeMpi;
+
+Launched launched_as(int process, int processes) {
+  Launched launched{.launcher = "mpirun", .mpi = "openmpi"};
+  launched.said = str_cat("OMPI_COMM_WORLD_SIZE=", processes);
+  launched.processes = processes;
+  launched.process = process;
+  return launched;
+}
+
+TEST(Job, ItsProcessesKnowEachOtherOnceItIsMade) {
+  FakeMpi mpi(3, 5);
+  std::vector<std::unique_ptr<Job>> jobs(3);
+  std::vector<std::thread> threads;
+  for (int p = 0; p < 3; ++p)
+    threads.emplace_back([&, p] {
+      jobs[static_cast<std::size_t>(p)] =
+          std::make_unique<Job>(mpi.api(p), launched_as(p, 3), 20'000ms);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& job : jobs) {
+    ASSERT_NE(job, nullptr);
+    EXPECT_TRUE(job->on_one_host());
+    EXPECT_EQ(job->processes(), 3);
+    EXPECT_EQ(job->text(2).find(str_cat("process 2 (pid ", ::getpid(), " on ")), 0U);
+  }
+  std::promise<std::string> heard;
+  jobs[2]->liveness().listen(
+      {nullptr, nullptr, [&](int, const std::string& text) { heard.set_value(text); }});
+  jobs[1]->liveness().say("hello");
+  EXPECT_EQ(heard.get_future().get(), "hello");
+  jobs[2]->liveness().listen({});
+  threads.clear();
+  for (auto& job : jobs)
+    threads.emplace_back([&job] { job.reset(); });  // each waits for the others
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Job, ProcessesThatDoNotComeAreNamedAtTheDeadline) {
+  FakeMpi mpi(4, 5);
+  const auto error_of = [&](int process) -> std::string {
+    try {
+      const Job job(mpi.api(process), launched_as(process, 4), 300ms);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  std::string first, second;
+  std::thread zero([&] { first = error_of(0); }), two([&] { second = error_of(2); });
+  zero.join();
+  two.join();
+  EXPECT_EQ(first, "of 4 processes these have not announced themselves within 0.3 s: 1, 3");
+  EXPECT_EQ(second,
+            "process 2: process 0 has not answered within 0.3 s; it waits for others, or has not "
+            "called run()");
+}
+
+TEST(Job, AnotherNumberOfProcessesThanTheLauncherSaysIsAnError) {
+  FakeMpi mpi(2, 5);
+  try {
+    const Job job(mpi.api(0), launched_as(0, 4), 300ms);
+    FAIL() << "made";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "OMPI_COMM_WORLD_SIZE=4, but MPI has size 2 and rank 0: start the program with " +
+                  launchers_of("openmpi"));
+  }
+}
+
+TEST(Job, AFailureOfARunThatIsAheadIsKept) {
+  FakeMpi mpi(1, 5);
+  Job job(mpi.api(0), launched_as(0, 1), 1000ms);
+  EXPECT_EQ(job.next_run(), 1U);
+  job.note_failure(2, "disk full");
+  job.note_failure(2, "a consequence");
+  EXPECT_EQ(job.failure_of_run(1), std::nullopt);
+  EXPECT_EQ(job.failure_of_run(2), "disk full");
+}
+
+}  // namespace
+}  // namespace coshard

@@ -1,0 +1,74 @@
+// Where processes without MPI meet. Those that meet run in tests of programs (torchrun_test.py).
+#include "runtime/launch/store.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include <coshard/runtime/error.h>
+
+namespace coshard {
+namespace {
+
+Launched by_torchrun(std::string address, std::optional<int> local) {
+  Launched job{.launcher = "torchrun", .said = "WORLD_SIZE=4 and RANK=1"};
+  job.processes = 4;
+  job.process = 1;
+  job.local_processes = local;
+  job.master_addr = std::move(address);
+  job.master_port = "29500";
+  return job;
+}
+
+Environment with(std::map<std::string, std::string> variables) {
+  return [all = std::move(variables)](const char* name) -> std::optional<std::string> {
+    const auto found = all.find(name);
+    return found == all.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+std::string error_of(const Launched& job, const Environment& environment) {
+  try {
+    (void)meeting_point(job, environment);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(Store, IsOnLoopbackWhereAllProcessesAreOnThisHost) {
+  for (const auto& [address, local] : std::map<std::string, std::optional<int>>{
+           {"node1", 4}, {"localhost", 2}, {"127.0.0.1", std::nullopt}, {"::1", std::nullopt}}) {
+    const MeetingPoint where = meeting_point(by_torchrun(address, local), with({}));
+    EXPECT_FALSE(where.beyond) << address;
+    EXPECT_EQ(where.address.hosts, std::vector<std::string>{"127.0.0.1"}) << address;
+    EXPECT_EQ(where.address.port, 29501) << address;
+  }
+}
+
+TEST(Store, IsOpenToOtherHostsOnlyWithAToken) {
+  EXPECT_EQ(error_of(by_torchrun("node1", 2), with({})),
+            "WORLD_SIZE=4 and RANK=1 on several hosts (MASTER_ADDR=node1) without COSHARD_TOKEN: "
+            "set it to the same secret in every process, or start them by MPI");
+  const MeetingPoint where = meeting_point(
+      by_torchrun("node1", 2), with({{"COSHARD_TOKEN", "t"}, {"COSHARD_PORT", "7000"}}));
+  EXPECT_TRUE(where.beyond);
+  EXPECT_EQ(where.address.hosts, std::vector<std::string>{"node1"});
+  EXPECT_EQ(where.address.port, 7000);
+  EXPECT_EQ(where.address.secret, "t");
+}
+
+TEST(Store, APortThatIsNoneIsNamed) {
+  Launched job = by_torchrun("localhost", 4);
+  EXPECT_EQ(error_of(job, with({{"COSHARD_PORT", "70000"}})),
+            "COSHARD_PORT=70000 is not a port from 1 to 65535");
+  for (const char* port : {"", "x", "65535", "0", "-1", "80x"}) {
+    job.master_port = port;
+    EXPECT_EQ(error_of(job, with({})),
+              str_cat("MASTER_PORT=", port, " is not a port from 1 to 65534"));
+  }
+}
+
+}  // namespace
+}  // namespace coshard

@@ -1,0 +1,66 @@
+#pragma once
+// Ranks on threads in several MPI processes inside one process.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/local/thread_group.h"
+#include "runtime/comm/mpi/mpi_ranks.h"
+#include "runtime/launch/simulated_mpi.h"
+
+namespace coshard::testing {
+
+// A network whose time is counted in polls.
+class FakeMpi : public SimulatedMpi {
+ public:
+  FakeMpi(int processes, std::uint64_t seed)
+      : SimulatedMpi({.processes = processes, .seed = seed, .slowest = 4 * processes}) {}
+};
+
+// A thread group over several such processes: each has a ThreadGroup of its own.
+class FakeProcesses {
+ public:
+  // `per_process` divides `ranks`.
+  FakeProcesses(int ranks, int per_process, std::uint64_t seed, std::string name = "tp");
+  ~FakeProcesses();
+  ThreadGroup& group_of(int rank) {
+    return *groups_[static_cast<std::size_t>(rank / per_process_)];
+  }
+  // As the roster does when the program of a rank has ended.
+  void leave(int rank);
+  FakeMpi& mpi() { return mpi_; }
+
+ private:
+  int per_process_;
+  FakeMpi mpi_;
+  std::vector<std::shared_ptr<MpiEngine>> engines_;
+  std::vector<std::shared_ptr<MpiRanks>> ranks_;
+  std::vector<std::unique_ptr<ThreadGroup>> groups_;
+};
+
+// Runs body(communicator, rank) on every rank; what each failed with, empty where it did not.
+template <class Body>
+std::vector<std::string> on_processes(int ranks, int per_process, std::uint64_t seed,
+                                      const Body& body) {
+  FakeProcesses processes(ranks, per_process, seed);
+  std::vector<std::string> failures(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      auto mine = processes.group_of(rank).communicator(rank);
+      mine->set_timeout(20'000'000'000);
+      try {
+        body(*mine, rank);
+      } catch (const std::exception& error) {
+        failures[static_cast<std::size_t>(rank)] = error.what();
+      }
+      mine.reset();
+      processes.leave(rank);
+    });
+  for (std::thread& thread : threads) thread.join();
+  return failures;
+}
+
+}  // namespace coshard::testing

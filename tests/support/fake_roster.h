@@ -1,0 +1,10 @@
+#pragma once
+// Worlds whose ranks are in several processes on a fake MPI, inside one process: what programs do
+// must not depend on it.
+namespace coshard::testing {
+
+// From now on worlds on the cpu have `per_process` ranks in each fake process, where that divides
+// them into 2 to 8; one at a time, the others stay in one process.
+void spread_worlds(int per_process);
+
+}  // namespace coshard::testing

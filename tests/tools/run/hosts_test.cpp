@@ -1,0 +1,44 @@
+#include "tools/run/hosts.h"
+
+#include <gtest/gtest.h>
+
+#include <coshard/runtime/error.h>
+
+namespace coshard::job {
+namespace {
+
+using Hosts = std::vector<Host>;
+
+std::string refusal(const std::string& text, int ranks) {
+  try {
+    parse_hosts(text, ranks);
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::BadInput ? error.what() : "another kind";
+  }
+  return "none";
+}
+
+TEST(Hosts, WithNumbersHaveThese) {
+  EXPECT_EQ(parse_hosts("a:1,b:3", 0), (Hosts{{"a", 1}, {"b", 3}}));
+  EXPECT_EQ(parse_hosts("a:1,b:3", 4), (Hosts{{"a", 1}, {"b", 3}}));
+  EXPECT_EQ(ranks_of(parse_hosts("a:1,b:3", 0)), 4);
+}
+
+TEST(Hosts, WithoutNumbersShareTheRanks) {
+  EXPECT_EQ(parse_hosts("a,b", 0), (Hosts{{"a", 1}, {"b", 1}}));
+  EXPECT_EQ(parse_hosts("a,b,c", 5), (Hosts{{"a", 2}, {"b", 2}, {"c", 1}}));
+  EXPECT_EQ(parse_hosts("a", 7), (Hosts{{"a", 7}}));
+}
+
+TEST(Hosts, ThatDoNotFitAreRefused) {
+  EXPECT_EQ(refusal("a:2,b:2", 3), "--hosts a:2,b:2 has 4 ranks, -n 3");
+  EXPECT_EQ(refusal("a,b,c", 2), "--hosts a,b,c names 3 hosts for 2 ranks");
+  EXPECT_EQ(refusal("a:2,b", 0), "--hosts a:2,b: either every host has a number of ranks, or none");
+  EXPECT_EQ(refusal("a:0", 0), "--hosts a 0: must be a number from 1 to 1024");
+  EXPECT_EQ(refusal("a:two", 0), "--hosts a two: must be a number from 1 to 1024");
+  for (const char* text : {"a,", ",a", ":2", "-x,a"})
+    EXPECT_EQ(refusal(text, 0).find(std::string("--hosts ") + text + ": expected names"), 0u);
+}
+
+}  // namespace
+}  // namespace coshard::job

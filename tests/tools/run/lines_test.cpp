@@ -1,0 +1,65 @@
+#include "tools/run/lines.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace coshard::job {
+namespace {
+
+TEST(Lines, ComeWholeHoweverTheyAreWritten) {
+  std::ostringstream out;
+  Lines lines("[1] ", out);
+  lines.add("a");
+  EXPECT_EQ(out.str(), "");
+  lines.add("b\nc\n\nd");
+  EXPECT_EQ(out.str(), "[1] ab\n[1] c\n[1] \n");
+  lines.add("\n");
+  EXPECT_EQ(out.str(), "[1] ab\n[1] c\n[1] \n[1] d\n");
+  lines.end();
+  EXPECT_EQ(out.str(), "[1] ab\n[1] c\n[1] \n[1] d\n");
+}
+
+TEST(Lines, OfTwoRanksDoNotMix) {
+  std::ostringstream out;
+  Lines zero("[0] ", out), one("[1] ", out);
+  zero.add("a");
+  one.add("b\n");
+  zero.add("c\n");
+  EXPECT_EQ(out.str(), "[1] b\n[0] ac\n");
+}
+
+TEST(Lines, ALastLineWithoutNewlineGetsOneOnlyAfterAPrefix) {
+  std::ostringstream with, without;
+  Lines prefixed("[0] ", with), bare("", without);
+  for (Lines* lines : {&prefixed, &bare}) {
+    lines->add("a\nb");
+    lines->end();
+    lines->end();
+  }
+  EXPECT_EQ(with.str(), "[0] a\n[0] b\n");
+  EXPECT_EQ(without.str(), "a\nb");
+}
+
+TEST(Lines, OneThatDoesNotEndIsWrittenAfterAMebibyte) {
+  std::ostringstream out;
+  Lines lines("", out);
+  for (int i = 0; i < 33; ++i) lines.add(std::string(1 << 15, 'x'));
+  EXPECT_EQ(out.str(), std::string(33 << 15, 'x'));
+}
+
+TEST(Lines, TheLastOneThatIsNotEmptyIsKept) {
+  std::ostringstream out;
+  Lines lines("[0] ", out);
+  EXPECT_EQ(lines.last(), "");
+  lines.add("first\nsecond\n\n  \n");
+  EXPECT_EQ(lines.last(), "second");
+  lines.add("third");
+  lines.end();
+  EXPECT_EQ(lines.last(), "third");
+  lines.add(std::string(1000, 'x') + '\n');
+  EXPECT_EQ(lines.last(), std::string(500, 'x'));
+}
+
+}  // namespace
+}  // namespace coshard::job

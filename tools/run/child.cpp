@@ -1,0 +1,86 @@
+#include "tools/run/child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+namespace coshard::job {
+namespace {
+
+using Pipe = std::array<int, 2>;
+
+Pipe make_pipe() {
+  Pipe ends{-1, -1};
+  (void)::pipe2(ends.data(), O_CLOEXEC);
+  return ends;
+}
+
+void close_all(const Pipe& ends) {
+  for (const int end : ends) ::close(end);
+}
+
+void set_apart(Apart apart, pid_t parent) {
+  if (apart == Apart::Session) {
+    ::setsid();
+    return;
+  }
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);  // it has died already
+}
+
+// Of a new process; only returns what went wrong.
+int become(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  return errno;
+}
+
+// 0 once the program runs: the end of the pipe is closed then.
+int error_from(const Pipe& told) {
+  ::close(told[1]);
+  int error = 0;
+  const ssize_t size = ::read(told[0], &error, sizeof error);
+  ::close(told[0]);
+  return size == sizeof error ? error : 0;
+}
+
+}  // namespace
+
+Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
+            const std::vector<std::string>& removed) {
+  const Pipe out = make_pipe(), err = make_pipe(), told = make_pipe();
+  const pid_t parent = ::getpid();
+  Child child{told[1] < 0 ? -1 : ::fork(), out[0], err[0], 0};
+  if (child.pid == 0) {
+    set_apart(apart, parent);
+    ::dup2(out[1], STDOUT_FILENO);
+    ::dup2(err[1], STDERR_FILENO);
+    for (const auto& [name, value] : added) ::setenv(name.c_str(), value.c_str(), 1);
+    for (const std::string& name : removed) ::unsetenv(name.c_str());
+    const int error = become(command);
+    (void)!::write(told[1], &error, sizeof error);
+    ::_exit(127);
+  }
+  child.error = child.pid < 0 ? errno : error_from(told);
+  ::close(out[1]);
+  ::close(err[1]);
+  if (child.error == 0) return child;
+  if (child.pid > 0)
+    ::waitpid(child.pid, nullptr, 0);
+  else
+    close_all(told);
+  ::close(out[0]);
+  ::close(err[0]);
+  return {0, -1, -1, child.error};
+}
+
+}  // namespace coshard::job

@@ -1,0 +1,62 @@
+#include "tools/run/ending.h"
+
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <coshard/runtime/error.h>
+#include "runtime/parse_number.h"
+
+namespace coshard::job {
+namespace {
+
+constexpr char kLetters[] = "xkslm";  // by kind
+
+std::string signal_text(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? str_cat("SIG", name) : str_cat("signal ", signal);
+}
+
+}  // namespace
+
+int Ending::code() const {
+  switch (kind) {
+    case Kind::Exited: return value;
+    case Kind::Killed: return 128 + value;
+    case Kind::NotStarted: return value == ENOENT ? 127 : 126;
+    case Kind::Lost:
+    case Kind::Missing: break;
+  }
+  return 1;
+}
+
+std::string Ending::text() const {
+  switch (kind) {
+    case Kind::Exited: return str_cat("exited with code ", value);
+    case Kind::Killed: return "was killed by " + signal_text(value);
+    case Kind::NotStarted: return str_cat("could not be started: ", std::strerror(value));
+    case Kind::Missing: return str_cat("has not started within ", value, " s");
+    case Kind::Lost: break;
+  }
+  return "was lost: the process that guards it is gone";
+}
+
+Ending ending_of(int status) {
+  if (WIFSIGNALED(status)) return {Ending::Kind::Killed, WTERMSIG(status)};
+  return {Ending::Kind::Exited, WEXITSTATUS(status)};
+}
+
+std::string to_word(const Ending& ending) {
+  return kLetters[static_cast<int>(ending.kind)] + std::to_string(ending.value);
+}
+
+Ending ending_of(const std::string& word) {
+  const char* letter = word.empty() ? nullptr : std::strchr(kLetters, word[0]);
+  if (letter == nullptr) fail(ErrorKind::CommFailed, "not how a program ends: " + word);
+  return {static_cast<Ending::Kind>(letter - kLetters),
+          parse_number("ending", std::string_view(word).substr(1), 0, 1 << 20)};
+}
+
+}  // namespace coshard::job

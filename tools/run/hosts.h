@@ -1,0 +1,19 @@
+#pragma once
+// Which host runs how many ranks.
+#include <string>
+#include <vector>
+
+namespace coshard::job {
+
+struct Host {
+  std::string name;
+  int ranks = 0;
+  bool operator==(const Host&) const = default;
+};
+
+// "h0,h1:2". Hosts with numbers have these, which add up to `ranks` unless that is 0; hosts without
+// share `ranks` in blocks, the first ones get more, or have one each. Error{BadInput} otherwise.
+std::vector<Host> parse_hosts(const std::string& text, int ranks);
+int ranks_of(const std::vector<Host>& hosts);
+
+}  // namespace coshard::job

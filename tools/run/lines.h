@@ -1,0 +1,27 @@
+#pragma once
+// Puts what a rank writes together to whole lines, each after the rank's prefix, so that the lines
+// of ranks do not mix.
+#include <ostream>
+#include <string>
+#include <string_view>
+
+namespace coshard::job {
+
+class Lines {
+ public:
+  Lines(std::string prefix, std::ostream& out) : prefix_(std::move(prefix)), out_(out) {}
+  void add(std::string_view text);
+  void end();  // writes a last line that has no newline; with a prefix it gets one
+  // The last line that was not empty, cut.
+  const std::string& last() const { return last_; }
+
+ private:
+  void write(std::string_view lines);
+
+  std::string prefix_;
+  std::ostream& out_;
+  std::string begun_;  // a line without its newline yet
+  std::string last_;
+};
+
+}  // namespace coshard::job

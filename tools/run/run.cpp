@@ -1,0 +1,73 @@
+#include "tools/run/run.h"
+
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <filesystem>
+#include <iostream>
+#include <random>
+#include <thread>
+
+#include <coshard/runtime/error.h>
+#include "tools/build_info.h"
+#include "tools/run/guard.h"
+#include "tools/run/guard_connection.h"
+#include "tools/run/launcher.h"
+#include "tools/run/message.h"
+#include "tools/run/supervisor.h"
+
+namespace coshard::job {
+namespace {
+
+namespace asio = boost::asio;
+
+int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+std::string make_token() {
+  std::random_device random;
+  std::ostringstream token;
+  for (int i = 0; i < 4; ++i) token << std::hex << random();
+  return token.str();
+}
+
+Job job_of(const RunOptions& options) {
+  Job job;
+  if (!options.hosts.empty()) job.hosts = parse_hosts(options.hosts, options.ranks);
+  job.ranks = !job.hosts.empty()  ? ranks_of(job.hosts)
+              : options.ranks > 0 ? options.ranks
+                                  : cores();
+  job.cores = cores();
+  job.root = ::geteuid() == 0;
+  job.exported = {kAddressVariable, kTokenVariable};
+  job.guard = {std::filesystem::read_symlink("/proc/self/exe").string(), kGuardWord};
+  job.guard.insert(job.guard.end(), options.program.begin(), options.program.end());
+  return job;
+}
+
+std::string addresses_of(const Job& job, unsigned short port) {
+  std::string all;
+  const auto here = std::vector<std::string>{"127.0.0.1"};
+  for (const std::string& address : job.hosts.empty() ? here : own_addresses())
+    all += (all.empty() ? "" : ",") + address + ':' + std::to_string(port);
+  return all;
+}
+
+}  // namespace
+
+int run_job(const RunOptions& options) {
+  const Job job = job_of(options);
+  const Launcher launcher = find_launcher(options.mpi, {COSHARD_MPI_SHIMS});
+  asio::io_context io(1);
+  Supervisor supervisor(io, {job.ranks, make_token(), options.program.front(), !options.no_prefix,
+                             job.hosts.empty(), options.start_timeout});
+  Environment environment = environment_of(launcher, job);
+  environment.emplace_back(kAddressVariable, addresses_of(job, supervisor.port()));
+  environment.emplace_back(kTokenVariable, supervisor.token());
+  supervisor.start_launcher(command_of(launcher, job), environment);
+  io.run();
+  if (const std::string cause = supervisor.cause(); !cause.empty())
+    std::cerr << "error: " << cause << std::endl;
+  return supervisor.code();
+}
+
+}  // namespace coshard::job

@@ -1,0 +1,107 @@
+#pragma once
+// Follows the guards of a job and its launcher: passes on what the programs write and the signals
+// that come, keeps the first failure and ends the other ranks after it. Lives in one io_context,
+// whose run() returns when the launcher has ended; on its thread.
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/run/ending.h"
+#include "tools/run/launcher.h"
+#include "tools/run/lines.h"
+#include "tools/run/message.h"
+
+namespace coshard::job {
+
+class Supervisor {
+ public:
+  struct Options {
+    int ranks = 1;
+    std::string token;    // of the guards that belong here
+    std::string program;  // its name
+    bool prefix = true;
+    bool local = true;                           // all guards are on this machine
+    std::chrono::milliseconds start_timeout{0};  // for all guards to come; 0: none
+  };
+  Supervisor(boost::asio::io_context& io, Options options);
+  unsigned short port() const { return acceptor_.local_endpoint().port(); }
+  const std::string& token() const { return options_.token; }
+  // Error{Unsupported}: it cannot be started.
+  void start_launcher(const std::vector<std::string>& command, const Environment& environment);
+
+  // Once run() has returned: the first failure, with no newline; empty if there was none.
+  std::string cause() const;
+  int code() const;
+
+ private:
+  template <class T>
+  using Await = boost::asio::awaitable<T>;
+  using Socket = boost::asio::ip::tcp::socket;
+  using Descriptor = boost::asio::posix::stream_descriptor;
+  using Clock = std::chrono::steady_clock;
+  struct Rank {
+    Lines out, err;
+    Socket* guard = nullptr;
+    bool ended = false;    // its program
+    bool drained = false;  // nothing more comes from it
+    bool came() const { return guard != nullptr || drained; }
+  };
+  struct Failure {
+    int rank = -1;  // -1: the launcher
+    Ending ending;
+  };
+
+  Await<void> accept_guards();
+  Await<void> expect_guards();
+  Await<void> follow(Socket socket);
+  Await<int> rank_behind(Socket& socket);
+  void heard(Rank& rank, MessageKind kind, const std::string& text);
+  void lost(Rank& rank);
+
+  Await<void> show(Descriptor& from, Lines& to);
+  bool show_what_is_there(Descriptor& from, Lines& to);
+  void note_abort(std::string_view said);
+  std::string aborted() const;
+  bool launcher_knows_more() const;
+  Await<void> hear_signals();
+  void pass_on(int signal);
+  void reap_launcher();
+
+  void failed(Failure failure);
+  std::string last_words(int rank) const;
+  int distance(const Failure& failure) const;
+  const Failure& cause_of_all() const;
+  Await<void> end_others();
+  Await<void> end_launcher();
+  Await<void> pause(std::chrono::milliseconds time);
+  void look_whether_over();
+  static void tell(Socket* guard, unsigned char byte);
+  void send_signal(int signal);
+
+  boost::asio::io_context& io_;
+  Options options_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer pause_, start_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::optional<Failure> first_;
+  std::vector<Failure> others_;  // that came after it, before these were ended from here
+  Clock::time_point first_at_;
+  pid_t launcher_ = 0;
+  std::string launcher_name_;
+  std::optional<Ending> launcher_ending_;
+  std::string aborted_;  // who has called MPI_Abort, as the launcher says
+  Descriptor launcher_out_, launcher_err_;
+  std::unique_ptr<Lines> launcher_says_, launcher_complains_;
+  bool over_ = false, interrupted_ = false, ends_others_ = false;
+};
+
+}  // namespace coshard::job

@@ -1,0 +1,219 @@
+// Signals, failures, the launcher, and how a job ends.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <csignal>
+
+#include <coshard/runtime/error.h>
+#include "tools/run/supervisor.h"
+
+namespace coshard::job {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+
+// After the first failure: for the others to say what they saw, to end on SIGTERM, and on SIGKILL.
+constexpr milliseconds kReport{2000}, kTerminate{400}, kKill{200};
+// For the launcher to end once no rank is left, and on SIGTERM; both within kAll of a failure.
+constexpr milliseconds kLauncher{10'000}, kLauncherOnSignal{200}, kAll{2800};
+
+}  // namespace
+
+void Supervisor::tell(Socket* guard, unsigned char byte) {
+  error_code ignored;
+  if (guard != nullptr) asio::write(*guard, asio::buffer(&byte, 1), ignored);
+}
+
+void Supervisor::send_signal(int signal) {
+  for (const auto& rank : ranks_) tell(rank->guard, static_cast<unsigned char>(signal));
+}
+
+// Signals --------------------------------------------------------------------------------------
+
+Supervisor::Await<void> Supervisor::hear_signals() {
+  for (;;) {
+    const int signal = co_await signals_.async_wait(asio::use_awaitable);
+    if (signal == SIGCHLD)
+      reap_launcher();
+    else
+      pass_on(signal);
+  }
+}
+
+// Of guards that have not come yet the launcher knows.
+void Supervisor::pass_on(int signal) {
+  const bool again =
+      signal == SIGINT && std::exchange(interrupted_, interrupted_ || signal == SIGINT);
+  send_signal(again ? SIGKILL : signal);
+  const bool all_came = std::ranges::all_of(ranks_, [](const auto& rank) { return rank->came(); });
+  if (!all_came && !launcher_ending_) ::kill(launcher_, again ? SIGKILL : SIGTERM);
+}
+
+// Failures -------------------------------------------------------------------------------------
+
+void Supervisor::failed(Failure failure) {
+  if (first_ && failure.rank >= 0 && !ends_others_) others_.push_back(failure);
+  if (first_) return;
+  first_ = failure;
+  first_at_ = Clock::now();
+  if (!over_) asio::co_spawn(io_, end_others(), asio::detached);
+}
+
+Supervisor::Await<void> Supervisor::pause(milliseconds time) {
+  error_code cancelled;
+  pause_.expires_after(time);
+  co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+}
+
+Supervisor::Await<void> Supervisor::end_others() {
+  co_await pause(kReport);
+  if (over_) co_return;
+  ends_others_ = true;
+  send_signal(SIGTERM);
+  co_await pause(kTerminate);
+  if (over_) co_return;
+  send_signal(SIGKILL);
+  co_await pause(kKill);
+  for (const auto& rank : ranks_) rank->drained = true;  // whoever has not answered by now
+  look_whether_over();
+}
+
+void Supervisor::look_whether_over() {
+  if (over_ || !std::ranges::all_of(ranks_, &Rank::drained)) return;
+  over_ = true;
+  for (const auto& rank : ranks_) tell(rank->guard, kLeave);
+  pause_.cancel();
+  if (launcher_ending_) return io_.stop();
+  asio::co_spawn(io_, end_launcher(), asio::detached);
+}
+
+// The launcher ---------------------------------------------------------------------------------
+
+Supervisor::Await<void> Supervisor::end_launcher() {
+  milliseconds patience = kLauncher;
+  if (first_) {
+    const auto since = std::chrono::duration_cast<milliseconds>(Clock::now() - first_at_);
+    patience = std::max(kLauncherOnSignal, kAll - kLauncherOnSignal - since);
+  }
+  co_await pause(patience);
+  ::kill(launcher_, SIGTERM);
+  co_await pause(kLauncherOnSignal);
+  ::kill(-launcher_, SIGKILL);
+}
+
+Supervisor::Await<void> Supervisor::show(Descriptor& from, Lines& to) {
+  ::fcntl(from.native_handle(), F_SETFL, O_NONBLOCK);
+  do {
+    co_await from.async_wait(Descriptor::wait_read, asio::use_awaitable);
+  } while (show_what_is_there(from, to));
+}
+
+// What has ended a rank without its guard's word only the launcher can know.
+bool Supervisor::launcher_knows_more() const {
+  return !first_ || first_->rank < 0 || first_->ending.kind == Ending::Kind::Lost ||
+         first_->ending.kind == Ending::Kind::Missing;
+}
+
+// MPI_Abort ends all processes at once, guards too; Open MPI says who called it.
+void Supervisor::note_abort(std::string_view said) {
+  constexpr std::string_view kInvoked = "MPI_ABORT was invoked on rank ";
+  const std::size_t at = said.find(kInvoked);
+  if (at == std::string_view::npos) return;
+  const std::string_view rank = said.substr(at + kInvoked.size());
+  aborted_ = str_cat("rank ", rank.substr(0, rank.find(' ')), " called MPI_Abort");
+}
+
+// False: no more will come.
+bool Supervisor::show_what_is_there(Descriptor& from, Lines& to) {
+  std::array<char, 4096> text;
+  ssize_t size = 0;
+  while ((size = ::read(from.native_handle(), text.data(), text.size())) > 0) {
+    const std::string_view said(text.data(), static_cast<std::size_t>(size));
+    note_abort(said);
+    if (launcher_knows_more()) to.add(said);
+  }
+  return size < 0 && errno == EAGAIN;
+}
+
+void Supervisor::reap_launcher() {
+  int status = 0;
+  if (launcher_ending_ || ::waitpid(launcher_, &status, WNOHANG) != launcher_) return;
+  launcher_ending_ = ending_of(status);
+  ::kill(-launcher_, SIGKILL);  // what it has left
+  show_what_is_there(launcher_out_, *launcher_says_);
+  show_what_is_there(launcher_err_, *launcher_complains_);
+  if (!over_ || !launcher_ending_->ok()) failed({-1, *launcher_ending_});
+  if (over_) return io_.stop();
+  for (const auto& rank : ranks_)
+    if (rank->guard == nullptr) rank->drained = true;
+  look_whether_over();
+}
+
+// What to say of it ----------------------------------------------------------------------------
+
+std::string Supervisor::last_words(int rank) const {
+  return ranks_[static_cast<std::size_t>(rank)]->err.last();
+}
+
+// From the cause of all failures. Ranks notice within milliseconds that another one has died, or has
+// failed; of these the first names it, and the second says nothing.
+int Supervisor::distance(const Failure& failure) const {
+  if (failure.ending.kind != Ending::Kind::Exited) return 0;
+  const std::string words = last_words(failure.rank);
+  if (words.find(" has died: ") != std::string::npos) return 3;
+  return words.empty() ? 2 : 1;
+}
+
+const Supervisor::Failure& Supervisor::cause_of_all() const {
+  const Failure* nearest = &*first_;
+  if (first_->rank < 0) return *nearest;
+  for (const Failure& other : others_)
+    if (distance(other) < distance(*nearest)) nearest = &other;
+  return *nearest;
+}
+
+// MPICH has the process itself say it.
+std::string Supervisor::aborted() const {
+  if (!aborted_.empty()) return aborted_;
+  for (std::size_t r = 0; r < ranks_.size(); ++r)
+    if (ranks_[r]->err.last().find("application called MPI_Abort(") != std::string::npos)
+      return str_cat("rank ", r, " called MPI_Abort");
+  return "";
+}
+
+std::string Supervisor::cause() const {
+  if (!first_) return "";
+  if (const std::string who = aborted(); !who.empty() && launcher_ending_)
+    return str_cat(who, "; ", launcher_name_, ' ', launcher_ending_->text());
+  const Failure& first = cause_of_all();
+  const Ending& ending = first.ending;
+  if (first.rank < 0) return launcher_name_ + ' ' + ending.text();
+  const std::string who = str_cat("rank ", first.rank);
+  if (ending.kind == Ending::Kind::NotStarted)
+    return str_cat(who, ": ", options_.program, ' ', ending.text());
+  if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok())
+    return str_cat(who, ' ', ending.text(), "; ", launcher_name_, ' ', launcher_ending_->text());
+  std::string last = last_words(first.rank);
+  if (ending.kind != Ending::Kind::Exited || last.empty()) return who + ' ' + ending.text();
+  if (last.starts_with("error: ")) last.erase(0, 7);
+  return str_cat(who, ' ', ending.text(), ": ", last);
+}
+
+int Supervisor::code() const {
+  if (!first_) return 0;
+  const Ending& ending = cause_of_all().ending;
+  const bool lost = ending.kind == Ending::Kind::Lost;
+  const int code = (lost && launcher_ending_ ? *launcher_ending_ : ending).code();
+  return code == 0 ? 1 : code;
+}
+
+}  // namespace coshard::job
