@@ -24,10 +24,7 @@ FakeProcesses::FakeProcesses(int ranks, int per_process, std::uint64_t seed, std
 
 FakeProcesses::~FakeProcesses() {
   for (const auto& mine : ranks_) mine->stop();
-  for (const auto& engine : engines_) {  // a communicator may outlive this
-    engine->give_up();
-    engine->stop();
-  }
+  for (const auto& engine : engines_) engine->forget();  // a communicator may outlive this
 }
 
 void FakeProcesses::leave(int rank) {

@@ -74,9 +74,11 @@ void MpiEngine::halt() {
 
 void MpiEngine::forget() {
   halt();
-  std::unordered_map<std::uint64_t, Open> dropped;  // outlives the lock
+  decltype(open_) dropped;  // these outlive the lock
+  decltype(sending_) unsent;
   const std::scoped_lock lock(mutex_);
   dropped.swap(open_);
+  unsent.swap(sending_);
 }
 
 void MpiEngine::on_notice(OnNotice told) {
