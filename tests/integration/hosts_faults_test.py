@@ -17,7 +17,7 @@ from namespaces import Hosts, Job, skip_unless_possible
 MPI, STEADY, COSHARD = sys.argv[1:4]
 STRANGERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "strangers.py")
 ENDLESS = ("64", "1000000", "5")  # KiB, sums, milliseconds between two
-NOISE = 1.0  # seconds, of a machine that does other things
+NOISE = 2.0  # seconds, of a machine that does other things
 
 
 def who(rank):

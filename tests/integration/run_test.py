@@ -123,6 +123,17 @@ class Run(unittest.TestCase):
         self.assertEqual(len(job.out.splitlines()), 2 * lines)
         self.assertEqual(sorted(job.err.splitlines()), ["[0] the end 0", "[1] the end 1"])
 
+    def test_output_comes_whole_to_a_slow_reader(self):
+        program = "import sys; sys.stdout.write(('x' * 63 + '\\n') * 60_000)"
+        for _ in range(3):  # the programs end while their last output waits
+            command = [COSHARD, "run", "--mpi", MPI, "-n", "2", "--no-prefix", PYTHON, "-c", program]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+                size = 0
+                while piece := run.stdout.read1(1 << 18):
+                    size += len(piece)
+                    time.sleep(0.01)
+                self.assertEqual((run.wait(60), run.stderr.read(), size), (0, b"", 2 * 60_000 * 64))
+
     def test_without_prefixes_the_bytes_are_the_programs(self):
         job = self.job("-n", "1", "--no-prefix", PYTHON, "-c", "print('a\\n\\nb', end='')")
         self.check(job, 0)

@@ -7,7 +7,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <csignal>
@@ -17,6 +16,7 @@
 #include "tools/run/ending.h"
 #include "tools/run/guard_connection.h"
 #include "tools/run/message.h"
+#include "tools/run/signals.h"
 
 namespace coshard::job {
 namespace {
@@ -33,7 +33,7 @@ class Guard {
 
   int run(const std::vector<std::string>& program) {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2})
-      signals_.add(signal);
+      hear(signals_, signal);
     hear_run();
     const Child child = start(program, Apart::Group, {}, {kAddressVariable, kTokenVariable});
     if (child.error != 0) {
@@ -53,10 +53,16 @@ class Guard {
  private:
   void tell(MessageKind kind, std::string_view text = "") {
     const MessageHeader header = header_of(kind, text.size());
-    const std::array<asio::const_buffer, 2> parts{asio::buffer(header), asio::buffer(text)};
-    error_code failed;
-    asio::write(run_, parts, failed);
-    if (failed) run_is_gone();
+    send_all(asio::buffer(header));
+    send_all(asio::buffer(text));
+  }
+  // A signal interrupts the wait for a slow reader; the rest is sent all the same.
+  void send_all(asio::const_buffer rest) {
+    while (rest.size() > 0 && !gone_) {
+      error_code failed;
+      rest += asio::write(run_, rest, failed);
+      if (failed && failed != asio::error::interrupted) run_is_gone();
+    }
   }
 
   void send_signal(int signal) const {

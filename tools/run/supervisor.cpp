@@ -14,6 +14,7 @@
 
 #include <coshard/runtime/error.h>
 #include "tools/run/child.h"
+#include "tools/run/signals.h"
 
 namespace coshard::job {
 namespace {
@@ -41,7 +42,7 @@ Supervisor::Supervisor(asio::io_context& io, Options options)
     ranks_.push_back(
         std::make_unique<Rank>(Rank{Lines(prefix, std::cout), Lines(prefix, std::cerr)}));
   }
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) signals_.add(signal);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) hear(signals_, signal);
   ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
 }
 
