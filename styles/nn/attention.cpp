@@ -1,6 +1,7 @@
 #include <coshard/styles/nn/attention.h>
 
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/runtime/coro/when_all.h>
 
 namespace coshard::nn {
 namespace {
@@ -50,9 +51,15 @@ Tensor Attention::split_heads(const Tensor& x, bool rotate) const {
 }
 
 Task<Tensor> Attention::run(Tensor x) {
-  Tensor q = co_await wq.forward(x);
-  Tensor k = co_await wk.forward(x);
-  Tensor v = co_await wv.forward(x);
+  Tensor q, k, v;
+  if (x.in_flight()) {  // each shard with all three, as it arrives
+    auto all = when_all(wq.forward(x), wk.forward(x), wv.forward(x));
+    std::tie(q, k, v) = co_await std::move(all);
+  } else {
+    q = co_await wq.forward(x);
+    k = co_await wk.forward(x);
+    v = co_await wv.forward(x);
+  }
   const Shape shape = q.shape();
   q = split_heads(q, options_.rotary);
   k = split_heads(k, options_.rotary);

@@ -1,6 +1,7 @@
 #include <coshard/styles/nn/mlp.h>
 
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/runtime/coro/when_all.h>
 
 namespace coshard::nn {
 
@@ -17,8 +18,14 @@ MLP::MLP(MLPOptions options, World& world)
 }
 
 Task<Tensor> MLP::run(Tensor x) {
-  Tensor gate = co_await w1.forward(x);
-  Tensor up = co_await w3.forward(std::move(x));
+  Tensor gate, up;
+  if (x.in_flight()) {  // each shard with both, as it arrives
+    auto both = when_all(w1.forward(x), w3.forward(x));
+    std::tie(gate, up) = co_await std::move(both);
+  } else {
+    gate = co_await w1.forward(x);
+    up = co_await w3.forward(std::move(x));
+  }
   Tensor hidden = swiglu(gate, up);
   co_return co_await w2.forward(std::move(hidden));
 }
