@@ -160,8 +160,7 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   std::vector<Tensor> arriving;
   for (const Tensor& x : inputs.args) {
     const bool by_shards = &x == &inputs.args.front() && takes_shards();
-    if (x.defined() && x.in_flight() && !(by_shards && x.storage()->gathered))
-      arriving.push_back(x);
+    if (x.defined() && x.in_flight() && !(by_shards && arrives_by_shards(x))) arriving.push_back(x);
   }
   for (const auto& named : inputs.kwargs)
     if (named.second.defined() && named.second.in_flight()) arriving.push_back(named.second);

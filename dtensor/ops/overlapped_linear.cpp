@@ -246,7 +246,7 @@ std::optional<LinkCost> link_of(const Tensor& x, Overlap overlap) {
 // The dimension whose shards arrive one by one, if the product can use them.
 std::optional<int> arriving_dim(const Tensor& x, const Tensor& weight, Overlap overlap) {
   const std::shared_ptr<const Gathered>& gathered = x.storage()->gathered;
-  if (!x.in_flight() || gathered == nullptr || gathered->spec != x.spec()) return std::nullopt;
+  if (!arrives_by_shards(x) || gathered->spec != x.spec()) return std::nullopt;
   if (gathered->dim + 1 >= x.ndim() || !weight.is_distributed()) return std::nullopt;
   if (x.storage_offset() != 0 || (x.mesh().contains_this_rank() && !x.is_contiguous()))
     return std::nullopt;

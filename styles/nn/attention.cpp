@@ -1,7 +1,7 @@
 #include <coshard/styles/nn/attention.h>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/runtime/coro/when_all.h>
+#include "styles/nn/together.h"
 
 namespace coshard::nn {
 namespace {
@@ -52,9 +52,10 @@ Tensor Attention::split_heads(const Tensor& x, bool rotate) const {
 
 Task<Tensor> Attention::run(Tensor x) {
   Tensor q, k, v;
-  if (x.in_flight()) {  // each shard with all three, as it arrives
-    auto all = when_all(wq.forward(x), wk.forward(x), wv.forward(x));
-    std::tie(q, k, v) = co_await std::move(all);
+  if (arrives_by_shards(x)) {  // each shard with all three, as it arrives
+    Task<std::vector<Tensor>> all = forward_together(x, {&wq, &wk, &wv});
+    const std::vector<Tensor> made = co_await std::move(all);
+    q = made[0], k = made[1], v = made[2];
   } else {
     q = co_await wq.forward(x);
     k = co_await wk.forward(x);

@@ -1,7 +1,7 @@
 #include <coshard/styles/nn/mlp.h>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/runtime/coro/when_all.h>
+#include "styles/nn/together.h"
 
 namespace coshard::nn {
 
@@ -19,9 +19,10 @@ MLP::MLP(MLPOptions options, World& world)
 
 Task<Tensor> MLP::run(Tensor x) {
   Tensor gate, up;
-  if (x.in_flight()) {  // each shard with both, as it arrives
-    auto both = when_all(w1.forward(x), w3.forward(x));
-    std::tie(gate, up) = co_await std::move(both);
+  if (arrives_by_shards(x)) {  // each shard with both, as it arrives
+    Task<std::vector<Tensor>> both = forward_together(x, {&w1, &w3});
+    const std::vector<Tensor> made = co_await std::move(both);
+    gate = made[0], up = made[1];
   } else {
     gate = co_await w1.forward(x);
     up = co_await w3.forward(std::move(x));

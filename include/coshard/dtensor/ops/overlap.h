@@ -22,6 +22,11 @@ std::string_view to_string(Overlap overlap);
 std::ostream& operator<<(std::ostream& out, Overlap overlap);
 Overlap parse_overlap(std::string_view text);  // "off", "auto", "always"; Error{BadInput}
 
+// Whether shards of x are still arriving from an all_gather that has been issued.
+inline bool arrives_by_shards(const Tensor& x) {
+  return x.defined() && x.in_flight() && x.storage()->gathered != nullptr;
+}
+
 // linear(x, weight, bias), redistributed to `target` if one is given; the tape holds the same
 // records. Two schedules, each of which is the plain one where it would be slower (`overlap`):
 //
