@@ -18,8 +18,8 @@ Task<Stepped> step_of(World& world, bool sequence_parallel, Overlap overlap) {
   config.dtype = DType::F64;
   nn::Transformer model(config, world);
   const DeviceMesh mesh = line(world);
-  co_await parallelize_module(model, mesh, nn::transformer_plan(sequence_parallel),
-                              {.overlap = overlap});
+  const ParallelizeOptions options{.overlap = overlap};
+  co_await parallelize_module(model, mesh, nn::transformer_plan(sequence_parallel), options);
   const Tensor tokens = integers(world, Shape{2, config.seq}, config.vocab);
   CountingObserver counter(world);
   const Tensor logits = co_await model.forward(tokens);
@@ -65,7 +65,8 @@ TEST(OverlappedStyles, TakeTheirOwnChoiceBeforeThatOfThePlan) {
     ParallelPlan plan;
     plan["net1"] = ColwiseParallel{};
     plan["net2"] = RowwiseParallel{.overlap = Overlap::Off};
-    co_await parallelize_module(mlp, line(world), plan, {.overlap = Overlap::Always});
+    const ParallelizeOptions options{.overlap = Overlap::Always};
+    co_await parallelize_module(mlp, line(world), plan, options);
     EXPECT_EQ(mlp.net1.overlapping().overlap, Overlap::Always);
     EXPECT_EQ(mlp.net2.overlapping().overlap, Overlap::Off);
     EXPECT_EQ(mlp.net2.overlapping().target, Placement(Replicate()));
@@ -123,7 +124,8 @@ Task<std::ptrdiff_t> hidden_products(World& world, Placement input, Placement ou
   ParallelPlan plan;
   plan["net1"] = ColwiseParallel{.input_layouts = input};
   plan["net2"] = RowwiseParallel{.output_layouts = output};
-  co_await parallelize_module(mlp, line(world), plan, {.overlap = overlap});
+  const ParallelizeOptions options{.overlap = overlap};
+  co_await parallelize_module(mlp, line(world), plan, options);
   const NoGradGuard no_grad;
   const Tensor x = random(world, Shape{32, 64});
   const Intervals seen(world);
