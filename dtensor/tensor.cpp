@@ -75,6 +75,7 @@ void Tensor::arrived(const std::shared_ptr<WorkState>& awaited) const {
   if (storage.pending.state() != awaited) return;
   storage.in_flight = false;
   storage.pending = Work();
+  storage.gathered = nullptr;
 }
 
 void* Tensor::data() const {

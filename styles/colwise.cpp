@@ -10,6 +10,7 @@ void ColwiseParallel::apply(Module& module, const DeviceMesh& mesh,
   module.claim("parallelized");
   const ShardAxes axes =
       shard_parameters(module, mesh, ShardBy::Columns, "ColwiseParallel", options);
+  module.set_overlapping({overlap.value_or(options.overlap)});
   module.add_pre_hook([style = *this, mesh, axes](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "ColwiseParallel");
     x = bring_to(as_distributed(self, x, mesh, style.input_layouts,
@@ -29,7 +30,7 @@ std::ostream& operator<<(std::ostream& out, const ColwiseParallel& style) {
              << ", use_local_output=" << std::boolalpha << style.use_local_output
              << given_text("local_input_grad_placements", style.local_input_grad_placements)
              << given_text("local_output_grad_placements", style.local_output_grad_placements)
-             << ')';
+             << given_text("overlap", style.overlap) << ')';
 }
 
 }  // namespace coshard

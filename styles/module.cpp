@@ -158,8 +158,10 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   // All hooks have issued what they need before the first of it is awaited.
   std::vector<Tensor> arriving;
-  for (const Tensor& x : inputs.args)
-    if (x.defined() && x.in_flight()) arriving.push_back(x);
+  for (const Tensor& x : inputs.args) {
+    const bool by_shards = &x == &inputs.args.front() && takes_shards();
+    if (x.defined() && x.in_flight() && !(by_shards && arrives_by_shards(x))) arriving.push_back(x);
+  }
   for (const auto& named : inputs.kwargs)
     if (named.second.defined() && named.second.in_flight()) arriving.push_back(named.second);
   if (!arriving.empty()) {

@@ -26,7 +26,8 @@ class Replaced final : public GradNode {
 
 ModuleChange::ModuleChange(Module& root) : random_(random_state()) {
   for (const auto& [path, module] : root.named_modules()) {
-    parts_.push_back({module, module->pre_hooks_, module->post_hooks_, module->claims_});
+    parts_.push_back(
+        {module, module->pre_hooks_, module->post_hooks_, module->claims_, module->overlapping_});
     for (const auto& [name, slot] : module->parameters_)
       slots_.push_back({module, name, slot, *slot, slot->defined() && slot->requires_grad()});
   }
@@ -49,6 +50,7 @@ void ModuleChange::undo() {
     part.module->pre_hooks_ = part.pre_hooks;
     part.module->post_hooks_ = part.post_hooks;
     part.module->claims_ = part.claims;
+    part.module->overlapping_ = part.overlapping;
   }
   for (Slot& each : slots_) {
     *each.slot = each.before;

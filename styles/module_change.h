@@ -36,6 +36,7 @@ class ModuleChange {
     std::vector<PreHook> pre_hooks;
     std::vector<PostHook> post_hooks;
     std::vector<std::string> claims;
+    Overlapping overlapping;
   };
   std::vector<Slot> slots_;
   std::vector<Part> parts_;

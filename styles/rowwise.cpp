@@ -9,6 +9,8 @@ void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
   require_one_dimension(mesh, "RowwiseParallel");
   module.claim("parallelized");
   const ShardAxes axes = shard_parameters(module, mesh, ShardBy::Rows, "RowwiseParallel", options);
+  module.set_overlapping({overlap.value_or(options.overlap),
+                          reduce_dtype ? std::nullopt : std::optional(output_layouts)});
   module.add_pre_hook([style = *this, mesh, axes](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "RowwiseParallel");
     x = bring_to(as_distributed(self, x, mesh, style.input_layouts,
@@ -28,7 +30,8 @@ std::ostream& operator<<(std::ostream& out, const RowwiseParallel& style) {
              << ", use_local_output=" << std::boolalpha << style.use_local_output
              << given_text("local_input_grad_placements", style.local_input_grad_placements)
              << given_text("local_output_grad_placements", style.local_output_grad_placements)
-             << given_text("reduce_dtype", style.reduce_dtype) << ')';
+             << given_text("reduce_dtype", style.reduce_dtype)
+             << given_text("overlap", style.overlap) << ')';
 }
 
 }  // namespace coshard

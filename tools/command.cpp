@@ -235,8 +235,9 @@ class Benches {
     add("dispatch", "Host time per task and per tensor operator", dispatch_, bench_dispatch);
     add("redistribute", "Collectives and redistributions from 4 KiB to 16 MiB", redistribute_,
         bench_redistribute);
-    add("overlap", "Communication hidden by a sibling task, on an emulated link", overlap_,
-        bench_overlap);
+    add("overlap",
+        "Communication hidden by a sibling task and by linear layers, on an emulated link",
+        overlap_, bench_overlap);
     add("train", "One training step of a transformer", train_, bench_train);
     add("gpu", "Llama block, attention, matmul, bandwidth and host time on one device", gpu_,
         bench_gpu);

@@ -7,6 +7,7 @@
 #include <coshard/dtensor/replica_guard.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/ops/decision.h"
+#include "dtensor/ops/op_call.h"
 #include "dtensor/ops/op_node.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/plan.h"
@@ -104,6 +105,16 @@ std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in,
   return together;
 }
 
+// The inputs in the layouts that were decided.
+std::vector<Tensor> moved_inputs(const OpDef& op, std::span<const Tensor> in, const Decision& d) {
+  require_explicit(op, in, d);
+  const WithinOperator within(op.name);
+  std::vector<Tensor> moved(in.begin(), in.end());
+  for (std::size_t i = 0; i < in.size(); ++i)
+    if (d.change[i]) moved[i] = redistribute_raw(in[i], d.want[i]);
+  return moved;
+}
+
 std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor> in,
                                          const Attrs& attrs, bool in_place) {
   CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
@@ -114,14 +125,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   const Decision& d = *decision;
   std::vector<Tensor> moved;
   std::span<const Tensor> used = in;
-  if (d.changes) {
-    require_explicit(op, in, d);
-    const WithinOperator within(op.name);
-    moved.assign(in.begin(), in.end());
-    for (std::size_t i = 0; i < in.size(); ++i)
-      if (d.change[i]) moved[i] = redistribute_raw(in[i], d.want[i]);
-    used = moved;
-  }
+  if (d.changes) used = moved = moved_inputs(op, in, d);
   OpContext context{used, attrs};
   context.outputs = d.outputs;
   context.out_shape = d.out_shape;
@@ -143,6 +147,26 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
 }
 
 }  // namespace
+
+OpCall::OpCall(const OpDef& op, std::vector<Tensor> in) : op_(op), in_(std::move(in)), used_(in_) {
+  const CachesHeld held;
+  const Decision* decision = decision_for(op_, in_, attrs_, false, held);
+  CS_REQUIRE(decision, show_call(op_, in_), ": got both plain tensors and DTensors");
+  const Decision& d = *decision;
+  if (d.changes) used_ = moved_inputs(op_, in_, d);
+  absent_ = d.absent;
+  out_spec_ = d.out_spec[0];
+  out_dtype_ = d.out_dtype[0];
+  out_shape_ = d.out_shape[0];
+  const Tensor none[1];
+  if (taped(in_)) record_ = make_op_node(op_, attrs_, used_, none, d);
+}
+
+Tensor OpCall::record(Tensor out) {
+  if (out_spec_) out = std::move(out).with_spec(out_spec_);
+  if (record_) push_record(record_, in_, std::span<Tensor>(&out, 1));
+  return out;
+}
 
 Tensor& OpContext::make(int i) {
   CS_REQUIRE(i >= 0 && i < outputs, "make: output ", i, " is out of range for an operator with ",

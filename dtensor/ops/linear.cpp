@@ -1,3 +1,4 @@
+#include "dtensor/ops/linear.h"
 #include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
@@ -53,19 +54,7 @@ double linear_flops(Infos in, const Attrs&) {
   return 2.0 * static_cast<double>(numel(in[0].shape)) * static_cast<double>(in[1].shape[0]);
 }
 
-void linear_forward(OpContext& c) {
-  const Tensor x = matrix_of(c.in[0]);
-  const Tensor weight = matrix_of(c.in[1]);
-  const Tensor out = matrix_of(c.make());
-  const kernels::View y = view_of(out);
-  kernels::Matmul product{y, view_of(x), transposed(view_of(weight))};
-  Tensor bias;  // alive until the kernel is enqueued
-  if (c.in[2].defined()) {
-    bias = local_contiguous(c.in[2]);
-    product.bias = bias.data();
-  }
-  launch(c, product);
-}
+void linear_forward(OpContext& c) { linear_rows(c, c.in[0], c.make()); }
 
 void linear_backward(GradContext& c) {
   const Tensor x = c.in[0];
@@ -84,6 +73,30 @@ std::vector<OpDef::Sample> linear_samples() {
           {{input({2, 3, 5}), input({4, 5}), input({4})}, {}}};
 }
 
+}  // namespace
+
+void linear_rows(const OpContext& c, const Tensor& x, const Tensor& out) {
+  const bool flat = is_matrix(out);
+  const Tensor weight = matrix_of(c.in[1]);
+  kernels::View right = transposed(view_of(weight));
+  if (!flat)
+    right = kernels::View{right.data,
+                          right.dtype,
+                          3,
+                          {1, right.shape[0], right.shape[1]},
+                          {0, right.strides[0], right.strides[1]}};
+  const Tensor left = flat ? matrix_of(x) : batch_of(x);
+  const Tensor to = flat ? matrix_of(out) : batch_of(out);
+  if (!flat) right.shape[0] = to.local_shape()[0];
+  kernels::Matmul product{view_of(to), view_of(left), right};
+  Tensor bias;  // alive until the kernel is enqueued
+  if (c.in[2].defined()) {
+    bias = local_contiguous(c.in[2]);
+    product.bias = bias.data();
+  }
+  launch(c, product);
+}
+
 const OpDef& linear_op() {
   static const OpDef op{.name = "linear",
                         .rule = linear_rule,
@@ -97,8 +110,6 @@ const OpDef& linear_op() {
                         .samples = linear_samples};
   return op;
 }
-
-}  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, CallSite site) {
   const UserCall user(site);

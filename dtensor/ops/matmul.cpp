@@ -175,23 +175,31 @@ std::optional<Strides> matrix_strides(const Shape& shape, Strides strides) {
   return strides;
 }
 
+// Strides of a view of that shape which the kernel can read, if there is one.
+std::optional<Strides> unit_strides(const Tensor& tensor, const Shape& shape) {
+  const auto view = view_strides(tensor.local_shape(), tensor.strides(), shape);
+  return view ? matrix_strides(shape, *view) : std::nullopt;
+}
+
 Tensor with_unit_stride(const Tensor& tensor, const Shape& shape) {
-  if (const auto view = view_strides(tensor.local_shape(), tensor.strides(), shape)) {
-    if (const auto strides = matrix_strides(shape, *view))
-      return tensor.view_as(shape, *strides, tensor.storage_offset(), nullptr);
-  }
+  if (const auto strides = unit_strides(tensor, shape))
+    return tensor.view_as(shape, *strides, tensor.storage_offset(), nullptr);
   const Tensor copy = local_contiguous(tensor);
   return copy.view_as(shape, row_major(shape), copy.storage_offset(), nullptr);
 }
 
-}  // namespace
-
-Tensor matrix_of(const Tensor& local) {
+Shape matrix_shape(const Tensor& local) {
   const Shape& shape = local.local_shape();
   std::int64_t rows = 1;
   for (std::size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
-  return with_unit_stride(local, {rows, shape.back()});
+  return {rows, shape.back()};
 }
+
+}  // namespace
+
+bool is_matrix(const Tensor& local) { return unit_strides(local, matrix_shape(local)).has_value(); }
+
+Tensor matrix_of(const Tensor& local) { return with_unit_stride(local, matrix_shape(local)); }
 
 Tensor batch_of(const Tensor& local) {
   const Shape& shape = local.local_shape();

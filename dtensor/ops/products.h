@@ -6,6 +6,7 @@
 
 namespace coshard {
 
+bool is_matrix(const Tensor& local);    // matrix_of would be a view
 Tensor matrix_of(const Tensor& local);  // [..., k] as [rows, k]
 Tensor batch_of(const Tensor& local);   // [..., m, k] as [batch, m, k]
 kernels::View transposed(kernels::View matrix);

@@ -5,6 +5,7 @@
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
+#include "dtensor/redistribute/taped.h"
 #include "dtensor/redistribute/transition.h"
 #include "dtensor/writes.h"
 #include "runtime/comm/collective.h"
@@ -46,18 +47,41 @@ class RedistributeNode final : public GradNode {
   DType dtype_, backward_dtype_;
 };
 
+// For operators that take the shards as they come.
+void note_gathered(const Tensor& source, const Tensor& result) {
+  const Layout& from = source.layout();
+  if (!result.in_flight() || from.ndim() != 1 || !result.layout()[0].is_replicate()) return;
+  for (int dim = 0; dim < source.ndim(); ++dim)
+    if (from[0].is_shard(dim))
+      result.storage()->gathered = std::make_shared<const Gathered>(Gathered{result.spec(), dim});
+}
+
 Issued run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options) {
   const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
   Issued issued =
       sent.layout() == target ? Issued{sent.detach()} : issue_now_or_later(sent, target);
   if (issued.result.storage()->buffer == source.storage()->buffer)
     issued.result = copy_later(issued.result);
+  else if (!redistributes_are_deferred())
+    note_gathered(sent, issued.result);
   const Tensor inputs[] = {source};
   if (taped(inputs))
     push_record(std::make_shared<RedistributeNode>(source, options), inputs,
                 std::span<Tensor>(&issued.result, 1));
   return issued;
 }
+
+}  // namespace
+
+Tensor redistributed(const Tensor& source, Tensor result) {
+  const Tensor inputs[] = {source};
+  if (taped(inputs))
+    push_record(std::make_shared<RedistributeNode>(source, RedistributeOptions()), inputs,
+                std::span<Tensor>(&result, 1));
+  return result;
+}
+
+namespace {
 
 void check_partials(const Tensor& source, const Layout& wanted) {
   const Layout& now = source.layout();

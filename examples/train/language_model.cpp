@@ -38,7 +38,12 @@ Task<void> LanguageModel::parallelize() {
   if (world_.size() == 1) co_return;
   DeviceMesh mesh = init_device_mesh(world_, {world_.size()}, {"tp"});
   ParallelPlan plan = nn::transformer_plan(options_.sequence_parallel());
-  co_await parallelize_module(model_, mesh, plan);
+  const ParallelizeOptions how{.overlap = parse_overlap(options_.overlap)};
+  if (options_.measure_links) {
+    Task<DeviceMesh> measuring = measure_links(mesh);
+    mesh = co_await std::move(measuring);
+  }
+  co_await parallelize_module(model_, mesh, plan, how);
 }
 
 Task<Tensor> LanguageModel::logits(std::vector<double> tokens, std::int64_t rows) {

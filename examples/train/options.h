@@ -20,8 +20,9 @@ struct Options {
   int seq = 256, batch = 4;  // bytes per sequence, sequences per step
   int steps = 1000, warmup = 100;
   double lr = 2e-3;
-  std::string dtype_name = "f32", plan = "tp";
+  std::string dtype_name = "f32", plan = "tp", overlap = "auto";
   std::uint64_t seed = 1;
+  bool measure_links = false;  // before the first step
   std::string text = "data/kjv.txt";
   std::string trace, json;  // files to write; empty: none
   int trace_steps = 3;      // how many steps the trace holds, after the first

@@ -44,6 +44,7 @@ Json config_json(const Options& o, const Outcome& outcome) {
           {"seed", o.seed},
           {"text", o.text},
           {"plan", o.plan},
+          {"overlap", o.overlap},
           {"device", o.device},
           {"communicator", o.communicator},
           {"link", o.link.empty() ? Json() : Json(o.link)},

@@ -12,7 +12,7 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/benches.h"
-#include "profiling/bench/timed.h"
+#include "profiling/bench/schedules.h"
 
 namespace coshard::bench {
 namespace {
@@ -77,16 +77,6 @@ Task<void> one_branch(const Workload& work) {
 Task<void> compute_only(const Workload& work) {
   for (int i = 0; i < 2 * work.steps; ++i) work.compute();
   co_return;
-}
-
-// Milliseconds until all ranks have come through.
-Task<double> time_of(World& world, Task<void> program) {
-  const Collective barrier;
-  world.communicator()->issue(barrier).wait();
-  const auto begin = std::chrono::steady_clock::now();
-  co_await std::move(program);
-  world.communicator()->issue(barrier).wait();
-  co_return seconds_since(begin) * 1e3;
 }
 
 // A round runs all of them in turn.
@@ -197,7 +187,10 @@ Report bench_overlap(const OverlapOptions& options) {
   Report report("overlap");
   report.note("calibration", "a collective takes as long as a computation while all ranks compute");
   const std::vector<int> all = options.ranks == 0 ? std::vector{2, 4} : std::vector{options.ranks};
-  for (const int ranks : all) measure_ranks(report, options, ranks);
+  for (const int ranks : all) {
+    measure_ranks(report, options, ranks);
+    measure_schedules(report, options, ranks);
+  }
   return report;
 }
 

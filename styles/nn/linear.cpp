@@ -37,6 +37,11 @@ std::optional<ShardAxes> Linear::shard_axes(ShardBy way) const {
   return axes;
 }
 
-Task<Tensor> Linear::run(Tensor x) { co_return linear(x, weight, bias); }
+Task<Tensor> Linear::run(Tensor x) {
+  if (!takes_shards()) co_return linear(x, weight, bias);
+  Task<Tensor> product =
+      overlapped_linear(std::move(x), weight, bias, overlapping().target, overlapping().overlap);
+  co_return co_await std::move(product);
+}
 
 }  // namespace coshard::nn

@@ -69,6 +69,12 @@ class ValueList {
   std::span<const double> values_;
 };
 
+// An all_gather that fills a tensor of one mesh dimension shard by shard along `dim`.
+struct Gathered {
+  std::shared_ptr<const Spec> spec;  // of the result
+  int dim = 0;
+};
+
 // Memory shared by views, and the collective that is still filling it, if any.
 struct Storage {
   std::shared_ptr<Buffer> buffer;
@@ -77,6 +83,7 @@ struct Storage {
   // waited for.
   Work pending;
   bool in_flight = false;
+  std::shared_ptr<const Gathered> gathered;  // while in flight; null: not shard by shard
   // How often the memory has been written to, through any handle.
   std::uint32_t changes() const { return buffer->writes; }
 };

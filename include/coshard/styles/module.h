@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/dtensor/ops/overlap.h>
 #include <coshard/dtensor/tensor.h>
 #include <coshard/runtime/coro/task.h>
 #include <coshard/runtime/type_name.h>
@@ -73,6 +74,12 @@ struct ShardAxes {
   std::vector<Axis> parameters;
   Placement input = Replicate();                     // what the module needs of its input
   std::optional<std::int64_t> width = std::nullopt;  // size of the input's last dimension, if fixed
+};
+
+// What a style asks of a module that can overlap with collectives (overlap.h).
+struct Overlapping {
+  Overlap overlap = Overlap::Off;
+  std::optional<Placement> target = std::nullopt;  // of an output that is a sum over ranks
 };
 
 class RunningModule;
@@ -129,6 +136,11 @@ class Module : private FailureWitness {
   // Partial (rows); nullopt: it cannot be.
   virtual std::optional<ShardAxes> shard_axes(ShardBy) const { return std::nullopt; }
 
+  // Whether `run` may be given an input that an all_gather still fills shard by shard; it awaits it.
+  virtual bool takes_shards() const { return false; }
+  void set_overlapping(Overlapping how) { overlapping_ = how; }
+  const Overlapping& overlapping() const { return overlapping_; }
+
   void add_pre_hook(PreHook hook) { pre_hooks_.push_back(std::move(hook)); }
   void add_post_hook(PostHook hook) { post_hooks_.push_back(std::move(hook)); }
 
@@ -175,6 +187,7 @@ class Module : private FailureWitness {
   std::vector<PreHook> pre_hooks_;
   std::vector<PostHook> post_hooks_;
   std::vector<std::string> claims_;
+  Overlapping overlapping_;
   Module* parent_ = nullptr;
   std::string name_;
   const std::string* path_ = nullptr;  // null: not known yet

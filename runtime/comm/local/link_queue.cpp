@@ -18,6 +18,15 @@ std::int64_t later(std::int64_t ns, std::int64_t by) {
   return __builtin_add_overflow(ns, by, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
 }
 
+// Of an all_to_all with counts of its own; -1: of another collective.
+std::int64_t counted_bytes_to_others(const Collective& c, int rank) {
+  if (c.send_counts == nullptr) return -1;
+  std::int64_t elements = 0;
+  for (int r = 0; r < static_cast<int>(c.send_counts->size()); ++r)
+    if (r != rank) elements += (*c.send_counts)[static_cast<std::size_t>(r)];
+  return elements * static_cast<std::int64_t>(size_of(c.dtype));
+}
+
 }  // namespace
 
 std::int64_t LinkQueue::now() { return RankContext::current().parker().now(); }
@@ -25,11 +34,15 @@ std::int64_t LinkQueue::now() { return RankContext::current().parker().now(); }
 Passage LinkQueue::pass(const CollectiveOp& op) {
   const Collective& any = op.entries[0].args;
   const int ranks = static_cast<int>(free_ns_.size());
-  std::int64_t bytes = 0;
-  for (int r = 0; r < ranks; ++r)
-    bytes = std::max(bytes, larger_bytes(op.entries[static_cast<std::size_t>(r)].args, ranks, r));
-  const std::int64_t took =
-      any.control_only ? 0 : link_.time_ns(algorithmic_bytes(any, ranks, bytes));
+  std::int64_t bytes = 0, to_others = -1;
+  for (int r = 0; r < ranks; ++r) {
+    const Collective& c = op.entries[static_cast<std::size_t>(r)].args;
+    bytes = std::max(bytes, larger_bytes(c, ranks, r));
+    to_others = std::max(to_others, counted_bytes_to_others(c, r));
+  }
+  // Counts need not be even: what leaves the busiest rank is known exactly.
+  const std::int64_t passes = to_others >= 0 ? to_others : algorithmic_bytes(any, ranks, bytes);
+  const std::int64_t took = any.control_only ? 0 : link_.time_ns(passes);
   const std::scoped_lock lock(lock_);
   Passage passage{now()};
   for (const std::int64_t free : free_ns_) passage.begin = std::max(passage.begin, free);

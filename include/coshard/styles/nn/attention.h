@@ -31,6 +31,8 @@ class Attention : public Module {
   std::int64_t head_dim;
   Linear wq, wk, wv, wo;
 
+  bool takes_shards() const override { return wq.takes_shards(); }
+
  protected:
   Task<Tensor> run(Tensor x) override;
 

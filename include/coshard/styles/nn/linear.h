@@ -28,6 +28,7 @@ class Linear : public Module {
   Tensor bias;    // [out], or undefined
 
   std::optional<ShardAxes> shard_axes(ShardBy way) const override;
+  bool takes_shards() const override { return overlapping().overlap != Overlap::Off; }
 
  protected:
   Task<Tensor> run(Tensor x) override;

@@ -23,6 +23,8 @@ class MLP : public Module {
   Linear w1, w3;  // [ffn, dim]
   Linear w2;      // [dim, ffn]
 
+  bool takes_shards() const override { return w1.takes_shards(); }
+
  protected:
   Task<Tensor> run(Tensor x) override;
 };

@@ -41,6 +41,24 @@ TEST(LinkQueueOf, AnOpTakesLatencyAndBytesAndTheNextComesAfterIt) {
   });
 }
 
+TEST(LinkQueueOf, CountedBlocksTakeWhatTheBusiestRankSendsToOthers) {
+  at_one_moment([] {
+    LinkQueue queue(kLink, 2);
+    CollectiveOp op(2);
+    const auto counts = [](std::int64_t a, std::int64_t b) {
+      return std::make_shared<const std::vector<std::int64_t>>(std::vector{a, b});
+    };
+    for (int r = 0; r < 2; ++r) {
+      Collective& c = op.entries[static_cast<std::size_t>(r)].args;
+      c.kind = CollectiveKind::AllToAll;
+      c.send_counts = r == 0 ? counts(7000, 1000) : counts(2000, 9000);
+      c.recv_counts = r == 0 ? counts(7000, 2000) : counts(1000, 9000);
+    }
+    const Passage passage = queue.pass(op);
+    EXPECT_EQ(passage.end - passage.begin, 10 * kMicrosecond + 8000);  // 2,000 floats of rank 1
+  });
+}
+
 TEST(LinkQueueOf, AMessageTakesTheLinkOfItsSenderAlone) {
   at_one_moment([] {
     LinkQueue queue(kLink, 2);

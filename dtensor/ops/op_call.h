@@ -1,0 +1,40 @@
+#pragma once
+// A call of an operator whose output is computed in parts, by a schedule. Rank's thread.
+#include <memory>
+#include <vector>
+
+#include <coshard/dtensor/ops/op.h>
+
+namespace coshard {
+
+// For an operator with one output and without attributes that saves no output. Redistributes the
+// inputs as a plain call does, but waits for none of them.
+class OpCall {
+ public:
+  // Error{BadInput}: as `call`; also a mix of plain tensors and DTensors.
+  OpCall(const OpDef& op, std::vector<Tensor> in);
+  OpCall(const OpCall&) = delete;
+  OpCall& operator=(const OpCall&) = delete;
+
+  const std::vector<Tensor>& used() const { return used_; }  // the inputs, redistributed
+  bool absent() const { return absent_; }                    // this rank is not in the mesh
+  // Of the output: null spec for a plain tensor; the local shape.
+  const std::shared_ptr<const Spec>& spec() const { return out_spec_; }
+  const Shape& local_shape() const { return out_shape_; }
+  DType dtype() const { return out_dtype_; }
+  OpContext context() const { return {used_, attrs_}; }
+  // `out` as its output: with its spec, on the tape.
+  Tensor record(Tensor out);
+
+ private:
+  const OpDef& op_;
+  Attrs attrs_;
+  std::vector<Tensor> in_, used_;
+  bool absent_ = false;
+  std::shared_ptr<const Spec> out_spec_;
+  Shape out_shape_;
+  DType out_dtype_ = DType::F32;
+  std::shared_ptr<GradNode> record_;  // null: nothing to differentiate
+};
+
+}  // namespace coshard

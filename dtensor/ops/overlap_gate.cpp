@@ -1,0 +1,98 @@
+#include "dtensor/ops/overlap_gate.h"
+
+#include <algorithm>
+#include <array>
+
+#include <coshard/runtime/error.h>
+
+namespace coshard {
+namespace {
+
+constexpr std::int64_t kCallNs = 4'000;   // a GEMM more: its call, a look at the collective
+constexpr std::int64_t kFewestRows = 32;  // fewer take as long
+constexpr std::array<int, 4> kPieces{1, 2, 4, 8};
+// The plain schedule is known to take what it takes; a forecast has to beat it by 3 %.
+constexpr std::int64_t kGainOf = 32;
+
+std::int64_t product_ns(const OverlapCase& of, std::int64_t rows) {
+  if (rows == 0) return 0;
+  return of.products *
+         (kCallNs + std::max(rows, std::min(kFewestRows, of.rows)) * of.row_ns_x1024 / 1024);
+}
+
+std::int64_t whole_product_ns(const OverlapCase& of) {
+  return kCallNs + of.ranks * of.products * of.rows * of.row_ns_x1024 / 1024;
+}
+
+// The faster one; `always`: never the plain one.
+Schedule better(Schedule best, int pieces, std::int64_t ns, Overlap overlap) {
+  const std::int64_t limit = best ? best.ns - 1 : best.plain_ns - best.plain_ns / kGainOf;
+  if (ns <= limit || (!best && overlap == Overlap::Always)) best.pieces = pieces, best.ns = ns;
+  return best;
+}
+
+Schedule plain(const OverlapCase& of, std::int64_t collective_ns) {
+  const std::int64_t ns = whole_product_ns(of) + collective_ns;
+  return {0, ns, ns};
+}
+
+// When the last of `shards` x `pieces` has arrived, each sent once it is computed.
+std::int64_t sent_by(const OverlapCase& of, int shards, int pieces, std::int64_t piece_ns) {
+  const std::int64_t rows = (of.rows + pieces - 1) / pieces;
+  std::int64_t computed = 0, free = 0;
+  for (int i = 0; i < shards * pieces; ++i) {
+    computed += product_ns(of, rows);
+    free = std::max(free, computed) + of.latency_ns + piece_ns;
+  }
+  return free;
+}
+
+}  // namespace
+
+Schedule gather_schedule(const OverlapCase& of, Overlap overlap) {
+  Schedule best = plain(of, of.latency_ns + (of.ranks - 1) * of.shard_ns);
+  if (overlap == Overlap::Off || of.ranks < 2) return best;
+  std::int64_t now = product_ns(of, of.rows);
+  for (int k = 1; k < of.ranks; ++k)
+    now = std::max(now, of.latency_ns + k * of.shard_ns) + product_ns(of, of.rows);
+  return better(best, 1, now, overlap);
+}
+
+Schedule scatter_schedule(const OverlapCase& of, Overlap overlap) {
+  Schedule best = plain(of, of.latency_ns + (of.ranks - 1) * of.shard_ns);
+  if (overlap == Overlap::Off || of.ranks < 2) return best;
+  for (const int pieces : kPieces) {
+    if (pieces > 1 && of.rows / pieces < kFewestRows) break;
+    const std::int64_t rows = (of.rows + pieces - 1) / pieces;
+    const std::int64_t computed = of.ranks * pieces * product_ns(of, rows);
+    const std::int64_t sent = sent_by(of, of.ranks - 1, pieces, of.shard_ns / pieces);
+    // The sum of what has come: about a tenth of the link's time for as much data.
+    const std::int64_t sum = pieces * kCallNs;
+    best = better(best, pieces, std::max(computed, sent) + sum, overlap);
+  }
+  return best;
+}
+
+Schedule reduce_schedule(const OverlapCase& of, Overlap overlap) {
+  const std::int64_t collective = 2 * (of.ranks - 1) * of.shard_ns;
+  Schedule best = plain(of, of.latency_ns + collective);
+  if (overlap == Overlap::Off || of.ranks < 2) return best;
+  OverlapCase whole = of;
+  whole.rows = of.rows * of.ranks;
+  for (const int pieces : kPieces) {
+    if (pieces == 1) continue;
+    if (pieces > 2 && whole.rows / pieces < kFewestRows) break;
+    best = better(best, pieces, sent_by(whole, 1, pieces, collective / pieces), overlap);
+  }
+  return best;
+}
+
+std::optional<LinkCost> known_link(const DeviceMesh& mesh, int m) {
+  const LinkCost& cost = mesh.links()[static_cast<std::size_t>(m)];
+  if (!(cost == LinkCost())) return cost;
+  const std::optional<Link>& link = mesh.world().options().link;
+  if (!link) return std::nullopt;
+  return LinkCost{static_cast<double>(link->latency.count()) * 1e-3, link->bytes_per_second * 1e-6};
+}
+
+}  // namespace coshard

@@ -1,0 +1,154 @@
+#include "profiling/bench/schedules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/ops/overlap.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tape.h>
+#include <coshard/runtime/launch/world.h>
+
+namespace coshard::bench {
+namespace {
+
+constexpr std::int64_t kIn = 512, kOut = 1024;  // of a layer; rows make it as long as asked
+constexpr int kMostPieces = 8;
+
+// A layer, the collective beside it, and what stands for the plain product.
+struct Kind {
+  const char* name;
+  Placement input, weight, target;
+};
+const std::array<Kind, 3> kKinds{{
+    {"all_gather_linear", Shard(0), Shard(0), Shard(-1)},
+    {"linear_reduce_scatter", Shard(-1), Shard(1), Shard(0)},
+    {"linear_all_reduce", Shard(-1), Shard(1), Replicate()},
+}};
+
+struct Layer {
+  Layer(World& world, const Kind& kind, std::int64_t rows)
+      : mesh(init_device_mesh(world, {world.size()}, {"tp"})),
+        x(part(world, kind.input, Shape{rows, kIn})),
+        whole(part(world, Replicate(), Shape{rows, kIn})),
+        weight(part(world, kind.weight, Shape{kOut, kIn})),
+        gathers(kind.input.is_shard(0)),
+        target(gathers ? std::nullopt : std::optional(kind.target)) {}
+
+  DTensor part(World& world, Placement placement, const Shape& shape) const {
+    const auto spec = make_spec(mesh, normalize(Layout(placement), shape, "bench"), shape);
+    return randn(world.device(), spec->local_shape).with_spec(spec);
+  }
+
+  DeviceMesh mesh;
+  DTensor x, whole, weight;
+  bool gathers;
+  std::optional<Placement> target;
+};
+
+Task<void> run_layer(const Layer& layer, Overlap overlap) {
+  const Tensor x = layer.gathers ? layer.x.redistribute(Replicate()).tensor() : layer.x;
+  Task<Tensor> product = overlapped_linear(x, layer.weight, Tensor(), layer.target, overlap);
+  const Tensor y = co_await std::move(product);
+  Task<void> arrived = arrival_of(Tensors(y));
+  co_await std::move(arrived);
+}
+
+Task<void> only_compute(const Layer& layer) {
+  linear(layer.gathers ? layer.whole : layer.x, layer.weight).wait();
+  co_return;
+}
+
+struct Round {
+  double plain_ms = 0, overlapped_ms = 0, compute_ms = 0;
+};
+
+Task<void> measure(World& world, const Kind& kind, std::int64_t rows, int rounds,
+                   std::vector<Round>& found) {
+  const NoGradGuard no_grad;
+  const Layer layer(world, kind, rows);
+  for (int i = -2; i < rounds; ++i) {
+    Round round;
+    Task<double> a = time_of(world, run_layer(layer, Overlap::Off));
+    round.plain_ms = co_await std::move(a);
+    Task<double> b = time_of(world, run_layer(layer, Overlap::Always));
+    round.overlapped_ms = co_await std::move(b);
+    Task<double> c = time_of(world, only_compute(layer));
+    round.compute_ms = co_await std::move(c);
+    if (i >= 0 && world.rank() == 0) found.push_back(round);
+  }
+}
+
+std::vector<Round> rounds_of(const WorldOptions& world, const Kind& kind, std::int64_t rows,
+                             int rounds) {
+  std::vector<Round> found;
+  run_ranks(world, [&](World& rank) { return measure(rank, kind, rows, rounds, found); });
+  return found;
+}
+
+RobustStats stats_of(const std::vector<Round>& rounds, const auto& figure) {
+  std::vector<double> values;
+  for (const Round& round : rounds) values.push_back(figure(round));
+  return robust_stats(values);
+}
+
+double compute_ms_of(const std::vector<Round>& rounds) {
+  return stats_of(rounds, [](const Round& r) { return r.compute_ms; }).median;
+}
+
+// Carries what the layer sends in `ms`.
+Link link_for(const Kind& kind, int ranks, std::int64_t rows, double ms) {
+  const std::int64_t width = kind.input.is_shard(0) ? kIn : kOut;
+  const double sent = static_cast<double>(rows * width * 4) * (ranks - 1) / ranks;
+  const double times = kind.target.is_replicate() ? 2 : 1;
+  return {std::chrono::nanoseconds(0), times * sent / (ms / 1e3)};
+}
+
+void measure_kind(Report& report, const OverlapOptions& options, int ranks, const Kind& kind) {
+  WorldOptions world = options.world;
+  world.ranks = ranks;
+  world.threads = 1;
+  std::int64_t rows = 256 * ranks;
+  const double first_ms = compute_ms_of(rounds_of(world, kind, rows, 3));
+  const double times = std::max(1.0, options.compute_ms / first_ms);
+  rows = rows * static_cast<std::int64_t>(times);
+  const double compute_ms = compute_ms_of(rounds_of(world, kind, rows, 3));
+  world.link = link_for(kind, ranks, rows, compute_ms * (ranks - 1) / ranks);
+  const std::vector<Round> rounds = rounds_of(world, kind, rows, options.rounds);
+  const auto add = [&](const char* what, const RobustStats& stats, const char* unit,
+                       std::optional<double> target = std::nullopt, bool more = false) {
+    report.results.push_back(
+        measured(fmt::format("{}_{}_{}_ranks", kind.name, what, ranks), stats, unit, target, more));
+  };
+  add("plain", stats_of(rounds, [](const Round& r) { return r.plain_ms; }), "ms");
+  add("overlapped", stats_of(rounds, [](const Round& r) { return r.overlapped_ms; }), "ms");
+  add("compute", stats_of(rounds, [](const Round& r) { return r.compute_ms; }), "ms");
+  const double goal = kind.target.is_replicate() ? 1 - 1.0 / kMostPieces - 0.03 : 0.97;
+  add("efficiency",
+      stats_of(rounds,
+               [](const Round& r) {
+                 const double exposed = r.overlapped_ms - r.compute_ms;
+                 return 1 - exposed / (r.plain_ms - r.compute_ms);
+               }),
+      "share", goal, true);
+}
+
+}  // namespace
+
+Task<double> time_of(World& world, Task<void> program) {
+  const Collective barrier;
+  world.communicator()->issue(barrier).wait();
+  const auto begin = std::chrono::steady_clock::now();
+  co_await std::move(program);
+  world.communicator()->issue(barrier).wait();
+  co_return seconds_since(begin) * 1e3;
+}
+
+void measure_schedules(Report& report, const OverlapOptions& options, int ranks) {
+  for (const Kind& kind : kKinds) measure_kind(report, options, ranks, kind);
+}
+
+}  // namespace coshard::bench

@@ -1,0 +1,16 @@
+#pragma once
+// What overlapped linear layers hide of the collectives around them.
+#include <coshard/runtime/coro/task.h>
+#include "profiling/bench/benches.h"
+#include "profiling/bench/timed.h"
+
+namespace coshard::bench {
+
+// Milliseconds until all ranks have come through.
+Task<double> time_of(World& world, Task<void> program);
+
+// Adds, for each schedule, E = 1 - (overlapped - compute) / (plain - compute) on an emulated link
+// that takes (n-1)/n of the product's time, and the forecasts of the gate.
+void measure_schedules(Report& report, const OverlapOptions& options, int ranks);
+
+}  // namespace coshard::bench

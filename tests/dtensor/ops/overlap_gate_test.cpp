@@ -1,0 +1,99 @@
+// The gate: forecasts of schedules, and what it refuses.
+#include "dtensor/ops/overlap_gate.h"
+
+#include <gtest/gtest.h>
+
+namespace coshard {
+namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
+
+// Products of 1 ms per shard.
+OverlapCase one_ms(int ranks, std::int64_t shard_ns) {
+  OverlapCase c;
+  c.ranks = ranks, c.rows = 1024;
+  c.row_ns_x1024 = kMs;
+  c.shard_ns = shard_ns;
+  return c;
+}
+
+double efficiency(const Schedule& s, std::int64_t compute_ns) {
+  return 1 - static_cast<double>(s.ns - compute_ns) / static_cast<double>(s.plain_ns - compute_ns);
+}
+
+TEST(OverlapGate, HidesAGatherThatTakesAsLongAsItsProducts) {
+  for (const int ranks : {2, 4, 8}) {
+    const Schedule s = gather_schedule(one_ms(ranks, kMs), Overlap::Auto);
+    ASSERT_TRUE(s) << ranks;
+    EXPECT_GT(efficiency(s, ranks * kMs), 0.97) << ranks;
+  }
+}
+
+TEST(OverlapGate, HidesAScatterThatTakesAsLongAsItsProducts) {
+  for (const int ranks : {2, 4, 8}) {
+    const Schedule s = scatter_schedule(one_ms(ranks, kMs), Overlap::Auto);
+    ASSERT_TRUE(s) << ranks;
+    EXPECT_GT(efficiency(s, ranks * kMs), 0.97) << ranks;
+  }
+}
+
+TEST(OverlapGate, CutsAReductionIntoAsManyPiecesAsPay) {
+  const OverlapCase c = one_ms(2, kMs / 2);
+  const Schedule s = reduce_schedule(c, Overlap::Auto);
+  EXPECT_EQ(s.pieces, 8);
+  OverlapCase slow = c;
+  slow.latency_ns = kMs / 4;  // of each piece
+  EXPECT_LT(reduce_schedule(slow, Overlap::Auto).pieces, 8);
+}
+
+TEST(OverlapGate, PicksThePlainScheduleWhereThereIsNothingToHide) {
+  const OverlapCase fast = one_ms(2, 10);
+  EXPECT_FALSE(gather_schedule(fast, Overlap::Auto));
+  EXPECT_FALSE(scatter_schedule(fast, Overlap::Auto));
+  EXPECT_FALSE(reduce_schedule(fast, Overlap::Auto));
+  EXPECT_EQ(gather_schedule(fast, Overlap::Auto).ns, gather_schedule(fast, Overlap::Auto).plain_ns);
+}
+
+TEST(OverlapGate, PicksThePlainScheduleForAFewRows) {
+  OverlapCase few = one_ms(4, 4'000);
+  few.rows = 4, few.row_ns_x1024 = 1024 * 500;
+  EXPECT_FALSE(gather_schedule(few, Overlap::Auto));
+  EXPECT_FALSE(scatter_schedule(few, Overlap::Auto));
+}
+
+TEST(OverlapGate, IsNeverForecastToLose) {
+  std::uint64_t state = 7;
+  const auto draw = [&state](std::int64_t most) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<std::int64_t>((state >> 33) % static_cast<std::uint64_t>(most));
+  };
+  int overlapped = 0;
+  for (int i = 0; i < 2000; ++i) {
+    OverlapCase c;
+    c.ranks = 2 + static_cast<int>(draw(7));
+    c.rows = 1 + draw(4096);
+    c.row_ns_x1024 = 1 + draw(1 << 24);
+    c.latency_ns = draw(200'000);
+    c.shard_ns = draw(20 * kMs);
+    for (const auto& schedule : {gather_schedule, scatter_schedule, reduce_schedule}) {
+      const Schedule s = schedule(c, Overlap::Auto);
+      EXPECT_LE(s.ns, s.plain_ns);
+      overlapped += s ? 1 : 0;
+    }
+  }
+  EXPECT_GT(overlapped, 1000);
+}
+
+TEST(OverlapGate, IsAskedForASchedule) {
+  const OverlapCase slow = one_ms(2, kMs), fast = one_ms(2, 0);
+  for (const auto& schedule : {gather_schedule, scatter_schedule, reduce_schedule}) {
+    EXPECT_FALSE(schedule(slow, Overlap::Off));
+    EXPECT_TRUE(schedule(fast, Overlap::Always));
+    OverlapCase alone = slow;
+    alone.ranks = 1;
+    EXPECT_FALSE(schedule(alone, Overlap::Always));
+  }
+}
+
+}  // namespace
+}  // namespace coshard
