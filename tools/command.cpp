@@ -175,23 +175,24 @@ void add_completion(CLI::App& app, Chosen& chosen) {
 void add_run(CLI::App& app, Chosen& chosen, job::RunOptions& options) {
   CLI::App* sub = app.add_subcommand("run", "Run a program as several processes, under MPI");
   sub->footer(
-      "The first word that is no option is the program; the rest are its arguments.\n"
-      "Example: coshard run -n 4 build/examples/quickstart --ranks 4");
+      "The first word that is not an option is the program; the rest are its arguments.\n"
+      "Example: coshard run -n 4 build/examples/quickstart");
   const auto check_n = [](const std::string& text) {
     (void)parse_number("-n", text, 1, kMostRanks);
   };
   add_checked(*sub, "-n,--processes", options.ranks,
-              "number of processes; else what --hosts says, or one for each core", check_n,
+              "number of processes; default: as many as --hosts has, or one per core", check_n,
               str_cat("1 to ", kMostRanks))
       ->default_str("");
   sub->add_option("--hosts", options.hosts,
-                  "where they run, with or without numbers of them: h0,h1 or h0:2,h1:2");
+                  "hosts, with or without a number of processes each: h0,h1 or h0:2,h1:2");
   add_word(*sub, "--mpi", options.mpi, job::known_mpis(),
-           joined(job::known_mpis()) + "; else the first that is installed");
+           joined(job::known_mpis()) +
+               "; default: the first that is installed and that this build can use");
   cli::add_seconds(*sub, "--start-timeout", options.start_timeout,
-                   "how long all processes may take to start; 0: without limit");
+                   "how long all processes may take to start; 0: no limit");
   sub->add_flag("--no-prefix", options.no_prefix,
-                "do not put the process's number before each line of its output");
+                "do not prefix lines of output with the process's number");
   sub->callback([&options, &chosen] {
     chosen = [&options] {
       CS_REQUIRE(!options.program.empty(), "run needs a program: coshard run -n 2 ./program");
@@ -278,7 +279,7 @@ class Benches {
 };
 
 int run_command(int argc, char** argv) {
-  CLI::App app("Benchmarks, conformance tests and diagnostics for coshard", "coshard");
+  CLI::App app("Launcher, benchmarks, conformance tests and diagnostics of coshard", "coshard");
   app.footer("Example: coshard doctor");
   app.require_subcommand(1);
   Chosen chosen;
@@ -304,10 +305,10 @@ int command(int argc, char** argv) {
       return job::guard({argv + 2, argv + argc});
     return run_command(argc, argv);
   } catch (const Error& error) {
-    std::cerr << "coshard: " << error.what() << std::endl;
+    std::cerr << str_cat("coshard: ", error.what(), '\n') << std::flush;
     return error.kind() == ErrorKind::BadInput ? 2 : 1;
   } catch (const std::exception& error) {
-    std::cerr << "coshard: " << error.what() << std::endl;
+    std::cerr << str_cat("coshard: ", error.what(), '\n') << std::flush;
     return 1;
   }
 }

@@ -18,6 +18,7 @@ namespace coshard::tools {
 namespace {
 
 constexpr std::array kArchitectures = {COSHARD_GPU_ARCHITECTURES};
+constexpr std::array kMpis = {COSHARD_MPI_SHIMS};  // one empty name: none
 
 class Doctor {
  public:
@@ -30,8 +31,10 @@ class Doctor {
     line("communicators", communicator_names());
     communicators();
     line("NVTX", COSHARD_HAS_NVTX ? "built in" : "not built in");
-    line("Open MPI", options_.mpi_program.empty() ? "not built in: `coshard bench` goes without"
-                                                  : options_.mpi_program);
+    line("MPI", *kMpis[0] == '\0' ? "not built in" : fmt::format("{}", fmt::join(kMpis, ", ")));
+    line("Open MPI bench", options_.mpi_program.empty()
+                               ? "not built in: `coshard bench` goes without"
+                               : options_.mpi_program);
     for (const std::string& text : problems_) out_ << "problem: " << text << '\n';
     return asked_for_fails_ ? 1 : 0;
   }

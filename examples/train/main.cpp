@@ -48,7 +48,7 @@ int train(const Options& options) {
   require_printed();
   if (const std::string error = loss_error(options, outcome); !error.empty())
     errors.push_back(error);
-  for (const std::string& error : errors) std::cerr << "train: " << error << std::endl;
+  for (const std::string& error : errors) std::cerr << "train: " + error + '\n' << std::flush;
   return errors.empty() ? 0 : 1;
 }
 
@@ -63,10 +63,10 @@ int main(int argc, char** argv) {
     coshard::train::require_printed();  // the help
     return 0;
   } catch (const coshard::Error& error) {
-    std::cerr << "train: " << error.what() << std::endl;
+    std::cerr << std::string("train: ") + error.what() + '\n' << std::flush;
     return error.kind() == ErrorKind::BadInput ? 2 : 1;
   } catch (const std::exception& error) {
-    std::cerr << "train: " << error.what() << std::endl;
+    std::cerr << std::string("train: ") + error.what() + '\n' << std::flush;
     return 1;
   }
 }

@@ -74,11 +74,11 @@ void add_world_options(CLI::App& app, WorldOptions& o) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto read_device = [&o](const std::string& text) { o.device = parse_device_kind(text); };
   const auto read_link = [&o](const std::string& text) { o.link = parse_link(text); };
-  add_number(app, "--ranks", o.ranks, 1, kMostRanks, "ranks, each a thread of a process")
+  add_number(app, "--ranks", o.ranks, 1, kMostRanks, "number of ranks, in all processes together")
       ->default_str("one per process, or 2");
   add_number(app, "--threads", o.threads, 0, kMostThreads, "threads per rank; 0: cores / ranks");
   add_number(app, "--rank-threads", o.rank_threads, 1, kMostRanks,
-             "ranks share so many threads; else one each");
+             "threads that the ranks share; default: one each");
   add_number(app, "--progress-threads", o.progress_threads, 0, kMostProgressThreads,
              "threads that move data while ranks compute");
   add_seconds(app, "--timeout", o.timeout, "deadline of every wait for a peer; 0: none");

@@ -47,7 +47,7 @@ int run(int argc, char** argv, const Program& program) {
     cli::add_world_options(app, options);
     if (!cli::parse(app, before_dashes(argc, argv), argv)) return 0;
   } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << std::endl;
+    std::cerr << str_cat("error: ", error.what(), '\n') << std::flush;
     return 2;
   }
   return run(std::move(options), program);

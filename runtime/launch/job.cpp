@@ -72,7 +72,7 @@ class FinalizeWatch {
   std::promise<void> over_;
   std::jthread thread_{[over = over_.get_future()] {
     if (over.wait_for(std::chrono::seconds(3)) == std::future_status::ready) return;
-    std::cerr << "warning: MPI_Finalize has not returned within 3 s: the process ends without it\n"
+    std::cerr << "warning: MPI_Finalize did not return within 3 s: exiting without it\n"
               << std::flush;
     std::_Exit(exit_status);
   }};
@@ -83,7 +83,7 @@ std::shared_ptr<MpiEngine> engine_of(const MpiApi& api, const Launched& launched
   const InitWatch watch(launched, deadline);
   auto engine = std::make_shared<MpiEngine>(api);
   CS_REQUIRE(engine->processes() == launched.processes && engine->process() == launched.process,
-             launched.said, ", but MPI has size ", engine->processes(), " and rank ",
+             launched.said, ", but MPI reports size ", engine->processes(), " and rank ",
              engine->process(), ": start the program with ", launchers_of(launched.mpi));
   return engine;
 }
@@ -165,10 +165,9 @@ void Job::meet_all(milliseconds deadline) {
     std::string missing;
     for (std::size_t p = 0; p < there.size(); ++p)
       if (!there[p]) missing += str_cat(missing.empty() ? "" : ", ", p);
-    fail(ErrorKind::CommFailed, str_cat("of ", table_.size(),
-                                        " processes these have not announced "
-                                        "themselves within ",
-                                        seconds(deadline), ": ", missing));
+    fail(ErrorKind::CommFailed,
+         str_cat(std::ranges::count(there, false), " of ", table_.size(),
+                 " processes did not join the job within ", seconds(deadline), ": ", missing));
   }
   if (liveness_ == nullptr) liveness_ = std::make_shared<Liveness>(processes(), !on_one_host());
   const Liveness::Address& address = liveness_->address();
@@ -187,11 +186,10 @@ void Job::meet_first(milliseconds deadline) {
     return true;
   });
   if (!drive_until(*engine_, deadline, [&] { return address.port != 0; }))
-    fail(ErrorKind::CommFailed,
-         str_cat("process ", engine_->process(),
-                 ": process 0 has not "
-                 "answered within ",
-                 seconds(deadline), "; it waits for others, or has not called run()"));
+    fail(
+        ErrorKind::CommFailed,
+        str_cat("process ", engine_->process(), ": process 0 did not answer within ",
+                seconds(deadline), ": it is waiting for other processes, or has not called run()"));
   const milliseconds most = deadline > milliseconds(0) ? deadline : milliseconds(60'000);
   if (liveness_ == nullptr)
     liveness_ = std::make_shared<Liveness>(engine_->process(), processes(), address, most);

@@ -88,13 +88,14 @@ void require_complete(const Claim& claim, const Environment& environment) {
   std::string missing;
   for (const char* name : all)
     if (!environment(name)) missing += str_cat(missing.empty() ? "" : ", ", name);
-  CS_REQUIRE(missing.empty(), claim.text(), " without ", missing, ": set all that ",
-             claim.names->launcher, " sets, or none to run as one process");
+  CS_REQUIRE(missing.empty(), claim.text(), " without ", missing, ": set all variables that ",
+             claim.names->launcher, " sets, or none of them to run as one process");
 }
 
 void require_agreement(const Claim& one, const Claim& other) {
-  CS_REQUIRE(!one.differs(other), one.text(), " contradict ", other.text(),
-             ": start the program by one launcher, in an environment without the other's");
+  CS_REQUIRE(
+      !one.differs(other), one.text(), " contradict ", other.text(),
+      ": start the program with one launcher, in an environment without the other's variables");
 }
 
 // mpirun starts its daemons as such a step when it runs in an allocation.
@@ -158,16 +159,17 @@ Environment own_environment() {
 std::optional<Launched> launched() { return launched(own_environment()); }
 
 std::string launchers_of(const std::string& mpi) {
-  return mpi == "openmpi" ? "mpirun of Open MPI or srun --mpi=pmix"
-                          : "mpirun of MPICH or srun --mpi=pmi2";
+  return mpi == "openmpi" ? "Open MPI's mpirun or srun --mpi=pmix"
+                          : "MPICH's mpirun or srun --mpi=pmi2";
 }
 
 void fail_without_mpi(const Launched& job) {
   if (job.launcher == "srun")
     fail(ErrorKind::BadInput,
-         str_cat(job.said,
-                 ", but srun serves no MPI: start the program with srun --mpi=pmix "
-                 "(Open MPI) or srun --mpi=pmi2 (MPICH)"));
+         str_cat(
+             job.said,
+             ", but srun was started without MPI support: start the program with srun --mpi=pmix "
+             "(Open MPI) or srun --mpi=pmi2 (MPICH)"));
   fail(ErrorKind::BadInput,
        str_cat(job.said, ", but several processes need MPI: start the program with mpirun -n ",
                job.processes, " instead of ", job.launcher));

@@ -28,7 +28,7 @@ std::optional<Launched> launched(const Environment& environment);
 std::optional<Launched> launched();
 Environment own_environment();
 
-// What to start a program of this MPI with: "mpirun of Open MPI or srun --mpi=pmix".
+// What to start a program of this MPI with: "Open MPI's mpirun or srun --mpi=pmix".
 std::string launchers_of(const std::string& mpi);
 // For a job whose launcher serves no MPI that is known. Error{BadInput} says what to do.
 [[noreturn]] void fail_without_mpi(const Launched& job);

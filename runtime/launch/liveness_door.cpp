@@ -48,9 +48,9 @@ Liveness::Address LivenessDoor::open(Liveness::Address address, bool beyond,
   const Clock::time_point begin = Clock::now();
   while (!bind(address.port, beyond)) {
     if (Clock::now() - begin > deadline)
-      fail(ErrorKind::CommFailed,
-           str_cat("process 0 cannot listen on port ", address.port, ": it has been taken for ",
-                   static_cast<double>(deadline.count()) / 1000, " s"));
+      fail(ErrorKind::CommFailed, str_cat("process 0 cannot listen on port ", address.port,
+                                          ": the port has been in use for ",
+                                          static_cast<double>(deadline.count()) / 1000, " s"));
     std::this_thread::sleep_for(milliseconds(100));
   }
   address.port = acceptor_.local_endpoint().port();
@@ -130,8 +130,9 @@ Problem greet(asio::io_context& io, const LinkPtr& link, int process, const std:
   link->listen(
       [&](const LinkPtr& from, const Frame& frame) {
         if (frame.kind == FrameKind::Refused)
-          return over({"it refuses this process, which has another secret", true});
-        if (frame.kind != FrameKind::Hello) return over({"it is not of this job", true});
+          return over({"rejected: the processes have different secrets (COSHARD_TOKEN)", true});
+        if (frame.kind != FrameKind::Hello)
+          return over({"the process that answered is not part of this job", true});
         if (expected.empty()) {
           const std::string drawn = draw_nonce();
           expected = proof_of(ProofOf::Zero, secret, process, drawn, frame.text);
@@ -139,7 +140,8 @@ Problem greet(asio::io_context& io, const LinkPtr& link, int process, const std:
               {FrameKind::Hello, process,
                drawn + proof_of(ProofOf::Process, secret, process, drawn, frame.text)});
         }
-        if (!equal_proofs(frame.text, expected)) return over({"it is not of this job", true});
+        if (!equal_proofs(frame.text, expected))
+          return over({"the process that answered is not part of this job", true});
         from->process = 0;
         over({});
       },

@@ -52,7 +52,7 @@ void LivenessLink::read() {
         if (error) return self->end(why_of(error));
         if (self->header_.bytes > self->most() ||
             self->header_.kind > static_cast<std::uint32_t>(FrameKind::Message))
-          return self->end("its connection carries something else");
+          return self->end("its connection carries unknown data");
         self->text_.resize(self->header_.bytes);
         asio::async_read(
             self->socket_, asio::buffer(self->text_),

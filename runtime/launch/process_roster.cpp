@@ -27,7 +27,7 @@ std::optional<Launched> initialised(const std::string& mpi) {
   MpiPlace place;
   if (!mpi_api(mpi, "the program has initialised MPI").initialised(&place)) return std::nullopt;
   Launched job{.launcher = "MPI", .mpi = mpi, .processes = place.size, .process = place.rank};
-  job.said = str_cat("MPI, which the program has initialised, has ", place.size, " processes");
+  job.said = str_cat("the program has initialised MPI with ", place.size, " processes");
   return job;
 }
 
@@ -173,7 +173,7 @@ class ProcessRoster final : public Roster {
   void silent(int process, std::chrono::milliseconds since) const {
     std::cerr << str_cat("warning: ", who(process), " has been silent for ",
                          static_cast<double>(since.count() / 100) / 10,
-                         " s: it is stopped, or starved of processor time\n")
+                         " s: it is stopped or starved of CPU time\n")
               << std::flush;
   }
   // "rank 1, process 1 (pid 71 on node1)"
@@ -230,7 +230,7 @@ std::unique_ptr<Roster> make_process_roster(const WorldOptions& options) {
              " is not a multiple of the ", several->processes, " processes: ", several->said);
   Job& job = Job::current(*several, options.timeout);
   if (job.engine()->halted())
-    fail(ErrorKind::CommFailed, "a run of this job has failed: start the processes again");
+    fail(ErrorKind::CommFailed, "an earlier run of this job failed: restart all processes");
   return std::make_unique<ProcessRoster>(options, job);
 }
 

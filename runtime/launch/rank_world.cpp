@@ -78,8 +78,8 @@ WorldOptions settled(const WorldOptions& options, const Processes& processes) {
   if (processes.all > 1 && options.device != DeviceKind::Cpu && options.communicator == "local" &&
       !options.make_device)
     fail(ErrorKind::Unsupported,
-         str_cat("communicator local moves data of device ", to_string(options.device),
-                 " within one process, and there are ", processes.all, ": use nccl"));
+         str_cat("communicator local cannot move data of device ", to_string(options.device),
+                 " between processes, and there are ", processes.all, ": use nccl"));
   WorldOptions all = options;
   if (all.ranks == 0) all.ranks = processes.all > 1 ? processes.all : kRanksOfOneProcess;
   if (all.threads == 0) all.threads = cores_per_rank(all, processes);

@@ -40,8 +40,8 @@ MeetingPoint meeting_point(const Launched& launched, const Environment& environm
   where.address.secret = environment("COSHARD_TOKEN").value_or("");
   CS_REQUIRE(here || !where.address.secret.empty(), launched.said,
              " on several hosts (MASTER_ADDR=", launched.master_addr,
-             ") without COSHARD_TOKEN: set it to the same secret in every process, or start them "
-             "by MPI");
+             ") without COSHARD_TOKEN: set it to the same secret in every process, or start "
+             "them with mpirun or srun");
   return where;
 }
 
@@ -50,7 +50,7 @@ Store::Store(const Launched& launched, const MeetingPoint& where,
     : process_(launched.process), processes_(launched.processes) {
   constexpr std::chrono::milliseconds kPortTaken(5000), kNoDeadline(60'000);
   const auto most = deadline > std::chrono::milliseconds(0) ? deadline : kNoDeadline;
-  CS_REQUIRE(current == nullptr, "this process has joined a job already");
+  CS_REQUIRE(current == nullptr, "this process has already joined a job");
   if (process_ == 0)
     liveness_ = std::make_shared<Liveness>(processes_, where.address, where.beyond,
                                            std::min(most, kPortTaken));

@@ -130,7 +130,7 @@ class Faults(unittest.TestCase):
         self.assertLess(time.time() - begin, 12)
         told = "MPI has not started within 2 s: not all of the 2 processes"
         if MPI == "torchrun":
-            told = "of 2 processes these have not announced themselves within 2 s: 1"
+            told = "1 of 2 processes did not join the job within 2 s: 1"
         self.assertIn(told, done.stderr)
 
 

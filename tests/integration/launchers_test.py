@@ -108,7 +108,7 @@ def refusals():
     expect_refused("half of torchrun", [QUICKSTART], "WORLD_SIZE=2 without RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT", WORLD_SIZE="2")
     expect_refused("another torchrun", start(2, QUICKSTART), " contradict WORLD_SIZE=5 and RANK=4: ", **{**torchrun, "WORLD_SIZE": "5", "RANK": "4"})
     size, rank = {"openmpi": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), "mpich": ("PMI_SIZE", "PMI_RANK")}[MPI]
-    expect_refused("a launcher that MPI does not know", [QUICKSTART], f"{size}=2 and {rank}=1, but MPI has size 1 and rank 0", NAMES[MPI], **{size: "2", rank: "1"})
+    expect_refused("a launcher that MPI does not know", [QUICKSTART], f"{size}=2 and {rank}=1, but MPI reports size 1 and rank 0", NAMES[MPI], **{size: "2", rank: "1"})
 
 
 def own_mpi():

@@ -156,8 +156,8 @@ def launch(node, mpi, quickstart):
     done = run(["salloc", "-n", "2", quickstart], environment)
     expect(done.stdout == threads, "an allocation alone is no job of several", done)
     done = run(["srun", "--mpi=none", "-n", "2", quickstart], environment)
-    told = "SLURM_STEP_NUM_TASKS=2 and SLURM_PROCID=1, but srun serves no MPI: start the program with srun --mpi=pmix"
-    expect(done.returncode != 0 and told in done.stderr, "srun that serves no MPI", done)
+    told = "SLURM_STEP_NUM_TASKS=2 and SLURM_PROCID=1, but srun was started without MPI support: start the program with srun --mpi=pmix"
+    expect(done.returncode != 0 and told in done.stderr, "srun without MPI support", done)
     mpirun = {"openmpi": ["mpirun.openmpi", "--oversubscribe"], "mpich": ["mpirun.mpich"]}[mpi]
     if shutil.which(mpirun[0]):
         done = run(["salloc", "-n", "2", *mpirun, "-n", "2", quickstart], environment)

@@ -60,7 +60,7 @@ class Torchrun(unittest.TestCase):
         for wrong in ("wrong", ""):
             code, _, err = self.ended(self.start(1, 2, COSHARD_TOKEN=wrong))
             self.assertEqual(code, 1)
-            self.assertEqual(err, f"error: process 1 cannot connect to process 0: 127.0.0.1:{self.port + 1}: it refuses this process, which has another secret\n")
+            self.assertEqual(err, f"error: process 1 cannot connect to process 0: 127.0.0.1:{self.port + 1}: rejected: the processes have different secrets (COSHARD_TOKEN)\n")
         one = self.start(1, 2, COSHARD_TOKEN="right")
         for job in (zero, one):
             code, _, err = self.ended(job)
@@ -104,12 +104,12 @@ class Torchrun(unittest.TestCase):
             taken.listen()
             code, _, err = self.ended(self.start(0, 2))
         self.assertEqual(code, 1)
-        self.assertEqual(err, f"error: process 0 cannot listen on port {self.port + 1}: it has been taken for 5 s\n")
+        self.assertEqual(err, f"error: process 0 cannot listen on port {self.port + 1}: the port has been in use for 5 s\n")
 
     def test_a_process_that_never_comes_is_named(self):
         code, _, err = self.ended(self.start(0, 3, "--timeout", "1"))
         self.assertEqual(code, 1)
-        self.assertIn("of 3 processes these have not announced themselves within 1 s: 1, 2", err)
+        self.assertIn("2 of 3 processes did not join the job within 1 s: 1, 2", err)
         code, _, err = self.ended(self.start(1, 3, "--timeout", "1"))
         self.assertEqual(code, 1)
         self.assertIn("process 1 cannot connect to process 0: 127.0.0.1", err)

@@ -167,7 +167,8 @@ TEST(Command, RunReadsItsOwnOptionsAndLeavesTheRestToTheProgram) {
   expect_refused("run -n two ./program", "-n two: must be a number from 1 to 1024");
   expect_refused("run --mpi lam ./program", "--mpi lam: expected openmpi or mpich");
   expect_refused("run --host a ./program", "unknown option --host of run; did you mean --hosts?");
-  expect_refused("run -n 2 --hosts a,b,c ./program --bogus", "--hosts a,b,c names 3 hosts for 2");
+  expect_refused("run -n 2 --hosts a,b,c ./program --bogus",
+                 "--hosts a,b,c names 3 hosts, more than -n 2");
   expect_refused("run -n", "needs a value");
 }
 

@@ -40,7 +40,7 @@ std::string Ending::text() const {
     case Kind::Missing: return str_cat("has not started within ", value, " s");
     case Kind::Lost: break;
   }
-  return "was lost: the process that guards it is gone";
+  return "was lost: its guard process is gone";
 }
 
 Ending ending_of(int status) {

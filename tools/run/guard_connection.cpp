@@ -28,14 +28,14 @@ constexpr std::chrono::seconds kPatience{2};
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
-  CS_REQUIRE(value != nullptr, name, " is not set: this command is for `coshard run` alone");
+  CS_REQUIRE(value != nullptr, name, " is not set: only `coshard run` starts this command");
   return value;
 }
 
 std::string own_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
     if (const char* value = std::getenv(name)) return value;
-  fail(ErrorKind::CommFailed, "the launcher does not tell the rank of this process");
+  fail(ErrorKind::CommFailed, "the launcher does not say which rank this process is");
 }
 
 // Whether the socket was answered in time.

@@ -14,7 +14,7 @@ Host parse_host(const std::string& text, const std::string& word) {
   const std::size_t colon = word.find(':');
   Host host{word.substr(0, colon), 0};
   CS_REQUIRE(!host.name.empty() && host.name.front() != '-', "--hosts ", shown(text),
-             ": expected names with or without a number of ranks: h0,h1 or h0:2,h1:2");
+             ": expected host names, with or without a number of ranks: h0,h1 or h0:2,h1:2");
   if (colon != std::string::npos)
     host.ranks = parse_number("--hosts " + host.name, word.substr(colon + 1), 1, kMostRanks);
   return host;
@@ -23,7 +23,7 @@ Host parse_host(const std::string& text, const std::string& word) {
 void share(std::vector<Host>& hosts, const std::string& text, int ranks) {
   const int count = static_cast<int>(hosts.size());
   if (ranks == 0) ranks = count;
-  CS_REQUIRE(ranks >= count, "--hosts ", text, " names ", count, " hosts for ", ranks, " ranks");
+  CS_REQUIRE(ranks >= count, "--hosts ", text, " names ", count, " hosts, more than -n ", ranks);
   for (int i = 0; i < count; ++i)
     hosts[static_cast<std::size_t>(i)].ranks = ranks / count + (i < ranks % count ? 1 : 0);
 }
@@ -46,9 +46,9 @@ std::vector<Host> parse_hosts(const std::string& text, int ranks) {
     return hosts;
   }
   CS_REQUIRE(counted == static_cast<std::ptrdiff_t>(hosts.size()), "--hosts ", text,
-             ": either every host has a number of ranks, or none");
-  CS_REQUIRE(ranks == 0 || ranks_of(hosts) == ranks, "--hosts ", text, " has ", ranks_of(hosts),
-             " ranks, -n ", ranks);
+             ": either all hosts have a number of ranks, or none has");
+  CS_REQUIRE(ranks == 0 || ranks_of(hosts) == ranks, "--hosts ", text, " adds up to ",
+             ranks_of(hosts), " ranks, but -n is ", ranks);
   return hosts;
 }
 

@@ -74,7 +74,7 @@ Launcher find_launcher(const std::string& mpi, const std::vector<std::string>& s
   }
   std::ranges::sort(packages);
   fail(ErrorKind::Unsupported,
-       str_cat("there is no mpirun of ", mpi.empty() ? "any MPI" : mpi,
+       str_cat("there is no mpirun of ", mpi.empty() ? joined(known_mpis()) : mpi,
                " in PATH; on Debian it is in the package ", joined(packages)));
 }
 

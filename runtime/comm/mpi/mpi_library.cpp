@@ -36,16 +36,16 @@ bool has_shim(const std::string& mpi) { return shim_path(mpi).front() == '/'; }
 
 const MpiApi& mpi_api(const std::string& mpi, const std::string& why) {
   const std::string remedy =
-      str_cat(why, "; build coshard with -Dmpi=enabled where this MPI is, or start one process, ",
-              "whose ranks are threads, without mpirun or srun");
+      str_cat(why, "; build coshard with -Dmpi=enabled where this MPI is installed, or start the ",
+              "program as one process, without mpirun or srun");
   static const SharedLibrary shim(shim_path(mpi), remedy);
   const MpiApi* (*get)() = nullptr;
   shim.require(get, "coshard_mpi_api");
   const MpiApi* api = get();
   if (api->version != kMpiApiVersion)
-    fail(ErrorKind::Unsupported, str_cat("libcoshard_", mpi, ".so has version ", api->version,
-                                         " of its interface, libcoshard needs ", kMpiApiVersion,
-                                         ": install both together"));
+    fail(ErrorKind::Unsupported,
+         str_cat("libcoshard_", mpi, ".so has interface version ", api->version,
+                 ", libcoshard needs ", kMpiApiVersion, ": install both from one build"));
   return *api;
 }
 

@@ -63,8 +63,8 @@ const char* check(int level) {
   if (level >= MPI_THREAD_SERIALIZED) return nullptr;
   static char text[256];
   if (ours)
-    std::snprintf(text, sizeof text,
-                  "supports no more than %s: a build of it with threads is needed", name_of(level));
+    std::snprintf(text, sizeof text, "supports only %s: use a build with thread support",
+                  name_of(level));
   else
     std::snprintf(text, sizeof text,
                   "the program has initialised MPI with %s: call MPI_Init_thread with "
@@ -76,7 +76,7 @@ const char* check(int level) {
 const char* initialise() {
   int done = 0, over = 0, level = 0;
   MPI_Finalized(&over);
-  if (over != 0) return "MPI has been finalised: run ranks before";
+  if (over != 0) return "MPI has already been finalised: run ranks before MPI_Finalize";
   MPI_Initialized(&done);
   if (done != 0) {
     MPI_Query_thread(&level);

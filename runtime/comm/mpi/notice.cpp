@@ -119,8 +119,9 @@ class Reader {
  private:
   std::size_t check(std::size_t size) const {
     if (size > left_.size())
-      fail(ErrorKind::CommFailed, str_cat("a notice of a peer process ends ", size - left_.size(),
-                                          " bytes too early; do all run the same build?"));
+      fail(ErrorKind::CommFailed,
+           str_cat("a notice from a peer process ends ", size - left_.size(),
+                   " bytes too early; do all processes run the same build?"));
     return size;
   }
   void take(void* to, std::size_t size) {
@@ -183,8 +184,9 @@ Notice read_notice(std::size_t wanted, Reader& in) {
     if constexpr (std::is_same_v<decltype(n), IssuedNotice>) pass(in, n.args);
     return n;
   } else {
-    fail(ErrorKind::CommFailed, str_cat("a notice of a peer process is of kind ", wanted,
-                                        ", which is none; do all run the same build?"));
+    fail(ErrorKind::CommFailed,
+         str_cat("a notice from a peer process has kind ", wanted,
+                 ", which is unknown; do all processes run the same build?"));
   }
 }
 

@@ -65,10 +65,11 @@ TEST(Job, ProcessesThatDoNotComeAreNamedAtTheDeadline) {
   std::thread zero([&] { first = error_of(0); }), two([&] { second = error_of(2); });
   zero.join();
   two.join();
-  EXPECT_EQ(first, "of 4 processes these have not announced themselves within 0.3 s: 1, 3");
-  EXPECT_EQ(second,
-            "process 2: process 0 has not answered within 0.3 s; it waits for others, or has not "
-            "called run()");
+  EXPECT_EQ(first, "2 of 4 processes did not join the job within 0.3 s: 1, 3");
+  EXPECT_EQ(
+      second,
+      "process 2: process 0 did not answer within 0.3 s: it is waiting for other processes, or "
+      "has not called run()");
 }
 
 TEST(Job, AnotherNumberOfProcessesThanTheLauncherSaysIsAnError) {
@@ -78,7 +79,7 @@ TEST(Job, AnotherNumberOfProcessesThanTheLauncherSaysIsAnError) {
     FAIL() << "made";
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
-              "OMPI_COMM_WORLD_SIZE=4, but MPI has size 2 and rank 0: start the program with " +
+              "OMPI_COMM_WORLD_SIZE=4, but MPI reports size 2 and rank 0: start the program with " +
                   launchers_of("openmpi"));
   }
 }

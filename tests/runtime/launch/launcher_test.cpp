@@ -87,16 +87,17 @@ TEST(Launcher, SrunServesOpenMpiByPmixAndMpichByPmi2) {
       "srun mpich 3/4");
 }
 
-TEST(Launcher, SrunThatServesNoMpiIsToldHowItDoes) {
+TEST(Launcher, SrunWithoutMpiSupportIsToldHowToStart) {
   const auto job = launched(with(kStep));
   ASSERT_TRUE(job);
   EXPECT_EQ(job->mpi, "");
   try {
     fail_without_mpi(*job);
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "SLURM_STEP_NUM_TASKS=4 and SLURM_PROCID=3, but srun serves no MPI: start the "
-                 "program with srun --mpi=pmix (Open MPI) or srun --mpi=pmi2 (MPICH)");
+    EXPECT_STREQ(
+        error.what(),
+        "SLURM_STEP_NUM_TASKS=4 and SLURM_PROCID=3, but srun was started without MPI support: "
+        "start the program with srun --mpi=pmix (Open MPI) or srun --mpi=pmi2 (MPICH)");
   }
 }
 
@@ -144,13 +145,15 @@ TEST(Launcher, ThatAgreesWithAnotherIsNoContradiction) {
 }
 
 TEST(Launcher, ThatContradictsAnotherIsAnErrorWithBoth) {
-  EXPECT_EQ(problem(kOpenMpi + kHydra),
-            "OMPI_COMM_WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK=3 contradict PMI_SIZE=3 and "
-            "PMI_RANK=1: start the program by one launcher, in an environment without the other's");
+  EXPECT_EQ(
+      problem(kOpenMpi + kHydra),
+      "OMPI_COMM_WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK=3 contradict PMI_SIZE=3 and "
+      "PMI_RANK=1: start the program with one launcher, in an environment without the other's "
+      "variables");
   const Variables rank_2 = Variables{{"RANK", "2"}} + kTorchrun;
   EXPECT_EQ(problem(kOpenMpi + rank_2),
             "OMPI_COMM_WORLD_SIZE=4 and OMPI_COMM_WORLD_RANK=3 contradict WORLD_SIZE=4 and RANK=2: "
-            "start the program by one launcher, in an environment without the other's");
+            "start the program with one launcher, in an environment without the other's variables");
   EXPECT_NE(problem(kHydra + kStep).find("PMI_RANK=1 contradict SLURM_STEP_NUM_TASKS=4 and SLURM"),
             std::string::npos);
   EXPECT_NE(problem(Variables{{"OMPI_COMM_WORLD_SIZE", "1"}} + kTorchrun).find("contradict"),
@@ -159,19 +162,21 @@ TEST(Launcher, ThatContradictsAnotherIsAnErrorWithBoth) {
 
 TEST(Launcher, ThatSaysNotAllIsToldWhatIsMissing) {
   EXPECT_EQ(problem({{"WORLD_SIZE", "2"}}),
-            "WORLD_SIZE=2 without RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: set all that "
-            "torchrun sets, or none to run as one process");
+            "WORLD_SIZE=2 without RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: set all variables "
+            "that torchrun sets, or none of them to run as one process");
   EXPECT_EQ(problem({{"RANK", "1"}, {"MASTER_ADDR", "node1"}}),
-            "RANK=1 without WORLD_SIZE, LOCAL_RANK, MASTER_PORT: set all that torchrun sets, or "
-            "none to run as one process");
-  EXPECT_EQ(problem({{"PMI_SIZE", "2"}}),
-            "PMI_SIZE=2 without PMI_RANK: set all that mpirun sets, or none to run as one process");
+            "RANK=1 without WORLD_SIZE, LOCAL_RANK, MASTER_PORT: set all variables that torchrun "
+            "sets, or none of them to run as one process");
+  EXPECT_EQ(
+      problem({{"PMI_SIZE", "2"}}),
+      "PMI_SIZE=2 without PMI_RANK: set all variables that mpirun sets, or none of them to run "
+      "as one process");
   EXPECT_EQ(problem({{"OMPI_COMM_WORLD_RANK", "0"}}),
-            "OMPI_COMM_WORLD_RANK=0 without OMPI_COMM_WORLD_SIZE: set all that mpirun sets, or "
-            "none to run as one process");
+            "OMPI_COMM_WORLD_RANK=0 without OMPI_COMM_WORLD_SIZE: set all variables that mpirun "
+            "sets, or none of them to run as one process");
   EXPECT_EQ(problem({{"SLURM_STEP_NUM_TASKS", "2"}}),
-            "SLURM_STEP_NUM_TASKS=2 without SLURM_PROCID: set all that srun sets, or none to run "
-            "as one process");
+            "SLURM_STEP_NUM_TASKS=2 without SLURM_PROCID: set all variables that srun sets, or "
+            "none of them to run as one process");
 }
 
 TEST(Launcher, WhatIsNoNumberOrOutOfRangeIsQuoted) {

@@ -61,8 +61,9 @@ TEST(LivenessDoor, OpensToWhoKnowsTheSecretAndToNobodyElse) {
   for (const char* secret : {"", "the secreT", "the secret "}) {
     Liveness::Address wrong = served.address;
     wrong.secret = secret;
-    EXPECT_NE(problem_of(1, wrong).find("it refuses this process, which has another secret"),
-              std::string::npos);
+    EXPECT_NE(
+        problem_of(1, wrong).find("rejected: the processes have different secrets (COSHARD_TOKEN)"),
+        std::string::npos);
   }
 }
 
@@ -84,7 +85,8 @@ TEST(LivenessDoor, AProcessDoesNotTrustWhoKnowsNoSecret) {
     while (!closed) boost::asio::read(socket, boost::asio::buffer(&last, 1), closed);
   });
   Liveness::Address address{{"127.0.0.1"}, acceptor.local_endpoint().port(), "the secret"};
-  EXPECT_NE(problem_of(1, address).find("it is not of this job"), std::string::npos);
+  EXPECT_NE(problem_of(1, address).find("the process that answered is not part of this job"),
+            std::string::npos);
   liar.join();
 }
 
@@ -160,8 +162,8 @@ TEST(LivenessDoor, APortThatIsTakenIsWaitedForAndThenNamed) {
     (void)door.open({{}, port, "s"}, false, 300ms);
     FAIL() << "opened";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              str_cat("process 0 cannot listen on port ", port, ": it has been taken for 0.3 s"));
+    EXPECT_EQ(std::string(error.what()), str_cat("process 0 cannot listen on port ", port,
+                                                 ": the port has been in use for 0.3 s"));
   }
   std::thread frees([&] {
     std::this_thread::sleep_for(300ms);

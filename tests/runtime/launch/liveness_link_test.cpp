@@ -82,7 +82,7 @@ void expect_refused(int process, std::uint32_t kind, std::uint32_t bytes) {
   const std::uint32_t header[5] = {bytes, 1, kind, 0, 0};
   boost::asio::write(raw, boost::asio::buffer(header));
   io.run_for(std::chrono::seconds(10));
-  EXPECT_EQ(ends, std::vector<std::string>{"its connection carries something else"})
+  EXPECT_EQ(ends, std::vector<std::string>{"its connection carries unknown data"})
       << "process " << process << ", kind " << kind << ", " << bytes << " bytes";
 }
 

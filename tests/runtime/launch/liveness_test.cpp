@@ -147,7 +147,7 @@ TEST(Liveness, StrangersAreDroppedAndTheJobGoesOn) {
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
               str_cat("process 1 cannot connect to process 0: 127.0.0.1:", address.port,
-                      ": it refuses this process, which has another secret"));
+                      ": rejected: the processes have different secrets (COSHARD_TOKEN)"));
   }
   job.all[1]->say("still here");
   EXPECT_EQ(job.told[0].lines(1), Lines{"1 said still here"});

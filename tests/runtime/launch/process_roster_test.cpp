@@ -53,8 +53,8 @@ TEST_F(Started, ByALauncherWhoseJobIsLargerThanThatOfMpiIsToldBothSizes) {
   for (const Variables& variables : {kOpenMpi, kStep}) {
     EXPECT_EXIT(started_with(variables, [] { (void)make_roster({.ranks = 2}); }),
                 ::testing::ExitedWithCode(7),
-                ".*=2 and .*=0(, but MPI has size 1 and rank 0: start the program with mpirun of "
-                "Open MPI or srun --mpi=pmix|; build coshard with -Dmpi=enabled)");
+                ".*=2 and .*=0(, but MPI reports size 1 and rank 0: start the program with "
+                "Open MPI's mpirun or srun --mpi=pmix|; build coshard with -Dmpi=enabled)");
   }
 }
 

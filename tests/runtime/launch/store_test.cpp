@@ -50,7 +50,7 @@ TEST(Store, IsOnLoopbackWhereAllProcessesAreOnThisHost) {
 TEST(Store, IsOpenToOtherHostsOnlyWithAToken) {
   EXPECT_EQ(error_of(by_torchrun("node1", 2), with({})),
             "WORLD_SIZE=4 and RANK=1 on several hosts (MASTER_ADDR=node1) without COSHARD_TOKEN: "
-            "set it to the same secret in every process, or start them by MPI");
+            "set it to the same secret in every process, or start them with mpirun or srun");
   const MeetingPoint where = meeting_point(
       by_torchrun("node1", 2), with({{"COSHARD_TOKEN", "t"}, {"COSHARD_PORT", "7000"}}));
   EXPECT_TRUE(where.beyond);

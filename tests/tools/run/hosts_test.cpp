@@ -31,13 +31,14 @@ TEST(Hosts, WithoutNumbersShareTheRanks) {
 }
 
 TEST(Hosts, ThatDoNotFitAreRefused) {
-  EXPECT_EQ(refusal("a:2,b:2", 3), "--hosts a:2,b:2 has 4 ranks, -n 3");
-  EXPECT_EQ(refusal("a,b,c", 2), "--hosts a,b,c names 3 hosts for 2 ranks");
-  EXPECT_EQ(refusal("a:2,b", 0), "--hosts a:2,b: either every host has a number of ranks, or none");
+  EXPECT_EQ(refusal("a:2,b:2", 3), "--hosts a:2,b:2 adds up to 4 ranks, but -n is 3");
+  EXPECT_EQ(refusal("a,b,c", 2), "--hosts a,b,c names 3 hosts, more than -n 2");
+  EXPECT_EQ(refusal("a:2,b", 0),
+            "--hosts a:2,b: either all hosts have a number of ranks, or none has");
   EXPECT_EQ(refusal("a:0", 0), "--hosts a 0: must be a number from 1 to 1024");
   EXPECT_EQ(refusal("a:two", 0), "--hosts a two: must be a number from 1 to 1024");
   for (const char* text : {"a,", ",a", ":2", "-x,a"})
-    EXPECT_EQ(refusal(text, 0).find(std::string("--hosts ") + text + ": expected names"), 0u);
+    EXPECT_EQ(refusal(text, 0).find(std::string("--hosts ") + text + ": expected host names"), 0u);
 }
 
 }  // namespace

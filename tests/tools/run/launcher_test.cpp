@@ -68,9 +68,10 @@ TEST(FindLauncher, NamesThePackagesWhereThereIsNone) {
     }
     return std::string("none");
   };
-  EXPECT_EQ(refusal(""),
-            "there is no mpirun of any MPI in PATH; on Debian it is in the package mpich or "
-            "openmpi-bin");
+  EXPECT_EQ(
+      refusal(""),
+      "there is no mpirun of openmpi or mpich in PATH; on Debian it is in the package mpich or "
+      "openmpi-bin");
   EXPECT_EQ(refusal("mpich"),
             "there is no mpirun of mpich in PATH; on Debian it is in the package mpich");
 }

@@ -16,7 +16,7 @@ struct Failure {
   std::string text;        // the message of what was thrown
   std::string module;      // path of the innermost module that it left; "": none
   CallSite where = {};     // the user's line if the text does not name it; line 0: unknown
-  bool elsewhere = false;  // of several processes another one reports it
+  bool elsewhere = false;  // another process reports it
 
   // "rank 1, layers.0.mlp: matmul: inner dims differ: …"
   std::string line() const;

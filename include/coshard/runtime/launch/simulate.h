@@ -3,7 +3,7 @@
 // scheduler and a virtual clock. The same seed gives the same run, down to every switch. The seed
 // decides which rank runs next and when transfers progress. sleep_for, deadlines and timeouts are
 // virtual; Asio timers and sockets are refused (Error{Unsupported}). The ranks may be spread over
-// several processes, which then reach each other over a network that is simulated too.
+// several simulated processes, connected by a simulated network.
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -21,17 +21,17 @@ struct SimDeath {
   int after = 0;
 };
 
-// Kills a process: once it has sent `after` messages, it sends and receives nothing more. The others
-// are told after a while.
+// Kills a process: once it has sent `after` messages, it sends and receives nothing more. The other
+// processes learn of it after a delay.
 struct SimProcessDeath {
   int process = 0;
   int after = 0;
 };
 
-// Between the processes.
+// The network between the processes.
 struct SimNetwork {
-  // The probability that a message never arrives. What follows it with the same source, target and
-  // tag does not either: their order is kept.
+  // The probability that a message is lost. Later messages with the same source, target and tag are
+  // lost with it, since messages arrive in order.
   double lost = 0;
   // The longest delay of a message.
   std::chrono::nanoseconds slowest = std::chrono::milliseconds(1);
@@ -40,13 +40,13 @@ struct SimNetwork {
 
 struct SimEvent {
   std::int64_t time_ns = 0;  // virtual
-  int rank = 0;              // the first one of the process, if that is what the event is of
+  int rank = 0;              // of an event of a process: its first rank
   // "goes on", "issues all_reduce #3 on tp", "is killed", "sends 24 bytes to process 1"
   std::string what;
 };
 
 struct SimOptions {
-  // The ranks are spread over so many, as many in each; 8 at most.
+  // The ranks are spread evenly over this many processes; at most 8.
   int processes = 1;
   SimNetwork network = {};
   std::vector<SimDeath> deaths = {};

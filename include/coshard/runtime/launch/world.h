@@ -23,8 +23,8 @@
 namespace coshard {
 
 struct WorldOptions {
-  // In all processes together, as many in each. 0: one per process where a launcher has started
-  // several (mpirun, srun), else 2. World::options() has the number.
+  // Ranks of all processes together, the same number in each. 0: one per process where a launcher
+  // (mpirun, srun) has started several, else 2. World::options() has the number that applies.
   int ranks = 0;
   // OpenMP threads per rank; 0: cores of the machine / ranks on it, or / rank_threads, at least 1.
   int threads = 0;
@@ -33,7 +33,7 @@ struct WorldOptions {
   // handlers run between ranks, with none current.
   int rank_threads = 0;
   std::chrono::milliseconds timeout{60'000};  // deadline of every host wait; 0: none
-  // What the ranks compute on. With several devices rank r gets number r modulo their count.
+  // What the ranks compute on. Rank r of a host gets device r modulo their number.
   DeviceKind device = DeviceKind::Cpu;
   std::string communicator = "local";  // or "nccl"
   // For communicator local on the CPU: every communicator, and so every mesh dimension, emulates
