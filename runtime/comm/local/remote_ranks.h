@@ -32,7 +32,7 @@ class RemoteRanks {
   virtual void arrived(LocalGroup& group, CollectiveOp& op, int rank) = 0;
   // Its entry is complete and it may receive: receives what has been announced so far.
   virtual void receive(LocalGroup& group, CollectiveOp& op) = 0;
-  // All ranks have arrived. True: the rank here does a part of the op, after which summed() is
+  // All ranks have arrived. True: the ranks here do a part of the op, after which summed() is
   // called, and the op has one gate more (cut_to() has been called).
   virtual bool armed(LocalGroup& group, CollectiveOp& op) = 0;
   virtual void summed(LocalGroup& group, CollectiveOp& op) = 0;

@@ -55,21 +55,19 @@ bool is_contiguous(const CopyBlock& block, const std::array<std::int64_t, 3>& st
   return true;
 }
 
-bool is_sharded(const CollectiveOp& op, const Collective& c) {
+bool is_sharded(const Collective& c) {
   // Below, two rounds take longer than the bytes that they save.
   constexpr std::int64_t kLeast = 32 * 1024;
   if (c.kind != CollectiveKind::AllReduce || c.control_only) return false;
-  const std::int64_t elements = c.outer * c.extent * c.inner;
-  return elements * static_cast<std::int64_t>(size_of(c.dtype)) >= kLeast &&
-         MpiOp::of(op).spread->one_each;
+  return c.outer * c.extent * c.inner * static_cast<std::int64_t>(size_of(c.dtype)) >= kLeast;
 }
 
 // Cut where lines of the cache begin.
-ShardOf shard_of(const Collective& c, int ranks, int rank) {
+ShardOf shard_of(const Collective& c, int ranks, const Spread::Process& process) {
   constexpr std::int64_t kLine = 64;
   const std::int64_t all = c.outer * c.extent * c.inner;
   const auto begin = [&](int r) { return r == ranks ? all : all / kLine * r / ranks * kLine; };
-  return {begin(rank), begin(rank + 1)};
+  return {begin(process.before), begin(process.before + static_cast<int>(process.ranks.size()))};
 }
 
 }  // namespace coshard

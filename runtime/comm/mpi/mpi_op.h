@@ -15,12 +15,12 @@ namespace coshard {
 // Which ranks of a group live together.
 struct Spread {
   struct Process {
-    int process;
+    int process = 0;
     std::vector<int> ranks;
+    int before = 0;  // ranks of the group in processes whose first rank is lower
   };
-  std::vector<int> here;
+  Process here;
   std::vector<Process> elsewhere;  // in the order of their first ranks
-  bool one_each = true;            // no two ranks of the group share a process
 };
 
 class MpiOp final : public RemoteState {
@@ -39,7 +39,7 @@ class MpiOp final : public RemoteState {
     bool told = false;            // its notice has brought them
     std::vector<std::byte> data;  // them
     // Of a rank here: the tag of its blocks for ranks of another process.
-    std::vector<std::pair<const std::vector<int>*, int>> tags;
+    std::vector<std::pair<const Spread::Process*, int>> tags;
     std::vector<Memory> memory;
   };
   const std::shared_ptr<const Spread> spread;
@@ -58,13 +58,13 @@ std::size_t bytes_for(const Collective& c, int ranks, int source, int target);
 // One range of the memory of the side whose strides these are.
 bool is_contiguous(const CopyBlock& block, const std::array<std::int64_t, 3>& stride);
 
-// An all_reduce whose ranks each sum a shard of it, then send it to all others: decided alike by
+// An all_reduce of which each process sums a shard, then sends it to all others: decided alike by
 // all.
-bool is_sharded(const CollectiveOp& op, const Collective& c);
-// Of the elements of such an all_reduce, those that `rank` sums.
+bool is_sharded(const Collective& c);
+// Of the elements of such an all_reduce, those that a process sums: as many as it has ranks.
 struct ShardOf {
   std::int64_t first = 0, last = 0;  // elements
 };
-ShardOf shard_of(const Collective& c, int ranks, int rank);
+ShardOf shard_of(const Collective& c, int ranks, const Spread::Process& process);
 
 }  // namespace coshard

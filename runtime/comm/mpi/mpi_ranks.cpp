@@ -32,17 +32,22 @@ void MpiRanks::send_to_all(const Notice& notice) {
 }
 
 std::shared_ptr<const Spread> MpiRanks::spread_of(const LocalGroup& group) const {
-  auto spread = std::make_shared<Spread>();
+  std::vector<Spread::Process> all;
   for (int r = 0; r < group.size(); ++r) {
     const int process = process_of(group, r);
-    auto found = std::ranges::find(spread->elsewhere, process, &Spread::Process::process);
-    std::vector<int>* ranks = &spread->here;
-    if (process != engine_->process()) {
-      if (found == spread->elsewhere.end()) found = spread->elsewhere.insert(found, {process, {}});
-      ranks = &found->ranks;
-    }
-    ranks->push_back(r);
-    spread->one_each = spread->one_each && ranks->size() == 1;
+    auto found = std::ranges::find(all, process, &Spread::Process::process);
+    if (found == all.end()) found = all.insert(found, {process, {}, 0});
+    found->ranks.push_back(r);
+  }
+  auto spread = std::make_shared<Spread>();
+  int before = 0;
+  for (Spread::Process& one : all) {
+    one.before = before;
+    before += static_cast<int>(one.ranks.size());
+    if (one.process == engine_->process())
+      spread->here = std::move(one);
+    else
+      spread->elsewhere.push_back(std::move(one));
   }
   return spread;
 }
@@ -156,6 +161,12 @@ std::function<void()> MpiRanks::carrier(LocalGroup& group,
 // Peers take what they have been told of, unless they have given up as well: then nothing goes on.
 void MpiRanks::abandon(const LocalGroup& group) {
   constexpr std::int64_t kMost = 100'000'000, kLookAgainNs = 50'000;
+  struct AfterCopies {
+    const std::atomic<int>& copying;
+    ~AfterCopies() {
+      while (copying.load() > 0) std::this_thread::yield();
+    }
+  } const end{copying_};
   Parker& parker = RankContext::current().parker();
   const std::int64_t latest = parker.now() + kMost;
   try {

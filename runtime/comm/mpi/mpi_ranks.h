@@ -77,9 +77,12 @@ class MpiRanks final : public RemoteRanks {
                   std::function<void()> over);
   void* place_for(const LocalGroup& group, const CollectiveOp& op, int source, int target) const;
   void receive_from(LocalGroup& group, CollectiveOp& op, int source);
+  void copy_to_others(const std::vector<void*>& results, std::int64_t first, DType dtype,
+                      std::size_t bytes);
 
   std::shared_ptr<MpiEngine> engine_;
   std::atomic<int> borrowed_{0};  // blocks on their way from memory that the engine does not keep
+  std::atomic<int> copying_{0};   // callbacks that write results, also while the engine halts
   int per_process_;
   std::uint64_t run_;
   Hooks hooks_;

@@ -42,6 +42,24 @@ std::shared_ptr<Buffer> kept_result(const Collective& c) {
   return c.keep_recv == nullptr && is_in_place(c) ? c.keep_send : c.keep_recv;
 }
 
+// The results of the ranks here of an all_reduce.
+struct Results {
+  std::vector<void*> data;
+  std::vector<std::shared_ptr<Buffer>> kept;
+  bool borrowed = false;  // some rank keeps its own
+};
+
+Results results_of(const CollectiveOp& op, const std::vector<int>& ranks) {
+  Results results;
+  for (const int rank : ranks) {
+    const Collective& c = entry_at(op, rank).args;
+    results.data.push_back(c.recv);
+    results.kept.push_back(kept_result(c));
+    results.borrowed |= results.kept.back() == nullptr;
+  }
+  return results;
+}
+
 struct Block {
   int target;
   CopyBlock block;
@@ -49,13 +67,13 @@ struct Block {
 
 // What a rank here has for the ranks of a process, one after the other.
 std::vector<Block> blocks_to(const CollectiveOp& op, int ranks, int rank,
-                             const std::vector<int>& targets) {
+                             const Spread::Process& process) {
   const Collective& c = entry_at(op, rank).args;
   std::vector<Block> blocks;
-  for (const int target : targets) {
+  for (const int target : process.ranks) {
     CopyBlock block = block_for(c, ranks, rank, target);
-    if (is_sharded(op, c)) {
-      const ShardOf shard = shard_of(c, ranks, target);
+    if (is_sharded(c)) {
+      const ShardOf shard = shard_of(c, ranks, process);
       block.from = shard.first, block.row = shard.last - shard.first;
     }
     if (elements_of(block) > 0) blocks.push_back({target, block});
@@ -67,6 +85,9 @@ std::vector<Block> blocks_to(const CollectiveOp& op, int ranks, int rank,
 std::size_t bytes_of(const Block& block, const Collective& c) {
   return static_cast<std::size_t>(elements_of(block.block)) * size_of(c.dtype);
 }
+std::size_t bytes_of(const ShardOf& shard, const Collective& c) {
+  return static_cast<std::size_t>(shard.last - shard.first) * size_of(c.dtype);
+}
 
 }  // namespace
 
@@ -74,14 +95,14 @@ void MpiRanks::issued(LocalGroup& group, CollectiveOp& op, int rank) {
   const Entry& entry = entry_at(op, rank);
   const Collective& c = entry.args;
   IssuedNotice notice{group.key(), op.sequence, rank, 0, entry.print, {}, false, {}};
-  for (const auto& [process, targets] : MpiOp::of(op).spread->elsewhere) {
+  for (const Spread::Process& process : MpiOp::of(op).spread->elsewhere) {
     notice.told = false;
     notice.data.clear();
     if (!sends_nothing(c, rank)) {
-      const auto blocks = blocks_to(op, group.size(), rank, targets);
+      const auto blocks = blocks_to(op, group.size(), rank, process);
       std::size_t bytes = 0;
       for (const Block& b : blocks) bytes += bytes_of(b, c);
-      notice.told = c.after == nullptr && bytes <= kMostTold && !is_sharded(op, c);
+      notice.told = c.after == nullptr && bytes <= kMostTold && !is_sharded(c);
       if (notice.told) {
         notice.data.resize(bytes);
         std::byte* to = notice.data.data();
@@ -90,11 +111,11 @@ void MpiRanks::issued(LocalGroup& group, CollectiveOp& op, int rank) {
           to += bytes_of(b, c);
         }
       } else {
-        notice.tag = engine_->next_tag(process);
-        source_at(op, rank).tags.emplace_back(&targets, notice.tag);
+        notice.tag = engine_->next_tag(process.process);
+        source_at(op, rank).tags.emplace_back(&process, notice.tag);
       }
     }
-    engine_->send_notice(process, to_bytes(notice, c));
+    engine_->send_notice(process.process, to_bytes(notice, c));
   }
 }
 
@@ -116,8 +137,8 @@ void MpiRanks::send_block(const std::shared_ptr<LocalGroup>& group, CollectiveOp
 void MpiRanks::arrived(LocalGroup& group, CollectiveOp& op, int rank) {
   const Collective& c = entry_at(op, rank).args;
   std::vector<Sent> sends;
-  for (const auto& [targets, tag] : source_at(op, rank).tags)
-    for (const Block& b : blocks_to(op, group.size(), rank, *targets)) {
+  for (const auto& [process, tag] : source_at(op, rank).tags)
+    for (const Block& b : blocks_to(op, group.size(), rank, *process)) {
       const auto& [target, block] = b;
       const std::size_t bytes = bytes_of(b, c);
       if (is_contiguous(block, block.from_stride)) {
@@ -161,7 +182,7 @@ void* MpiRanks::place_for(const LocalGroup& group, const CollectiveOp& op, int s
   if (from.kind == CollectiveKind::AllReduce || from.kind == CollectiveKind::ReduceScatter)
     return nullptr;
   // Ranks may still read it when `target` has all that it has asked for.
-  if (is_shared(from.kind) && MpiOp::of(op).spread->here.size() > 1) return nullptr;
+  if (is_shared(from.kind) && MpiOp::of(op).spread->here.ranks.size() > 1) return nullptr;
   if (from.kind == CollectiveKind::Broadcast) return wants.arrived() ? to.recv : nullptr;
   if (from.kind != CollectiveKind::AllGather && !wants.arrived()) return nullptr;
   const CopyBlock block = block_of(from, to, group.size(), source, target);
@@ -180,13 +201,11 @@ void MpiRanks::receive_from(LocalGroup& group, CollectiveOp& op, int source) {
   std::vector<Received> receives;
   std::byte* told = from.told ? from.data.data() : nullptr;
   entry.packed.assign(static_cast<std::size_t>(group.size()), nullptr);
-  for (const int target : MpiOp::of(op).spread->here) {
+  const Spread::Process& here = MpiOp::of(op).spread->here;
+  for (const int target : here.ranks) {
     if (sends_nothing(c, source)) break;
     std::size_t bytes = bytes_for(c, group.size(), source, target);
-    if (is_sharded(op, c)) {
-      const ShardOf shard = shard_of(c, group.size(), target);
-      bytes = static_cast<std::size_t>(shard.last - shard.first) * size_of(c.dtype);
-    }
+    if (is_sharded(c)) bytes = bytes_of(shard_of(c, group.size(), here), c);
     void* data = told;
     if (told != nullptr) {
       told += bytes;
@@ -215,39 +234,50 @@ void MpiRanks::receive_from(LocalGroup& group, CollectiveOp& op, int source) {
 
 bool MpiRanks::armed(LocalGroup& group, CollectiveOp& op) {
   const Collective& c = op.entries[0].args;
-  if (!is_sharded(op, c)) return false;
-  const int rank = MpiOp::of(op).spread->here[0];
-  const ShardOf shard = shard_of(c, group.size(), rank);
+  if (!is_sharded(c)) return false;
+  const ShardOf shard = shard_of(c, group.size(), MpiOp::of(op).spread->here);
   cut_to(op, shard.first, shard.last);
   return true;
 }
 
-// The shard of the rank here is summed: it is sent to all others, and theirs are received.
+// The shard of this process is in the results of its ranks: it is sent to all others, and theirs
+// are received, each once.
 void MpiRanks::summed(LocalGroup& group, CollectiveOp& op) {
-  const int rank = MpiOp::of(op).spread->here[0];
+  const Spread::Process& here = MpiOp::of(op).spread->here;
+  const int rank = here.ranks[0];
   const Collective& c = entry_at(op, rank).args;
-  const std::size_t width = size_of(c.dtype);
-  const auto others = source_at(op, rank).tags;
-  const auto over = after(2 * others.size(), [held = group.shared_from_this(), &op,
-                                              state = op.remote] { held->sent(op, -1); });
-  const auto bytes_in = [&](const ShardOf& shard) {
-    return static_cast<std::size_t>(shard.last - shard.first) * width;
-  };
-  const ShardOf mine = shard_of(c, group.size(), rank);
-  const std::shared_ptr<Buffer> kept = kept_result(c);
-  for (const auto& [targets, tag] : others) {
-    const int peer = targets->front(), process = process_of(group, peer);
-    const ShardOf theirs = shard_of(c, group.size(), peer);
-    const int borrows = kept == nullptr ? 1 : 0;
+  const auto held = group.shared_from_this();
+  const auto& others = source_at(op, rank).tags;
+  const auto over =
+      after(2 * others.size(), [held, &op, state = op.remote] { held->sent(op, -1); });
+  const ShardOf mine = shard_of(c, group.size(), here);
+  const auto results = std::make_shared<const Results>(results_of(op, here.ranks));
+  const int borrows = results->borrowed ? 1 : 0;
+  for (const auto& [process, tag] : std::vector(others)) {
+    const int peer = process->ranks[0];
+    const ShardOf theirs = shard_of(c, group.size(), *process);
+    const std::size_t bytes = bytes_of(theirs, c);
     borrowed_.fetch_add(borrows);
-    engine_->receive(at(c.recv, theirs.first, c.dtype), bytes_in(theirs), process,
-                     source_at(op, peer).tag, [this, borrows, kept, over] {
+    engine_->receive(at(c.recv, theirs.first, c.dtype), bytes, process->process,
+                     source_at(op, peer).tag,
+                     [this, borrows, results, over, bytes, first = theirs.first, dtype = c.dtype] {
+                       copy_to_others(results->data, first, dtype, bytes);
                        borrowed_.fetch_sub(borrows);
                        over();
                      });
-    send_block(group.shared_from_this(), op,
-               {peer, tag, at(c.recv, mine.first, c.dtype), bytes_in(mine), kept}, over);
+    send_block(held, op,
+               {peer, tag, at(c.recv, mine.first, c.dtype), bytes_of(mine, c), kept_result(c)},
+               over);
   }
+}
+
+// Ranks that unwind wait for it, unless it has yet to see that nothing is written any more.
+void MpiRanks::copy_to_others(const std::vector<void*>& results, std::int64_t first, DType dtype,
+                              std::size_t bytes) {
+  copying_.fetch_add(1);
+  for (std::size_t r = 1; r < results.size() && !engine_->halted(); ++r)
+    std::memcpy(at(results[r], first, dtype), at(results[0], first, dtype), bytes);
+  copying_.fetch_sub(1);
 }
 
 }  // namespace coshard

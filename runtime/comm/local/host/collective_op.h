@@ -80,7 +80,8 @@ struct CollectiveOp {
   std::int64_t chunk_elements = 0;
   std::uint32_t per_target = 1;
   // Of an all_reduce: the elements that are summed here. Others are summed elsewhere if there is a
-  // second half: when the chunks are done, these are sent, and those received.
+  // second half: when the chunks are done, these are sent, and those received; that this has begun
+  // counts as one more chunk done.
   std::int64_t first = 0, last = 0;
   bool second_half = false;
   Passage passage;                   // with links

@@ -25,7 +25,7 @@ std::atomic<Pair>& pair_state(const CollectiveOp& op, int ranks, int source, int
 // What `done` counts to. The pairs of an all_gather may all be done before its last rank has
 // checked the op, which therefore counts as one more.
 std::uint32_t chunks_to_finish(const CollectiveOp& op, int ranks, CollectiveKind kind) {
-  const std::uint32_t sends = op.remote_ranks ? 1 : 0;
+  const std::uint32_t sends = (op.remote_ranks ? 1 : 0) + (op.second_half ? 1 : 0);
   return sends + (kind == CollectiveKind::AllGather ? static_cast<std::uint32_t>(ranks * ranks) + 1
                                                     : op.chunks);
 }
@@ -307,9 +307,12 @@ void LocalGroup::finish_chunks(CollectiveOp& op, std::uint32_t count, Collective
   // The target is read first: as soon as the count is in, somebody else may finish the op.
   const std::uint32_t target = chunks_to_finish(op, size(), kind);
   const bool completes = op.completes.load(std::memory_order_relaxed);
-  const bool second_half = op.second_half;
+  const std::uint32_t first_half = op.second_half ? op.chunks : 0;
   const std::uint32_t done = op.done.fetch_add(count, std::memory_order_acq_rel) + count;
-  if (second_half && done + 1 == target && !poisoned()) return remote_->summed(*this, op);
+  if (first_half != 0 && done == first_half) {
+    if (!poisoned()) remote_->summed(*this, op);
+    return finish_chunks(op, 1, kind);  // abandon() waits for it: nothing more begins
+  }
   if (done != target) return;
   if (!completes) return finish(op);
   op.completing.store(true);
@@ -388,7 +391,8 @@ void LocalGroup::abandon(CollectiveOp& op, int rank) {
   if (entry(op, rank).args.kind == CollectiveKind::AllGather && !op.completing.load()) return;
   while (!op.over.load(std::memory_order_acquire)) {
     // What is being sent keeps its buffers: nobody waits for it.
-    if (remote_ != nullptr && op.gates.load() > 0 && op.done.load() >= op.chunks) return;
+    const std::uint32_t own = op.chunks + (op.second_half ? 1 : 0);
+    if (remote_ != nullptr && op.gates.load() > 0 && op.done.load() >= own) return;
     if (!op.completing.load() || !complete_some(op)) let_others_run();
   }
 }

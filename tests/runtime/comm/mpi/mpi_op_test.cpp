@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <numeric>
+#include <vector>
 
 namespace coshard {
 namespace {
@@ -17,13 +18,26 @@ Collective of_kind(CollectiveKind kind, std::int64_t outer, std::int64_t extent,
   return c;
 }
 
+// Ranks per process -> the processes, in the order of their first ranks.
+std::vector<Spread::Process> processes_of(const std::vector<int>& sizes) {
+  std::vector<Spread::Process> all;
+  int next = 0;
+  for (const int size : sizes) {
+    all.push_back({static_cast<int>(all.size()), {}, next});
+    for (int r = 0; r < size; ++r) all.back().ranks.push_back(next++);
+  }
+  return all;
+}
+
 TEST(MpiOp, TheShardsOfAnAllReduceAreAllOfItOnce) {
+  const std::vector<std::vector<int>> all = {{1}, {1, 1}, {1, 1, 1}, {2, 2}, {3, 1, 2}, {4, 4, 4}};
   for (const std::int64_t elements : {0, 1, 63, 64, 65, 1000, 8192, 100'003})
-    for (const int ranks : {1, 2, 3, 4, 7}) {
+    for (const std::vector<int>& sizes : all) {
       const Collective c = of_kind(CollectiveKind::AllReduce, 1, elements, 1);
+      const int ranks = std::accumulate(sizes.begin(), sizes.end(), 0);
       std::int64_t next = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const ShardOf shard = shard_of(c, ranks, rank);
+      for (const Spread::Process& process : processes_of(sizes)) {
+        const ShardOf shard = shard_of(c, ranks, process);
         EXPECT_EQ(shard.first, next);
         EXPECT_LE(shard.first, shard.last);
         EXPECT_EQ(shard.first % 64, 0);
@@ -33,23 +47,25 @@ TEST(MpiOp, TheShardsOfAnAllReduceAreAllOfItOnce) {
     }
 }
 
-TEST(MpiOp, OnlyLargeAllReducesOfOneRankPerProcessAreSharded) {
-  const auto spread = std::make_shared<Spread>();
-  CollectiveOp op(2);
-  op.remote = std::make_shared<MpiOp>(2, spread);
+TEST(MpiOp, AProcessSumsAShardForEachOfItsRanks) {
+  const Collective c = of_kind(CollectiveKind::AllReduce, 1, 64 * 12, 1);
+  const std::vector<Spread::Process> all = processes_of({3, 1, 2});
+  EXPECT_EQ(shard_of(c, 6, all[0]).last, 64 * 6);
+  EXPECT_EQ(shard_of(c, 6, all[1]).last, 64 * 8);
+  EXPECT_EQ(shard_of(c, 6, all[2]).last, 64 * 12);
+}
+
+TEST(MpiOp, OnlyLargeAllReducesAreSharded) {
   Collective c = of_kind(CollectiveKind::AllReduce, 1, 8192, 1);  // 32 KiB
-  EXPECT_TRUE(is_sharded(op, c));
+  EXPECT_TRUE(is_sharded(c));
   c.extent = 8191;
-  EXPECT_FALSE(is_sharded(op, c));
+  EXPECT_FALSE(is_sharded(c));
   c.extent = 8192;
   c.control_only = true;
-  EXPECT_FALSE(is_sharded(op, c));
+  EXPECT_FALSE(is_sharded(c));
   c.control_only = false;
   c.kind = CollectiveKind::AllGather;
-  EXPECT_FALSE(is_sharded(op, c));
-  c.kind = CollectiveKind::AllReduce;
-  spread->one_each = false;
-  EXPECT_FALSE(is_sharded(op, c));
+  EXPECT_FALSE(is_sharded(c));
 }
 
 TEST(MpiOp, OnlyTheRootSendsWhatComesFromIt) {

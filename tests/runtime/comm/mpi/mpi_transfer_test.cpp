@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
@@ -67,6 +70,21 @@ Case any_case(Random& random, int ranks) {
   return one;
 }
 
+// Enough that each process sums a shard.
+Case large_all_reduce(Random& random, int) {
+  constexpr DType kTypes[] = {DType::F32, DType::BF16, DType::F64};
+  Case one;
+  Collective& c = one.call;
+  c.kind = CollectiveKind::AllReduce;
+  c.dtype = kTypes[any(random, 2)];
+  c.reduce = any(random, 1) == 0 ? Reduce::Sum : Reduce::Avg;
+  c.extent = 16 * 1024 + any(random, 150'000);
+  one.in_place = any(random, 1) == 0;
+  one.kept = any(random, 1) == 0;
+  return one;
+}
+using Generator = Case(Random&, int ranks);
+
 // What `rank` asks for in it.
 Collective call_of(const Case& one, int ranks, int rank) {
   Collective c = one.call;
@@ -86,24 +104,27 @@ void fill(void* data, std::size_t bytes, DType dtype, std::uint64_t seed) {
   std::uniform_real_distribution<float> number(-3, 3);
   for (std::size_t i = 0; i < bytes / size_of(dtype); ++i) {
     const float value = number(random);
+    const double wide = value;
     std::uint32_t bits = 0;
     std::memcpy(&bits, &value, sizeof bits);
     if (dtype == DType::BF16) bits >>= 16;
-    std::memcpy(static_cast<char*>(data) + i * size_of(dtype), &bits, size_of(dtype));
+    const void* stored = dtype == DType::F64 ? static_cast<const void*>(&wide) : &bits;
+    std::memcpy(static_cast<char*>(data) + i * size_of(dtype), stored, size_of(dtype));
   }
 }
 
 using Bytes = std::vector<std::byte>;
 
 // The results of some collectives, all in flight at once, on one rank.
-std::vector<Bytes> results_of(Communicator& comm, int ranks, int rank, std::uint64_t seed) {
+std::vector<Bytes> results_of(Communicator& comm, Generator& generator, std::uint64_t seed) {
+  const int ranks = comm.size(), rank = comm.rank();
   const auto device = make_device(DeviceKind::Cpu, {0, 1});
   Random random(seed);
   std::vector<Work> works;
   std::vector<std::shared_ptr<Buffer>> results;
   std::vector<std::shared_ptr<Buffer>> held;
   for (int i = 0; i < 12; ++i) {
-    const Case one = any_case(random, ranks);
+    const Case one = generator(random, ranks);
     Collective c = call_of(one, ranks, rank);
     const std::size_t width = size_of(c.dtype);
     const auto sends = static_cast<std::size_t>(send_elements(c, ranks, rank)) * width;
@@ -130,101 +151,178 @@ std::vector<Bytes> results_of(Communicator& comm, int ranks, int rank, std::uint
   return all;
 }
 
-std::vector<std::vector<Bytes>> results_on_processes(int ranks, int per_process,
-                                                     std::uint64_t seed) {
-  std::vector<std::vector<Bytes>> results(static_cast<std::size_t>(ranks));
-  const auto failures =
-      testing::on_processes(ranks, per_process, seed, [&](Communicator& comm, int rank) {
-        results[static_cast<std::size_t>(rank)] = results_of(comm, ranks, rank, seed);
-      });
-  for (const std::string& failure : failures) EXPECT_EQ(failure, "") << "seed " << seed;
-  return results;
+// Ranks of a group, of a world with so many in each process.
+struct Members {
+  std::vector<int> ranks;
+  int world = 0, per_process = 0;
+};
+
+Members all_of(int world, int per_process) {
+  std::vector<int> ranks(static_cast<std::size_t>(world));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return {ranks, world, per_process};
 }
 
-TEST(MpiTransfer, OfAnyCollectivesInFlightGivesTheBitsOfThreads) {
-  for (std::uint64_t seed = 1; seed <= 12; ++seed)
-    for (const auto& [ranks, per_process] :
-         {std::pair(2, 1), std::pair(3, 1), std::pair(4, 1), std::pair(4, 2)}) {
-      const auto threads = results_on_processes(ranks, ranks, seed);
-      EXPECT_TRUE(results_on_processes(ranks, per_process, seed) == threads)
-          << ranks << " ranks, " << per_process << " in each process, seed " << seed;
-      if (HasFailure()) return;
-    }
-}
-
-// What process 0 has sent for one all_reduce of 4 processes, notices of the start and the end apart.
-testing::FakeMpi::Sent sent_for(std::int64_t elements) {
-  FakeProcesses processes(4, 1, 1);
+// Calls body(communicator of the group) on each of them.
+template <class Body>
+void on_members(const Members& members, std::uint64_t seed, const Body& body) {
+  FakeProcesses processes(members.world, members.per_process, seed);
   std::vector<std::thread> threads;
-  testing::FakeMpi::Sent sent;
-  for (int rank = 0; rank < 4; ++rank)
+  for (const int rank : members.ranks)
     threads.emplace_back([&, rank] {
-      auto mine = processes.group_of(rank).communicator(rank);
-      std::vector<float> data(static_cast<std::size_t>(elements), 1.0F);
-      const testing::FakeMpi::Sent before = processes.mpi().sent(0);
-      Collective c;
-      c.kind = CollectiveKind::AllReduce;
-      c.extent = elements;
-      c.send = c.recv = data.data();
-      mine->issue(c).wait();
-      if (rank == 0) {
-        const testing::FakeMpi::Sent after = processes.mpi().sent(0);
-        sent = {after.messages - before.messages, after.bytes - before.bytes};
+      auto world = processes.group_of(rank).communicator(rank);
+      world->set_timeout(60'000'000'000);
+      auto mine = world->subgroup(members.ranks, "members");
+      try {
+        body(*mine, processes);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << rank << ", seed " << seed << ": " << error.what();
       }
-      for (const float one : data) EXPECT_EQ(one, 4.0F);
       mine.reset();
+      world.reset();
       processes.leave(rank);
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<std::vector<Bytes>> results_on(const Members& members, Generator& generator,
+                                           std::uint64_t seed) {
+  std::vector<std::vector<Bytes>> results(members.ranks.size());
+  on_members(members, seed, [&](Communicator& comm, FakeProcesses&) {
+    results[static_cast<std::size_t>(comm.rank())] = results_of(comm, generator, seed);
+  });
+  return results;
+}
+
+void expect_bits_of_threads(Members members, Generator& generator, std::uint64_t seed) {
+  const auto results = results_on(members, generator, seed);
+  const int per_process = std::exchange(members.per_process, members.world);
+  EXPECT_TRUE(results_on(members, generator, seed) == results)
+      << members.ranks.size() << " of " << members.world << " ranks, " << per_process
+      << " in each process, seed " << seed;
+}
+
+TEST(MpiTransfer, OfAnyCollectivesInFlightGivesTheBitsOfThreads) {
+  for (std::uint64_t seed = 1; seed <= 8 && !HasFailure(); ++seed)
+    for (const auto& [ranks, per_process] :
+         {std::pair(2, 1), std::pair(3, 1), std::pair(4, 1), std::pair(4, 2), std::pair(6, 3)})
+      expect_bits_of_threads(all_of(ranks, per_process), any_case, seed);
+}
+
+TEST(MpiTransfer, OfLargeAllReducesGivesTheBitsOfThreadsHoweverRanksAreSpread) {
+  const Members uneven{{0, 1, 2, 4}, 6, 3}, mixed{{5, 0, 3, 1, 4}, 6, 2}, lone{{3, 1, 0}, 4, 2};
+  for (std::uint64_t seed = 1; seed <= 4 && !HasFailure(); ++seed)
+    for (const Members& members : {all_of(3, 1), all_of(4, 2), all_of(8, 4), uneven, mixed, lone})
+      expect_bits_of_threads(members, large_all_reduce, seed);
+}
+
+// What each process has sent for one all_reduce, notices of the start and the end apart.
+std::vector<testing::FakeMpi::Sent> sent_for(std::int64_t elements, const Members& members) {
+  const int processes = members.world / members.per_process;
+  std::vector<testing::FakeMpi::Sent> sent(static_cast<std::size_t>(processes));
+  std::barrier together(static_cast<std::ptrdiff_t>(members.ranks.size()));
+  const auto count = [&](FakeProcesses& job, int sign) {
+    for (int p = 0; p < processes; ++p) {
+      const testing::FakeMpi::Sent now = job.mpi().sent(p);
+      sent[static_cast<std::size_t>(p)].messages += sign * now.messages;
+      sent[static_cast<std::size_t>(p)].bytes += sign * now.bytes;
+    }
+  };
+  on_members(members, 1, [&](Communicator& comm, FakeProcesses& job) {
+    std::vector<double> data(static_cast<std::size_t>(elements), 1.0);
+    together.arrive_and_wait();
+    if (comm.rank() == 0) count(job, -1);
+    together.arrive_and_wait();
+    Collective c;
+    c.kind = CollectiveKind::AllReduce;
+    c.dtype = DType::F64;
+    c.extent = elements;
+    c.send = c.recv = data.data();
+    comm.issue(c).wait();
+    together.arrive_and_wait();
+    if (comm.rank() == 0) count(job, 1);
+    together.arrive_and_wait();
+    for (const double one : data) EXPECT_EQ(one, comm.size());
+  });
   return sent;
 }
 
-TEST(MpiTransfer, WritesNothingMoreOnceAWaitHasFailed) {
-  constexpr int kRanks = 3;
-  for (std::uint64_t seed = 1; seed <= 25; ++seed) {
-    FakeProcesses processes(kRanks, 1, seed);
-    std::vector<std::vector<float>> data(kRanks, std::vector<float>(1 << 16, 1.0F));
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < kRanks; ++rank)
-      threads.emplace_back([&, rank] {
-        auto mine = processes.group_of(rank).communicator(rank);
-        std::vector<float>& all = data[static_cast<std::size_t>(rank)];
-        Collective c;
-        c.kind = CollectiveKind::AllReduce;
-        c.extent = static_cast<std::int64_t>(all.size());
-        c.send = c.recv = all.data();
-        bool failed = false;
-        {
-          Work work = mine->issue(c);
-          for (std::uint64_t i = 0; rank == 0 && i < seed; ++i) (void)work.ready();
-          if (rank == 0) mine->poison("disk full");
-          try {
-            work.wait();
-          } catch (const Error&) {
-            failed = true;
-          }
+// Rank 0 fails sooner or later; the others fail, or have the sum.
+void fail_in_all_reduce(int ranks, int per_process, std::uint64_t seed) {
+  FakeProcesses processes(ranks, per_process, seed);
+  std::vector<std::vector<float>> data(static_cast<std::size_t>(ranks),
+                                       std::vector<float>(1 << 16, 1.0F));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      auto mine = processes.group_of(rank).communicator(rank);
+      std::vector<float>& all = data[static_cast<std::size_t>(rank)];
+      Collective c;
+      c.kind = CollectiveKind::AllReduce;
+      c.extent = static_cast<std::int64_t>(all.size());
+      c.send = c.recv = all.data();
+      bool failed = false;
+      {
+        Work work = mine->issue(c);
+        for (std::uint64_t i = 0; rank == 0 && i < seed; ++i) (void)work.ready();
+        if (rank == 0) mine->poison("disk full");
+        try {
+          work.wait();
+        } catch (const Error&) {
+          failed = true;
         }
-        if (failed) std::ranges::fill(all, 42.0F);
-        mine.reset();
-        processes.leave(rank);
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // others go on meanwhile
-        for (const float one : all) ASSERT_EQ(one, failed ? 42.0F : 3.0F) << seed;
-      });
-    for (std::thread& thread : threads) thread.join();
-    if (HasFailure()) return;
+      }
+      if (failed) std::ranges::fill(all, 42.0F);
+      mine.reset();
+      processes.leave(rank);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // others go on meanwhile
+      const float expected = failed ? 42.0F : static_cast<float>(ranks);
+      for (const float one : all) ASSERT_EQ(one, expected) << seed;
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(MpiTransfer, WritesNothingMoreOnceAWaitHasFailed) {
+  for (std::uint64_t seed = 1; seed <= 25 && !HasFailure(); ++seed) {
+    fail_in_all_reduce(3, 1, seed);
+    fail_in_all_reduce(4, 2, 2 * seed);
   }
 }
 
 TEST(MpiTransfer, OfASmallBufferIsOneMessageToEachProcess) {
-  EXPECT_EQ(sent_for(1024).messages, 3U);
+  EXPECT_EQ(sent_for(512, all_of(4, 1))[0].messages, 3);
 }
 
-TEST(MpiTransfer, OfALargeAllReduceSendsEachProcessOneShardOfTheDataAndOneOfTheSum) {
-  const std::int64_t elements = 1 << 18;
-  const testing::FakeMpi::Sent sent = sent_for(elements);
-  EXPECT_EQ(sent.messages, 9U);
-  EXPECT_GE(sent.bytes, 6 * elements);  // 4 bytes each, 2 * 3 / 4 of them
-  EXPECT_LE(sent.bytes, 6 * elements + 4096);
+// Of its ranks' data what others sum, and to each of them what it sums itself.
+TEST(MpiTransfer, OfALargeAllReduceSendsEachShardOfTheDataOnceAndOneOfTheSum) {
+  struct {
+    Members members;
+    std::vector<std::int64_t> twelfths;  // that each process sends, of the bytes of one rank
+  } const cases[] = {
+      {all_of(4, 1), {18, 18, 18, 18}},
+      {all_of(4, 2), {18, 18}},
+      {all_of(6, 2), {24, 24, 24}},
+      {{{0, 1, 2, 3}, 6, 3}, {18, 12}},  // 3 ranks sum 9 twelfths, the fourth 3
+      {{{4, 0, 1}, 6, 2}, {16, 0, 12}},  // the second has no rank
+      {{{2, 0, 1, 3, 4, 5}, 6, 2}, {24, 24, 24}},
+  };
+  const std::int64_t elements = 12 * 64 * 100, twelfth = elements / 12 * 8;
+  for (const auto& [members, twelfths] : cases) {
+    const auto sent = sent_for(elements, members);
+    for (std::size_t p = 0; p < sent.size(); ++p) {
+      EXPECT_GE(sent[p].bytes, twelfths[p] * twelfth) << "process " << p;
+      EXPECT_LE(sent[p].bytes, twelfths[p] * twelfth + 8192) << "process " << p;
+    }
+  }
+}
+
+TEST(MpiTransfer, OfAnAllReduceWhoseShardsAreEmptySumsAllTheSame) {
+  Members members{{0}, 140, 70};
+  for (int rank = 70; rank < 139; ++rank) members.ranks.push_back(rank);
+  const auto sent = sent_for(64 * 64, members);  // process 0 sums none of 64 lines
+  EXPECT_GE(sent[0].bytes, 32 * 1024);
+  EXPECT_LE(sent[0].bytes, 33 * 1024);
+  EXPECT_LE(sent[1].bytes, 32 * 1024 + 69 * 1024);
 }
 
 }  // namespace
