@@ -82,8 +82,7 @@ TEST(OverlappedStyles, LeaveAModuleAsItWasIfThePlanFails) {
     plan["net2"] = SequenceParallel{};
     plan[""] = ColwiseParallel{};
     const ParallelizeOptions options{.overlap = Overlap::Always};
-    const std::string text =
-        co_await error_of(parallelize_module(mlp, line(world), plan, options));
+    const std::string text = co_await error_of(parallelize_module(mlp, line(world), plan, options));
     EXPECT_EQ(mlp.net1.overlapping().overlap, Overlap::Off) << text;
   });
 }
