@@ -163,7 +163,10 @@ class Liveness::Hub {
       case FrameKind::Said:
         if (process_ == 0) return pass_on({FrameKind::Said, from->process, std::move(frame.text)});
         return heard_said(frame.process, frame.text);
-      case FrameKind::Lost: return note_lost(frame.process, frame.text);
+      case FrameKind::Lost:  // only process 0 knows, and of a process of this job
+        if (process_ == 0 || frame.process < 0 || frame.process >= static_cast<int>(lost_.size()))
+          fail(ErrorKind::CommFailed, "nonsense");
+        return note_lost(frame.process, frame.text);
       case FrameKind::Bye: from->bye = true; return;
       case FrameKind::Message:
         if (process_ == 0) frame.process = from->process;

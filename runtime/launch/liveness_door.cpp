@@ -1,5 +1,7 @@
 #include "runtime/launch/liveness_door.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -30,6 +32,7 @@ bool LivenessDoor::bind(std::uint16_t port, bool beyond) {
   acceptor_.open(beyond ? tcp::v6() : tcp::v4(), problem);
   const bool six = beyond && !problem;
   if (problem) acceptor_.open(tcp::v4(), problem);
+  if (!problem) ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
   acceptor_.set_option(asio::socket_base::reuse_address(true), closed);
   if (six) acceptor_.set_option(asio::ip::v6_only(false), closed);
   const asio::ip::address any =

@@ -1,5 +1,6 @@
 #include "runtime/launch/liveness_link.h"
 
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
@@ -17,6 +18,8 @@ namespace {
 
 namespace asio = boost::asio;
 
+constexpr const char* kUnknownData = "its connection carries unknown data";
+
 std::string why_of(const boost::system::error_code& error) {
   if (error == asio::error::eof || error == asio::error::connection_reset ||
       error == asio::error::broken_pipe)
@@ -33,6 +36,8 @@ void LivenessLink::listen(OnFrame heard, OnEnd ended) {
 
 void LivenessLink::start() {
   boost::system::error_code ignored;
+  // A program that this process has started would keep the connection of a dead process open.
+  ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.set_option(asio::socket_base::keep_alive(true), ignored);
   read();
@@ -46,27 +51,33 @@ void LivenessLink::set_timeout(std::chrono::milliseconds unanswered) {
 
 void LivenessLink::read() {
   const auto self = shared_from_this();
-  asio::async_read(
-      socket_, asio::buffer(&header_, sizeof header_),
-      [self](const boost::system::error_code& error, std::size_t) {
-        if (error) return self->end(why_of(error));
-        if (self->header_.bytes > self->most() ||
-            self->header_.kind > static_cast<std::uint32_t>(FrameKind::Message))
-          return self->end("its connection carries unknown data");
-        self->text_.resize(self->header_.bytes);
-        asio::async_read(
-            self->socket_, asio::buffer(self->text_),
-            [self](const boost::system::error_code& failed, std::size_t) {
-              if (failed) return self->end(why_of(failed));
-              self->heard_at = Clock::now();
-              self->told_silent = false;
-              const OnFrame heard = self->heard_;  // which it may replace
-              if (heard)
-                heard(self, {static_cast<FrameKind>(self->header_.kind), self->header_.process,
-                             std::move(self->text_), self->header_.to, self->header_.tag});
-              if (self->socket_.is_open()) self->read();
-            });
-      });
+  asio::async_read(socket_, asio::buffer(&header_, sizeof header_),
+                   [self](const boost::system::error_code& error, std::size_t) {
+                     if (error) return self->end(why_of(error));
+                     if (self->header_.bytes > self->most() ||
+                         self->header_.kind > static_cast<std::uint32_t>(FrameKind::Message))
+                       return self->end(kUnknownData);
+                     self->text_.resize(self->header_.bytes);
+                     asio::async_read(self->socket_, asio::buffer(self->text_),
+                                      [self](const boost::system::error_code& failed, std::size_t) {
+                                        if (failed) return self->end(why_of(failed));
+                                        self->heard_at = Clock::now();
+                                        self->told_silent = false;
+                                        try {
+                                          self->tell();
+                                        } catch (const std::exception&) {
+                                          return self->end(kUnknownData);
+                                        }
+                                        if (self->socket_.is_open()) self->read();
+                                      });
+                   });
+}
+
+void LivenessLink::tell() {
+  const OnFrame heard = heard_;  // which it may replace
+  if (heard)
+    heard(shared_from_this(), {static_cast<FrameKind>(header_.kind), header_.process,
+                               std::move(text_), header_.to, header_.tag});
 }
 
 // Nothing is allocated for what a stranger announces.

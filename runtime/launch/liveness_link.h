@@ -31,7 +31,8 @@ class LivenessLink : public std::enable_shared_from_this<LivenessLink> {
   static constexpr std::size_t kMostOfStranger = 256;
 
   explicit LivenessLink(boost::asio::ip::tcp::socket socket) : socket_(std::move(socket)) {}
-  // `ended` is called once, unless close() was called before; a frame that is too long ends it.
+  // `ended` is called once, unless close() was called before; a frame that is too long, or of which
+  // `heard` throws, ends it.
   void listen(OnFrame heard, OnEnd ended);
   void start();
   void send(const Frame& frame);
@@ -56,6 +57,7 @@ class LivenessLink : public std::enable_shared_from_this<LivenessLink> {
   };
   std::size_t most() const;
   void read();
+  void tell();  // what has been read
   void write();
   void end(const std::string& why);
 

@@ -37,8 +37,12 @@ MeetingPoint meeting_point(const Launched& launched, const Environment& environm
   where.beyond = !here;
   where.address.hosts = {here ? "127.0.0.1" : launched.master_addr};
   where.address.port = port_of(launched, environment);
-  where.address.secret = environment("COSHARD_TOKEN").value_or("");
-  CS_REQUIRE(here || !where.address.secret.empty(), launched.said,
+  const std::string token = environment("COSHARD_TOKEN").value_or("");
+  // Without a token, jobs that share a port by mistake at least keep apart.
+  where.address.secret = token.empty() ? str_cat("port ", launched.master_port, " of ",
+                                                 launched.processes, " processes")
+                                       : token;
+  CS_REQUIRE(here || !token.empty(), launched.said,
              " on several hosts (MASTER_ADDR=", launched.master_addr,
              ") without COSHARD_TOKEN: set it to the same secret in every process, or start "
              "them with mpirun or srun");

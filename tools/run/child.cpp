@@ -48,7 +48,9 @@ int become(const std::vector<std::string>& command) {
 int error_from(const Pipe& told) {
   ::close(told[1]);
   int error = 0;
-  const ssize_t size = ::read(told[0], &error, sizeof error);
+  ssize_t size = 0;
+  do size = ::read(told[0], &error, sizeof error);
+  while (size < 0 && errno == EINTR);
   ::close(told[0]);
   return size == sizeof error ? error : 0;
 }

@@ -7,6 +7,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <filesystem>
@@ -70,8 +71,16 @@ void Supervisor::start_launcher(const std::vector<std::string>& command,
 
 Supervisor::Await<void> Supervisor::accept_guards() {
   for (;;) {
-    Socket socket = co_await acceptor_.async_accept(asio::use_awaitable);
-    asio::co_spawn(io_, follow(std::move(socket)), asio::detached);
+    boost::system::error_code failed;
+    auto token = asio::redirect_error(asio::use_awaitable, failed);
+    Socket socket = co_await acceptor_.async_accept(std::move(token));
+    if (failed == asio::error::operation_aborted) co_return;
+    if (!failed) {
+      asio::co_spawn(io_, follow(std::move(socket)), asio::detached);
+      continue;
+    }
+    asio::steady_timer again(io_, std::chrono::milliseconds(100));  // no descriptor left, say
+    co_await again.async_wait(asio::use_awaitable);
   }
 }
 

@@ -1,12 +1,16 @@
 // Processes that tell each other who is alive; here each is an object of one process.
 #include "runtime/launch/liveness.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -152,6 +156,51 @@ TEST(Liveness, StrangersAreDroppedAndTheJobGoesOn) {
   job.all[1]->say("still here");
   EXPECT_EQ(job.told[0].lines(1), Lines{"1 said still here"});
   EXPECT_EQ(job.told[1].lines(1), Lines{"1 said still here"});
+}
+
+TEST(Liveness, AProcessThatSpeaksNonsenseIsLostAndTheJobGoesOn) {
+  for (const int nonsense : {-5, 3, 1'000'000'000, 2}) {  // 2 is of the job, but not for 1 to say
+    Told told;
+    Liveness zero(3, false);
+    zero.listen(told.hooks());
+    boost::asio::io_context io;
+    const auto link = connect_to_zero(io, 1, zero.address(), 5000ms);
+    link->listen({}, {});
+    link->send({FrameKind::Lost, nonsense, "it says"});
+    io.run_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(told.lines(1), Lines{"lost 1: its connection carries unknown data"});
+    Liveness two(2, 3, zero.address(), 5000ms);
+    two.say("still here");
+    EXPECT_EQ(told.lines(2).back(), "2 said still here");
+  }
+}
+
+TEST(Liveness, WhatAHookThrowsEndsTheConnection) {
+  Told told;
+  Liveness zero(2, false);
+  Liveness::Hooks hooks = told.hooks();
+  hooks.said = [](int, const std::string&) { throw std::runtime_error("cannot be read"); };
+  zero.listen(hooks);
+  Liveness one(1, 2, zero.address(), 5000ms);
+  one.say("?");
+  EXPECT_EQ(told.lines(1), Lines{"lost 1: its connection carries unknown data"});
+}
+
+// They would outlive this process in a program that it has started.
+TEST(Liveness, ProgramsThatItStartsHaveNoConnections) {
+  const Job job(2);
+  int sockets = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    struct stat file {};
+    sockaddr_storage name{};
+    socklen_t size = sizeof name;
+    if (::fstat(fd, &file) != 0 || !S_ISSOCK(file.st_mode)) continue;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) continue;
+    if (name.ss_family != AF_INET && name.ss_family != AF_INET6) continue;
+    ++sockets;
+    EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << fd;
+  }
+  EXPECT_GE(sockets, 3);  // the door, and both ends of a connection
 }
 
 TEST(Liveness, NobodyAtTheAddressIsAnErrorThatNamesIt) {

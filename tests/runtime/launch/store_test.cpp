@@ -47,6 +47,16 @@ TEST(Store, IsOnLoopbackWhereAllProcessesAreOnThisHost) {
   }
 }
 
+TEST(Store, JobsWithoutATokenThatShareAPortKeepApart) {
+  const auto secret = [](const char* port) {
+    Launched job = by_torchrun("localhost", 4);
+    job.master_port = port;
+    return meeting_point(job, with({{"COSHARD_PORT", "7000"}})).address.secret;
+  };
+  EXPECT_EQ(secret("29500"), secret("29500"));
+  EXPECT_NE(secret("29500"), secret("29600"));
+}
+
 TEST(Store, IsOpenToOtherHostsOnlyWithAToken) {
   EXPECT_EQ(error_of(by_torchrun("node1", 2), with({})),
             "WORLD_SIZE=4 and RANK=1 on several hosts (MASTER_ADDR=node1) without COSHARD_TOKEN: "
