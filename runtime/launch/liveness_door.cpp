@@ -66,8 +66,8 @@ Liveness::Address LivenessDoor::open(Liveness::Address address, bool beyond,
 
 void LivenessDoor::accept() {
   acceptor_.async_accept([this](const boost::system::error_code& error, tcp::socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (error) {  // no descriptor left, say
+    if (!acceptor_.is_open()) return;  // closed, though somebody may have come before
+    if (error) {                       // no descriptor left, say
       retry_.expires_after(milliseconds(100));
       return retry_.async_wait([this](const boost::system::error_code& over) {
         if (!over) accept();

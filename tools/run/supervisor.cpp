@@ -74,7 +74,7 @@ Supervisor::Await<void> Supervisor::accept_guards() {
     boost::system::error_code failed;
     auto token = asio::redirect_error(asio::use_awaitable, failed);
     Socket socket = co_await acceptor_.async_accept(std::move(token));
-    if (failed == asio::error::operation_aborted) co_return;
+    if (!acceptor_.is_open()) co_return;
     if (!failed) {
       asio::co_spawn(io_, follow(std::move(socket)), asio::detached);
       continue;

@@ -152,6 +152,19 @@ TEST(LivenessDoor, TenThousandHalfOpenConnectionsCostNothing) {
   EXPECT_TRUE(kKeepsWhatIsFreed || resident_kib() < before + 32 * 1024);
 }
 
+// Its connection has been accepted when the door closes, but nobody has been told.
+TEST(LivenessDoor, SomebodyWhoComesAsItClosesDoesNotKeepItBusy) {
+  boost::asio::io_context io;
+  LivenessDoor door(io, [](const auto&) { return true; });
+  const Liveness::Address address = door.open({{}, 0, ""}, false, 0ms);
+  boost::asio::io_context others;
+  tcp::socket stranger(others);
+  stranger.connect({boost::asio::ip::make_address("127.0.0.1"), address.port});
+  boost::asio::post(io, [&] { door.close(); });
+  io.run_for(5s);
+  EXPECT_TRUE(io.stopped());
+}
+
 TEST(LivenessDoor, APortThatIsTakenIsWaitedForAndThenNamed) {
   boost::asio::io_context io;
   auto taken = std::make_unique<tcp::acceptor>(
