@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -151,25 +150,6 @@ TEST(LivenessDoor, TenThousandHalfOpenConnectionsCostNothing) {
   }
   EXPECT_EQ(problem_of(1, served.address), "");
   EXPECT_TRUE(kKeepsWhatIsFreed || resident_kib() < before + 32 * 1024);
-}
-
-// Its connection has been accepted when the door closes, but nobody has been told.
-TEST(LivenessDoor, SomebodyWhoComesAsItClosesDoesNotKeepItBusy) {
-  for (int turns = 0; turns < 8; ++turns) {
-    boost::asio::io_context io;
-    LivenessDoor door(io, [](const auto&) { return true; });
-    const Liveness::Address address = door.open({{}, 0, ""}, false, 0ms);
-    boost::asio::io_context others;
-    tcp::socket stranger(others);
-    stranger.connect({boost::asio::ip::make_address("127.0.0.1"), address.port});
-    std::function<void(int)> close_after = [&](int left) {
-      if (left == 0) return door.close();
-      boost::asio::post(io, [&, left] { close_after(left - 1); });
-    };
-    close_after(turns);
-    io.run_for(2s);
-    EXPECT_TRUE(io.stopped()) << turns;
-  }
 }
 
 TEST(LivenessDoor, APortThatIsTakenIsWaitedForAndThenNamed) {
