@@ -25,12 +25,17 @@ TEST(Hear, LetsAWriteToASlowReaderGoOnAfterASignal) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       ::pthread_kill(writer, SIGUSR1);
     }
-    while (read < text.size())
-      read += static_cast<std::size_t>(::read(ends[0], piece.data(), piece.size()));
+    for (ssize_t size = 1; size > 0; read += static_cast<std::size_t>(size))
+      size = ::read(ends[0], piece.data(), piece.size());
   });
-  EXPECT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  for (std::size_t written = 0; written < text.size();) {  // one with a part behind it may be short
+    const ssize_t size = ::write(ends[1], text.data() + written, text.size() - written);
+    ASSERT_GT(size, 0);
+    written += static_cast<std::size_t>(size);
+  }
   ::close(ends[1]);
   reader.join();
+  EXPECT_EQ(read, text.size());
   ::close(ends[0]);
 }
 
