@@ -104,7 +104,7 @@ class Faults(unittest.TestCase):
             os.kill(hosts.pid_on(1, STEADY), signal.SIGSTOP)
             job.wait_for(rf"\[0\] warning: {who(1)} has been silent for 1(\.\d)? s")
             self.assertLess(time.monotonic() - begin, 1 + NOISE)
-            job.wait_for(r"\[0\] error: .*timeout after 4(\.\d+)? s on rank 0 waiting for all_reduce .* missing: (the data of )?1 ")
+            job.wait_for(r"\[0\] error: .*timeout after 4(\.\d+)? s on rank 0 waiting for all_reduce .* missing: (the (data|sum) of )?1 ")
             took = time.monotonic() - begin
             self.assertGreater(took, 4 - 0.1)
             self.assertLess(took, 4 + NOISE)

@@ -2,8 +2,9 @@
 
 namespace coshard::testing {
 
-FakeProcesses::FakeProcesses(int ranks, int per_process, std::uint64_t seed, std::string name)
-    : per_process_(per_process), mpi_(ranks / per_process, seed) {
+FakeProcesses::FakeProcesses(int ranks, int per_process, std::uint64_t seed, std::string name,
+                             std::map<int, int> deaths)
+    : per_process_(per_process), mpi_(ranks / per_process, seed, std::move(deaths)) {
   for (int p = 0; p < ranks / per_process; ++p) {
     engines_.push_back(std::make_shared<MpiEngine>(mpi_.api(p)));
     ranks_.push_back(std::make_shared<MpiRanks>(engines_.back(), per_process, 1));

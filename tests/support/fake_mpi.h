@@ -1,9 +1,11 @@
 #pragma once
 // Ranks on threads in several MPI processes inside one process.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/local/thread_group.h"
@@ -15,15 +17,20 @@ namespace coshard::testing {
 // A network whose time is counted in polls.
 class FakeMpi : public SimulatedMpi {
  public:
-  FakeMpi(int processes, std::uint64_t seed)
-      : SimulatedMpi({.processes = processes, .seed = seed, .slowest = 4 * processes}) {}
+  FakeMpi(int processes, std::uint64_t seed, std::map<int, int> deaths = {})
+      : SimulatedMpi({.processes = processes,
+                      .seed = seed,
+                      .slowest = 4 * processes,
+                      .deaths = std::move(deaths)}) {}
 };
 
 // A thread group over several such processes: each has a ThreadGroup of its own.
 class FakeProcesses {
  public:
   // `per_process` divides `ranks`.
-  FakeProcesses(int ranks, int per_process, std::uint64_t seed, std::string name = "tp");
+  // `deaths`: process -> after how many of its messages; those that are up are not told.
+  FakeProcesses(int ranks, int per_process, std::uint64_t seed, std::string name = "tp",
+                std::map<int, int> deaths = {});
   ~FakeProcesses();
   ThreadGroup& group_of(int rank) {
     return *groups_[static_cast<std::size_t>(rank / per_process_)];

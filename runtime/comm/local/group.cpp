@@ -206,9 +206,11 @@ std::string LocalGroup::missing_text(const CollectiveOp& op) const {
       text += str_cat(text.empty() ? "" : ", ", op.entries[r].announced() ? "the data of " : "",
                       rank_text(static_cast<int>(r)));
   if (!text.empty()) return text;
-  if (op.remote_ranks && op.remote != nullptr)
-    for (const int r : op.remote->not_taken())
-      text += str_cat(text.empty() ? "" : ", ", rank_text(r), " to take what it is sent");
+  if (!op.remote_ranks || op.remote == nullptr) return "none";
+  for (const int r : op.remote->not_summed())
+    text += str_cat(text.empty() ? "" : ", ", "the sum of ", rank_text(r));
+  for (const int r : op.remote->not_taken())
+    text += str_cat(text.empty() ? "" : ", ", rank_text(r), " to take what it is sent");
   return text.empty() ? "none" : text;
 }
 

@@ -4,12 +4,19 @@
 
 namespace coshard {
 
-std::vector<int> MpiOp::not_taken() const {
-  std::vector<int> all;
-  for (std::size_t r = 0; r < unsent.size(); ++r)
-    if (unsent[r].load() > 0) all.push_back(static_cast<int>(r));
-  return all;
+namespace {
+
+std::vector<int> ranks_above_zero(const std::vector<std::atomic<int>>& counts) {
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < counts.size(); ++r)
+    if (counts[r].load() > 0) ranks.push_back(static_cast<int>(r));
+  return ranks;
 }
+
+}  // namespace
+
+std::vector<int> MpiOp::not_taken() const { return ranks_above_zero(unsent); }
+std::vector<int> MpiOp::not_summed() const { return ranks_above_zero(unsummed); }
 
 bool is_shared(CollectiveKind kind) {
   return kind == CollectiveKind::AllReduce || kind == CollectiveKind::AllGather ||

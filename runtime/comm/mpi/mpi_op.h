@@ -28,8 +28,10 @@ class MpiOp final : public RemoteState {
   MpiOp(int ranks, std::shared_ptr<const Spread> of_group)
       : spread(std::move(of_group)),
         from(static_cast<std::size_t>(ranks)),
-        unsent(static_cast<std::size_t>(ranks)) {}
+        unsent(static_cast<std::size_t>(ranks)),
+        unsummed(static_cast<std::size_t>(ranks)) {}
   std::vector<int> not_taken() const override;
+  std::vector<int> not_summed() const override;
   static MpiOp& of(const CollectiveOp& op) { return static_cast<MpiOp&>(*op.remote); }
 
   using Memory = std::unique_ptr<std::byte[]>;
@@ -43,9 +45,11 @@ class MpiOp final : public RemoteState {
     std::vector<Memory> memory;
   };
   const std::shared_ptr<const Spread> spread;
-  std::mutex mutex;                      // Source::received
-  std::vector<Source> from;              // by rank of the group
-  std::vector<std::atomic<int>> unsent;  // likewise: blocks on their way to it, or to its process
+  std::mutex mutex;          // Source::received
+  std::vector<Source> from;  // by rank of the group
+  // By rank of the group, for its whole process: blocks on their way to it, and shards of a sum on
+  // their way from it.
+  std::vector<std::atomic<int>> unsent, unsummed;
 };
 
 // Every rank of a process needs the same of a source, which is sent once.

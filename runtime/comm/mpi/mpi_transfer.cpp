@@ -257,14 +257,17 @@ void MpiRanks::summed(LocalGroup& group, CollectiveOp& op) {
     const int peer = process->ranks[0];
     const ShardOf theirs = shard_of(c, group.size(), *process);
     const std::size_t bytes = bytes_of(theirs, c);
+    std::atomic<int>& unsummed = MpiOp::of(op).unsummed[static_cast<std::size_t>(peer)];
     borrowed_.fetch_add(borrows);
-    engine_->receive(at(c.recv, theirs.first, c.dtype), bytes, process->process,
-                     source_at(op, peer).tag,
-                     [this, borrows, results, over, bytes, first = theirs.first, dtype = c.dtype] {
-                       copy_to_others(results->data, first, dtype, bytes);
-                       borrowed_.fetch_sub(borrows);
-                       over();
-                     });
+    unsummed.fetch_add(1);
+    engine_->receive(
+        at(c.recv, theirs.first, c.dtype), bytes, process->process, source_at(op, peer).tag,
+        [this, borrows, results, over, bytes, &unsummed, first = theirs.first, dtype = c.dtype] {
+          copy_to_others(results->data, first, dtype, bytes);
+          borrowed_.fetch_sub(borrows);
+          unsummed.fetch_sub(1);
+          over();
+        });
     send_block(held, op,
                {peer, tag, at(c.recv, mine.first, c.dtype), bytes_of(mine, c), kept_result(c)},
                over);

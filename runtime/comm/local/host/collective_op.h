@@ -64,6 +64,8 @@ struct RemoteState {
   virtual ~RemoteState() = default;
   // Ranks of the group whose processes have not yet taken all that this one sends.
   virtual std::vector<int> not_taken() const = 0;
+  // Ranks of the group whose processes sum a shard that has not reached this one.
+  virtual std::vector<int> not_summed() const = 0;
 };
 
 struct CollectiveOp {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <regex>
 #include <thread>
 #include <utility>
 
@@ -287,6 +288,57 @@ TEST(MpiTransfer, WritesNothingMoreOnceAWaitHasFailed) {
     fail_in_all_reduce(3, 1, seed);
     fail_in_all_reduce(4, 2, 2 * seed);
   }
+}
+
+// What rank 0 waits for at the deadline when process 1 falls silent after so many messages.
+std::string timeout_after(CollectiveKind kind, int ranks, std::int64_t elements, int messages) {
+  FakeProcesses processes(ranks, 1, 7, "tp", {{1, messages}});
+  std::string what;
+  std::barrier together(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      auto mine = processes.group_of(rank).communicator(rank);
+      mine->set_timeout(rank == 0 ? 40'000'000 : 120'000'000);
+      std::vector<float> send(static_cast<std::size_t>(elements), 1.0F), recv(send);
+      Collective c;
+      c.kind = kind;
+      c.extent = elements;
+      c.send = send.data(), c.recv = recv.data();
+      together.arrive_and_wait();
+      try {
+        mine->issue(c).wait();
+      } catch (const Error& error) {
+        if (rank == 0) what = error.what();
+      }
+      mine.reset();
+      processes.leave(rank);
+    });
+  for (std::thread& thread : threads) thread.join();
+  return what;
+}
+
+TEST(MpiTransfer, ThatIsNotOverAtTheDeadlineNamesWhomItWaitsFor) {
+  const std::regex named("missing: (the data of |the sum of )?1 \\(");
+  for (const auto kind :
+       {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter})
+    for (const std::int64_t elements : {300, 300'000})
+      for (int messages = 0; messages < 6; ++messages) {
+        const std::string what = timeout_after(kind, 3, elements, messages);
+        if (what.empty() && messages > 0) continue;  // it had sent all
+        EXPECT_TRUE(std::regex_search(what, named))
+            << messages << " of " << elements << ": " << what;
+      }
+}
+
+// Its notices and its data, each to 7 others, and then no sum.
+TEST(MpiTransfer, ThatHasAllDataAtTheDeadlineNamesWhoseSumIsMissing) {
+  std::string what;
+  for (int messages = 14; messages < 24; ++messages) {
+    what = timeout_after(CollectiveKind::AllReduce, 8, 8192, messages);
+    if (what.find("missing: the sum of 1 (") != std::string::npos) return;
+  }
+  FAIL() << what;
 }
 
 TEST(MpiTransfer, OfASmallBufferIsOneMessageToEachProcess) {
