@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <iostream>
-#include <set>
+#include <sstream>
 #include <thread>
 
 #include <coshard/runtime/error.h>
@@ -56,8 +57,18 @@ class InitWatch {
   std::thread thread_;
 };
 
-constexpr std::string_view kEnding = "ending", kGivenUp = "given up";
+// "ending 0 2": with exit code 0, after two runs.
+constexpr std::string_view kEnding = "ending ", kGivenUp = "given up";
 int exit_status = 0;
+std::atomic<bool> others_failed{false};
+
+// Of a launcher that takes the status of any process for that of the job.
+void exit_as_the_others(int status, void*) {
+  if (status != 0 || !others_failed) return;
+  std::cout.flush();
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
 
 // MPI_Finalize of MPICH 4.0 over TCP may wait for ever (plain MPI): all processes have ended their
 // work by then.
@@ -118,6 +129,8 @@ Job made(const Launched& launched, milliseconds deadline) {
 }  // namespace
 
 Job& Job::current(const Launched& launched, milliseconds deadline) {
+  static const int last = ::on_exit(exit_as_the_others, nullptr);  // so that it runs after ~Job
+  (void)last;
   static Job job = made(launched, deadline);
   static const int told = ::on_exit([](int status, void*) { exit_status = status; }, nullptr);
   (void)told;
@@ -196,22 +209,38 @@ void Job::meet_first(milliseconds deadline) {
 }
 
 bool Job::heard_end(int from, const std::string& text) {
-  if (text != kEnding && text != kGivenUp) return false;
+  if (!text.starts_with(kEnding) && text != kGivenUp) return false;
+  End end;
+  if (text != kGivenUp)
+    std::istringstream(text.substr(kEnding.size())) >> end.status >> end.runs.emplace();
   const std::scoped_lock lock(mutex_);
-  ended_.insert(from);
+  ended_.emplace(from, end);
   if (text == kGivenUp) engine_->give_up();
   return true;
 }
 
+std::optional<std::string> Job::ended_before(int process, std::uint64_t run) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = ended_.find(process);
+  if (found == ended_.end() || !found->second.runs || *found->second.runs >= run)
+    return std::nullopt;
+  const std::uint64_t runs = *found->second.runs;
+  return str_cat("has ended with exit code ", found->second.status, " after ", runs,
+                 runs == 1 ? " run" : " runs", ", during run ", run, " of the others");
+}
+
 // Until all processes end as well; one that dies instead is named.
 void Job::await_others() {
-  liveness_->listen(
-      {[this](int process, const std::string& why) {
-         std::cerr << str_cat("error: ", text(process), " has died: ", why, '\n') << std::flush;
-         std::_Exit(1);
-       },
-       nullptr, [this](int from, const std::string& text) { (void)heard_end(from, text); }});
-  liveness_->say(std::string(kEnding));
+  liveness_->listen({[this](int process, const std::string& why) {
+                       std::cerr << str_cat("error: ", text(process), " has died: ", why, '\n')
+                                 << std::flush;
+                       std::_Exit(1);
+                     },
+                     nullptr,
+                     [this](int from, const std::string& text) {
+                       if (heard_end(from, text) && text == kGivenUp) others_failed = true;
+                     }});
+  liveness_->say(str_cat(kEnding, exit_status, ' ', ended_runs_.load()));
   const auto all_have = [this] {
     const std::scoped_lock lock(mutex_);
     return ended_.size() == table_.size();

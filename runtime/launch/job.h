@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +45,8 @@ class Job {
   std::string text(int process) const;
   // Each run has the next number, in every process.
   std::uint64_t next_run() { return ++runs_; }
+  // All ranks have ended this one.
+  void note_ended(std::uint64_t run) { ended_runs_ = run; }
   // A run has failed, which was told: the job ends without MPI_Finalize, which waits for all.
   void note_failed() { engine_->give_up(); }
   // A process that was ahead has failed in a run which this one had not begun.
@@ -53,8 +54,14 @@ class Job {
   std::optional<std::string> failure_of_run(std::uint64_t run) const;
   // If `text` is how another process says that it ends, takes note of that.
   bool heard_end(int from, const std::string& text);
+  // How a process has ended that has not ended this run: "has ended with exit code 7 after ...".
+  std::optional<std::string> ended_before(int process, std::uint64_t run) const;
 
  private:
+  struct End {
+    int status = 0;
+    std::optional<std::uint64_t> runs;  // none: it has given up
+  };
   void await_others();
   void meet(std::chrono::milliseconds deadline);
   void meet_all(std::chrono::milliseconds deadline);
@@ -64,9 +71,9 @@ class Job {
   std::shared_ptr<MpiEngine> engine_;
   std::vector<HelloNotice> table_;  // by process
   std::shared_ptr<Liveness> liveness_;
-  std::atomic<std::uint64_t> runs_{0};
+  std::atomic<std::uint64_t> runs_{0}, ended_runs_{0};
   mutable std::mutex mutex_;  // the two below
-  std::set<int> ended_;       // processes
+  std::map<int, End> ended_;  // by process
   std::map<std::uint64_t, std::string> failures_;
 };
 

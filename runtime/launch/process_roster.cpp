@@ -71,7 +71,7 @@ class ProcessRoster final : public Roster {
                   [this](const PoisonNotice& poison) { say(poison); }});
     job_.liveness().set_deadline(options.timeout);
     job_.liveness().listen(
-        {[this](int process, const std::string& why) { lost(process, why); },
+        {[this](int process, const std::string& why) { lost(process, "has died: " + why); },
          [this](int process, std::chrono::milliseconds since) { silent(process, since); },
          [this](int from, const std::string& text) { said(from, text); }});
     if (const auto cause = job_.failure_of_run(run_)) heard(*cause);
@@ -125,7 +125,8 @@ class ProcessRoster final : public Roster {
         for (const int rank : here_) say(LeftNotice{run_, rank});  // MPI may not have delivered it
       if (!ranks_->drive()) std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
-    if (failed_) job_.note_failed();
+    if (failed_) return job_.note_failed();
+    job_.note_ended(run_);
   }
   bool alive(int rank) const override { return !thread_group_.left(rank); }
   std::string last_seen(int rank) const override { return thread_group_.last_seen(rank); }
@@ -139,7 +140,10 @@ class ProcessRoster final : public Roster {
     job_.liveness().say(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
   void said(int from, const std::string& text) {
-    if (job_.heard_end(from, text)) return;
+    if (job_.heard_end(from, text)) {
+      if (const auto how = job_.ended_before(from, run_)) lost(from, *how);
+      return;
+    }
     const Notice notice = notice_of(std::as_bytes(std::span(text)));
     if (const auto* left = std::get_if<LeftNotice>(&notice)) {
       if (left->run == run_) thread_group_.leave(left->rank);
@@ -156,9 +160,9 @@ class ProcessRoster final : public Roster {
     note_first(ours);
     if (!ours) heard(poison.cause);
   }
-  void lost(int process, const std::string& why) {
+  void lost(int process, const std::string& how) {
     note_first(true);  // each that lives names it
-    heard(str_cat(who(process), " has died: ", why));
+    heard(str_cat(who(process), ' ', how));
     for (int r = 0; r < per_process_; ++r) thread_group_.leave(process * per_process_ + r);
   }
   // MPI often notices first, and in its own words, that a process has died.

@@ -78,6 +78,19 @@ class Faults(unittest.TestCase):
         self.died(Job("segv", 1, 2), "rank 1, process 1", 1)
         self.died(Job("exit", 1, 2), "rank 1, process 1", 1)
 
+    def test_a_process_that_calls_exit_in_a_run_is_named_at_once(self):
+        for how, status in (("quit", 7), ("quit0", 0)):
+            job = Job(how, 1, 3, timeout=0)
+            self.assertNotEqual(job.code, 0, job.text())
+            self.assertLess(job.after, 3.0, job.text())
+            self.assertRegex(job.err, rf"error: rank 1, process 1 \(pid \d+ on [^)]+\) has ended with exit code {status} after 0 runs, during run 1")
+
+    def test_a_process_that_has_run_less_often_than_others_is_named_at_once(self):
+        job = Job("once", 1, 3, timeout=0)
+        self.assertNotEqual(job.code, 0, job.text())
+        self.assertLess(job.took, 10.0, job.text())
+        self.assertRegex(job.err, r"error: rank 1, process 1 \(pid \d+ on [^)]+\) has ended with exit code 0 after 2 runs, during run 3")
+
     def test_a_rank_that_throws_is_told_of_once(self):
         job = Job("throw", 1, 3)
         self.assertIn(job.code, CODES, job.text())

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -40,6 +41,8 @@ void grieve(const std::string& how) {
   if (how == "segv") ::kill(::getpid(), SIGSEGV);
   if (how == "exit") ::_exit(3);
   if (how == "exit0") ::_exit(0);
+  if (how == "quit") std::exit(7);
+  if (how == "quit0") std::exit(0);
   if (how == "stop") ::kill(::getpid(), SIGSTOP);
   if (how == "pause" && ::fork() == 0) {  // who continues it
     const ::pid_t parent = ::getppid();
@@ -99,9 +102,20 @@ int main(int argc, char** argv) {
   std::vector<char*> rest{argv[0]};
   for (int i = 4; i < argc; ++i) rest.push_back(argv[i]);
   const cs::Program main = [&](cs::World& world) { return program(world, rank, how, after); };
-  const int code = std::getenv("MASTER_ADDR") != nullptr
-                       ? cs::run(without_mpi(argc, argv), main)
-                       : cs::run(static_cast<int>(rest.size()), rest.data(), main);
+  bool here = false;
+  const auto run = [&](const cs::Program& of_ranks) {
+    return std::getenv("MASTER_ADDR") != nullptr
+               ? cs::run(without_mpi(argc, argv), of_ranks)
+               : cs::run(static_cast<int>(rest.size()), rest.data(), of_ranks);
+  };
+  int code = run(main);
+  if (how == "once") {  // the others run once more
+    code = run([&](cs::World& world) -> cs::Task<void> {
+      here = world.rank() == rank;
+      co_return;
+    });
+    if (!here) code = run(main);
+  }
   std::cout << "process ends with " << code << " at " << std::to_string(now()) << '\n'
             << std::flush;
   return code;

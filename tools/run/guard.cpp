@@ -152,9 +152,10 @@ class Guard {
 
 }  // namespace
 
-int guard(const std::vector<std::string>& program) {
+int guard(std::vector<std::string> words) {
+  for (std::string& word : words) word.erase(0, 1);
   asio::io_context io(1);
-  return Guard(io, connect_to_run(io)).run(program);
+  return Guard(io, connect_to_run(io)).run(words);
 }
 
 }  // namespace coshard::job

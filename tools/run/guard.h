@@ -7,10 +7,12 @@
 
 namespace coshard::job {
 
-// The first argument of `coshard` that makes it one; the rest is the program.
+// The first argument of `coshard` that makes it one; the rest are the program's words, each behind
+// kGuardedWord: a launcher would take ":" for the end of its command.
 constexpr const char* kGuardWord = "--guard-rank";
+constexpr char kGuardedWord = '=';
 
 // Blocks until it may leave; the exit code.
-int guard(const std::vector<std::string>& program);
+int guard(std::vector<std::string> words);
 
 }  // namespace coshard::job

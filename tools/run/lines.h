@@ -12,7 +12,7 @@ class Lines {
   Lines(std::string prefix, std::ostream& out) : prefix_(std::move(prefix)), out_(out) {}
   void add(std::string_view text);
   void end();  // writes a last line that has no newline; with a prefix it gets one
-  // The last line that was not empty, cut.
+  // The last line that was not empty, nor a warning, cut.
   const std::string& last() const { return last_; }
 
  private:

@@ -40,7 +40,7 @@ Job job_of(const RunOptions& options) {
   job.root = ::geteuid() == 0;
   job.exported = {kAddressVariable, kTokenVariable};
   job.guard = {std::filesystem::read_symlink("/proc/self/exe").string(), kGuardWord};
-  job.guard.insert(job.guard.end(), options.program.begin(), options.program.end());
+  for (const std::string& word : options.program) job.guard.push_back(kGuardedWord + word);
   return job;
 }
 

@@ -169,7 +169,8 @@ std::string Supervisor::last_words(int rank) const {
 int Supervisor::distance(const Failure& failure) const {
   if (failure.ending.kind != Ending::Kind::Exited) return 0;
   const std::string words = last_words(failure.rank);
-  if (words.find(" has died: ") != std::string::npos) return 3;
+  for (const char* of_another : {" has died: ", " has ended with exit code "})
+    if (words.find(of_another) != std::string::npos) return 3;
   return words.empty() ? 2 : 1;
 }
 

@@ -48,11 +48,13 @@ TEST(Lines, OneThatDoesNotEndIsWrittenAfterAMebibyte) {
   EXPECT_EQ(out.str(), std::string(33 << 15, 'x'));
 }
 
-TEST(Lines, TheLastOneThatIsNotEmptyIsKept) {
+TEST(Lines, TheLastOneThatIsNeitherEmptyNorAWarningIsKept) {
   std::ostringstream out;
   Lines lines("[0] ", out);
   EXPECT_EQ(lines.last(), "");
   lines.add("first\nsecond\n\n  \n");
+  EXPECT_EQ(lines.last(), "second");
+  lines.add("warning: rank 1 has been silent for 1 s\n");
   EXPECT_EQ(lines.last(), "second");
   lines.add("third");
   lines.end();
