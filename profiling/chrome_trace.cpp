@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
+#include <coshard/runtime/launch/world.h>
 #include "profiling/json.h"
 #include "runtime/comm/collective.h"
 
@@ -25,6 +27,14 @@ constexpr std::int64_t kShortest = 100;  // ns; a span without length could not 
 // Outer spans first.
 bool before(const Span& a, const Span& b) {
   return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+}
+
+// That issues on this rank's branch.
+std::string module_at_work() {
+  const World* world = World::current();
+  const auto path = world ? world->module() : nullptr;
+  if (!path) return "";
+  return path->empty() ? "model" : *path;
 }
 
 // Collectives of one stream complete in order: each is drawn from its issue, or from the end of the
@@ -58,16 +68,29 @@ std::string_view kernel_kind(ComputeClass what) {
   return "other";
 }
 
+std::string_view category(const Span& span) {
+  if (span.track == Track::Communication) return "collective";
+  if (span.track == Track::Compute) return "kernel";
+  if (span.flow != 0) return "await";
+  return span.module.empty() ? "range" : "module";
+}
+
 // What a span shows when it is selected.
 Json arguments(const Span& span) {
+  Json args;
+  const auto add = [&args](const char* name, const std::string& text) {
+    if (!text.empty()) args[name] = text;
+  };
   if (span.flow != 0) {
-    Json args{{"bytes", span.bytes}, {"sequence", span.sequence}};
+    args = {{"bytes", span.bytes}, {"sequence", span.sequence}};
+    add("communicator", span.communicator);
     if (span.where.known()) args["at"] = location_of(span.where);
-    return args;
+    add("module", span.module);
+  } else if (span.track == Track::Compute) {
+    args = {{"kind", kernel_kind(span.what)}};
+    add("inputs", span.inputs);
+    add("module", span.module);
   }
-  if (span.track != Track::Compute) return {};
-  Json args{{"kind", kernel_kind(span.what)}};
-  if (!span.inputs.empty()) args["inputs"] = span.inputs;
   return args;
 }
 
@@ -75,28 +98,67 @@ class Writer {
  public:
   Writer(std::ostream& out, std::int64_t origin) : out_(out), origin_(origin) {}
 
+  void rank(int pid, const ChromeTrace& rank) {
+    about("process_name", pid, 0, {{"name", fmt::format("rank {}", pid)}});
+    if (rank.dropped() > 0)
+      about("process_labels", pid, 0,
+            {{"labels", fmt::format("{} events dropped", rank.dropped())}});
+    track(pid, 0, "host", of_track(rank, Track::Host));
+    track(pid, 1, "compute", of_track(rank, Track::Compute));
+    const std::vector<Span> collectives = of_track(rank, Track::Communication);
+    std::vector<std::string> communicators;
+    for (const Span& span : collectives)
+      if (std::ranges::find(communicators, span.communicator) == communicators.end())
+        communicators.push_back(span.communicator);
+    const std::string link = rank.link().empty() ? "" : ", emulated link " + rank.link();
+    if (communicators.size() < 2) return track(pid, 2, "communication" + link, collectives);
+    for (int tid = 2; const std::string& name : communicators) {
+      std::vector<Span> own;
+      std::ranges::copy_if(collectives, std::back_inserter(own),
+                           [&](const Span& span) { return span.communicator == name; });
+      track(pid, tid++, "communication " + name + link, std::move(own));
+    }
+  }
+
+ private:
+  static std::vector<Span> of_track(const ChromeTrace& rank, Track track) {
+    std::vector<Span> spans;
+    std::ranges::copy_if(rank.spans(), std::back_inserter(spans),
+                         [track](const Span& span) { return span.track == track; });
+    return spans;
+  }
+  void track(int pid, int tid, const std::string& name, std::vector<Span> spans) {
+    about("thread_name", pid, tid, {{"name", name}});
+    about("thread_sort_index", pid, tid, {{"sort_index", tid}});
+    std::stable_sort(spans.begin(), spans.end(), before);
+    if (tid >= static_cast<int>(Track::Communication)) {
+      lay_end_to_end(spans);
+    } else {
+      clip_to_nest(spans);
+    }
+    for (const Span& one : spans) span(pid, tid, one);
+  }
   void about(std::string_view what, int pid, int tid, Json args) {
     line({{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", std::move(args)}});
   }
-  void span(int pid, const Span& span) {
-    const int tid = static_cast<int>(span.track);
-    Json event{{"ph", "X"}, {"name", span.name}, {"pid", pid}, {"tid", tid}};
+  void span(int pid, int tid, const Span& span) {
+    Json event{{"ph", "X"}, {"name", span.name}, {"cat", category(span)}};
+    event["pid"] = pid;
+    event["tid"] = tid;
     event["ts"] = micros(span.begin - origin_);
     event["dur"] = micros(span.end - span.begin);
     if (Json args = arguments(span); !args.empty()) event["args"] = std::move(args);
     line(event);
-    if (span.flow != 0) arrow(pid, span);
+    if (span.flow != 0) arrow(pid, tid, span);
   }
-
- private:
   // The arrow ends where the await does, so that it never points back in time.
-  void arrow(int pid, const Span& span) {
+  void arrow(int pid, int tid, const Span& span) {
     const bool start = span.track == Track::Communication;
     const std::int64_t at = start ? span.begin : std::max(span.begin, span.end - 1);
     Json event{{"ph", start ? "s" : "f"}, {"name", "await"}, {"cat", "comm"}, {"pid", pid}};
     if (!start) event["bp"] = "e";
     event["id"] = static_cast<std::uint64_t>(pid) * 1'000'000'000 + span.flow;
-    event["tid"] = static_cast<int>(span.track);
+    event["tid"] = tid;
     event["ts"] = micros(at - origin_);
     line(event);
   }
@@ -122,33 +184,40 @@ void ChromeTrace::keep(Span span) {
 }
 
 void ChromeTrace::issued(const CommEvent& event, std::int64_t now) {
-  issued_at_[event.id] = now;
+  issues_[event.id] = {now, module_at_work()};
   if (event.link != link_ && !event.link.empty()) link_ = event.link;
 }
 
 // The collective and its await are kept together, so that no arrow lacks an end.
 void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
                         std::int64_t now) {
-  const auto issue = issued_at_.find(event.id);
-  if (issue == issued_at_.end()) return;
-  const std::int64_t begin = issue->second;
-  issued_at_.erase(issue);
+  const auto found = issues_.find(event.id);
+  if (found == issues_.end()) return;
+  const Issue issue = std::move(found->second);
+  issues_.erase(found);
   if (spans_.size() + 2 > max_events_) {
     dropped_ += 2;
     return;
   }
-  const std::uint64_t flow = ++flows_;
-  const std::string name = title(event);
-  spans_.push_back({name, Track::Communication, begin, std::max(begin, done), flow, event.bytes,
-                    event.sequence, event.where});
-  spans_.push_back({"await " + name, Track::Host, wait_begin, std::max(now, wait_begin + kShortest),
-                    flow, event.bytes, event.sequence, event.where});
+  Span span{title(event), Track::Communication, issue.at, std::max(issue.at, done), ++flows_};
+  span.bytes = event.bytes;
+  span.sequence = event.sequence;
+  span.where = event.where;
+  span.module = issue.module;
+  span.communicator = event.communicator;
+  spans_.push_back(span);
+  span.name = "await " + span.name;
+  span.track = Track::Host;
+  span.begin = wait_begin;
+  span.end = std::max(now, wait_begin + kShortest);
+  spans_.push_back(std::move(span));
 }
 
 void ChromeTrace::computed(std::string_view op, ComputeClass what, std::int64_t begin,
                            std::int64_t end) {
   Span span{std::string(op), Track::Compute, begin, end};
   span.what = what;
+  span.module = module_at_work();
   if (!inputs_.empty()) {
     span.inputs = std::move(inputs_.back());
     inputs_.pop_back();
@@ -160,7 +229,9 @@ void ChromeTrace::range_exit(std::string_view name) {
   const auto entered = std::find_if(open_.rbegin(), open_.rend(),
                                     [name](const Open& open) { return open.name == name; });
   if (entered == open_.rend()) return;
-  keep({entered->name, Track::Host, entered->begin, now_ns()});
+  Span span{entered->name, Track::Host, entered->begin, now_ns()};
+  span.module = entered->module;
+  keep(std::move(span));
   open_.erase(std::next(entered).base());
 }
 
@@ -170,27 +241,7 @@ void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks) {
     for (const Span& span : rank.spans()) origin = std::min(origin, span.begin);
   out << R"({"displayTimeUnit":"ms","traceEvents":[)";
   Writer writer(out, origin);
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const int pid = static_cast<int>(r);
-    writer.about("process_name", pid, 0, {{"name", fmt::format("rank {}", r)}});
-    const std::string& link = ranks[r].link();
-    const std::string tracks[] = {
-        "host", "compute", link.empty() ? "communication" : "communication, emulated link " + link};
-    for (int tid = 0; tid < 3; ++tid) {
-      writer.about("thread_name", pid, tid, {{"name", tracks[tid]}});
-      writer.about("thread_sort_index", pid, tid, {{"sort_index", tid}});
-      std::vector<Span> spans;
-      for (const Span& span : ranks[r].spans())
-        if (static_cast<int>(span.track) == tid) spans.push_back(span);
-      std::stable_sort(spans.begin(), spans.end(), before);
-      if (tid == static_cast<int>(Track::Communication)) {
-        lay_end_to_end(spans);
-      } else {
-        clip_to_nest(spans);
-      }
-      for (const Span& span : spans) writer.span(pid, span);
-    }
-  }
+  for (std::size_t r = 0; r < ranks.size(); ++r) writer.rank(static_cast<int>(r), ranks[r]);
   out << "\n]}\n";
 }
 

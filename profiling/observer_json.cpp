@@ -27,7 +27,8 @@ Json ObserverJson::of(const ChromeTrace& trace) {
   Json spans = Json::array();
   for (const ChromeTrace::Span& s : trace.spans_)
     spans.push_back({s.name, static_cast<int>(s.track), s.begin, s.end, s.flow, s.bytes, s.sequence,
-                     s.where.file, s.where.line, static_cast<int>(s.what), s.inputs});
+                     s.where.file, s.where.line, static_cast<int>(s.what), s.inputs, s.module,
+                     s.communicator});
   return {{"link", trace.link_}, {"dropped", trace.dropped_}, {"spans", std::move(spans)}};
 }
 
@@ -47,6 +48,8 @@ ChromeTrace ObserverJson::trace(const Json& json, std::int64_t later) {
     span.where = {interned(s[7]).data(), s[8]};
     span.what = static_cast<ComputeClass>(s[9].get<int>());
     span.inputs = s[10];
+    span.module = s[11];
+    span.communicator = s[12];
   }
   return made;
 }

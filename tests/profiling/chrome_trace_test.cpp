@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include <coshard/runtime/launch/world.h>
 #include "tests/support/json.h"
 
 namespace coshard {
@@ -123,6 +124,56 @@ TEST(ChromeTrace, TheRootModuleAndNamedRangesHaveNames) {
 step, model = [e for e in d['traceEvents'] if e['ph'] == 'X']
 assert (step['name'], model['name']) == ('step 7', 'model') and step['tid'] == model['tid'] == 0
 assert step['ts'] <= model['ts'] and model['ts'] + model['dur'] <= step['ts'] + step['dur'] + 1e-6
+)"));
+}
+
+// Collectives of two communicators are in flight together; those of one follow each other.
+TEST(ChromeTrace, EachCommunicatorHasATrack) {
+  std::vector<ChromeTrace> ranks(1);
+  for (const std::uint64_t id : {1, 2, 3}) {
+    CommEvent issued = event(id);
+    issued.communicator = id == 2 ? "dp" : "tp";
+    ranks[0].issued(issued, 1000);
+    ranks[0].ready(issued, 1000, 9000, 9000);
+  }
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+tracks = {e['tid']: e['args']['name'] for e in d['traceEvents'] if e['name'] == 'thread_name'}
+assert tracks == {0: 'host', 1: 'compute', 2: 'communication tp', 3: 'communication dp'}, tracks
+spans = [(e['tid'], e['args']['communicator'], e['dur']) for e in d['traceEvents'] if e.get('cat') == 'collective']
+assert spans == [(2, 'tp', 8), (2, 'tp', 0.1), (3, 'dp', 8)], spans
+)"));
+}
+
+TEST(ChromeTrace, KernelsAndCollectivesHaveTheModuleThatIssuedThem) {
+  std::vector<ChromeTrace> ranks(1);
+  run_ranks({.ranks = 1}, [&](World& world) -> Task<void> {
+    world.add_observer(&ranks[0]);
+    Observer& told = world.observer();
+    told.computed("add", ComputeClass::Other, now_ns(), now_ns());
+    told.module_enter("");
+    told.module_enter("a");
+    told.computed("matmul", ComputeClass::Gemm, now_ns(), now_ns());
+    told.issued(event(1), now_ns());
+    told.module_exit("a");
+    told.ready(event(1), now_ns(), now_ns(), now_ns());
+    told.computed("mul", ComputeClass::Other, now_ns(), now_ns());
+    told.module_exit("");
+    co_return;
+  });
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+of = {e['name']: (e['cat'], e.get('args', {}).get('module')) for e in d['traceEvents'] if e['ph'] == 'X'}
+assert of == {'add': ('kernel', None), 'matmul': ('kernel', 'a'), 'mul': ('kernel', 'model'),
+              'all_gather S(0)->"R"': ('collective', 'a'), 'await all_gather S(0)->"R"': ('await', 'a'),
+              'model': ('module', None), 'a': ('module', None)}, of
+)"));
+}
+
+TEST(ChromeTrace, SaysHowManyEventsWereDropped) {
+  std::vector<ChromeTrace> ranks(2, ChromeTrace(1));
+  for (int i = 0; i < 3; ++i) ranks[1].computed("add", ComputeClass::Other, i, i + 1);
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+labels = [(e['pid'], e['args']['labels']) for e in d['traceEvents'] if e['name'] == 'process_labels']
+assert labels == [(1, '2 events dropped')], labels
 )"));
 }
 

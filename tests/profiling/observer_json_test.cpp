@@ -16,6 +16,7 @@ CommEvent event(std::uint64_t id, std::string_view label) {
   e.label = label;
   e.link = "20us,1GB/s";
   e.where = {"train.cpp", 7};
+  e.communicator = "tp";
   return e;
 }
 

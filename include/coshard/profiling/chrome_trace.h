@@ -1,9 +1,9 @@
 #pragma once
 // Writes what the ranks did as one Chrome trace (JSON), for Perfetto or chrome://tracing: a process
 // per rank, with the tracks host (named ranges, modules, awaits), compute (kernels, with what they
-// work on) and communication (collectives), and an arrow from each issue to its await. The module
-// at the root is called "model". One observer per rank, used on its thread; written after the ranks
-// have ended.
+// work on) and communication (collectives; a track for each communicator), and an arrow from each
+// issue to its await. The module at the root is called "model". One observer per rank, used on its
+// thread; written after the ranks have ended. `coshard trace report` reads it.
 #include <cstdint>
 #include <ostream>
 #include <span>
@@ -31,12 +31,15 @@ class ChromeTrace : public Observer {
   }
   void computed(std::string_view op, ComputeClass what, std::int64_t begin,
                 std::int64_t end) override;
-  void module_enter(std::string_view path) override { range_enter(module_name(path)); }
+  void module_enter(std::string_view path) override {
+    const std::string name(module_name(path));
+    open_.push_back({name, now_ns(), name});
+  }
   void module_exit(std::string_view path) override { range_exit(module_name(path)); }
   void backward_enter() override { range_enter("backward"); }
   void backward_exit() override { range_exit("backward"); }
   void range_enter(std::string_view name) override {
-    open_.push_back({std::string(name), now_ns()});
+    open_.push_back({std::string(name), now_ns(), {}});
   }
   void range_exit(std::string_view name) override;
 
@@ -52,6 +55,8 @@ class ChromeTrace : public Observer {
     CallSite where{};     // of the program that led to the collective
     ComputeClass what{};  // of a kernel
     std::string inputs;   // of a kernel: "f32[8,512] f32[512,256]"
+    std::string module;   // that it is, or that issued it; empty: none
+    std::string communicator;
   };
   const std::vector<Span>& spans() const { return spans_; }
   std::size_t dropped() const { return dropped_; }
@@ -63,6 +68,11 @@ class ChromeTrace : public Observer {
   struct Open {
     std::string name;
     std::int64_t begin;
+    std::string module;
+  };
+  struct Issue {
+    std::int64_t at;
+    std::string module;
   };
   static std::string_view module_name(std::string_view path) {
     return path.empty() ? "model" : path;
@@ -71,9 +81,9 @@ class ChromeTrace : public Observer {
 
   std::size_t max_events_, dropped_ = 0;
   std::vector<Span> spans_;
-  std::vector<Open> open_;           // ranges and modules entered and not yet left
-  std::vector<std::string> inputs_;  // of kernels that run
-  std::unordered_map<std::uint64_t, std::int64_t> issued_at_;  // by event id
+  std::vector<Open> open_;                           // ranges and modules entered and not yet left
+  std::vector<std::string> inputs_;                  // of kernels that run
+  std::unordered_map<std::uint64_t, Issue> issues_;  // by event id
   std::uint64_t flows_ = 0;
   std::string link_;
 };
