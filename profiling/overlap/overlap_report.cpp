@@ -1,0 +1,223 @@
+#include "profiling/overlap/overlap_report.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <ranges>
+
+#include <coshard/runtime/error.h>
+
+namespace coshard::overlap {
+namespace {
+
+using Kind = TraceEvent::Kind;
+
+constexpr std::size_t kLongest = 20;
+
+// What the events of a part add up to.
+struct Part {
+  std::vector<Interval> compute, communication;
+  std::int64_t collectives = 0, bytes = 0;
+
+  void add(const TraceEvent& event) {
+    if (event.kind == Kind::Kernel) return compute.push_back(event.time);
+    communication.push_back(event.time);
+    ++collectives;
+    bytes += event.bytes;
+  }
+  Figures figures(const TimeSet& computing) {
+    const TimeSet in_flight(std::move(communication));
+    return {collectives, bytes, TimeSet(std::move(compute)).length(), in_flight.length(),
+            in_flight.minus(computing).length()};
+  }
+};
+
+std::pair<std::string, std::string> kind_and_purpose(const std::string& name) {
+  const std::size_t space = name.find(' ');
+  if (space == std::string::npos) return {name, ""};
+  return {name.substr(0, space), name.substr(space + 1)};
+}
+
+// "layers.0.attn", "layers.0", "layers", "model".
+std::vector<std::string> module_and_those_around_it(std::string path) {
+  std::vector<std::string> paths = {path};
+  if (path.empty() || path == "model") return paths;
+  for (std::size_t dot = path.rfind('.'); dot != std::string::npos; dot = path.rfind('.'))
+    paths.push_back(path = path.substr(0, dot));
+  paths.emplace_back("model");
+  return paths;
+}
+
+bool counts(const TraceEvent& event) {
+  return event.kind == Kind::Kernel || event.kind == Kind::Collective;
+}
+
+TimeSet times(const RankTrace& rank, Kind kind) {
+  std::vector<Interval> found;
+  for (const TraceEvent& event : rank.events)
+    if (event.kind == kind) found.push_back(event.time);
+  return TimeSet(std::move(found));
+}
+
+Interval window(const RankTrace& rank) {
+  Interval whole{std::numeric_limits<std::int64_t>::max(), 0};
+  for (const TraceEvent& event : rank.events) {
+    whole.begin = std::min(whole.begin, event.time.begin);
+    whole.end = std::max(whole.end, event.time.end);
+  }
+  return whole;
+}
+
+Whole whole_of(const RankTrace& rank, const TimeSet& computing) {
+  const TimeSet in_flight = times(rank, Kind::Collective);
+  const Interval all = window(rank);
+  const TimeSet idle = TimeSet({all}).minus(computing.united(in_flight));
+  Part part;
+  for (const TraceEvent& event : rank.events)
+    if (counts(event)) part.add(event);
+  Whole whole{part.figures(computing)};
+  whole.total_ns = all.length();
+  whole.idle_ns = idle.length();
+  whole.idle_gaps = std::ssize(idle.intervals());
+  for (const Interval& gap : idle.intervals())
+    whole.longest_idle_ns = std::max(whole.longest_idle_ns, gap.length());
+  return whole;
+}
+
+template <class Key>
+std::map<Key, Figures> figures_of(std::map<Key, Part>& parts, const TimeSet& computing) {
+  std::map<Key, Figures> figures;
+  for (auto& [key, part] : parts) figures[key] = part.figures(computing);
+  return figures;
+}
+
+// The collective that was in flight for most of the stretch.
+Stretch stretch_of(const RankTrace& rank, const Interval& time) {
+  const TraceEvent* most = nullptr;
+  std::int64_t longest = 0;
+  for (const TraceEvent& event : rank.events) {
+    if (event.kind != Kind::Collective) continue;
+    const std::int64_t common =
+        std::min(event.time.end, time.end) - std::max(event.time.begin, time.begin);
+    if (common > longest) longest = common, most = &event;
+  }
+  if (most == nullptr) return {rank.rank, time, "", "", ""};
+  return {rank.rank, time, most->name, most->module, most->at};
+}
+
+void add_stretches(std::vector<Stretch>& longest, const RankTrace& rank, const TimeSet& exposed) {
+  std::vector<Interval> times = exposed.intervals();
+  const std::size_t kept = std::min(kLongest, times.size());
+  const auto end = times.begin() + static_cast<std::ptrdiff_t>(kept);
+  std::ranges::partial_sort(times, end, std::greater(), &Interval::length);
+  for (auto one = times.begin(); one != end; ++one) longest.push_back(stretch_of(rank, *one));
+}
+
+RankOverlap overlap_of(const RankTrace& rank, std::vector<Stretch>& longest) {
+  const TimeSet computing = times(rank, Kind::Kernel);
+  RankOverlap found{rank.rank, whole_of(rank, computing), {}, {}};
+  std::map<std::pair<std::string, std::string>, Part> kinds;
+  std::map<std::string, Part> modules;
+  for (const TraceEvent& event : rank.events | std::views::filter(counts)) {
+    if (event.kind == Kind::Collective) kinds[kind_and_purpose(event.name)].add(event);
+    for (const std::string& path : module_and_those_around_it(event.module))
+      modules[path].add(event);
+  }
+  found.kinds = figures_of(kinds, computing);
+  found.modules = figures_of(modules, computing);
+  add_stretches(longest, rank, times(rank, Kind::Collective).minus(computing));
+  return found;
+}
+
+void add_to(Figures& sum, const Figures& one) {
+  sum.collectives += one.collectives;
+  sum.bytes += one.bytes;
+  sum.compute_ns += one.compute_ns;
+  sum.communication_ns += one.communication_ns;
+  sum.exposed_ns += one.exposed_ns;
+}
+
+void divide(Figures& sum, std::int64_t by) {
+  for (std::int64_t* one :
+       {&sum.collectives, &sum.bytes, &sum.compute_ns, &sum.communication_ns, &sum.exposed_ns})
+    *one = (*one + by / 2) / by;
+}
+
+template <class Known>
+auto sum_if_known_by_all(const OverlapReport& report, const Known& known) {
+  auto sum = known(report.ranks.front().all);
+  for (std::size_t i = 1; i < report.ranks.size() && sum; ++i) {
+    const auto next = known(report.ranks[i].all);
+    sum = next ? std::optional(*sum + *next) : std::nullopt;
+  }
+  return sum;
+}
+
+std::int64_t ranges_of(const RankTrace& rank) {
+  return std::ranges::count(rank.events, Kind::Range, &TraceEvent::kind);
+}
+
+}  // namespace
+
+std::optional<double> Figures::hidden() const {
+  if (communication_ns == 0) return std::nullopt;
+  return 1 - static_cast<double>(exposed_ns) / static_cast<double>(communication_ns);
+}
+
+OverlapReport overlap_of(const std::vector<RankTrace>& trace) {
+  OverlapReport report;
+  for (const RankTrace& rank : trace) {
+    report.ranks.push_back(overlap_of(rank, report.longest));
+    report.dropped += rank.dropped;
+    if (!rank.link.empty()) report.link = rank.link;
+  }
+  std::ranges::stable_sort(report.longest, std::greater(),
+                           [](const Stretch& one) { return one.time.length(); });
+  if (report.longest.size() > kLongest) report.longest.resize(kLongest);
+  return report;
+}
+
+RankOverlap mean_of(const OverlapReport& report) {
+  RankOverlap mean{-1, {}, {}, {}};
+  const auto n = std::ssize(report.ranks);
+  if (n == 0) return mean;
+  for (const RankOverlap& rank : report.ranks) {
+    add_to(mean.all, rank.all);
+    mean.all.total_ns += rank.all.total_ns / n;
+    mean.all.idle_ns += rank.all.idle_ns / n;
+    mean.all.idle_gaps += rank.all.idle_gaps;
+    mean.all.longest_idle_ns = std::max(mean.all.longest_idle_ns, rank.all.longest_idle_ns);
+    for (const auto& [kind, figures] : rank.kinds) add_to(mean.kinds[kind], figures);
+    for (const auto& [path, figures] : rank.modules) add_to(mean.modules[path], figures);
+  }
+  divide(mean.all, n);
+  mean.all.idle_gaps /= n;
+  for (auto& [kind, figures] : mean.kinds) divide(figures, n);
+  for (auto& [path, figures] : mean.modules) divide(figures, n);
+  mean.all.ect_ns = sum_if_known_by_all(report, [](const Whole& of) { return of.ect_ns; });
+  if (mean.all.ect_ns) *mean.all.ect_ns /= n;
+  mean.all.efficiency = sum_if_known_by_all(report, [](const Whole& of) { return of.efficiency; });
+  if (mean.all.efficiency) *mean.all.efficiency /= static_cast<double>(n);
+  return mean;
+}
+
+void add_baseline(OverlapReport& report, const std::vector<RankTrace>& trace,
+                  const std::vector<RankTrace>& baseline) {
+  CS_REQUIRE(trace.size() == baseline.size(), "the baseline is of ", baseline.size(),
+             " ranks, the trace of ", trace.size());
+  const OverlapReport base = overlap_of(baseline);
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    const std::int64_t ranges = ranges_of(trace[i]), theirs = ranges_of(baseline[i]);
+    CS_REQUIRE(ranges == theirs && trace[i].rank == baseline[i].rank,
+               "the baseline must be of the same steps: rank ", baseline[i].rank, " has ", theirs,
+               " named ranges there, rank ", trace[i].rank, " has ", ranges, " here");
+    Whole& own = report.ranks[i].all;
+    const Whole& other = base.ranks[i].all;
+    own.ect_ns = own.total_ns - other.compute_ns;
+    const std::int64_t serial = other.total_ns - other.compute_ns;
+    if (other.collectives > 0 && serial > 0 && base.link == report.link)
+      own.efficiency = 1 - static_cast<double>(*own.ect_ns) / static_cast<double>(serial);
+  }
+}
+
+}  // namespace coshard::overlap

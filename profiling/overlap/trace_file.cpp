@@ -1,0 +1,142 @@
+#include "profiling/overlap/trace_file.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include <coshard/runtime/error.h>
+#include "profiling/json.h"
+
+namespace coshard::overlap {
+namespace {
+
+using Kind = TraceEvent::Kind;
+
+std::optional<Kind> kind_of(const std::string& category) {
+  static const std::map<std::string, Kind, std::less<>> kinds = {{"kernel", Kind::Kernel},
+                                                                 {"collective", Kind::Collective},
+                                                                 {"await", Kind::Await},
+                                                                 {"module", Kind::Module},
+                                                                 {"range", Kind::Range}};
+  const auto found = kinds.find(category);
+  return found == kinds.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string text_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// The number at the start of the text; none: -1.
+std::int64_t leading_number(std::string_view text) {
+  std::int64_t number = -1;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+constexpr double kLatest = 1e15;  // us; some 30 years
+
+class Reader {
+ public:
+  explicit Reader(std::string file) : file_(std::move(file)) {}
+
+  std::vector<RankTrace> read() {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(file_, ignored)) refuse("is a directory");
+    std::ifstream in(file_, std::ios::binary);
+    if (!in) refuse(std::strerror(errno));
+    parse(in);
+    std::vector<RankTrace> found;
+    for (auto& [pid, rank] : ranks_)
+      if (rank.rank >= 0 && !rank.events.empty()) found.push_back(std::move(rank));
+    if (found.empty())
+      refuse("has no events of coshard; write_chrome_trace and `train --trace` write some");
+    return found;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    fail(ErrorKind::BadInput, str_cat(file_, ": ", why));
+  }
+
+  // Events are taken as they come: a whole file of them would take ten times its size.
+  void parse(std::istream& in) {
+    const auto take = [this](int depth, Json::parse_event_t event, Json& parsed) {
+      if (depth != 2 || event != Json::parse_event_t::object_end) return true;
+      take_event(parsed);
+      return false;
+    };
+    try {
+      [[maybe_unused]] const Json rest = Json::parse(in, take);
+    } catch (const Json::parse_error& error) {
+      in.clear();
+      in.seekg(0, std::ios::end);
+      const auto size = static_cast<std::size_t>(in.tellg());
+      if (size == 0) refuse("is empty");
+      if (error.byte > size)
+        refuse(str_cat("is cut off: its JSON goes on where the file ends, after ", size, " bytes"));
+      refuse(str_cat("is not JSON: byte ", error.byte, " is not what must follow there"));
+    }
+  }
+
+  void take_event(const Json& event) {
+    ++seen_;
+    const auto pid = event.find("pid");
+    if (pid == event.end() || !pid->is_number_integer()) return;
+    RankTrace& rank = ranks_.try_emplace(pid->get<std::int64_t>(), RankTrace{-1}).first->second;
+    if (text_of(event, "ph") == "M") return take_metadata(rank, event);
+    const std::optional<Kind> kind = kind_of(text_of(event, "cat"));
+    if (!kind || text_of(event, "ph") != "X") return;
+    TraceEvent taken{*kind};
+    taken.time.begin = nanoseconds(event, "ts");
+    taken.time.end = taken.time.begin + nanoseconds(event, "dur");
+    taken.name = text_of(event, "name");
+    if (const auto args = event.find("args"); args != event.end() && args->is_object()) {
+      taken.module = text_of(*args, "module");
+      taken.communicator = text_of(*args, "communicator");
+      taken.at = text_of(*args, "at");
+      if (args->contains("bytes") && (*args)["bytes"].is_number_integer())
+        taken.bytes = (*args)["bytes"].get<std::int64_t>();
+    }
+    rank.events.push_back(std::move(taken));
+  }
+
+  static void take_metadata(RankTrace& rank, const Json& event) {
+    const auto args = event.find("args");
+    if (args == event.end() || !args->is_object()) return;
+    const std::string what = text_of(event, "name"), name = text_of(*args, "name");
+    if (what == "process_name" && name.starts_with("rank "))
+      rank.rank = static_cast<int>(leading_number(std::string_view(name).substr(5)));
+    if (what == "process_labels")
+      rank.dropped = std::max<std::int64_t>(0, leading_number(text_of(*args, "labels")));
+    constexpr std::string_view kLink = "emulated link ";
+    if (const auto at = name.find(kLink); what == "thread_name" && at != std::string::npos)
+      rank.link = name.substr(at + kLink.size());
+  }
+
+  std::int64_t nanoseconds(const Json& event, const char* key) const {
+    const auto found = event.find(key);
+    if (found == event.end() || !found->is_number())
+      refuse(str_cat("event ", seen_, " has no number '", key, "'"));
+    const auto us = found->get<double>();
+    if (!(us >= 0 && us <= kLatest))
+      refuse(str_cat("event ", seen_, " has '", key, "' ", us, ", outside of 0 to ", kLatest));
+    return std::llround(us * 1000);
+  }
+
+  std::string file_;
+  std::size_t seen_ = 0;
+  std::map<std::int64_t, RankTrace> ranks_;  // by pid
+};
+
+}  // namespace
+
+std::vector<RankTrace> read_trace(const std::string& file) { return Reader(file).read(); }
+
+}  // namespace coshard::overlap

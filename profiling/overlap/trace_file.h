@@ -1,0 +1,30 @@
+#pragma once
+// Reads back what write_chrome_trace has written.
+#include <string>
+#include <vector>
+
+#include "profiling/overlap/time_set.h"
+
+namespace coshard::overlap {
+
+struct TraceEvent {
+  enum class Kind : std::uint8_t { Kernel, Collective, Await, Module, Range };
+  Kind kind{};
+  Interval time;
+  std::string name;  // "matmul", "all_gather S(0)->R"
+  std::string module, communicator, at;
+  std::int64_t bytes = 0;
+};
+
+struct RankTrace {
+  int rank = 0;
+  std::string link;          // "20us,1GB/s" where it was emulated
+  std::int64_t dropped = 0;  // events that the file lacks
+  std::vector<TraceEvent> events;
+};
+
+// The ranks of a file, in ascending order, each with events. Error{BadInput}: one line that names
+// the file.
+std::vector<RankTrace> read_trace(const std::string& file);
+
+}  // namespace coshard::overlap

@@ -1,0 +1,117 @@
+#include "profiling/overlap/trace_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <coshard/profiling/chrome_trace.h>
+#include <coshard/runtime/error.h>
+#include "tests/support/json.h"
+
+namespace coshard::overlap {
+namespace {
+
+class TraceFile : public ::testing::Test {
+ protected:
+  ~TraceFile() override { std::filesystem::remove_all(file_); }
+  std::vector<RankTrace> read(const std::string& text) {
+    std::ofstream(file_, std::ios::binary) << text;
+    return read_trace(file_);
+  }
+  std::string why_not() {
+    try {
+      (void)read_trace(file_);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+      const std::string why = error.what();
+      EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+      EXPECT_TRUE(why.starts_with(file_ + ": ")) << why;
+      return why.substr(std::min(why.size(), file_.size() + 2));
+    }
+    return "it was read";
+  }
+  std::string why_not(const std::string& text) {
+    std::ofstream(file_, std::ios::binary) << text;
+    return why_not();
+  }
+  std::string file_ = testing::temporary_path("a.trace.json");
+};
+
+std::string written() {
+  std::vector<ChromeTrace> ranks(2, ChromeTrace(4));
+  CommEvent event;
+  event.id = 1;
+  event.kind = CollectiveKind::AllReduce;
+  event.label = "P(sum)->R";
+  event.bytes = 64;
+  event.communicator = "tp";
+  event.link = "20us,1GB/s";
+  event.where = {"../train.cpp", 88};
+  for (ChromeTrace& rank : ranks) {
+    rank.issued(event, 2000);
+    rank.ready(event, 2000, 9000, 9500);
+    rank.computed("matmul", ComputeClass::Gemm, 1000, 2501);
+    rank.computed("add", ComputeClass::Other, 3000, 3001);
+  }
+  ranks[1].computed("add", ComputeClass::Other, 5000, 6000);
+  std::ostringstream out;
+  write_chrome_trace(out, ranks);
+  return out.str();
+}
+
+TEST_F(TraceFile, GivesWhatWasWritten) {
+  const std::vector<RankTrace> ranks = read(written());
+  ASSERT_EQ(ranks.size(), 2U);
+  for (int r = 0; r < 2; ++r) {
+    const RankTrace& rank = ranks[static_cast<std::size_t>(r)];
+    EXPECT_EQ(rank.rank, r);
+    EXPECT_EQ(rank.link, "20us,1GB/s");
+    EXPECT_EQ(rank.dropped, r);
+    ASSERT_EQ(rank.events.size(), 4U);
+    const TraceEvent &kernel = rank.events[1], &collective = rank.events[3];
+    EXPECT_EQ(kernel.name, "matmul");
+    EXPECT_EQ(kernel.kind, TraceEvent::Kind::Kernel);
+    EXPECT_EQ(kernel.time, (Interval{0, 1501}));
+    EXPECT_EQ(collective.name, "all_reduce P(sum)->R");
+    EXPECT_EQ(collective.kind, TraceEvent::Kind::Collective);
+    EXPECT_EQ(collective.time, (Interval{1000, 8000}));
+    EXPECT_EQ(collective.communicator, "tp");
+    EXPECT_EQ(collective.at, "train.cpp:88");
+    EXPECT_EQ(collective.bytes, 64);
+  }
+}
+
+TEST_F(TraceFile, WhatIsNoTraceOfCoshardIsRefusedInOneLine) {
+  EXPECT_EQ(why_not(), "No such file or directory");
+  EXPECT_EQ(why_not(""), "is empty");
+  EXPECT_EQ(why_not("hello"), "is not JSON: byte 1 is not what must follow there");
+  EXPECT_TRUE(why_not("[1, 2").starts_with("is cut off: ")) << why_not("[1, 2");
+  for (const char* other :
+       {"{}", "[]", "7", "null", R"({"traceEvents":[{"ph":"X"},3,{}]})",
+        R"({"traceEvents":[{"ph":"X","cat":"kernel","pid":1,"ts":1,"dur":1}]})"})
+    EXPECT_TRUE(why_not(other).starts_with("has no events of coshard")) << why_not(other);
+  std::filesystem::remove(file_);
+  std::filesystem::create_directory(file_);
+  EXPECT_EQ(why_not(), "is a directory");
+}
+
+TEST_F(TraceFile, CutOffAnywhereItIsSaid) {
+  const std::string whole = written();
+  for (std::size_t size = 1; size + 2 < whole.size(); size += 97) {
+    const std::string why = why_not(whole.substr(0, size));
+    EXPECT_TRUE(why.starts_with("is cut off: ")) << size << ": " << why;
+  }
+}
+
+TEST_F(TraceFile, AnEventWithoutAProperTimeIsNamed) {
+  const auto with = [](const std::string& times) {
+    return R"({"traceEvents":[{},{"ph":"X","cat":"kernel","pid":0,)" + times + "}]}";
+  };
+  EXPECT_EQ(why_not(with(R"("ts":"1","dur":1)")), "event 2 has no number 'ts'");
+  EXPECT_EQ(why_not(with(R"("ts":1)")), "event 2 has no number 'dur'");
+  EXPECT_EQ(why_not(with(R"("ts":1,"dur":-1)")), "event 2 has 'dur' -1, outside of 0 to 1e+15");
+}
+
+}  // namespace
+}  // namespace coshard::overlap
