@@ -1,5 +1,5 @@
 // It only reads the command line; what it runs lies in profiling/bench, tools/conform, tools/doctor,
-// tools/plan and tools/run.
+// tools/plan, tools/run and tools/trace.
 #include "tools/command.h"
 
 #include <exception>
@@ -18,6 +18,7 @@
 #include "tools/run/guard.h"
 #include "tools/run/launcher.h"
 #include "tools/run/run.h"
+#include "tools/trace/trace_report.h"
 #include "tools/training_options.h"
 
 namespace coshard::tools {
@@ -123,6 +124,29 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   sub->callback([options, &chosen] {
     chosen = [options] {
       explain_plan(*options, std::cout);
+      return 0;
+    };
+  });
+}
+
+void add_trace(CLI::App& app, Chosen& chosen) {
+  CLI::App* trace = app.add_subcommand("trace", "Analyse a Chrome trace written by coshard");
+  trace->require_subcommand(1);
+  trace->footer("Example: coshard trace report run.trace.json -o run.html");
+  CLI::App* sub = trace->add_subcommand(
+      "report", "Show how much communication ran under compute, by rank, kind and module");
+  const auto options = std::make_shared<TraceReportOptions>();
+  sub->add_option("FILE", options->file, "trace of all ranks, e.g. of `train --trace FILE`")
+      ->required();
+  sub->add_option(
+      "--baseline", options->baseline,
+      "trace of the same steps without overlap: gives the effective communication time");
+  sub->add_flag("--json", options->json, "print a single JSON object");
+  sub->add_option("-o,--output", options->page,
+                  "also write a page that needs no network: run.html");
+  sub->callback([options, &chosen] {
+    chosen = [options] {
+      trace_report(*options, std::cout);
       return 0;
     };
   });
@@ -288,6 +312,7 @@ int run_command(int argc, char** argv) {
   add_doctor(app, chosen);
   add_completion(app, chosen);
   add_plan(app, chosen);
+  add_trace(app, chosen);
   job::RunOptions run;
   add_run(app, chosen, run);
   argc = take_program(app, argc, argv, run.program);

@@ -42,7 +42,8 @@ void expect_refused(const std::string& line, const std::string& named) {
 }
 
 TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
-  expect_refused("", "coshard needs a command: bench, conform, doctor, completion, plan or run");
+  expect_refused("",
+                 "coshard needs a command: bench, conform, doctor, completion, plan, trace or run");
   expect_refused("bogus", "unknown command 'bogus' of coshard; expected bench, conform, doctor");
   expect_refused("--bogus", "unknown option --bogus of coshard");
   expect_refused("bench", "bench needs a command: dispatch, redistribute, overlap, train or gpu");
@@ -74,7 +75,7 @@ TEST(Command, EveryCommandHasHelpAndVersion) {
   for (const std::string command :
        {"", "bench ", "bench dispatch ", "bench redistribute ", "bench overlap ", "bench train ",
         "bench gpu ", "conform ", "doctor ", "plan ", "plan explain ", "completion ",
-        "completion bash ", "run "}) {
+        "completion bash ", "trace ", "trace report ", "run "}) {
     const Ended help = run(command + "--help"), version = run(command + "--version");
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Usage: coshard " + command), std::string::npos) << help.out;
@@ -119,6 +120,14 @@ TEST(Completion, OffersEveryOptionThatHelpLists) {
     }
     EXPECT_GT(options, 4) << command;
   }
+}
+
+TEST(Command, TraceReportNamesTheFileThatItCannotRead) {
+  expect_refused("trace", "trace needs a command: report");
+  expect_refused("trace report", "FILE is required");
+  expect_refused("trace report a --jsno", "unknown option --jsno of report; did you mean --json?");
+  expect_refused("trace report /nowhere/a.json", "/nowhere/a.json: No such file or directory");
+  expect_refused("trace report /", "/: is a directory");
 }
 
 TEST(Command, PlanExplainRefusesWhatRedistributeRefuses) {

@@ -1,0 +1,117 @@
+#include "tools/trace/page.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "tools/trace/page_text.h"
+
+namespace coshard::tools {
+namespace {
+
+using overlap::RankTrace;
+using overlap::TraceEvent;
+using Kind = TraceEvent::Kind;
+
+class Texts {
+ public:
+  std::size_t number_of(const std::string& text) {
+    const auto [found, added] = numbers_.try_emplace(text, all_.size());
+    if (added) all_.push_back(text);
+    return found->second;
+  }
+  Json take() { return std::move(all_); }
+
+ private:
+  std::map<std::string, std::size_t> numbers_;
+  Json all_ = Json::array();
+};
+
+using Events = std::vector<const TraceEvent*>;
+
+Events events_of(const RankTrace& rank, Kind kind) {
+  Events events;
+  for (const TraceEvent& event : rank.events)
+    if (event.kind == kind) events.push_back(&event);
+  std::ranges::stable_sort(events, {}, [](const TraceEvent* event) { return event->time.begin; });
+  return events;
+}
+
+Json lane(int rank, const std::string& name, bool compute, const Events& events, Texts& texts) {
+  Json made{{"rank", rank}, {"name", name}, {"compute", compute}};
+  for (const char* column : {"begin", "length", "text", "module"}) made[column] = Json::array();
+  if (!compute) made["bytes"] = made["at"] = Json::array();
+  std::int64_t before = 0;
+  for (const TraceEvent* event : events) {
+    made["begin"].push_back(event->time.begin - before);
+    before = event->time.begin;
+    made["length"].push_back(event->time.length());
+    made["text"].push_back(texts.number_of(event->name));
+    made["module"].push_back(texts.number_of(event->module));
+    if (compute) continue;
+    made["bytes"].push_back(event->bytes);
+    made["at"].push_back(texts.number_of(event->at));
+  }
+  return made;
+}
+
+void add_lanes(Json& lanes, const RankTrace& rank, Texts& texts) {
+  lanes.push_back(lane(rank.rank, "compute", true, events_of(rank, Kind::Kernel), texts));
+  std::map<std::string, Events> communicators;
+  for (const TraceEvent* event : events_of(rank, Kind::Collective))
+    communicators[event->communicator].push_back(event);
+  for (const auto& [name, events] : communicators)
+    lanes.push_back(lane(rank.rank, name.empty() ? "comm" : "comm " + name, false, events, texts));
+}
+
+// Of the first rank: those that lie in no other.
+Json outer_ranges(const RankTrace& rank) {
+  Json ranges = Json::array();
+  std::int64_t end = std::numeric_limits<std::int64_t>::min();
+  for (const TraceEvent* event : events_of(rank, Kind::Range)) {
+    if (event->time.begin < end) continue;
+    end = event->time.end;
+    ranges.push_back({event->name, event->time.begin, end});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+Json page_data(const std::vector<RankTrace>& trace, Json report) {
+  Texts texts;
+  Json lanes = Json::array();
+  std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = 0;
+  for (const RankTrace& rank : trace) {
+    add_lanes(lanes, rank, texts);
+    for (const TraceEvent& event : rank.events) {
+      begin = std::min(begin, event.time.begin);
+      end = std::max(end, event.time.end);
+    }
+  }
+  return {{"report", std::move(report)},
+          {"begin", begin},
+          {"end", end},
+          {"lanes", std::move(lanes)},
+          {"texts", texts.take()},
+          {"ranges", trace.empty() ? Json::array() : outer_ranges(trace.front())}};
+}
+
+void write_page(std::ostream& out, const Json& data) {
+  constexpr std::string_view kMark = "{{TRACE}}";
+  const std::string_view page(kPage, sizeof kPage);
+  const std::size_t at = page.find(kMark);
+  out << page.substr(0, at);
+  const std::string text = json_text(data);
+  for (std::size_t from = 0; from < text.size();) {  // no "</script>" may stand in there
+    const std::size_t less = std::min(text.find('<', from), text.size());
+    out << std::string_view(text).substr(from, less - from)
+        << (less < text.size() ? "\\u003c" : "");
+    from = less + 1;
+  }
+  out << page.substr(at + kMark.size());
+}
+
+}  // namespace coshard::tools
