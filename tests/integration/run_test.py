@@ -106,7 +106,7 @@ class Run(unittest.TestCase):
             self.assertEqual(job.err, "")
 
     def test_arguments_reach_the_program_as_they_are(self):
-        words = ["two words", "", "-n", "3", "--", "--mpi=none", "a'b\"c$d*", "--help"]
+        words = ["two words", "", ":", "-n", "3", ":", "--", "--mpi=none", "a'b\"c$d*", "--help"]
         for dashes in ([], ["--"]):
             job = self.job("-n", "2", "--no-prefix", *dashes, PYTHON, "-c", "import sys; print(sys.argv[1:])", *words)
             self.check(job, 0)
