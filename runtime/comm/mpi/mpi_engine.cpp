@@ -243,11 +243,12 @@ bool MpiEngine::drive() {
 
 bool MpiEngine::drive_while_waiting() {
   constexpr int kPolls = 32;  // each may move a little; what the caller does between costs more
-  for (int i = 0; i < kPolls; ++i)
+  const bool soon = now_ns() - moved_ns_.load(std::memory_order_relaxed) < kPatienceNs;
+  for (int i = 0; i < (soon ? kPolls : 1); ++i)
     if (drive()) return true;
-  if (halted()) return false;
+  if (halted() || !soon) return false;
   sched_yield();
-  return now_ns() - moved_ns_.load(std::memory_order_relaxed) < kPatienceNs;
+  return true;
 }
 
 }  // namespace coshard
