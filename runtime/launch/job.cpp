@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <future>
 #include <iostream>
-#include <sstream>
 #include <thread>
 
 #include <coshard/runtime/error.h>
@@ -211,8 +210,11 @@ void Job::meet_first(milliseconds deadline) {
 bool Job::heard_end(int from, const std::string& text) {
   if (!text.starts_with(kEnding) && text != kGivenUp) return false;
   End end;
-  if (text != kGivenUp)
-    std::istringstream(text.substr(kEnding.size())) >> end.status >> end.runs.emplace();
+  if (text != kGivenUp) {
+    char* after = nullptr;
+    end.status = static_cast<int>(std::strtol(text.c_str() + kEnding.size(), &after, 10));
+    end.runs = std::strtoull(after, nullptr, 10);
+  }
   const std::scoped_lock lock(mutex_);
   ended_.emplace(from, end);
   if (text == kGivenUp) engine_->give_up();
