@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <ranges>
 
 #include <coshard/runtime/error.h>
 
@@ -118,7 +117,8 @@ RankOverlap overlap_of(const RankTrace& rank, std::vector<Stretch>& longest) {
   RankOverlap found{rank.rank, whole_of(rank, computing), {}, {}};
   std::map<std::pair<std::string, std::string>, Part> kinds;
   std::map<std::string, Part> modules;
-  for (const TraceEvent& event : rank.events | std::views::filter(counts)) {
+  for (const TraceEvent& event : rank.events) {
+    if (!counts(event)) continue;
     if (event.kind == Kind::Collective) kinds[kind_and_purpose(event.name)].add(event);
     for (const std::string& path : module_and_those_around_it(event.module))
       modules[path].add(event);
