@@ -6,17 +6,18 @@ namespace coshard {
 
 namespace {
 
-std::vector<int> ranks_above_zero(const std::vector<std::atomic<int>>& counts) {
+std::vector<int> ranks_with(const std::vector<MpiOp::Source>& all,
+                            std::atomic<int> MpiOp::Source::*count) {
   std::vector<int> ranks;
-  for (std::size_t r = 0; r < counts.size(); ++r)
-    if (counts[r].load() > 0) ranks.push_back(static_cast<int>(r));
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if ((all[r].*count).load() > 0) ranks.push_back(static_cast<int>(r));
   return ranks;
 }
 
 }  // namespace
 
-std::vector<int> MpiOp::not_taken() const { return ranks_above_zero(unsent); }
-std::vector<int> MpiOp::not_summed() const { return ranks_above_zero(unsummed); }
+std::vector<int> MpiOp::not_taken() const { return ranks_with(from, &Source::unsent); }
+std::vector<int> MpiOp::not_summed() const { return ranks_with(from, &Source::unsummed); }
 
 bool is_shared(CollectiveKind kind) {
   return kind == CollectiveKind::AllReduce || kind == CollectiveKind::AllGather ||

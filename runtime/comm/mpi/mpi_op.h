@@ -26,10 +26,7 @@ struct Spread {
 class MpiOp final : public RemoteState {
  public:
   MpiOp(int ranks, std::shared_ptr<const Spread> of_group)
-      : spread(std::move(of_group)),
-        from(static_cast<std::size_t>(ranks)),
-        unsent(static_cast<std::size_t>(ranks)),
-        unsummed(static_cast<std::size_t>(ranks)) {}
+      : spread(std::move(of_group)), from(static_cast<std::size_t>(ranks)) {}
   std::vector<int> not_taken() const override;
   std::vector<int> not_summed() const override;
   static MpiOp& of(const CollectiveOp& op) { return static_cast<MpiOp&>(*op.remote); }
@@ -43,13 +40,12 @@ class MpiOp final : public RemoteState {
     // Of a rank here: the tag of its blocks for ranks of another process.
     std::vector<std::pair<const Spread::Process*, int>> tags;
     std::vector<Memory> memory;
+    // Of its whole process: blocks on their way to it, and shards of a sum on their way from it.
+    std::atomic<int> unsent{0}, unsummed{0};
   };
   const std::shared_ptr<const Spread> spread;
   std::mutex mutex;          // Source::received
   std::vector<Source> from;  // by rank of the group
-  // By rank of the group, for its whole process: blocks on their way to it, and shards of a sum on
-  // their way from it.
-  std::vector<std::atomic<int>> unsent, unsummed;
 };
 
 // Every rank of a process needs the same of a source, which is sent once.

@@ -121,17 +121,17 @@ void MpiRanks::issued(LocalGroup& group, CollectiveOp& op, int rank) {
 
 void MpiRanks::send_block(const std::shared_ptr<LocalGroup>& group, CollectiveOp& op,
                           const Sent& sent, std::function<void()> over) {
-  MpiOp& state = MpiOp::of(op);
   const int borrows = sent.kept == nullptr ? 1 : 0;
   borrowed_.fetch_add(borrows);
-  state.unsent[static_cast<std::size_t>(sent.target)].fetch_add(1);
-  engine_->send(sent.data, sent.bytes, process_of(*group, sent.target), sent.tag,
-                [this, borrows, kept = sent.kept, group, held = op.remote, &state, t = sent.target,
-                 over = std::move(over)] {
-                  borrowed_.fetch_sub(borrows);
-                  state.unsent[static_cast<std::size_t>(t)].fetch_sub(1);
-                  over();
-                });
+  std::atomic<int>& unsent = source_at(op, sent.target).unsent;
+  unsent.fetch_add(1);
+  engine_->send(
+      sent.data, sent.bytes, process_of(*group, sent.target), sent.tag,
+      [this, borrows, kept = sent.kept, group, held = op.remote, &unsent, over = std::move(over)] {
+        borrowed_.fetch_sub(borrows);
+        unsent.fetch_sub(1);
+        over();
+      });
 }
 
 void MpiRanks::arrived(LocalGroup& group, CollectiveOp& op, int rank) {
@@ -257,7 +257,7 @@ void MpiRanks::summed(LocalGroup& group, CollectiveOp& op) {
     const int peer = process->ranks[0];
     const ShardOf theirs = shard_of(c, group.size(), *process);
     const std::size_t bytes = bytes_of(theirs, c);
-    std::atomic<int>& unsummed = MpiOp::of(op).unsummed[static_cast<std::size_t>(peer)];
+    std::atomic<int>& unsummed = source_at(op, peer).unsummed;
     borrowed_.fetch_add(borrows);
     unsummed.fetch_add(1);
     engine_->receive(

@@ -71,7 +71,7 @@ class Lanes {
     for (const lane of this.all) {
       const [own, others] = lane.united((number) => chosen[number]);
       lane.chosen = chosen;
-      const [rest] = [others.split(own)[1]];
+      const rest = others.split(own)[1];
       if (lane.compute) {
         lane.shades = [["compute", own], ["other", rest]];
       } else {
