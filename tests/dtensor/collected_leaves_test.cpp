@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/hooks.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/backward_pass.h"
 #include "tests/support/ranks.h"
@@ -19,7 +20,7 @@ struct Collector final : GradCollector {
     for (const int i : reached) told.push_back(str_cat("reached ", i));
     return collects;
   }
-  Tensor place(const GradMeta&) override { return {}; }
+  Tensor place(const GradMeta&) override { return offered; }
   void add(GradMeta& leaf, Tensor gradient) override {
     leaf.gradient = leaf.gradient.defined() ? coshard::add(leaf.gradient, gradient) : gradient;
     told.push_back(str_cat("add ", leaf.collected_as));
@@ -28,6 +29,7 @@ struct Collector final : GradCollector {
   void end() override { told.emplace_back("end"); }
   void give_up() noexcept override { told.emplace_back("given up"); }
   bool collects = true;
+  Tensor offered;
   std::vector<std::string> told;
   CollectorHere here;
 };
@@ -74,6 +76,25 @@ TEST(CollectedLeaves, AreToldAsSoonAsNoRecordToComeReadsThem) {
               (std::vector<std::string>{"begin3", "reached 2", "reached 1", "reached 0", "add 2",
                                         "complete 2", "add 1", "complete 1", "add 0", "complete 0",
                                         "end"}));
+  });
+}
+
+TEST(CollectedLeaves, AreComputedWhereTheirCollectorWantsThem) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const auto collector = std::make_shared<Collector>();
+    const std::vector<Tensor> w = leaves_of(world, collector);
+    const Tensor x = counting(world, {3, 2});
+    collector->offered = counting(world, {2, 2});
+    run_backward(sum(linear(x, w[0])));
+    EXPECT_EQ(w[0].grad().data(), collector->offered.data());
+    EXPECT_EQ(collector->offered.to_vector(), (std::vector<double>{9, 12, 9, 12}));
+    // Not what grad() returns, and not beside a hook, which sees the gradient first.
+    const std::vector<Tensor> found = run_grad({sum(linear(x, w[1]))}, {w[1]});
+    EXPECT_NE(found[0].storage()->buffer, collector->offered.storage()->buffer);
+    register_hook(w[2], [](const Tensor&) { return Tensor(); });
+    run_backward(sum(linear(x, w[2])));
+    EXPECT_NE(w[2].grad().storage()->buffer, collector->offered.storage()->buffer);
+    co_return;
   });
 }
 

@@ -7,9 +7,10 @@
 #include <coshard/dtensor/hooks.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/runtime/coro/when_all.h>
+#include <coshard/runtime/launch/simulate.h>
 #include "tests/dtensor/optim/parameters.h"
 #include "tests/dtensor/optim/small_net.h"
+#include "tests/support/seeds.h"
 
 namespace coshard {
 namespace {
@@ -65,6 +66,27 @@ TEST(DataParallel, TrainsBitwiseAsReducingAfterBackwardDoes) {
     });
 }
 
+TEST(DataParallel, TrainsAlikeUnderEveryInterleaving) {
+  WorldOptions options;
+  options.ranks = 4;
+  options.threads = 1;
+  Values want;
+  const std::uint64_t seeds = std::min<std::uint64_t>(test::seeds(), 1000);
+  for (std::uint64_t seed = test::first_seed(); seed < test::first_seed() + seeds; ++seed) {
+    std::vector<Values> got(4);
+    const Program program = [&](World& world) -> Task<void> {
+      const DataParallelOptions buckets{.bucket_bytes = 1};
+      Values mine = co_await trained(world, DType::F32, Reduce::Avg, buckets);
+      got[static_cast<std::size_t>(world.rank())] = std::move(mine);
+    };
+    SimOptions sim;
+    sim.processes = seed % 2 == 0 ? 1 : 2;
+    simulate(options, program, seed, sim);
+    if (want.empty()) want = got[0];
+    for (const Values& one : got) ASSERT_EQ(one, want) << test::how_to_replay(seed);
+  }
+}
+
 TEST(DataParallel, DoesNothingForOneReplica) {
   on_ranks(2, [](World& world) -> Task<void> {
     const SmallNet net(world);
@@ -104,7 +126,7 @@ TEST(DataParallel, CutsBucketsInBackwardOrderTheFirstSmallest) {
   });
 }
 
-// Gradients and what a bucket's all_reduce moves are the same memory, in every step.
+// Gradients and what a bucket's all_reduce moves are the same memory, in every step, clipped too.
 TEST(DataParallel, KeepsOneGradientOfEachParameter) {
   on_ranks(2, [](World& world) -> Task<void> {
     const SmallNet net(world);
@@ -113,6 +135,8 @@ TEST(DataParallel, KeepsOneGradientOfEachParameter) {
     for (int step = 0; step < 3; ++step) {
       net.zero_grad();
       co_await net.run(step);
+      Task<Tensor> clipped = clip_grad_norm(net.parameters, 1e-3);
+      co_await std::move(clipped);
       for (std::size_t i = 0; i < 4; ++i) {
         void* data = net.parameters[i].grad().data();
         if (step == 0)

@@ -4,7 +4,6 @@
 
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/runtime/coro/when_all.h>
 #include "tests/dtensor/optim/parameters.h"
 #include "tests/dtensor/optim/small_net.h"
 
@@ -79,8 +78,8 @@ TEST(GradientBuckets, LeaveWhileProductsOfBackwardAreStillToCome) {
   });
 }
 
-// The weight's gradient is computed in its place: nothing of its size is allocated meanwhile.
-TEST(GradientBuckets, AreWrittenByTheOperators) {
+// A place that another operator has taken is not offered again; what comes meanwhile is kept aside.
+TEST(GradientBuckets, OfferAPlaceOnceInEachBackward) {
   on_ranks(2, [](World& world) -> Task<void> {
     Tensor w = counting(world, {64, 64});
     w.set_requires_grad(true);
@@ -91,9 +90,14 @@ TEST(GradientBuckets, AreWrittenByTheOperators) {
       const Tensor x = counting(world, {1, 64});
       const Tensor loss = sum(linear(x, w));
       const std::shared_ptr<GradCollector> collector = w.grad_meta()->collector.lock();
+      EXPECT_EQ(collector->place(*w.grad_meta()).defined(), step == 1);  // built by then
+      EXPECT_FALSE(collector->place(*w.grad_meta()).defined());
       co_await backward(loss);
       EXPECT_FALSE(collector->place(*w.grad_meta()).defined());  // there is a gradient
       EXPECT_EQ(w.grad().to_vector()[64], 1);
+      EXPECT_EQ(w.grad().to_vector()[65], 2);
+      const auto own = static_cast<std::int64_t>(sizeof(double)) * 64 * 64;
+      EXPECT_EQ(parallel.bucket_bytes(), std::vector<std::int64_t>{own});
     }
   });
 }
@@ -159,7 +163,17 @@ TEST(DataParallelRefuses, CreateGraphTwoBackwardsAtOnceAndAStaleGradientBesideAN
     co_await net.run(0);
     const Tensor one = sum(net.parameters[4]);  // in the bucket with the others
     text = co_await refusal_of(backward(one));
-    expect_text(text, "and that of parameter 3, which was summed before and would be again");
+    expect_text(text, "which was summed before and would be again");
+    const std::shared_ptr<GradCollector> collector =
+        one.grad_meta()->producer->inputs[0]->collector.lock();
+    const int reached[] = {4};
+    EXPECT_TRUE(collector->begin(reached));
+    text = refused([&] { collector->begin(reached); });
+    expect_text(text,
+                "another one, which has not ended, reduces gradients of the same DataParallel");
+    collector->give_up();
+    EXPECT_TRUE(collector->begin(reached));
+    collector->give_up();
   });
 }
 
