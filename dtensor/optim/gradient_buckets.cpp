@@ -51,18 +51,28 @@ void mark_summed(const std::shared_ptr<GradMeta>& meta) {
 
 }  // namespace
 
+std::int64_t BucketSizes::limit(std::int64_t left, bool is_first) const {
+  return is_first ? first : std::clamp(left / 2, first, other);
+}
+
 BucketSizes bucket_sizes(std::int64_t total, int ranks, const std::optional<LinkCost>& link) {
-  constexpr std::int64_t kLeast = 1 << 20, kPieces = 8;
+  constexpr std::int64_t kLeast = 1 << 20, kPieces = 8, kSmall = 3;
   std::int64_t other = std::max(kLeast, total / kPieces);
+  std::int64_t first = std::min(kLeast, other / 4);
   if (link) {
     const double transfer_us =
         2.0 * (ranks - 1) / ranks * static_cast<double>(total) / link->bytes_per_us;
     const auto latency_ns = std::max<std::int64_t>(1, std::llround(link->latency * 1e3));
     const std::int64_t most = 1 + std::llround(transfer_us * 1e3) / (50 * latency_ns);
-    other = std::max(other, total / most);
+    if (most <= kSmall + 1) {
+      first = other = std::max(other, (total + most - 1) / most);
+    } else {
+      other = std::max(other, total / (most - kSmall));
+      first = std::min(kLeast, other / 4);
+    }
   }
   other = std::min(other, BucketSizes::kMost);
-  return {std::min(kLeast, other / 4), other};
+  return {std::min(first, other), other};
 }
 
 GradientBuckets::GradientBuckets(std::vector<Tensor> parameters, const DeviceMesh& mesh, int dim,
@@ -104,7 +114,9 @@ void GradientBuckets::fill(std::span<const int> order) {
   if (options_.bucket_bytes > 0) sizes = {options_.bucket_bytes / 4, options_.bucket_bytes};
   std::vector<Open> all;
   std::vector<std::pair<DType, Open>> open;
-  const auto close = [&all](Open& one) {
+  std::int64_t left = total;
+  const auto close = [&](Open& one) {
+    left -= one.bytes;
     if (!one.slots.empty()) all.push_back(std::exchange(one, Open()));
   };
   for (std::size_t at = 0; at < order.size(); ++at) {
@@ -117,7 +129,7 @@ void GradientBuckets::fill(std::span<const int> order) {
     one.slots.push_back(order[at]);
     one.bytes += bytes;
     one.last = at;
-    if (one.bytes >= (all.empty() ? sizes.first : sizes.other)) close(one);
+    if (one.bytes >= sizes.limit(left, all.empty())) close(one);
   }
   for (auto& [dtype, one] : open) close(one);
   std::ranges::stable_sort(all, {}, &Open::last);
@@ -174,10 +186,14 @@ Tensor GradientBuckets::view_of_slot(const Slot& slot, std::shared_ptr<const Spe
   return memory.view_as(shape, row_major(shape), slot.offset, std::move(spec));
 }
 
-bool GradientBuckets::lies_in_place(const Slot& slot, const Tensor& gradient) const {
+bool GradientBuckets::shares_memory(const Slot& slot, const Tensor& gradient) const {
   const Tensor& memory = buckets_[static_cast<std::size_t>(slot.bucket)].memory;
-  return gradient.storage()->buffer == memory.storage()->buffer &&
-         gradient.storage_offset() == slot.offset && gradient.is_contiguous();
+  return gradient.storage()->buffer == memory.storage()->buffer;
+}
+
+bool GradientBuckets::lies_in_place(const Slot& slot, const Tensor& gradient) const {
+  return shares_memory(slot, gradient) && gradient.storage_offset() == slot.offset &&
+         gradient.is_contiguous();
 }
 
 Tensor GradientBuckets::place(const GradMeta& leaf) {
@@ -196,7 +212,7 @@ void GradientBuckets::put(const Slot& slot, Tensor gradient) const {
   const Tensor place = view_of_slot(slot, nullptr);
   place.mark_written();
   if (lies_in_place(slot, gradient) || gradient.local_numel() == 0) return;
-  if (gradient.storage()->buffer == place.storage()->buffer) gradient = copy_of(gradient);
+  if (shares_memory(slot, gradient)) gradient = copy_of(gradient);
   place.wait("backward");
   place.wait_for_readers("backward");
   kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(gradient.raw_local())});
@@ -216,7 +232,7 @@ void GradientBuckets::add(GradMeta& leaf, Tensor gradient) {
         lies_in_place(slot, leaf.gradient) && same_layout(leaf.gradient, gradient);
     const OutputPlace place(in_place ? view_of_slot(slot, nullptr) : Tensor());
     gradient = coshard::add(leaf.gradient, gradient);
-  } else if (slot.taken && !lies_in_place(slot, gradient)) {
+  } else if (slot.taken && !shares_memory(slot, gradient)) {
     leaf.gradient = copy_of(gradient);  // another backward may be writing the place
     leaf.summed = false;
     return;
@@ -240,13 +256,15 @@ void GradientBuckets::end() {
   for (Slot& slot : slots_) slot.taken = false;
 }
 
-// Peers must send and miss the same: the next collective there compares.
+// Whether there is anything to send. Peers must send and miss the same: the next collective there
+// compares.
 bool GradientBuckets::note_what_leaves(std::size_t number) const {
   const Bucket& bucket = buckets_[number];
   const bool any = std::ranges::any_of(bucket.slots, [this](int i) {
     const Tensor& p = slots_[static_cast<std::size_t>(i)].parameter;
     return p.grad().defined() && !is_summed(p);
   });
+  if (!mesh_.contains_this_rank()) return any;
   mesh_.note(dim_, {any ? "sent gradient bucket" : "left out gradient bucket", "of", number,
                     buckets_.size()});
   for (const int i : bucket.slots) {

@@ -9,9 +9,12 @@ namespace coshard {
 struct BucketSizes {
   std::int64_t first = 0, other = 0;
   static constexpr std::int64_t kMost = 25 << 20;  // a bucket holds more only as one gradient
+  // The last ones get smaller, since nothing is computed under them: `left`, of all gradients that
+  // no bucket before it holds.
+  std::int64_t limit(std::int64_t left, bool is_first) const;
 };
 // Of `total` bytes: 8 buckets or 1 MiB each, at most kMost. `link`, if known: few enough that all
-// their latencies are at most 2 % of the time on the link.
+// latencies but one are at most 2 % of the time on the link.
 BucketSizes bucket_sizes(std::int64_t total, int ranks, const std::optional<LinkCost>& link);
 
 class GradientBuckets final : public GradCollector,
@@ -47,6 +50,7 @@ class GradientBuckets final : public GradCollector,
   void build(std::span<const int> reached);
   void fill(std::span<const int> order);
   Tensor view_of_slot(const Slot& slot, std::shared_ptr<const Spec> spec) const;
+  bool shares_memory(const Slot& slot, const Tensor& gradient) const;
   bool lies_in_place(const Slot& slot, const Tensor& gradient) const;
   void put(const Slot& slot, Tensor gradient) const;
   void send_complete();

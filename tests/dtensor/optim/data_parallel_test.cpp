@@ -247,6 +247,24 @@ TEST(DataParallel, SumsOverReplicasOfAnotherMeshDimension) {
   });
 }
 
+// What is in flight is the same on all ranks, also on one that takes no part.
+TEST(DataParallel, LeavesTheGradientsOfARankOutsideOfTheMesh) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const SmallNet net(world);
+    const DeviceMesh pair = DeviceMesh::from_ranks(world, {0, 2}, {2}, {"dp"});
+    co_await net.run(0);
+    const Values own = net.gradients();
+    net.zero_grad();
+    const DataParallel parallel(net.parameters, pair, 0);
+    co_await net.run(0);
+    EXPECT_TRUE(net.parameters[0].grad().in_flight());
+    SGD optimizer(net.parameters);
+    co_await optimizer.step();
+    EXPECT_FALSE(net.parameters[0].grad().in_flight());
+    EXPECT_EQ(net.gradients() == own, world.rank() == 1);
+  });
+}
+
 // Samples as a DTensor: the gradient of a Replicate weight is Partial along its own mesh.
 TEST(DataParallel, MakesGradientsThatArePartialAlongItReplicate) {
   on_ranks(3, [](World& world) -> Task<void> {

@@ -34,10 +34,24 @@ TEST(BucketSizes, AreAnEighthBetweenOneAndTwentyFiveMiBTheFirstAQuarter) {
 // n buckets pay n - 1 latencies more than one: at most 2 % of the time on the link.
 TEST(BucketSizes, AreLargerOnALinkOfLongLatency) {
   const std::int64_t total = 16 * kMiB;  // 16.8 ms at 1 GB/s, between 2 ranks
-  EXPECT_EQ(bucket_sizes(total, 2, LinkCost{20, 1000}).other, 2 * kMiB);    // 17 would do
-  EXPECT_EQ(bucket_sizes(total, 2, LinkCost{100, 1000}).other, total / 4);  // 3 x 0.1 ms
-  EXPECT_EQ(bucket_sizes(total, 2, LinkCost{1000, 1000}).other, total);
-  EXPECT_EQ(bucket_sizes(100 * kMiB, 2, LinkCost{1e6, 1000}).other, 25 * kMiB);
+  const auto expect = [](const BucketSizes& sizes, std::int64_t first, std::int64_t other) {
+    EXPECT_EQ(sizes.first, first);
+    EXPECT_EQ(sizes.other, other);
+  };
+  expect(bucket_sizes(total, 2, LinkCost{20, 1000}), kMiB / 2, 2 * kMiB);     // 17 would do
+  expect(bucket_sizes(total, 2, LinkCost{100, 1000}), total / 4, total / 4);  // 3 x 0.1 ms
+  expect(bucket_sizes(total, 2, LinkCost{1000, 1000}), total, total);
+  expect(bucket_sizes(100 * kMiB, 2, LinkCost{1e6, 1000}), 25 * kMiB, 25 * kMiB);
+  // Between 4 ranks, 1.5 times as long on it.
+  expect(bucket_sizes(total, 4, LinkCost{100, 1000}), kMiB, 16 * kMiB / 3);
+}
+
+TEST(BucketSizes, GetSmallerTowardsTheEnd) {
+  const BucketSizes sizes{kMiB / 2, 2 * kMiB};
+  EXPECT_EQ(sizes.limit(16 * kMiB, true), kMiB / 2);
+  EXPECT_EQ(sizes.limit(15 * kMiB, false), 2 * kMiB);
+  EXPECT_EQ(sizes.limit(3 * kMiB, false), 3 * kMiB / 2);
+  EXPECT_EQ(sizes.limit(kMiB / 2, false), kMiB / 2);
 }
 
 // Which buckets have been sent is what the observer sees while products are still to come.

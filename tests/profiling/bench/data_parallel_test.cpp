@@ -18,9 +18,9 @@ TEST(DataParallelBench, GivesTheStepBesideItsClosedFormBest) {
     EXPECT_GT(result->value, 0) << what;
   }
   EXPECT_EQ(report.find("data_parallel_share_of_best_2_ranks")->target, 0.92);
-  // 13 MB of gradients, each bucket an eighth or more
-  EXPECT_GE(report.machine["buckets_dp_2_ranks"], 4);
-  EXPECT_LE(report.machine["buckets_dp_2_ranks"], 9);
+  // 13 MB of gradients in buckets of an eighth, the first and the last ones smaller
+  EXPECT_GE(report.machine["buckets_dp_2_ranks"], 2);
+  EXPECT_LE(report.machine["buckets_dp_2_ranks"], 14);
 }
 
 }  // namespace
