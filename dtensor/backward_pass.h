@@ -7,6 +7,7 @@
 
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/collected_leaves.h"
 
 namespace coshard {
 
@@ -39,12 +40,15 @@ class BackwardPass final : public GradSink {
  public:
   explicit BackwardPass(bool retain_graph) : retain_graph_(retain_graph) {}
   // Stops at records that are not newer than `since`: their gradients go to `outer`.
-  BackwardPass(std::uint64_t since, GradSink& outer) : outer_(&outer), since_(since) {}
+  BackwardPass(std::uint64_t since, GradSink& outer);
   // Only for gradients of `targets`, which are kept for result().
   BackwardPass(bool retain_graph, const std::vector<Tensor>& targets,
                const std::vector<Tensor>& outputs);
 
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override;
+  // Before the first step: gradients of leaves behind `root` leave as soon as they are complete
+  // (grad_collector.h).
+  void collect(const std::shared_ptr<GradMeta>& root) { collected_.find(root); }
   // Adds up what has reached leaves. Call it after arrive() from outside.
   void settle_arrivals();
   bool done() const { return queue_.empty() && deferred_.empty(); }
@@ -64,6 +68,8 @@ class BackwardPass final : public GradSink {
   // Runs the next part; returns a task if that has to await. Then call step_done().
   Task<void> step();
   void step_done();
+  // Once nothing is left to do: collected gradients that have not left do so.
+  void end();
   // The targets' gradients, once nothing is left to do; undefined if none arrived.
   std::vector<Tensor> result();
 
@@ -93,6 +99,11 @@ class BackwardPass final : public GradSink {
   bool leads_to_target(const Meta& meta) const;
   void find_needed(const std::vector<Tensor>& outputs);
   void come_to_leaf(const Meta& leaf, Tensor gradient);
+  void complete_leaves();
+  // Whether nothing more of this leaf is on its way; adds what was kept aside.
+  bool settle_collected(const Meta& leaf);
+  void settle_leaf(GradMeta& leaf, Terms& terms);
+  Tensor compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const;
   void run_hooks(std::vector<Tensor>& gradients) const;
   void run_oldest_deferred();
 
@@ -106,6 +117,8 @@ class BackwardPass final : public GradSink {
   std::deque<Deferred> deferred_;
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step
   std::vector<std::pair<Meta, Terms>> late_;
+  CollectedLeaves collected_;
+  bool adds_to_leaves_ = true;  // and not, or not through the outer pass, for targets
   std::shared_ptr<GradNode> current_;
   ModuleTurn turn_;
 };

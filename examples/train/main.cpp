@@ -1,4 +1,4 @@
-// Trains a tensor-parallel transformer on the bytes of a text. `train --help` lists the options.
+// Trains a tensor- or data-parallel transformer on the bytes of a text. `train --help` lists the options.
 // SIGINT or SIGTERM ends it early with all its figures, a second one at once (stop_signals.h).
 #include <atomic>
 #include <exception>

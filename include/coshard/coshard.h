@@ -15,6 +15,7 @@
 #include <coshard/dtensor/local_map.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>

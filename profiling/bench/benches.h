@@ -50,7 +50,7 @@ struct TrainOptions {
   int threads = 1;
   int dim = 256, heads = 8, layers = 4, ffn = 688, seq = 256, batch = 8;
   int steps = 15;
-  std::string plan = "tp";  // tp or tp-sp
+  std::string plan = "tp";  // tp, tp-sp or dp
   std::string dtype = "f32";
   std::string peer;
   int rounds = 3;  // of ours and the peer in turns; the median round counts

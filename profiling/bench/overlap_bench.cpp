@@ -190,6 +190,7 @@ Report bench_overlap(const OverlapOptions& options) {
   for (const int ranks : all) {
     measure_ranks(report, options, ranks);
     measure_schedules(report, options, ranks);
+    if (ranks == 2) measure_data_parallel(report, options);
   }
   return report;
 }

@@ -161,7 +161,7 @@ TEST(Command, AShapeThatDoesNotFitIsNamedBeforeAnythingRuns) {
 }
 
 TEST(Command, WordsThatAreNotKnownAreNamed) {
-  expect_refused("bench train --plan pp", "--plan pp: expected tp or tp-sp");
+  expect_refused("bench train --plan pp", "--plan pp: expected tp, tp-sp or dp");
   expect_refused("bench train --dtype f16", "--dtype f16: expected f32, bf16 or f64");
   expect_refused("bench gpu --device gpu", "--device gpu: expected cpu or cuda");
   expect_refused("bench dispatch --communicator foo", "--communicator foo: this build has local");
