@@ -13,6 +13,7 @@
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/benches.h"
 #include "profiling/bench/schedules.h"
+#include "profiling/bench/woven.h"
 
 namespace coshard::bench {
 namespace {
@@ -190,6 +191,7 @@ Report bench_overlap(const OverlapOptions& options) {
   for (const int ranks : all) {
     measure_ranks(report, options, ranks);
     measure_schedules(report, options, ranks);
+    measure_woven(report, options, ranks);
   }
   return report;
 }
