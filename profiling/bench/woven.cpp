@@ -23,8 +23,8 @@ constexpr int kLayers = 4;
 // An all_reduce after each layer in forward, and before each in backward.
 constexpr int kReductions = 2 * kLayers;
 
-struct Stack {
-  Stack(World& world, std::int64_t rows)
+struct MlpStack {
+  MlpStack(World& world, std::int64_t rows)
       : x(randn(world.device(), Shape{rows, kDim}).set_requires_grad(true)),
         gradient(randn(world.device(), Shape{rows, kDim})) {
     for (int i = 0; i < kLayers; ++i)
@@ -34,7 +34,7 @@ struct Stack {
   Tensor x, gradient;
 };
 
-Task<void> parallelize(World& world, Stack& stack) {
+Task<void> parallelize(World& world, MlpStack& stack) {
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
   ParallelPlan plan;
   plan["*"] =
@@ -45,7 +45,7 @@ Task<void> parallelize(World& world, Stack& stack) {
   co_await std::move(applying);
 }
 
-Task<void> step_of(Stack& stack, int parts) {
+Task<void> step_of(MlpStack& stack, int parts) {
   stack.model.zero_grad();
   stack.x.set_grad({});
   Task<Tensor> forward = woven(stack.model, parts).forward(stack.x);
@@ -56,16 +56,16 @@ Task<void> step_of(Stack& stack, int parts) {
   co_await std::move(arrived);
 }
 
-struct Round {
+struct WovenRound {
   double plain_ms = 0, woven_ms = 0;
 };
 
-Task<void> measure(World& world, std::int64_t rows, int rounds, std::vector<Round>& found) {
-  Stack stack(world, rows);
+Task<void> measure(World& world, std::int64_t rows, int rounds, std::vector<WovenRound>& found) {
+  MlpStack stack(world, rows);
   Task<void> cutting = parallelize(world, stack);
   co_await std::move(cutting);
   for (int i = -2; i < rounds; ++i) {
-    Round round;
+    WovenRound round;
     Task<double> a = time_of(world, step_of(stack, 1));
     round.plain_ms = co_await std::move(a);
     Task<double> b = time_of(world, step_of(stack, 2));
@@ -74,20 +74,20 @@ Task<void> measure(World& world, std::int64_t rows, int rounds, std::vector<Roun
   }
 }
 
-std::vector<Round> rounds_of(const WorldOptions& world, std::int64_t rows, int rounds) {
-  std::vector<Round> found;
+std::vector<WovenRound> rounds_of(const WorldOptions& world, std::int64_t rows, int rounds) {
+  std::vector<WovenRound> found;
   run_ranks(world, [&](World& rank) { return measure(rank, rows, rounds, found); });
   return found;
 }
 
-RobustStats stats_of(const std::vector<Round>& rounds, const auto& figure) {
+RobustStats stats_of(const std::vector<WovenRound>& rounds, const auto& figure) {
   std::vector<double> values;
-  for (const Round& round : rounds) values.push_back(figure(round));
+  for (const WovenRound& round : rounds) values.push_back(figure(round));
   return robust_stats(values);
 }
 
-double plain_ms_of(const std::vector<Round>& rounds) {
-  return stats_of(rounds, [](const Round& r) { return r.plain_ms; }).median;
+double plain_ms_of(const std::vector<WovenRound>& rounds) {
+  return stats_of(rounds, [](const WovenRound& r) { return r.plain_ms; }).median;
 }
 
 // Carries all of a step's reductions in `ms`.
@@ -107,20 +107,20 @@ void measure_woven(Report& report, const OverlapOptions& options, int ranks) {
   rows *= std::max<std::int64_t>(1, static_cast<std::int64_t>(options.compute_ms / first_ms));
   const double compute_ms = plain_ms_of(rounds_of(world, rows, 3));
   world.link = link_for(ranks, rows, compute_ms * (ranks - 1) / ranks);
-  const std::vector<Round> rounds = rounds_of(world, rows, options.rounds);
+  const std::vector<WovenRound> rounds = rounds_of(world, rows, options.rounds);
   const auto add = [&](const char* what, const RobustStats& stats, const char* unit,
                        std::optional<double> target = std::nullopt, bool more = false) {
     report.results.push_back(
         measured(fmt::format("woven_{}_{}_ranks", what, ranks), stats, unit, target, more));
   };
-  add("plain", stats_of(rounds, [](const Round& r) { return r.plain_ms; }), "ms");
-  add("overlapped", stats_of(rounds, [](const Round& r) { return r.woven_ms; }), "ms");
+  add("plain", stats_of(rounds, [](const WovenRound& r) { return r.plain_ms; }), "ms");
+  add("overlapped", stats_of(rounds, [](const WovenRound& r) { return r.woven_ms; }), "ms");
   report.results.push_back(
       {fmt::format("woven_compute_{}_ranks", ranks), compute_ms, "ms", {}, false, {}, {}});
   // The last reduction of a pass has nothing left to run above it.
   add("efficiency",
       stats_of(rounds,
-               [&](const Round& r) {
+               [&](const WovenRound& r) {
                  return 1 - (r.woven_ms - compute_ms) / (r.plain_ms - compute_ms);
                }),
       "share", 1 - 1.0 / kReductions - 0.03, true);
