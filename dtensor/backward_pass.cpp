@@ -211,10 +211,27 @@ void BackwardPass::come_to_leaf(const Meta& leaf, Tensor gradient) {
   late_.emplace_back(leaf, Terms{std::move(gradient), {}});
 }
 
-bool BackwardPass::about_to_wait() const {
-  if (queue_.empty()) return false;
-  const auto& gradients = queue_.begin()->second.gradients;
-  return std::ranges::any_of(gradients, [](const Terms& terms) { return terms.in_flight(); });
+bool BackwardPass::about_to_wait() const { return !queue_.empty() && next()->second.in_flight(); }
+
+// The newest record whose gradients are complete and here; the newest of all if there is none, or if
+// the search gets long.
+BackwardPass::Queue::const_iterator BackwardPass::next() const {
+  constexpr int kMostSeen = 64;
+  if (!queue_.begin()->second.in_flight()) return queue_.begin();
+  std::map<std::uint64_t, const GradNode*, std::greater<>> to_come;  // before what is looked at
+  int seen = 0;
+  for (auto it = queue_.begin(); it != queue_.end(); ++it) {
+    for (; !to_come.empty() && to_come.begin()->first > it->first; to_come.erase(to_come.begin())) {
+      if (++seen > kMostSeen) return queue_.begin();
+      for (const Meta& input : to_come.begin()->second->inputs)
+        if (input && input->producer)
+          to_come.emplace(input->producer->sequence, input->producer.get());
+    }
+    const bool is_fed = !to_come.empty() && to_come.begin()->first == it->first;
+    if (!is_fed && !it->second.in_flight()) return it;
+    to_come.emplace(it->first, it->second.record.get());
+  }
+  return queue_.begin();
 }
 
 std::vector<Tensor> BackwardPass::awaited() const {
@@ -282,8 +299,7 @@ Task<void> BackwardPass::step() {
     run_deferred();
     return {};
   }
-  Waiting waiting = std::move(queue_.begin()->second);
-  queue_.erase(queue_.begin());
+  Waiting waiting = std::move(queue_.extract(next()).mapped());
   current_ = std::move(waiting.record);
   turn_.to(current_->module);
   std::vector<Tensor> gradients;

@@ -1,6 +1,9 @@
 #pragma once
 // One backward pass: records wait in a queue ordered by age, newest first. A record only points to
-// older ones, so everything that feeds it has run when its turn comes. Rank's thread.
+// older ones, so everything that feeds it has run when its turn comes. While the gradients of the
+// newest are in flight, an older one that it does not feed may take its turn: of two chains recorded
+// by siblings of a when_all, one computes under the collectives of the other. Rank's thread.
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <unordered_set>
@@ -52,8 +55,8 @@ class BackwardPass final : public GradSink {
   // Adds up what has reached leaves. Call it after arrive() from outside.
   void settle_arrivals();
   bool done() const { return queue_.empty() && deferred_.empty(); }
-  // Whether the next record needs a collective that is still in flight; depends on the program's
-  // structure, so it is the same on all ranks.
+  // Whether nothing can run before a collective that is still in flight has been awaited; depends
+  // on the program's structure, so it is the same on all ranks.
   bool about_to_wait() const;
   std::vector<Tensor> awaited() const;
   // Leaves and targets whose gradients were in flight when they met, or whose hooks wait for them.
@@ -82,6 +85,8 @@ class BackwardPass final : public GradSink {
   struct Waiting {
     std::shared_ptr<GradNode> record;
     std::array<Terms, kMaxOutputs> gradients;
+
+    bool in_flight() const { return std::ranges::any_of(gradients, &Terms::in_flight); }
   };
   struct Deferred {
     Meta leaf;
@@ -93,11 +98,14 @@ class BackwardPass final : public GradSink {
     Meta meta;
     Terms terms;
   };
+  // The newest first.
+  using Queue = std::map<std::uint64_t, Waiting, std::greater<>>;
   // Limits the activations that deferred gradients keep alive: one block's worth of weights.
   static constexpr std::size_t kMostDeferred = 8;
 
   bool leads_to_target(const Meta& meta) const;
   void find_needed(const std::vector<Tensor>& outputs);
+  Queue::const_iterator next() const;
   void come_to_leaf(const Meta& leaf, Tensor gradient);
   void complete_leaves();
   // Whether nothing more of this leaf is on its way; adds what was kept aside.
@@ -113,7 +121,7 @@ class BackwardPass final : public GradSink {
   bool for_targets_ = false;
   std::vector<Target> targets_;
   std::unordered_set<const GradNode*> needed_;  // records that lead to a target
-  std::map<std::uint64_t, Waiting, std::greater<>> queue_;
+  Queue queue_;
   std::deque<Deferred> deferred_;
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step
   std::vector<std::pair<Meta, Terms>> late_;

@@ -45,4 +45,5 @@
 #include <coshard/styles/parallelize.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/verify_replicated.h>
+#include <coshard/styles/woven.h>
 #include <coshard/version.h>

@@ -13,6 +13,7 @@
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/benches.h"
 #include "profiling/bench/schedules.h"
+#include "profiling/bench/woven.h"
 
 namespace coshard::bench {
 namespace {
@@ -191,6 +192,7 @@ Report bench_overlap(const OverlapOptions& options) {
     measure_ranks(report, options, ranks);
     measure_schedules(report, options, ranks);
     if (ranks == 2) measure_data_parallel(report, options);
+    measure_woven(report, options, ranks);
   }
   return report;
 }
