@@ -215,7 +215,7 @@ TEST(InFlight, AnObserverIsToldOfEachIssueAndItsFirstCompletedWait) {
     EXPECT_EQ(watch.issues[0].kind, CollectiveKind::AllReduce);
     EXPECT_EQ(watch.issues[0].bytes, 40);
     EXPECT_EQ(watch.issues[0].label, "gradients");
-    EXPECT_EQ(watch.issues[0].communicator, "tp");
+    EXPECT_EQ(watch.issues[0].communicator, "world");
     EXPECT_TRUE(watch.times_ordered);
   });
 }
