@@ -69,7 +69,7 @@ TEST(GroupMessages, OfDifferentSizesAreAnErrorOnBothSides) {
     });
     for (const int rank : {1, 3})
       EXPECT_NE(failures[static_cast<std::size_t>(rank)].find(
-                    "ranks disagree on message #0 of world[4]: rank 1 calls send f32 [10]"),
+                    "ranks disagree on message #0 of tp[4]: rank 1 calls send f32 [10]"),
                 std::string::npos)
           << failures[static_cast<std::size_t>(rank)];
   }
