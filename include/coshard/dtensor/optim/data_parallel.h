@@ -24,11 +24,12 @@ struct DataParallelOptions {
 
 // Sums (or averages) the gradients of `parameters` over the ranks along dimension `dim` of `mesh`,
 // in backward itself (torch's DistributedDataParallel, with gradient_as_bucket_view). Gradients lie
-// in buckets of one dtype, in the order in which the first backward completes them, 8 or of 1 to 25
-// MB, the first and the last ones smaller. A bucket is all-reduced in place once its last gradient is complete. For
-// parameters as all_reduce_gradients takes them: plain, or DTensors on meshes of other dimensions.
-// A gradient on a mesh with that dimension has to be Partial there, with the same reduction; it
-// becomes Replicate. Otherwise layouts stay, P(sum) over other dimensions too.
+// in buckets of one dtype, in the order in which the first backward completes them: an eighth of
+// all or 1 MB, at most 25 MB, the first and the last ones smaller. A bucket is all-reduced in place
+// once its last gradient is complete. For parameters as all_reduce_gradients takes them: plain, or
+// DTensors on meshes of other dimensions. A gradient on a mesh with that dimension has to be
+// Partial there, with the same reduction; it becomes Replicate. Otherwise layouts stay, P(sum) over
+// other dimensions too.
 //
 //   Memory:  one gradient of each parameter, allocated by the first backward and kept. Operators
 //            write into it where they can, and the next backward overwrites it: clone a gradient
