@@ -16,8 +16,8 @@ class GradientBuckets;
 struct DataParallelOptions {
   Reduce reduce = Reduce::Avg;  // or Sum
   // Off: the buckets leave when backward has computed all of them. Always: each leaves as soon as
-  // it is complete. Auto: so too, but if the link is known there are so few that their latency costs
-  // at most 2 % of its time.
+  // it is complete. Auto: so too, but if the link is known there are so few that their latency
+  // costs at most 2 % of its time.
   Overlap overlap = Overlap::Auto;
   std::int64_t bucket_bytes = 0;  // of all but the first, at the least; 0: chosen
 };
