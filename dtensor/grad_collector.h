@@ -16,8 +16,8 @@ class GradCollector {
   virtual bool begin(std::span<const int> reached) = 0;
   // Where an operator may write the first gradient of `leaf`; undefined: in memory of its own.
   virtual Tensor place(const GradMeta& leaf) = 0;
-  // Adds `gradient`, which is not in flight, to leaf.gradient, which is not either. Error{BadInput}:
-  // it would be counted twice.
+  // Adds `gradient`, which is not in flight, to leaf.gradient, which is not either.
+  // Error{BadInput}: it would be counted twice.
   virtual void add(GradMeta& leaf, Tensor gradient) = 0;
   // Nothing more will be added to this leaf's gradient in this backward.
   virtual void complete(int leaf) = 0;

@@ -99,6 +99,12 @@ std::vector<std::int64_t> GradientBuckets::bytes() const {
   return all;
 }
 
+BucketSizes GradientBuckets::sizes_of(std::int64_t total) const {
+  if (options_.bucket_bytes > 0) return {options_.bucket_bytes / 4, options_.bucket_bytes};
+  if (options_.overlap != Overlap::Auto) return bucket_sizes(total, mesh_.size(dim_), {});
+  return bucket_sizes(total, mesh_.size(dim_), known_link(mesh_, dim_));
+}
+
 // Cuts the gradients into buckets in this order.
 void GradientBuckets::fill(std::span<const int> order) {
   struct Open {
@@ -106,15 +112,11 @@ void GradientBuckets::fill(std::span<const int> order) {
     std::int64_t bytes = 0;
     std::size_t last = 0;  // where its last gradient is in `order`
   };
-  std::int64_t total = 0;
-  for (const Slot& slot : slots_) total += largest_bytes(slot.parameter);
-  const bool by_link = options_.overlap == Overlap::Auto;
-  BucketSizes sizes =
-      bucket_sizes(total, mesh_.size(dim_), by_link ? known_link(mesh_, dim_) : std::nullopt);
-  if (options_.bucket_bytes > 0) sizes = {options_.bucket_bytes / 4, options_.bucket_bytes};
+  std::int64_t left = 0;
+  for (const Slot& slot : slots_) left += largest_bytes(slot.parameter);
+  const BucketSizes sizes = sizes_of(left);
   std::vector<Open> all;
   std::vector<std::pair<DType, Open>> open;
-  std::int64_t left = total;
   const auto close = [&](Open& one) {
     left -= one.bytes;
     if (!one.slots.empty()) all.push_back(std::exchange(one, Open()));

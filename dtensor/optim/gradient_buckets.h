@@ -48,6 +48,7 @@ class GradientBuckets final : public GradCollector,
     int open = 0;
   };
   void build(std::span<const int> reached);
+  BucketSizes sizes_of(std::int64_t total) const;
   void fill(std::span<const int> order);
   Tensor view_of_slot(const Slot& slot, std::shared_ptr<const Spec> spec) const;
   bool shares_memory(const Slot& slot, const Tensor& gradient) const;

@@ -1,5 +1,5 @@
-// Data parallelism beside tensor parallelism: gradients as when they are reduced after backward, the
-// order of issue, what runs under what, and every interleaving.
+// Data parallelism beside tensor parallelism: gradients as when they are reduced after backward,
+// the order of issue, what runs under what, and every interleaving.
 #include <algorithm>
 
 #include <coshard/runtime/launch/simulate.h>

@@ -15,19 +15,21 @@ class GradientBuckets;
 
 struct DataParallelOptions {
   Reduce reduce = Reduce::Avg;  // or Sum
-  // Off: the buckets leave when backward has computed all of them. Auto: each leaves as soon as it
-  // is complete, and there are few enough that their latency costs at most 2 % on the known link.
+  // Off: the buckets leave when backward has computed all of them. Always: each leaves as soon as
+  // it is complete. Auto: so too, but if the link is known there are so few that their latency
+  // costs at most 2 % of its time.
   Overlap overlap = Overlap::Auto;
   std::int64_t bucket_bytes = 0;  // of all but the first, at the least; 0: chosen
 };
 
 // Sums (or averages) the gradients of `parameters` over the ranks along dimension `dim` of `mesh`,
 // in backward itself (torch's DistributedDataParallel, with gradient_as_bucket_view). Gradients lie
-// in buckets of one dtype, in the order in which the first backward completes them; the first
-// bucket is the smallest. A bucket is all-reduced in place once its last gradient is complete. For
-// parameters as all_reduce_gradients takes them: plain, or DTensors on meshes of other dimensions.
-// A gradient on a mesh with that dimension has to be Partial there, with the same reduction; it
-// becomes Replicate. Otherwise layouts stay, P(sum) over other dimensions too.
+// in buckets of one dtype, in the order in which the first backward completes them: an eighth of
+// all or 1 MB, at most 25 MB, the first and the last ones smaller. A bucket is all-reduced in place
+// once its last gradient is complete. For parameters as all_reduce_gradients takes them: plain, or
+// DTensors on meshes of other dimensions. A gradient on a mesh with that dimension has to be
+// Partial there, with the same reduction; it becomes Replicate. Otherwise layouts stay, P(sum) over
+// other dimensions too.
 //
 //   Memory:  one gradient of each parameter, allocated by the first backward and kept. Operators
 //            write into it where they can, and the next backward overwrites it: clone a gradient
