@@ -271,6 +271,17 @@ bool Job::on_one_host() const {
   return std::ranges::all_of(table_, [&](const auto& p) { return p.host == table_[0].host; });
 }
 
+std::vector<int> Job::hosts() const {
+  std::vector<std::string> known;
+  std::vector<int> hosts;
+  for (const HelloNotice& process : table_) {
+    const auto found = std::ranges::find(known, process.host);
+    hosts.push_back(static_cast<int>(found - known.begin()));
+    if (found == known.end()) known.push_back(process.host);
+  }
+  return hosts;
+}
+
 int Job::before_on_this_host() const {
   const auto mine = table_.begin() + engine_->process();
   return static_cast<int>(std::count_if(

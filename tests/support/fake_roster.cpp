@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include <coshard/runtime/launch/world.h>
 #include "runtime/launch/roster.h"
@@ -11,6 +13,7 @@ namespace coshard::testing {
 namespace {
 
 int ranks_in_each = 0;
+std::vector<int> claimed;  // hosts of the processes
 std::atomic<bool> taken{false};
 std::atomic<std::uint64_t> worlds{0};
 
@@ -41,6 +44,7 @@ class FakeRoster final : public Roster {
   std::string last_seen(int rank) const override {
     return processes_.group_of(rank).last_seen(rank);
   }
+  std::vector<int> hosts() const override { return claimed; }
 
  private:
   mutable FakeProcesses processes_;
@@ -60,6 +64,17 @@ std::unique_ptr<Roster> spread(const WorldOptions& options) {
 void spread_worlds(int per_process) {
   ranks_in_each = per_process;
   use_rosters(spread);
+}
+
+ClaimedHosts::ClaimedHosts(std::vector<int> of_processes) : before_(ranks_in_each) {
+  claimed = std::move(of_processes);
+  spread_worlds(1);
+}
+
+ClaimedHosts::~ClaimedHosts() {
+  claimed.clear();
+  ranks_in_each = before_;
+  if (before_ == 0) use_rosters(nullptr);
 }
 
 }  // namespace coshard::testing
