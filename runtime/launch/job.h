@@ -65,6 +65,7 @@ class Job {
     std::optional<std::uint64_t> runs;  // none: it has given up
   };
   void await_others();
+  void watch_neighbours();
   void meet(std::chrono::milliseconds deadline);
   void meet_all(std::chrono::milliseconds deadline);
   void meet_first(std::chrono::milliseconds deadline);
