@@ -18,6 +18,7 @@
 #include "tools/run/guard.h"
 #include "tools/run/launcher.h"
 #include "tools/run/run.h"
+#include "tools/trace/trace_merge.h"
 #include "tools/trace/trace_report.h"
 #include "tools/training_options.h"
 
@@ -129,6 +130,21 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   });
 }
 
+void add_trace_merge(CLI::App& trace, Chosen& chosen) {
+  CLI::App* sub = trace.add_subcommand(
+      "merge", "Put the traces that processes of one job have written together");
+  const auto options = std::make_shared<TraceMergeOptions>();
+  sub->add_option("FILE", options->files, "traces written by write_chrome_trace")->required();
+  sub->add_option("-o,--output", options->output, "the trace of all ranks: run.trace.json")
+      ->required();
+  sub->callback([options, &chosen] {
+    chosen = [options] {
+      trace_merge(*options, std::cout);
+      return 0;
+    };
+  });
+}
+
 void add_trace(CLI::App& app, Chosen& chosen) {
   CLI::App* trace = app.add_subcommand("trace", "Analyse a Chrome trace written by coshard");
   trace->require_subcommand(1);
@@ -150,6 +166,7 @@ void add_trace(CLI::App& app, Chosen& chosen) {
       return 0;
     };
   });
+  add_trace_merge(*trace, chosen);
 }
 
 void add_conform(CLI::App& app, Chosen& chosen) {

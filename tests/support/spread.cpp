@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <utility>
 
 #include <coshard/runtime/error.h>
 #include "runtime/launch/roster.h"
@@ -17,7 +18,8 @@ constexpr int kMostFakeProcesses = 8;
 
 // Of this program: main() sets the first two before any test.
 bool in_job = false;
-int ranks_in_each = 0;  // of fake processes
+int ranks_in_each = 0;     // of fake processes
+std::vector<int> claimed;  // hosts of fake processes
 int in_threads = 0;     // how many InThreads there are
 std::atomic<bool> taken{false};
 std::mutex counting;  // the two below
@@ -51,6 +53,7 @@ class FakeRoster final : public Roster {
   std::string last_seen(int rank) const override {
     return processes_.group_of(rank).last_seen(rank);
   }
+  std::vector<int> hosts() const override { return claimed; }
 
  private:
   mutable FakeProcesses processes_;
@@ -75,6 +78,19 @@ std::unique_ptr<Roster> make_spread(const WorldOptions& options) {
 }  // namespace
 
 bool over_mpi() { return in_job; }
+
+ClaimedHosts::ClaimedHosts(std::vector<int> of_processes)
+    : in_job_(std::exchange(in_job, false)), ranks_in_each_(std::exchange(ranks_in_each, 1)) {
+  claimed = std::move(of_processes);
+  use_rosters(make_spread);
+}
+
+ClaimedHosts::~ClaimedHosts() {
+  claimed.clear();
+  in_job = in_job_;
+  ranks_in_each = ranks_in_each_;
+  if (!in_job && ranks_in_each == 0) use_rosters(nullptr);
+}
 
 InThreads::InThreads() { ++in_threads; }
 InThreads::~InThreads() { --in_threads; }

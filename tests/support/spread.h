@@ -2,6 +2,7 @@
 // Worlds whose ranks are in several processes: what programs do must not depend on it.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <coshard/runtime/launch/world.h>
 
@@ -27,6 +28,20 @@ class InThreads {
   ~InThreads();
   InThreads(const InThreads&) = delete;
   InThreads& operator=(const InThreads&) = delete;
+};
+
+// While one exists, a world on the cpu has a fake process for each number, the host that it claims to
+// be on; it is the main thread's.
+class ClaimedHosts {
+ public:
+  explicit ClaimedHosts(std::vector<int> of_processes);
+  ~ClaimedHosts();
+  ClaimedHosts(const ClaimedHosts&) = delete;
+  ClaimedHosts& operator=(const ClaimedHosts&) = delete;
+
+ private:
+  bool in_job_;
+  int ranks_in_each_;
 };
 
 // The roster of a world that is to be spread; null: it is not.

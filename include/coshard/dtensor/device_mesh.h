@@ -118,9 +118,9 @@ class DeviceMesh {
   std::shared_ptr<const Impl> impl_;
 };
 
-// shape: at most 6 sizes whose product is world.size(). names: one per dimension, or none for
-// "dim_0", "dim_1", … Ranks are arranged row-major. Error{BadInput}: another product; a size < 1;
-// names that repeat, are empty, or differ in number.
+// shape: at most 6 sizes whose product is world.size(); names: one per dimension, else "dim_0", …
+// Row-major over ranks, in several dimensions host by host (docs/launch.md). Error{BadInput}:
+// another product; a size < 1; names that repeat, are empty, or differ in number.
 DeviceMesh init_device_mesh(World& world, std::vector<int> shape,
                             std::vector<std::string> names = {},
                             CallSite site = CallSite::current());
