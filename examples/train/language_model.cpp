@@ -1,5 +1,6 @@
 #include "examples/train/language_model.h"
 
+#include <coshard/dtensor/calibrate.h>
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
@@ -40,8 +41,10 @@ Task<void> LanguageModel::parallelize() {
   ParallelPlan plan = nn::transformer_plan(options_.sequence_parallel());
   const ParallelizeOptions how{.overlap = parse_overlap(options_.overlap)};
   if (options_.measure_links) {
-    Task<DeviceMesh> measuring = measure_links(mesh);
-    mesh = co_await std::move(measuring);
+    CalibrateOptions measured;
+    measured.dtypes = {options_.dtype()};
+    Task<DeviceMesh> calibrating = calibrate(mesh, measured);
+    mesh = co_await std::move(calibrating);
   }
   co_await parallelize_module(model_, mesh, plan, how);
 }
