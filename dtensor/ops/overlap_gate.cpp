@@ -14,14 +14,23 @@ constexpr std::array<int, 4> kPieces{1, 2, 4, 8};
 // The plain schedule is known to take what it takes; a forecast has to beat it by 3 %.
 constexpr std::int64_t kGainOf = 32;
 
+std::int64_t gemm_ns(const OverlapCase& of, std::int64_t rows) {
+  return of.row_ns_x1024 > 0 ? rows * of.row_ns_x1024 / 1024 : of.gemm.ns(rows, of.n, of.k);
+}
+
 std::int64_t product_ns(const OverlapCase& of, std::int64_t rows) {
   if (rows == 0) return 0;
-  return of.products *
-         (kCallNs + std::max(rows, std::min(kFewestRows, of.rows)) * of.row_ns_x1024 / 1024);
+  const std::int64_t most = std::max(rows, std::min(kFewestRows, of.rows));
+  return of.products * (kCallNs + gemm_ns(of, most));
 }
 
 std::int64_t whole_product_ns(const OverlapCase& of) {
-  return kCallNs + of.ranks * of.products * of.rows * of.row_ns_x1024 / 1024;
+  return kCallNs + gemm_ns(of, of.ranks * of.products * of.rows);
+}
+
+// What is not hidden although a schedule overlaps it: of the shorter of both.
+std::int64_t lost_ns(const OverlapCase& of, std::int64_t compute_ns, std::int64_t collective_ns) {
+  return std::min(compute_ns, collective_ns) * of.contention_x1024 / 1024;
 }
 
 // The faster one; `always`: never the plain one.
@@ -55,7 +64,9 @@ Schedule gather_schedule(const OverlapCase& of, Overlap overlap) {
   std::int64_t now = product_ns(of, of.rows);
   for (int k = 1; k < of.ranks; ++k)
     now = std::max(now, of.latency_ns + k * of.shard_ns) + product_ns(of, of.rows);
-  return better(best, 1, now, overlap);
+  const std::int64_t lost =
+      lost_ns(of, of.ranks * product_ns(of, of.rows), (of.ranks - 1) * of.shard_ns);
+  return better(best, 1, now + lost, overlap);
 }
 
 Schedule scatter_schedule(const OverlapCase& of, Overlap overlap) {
@@ -68,7 +79,8 @@ Schedule scatter_schedule(const OverlapCase& of, Overlap overlap) {
     const std::int64_t sent = sent_by(of, of.ranks - 1, pieces, of.shard_ns / pieces);
     // The sum of what has come: about a tenth of the link's time for as much data.
     const std::int64_t sum = pieces * kCallNs;
-    best = better(best, pieces, std::max(computed, sent) + sum, overlap);
+    const std::int64_t lost = lost_ns(of, computed, (of.ranks - 1) * of.shard_ns);
+    best = better(best, pieces, std::max(computed, sent) + sum + lost, overlap);
   }
   return best;
 }
@@ -82,9 +94,20 @@ Schedule reduce_schedule(const OverlapCase& of, Overlap overlap) {
   for (const int pieces : kPieces) {
     if (pieces == 1) continue;
     if (pieces > 2 && whole.rows / pieces < kFewestRows) break;
-    best = better(best, pieces, sent_by(whole, 1, pieces, collective / pieces), overlap);
+    const std::int64_t lost = lost_ns(of, whole_product_ns(of), collective);
+    best = better(best, pieces, sent_by(whole, 1, pieces, collective / pieces) + lost, overlap);
   }
   return best;
+}
+
+void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces) {
+  if (pieces == 0) return;
+  // Told apart by their lengths too (Notes::add).
+  constexpr std::string_view kChose[] = {"chose shards of an all_gather as they arrive, pieces",
+                                         "chose rows of a reduce_scatter, pieces",
+                                         "chose rows of an all_reduce, pieces"};
+  communicator.note({kChose[static_cast<std::size_t>(kind)], "before collective",
+                     static_cast<std::uint64_t>(pieces), communicator.issued()});
 }
 
 std::optional<LinkCost> known_link(const DeviceMesh& mesh, int m) {

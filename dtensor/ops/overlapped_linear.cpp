@@ -7,9 +7,9 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/ops/linear.h"
+#include "dtensor/ops/linear_forecast.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/op_call.h"
-#include "dtensor/ops/overlap_gate.h"
 #include "dtensor/redistribute/taped.h"
 #include "runtime/coro/user_call.h"
 
@@ -215,25 +215,25 @@ Task<Tensor> reduced(Tensor x, Tensor weight, Tensor bias, int pieces) {
 
 // What a product is made of: its rows are dimension `dim` of x.
 OverlapCase case_of(const Tensor& x, const Tensor& weight, int dim, const LinkCost& link,
-                    std::int64_t width) {
-  // Of a core; measured where it matters, it changes the choice only where both are close.
-  constexpr double kFlopsPerNs[] = {60, 400'000};
-  const DeviceMesh& mesh = x.mesh();
-  OverlapCase c;
-  c.ranks = mesh.size();
+                    ScheduleKind kind) {
   std::int64_t batch = 1;
   for (int d = 0; d + 1 < x.ndim(); ++d)
     if (d != dim) batch *= x.size(d);
-  const std::int64_t rows = chunk_of(x.size(dim), c.ranks, 0).size * batch;
-  const bool cpu = x.device()->kind() == DeviceKind::Cpu;
-  const double flops = 2.0 * static_cast<double>(weight.numel()) / c.ranks;
-  const double speed = kFlopsPerNs[cpu ? 0 : 1] * (cpu ? mesh.world().options().threads : 1);
-  c.rows = rows;
-  c.row_ns_x1024 = static_cast<std::int64_t>(flops / speed * 1024);
-  c.latency_ns = static_cast<std::int64_t>(link.latency * 1e3);
-  const std::int64_t bytes = rows * width * static_cast<std::int64_t>(size_of(x.dtype()));
-  c.shard_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / link.bytes_per_us * 1e3);
-  return c;
+  const int ranks = x.mesh().size();
+  LinearShape shape;
+  shape.ranks = ranks;
+  shape.rows = kind == ScheduleKind::Reduce  // whose pieces are cut from all rows
+                   ? chunk_of(x.size(dim) * batch, ranks, 0).size
+                   : chunk_of(x.size(dim), ranks, 0).size * batch;
+  shape.in = weight.size(1), shape.out = weight.size(0);
+  const Placement cut = weight.layout()[0];
+  shape.cut = cut.is_shard(0) ? 0 : cut.is_shard(1) ? 1 : -1;
+  shape.dtype = x.dtype();
+  return overlap_case(shape, kind, gemm_model(x.mesh(), x.dtype()), link);
+}
+
+void note_schedule(const Tensor& x, ScheduleKind kind, int pieces) {
+  if (x.mesh().contains_this_rank()) note_schedule(x.mesh().communicator(0), kind, pieces);
 }
 
 // With `always`, a link that is not known counts as one that is worth it.
@@ -254,7 +254,7 @@ std::optional<int> arriving_dim(const Tensor& x, const Tensor& weight, Overlap o
   if (!(cut[0].is_shard(0) || cut[0].is_replicate())) return std::nullopt;
   const std::optional<LinkCost> link = link_of(x, overlap);
   if (!link) return std::nullopt;
-  const OverlapCase c = case_of(x, weight, gathered->dim, *link, x.shape().back());
+  const OverlapCase c = case_of(x, weight, gathered->dim, *link, ScheduleKind::Gather);
   if (!gather_schedule(c, overlap)) return std::nullopt;
   return gathered->dim;
 }
@@ -275,12 +275,13 @@ std::optional<Sent> sum_schedule(const Tensor& x, const Tensor& weight, Placemen
   shape.back() = weight.size(0);
   const Layout to = normalize(Layout(target), shape, "redistribute");
   if (to[0].is_replicate()) {
-    const Schedule s = reduce_schedule(case_of(x, weight, 0, *link, weight.size(0)), overlap);
+    const Schedule s = reduce_schedule(case_of(x, weight, 0, *link, ScheduleKind::Reduce), overlap);
     return s ? std::optional(Sent{to, -1, s.pieces}) : std::nullopt;
   }
   for (int dim = 0; dim + 1 < x.ndim(); ++dim) {
     if (!to[0].is_shard(dim)) continue;
-    const Schedule s = scatter_schedule(case_of(x, weight, dim, *link, weight.size(0)), overlap);
+    const Schedule s =
+        scatter_schedule(case_of(x, weight, dim, *link, ScheduleKind::Scatter), overlap);
     return s ? std::optional(Sent{to, dim, s.pieces}) : std::nullopt;
   }
   return std::nullopt;
@@ -297,6 +298,7 @@ Task<Tensor> overlapped_linear(Tensor x, Tensor weight, Tensor bias,
   const UserCall user(site);
   if (x.defined() && x.is_distributed()) {
     if (const std::optional<int> dim = arriving_dim(x, weight, overlap)) {
+      note_schedule(x, ScheduleKind::Gather, 1);
       Task<Tensor> product = as_it_arrives(x, weight, bias, *dim);
       Tensor y = co_await std::move(product);
       co_return brought_to(y, target);
@@ -307,6 +309,7 @@ Task<Tensor> overlapped_linear(Tensor x, Tensor weight, Tensor bias,
     }
     const auto sent = target ? sum_schedule(x, weight, *target, overlap) : std::nullopt;
     if (sent) {
+      note_schedule(x, sent->dim < 0 ? ScheduleKind::Reduce : ScheduleKind::Scatter, sent->pieces);
       Task<Tensor> product = sent->dim < 0 ? reduced(x, weight, bias, sent->pieces)
                                            : scattered(x, weight, bias, sent->dim, sent->pieces);
       co_return co_await std::move(product);

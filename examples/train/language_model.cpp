@@ -1,5 +1,6 @@
 #include "examples/train/language_model.h"
 
+#include <coshard/dtensor/calibrate.h>
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
@@ -41,8 +42,10 @@ Task<void> LanguageModel::parallelize() {
   ParallelPlan plan = nn::transformer_plan(options_.sequence_parallel());
   const ParallelizeOptions how{.overlap = parse_overlap(options_.overlap)};
   if (options_.measure_links) {
-    Task<DeviceMesh> measuring = measure_links(mesh);
-    mesh = co_await std::move(measuring);
+    CalibrateOptions measured;
+    measured.dtypes = {options_.dtype()};
+    Task<DeviceMesh> calibrating = calibrate(mesh, measured);
+    mesh = co_await std::move(calibrating);
   }
   if (dp) {
     replicas_ = mesh;

@@ -49,7 +49,9 @@ void add_options(CLI::App& app, Options& o) {
                   "whether layers compute while collectives are in flight; auto: linear layers "
                   "where the links are known (--link, --measure-links) and it is faster, gradients "
                   "of dp always");
-  app.add_flag("--measure-links", o.measure_links, "measure the links between ranks first");
+  app.add_flag("--measure-links", o.measure_links,
+               "measure the links between ranks and the times of products first, or take what an "
+               "earlier run has measured");
   add("--steps", o.steps, 1, kMost, "optimizer steps");
   tools::add_number(app, "--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
   add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");

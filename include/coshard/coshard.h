@@ -5,6 +5,7 @@
 // coshard/simulate.h.
 #include <coshard/runtime/language.h>
 
+#include <coshard/dtensor/calibrate.h>
 #include <coshard/dtensor/capture.h>
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/distribute.h>

@@ -39,6 +39,7 @@ struct OverlapOptions {
   int steps = 8;           // computations, and collectives, of a branch
   int rounds = 7;          // of all programs in turns; the median counts
   double compute_ms = 20;  // of a computation, about, while all ranks compute
+  int draws = 0;           // shapes and links on which the gate is tried, and nothing else; 0: none
   WorldOptions world = {};
 };
 Report bench_overlap(const OverlapOptions& options);

@@ -12,6 +12,7 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/benches.h"
+#include "profiling/bench/gate_draws.h"
 #include "profiling/bench/schedules.h"
 #include "profiling/bench/woven.h"
 
@@ -186,6 +187,10 @@ void measure_ranks(Report& report, const OverlapOptions& options, int ranks) {
 
 Report bench_overlap(const OverlapOptions& options) {
   Report report("overlap");
+  if (options.draws > 0) {
+    measure_draws(report, options);
+    return report;
+  }
   report.note("calibration", "a collective takes as long as a computation while all ranks compute");
   const std::vector<int> all = options.ranks == 0 ? std::vector{2, 4} : std::vector{options.ranks};
   for (const int ranks : all) {

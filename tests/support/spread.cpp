@@ -20,7 +20,7 @@ constexpr int kMostFakeProcesses = 8;
 bool in_job = false;
 int ranks_in_each = 0;     // of fake processes
 std::vector<int> claimed;  // hosts of fake processes
-int in_threads = 0;     // how many InThreads there are
+int in_threads = 0;        // how many InThreads there are
 std::atomic<bool> taken{false};
 std::mutex counting;  // the two below
 std::map<int, int> spread_by_ranks;
