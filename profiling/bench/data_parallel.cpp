@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kRanks = 2;
 constexpr std::int64_t kVocab = 256, kSeq = 128;
-constexpr std::chrono::nanoseconds kLatency{20'000};
+constexpr std::chrono::nanoseconds kLinkLatency{20'000};
 
 nn::TransformerConfig config_of() {
   nn::TransformerConfig config;
@@ -61,11 +61,11 @@ struct Replica {
   double backward_ms = 0;
 };
 
-struct Round {
+struct PairOfSteps {
   double serial_ms = 0, overlapped_ms = 0, compute_ms = 0, backward_ms = 0;
 };
 struct Found {
-  std::vector<Round> rounds;
+  std::vector<PairOfSteps> rounds;
   std::int64_t bytes = 0;
   std::size_t buckets = 0;
 };
@@ -75,7 +75,7 @@ Task<void> measure(World& world, int rounds, Found& found) {
   Replica serial(world, Overlap::Off, true), overlapped(world, Overlap::Auto, true);
   Replica alone(world, Overlap::Off, false);
   for (int i = -2; i < rounds; ++i) {
-    Round round;
+    PairOfSteps round;
     Task<double> a = time_of(world, serial.step());
     round.serial_ms = co_await std::move(a);
     Task<double> b = time_of(world, overlapped.step());
@@ -99,7 +99,7 @@ Found run_replicas(const WorldOptions& world, int rounds) {
 
 RobustStats stats_of(const Found& found, const auto& figure) {
   std::vector<double> values;
-  for (const Round& round : found.rounds) values.push_back(figure(round));
+  for (const PairOfSteps& round : found.rounds) values.push_back(figure(round));
   return robust_stats(values);
 }
 
@@ -110,11 +110,11 @@ void measure_data_parallel(Report& report, const OverlapOptions& options) {
   world.ranks = kRanks;
   world.threads = 1;
   const Found first = run_replicas(world, 3);
-  const double link_ms = stats_of(first, [](const Round& r) { return r.backward_ms; }).median;
+  const double link_ms = stats_of(first, [](const PairOfSteps& r) { return r.backward_ms; }).median;
   Collective reduce;
   reduce.kind = CollectiveKind::AllReduce;
   const double sent = static_cast<double>(algorithmic_bytes(reduce, kRanks, first.bytes));
-  world.link = Link{kLatency, sent / (link_ms / 1e3)};
+  world.link = Link{kLinkLatency, sent / (link_ms / 1e3)};
   const Found found = run_replicas(world, options.rounds);
   report.note("emulated_link_dp_2_ranks", to_string(*world.link));
   report.note("buckets_dp_2_ranks", found.buckets);
@@ -124,15 +124,16 @@ void measure_data_parallel(Report& report, const OverlapOptions& options) {
                                       target, target.has_value()));
   };
   // Forward and optimizer, and the longer one of backward and link.
-  const auto best = [link_ms](const Round& r) {
+  const auto best = [link_ms](const PairOfSteps& r) {
     return r.compute_ms - r.backward_ms + std::max(r.backward_ms, link_ms);
   };
-  add("serial", stats_of(found, [](const Round& r) { return r.serial_ms; }), "ms");
-  add("overlapped", stats_of(found, [](const Round& r) { return r.overlapped_ms; }), "ms");
-  add("compute", stats_of(found, [](const Round& r) { return r.compute_ms; }), "ms");
+  add("serial", stats_of(found, [](const PairOfSteps& r) { return r.serial_ms; }), "ms");
+  add("overlapped", stats_of(found, [](const PairOfSteps& r) { return r.overlapped_ms; }), "ms");
+  add("compute", stats_of(found, [](const PairOfSteps& r) { return r.compute_ms; }), "ms");
   add("best", stats_of(found, best), "ms");
-  add("share_of_best", stats_of(found, [&](const Round& r) { return best(r) / r.overlapped_ms; }),
-      "share", 0.92);
+  add("share_of_best",
+      stats_of(found, [&](const PairOfSteps& r) { return best(r) / r.overlapped_ms; }), "share",
+      0.92);
 }
 
 }  // namespace coshard::bench

@@ -47,8 +47,13 @@ class Job {
   std::string text(int process) const;
   // Each run has the next number, in every process.
   std::uint64_t next_run() { return ++runs_; }
-  // All ranks have ended this one.
-  void note_ended(std::uint64_t run) { ended_runs_ = run; }
+  bool is_latest(std::uint64_t run) const { return runs_ == run; }
+  // Held while a run begins or ceases to listen to other processes.
+  std::mutex& handing_over() { return handing_over_; }
+  // All ranks of this process have ended this one.
+  void note_ended(std::uint64_t run) {
+    if (run > ended_runs_) ended_runs_ = run;
+  }
   // A run has failed, which was told: the job ends without MPI_Finalize, which waits for all.
   void note_failed() { engine_->give_up(); }
   // A process that was ahead has failed in a run which this one had not begun.
@@ -75,6 +80,7 @@ class Job {
   std::vector<HelloNotice> table_;  // by process
   std::shared_ptr<Liveness> liveness_;
   std::atomic<std::uint64_t> runs_{0}, ended_runs_{0};
+  std::mutex handing_over_;
   mutable std::mutex mutex_;  // the two below
   std::map<int, End> ended_;  // by process
   std::map<std::uint64_t, std::string> failures_;

@@ -63,6 +63,7 @@ class ProcessRoster final : public Roster {
                       {options.link, std::max(1, options.progress_threads), ranks_, run_}),
         here_(static_cast<std::size_t>(per_process_)) {
     std::iota(here_.begin(), here_.end(), job.engine()->process() * per_process_);
+    const std::scoped_lock alone(job_.handing_over());
     ranks_->tell({[this](int rank) { thread_group_.leave(rank); },
                   [this](const std::string& cause) {
                     say(PoisonNotice{run_, 0, cause});
@@ -77,10 +78,17 @@ class ProcessRoster final : public Roster {
     if (const auto cause = job_.failure_of_run(run_)) heard(*cause);
     job_.engine()->on_broken([this](const std::string& problem) { broken(problem); });
   }
+  // On a caller's context the next run may have begun: it listens then.
   ~ProcessRoster() override {
-    job_.liveness().listen({});
-    job_.engine()->on_broken(nullptr);
-    ranks_->stop();
+    const std::scoped_lock alone(job_.handing_over());
+    const bool is_latest = job_.is_latest(run_);
+    if (is_latest) {
+      job_.liveness().listen({});
+      job_.engine()->on_broken(nullptr);
+    }
+    ranks_->stop(is_latest);
+    if (failed_) return job_.note_failed();
+    job_.note_ended(run_);
   }
   int size() const override { return size_; }
   const std::vector<int>& here() const override { return here_; }
@@ -125,8 +133,6 @@ class ProcessRoster final : public Roster {
         for (const int rank : here_) say(LeftNotice{run_, rank});  // MPI may not have delivered it
       if (!ranks_->drive()) std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
-    if (failed_) return job_.note_failed();
-    job_.note_ended(run_);
   }
   bool alive(int rank) const override { return !thread_group_.left(rank); }
   std::string last_seen(int rank) const override { return thread_group_.last_seen(rank); }

@@ -21,8 +21,8 @@ void MpiRanks::tell(Hooks hooks) {
   send_to_all(RunNotice{run_, per_process_ * engine_->processes()});
 }
 
-void MpiRanks::stop() {
-  engine_->on_notice(nullptr);
+void MpiRanks::stop(bool is_latest) {
+  if (is_latest) engine_->on_notice(nullptr);
   hooks_ = {};
 }
 
@@ -89,7 +89,7 @@ bool MpiRanks::heard(int from, std::span<const std::byte> bytes) {
   if (ahead_.contains(from)) return false;
   Notice notice = notice_of(bytes);
   if (const auto* left = std::get_if<LeftNotice>(&notice)) {
-    hooks_.left(left->rank);
+    if (left->run == run_) hooks_.left(left->rank);
   } else if (const auto* begun = std::get_if<RunNotice>(&notice)) {
     if (begun->run > run_) return ahead_.insert(from), false;
     const int ranks = per_process_ * engine_->processes();

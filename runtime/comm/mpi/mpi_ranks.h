@@ -32,8 +32,8 @@ class MpiRanks final : public RemoteRanks {
   MpiRanks(std::shared_ptr<MpiEngine> engine, int per_process, std::uint64_t run);
   void tell(Hooks hooks);
   // The run is over: no notice is heard, and no hook called, from now on. What is still on its way
-  // keeps this object. Not on a thread that drives.
-  void stop();
+  // keeps this object. Not on a thread that drives. `is_latest`: no later run hears notices already.
+  void stop(bool is_latest = true);
   void send_to_all(const Notice& notice);
   // Another process tells that it was poisoned.
   void poison_group(std::uint64_t key, const std::string& cause);
