@@ -69,12 +69,14 @@ TEST(IssueOrder, IsTheSameOnAllRanksUnderRandomDelays) {
   const TextFile text;
   train::Options options = small_options(text);
   options.ranks = 4;
+  options.batch = 4;
   options.steps = 4;
   for (const char* plan : {"tp", "tp-sp", "dp"}) {
     options.plan = plan;
     std::vector<double> first_losses;
     const std::vector<Issues> first = run_delayed(options, 1, first_losses);
-    ASSERT_GT(first[0].issues.size(), 50U);
+    // Replicas: in each step the loss, and all gradients of so small a model.
+    ASSERT_GE(first[0].issues.size(), options.data_parallel() ? 8U : 51U);
     for (unsigned seed = 10; seed <= 30; seed += 10) {
       std::vector<double> losses;
       const std::vector<Issues> again = run_delayed(options, seed, losses);

@@ -23,6 +23,7 @@ void expect_ranks_agree(const std::string& dtype, double tolerance) {
   const TextFile text;
   Options options = small_options(text);
   options.dtype_name = dtype;
+  options.batch = 4;
   const std::vector<double> one = run_training(options).loss;
   ASSERT_EQ(one.size(), 50U);
   EXPECT_LT(one.back(), 0.8 * one.front());
@@ -66,6 +67,7 @@ TEST(Training, OverlapsTheGradientsOfReplicasBitwise) {
   const TextFile text;
   Options options = small_options(text);
   options.steps = 10;
+  options.batch = 4;
   options.ranks = 4;
   options.plan = "dp";
   options.overlap = "off";

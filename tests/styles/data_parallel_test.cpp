@@ -9,7 +9,7 @@
 namespace coshard::testing {
 namespace {
 
-using Values = std::vector<std::vector<double>>;
+using AllValues = std::vector<std::vector<double>>;
 
 nn::TransformerConfig config_of(DType dtype) {
   nn::TransformerConfig config = tiny_transformer();
@@ -26,7 +26,7 @@ struct Plan {
 };
 
 // The parameters after two steps of a Transformer on (dp, tp).
-Task<Values> trained(World& world, Plan plan) {
+Task<AllValues> trained(World& world, Plan plan) {
   manual_seed(5);
   nn::Transformer model(config_of(plan.dtype), world);
   const DeviceMesh mesh = init_device_mesh(world, {world.size() / plan.tp, plan.tp}, {"dp", "tp"});
@@ -47,17 +47,17 @@ Task<Values> trained(World& world, Plan plan) {
     co_await std::move(clipped);
     co_await optimizer.step();
   }
-  Values all;
+  AllValues all;
   for (const Tensor& p : model.parameters()) all.push_back(p.detach().raw_local().to_vector());
   co_return all;
 }
 
 Task<void> expect_as_after_backward(World& world, Plan plan) {
   plan.buckets.reset();
-  const Values want = co_await trained(world, plan);
+  const AllValues want = co_await trained(world, plan);
   for (const Overlap overlap : {Overlap::Off, Overlap::Always}) {
     plan.buckets = DataParallelOptions{.overlap = overlap, .bucket_bytes = 2000};
-    const Values got = co_await trained(world, plan);
+    const AllValues got = co_await trained(world, plan);
     EXPECT_EQ(got, want);
   }
 }
@@ -213,13 +213,13 @@ TEST(DataParallelStyles, GiveTheSameGradientsUnderEveryInterleaving) {
   WorldOptions options;
   options.ranks = 4;
   options.threads = 1;
-  Values want;
+  AllValues want;
   const Plan plan{.sequence_parallel = true,
                   .recomputes = true,
                   .buckets = DataParallelOptions{.bucket_bytes = 1000}};
   const std::uint64_t count = std::min<std::uint64_t>(test::seeds(), 1000) / 20;
   for (std::uint64_t seed = test::first_seed(); seed < test::first_seed() + count; ++seed) {
-    std::vector<Values> got(4);
+    std::vector<AllValues> got(4);
     const Program program = [&](World& world) -> Task<void> {
       got[static_cast<std::size_t>(world.rank())] = co_await trained(world, plan);
     };

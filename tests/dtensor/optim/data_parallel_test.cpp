@@ -21,13 +21,13 @@ using testing::on_ranks;
 using testing::parameter;
 using testing::refusal_of;
 using testing::SmallNet;
-using Values = std::vector<std::vector<double>>;
+using AllValues = std::vector<std::vector<double>>;
 
 DeviceMesh replicas(World& world) { return init_device_mesh(world, {world.size()}, {"dp"}); }
 
 // Parameters after three steps; all gradients are reduced after backward unless there are options.
-Task<Values> trained(World& world, DType dtype, Reduce reduce,
-                     std::optional<DataParallelOptions> options) {
+Task<AllValues> trained(World& world, DType dtype, Reduce reduce,
+                        std::optional<DataParallelOptions> options) {
   const SmallNet net(world, dtype);
   const DeviceMesh mesh = replicas(world);
   AdamW optimizer(net.parameters, {.lr = 0.05});
@@ -48,11 +48,11 @@ Task<Values> trained(World& world, DType dtype, Reduce reduce,
 }
 
 Task<void> expect_as_after_backward(World& world, DType dtype, Reduce reduce) {
-  const Values want = co_await trained(world, dtype, reduce, std::nullopt);
+  const AllValues want = co_await trained(world, dtype, reduce, std::nullopt);
   for (const Overlap overlap : {Overlap::Off, Overlap::Auto, Overlap::Always})
     for (const std::int64_t bytes : {0, 1, 150}) {
       const DataParallelOptions options{.overlap = overlap, .bucket_bytes = bytes};
-      const Values got = co_await trained(world, dtype, reduce, options);
+      const AllValues got = co_await trained(world, dtype, reduce, options);
       EXPECT_EQ(got, want) << overlap << ", " << bytes << " bytes, " << dtype;
     }
 }
@@ -70,20 +70,20 @@ TEST(DataParallel, TrainsAlikeUnderEveryInterleaving) {
   WorldOptions options;
   options.ranks = 4;
   options.threads = 1;
-  Values want;
+  AllValues want;
   const std::uint64_t seeds = std::min<std::uint64_t>(test::seeds(), 1000);
   for (std::uint64_t seed = test::first_seed(); seed < test::first_seed() + seeds; ++seed) {
-    std::vector<Values> got(4);
+    std::vector<AllValues> got(4);
     const Program program = [&](World& world) -> Task<void> {
       const DataParallelOptions buckets{.bucket_bytes = 1};
-      Values mine = co_await trained(world, DType::F32, Reduce::Avg, buckets);
+      AllValues mine = co_await trained(world, DType::F32, Reduce::Avg, buckets);
       got[static_cast<std::size_t>(world.rank())] = std::move(mine);
     };
     SimOptions sim;
     sim.processes = seed % 2 == 0 ? 1 : 2;
     simulate(options, program, seed, sim);
     if (want.empty()) want = got[0];
-    for (const Values& one : got) ASSERT_EQ(one, want) << test::how_to_replay(seed);
+    for (const AllValues& one : got) ASSERT_EQ(one, want) << test::how_to_replay(seed);
   }
 }
 
@@ -148,7 +148,7 @@ TEST(DataParallel, KeepsOneGradientOfEachParameter) {
   });
 }
 
-Task<Values> accumulated(World& world, bool as_buckets, Reduce reduce) {
+Task<AllValues> accumulated(World& world, bool as_buckets, Reduce reduce) {
   const SmallNet net(world);
   const DeviceMesh mesh = replicas(world);
   std::optional<DataParallel> parallel;
@@ -167,8 +167,8 @@ Task<Values> accumulated(World& world, bool as_buckets, Reduce reduce) {
 TEST(DataParallel, ReducesGradientsOfSeveralBackwardsAtTheLast) {
   on_ranks(3, [](World& world) -> Task<void> {
     for (const Reduce reduce : {Reduce::Sum, Reduce::Avg}) {
-      const Values want = co_await accumulated(world, false, reduce);
-      const Values got = co_await accumulated(world, true, reduce);
+      const AllValues want = co_await accumulated(world, false, reduce);
+      const AllValues got = co_await accumulated(world, true, reduce);
       EXPECT_EQ(got, want);
     }
   });
@@ -177,12 +177,12 @@ TEST(DataParallel, ReducesGradientsOfSeveralBackwardsAtTheLast) {
 // As in torch: the average of what was averaged before and of what came since.
 TEST(DataParallel, AveragesAgainWhatASecondBackwardAddsButRefusesToSumTwice) {
   on_ranks(2, [](World& world) -> Task<void> {
-    const Values want = co_await accumulated(world, false, Reduce::Avg);
+    const AllValues want = co_await accumulated(world, false, Reduce::Avg);
     const SmallNet net(world, DType::F32);
     {
       const DataParallel parallel(net.parameters, replicas(world), 0);
       for (int part = 0; part < 3; ++part) co_await net.run(part);
-      const Values got = net.gradients();
+      const AllValues got = net.gradients();
       for (std::size_t p = 0; p < 4; ++p)
         for (std::size_t i = 0; i < want[p].size(); ++i)
           EXPECT_NEAR(got[p][i], want[p][i], 1e-4 * (1 + std::abs(want[p][i])));
@@ -202,9 +202,9 @@ TEST(DataParallel, RunsHooksBeforeAGradientLeaves) {
   on_ranks(2, [](World& world) -> Task<void> {
     const SmallNet net(world, DType::F64);
     co_await net.run(0);
-    const Values own = net.gradients();
+    const AllValues own = net.gradients();
     all_reduce_gradients(net.parameters, replicas(world), 0);
-    const Values want = net.gradients();
+    const AllValues want = net.gradients();
     net.zero_grad();
     std::vector<std::string> order;
     register_hook(net.parameters[3], [&](const Tensor& g) {
@@ -219,7 +219,7 @@ TEST(DataParallel, RunsHooksBeforeAGradientLeaves) {
     const DataParallel parallel(net.parameters, replicas(world), 0, {.reduce = Reduce::Sum});
     co_await net.run(0);
     EXPECT_EQ(order, (std::vector<std::string>{"hook", "accumulated"}));
-    const Values got = net.gradients();
+    const AllValues got = net.gradients();
     EXPECT_EQ(got[0], want[0]);
     for (std::size_t i = 0; i < want[3].size(); ++i) EXPECT_EQ(got[3][i], 4 * want[3][i]);
   });
@@ -253,7 +253,7 @@ TEST(DataParallel, LeavesTheGradientsOfARankOutsideOfTheMesh) {
     const SmallNet net(world);
     const DeviceMesh pair = DeviceMesh::from_ranks(world, {0, 2}, {2}, {"dp"});
     co_await net.run(0);
-    const Values own = net.gradients();
+    const AllValues own = net.gradients();
     net.zero_grad();
     const DataParallel parallel(net.parameters, pair, 0);
     co_await net.run(0);
