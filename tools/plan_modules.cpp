@@ -44,7 +44,7 @@ std::vector<Linear> linears_of(const PlanModulesOptions& o) {
 
 // Whether `pattern` is, or holds, the layers at `path`, which has a * for their number.
 bool covers(std::string_view pattern, std::string_view path) {
-  if (pattern == "*") return true;
+  if (pattern.empty()) return true;
   for (std::size_t end = path.find('.');; end = path.find('.', end + 1)) {
     const std::string_view part = path.substr(0, end);
     if (matches(pattern, part) || matches(part, pattern)) return true;

@@ -12,7 +12,7 @@ struct PlanModulesOptions {
   std::string mesh, dtype = "f32", plan = "tp", device = "cpu";
   std::vector<std::string> links;  // "20us,1GB/s", "tp=20us,1GB/s"
   std::string calibration;         // a file of calibrate(); empty: constants
-  std::string module = "*";        // "layers.*.mlp.w2", "layers.*": what begins so; "*": all
+  std::string module;              // "layers.*.mlp.w2"; "layers.*": what is below; empty: all
   int threads = 1;                 // of a rank on a CPU
   int layers = 4, dim = 256, heads = 8, ffn = 688, seq = 256, batch = 8, vocab = 256;
   bool json = false;
