@@ -10,8 +10,8 @@ namespace coshard::testing {
 namespace {
 
 // Two MLPs, one after the other: two collectives.
-struct Stack : Module {
-  explicit Stack(World& world) : low(world), high(world) {
+struct TwoMlps : Module {
+  explicit TwoMlps(World& world) : low(world), high(world) {
     register_module("low", low);
     register_module("high", high);
   }
@@ -21,7 +21,7 @@ struct Stack : Module {
   }
   Mlp low, high;
 };
-ParallelPlan stack_plan() {
+ParallelPlan two_mlps_plan() {
   ParallelPlan plan;
   plan["*.net1"] = ColwiseParallel{};
   plan["*.net2"] = RowwiseParallel{};
@@ -29,18 +29,18 @@ ParallelPlan stack_plan() {
 }
 
 // What one step gave.
-struct Stepped {
+struct StepInParts {
   Tensor output, input_grad;
   std::vector<Tensor> gradients;
   Issued forward;
 };
 // Of the sum of squares; parts 0: the module itself.
-Task<Stepped> step_of(World& world, Module& module, Tensor x, int parts) {
+Task<StepInParts> step_in_parts(World& world, Module& module, Tensor x, int parts) {
   module.zero_grad();
   if (is_floating(x.dtype())) x = x.detach().set_requires_grad(true);
   CountingObserver counter(world);
   Task<Tensor> forward = parts == 0 ? module.forward(x) : woven(module, parts).forward(x);
-  Stepped stepped;
+  StepInParts stepped;
   stepped.output = co_await std::move(forward);
   stepped.forward = take(counter);
   Task<void> walk = backward(sum(mul(stepped.output, stepped.output)));
@@ -53,7 +53,7 @@ Task<Stepped> step_of(World& world, Module& module, Tensor x, int parts) {
   co_return stepped;
 }
 
-void expect_same_step(const Stepped& got, const Stepped& want) {
+void expect_equal_steps(const StepInParts& got, const StepInParts& want) {
   const auto whole = [](const Tensor& x) {
     return x.is_distributed() ? full_tensor(x.detach()) : x.detach();
   };
@@ -71,14 +71,14 @@ void expect_same_step(const Stepped& got, const Stepped& want) {
 TEST(Woven, GivesTheValuesAndGradientsOfTheWholeBatch) {
   for (const int ranks : {1, 2, 4})
     on_ranks(ranks, [](World& world) -> Task<void> {
-      Stack stack(world);
-      co_await parallelize_module(stack, line(world), stack_plan());
+      TwoMlps stack(world);
+      co_await parallelize_module(stack, line(world), two_mlps_plan());
       for (const std::int64_t batch : {4, 7}) {  // 7: parts of 4 and 3 rows
         const Tensor x = random(world, Shape{batch, 10});
-        const Stepped whole = co_await step_of(world, stack, x, 0);
+        const StepInParts whole = co_await step_in_parts(world, stack, x, 0);
         for (const int parts : {1, 2, 3}) {
-          const Stepped got = co_await step_of(world, stack, x, parts);
-          expect_same_step(got, whole);
+          const StepInParts got = co_await step_in_parts(world, stack, x, parts);
+          expect_equal_steps(got, whole);
           EXPECT_EQ(got.forward, (Issued{.all_reduce = parts * whole.forward.all_reduce}));
         }
       }
@@ -99,9 +99,9 @@ TEST(Woven, TrainsATransformerUnderItsPlans) {
           for (std::size_t i = 0; i < model.layers.size(); ++i)
             model.layers[i].set_recompute(recomputes);
           const Tensor tokens = integers(world, Shape{3, config.seq}, config.vocab);
-          const Stepped whole = co_await step_of(world, model, tokens, 0);
-          const Stepped got = co_await step_of(world, model, tokens, 2);
-          expect_same_step(got, whole);
+          const StepInParts whole = co_await step_in_parts(world, model, tokens, 0);
+          const StepInParts got = co_await step_in_parts(world, model, tokens, 2);
+          expect_equal_steps(got, whole);
         });
 }
 
@@ -114,9 +114,9 @@ TEST(Woven, CutsTheRowsThatEachRankHolds) {
     for (const Layout& layout : {Layout(Shard(0), Replicate()), Layout(Shard(0), Shard(0)),
                                  Layout(Replicate(), Replicate())}) {
       const DTensor x = distribute_tensor(full, mesh, layout);
-      const Stepped whole = co_await step_of(world, mlp, x, 0);
-      const Stepped got = co_await step_of(world, mlp, x, 2);
-      expect_same_step(got, whole);
+      const StepInParts whole = co_await step_in_parts(world, mlp, x, 0);
+      const StepInParts got = co_await step_in_parts(world, mlp, x, 2);
+      expect_equal_steps(got, whole);
     }
   });
 }
@@ -199,10 +199,10 @@ TEST(Woven, RefusesWhatItCannotCutOrPutTogether) {
 // --- what runs under what ---
 
 // What this rank did, in its order.
-class Log final : public Observer {
+class OrderLog final : public Observer {
  public:
-  explicit Log(World& world) : world_(world) { world.add_observer(this); }
-  ~Log() override { world_.remove_observer(this); }
+  explicit OrderLog(World& world) : world_(world) { world.add_observer(this); }
+  ~OrderLog() override { world_.remove_observer(this); }
   void issued(const CommEvent& event, std::int64_t now) override {
     under_way_[event.id] = {now, -1};
     order.push_back(
@@ -241,21 +241,21 @@ class Log final : public Observer {
 };
 
 // Forward, and backward to the input alone: two products for each MLP and part in either.
-struct Seen {
+struct SeenInParts {
   int forward = 0, backward = 0;    // products between issue and await of a collective
   std::ptrdiff_t intersecting = 0;  // those that ran during a transfer
   std::vector<std::string> order;
 };
-Task<Seen> seen_of(World& world, int parts) {
-  Stack stack(world);
-  Task<void> cutting = parallelize_module(stack, line(world), stack_plan());
+Task<SeenInParts> seen_in_parts(World& world, int parts) {
+  TwoMlps stack(world);
+  Task<void> cutting = parallelize_module(stack, line(world), two_mlps_plan());
   co_await std::move(cutting);
   for (Tensor p : stack.parameters()) p.set_requires_grad(false);
   const Tensor x = random(world, Shape{4, 10}).set_requires_grad(true);
-  Log log(world);
+  OrderLog log(world);
   Task<Tensor> forward = woven(stack, parts).forward(x);
   const Tensor y = co_await std::move(forward);
-  Seen seen;
+  SeenInParts seen;
   seen.forward = std::exchange(log.under_collectives, 0);
   EXPECT_EQ(std::exchange(log.products, 0), 4 * parts);
   Task<void> walk = backward(y, y.detach());
@@ -273,17 +273,17 @@ Task<Seen> seen_of(World& world, int parts) {
 TEST(Woven, ComputesOnePartUnderTheCollectivesOfTheOther) {
   for (const int ranks : {2, 4})
     on_ranks(ranks, [](World& world) -> Task<void> {
-      const Seen two = co_await seen_of(world, 2);
+      const SeenInParts two = co_await seen_in_parts(world, 2);
       EXPECT_EQ(two.forward, 6);
       EXPECT_EQ(two.backward, 6);
-      const Seen one = co_await seen_of(world, 1);  // the control
+      const SeenInParts one = co_await seen_in_parts(world, 1);  // the control
       EXPECT_EQ(one.forward, 0);
       EXPECT_EQ(one.backward, 0);
     });
 }
 
 // Of a Transformer's forward: all products, and those between issue and await of a collective.
-Task<std::pair<int, int>> products_of(World& world, bool sequence_parallel, int parts) {
+Task<std::pair<int, int>> products_in_parts(World& world, bool sequence_parallel, int parts) {
   const NoGradGuard no_grad;
   nn::TransformerConfig config = tiny_transformer();
   config.layers = 4;
@@ -292,8 +292,8 @@ Task<std::pair<int, int>> products_of(World& world, bool sequence_parallel, int 
   Task<void> cutting = parallelize_module(model, line(world), plan, {.overlap = Overlap::Off});
   co_await std::move(cutting);
   const Tensor tokens = integers(world, Shape{4, config.seq}, config.vocab);
-  const WaitsInPlace waits = waits_in_place();
-  const Log log(world);
+  const auto waits = waits_in_place();
+  const OrderLog log(world);
   Task<Tensor> forward = woven(model, parts).forward(tokens);
   const Tensor logits = co_await std::move(forward);
   EXPECT_EQ(waits_in_place(), waits);
@@ -303,9 +303,9 @@ Task<std::pair<int, int>> products_of(World& world, bool sequence_parallel, int 
 TEST(Woven, ComputesTheBlocksOfATransformerUnderItsCollectives) {
   on_ranks(2, [](World& world) -> Task<void> {
     for (const bool sequence_parallel : {false, true}) {
-      const auto [all, hidden] = co_await products_of(world, sequence_parallel, 2);
+      const auto [all, hidden] = co_await products_in_parts(world, sequence_parallel, 2);
       EXPECT_EQ(hidden, all - 1);  // the last has no other part to run beside
-      const auto [unwoven, none] = co_await products_of(world, sequence_parallel, 1);
+      const auto [unwoven, none] = co_await products_in_parts(world, sequence_parallel, 1);
       EXPECT_EQ(none, 0);
       EXPECT_EQ(unwoven * 2, all);
     }
@@ -316,7 +316,7 @@ TEST(Woven, IssuesInOneOrderOnAllRanks) {
   constexpr int kRanks = 4;
   std::vector<std::string> orders[kRanks];
   on_ranks(kRanks, [&](World& world) -> Task<void> {
-    const Seen seen = co_await seen_of(world, 2);
+    const SeenInParts seen = co_await seen_in_parts(world, 2);
     orders[world.rank()] = seen.order;
   });
   EXPECT_EQ(orders[0].size(), 8U);
@@ -332,9 +332,9 @@ TEST(Woven, ComputesDuringTransfers) {
     WorldOptions options = test_options(2);
     options.link = parse_link(str_cat(ms, "ms,100GB/s"));
     run_ranks(options, [&](World& world) -> Task<void> {
-      const Seen two = co_await seen_of(world, 2);
+      const SeenInParts two = co_await seen_in_parts(world, 2);
       seen[world.rank()] = two.intersecting;
-      const Seen one = co_await seen_of(world, 1);
+      const SeenInParts one = co_await seen_in_parts(world, 1);
       EXPECT_EQ(one.intersecting, 0);
     });
     least = std::min(seen[0], seen[1]);
@@ -342,16 +342,17 @@ TEST(Woven, ComputesDuringTransfers) {
   EXPECT_EQ(least, 12);
 }
 
-Task<void> stepped_whole_and_woven(World& world, Overlap overlap) {
-  Stack stack(world);
-  Task<void> cutting = parallelize_module(stack, line(world), stack_plan(), {.overlap = overlap});
+Task<void> whole_and_in_parts(World& world, Overlap overlap) {
+  TwoMlps stack(world);
+  Task<void> cutting =
+      parallelize_module(stack, line(world), two_mlps_plan(), {.overlap = overlap});
   co_await std::move(cutting);
   const Tensor x = random(world, Shape{5, 10});
-  Task<Stepped> unwoven = step_of(world, stack, x, 0);
-  const Stepped whole = co_await std::move(unwoven);
-  Task<Stepped> stepping = step_of(world, stack, x, 2);
-  const Stepped got = co_await std::move(stepping);
-  expect_same_step(got, whole);
+  Task<StepInParts> unwoven = step_in_parts(world, stack, x, 0);
+  const StepInParts whole = co_await std::move(unwoven);
+  Task<StepInParts> stepping = step_in_parts(world, stack, x, 2);
+  const StepInParts got = co_await std::move(stepping);
+  expect_equal_steps(got, whole);
 }
 
 // Every other one with linear layers that overlap by themselves.
@@ -361,15 +362,15 @@ TEST(Woven, IsTheSameInEveryInterleaving) {
   const std::uint64_t seeds = test::number_of("--seeds", "COSHARD_SEEDS", 200);
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     const Overlap overlap = seed % 2 == 0 ? Overlap::Off : Overlap::Always;
-    const auto program = [=](World& world) { return stepped_whole_and_woven(world, overlap); };
+    const auto program = [=](World& world) { return whole_and_in_parts(world, overlap); };
     EXPECT_NO_THROW(simulate(options, program, seed)) << seed;
   }
 }
 
 // --- when a part fails ---
 
-struct FailsOnSecondCall : Stack {
-  using Stack::Stack;
+struct FailsOnSecondPart : TwoMlps {
+  using TwoMlps::TwoMlps;
   Task<Tensor> run(Tensor x) override {
     const bool fails = ++calls == 2;
     Tensor between = co_await low.forward(std::move(x));
@@ -381,8 +382,8 @@ struct FailsOnSecondCall : Stack {
 
 TEST(Woven, FailsAsAWholeAndCanBeUsedAgain) {
   on_ranks(2, [](World& world) -> Task<void> {
-    FailsOnSecondCall stack(world);
-    co_await parallelize_module(stack, line(world), stack_plan());
+    FailsOnSecondPart stack(world);
+    co_await parallelize_module(stack, line(world), two_mlps_plan());
     const Tensor x = random(world, Shape{4, 10});
     const std::string text = co_await error_of(discard(woven(stack).forward(x)));
     EXPECT_CONTAINS(text, "[7,7]");
