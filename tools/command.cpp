@@ -58,7 +58,7 @@ void add_options(CLI::App& app, DispatchOptions& o) {
   add_number(app, "--ranks", o.ranks, 1, kMostBenchRanks, "number of ranks");
 }
 
-void add_options(CLI::App& app, RedistributeOptions& o) {
+void add_options(CLI::App& app, bench::RedistributeOptions& o) {
   add_number(app, "--ranks", o.ranks, 1, kMostBenchRanks, "number of ranks");
 }
 
@@ -362,7 +362,7 @@ class Benches {
   std::string peer_;
   bool json_ = false;
   DispatchOptions dispatch_;
-  RedistributeOptions redistribute_;
+  bench::RedistributeOptions redistribute_;
   OverlapOptions overlap_;
   TrainOptions train_;
   GpuOptions gpu_;
