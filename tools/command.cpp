@@ -138,13 +138,13 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
       "Example: coshard simulate --model llama-70b --mesh dp=32,tp=8 --gpu h200 --trace step.json");
   const auto o = std::make_shared<SimulateOptions>();
   constexpr std::int64_t kMost = 1'000'000'000;
-  sub->add_option("--model", o->model, joined(model_presets()) + ", or a Llama's config.json")
+  sub->add_option("--model", o->model, listed(model_presets()) + " or a Llama's config.json")
       ->required();
   sub->add_option("--mesh", o->mesh, "ranks: dp=32,tp=8");
-  sub->add_option("--gpu", o->gpu, joined(gpu_presets()) + ", or a JSON file")
+  sub->add_option("--gpu", o->gpu, listed(gpu_presets()) + " or a JSON file")
       ->capture_default_str();
   sub->add_option("--link", o->link,
-                  joined(link_presets()) +
+                  listed(link_presets()) +
                       ", 20us,365GB/s or a JSON file; one for all dimensions or one each: "
                       "tp=nvlink4,dp=ndr; default: the GPU's own, and ndr between nodes");
   add_number(*sub, "--gpus-per-node", o->gpus_per_node, 1, 1'000'000, "GPUs of a node");

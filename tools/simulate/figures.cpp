@@ -5,7 +5,6 @@
 
 #include <coshard/runtime/error.h>
 #include "profiling/json.h"
-#include "runtime/near_miss.h"
 #include "runtime/parse_number.h"
 
 namespace coshard::tools {
@@ -114,7 +113,7 @@ const Figures* find_preset(std::string_view kind, std::string_view name) {
 // With the keys of the first preset of its kind.
 Figures from_file(const std::string& kind, const std::string& text) {
   std::ifstream file(text);
-  CS_REQUIRE(file, "--", kind, " ", shown(text), ": expected ", joined(names_of(kind)),
+  CS_REQUIRE(file, "--", kind, " ", shown(text), ": expected ", listed(names_of(kind)),
              kind == "link" ? ", a rate such as 365GB/s" : "", " or a JSON file");
   const Json json = Json::parse(file, nullptr, false);
   CS_REQUIRE(json.is_object(), "--", kind, " ", text, ": is not a JSON object");
@@ -130,7 +129,7 @@ Figures from_file(const std::string& kind, const std::string& text) {
                key.key, " ", value->dump(), " is not a number of at least 0");
     found.all.push_back({key.key, value->get<double>(), text, true});
   }
-  CS_REQUIRE(missing.empty(), "--", kind, " ", text, ": lacks ", joined(missing));
+  CS_REQUIRE(missing.empty(), "--", kind, " ", text, ": lacks ", listed(missing));
   return found;
 }
 
@@ -153,7 +152,12 @@ double Figures::operator[](std::string_view key) const {
 
 std::vector<std::string> gpu_presets() { return names_of("gpu"); }
 std::vector<std::string> link_presets() { return names_of("link"); }
-bool is_link_preset(std::string_view text) { return find_preset("link", text) != nullptr; }
+
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += str_cat(text.empty() ? "" : ", ", word);
+  return text;
+}
 
 Figures gpu_figures(const std::string& text) {
   const Figures* preset = find_preset("gpu", text);

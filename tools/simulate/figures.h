@@ -32,7 +32,7 @@ struct Figures {
 // the file and the keys that it lacks.
 Figures gpu_figures(const std::string& text);
 Figures link_figures(const std::string& text);
-bool is_link_preset(std::string_view text);
+std::string listed(const std::vector<std::string>& words);  // "a, b, c"
 
 std::vector<std::string> gpu_presets();
 std::vector<std::string> link_presets();

@@ -21,7 +21,7 @@ double bytes_of_gradients(const std::vector<Tensor>& parameters) {
 class Measured {
  public:
   Measured(World& world, VirtualDevice& device, Forecast& forecast, bool traced)
-      : world_(world), device_(device), forecast_(forecast), ledger_(device), traced_(traced) {
+      : world_(world), device_(device), forecast_(forecast), ledger_(device) {
     world_.add_observer(&ledger_);
     if (traced) {
       trace_ = std::make_unique<VirtualTrace>(device);
@@ -78,7 +78,6 @@ class Measured {
   VirtualDevice& device_;
   Forecast& forecast_;
   Ledger ledger_;
-  bool traced_;
   std::unique_ptr<VirtualTrace> trace_;
   std::int64_t begin_ = 0, last_ = 0;
   double held_ = 0;

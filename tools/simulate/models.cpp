@@ -4,8 +4,8 @@
 
 #include <coshard/runtime/error.h>
 #include "profiling/json.h"
-#include "runtime/near_miss.h"
 #include "runtime/parse_number.h"
+#include "tools/simulate/figures.h"
 
 namespace coshard::tools {
 namespace {
@@ -34,7 +34,7 @@ nn::LlamaConfig config_of(const Preset& p) {
 
 nn::LlamaConfig from_file(const std::string& name) {
   std::ifstream file(name);
-  CS_REQUIRE(file, "--model ", shown(name), ": expected ", joined(model_presets()),
+  CS_REQUIRE(file, "--model ", shown(name), ": expected ", listed(model_presets()),
              " or a Llama's config.json");
   const Json json = Json::parse(file, nullptr, false);
   CS_REQUIRE(json.is_object(), "--model ", name, ": is not a JSON object");
@@ -57,7 +57,7 @@ nn::LlamaConfig from_file(const std::string& name) {
   take("num_attention_heads", config.num_attention_heads, true);
   take("num_key_value_heads", config.num_key_value_heads, false);
   take("head_dim", config.head_dim, false);
-  CS_REQUIRE(missing.empty(), "--model ", name, ": lacks ", joined(missing));
+  CS_REQUIRE(missing.empty(), "--model ", name, ": lacks ", listed(missing));
   const auto tied = json.find("tie_word_embeddings");
   config.tie_word_embeddings = tied != json.end() && tied->is_boolean() && tied->get<bool>();
   return config;

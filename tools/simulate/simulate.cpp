@@ -6,7 +6,6 @@
 
 #include <coshard/runtime/error.h>
 #include "profiling/json.h"
-#include "runtime/near_miss.h"
 #include "tools/simulate/models.h"
 #include "tools/simulate/report.h"
 #include "tools/simulate/search.h"
@@ -44,7 +43,7 @@ Question question_of(const SimulateOptions& options) {
 }
 
 void simulate_training(const SimulateOptions& options, std::ostream& out) {
-  CS_REQUIRE(!options.model.empty(), "simulate needs --model: ", joined(model_presets()),
+  CS_REQUIRE(!options.model.empty(), "simulate needs --model: ", listed(model_presets()),
              " or a config.json");
   if (options.search) return search_meshes(options, out);
   const Question question = question_of(options);

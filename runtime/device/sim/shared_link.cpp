@@ -73,7 +73,6 @@ void SharedLink::pass(const std::vector<Transfer*>& heads, double ns) {
   now_ += ns;
   for (Transfer* t : heads) {
     if (t->ready > now_ + kNothing) continue;
-    if (t->begin < 0) t->begin = std::llround(now_);
     while (uses_link(*t, now_) && !t->arrived(t->parts - 1) &&
            t->busy_left <= left_at_next(*t) + kNothing)
       t->arrivals.push_back(std::llround(now_));

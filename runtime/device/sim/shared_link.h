@@ -13,7 +13,6 @@ namespace coshard {
 
 // Virtual ns. Parts arrive evenly while the link is used, the first at once; the last is the end.
 struct Transfer {
-  std::int64_t begin = -1;             // -1: not begun
   std::vector<std::int64_t> arrivals;  // of the parts so far
   bool arrived(std::size_t part) const { return part < arrivals.size(); }
 
