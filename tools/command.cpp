@@ -139,9 +139,11 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
   const auto o = std::make_shared<SimulateOptions>();
   constexpr std::int64_t kMost = 1'000'000'000;
   sub->add_option("--model", o->model, listed(model_presets()) + " or a Llama's config.json")
+      ->type_name(choice_of(model_presets()))
       ->required();
   sub->add_option("--mesh", o->mesh, "ranks: dp=32,tp=8");
   sub->add_option("--gpu", o->gpu, listed(gpu_presets()) + " or a JSON file")
+      ->type_name(choice_of(gpu_presets()))
       ->capture_default_str();
   sub->add_option("--link", o->link,
                   listed(link_presets()) +

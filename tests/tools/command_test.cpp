@@ -123,6 +123,7 @@ TEST(Completion, OffersWhatTheCommandLineHas) {
   EXPECT_EQ(offered("coshard plan explain --shape ''"), "\n");  // then files
   EXPECT_EQ(offered("coshard run -n 2 --mpi ''"), "openmpi\nmpich\n");
   EXPECT_EQ(offered("coshard run ./pro"), "\n");
+  EXPECT_EQ(offered("coshard simulate --gpu ''"), "h100\nh200\nb200\nideal\n");
 }
 
 TEST(Completion, OffersEveryOptionThatHelpLists) {

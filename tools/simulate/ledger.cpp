@@ -62,10 +62,14 @@ void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t
   if (found == issues_.end()) return;
   const std::string kind = std::string(to_string(event.kind)) +
                            (event.label.empty() ? "" : " " + std::string(event.label));
-  CollectiveTimes& times = collectives[{std::string(event.communicator), kind}];
+  const std::string name(event.communicator);
+  CollectiveTimes& times = collectives[{name, kind}];
   ++times.count;
   times.bytes += event.bytes;
-  times.in_flight += done - found->second.at;
+  // One after the other on a communicator: what is issued meanwhile waits its turn.
+  std::int64_t& free_at = free_at_[name];
+  times.in_flight += std::max<std::int64_t>(0, done - std::max(found->second.at, free_at));
+  free_at = std::max(free_at, done);
   times.exposed += now - wait_begin;
   add(found->second.module, &ModuleTimes::Part::exposed, now - wait_begin);
   exposed += now - wait_begin;

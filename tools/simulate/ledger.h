@@ -55,6 +55,7 @@ class Ledger final : public Observer {
   VirtualDevice& device_;
   int backward_ = 0;
   std::unordered_map<std::uint64_t, Issue> issues_;
+  std::map<std::string, std::int64_t> free_at_;  // by communicator
 };
 
 // "model.layers.17.mlp" -> "model.layers.*.mlp"

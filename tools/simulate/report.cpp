@@ -18,9 +18,8 @@ std::string heading(const SimulateOptions& o, const Question& q, const Forecast&
 
 void print_links(std::ostream& out, const Question& q) {
   for (const DimLink& dim : q.run.links.dims)
-    out << fmt::format("  {:<4} {} over {}, {:.1f} GB/s; {} on each of {} nodes\n", dim.dim.name,
-                       dim.dim.size, dim.model.name, dim.model.best_rate() * 1e-9, dim.per_node,
-                       dim.nodes);
+    out << fmt::format("  {:<4} {} over {}, {:.1f} GB/s; {} to a node\n", dim.dim.name,
+                       dim.dim.size, dim.model.name, dim.model.best_rate() * 1e-9, dim.per_node);
 }
 
 void print_times(std::ostream& out, const Question& q, const Forecast& f) {

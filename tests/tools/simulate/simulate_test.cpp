@@ -44,7 +44,7 @@ class Simulate : public ::testing::Test {
 
 TEST_F(Simulate, NamesWhatItForecastsAndEachFigureWithItsSource) {
   expect_said("on 16 x h100, mesh dp=4,tp=4: 4 x 1024 tokens a step");
-  expect_said("dp   4 over ndr, 45.0 GB/s; 1 on each of 4 nodes");
+  expect_said("dp   4 over ndr, 45.0 GB/s; 1 to a node");
   expect_said("optimizer         0.02     AdamW: f32 master copy, f32 m and v");
   expect_said("saved by forward; recompute none");
   expect_said("figures (* not measured)");
