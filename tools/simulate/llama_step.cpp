@@ -23,6 +23,8 @@ DeviceMesh mesh_of(World& world, const LlamaRun& run) {
     gather.extent = kLarge / dim.dim.size * dim.dim.size;
     const LinkTime time = link_time(dim.model, gather, dim.dim.size, 0);
     costs.push_back({static_cast<double>(time.latency_ns) * 1e-3, dim.model.best_rate() * 1e-6});
+    if (costs.back() == LinkCost())
+      costs.back().latency *= 1.001;  // which stands for an unknown link
   }
   return init_device_mesh(world, shape, names).with_links(costs);
 }
