@@ -22,6 +22,9 @@ COSHARD_KERNEL_BACKENDS(X)
 
 // Error{Unsupported} for a device kind that has no kernels in this build.
 const KernelTable& kernels_of(DeviceKind kind);
+// For a device that is no part of this build. Before any of its kernels is run; any thread. `table`
+// must outlive all use; adding it again does nothing.
+void add_kernels(const KernelTable& table);
 
 // Error{Unsupported} for a device kind that has no kernels in this build, or a dtype that the
 // kernel does not support.

@@ -230,7 +230,7 @@ void ChromeTrace::range_exit(std::string_view name) {
   const auto entered = std::find_if(open_.rbegin(), open_.rend(),
                                     [name](const Open& open) { return open.name == name; });
   if (entered == open_.rend()) return;
-  Span span{entered->name, Track::Host, entered->begin, now_ns()};
+  Span span{entered->name, Track::Host, entered->begin, now()};
   span.module = entered->module;
   keep(std::move(span));
   open_.erase(std::next(entered).base());

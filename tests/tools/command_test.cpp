@@ -42,8 +42,10 @@ void expect_refused(const std::string& line, const std::string& named) {
 }
 
 TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
-  expect_refused("",
-                 "coshard needs a command: bench, conform, doctor, completion, plan, trace or run");
+  expect_refused(
+      "",
+      "coshard needs a command: bench, conform, doctor, completion, plan, simulate, trace "
+      "or run");
   expect_refused("bogus", "unknown command 'bogus' of coshard; expected bench, conform, doctor");
   expect_refused("--bogus", "unknown option --bogus of coshard");
   expect_refused("bench", "bench needs a command: dispatch, redistribute, overlap, train or gpu");
@@ -75,13 +77,30 @@ TEST(Command, EveryCommandHasHelpAndVersion) {
   for (const std::string command :
        {"", "bench ", "bench dispatch ", "bench redistribute ", "bench overlap ", "bench train ",
         "bench gpu ", "conform ", "doctor ", "plan ", "plan explain ", "completion ",
-        "completion bash ", "trace ", "trace report ", "run "}) {
+        "completion bash ", "simulate ", "trace ", "trace report ", "run "}) {
     const Ended help = run(command + "--help"), version = run(command + "--version");
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Usage: coshard " + command), std::string::npos) << help.out;
     EXPECT_EQ(version.code, 0) << command << version.err;
     EXPECT_EQ(version.out, "coshard " COSHARD_PROJECT_VERSION "\n") << command;
   }
+}
+
+TEST(Command, SimulateNamesWhatIsNotAsItShouldBe) {
+  expect_refused("simulate --mesh tp=8", "--model");
+  expect_refused("simulate --model llama-70b", "simulate needs --mesh, such as dp=32,tp=8");
+  expect_refused("simulate --model llama-7b --mesh tp=8",
+                 "--model llama-7b: expected llama-8b, llama-70b or a Llama's config.json");
+  expect_refused("simulate --model llama-8b --mesh tp=8 --gpu h1", "--gpu h1: expected h100, h200");
+  expect_refused("simulate --model llama-8b --mesh tp=8 --link nvl",
+                 "--link nvl: expected nvlink4");
+  expect_refused("simulate --model llama-8b --mesh pp=8", "unknown dimension pp");
+  expect_refused("simulate --model llama-8b --mesh tp=16", "not divisible by tp=16");
+  expect_refused("simulate --model llama-8b --mesh dp=2,tp=8 --batch 3",
+                 "--batch 3 is not divisible by dp=2");
+  expect_refused("simulate --model llama-8b --mesh tp=8 --plan pp",
+                 "--plan pp: expected tp or tp-sp");
+  expect_refused("simulate --model llama-8b --search", "--search needs --gpus N");
 }
 
 // What bash offers for the last word of `line`, one per line.
@@ -104,10 +123,12 @@ TEST(Completion, OffersWhatTheCommandLineHas) {
   EXPECT_EQ(offered("coshard plan explain --shape ''"), "\n");  // then files
   EXPECT_EQ(offered("coshard run -n 2 --mpi ''"), "openmpi\nmpich\n");
   EXPECT_EQ(offered("coshard run ./pro"), "\n");
+  EXPECT_EQ(offered("coshard simulate --gpu ''"), "h100\nh200\nb200\nideal\n");
 }
 
 TEST(Completion, OffersEveryOptionThatHelpLists) {
-  for (const std::string command : {"bench train", "bench gpu", "conform", "plan explain", "run"}) {
+  for (const std::string command :
+       {"bench train", "bench gpu", "conform", "plan explain", "simulate", "run"}) {
     const std::string all = "\n" + offered("coshard " + command + " --");
     std::istringstream help(run(command + " --help").out);
     int options = 0;

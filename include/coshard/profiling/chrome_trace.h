@@ -34,13 +34,13 @@ class ChromeTrace : public Observer {
                 std::int64_t end) override;
   void module_enter(std::string_view path) override {
     const std::string name(module_name(path));
-    open_.push_back({name, now_ns(), name});
+    open_.push_back({name, now(), name});
   }
   void module_exit(std::string_view path) override { range_exit(module_name(path)); }
   void backward_enter() override { range_enter("backward"); }
   void backward_exit() override { range_exit("backward"); }
   void range_enter(std::string_view name) override {
-    open_.push_back({std::string(name), now_ns(), {}});
+    open_.push_back({std::string(name), now(), {}});
   }
   void range_exit(std::string_view name) override;
 
@@ -63,6 +63,10 @@ class ChromeTrace : public Observer {
   std::size_t dropped() const { return dropped_; }
   // "20us,1GB/s" if the collectives are on an emulated link; else empty.
   const std::string& link() const { return link_; }
+
+ protected:
+  // The clock of ranges and modules; of the rest, the time is given.
+  virtual std::int64_t now() const { return now_ns(); }
 
  private:
   friend struct ObserverJson;

@@ -1,0 +1,133 @@
+#include "runtime/device/sim/virtual_communicator.h"
+
+#include <algorithm>
+
+#include <coshard/runtime/error.h>
+#include "runtime/comm/collective.h"
+
+namespace coshard {
+namespace {
+
+// Its transfer is queued, so no wait blocks the host: it moves the compute stream's clock.
+class VirtualWork final : public WorkState {
+ public:
+  VirtualWork(std::shared_ptr<VirtualCommunicator> on, std::shared_ptr<Transfer> transfer,
+              int parts)
+      : communicator_(std::move(on)), transfer_(std::move(transfer)), parts_(parts) {}
+  bool ready() override { return true; }
+  void wait() override {
+    communicator_->throw_if_poisoned();
+    const std::int64_t done = wait_until_arrived(parts_ - 1);
+    if (told_) return;
+    told_ = true;
+    Observer* watching = event.id != 0 ? communicator_->observer() : nullptr;
+    if (watching == nullptr) return;
+    watching->awaiting(event);
+    watching->ready(event, compute().now - waited_, done, compute().now);
+  }
+  bool waits_for_peers() const override { return false; }
+  int parts() const override { return parts_; }
+  bool part_ready(int part) override {
+    check_part(part);
+    return true;
+  }
+  // Own first, then rank+1, rank+2, …
+  void wait_part(int part) override {
+    check_part(part);
+    const int after = (part - communicator_->rank() + parts_) % parts_;
+    if (after == parts_ - 1) return wait();
+    wait_until_arrived(after);
+  }
+  Look look(int) override { return Look::Over; }
+
+  CommEvent event;
+
+ private:
+  VirtualStream& compute() const { return communicator_->device().compute_stream(); }
+  std::int64_t wait_until_arrived(int part) {
+    const std::int64_t at =
+        communicator_->link().wait_for(*transfer_, static_cast<std::size_t>(part));
+    waited_ += std::max<std::int64_t>(0, at - compute().now);
+    compute().wait_until(at);
+    return at;
+  }
+  void check_part(int part) const {
+    CS_REQUIRE(part >= 0 && part < parts_, "part ", part, " is out of range for ", parts_,
+               " parts");
+  }
+
+  std::shared_ptr<VirtualCommunicator> communicator_;
+  std::shared_ptr<Transfer> transfer_;
+  int parts_;
+  std::int64_t waited_ = 0;  // by the compute stream, for all parts
+  bool told_ = false;
+};
+
+}  // namespace
+
+VirtualCommunicator::VirtualCommunicator(std::shared_ptr<VirtualNetwork> network,
+                                         std::vector<int> members, int rank, std::string name)
+    : network_(std::move(network)),
+      members_(std::move(members)),
+      rank_(rank),
+      name_(std::move(name)),
+      model_(network_->link_of(name_, members_)),
+      link_(network_->links[model_.name]) {
+  if (!link_) link_ = network_->links[model_.name] = std::make_shared<SharedLink>();
+}
+
+void VirtualCommunicator::throw_if_poisoned() const {
+  if (!poisoned_.empty())
+    fail(ErrorKind::CommFailed, str_cat(name_, "[", size(), "] failed: ", poisoned_));
+}
+
+std::shared_ptr<Communicator> VirtualCommunicator::subgroup(std::span<const int> ranks,
+                                                            std::string name) {
+  std::vector<int> members;
+  for (const int rank : ranks) {
+    CS_REQUIRE(rank >= 0 && rank < size(), "subgroup ", name, ": rank ", rank,
+               " is out of range for ", size(), " ranks");
+    members.push_back(members_[static_cast<std::size_t>(rank)]);
+  }
+  const auto self = std::ranges::find(ranks, rank_);
+  CS_REQUIRE(self != ranks.end(), "subgroup ", name, ": rank ", rank_, " is not listed");
+  auto group = std::make_shared<VirtualCommunicator>(
+      network_, std::move(members), static_cast<int>(self - ranks.begin()), std::move(name));
+  group->observe(slot_);
+  return group;
+}
+
+std::shared_ptr<WorkState> VirtualCommunicator::start(Collective collective) {
+  const std::uint64_t number = issued_;
+  if (!is_point_to_point(collective.kind)) {
+    ++issued_;
+    order_hash_ = mix(order_hash_, fingerprint(collective, size()));
+  }
+  const std::int64_t bytes = larger_bytes(collective, size(), rank_);
+  const int parts = collective.kind == CollectiveKind::AllGather ? size() : 1;
+  const std::int64_t now = device().compute_stream().now;
+  LinkTime time = link_time(model_, collective, size(), rank_);
+  if (collective.control_only || collective.unobserved)
+    time = {};  // of the library, not of the step
+  const auto transfer = link_->add(this, now, time, parts);
+  auto work = std::make_shared<VirtualWork>(shared_from_this(), transfer, parts);
+  const auto event = std::make_shared<VirtualEvent>(this, link_, transfer);
+  for (const auto& kept : {collective.keep_send, collective.keep_recv})
+    if (kept) kept->used_until(event);
+  if (Observer* watching = observer(); watching != nullptr && !collective.unobserved) {
+    CommEvent& told = work->event;
+    told.id = ++network_->events;
+    told.sequence = number;
+    told.kind = collective.kind;
+    told.dtype = collective.dtype;
+    told.bytes = bytes;
+    told.communicator = name_;
+    told.label = collective.label;
+    told.where = collective.where;
+    told.link = model_.name;
+    watching->issued(told, now);
+  }
+  return work;
+}
+
+}  // namespace coshard

@@ -1,0 +1,124 @@
+// What `coshard simulate` prints and writes.
+#include "tools/simulate/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <coshard/runtime/error.h>
+#include "profiling/overlap/overlap_report.h"
+#include "tests/support/json.h"
+
+namespace coshard::tools {
+namespace {
+
+using coshard::testing::json_holds, coshard::testing::temporary_path;
+
+// A Llama of two layers, in a file.
+class Simulate : public ::testing::Test {
+ protected:
+  Simulate() {
+    std::ofstream(model_) << R"({"vocab_size": 1024, "hidden_size": 512, "intermediate_size": 1536,
+        "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8})";
+    options_.model = model_;
+    options_.mesh = "dp=4,tp=4";
+    options_.gpus_per_node = 4;
+    options_.seq = 1024;
+  }
+  ~Simulate() override { std::filesystem::remove(model_); }
+  std::string said() {
+    std::ostringstream out;
+    simulate_training(options_, out);
+    return out.str();
+  }
+  void expect_said(const std::string& part) {
+    const std::string text = said();
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
+  }
+
+  std::string model_ = temporary_path("model.json");
+  SimulateOptions options_;
+};
+
+TEST_F(Simulate, NamesWhatItForecastsAndEachFigureWithItsSource) {
+  expect_said("on 16 x h100, mesh dp=4,tp=4: 4 x 1024 tokens a step");
+  expect_said("dp   4 over ndr, 45.0 GB/s; 1 to a node");
+  expect_said("optimizer         0.02     AdamW: f32 master copy, f32 m and v");
+  expect_said("saved by forward; recompute none");
+  expect_said("figures (* not measured)");
+  expect_said("nvlink4  gbps                     365.6  stas00/ml-engineering");
+  expect_said("assumed *\n");
+}
+
+TEST_F(Simulate, SaysWhatDoesNotFit) {
+  options_.model = "llama-70b", options_.mesh = "tp=4", options_.seq = 8192;
+  expect_said("GB of 80.0: does not fit");
+  options_.gpu = "ideal";
+  EXPECT_EQ(said().find("does not fit"), std::string::npos);
+}
+
+TEST_F(Simulate, IsTheSameEachTime) { EXPECT_EQ(said(), said()); }
+
+TEST_F(Simulate, PrintsJson) {
+  options_.json = true;
+  EXPECT_TRUE(json_holds(said(), R"(
+assert d['mesh'] == 'dp=4,tp=4' and d['recompute'] == 'none', d
+assert abs(d['step_ms'] - d['forward_ms'] - d['backward_ms'] - d['optimizer_ms']) < 1e-6, d
+assert abs(d['step_ms'] - d['compute_ms'] - d['exposed_ms']) < 1e-6, d
+assert d['memory']['fits'] and d['memory']['capacity'] == 80e9, d
+assert d['modules']['model.layers.*']['forward']['total_ms'] > 0
+assert {'dp', 'tp'} <= {c['communicator'] for c in d['collectives']}
+assert all(f['source'] for f in d['figures'])
+)"));
+}
+
+TEST_F(Simulate, WritesATraceInVirtualTimeThatTheReportReads) {
+  options_.trace = temporary_path("trace.json");
+  const Question question = question_of(options_);
+  const Forecast forecast = forecast_of(question.run, question.processor);
+  expect_said("trace: " + options_.trace);
+  const auto report = overlap::overlap_of(overlap::read_trace(options_.trace));
+  std::filesystem::remove(options_.trace);
+  ASSERT_EQ(report.ranks.size(), 1U);
+  const overlap::Whole& all = report.ranks[0].all;
+  EXPECT_EQ(all.compute_ns, forecast.compute);
+  EXPECT_EQ(all.exposed_ns, forecast.exposed);
+  EXPECT_EQ(all.total_ns, forecast.step);
+  EXPECT_GT(report.ranks[0].modules.at("model.layers.1.mlp").compute_ns, 0);
+}
+
+TEST_F(Simulate, SearchesMeshesThatFit) {
+  options_.search = true;
+  options_.mesh = "", options_.gpus = 8, options_.gpus_per_node = 8;
+  // dp=8; dp=4,tp=2; dp=2,tp=4; tp=8: each with two policies, and all but the first with two plans.
+  expect_said("14 of 14 choices fit on 8 x h100");
+  const std::string text = said();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 12);
+  options_.json = true;
+  EXPECT_TRUE(json_holds(said(), R"(
+assert len(d) == 10, d
+assert [x['step_ms'] for x in d] == sorted(x['step_ms'] for x in d)
+)"));
+}
+
+TEST_F(Simulate, ASearchNeedsANumberOfGpus) {
+  options_.search = true;
+  EXPECT_THROW(said(), Error);
+  options_.mesh = "", options_.gpus = 7, options_.batch = 3;
+  EXPECT_THROW(said(), Error);
+}
+
+TEST_F(Simulate, ATraceThatCannotBeWrittenIsNamed) {
+  options_.trace = "/nowhere/trace.json";
+  try {
+    said();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("--trace /nowhere/trace.json: "), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace coshard::tools

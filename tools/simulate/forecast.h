@@ -1,0 +1,36 @@
+#pragma once
+// What one training step would cost: the program of llama_step.h, run as one rank on the device `sim`
+// without data. Values.
+#include <memory>
+#include <vector>
+
+#include "tools/simulate/ledger.h"
+#include "tools/simulate/llama_step.h"
+
+namespace coshard::tools {
+
+// Of one GPU, in bytes.
+struct MemoryForecast {
+  double parameters = 0, gradients = 0, optimizer = 0;
+  double activations = 0;         // saved by forward for backward
+  double peak = 0, capacity = 0;  // capacity 0: no limit
+  bool fits() const { return capacity == 0 || peak <= capacity; }
+};
+
+// Times in ns, of the representative rank: whatever is not compute is exposed communication.
+struct Forecast {
+  std::int64_t step = 0, forward = 0, backward = 0, optimizer = 0;
+  std::int64_t compute = 0, exposed = 0;
+  double flops = 0;       // of products and attention
+  double parameters = 0;  // of the whole model
+  MemoryForecast memory;
+  std::map<std::string, ModuleTimes> modules;
+  std::map<std::pair<std::string, std::string>, CollectiveTimes> collectives;
+  std::vector<ChromeTrace> trace;  // of that rank, if it was asked for
+};
+
+// The second of two steps: the first creates what the optimizer keeps. Error{BadInput}: as check()
+// of llama_step.h.
+Forecast forecast_of(const LlamaRun& run, const ProcessorModel& processor, bool traced = false);
+
+}  // namespace coshard::tools

@@ -1,0 +1,86 @@
+#include "tools/simulate/ledger.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include <coshard/runtime/launch/world.h>
+
+namespace coshard::tools {
+namespace {
+
+std::string module_here() {
+  const World* world = World::current();
+  const auto path = world != nullptr ? world->module() : nullptr;
+  return path ? *path : "";
+}
+
+bool is_number(std::string_view word) {
+  return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace
+
+std::string pattern_of(const std::string& path) {
+  std::string pattern;
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find('.', begin), path.size());
+    const std::string word = path.substr(begin, end - begin);
+    pattern += (pattern.empty() ? "" : ".") + (is_number(word) ? "*" : word);
+    begin = end + 1;
+  }
+  return pattern;
+}
+
+void Ledger::add(const std::string& path, std::int64_t ModuleTimes::Part::*what, std::int64_t ns) {
+  const std::string pattern = pattern_of(path);
+  const auto count = [&](const std::string& module) {
+    ModuleTimes& times = modules[module];
+    ModuleTimes::Part& part = backward_ > 0 ? times.backward : times.forward;
+    part.*what += ns;  // g++ 12 adds to a copy where this is one expression
+  };
+  for (std::size_t dot = pattern.find('.'); dot != std::string::npos;
+       dot = pattern.find('.', dot + 1))
+    count(pattern.substr(0, dot));
+  count(pattern);
+}
+
+void Ledger::kernel(const KernelWork& work, std::int64_t begin, std::int64_t end) {
+  compute += end - begin;
+  flops += work.flops;
+  const bool product = work.what != ComputeClass::Other;
+  add(module_here(), product ? &ModuleTimes::Part::products : &ModuleTimes::Part::other,
+      end - begin);
+}
+
+void Ledger::issued(const CommEvent& event, std::int64_t now) {
+  issues_[event.id] = {now, module_here()};
+}
+
+void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
+                   std::int64_t now) {
+  const auto found = issues_.find(event.id);
+  if (found == issues_.end()) return;
+  const std::string kind = std::string(to_string(event.kind)) +
+                           (event.label.empty() ? "" : " " + std::string(event.label));
+  const std::string name(event.communicator);
+  CollectiveTimes& times = collectives[{name, kind}];
+  ++times.count;
+  times.bytes += event.bytes;
+  // One after the other on a communicator: what is issued meanwhile waits its turn.
+  std::int64_t& free_at = free_at_[name];
+  times.in_flight += std::max<std::int64_t>(0, done - std::max(found->second.at, free_at));
+  free_at = std::max(free_at, done);
+  times.exposed += now - wait_begin;
+  add(found->second.module, &ModuleTimes::Part::exposed, now - wait_begin);
+  exposed += now - wait_begin;
+  issues_.erase(found);
+}
+
+void VirtualTrace::kernel(const KernelWork& work, std::int64_t begin, std::int64_t end) {
+  if (begin == end) return;
+  const std::string& text = inputs_;
+  ChromeTrace::computing(op_, work.what, [&text] { return text; });
+  ChromeTrace::computed(op_.empty() ? work.name : std::string_view(op_), work.what, begin, end);
+}
+
+}  // namespace coshard::tools

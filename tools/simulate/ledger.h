@@ -1,0 +1,85 @@
+#pragma once
+// What a simulated step consisted of, by module and by kind of collective; and its trace, in virtual
+// time. Observers of the one rank, on its thread.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <coshard/profiling/chrome_trace.h>
+#include "runtime/device/sim/virtual_device.h"
+
+namespace coshard::tools {
+
+// Of a module with those in it, forward and backward apart. ns.
+struct ModuleTimes {
+  struct Part {
+    std::int64_t products = 0, other = 0;  // kernels
+    std::int64_t exposed = 0;              // the compute stream waited for a collective
+    std::int64_t total() const { return products + other + exposed; }
+  };
+  Part forward, backward;
+};
+
+struct CollectiveTimes {
+  std::int64_t count = 0, bytes = 0, in_flight = 0, exposed = 0;  // ns
+};
+
+class Ledger final : public Observer {
+ public:
+  explicit Ledger(VirtualDevice& device) : device_(device) {}
+  void kernel(const KernelWork& work, std::int64_t begin, std::int64_t end);
+  void issued(const CommEvent& event, std::int64_t now) override;
+  void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
+             std::int64_t now) override;
+  void backward_enter() override { ++backward_; }
+  void backward_exit() override { --backward_; }
+
+  std::int64_t compute = 0, exposed = 0;  // ns
+  double flops = 0;                       // of products and attention
+  // "model.layers.*.mlp"; "": none. Layers are counted as one.
+  std::map<std::string, ModuleTimes> modules;
+  std::map<std::pair<std::string, std::string>, CollectiveTimes>
+      collectives;  // "tp", "all_gather …"
+
+ private:
+  // Of every module that `path` is in, and of the one that it is.
+  void add(const std::string& path, std::int64_t ModuleTimes::Part::*what, std::int64_t ns);
+
+  struct Issue {
+    std::int64_t at;
+    std::string module;
+  };
+  VirtualDevice& device_;
+  int backward_ = 0;
+  std::unordered_map<std::uint64_t, Issue> issues_;
+  std::map<std::string, std::int64_t> free_at_;  // by communicator
+};
+
+// "model.layers.17.mlp" -> "model.layers.*.mlp"
+std::string pattern_of(const std::string& path);
+
+class VirtualTrace final : public ChromeTrace {
+ public:
+  explicit VirtualTrace(VirtualDevice& device) : device_(device) {}
+  void kernel(const KernelWork& work, std::int64_t begin, std::int64_t end);
+  void computing(std::string_view op, ComputeClass, const DescribeInputs& inputs) override {
+    op_ = op;
+    inputs_ = inputs ? inputs() : "";
+  }
+  void computed(std::string_view, ComputeClass, std::int64_t, std::int64_t) override {
+    op_.clear();
+    inputs_.clear();
+  }
+
+ protected:
+  std::int64_t now() const override { return device_.compute_stream().now; }
+
+ private:
+  VirtualDevice& device_;
+  std::string op_, inputs_;  // of the operator that runs
+};
+
+}  // namespace coshard::tools

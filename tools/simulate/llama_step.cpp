@@ -1,0 +1,124 @@
+#include "tools/simulate/llama_step.h"
+
+#include <algorithm>
+
+#include <coshard/coshard.h>
+#include "runtime/device/sim/virtual_device.h"
+
+namespace coshard::tools {
+namespace {
+
+constexpr std::int64_t kLarge = std::int64_t{64} << 20;  // elements
+
+// What the planner and the gate know of the links: the mesh's costs of a large all_gather.
+DeviceMesh mesh_of(World& world, const LlamaRun& run) {
+  std::vector<int> shape;
+  std::vector<std::string> names;
+  std::vector<LinkCost> costs;
+  for (const DimLink& dim : run.links.dims) {
+    shape.push_back(dim.dim.size);
+    names.push_back(dim.dim.name);
+    Collective gather;
+    gather.kind = CollectiveKind::AllGather;
+    gather.extent = kLarge / dim.dim.size * dim.dim.size;
+    const LinkTime time = link_time(dim.model, gather, dim.dim.size, 0);
+    costs.push_back({static_cast<double>(time.latency_ns) * 1e-3, dim.model.best_rate() * 1e-6});
+    if (costs.back() == LinkCost())
+      costs.back().latency *= 1.001;  // which stands for an unknown link
+  }
+  return init_device_mesh(world, shape, names).with_links(costs);
+}
+
+void divides(const char* what, std::int64_t value, const std::string& by, int divisor) {
+  CS_REQUIRE(value % divisor == 0, what, " ", value, " is not divisible by ", by, "=", divisor);
+}
+
+}  // namespace
+
+ParallelPlan llama_plan(bool sequence_parallel) {
+  const Placement between = sequence_parallel ? Shard(1) : Replicate();
+  const bool local = !sequence_parallel;
+  const ColwiseParallel columns{};
+  const RowwiseParallel rows{.output_layouts = between, .use_local_output = local};
+  ParallelPlan plan;
+  plan["model.embed_tokens"] = RowwiseParallel{
+      .input_layouts = Replicate(), .output_layouts = between, .use_local_output = local};
+  plan["model.layers.*.self_attn.[qkv]_proj"] = columns;
+  plan["model.layers.*.self_attn.o_proj"] = rows;
+  plan["model.layers.*.mlp.gate_proj"] = columns;
+  plan["model.layers.*.mlp.up_proj"] = columns;
+  plan["model.layers.*.mlp.down_proj"] = rows;
+  plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
+  if (!sequence_parallel) return plan;
+  plan["model.layers.*.*_layernorm"] = SequenceParallel{};
+  plan["model.norm"] = SequenceParallel{};
+  plan["model.layers.*.self_attn"] =
+      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", Shard(1)}},
+                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
+  plan["model.layers.*.mlp"] =
+      PrepareModuleInput{.input_layouts = Shard(1), .desired_input_layouts = Replicate()};
+  return plan;
+}
+
+void check(const LlamaRun& run) {
+  const int tp = size_of_dim(run.mesh, "tp"), dp = size_of_dim(run.mesh, "dp");
+  const nn::LlamaConfig& c = run.config;
+  CS_REQUIRE(c.num_attention_heads % tp == 0 && c.num_key_value_heads % tp == 0, "--mesh ",
+             to_string(run.mesh), ": the model's ", c.num_attention_heads, " heads and ",
+             c.num_key_value_heads, " key heads are not divisible by tp=", tp);
+  divides("the model's intermediate_size", c.intermediate_size, "tp", tp);
+  divides("the model's vocab_size", c.vocab_size, "tp", tp);
+  divides("--batch", run.batch, "dp", dp);
+  if (run.sequence_parallel) divides("--seq", run.seq, "tp", tp);
+}
+
+LlamaTraining::LlamaTraining(World& world, const LlamaRun& run)
+    : world_(world), run_(run), mesh_(mesh_of(world, run)), model_(run.config, world) {}
+
+Task<void> LlamaTraining::prepare() {
+  if (size_of_dim(run_.mesh, "tp") > 1) {
+    ParallelizeOptions options;
+    options.src_data_rank = std::nullopt;
+    options.overlap = run_.overlap;
+    ParallelPlan plan = llama_plan(run_.sequence_parallel);
+    DeviceMesh tp = mesh_["tp"];
+    Task<void> cut = parallelize_module(model_, tp, std::move(plan), options);
+    co_await std::move(cut);
+  }
+  for (std::size_t i = 0; run_.recompute && i < model_.model.layers.size(); ++i)
+    model_.model.layers[i].set_recompute();
+  optimizer_ = std::make_unique<AdamW>(model_.parameters());
+  optimizer_->check_replicas = 0;  // nothing is computed that could differ
+  const std::int64_t batch = run_.batch / size_of_dim(run_.mesh, "dp");
+  tokens_ = zeros(world_.device(), Shape{batch, run_.seq}, DType::I64);
+  targets_ = zeros(world_.device(), Shape{batch * run_.seq}, DType::I64);
+}
+
+Task<Tensor> LlamaTraining::loss() {
+  Task<Tensor> forward = model_.forward(tokens_);
+  Tensor logits = co_await std::move(forward);
+  logits = view(logits, Shape{targets_.numel(), run_.config.vocab_size});
+  if (!logits.is_distributed()) co_return cross_entropy(logits, targets_);
+  Task<Tensor> parallel = loss_parallel_cross_entropy(logits, targets_);
+  co_return co_await std::move(parallel);
+}
+
+Task<void> LlamaTraining::step(PhaseDone done) {
+  optimizer_->zero_grad();
+  done(Phase::Begin);
+  Task<Tensor> forward = loss();
+  Tensor loss = co_await std::move(forward);
+  done(Phase::Forward);
+  Task<void> back = backward(loss);
+  co_await std::move(back);
+  done(Phase::Backward);
+  if (size_of_dim(run_.mesh, "dp") > 1)
+    all_reduce_gradients(model_.parameters(), mesh_, mesh_.dim("dp"), Reduce::Avg);
+  Task<void> update = optimizer_->step();
+  co_await std::move(update);
+  const VirtualDevice::Stub stub(*world_.device(), 0);
+  (void)loss.item();
+  done(Phase::Optimizer);
+}
+
+}  // namespace coshard::tools

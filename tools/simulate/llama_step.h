@@ -1,0 +1,58 @@
+#pragma once
+// A training step of a Llama as a user writes it: the program that `coshard simulate` runs. Rank's
+// thread.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/runtime/launch/world.h>
+#include <coshard/styles/nn/llama.h>
+#include <coshard/styles/parallelize.h>
+#include "tools/simulate/links.h"
+
+namespace coshard::tools {
+
+struct LlamaRun {
+  nn::LlamaConfig config;
+  std::vector<MeshDim> mesh;
+  MeshLinks links;
+  std::int64_t batch = 1, seq = 1;  // batch: of the whole mesh, a multiple of dp
+  bool sequence_parallel = true;
+  bool recompute = false;  // each layer
+  Overlap overlap = Overlap::Auto;
+};
+
+// Called between the parts of a step.
+enum class Phase : std::uint8_t { Begin, Forward, Backward, Optimizer };
+using PhaseDone = std::function<void(Phase done)>;
+
+// Hugging Face's base_model_tp_plan, with or without a sharded sequence between the blocks.
+ParallelPlan llama_plan(bool sequence_parallel);
+// Error{BadInput}: a model that does not divide by tp, a batch that does not by dp, a sequence that
+// does not by tp.
+void check(const LlamaRun& run);
+
+class LlamaTraining {
+ public:
+  // `run` outlives it.
+  LlamaTraining(World& world, const LlamaRun& run);
+  Task<void> prepare();
+  // zero_grad, forward, loss, backward, the gradients' mean over dp, AdamW, and the loss on the host,
+  // which is a stub.
+  Task<void> step(PhaseDone done);
+
+  std::vector<Tensor> parameters() { return model_.parameters(); }
+
+ private:
+  Task<Tensor> loss();
+
+  World& world_;
+  const LlamaRun& run_;
+  DeviceMesh mesh_;
+  nn::LlamaForCausalLM model_;
+  std::unique_ptr<AdamW> optimizer_;
+  Tensor tokens_, targets_;
+};
+
+}  // namespace coshard::tools

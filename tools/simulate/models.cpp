@@ -1,0 +1,88 @@
+#include "tools/simulate/models.h"
+
+#include <fstream>
+
+#include <coshard/runtime/error.h>
+#include "profiling/json.h"
+#include "runtime/parse_number.h"
+#include "tools/simulate/figures.h"
+
+namespace coshard::tools {
+namespace {
+
+struct Preset {
+  const char* name;
+  std::int64_t vocab, hidden, intermediate, layers, heads, key_heads;
+};
+// config.json of meta-llama/Meta-Llama-3-8B and -70B.
+constexpr Preset kPresets[] = {{"llama-8b", 128256, 4096, 14336, 32, 32, 8},
+                               {"llama-70b", 128256, 8192, 28672, 80, 64, 8}};
+
+constexpr std::int64_t kMost = 1'000'000'000;
+
+nn::LlamaConfig config_of(const Preset& p) {
+  nn::LlamaConfig config;
+  config.vocab_size = p.vocab;
+  config.hidden_size = p.hidden;
+  config.intermediate_size = p.intermediate;
+  config.num_hidden_layers = p.layers;
+  config.num_attention_heads = p.heads;
+  config.num_key_value_heads = p.key_heads;
+  config.rope_theta = 500000;
+  return config;
+}
+
+nn::LlamaConfig from_file(const std::string& name) {
+  std::ifstream file(name);
+  CS_REQUIRE(file, "--model ", shown(name), ": expected ", listed(model_presets()),
+             " or a Llama's config.json");
+  const Json json = Json::parse(file, nullptr, false);
+  CS_REQUIRE(json.is_object(), "--model ", name, ": is not a JSON object");
+  nn::LlamaConfig config;
+  std::vector<std::string> missing;
+  const auto take = [&](const char* key, std::int64_t& value, bool required) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) {
+      if (required) missing.emplace_back(key);
+      return;
+    }
+    CS_REQUIRE(found->is_number_integer() && *found > 0 && *found <= kMost, "--model ", name, ": ",
+               key, " ", found->dump(), " is not a number from 1 to ", kMost);
+    value = found->get<std::int64_t>();
+  };
+  take("vocab_size", config.vocab_size, true);
+  take("hidden_size", config.hidden_size, true);
+  take("intermediate_size", config.intermediate_size, true);
+  take("num_hidden_layers", config.num_hidden_layers, true);
+  take("num_attention_heads", config.num_attention_heads, true);
+  take("num_key_value_heads", config.num_key_value_heads, false);
+  take("head_dim", config.head_dim, false);
+  CS_REQUIRE(missing.empty(), "--model ", name, ": lacks ", listed(missing));
+  const auto tied = json.find("tie_word_embeddings");
+  config.tie_word_embeddings = tied != json.end() && tied->is_boolean() && tied->get<bool>();
+  return config;
+}
+
+}  // namespace
+
+std::vector<std::string> model_presets() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+nn::LlamaConfig llama_config(const std::string& text) {
+  nn::LlamaConfig config;
+  bool found = false;
+  for (const Preset& preset : kPresets) {
+    if (text != preset.name) continue;
+    config = config_of(preset);
+    found = true;
+  }
+  if (!found) config = from_file(text);
+  if (config.num_key_value_heads == 0) config.num_key_value_heads = config.num_attention_heads;
+  config.dtype = DType::BF16;
+  return config;
+}
+
+}  // namespace coshard::tools

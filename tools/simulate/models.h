@@ -1,0 +1,15 @@
+#pragma once
+// The models that can be simulated. Pure functions.
+#include <string>
+#include <vector>
+
+#include <coshard/styles/nn/llama.h>
+
+namespace coshard::tools {
+
+std::vector<std::string> model_presets();
+// A preset, or a file with the keys of Hugging Face's config.json of a Llama. Error{BadInput} names
+// the presets, or the file and the keys that it lacks. dtype bf16.
+nn::LlamaConfig llama_config(const std::string& text);
+
+}  // namespace coshard::tools

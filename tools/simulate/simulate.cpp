@@ -1,0 +1,58 @@
+#include "tools/simulate/simulate.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include <coshard/runtime/error.h>
+#include "profiling/json.h"
+#include "tools/simulate/models.h"
+#include "tools/simulate/report.h"
+#include "tools/simulate/search.h"
+
+namespace coshard::tools {
+namespace {
+
+void write_trace(const std::string& name, const Forecast& forecast) {
+  std::ofstream file(name, std::ios::binary);
+  if (!file) fail(ErrorKind::BadInput, str_cat("--trace ", name, ": ", std::strerror(errno)));
+  write_chrome_trace(file, forecast.trace);
+  file.close();
+  if (!file) fail(ErrorKind::DeviceFailed, str_cat(name, ": could not be written"));
+}
+
+}  // namespace
+
+Question question_of(const SimulateOptions& options) {
+  CS_REQUIRE(!options.mesh.empty(), "simulate needs --mesh, such as dp=32,tp=8");
+  Question question;
+  question.gpu = gpu_figures(options.gpu);
+  question.processor = processor_of(question.gpu);
+  LlamaRun& run = question.run;
+  run.config = llama_config(options.model);
+  run.mesh = parse_mesh_dims(options.mesh);
+  run.links = links_of(run.mesh, options.link, options.gpu, options.gpus_per_node);
+  run.batch = options.batch;
+  if (run.batch == 0) run.batch = size_of_dim(run.mesh, "dp");
+  run.seq = options.seq;
+  run.sequence_parallel = options.plan == "tp-sp";
+  run.recompute = options.recompute == "layers";
+  run.overlap = parse_overlap(options.overlap);
+  check(run);
+  return question;
+}
+
+void simulate_training(const SimulateOptions& options, std::ostream& out) {
+  CS_REQUIRE(!options.model.empty(), "simulate needs --model: ", listed(model_presets()),
+             " or a config.json");
+  if (options.search) return search_meshes(options, out);
+  const Question question = question_of(options);
+  const Forecast forecast = forecast_of(question.run, question.processor, !options.trace.empty());
+  if (!options.trace.empty()) write_trace(options.trace, forecast);
+  if (options.json)
+    out << json_text(forecast_json(options, question, forecast), 2) << '\n';
+  else
+    print_forecast(out, options, question, forecast);
+}
+
+}  // namespace coshard::tools

@@ -1,0 +1,39 @@
+#pragma once
+// coshard simulate: step time, exposed communication and memory of a training step on GPUs that need
+// not exist.
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tools/simulate/forecast.h"
+
+namespace coshard::tools {
+
+struct SimulateOptions {
+  std::string model, mesh;
+  std::string gpu = "h100";
+  std::string link;  // "": those of the GPU
+  int gpus_per_node = 8;
+  std::int64_t batch = 0;  // 0: a sequence per rank of dp
+  std::int64_t seq = 8192;
+  std::string plan = "tp-sp", recompute = "none", overlap = "auto";
+  std::string trace;  // file; "": none
+  bool json = false;
+  bool search = false;
+  int gpus = 0;  // of a search
+};
+
+inline std::vector<std::string> recompute_policies() { return {"none", "layers"}; }
+
+// What is simulated, and the figures that it is made of.
+struct Question {
+  LlamaRun run;
+  Figures gpu;
+  ProcessorModel processor;
+};
+Question question_of(const SimulateOptions& options);
+
+// Prints a forecast, or the ten best of a search. Error{BadInput}: one line that names the value.
+void simulate_training(const SimulateOptions& options, std::ostream& out);
+
+}  // namespace coshard::tools
