@@ -19,10 +19,8 @@
 #include "tools/run/guard.h"
 #include "tools/run/launcher.h"
 #include "tools/run/run.h"
-#include "tools/simulate/models.h"
-#include "tools/simulate/simulate.h"
-#include "tools/trace/trace_merge.h"
-#include "tools/trace/trace_report.h"
+#include "tools/simulate/command_line.h"
+#include "tools/trace/command_line.h"
 #include "tools/training_options.h"
 
 namespace coshard::tools {
@@ -179,86 +177,6 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   sub->add_flag("--json", options.json, "print a single JSON object");
   add_modules(*sub, *explained);
   sub->callback([explained, &chosen] { chosen = [explained] { return explained->run(); }; });
-}
-
-void add_trace_merge(CLI::App& trace, Chosen& chosen) {
-  CLI::App* sub = trace.add_subcommand(
-      "merge", "Put the traces that processes of one job have written together");
-  const auto options = std::make_shared<TraceMergeOptions>();
-  sub->add_option("FILE", options->files, "traces written by write_chrome_trace")->required();
-  sub->add_option("-o,--output", options->output, "the trace of all ranks: run.trace.json")
-      ->required();
-  sub->callback([options, &chosen] {
-    chosen = [options] {
-      trace_merge(*options, std::cout);
-      return 0;
-    };
-  });
-}
-
-void add_simulate(CLI::App& app, Chosen& chosen) {
-  CLI::App* sub = app.add_subcommand(
-      "simulate", "Forecast time and memory of a training step on GPUs that need not exist");
-  sub->footer(
-      "Example: coshard simulate --model llama-70b --mesh dp=32,tp=8 --gpu h200 --trace step.json");
-  const auto o = std::make_shared<SimulateOptions>();
-  constexpr std::int64_t kMost = 1'000'000'000;
-  sub->add_option("--model", o->model, listed(model_presets()) + " or a Llama's config.json")
-      ->type_name(choice_of(model_presets()))
-      ->required();
-  sub->add_option("--mesh", o->mesh, "ranks: dp=32,tp=8");
-  sub->add_option("--gpu", o->gpu, listed(gpu_presets()) + " or a JSON file")
-      ->type_name(choice_of(gpu_presets()))
-      ->capture_default_str();
-  sub->add_option("--link", o->link,
-                  listed(link_presets()) +
-                      ", 20us,365GB/s or a JSON file; one for all dimensions or one each: "
-                      "tp=nvlink4,dp=ndr; default: the GPU's own, and ndr between nodes");
-  add_number(*sub, "--gpus-per-node", o->gpus_per_node, 1, 1'000'000, "GPUs of a node");
-  add_number<std::int64_t, std::int64_t>(*sub, "--batch", o->batch, 0, kMost,
-                                         "sequences per step of all ranks; 0: one per rank of dp");
-  add_number<std::int64_t, std::int64_t>(*sub, "--seq", o->seq, 1, kMost, "tokens of a sequence");
-  add_word(*sub, "--plan", o->plan, {"tp", "tp-sp"},
-           "tensor parallelism, or tp-sp: with sequence parallelism as well");
-  add_word(*sub, "--overlap", o->overlap, {"off", "auto", "always"},
-           "of linear layers with the collectives around them");
-  add_word(*sub, "--recompute", o->recompute, recompute_policies(),
-           "save all activations, or recompute each layer in backward");
-  sub->add_option("--trace", o->trace, "write a Chrome trace in virtual time to this file");
-  sub->add_flag("--json", o->json, "print a single JSON object");
-  sub->add_flag("--search", o->search,
-                "try the meshes, plans and recompute policies of --gpus, and print the ten best");
-  add_number(*sub, "--gpus", o->gpus, 0, 1'000'000, "GPUs of a search");
-  sub->callback([o, &chosen] {
-    chosen = [o] {
-      simulate_training(*o, std::cout);
-      return 0;
-    };
-  });
-}
-
-void add_trace(CLI::App& app, Chosen& chosen) {
-  CLI::App* trace = app.add_subcommand("trace", "Analyse a Chrome trace written by coshard");
-  trace->require_subcommand(1);
-  trace->footer("Example: coshard trace report run.trace.json -o run.html");
-  CLI::App* sub = trace->add_subcommand(
-      "report", "Show how much communication ran under compute, by rank, kind and module");
-  const auto options = std::make_shared<TraceReportOptions>();
-  sub->add_option("FILE", options->file, "trace of all ranks, e.g. of `train --trace FILE`")
-      ->required();
-  sub->add_option(
-      "--baseline", options->baseline,
-      "trace of the same steps without overlap: gives the effective communication time");
-  sub->add_flag("--json", options->json, "print a single JSON object");
-  sub->add_option("-o,--output", options->page,
-                  "also write a page that needs no network: run.html");
-  sub->callback([options, &chosen] {
-    chosen = [options] {
-      trace_report(*options, std::cout);
-      return 0;
-    };
-  });
-  add_trace_merge(*trace, chosen);
 }
 
 void add_conform(CLI::App& app, Chosen& chosen) {

@@ -3,12 +3,34 @@
 #include <algorithm>
 
 #include <coshard/coshard.h>
+#include "dtensor/calibration.h"
 #include "runtime/device/sim/virtual_device.h"
 
 namespace coshard::tools {
 namespace {
 
 constexpr std::int64_t kLarge = std::int64_t{64} << 20;  // elements
+
+// What the gate knows of products: what the device takes for them.
+std::shared_ptr<const Calibration> products_of(const ProcessorModel& model) {
+  GemmTable table;
+  table.dtype = DType::BF16;
+  table.scale = 4;
+  table.multiprocessors = model.multiprocessors;
+  for (std::size_t i = 0; i < GemmTable::kPoints; ++i) {
+    const GemmTable::Point at = table.point(i);
+    KernelWork work;
+    work.what = ComputeClass::Gemm;
+    work.dtype = table.dtype;
+    work.m = at.rows, work.n = at.n, work.k = at.k;
+    work.flops = 2.0 * static_cast<double>(at.rows * at.n * at.k);
+    table.ns[i] = model.time_ns(work) - model.kernel_ns;
+  }
+  table.complete();
+  auto measured = std::make_shared<Calibration>();
+  measured->products.push_back(table);
+  return measured;
+}
 
 // What the planner and the gate know of the links: the mesh's costs of a large all_gather.
 DeviceMesh mesh_of(World& world, const LlamaRun& run) {
@@ -26,7 +48,9 @@ DeviceMesh mesh_of(World& world, const LlamaRun& run) {
     if (costs.back() == LinkCost())
       costs.back().latency *= 1.001;  // which stands for an unknown link
   }
-  return init_device_mesh(world, shape, names).with_links(costs);
+  const auto& device = dynamic_cast<const VirtualDevice&>(*world.device());
+  const DeviceMesh mesh = init_device_mesh(world, shape, names).with_links(costs);
+  return mesh.with_calibration(products_of(device.model()));
 }
 
 void divides(const char* what, std::int64_t value, const std::string& by, int divisor) {
@@ -87,6 +111,12 @@ Task<void> LlamaTraining::prepare() {
   }
   for (std::size_t i = 0; run_.recompute && i < model_.model.layers.size(); ++i)
     model_.model.layers[i].set_recompute();
+  if (size_of_dim(run_.mesh, "dp") > 1) {
+    DataParallelOptions parallel;
+    parallel.overlap = run_.overlap;
+    gradients_ =
+        std::make_unique<DataParallel>(model_.parameters(), mesh_, mesh_.dim("dp"), parallel);
+  }
   optimizer_ = std::make_unique<AdamW>(model_.parameters());
   optimizer_->check_replicas = 0;  // nothing is computed that could differ
   const std::int64_t batch = run_.batch / size_of_dim(run_.mesh, "dp");
@@ -112,8 +142,6 @@ Task<void> LlamaTraining::step(PhaseDone done) {
   Task<void> back = backward(loss);
   co_await std::move(back);
   done(Phase::Backward);
-  if (size_of_dim(run_.mesh, "dp") > 1)
-    all_reduce_gradients(model_.parameters(), mesh_, mesh_.dim("dp"), Reduce::Avg);
   Task<void> update = optimizer_->step();
   co_await std::move(update);
   const VirtualDevice::Stub stub(*world_.device(), 0);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/nn/llama.h>
@@ -38,7 +39,7 @@ class LlamaTraining {
   // `run` outlives it.
   LlamaTraining(World& world, const LlamaRun& run);
   Task<void> prepare();
-  // zero_grad, forward, loss, backward, the gradients' mean over dp, AdamW, and the loss on the host,
+  // zero_grad, forward, loss, backward with the gradients' mean over dp, AdamW, and the loss on the host,
   // which is a stub.
   Task<void> step(PhaseDone done);
 
@@ -51,6 +52,7 @@ class LlamaTraining {
   const LlamaRun& run_;
   DeviceMesh mesh_;
   nn::LlamaForCausalLM model_;
+  std::unique_ptr<DataParallel> gradients_;  // null: dp is 1
   std::unique_ptr<AdamW> optimizer_;
   Tensor tokens_, targets_;
 };

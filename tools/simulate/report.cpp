@@ -7,8 +7,8 @@
 namespace coshard::tools {
 namespace {
 
-double ms(std::int64_t ns) { return static_cast<double>(ns) * 1e-6; }
-double gb(double bytes) { return bytes * 1e-9; }
+double in_ms(std::int64_t ns) { return static_cast<double>(ns) * 1e-6; }
+double in_gb(double bytes) { return bytes * 1e-9; }
 
 std::string heading(const SimulateOptions& o, const Question& q, const Forecast& f) {
   return fmt::format("{} ({:.2f} billion parameters) on {} x {}, mesh {}: {} x {} tokens a step\n",
@@ -26,27 +26,27 @@ void print_times(std::ostream& out, const Question& q, const Forecast& f) {
   std::int64_t in_flight = 0;
   for (const auto& [name, times] : f.collectives) in_flight += times.in_flight;
   out << fmt::format("\nstep          {:10.2f} ms  {:.0f} tokens/s, {:.1f} % of the product rate\n",
-                     ms(f.step), tokens_per_second(q, f), 100 * utilisation(q, f));
-  out << fmt::format("  forward     {:10.2f}     with the loss\n", ms(f.forward));
-  out << fmt::format("  backward    {:10.2f}\n", ms(f.backward));
+                     in_ms(f.step), tokens_per_second(q, f), 100 * utilisation(q, f));
+  out << fmt::format("  forward     {:10.2f}     with the loss\n", in_ms(f.forward));
+  out << fmt::format("  backward    {:10.2f}\n", in_ms(f.backward));
   out << fmt::format("  optimizer   {:10.2f}     with the sum of gradients over dp\n",
-                     ms(f.optimizer));
-  out << fmt::format("compute       {:10.2f}\n", ms(f.compute));
+                     in_ms(f.optimizer));
+  out << fmt::format("compute       {:10.2f}\n", in_ms(f.compute));
   out << fmt::format("exposed       {:10.2f}     of {:.2f} of communication in flight\n",
-                     ms(f.exposed), ms(in_flight));
+                     in_ms(f.exposed), in_ms(in_flight));
 }
 
 void print_memory(std::ostream& out, const SimulateOptions& o, const MemoryForecast& m) {
   const std::string limit = m.capacity == 0 ? ""
-                            : m.fits()      ? fmt::format(" of {:.1f}", gb(m.capacity))
-                                       : fmt::format(" of {:.1f}: does not fit", gb(m.capacity));
-  out << fmt::format("\nmemory per GPU, peak {:.2f} GB{}\n", gb(m.peak), limit);
-  out << fmt::format("  parameters  {:10.2f} GB  bf16\n", gb(m.parameters));
-  out << fmt::format("  gradients   {:10.2f}     bf16\n", gb(m.gradients));
+                            : m.fits()      ? fmt::format(" of {:.1f}", in_gb(m.capacity))
+                                       : fmt::format(" of {:.1f}: does not fit", in_gb(m.capacity));
+  out << fmt::format("\nmemory per GPU, peak {:.2f} GB{}\n", in_gb(m.peak), limit);
+  out << fmt::format("  parameters  {:10.2f} GB  bf16\n", in_gb(m.parameters));
+  out << fmt::format("  gradients   {:10.2f}     bf16\n", in_gb(m.gradients));
   out << fmt::format("  optimizer   {:10.2f}     AdamW: f32 master copy, f32 m and v\n",
-                     gb(m.optimizer));
+                     in_gb(m.optimizer));
   out << fmt::format("  activations {:10.2f}     saved by forward; recompute {}\n",
-                     gb(m.activations), o.recompute);
+                     in_gb(m.activations), o.recompute);
 }
 
 void print_collectives(std::ostream& out, const Forecast& f) {
@@ -54,8 +54,8 @@ void print_collectives(std::ostream& out, const Forecast& f) {
                      "in flight ms", "exposed ms");
   for (const auto& [name, t] : f.collectives)
     out << fmt::format("{:<44} {:>6} {:>10.3f} {:>12.2f} {:>12.2f}\n",
-                       name.first + " " + name.second, t.count, gb(static_cast<double>(t.bytes)),
-                       ms(t.in_flight), ms(t.exposed));
+                       name.first + " " + name.second, t.count, in_gb(static_cast<double>(t.bytes)),
+                       in_ms(t.in_flight), in_ms(t.exposed));
 }
 
 void print_modules(std::ostream& out, const Forecast& f) {
@@ -64,8 +64,9 @@ void print_modules(std::ostream& out, const Forecast& f) {
   for (const auto& [name, t] : f.modules) {
     if (t.forward.total() + t.backward.total() == 0) continue;
     out << fmt::format("{:<44} {:>11.2f} {:>9.2f} {:>11.2f} {:>9.2f}\n",
-                       name.empty() ? "outside of any" : name, ms(t.forward.total()),
-                       ms(t.forward.exposed), ms(t.backward.total()), ms(t.backward.exposed));
+                       name.empty() ? "outside of any" : name, in_ms(t.forward.total()),
+                       in_ms(t.forward.exposed), in_ms(t.backward.total()),
+                       in_ms(t.backward.exposed));
   }
 }
 
@@ -87,10 +88,10 @@ Json json_of(const Figures& figures) {
 }
 
 Json json_of(const ModuleTimes::Part& part) {
-  return {{"total_ms", ms(part.total())},
-          {"products_ms", ms(part.products)},
-          {"other_ms", ms(part.other)},
-          {"exposed_ms", ms(part.exposed)}};
+  return {{"total_ms", in_ms(part.total())},
+          {"products_ms", in_ms(part.products)},
+          {"other_ms", in_ms(part.other)},
+          {"exposed_ms", in_ms(part.exposed)}};
 }
 
 Json collectives_json(const Forecast& f) {
@@ -100,8 +101,8 @@ Json collectives_json(const Forecast& f) {
                     {"collective", name.second},
                     {"count", t.count},
                     {"bytes", t.bytes},
-                    {"in_flight_ms", ms(t.in_flight)},
-                    {"exposed_ms", ms(t.exposed)}});
+                    {"in_flight_ms", in_ms(t.in_flight)},
+                    {"exposed_ms", in_ms(t.exposed)}});
   return json;
 }
 
@@ -138,12 +139,12 @@ Json forecast_json(const SimulateOptions& options, const Question& q, const Fore
       {"model", options.model}, {"parameters", f.parameters}, {"mesh", to_string(q.run.mesh)},
       {"gpu", q.gpu.name},      {"batch", q.run.batch},       {"seq", q.run.seq},
       {"plan", options.plan},   {"overlap", options.overlap}, {"recompute", options.recompute}};
-  json["step_ms"] = ms(f.step);
-  json["forward_ms"] = ms(f.forward);
-  json["backward_ms"] = ms(f.backward);
-  json["optimizer_ms"] = ms(f.optimizer);
-  json["compute_ms"] = ms(f.compute);
-  json["exposed_ms"] = ms(f.exposed);
+  json["step_ms"] = in_ms(f.step);
+  json["forward_ms"] = in_ms(f.forward);
+  json["backward_ms"] = in_ms(f.backward);
+  json["optimizer_ms"] = in_ms(f.optimizer);
+  json["compute_ms"] = in_ms(f.compute);
+  json["exposed_ms"] = in_ms(f.exposed);
   json["tokens_per_s"] = tokens_per_second(q, f);
   json["product_rate_used"] = utilisation(q, f);
   const MemoryForecast& m = f.memory;

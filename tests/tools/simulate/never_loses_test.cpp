@@ -79,6 +79,7 @@ Task<void> forward(World& world, const Draw& d, Overlap overlap) {
 std::int64_t time_of(const Draw& d, Overlap overlap) {
   ProcessorModel model;
   model.product_rate = model.wide_product_rate = model.attention_rate = 400e12;
+  model.multiprocessors = 132;
   model.kernel_ns = 4000;
   const auto device = std::make_shared<VirtualDevice>(model);
   const LinkOf link = [&d](const std::string&, const std::vector<int>&) {
