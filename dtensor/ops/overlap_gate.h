@@ -17,11 +17,13 @@ struct OverlapCase {
   std::int64_t row_ns_x1024 = 0;  // to compute a row of such a GEMM, in 1/1024 ns
   std::int64_t latency_ns = 0;    // of a collective
   std::int64_t shard_ns = 0;      // a shard on its link, without latency
+  std::int64_t meanwhile_ns = 0;  // other work that may be done while waiting
 };
 
 struct Schedule {
   int pieces = 0;                     // in which a shard is sent; 0: the plain schedule
-  std::int64_t ns = 0, plain_ns = 0;  // predicted
+  std::int64_t ns = 0, plain_ns = 0;  // predicted, with the work meanwhile
+  std::int64_t exposed_ns = 0;        // how long it waits if nothing is done meanwhile
   explicit operator bool() const { return pieces > 0; }
 };
 
@@ -31,6 +33,12 @@ Schedule gather_schedule(const OverlapCase& of, Overlap overlap);
 Schedule scatter_schedule(const OverlapCase& of, Overlap overlap);
 // A product that is all_reduced in pieces; a shard is 1/ranks of it.
 Schedule reduce_schedule(const OverlapCase& of, Overlap overlap);
+
+// The model of a GEMM [rows, k] @ [k, n] on a device with so many threads.
+struct GemmSize {
+  std::int64_t rows, n, k;
+};
+std::int64_t gemm_ns(DeviceKind device, int threads, const GemmSize& size, DType dtype);
 
 // The link along dimension m of a mesh, as far as it is known: emulated, set or measured. Without a
 // value the plain schedule is chosen: ranks that share a memory copy their data themselves, and

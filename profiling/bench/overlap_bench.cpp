@@ -190,6 +190,8 @@ Report bench_overlap(const OverlapOptions& options) {
   for (const int ranks : all) {
     measure_ranks(report, options, ranks);
     measure_schedules(report, options, ranks);
+    measure_backward_schedules(report, options, ranks);
+    measure_transformer(report, options, ranks);
   }
   return report;
 }
