@@ -60,7 +60,7 @@ Task<void> BackwardPass::multiply_arriving() {
   const Product product = *std::exchange(arriving_, std::nullopt);
   const RowFactor factor = gradient_factor(product.dy, product.weight);
   const auto choice = arriving_choice(factor, Overlap::Always, 0);
-  const RowProduct rows({factor});
+  RowProduct rows({factor});
   const Meanwhile meanwhile = [this, ns = choice->exposed_ns, module = product.module] {
     run_deferred_for(ns, deferred_before_);
     turn_.to(module);

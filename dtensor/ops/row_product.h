@@ -3,6 +3,7 @@
 // one shape, as the gradient of an input of several layers. Rank's thread.
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <coshard/dtensor/ops/overlap.h>
@@ -28,13 +29,15 @@ class RowProduct {
   // of the record. Error{BadInput}: as linear.
   explicit RowProduct(const std::vector<RowFactor>& factors, Overlap overlap = Overlap::Off);
 
-  const Tensor& x() const { return xs_.front(); }  // of the first factor
+  const Tensor& x() const { return first().used()[0]; }  // of the first factor
   const DeviceMesh& mesh() const { return spec()->mesh; }
-  const std::shared_ptr<Device>& device() const { return xs_.front().device(); }
+  const std::shared_ptr<Device>& device() const { return x().device(); }
   bool absent() const { return first().absent(); }  // this rank is not in the mesh
   const std::shared_ptr<const Spec>& spec() const { return first().spec(); }
   const Shape& local_shape() const { return first().local_shape(); }
   DType dtype() const { return first().dtype(); }
+  // From now on compute() reads the rows of x from another tensor of its shape.
+  void read_from(Tensor x) { xs_.front() = std::move(x); }
   // From now on compute() takes rows of [the product of the leading dimensions, n].
   void flatten();
   // Fills `out` with the rows `rows` of dimension `dim`. Observers are told as of any product.

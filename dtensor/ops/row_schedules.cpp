@@ -5,6 +5,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/redistribute/deferred.h"
 
 namespace coshard {
 namespace {
@@ -163,11 +164,14 @@ Task<Tensor> reduced(RowProduct& product, int pieces, Meanwhile meanwhile) {
 
 }  // namespace
 
-Task<Tensor> rows_as_they_arrive(const RowProduct& product, int dim, Meanwhile meanwhile) {
+Task<Tensor> rows_as_they_arrive(RowProduct& product, int dim, Meanwhile meanwhile) {
   const Tensor& x = product.x();
+  const std::shared_ptr<WorkState> whole = x.storage()->pending.state();
   const int ranks = product.mesh().size();
   const int own = product.absent() ? 0 : product.mesh().local_rank(0);
-  const std::shared_ptr<WorkState> arriving = x.storage()->pending.state();
+  const Tensor source = brought_by(x);
+  const std::shared_ptr<WorkState> arriving = source.storage()->pending.state();
+  product.read_from(source);
   const Tensor out = Tensor::empty(product.device(), product.spec(), product.dtype());
   for (int i = 0; i < ranks; ++i) {
     const int rank = (own + i) % ranks;
@@ -179,9 +183,9 @@ Task<Tensor> rows_as_they_arrive(const RowProduct& product, int dim, Meanwhile m
     }
     if (i == 0 && meanwhile) meanwhile();
   }
-  WorkAwaiter all(arriving);
+  WorkAwaiter all(whole);
   co_await all;
-  x.arrived(arriving);
+  x.arrived(whole);
   co_return out;
 }
 

@@ -17,7 +17,7 @@ using Meanwhile = std::function<void()>;
 
 // The product of an x that an all_gather along `dim` still brings: each shard as it arrives, own
 // first. Issues nothing. Bitwise the plain product where that is computed row by row.
-Task<Tensor> rows_as_they_arrive(const RowProduct& product, int dim, Meanwhile meanwhile);
+Task<Tensor> rows_as_they_arrive(RowProduct& product, int dim, Meanwhile meanwhile);
 
 // The sum over ranks of the product.
 //   dim >= 0: each rank's shard along it. The rows of rank+1, rank+2, … are sent as soon as they are

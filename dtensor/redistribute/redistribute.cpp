@@ -67,7 +67,7 @@ Issued run_taped(const Tensor& source, const Layout& target, const RedistributeO
       sent.layout() == target ? Issued{sent.detach()} : issue_now_or_later(sent, target);
   if (issued.result.storage()->buffer == source.storage()->buffer)
     issued.result = copy_later(issued.result);
-  else if (!redistributes_are_deferred())
+  else
     note_gathered(sent, issued.result);
   const Tensor inputs[] = {source};
   if (taped(inputs))

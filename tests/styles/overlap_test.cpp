@@ -226,6 +226,34 @@ TEST(OverlappedStyles, ComputeUnderTheGatherBeforeThemAndTheReductionAfterThem) 
   });
 }
 
+Task<int> hidden_in_backward(World& world, bool recomputes, Overlap overlap) {
+  Mlp mlp(world, 64, 64, 64);
+  ParallelPlan plan;
+  plan["net1"] = ColwiseParallel{.input_layouts = Shard(0)};
+  plan["net2"] = RowwiseParallel{.output_layouts = Shard(0)};
+  const ParallelizeOptions options{.overlap = overlap};
+  co_await parallelize_module(mlp, line(world), plan, options);
+  mlp.set_recompute(recomputes);
+  Tensor x = random(world, Shape{32, 64});
+  x.set_requires_grad(true);
+  const Tensor y = co_await mlp.forward(x);
+  const Tensor loss = sum(mul(y, y));
+  const HiddenProducts hidden(world);
+  co_await backward(loss);
+  co_return hidden.count();
+}
+
+TEST(OverlappedStyles, ComputeUnderTheCollectivesOfBackward) {
+  on_slow_ranks(2, [](World& world) -> Task<void> {
+    // The weight gradients under the reduction of the first layer's; dY's own shard under its
+    // gather, and the product of the own rows under the reduction. Recomputed: x's own shard too.
+    EXPECT_EQ(co_await hidden_in_backward(world, false, Overlap::Off), 2);
+    EXPECT_EQ(co_await hidden_in_backward(world, false, Overlap::Always), 4);
+    EXPECT_EQ(co_await hidden_in_backward(world, true, Overlap::Off), 2);
+    EXPECT_EQ(co_await hidden_in_backward(world, true, Overlap::Always), 5);
+  });
+}
+
 TEST(OverlappedStyles, ArePlainOnALinkThatCostsMoreByPieces) {
   on_slow_ranks(2, [](World& world) -> Task<void> {  // 30 ms for each piece
     EXPECT_EQ(co_await hidden_products(world, Replicate(), Replicate(), Overlap::Auto), 0);

@@ -80,7 +80,7 @@ TEST(RowSchedules, DoOtherWorkOnceTheOwnShardIsComputed) {
     const DTensor weight = distribute_tensor(shuffled(world, {8, 4}), mesh, Shard(0));
     const testing::HiddenProducts hidden(world);
     const Tensor whole = x.redistribute(Replicate()).tensor();
-    const RowProduct product({{whole, weight}});
+    RowProduct product({{whole, weight}});
     int before = -1;
     const Meanwhile meanwhile = [&] { before = hidden.count(); };
     Task<Tensor> rows = rows_as_they_arrive(product, 0, meanwhile);
