@@ -14,17 +14,14 @@
 namespace coshard::bench {
 namespace {
 
-constexpr std::int64_t kIn = 512, kOut = 1024;  // of a layer; rows make it as long as asked
-constexpr int kMostPieces = 8;
-
 // A layer in backward: dY is gathered, or the gradient of its input reduced.
-struct Kind {
+struct BackwardKind {
   const char* name;
   Placement input, weight, target;  // of x, of the weight, of y
   bool learns;                      // its weight: the product that hides, in place of the schedule
   Overlap overlap;                  // of what is to be measured
 };
-const std::array<Kind, 4> kKinds{{
+const std::array<BackwardKind, 4> kBackwardKinds{{
     // S3: shards of dY are multiplied as they arrive.
     {"backward_all_gather_linear", Shard(-1), Shard(1), Shard(0), false, Overlap::Always},
     // S1: dX is reduced under the weight gradient.
@@ -34,19 +31,19 @@ const std::array<Kind, 4> kKinds{{
     {"backward_linear_all_reduce", Replicate(), Shard(0), Shard(-1), false, Overlap::Always},
 }};
 
-class Layer {
+class BackwardLayer {
  public:
-  Layer(World& world, const Kind& kind, std::int64_t rows)
+  BackwardLayer(World& world, const BackwardKind& kind, std::int64_t rows)
       : kind_(kind),
         mesh_(init_device_mesh(world, {world.size()}, {"tp"})),
-        weight_(part(world, kind.weight, Shape{kOut, kIn})),
-        dy_(part(world, kind.target, Shape{rows, kOut})),
-        whole_dy_(part(world, gathers() ? Replicate() : Shard(-1), Shape{rows, kOut})),
-        whole_x_(part(world, gathers() ? Shard(-1) : Replicate(), Shape{rows, kIn})) {
+        weight_(part(world, kind.weight, Shape{kLayerOut, kLayerIn})),
+        dy_(part(world, kind.target, Shape{rows, kLayerOut})),
+        whole_dy_(part(world, gathers() ? Replicate() : Shard(-1), Shape{rows, kLayerOut})),
+        whole_x_(part(world, gathers() ? Shard(-1) : Replicate(), Shape{rows, kLayerIn})) {
     if (kind.input.is_replicate())
-      x_ = randn(world.device(), Shape{rows, kIn});
+      x_ = randn(world.device(), Shape{rows, kLayerIn});
     else
-      x_ = part(world, kind.input, Shape{rows, kIn});
+      x_ = part(world, kind.input, Shape{rows, kLayerIn});
     x_.set_requires_grad(true);
   }
 
@@ -88,15 +85,15 @@ class Layer {
     return randn(world.device(), spec->local_shape).with_spec(spec);
   }
 
-  const Kind& kind_;
+  const BackwardKind& kind_;
   DeviceMesh mesh_;
   DTensor weight_, dy_, whole_dy_, whole_x_;
   Tensor x_;
 };
 
-Task<void> measure(World& world, const Kind& kind, std::int64_t rows, int rounds,
+Task<void> measure(World& world, const BackwardKind& kind, std::int64_t rows, int rounds,
                    std::vector<ScheduleRound>& found) {
-  Layer layer(world, kind, rows);
+  BackwardLayer layer(world, kind, rows);
   Task<Tensor> one = layer.forward(false, Overlap::Off);
   const Tensor frozen = co_await std::move(one);
   Task<Tensor> two = layer.forward(kind.learns, kind.overlap);
@@ -113,22 +110,23 @@ Task<void> measure(World& world, const Kind& kind, std::int64_t rows, int rounds
   }
 }
 
-std::vector<ScheduleRound> rounds_of(const WorldOptions& world, const Kind& kind, std::int64_t rows,
-                                     int rounds) {
+std::vector<ScheduleRound> rounds_of(const WorldOptions& world, const BackwardKind& kind,
+                                     std::int64_t rows, int rounds) {
   std::vector<ScheduleRound> found;
   run_ranks(world, [&](World& rank) { return measure(rank, kind, rows, rounds, found); });
   return found;
 }
 
 // Carries what backward sends in `ms`.
-Link link_for(const Kind& kind, int ranks, std::int64_t rows, double ms) {
-  const std::int64_t width = kind.target.is_shard(0) ? kOut : kIn;
+Link link_for(const BackwardKind& kind, int ranks, std::int64_t rows, double ms) {
+  const std::int64_t width = kind.target.is_shard(0) ? kLayerOut : kLayerIn;
   const double sent = static_cast<double>(rows * width * 4) * (ranks - 1) / ranks;
   const double times = kind.input.is_replicate() ? 2 : 1;
   return {std::chrono::nanoseconds(0), times * sent / (ms / 1e3)};
 }
 
-void measure_kind(Report& report, const OverlapOptions& options, int ranks, const Kind& kind) {
+void measure_kind(Report& report, const OverlapOptions& options, int ranks,
+                  const BackwardKind& kind) {
   WorldOptions world = options.world;
   world.ranks = ranks;
   world.threads = 1;
@@ -138,14 +136,14 @@ void measure_kind(Report& report, const OverlapOptions& options, int ranks, cons
   // The collective takes as long as the product that hides it.
   const double product_ms = compute_ms_of(rounds_of(world, kind, rows, 3)) / (kind.learns ? 2 : 1);
   world.link = link_for(kind, ranks, rows, product_ms * (ranks - 1) / ranks);
-  const double goal = kind.input.is_replicate() ? 1 - 1.0 / kMostPieces - 0.03 : 0.97;
+  const double goal = efficiency_goal(kind.input.is_replicate());
   add_schedule(report, kind.name, ranks, rounds_of(world, kind, rows, options.rounds), goal);
 }
 
 }  // namespace
 
 void measure_backward_schedules(Report& report, const OverlapOptions& options, int ranks) {
-  for (const Kind& kind : kKinds) measure_kind(report, options, ranks, kind);
+  for (const BackwardKind& kind : kBackwardKinds) measure_kind(report, options, ranks, kind);
 }
 
 }  // namespace coshard::bench

@@ -21,9 +21,6 @@ RobustStats stats_of(const std::vector<ScheduleRound>& rounds, const auto& figur
   return robust_stats(values);
 }
 
-constexpr std::int64_t kIn = 512, kOut = 1024;  // of a layer; rows make it as long as asked
-constexpr int kMostPieces = 8;
-
 // A layer, the collective beside it, and what stands for the plain product.
 struct Kind {
   const char* name;
@@ -38,9 +35,9 @@ const std::array<Kind, 3> kKinds{{
 struct Layer {
   Layer(World& world, const Kind& kind, std::int64_t rows)
       : mesh(init_device_mesh(world, {world.size()}, {"tp"})),
-        x(part(world, kind.input, Shape{rows, kIn})),
-        whole(part(world, Replicate(), Shape{rows, kIn})),
-        weight(part(world, kind.weight, Shape{kOut, kIn})),
+        x(part(world, kind.input, Shape{rows, kLayerIn})),
+        whole(part(world, Replicate(), Shape{rows, kLayerIn})),
+        weight(part(world, kind.weight, Shape{kLayerOut, kLayerIn})),
         gathers(kind.input.is_shard(0)),
         target(gathers ? std::nullopt : std::optional(kind.target)) {}
 
@@ -93,7 +90,7 @@ std::vector<ScheduleRound> rounds_of(const WorldOptions& world, const Kind& kind
 
 // Carries what the layer sends in `ms`.
 Link link_for(const Kind& kind, int ranks, std::int64_t rows, double ms) {
-  const std::int64_t width = kind.input.is_shard(0) ? kIn : kOut;
+  const std::int64_t width = kind.input.is_shard(0) ? kLayerIn : kLayerOut;
   const double sent = static_cast<double>(rows * width * 4) * (ranks - 1) / ranks;
   const double times = kind.target.is_replicate() ? 2 : 1;
   return {std::chrono::nanoseconds(0), times * sent / (ms / 1e3)};
@@ -110,7 +107,7 @@ void measure_kind(Report& report, const OverlapOptions& options, int ranks, cons
   const double compute_ms = compute_ms_of(rounds_of(world, kind, rows, 3));
   world.link = link_for(kind, ranks, rows, compute_ms * (ranks - 1) / ranks);
   const std::vector<ScheduleRound> rounds = rounds_of(world, kind, rows, options.rounds);
-  const double goal = kind.target.is_replicate() ? 1 - 1.0 / kMostPieces - 0.03 : 0.97;
+  const double goal = efficiency_goal(kind.target.is_replicate());
   add_schedule(report, kind.name, ranks, rounds, goal);
 }
 
