@@ -133,15 +133,8 @@ double closed_form_exposed(double c_ms, const GroupTimes& g, int ranks) {
          embedding;
 }
 
-void add(Report& report, const char* what, int ranks, double value, const char* unit,
-         std::optional<double> target = std::nullopt) {
-  report.results.push_back({fmt::format("transformer_{}_{}_ranks", what, ranks),
-                            value,
-                            unit,
-                            target,
-                            target.has_value(),
-                            {},
-                            {}});
+std::string named(const char* what, int ranks) {
+  return fmt::format("transformer_{}_{}_ranks", what, ranks);
 }
 
 }  // namespace
@@ -151,28 +144,31 @@ void measure_transformer(Report& report, const OverlapOptions& options, int rank
   world.ranks = ranks;
   world.threads = 1;
   const std::int64_t batch = std::max<std::int64_t>(1, std::llround(options.compute_ms / 2.5));
-  const auto median_of = [](const Figures& f) { return robust_stats(f.step_ms).median; };
+  const auto step_of = [&](Overlap overlap) {
+    return robust_stats(figures_of(world, batch, overlap, options.rounds).step_ms);
+  };
   const Figures alone = figures_of(world, batch, Overlap::Off, options.rounds);
+  const RobustStats compute = robust_stats(alone.step_ms);
   const nn::TransformerConfig c = config_of();
   const GroupTimes& g = alone.products_ms;
   const double mean_ms = (g[kQkv] + g[kProjection] + g[kUp] + g[kDown]) / 4;
   const double bytes = static_cast<double>(batch * c.seq * c.dim * 4);
   world.link = Link{std::chrono::nanoseconds(0), bytes / (mean_ms / 1e3)};
   const double collective_ms = mean_ms * (ranks - 1) / ranks;
-  const double plain_ms = median_of(figures_of(world, batch, Overlap::Off, options.rounds));
-  const double overlapped_ms = median_of(figures_of(world, batch, Overlap::Auto, options.rounds));
-  const double compute_ms = median_of(alone);
-  const double best_ms = compute_ms + closed_form_exposed(collective_ms, g, ranks);
-  const double serial_ms = compute_ms + static_cast<double>(8 * c.layers + 4) * collective_ms;
+  const RobustStats plain = step_of(Overlap::Off), overlapped = step_of(Overlap::Auto);
+  const double best_ms = compute.median + closed_form_exposed(collective_ms, g, ranks);
+  const double exposed_ms = static_cast<double>(8 * c.layers + 4) * collective_ms;
   report.note(fmt::format("transformer_link_{}_ranks", ranks), to_string(*world.link));
-  add(report, "serial", ranks, serial_ms, "ms");
-  add(report, "plain", ranks, plain_ms, "ms");
-  add(report, "overlapped", ranks, overlapped_ms, "ms");
-  add(report, "compute", ranks, compute_ms, "ms");
-  add(report, "closed_form_best", ranks, best_ms, "ms");
-  add(report, "efficiency", ranks, 1 - (overlapped_ms - compute_ms) / (serial_ms - compute_ms),
-      "share");
-  add(report, "share_of_best", ranks, best_ms / overlapped_ms, "share", 0.92);
+  const auto add = [&](const char* what, double value, const char* unit) {
+    report.results.push_back({named(what, ranks), value, unit, {}, false, {}, {}});
+  };
+  add("serial", compute.median + exposed_ms, "ms");
+  report.results.push_back(measured(named("plain", ranks), plain, "ms"));
+  report.results.push_back(measured(named("overlapped", ranks), overlapped, "ms"));
+  report.results.push_back(measured(named("compute", ranks), compute, "ms"));
+  add("closed_form_best", best_ms, "ms");
+  add("efficiency", 1 - (overlapped.median - compute.median) / exposed_ms, "share");
+  report.results.push_back(ratio(named("share_of_best", ranks), best_ms / overlapped.median, 0.92));
 }
 
 }  // namespace coshard::bench
