@@ -80,6 +80,7 @@ Task<void> finish_walk(BackwardPass& walk) {
     co_await std::move(arrived);
     walk.settle_leaves(false);
   }
+  walk.end();
 }
 
 void finish_walk_in_place(BackwardPass& walk, std::string_view who) {
@@ -92,6 +93,7 @@ void finish_walk_in_place(BackwardPass& walk, std::string_view who) {
     walk.step_done();
   }
   walk.settle_leaves(true);
+  walk.end();
 }
 
 void begin(BackwardPass& walk, std::string_view who, const std::vector<Tensor>& outputs,
@@ -134,6 +136,7 @@ Task<void> backward(Tensor loss, Tensor gradient, BackwardOptions options, CallS
   BackwardPass walk(options.retain_graph || options.create_graph);
   Tensor seed = seed_of("backward", loss, std::move(gradient));
   walk.arrive(loss.grad_meta(), std::move(seed));
+  walk.collect(loss.grad_meta());
   Task<void> rest = finish_walk(walk);
   co_await std::move(rest);
 }
@@ -150,6 +153,7 @@ void run_backward(const Tensor& loss, const Tensor& gradient, BackwardOptions op
   BackwardPass walk(options.retain_graph || options.create_graph);
   Tensor seed = seed_of("backward", loss, gradient);
   walk.arrive(loss.grad_meta(), std::move(seed));
+  walk.collect(loss.grad_meta());
   finish_walk_in_place(walk, "run_backward");
 }
 

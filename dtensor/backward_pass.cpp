@@ -8,6 +8,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/launch/world.h>
+#include "dtensor/ops/output_place.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/step_graph.h"
@@ -65,6 +66,8 @@ Tensor fit_to_leaf(Tensor gradient, const GradMeta& leaf) {
 }
 
 void add_to_gradient(GradMeta& meta, Tensor gradient) {
+  if (const auto collector = meta.collector.lock())
+    return collector->add(meta, std::move(gradient));
   meta.gradient =
       meta.gradient.defined() ? add(meta.gradient, gradient) : owned(std::move(gradient));
 }
@@ -75,6 +78,11 @@ Tensor shown(const Tensor& gradient) {
   seen.set_grad_meta(gradient.grad_meta());
   seen.set_unwritable("is a gradient that other operators may read");
   return seen;
+}
+
+void tell_accumulated(const GradMeta& leaf) {
+  for (const auto& hook : GradHooks(leaf.hooks))
+    if (const auto accumulated = hook->accumulated) (*accumulated)();
 }
 
 // By value: a hook may register others, and remove itself.
@@ -128,9 +136,14 @@ void ModuleTurn::to(const std::shared_ptr<const std::string>& module) {
   if (told_) world->observer().module_enter(*told_);
 }
 
+BackwardPass::BackwardPass(std::uint64_t since, GradSink& outer) : outer_(&outer), since_(since) {
+  const auto* pass = dynamic_cast<const BackwardPass*>(&outer);
+  adds_to_leaves_ = pass != nullptr && pass->adds_to_leaves_;
+}
+
 BackwardPass::BackwardPass(bool retain_graph, const std::vector<Tensor>& targets,
                            const std::vector<Tensor>& outputs)
-    : retain_graph_(retain_graph), for_targets_(true) {
+    : retain_graph_(retain_graph), for_targets_(true), adds_to_leaves_(false) {
   for (const Tensor& target : targets) targets_.push_back({target.grad_meta(), {}});
   find_needed(outputs);
 }
@@ -181,6 +194,7 @@ void BackwardPass::arrive(const Meta& meta, Tensor gradient) {
 void BackwardPass::settle_arrivals() {
   for (auto& [leaf, gradient] : std::exchange(arrived_, {}))
     come_to_leaf(leaf, fit_to_leaf(std::move(gradient), *leaf));
+  if (!collected_.empty()) complete_leaves();
 }
 
 void BackwardPass::come_to_leaf(const Meta& leaf, Tensor gradient) {
@@ -189,16 +203,39 @@ void BackwardPass::come_to_leaf(const Meta& leaf, Tensor gradient) {
   if (!for_targets_) {
     if (StepGraph* step = StepGraph::recording()) step->meet(leaf);
     const Tensor& sum = leaf->gradient;
-    const bool waits = sum.defined() && (sum.in_flight() || gradient.in_flight());
+    const bool kept_in_flight = !sum.defined() && leaf->collector.expired();
+    const bool waits =
+        !kept_in_flight && (gradient.in_flight() || (sum.defined() && sum.in_flight()));
     if (leaf->hooks.empty() && !waits) return add_to_gradient(*leaf, std::move(gradient));
   }
   late_.emplace_back(leaf, Terms{std::move(gradient), {}});
 }
 
 bool BackwardPass::about_to_wait() const {
-  if (queue_.empty() || next_takes_arriving()) return false;
-  const auto& gradients = queue_.begin()->second.gradients;
-  return std::ranges::any_of(gradients, [](const Terms& terms) { return terms.in_flight(); });
+  if (queue_.empty()) return false;
+  const Waiting& waiting = next()->second;
+  return waiting.in_flight() && !takes_arriving(waiting);
+}
+
+// The newest record whose gradients are complete and here; the newest of all if there is none, or if
+// the search gets long.
+BackwardPass::Queue::const_iterator BackwardPass::next() const {
+  constexpr int kMostSeen = 64;
+  if (!queue_.begin()->second.in_flight()) return queue_.begin();
+  std::map<std::uint64_t, const GradNode*, std::greater<>> to_come;  // before what is looked at
+  int seen = 0;
+  for (auto it = queue_.begin(); it != queue_.end(); ++it) {
+    for (; !to_come.empty() && to_come.begin()->first > it->first; to_come.erase(to_come.begin())) {
+      if (++seen > kMostSeen) return queue_.begin();
+      for (const Meta& input : to_come.begin()->second->inputs)
+        if (input && input->producer)
+          to_come.emplace(input->producer->sequence, input->producer.get());
+    }
+    const bool is_fed = !to_come.empty() && to_come.begin()->first == it->first;
+    if (!is_fed && !it->second.in_flight()) return it;
+    to_come.emplace(it->first, it->second.record.get());
+  }
+  return queue_.begin();
 }
 
 std::vector<Tensor> BackwardPass::awaited() const {
@@ -222,21 +259,40 @@ void BackwardPass::settle_leaves(bool in_place) {
     auto& [leaf, terms] = late;
     const Tensor& sum = leaf->gradient;
     if (!for_targets_ && !in_place && sum.defined() && sum.in_flight()) return false;
-    Tensor own = hooked(leaf->hooks, 0, terms.sum());
-    if (!leaf->hooks.empty()) own = fit_to_leaf(std::move(own), *leaf);
-    if (for_targets_) {
-      for (Target& target : targets_)
-        if (target.meta == leaf) target.terms.first = own;
-      return true;
-    }
-    add_to_gradient(*leaf, std::move(own));
-    complete.push_back(leaf);
+    settle_leaf(*leaf, terms);
+    if (!for_targets_) complete.push_back(leaf);
     return true;
   });
-  for (const Meta& leaf : complete)
-    for (const auto& hook : GradHooks(leaf->hooks))
-      if (const auto accumulated = hook->accumulated) (*accumulated)();
+  for (const Meta& leaf : complete) tell_accumulated(*leaf);
 }
+
+void BackwardPass::settle_leaf(GradMeta& leaf, Terms& terms) {
+  Tensor own = hooked(leaf.hooks, 0, terms.sum());
+  if (!leaf.hooks.empty()) own = fit_to_leaf(std::move(own), leaf);
+  if (!for_targets_) return add_to_gradient(leaf, std::move(own));
+  for (Target& target : targets_)
+    if (target.meta.get() == &leaf) target.terms.first = own;
+}
+
+bool BackwardPass::settle_collected(const Meta& leaf) {
+  if (std::ranges::find(deferred_, leaf, &Deferred::leaf) != deferred_.end()) return false;
+  const auto late = std::ranges::find(late_, leaf, [](const auto& entry) { return entry.first; });
+  if (late == late_.end()) return true;
+  if (late->second.in_flight() || (leaf->gradient.defined() && leaf->gradient.in_flight()))
+    return false;
+  Terms terms = std::move(late->second);
+  late_.erase(late);
+  settle_leaf(*leaf, terms);
+  tell_accumulated(*leaf);
+  return true;
+}
+
+void BackwardPass::complete_leaves() {
+  const std::uint64_t next = queue_.empty() ? 0 : queue_.begin()->first;
+  collected_.ran_down_to(next, [this](const Meta& leaf) { return settle_collected(leaf); });
+}
+
+void BackwardPass::end() { collected_.end(); }
 
 void BackwardPass::run_deferred() {
   while (!deferred_.empty()) run_oldest_deferred();
@@ -247,8 +303,7 @@ Task<void> BackwardPass::step() {
     run_deferred();
     return {};
   }
-  Waiting waiting = std::move(queue_.begin()->second);
-  queue_.erase(queue_.begin());
+  Waiting waiting = std::move(queue_.extract(next()).mapped());
   current_ = std::move(waiting.record);
   turn_.to(current_->module);
   std::vector<Tensor> gradients;
@@ -320,15 +375,23 @@ void BackwardPass::push_deferred(int input, std::function<Tensor()> compute, std
   const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
   // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
   // under.
-  if (meta->producer || !meta->spec) return accumulate(input, compute());
+  if (meta->producer || !meta->spec) return accumulate(input, compute_for(meta, compute));
   deferred_.push_back({meta, std::move(compute), current_->module, current_->name(), ns});
+}
+
+// What is computed for a leaf, in the place of its gradient where that is free.
+Tensor BackwardPass::compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const {
+  const auto collector = leaf->collector.lock();
+  if (!collector || !adds_to_leaves_ || grad_enabled() || !leaf->hooks.empty()) return compute();
+  const OutputPlace place(collector->place(*leaf));
+  return compute();
 }
 
 void BackwardPass::run_oldest_deferred() {
   Deferred deferred = std::move(deferred_.front());
   deferred_.pop_front();
   turn_.to(deferred.module);
-  Tensor gradient = deferred.compute();
+  Tensor gradient = compute_for(deferred.leaf, deferred.compute);
   require_finite(gradient, "a gradient returned by", deferred.operation, deferred.module);
   arrive(deferred.leaf, std::move(gradient));
   deferred.compute = nullptr;

@@ -1,6 +1,9 @@
 #pragma once
 // One backward pass: records wait in a queue ordered by age, newest first. A record only points to
-// older ones, so everything that feeds it has run when its turn comes. Rank's thread.
+// older ones, so everything that feeds it has run when its turn comes. While the gradients of the
+// newest are in flight, an older one that it does not feed may take its turn: of two chains recorded
+// by siblings of a when_all, one computes under the collectives of the other. Rank's thread.
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -8,6 +11,7 @@
 
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/collected_leaves.h"
 
 namespace coshard {
 
@@ -41,17 +45,20 @@ class BackwardPass final : public GradSink {
  public:
   explicit BackwardPass(bool retain_graph) : retain_graph_(retain_graph) {}
   // Stops at records that are not newer than `since`: their gradients go to `outer`.
-  BackwardPass(std::uint64_t since, GradSink& outer) : outer_(&outer), since_(since) {}
+  BackwardPass(std::uint64_t since, GradSink& outer);
   // Only for gradients of `targets`, which are kept for result().
   BackwardPass(bool retain_graph, const std::vector<Tensor>& targets,
                const std::vector<Tensor>& outputs);
 
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override;
+  // Before the first step: gradients of leaves behind `root` leave as soon as they are complete
+  // (grad_collector.h).
+  void collect(const std::shared_ptr<GradMeta>& root) { collected_.find(root); }
   // Adds up what has reached leaves. Call it after arrive() from outside.
   void settle_arrivals();
   bool done() const { return queue_.empty() && deferred_.empty(); }
-  // Whether the next record needs a collective that is still in flight; depends on the program's
-  // structure, so it is the same on all ranks.
+  // Whether nothing can run before a collective that is still in flight has been awaited; depends
+  // on the program's structure, so it is the same on all ranks.
   bool about_to_wait() const;
   std::vector<Tensor> awaited() const;
   // Leaves and targets whose gradients were in flight when they met, or whose hooks wait for them.
@@ -71,6 +78,8 @@ class BackwardPass final : public GradSink {
   // Runs the next part; returns a task if that has to await. Then call step_done().
   Task<void> step();
   void step_done();
+  // Once nothing is left to do: collected gradients that have not left do so.
+  void end();
   // The targets' gradients, once nothing is left to do; undefined if none arrived.
   std::vector<Tensor> result();
 
@@ -93,6 +102,8 @@ class BackwardPass final : public GradSink {
     std::shared_ptr<GradNode> record;
     std::array<Terms, kMaxOutputs> gradients;
     std::vector<Product> products;  // of its only output, not computed yet
+
+    bool in_flight() const { return std::ranges::any_of(gradients, &Terms::in_flight); }
   };
   struct Deferred {
     Meta leaf;
@@ -105,17 +116,24 @@ class BackwardPass final : public GradSink {
     Meta meta;
     Terms terms;
   };
+  // The newest first.
+  using Queue = std::map<std::uint64_t, Waiting, std::greater<>>;
   // Limits the activations that deferred gradients keep alive: one block's worth of weights.
   static constexpr std::size_t kMostDeferred = 8;
 
   bool leads_to_target(const Meta& meta) const;
   void find_needed(const std::vector<Tensor>& outputs);
+  Queue::const_iterator next() const;
   void come_to_leaf(const Meta& leaf, Tensor gradient);
+  void complete_leaves();
+  // Whether nothing more of this leaf is on its way; adds what was kept aside.
+  bool settle_collected(const Meta& leaf);
+  void settle_leaf(GradMeta& leaf, Terms& terms);
+  Tensor compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const;
   void run_hooks(std::vector<Tensor>& gradients) const;
-  bool next_takes_arriving() const;
+  bool takes_arriving(const Waiting& waiting) const;
   bool may_be_summed(const Meta& meta, const Product& product) const;
   Task<void> multiply_arriving();
-  void add_products(const Meta& meta, std::vector<Product> products);
   void push_deferred(int input, std::function<Tensor()> compute, std::int64_t ns);
   std::int64_t deferred_ns() const;
   // The oldest, at most `count` of them, until they have taken `ns` by the forecast.
@@ -129,12 +147,14 @@ class BackwardPass final : public GradSink {
   bool for_targets_ = false;
   std::vector<Target> targets_;
   std::unordered_set<const GradNode*> needed_;  // records that lead to a target
-  std::map<std::uint64_t, Waiting, std::greater<>> queue_;
+  Queue queue_;
   std::deque<Deferred> deferred_;
   std::size_t deferred_before_ = 0;               // when the step began
   std::optional<Product> arriving_;               // whose dy is in flight, of the step's input 0
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step
   std::vector<std::pair<Meta, Terms>> late_;
+  CollectedLeaves collected_;
+  bool adds_to_leaves_ = true;  // and not, or not through the outer pass, for targets
   std::shared_ptr<GradNode> current_;
   ModuleTurn turn_;
 };

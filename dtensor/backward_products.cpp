@@ -14,14 +14,13 @@
 namespace coshard {
 
 // An output gradient that its hooks or a guard look at has to be there.
-bool BackwardPass::next_takes_arriving() const {
+bool BackwardPass::takes_arriving(const Waiting& waiting) const {
   if (!may_await_ || for_targets_ || grad_enabled() || guards_finite()) return false;
-  const Waiting& next = queue_.begin()->second;
-  const Terms& terms = next.gradients[0];
+  const Terms& terms = waiting.gradients[0];
   if (!terms.first.defined() || !terms.more.empty() || !arrives_by_shards(terms.first))
     return false;
-  if (!next.record->hooks.empty() || !next.record->retaining.empty()) return false;
-  return next.record->takes_arriving(terms.first, deferred_ns());
+  if (!waiting.record->hooks.empty() || !waiting.record->retaining.empty()) return false;
+  return waiting.record->takes_arriving(terms.first, deferred_ns());
 }
 
 // The sum then has the layout that the record behind it gives the gradient; nobody sees another.
@@ -71,7 +70,7 @@ Task<void> BackwardPass::multiply_arriving() {
 }
 
 Task<void> BackwardPass::sum_products() {
-  Waiting& waiting = queue_.begin()->second;  // nothing newer comes to the queue
+  Waiting& waiting = queue_.find(next()->first)->second;
   const std::vector<Product> products = std::exchange(waiting.products, {});
   std::vector<RowFactor> factors;
   Overlap overlap = Overlap::Always;

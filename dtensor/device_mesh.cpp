@@ -12,6 +12,7 @@
 #include <coshard/dtensor/spec.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
+#include "dtensor/calibration.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -39,6 +40,7 @@ struct DeviceMesh::Root {
   std::vector<int> shape;
   std::vector<std::string> names;
   std::vector<LinkCost> links;
+  std::shared_ptr<const Calibration> calibration;
   std::vector<int> ranks;
   std::vector<int> coordinate;  // empty when this rank is not in the mesh
   std::vector<Flat> flattened;
@@ -152,6 +154,9 @@ World& DeviceMesh::world() const {
   return *world;
 }
 const std::vector<LinkCost>& DeviceMesh::links() const { return made(impl_).links; }
+const std::shared_ptr<const Calibration>& DeviceMesh::calibration() const {
+  return made(impl_).root->calibration;
+}
 bool DeviceMesh::contains_this_rank() const { return !made(impl_).coordinate.empty(); }
 const std::vector<int>& DeviceMesh::coordinate() const { return made(impl_).coordinate; }
 
@@ -175,8 +180,10 @@ int DeviceMesh::dim(std::string_view name) const {
 
 bool DeviceMesh::equal(const DeviceMesh& a, const DeviceMesh& b) {
   if (!a.impl_ || !b.impl_) return false;
+  const auto &one = a.calibration(), &other = b.calibration();
   return &a.world() == &b.world() && a.shape() == b.shape() && a.names() == b.names() &&
-         a.ranks() == b.ranks() && a.links() == b.links();
+         a.ranks() == b.ranks() && a.links() == b.links() &&
+         (one == other || (one && other && *one == *other));
 }
 
 DeviceMesh DeviceMesh::slice(const std::shared_ptr<Root>& root, const std::vector<unsigned>& dims,
@@ -207,13 +214,15 @@ DeviceMesh DeviceMesh::slice(const std::shared_ptr<Root>& root, const std::vecto
 }
 
 DeviceMesh DeviceMesh::rooted(World& world, std::vector<int> ranks, std::vector<int> shape,
-                              std::vector<std::string> names, std::vector<LinkCost> links) {
+                              std::vector<std::string> names, std::vector<LinkCost> links,
+                              std::shared_ptr<const Calibration> calibration) {
   auto root = std::make_shared<Root>();
   root->world = &world;
   root->shape = std::move(shape);
   root->names = std::move(names);
   root->links = std::move(links);
   root->links.resize(root->shape.size());
+  root->calibration = std::move(calibration);
   root->ranks = std::move(ranks);
   root->locate_this_rank();
   std::vector<unsigned> dims;
@@ -227,10 +236,17 @@ DeviceMesh DeviceMesh::with_links(std::vector<LinkCost> links, CallSite site) co
              " links for the ", ndim(), " dimensions of the mesh ", *this);
   for (const LinkCost& link : links)
     CS_REQUIRE(link.latency >= 0 && link.bytes_per_us > 0 && std::isfinite(link.latency) &&
-                   std::isfinite(link.bytes_per_us),
+                   std::isfinite(link.bytes_per_us) && link.contention >= 0 && link.contention <= 1,
                "with_links: invalid link with latency ", link.latency, " us and ",
-               link.bytes_per_us, " bytes per us on the mesh ", *this);
-  return rooted(world(), ranks(), shape(), names(), std::move(links));
+               link.bytes_per_us, " bytes per us, contention ", link.contention, ", on the mesh ",
+               *this);
+  return rooted(world(), ranks(), shape(), names(), std::move(links), calibration());
+}
+
+DeviceMesh DeviceMesh::with_calibration(std::shared_ptr<const Calibration> measured,
+                                        CallSite site) const {
+  const UserCall user(site);
+  return rooted(world(), ranks(), shape(), names(), links(), std::move(measured));
 }
 
 // The root's dimensions behind a name: a dimension of this mesh, or several that were flattened.

@@ -1,4 +1,6 @@
 // Creates meshes from sizes, ranks and names, after checking them.
+#include <algorithm>
+#include <iostream>
 #include <numeric>
 #include <set>
 
@@ -7,6 +9,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/launch/world.h>
 #include "runtime/coro/user_call.h"
+#include "runtime/launch/rank_hosts.h"
 
 namespace coshard {
 namespace {
@@ -54,6 +57,43 @@ void forget_now_and_then() {
   if (++*made % kOften == 0) forget_dropped_meshes();
 }
 
+// All ranks; in a mesh of several dimensions those of one host beside each other.
+std::vector<int> ranks_by_host(const World& world, const std::vector<int>& shape) {
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int>& hosts = *hosts_of_ranks;
+  if (hosts.empty() || std::ranges::count_if(shape, [](int size) { return size > 1; }) < 2)
+    return ranks;
+  std::ranges::stable_sort(ranks, {},
+                           [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; });
+  return ranks;
+}
+
+// Once per rank 0 and shape: that its innermost dimension lies on several hosts.
+void warn_of_hosts(const DeviceMesh& mesh) {
+  const std::vector<int>& hosts = *hosts_of_ranks;
+  const auto inner = std::ranges::find_if(mesh.shape().rbegin(), mesh.shape().rend(),
+                                          [](int size) { return size > 1; });
+  if (mesh.world().rank() != 0 || hosts.empty() || *inner == mesh.size()) return;
+  const std::vector<int>& ranks = mesh.ranks();
+  bool together = true;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto first = i - i % static_cast<std::size_t>(*inner);
+    together = together && hosts[static_cast<std::size_t>(ranks[i])] ==
+                               hosts[static_cast<std::size_t>(ranks[first])];
+  }
+  static const RankLocal<std::set<std::string>> told;
+  if (together || !told->insert(str_cat(mesh)).second) return;
+  const auto dim = static_cast<std::size_t>(mesh.shape().rend() - inner) - 1;
+  std::vector<int> sizes(static_cast<std::size_t>(*std::ranges::max_element(hosts)) + 1);
+  for (const int host : hosts) ++sizes[static_cast<std::size_t>(host)];
+  const auto [least, most] = std::ranges::minmax(sizes);
+  const std::string each = least == most ? str_cat(most) : str_cat(least, " to ", most);
+  std::cerr << str_cat("warning: init_device_mesh: dimension ", mesh.names()[dim], '=', *inner,
+                       " of ", mesh, " spans hosts, which have ", each, " of the ranks each\n")
+            << std::flush;
+}
+
 }  // namespace
 
 DeviceMesh DeviceMesh::from_ranks(World& world, std::vector<int> ranks, std::vector<int> shape,
@@ -69,10 +109,12 @@ DeviceMesh DeviceMesh::from_ranks(World& world, std::vector<int> ranks, std::vec
 DeviceMesh init_device_mesh(World& world, std::vector<int> shape, std::vector<std::string> names,
                             CallSite site) {
   const UserCall user(site);
-  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<int> ranks = ranks_by_host(world, shape);
   check_mesh("init_device_mesh", world, ranks, shape, names);
-  return DeviceMesh::from_ranks(world, std::move(ranks), std::move(shape), std::move(names));
+  DeviceMesh mesh =
+      DeviceMesh::from_ranks(world, std::move(ranks), std::move(shape), std::move(names));
+  warn_of_hosts(mesh);
+  return mesh;
 }
 
 }  // namespace coshard

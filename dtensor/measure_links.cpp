@@ -1,4 +1,5 @@
-// Links of a mesh by measurement: what a redistribute along each dimension takes, small and large.
+#include "dtensor/measure_links.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,25 +19,24 @@ double rounded_figure(double value) {
   return std::round(value / unit) * unit;
 }
 
-// The shortest time in us of gathering `count` floats along a mesh of one dimension.
-Task<double> time_to_gather(DeviceMesh line, std::int64_t count) {
-  constexpr int kRuns = 11;  // and two that warm up
+}  // namespace
+
+Task<double> time_to_gather(DeviceMesh line, std::int64_t count, int runs, int warm_up) {
   World& world = line.world();
-  const auto spec = make_spec(line, Layout(Shard(0)), Shape{count});
+  const auto spec = make_spec(line, Layout(Shard(0)), Shape{count * line.size()});
   const Tensor part = Tensor::empty(world.device(), spec, DType::F32);
   double shortest = std::numeric_limits<double>::infinity();
-  for (int run = -2; run < kRuns; ++run) {
+  for (int run = -warm_up; run < runs; ++run) {
     const std::int64_t begin = world.executor().now();
     const Redistribution gathered = part.redistribute(Replicate());
     co_await gathered.host();
-    const double time = static_cast<double>(world.executor().now() - begin) * 1e-3;
+    const auto time = static_cast<double>(world.executor().now() - begin);
     if (run >= 0) shortest = std::min(shortest, time);
   }
-  co_return shortest;
+  co_return line.contains_this_rank() ? shortest : 0;
 }
 
-// The largest that any rank of the world has, in their places.
-Task<std::vector<double>> agreed(World& world, std::vector<double> found) {
+Task<std::vector<double>> largest_of_all(World& world, std::vector<double> found) {
   const DeviceMesh all = init_device_mesh(world, {world.size()}, {"world"});
   const auto count = static_cast<std::int64_t>(found.size());
   const Tensor own = Tensor::from_values(world.device(), Shape{count}, DType::F64, found);
@@ -47,22 +47,20 @@ Task<std::vector<double>> agreed(World& world, std::vector<double> found) {
   co_return whole.to_vector();
 }
 
-}  // namespace
-
 Task<DeviceMesh> measure_links(DeviceMesh mesh, CallSite site) {
   const UserCall user(site);
+  constexpr int kRuns = 11;
   constexpr std::int64_t kSmall = 1 << 6, kLarge = 1 << 20;  // floats per rank
   const std::array<std::int64_t, 2> counts{kSmall, kLarge};
   std::vector<double> times;
   for (const std::string& name : mesh.names()) {
     const DeviceMesh line = mesh[name];
     for (const std::int64_t count : counts) {
-      Task<double> timed = time_to_gather(line, count * line.size());
-      const double time = co_await std::move(timed);
-      times.push_back(line.contains_this_rank() ? time : 0);
+      Task<double> timed = time_to_gather(line, count, kRuns, 2);
+      times.push_back(co_await std::move(timed) * 1e-3);
     }
   }
-  Task<std::vector<double>> agreeing = agreed(mesh.world(), times);
+  Task<std::vector<double>> agreeing = largest_of_all(mesh.world(), times);
   times = co_await std::move(agreeing);
   std::vector<LinkCost> links(mesh.shape().size());
   for (int m = 0; m < mesh.ndim(); ++m) {

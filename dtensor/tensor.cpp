@@ -128,6 +128,7 @@ void Tensor::set_grad(Tensor gradient) const {
              " does not match ", *this);
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   if (StepGraph* step = StepGraph::recording()) step->sets(impl().grad);
+  if (!gradient.defined()) impl().grad->summed = false;
   impl().grad->gradient = std::move(gradient);
 }
 

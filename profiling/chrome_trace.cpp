@@ -8,6 +8,7 @@
 
 #include <coshard/runtime/launch/world.h>
 #include "profiling/json.h"
+#include "profiling/rank_clock.h"
 #include "runtime/comm/collective.h"
 
 namespace coshard {
@@ -235,13 +236,18 @@ void ChromeTrace::range_exit(std::string_view name) {
   open_.erase(std::next(entered).base());
 }
 
-void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks) {
+void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks, int first_rank,
+                        std::optional<std::int64_t> clock_offset) {
   std::int64_t origin = std::numeric_limits<std::int64_t>::max();
   for (const ChromeTrace& rank : ranks)
     for (const Span& span : rank.spans()) origin = std::min(origin, span.begin);
-  out << R"({"displayTimeUnit":"ms","traceEvents":[)";
+  if (origin == std::numeric_limits<std::int64_t>::max()) origin = 0;
+  const Json clock{{"clock", clock_offset ? "rank 0" : rank_clock->id},
+                   {"origin_ns", origin + clock_offset.value_or(0)}};
+  out << R"({"displayTimeUnit":"ms","otherData":)" << json_text(clock) << R"(,"traceEvents":[)";
   Writer writer(out, origin);
-  for (std::size_t r = 0; r < ranks.size(); ++r) writer.rank(static_cast<int>(r), ranks[r]);
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    writer.rank(first_rank + static_cast<int>(r), ranks[r]);
   out << "\n]}\n";
 }
 

@@ -1,11 +1,13 @@
 #include <coshard/profiling/gather.h>
 
+#include <functional>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "profiling/json.h"
 #include "profiling/observer_json.h"
-#include "runtime/launch/host.h"
+#include "profiling/rank_clock.h"
 
 namespace coshard {
 namespace {
@@ -90,48 +92,65 @@ Task<std::vector<std::string>> gather_texts(World& world, std::string mine) {
   co_return texts;
 }
 
-// What a rank adds to its clock to have that of rank 0; on rank 0 of each rank, elsewhere none.
-Task<std::vector<std::int64_t>> clock_offsets(World& world) {
-  constexpr int kRounds = 8;
-  std::vector<std::int64_t> offsets;
+constexpr int kRounds = 8;
+
+// Rank 0 asks; what the rank adds to its clock to have that of rank 0.
+Task<std::int64_t> offset_of(World& world, int rank) {
   Communicator& comm = *world.communicator();
-  std::int64_t theirs = 0;
-  if (world.rank() != 0) {
-    for (int round = 0; round < kRounds; ++round) {
-      const Parcel ask(world, sizeof theirs);
-      const Collective asked = ask.received(0);
-      co_await comm.issue(asked);
-      theirs = now_ns();
-      const Parcel answer(world, &theirs, sizeof theirs);
-      const Collective answered = answer.sent(0);
-      co_await comm.issue(answered);
-    }
-    co_return offsets;
+  std::int64_t theirs = 0, offset = 0, shortest = std::numeric_limits<std::int64_t>::max();
+  for (int round = 0; round < kRounds; ++round) {
+    const Parcel ask(world, &theirs, sizeof theirs), answer(world, sizeof theirs);
+    const std::int64_t begin = rank_clock->now();
+    const Collective asked = ask.sent(rank), answered = answer.received(rank);
+    co_await comm.issue(asked);
+    co_await comm.issue(answered);
+    const std::int64_t took = rank_clock->now() - begin;
+    answer.take(&theirs);
+    if (took >= shortest) continue;
+    shortest = took;
+    offset = begin + took / 2 - theirs;
   }
-  offsets.push_back(0);
-  for (int rank = 1; rank < world.size(); ++rank) {
-    std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
-    std::int64_t& offset = offsets.emplace_back(0);
-    for (int round = 0; round < kRounds; ++round) {
-      const Parcel ask(world, &theirs, sizeof theirs), answer(world, sizeof theirs);
-      const std::int64_t begin = now_ns();
-      const Collective asked = ask.sent(rank), answered = answer.received(rank);
-      co_await comm.issue(asked);
-      co_await comm.issue(answered);
-      const std::int64_t took = now_ns() - begin;
-      answer.take(&theirs);
-      if (took >= shortest) continue;
-      shortest = took;
-      offset = begin + took / 2 - theirs;
-    }
-  }
-  co_return offsets;
+  const Parcel result(world, &offset, sizeof offset);
+  const Collective told = result.sent(rank);
+  co_await comm.issue(told);
+  co_return offset;
 }
 
-// Equal for processes that have the same steady clock.
-std::string clock_id() {
-  const std::string id = host_id();
-  return id.substr(0, id.find(':'));
+// The other side.
+Task<std::int64_t> answer_rank_zero(World& world) {
+  Communicator& comm = *world.communicator();
+  std::int64_t mine = 0, offset = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const Parcel ask(world, sizeof mine);
+    const Collective asked = ask.received(0);
+    co_await comm.issue(asked);
+    mine = rank_clock->now();
+    const Parcel answer(world, &mine, sizeof mine);
+    const Collective answered = answer.sent(0);
+    co_await comm.issue(answered);
+  }
+  const Parcel result(world, sizeof offset);
+  const Collective told = result.received(0);
+  co_await comm.issue(told);
+  result.take(&offset);
+  co_return offset;
+}
+
+// Of all ranks on rank 0, elsewhere of this rank alone.
+Task<std::vector<std::int64_t>> clock_offsets(World& world) {
+  const auto hash = static_cast<std::int64_t>(std::hash<std::string>()(rank_clock->id));
+  Task<std::vector<std::int64_t>> gathered = gather_numbers(world, hash);
+  const std::vector<std::int64_t> clocks = co_await std::move(gathered);
+  std::vector<std::int64_t> offsets;
+  const int last = world.rank() == 0 ? world.size() - 1 : world.rank();
+  for (int rank = world.rank(); rank <= last; ++rank) {
+    std::int64_t& offset = offsets.emplace_back(0);
+    if (clocks[static_cast<std::size_t>(rank)] == clocks[0]) continue;
+    Task<std::int64_t> measured =
+        world.rank() == 0 ? offset_of(world, rank) : answer_rank_zero(world);
+    offset = co_await std::move(measured);
+  }
+  co_return offsets;
 }
 
 }  // namespace
@@ -145,19 +164,20 @@ Task<std::vector<CommSummary>> gather_summaries(World& world, const CommSummary&
 }
 
 Task<std::vector<ChromeTrace>> gather_traces(World& world, const ChromeTrace& mine) {
-  Json own = ObserverJson::of(mine);
-  own["clock"] = clock_id();
-  Task<std::vector<std::string>> gathered = gather_texts(world, json_text(own));
+  Task<std::vector<std::string>> gathered = gather_texts(world, json_text(ObserverJson::of(mine)));
   const std::vector<std::string> texts = co_await std::move(gathered);
   Task<std::vector<std::int64_t>> measured = clock_offsets(world);
   const std::vector<std::int64_t> offsets = co_await std::move(measured);
   std::vector<ChromeTrace> all;
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    const Json theirs = Json::parse(texts[rank]);
-    const bool same = theirs["clock"] == own["clock"];
-    all.push_back(ObserverJson::trace(theirs, same ? 0 : offsets[rank]));
-  }
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    all.push_back(ObserverJson::trace(Json::parse(texts[rank]), offsets[rank]));
   co_return all;
+}
+
+Task<std::int64_t> clock_offset(World& world) {
+  Task<std::vector<std::int64_t>> measured = clock_offsets(world);
+  const std::vector<std::int64_t> offsets = co_await std::move(measured);
+  co_return offsets[0];
 }
 
 }  // namespace coshard

@@ -174,6 +174,9 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   Outputs outputs = co_await std::move(body);
   for (const PostHook& hook : post_hooks_) hook(*this, outputs);
   if (post_hooks_.empty() || redistributes_are_deferred()) co_return outputs;
+  // To await nothing would put this branch behind siblings that wait for collectives.
+  const auto arrives = [](const Tensor& y) { return y.defined() && y.in_flight(); };
+  if (std::ranges::none_of(outputs, arrives)) co_return outputs;
   Task<void> arrived = arrival_of(outputs);
   co_await std::move(arrived);
   co_return outputs;

@@ -15,9 +15,11 @@
 #include "tools/doctor.h"
 #include "tools/doctor_job.h"
 #include "tools/plan.h"
+#include "tools/plan_modules.h"
 #include "tools/run/guard.h"
 #include "tools/run/launcher.h"
 #include "tools/run/run.h"
+#include "tools/trace/trace_merge.h"
 #include "tools/trace/trace_report.h"
 #include "tools/training_options.h"
 
@@ -75,6 +77,9 @@ void add_options(CLI::App& app, OverlapOptions& o) {
   add_number(app, "--steps", o.steps, 1, kMostSteps, "compute kernels per branch");
   add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median is reported");
   add_number(app, "--compute-ms", o.compute_ms, 0.1, 1e5, "duration of each compute kernel, in ms");
+  add_number(app, "--draws", o.draws, 0, kMostSteps,
+             "instead, try the gate on this many drawn shapes and links of each schedule, by "
+             "interleaved pairs");
 }
 
 void add_options(CLI::App& app, GpuOptions& o) {
@@ -101,29 +106,89 @@ int show(const Report& report, bool json) {
   return report.failures.empty() ? 0 : 1;
 }
 
+// What `plan explain` is asked about: a redistribution, or with --module the linear layers of a model.
+struct Explained {
+  PlanOptions steps;
+  PlanModulesOptions modules;
+  CLI::Option *from = nullptr, *to = nullptr, *module = nullptr;
+
+  int run() {
+    modules.mesh = steps.mesh, modules.links = steps.links;
+    modules.dtype = steps.dtype, modules.json = steps.json;
+    if (module->count() > 0) {
+      explain_modules(modules, std::cout);
+      return 0;
+    }
+    for (const CLI::Option* each : {from, to})
+      CS_REQUIRE(each->count() > 0, each->get_name(), " is required, or --module");
+    explain_plan(steps, std::cout);
+    return 0;
+  }
+};
+
+void add_modules(CLI::App& app, Explained& explained) {
+  PlanModulesOptions& o = explained.modules;
+  const auto add = [&app](const char* name, int& value, const char* help) {
+    add_number(app, name, value, 1, kMostOfAShape, help);
+  };
+  explained.module =
+      app.add_option(
+             "--module", o.module,
+             "show the forecast schedule of each linear layer of a transformer, or of those "
+             "below a module: layers.*.mlp")
+          ->expected(0, 1);
+  add_word(app, "--plan", o.plan, {"tp", "tp-sp"},
+           "with --module: tensor parallelism, or tp-sp: with sequence parallelism as well");
+  app.add_option("--calibration", o.calibration,
+                 "with --module: a file that calibrate() has written");
+  add_word(app, "--device", o.device, {"cpu", "cuda"}, "with --module: what products run on");
+  add_number(app, "--threads", o.threads, 1, kMostThreads, "with --module: threads of a rank");
+  add("--layers", o.layers, "with --module: transformer blocks");
+  add("--dim", o.dim, "with --module: model width");
+  add("--heads", o.heads, "with --module: attention heads");
+  add("--ffn", o.ffn, "with --module: hidden width of the MLP");
+  add("--vocab", o.vocab, "with --module: classes");
+  add("--seq", o.seq, "with --module: sequence length");
+  add("--batch", o.batch, "with --module: sequences per step");
+}
+
 void add_plan(CLI::App& app, Chosen& chosen) {
-  CLI::App* plan = app.add_subcommand("plan", "Inspect redistribution plans");
+  CLI::App* plan = app.add_subcommand("plan", "Inspect redistribution plans and schedules");
   plan->require_subcommand(1);
   plan->footer(
-      "Example: coshard plan explain --mesh dp=2,tp=4 --shape 8,16 --from 'S(0),R' --to 'R,S(1)'");
+      "Example: coshard plan explain --mesh dp=2,tp=4 --shape 8,16 --from 'S(0),R' --to 'R,S(1)'\n"
+      "         coshard plan explain --module --mesh tp=4 --plan tp-sp --link 20us,1GB/s");
   CLI::App* sub = plan->add_subcommand(
-      "explain", "Show the steps, bytes and predicted time of a redistribution");
-  const auto options = std::make_shared<PlanOptions>();
-  sub->add_option("--mesh", options->mesh, "mesh dimensions, named or not: dp=2,tp=4 or 2,4")
+      "explain",
+      "Show the steps, bytes and predicted time of a redistribution, or what the linear "
+      "layers of a model overlap with");
+  const auto explained = std::make_shared<Explained>();
+  PlanOptions& options = explained->steps;
+  sub->add_option("--mesh", options.mesh, "mesh dimensions, named or not: dp=2,tp=4 or 2,4")
       ->required();
-  sub->add_option("--shape", options->shape, "tensor shape, e.g. 8,16; empty for a scalar");
-  sub->add_option("--from", options->from,
-                  "source layout, one placement per mesh dimension: S(0),R")
-      ->required();
-  sub->add_option("--to", options->to, "target layout: R,S(1)")->required();
-  sub->add_option("--dtype", options->dtype, "tensor dtype")->capture_default_str();
+  sub->add_option("--shape", options.shape, "tensor shape, e.g. 8,16; empty for a scalar");
+  explained->from = sub->add_option("--from", options.from,
+                                    "source layout, one placement per mesh dimension: S(0),R");
+  explained->to = sub->add_option("--to", options.to, "target layout: R,S(1)");
+  sub->add_option("--dtype", options.dtype, "tensor dtype")->capture_default_str();
   sub->add_option(
-      "--link", options->links,
+      "--link", options.links,
       "link latency and bandwidth: 20us,1GB/s for all mesh dimensions, dp=20us,1GB/s for one");
-  sub->add_flag("--json", options->json, "print a single JSON object");
+  sub->add_flag("--json", options.json, "print a single JSON object");
+  add_modules(*sub, *explained);
+  sub->callback([explained, &chosen] { chosen = [explained] { return explained->run(); }; });
+}
+
+void add_trace_merge(CLI::App& trace, Chosen& chosen) {
+  CLI::App* sub = trace.add_subcommand(
+      "merge", "Put the traces that processes of one job have written together");
+  const auto options = std::make_shared<TraceMergeOptions>();
+  sub->add_option("FILE", options->files, "traces written by write_chrome_trace")->required();
+  sub->add_option("-o,--output", options->output, "the trace of all ranks: run.trace.json")
+      ->required();
   sub->callback([options, &chosen] {
     chosen = [options] {
-      explain_plan(*options, std::cout);
+      trace_merge(*options, std::cout);
       return 0;
     };
   });
@@ -150,6 +215,7 @@ void add_trace(CLI::App& app, Chosen& chosen) {
       return 0;
     };
   });
+  add_trace_merge(*trace, chosen);
 }
 
 void add_conform(CLI::App& app, Chosen& chosen) {

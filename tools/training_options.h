@@ -22,12 +22,12 @@ void add_shape(CLI::App& app, Options& o, std::string& dtype) {
   add("--seq", o.seq, kMostOfAShape, "sequence length in bytes (one token per byte)");
   add("--batch", o.batch, kMostOfAShape, "global batch: sequences per step");
   add_word(app, "--dtype", dtype, {"f32", "bf16", "f64"}, "parameter dtype: f32, bf16 or f64");
-  add_word(app, "--plan", o.plan, {"tp", "tp-sp"},
-           "tensor parallelism, or tp-sp: with sequence parallelism as well");
+  add_word(app, "--plan", o.plan, {"tp", "tp-sp", "dp"},
+           "tensor parallelism, tp-sp: with sequence parallelism as well, or dp: data parallelism");
 }
 
-// What all ranks together hold at the least: weights, gradients and two moments; four activations
-// of a block, two of its MLP; the logits.
+// What all ranks together hold at the least: weights, gradients and two moments, by each replica;
+// four activations of a block, two of its MLP; the logits.
 template <class Options>
 double bytes_at_least(const Options& o, DType dtype) {
   const double dim = o.dim, ffn = o.ffn, classes = 256;
@@ -35,7 +35,8 @@ double bytes_at_least(const Options& o, DType dtype) {
   const double parameters = o.layers * block + ends;
   const double of_a_token = o.layers * (4 * dim + 2 * ffn) + classes;
   const double tokens = static_cast<double>(o.batch) * o.seq;
-  const double elements = 4 * parameters + tokens * of_a_token;
+  const double replicas = o.plan == "dp" ? o.ranks : 1;
+  const double elements = 4 * parameters * replicas + tokens * of_a_token;
   return elements * static_cast<double>(size_of(dtype));
 }
 
@@ -45,7 +46,12 @@ void check_shape(const Options& o, DType dtype, DeviceKind device) {
   CS_REQUIRE(o.dim % o.heads == 0, "--dim ", o.dim, " is not divisible by --heads ", o.heads);
   CS_REQUIRE((o.dim / o.heads) % 2 == 0, "--dim ", o.dim, " / --heads ", o.heads, " = ",
              o.dim / o.heads, " is odd: rotary embedding pairs the dimensions of a head");
-  CS_REQUIRE(o.heads % o.ranks == 0, "--heads ", o.heads, " is not divisible by --ranks ", o.ranks);
+  if (o.plan == "dp")
+    CS_REQUIRE(o.batch % o.ranks == 0, "--batch ", o.batch, " is not divisible by --ranks ",
+               o.ranks);
+  else
+    CS_REQUIRE(o.heads % o.ranks == 0, "--heads ", o.heads, " is not divisible by --ranks ",
+               o.ranks);
   double memory = 0;
   for (const DeviceDescription& one : describe_backend(device).devices)
     memory += static_cast<double>(one.memory);

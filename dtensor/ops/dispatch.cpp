@@ -9,6 +9,7 @@
 #include "dtensor/ops/decision.h"
 #include "dtensor/ops/op_call.h"
 #include "dtensor/ops/op_node.h"
+#include "dtensor/ops/output_place.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/plan.h"
 #include "runtime/coro/user_call.h"
@@ -176,7 +177,8 @@ Tensor& OpContext::make(int i) {
   const std::shared_ptr<Device>* device = nullptr;
   for (const Tensor& t : in)
     if (t.defined()) device = &t.device();
-  out[at] = Tensor::empty(*device, out_shape[at], out_dtype[at]);
+  out[at] = OutputPlace::take(*device, out_shape[at], out_dtype[at]);
+  if (!out[at].defined()) out[at] = Tensor::empty(*device, out_shape[at], out_dtype[at]);
   return out[at];
 }
 

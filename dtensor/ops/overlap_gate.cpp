@@ -14,14 +14,23 @@ constexpr std::array<int, 4> kPieces{1, 2, 4, 8};
 // The plain schedule is known to take what it takes; a forecast has to beat it by 3 %.
 constexpr std::int64_t kGainOf = 32;
 
+std::int64_t gemm_ns(const OverlapCase& of, std::int64_t rows) {
+  return of.row_ns_x1024 > 0 ? rows * of.row_ns_x1024 / 1024 : of.gemm.ns(rows, of.n, of.k);
+}
+
 std::int64_t product_ns(const OverlapCase& of, std::int64_t rows) {
   if (rows == 0) return 0;
-  return of.products *
-         (kCallNs + std::max(rows, std::min(kFewestRows, of.rows)) * of.row_ns_x1024 / 1024);
+  const std::int64_t most = std::max(rows, std::min(kFewestRows, of.rows));
+  return of.products * (kCallNs + gemm_ns(of, most));
 }
 
 std::int64_t whole_product_ns(const OverlapCase& of) {
-  return kCallNs + of.ranks * of.products * of.rows * of.row_ns_x1024 / 1024;
+  return kCallNs + gemm_ns(of, of.ranks * of.products * of.rows);
+}
+
+// What is not hidden although a schedule overlaps it: of the shorter of both.
+std::int64_t lost_ns(const OverlapCase& of, std::int64_t compute_ns, std::int64_t collective_ns) {
+  return std::min(compute_ns, collective_ns) * of.contention_x1024 / 1024;
 }
 
 // The faster one; `always`: never the plain one. It computes for `computed` ns, without waits, and
@@ -60,7 +69,9 @@ Schedule gather_schedule(const OverlapCase& of, Overlap overlap) {
   std::int64_t now = product_ns(of, of.rows);
   for (int k = 1; k < of.ranks; ++k)
     now = std::max(now, of.latency_ns + k * of.shard_ns) + product_ns(of, of.rows);
-  return better(of, best, 1, of.ranks * product_ns(of, of.rows), now, overlap);
+  const std::int64_t computed = of.ranks * product_ns(of, of.rows);
+  const std::int64_t lost = lost_ns(of, computed, (of.ranks - 1) * of.shard_ns);
+  return better(of, best, 1, computed + lost, now + lost, overlap);
 }
 
 Schedule scatter_schedule(const OverlapCase& of, Overlap overlap) {
@@ -73,7 +84,8 @@ Schedule scatter_schedule(const OverlapCase& of, Overlap overlap) {
     const std::int64_t sent = sent_by(of, of.ranks - 1, pieces, of.shard_ns / pieces);
     // The sum of what has come: about a tenth of the link's time for as much data.
     const std::int64_t sum = pieces * kCallNs;
-    best = better(of, best, pieces, computed + sum, std::max(computed, sent) + sum, overlap);
+    const std::int64_t lost = lost_ns(of, computed, (of.ranks - 1) * of.shard_ns) + sum;
+    best = better(of, best, pieces, computed + lost, std::max(computed, sent) + lost, overlap);
   }
   return best;
 }
@@ -89,19 +101,20 @@ Schedule reduce_schedule(const OverlapCase& of, Overlap overlap) {
     if (pieces > 2 && whole.rows / pieces < kFewestRows) break;
     const std::int64_t computed = pieces * product_ns(whole, (whole.rows + pieces - 1) / pieces);
     const std::int64_t sent = sent_by(whole, 1, pieces, collective / pieces);
-    best = better(of, best, pieces, computed, sent, overlap);
+    const std::int64_t lost = lost_ns(of, whole_product_ns(of), collective);
+    best = better(of, best, pieces, computed + lost, sent + lost, overlap);
   }
   return best;
 }
 
-std::int64_t gemm_ns(DeviceKind device, int threads, const GemmSize& size, DType /*dtype*/) {
-  // Of a core, or of a GPU; measured where it matters, it changes the choice only where both are
-  // close.
-  constexpr double kFlopsPerNs[] = {60, 400'000};
-  const bool cpu = device == DeviceKind::Cpu;
-  const double flops = 2.0 * static_cast<double>(size.rows) * static_cast<double>(size.n) *
-                       static_cast<double>(size.k);
-  return static_cast<std::int64_t>(flops / (kFlopsPerNs[cpu ? 0 : 1] * (cpu ? threads : 1)));
+void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces) {
+  if (pieces == 0) return;
+  // Told apart by their lengths too (Notes::add).
+  constexpr std::string_view kChose[] = {"chose shards of an all_gather as they arrive, pieces",
+                                         "chose rows of a reduce_scatter, pieces",
+                                         "chose rows of an all_reduce, pieces"};
+  communicator.note({kChose[static_cast<std::size_t>(kind)], "before collective",
+                     static_cast<std::uint64_t>(pieces), communicator.issued()});
 }
 
 std::optional<LinkCost> known_link(const DeviceMesh& mesh, int m) {

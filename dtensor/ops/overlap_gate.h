@@ -6,6 +6,7 @@
 
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/ops/overlap.h>
+#include "dtensor/ops/gemm_model.h"
 
 namespace coshard {
 
@@ -14,11 +15,17 @@ struct OverlapCase {
   int ranks = 1;
   std::int64_t products = 1;      // GEMMs in which one shard is computed
   std::int64_t rows = 0;          // of a GEMM that computes the largest shard
-  std::int64_t row_ns_x1024 = 0;  // to compute a row of such a GEMM, in 1/1024 ns
-  std::int64_t latency_ns = 0;    // of a collective
-  std::int64_t shard_ns = 0;      // a shard on its link, without latency
-  std::int64_t meanwhile_ns = 0;  // other work that may be done while waiting
+  std::int64_t row_ns_x1024 = 0;  // to compute a row of such a GEMM, in 1/1024 ns; 0: by `gemm`
+  GemmModel gemm = {};            // of [rows, k] @ [k, n]
+  std::int64_t n = 0, k = 0;
+  std::int64_t latency_ns = 0;        // of a collective
+  std::int64_t shard_ns = 0;          // a shard on its link, without latency
+  std::int64_t contention_x1024 = 0;  // LinkCost::contention
+  std::int64_t meanwhile_ns = 0;      // other work that may be done while waiting
 };
+
+// What a schedule is made of, as the fingerprint of its collectives tells it.
+enum class ScheduleKind : std::uint8_t { Gather, Scatter, Reduce };
 
 struct Schedule {
   int pieces = 0;                     // in which a shard is sent; 0: the plain schedule
@@ -34,11 +41,9 @@ Schedule scatter_schedule(const OverlapCase& of, Overlap overlap);
 // A product that is all_reduced in pieces; a shard is 1/ranks of it.
 Schedule reduce_schedule(const OverlapCase& of, Overlap overlap);
 
-// The model of a GEMM [rows, k] @ [k, n] on a device with so many threads.
-struct GemmSize {
-  std::int64_t rows, n, k;
-};
-std::int64_t gemm_ns(DeviceKind device, int threads, const GemmSize& size, DType dtype);
+// Has the communicator's next collective compare the choice with that of the peers: ranks that chose
+// differently get an error that names both. Does nothing for the plain schedule.
+void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces);
 
 // The link along dimension m of a mesh, as far as it is known: emulated, set or measured. Without a
 // value the plain schedule is chosen: ranks that share a memory copy their data themselves, and

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "dtensor/ops/overlap_gate.h"
+#include "dtensor/ops/linear_forecast.h"
 
 namespace coshard {
 namespace {
-
-std::int64_t gemm_on(const Tensor& x, const GemmSize& size) {
-  const World* world = World::current();
-  return gemm_ns(x.device()->kind(), world ? world->options().threads : 1, size, x.dtype());
-}
 
 // Of the largest part that a rank has.
 std::int64_t part_size(const Tensor& x, int dim) {
@@ -27,24 +22,30 @@ std::optional<LinkCost> link_of(const Tensor& x, Overlap overlap) {
   return link || overlap == Overlap::Auto ? link : LinkCost();
 }
 
-// The products whose rows are dimension `dim` of x; `width`: of what is sent of a row.
+// The products whose rows are dimension `dim` of x.
 OverlapCase case_of(std::span<const RowFactor> factors, int dim, const LinkCost& link,
-                    std::int64_t width) {
-  const Tensor& x = factors.front().x;
-  OverlapCase c;
-  c.ranks = x.mesh().size();
-  c.products = static_cast<std::int64_t>(factors.size());
-  c.rows = chunk_of(x.size(dim), c.ranks, 0).size;
+                    ScheduleKind kind) {
+  const Tensor &x = factors.front().x, &weight = factors.front().weight;
+  const int ranks = x.mesh().size();
+  std::int64_t batch = 1;
   for (int d = 0; d + 1 < x.ndim(); ++d)
-    if (d != dim) c.rows *= x.size(d);
-  if (c.rows == 0) return c;
+    if (d != dim) batch *= x.size(d);
+  LinearShape shape;
+  shape.ranks = ranks;
+  shape.rows = kind == ScheduleKind::Reduce  // whose pieces are cut from all rows
+                   ? chunk_of(x.size(dim) * batch, ranks, 0).size
+                   : chunk_of(x.size(dim), ranks, 0).size * batch;
+  shape.in = weight.size(1), shape.out = weight.size(0);
+  const Placement cut = weight.layout()[0];
+  shape.cut = cut.is_shard(0) ? 0 : cut.is_shard(1) ? 1 : -1;
+  shape.dtype = x.dtype();
+  OverlapCase c = overlap_case(shape, kind, gemm_model(x.mesh(), x.dtype()), link);
+  if (factors.size() == 1 || c.rows == 0) return c;
   std::int64_t ns = 0;
   for (const RowFactor& f : factors)
-    ns += gemm_on(x, {c.rows, part_size(f.weight, 0), part_size(f.weight, 1)});
-  c.row_ns_x1024 = ns * 1024 / c.rows / c.products;
-  c.latency_ns = static_cast<std::int64_t>(link.latency * 1e3);
-  const std::int64_t bytes = c.rows * width * static_cast<std::int64_t>(size_of(x.dtype()));
-  c.shard_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / link.bytes_per_us * 1e3);
+    ns += c.gemm.ns(c.rows, part_size(f.weight, 0), part_size(f.weight, 1));
+  c.products = static_cast<std::int64_t>(factors.size());
+  c.row_ns_x1024 = std::max<std::int64_t>(1, ns * 1024 / c.rows / c.products);
   return c;
 }
 
@@ -74,21 +75,22 @@ std::optional<RowChoice> arriving_choice(const RowFactor& factor, Overlap overla
   if (!(cut.is_shard(0) || cut.is_replicate())) return std::nullopt;
   const std::optional<LinkCost> link = link_of(x, overlap);
   if (!link) return std::nullopt;
-  OverlapCase c = case_of(std::span(&factor, 1), dim, *link, x.shape().back());
+  OverlapCase c = case_of(std::span(&factor, 1), dim, *link, ScheduleKind::Gather);
   c.meanwhile_ns = meanwhile_ns;
   return chosen(gather_schedule(c, overlap), dim, x);
 }
 
 std::optional<RowChoice> sum_choice(std::span<const RowFactor> factors, Placement target,
                                     Overlap overlap, std::int64_t meanwhile_ns) {
-  const Tensor &x = factors.front().x, &weight = factors.front().weight;
+  const Tensor& x = factors.front().x;
   const std::optional<LinkCost> link = link_of(x, overlap);
   if (!link || !std::ranges::all_of(factors, is_sum)) return std::nullopt;
   const bool reduces = target.is_replicate();
   int dim = 0;
   while (!reduces && dim + 1 < x.ndim() && !target.is_shard(dim)) ++dim;
   if (dim + 1 >= x.ndim()) return std::nullopt;
-  OverlapCase c = case_of(factors, dim, *link, weight.size(0));
+  OverlapCase c =
+      case_of(factors, dim, *link, reduces ? ScheduleKind::Reduce : ScheduleKind::Scatter);
   c.meanwhile_ns = meanwhile_ns;
   if (reduces) return chosen(reduce_schedule(c, overlap), -1, x);
   return chosen(scatter_schedule(c, overlap), dim, x);
@@ -101,7 +103,7 @@ std::int64_t rows_product_ns(const Tensor& dy, const Tensor& x) {
   if (!dy.is_distributed() || dy.mesh().ndim() != 1 || !known_link(dy.mesh(), 0)) return 0;
   const int last = dy.ndim() - 1;
   const std::int64_t rows = dy.numel() / std::max<std::int64_t>(1, dy.size(last));
-  return gemm_on(x, {part_size(dy, last), part_size(x, last), rows});
+  return gemm_ns(dy.mesh(), part_size(dy, last), part_size(x, last), rows, dy.dtype());
 }
 
 }  // namespace coshard

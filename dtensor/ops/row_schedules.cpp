@@ -5,6 +5,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/ops/overlap_gate.h"
 #include "dtensor/redistribute/deferred.h"
 
 namespace coshard {
@@ -124,6 +125,10 @@ Work issue_sum(Communicator& communicator, const Tensor& block) {
   return communicator.issue(std::move(c));
 }
 
+void note(const RowProduct& product, ScheduleKind kind, int pieces) {
+  if (!product.absent()) note_schedule(product.mesh().communicator(0), kind, pieces);
+}
+
 // For the sum, in the layout that it gets.
 Tensor room_for(const RowProduct& product, Placement placement) {
   const auto spec = make_spec(product.mesh(), Layout(placement), product.spec()->shape);
@@ -132,6 +137,7 @@ Tensor room_for(const RowProduct& product, Placement placement) {
 
 Task<Tensor> scattered(const RowProduct& product, int dim, int pieces, Meanwhile meanwhile) {
   const Tensor to = room_for(product, Shard(dim));
+  note(product, ScheduleKind::Scatter, pieces);
   std::optional<Scatter> scatter;
   if (!product.absent()) scatter.emplace(product, dim, pieces).run();
   if (meanwhile) meanwhile();
@@ -145,6 +151,7 @@ Task<Tensor> scattered(const RowProduct& product, int dim, int pieces, Meanwhile
 
 Task<Tensor> reduced(RowProduct& product, int pieces, Meanwhile meanwhile) {
   const Tensor to = room_for(product, Replicate());
+  note(product, ScheduleKind::Reduce, pieces);
   std::vector<Work> works;
   if (!product.absent()) {
     product.flatten();
@@ -170,6 +177,7 @@ Task<Tensor> rows_as_they_arrive(RowProduct& product, int dim, Meanwhile meanwhi
   const int ranks = product.mesh().size();
   const int own = product.absent() ? 0 : product.mesh().local_rank(0);
   const Tensor source = brought_by(x);
+  note(product, ScheduleKind::Gather, 1);
   const std::shared_ptr<WorkState> arriving = source.storage()->pending.state();
   product.read_from(source);
   const Tensor out = Tensor::empty(product.device(), product.spec(), product.dtype());

@@ -7,6 +7,7 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/grad_mode.h"
 #include "dtensor/ops/local.h"
+#include "dtensor/ops/output_place.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
@@ -53,12 +54,23 @@ void combine_norm(const NormPart& part, const Tensor& norm, bool largest) {
                        "gradient norm");
 }
 
-// Not in place: a gradient that the program holds does not change.
-Tensor scaled(const Tensor& gradient, const Tensor& factor) {
+// Whether a DataParallel keeps it, in memory that the next backward overwrites.
+bool is_in_bucket(const Tensor& parameter) {
+  return parameter.grad_meta()->summed && !parameter.grad_meta()->collector.expired();
+}
+
+// In place only in a bucket: another gradient that the program holds does not change.
+Tensor scaled(const Tensor& parameter, const Tensor& factor) {
+  const Tensor gradient = parameter.grad();
   const Tensor local = gradient.raw_local();
   const DType wide = statistic_dtype(local.dtype());
-  const Tensor result = mul(to(local, wide), to(factor, wide));
-  return local_contiguous(to(result, local.dtype())).with_spec(gradient.spec());
+  const Tensor terms = to(local, wide), by = to(factor, wide);
+  const bool in_place = is_in_bucket(parameter) && local.is_contiguous();
+  if (in_place) local.wait_for_readers("clip_grad_norm");
+  const OutputPlace place(in_place ? local : Tensor());
+  const Tensor result = to(mul(terms, by), local.dtype());
+  if (in_place) local.mark_written();
+  return local_contiguous(result).with_spec(gradient.spec());
 }
 
 // Parameters with a gradient, each once.
@@ -165,7 +177,7 @@ Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p, CallS
   Tensor norm = sum_of_norms(norms, largest);
   if (!largest) norm = pow(norm, 1 / p);
   const Tensor factor = clamp(mul(reciprocal(add(norm, 1e-6)), max_norm), std::nullopt, 1.0);
-  for (const Tensor& parameter : counted) parameter.set_grad(scaled(parameter.grad(), factor));
+  for (const Tensor& parameter : counted) parameter.set_grad(scaled(parameter, factor));
   co_return view(norm, Shape());
 }
 

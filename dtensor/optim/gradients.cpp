@@ -5,6 +5,7 @@
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/optim/gradients.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"
@@ -88,23 +89,22 @@ std::vector<int> others_along(const DeviceMesh& mesh, int dim) {
   return others;
 }
 
-// The ranks of `mesh` along `dim` must hold replicas of the gradient, not shards or partial values.
-void check_replicas_along(const Tensor& gradient, std::size_t index, const DeviceMesh& mesh,
-                          int dim) {
+}  // namespace
+
+void check_replicas_along(std::string_view who, const Tensor& gradient, std::size_t index,
+                          const DeviceMesh& mesh, int dim, int summed) {
   if (!gradient.is_distributed() || !gradient.mesh().contains_this_rank()) return;
   const std::vector<int> reduced = others_along(mesh, dim);
   for (int m = 0; m < gradient.mesh().ndim(); ++m) {
-    if (gradient.layout()[m].is_replicate()) continue;
+    if (m == summed || gradient.layout()[m].is_replicate()) continue;
     for (const int rank : others_along(gradient.mesh(), m))
-      CS_REQUIRE(std::ranges::find(reduced, rank) == reduced.end(), "all_reduce_gradients along '",
+      CS_REQUIRE(std::ranges::find(reduced, rank) == reduced.end(), who, " along '",
                  mesh.names()[static_cast<std::size_t>(dim)], "' of ", mesh,
                  ": the gradient of parameter ", index, " is ", describe(gradient), ", so ranks ",
                  mesh.get_rank(), " and ", rank,
                  " hold different parts of it; pass a dimension along which it is replicated");
   }
 }
-
-}  // namespace
 
 Task<void> reduce_gradients(Tensors parameters, CallSite site) {
   const UserCall user(site);
@@ -142,7 +142,7 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
   std::vector<GradientBucket> buckets;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (const Tensor g = parameters[i].grad(); g.defined())
-      check_replicas_along(g, i, mesh, dim);
+      check_replicas_along("all_reduce_gradients", g, i, mesh, dim);
     else
       mesh.note(dim, {"called all_reduce_gradients with no gradient for parameter", "of", i,
                       parameters.size()});

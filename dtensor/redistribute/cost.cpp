@@ -17,11 +17,12 @@ double time_of(bool collective, double bytes_moved, double bytes_copied, const L
 
 LinkCost slowest(std::span<const LinkCost> links, unsigned dims) {
   if (links.empty()) return {};
-  LinkCost slow{0, std::numeric_limits<double>::infinity()};
+  LinkCost slow{0, std::numeric_limits<double>::infinity(), 0};
   for (std::size_t m = 0; m < links.size(); ++m) {
     if ((dims >> m & 1U) == 0) continue;
     slow.latency = std::max(slow.latency, links[m].latency);
     slow.bytes_per_us = std::min(slow.bytes_per_us, links[m].bytes_per_us);
+    slow.contention = std::max(slow.contention, links[m].contention);
   }
   return slow;
 }

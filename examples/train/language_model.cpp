@@ -1,5 +1,6 @@
 #include "examples/train/language_model.h"
 
+#include <coshard/dtensor/calibrate.h>
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
@@ -36,14 +37,40 @@ LanguageModel::LanguageModel(const Options& options, World& world)
 
 Task<void> LanguageModel::parallelize() {
   if (world_.size() == 1) co_return;
-  DeviceMesh mesh = init_device_mesh(world_, {world_.size()}, {"tp"});
+  const bool dp = options_.data_parallel();
+  DeviceMesh mesh = init_device_mesh(world_, {world_.size()}, {dp ? "dp" : "tp"});
   ParallelPlan plan = nn::transformer_plan(options_.sequence_parallel());
   const ParallelizeOptions how{.overlap = parse_overlap(options_.overlap)};
   if (options_.measure_links) {
-    Task<DeviceMesh> measuring = measure_links(mesh);
-    mesh = co_await std::move(measuring);
+    CalibrateOptions measured;
+    measured.dtypes = {options_.dtype()};
+    Task<DeviceMesh> calibrating = calibrate(mesh, measured);
+    mesh = co_await std::move(calibrating);
+  }
+  if (dp) {
+    replicas_ = mesh;
+    gradients_.emplace(model_.parameters(), mesh, 0, DataParallelOptions{.overlap = how.overlap});
+    co_return;
   }
   co_await parallelize_module(model_, mesh, plan, how);
+}
+
+Batch LanguageModel::part_of(Batch batch) const {
+  if (!replicas_.defined()) return batch;
+  const auto part = static_cast<std::ptrdiff_t>(batch.tokens.size()) / world_.size();
+  const auto cut = [&](std::vector<double>& values) {
+    const auto begin = values.begin() + part * world_.rank();
+    values = std::vector<double>(begin, begin + part);
+  };
+  cut(batch.tokens);
+  cut(batch.targets);
+  return batch;
+}
+
+Tensor LanguageModel::mean_over_replicas(const Tensor& loss) const {
+  if (!replicas_.defined()) return loss.detach();
+  const DTensor term = from_local(loss.detach(), replicas_, Partial(Reduce::Avg));
+  return term.redistribute(Replicate()).tensor();
 }
 
 Task<Tensor> LanguageModel::logits(std::vector<double> tokens, std::int64_t rows) {

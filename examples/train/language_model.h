@@ -1,10 +1,12 @@
 #pragma once
-// The model of one rank, sharded over all ranks by its plan (one rank: plain tensors, no plan). Belongs
-// to the rank's thread.
+// The model of one rank, sharded over all ranks by its plan, or a replica (dp; one rank: plain
+// tensors, no plan). Belongs to the rank's thread.
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/styles/nn/transformer.h>
 #include "examples/train/options.h"
 #include "examples/train/text.h"
@@ -15,8 +17,14 @@ class LanguageModel {
  public:
   // Draws the weights; the same for any number of ranks.
   LanguageModel(const Options& options, World& world);
-  // Cuts the weights. Before anything else, on all ranks.
+  // Cuts the weights, or has backward average gradients over the replicas. Before anything else, on
+  // all ranks.
   Task<void> parallelize();
+
+  // What this rank learns from: the batch or, of replicas, its part of the sequences.
+  Batch part_of(Batch batch) const;
+  // The mean of a loss over the replicas: issued, and in flight. The same on every rank.
+  Tensor mean_over_replicas(const Tensor& loss) const;
 
   // Mean cross-entropy in nats over the targets that are not negative; a scalar, the same on every
   // rank.
@@ -34,6 +42,8 @@ class LanguageModel {
   World& world_;
   nn::Transformer model_;
   std::int64_t parameter_count_ = 0;
+  DeviceMesh replicas_;  // defined for dp
+  std::optional<DataParallel> gradients_;
 };
 
 }  // namespace coshard::train

@@ -1,5 +1,6 @@
-// Trains a tensor-parallel transformer on the bytes of a text. `train --help` lists the options.
-// SIGINT or SIGTERM ends it early with all its figures, a second one at once (stop_signals.h).
+// Trains a transformer on the bytes of a text, by tensor or data parallelism. `train --help` lists
+// the options. SIGINT or SIGTERM ends it early with all its figures, a second one at once
+// (stop_signals.h).
 #include <atomic>
 #include <exception>
 #include <iostream>

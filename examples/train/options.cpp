@@ -13,8 +13,8 @@ namespace coshard::train {
 namespace {
 
 constexpr const char* kAbout =
-    "Trains a Llama-shaped byte-level language model with tensor parallelism; ranks are threads of "
-    "this process, or of those that mpirun or srun has started.";
+    "Trains a Llama-shaped byte-level language model with tensor or data parallelism; ranks are "
+    "threads of this process, or of those that mpirun or srun has started.";
 constexpr const char* kExample =
     "Example: the King James Bible on two ranks with sequence parallelism, and a trace for "
     "ui.perfetto.dev (about four minutes on two cores)\n"
@@ -34,7 +34,8 @@ void add_options(CLI::App& app, Options& o) {
   const auto add_text = [&app](const char* name, std::string& value, const char* help) {
     app.add_option(name, value, help)->capture_default_str();
   };
-  tools::add_number(app, "--ranks", o.ranks, 1, 256, "number of ranks; must divide --heads")
+  tools::add_number(app, "--ranks", o.ranks, 1, 256,
+                    "number of ranks; must divide --heads, or --batch for dp")
       ->default_str("one per process, or 2");
   add("--threads", o.threads, 0, kMostThreads, "compute threads per rank; 0 means cores / ranks");
   tools::add_place(app, o.device, o.communicator);
@@ -45,9 +46,12 @@ void add_options(CLI::App& app, Options& o) {
       "run all ranks on this many threads; default one thread each");
   tools::add_shape(app, o, o.dtype_name);
   tools::add_word(app, "--overlap", o.overlap, {"off", "auto", "always"},
-                  "whether linear layers compute while collectives are in flight; auto: where "
-                  "the links are known (--link, --measure-links) and it is faster");
-  app.add_flag("--measure-links", o.measure_links, "measure the links between ranks first");
+                  "whether layers compute while collectives are in flight; auto: linear layers "
+                  "where the links are known (--link, --measure-links) and it is faster, gradients "
+                  "of dp always");
+  app.add_flag("--measure-links", o.measure_links,
+               "measure the links between ranks and the times of products first, or take what an "
+               "earlier run has measured");
   add("--steps", o.steps, 1, kMost, "optimizer steps");
   tools::add_number(app, "--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
   add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");

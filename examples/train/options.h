@@ -35,6 +35,7 @@ struct Options {
   DType dtype() const { return parse_dtype(dtype_name); }
   WorldOptions world() const;
   bool sequence_parallel() const { return plan == "tp-sp"; }
+  bool data_parallel() const { return plan == "dp"; }
 };
 
 // Reads and checks argv. Nothing when --help was asked for and printed. Error{BadInput}: an option

@@ -6,6 +6,7 @@
 #include <random>
 
 #include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/runtime/trace_range.h>
 #include "examples/train/evaluate.h"
@@ -20,13 +21,17 @@ constexpr double kClip = 1.0;
 // One step; returns the loss before it, which the host has not waited for.
 Task<Tensor> train_step(LanguageModel& model, AdamW& optimizer, Batch batch) {
   optimizer.zero_grad();
-  Task<Tensor> forward = model.loss(std::move(batch));
+  Task<Tensor> forward = model.loss(model.part_of(std::move(batch)));
   Tensor loss = co_await std::move(forward);
+  Tensor mean = model.mean_over_replicas(loss);
   co_await backward(loss);
   Task<Tensor> clip = clip_grad_norm(optimizer.parameters(), kClip);
   co_await std::move(clip);
   co_await optimizer.step();
-  co_return loss.detach();
+  std::vector<Tensor> told{mean};
+  Task<void> arrived = arrival_of(std::move(told));
+  co_await std::move(arrived);
+  co_return mean;
 }
 
 AdamWOptions adamw_options() {

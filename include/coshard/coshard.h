@@ -5,6 +5,7 @@
 // coshard/simulate.h.
 #include <coshard/runtime/language.h>
 
+#include <coshard/dtensor/calibrate.h>
 #include <coshard/dtensor/capture.h>
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/distribute.h>
@@ -15,6 +16,7 @@
 #include <coshard/dtensor/local_map.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
@@ -44,4 +46,5 @@
 #include <coshard/styles/parallelize.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/verify_replicated.h>
+#include <coshard/styles/woven.h>
 #include <coshard/version.h>

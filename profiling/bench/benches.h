@@ -39,6 +39,7 @@ struct OverlapOptions {
   int steps = 8;           // computations, and collectives, of a branch
   int rounds = 7;          // of all programs in turns; the median counts
   double compute_ms = 20;  // of a computation, about, while all ranks compute
+  int draws = 0;           // shapes and links on which the gate is tried, and nothing else; 0: none
   WorldOptions world = {};
 };
 Report bench_overlap(const OverlapOptions& options);
@@ -50,7 +51,7 @@ struct TrainOptions {
   int threads = 1;
   int dim = 256, heads = 8, layers = 4, ffn = 688, seq = 256, batch = 8;
   int steps = 15;
-  std::string plan = "tp";  // tp or tp-sp
+  std::string plan = "tp";  // tp, tp-sp or dp
   std::string dtype = "f32";
   std::string peer;
   int rounds = 3;  // of ours and the peer in turns; the median round counts

@@ -12,7 +12,9 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/benches.h"
+#include "profiling/bench/gate_draws.h"
 #include "profiling/bench/schedules.h"
+#include "profiling/bench/woven.h"
 
 namespace coshard::bench {
 namespace {
@@ -185,6 +187,10 @@ void measure_ranks(Report& report, const OverlapOptions& options, int ranks) {
 
 Report bench_overlap(const OverlapOptions& options) {
   Report report("overlap");
+  if (options.draws > 0) {
+    measure_draws(report, options);
+    return report;
+  }
   report.note("calibration", "a collective takes as long as a computation while all ranks compute");
   const std::vector<int> all = options.ranks == 0 ? std::vector{2, 4} : std::vector{options.ranks};
   for (const int ranks : all) {
@@ -192,6 +198,8 @@ Report bench_overlap(const OverlapOptions& options) {
     measure_schedules(report, options, ranks);
     measure_backward_schedules(report, options, ranks);
     measure_transformer(report, options, ranks);
+    if (ranks == 2) measure_data_parallel(report, options);
+    measure_woven(report, options, ranks);
   }
   return report;
 }

@@ -1,5 +1,6 @@
 // The collectives of a world in several processes, beside the blocking ones of the MPI between them.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <functional>
@@ -8,8 +9,10 @@
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
+#include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/error.h>
 #include "profiling/bench/all_reduce.h"
+#include "profiling/bench/peer.h"
 #include "profiling/bench/processes_bench.h"
 #include "profiling/bench/timed.h"
 
@@ -67,12 +70,92 @@ void measure_theirs(const Processes& several, int kib, Rounds& rounds) {
   add("S0_to_S1", BlockingCollective::AllToAll);
 }
 
+// Of this process, all threads.
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+// What a process costs, in per cent of a core, while its rank sleeps.
+struct Resting {
+  double idle = 0, in_flight = 0;
+};
+
+Task<double> percent_asleep() {
+  constexpr std::chrono::seconds kRest{2};
+  const double before = cpu_seconds();
+  co_await sleep_for(kRest);
+  co_return (cpu_seconds() - before) / std::chrono::duration<double>(kRest).count() * 100;
+}
+
+Task<void> measure_resting(World& world, Resting& found) {
+  std::vector<float> data(1 << 20);
+  Collective sum;
+  sum.kind = CollectiveKind::AllReduce;
+  sum.extent = static_cast<std::int64_t>(data.size());
+  sum.send = sum.recv = data.data();
+  const std::shared_ptr<Communicator> communicator = world.communicator();
+  communicator->issue(sum).wait();
+  co_await sleep_for(std::chrono::milliseconds(100));  // progress has stopped
+  Task<double> idle = percent_asleep();
+  found.idle = co_await std::move(idle);
+  Work first;
+  if (world.rank() == 0) first = communicator->issue(sum);  // the others come later
+  Task<double> in_flight = percent_asleep();
+  found.in_flight = co_await std::move(in_flight);
+  if (world.rank() != 0) first = communicator->issue(sum);
+  first.wait();
+}
+
+void add_resting(Report& report, const WorldOptions& options, int self) {
+  Resting found;
+  const Program program = [&found](World& world) -> Task<void> {
+    Resting unused;
+    Task<void> measured = measure_resting(world, world.rank() == 0 ? found : unused);
+    co_await std::move(measured);
+  };
+  run_ranks(options, program);
+  if (self != 0) return;
+  const auto add = [&report](const char* name, double percent, double target) {
+    report.results.push_back({name, percent, "% of a core", target, false, {}, {}});
+  };
+  add("cpu_with_nothing_in_flight", found.idle, 0.2);
+  add("cpu_with_a_collective_in_flight", found.in_flight, 5);
+}
+
+// The same of gloo between two processes, which PyTorch starts itself.
+void add_pytorch(Report& report, const std::map<std::string, double>& pytorch, int kib) {
+  const std::pair<const char*, const char*> kinds[] = {{"all_reduce", "gloo_all_reduce"},
+                                                       {"P_to_R", "P_to_R"},
+                                                       {"S0_to_R", "S0_to_R"},
+                                                       {"P_to_S0", "P_to_S0"},
+                                                       {"S0_to_S1", "S0_to_S1"}};
+  for (const auto& [ours, theirs] : kinds) {
+    const auto found = pytorch.find(fmt::format("{}KiB.{}.median_us", kib, theirs));
+    const std::string name = fmt::format("{}_{}KiB", ours, kib);
+    const Result* mine = report.find(name);
+    if (found == pytorch.end() || mine == nullptr) continue;
+    const double faster = found->second / mine->value;
+    report.results.push_back({"pytorch_" + name, found->second, "us", {}, false, {}, {}});
+    report.results.push_back(ratio("ratio_pytorch_" + name, faster, 1.0));
+  }
+}
+
 }  // namespace
 
-void bench_processes(Report& report, WorldOptions options, const Processes& several) {
+void bench_processes(Report& report, WorldOptions options, const Processes& several,
+                     const std::string& peer) {
   options.ranks = several.all;
   report.note("ranks", several.all);
   report.note("mpi", several.mpi);
+  std::map<std::string, double> pytorch;  // while the other processes wait asleep
+  if (several.self == 0 && !peer.empty())
+    pytorch = run_peer(peer, {"collectives", "--world", std::to_string(several.all)});
+  add_resting(report, options, several.self);
   Rounds ours, theirs;
   for (int round = 0; round < kRounds + 1; ++round) {
     for (const int kib : kEachKib) {
@@ -97,6 +180,7 @@ void bench_processes(Report& report, WorldOptions options, const Processes& seve
       report.results.push_back(
           ratio("ratio_mpi_" + name, mpis.value / mine.value, kib == 4 ? 1.0 / 3 : 1 / 1.3));
     }
+    add_pytorch(report, pytorch, kib);
   }
 }
 

@@ -140,7 +140,7 @@ Report bench_redistribute(const RedistributeOptions& options) {
   WorldOptions world_options = options.world;
   if (const Processes several = processes(world_options); several.blocking != nullptr) {
     world_options.threads = 1;
-    bench_processes(report, world_options, several);
+    bench_processes(report, world_options, several, options.peer);
     return report;
   }
   report.note("ranks", options.ranks);

@@ -1,5 +1,6 @@
 #pragma once
-// What overlapped linear layers hide of the collectives around them.
+// What overlapped linear layers hide of the collectives around them, and backward of the gradients
+// of replicas.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,5 +38,8 @@ void measure_backward_schedules(Report& report, const OverlapOptions& options, i
 // Adds a step (forward, loss and backward) of the Transformer with sequence parallelism, on a link
 // on which its collectives take (n-1)/n of its products, and the closed-form best beside it.
 void measure_transformer(Report& report, const OverlapOptions& options, int ranks);
+// Adds the training step of two replicas whose gradients take as long on the emulated link as
+// backward takes: reduced after backward, in buckets during backward, and the closed-form best.
+void measure_data_parallel(Report& report, const OverlapOptions& options);
 
 }  // namespace coshard::bench

@@ -3,6 +3,7 @@
 #include <random>
 
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
@@ -69,15 +70,22 @@ Task<void> step(nn::Transformer& model, AdamW& optimizer, Tensor tokens, Tensor 
 Task<void> measure(World& world, const TrainOptions& options, Measured& found) {
   manual_seed(0);
   nn::Transformer model(config_of(options), world);
+  const bool replicas = options.plan == "dp";
+  std::optional<DataParallel> gradients;
   if (world.size() > 1) {
-    DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+    DeviceMesh mesh = init_device_mesh(world, {world.size()}, {replicas ? "dp" : "tp"});
     ParallelPlan plan = nn::transformer_plan(options.plan == "tp-sp");
-    co_await parallelize_module(model, mesh, plan);
+    if (replicas)
+      gradients.emplace(model.parameters(), mesh, 0);
+    else
+      co_await parallelize_module(model, mesh, plan);
   }
   AdamWOptions adamw;
   AdamW optimizer(model.parameters(), adamw);
-  const Tensor tokens = random_bytes(world, Shape{options.batch, options.seq}, 1);
-  const Tensor targets = random_bytes(world, Shape{options.batch * options.seq}, 2);
+  const int rows = replicas ? options.batch / world.size() : options.batch;
+  const auto seed = static_cast<std::uint64_t>(replicas ? 2 * world.rank() : 0);
+  const Tensor tokens = random_bytes(world, Shape{rows, options.seq}, seed + 1);
+  const Tensor targets = random_bytes(world, Shape{rows * options.seq}, seed + 2);
   CommSummary table;
   world.add_observer(&table);
   Measured mine;
@@ -110,14 +118,17 @@ Measured run_ours(const TrainOptions& options) {
 
 double peer_step_ms(const TrainOptions& o) {
   std::vector<std::string> arguments = {"train"};
+  const bool replicas = o.plan == "dp" && o.ranks > 1;
+  const int batch = replicas ? o.batch / o.ranks : o.batch;  // its --batch is that of a process
   const std::pair<const char*, int> values[] = {
       {"--world", o.ranks}, {"--dim", o.dim}, {"--heads", o.heads}, {"--layers", o.layers},
-      {"--ffn", o.ffn},     {"--seq", o.seq}, {"--batch", o.batch}, {"--steps", o.steps}};
+      {"--ffn", o.ffn},     {"--seq", o.seq}, {"--batch", batch},   {"--steps", o.steps}};
   for (const auto& [name, value] : values) {
     arguments.emplace_back(name);
     arguments.push_back(std::to_string(value));
   }
   if (o.plan == "tp-sp" && o.ranks > 1) arguments.emplace_back("--sp");
+  if (replicas) arguments.insert(arguments.end(), {"--plan", "ddp"});
   const std::map<std::string, double> figures = run_peer(o.peer, arguments);
   const auto found = figures.find("step_ms");
   if (found == figures.end())

@@ -14,13 +14,21 @@
 
 namespace coshard {
 
-std::string host_id() {
+namespace {
+
+// Of this boot, and the namespace of this process.
+std::string id_of(const char* space) {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat net {};
-  if (::stat("/proc/self/ns/net", &net) != 0) return boot;
-  return str_cat(boot, ':', net.st_ino);
+  struct stat info {};
+  if (::stat(space, &info) != 0) return boot;
+  return str_cat(boot, ':', info.st_ino);
 }
+
+}  // namespace
+
+std::string host_id() { return id_of("/proc/self/ns/net"); }
+std::string pid_space_id() { return id_of("/proc/self/ns/pid"); }
 
 std::string host_name() {
   char name[256] = "";

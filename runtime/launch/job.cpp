@@ -13,6 +13,7 @@
 #include <coshard/runtime/error.h>
 #include "runtime/comm/mpi/mpi_library.h"
 #include "runtime/launch/host.h"
+#include "runtime/launch/roll_call.h"
 
 namespace coshard {
 namespace {
@@ -20,20 +21,23 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-HelloNotice this_process() { return {::getpid(), host_name(), host_id()}; }
+HelloNotice this_process() { return {::getpid(), host_name(), host_id(), pid_space_id()}; }
 
 // MPI_Init waits for all processes and cannot be interrupted.
 class InitWatch {
  public:
-  InitWatch(const Launched& launched, milliseconds deadline) {
+  InitWatch(const Launched& launched, milliseconds deadline)
+      : launcher_(launcher_above(::getppid())), here_(launcher_, launched.process) {
     if (deadline == milliseconds(0)) return;
     thread_ = std::thread([this, launched, deadline] {
       std::unique_lock lock(mutex_);
       if (changed_.wait_for(lock, deadline, [this] { return over_; })) return;
+      const int local = launcher_ == 0 ? 0 : launched.local_processes.value_or(0);
+      const std::string absent =
+          absence_text(launched.processes, local, here_.here(launched.processes));
       std::cerr << str_cat("error: MPI has not started within ",
-                           static_cast<double>(deadline.count()) / 1000, " s: not all of the ",
-                           launched.processes, " processes have called run(); ", launched.said,
-                           '\n')
+                           static_cast<double>(deadline.count()) / 1000, " s: ", absent, "; ",
+                           launched.said, '\n')
                 << std::flush;
       std::_Exit(1);
     });
@@ -50,6 +54,8 @@ class InitWatch {
   InitWatch& operator=(const InitWatch&) = delete;
 
  private:
+  int launcher_;
+  RollCall here_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool over_ = false;
@@ -160,6 +166,24 @@ void Job::meet(milliseconds deadline) {
     meet_first(deadline);
   }
   engine_->on_notice(nullptr);
+  watch_neighbours();
+}
+
+// Process 0, with which the connections of all end, and in turn one of those of this host: whoever
+// dies is watched by somebody.
+void Job::watch_neighbours() {
+  const int self = engine_->process();
+  const auto& mine = table_[static_cast<std::size_t>(self)];
+  std::vector<int> here;
+  for (int p = 0; p < processes(); ++p) {
+    const auto& other = table_[static_cast<std::size_t>(p)];
+    if (other.host == mine.host && other.pid_space == mine.pid_space) here.push_back(p);
+  }
+  const auto own = std::ranges::find(here, self);
+  const int next = own + 1 == here.end() ? here.front() : own[1];
+  for (const int p : here)
+    if (p != self && (p == 0 || p == next))
+      liveness_->watch(p, static_cast<int>(table_[static_cast<std::size_t>(p)].pid));
 }
 
 void Job::meet_all(milliseconds deadline) {
@@ -269,6 +293,17 @@ Job::~Job() {
 
 bool Job::on_one_host() const {
   return std::ranges::all_of(table_, [&](const auto& p) { return p.host == table_[0].host; });
+}
+
+std::vector<int> Job::hosts() const {
+  std::vector<std::string> known;
+  std::vector<int> hosts;
+  for (const HelloNotice& process : table_) {
+    const auto found = std::ranges::find(known, process.host);
+    hosts.push_back(static_cast<int>(found - known.begin()));
+    if (found == known.end()) known.push_back(process.host);
+  }
+  return hosts;
 }
 
 int Job::before_on_this_host() const {

@@ -39,6 +39,8 @@ class Job {
   int processes() const { return static_cast<int>(table_.size()); }
   // Whether all processes run on one host.
   bool on_one_host() const;
+  // The host of each process, numbered in the order of their first processes.
+  std::vector<int> hosts() const;
   // How many processes with lower numbers run on the host of this one.
   int before_on_this_host() const;
   // "process 1 (pid 4711 on node1)"
@@ -63,6 +65,7 @@ class Job {
     std::optional<std::uint64_t> runs;  // none: it has given up
   };
   void await_others();
+  void watch_neighbours();
   void meet(std::chrono::milliseconds deadline);
   void meet_all(std::chrono::milliseconds deadline);
   void meet_first(std::chrono::milliseconds deadline);

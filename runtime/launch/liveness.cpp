@@ -1,8 +1,11 @@
 #include "runtime/launch/liveness.h"
 
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <future>
 #include <map>
 #include <optional>
@@ -12,6 +15,7 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -52,6 +56,7 @@ class Liveness::Hub {
       hooks_ = {};
       on_message_ = nullptr;
       door_.close();
+      for (const auto& watched : watched_) watched->end();
       for (const auto& [process, link] : links_) link->send({FrameKind::Bye, process_, ""});
       close_when_sent(Clock::now() + milliseconds(500));
     });
@@ -119,6 +124,19 @@ class Liveness::Hub {
     beat();
   }
 
+  void watch(int process, int pid) {
+    const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    if (fd < 0 && errno != ESRCH) return;
+    const auto watched = std::make_shared<Watched>(io_, process);
+    watched_.push_back(watched);
+    if (fd < 0) return died(watched);
+    watched->pid.assign(fd);
+    watched->pid.async_wait(asio::posix::stream_descriptor::wait_read,
+                            [this, watched](const boost::system::error_code& error) {
+                              if (!error) died(watched);
+                            });
+  }
+
   std::vector<int> lost() const {
     std::vector<int> all;
     for (std::size_t p = 0; p < lost_.size(); ++p)
@@ -132,6 +150,47 @@ class Liveness::Hub {
     thread_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "liveness");
       io_.run();
+    });
+  }
+
+  // Another process of this host, until it has died.
+  struct Watched {
+    Watched(asio::io_context& io, int number) : pid(io), timer(io), process(number) {}
+    void end() {
+      boost::system::error_code ignored;
+      pid.close(ignored);
+      timer.cancel();
+    }
+    asio::posix::stream_descriptor pid;
+    asio::steady_timer timer;
+    int process;
+    int looks = 0;  // since anything came from it
+    Clock::time_point heard_at;
+  };
+  using WatchedPtr = std::shared_ptr<Watched>;
+
+  // It may have said goodbye before, and most connections end now by themselves.
+  void died(const WatchedPtr& watched) {
+    constexpr int kLooks = 3;
+    constexpr milliseconds kBetween{50};
+    const auto found = links_.find(watched->process);
+    if (found == links_.end()) {  // process 0 has it
+      const auto zero = links_.find(0);
+      if (process_ != 0 && zero != links_.end())
+        zero->second->send({FrameKind::Lost, watched->process, ""});
+      return;
+    }
+    const LinkPtr link = found->second;
+    if (link->bye) return;
+    if (link->heard_at != watched->heard_at) watched->looks = 0;
+    watched->heard_at = link->heard_at;
+    if (++watched->looks > kLooks) {
+      link->close();
+      return ended(link, "it has ended");
+    }
+    watched->timer.expires_after(kBetween);
+    watched->timer.async_wait([this, watched](const boost::system::error_code& error) {
+      if (!error) died(watched);
     });
   }
 
@@ -163,10 +222,13 @@ class Liveness::Hub {
       case FrameKind::Said:
         if (process_ == 0) return pass_on({FrameKind::Said, from->process, std::move(frame.text)});
         return heard_said(frame.process, frame.text);
-      case FrameKind::Lost:  // only process 0 knows, and of a process of this job
-        if (process_ == 0 || frame.process < 0 || frame.process >= static_cast<int>(lost_.size()))
+      case FrameKind::Lost:
+        if (frame.process < 0 || frame.process >= static_cast<int>(lost_.size()) ||
+            frame.process == process_)
           fail(ErrorKind::CommFailed, "nonsense");
-        return note_lost(frame.process, frame.text);
+        if (process_ != 0) return note_lost(frame.process, frame.text);
+        watched_.push_back(std::make_shared<Watched>(io_, frame.process));
+        return died(watched_.back());
       case FrameKind::Bye: from->bye = true; return;
       case FrameKind::Message:
         if (process_ == 0) frame.process = from->process;
@@ -254,6 +316,7 @@ class Liveness::Hub {
   Clock::time_point beaten_at_ = Clock::now();
   milliseconds deadline_{0};
   Hooks hooks_;
+  std::vector<WatchedPtr> watched_;
   std::map<int, LinkPtr> links_;  // of process 0: to all others; else to it
   std::vector<std::pair<int, std::string>> unheard_;
   std::vector<std::optional<std::string>> lost_;  // by process: why
@@ -300,6 +363,10 @@ void Liveness::on_message(std::function<void(int, int, std::string)> told) {
 
 void Liveness::set_deadline(milliseconds deadline) {
   hub_->run([&] { hub_->set_deadline(deadline); });
+}
+
+void Liveness::watch(int process, int pid) {
+  hub_->run([&] { hub_->watch(process, pid); });
 }
 
 std::vector<int> Liveness::lost() const {

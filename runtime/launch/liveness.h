@@ -54,6 +54,9 @@ class Liveness {
   // call to the next; null: messages are dropped.
   void send_message(int to, int tag, std::string bytes);
   void on_message(std::function<void(int from, int tag, std::string bytes)> told);
+  // `process` runs on this host under `pid`: its end is noticed here also where a process that it
+  // has forked keeps its connection open. Without effect before Linux 5.3.
+  void watch(int process, int pid);
   // Of the waits that it watches over; a link that is down is noticed before it.
   void set_deadline(std::chrono::milliseconds deadline);
   std::vector<int> lost() const;

@@ -133,6 +133,14 @@ class ProcessRoster final : public Roster {
   int place_on_host(int rank) const override {
     return job_.before_on_this_host() * per_process_ + rank - here_.front();
   }
+  std::vector<int> hosts() const override {
+    if (job_.on_one_host()) return {};
+    const std::vector<int> of_processes = job_.hosts();
+    std::vector<int> hosts;
+    for (int r = 0; r < size_; ++r)
+      hosts.push_back(of_processes[static_cast<std::size_t>(r / per_process_)]);
+    return hosts;
+  }
 
  private:
   void say(const Notice& notice) {

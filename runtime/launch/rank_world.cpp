@@ -10,6 +10,7 @@
 #include <coshard/runtime/error.h>
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/make_device.h"
+#include "runtime/launch/rank_hosts.h"
 #include "runtime/launch/roster.h"
 
 namespace coshard {
@@ -92,6 +93,7 @@ WorldOptions settled(const WorldOptions& options) { return settled(options, proc
 
 std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster& roster,
                                   Executor& executor) {
+  *hosts_of_ranks = roster.hosts();
   const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
   const std::shared_ptr<Device> device = device_of(rank, roster.place_on_host(rank), options);
   device->set_timeout(timeout_ns);

@@ -49,6 +49,8 @@ class Roster {
   virtual std::string last_seen(int rank) const = 0;
   // How many ranks with lower numbers run on the host of `rank`, one of here(): which GPU it gets.
   virtual int place_on_host(int rank) const { return rank; }
+  // The host of each rank, numbered in the order of their first ranks; empty: there is one.
+  virtual std::vector<int> hosts() const { return {}; }
 };
 
 // Ranks that are threads of this process, or where a launcher has started several processes also of

@@ -16,30 +16,28 @@ class SharedThreads final : public RankHost {
   explicit SharedThreads(int threads) : threads_(threads) {}
 
   void run(std::span<const int> here, ThreadGroup&, const RankProgram& program) override {
-    const int ranks = static_cast<int>(here.size());  // all of the world: 0, 1, …
-    const int count = std::min(threads_, ranks);
+    const std::size_t count = std::min(static_cast<std::size_t>(threads_), here.size());
     // They outlive all threads: ranks of one may still be ringing those of another.
     std::vector<std::unique_ptr<RankFibers>> shares;
-    for (int t = 0; t < count; ++t) shares.push_back(std::make_unique<RankFibers>());
+    for (std::size_t t = 0; t < count; ++t) shares.push_back(std::make_unique<RankFibers>());
     std::vector<std::thread> threads;
     try {
-      for (int t = 0; t < count; ++t) {
+      for (std::size_t t = 0; t < count; ++t) {
         threads.emplace_back([&, t] {
-          pthread_setname_np(pthread_self(), str_cat("ranks ", t, "+").c_str());
-          const auto i = static_cast<std::size_t>(t);
+          pthread_setname_np(pthread_self(), str_cat("ranks ", here[t], "+").c_str());
           try {
-            for (int rank = t; rank < ranks; rank += count) shares[i]->add(rank, program);
-            shares[i]->run();
+            for (std::size_t i = t; i < here.size(); i += count) shares[t]->add(here[i], program);
+            shares[t]->run();
           } catch (...) {
-            not_run(t, ranks, count, *shares[i], program);
+            not_run(here, t, count, *shares[t], program);
           }
         });
       }
     } catch (...) {  // the system has no thread left: the ranks of the others cannot be run
-      for (int rank = 0; rank < ranks; ++rank) {
-        if (rank % count < static_cast<int>(threads.size())) continue;
-        program.failed(rank, std::current_exception());
-        program.ended(rank);
+      for (std::size_t i = 0; i < here.size(); ++i) {
+        if (i % count < threads.size()) continue;
+        program.failed(here[i], std::current_exception());
+        program.ended(here[i]);
       }
     }
     program.watch();
@@ -48,12 +46,12 @@ class SharedThreads final : public RankHost {
 
  private:
   // What was thrown has ended the thread, or kept it from beginning: of its ranks none goes on.
-  static void not_run(int first, int ranks, int step, const RankFibers& share,
-                      const RankProgram& program) {
-    for (int rank = first; rank < ranks; rank += step) {
-      if (share.ended(rank)) continue;
-      program.failed(rank, std::current_exception());
-      program.ended(rank);
+  static void not_run(std::span<const int> here, std::size_t first, std::size_t step,
+                      const RankFibers& share, const RankProgram& program) {
+    for (std::size_t i = first; i < here.size(); i += step) {
+      if (share.ended(here[i])) continue;
+      program.failed(here[i], std::current_exception());
+      program.ended(here[i]);
     }
   }
 

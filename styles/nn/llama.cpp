@@ -124,13 +124,17 @@ Task<Tensor> LlamaDecoderLayer::run(Tensor x) {
   inputs.keyword("hidden_states", std::move(h));
   Task<Tensor> attended = self_attn.forward(std::move(inputs));
   h = co_await std::move(attended);
-  const Redistribution joined(h);  // in flight while the layer is recomputed
-  h = co_await joined;
+  if (h.in_flight()) {  // while the layer is recomputed
+    const Redistribution joined(h);
+    h = co_await joined;
+  }
   x = x + h;
   h = co_await post_attention_layernorm.forward(x);
   h = co_await mlp.forward(std::move(h));
-  const Redistribution fed(h);
-  h = co_await fed;
+  if (h.in_flight()) {
+    const Redistribution fed(h);
+    h = co_await fed;
+  }
   co_return x + h;
 }
 

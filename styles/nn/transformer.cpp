@@ -32,14 +32,18 @@ Task<Tensor> TransformerBlock::run(Tensor x) {
   Tensor h = co_await norm1.forward(x);
   h = co_await attn.forward(std::move(h));
   h = co_await drop.forward(std::move(h));
-  const Redistribution attended(h);  // in flight while the block is recomputed
-  h = co_await attended;
+  if (h.in_flight()) {  // while the block is recomputed
+    const Redistribution attended(h);
+    h = co_await attended;
+  }
   x = x + h;
   h = co_await norm2.forward(x);
   h = co_await mlp.forward(std::move(h));
   h = co_await drop.forward(std::move(h));
-  const Redistribution fed(h);
-  h = co_await fed;
+  if (h.in_flight()) {
+    const Redistribution fed(h);
+    h = co_await fed;
+  }
   co_return x + h;
 }
 

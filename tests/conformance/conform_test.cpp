@@ -3,21 +3,59 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <sstream>
 
 #include "tests/support/device.h"
-#include "tools/conform/check.h"
+#include "tests/support/spread.h"
 
 namespace coshard::conform {
 namespace {
 
 std::vector<std::string> files() { return case_files(COSHARD_CONFORMANCE_CASES); }
 
+bool same(const RankResult& a, const RankResult& b) {
+  const auto bits = [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  };
+  return a.steps == b.steps &&
+         std::ranges::equal(a.tensors, b.tensors, [&](const auto& x, const auto& y) {
+           const Snapshot &one = x.second, &other = y.second;
+           return x.first == y.first && one.text == other.text && one.layout == other.layout &&
+                  one.local_shape == other.local_shape &&
+                  std::ranges::equal(one.values, other.values, bits);
+         });
+}
+
+// A process of a job sees what its own ranks have left: that has to be what threads leave, which
+// are judged.
+std::string run_case_over_mpi(const Case& c, const WorldOptions& options) {
+  std::vector<RankResult> left;
+  const std::string failure = [&] {
+    const coshard::testing::InThreads threads;
+    return run_case(c, options, [&](const Case& judged, const std::vector<RankResult>& ranks) {
+      left = ranks;
+      return failure_of(judged, ranks);
+    });
+  }();
+  if (!failure.empty()) return failure;
+  return run_case(c, options, [&](const Case&, const std::vector<RankResult>& ranks) {
+    for (std::size_t r = 0; r < ranks.size(); ++r)
+      if (!ranks[r].steps.empty() && !same(ranks[r], left[r]))
+        return str_cat("rank ", r, " leaves something else than as a thread");
+    return std::string();
+  });
+}
+
 class ConformanceCases : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ConformanceCases, AllHold) {
-  for (const Case& c : read_cases(GetParam()))
-    EXPECT_EQ(run_case(c, coshard::testing::test_options(1)), "") << c.name;
+  const WorldOptions options = coshard::testing::test_options(1);
+  const auto run = [&](const Case& c) {
+    return coshard::testing::over_mpi() ? run_case_over_mpi(c, options) : run_case(c, options);
+  };
+  for (const Case& c : read_cases(GetParam())) EXPECT_EQ(run(c), "") << c.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, ConformanceCases, ::testing::ValuesIn(files()),

@@ -1,6 +1,7 @@
 // Whose memory a gradient is, and what is the same on all ranks.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/hooks.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
@@ -119,6 +120,68 @@ TEST(Writes, AQuotientAndRunningSumsMayBeChangedInPlace) {
       EXPECT_EQ(a.grad().to_vector(), da);
       EXPECT_EQ(b.grad().to_vector(), db);
     }
+  });
+}
+
+// --- which record runs next ---
+
+// How many collectives had been issued when the host first waited for one.
+class IssuedBeforeAwait final : public Observer {
+ public:
+  explicit IssuedBeforeAwait(World& world) : world_(world) { world.add_observer(this); }
+  ~IssuedBeforeAwait() override { world_.remove_observer(this); }
+  void issued(const CommEvent&, std::int64_t) override { ++all; }
+  void ready(const CommEvent&, std::int64_t, std::int64_t, std::int64_t) override {
+    if (before == 0) before = all;
+  }
+  int all = 0, before = 0;
+
+ private:
+  World& world_;
+};
+
+// A sum by a product whose weight is cut: the gradient of y is Partial, and reduced before y gets it.
+Tensor reduced_in_backward(const Tensor& y, const DTensor& weight) {
+  const DTensor whole = from_local(y, weight.mesh(), Replicate());
+  return sum(matmul(whole, weight));
+}
+
+TEST(BackwardOrder, RunsWhatTheNewestRecordDoesNotFeedWhileItsGradientIsInFlight) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor weight = distribute_tensor(counting(world, {3, 4}), mesh, Shard(1));
+    const Tensor x = leaf_of(world, {2, 3}), y = leaf_of(world, {2, 3});
+    const Tensor first = reduced_in_backward(x * x, weight);
+    const Tensor second = reduced_in_backward(y * y, weight);
+    const Tensor loss = first + second;
+    IssuedBeforeAwait seen(world);
+    Task<void> walk = backward(loss);
+    co_await std::move(walk);
+    EXPECT_EQ(seen.all, 2);
+    EXPECT_EQ(seen.before, 2);
+    EXPECT_EQ(x.grad().to_vector(), (Values{20, 104, 252, 80, 260, 504}));
+    EXPECT_EQ(y.grad().to_vector(), x.grad().to_vector());
+  });
+}
+
+// y * y is older than what is in flight, and here, but not complete.
+TEST(BackwardOrder, WaitsForAGradientThatGoesOnToAnOlderRecord) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor weight = distribute_tensor(counting(world, {3, 4}), mesh, Shard(1));
+    const Tensor x = leaf_of(world, {2, 3});
+    const Tensor square = x * x;
+    const Tensor through = reduced_in_backward(square * 1.0, weight);
+    const Tensor beside = sum(square);
+    int visits = 0;
+    const HookHandle hook = register_hook(square, [&](const Tensor& gradient) {
+      ++visits;
+      return gradient;
+    });
+    const Tensor loss = from_local(beside, mesh, Replicate()) + through;
+    co_await backward(loss);
+    EXPECT_EQ(visits, 1);
+    EXPECT_EQ(x.grad().to_vector(), (Values{22, 108, 258, 88, 270, 516}));
   });
 }
 

@@ -1,6 +1,7 @@
 // Hooks of tensors and leaves, and retain_grad.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/hooks.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>

@@ -6,6 +6,7 @@
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "tests/dtensor/mesh_refusals.h"
+#include "tests/support/spread.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {
@@ -82,6 +83,67 @@ TEST(FromRanks, ARankOutsideHasNoPlaceAndNoCommunicator) {
     EXPECT_TRUE(says(mesh_refusal([&] { mesh.communicator(1); }), "rank 1 is not in the mesh"));
     EXPECT_TRUE(says(mesh_refusal([&] { mesh.local_rank(0); }), "rank 1 is not in the mesh"));
   });
+}
+
+// As `mpirun --map-by node` places them.
+TEST(MeshOverHosts, InnerDimensionsStayWithinAHostThoughWorldRanksAlternate) {
+  if (testing::test_device() != DeviceKind::Cpu) GTEST_SKIP() << "there are no processes";
+  const testing::ClaimedHosts hosts({0, 1, 0, 1});
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    EXPECT_EQ(mesh.ranks(), (Ranks{0, 2, 1, 3}));
+    EXPECT_EQ(mesh["tp"].ranks(), world.rank() % 2 == 0 ? (Ranks{0, 2}) : (Ranks{1, 3}));
+    EXPECT_EQ(mesh["dp"].ranks(), world.rank() < 2 ? (Ranks{0, 1}) : (Ranks{2, 3}));
+    EXPECT_EQ(mesh.coordinate(), (Ranks{world.rank() % 2, world.rank() / 2}));
+    const DTensor x = distribute_tensor(arange(8), mesh, Layout(Replicate(), Shard(0)));
+    EXPECT_EQ(x.to_local().to_vector()[0], world.rank() / 2 * 4);
+    const Redistribution whole = x.redistribute(Replicate(), Replicate());
+    const DTensor full = co_await whole;
+    EXPECT_EQ(full.to_local().to_vector(), (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7}));
+    const DeviceMesh literal = DeviceMesh::from_ranks(world, {0, 1, 2, 3}, {2, 2}, {"dp", "tp"});
+    EXPECT_EQ(literal.ranks(), (Ranks{0, 1, 2, 3}));
+    EXPECT_FALSE(mesh == literal);
+  });
+}
+
+TEST(MeshOverHosts, OneDimensionIsInTheOrderOfTheWorld) {
+  if (testing::test_device() != DeviceKind::Cpu) GTEST_SKIP() << "there are no processes";
+  const testing::ClaimedHosts hosts({0, 1, 0, 1});
+  on_ranks(4, [](World& world) -> Task<void> {
+    EXPECT_EQ(init_device_mesh(world, {4}).ranks(), (Ranks{0, 1, 2, 3}));
+    EXPECT_EQ(init_device_mesh(world, {1, 4}).ranks(), (Ranks{0, 1, 2, 3}));
+    co_return;
+  });
+}
+
+TEST(MeshOverHosts, RanksInTheOrderOfHostsStayAsTheyAre) {
+  if (testing::test_device() != DeviceKind::Cpu) GTEST_SKIP() << "there are no processes";
+  const testing::ClaimedHosts hosts({0, 0, 0, 0, 1, 1, 1, 1});
+  ::testing::internal::CaptureStderr();
+  on_ranks(8, [](World& world) -> Task<void> {
+    const std::vector<Ranks> shapes{{2, 4}, {4, 2}, {2, 2, 2}};
+    for (const Ranks& shape : shapes)
+      EXPECT_EQ(init_device_mesh(world, shape).ranks(), (Ranks{0, 1, 2, 3, 4, 5, 6, 7}));
+    co_return;
+  });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(MeshOverHosts, AnInnerDimensionThatNoHostCanHoldIsToldOfOnce) {
+  if (testing::test_device() != DeviceKind::Cpu) GTEST_SKIP() << "there are no processes";
+  const testing::ClaimedHosts hosts({0, 1, 2, 0, 1, 2, 3, 3});
+  ::testing::internal::CaptureStderr();
+  on_ranks(8, [](World& world) -> Task<void> {
+    for (int i = 0; i < 3; ++i) {
+      const DeviceMesh mesh = init_device_mesh(world, {2, 4, 1}, {"dp", "tp", "one"});
+      EXPECT_EQ(mesh.ranks(), (Ranks{0, 3, 1, 4, 2, 5, 6, 7}));
+    }
+    co_return;
+  });
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr(),
+      "warning: init_device_mesh: dimension tp=4 of (dp=2,tp=4,one=1) spans hosts, which have "
+      "2 of the ranks each\n");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // What a user of PyTorch types: methods, names, lists in braces, undefined tensors, sizes.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>

@@ -43,9 +43,9 @@ class Job:
     def errors(self):
         return [line for line in self.err.split("\n") if line.startswith("error: ")]
 
-    def ends(self):
-        """When processes ended by themselves, after the grief."""
-        return [float(at) - self.grief for at in re.findall(r"at ([\d.]+)", self.out.split("grief", 1)[1])[1:]]
+    def told(self):
+        """When the ranks that lived were told, after the grief, by their own clock."""
+        return [float(at) - self.grief for at in re.findall(r"told at ([\d.]+)", self.out)]
 
     def text(self):
         return f"exit code {self.code} after {self.took:.1f} s\n{self.out}\n{self.err}"
@@ -61,18 +61,45 @@ class Faults(unittest.TestCase):
         least = 0 if MPI == "mpich" else survivors
         self.assertLessEqual(least, len(named), job.text())
         self.assertEqual(len(named), len(job.errors()), job.text())
-        for at in job.ends():
-            self.assertLess(at, 0.5 + 2, job.text())
+
+    def told_in_time(self, how, rank, processes, ranks=None):
+        """The job, once in which all survivors were told within half a second; a machine that does other things may need another try."""
+        for _ in range(4):
+            job = Job(how, rank, processes, ranks)
+            if MPI == "mpich":  # hydra may end the survivors before they have printed
+                return job
+            self.assertEqual(len(job.told()), (ranks or processes) // processes * (processes - 1), job.text())
+            if max(job.told()) < 0.5:
+                return job
+        self.fail(job.text())
 
     def test_a_killed_process_is_named_by_every_survivor(self):
-        self.died(Job("kill", 1, 2), "rank 1, process 1", 1)
-        self.died(Job("kill", 2, 4), "rank 2, process 2", 3)
+        self.died(self.told_in_time("kill", 1, 2), "rank 1, process 1", 1)
+        self.died(self.told_in_time("kill", 2, 4), "rank 2, process 2", 3)
 
     def test_a_killed_process_with_several_ranks_is_named_with_them(self):
-        self.died(Job("kill", 3, 2, 4), "ranks 2 to 3, process 1", 1)
+        self.died(self.told_in_time("kill", 3, 2, 4), "ranks 2 to 3, process 1", 1)
 
     def test_a_killed_process_zero_is_named_by_every_survivor(self):
-        self.died(Job("kill", 0, 3), "rank 0, process 0", 2)
+        self.died(self.told_in_time("kill", 0, 3), "rank 0, process 0", 2)
+
+    def test_a_killed_process_is_named_though_one_that_it_has_forked_lives(self):
+        for rank in (0, 2):
+            self.died(self.told_in_time("fork", rank, 3), f"rank {rank}, process {rank}", 2)
+
+    def test_a_process_that_calls_mpi_abort_is_named(self):
+        if MPI == "torchrun":
+            return
+        said = {"openmpi": "MPI_ABORT was invoked on rank 1 ", "mpich": r"application called MPI_Abort\(MPI_COMM_WORLD, 5\) - process 1"}[MPI]
+        for _ in range(8):  # Open MPI 4.1 loses what it would say in one of ten runs
+            job = Job("abort", 1, 3)
+            self.assertNotEqual(job.code, 0, job.text())
+            self.assertLess(job.after, 3.0, job.text())
+            for line in job.errors():
+                self.assertRegex(line, r"rank 1, process 1 \(pid \d+ on [^)]+\) has died: ")
+            if re.search(said, job.err + job.out):
+                return
+        self.fail(job.text())
 
     def test_a_process_that_crashes_or_exits_is_named(self):
         self.died(Job("segv", 1, 2), "rank 1, process 1", 1)
@@ -141,7 +168,7 @@ class Faults(unittest.TestCase):
         done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=120)
         self.assertNotEqual(done.returncode, 0)
         self.assertLess(time.time() - begin, 12)
-        told = "MPI has not started within 2 s: not all of the 2 processes"
+        told = "MPI has not started within 2 s: process 1 has not called run(); "
         if MPI == "torchrun":
             told = "1 of 2 processes did not join the job within 2 s: 1"
         self.assertIn(told, done.stderr)

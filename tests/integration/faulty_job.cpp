@@ -38,6 +38,14 @@ void abort_mpi() {
 void grieve(const std::string& how) {
   std::cout << "grief at " << std::to_string(now()) << '\n' << std::flush;
   if (how == "kill") ::kill(::getpid(), SIGKILL);
+  if (how == "fork") {
+    if (::fork() == 0) {  // which has this one's sockets
+      for (const int fd : {0, 1, 2}) ::close(fd);
+      ::sleep(1);  // hydra waits for it
+      ::_exit(0);
+    }
+    ::kill(::getpid(), SIGKILL);
+  }
   if (how == "segv") ::kill(::getpid(), SIGSEGV);
   if (how == "exit") ::_exit(3);
   if (how == "exit0") ::_exit(0);
@@ -73,7 +81,12 @@ cs::Task<void> program(cs::World& world, int rank, const std::string& how, int a
                                                                             : cs::Reduce::Sum;
     sum.extent = static_cast<std::int64_t>(data.size());
     sum.send = sum.recv = data.data();
-    co_await comm->issue(sum);
+    try {
+      co_await comm->issue(sum);
+    } catch (...) {
+      std::cout << "told at " + std::to_string(now()) + '\n' << std::flush;
+      throw;
+    }
     for (float& x : data) x = 1.0F;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

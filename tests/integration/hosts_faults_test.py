@@ -127,6 +127,8 @@ class Faults(unittest.TestCase):
     def test_strangers_do_no_harm(self):
         with Hosts(2, "1gbit") as hosts:
             job = self.start(hosts, "64", "5000", "5")
+            listening = subprocess.run(hosts.on(0, "ss", "-Hltnp"), capture_output=True, text=True, check=True).stdout
+            self.assertNotIn(f"pid={job.started.pid},", listening, "coshard run listens though all have come")
             port = job.wait_for(r"liveness at port (\d+)").group(1)
             pid = hosts.pid_on(0, STEADY)
             before = memory_of(pid)

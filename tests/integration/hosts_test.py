@@ -71,7 +71,10 @@ class SeveralHosts(unittest.TestCase):
 
     def test_training_on_two_hosts_with_two_ranks_on_each_has_the_losses_of_threads(self):
         with Hosts(2, "1gbit") as hosts:
-            self.trains(hosts, 4)
+            before = [hosts.sent(host) for host in (0, 1)]
+            payload = self.trains(hosts, 4)
+            for host in (0, 1):  # half of it at least is for the other host's ranks
+                self.assertGreater(hosts.sent(host) - before[host], payload / 2)
 
     def test_training_on_four_hosts_has_the_losses_of_threads(self):
         with Hosts(4, "1gbit") as hosts:
@@ -82,8 +85,26 @@ class SeveralHosts(unittest.TestCase):
 
     def test_two_processes_on_each_host_reach_each_other(self):
         with Hosts(2, "1gbit") as hosts:
+            before = [hosts.sent(host) for host in (0, 1)]
             out = self.run_job(hosts, hosts.mpirun(MPI, STEADY, "64", "5", "0", each=2))
             self.assertIn("all sums are right", out)
+            for host in (0, 1):
+                self.assertGreater(hosts.sent(host) - before[host], 5 * 64 * 1024)
+
+    def test_a_mesh_keeps_its_inner_dimension_within_hosts_though_ranks_alternate(self):
+        with Hosts(2, "1gbit") as hosts:
+            by_node = {"openmpi": ["--map-by", "node"], "mpich": ["-ppn", "1"]}[MPI]
+            launcher = hosts.mpirun(MPI, each=2)
+            before = [hosts.sent(host) for host in (0, 1)]
+            out = self.run_job(hosts, [*launcher, *by_node, COSHARD, "doctor"])
+            self.assertRegex(out, r"(?m)^processes +4 on 2 hosts$")
+            self.assertRegex(out, r"(?m)^host 0 +.*, ranks 0, 2$")
+            self.assertRegex(out, r"(?m)^host 1 +.*, ranks 1, 3$")
+            links = {name: float(rate) for rate, name in re.findall(r"(?m)^link +[\d.e+]+ us, ([\d.e-]+) GB/s, measured between (\w+)$", out)}
+            self.assertEqual(sorted(links), ["hosts", "ranks"], out)
+            self.assertLess(links["hosts"], 0.15, out)  # 1 Gbit/s, and what a bucket of tbf holds
+            for host in (0, 1):  # one gather of 4 MiB by each rank, 13 times
+                self.assertGreater(hosts.sent(host) - before[host], 13 * 2 * 4 * KIB * KIB)
 
     def test_sums_go_over_the_link(self):
         for count in (2, 4):
@@ -98,10 +119,11 @@ class SeveralHosts(unittest.TestCase):
     def test_coshard_run_starts_processes_on_hosts(self):
         for count in (2, 4):
             with Hosts(count, "1gbit") as hosts:
-                before = hosts.sent(0)
+                before = [hosts.sent(host) for host in range(count)]
                 out = self.run_job(hosts, hosts.coshard_run(COSHARD, MPI, STEADY, str(KIB), "10", "0"))
                 self.assertIn("[0] all sums are right", out)
-                self.assertGreater(hosts.sent(0) - before, 10 * KIB * 1024 * 2 * (count - 1) / count)
+                for host in range(count):
+                    self.assertGreater(hosts.sent(host) - before[host], 10 * KIB * 1024 * 2 * (count - 1) / count)
 
     def test_a_delay_of_the_link_changes_nothing(self):
         with Hosts(2, "1gbit") as hosts:

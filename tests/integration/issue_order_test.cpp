@@ -70,7 +70,7 @@ TEST(IssueOrder, IsTheSameOnAllRanksUnderRandomDelays) {
   train::Options options = small_options(text);
   options.ranks = 4;
   options.steps = 4;
-  for (const char* plan : {"tp", "tp-sp"}) {
+  for (const char* plan : {"tp", "tp-sp", "dp"}) {
     options.plan = plan;
     std::vector<double> first_losses;
     const std::vector<Issues> first = run_delayed(options, 1, first_losses);

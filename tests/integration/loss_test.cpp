@@ -26,7 +26,7 @@ void expect_ranks_agree(const std::string& dtype, double tolerance) {
   const std::vector<double> one = run_training(options).loss;
   ASSERT_EQ(one.size(), 50U);
   EXPECT_LT(one.back(), 0.8 * one.front());
-  for (const char* plan : {"tp", "tp-sp"}) {
+  for (const char* plan : {"tp", "tp-sp", "dp"}) {
     for (const int ranks : {2, 4}) {
       options.ranks = ranks;
       options.plan = plan;
@@ -59,6 +59,19 @@ TEST(Training, TheSameRunTwiceIsBitwiseEqual) {
   const train::Outcome first = run_training(options), second = run_training(options);
   EXPECT_EQ(first.loss, second.loss);
   EXPECT_EQ(first.sample, second.sample);
+}
+
+// Sums are in rank order, whenever gradients leave.
+TEST(Training, OverlapsTheGradientsOfReplicasBitwise) {
+  const TextFile text;
+  Options options = small_options(text);
+  options.steps = 10;
+  options.ranks = 4;
+  options.plan = "dp";
+  options.overlap = "off";
+  const std::vector<double> after = run_training(options).loss;
+  options.overlap = "auto";
+  EXPECT_EQ(run_training(options).loss, after);
 }
 
 TEST(Training, AnotherSeedGivesAnotherRun) {

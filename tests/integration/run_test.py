@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """`coshard run` with each MPI: what the job prints, its exit code, how long it takes to end, and that it leaves nothing behind.
 
-usage: run_test.py COSHARD QUICKSTART RUN_PROGRAM MPI      MPI: openmpi, mpich; exit code 77: its launcher is not there
+usage: run_test.py COSHARD QUICKSTART TRAIN RUN_PROGRAM MPI      MPI: openmpi, mpich; exit code 77: its launcher is not there
 """
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ import time
 import unittest
 import uuid
 
-COSHARD, QUICKSTART, RUN_PROGRAM, MPI = sys.argv[1:5]
+COSHARD, QUICKSTART, TRAIN, RUN_PROGRAM, MPI = sys.argv[1:6]
 MOST = 3.0  # seconds from the death of a rank to the end of the job
 NOISE = 1.0  # of a machine that does other things
 MARK = "COSHARD_RUN_TEST_MARK"
@@ -104,6 +105,21 @@ class Run(unittest.TestCase):
             self.check(job, 0)
             self.assertEqual(job.out, "".join(f"[0] {line}\n" for line in threads.splitlines()))
             self.assertEqual(job.err, "")
+
+    def test_training_has_the_losses_of_threads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/text", "w", encoding="ascii") as file:
+                file.writelines(f"{n} times {n} is {n * n}\n" for n in range(5000))
+            settings = "--layers 1 --dim 32 --heads 4 --ffn 48 --seq 32 --batch 2 --steps 3 --sample 0 --eval-blocks 1 --threads 1 --ranks 2"
+            train = [TRAIN, "--text", f"{folder}/text", *settings.split(), "--json"]
+            subprocess.run([*train, f"{folder}/threads"], capture_output=True, check=True, timeout=60)
+            self.check(self.job("-n", "2", *train, f"{folder}/job"), 0)
+            losses = []
+            for name in ("threads", "job"):
+                with open(f"{folder}/{name}", encoding="utf-8") as file:
+                    losses.append(json.load(file)["loss"])
+            self.assertEqual(losses[0], losses[1])
+            self.assertEqual(len(losses[0]), 3)
 
     def test_arguments_reach_the_program_as_they_are(self):
         words = ["two words", "", ":", "-n", "3", ":", "--", "--mpi=none", "a'b\"c$d*", "--help"]
@@ -301,5 +317,5 @@ if __name__ == "__main__":
     if shutil.which(f"mpirun.{MPI}") is None:
         print(f"skipped: there is no mpirun.{MPI}")
         sys.exit(77)
-    del sys.argv[1:5]
+    del sys.argv[1:6]
     unittest.main()

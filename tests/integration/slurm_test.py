@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The quickstart as several processes of a Slurm step: what it prints is what threads print.
 
-usage: slurm_test.py MPI QUICKSTART FAULTY_JOB      MPI: openmpi, mpich
+usage: slurm_test.py MPI QUICKSTART TRAIN FAULTY_JOB      MPI: openmpi, mpich
 Starts a Slurm of one node, with ports, keys and folders of its own, and stops it. Exit code 77: Slurm is not there, or may not run here.
 """
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -164,19 +165,34 @@ def launch(node, mpi, quickstart):
         expect(done.stdout == threads, f"{mpirun[0]} in an allocation", done)
 
 
+def trains(node, mpi, train):
+    def losses(*launcher):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/text", "w", encoding="ascii") as file:
+                file.writelines(f"{n} times {n} is {n * n}\n" for n in range(5000))
+            settings = "--layers 1 --dim 32 --heads 4 --ffn 48 --seq 32 --batch 2 --steps 3 --sample 0 --eval-blocks 1 --threads 1 --ranks 2"
+            done = run([*launcher, train, "--text", f"{folder}/text", *settings.split(), "--json", f"{folder}/json"], node.environment)
+            expect(done.returncode == 0, f"train, started by {launcher or 'itself'}", done)
+            with open(f"{folder}/json", encoding="utf-8") as file:
+                return json.load(file)["loss"]
+
+    threads, tasks = losses(), losses("srun", f"--mpi={PMI[mpi]}", "-n", "2")
+    expect(len(threads) == 3 and tasks == threads, "srun trains as threads do, bit by bit", threads, tasks)
+
+
 def survive(node, mpi, faulty_job):
     """A task that is killed is named by the other one within half a second; the step fails."""
     settings = {"UCX_TLS": "posix,sysv,self", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = run(["srun", f"--mpi={PMI[mpi]}", "-n", "2", faulty_job, "1", "kill", "20", "--ranks", "2", "--timeout", "20"], {**node.environment, **settings})
     expect(done.returncode != 0 and re.search(r"error: .*rank 1, process 1 \(pid \d+ on [^)]+\) has died: ", done.stderr), "a killed task is named", done)
-    grief, end = (float(at) for at in re.findall(r" at ([\d.]+)", done.stdout))
-    expect(end - grief < 0.5, f"within half a second ({end - grief:.3f} s)", done)
+    grief, told, _ = (float(at) for at in re.findall(r" at ([\d.]+)", done.stdout))
+    expect(told - grief < 0.5, f"within half a second ({told - grief:.3f} s)", done)
     done = run(["srun", f"--mpi={PMI[mpi]}", "-n", "2", faulty_job, "1", "throw", "20", "--ranks", "2"], {**node.environment, **settings})
     expect(done.returncode != 0 and done.stderr.count("error: rank 1: disk full") == 1, "a task that throws is told of once", done)
 
 
 def main():
-    mpi, quickstart, faulty_job = sys.argv[1:4]
+    mpi, quickstart, train, faulty_job = sys.argv[1:5]
     for name in PROGRAMS:
         if shutil.which(name) is None:
             skip(f"there is no {name} (Debian: slurm-wlm, munge)")
@@ -184,6 +200,7 @@ def main():
         if node.problem:
             skip(node.problem)
         launch(node, mpi, quickstart)
+        trains(node, mpi, train)
         survive(node, mpi, faulty_job)
 
 

@@ -8,6 +8,7 @@
 #include "examples/train/training.h"
 #include "tests/support/device.h"
 #include "tests/support/json.h"
+#include "tests/support/spread.h"
 
 namespace coshard::testing {
 
@@ -67,6 +68,10 @@ inline train::Outcome run_training(const train::Options& options, const WorldOpt
     return train::train_rank(world, options, text, outcome);
   };
   run_ranks(world, program);
+  if (over_mpi() && outcome.loss.empty()) {  // rank 0, which has them, is in another process
+    const InThreads threads;
+    run_ranks(world, program);
+  }
   return outcome;
 }
 inline train::Outcome run_training(const train::Options& options) {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
+
+#include "profiling/rank_clock.h"
 
 namespace coshard {
 namespace {
@@ -42,6 +45,27 @@ TEST(Gather, BringsTracesWithTheirTimes) {
       EXPECT_EQ(all[r].spans().back().name, "op " + std::to_string(r));
       EXPECT_EQ(all[r].spans().back().begin, static_cast<std::int64_t>(1000 * r) - 1);
     }
+  };
+  run_ranks({.ranks = 3}, program);
+}
+
+// Ranks that claim clocks of other boots: times are those of rank 0's clock.
+TEST(Gather, LinesUpTheClocksOfSeveralHosts) {
+  constexpr std::int64_t kHour = 3'600'000'000'000;
+  const Program program = [](World& world) -> Task<void> {
+    if (world.rank() > 0)
+      *rank_clock = {str_cat("boot ", world.rank()), world.rank() == 1 ? kHour : -5 * kHour};
+    ChromeTrace mine;
+    const std::int64_t real = now_ns();
+    mine.computed("op", ComputeClass::Other, rank_clock->now(), rank_clock->now() + 10);
+    Task<std::vector<ChromeTrace>> gathered = gather_traces(world, mine);
+    const std::vector<ChromeTrace> all = co_await std::move(gathered);
+    for (const ChromeTrace& trace : all)
+      EXPECT_LT(std::abs(trace.spans()[0].begin - real), kHour / 60);
+    Task<std::int64_t> measured = clock_offset(world);
+    const std::int64_t offset = co_await std::move(measured);
+    EXPECT_TRUE(world.rank() > 0 || offset == 0) << offset;
+    EXPECT_LT(std::abs(offset + rank_clock->ahead), kHour / 60);
   };
   run_ranks({.ranks = 3}, program);
 }

@@ -31,7 +31,7 @@ SETUP += [f"-D{part}=disabled" for part in ("cuda", "nccl", "nvtx", "mpi", "oned
 TARGET = """
 executable(
   'extension_tests',
-  files({tests}, 'tests/support/main.cpp', 'tests/support/fake_mpi.cpp', 'tests/support/fake_roster.cpp'),
+  files({tests}, 'tests/support/main.cpp', 'tests/support/fake_mpi.cpp', 'tests/support/spread.cpp'),
   include_directories: root_inc,
   dependencies: [styles_dep, dependency('gtest', main: false)],
 )

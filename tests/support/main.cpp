@@ -1,12 +1,15 @@
 // main() of the tests. On a device that this machine lacks it says so and ends with 77, which meson
-// shows as a skip. With COSHARD_TEST_WORLDS=N worlds have N ranks in each fake process.
+// shows as a skip. COSHARD_TEST_WORLDS: how worlds are spread over processes (spread.h); says in the
+// end how many were.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
+#include <coshard/runtime/error.h>
 #include "tests/support/device.h"
-#include "tests/support/fake_roster.h"
+#include "tests/support/spread.h"
 
 int main(int argc, char** argv) {
   using coshard::DeviceKind;
@@ -17,7 +20,14 @@ int main(int argc, char** argv) {
                 std::string(coshard::to_string(device)).c_str());
     return 77;
   }
-  if (const char* per_process = std::getenv("COSHARD_TEST_WORLDS"))
-    coshard::testing::spread_worlds(std::atoi(per_process));
-  return RUN_ALL_TESTS();
+  try {
+    if (const char* how = std::getenv("COSHARD_TEST_WORLDS")) coshard::testing::spread_worlds(how);
+    const int failed = RUN_ALL_TESTS();
+    if (const std::string spread = coshard::testing::worlds_that_were_spread(); !spread.empty())
+      std::printf("worlds: %s\n", spread.c_str());
+    return failed;
+  } catch (const coshard::Error& error) {
+    std::printf("error: %s\n", error.what());
+    return 1;
+  }
 }

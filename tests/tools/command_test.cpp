@@ -135,6 +135,49 @@ TEST(Command, PlanExplainRefusesWhatRedistributeRefuses) {
                  "R to P(sum): R cannot become P(sum)");
 }
 
+TEST(Command, PlanExplainShowsWhatLinearLayersOverlapWith) {
+  const std::string sharded =
+      "plan explain --mesh tp=4 --plan tp-sp --dim 4096 --heads 32 --ffn 14336 --seq 4096 ";
+  const Ended slow = run(sharded + "--link 20us,2GB/s --module");
+  EXPECT_EQ(slow.code, 0) << slow.err;
+  EXPECT_EQ(slow.out.rfind("forward on tp=4, link 20 us, 2 GB/s, products at a constant rate\n", 0),
+            0U)
+      << slow.out;
+  EXPECT_EQ(std::count(slow.out.begin(), slow.out.end(), '\n'), 10) << slow.out;
+  EXPECT_NE(slow.out.find("all_gather     by shards      1"), std::string::npos) << slow.out;
+  EXPECT_NE(slow.out.find("reduce_scatter by rows"), std::string::npos) << slow.out;
+  const Ended fast = run(sharded + "--link 1TB/s --module layers.*.mlp.w2");
+  EXPECT_EQ(std::count(fast.out.begin(), fast.out.end(), '\n'), 3) << fast.out;
+  EXPECT_NE(fast.out.find("layers.*.mlp.w2        4  reduce_scatter serial         -"),
+            std::string::npos)
+      << fast.out;
+  const Ended one = run(sharded + "--link 1TB/s --module layers.3.mlp");
+  EXPECT_EQ(std::count(one.out.begin(), one.out.end(), '\n'), 5) << one.out;
+  const Ended unknown = run("plan explain --mesh 2 --module layers.*.attn");
+  EXPECT_NE(unknown.out.find("link unknown"), std::string::npos) << unknown.out << unknown.err;
+  EXPECT_NE(unknown.out.find("no link is known: give --link or --calibration"), std::string::npos);
+  EXPECT_NE(unknown.out.find("its input is replicated: there is no collective"), std::string::npos);
+}
+
+TEST(Command, PlanExplainOfModulesIsJsonAndNamesWhatDoesNotFit) {
+  const Ended json = run("plan explain --module --mesh tp=2 --link 1ms,100MB/s --json");
+  EXPECT_TRUE(coshard::testing::json_holds(json.out, R"(
+assert len(d['modules']) == 8 and d['link']['us'] == 1000
+w2 = d['modules'][6]
+assert w2['module'] == 'layers.*.mlp.w2' and w2['collective'] == 'all_reduce', w2
+assert w2['serial_ms'] > 0 and w2['overlapped_ms'] > 0 and w2['why'], w2)"))
+      << json.out;
+  expect_refused("plan explain --mesh 2", "--from is required, or --module");
+  expect_refused("plan explain --module --mesh dp=2,tp=2", "--mesh dp=2,tp=2 has 2 dimensions");
+  expect_refused("plan explain --module bogus --mesh 2", "--module bogus matches no linear layer");
+  expect_refused("plan explain --module --mesh 3", "--heads 8 is not divisible by the 3 ranks");
+  expect_refused("plan explain --module --mesh 2 --calibration /none", "cannot read /none");
+  const std::string path = coshard::testing::temporary_path("calibration");
+  std::ofstream(path) << "something else\n";
+  expect_refused("plan explain --module --mesh 2 --calibration " + path,
+                 path + " is no calibration of this version");
+}
+
 TEST(Command, NumbersOfBenchesAreCheckedBeforeAnythingRuns) {
   for (const char* name :
        {"--steps", "--rounds", "--batch", "--seq", "--layers", "--dim", "--heads", "--ffn"})
@@ -161,7 +204,7 @@ TEST(Command, AShapeThatDoesNotFitIsNamedBeforeAnythingRuns) {
 }
 
 TEST(Command, WordsThatAreNotKnownAreNamed) {
-  expect_refused("bench train --plan pp", "--plan pp: expected tp or tp-sp");
+  expect_refused("bench train --plan pp", "--plan pp: expected tp, tp-sp or dp");
   expect_refused("bench train --dtype f16", "--dtype f16: expected f32, bf16 or f64");
   expect_refused("bench gpu --device gpu", "--device gpu: expected cpu or cuda");
   expect_refused("bench dispatch --communicator foo", "--communicator foo: this build has local");

@@ -4,7 +4,6 @@
 
 #include <coshard/dtensor/random.h>
 #include <coshard/runtime/launch/world.h>
-#include "tools/conform/check.h"
 
 namespace coshard::conform {
 namespace {
@@ -19,7 +18,8 @@ struct Outcome {
   const Case& source;
   std::mutex mutex;
   std::vector<RankResult> ranks;
-  int refused = 0;      // ranks whose step `at` failed as an error of the call
+  int here = 0;         // ranks in this process
+  int refused = 0;      // of them: whose step `at` failed as an error of the call
   std::string failure;  // the first
   std::string op;       // the last operator, with its layouts
 
@@ -69,6 +69,10 @@ Task<void> run_refused_step(Program& program, std::size_t at, Outcome& outcome) 
 
 Task<void> run_rank(World& world, Outcome& outcome) {
   const Case& c = outcome.source;
+  {
+    const std::scoped_lock lock(outcome.mutex);
+    ++outcome.here;
+  }
   manual_seed(1);
   StepCounter counter(world);
   Program program(world, c);
@@ -89,16 +93,16 @@ Task<void> run_rank(World& world, Outcome& outcome) {
 
 }  // namespace
 
-std::string run_case(const Case& c, WorldOptions options) {
+std::string run_case(const Case& c, WorldOptions options, const Judge& judge) {
   Outcome outcome(c);
   try {
     options.ranks = c.ranks();
     options.threads = 1;
     options.timeout = kTimeout;
     run_ranks(options, [&outcome](World& world) { return run_rank(world, outcome); });
-    if (outcome.failure.empty() && must_fail(c) && outcome.refused != c.ranks())
-      outcome.fail(str_cat("refused on ", outcome.refused, " of ", c.ranks(), " ranks"));
-    if (outcome.failure.empty() && !must_fail(c)) outcome.failure = failure_of(c, outcome.ranks);
+    if (outcome.failure.empty() && must_fail(c) && outcome.refused != outcome.here)
+      outcome.fail(str_cat("refused on ", outcome.refused, " of ", outcome.here, " ranks"));
+    if (outcome.failure.empty() && !must_fail(c)) outcome.failure = judge(c, outcome.ranks);
   } catch (const std::exception& error) {
     outcome.fail(error.what());
   }

@@ -1,18 +1,23 @@
 #pragma once
 // Runs conformance cases (format: tests/conformance/cases/FORMAT.md) on ranks as threads.
+#include <functional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include <coshard/runtime/launch/world.h>
 #include "tools/conform/case_file.h"
+#include "tools/conform/check.h"
 
 namespace coshard::conform {
 
 // Empty when the case holds; otherwise what failed first: an error of a step, a step that should
 // have failed and did not, or a check, with the operator and the layouts it saw. A case that cannot
 // be run has failed.
-// `world`: what it runs on; the number of ranks is the case's.
-std::string run_case(const Case& c, WorldOptions world = {});
+// `world`: what it runs on; the number of ranks is the case's. `judge`: of what they have left, by
+// rank; nothing of ranks in other processes.
+using Judge = std::function<std::string(const Case& c, const std::vector<RankResult>& ranks)>;
+std::string run_case(const Case& c, WorldOptions world = {}, const Judge& judge = failure_of);
 
 struct Tally {
   int passed = 0, failed = 0;

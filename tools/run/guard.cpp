@@ -10,11 +10,13 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 
+#include <coshard/runtime/error.h>
 #include "tools/run/child.h"
 #include "tools/run/ending.h"
-#include "tools/run/guard_connection.h"
+#include "tools/run/guard_door.h"
 #include "tools/run/message.h"
 #include "tools/run/signals.h"
 
@@ -24,7 +26,7 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-constexpr std::chrono::seconds kGrace{2};
+constexpr std::chrono::seconds kGrace{2}, kConnect{20};
 
 class Guard {
  public:
@@ -152,10 +154,29 @@ class Guard {
 
 }  // namespace
 
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  CS_REQUIRE(value != nullptr, name, " is not set: only `coshard run` starts this command");
+  return value;
+}
+
+int own_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  fail(ErrorKind::CommFailed, "the launcher does not say which rank this process is");
+}
+
+}  // namespace
+
 int guard(std::vector<std::string> words) {
   for (std::string& word : words) word.erase(0, 1);
+  const std::string addresses = variable(kAddressVariable), token = variable(kTokenVariable);
   asio::io_context io(1);
-  return Guard(io, connect_to_run(io)).run(words);
+  asio::ip::tcp::socket run = connect_to_run(io, addresses, token, own_rank(), kConnect);
+  ::fcntl(run.native_handle(), F_SETFD, FD_CLOEXEC);  // not the program's
+  return Guard(io, std::move(run)).run(words);
 }
 
 }  // namespace coshard::job

@@ -1,6 +1,6 @@
 #pragma once
-// What a guard and `coshard run` tell each other over their connection. The guard sends messages; it
-// is sent single bytes: a signal for its program, or one of the two below.
+// What a guard and `coshard run` tell each other over their connection (guard_door.h). The guard
+// sends messages; it is sent single bytes: a signal for its program, or that it may leave.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -11,10 +11,10 @@ namespace coshard::job {
 constexpr const char* kAddressVariable = "COSHARD_RUN_ADDRESS";
 constexpr const char* kTokenVariable = "COSHARD_RUN_TOKEN";
 
-constexpr unsigned char kLeave = 0, kWelcome = 255;
+constexpr unsigned char kLeave = 0;
 
 enum class MessageKind : std::uint8_t {
-  Hello,    // "TOKEN RANK"
+  Hello,    // who it is
   Out,      // what the program wrote to stdout
   Err,      // and to stderr
   Ended,    // how it ended, to_word(Ending)

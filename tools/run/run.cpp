@@ -5,13 +5,13 @@
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
 #include <iostream>
-#include <random>
 #include <thread>
 
 #include <coshard/runtime/error.h>
+#include "runtime/launch/host.h"
+#include "runtime/launch/proof.h"
 #include "tools/build_info.h"
 #include "tools/run/guard.h"
-#include "tools/run/guard_connection.h"
 #include "tools/run/launcher.h"
 #include "tools/run/message.h"
 #include "tools/run/supervisor.h"
@@ -22,13 +22,6 @@ namespace {
 namespace asio = boost::asio;
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
-std::string make_token() {
-  std::random_device random;
-  std::ostringstream token;
-  for (int i = 0; i < 4; ++i) token << std::hex << random();
-  return token.str();
-}
 
 Job job_of(const RunOptions& options) {
   Job job;
@@ -45,9 +38,12 @@ Job job_of(const RunOptions& options) {
 }
 
 std::string addresses_of(const Job& job, unsigned short port) {
+  std::vector<std::string> addresses;
+  if (!job.hosts.empty()) addresses = addresses_of_this_host();
+  std::erase_if(addresses, [](const std::string& one) { return one.find(':') != one.npos; });
+  if (addresses.empty()) addresses.emplace_back("127.0.0.1");
   std::string all;
-  const auto here = std::vector<std::string>{"127.0.0.1"};
-  for (const std::string& address : job.hosts.empty() ? here : own_addresses())
+  for (const std::string& address : addresses)
     all += (all.empty() ? "" : ",") + address + ':' + std::to_string(port);
   return all;
 }
@@ -58,7 +54,7 @@ int run_job(const RunOptions& options) {
   const Job job = job_of(options);
   const Launcher launcher = find_launcher(options.mpi, {COSHARD_MPI_SHIMS});
   asio::io_context io(1);
-  Supervisor supervisor(io, {job.ranks, make_token(), options.program.front(), !options.no_prefix,
+  Supervisor supervisor(io, {job.ranks, draw_nonce(), options.program.front(), !options.no_prefix,
                              job.hosts.empty(), options.start_timeout});
   Environment environment = environment_of(launcher, job);
   environment.emplace_back(kAddressVariable, addresses_of(job, supervisor.port()));

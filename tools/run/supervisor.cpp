@@ -1,13 +1,10 @@
 #include "tools/run/supervisor.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/read.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <filesystem>
@@ -18,21 +15,14 @@
 #include "tools/run/signals.h"
 
 namespace coshard::job {
-namespace {
 
 namespace asio = boost::asio;
-
-asio::ip::tcp::endpoint place(bool local) {
-  if (local) return {asio::ip::address_v4::loopback(), 0};
-  return {asio::ip::tcp::v4(), 0};
-}
-
-}  // namespace
 
 Supervisor::Supervisor(asio::io_context& io, Options options)
     : io_(io),
       options_(std::move(options)),
-      acceptor_(io, place(options_.local)),
+      door_(io, {options_.token, options_.ranks, options_.local},
+            [this](int rank, Socket socket) { entered(rank, std::move(socket)); }),
       signals_(io),
       pause_(io),
       start_(io),
@@ -44,7 +34,6 @@ Supervisor::Supervisor(asio::io_context& io, Options options)
         std::make_unique<Rank>(Rank{Lines(prefix, std::cout), Lines(prefix, std::cerr)}));
   }
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) hear(signals_, signal);
-  ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
 }
 
 void Supervisor::start_launcher(const std::vector<std::string>& command,
@@ -60,7 +49,7 @@ void Supervisor::start_launcher(const std::vector<std::string>& command,
   const std::string prefix = options_.prefix ? '[' + launcher_name_ + "] " : "";
   launcher_says_ = std::make_unique<Lines>(prefix, std::cerr);
   launcher_complains_ = std::make_unique<Lines>(prefix, std::cerr);
-  asio::co_spawn(io_, accept_guards(), asio::detached);
+  door_.open();
   if (options_.start_timeout.count() > 0) asio::co_spawn(io_, expect_guards(), asio::detached);
   asio::co_spawn(io_, hear_signals(), asio::detached);
   asio::co_spawn(io_, show(launcher_out_, *launcher_says_), asio::detached);
@@ -68,21 +57,6 @@ void Supervisor::start_launcher(const std::vector<std::string>& command,
 }
 
 // The guards -----------------------------------------------------------------------------------
-
-Supervisor::Await<void> Supervisor::accept_guards() {
-  for (;;) {
-    boost::system::error_code failed;
-    auto token = asio::redirect_error(asio::use_awaitable, failed);
-    Socket socket = co_await acceptor_.async_accept(std::move(token));
-    if (!acceptor_.is_open()) co_return;
-    if (!failed) {
-      asio::co_spawn(io_, follow(std::move(socket)), asio::detached);
-      continue;
-    }
-    asio::steady_timer again(io_, std::chrono::milliseconds(100));  // no descriptor left, say
-    co_await again.async_wait(asio::use_awaitable);
-  }
-}
 
 Supervisor::Await<void> Supervisor::expect_guards() {
   start_.expires_after(options_.start_timeout);
@@ -94,40 +68,27 @@ Supervisor::Await<void> Supervisor::expect_guards() {
           {Ending::Kind::Missing, static_cast<int>(seconds.count())}});
 }
 
-// Who does not know the token is not answered.
-Supervisor::Await<int> Supervisor::rank_behind(Socket& socket) {
-  MessageHeader header;
-  co_await asio::async_read(socket, asio::buffer(header), asio::use_awaitable);
-  const MessageShape shape = shape_of(header);
-  if (shape.kind != MessageKind::Hello || shape.size > options_.token.size() + 12) co_return -1;
-  std::string hello(shape.size, ' ');
-  co_await asio::async_read(socket, asio::buffer(hello), asio::use_awaitable);
-  if (!hello.starts_with(options_.token + ' ')) co_return -1;
-  const int rank = std::atoi(hello.c_str() + options_.token.size());
-  if (rank < 0 || rank >= options_.ranks) co_return -1;
-  const Rank& known = *ranks_[static_cast<std::size_t>(rank)];
-  co_return known.came() ? -1 : rank;
+void Supervisor::entered(int number, Socket socket) {
+  Rank& rank = *ranks_[static_cast<std::size_t>(number)];
+  if (rank.came()) return;
+  asio::co_spawn(io_, follow(rank, std::move(socket)), asio::detached);
 }
 
-Supervisor::Await<void> Supervisor::follow(Socket socket) {
-  Rank* rank = nullptr;
+Supervisor::Await<void> Supervisor::follow(Rank& rank, Socket socket) {
+  rank.guard = &socket;
+  if (std::ranges::all_of(ranks_, [](const auto& each) { return each->came(); })) door_.close();
   try {
-    const int number = co_await rank_behind(socket);
-    if (number < 0) co_return;
-    rank = ranks_[static_cast<std::size_t>(number)].get();
-    rank->guard = &socket;
-    tell(&socket, kWelcome);
     for (;;) {
       MessageHeader header;
       co_await asio::async_read(socket, asio::buffer(header), asio::use_awaitable);
       const MessageShape shape = shape_of(header);
       std::string text(shape.size, ' ');
       co_await asio::async_read(socket, asio::buffer(text), asio::use_awaitable);
-      heard(*rank, shape.kind, text);
+      heard(rank, shape.kind, text);
     }
   } catch (const std::exception&) {  // the connection is at its end, or spoke nonsense
   }
-  if (rank != nullptr) lost(*rank);
+  lost(rank);
 }
 
 void Supervisor::heard(Rank& rank, MessageKind kind, const std::string& text) {

@@ -4,7 +4,6 @@
 // whose run() returns when the launcher has ended; on its thread.
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "tools/run/ending.h"
+#include "tools/run/guard_door.h"
 #include "tools/run/launcher.h"
 #include "tools/run/lines.h"
 #include "tools/run/message.h"
@@ -32,7 +32,7 @@ class Supervisor {
     std::chrono::milliseconds start_timeout{0};  // for all guards to come; 0: none
   };
   Supervisor(boost::asio::io_context& io, Options options);
-  unsigned short port() const { return acceptor_.local_endpoint().port(); }
+  unsigned short port() const { return door_.port(); }
   const std::string& token() const { return options_.token; }
   // Error{Unsupported}: it cannot be started.
   void start_launcher(const std::vector<std::string>& command, const Environment& environment);
@@ -44,7 +44,7 @@ class Supervisor {
  private:
   template <class T>
   using Await = boost::asio::awaitable<T>;
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = GuardDoor::Socket;
   using Descriptor = boost::asio::posix::stream_descriptor;
   using Clock = std::chrono::steady_clock;
   struct Rank {
@@ -59,10 +59,9 @@ class Supervisor {
     Ending ending;
   };
 
-  Await<void> accept_guards();
   Await<void> expect_guards();
-  Await<void> follow(Socket socket);
-  Await<int> rank_behind(Socket& socket);
+  void entered(int rank, Socket socket);
+  Await<void> follow(Rank& rank, Socket socket);
   void heard(Rank& rank, MessageKind kind, const std::string& text);
   void lost(Rank& rank);
 
@@ -88,7 +87,7 @@ class Supervisor {
 
   boost::asio::io_context& io_;
   Options options_;
-  boost::asio::ip::tcp::acceptor acceptor_;
+  GuardDoor door_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer pause_, start_;
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -211,6 +211,9 @@ std::string Supervisor::cause() const {
 
 int Supervisor::code() const {
   if (!first_) return 0;
+  // Guards that the launcher has ended may have told of that first.
+  if (launcher_ending_ && !launcher_ending_->ok() && !aborted().empty())
+    return launcher_ending_->code();
   const Ending& ending = cause_of_all().ending;
   const bool lost = ending.kind == Ending::Kind::Lost;
   const int code = (lost && launcher_ending_ ? *launcher_ending_ : ending).code();

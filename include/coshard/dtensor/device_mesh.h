@@ -20,6 +20,8 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
+struct Calibration;  // what calibrate() has measured (calibrate.h)
+
 class DeviceMesh {
  public:
   DeviceMesh() = default;
@@ -51,6 +53,10 @@ class DeviceMesh {
   // tensors do not mix with this one's. Names created by flatten() are not carried over.
   // Error{BadInput}: not one link per dimension; a negative latency; a rate that is not above 0.
   DeviceMesh with_links(std::vector<LinkCost> links, CallSite site = CallSite::current()) const;
+  // What calibrate() has measured, links apart; null: nothing. Slices inherit it.
+  const std::shared_ptr<const Calibration>& calibration() const;
+  DeviceMesh with_calibration(std::shared_ptr<const Calibration> measured,
+                              CallSite site = CallSite::current()) const;
 
   // --- this rank ---
   bool contains_this_rank() const;
@@ -99,7 +105,7 @@ class DeviceMesh {
 
   long holders() const { return impl_.use_count(); }  // number of handles to this mesh
   const void* id() const { return impl_.get(); }  // one per mesh object: equal ids are equal meshes
-  // The same world, ranks, shape, names and links.
+  // The same world, ranks, shape, names, links and calibration.
   friend bool operator==(const DeviceMesh& a, const DeviceMesh& b) {
     return a.impl_ == b.impl_ || equal(a, b);
   }
@@ -110,7 +116,8 @@ class DeviceMesh {
   static bool equal(const DeviceMesh& a, const DeviceMesh& b);
   // Missing links are LinkCost().
   static DeviceMesh rooted(World& world, std::vector<int> ranks, std::vector<int> shape,
-                           std::vector<std::string> names, std::vector<LinkCost> links = {});
+                           std::vector<std::string> names, std::vector<LinkCost> links = {},
+                           std::shared_ptr<const Calibration> calibration = nullptr);
   static DeviceMesh slice(const std::shared_ptr<Root>& root, const std::vector<unsigned>& dims,
                           const std::vector<std::string>& names);
   unsigned mask_of(std::string_view name) const;
@@ -118,9 +125,9 @@ class DeviceMesh {
   std::shared_ptr<const Impl> impl_;
 };
 
-// shape: at most 6 sizes whose product is world.size(). names: one per dimension, or none for
-// "dim_0", "dim_1", … Ranks are arranged row-major. Error{BadInput}: another product; a size < 1;
-// names that repeat, are empty, or differ in number.
+// shape: at most 6 sizes whose product is world.size(); names: one per dimension, else "dim_0", …
+// Row-major over ranks, in several dimensions host by host (docs/launch.md). Error{BadInput}:
+// another product; a size < 1; names that repeat, are empty, or differ in number.
 DeviceMesh init_device_mesh(World& world, std::vector<int> shape,
                             std::vector<std::string> names = {},
                             CallSite site = CallSite::current());

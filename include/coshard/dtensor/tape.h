@@ -18,6 +18,7 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
+class GradCollector;
 class GradNode;
 
 // A tensor's hook (hooks.h); its functions are empty once it is removed. Callers keep it alive: a
@@ -44,6 +45,11 @@ struct GradMeta {
   Tensor gradient;                   // accumulated over backward calls
   std::shared_ptr<const Spec> spec;  // of the tensor itself; null for a plain one
   GradHooks hooks;                   // of a leaf
+  // Of a leaf: who gathers its gradient (DataParallel), under which number, and whether `gradient`
+  // is summed over its ranks already.
+  std::weak_ptr<GradCollector> collector;
+  int collected_as = 0;
+  bool summed = false;
 };
 
 // Where a record delivers the gradients of its inputs.

@@ -5,6 +5,7 @@
 // issue to its await. The module at the root is called "model". One observer per rank, used on its
 // thread; written after the ranks have ended. `coshard trace report` reads it.
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <span>
 #include <string>
@@ -88,9 +89,12 @@ class ChromeTrace : public Observer {
   std::string link_;
 };
 
-// One JSON object; trace i is rank i. Times start at 0 with the earliest span. Spans of one track
-// nest or are disjoint. The track of an emulated link says so in its name.
-void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks);
+// One JSON object; trace i is rank first_rank + i. Times start at 0 with the earliest span. Spans of
+// one track nest or are disjoint. The track of an emulated link says so in its name. `coshard trace
+// merge` puts several such files together, which need their clock_offset (gather.h) if they are from
+// different hosts.
+void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks, int first_rank = 0,
+                        std::optional<std::int64_t> clock_offset = std::nullopt);
 
 }  // namespace coshard
 #pragma GCC visibility pop

@@ -166,7 +166,7 @@ void pass(Stream& stream, RunNotice& n) {
 }
 template <class Stream>
 void pass(Stream& stream, HelloNotice& n) {
-  stream(n.pid), stream(n.host_name), stream(n.host);
+  stream(n.pid), stream(n.host_name), stream(n.host), stream(n.pid_space);
 }
 template <class Stream>
 void pass(Stream& stream, WelcomeNotice& n) {

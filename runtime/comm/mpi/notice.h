@@ -42,6 +42,7 @@ struct RunNotice {
 struct HelloNotice {
   std::int64_t pid = 0;
   std::string host_name, host;  // `host`: equal for processes of one host, as names may not be
+  std::string pid_space;        // equal for processes of which the pid means the same
 };
 // Process 0 tells each other one who is there, and where it listens.
 struct WelcomeNotice {

@@ -83,12 +83,6 @@ TEST(OverlapGate, SaysHowLongAScheduleWaits) {
   }
 }
 
-TEST(OverlapGate, CountsTheTimeOfAProductByCoresOrByGpu) {
-  const GemmSize size{1000, 200, 300};
-  EXPECT_EQ(gemm_ns(DeviceKind::Cpu, 1, size, DType::F32), 2'000'000);
-  EXPECT_EQ(gemm_ns(DeviceKind::Cpu, 4, size, DType::F32), 500'000);
-}
-
 TEST(OverlapGate, IsNeverForecastToLose) {
   std::uint64_t state = 7;
   const auto draw = [&state](std::int64_t most) {

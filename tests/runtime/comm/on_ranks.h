@@ -5,17 +5,18 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "runtime/comm/local/thread_group.h"
 #include "runtime/comm/make_communicator.h"
+#include "runtime/launch/roster.h"
 #include "tests/support/device.h"
-#include "tests/support/fake_mpi.h"
+#include "tests/support/spread.h"
 
 namespace coshard::test {
 
@@ -77,9 +78,9 @@ class Array {
 using Floats = Array<float>;
 
 // The communicator of `rank` on its device under test; on the rank's thread.
-inline std::shared_ptr<Communicator> communicator_of(ThreadGroup& thread_group, int rank,
+inline std::shared_ptr<Communicator> communicator_of(std::shared_ptr<Communicator> control,
+                                                     int rank,
                                                      std::int64_t timeout_ns = 100 * kSecond) {
-  auto control = thread_group.communicator(rank);
   control->set_timeout(timeout_ns);
   const int count = device_count(test_device());
   bare_device() = make_device(test_device(), {count > 0 ? rank % count : rank, 1});
@@ -88,27 +89,27 @@ inline std::shared_ptr<Communicator> communicator_of(ThreadGroup& thread_group, 
 }
 
 // Runs body(communicator, rank) on every rank and returns how each ended. What is queued when the
-// body ends is waited for, as a world does.
+// body ends is waited for, as a world does. Where worlds are spread (spread.h): of those in this
+// process; the others count as not failed.
 template <class Body>
 std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
-  // Over several processes where the test is run so (COSHARD_TEST_PROCESSES: ranks in each).
-  const char* per_process = std::getenv("COSHARD_TEST_PROCESSES");
-  const int in_each = per_process != nullptr ? std::atoi(per_process) : ranks;
-  const bool spread = per_process != nullptr && ranks % in_each == 0 && ranks / in_each <= 8;
-  std::unique_ptr<testing::FakeProcesses> processes;
-  std::unique_ptr<ThreadGroup> threads_alone;
-  if (spread)
-    processes = std::make_unique<testing::FakeProcesses>(ranks, in_each, 1);
+  const std::unique_ptr<Roster> roster = testing::spread_roster(test_options(ranks));
+  std::optional<ThreadGroup> threads_alone;
+  std::vector<int> here(static_cast<std::size_t>(ranks));
+  std::iota(here.begin(), here.end(), 0);
+  if (roster == nullptr)
+    threads_alone.emplace(ranks);
   else
-    threads_alone = std::make_unique<ThreadGroup>(ranks, "tp");
+    here = roster->here();
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : here) {
     threads.emplace_back([&, rank] {
       Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       std::shared_ptr<Communicator> mine;
       try {
-        mine = communicator_of(spread ? processes->group_of(rank) : *threads_alone, rank);
+        mine = communicator_of(roster ? roster->control(rank) : threads_alone->communicator(rank),
+                               rank);
         body(*mine, rank);
         bare_device()->synchronize();
       } catch (const Error& error) {
@@ -117,11 +118,12 @@ std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
         outcome = {true, ErrorKind::BadInput, error.what()};
       }
       mine.reset();
-      if (spread) processes->leave(rank);
+      if (roster != nullptr) roster->leave(rank);
       bare_device().reset();
     });
   }
   for (std::thread& thread : threads) thread.join();
+  if (roster != nullptr) roster->end();
   return outcomes;
 }
 

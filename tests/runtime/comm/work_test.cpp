@@ -36,8 +36,9 @@ TEST(Failure, ATimeoutNamesTheCollectiveWhoArrivedAndWhoIsMissing) {
     const auto at = outcome.text.find("timeout after ");
     ASSERT_NE(at, std::string::npos) << outcome.text;
     EXPECT_GE(std::stod(outcome.text.substr(at + 14)), 0.2) << outcome.text;
-    EXPECT_NE(outcome.text.find("waiting for all_reduce #1 on tp[3] (S(0)->R) at work_test.cpp:"),
-              std::string::npos)
+    EXPECT_NE(
+        outcome.text.find("waiting for all_reduce #1 on world[3] (S(0)->R) at work_test.cpp:"),
+        std::string::npos)
         << outcome.text;
     EXPECT_NE(outcome.text.find("missing: 2 (last issued #0 all_reduce "), std::string::npos)
         << outcome.text;
@@ -138,7 +139,7 @@ TEST(Failure, TheFabricPoisonsSubgroups) {
   std::barrier ready(2);
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto world = communicator_of(thread_group, rank, 0);
+      const auto world = communicator_of(thread_group.communicator(rank), rank, 0);
       const std::vector<int> both{0, 1};
       const auto group = world->subgroup(both, "dp");
       ready.arrive_and_wait();
@@ -161,7 +162,7 @@ TEST(Failure, TheFabricPoisonsSubgroups) {
 
 TEST(Failure, ASubgroupWithARankThatHasLeftFailsAtOnce) {
   ThreadGroup thread_group(2);
-  const auto world = communicator_of(thread_group, 0, 0);
+  const auto world = communicator_of(thread_group.communicator(0), 0, 0);
   thread_group.leave(1);
   const std::vector<int> both{0, 1};
   Floats data(4UL);

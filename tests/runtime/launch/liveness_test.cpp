@@ -3,8 +3,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -130,6 +133,60 @@ TEST(Liveness, OneWhoseConnectionClosesIsLostForAll) {
   one.listen({});
 }
 
+// A process that has ended.
+int pid_of_a_dead_one() {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(0);
+  ::waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+// As a process does that has forked another one, which still has its sockets.
+TEST(Liveness, OneThatHasDiedIsLostForAllThoughItsConnectionStaysOpen) {
+  std::vector<Told> told(2);
+  Liveness zero(4, false);
+  Liveness one(1, 4, zero.address(), 5000ms);
+  const Mute two(zero.address(), 2), three(zero.address(), 3);
+  zero.listen(told[0].hooks());
+  one.listen(told[1].hooks());
+  const int dies = ::fork();
+  if (dies == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  zero.watch(2, dies);
+  ::kill(dies, SIGKILL);
+  EXPECT_EQ(told[0].lines(1), Lines{"lost 2: it has ended"});
+  EXPECT_EQ(told[1].lines(1), Lines{"lost 2: it has ended"});
+  one.watch(3, pid_of_a_dead_one());  // which process 0 is told
+  EXPECT_EQ(told[0].lines(2).back(), "lost 3: it has ended");
+  EXPECT_EQ(told[1].lines(2).back(), "lost 3: it has ended");
+  ::waitpid(dies, nullptr, 0);
+}
+
+TEST(Liveness, ProcessZeroThatHasDiedIsLostThoughItsConnectionStaysOpen) {
+  Told told;
+  Liveness zero(2, false);
+  zero.set_deadline(0ms);  // it speaks once a second
+  Liveness one(1, 2, zero.address(), 5000ms);
+  one.listen(told.hooks());
+  one.watch(0, pid_of_a_dead_one());
+  EXPECT_EQ(told.lines(1), Lines{"lost 0: it has ended"});
+}
+
+TEST(Liveness, OneThatHasSaidGoodbyeMayEnd) {
+  Told told;
+  Liveness zero(3, false);
+  const Mute two(zero.address(), 2);
+  auto one = std::make_unique<Liveness>(1, 3, zero.address(), 5000ms);
+  zero.listen(told.hooks());
+  one.reset();
+  zero.watch(1, pid_of_a_dead_one());
+  zero.watch(2, pid_of_a_dead_one());
+  EXPECT_EQ(told.lines(1), Lines{"lost 2: it has ended"});
+  EXPECT_EQ(zero.lost(), std::vector{2});
+}
+
 TEST(Liveness, StrangersAreDroppedAndTheJobGoesOn) {
   Job job(2);
   const Liveness::Address& address = job.all[0]->address();
@@ -159,7 +216,7 @@ TEST(Liveness, StrangersAreDroppedAndTheJobGoesOn) {
 }
 
 TEST(Liveness, AProcessThatSpeaksNonsenseIsLostAndTheJobGoesOn) {
-  for (const int nonsense : {-5, 3, 1'000'000'000, 2}) {  // 2 is of the job, but not for 1 to say
+  for (const int nonsense : {-5, 3, 1'000'000'000, 0}) {  // 0 hears it itself
     Told told;
     Liveness zero(3, false);
     zero.listen(told.hooks());

@@ -10,6 +10,9 @@ namespace coshard {
 struct LinkCost {
   double latency = 5;
   double bytes_per_us = 10'000;
+  // What products that run meanwhile lose, as a share of the collective's time: 0 where all of it
+  // is hidden, 1 where nothing is, as where the cores that compute move the data.
+  double contention = 0;
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
 // For a collective over several mesh dimensions (bit m: dimension m): as slow as the slowest of

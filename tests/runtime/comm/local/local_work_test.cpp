@@ -23,16 +23,28 @@ Collective gather_of(Floats& send, Floats& recv) {
   return c;
 }
 
+// By which a rank tells a peer, in another process too, that it may go on.
+Work signal(Communicator& comm, CollectiveKind kind, int peer, Floats& one) {
+  Collective c;
+  c.kind = kind;
+  c.root = peer;
+  c.extent = one.size();
+  if (kind == CollectiveKind::Send)
+    c.send = one.put();
+  else
+    c.recv = one.put();
+  return comm.issue(c);
+}
+
 TEST(InFlight, AWorkHandleIsNotReadyBeforeAllRanksHaveIssued) {
   for (std::size_t size : kSizes) {
-    std::atomic<int> stage{0};
     on_ranks(2, [&](Communicator& comm, int rank) {
-      Floats data(size, 1.0F);
-      if (rank == 1) wait_for(stage, 1);
+      Floats data(size, 1.0F), one(1UL);
+      if (rank == 1) signal(comm, CollectiveKind::Recv, 0, one).wait();
       const Work work = comm.issue(sum_of(data));
       if (rank == 0) {
         EXPECT_FALSE(work.ready());
-        stage = 1;
+        signal(comm, CollectiveKind::Send, 1, one).wait();
       }
       work.wait();
       EXPECT_EQ(data.get().back(), 2.0F);
@@ -119,10 +131,9 @@ TEST(InFlight, BuffersAreLetGoWhenTheCollectiveIsOver) {
 TEST(InFlight, APartOfAnAllGatherIsReadyWhenItsSourceHasIssued) {
   if (!on_cpu()) GTEST_SKIP() << "parts travel when all ranks have issued";
   for (std::size_t size : kSizes) {
-    std::atomic<int> stage{0};
     on_ranks(3, [&](Communicator& comm, int rank) {
-      Floats send(size, static_cast<float>(rank + 1)), recv(3 * size);
-      if (rank == 2) wait_for(stage, 1);
+      Floats send(size, static_cast<float>(rank + 1)), recv(3 * size), one(1UL);
+      if (rank == 2) signal(comm, CollectiveKind::Recv, 0, one).wait();
       const Work work = comm.issue(gather_of(send, recv));
       WorkState& state = *work.state();
       ASSERT_EQ(state.parts(), 3);
@@ -135,7 +146,7 @@ TEST(InFlight, APartOfAnAllGatherIsReadyWhenItsSourceHasIssued) {
         EXPECT_EQ(recv.get()[0], 1.0F);
         EXPECT_FALSE(state.part_ready(2));
         EXPECT_FALSE(work.ready());
-        stage = 1;
+        signal(comm, CollectiveKind::Send, 2, one).wait();
         state.wait_part(2);
         EXPECT_EQ(recv.get().back(), 3.0F);
       }
@@ -215,7 +226,7 @@ TEST(InFlight, AnObserverIsToldOfEachIssueAndItsFirstCompletedWait) {
     EXPECT_EQ(watch.issues[0].kind, CollectiveKind::AllReduce);
     EXPECT_EQ(watch.issues[0].bytes, 40);
     EXPECT_EQ(watch.issues[0].label, "gradients");
-    EXPECT_EQ(watch.issues[0].communicator, "tp");
+    EXPECT_EQ(watch.issues[0].communicator, "world");
     EXPECT_TRUE(watch.times_ordered);
   });
 }

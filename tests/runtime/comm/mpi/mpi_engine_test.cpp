@@ -1,9 +1,12 @@
 #include "runtime/comm/mpi/mpi_engine.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
+#include <vector>
 
 #include <coshard/runtime/error.h>
 #include "tests/support/fake_mpi.h"
@@ -118,6 +121,64 @@ TEST(MpiEngine, DrawsTagsOfItsOwnForEachProcessAndBeginsAgainAfterTheLast) {
   }
   EXPECT_EQ(largest, 100);
   EXPECT_TRUE(again);
+}
+
+// A library that moves nothing: what it was given is over at the next poll, and may not be larger
+// than MPI's int counts bytes.
+struct Given {
+  std::uintptr_t begin;
+  std::size_t bytes;
+};
+std::vector<Given> given;
+std::vector<MpiDone> over_next, over_now;
+
+const char* take(const void* data, std::size_t bytes, int, int tag, std::uint64_t cookie) {
+  if (tag == 1) return nullptr;  // where a notice may arrive
+  if (bytes > std::size_t{1} << 30) return "more than a message may have";
+  given.push_back({reinterpret_cast<std::uintptr_t>(data), bytes});
+  over_next.push_back({cookie, bytes});
+  return nullptr;
+}
+const char* give(void* data, std::size_t bytes, int from, int tag, std::uint64_t cookie) {
+  return take(data, bytes, from, tag, cookie);
+}
+const char* end_all(const MpiDone** done, int* count) {
+  over_now = std::exchange(over_next, {});
+  *done = over_now.data();
+  *count = static_cast<int>(over_now.size());
+  return nullptr;
+}
+
+TEST(MpiEngine, CutsABlockOfMoreThanFourGibibytesIntoAllOfIt) {
+  constexpr std::size_t kBytes = (std::size_t{5} << 30) + 3;
+  void* const memory = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);  // addresses alone: nobody may touch it
+  FakeMpi mpi(2, 1);
+  MpiApi counting = mpi.api(0);
+  counting.send = take;
+  counting.receive = give;
+  counting.poll = end_all;
+  MpiEngine a(counting);
+  for (const bool sends : {true, false}) {
+    given.clear();
+    int over = 0;
+    const int tag = a.next_tag(1);
+    if (sends)
+      a.send(memory, kBytes, 1, tag, [&] { ++over; });
+    else
+      a.receive(memory, kBytes, 1, tag, [&] { ++over; });
+    for (int i = 0; i < 10'000 && a.in_flight() > 0; ++i) a.drive();
+    EXPECT_EQ(over, 1);
+    EXPECT_EQ(a.in_flight(), 0);
+    std::uintptr_t next = reinterpret_cast<std::uintptr_t>(memory);
+    for (const Given& piece : given) {
+      ASSERT_EQ(piece.begin, next);
+      next += piece.bytes;
+    }
+    EXPECT_EQ(next - reinterpret_cast<std::uintptr_t>(memory), kBytes);
+  }
+  a.give_up();
+  ::munmap(memory, kBytes);
 }
 
 const char* refuse(const void*, std::size_t, int, int, std::uint64_t) { return "no endpoint"; }

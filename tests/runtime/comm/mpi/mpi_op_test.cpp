@@ -89,6 +89,19 @@ TEST(MpiOp, AReduceScatterSendsEachRankItsRowsOfEveryOuterBlock) {
   EXPECT_FALSE(is_contiguous(block, block.from_stride));
 }
 
+TEST(MpiOp, CountsAboveTwoToThe31AreKept) {
+  constexpr std::int64_t kRows = 3'000'000'000;  // elements; twice as many in all
+  const auto bytes = static_cast<std::size_t>(kRows) * 4;
+  EXPECT_EQ(bytes_for(of_kind(CollectiveKind::ReduceScatter, 1, 2, kRows), 2, 0, 1), bytes);
+  EXPECT_EQ(block_for(of_kind(CollectiveKind::ReduceScatter, 1, 2, kRows), 2, 0, 1).from, kRows);
+  EXPECT_EQ(bytes_for(of_kind(CollectiveKind::Broadcast, 2, kRows, 1), 2, 0, 1), 2 * bytes);
+  const Collective sum = of_kind(CollectiveKind::AllReduce, 2, kRows, 1);
+  const std::vector<Spread::Process> all = processes_of({1, 1});
+  EXPECT_EQ(shard_of(sum, 2, all[0]).last, kRows);
+  EXPECT_EQ(shard_of(sum, 2, all[1]).first, kRows);
+  EXPECT_EQ(shard_of(sum, 2, all[1]).last, 2 * kRows);
+}
+
 TEST(MpiOp, ABlockIsContiguousWhereItsRowsTouch) {
   CopyBlock block;
   block.row = 8;

@@ -67,11 +67,13 @@ TEST(Notice, OfAPoisonAndOfALeavingRankArriveAsTheyWere) {
 }
 
 TEST(Notice, OfHowAJobBeginsArrivesAsItWas) {
-  const auto hello = std::get<HelloNotice>(notice_of(to_bytes(HelloNotice{71, "node1", "a:b"})));
+  const auto hello =
+      std::get<HelloNotice>(notice_of(to_bytes(HelloNotice{71, "node1", "a:b", "a:p"})));
   EXPECT_EQ(hello.pid, 71);
   EXPECT_EQ(hello.host_name, "node1");
   EXPECT_EQ(hello.host, "a:b");
-  const WelcomeNotice sent{{hello, {72, "node2", "c"}}, {"10.0.0.1", "10.1.0.1"}, 4711, "secret"};
+  const WelcomeNotice sent{
+      {hello, {72, "node2", "c", "c:p"}}, {"10.0.0.1", "10.1.0.1"}, 4711, "secret"};
   const auto welcome = std::get<WelcomeNotice>(notice_of(to_bytes(sent)));
   ASSERT_EQ(welcome.processes.size(), 2U);
   EXPECT_EQ(welcome.processes[1].host_name, "node2");

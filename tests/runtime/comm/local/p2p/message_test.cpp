@@ -121,7 +121,7 @@ TEST(Message, ATimeoutNamesThePeer) {
     }
   });
   EXPECT_EQ(outcomes[0].kind, ErrorKind::Timeout);
-  EXPECT_NE(outcomes[0].text.find("waiting for recv #0 on tp[2]"), std::string::npos)
+  EXPECT_NE(outcomes[0].text.find("waiting for recv #0 on world[2]"), std::string::npos)
       << outcomes[0].text;
   EXPECT_NE(outcomes[0].text.find("missing: 1"), std::string::npos) << outcomes[0].text;
 }

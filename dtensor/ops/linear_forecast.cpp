@@ -1,0 +1,39 @@
+#include "dtensor/ops/linear_forecast.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace coshard {
+namespace {
+
+std::int64_t whole_ns(double ns) { return std::llround(std::min(ns, 1e15)); }
+
+}  // namespace
+
+OverlapCase overlap_case(const LinearShape& shape, ScheduleKind kind, const GemmModel& gemm,
+                         const LinkCost& link) {
+  OverlapCase c;
+  c.ranks = shape.ranks;
+  c.rows = shape.rows;
+  c.gemm = gemm;
+  c.n = shape.cut == 0 ? (shape.out + shape.ranks - 1) / shape.ranks : shape.out;
+  c.k = shape.cut == 1 ? (shape.in + shape.ranks - 1) / shape.ranks : shape.in;
+  const std::int64_t width = kind == ScheduleKind::Gather ? shape.in : shape.out;
+  const auto bytes =
+      static_cast<double>(shape.rows * width) * static_cast<double>(size_of(shape.dtype));
+  c.latency_ns = whole_ns(link.latency * 1e3);
+  c.shard_ns = whole_ns(bytes / link.bytes_per_us * 1e3);
+  c.contention_x1024 = whole_ns(link.contention * 1024);
+  return c;
+}
+
+Schedule schedule_of(ScheduleKind kind, const OverlapCase& of, Overlap overlap) {
+  switch (kind) {
+    case ScheduleKind::Gather: return gather_schedule(of, overlap);
+    case ScheduleKind::Scatter: return scatter_schedule(of, overlap);
+    case ScheduleKind::Reduce: return reduce_schedule(of, overlap);
+  }
+  return {};
+}
+
+}  // namespace coshard

@@ -1,0 +1,23 @@
+#pragma once
+// A linear layer with a collective before or after it, as the gate sees it: without tensors, so that
+// it can be asked for a model that does not exist. Pure.
+#include <cstdint>
+
+#include <coshard/dtensor/redistribute/cost.h>
+#include "dtensor/ops/overlap_gate.h"
+
+namespace coshard {
+
+struct LinearShape {
+  int ranks = 1;
+  std::int64_t rows = 0;         // of the largest of `ranks` shards
+  std::int64_t in = 0, out = 0;  // of the whole weight
+  int cut = 0;                   // dimension of the weight that is sharded; -1: none
+  DType dtype = DType::F32;
+};
+// An all_gather brings `in` elements of each row, a reduction takes `out`.
+OverlapCase overlap_case(const LinearShape& shape, ScheduleKind kind, const GemmModel& gemm,
+                         const LinkCost& link);
+Schedule schedule_of(ScheduleKind kind, const OverlapCase& of, Overlap overlap);
+
+}  // namespace coshard

@@ -1,0 +1,72 @@
+#pragma once
+// The memory in which the gradients of a DataParallel lie, and when its parts leave. Rank's thread.
+#include <coshard/dtensor/optim/data_parallel.h>
+#include "dtensor/collected_leaves.h"
+
+namespace coshard {
+
+// Bytes that a bucket holds at the least. Pure.
+struct BucketSizes {
+  std::int64_t first = 0, other = 0;
+  static constexpr std::int64_t kMost = 25 << 20;  // a bucket holds more only as one gradient
+  // The last ones get smaller, since nothing is computed under them: `left`, of all gradients that
+  // no bucket before it holds.
+  std::int64_t limit(std::int64_t left, bool is_first) const;
+};
+// Of `total` bytes: 8 buckets or 1 MiB each, at most kMost. `link`, if known: few enough that all
+// latencies but one are at most 2 % of the time on the link.
+BucketSizes bucket_sizes(std::int64_t total, int ranks, const std::optional<LinkCost>& link);
+
+class GradientBuckets final : public GradCollector,
+                              public std::enable_shared_from_this<GradientBuckets> {
+ public:
+  GradientBuckets(std::vector<Tensor> parameters, const DeviceMesh& mesh, int dim,
+                  const DataParallelOptions& options);
+  // The parameters refer to this object from now on.
+  void adopt_parameters();
+  void set_sync(bool on) { sync_ = on; }
+  std::vector<std::int64_t> bytes() const;
+
+  bool begin(std::span<const int> reached) override;
+  Tensor place(const GradMeta& leaf) override;
+  void add(GradMeta& leaf, Tensor gradient) override;
+  void complete(int leaf) override;
+  void end() override;
+  void give_up() noexcept override { active_ = false; }
+
+ private:
+  struct Slot {
+    Tensor parameter;
+    int bucket = -1;
+    std::int64_t offset = 0;
+    bool open = false;   // this backward will still add to it
+    bool taken = false;  // an operator may have written its place already
+  };
+  struct Bucket {
+    Tensor memory;
+    std::vector<int> slots;
+    int open = 0;
+  };
+  void build(std::span<const int> reached);
+  BucketSizes sizes_of(std::int64_t total) const;
+  void fill(std::span<const int> order);
+  Tensor view_of_slot(const Slot& slot, std::shared_ptr<const Spec> spec) const;
+  bool shares_memory(const Slot& slot, const Tensor& gradient) const;
+  bool lies_in_place(const Slot& slot, const Tensor& gradient) const;
+  void put(const Slot& slot, Tensor gradient) const;
+  void send_complete();
+  void send(std::size_t number);
+  bool note_what_leaves(std::size_t number) const;
+  std::shared_ptr<const Spec> spec_after(const Slot& slot) const;
+
+  DeviceMesh mesh_;
+  int dim_;
+  DataParallelOptions options_;
+  std::vector<Slot> slots_;
+  std::vector<Bucket> buckets_;  // in the order in which they leave; empty: not built
+  std::size_t sent_ = 0;         // in this backward
+  bool sync_ = true, active_ = false;
+  CollectorHere here_;
+};
+
+}  // namespace coshard

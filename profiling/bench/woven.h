@@ -1,0 +1,12 @@
+#pragma once
+// What weaving two half-batches hides of the collectives of a training step.
+#include "profiling/bench/benches.h"
+
+namespace coshard::bench {
+
+// Adds, for forward and backward of a stack of tensor-parallel MLPs, whole and as woven(model, 2):
+// E = 1 - (woven - compute) / (plain - compute), on an emulated link that takes (n-1)/n of the
+// computing time.
+void measure_woven(Report& report, const OverlapOptions& options, int ranks);
+
+}  // namespace coshard::bench

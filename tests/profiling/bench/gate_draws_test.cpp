@@ -1,0 +1,35 @@
+// The gate on drawn shapes and links, in sizes that say nothing about speed: what it gives.
+#include "profiling/bench/gate_draws.h"
+
+#include <gtest/gtest.h>
+
+namespace coshard::bench {
+namespace {
+
+TEST(GateDraws, CountsWhatOverlapsAndWhatLoses) {
+  OverlapOptions options;
+  options.rounds = 1;
+  options.draws = 2;
+  Report report("overlap");
+  measure_draws(report, options);
+  for (const char* name : {"gate_overlapped_draws", "gate_median_speedup", "gate_least_speedup",
+                           "gate_least_lower_bound", "gate_losing_draws"})
+    ASSERT_NE(report.find(name), nullptr) << name;
+  EXPECT_LE(report.find("gate_overlapped_draws")->value, 6);
+  EXPECT_EQ(report.find("gate_least_lower_bound")->target, 0.98);
+  EXPECT_EQ(report.find("gate_losing_draws")->target, 0);
+}
+
+TEST(GateDraws, BoundsAMedianByOrderStatistics) {
+  std::vector<double> samples;
+  for (int i = 21; i > 0; --i) samples.push_back(i);
+  EXPECT_EQ(median_bounds(samples).low, 7);  // 3.9 % of 21 coins show fewer than 7 heads
+  EXPECT_EQ(median_bounds(samples).high, 15);
+  EXPECT_EQ(median_bounds({3, 1, 2}).low, 1);
+  EXPECT_EQ(median_bounds({3, 1, 2}).high, 3);
+  EXPECT_EQ(median_bounds({5}).low, 5);
+  EXPECT_EQ(median_bounds({}).low, 0);
+}
+
+}  // namespace
+}  // namespace coshard::bench

@@ -1,0 +1,54 @@
+#pragma once
+// Worlds whose ranks are in several processes: what programs do must not depend on it.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <coshard/runtime/launch/world.h>
+
+namespace coshard {
+class Roster;
+}
+
+namespace coshard::testing {
+
+// From now on worlds on the cpu whose ranks the processes divide are spread over them, one at a
+// time; other worlds have all their ranks in one process. `how`: "1", "2", …: so many ranks in each
+// of 2 to 8 fake processes, inside this one; "mpi": over the processes that mpirun has started
+// together with this one, which have to run the same tests. Error{BadInput}: anything else.
+void spread_worlds(const std::string& how);
+
+// Whether worlds are spread over the processes of a job.
+bool over_mpi();
+
+// While one exists, worlds are not spread, nor counted; it is the main thread's.
+class InThreads {
+ public:
+  InThreads();
+  ~InThreads();
+  InThreads(const InThreads&) = delete;
+  InThreads& operator=(const InThreads&) = delete;
+};
+
+// While one exists, a world on the cpu has a fake process for each number, the host that it claims to
+// be on; it is the main thread's.
+class ClaimedHosts {
+ public:
+  explicit ClaimedHosts(std::vector<int> of_processes);
+  ~ClaimedHosts();
+  ClaimedHosts(const ClaimedHosts&) = delete;
+  ClaimedHosts& operator=(const ClaimedHosts&) = delete;
+
+ private:
+  bool in_job_;
+  int ranks_in_each_;
+};
+
+// The roster of a world that is to be spread; null: it is not.
+std::unique_ptr<Roster> spread_roster(const WorldOptions& options);
+
+// "spread 40 worlds of 2 ranks and 12 of 4, not 7"; empty: spread_worlds() was not called.
+// Error{BadInput}: none was spread, so that nothing was tested.
+std::string worlds_that_were_spread();
+
+}  // namespace coshard::testing

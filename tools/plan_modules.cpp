@@ -1,0 +1,208 @@
+#include "tools/plan_modules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include <coshard/dtensor/redistribute/explain.h>
+#include <coshard/dtensor/spec.h>
+#include "dtensor/calibration.h"
+#include "dtensor/ops/linear_forecast.h"
+#include "styles/path_pattern.h"
+
+namespace coshard::tools {
+namespace {
+
+// A linear layer as the transformer's plans have it (styles/nn/transformer.cpp).
+struct Linear {
+  std::string path;
+  int times;  // of as many layers
+  std::int64_t in, out;
+  int cut;                           // of its weight
+  std::optional<ScheduleKind> kind;  // nullopt: there is no collective beside it
+};
+
+std::vector<Linear> linears_of(const PlanModulesOptions& o) {
+  using enum ScheduleKind;
+  const bool sequence = o.plan == "tp-sp";
+  const auto before = sequence ? std::optional(Gather) : std::nullopt;
+  const auto after = sequence ? Scatter : Reduce;
+  std::vector<Linear> all;
+  for (const char* name : {"attn.wq", "attn.wk", "attn.wv"})
+    all.push_back({name, o.layers, o.dim, o.dim, 0, before});
+  all.push_back({"attn.wo", o.layers, o.dim, o.dim, 1, after});
+  for (const char* name : {"mlp.w1", "mlp.w3"})
+    all.push_back({name, o.layers, o.dim, o.ffn, 0, before});
+  all.push_back({"mlp.w2", o.layers, o.ffn, o.dim, 1, after});
+  for (Linear& linear : all) linear.path = "layers.*." + linear.path;
+  all.push_back({"output", 1, o.dim, o.vocab, 0, before});
+  return all;
+}
+
+// Whether `pattern` is, or holds, the layers at `path`, which has a * for their number.
+bool covers(std::string_view pattern, std::string_view path) {
+  if (pattern == "*") return true;
+  for (std::size_t end = path.find('.');; end = path.find('.', end + 1)) {
+    const std::string_view part = path.substr(0, end);
+    if (matches(pattern, part) || matches(part, pattern)) return true;
+    if (end == path.npos) return false;
+  }
+}
+
+std::optional<Calibration> read_calibration(const PlanModulesOptions& o, std::size_t dims) {
+  if (o.calibration.empty()) return std::nullopt;
+  std::ifstream file(o.calibration, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  CS_REQUIRE(file, "cannot read ", o.calibration);
+  auto measured = Calibration::parse(text.str());
+  CS_REQUIRE(measured, o.calibration, " is no calibration of this version");
+  CS_REQUIRE(measured->links.size() == dims, o.calibration, " is of ", measured->about,
+             "; --mesh is ", o.mesh);
+  return measured;
+}
+
+// What all layers share.
+struct Setting {
+  std::optional<Calibration> measured;
+  std::optional<LinkCost> link;  // nullopt: not known
+  GemmModel gemm;
+  int ranks = 1;
+  DType dtype = DType::F32;
+};
+
+Setting setting_of(const PlanModulesOptions& o) {
+  PlanQuestion mesh = parse_question(o.mesh, "", "R", "R", o.dtype);
+  CS_REQUIRE(mesh.mesh_shape.size() == 1, "--module: --mesh ", o.mesh, " has ",
+             mesh.mesh_shape.size(), " dimensions; name the one of the plan, as tp=4");
+  Setting s;
+  s.ranks = mesh.mesh_shape[0];
+  s.dtype = mesh.dtype;
+  CS_REQUIRE(o.heads % s.ranks == 0, "--heads ", o.heads, " is not divisible by the ", s.ranks,
+             " ranks of --mesh ", o.mesh);
+  s.measured = read_calibration(o, 1);
+  if (s.measured) s.link = s.measured->links[0].link();
+  for (const std::string& link : o.links) set_link(mesh, link);
+  if (!o.links.empty()) s.link = mesh.links[0];
+  s.gemm = {s.measured ? s.measured->table(s.dtype) : nullptr, o.device == "cpu" ? o.threads : 0};
+  return s;
+}
+
+std::string percent(std::int64_t part, std::int64_t whole) {
+  const double share =
+      static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(whole, 1));
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
+struct Row {
+  Linear linear;
+  std::string collective = "-", choice = "serial", why;
+  int pieces = 0;
+  double serial_ms = 0, overlapped_ms = 0;  // the latter also where it is not chosen
+};
+
+constexpr const char* kCollectives[] = {"all_gather", "reduce_scatter", "all_reduce"};
+
+void decide(Row& row, const OverlapCase& of, ScheduleKind kind, bool known) {
+  const Schedule s = schedule_of(kind, of, known ? Overlap::Auto : Overlap::Off);
+  const Schedule best = s ? s : schedule_of(kind, of, Overlap::Always);
+  row.serial_ms = static_cast<double>(s.plain_ns) * 1e-6;
+  row.overlapped_ms = static_cast<double>(best.ns) * 1e-6;
+  const std::int64_t times = kind == ScheduleKind::Reduce ? 2 : 1;
+  const std::int64_t collective_ns = of.latency_ns + times * (of.ranks - 1) * of.shard_ns;
+  if (s) {
+    row.choice = kind == ScheduleKind::Gather ? "by shards" : "by rows";
+    row.pieces = s.pieces;
+    const std::int64_t gain = s.plain_ns - s.ns;
+    row.why = fmt::format("{} faster: hides {} of the {}", percent(gain, s.plain_ns),
+                          percent(gain, collective_ns), row.collective);
+  } else if (!known) {
+    row.why = "no link is known: give --link or --calibration";
+  } else if (best.ns < s.plain_ns) {
+    row.why =
+        fmt::format("only {} faster; it takes 3 %", percent(s.plain_ns - best.ns, s.plain_ns));
+  } else {
+    row.why =
+        fmt::format("overlapped it would be {} slower", percent(best.ns - s.plain_ns, s.plain_ns));
+  }
+}
+
+Row row_of(const PlanModulesOptions& o, const Setting& setting, const Linear& linear) {
+  Row row{linear};
+  LinearShape shape;
+  shape.ranks = setting.ranks;
+  shape.in = linear.in, shape.out = linear.out, shape.cut = linear.cut;
+  shape.dtype = setting.dtype;
+  const std::int64_t tokens = static_cast<std::int64_t>(o.batch) * o.seq;
+  shape.rows = linear.kind == ScheduleKind::Reduce
+                   ? chunk_of(tokens, setting.ranks, 0).size
+                   : chunk_of(o.seq, setting.ranks, 0).size * o.batch;
+  const ScheduleKind kind = linear.kind.value_or(ScheduleKind::Gather);
+  const OverlapCase of = overlap_case(shape, kind, setting.gemm, setting.link.value_or(LinkCost()));
+  if (!linear.kind || setting.ranks == 1) {
+    row.serial_ms = row.overlapped_ms =
+        static_cast<double>(setting.gemm.ns(tokens, of.n, of.k)) * 1e-6;
+    row.why = setting.ranks == 1 ? "one rank" : "its input is replicated: there is no collective";
+    return row;
+  }
+  row.collective = kCollectives[static_cast<std::size_t>(kind)];
+  decide(row, of, kind, setting.link.has_value());
+  return row;
+}
+
+void print(const std::vector<Row>& rows, std::ostream& out) {
+  const auto line = [&](const auto&... cells) {
+    out << fmt::format("{:<18} {:>5}  {:<14} {:<9} {:>6} {:>10} {:>13}  {}\n", cells...);
+  };
+  line("module", "count", "collective", "choice", "pieces", "serial ms", "overlapped ms", "why");
+  for (const Row& r : rows)
+    line(r.linear.path, r.linear.times, r.collective, r.choice,
+         r.pieces == 0 ? "-" : fmt::format("{}", r.pieces), fmt::format("{:.3f}", r.serial_ms),
+         fmt::format("{:.3f}", r.overlapped_ms), r.why);
+}
+
+void print_json(const PlanModulesOptions& o, const Setting& setting, const std::vector<Row>& rows,
+                std::ostream& out) {
+  nlohmann::ordered_json json{{"mesh", o.mesh},
+                              {"plan", o.plan},
+                              {"products", setting.gemm.table ? "measured" : "constant rate"}};
+  if (setting.link)
+    json["link"] = {{"us", setting.link->latency},
+                    {"bytes_per_us", setting.link->bytes_per_us},
+                    {"contention", setting.link->contention}};
+  json["modules"] = nlohmann::ordered_json::array();
+  for (const Row& r : rows)
+    json["modules"].push_back({{"module", r.linear.path},
+                               {"count", r.linear.times},
+                               {"collective", r.collective},
+                               {"choice", r.choice},
+                               {"pieces", r.pieces},
+                               {"serial_ms", r.serial_ms},
+                               {"overlapped_ms", r.overlapped_ms},
+                               {"why", r.why}});
+  out << json.dump(2) << '\n';
+}
+
+}  // namespace
+
+void explain_modules(const PlanModulesOptions& o, std::ostream& out) {
+  const Setting setting = setting_of(o);
+  std::vector<Row> rows;
+  for (const Linear& linear : linears_of(o))
+    if (covers(o.module, linear.path)) rows.push_back(row_of(o, setting, linear));
+  CS_REQUIRE(
+      !rows.empty(), "--module ", o.module,
+      " matches no linear layer; those are layers.*.attn.w[qkvo], layers.*.mlp.w[123] and output");
+  if (o.json) return print_json(o, setting, rows, out);
+  out << fmt::format("forward on {}, link {}, products {}\n", o.mesh,
+                     setting.link ? fmt::format("{:g} us, {:g} GB/s", setting.link->latency,
+                                                setting.link->bytes_per_us * 1e-3)
+                                  : "unknown",
+                     setting.gemm.table ? "as measured" : "at a constant rate");
+  print(rows, out);
+}
+
+}  // namespace coshard::tools

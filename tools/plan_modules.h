@@ -1,0 +1,25 @@
+#pragma once
+// coshard plan explain --module: what the gate chooses for each linear layer of a transformer, and
+// what it forecasts; for a model and ranks that need not exist. Pure, but for the file it reads.
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace coshard::tools {
+
+struct PlanModulesOptions {
+  std::string mesh, dtype = "f32", plan = "tp", device = "cpu";
+  std::vector<std::string> links;  // "20us,1GB/s", "tp=20us,1GB/s"
+  std::string calibration;         // a file of calibrate(); empty: constants
+  std::string module = "*";        // "layers.*.mlp.w2", "layers.*": what begins so; "*": all
+  int threads = 1;                 // of a rank on a CPU
+  int layers = 4, dim = 256, heads = 8, ffn = 688, seq = 256, batch = 8, vocab = 256;
+  bool json = false;
+};
+
+// Error{BadInput}: what cannot be read; a mesh of several dimensions; a plan that does not fit; a
+// pattern that matches no linear layer.
+void explain_modules(const PlanModulesOptions& options, std::ostream& out);
+
+}  // namespace coshard::tools

@@ -1,0 +1,93 @@
+#include "tools/trace/trace_merge.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include <coshard/runtime/error.h>
+#include "profiling/json.h"
+
+namespace coshard::tools {
+namespace {
+
+struct Part {
+  std::string file, clock;
+  std::int64_t origin = 0;  // ns, of its first event
+  Json events;
+};
+
+Part read_part(const std::string& name) {
+  std::ifstream in(name, std::ios::binary);
+  if (!in) fail(ErrorKind::BadInput, str_cat(name, ": ", std::strerror(errno)));
+  try {
+    Json all = Json::parse(in);
+    const Json& data = all.at("otherData");
+    return {name, data.at("clock"), data.at("origin_ns"), std::move(all.at("traceEvents"))};
+  } catch (const Json::exception&) {
+    fail(ErrorKind::BadInput,
+         str_cat(name, ": is no trace that write_chrome_trace or `train --trace` has written"));
+  }
+}
+
+// Of which file each rank is.
+std::map<int, std::string> ranks_of(const std::vector<Part>& parts) {
+  std::map<int, std::string> ranks;
+  for (const Part& part : parts)
+    for (const Json& event : part.events) {
+      if (event.value("name", "") != "process_name") continue;
+      const int rank = event.at("pid");
+      const auto [known, added] = ranks.emplace(rank, part.file);
+      CS_REQUIRE(added, part.file, ": has rank ", rank, ", which ", known->second,
+                 " has too; write each process's trace with its first_rank");
+    }
+  return ranks;
+}
+
+void shift(Json& event, std::int64_t ns) {
+  const auto at = event.find("ts");
+  if (at == event.end()) return;
+  const auto own = static_cast<std::int64_t>(std::llround(at->get<double>() * 1000));
+  *at = static_cast<double>(own + ns) / 1000;
+}
+
+void write_file(const std::string& name, std::vector<Part>& parts) {
+  std::int64_t origin = parts.front().origin;
+  for (const Part& part : parts) origin = std::min(origin, part.origin);
+  std::ofstream file(name, std::ios::binary);
+  if (!file) fail(ErrorKind::BadInput, str_cat("-o ", name, ": ", std::strerror(errno)));
+  const Json clock{{"clock", parts.front().clock}, {"origin_ns", origin}};
+  file << R"({"displayTimeUnit":"ms","otherData":)" << json_text(clock) << R"(,"traceEvents":[)";
+  const char* between = "\n";
+  for (Part& part : parts)
+    for (Json& event : part.events) {
+      shift(event, part.origin - origin);
+      file << std::exchange(between, ",\n") << json_text(event);
+    }
+  file << "\n]}\n";
+  file.close();
+  if (!file) fail(ErrorKind::DeviceFailed, str_cat(name, ": could not be written"));
+}
+
+}  // namespace
+
+void trace_merge(const TraceMergeOptions& options, std::ostream& out) {
+  std::vector<Part> parts;
+  for (const std::string& file : options.files) {
+    std::error_code ignored;
+    CS_REQUIRE(!std::filesystem::equivalent(options.output, file, ignored), "-o ", options.output,
+               ": is one of the traces, which it would overwrite");
+    parts.push_back(read_part(file));
+    CS_REQUIRE(parts.back().clock == parts.front().clock, file, ": has another clock than ",
+               parts.front().file,
+               "; write each process's trace with its clock_offset (docs/measuring.md)");
+  }
+  const std::map<int, std::string> ranks = ranks_of(parts);
+  write_file(options.output, parts);
+  out << options.output << ": " << ranks.size() << " ranks of " << parts.size() << " files\n";
+}
+
+}  // namespace coshard::tools
