@@ -61,6 +61,10 @@ class BackwardScope {
 Task<void> finish_walk(BackwardPass& walk) {
   walk.settle_arrivals();
   while (!walk.done()) {
+    if (walk.has_products()) {
+      Task<void> sum = walk.sum_products();
+      co_await std::move(sum);
+    }
     if (walk.about_to_wait()) {
       walk.run_deferred();
       walk.pause();
@@ -80,6 +84,7 @@ Task<void> finish_walk(BackwardPass& walk) {
 }
 
 void finish_walk_in_place(BackwardPass& walk, std::string_view who) {
+  walk.stay_in_place();
   walk.settle_arrivals();
   while (!walk.done()) {
     if (walk.about_to_wait()) walk.run_deferred();

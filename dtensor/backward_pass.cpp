@@ -211,7 +211,11 @@ void BackwardPass::come_to_leaf(const Meta& leaf, Tensor gradient) {
   late_.emplace_back(leaf, Terms{std::move(gradient), {}});
 }
 
-bool BackwardPass::about_to_wait() const { return !queue_.empty() && next()->second.in_flight(); }
+bool BackwardPass::about_to_wait() const {
+  if (queue_.empty()) return false;
+  const Waiting& waiting = next()->second;
+  return waiting.in_flight() && !takes_arriving(waiting);
+}
 
 // The newest record whose gradients are complete and here; the newest of all if there is none, or if
 // the search gets long.
@@ -320,8 +324,10 @@ Task<void> BackwardPass::step() {
   CS_REQUIRE(!current_->released, current_->name(),
              ": backward runs through it a second time, but the first freed what it saved; pass "
              "retain_graph to the first");
+  deferred_before_ = deferred_.size();
   Task<void> task = current_->awaited_backward(gradients, *this);
   if (!task) current_->backward(gradients, *this);
+  if (arriving_) return multiply_arriving();
   return task;
 }
 
@@ -361,12 +367,16 @@ void BackwardPass::accumulate(int input, Tensor gradient) {
 }
 
 void BackwardPass::defer(int input, std::function<Tensor()> compute) {
+  push_deferred(input, std::move(compute), 0);
+}
+
+void BackwardPass::push_deferred(int input, std::function<Tensor()> compute, std::int64_t ns) {
   if (!needs_grad(input)) return;
   const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
   // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
   // under.
   if (meta->producer || !meta->spec) return accumulate(input, compute_for(meta, compute));
-  deferred_.push_back({meta, std::move(compute), current_->module, current_->name()});
+  deferred_.push_back({meta, std::move(compute), current_->module, current_->name(), ns});
 }
 
 // What is computed for a leaf, in the place of its gradient where that is free.

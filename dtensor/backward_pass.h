@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <unordered_set>
 
 #include <coshard/dtensor/ops/op.h>
@@ -20,6 +21,7 @@ struct Terms {
   Tensor first;
   std::vector<Tensor> more;
 
+  bool empty() const { return !first.defined() && more.empty(); }
   void add_term(Tensor gradient);
   bool in_flight() const;
   void list(std::vector<Tensor>& all) const;
@@ -68,6 +70,11 @@ class BackwardPass final : public GradSink {
   // What siblings do meanwhile is not part of this backward.
   void pause() { turn_.to(nullptr); }
   void run_deferred();
+  // Nothing of it may be awaited: it computes without schedules.
+  void stay_in_place() { may_await_ = false; }
+  // Whether the gradient of the next record is a sum of products that is not computed yet.
+  bool has_products() const { return !queue_.empty() && !queue_.begin()->second.products.empty(); }
+  Task<void> sum_products();
   // Runs the next part; returns a task if that has to await. Then call step_done().
   Task<void> step();
   void step_done();
@@ -79,12 +86,22 @@ class BackwardPass final : public GradSink {
   bool needs_grad(int input) const override;
   void accumulate(int input, Tensor gradient) override;
   void defer(int input, std::function<Tensor()> compute) override;
+  void accumulate_product(int input, const Tensor& dy, const Tensor& weight,
+                          Overlap overlap) override;
+  void defer_rows_product(int input, const Tensor& dy, const Tensor& x) override;
 
  private:
   using Meta = std::shared_ptr<GradMeta>;
+  // A term dy @ weight.
+  struct Product {
+    Tensor dy, weight;
+    Overlap overlap;
+    std::shared_ptr<const std::string> module;
+  };
   struct Waiting {
     std::shared_ptr<GradNode> record;
     std::array<Terms, kMaxOutputs> gradients;
+    std::vector<Product> products;  // of its only output, not computed yet
 
     bool in_flight() const { return std::ranges::any_of(gradients, &Terms::in_flight); }
   };
@@ -93,6 +110,7 @@ class BackwardPass final : public GradSink {
     std::function<Tensor()> compute;
     std::shared_ptr<const std::string> module;
     std::string_view operation;  // static text
+    std::int64_t ns = 0;         // the gate's forecast; 0: unknown
   };
   struct Target {
     Meta meta;
@@ -113,9 +131,17 @@ class BackwardPass final : public GradSink {
   void settle_leaf(GradMeta& leaf, Terms& terms);
   Tensor compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const;
   void run_hooks(std::vector<Tensor>& gradients) const;
+  bool takes_arriving(const Waiting& waiting) const;
+  bool may_be_summed(const Meta& meta, const Product& product) const;
+  Task<void> multiply_arriving();
+  void push_deferred(int input, std::function<Tensor()> compute, std::int64_t ns);
+  std::int64_t deferred_ns() const;
+  // The oldest, at most `count` of them, until they have taken `ns` by the forecast.
+  void run_deferred_for(std::int64_t ns, std::size_t count);
   void run_oldest_deferred();
 
   bool retain_graph_ = false;
+  bool may_await_ = true;
   GradSink* outer_ = nullptr;
   std::uint64_t since_ = 0;
   bool for_targets_ = false;
@@ -123,6 +149,8 @@ class BackwardPass final : public GradSink {
   std::unordered_set<const GradNode*> needed_;  // records that lead to a target
   Queue queue_;
   std::deque<Deferred> deferred_;
+  std::size_t deferred_before_ = 0;               // when the step began
+  std::optional<Product> arriving_;               // whose dy is in flight, of the step's input 0
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step
   std::vector<std::pair<Meta, Terms>> late_;
   CollectedLeaves collected_;

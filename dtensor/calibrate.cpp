@@ -85,7 +85,8 @@ class Products {
 };
 
 // What products lose to an all_gather that is in flight for as long as they take.
-Task<double> contention_of(DeviceMesh line, std::shared_ptr<Products> products, double alone_ns) {
+Task<double> contention_of(DeviceMesh line, std::shared_ptr<Products> products, double alone_ns,
+                           int runs) {
   const GemmTable::Point p{128, 512, 512};
   World& world = line.world();
   const auto spec = make_spec(line, Layout(Shard(0)), Shape{kLarge * line.size()});
@@ -94,7 +95,7 @@ Task<double> contention_of(DeviceMesh line, std::shared_ptr<Products> products, 
   const auto one = static_cast<double>(std::max<std::int64_t>(products->time(p, 4) / 4, 1));
   const auto times = static_cast<std::int64_t>(std::clamp(alone_ns / one, 1.0, 1'000.0));
   double least = 1;
-  for (int run = 0; run < 2; ++run) {
+  for (int run = 0; run < runs; ++run) {
     const auto compute = static_cast<double>(products->time(p, times));
     const std::int64_t begin = world.executor().now();
     const Redistribution gathered = part.redistribute(Replicate());
@@ -124,7 +125,8 @@ Task<Calibration::Times> measured_line(DeviceMesh line, std::shared_ptr<Products
   const double middle_ns = co_await std::move(middle);
   Task<double> large = time_to_gather(line, kLarge, runs, 0);
   const double large_ns = co_await std::move(large);
-  Task<double> contention = contention_of(line, products, std::max(large_ns, 1.0));
+  Task<double> contention =
+      contention_of(line, products, std::max(large_ns, 1.0), std::clamp(runs, 2, 5));
   const double lost = co_await std::move(contention);
   times.small_ns = std::llround(small_ns), times.middle_ns = std::llround(middle_ns);
   times.large_ns = std::llround(large_ns);

@@ -21,6 +21,7 @@ class FromLocalNode final : public GradNode {
   std::string_view name() const override { return "from_local"; }
   bool records_backward() const override { return !gradient_needs_partial(layout_); }
   bool shares_memory() const override { return true; }
+  const Layout* gradient_layout() const override { return &wanted_; }
   bool release() override {
     term_.release();
     return gradient_needs_partial(layout_);

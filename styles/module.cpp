@@ -4,6 +4,7 @@
 #include <mutex>
 #include <typeinfo>
 #include <unordered_set>
+#include <utility>
 
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
@@ -158,12 +159,13 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   // All hooks have issued what they need before the first of it is awaited.
   std::vector<Tensor> arriving;
-  for (const Tensor& x : inputs.args) {
-    const bool by_shards = &x == &inputs.args.front() && takes_shards();
-    if (x.defined() && x.in_flight() && !(by_shards && arrives_by_shards(x))) arriving.push_back(x);
-  }
-  for (const auto& named : inputs.kwargs)
-    if (named.second.defined() && named.second.in_flight()) arriving.push_back(named.second);
+  bool by_shards = takes_shards();  // of its first input
+  const auto note = [&](const Tensor& x) {
+    const bool left = std::exchange(by_shards, false) && arrives_by_shards(x);
+    if (x.defined() && x.in_flight() && !left) arriving.push_back(x);
+  };
+  for (const Tensor& x : inputs.args) note(x);
+  for (const auto& named : inputs.kwargs) note(named.second);
   if (!arriving.empty()) {
     Task<void> arrived = arrival_of(std::move(arriving));
     co_await std::move(arrived);

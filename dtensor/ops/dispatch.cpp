@@ -149,7 +149,8 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
 
 }  // namespace
 
-OpCall::OpCall(const OpDef& op, std::vector<Tensor> in) : op_(op), in_(std::move(in)), used_(in_) {
+OpCall::OpCall(const OpDef& op, std::vector<Tensor> in, const Attrs& attrs)
+    : op_(op), attrs_(attrs), in_(std::move(in)), used_(in_) {
   const CachesHeld held;
   const Decision* decision = decision_for(op_, in_, attrs_, false, held);
   CS_REQUIRE(decision, show_call(op_, in_), ": got both plain tensors and DTensors");

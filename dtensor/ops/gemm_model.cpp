@@ -74,13 +74,12 @@ std::int64_t GemmTable::at(std::int64_t rows, std::int64_t n, std::int64_t k) co
 void GemmTable::complete() {
   constexpr std::size_t kSteps[] = {1, kSides.size(), kSides.size() * kSides.size()};
   for (std::size_t i = 0; i < kPoints; ++i) {
-    if (ns[i] > 0) continue;
     const Point here = point(i);
     for (const std::size_t step : kSteps) {  // towards smaller k, n, rows
       if (i / step % (step == kSteps[2] ? kRows.size() : kSides.size()) == 0) continue;
       const Point less = point(i - step);
       const std::int64_t times = here.rows * here.n * here.k / (less.rows * less.n * less.k);
-      ns[i] = std::max(ns[i], ns[i - step] * times);
+      if (ns[i] == 0 || ns[i] > ns[i - step] * times) ns[i] = ns[i - step] * times;
     }
     ns[i] = std::max<std::int64_t>(ns[i], 1);
   }

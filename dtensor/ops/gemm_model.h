@@ -29,8 +29,8 @@ struct GemmTable {
   // At least 1. Beyond the grid a product takes its share of the last point's time; a smaller one
   // as long as the first.
   std::int64_t at(std::int64_t rows, std::int64_t n, std::int64_t k) const;
-  // Fills points that are 0 from smaller ones, and makes measured times of whole products those of
-  // their waves.
+  // Fills points that are 0 from smaller ones, lets none take longer than as many smaller ones (it
+  // was disturbed), and makes measured times of whole products those of their waves.
   void complete();
   friend bool operator==(const GemmTable&, const GemmTable&) = default;
 

@@ -3,6 +3,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/products.h"
+#include "dtensor/ops/row_choice.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -60,22 +61,31 @@ void linear_backward(GradContext& c) {
   const Tensor x = c.in[0];
   const Tensor weight = c.in[1];
   const Tensor dy = c.out_grad[0];
-  if (c.sink.needs_grad(0)) c.sink.accumulate(0, matmul(dy, weight));
-  if (c.sink.needs_grad(1)) c.sink.defer(1, [=] { return matmul_rows(dy, x); });
+  const Overlap overlap = c.attrs.as<LinearAttrs>().overlap;
+  if (c.sink.needs_grad(0)) c.sink.accumulate_product(0, dy, weight, overlap);
+  if (c.sink.needs_grad(1)) c.sink.defer_rows_product(1, dy, x);
   if (c.sink.needs_grad(2)) {
     const Shape shape{dy.shape().back()};
     c.sink.defer(2, [=] { return sum_to(dy, shape); });
   }
 }
 
+// Shards of dy are multiplied as they arrive, if the gate says so.
+bool linear_takes_arriving(const Tensor& dy, std::span<const Tensor> in, const Attrs& attrs,
+                           std::int64_t meanwhile_ns) {
+  const Overlap overlap = attrs.as<LinearAttrs>().overlap;
+  if (overlap == Overlap::Off || !arrives_by_shards(dy)) return false;
+  return arriving_choice(gradient_factor(dy, in[1]), overlap, meanwhile_ns).has_value();
+}
+
 std::vector<OpDef::Sample> linear_samples() {
-  return {{{input({3, 5}), input({6, 5}), absent()}, {}},
-          {{input({2, 3, 5}), input({4, 5}), input({4})}, {}}};
+  return {{{input({3, 5}), input({6, 5}), absent()}, LinearAttrs{}},
+          {{input({2, 3, 5}), input({4, 5}), input({4})}, LinearAttrs{}}};
 }
 
 }  // namespace
 
-void linear_rows(const OpContext& c, const Tensor& x, const Tensor& out) {
+void linear_rows(const OpContext& c, const Tensor& x, const Tensor& out, RowsInto into) {
   const bool flat = is_matrix(out);
   const Tensor weight = matrix_of(c.in[1]);
   kernels::View right = transposed(view_of(weight));
@@ -89,6 +99,7 @@ void linear_rows(const OpContext& c, const Tensor& x, const Tensor& out) {
   const Tensor to = flat ? matrix_of(out) : batch_of(out);
   if (!flat) right.shape[0] = to.local_shape()[0];
   kernels::Matmul product{view_of(to), view_of(left), right};
+  if (into == RowsInto::Add) product.beta = 1;
   Tensor bias;  // alive until the kernel is enqueued
   if (c.in[2].defined()) {
     bias = local_contiguous(c.in[2]);
@@ -105,6 +116,7 @@ const OpDef& linear_op() {
                         .backward = linear_backward,
                         .flops = linear_flops,
                         .compute = ComputeClass::Gemm,
+                        .takes_arriving = linear_takes_arriving,
                         .saves_in = 0b011,
                         .saves_out = 0,
                         .samples = linear_samples};
@@ -113,8 +125,13 @@ const OpDef& linear_op() {
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, CallSite site) {
   const UserCall user(site);
-  if (x.ndim() != 1) return call1(linear_op(), {x, weight, bias});
-  const Tensor row = call1(linear_op(), {view(x, Shape{1, x.size(0)}), weight, bias});
+  return linear_with(x, weight, bias, Overlap::Off);
+}
+
+Tensor linear_with(const Tensor& x, const Tensor& weight, const Tensor& bias, Overlap overlap) {
+  const LinearAttrs attrs{overlap};
+  if (x.ndim() != 1) return call1(linear_op(), {x, weight, bias}, attrs);
+  const Tensor row = call1(linear_op(), {view(x, Shape{1, x.size(0)}), weight, bias}, attrs);
   return view(row, Shape{row.size(1)});
 }
 

@@ -7,12 +7,12 @@
 
 namespace coshard {
 
-// For an operator with one output and without attributes that saves no output. Redistributes the
+// For an operator with one output that saves no output. Redistributes the
 // inputs as a plain call does, but waits for none of them.
 class OpCall {
  public:
   // Error{BadInput}: as `call`; also a mix of plain tensors and DTensors.
-  OpCall(const OpDef& op, std::vector<Tensor> in);
+  OpCall(const OpDef& op, std::vector<Tensor> in, const Attrs& attrs = {});
   OpCall(const OpCall&) = delete;
   OpCall& operator=(const OpCall&) = delete;
 

@@ -99,6 +99,14 @@ class OpNode final : public GradNode {
     if (foreign_ && std::ranges::all_of(context.out_grad, &Tensor::defined))
       checked.require_all_given();
   }
+  bool takes_arriving(const Tensor& output_grad, std::int64_t meanwhile_ns) const override {
+    if (op_.takes_arriving == nullptr || !inputs[0] || !inputs[0]->requires_grad) return false;
+    if (released) return false;
+    std::vector<Tensor> in;
+    for (std::size_t i = 0; i + outputs_ < saved_.size(); ++i)
+      in.push_back(saved_[i].get(op_.name));
+    return op_.takes_arriving(output_grad, in, attrs_, meanwhile_ns);
+  }
   bool release() override {
     bool any = false;
     for (Saved& s : saved_) {

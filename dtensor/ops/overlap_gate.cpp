@@ -33,15 +33,20 @@ std::int64_t lost_ns(const OverlapCase& of, std::int64_t compute_ns, std::int64_
   return std::min(compute_ns, collective_ns) * of.contention_x1024 / 1024;
 }
 
-// The faster one; `always`: never the plain one.
-Schedule better(Schedule best, int pieces, std::int64_t ns, Overlap overlap) {
+// The faster one; `always`: never the plain one. It computes for `computed` ns, without waits, and
+// is over at `finished` if nothing is done meanwhile.
+Schedule better(const OverlapCase& of, Schedule best, int pieces, std::int64_t computed,
+                std::int64_t finished, Overlap overlap) {
+  const std::int64_t ns = std::max(finished, computed + of.meanwhile_ns);
   const std::int64_t limit = best ? best.ns - 1 : best.plain_ns - best.plain_ns / kGainOf;
-  if (ns <= limit || (!best && overlap == Overlap::Always)) best.pieces = pieces, best.ns = ns;
+  if (ns <= limit || (!best && overlap == Overlap::Always))
+    best = {pieces, ns, best.plain_ns, std::max<std::int64_t>(0, finished - computed)};
   return best;
 }
 
+// What can be done meanwhile hides the collective.
 Schedule plain(const OverlapCase& of, std::int64_t collective_ns) {
-  const std::int64_t ns = whole_product_ns(of) + collective_ns;
+  const std::int64_t ns = whole_product_ns(of) + std::max(collective_ns, of.meanwhile_ns);
   return {0, ns, ns};
 }
 
@@ -64,9 +69,9 @@ Schedule gather_schedule(const OverlapCase& of, Overlap overlap) {
   std::int64_t now = product_ns(of, of.rows);
   for (int k = 1; k < of.ranks; ++k)
     now = std::max(now, of.latency_ns + k * of.shard_ns) + product_ns(of, of.rows);
-  const std::int64_t lost =
-      lost_ns(of, of.ranks * product_ns(of, of.rows), (of.ranks - 1) * of.shard_ns);
-  return better(best, 1, now + lost, overlap);
+  const std::int64_t computed = of.ranks * product_ns(of, of.rows);
+  const std::int64_t lost = lost_ns(of, computed, (of.ranks - 1) * of.shard_ns);
+  return better(of, best, 1, computed + lost, now + lost, overlap);
 }
 
 Schedule scatter_schedule(const OverlapCase& of, Overlap overlap) {
@@ -79,8 +84,8 @@ Schedule scatter_schedule(const OverlapCase& of, Overlap overlap) {
     const std::int64_t sent = sent_by(of, of.ranks - 1, pieces, of.shard_ns / pieces);
     // The sum of what has come: about a tenth of the link's time for as much data.
     const std::int64_t sum = pieces * kCallNs;
-    const std::int64_t lost = lost_ns(of, computed, (of.ranks - 1) * of.shard_ns);
-    best = better(best, pieces, std::max(computed, sent) + sum + lost, overlap);
+    const std::int64_t lost = lost_ns(of, computed, (of.ranks - 1) * of.shard_ns) + sum;
+    best = better(of, best, pieces, computed + lost, std::max(computed, sent) + lost, overlap);
   }
   return best;
 }
@@ -94,8 +99,10 @@ Schedule reduce_schedule(const OverlapCase& of, Overlap overlap) {
   for (const int pieces : kPieces) {
     if (pieces == 1) continue;
     if (pieces > 2 && whole.rows / pieces < kFewestRows) break;
+    const std::int64_t computed = pieces * product_ns(whole, (whole.rows + pieces - 1) / pieces);
+    const std::int64_t sent = sent_by(whole, 1, pieces, collective / pieces);
     const std::int64_t lost = lost_ns(of, whole_product_ns(of), collective);
-    best = better(best, pieces, sent_by(whole, 1, pieces, collective / pieces) + lost, overlap);
+    best = better(of, best, pieces, computed + lost, sent + lost, overlap);
   }
   return best;
 }

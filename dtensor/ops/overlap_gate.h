@@ -21,6 +21,7 @@ struct OverlapCase {
   std::int64_t latency_ns = 0;        // of a collective
   std::int64_t shard_ns = 0;          // a shard on its link, without latency
   std::int64_t contention_x1024 = 0;  // LinkCost::contention
+  std::int64_t meanwhile_ns = 0;      // other work that may be done while waiting
 };
 
 // What a schedule is made of, as the fingerprint of its collectives tells it.
@@ -28,7 +29,8 @@ enum class ScheduleKind : std::uint8_t { Gather, Scatter, Reduce };
 
 struct Schedule {
   int pieces = 0;                     // in which a shard is sent; 0: the plain schedule
-  std::int64_t ns = 0, plain_ns = 0;  // predicted
+  std::int64_t ns = 0, plain_ns = 0;  // predicted, with the work meanwhile
+  std::int64_t exposed_ns = 0;        // how long it waits if nothing is done meanwhile
   explicit operator bool() const { return pieces > 0; }
 };
 

@@ -47,14 +47,18 @@ class Later final : public WorkState {
   std::string failure() const override { return work_ ? work_->failure() : ""; }
   void has_dependents() override { work().has_dependents(); }
   std::string describe() const override { return str_cat("a redistribute to ", target_); }
+  const Tensor& made() {
+    static_cast<void>(work());
+    return made_;
+  }
 
  private:
   FollowUp& work() {
     if (work_) return *work_;
-    const Tensor made = redistribute_raw(source_, target_);  // throws in a cancelled branch
+    made_ = redistribute_raw(source_, target_);  // throws in a cancelled branch
     source_ = Tensor();
-    work_.emplace(made.storage()->pending.state(),
-                  [from = place_of(made), to = std::exchange(place_, Tensor())] {
+    work_.emplace(made_.storage()->pending.state(),
+                  [from = place_of(made_), to = std::exchange(place_, Tensor())] {
                     kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from)});
                   });
     return *work_;
@@ -62,6 +66,7 @@ class Later final : public WorkState {
   Tensor source_;
   Layout target_;
   Tensor place_;
+  Tensor made_;                   // once issued
   std::optional<FollowUp> work_;  // once issued, by the rank
 };
 
@@ -77,6 +82,12 @@ Tensor redistribute_later(const DTensor& source, const Layout& target) {
   result.set_in_flight(Work(std::make_shared<Later>(source.detach(), target, place_of(result))));
   source.read_by(result.storage()->pending);
   return result;
+}
+
+Tensor brought_by(const Tensor& x) {
+  if (!x.in_flight() || !x.storage()->pending) return x;
+  auto* const later = dynamic_cast<Later*>(x.storage()->pending.state().get());
+  return later ? later->made() : x;
 }
 
 }  // namespace coshard

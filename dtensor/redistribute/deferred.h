@@ -23,4 +23,8 @@ bool redistributes_are_deferred();
 // redistribute_raw(source, target), when the result is first read.
 Tensor redistribute_later(const DTensor& source, const Layout& target);
 
+// What brings the data of x, shard by shard if it can: x itself, or what a deferred redistribute, issued
+// now, receives before it is copied to x. In flight.
+Tensor brought_by(const Tensor& x);
+
 }  // namespace coshard

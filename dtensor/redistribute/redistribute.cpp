@@ -19,6 +19,15 @@ Issued issue_now_or_later(const Tensor& source, const Layout& target) {
   return issue_to(source, target);
 }
 
+// For operators that take the shards as they come.
+void note_gathered(const Tensor& source, const Tensor& result) {
+  const Layout& from = source.layout();
+  if (!result.in_flight() || from.ndim() != 1 || !result.layout()[0].is_replicate()) return;
+  for (int dim = 0; dim < source.ndim(); ++dim)
+    if (from[0].is_shard(dim))
+      result.storage()->gathered = std::make_shared<const Gathered>(Gathered{result.spec(), dim});
+}
+
 // The result is on the tape, and never the source's own memory.
 Issued run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options);
 
@@ -30,12 +39,17 @@ class RedistributeNode final : public GradNode {
         backward_dtype_(options.backward_dtype.value_or(dtype_)) {}
   std::string_view name() const override { return "redistribute"; }
   bool records_backward() const override { return true; }
+  const Layout* gradient_layout() const override {
+    return backward_dtype_ == dtype_ ? &source_ : nullptr;
+  }
   // Itself a redistribute, and recorded like one where gradients of gradients are wanted.
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
     if (!taped(output_grads)) {
       const Tensor sent = cast_local(gradient, backward_dtype_);
-      return sink.accumulate(0, cast_local(redistribute_raw(sent, source_), dtype_));
+      const Tensor back = redistribute_raw(sent, source_);
+      note_gathered(sent, back);
+      return sink.accumulate(0, cast_local(back, dtype_));
     }
     const RedistributeOptions options{backward_dtype_, gradient.dtype()};
     const Tensor back = run_taped(gradient, source_, options).result;
@@ -47,22 +61,13 @@ class RedistributeNode final : public GradNode {
   DType dtype_, backward_dtype_;
 };
 
-// For operators that take the shards as they come.
-void note_gathered(const Tensor& source, const Tensor& result) {
-  const Layout& from = source.layout();
-  if (!result.in_flight() || from.ndim() != 1 || !result.layout()[0].is_replicate()) return;
-  for (int dim = 0; dim < source.ndim(); ++dim)
-    if (from[0].is_shard(dim))
-      result.storage()->gathered = std::make_shared<const Gathered>(Gathered{result.spec(), dim});
-}
-
 Issued run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options) {
   const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
   Issued issued =
       sent.layout() == target ? Issued{sent.detach()} : issue_now_or_later(sent, target);
   if (issued.result.storage()->buffer == source.storage()->buffer)
     issued.result = copy_later(issued.result);
-  else if (!redistributes_are_deferred())
+  else
     note_gathered(sent, issued.result);
   const Tensor inputs[] = {source};
   if (taped(inputs))

@@ -16,18 +16,18 @@
 namespace coshard::bench {
 namespace {
 
-constexpr int kRanks = 2;
-constexpr std::int64_t kVocab = 256, kSeq = 128;
-constexpr std::chrono::nanoseconds kLinkLatency{20'000};
+constexpr int kReplicas = 2;
+constexpr std::int64_t kTokens = 256, kSequence = 128;
+constexpr std::chrono::nanoseconds kReplicaLatency{20'000};
 
 nn::TransformerConfig config_of() {
   nn::TransformerConfig config;
-  config.vocab = kVocab;
+  config.vocab = kTokens;
   config.dim = 256;
   config.layers = 4;
   config.heads = 8;
   config.ffn = 688;
-  config.seq = kSeq;
+  config.seq = kSequence;
   return config;
 }
 
@@ -38,15 +38,15 @@ struct Replica {
         optimizer(model.parameters()),
         gradients(model.parameters(), init_device_mesh(world, {world.size()}, {"dp"}), 0,
                   {.overlap = overlap}),
-        tokens(randint(0, kVocab, Shape{1, kSeq})),
-        targets(randint(0, kVocab, Shape{kSeq})) {
+        tokens(randint(0, kTokens, Shape{1, kSequence})),
+        targets(randint(0, kTokens, Shape{kSequence})) {
     gradients.set_requires_gradient_sync(reduces);
   }
   Task<void> step() {
     optimizer.zero_grad();
     Task<Tensor> forward = model.forward(tokens);
     Tensor logits = co_await std::move(forward);
-    logits = view(logits, Shape{kSeq, kVocab});
+    logits = view(logits, Shape{kSequence, kTokens});
     const Tensor loss = cross_entropy(logits, targets);
     const auto begin = std::chrono::steady_clock::now();
     co_await backward(loss);
@@ -61,11 +61,11 @@ struct Replica {
   double backward_ms = 0;
 };
 
-struct PairOfSteps {
+struct StepTimes {
   double serial_ms = 0, overlapped_ms = 0, compute_ms = 0, backward_ms = 0;
 };
 struct Found {
-  std::vector<PairOfSteps> rounds;
+  std::vector<StepTimes> rounds;
   std::int64_t bytes = 0;
   std::size_t buckets = 0;
 };
@@ -75,7 +75,7 @@ Task<void> measure(World& world, int rounds, Found& found) {
   Replica serial(world, Overlap::Off, true), overlapped(world, Overlap::Auto, true);
   Replica alone(world, Overlap::Off, false);
   for (int i = -2; i < rounds; ++i) {
-    PairOfSteps round;
+    StepTimes round;
     Task<double> a = time_of(world, serial.step());
     round.serial_ms = co_await std::move(a);
     Task<double> b = time_of(world, overlapped.step());
@@ -99,7 +99,7 @@ Found run_replicas(const WorldOptions& world, int rounds) {
 
 RobustStats stats_of(const Found& found, const auto& figure) {
   std::vector<double> values;
-  for (const PairOfSteps& round : found.rounds) values.push_back(figure(round));
+  for (const StepTimes& round : found.rounds) values.push_back(figure(round));
   return robust_stats(values);
 }
 
@@ -107,14 +107,14 @@ RobustStats stats_of(const Found& found, const auto& figure) {
 
 void measure_data_parallel(Report& report, const OverlapOptions& options) {
   WorldOptions world = options.world;
-  world.ranks = kRanks;
+  world.ranks = kReplicas;
   world.threads = 1;
   const Found first = run_replicas(world, 3);
-  const double link_ms = stats_of(first, [](const PairOfSteps& r) { return r.backward_ms; }).median;
+  const double link_ms = stats_of(first, [](const StepTimes& r) { return r.backward_ms; }).median;
   Collective reduce;
   reduce.kind = CollectiveKind::AllReduce;
-  const double sent = static_cast<double>(algorithmic_bytes(reduce, kRanks, first.bytes));
-  world.link = Link{kLinkLatency, sent / (link_ms / 1e3)};
+  const double sent = static_cast<double>(algorithmic_bytes(reduce, kReplicas, first.bytes));
+  world.link = Link{kReplicaLatency, sent / (link_ms / 1e3)};
   const Found found = run_replicas(world, options.rounds);
   report.note("emulated_link_dp_2_ranks", to_string(*world.link));
   report.note("buckets_dp_2_ranks", found.buckets);
@@ -124,15 +124,15 @@ void measure_data_parallel(Report& report, const OverlapOptions& options) {
                                       target, target.has_value()));
   };
   // Forward and optimizer, and the longer one of backward and link.
-  const auto best = [link_ms](const PairOfSteps& r) {
+  const auto best = [link_ms](const StepTimes& r) {
     return r.compute_ms - r.backward_ms + std::max(r.backward_ms, link_ms);
   };
-  add("serial", stats_of(found, [](const PairOfSteps& r) { return r.serial_ms; }), "ms");
-  add("overlapped", stats_of(found, [](const PairOfSteps& r) { return r.overlapped_ms; }), "ms");
-  add("compute", stats_of(found, [](const PairOfSteps& r) { return r.compute_ms; }), "ms");
+  add("serial", stats_of(found, [](const StepTimes& r) { return r.serial_ms; }), "ms");
+  add("overlapped", stats_of(found, [](const StepTimes& r) { return r.overlapped_ms; }), "ms");
+  add("compute", stats_of(found, [](const StepTimes& r) { return r.compute_ms; }), "ms");
   add("best", stats_of(found, best), "ms");
   add("share_of_best",
-      stats_of(found, [&](const PairOfSteps& r) { return best(r) / r.overlapped_ms; }), "share",
+      stats_of(found, [&](const StepTimes& r) { return best(r) / r.overlapped_ms; }), "share",
       0.92);
 }
 

@@ -196,6 +196,8 @@ Report bench_overlap(const OverlapOptions& options) {
   for (const int ranks : all) {
     measure_ranks(report, options, ranks);
     measure_schedules(report, options, ranks);
+    measure_backward_schedules(report, options, ranks);
+    measure_transformer(report, options, ranks);
     if (ranks == 2) measure_data_parallel(report, options);
     measure_woven(report, options, ranks);
   }

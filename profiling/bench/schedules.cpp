@@ -15,8 +15,11 @@
 namespace coshard::bench {
 namespace {
 
-constexpr std::int64_t kIn = 512, kOut = 1024;  // of a layer; rows make it as long as asked
-constexpr int kMostPieces = 8;
+RobustStats stats_of(const std::vector<ScheduleRound>& rounds, const auto& figure) {
+  std::vector<double> values;
+  for (const ScheduleRound& round : rounds) values.push_back(figure(round));
+  return robust_stats(values);
+}
 
 // A layer, the collective beside it, and what stands for the plain product.
 struct Kind {
@@ -32,9 +35,9 @@ const std::array<Kind, 3> kKinds{{
 struct Layer {
   Layer(World& world, const Kind& kind, std::int64_t rows)
       : mesh(init_device_mesh(world, {world.size()}, {"tp"})),
-        x(part(world, kind.input, Shape{rows, kIn})),
-        whole(part(world, Replicate(), Shape{rows, kIn})),
-        weight(part(world, kind.weight, Shape{kOut, kIn})),
+        x(part(world, kind.input, Shape{rows, kLayerIn})),
+        whole(part(world, Replicate(), Shape{rows, kLayerIn})),
+        weight(part(world, kind.weight, Shape{kLayerOut, kLayerIn})),
         gathers(kind.input.is_shard(0)),
         target(gathers ? std::nullopt : std::optional(kind.target)) {}
 
@@ -62,16 +65,12 @@ Task<void> only_compute(const Layer& layer) {
   co_return;
 }
 
-struct Round {
-  double plain_ms = 0, overlapped_ms = 0, compute_ms = 0;
-};
-
 Task<void> measure(World& world, const Kind& kind, std::int64_t rows, int rounds,
-                   std::vector<Round>& found) {
+                   std::vector<ScheduleRound>& found) {
   const NoGradGuard no_grad;
   const Layer layer(world, kind, rows);
   for (int i = -2; i < rounds; ++i) {
-    Round round;
+    ScheduleRound round;
     Task<double> a = time_of(world, run_layer(layer, Overlap::Off));
     round.plain_ms = co_await std::move(a);
     Task<double> b = time_of(world, run_layer(layer, Overlap::Always));
@@ -82,26 +81,16 @@ Task<void> measure(World& world, const Kind& kind, std::int64_t rows, int rounds
   }
 }
 
-std::vector<Round> rounds_of(const WorldOptions& world, const Kind& kind, std::int64_t rows,
-                             int rounds) {
-  std::vector<Round> found;
+std::vector<ScheduleRound> rounds_of(const WorldOptions& world, const Kind& kind, std::int64_t rows,
+                                     int rounds) {
+  std::vector<ScheduleRound> found;
   run_ranks(world, [&](World& rank) { return measure(rank, kind, rows, rounds, found); });
   return found;
 }
 
-RobustStats stats_of(const std::vector<Round>& rounds, const auto& figure) {
-  std::vector<double> values;
-  for (const Round& round : rounds) values.push_back(figure(round));
-  return robust_stats(values);
-}
-
-double compute_ms_of(const std::vector<Round>& rounds) {
-  return stats_of(rounds, [](const Round& r) { return r.compute_ms; }).median;
-}
-
 // Carries what the layer sends in `ms`.
 Link link_for(const Kind& kind, int ranks, std::int64_t rows, double ms) {
-  const std::int64_t width = kind.input.is_shard(0) ? kIn : kOut;
+  const std::int64_t width = kind.input.is_shard(0) ? kLayerIn : kLayerOut;
   const double sent = static_cast<double>(rows * width * 4) * (ranks - 1) / ranks;
   const double times = kind.target.is_replicate() ? 2 : 1;
   return {std::chrono::nanoseconds(0), times * sent / (ms / 1e3)};
@@ -117,23 +106,9 @@ void measure_kind(Report& report, const OverlapOptions& options, int ranks, cons
   rows = rows * static_cast<std::int64_t>(times);
   const double compute_ms = compute_ms_of(rounds_of(world, kind, rows, 3));
   world.link = link_for(kind, ranks, rows, compute_ms * (ranks - 1) / ranks);
-  const std::vector<Round> rounds = rounds_of(world, kind, rows, options.rounds);
-  const auto add = [&](const char* what, const RobustStats& stats, const char* unit,
-                       std::optional<double> target = std::nullopt, bool more = false) {
-    report.results.push_back(
-        measured(fmt::format("{}_{}_{}_ranks", kind.name, what, ranks), stats, unit, target, more));
-  };
-  add("plain", stats_of(rounds, [](const Round& r) { return r.plain_ms; }), "ms");
-  add("overlapped", stats_of(rounds, [](const Round& r) { return r.overlapped_ms; }), "ms");
-  add("compute", stats_of(rounds, [](const Round& r) { return r.compute_ms; }), "ms");
-  const double goal = kind.target.is_replicate() ? 1 - 1.0 / kMostPieces - 0.03 : 0.97;
-  add("efficiency",
-      stats_of(rounds,
-               [](const Round& r) {
-                 const double exposed = r.overlapped_ms - r.compute_ms;
-                 return 1 - exposed / (r.plain_ms - r.compute_ms);
-               }),
-      "share", goal, true);
+  const std::vector<ScheduleRound> rounds = rounds_of(world, kind, rows, options.rounds);
+  const double goal = efficiency_goal(kind.target.is_replicate());
+  add_schedule(report, kind.name, ranks, rounds, goal);
 }
 
 }  // namespace
@@ -145,6 +120,29 @@ Task<double> time_of(World& world, Task<void> program) {
   co_await std::move(program);
   world.communicator()->issue(barrier).wait();
   co_return seconds_since(begin) * 1e3;
+}
+
+double compute_ms_of(const std::vector<ScheduleRound>& rounds) {
+  return stats_of(rounds, [](const ScheduleRound& r) { return r.compute_ms; }).median;
+}
+
+void add_schedule(Report& report, const std::string& prefix, int ranks,
+                  const std::vector<ScheduleRound>& rounds, double efficiency) {
+  const auto add = [&](const char* what, const RobustStats& stats, const char* unit,
+                       std::optional<double> target = std::nullopt, bool more = false) {
+    report.results.push_back(
+        measured(fmt::format("{}_{}_{}_ranks", prefix, what, ranks), stats, unit, target, more));
+  };
+  add("plain", stats_of(rounds, [](const ScheduleRound& r) { return r.plain_ms; }), "ms");
+  add("overlapped", stats_of(rounds, [](const ScheduleRound& r) { return r.overlapped_ms; }), "ms");
+  add("compute", stats_of(rounds, [](const ScheduleRound& r) { return r.compute_ms; }), "ms");
+  add("efficiency",
+      stats_of(rounds,
+               [](const ScheduleRound& r) {
+                 const double exposed = r.overlapped_ms - r.compute_ms;
+                 return 1 - exposed / (r.plain_ms - r.compute_ms);
+               }),
+      "share", efficiency, true);
 }
 
 void measure_schedules(Report& report, const OverlapOptions& options, int ranks) {

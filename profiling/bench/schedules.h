@@ -1,6 +1,10 @@
 #pragma once
 // What overlapped linear layers hide of the collectives around them, and backward of the gradients
 // of replicas.
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include <coshard/runtime/coro/task.h>
 #include "profiling/bench/benches.h"
 #include "profiling/bench/timed.h"
@@ -10,10 +14,30 @@ namespace coshard::bench {
 // Milliseconds until all ranks have come through.
 Task<double> time_of(World& world, Task<void> program);
 
+constexpr std::int64_t kLayerIn = 512, kLayerOut = 1024;  // rows make a layer as long as asked
+// Of a collective as long as the product beside it; an all_reduce is cut into 8 pieces, of which one
+// is left.
+constexpr double efficiency_goal(bool all_reduce) { return all_reduce ? 1 - 1.0 / 8 - 0.03 : 0.97; }
+
+// With every collective awaited at once, with the schedule, and without collectives.
+struct ScheduleRound {
+  double plain_ms = 0, overlapped_ms = 0, compute_ms = 0;
+};
+// Adds PREFIX_{plain,overlapped,compute,efficiency}_N_ranks of these rounds.
+void add_schedule(Report& report, const std::string& prefix, int ranks,
+                  const std::vector<ScheduleRound>& rounds, double efficiency);
+double compute_ms_of(const std::vector<ScheduleRound>& rounds);
+
 // Adds, for each schedule, E = 1 - (overlapped - compute) / (plain - compute) on an emulated link
 // that takes (n-1)/n of the product's time, and the forecasts of the gate.
 void measure_schedules(Report& report, const OverlapOptions& options, int ranks);
 
+// The same for the gradients of a layer. Plain: every collective awaited before the next product.
+void measure_backward_schedules(Report& report, const OverlapOptions& options, int ranks);
+
+// Adds a step (forward, loss and backward) of the Transformer with sequence parallelism, on a link
+// on which its collectives take (n-1)/n of its products, and the closed-form best beside it.
+void measure_transformer(Report& report, const OverlapOptions& options, int ranks);
 // Adds the training step of two replicas whose gradients take as long on the emulated link as
 // backward takes: reduced after backward, in buckets during backward, and the closed-form best.
 void measure_data_parallel(Report& report, const OverlapOptions& options);

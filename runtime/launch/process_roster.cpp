@@ -87,8 +87,10 @@ class ProcessRoster final : public Roster {
       job_.engine()->on_broken(nullptr);
     }
     ranks_->stop(is_latest);
-    if (failed_) return job_.note_failed();
-    job_.note_ended(run_);
+    if (failed_)
+      job_.note_failed();
+    else
+      job_.note_ended(run_);
   }
   int size() const override { return size_; }
   const std::vector<int>& here() const override { return here_; }

@@ -51,16 +51,9 @@ Tensor Attention::split_heads(const Tensor& x, bool rotate) const {
 }
 
 Task<Tensor> Attention::run(Tensor x) {
-  Tensor q, k, v;
-  if (arrives_by_shards(x)) {  // each shard with all three, as it arrives
-    Task<std::vector<Tensor>> all = forward_together(x, {&wq, &wk, &wv});
-    const std::vector<Tensor> made = co_await std::move(all);
-    q = made[0], k = made[1], v = made[2];
-  } else {
-    q = co_await wq.forward(x);
-    k = co_await wk.forward(x);
-    v = co_await wv.forward(x);
-  }
+  Task<std::vector<Tensor>> all = forward_together(std::move(x), {&wq, &wk, &wv});
+  std::vector<Tensor> made = co_await std::move(all);
+  Tensor q = std::move(made[0]), k = std::move(made[1]), v = std::move(made[2]);
   const Shape shape = q.shape();
   q = split_heads(q, options_.rotary);
   k = split_heads(k, options_.rotary);

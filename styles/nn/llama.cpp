@@ -2,6 +2,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include "styles/nn/together.h"
 
 namespace coshard::nn {
 namespace {
@@ -69,9 +70,9 @@ Tensor LlamaAttention::heads(const Tensor& projected, bool rotate) const {
 Task<Outputs> LlamaAttention::run_all(Inputs inputs) {
   const Tensor x = inputs.get(0, "hidden_states");
   CS_REQUIRE(x.defined(), "LlamaAttention: hidden_states is missing");
-  Tensor q = co_await q_proj.forward(x);
-  Tensor k = co_await k_proj.forward(x);
-  Tensor v = co_await v_proj.forward(x);
+  Task<std::vector<Tensor>> all = forward_together(x, {&q_proj, &k_proj, &v_proj});
+  std::vector<Tensor> made = co_await std::move(all);
+  Tensor q = std::move(made[0]), k = std::move(made[1]), v = std::move(made[2]);
   const Shape joined = q.shape();
   q = heads(q, true);
   k = heads(k, true);
@@ -99,9 +100,10 @@ LlamaMLP::LlamaMLP(const LlamaConfig& config, World& world)
 }
 
 Task<Tensor> LlamaMLP::run(Tensor x) {
-  Tensor gate = co_await gate_proj.forward(x);
-  Tensor up = co_await up_proj.forward(std::move(x));
-  Tensor hidden = swiglu(gate, up);
+  Task<std::vector<Tensor>> both = forward_together(std::move(x), {&gate_proj, &up_proj});
+  std::vector<Tensor> made = co_await std::move(both);
+  Tensor hidden = swiglu(made[0], made[1]);
+  made.clear();
   co_return co_await down_proj.forward(std::move(hidden));
 }
 

@@ -18,16 +18,10 @@ MLP::MLP(MLPOptions options, World& world)
 }
 
 Task<Tensor> MLP::run(Tensor x) {
-  Tensor gate, up;
-  if (arrives_by_shards(x)) {  // each shard with both, as it arrives
-    Task<std::vector<Tensor>> both = forward_together(x, {&w1, &w3});
-    const std::vector<Tensor> made = co_await std::move(both);
-    gate = made[0], up = made[1];
-  } else {
-    gate = co_await w1.forward(x);
-    up = co_await w3.forward(std::move(x));
-  }
-  Tensor hidden = swiglu(gate, up);
+  Task<std::vector<Tensor>> both = forward_together(std::move(x), {&w1, &w3});
+  std::vector<Tensor> made = co_await std::move(both);
+  Tensor hidden = swiglu(made[0], made[1]);
+  made.clear();
   co_return co_await w2.forward(std::move(hidden));
 }
 

@@ -6,7 +6,13 @@
 namespace coshard::nn {
 
 Task<std::vector<Tensor>> forward_together(Tensor x, std::vector<Linear*> layers) {
-  const RandomState random = random_state();
+  if (!arrives_by_shards(x)) {
+    std::vector<Tensor> made;
+    for (Linear* layer : layers) made.push_back(co_await layer->forward(x));
+    co_return made;
+  }
+  const RandomState random =
+      random_state();  // branches draw from others; linear layers draw nothing
   std::vector<Task<Tensor>> products;
   for (Linear* layer : layers) products.push_back(layer->forward(x));
   auto all = when_all(std::move(products));

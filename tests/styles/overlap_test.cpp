@@ -1,38 +1,97 @@
 // Styles whose linear layers overlap: losses and gradients as without, and what runs under what.
-#include <set>
-
 #include <coshard/simulate.h>
 #include "tests/styles/support.h"
+#include "tests/support/hidden_products.h"
+#include "tests/support/seeds.h"
 
 namespace coshard::testing {
 namespace {
 
-// One training step of the Transformer.
+struct Kind {
+  bool sequence_parallel = false, recomputes = false;
+};
+
+// One training step.
 struct Stepped {
   double loss = 0;
   std::vector<std::vector<double>> gradients;
-  Issued issued;
+  Issued forward, backward;
 };
-Task<Stepped> step_of(World& world, bool sequence_parallel, Overlap overlap) {
-  manual_seed(5);
-  nn::TransformerConfig config = tiny_transformer();
-  config.dtype = DType::F64;
-  nn::Transformer model(config, world);
-  const DeviceMesh mesh = line(world);
-  const ParallelizeOptions options{.overlap = overlap};
-  co_await parallelize_module(model, mesh, nn::transformer_plan(sequence_parallel), options);
-  const Tensor tokens = integers(world, Shape{2, config.seq}, config.vocab);
+Task<Stepped> step_of(World& world, Module& model, Tensor tokens) {
   CountingObserver counter(world);
   const Tensor logits = co_await model.forward(tokens);
   Stepped stepped;
   const Tensor loss = co_await loss_parallel_cross_entropy(logits, tokens);
-  stepped.issued = take(counter);
+  stepped.forward = take(counter);
   stepped.loss = full_tensor(loss.detach()).item();
+  take(counter);
   co_await backward(loss);
+  stepped.backward = take(counter);
   for (const Tensor& p : model.parameters())
     stepped.gradients.push_back(
         (p.grad().is_distributed() ? full_tensor(p.grad()) : p.grad()).to_vector());
   co_return stepped;
+}
+
+Task<Stepped> step_of_transformer(World& world, Kind kind, Overlap overlap) {
+  manual_seed(5);
+  nn::TransformerConfig config = tiny_transformer();
+  config.dtype = DType::F64;
+  nn::Transformer model(config, world);
+  const ParallelizeOptions options{.overlap = overlap};
+  const ParallelPlan plan = nn::transformer_plan(kind.sequence_parallel);
+  Task<void> cut = parallelize_module(model, line(world), plan, options);
+  co_await std::move(cut);
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    model.layers[i].set_recompute(kind.recomputes);
+  Task<Stepped> step = step_of(world, model, integers(world, Shape{2, config.seq}, config.vocab));
+  co_return co_await std::move(step);
+}
+
+// Hugging Face's plan of a Llama, whose attention takes its input by keyword.
+ParallelPlan llama_plan(bool sequence) {
+  const Placement between = sequence ? Shard(1) : Replicate();
+  const RowwiseParallel rows{.output_layouts = between, .use_local_output = !sequence};
+  ParallelPlan plan;
+  plan["model.embed_tokens"] = RowwiseParallel{
+      .input_layouts = Replicate(), .output_layouts = between, .use_local_output = !sequence};
+  plan["model.layers.*.self_attn.[qkv]_proj"] = ColwiseParallel{};
+  plan["model.layers.*.self_attn.o_proj"] = rows;
+  plan["model.layers.*.mlp.gate_proj"] = ColwiseParallel{};
+  plan["model.layers.*.mlp.up_proj"] = ColwiseParallel{};
+  plan["model.layers.*.mlp.down_proj"] = rows;
+  plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
+  if (!sequence) return plan;
+  plan["model.layers.*.*_layernorm"] = SequenceParallel{};
+  plan["model.norm"] = SequenceParallel{};
+  plan["model.layers.*.self_attn"] =
+      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", Shard(1)}},
+                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
+  plan["model.layers.*.mlp"] =
+      PrepareModuleInput{.input_layouts = Shard(1), .desired_input_layouts = Replicate()};
+  return plan;
+}
+
+Task<Stepped> step_of_llama(World& world, Kind kind, Overlap overlap) {
+  manual_seed(6);
+  nn::LlamaConfig config;
+  config.vocab_size = 24;
+  config.hidden_size = 16;
+  config.intermediate_size = 12;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 8;
+  config.num_key_value_heads = 4;
+  config.dtype = DType::F64;
+  nn::LlamaForCausalLM model(config, world);
+  const ParallelizeOptions options{.overlap = overlap};
+  const ParallelPlan plan = llama_plan(kind.sequence_parallel);
+  Task<void> cut = parallelize_module(model, line(world), plan, options);
+  co_await std::move(cut);
+  for (std::size_t i = 0; i < model.model.layers.size(); ++i)
+    model.model.layers[i].set_recompute(kind.recomputes);
+  // 7 positions: shards are uneven.
+  Task<Stepped> step = step_of(world, model, integers(world, Shape{2, 7}, config.vocab_size));
+  co_return co_await std::move(step);
 }
 
 void expect_same_step(const Stepped& got, const Stepped& want) {
@@ -43,21 +102,75 @@ void expect_same_step(const Stepped& got, const Stepped& want) {
       ASSERT_NEAR(got.gradients[p][i], want.gradients[p][i], 1e-12) << "parameter " << p;
 }
 
+// Of so many reductions by layers that overlap: each reduce_scatter has become all_to_alls, each
+// all_reduce two.
+void expect_issued(const Issued& got, const Issued& plain, Kind kind, int reductions, int ranks) {
+  EXPECT_EQ(got.all_gather, plain.all_gather);
+  EXPECT_EQ(got.reduce_scatter, plain.reduce_scatter - (kind.sequence_parallel ? reductions : 0));
+  EXPECT_EQ(got.other, plain.other + (kind.sequence_parallel ? reductions * (ranks - 1) : 0));
+  EXPECT_EQ(got.all_reduce, plain.all_reduce + (kind.sequence_parallel ? 0 : reductions));
+}
+
 TEST(OverlappedStyles, TrainATransformerAsThePlainOnesDo) {
   for (const int ranks : {2, 4})
     for (const bool sequence_parallel : {false, true})
       on_ranks(ranks, [sequence_parallel](World& world) -> Task<void> {
-        const Stepped plain = co_await step_of(world, sequence_parallel, Overlap::Off);
-        const Stepped overlapped = co_await step_of(world, sequence_parallel, Overlap::Always);
+        const Kind kind{sequence_parallel};
+        const Stepped plain = co_await step_of_transformer(world, kind, Overlap::Off);
+        const Stepped overlapped = co_await step_of_transformer(world, kind, Overlap::Always);
         expect_same_step(overlapped, plain);
-        if (sequence_parallel) {  // each reduce_scatter of two layers has become all_to_alls
-          EXPECT_EQ(overlapped.issued.reduce_scatter, plain.issued.reduce_scatter - 4);
-          EXPECT_EQ(overlapped.issued.other, plain.issued.other + 4 * (world.size() - 1));
-          EXPECT_EQ(overlapped.issued.all_gather, plain.issued.all_gather);
-        } else {  // each all_reduce has become two
-          EXPECT_EQ(overlapped.issued.all_reduce, plain.issued.all_reduce + 4);
-        }
+        // Of two layers' attention and mlp, in backward of the head too.
+        expect_issued(overlapped.forward, plain.forward, kind, 4, world.size());
+        expect_issued(overlapped.backward, plain.backward, kind, 5, world.size());
       });
+}
+
+TEST(OverlappedStyles, TrainALlamaAsThePlainOnesDo) {
+  for (const int ranks : {2, 4})
+    for (const bool sequence_parallel : {false, true})
+      on_ranks(ranks, [sequence_parallel](World& world) -> Task<void> {
+        const Kind kind{sequence_parallel};
+        const Stepped plain = co_await step_of_llama(world, kind, Overlap::Off);
+        const Stepped overlapped = co_await step_of_llama(world, kind, Overlap::Always);
+        expect_same_step(overlapped, plain);
+        // Without a sequence each of wq, wk, wv, w1 and w3 reduces by itself, as its plan says.
+        const int reductions = sequence_parallel ? 5 : 11;
+        expect_issued(overlapped.forward, plain.forward, kind, 4, world.size());
+        expect_issued(overlapped.backward, plain.backward, kind, reductions, world.size());
+      });
+}
+
+TEST(OverlappedStyles, TrainLayersThatAreRecomputed) {
+  for (const bool sequence_parallel : {false, true})
+    on_ranks(2, [sequence_parallel](World& world) -> Task<void> {
+      const Kind kind{sequence_parallel, true};
+      const Stepped plain = co_await step_of_transformer(world, kind, Overlap::Off);
+      const Stepped overlapped = co_await step_of_transformer(world, kind, Overlap::Always);
+      expect_same_step(overlapped, plain);
+      expect_issued(overlapped.backward, plain.backward, kind, 5, world.size());
+      const Stepped llama = co_await step_of_llama(world, kind, Overlap::Off);
+      const Stepped other = co_await step_of_llama(world, kind, Overlap::Always);
+      expect_same_step(other, llama);
+    });
+}
+
+// Any interleaving of ranks and any delay: the same step.
+TEST(OverlappedStyles, TrainInEverySimulation) {
+  WorldOptions options;
+  options.link = parse_link("50us,1GB/s");
+  const std::uint64_t first = test::first_seed();
+  const std::uint64_t count = test::number_of("--seeds", "COSHARD_SEEDS", 20);
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const Kind kind{seed % 2 == 0, seed % 4 >= 2};
+    options.ranks = seed % 8 < 4 ? 2 : 4;
+    const auto program = [kind](World& world) -> Task<void> {
+      const Stepped plain = co_await step_of_llama(world, kind, Overlap::Off);
+      const Stepped overlapped = co_await step_of_llama(world, kind, Overlap::Always);
+      expect_same_step(overlapped, plain);
+    };
+    EXPECT_NO_THROW(simulate(options, program, seed)) << test::how_to_replay(seed);
+    if (::testing::Test::HasFailure()) return;
+  }
 }
 
 TEST(OverlappedStyles, TakeTheirOwnChoiceBeforeThatOfThePlan) {
@@ -88,26 +201,6 @@ TEST(OverlappedStyles, LeaveAModuleAsItWasIfThePlanFails) {
   });
 }
 
-// Products that this rank computes between the issue of a collective and the end of its wait for it.
-class HiddenProducts final : public Observer {
- public:
-  explicit HiddenProducts(World& world) : world_(world) { world.add_observer(this); }
-  ~HiddenProducts() override { world_.remove_observer(this); }
-  void issued(const CommEvent& event, std::int64_t) override { under_way_.insert(event.id); }
-  void ready(const CommEvent& event, std::int64_t, std::int64_t, std::int64_t) override {
-    under_way_.erase(event.id);
-  }
-  void computing(std::string_view, ComputeClass what, const DescribeInputs&) override {
-    if (what == ComputeClass::Gemm && !under_way_.empty()) ++count_;
-  }
-  int count() const { return count_; }
-
- private:
-  World& world_;
-  std::set<std::uint64_t> under_way_;
-  int count_ = 0;
-};
-
 Task<int> hidden_products(World& world, Placement input, Placement output, Overlap overlap) {
   Mlp mlp(world, 64, 64, 64);
   ParallelPlan plan;
@@ -122,17 +215,8 @@ Task<int> hidden_products(World& world, Placement input, Placement output, Overl
   co_return hidden.count();
 }
 
-// In virtual time, which computing does not take: the collectives of no machine end before.
-void on_slow_ranks(const std::function<Task<void>(World&)>& body) {
-  WorldOptions options;
-  options.ranks = 2;
-  options.link = parse_link("30ms,100GB/s");
-  for (std::uint64_t seed = 0; seed < 3; ++seed)
-    EXPECT_NO_THROW(simulate(options, body, seed)) << "seed " << seed;
-}
-
 TEST(OverlappedStyles, ComputeUnderTheGatherBeforeThemAndTheReductionAfterThem) {
-  on_slow_ranks([](World& world) -> Task<void> {
+  on_slow_ranks(2, [](World& world) -> Task<void> {
     // net1: the own shard under the gather. net2: the own rows under what is sent.
     EXPECT_EQ(co_await hidden_products(world, Shard(0), Shard(0), Overlap::Always), 2);
     EXPECT_EQ(co_await hidden_products(world, Replicate(), Replicate(), Overlap::Always), 1);
@@ -142,8 +226,36 @@ TEST(OverlappedStyles, ComputeUnderTheGatherBeforeThemAndTheReductionAfterThem) 
   });
 }
 
+Task<int> hidden_in_backward(World& world, bool recomputes, Overlap overlap) {
+  Mlp mlp(world, 64, 64, 64);
+  ParallelPlan plan;
+  plan["net1"] = ColwiseParallel{.input_layouts = Shard(0)};
+  plan["net2"] = RowwiseParallel{.output_layouts = Shard(0)};
+  const ParallelizeOptions options{.overlap = overlap};
+  co_await parallelize_module(mlp, line(world), plan, options);
+  mlp.set_recompute(recomputes);
+  Tensor x = random(world, Shape{32, 64});
+  x.set_requires_grad(true);
+  const Tensor y = co_await mlp.forward(x);
+  const Tensor loss = sum(mul(y, y));
+  const HiddenProducts hidden(world);
+  co_await backward(loss);
+  co_return hidden.count();
+}
+
+TEST(OverlappedStyles, ComputeUnderTheCollectivesOfBackward) {
+  on_slow_ranks(2, [](World& world) -> Task<void> {
+    // The weight gradients under the reduction of the first layer's; dY's own shard under its
+    // gather, and the product of the own rows under the reduction. Recomputed: x's own shard too.
+    EXPECT_EQ(co_await hidden_in_backward(world, false, Overlap::Off), 2);
+    EXPECT_EQ(co_await hidden_in_backward(world, false, Overlap::Always), 4);
+    EXPECT_EQ(co_await hidden_in_backward(world, true, Overlap::Off), 2);
+    EXPECT_EQ(co_await hidden_in_backward(world, true, Overlap::Always), 5);
+  });
+}
+
 TEST(OverlappedStyles, ArePlainOnALinkThatCostsMoreByPieces) {
-  on_slow_ranks([](World& world) -> Task<void> {  // 30 ms for each piece
+  on_slow_ranks(2, [](World& world) -> Task<void> {  // 30 ms for each piece
     EXPECT_EQ(co_await hidden_products(world, Replicate(), Replicate(), Overlap::Auto), 0);
   });
 }

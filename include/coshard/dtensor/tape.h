@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/ops/overlap.h>
 #include <coshard/dtensor/tensor.h>
 #include <coshard/runtime/coro/task.h>
 
@@ -60,6 +61,13 @@ class GradSink {
   // A gradient off the critical path (a leaf's): computed after the next collective of the backward
   // pass has been issued, so that it overlaps with it.
   virtual void defer(int input, std::function<Tensor()> compute) = 0;
+  // accumulate(input, matmul(dy, weight)): by rows where `overlap` permits, as dy arrives, or each
+  // sent to the rank that adds it up once it is computed, with those of other products that are
+  // gradients of the same tensor.
+  virtual void accumulate_product(int input, const Tensor& dy, const Tensor& weight,
+                                  Overlap overlap);
+  // defer(input, dy^T @ x over all rows): the gradient of a weight.
+  virtual void defer_rows_product(int input, const Tensor& dy, const Tensor& x);
   // The gradient of a tensor older than the record.
   virtual void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) = 0;
 };
@@ -79,6 +87,13 @@ class GradNode : public std::enable_shared_from_this<GradNode> {
   // For a backward that awaits: a task that replaces backward(); null otherwise.
   virtual Task<void> awaited_backward(std::vector<Tensor> /*output_grads*/, GradSink& /*sink*/) {
     return {};
+  }
+  // The layout to which backward first redistributes the gradient of its only output, which may
+  // arrive in it already; null: it does not.
+  virtual const Layout* gradient_layout() const { return nullptr; }
+  // Whether backward() takes this output gradient while shards of it arrive (OpDef).
+  virtual bool takes_arriving(const Tensor& /*output_grad*/, std::int64_t /*meanwhile_ns*/) const {
+    return false;
   }
   // Frees what was saved (saved.h) after backward used it; returns whether there was anything.
   virtual bool release() { return false; }

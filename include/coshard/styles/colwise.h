@@ -15,7 +15,7 @@ struct ColwiseParallel {
   // the tensor differently. Default: the tensor's own.
   std::optional<Placement> local_input_grad_placements = std::nullopt;
   std::optional<Placement> local_output_grad_placements = std::nullopt;
-  // Of the product with the all_gather before it. Default: ParallelizeOptions::overlap.
+  // With the all_gather of x, in backward the reduction of dX. Default: ParallelizeOptions::overlap.
   std::optional<Overlap> overlap = std::nullopt;
 
   // Error{BadInput} for any other module.

@@ -136,7 +136,8 @@ class Module : private FailureWitness {
   // Partial (rows); nullopt: it cannot be.
   virtual std::optional<ShardAxes> shard_axes(ShardBy) const { return std::nullopt; }
 
-  // Whether `run` may be given an input that an all_gather still fills shard by shard; it awaits it.
+  // Whether `run` may be given a first input that an all_gather still fills shard by shard; it awaits
+  // it.
   virtual bool takes_shards() const { return false; }
   void set_overlapping(Overlapping how) { overlapping_ = how; }
   const Overlapping& overlapping() const { return overlapping_; }

@@ -17,7 +17,7 @@ struct RowwiseParallel {
   std::optional<Placement> local_output_grad_placements = std::nullopt;
   // The partial output is cast to it before the reduction, and keeps it. As in later HyperParallel.
   std::optional<DType> reduce_dtype = std::nullopt;
-  // Of the product with the all_gather before it and the reduction after it. Default: ParallelizeOptions::overlap.
+  // With the collectives of x and y, in backward of dY. Default: ParallelizeOptions::overlap.
   std::optional<Overlap> overlap = std::nullopt;
 
   // Error{BadInput} for any other module.

@@ -50,6 +50,15 @@ TEST(GemmModel, FillsWhatWasNotMeasuredFromSmallerProducts) {
   EXPECT_GE(nothing.at(512, 2048, 2048), 1);
 }
 
+TEST(GemmModel, LetsNoProductTakeLongerThanAsManySmallerOnes) {
+  GemmTable table = table_of(1'000, 1024);
+  table.ns[GemmTable::kPoints / 2] *= 1'000;  // the machine did something else
+  table.complete();
+  for (const std::int64_t rows : {8, 32, 128})
+    for (const std::int64_t side : {128, 512, 2048})
+      EXPECT_LE(table.at(4 * rows, side, side), 4 * table.at(rows, side, side));
+}
+
 TEST(GemmModel, OnAGpuAProductTakesWholeWavesOfTiles) {
   GemmTable table;
   table.scale = 4, table.multiprocessors = 132;

@@ -61,6 +61,28 @@ TEST(OverlapGate, PicksThePlainScheduleForAFewRows) {
   EXPECT_FALSE(scatter_schedule(few, Overlap::Auto));
 }
 
+// In backward, weight gradients hide a collective whatever its schedule.
+TEST(OverlapGate, PicksThePlainScheduleWhereOtherWorkHidesTheCollective) {
+  for (const auto& schedule : {gather_schedule, scatter_schedule, reduce_schedule}) {
+    OverlapCase c = one_ms(4, kMs);
+    EXPECT_TRUE(schedule(c, Overlap::Auto));
+    c.meanwhile_ns = 8 * kMs;
+    EXPECT_FALSE(schedule(c, Overlap::Auto));
+    c.meanwhile_ns = kMs / 2;  // too little
+    EXPECT_TRUE(schedule(c, Overlap::Auto));
+  }
+}
+
+TEST(OverlapGate, SaysHowLongAScheduleWaits) {
+  const OverlapCase slow = one_ms(4, 3 * kMs), fast = one_ms(4, kMs / 2);
+  for (const auto& schedule : {gather_schedule, scatter_schedule}) {
+    // Three shards of 3 ms, each under the product of another; smaller pieces begin earlier.
+    EXPECT_GE(schedule(slow, Overlap::Auto).exposed_ns, 5 * kMs);
+    EXPECT_LE(schedule(slow, Overlap::Auto).exposed_ns, 6 * kMs + kMs / 10);
+    EXPECT_LT(schedule(fast, Overlap::Auto).exposed_ns, kMs / 10);
+  }
+}
+
 TEST(OverlapGate, IsNeverForecastToLose) {
   std::uint64_t state = 7;
   const auto draw = [&state](std::int64_t most) {
@@ -75,6 +97,7 @@ TEST(OverlapGate, IsNeverForecastToLose) {
     c.row_ns_x1024 = 1 + draw(1 << 24);
     c.latency_ns = draw(200'000);
     c.shard_ns = draw(20 * kMs);
+    c.meanwhile_ns = draw(2) * draw(20 * kMs);
     for (const auto& schedule : {gather_schedule, scatter_schedule, reduce_schedule}) {
       const Schedule s = schedule(c, Overlap::Auto);
       EXPECT_LE(s.ns, s.plain_ns);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "dtensor/redistribute/follow_up.h"
+#include "tests/dtensor/ops/expect.h"
 
 namespace coshard {
 namespace {

@@ -129,6 +129,11 @@ struct OpDef {
   ComputeClass compute = ComputeClass::Other;
   bool view =
       false;  // outputs share the input's storage: nothing is computed, in-flight stays in flight
+  // Whether `backward` leaves an output gradient that is in flight to accumulate_product, which
+  // computes as its shards arrive. Null: never. `in`: what was saved; `meanwhile_ns`: other work that
+  // could be done while it is awaited. Equal on all ranks.
+  bool (*takes_arriving)(const Tensor& out_grad, std::span<const Tensor> in, const Attrs&,
+                         std::int64_t meanwhile_ns) = nullptr;
   // Bit i: `backward` reads in[i] (out[i]). The others are not saved and are undefined in its
   // GradContext.
   unsigned saves_in = ~0u, saves_out = ~0u;

@@ -27,8 +27,8 @@ inline bool arrives_by_shards(const Tensor& x) {
   return x.defined() && x.in_flight() && x.storage()->gathered != nullptr;
 }
 
-// linear(x, weight, bias), redistributed to `target` if one is given; the tape holds the same
-// records. Two schedules, each of which is the plain one where it would be slower (`overlap`):
+// linear(x, weight, bias), redistributed to `target` if one is given; on the tape as these two. Two
+// schedules, in backward for dX too, each the plain one where it would be slower (`overlap`):
 //
 //   x in flight from an all_gather: each shard is multiplied as it arrives, this rank's own first,
 //     then rank+1, rank+2, … Bitwise the plain product where that is computed row by row.

@@ -39,6 +39,8 @@ class LlamaAttention : public Module {
   LlamaAttention(const LlamaConfig& config, World& world);
   Linear q_proj, k_proj, v_proj, o_proj;
 
+  bool takes_shards() const override { return q_proj.takes_shards(); }
+
  protected:
   Task<Outputs> run_all(Inputs inputs) override;
 
@@ -54,6 +56,8 @@ class LlamaMLP : public Module {
  public:
   LlamaMLP(const LlamaConfig& config, World& world);
   Linear gate_proj, up_proj, down_proj;
+
+  bool takes_shards() const override { return gate_proj.takes_shards(); }
 
  protected:
   Task<Tensor> run(Tensor x) override;

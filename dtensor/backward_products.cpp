@@ -1,0 +1,115 @@
+// The part of a backward pass that overlaps products with collectives: gradients of the inputs of
+// linear layers, by the schedules of dtensor/ops/row_schedules.h, and what is deferred under them.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <coshard/dtensor/finite_guard.h>
+#include <coshard/dtensor/ops/ops.h>
+#include "dtensor/backward_pass.h"
+#include "dtensor/ops/products.h"
+#include "dtensor/ops/row_choice.h"
+#include "dtensor/ops/row_schedules.h"
+
+namespace coshard {
+
+// An output gradient that its hooks or a guard look at has to be there.
+bool BackwardPass::takes_arriving(const Waiting& waiting) const {
+  if (!may_await_ || for_targets_ || grad_enabled() || guards_finite()) return false;
+  const Terms& terms = waiting.gradients[0];
+  if (!terms.first.defined() || !terms.more.empty() || !arrives_by_shards(terms.first))
+    return false;
+  if (!waiting.record->hooks.empty() || !waiting.record->retaining.empty()) return false;
+  return waiting.record->takes_arriving(terms.first, deferred_ns());
+}
+
+// The sum then has the layout that the record behind it gives the gradient; nobody sees another.
+bool BackwardPass::may_be_summed(const Meta& meta, const Product& product) const {
+  if (!may_await_ || for_targets_ || grad_enabled() || guards_finite()) return false;
+  if (!meta->producer || (outer_ != nullptr && meta->producer->sequence <= since_)) return false;
+  const GradNode& behind = *meta->producer;
+  if (behind.gradient_layout() == nullptr || !behind.hooks.empty() || !behind.retaining.empty())
+    return false;
+  return may_send_rows(product.dy, product.overlap);
+}
+
+void BackwardPass::accumulate_product(int input, const Tensor& dy, const Tensor& weight,
+                                      Overlap overlap) {
+  if (!needs_grad(input)) return;
+  const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
+  Product product{dy, weight, overlap, current_->module};
+  if (dy.in_flight() && may_await_ && input == 0 && arrives_by_shards(dy)) {
+    arriving_ = std::move(product);
+  } else if (may_be_summed(meta, product)) {
+    Waiting& waiting = queue_[meta->producer->sequence];
+    waiting.record = meta->producer;
+    waiting.products.push_back(std::move(product));
+  } else {
+    accumulate(input, matmul(dy, weight));
+  }
+}
+
+void BackwardPass::defer_rows_product(int input, const Tensor& dy, const Tensor& x) {
+  push_deferred(
+      input, [=] { return matmul_rows(dy, x); }, rows_product_ns(dy, x));
+}
+
+// The next record has said that it takes it so.
+Task<void> BackwardPass::multiply_arriving() {
+  const Product product = *std::exchange(arriving_, std::nullopt);
+  const RowFactor factor = gradient_factor(product.dy, product.weight);
+  const auto choice = arriving_choice(factor, Overlap::Always, 0);
+  RowProduct rows({factor});
+  const Meanwhile meanwhile = [this, ns = choice->exposed_ns, module = product.module] {
+    run_deferred_for(ns, deferred_before_);
+    turn_.to(module);
+  };
+  Task<Tensor> sum = rows_as_they_arrive(rows, choice->dim, meanwhile);
+  Tensor gradient = co_await std::move(sum);
+  accumulate(0, std::move(gradient));
+}
+
+Task<void> BackwardPass::sum_products() {
+  Waiting& waiting = queue_.find(next()->first)->second;
+  const std::vector<Product> products = std::exchange(waiting.products, {});
+  std::vector<RowFactor> factors;
+  Overlap overlap = Overlap::Always;
+  for (const Product& p : products) {
+    factors.push_back(gradient_factor(p.dy, p.weight));
+    overlap = std::min(overlap, p.overlap);
+  }
+  const Layout& target = *waiting.record->gradient_layout();
+  std::optional<RowChoice> choice;
+  if (waiting.gradients[0].empty() && target.ndim() == 1)
+    choice = sum_choice(factors, target[0], overlap, deferred_ns());
+  if (!choice) {
+    for (const Product& p : products) {
+      turn_.to(p.module);
+      waiting.gradients[0].add_term(matmul(p.dy, p.weight));
+    }
+    co_return;
+  }
+  turn_.to(products.front().module);
+  RowProduct rows(factors);
+  const Meanwhile meanwhile = [this, ns = choice->exposed_ns] {
+    run_deferred_for(ns, deferred_.size());
+    pause();
+  };
+  Task<Tensor> sum = rows_summed(rows, choice->dim, choice->pieces, meanwhile);
+  Tensor gradient = co_await std::move(sum);
+  waiting.gradients[0].add_term(std::move(gradient));
+}
+
+std::int64_t BackwardPass::deferred_ns() const {
+  return std::accumulate(deferred_.begin(), deferred_.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Deferred& d) { return sum + d.ns; });
+}
+
+void BackwardPass::run_deferred_for(std::int64_t ns, std::size_t count) {
+  for (; count > 0 && ns > 0 && !deferred_.empty(); --count) {
+    ns -= deferred_.front().ns;
+    run_oldest_deferred();
+  }
+}
+
+}  // namespace coshard

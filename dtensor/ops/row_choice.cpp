@@ -1,0 +1,109 @@
+#include "dtensor/ops/row_choice.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "dtensor/ops/linear_forecast.h"
+
+namespace coshard {
+namespace {
+
+// Of the largest part that a rank has.
+std::int64_t part_size(const Tensor& x, int dim) {
+  const std::int64_t whole = x.size(dim);
+  return x.layout()[0].is_shard(dim) ? chunk_of(whole, x.mesh().size(), 0).size : whole;
+}
+
+// With `always`, a link that is not known counts as one that is worth it.
+std::optional<LinkCost> link_of(const Tensor& x, Overlap overlap) {
+  if (overlap == Overlap::Off || !x.is_distributed() || x.mesh().ndim() != 1 || x.mesh().size() < 2)
+    return std::nullopt;
+  const std::optional<LinkCost> link = known_link(x.mesh(), 0);
+  return link || overlap == Overlap::Auto ? link : LinkCost();
+}
+
+// The products whose rows are dimension `dim` of x.
+OverlapCase case_of(std::span<const RowFactor> factors, int dim, const LinkCost& link,
+                    ScheduleKind kind) {
+  const Tensor &x = factors.front().x, &weight = factors.front().weight;
+  const int ranks = x.mesh().size();
+  std::int64_t batch = 1;
+  for (int d = 0; d + 1 < x.ndim(); ++d)
+    if (d != dim) batch *= x.size(d);
+  LinearShape shape;
+  shape.ranks = ranks;
+  shape.rows = kind == ScheduleKind::Reduce  // whose pieces are cut from all rows
+                   ? chunk_of(x.size(dim) * batch, ranks, 0).size
+                   : chunk_of(x.size(dim), ranks, 0).size * batch;
+  shape.in = weight.size(1), shape.out = weight.size(0);
+  const Placement cut = weight.layout()[0];
+  shape.cut = cut.is_shard(0) ? 0 : cut.is_shard(1) ? 1 : -1;
+  shape.dtype = x.dtype();
+  OverlapCase c = overlap_case(shape, kind, gemm_model(x.mesh(), x.dtype()), link);
+  if (factors.size() == 1 || c.rows == 0) return c;
+  std::int64_t ns = 0;
+  for (const RowFactor& f : factors)
+    ns += c.gemm.ns(c.rows, part_size(f.weight, 0), part_size(f.weight, 1));
+  c.products = static_cast<std::int64_t>(factors.size());
+  c.row_ns_x1024 = std::max<std::int64_t>(1, ns * 1024 / c.rows / c.products);
+  return c;
+}
+
+std::optional<RowChoice> chosen(const Schedule& schedule, int dim, const Tensor& x) {
+  if (!schedule) return std::nullopt;
+  const bool known = known_link(x.mesh(), 0).has_value();
+  return RowChoice{dim, schedule.pieces,
+                   known ? schedule.exposed_ns : std::numeric_limits<std::int64_t>::max()};
+}
+
+bool is_sum(const RowFactor& f) {
+  return f.x.ndim() >= 2 && f.x.layout()[0].is_shard(f.x.ndim() - 1) && f.weight.is_distributed() &&
+         f.weight.layout()[0].is_shard(1);
+}
+
+}  // namespace
+
+std::optional<RowChoice> arriving_choice(const RowFactor& factor, Overlap overlap,
+                                         std::int64_t meanwhile_ns) {
+  const Tensor &x = factor.x, &weight = factor.weight;
+  if (!arrives_by_shards(x) || x.storage()->gathered->spec != x.spec()) return std::nullopt;
+  const int dim = x.storage()->gathered->dim;
+  if (dim + 1 >= x.ndim() || !weight.is_distributed()) return std::nullopt;
+  if (x.storage_offset() != 0 || (x.mesh().contains_this_rank() && !x.is_contiguous()))
+    return std::nullopt;
+  const Placement& cut = weight.layout()[0];
+  if (!(cut.is_shard(0) || cut.is_replicate())) return std::nullopt;
+  const std::optional<LinkCost> link = link_of(x, overlap);
+  if (!link) return std::nullopt;
+  OverlapCase c = case_of(std::span(&factor, 1), dim, *link, ScheduleKind::Gather);
+  c.meanwhile_ns = meanwhile_ns;
+  return chosen(gather_schedule(c, overlap), dim, x);
+}
+
+std::optional<RowChoice> sum_choice(std::span<const RowFactor> factors, Placement target,
+                                    Overlap overlap, std::int64_t meanwhile_ns) {
+  const Tensor& x = factors.front().x;
+  const std::optional<LinkCost> link = link_of(x, overlap);
+  if (!link || !std::ranges::all_of(factors, is_sum)) return std::nullopt;
+  const bool reduces = target.is_replicate();
+  int dim = 0;
+  while (!reduces && dim + 1 < x.ndim() && !target.is_shard(dim)) ++dim;
+  if (dim + 1 >= x.ndim()) return std::nullopt;
+  OverlapCase c =
+      case_of(factors, dim, *link, reduces ? ScheduleKind::Reduce : ScheduleKind::Scatter);
+  c.meanwhile_ns = meanwhile_ns;
+  if (reduces) return chosen(reduce_schedule(c, overlap), -1, x);
+  return chosen(scatter_schedule(c, overlap), dim, x);
+}
+
+bool may_send_rows(const Tensor& x, Overlap overlap) { return link_of(x, overlap).has_value(); }
+
+// By sizes that all ranks know: the largest part.
+std::int64_t rows_product_ns(const Tensor& dy, const Tensor& x) {
+  if (!dy.is_distributed() || dy.mesh().ndim() != 1 || !known_link(dy.mesh(), 0)) return 0;
+  const int last = dy.ndim() - 1;
+  const std::int64_t rows = dy.numel() / std::max<std::int64_t>(1, dy.size(last));
+  return gemm_ns(dy.mesh(), part_size(dy, last), part_size(x, last), rows, dy.dtype());
+}
+
+}  // namespace coshard
