@@ -217,8 +217,7 @@ bool BackwardPass::about_to_wait() const {
   return waiting.in_flight() && !takes_arriving(waiting);
 }
 
-// The newest record whose gradients are complete and here; the newest of all if there is none, or if
-// the search gets long.
+// The newest record whose gradients are here; the newest of all if none is, or the search gets long.
 BackwardPass::Queue::const_iterator BackwardPass::next() const {
   constexpr int kMostSeen = 64;
   if (!queue_.begin()->second.in_flight()) return queue_.begin();
