@@ -60,6 +60,8 @@ Task<std::int64_t> backward_ns(World& world, Timed timed) {
   const std::int64_t begin = world.executor().now();
   Task<void> walk = backward(y, seed);
   co_await std::move(walk);
+  Task<void> arrived = arrival_of(Tensors(x.grad()));
+  co_await std::move(arrived);
   co_return world.executor().now() - begin;
 }
 
