@@ -11,27 +11,6 @@ namespace {
 
 constexpr std::int64_t kLarge = std::int64_t{64} << 20;  // elements
 
-// What the gate knows of products: what the device takes for them.
-std::shared_ptr<const Calibration> products_of(const ProcessorModel& model) {
-  GemmTable table;
-  table.dtype = DType::BF16;
-  table.scale = 4;
-  table.multiprocessors = model.multiprocessors;
-  for (std::size_t i = 0; i < GemmTable::kPoints; ++i) {
-    const GemmTable::Point at = table.point(i);
-    KernelWork work;
-    work.what = ComputeClass::Gemm;
-    work.dtype = table.dtype;
-    work.m = at.rows, work.n = at.n, work.k = at.k;
-    work.flops = 2.0 * static_cast<double>(at.rows * at.n * at.k);
-    table.ns[i] = model.time_ns(work) - model.kernel_ns;
-  }
-  table.complete();
-  auto measured = std::make_shared<Calibration>();
-  measured->products.push_back(table);
-  return measured;
-}
-
 // What the planner and the gate know of the links: the mesh's costs of a large all_gather.
 DeviceMesh mesh_of(World& world, const LlamaRun& run) {
   std::vector<int> shape;
@@ -58,6 +37,26 @@ void divides(const char* what, std::int64_t value, const std::string& by, int di
 }
 
 }  // namespace
+
+std::shared_ptr<const Calibration> products_of(const ProcessorModel& model) {
+  GemmTable table;
+  table.dtype = DType::BF16;
+  table.scale = 4;
+  table.multiprocessors = model.multiprocessors;
+  for (std::size_t i = 0; i < GemmTable::kPoints; ++i) {
+    const GemmTable::Point at = table.point(i);
+    KernelWork work;
+    work.what = ComputeClass::Gemm;
+    work.dtype = table.dtype;
+    work.m = at.rows, work.n = at.n, work.k = at.k;
+    work.flops = 2.0 * static_cast<double>(at.rows * at.n * at.k);
+    table.ns[i] = model.time_ns(work) - model.kernel_ns;
+  }
+  table.complete();
+  auto measured = std::make_shared<Calibration>();
+  measured->products.push_back(table);
+  return measured;
+}
 
 ParallelPlan llama_plan(bool sequence_parallel) {
   const Placement between = sequence_parallel ? Shard(1) : Replicate();

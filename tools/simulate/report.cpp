@@ -29,7 +29,7 @@ void print_times(std::ostream& out, const Question& q, const Forecast& f) {
                      in_ms(f.step), tokens_per_second(q, f), 100 * utilisation(q, f));
   out << fmt::format("  forward     {:10.2f}     with the loss\n", in_ms(f.forward));
   out << fmt::format("  backward    {:10.2f}\n", in_ms(f.backward));
-  out << fmt::format("  optimizer   {:10.2f}     with the sum of gradients over dp\n",
+  out << fmt::format("  optimizer   {:10.2f}     with the rest of the gradients\n",
                      in_ms(f.optimizer));
   out << fmt::format("compute       {:10.2f}\n", in_ms(f.compute));
   out << fmt::format("exposed       {:10.2f}     of {:.2f} of communication in flight\n",

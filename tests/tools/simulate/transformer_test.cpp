@@ -5,6 +5,7 @@
 #include <coshard/coshard.h>
 #include "kernels/sim/table.h"
 #include "runtime/device/sim/representative.h"
+#include "tools/simulate/llama_step.h"
 
 namespace coshard::tools {
 namespace {
@@ -16,7 +17,9 @@ Task<void> forward_of_layers(World& world, int layers, Overlap overlap) {
   config.kv_heads = 8, config.ffn = 28672, config.seq = 8192, config.dtype = DType::BF16;
   nn::Transformer model(config, world);
   const DeviceMesh plain = init_device_mesh(world, {world.size()}, {"tp"});
-  const DeviceMesh mesh = plain.with_links({{0, 365e3}});
+  auto& device = dynamic_cast<VirtualDevice&>(*world.device());
+  const DeviceMesh linked = plain.with_links({{0, 365e3}});
+  const DeviceMesh mesh = linked.with_calibration(products_of(device.model()));
   ParallelizeOptions options;
   options.src_data_rank = std::nullopt;
   options.overlap = overlap;
@@ -24,7 +27,7 @@ Task<void> forward_of_layers(World& world, int layers, Overlap overlap) {
   Task<void> cut = parallelize_module(model, mesh, std::move(plan), options);
   co_await std::move(cut);
   const Tensor ids = zeros(world.device(), Shape{1, 8192}, DType::I64);
-  dynamic_cast<VirtualDevice&>(*world.device()).compute_stream().now = 0;
+  device.compute_stream().now = 0;
   Task<Tensor> run = model.forward(ids);
   const Tensor logits = co_await std::move(run);
 }
