@@ -6,8 +6,8 @@
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "tests/dtensor/mesh_refusals.h"
-#include "tests/support/spread.h"
 #include "tests/support/ranks.h"
+#include "tests/support/spread.h"
 
 namespace coshard {
 namespace {
