@@ -73,7 +73,7 @@ class BackwardPass final : public GradSink {
   // Nothing of it may be awaited: it computes without schedules.
   void stay_in_place() { may_await_ = false; }
   // Whether the gradient of the next record is a sum of products that is not computed yet.
-  bool has_products() const { return !queue_.empty() && !queue_.begin()->second.products.empty(); }
+  bool has_products() const { return !queue_.empty() && !next()->second.products.empty(); }
   Task<void> sum_products();
   // Runs the next part; returns a task if that has to await. Then call step_done().
   Task<void> step();
