@@ -6,16 +6,14 @@
 #include <memory>
 #include <span>
 
+// Not declared here: a first declaration outside of their headers would hide all of their members.
+#include <coshard/runtime/launch/world.h>
+
 namespace coshard {
 
-class Executor;
 class ThreadGroup;
 class Sleeper;
-struct WorldOptions;
-class World;
 class Roster;
-template <class T>
-class Task;
 
 // What a host runs. All but watch() on any thread.
 struct RankProgram {

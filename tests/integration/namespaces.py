@@ -26,6 +26,8 @@ case "$1" in
 %s
 *) echo "there is no host $1" >&2; exit 255 ;;
 esac
+export TMPDIR="%s/$name" # of its own, as on a host: daemons of Open MPI that make one folder at once may fail
+mkdir -p "$TMPDIR"
 shift
 exec ip netns exec "$name" sh -c "$*"
 """
@@ -99,7 +101,7 @@ class Hosts:
         self.wait_until_up()
         cases = "\n".join(f"{address}) name={self.namespace(host)} ;;" for host, address in enumerate(self.addresses))
         with open(self.agent, "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as agent:
-            agent.write(AGENT % cases)
+            agent.write(AGENT % (cases, self.folder.name))
 
     def add(self, name):
         ip("netns", "add", name)

@@ -170,7 +170,7 @@ TEST(AsyncWait, IsCancelledByTheSlotOfItsHandlerAndTheCollectiveGoesOn) {
 }
 
 Task<void> ends_before_it_is_over(World& world, std::shared_ptr<int> held, bool& called) {
-  if (world.rank() == 1) co_await sleep_for(50ms);
+  if (world.rank() == 1) co_await sleep_for(500ms);
   const Work work = barrier(world);
   if (world.rank() == 1) co_return;
   async_wait(work, [held, &called](const std::exception_ptr&) { called = true; });
