@@ -262,7 +262,11 @@ void Job::await_others() {
                                  << std::flush;
                        std::_Exit(1);
                      },
-                     nullptr,
+                     [this](int process, std::chrono::milliseconds since) {
+                       std::cerr << str_cat("warning: ", text(process), " has been silent for ",
+                                            since.count() / 1000, " s\n")
+                                 << std::flush;
+                     },
                      [this](int from, const std::string& text) {
                        if (heard_end(from, text) && text == kGivenUp) others_failed = true;
                      }});
@@ -277,6 +281,13 @@ void Job::await_others() {
 
 Job::~Job() {
   if (liveness_ == nullptr) return;
+  if (::getpid() !=
+      pid_) {  // a forked process that exits: it has neither the threads nor a part in MPI
+    static_cast<void>(new std::shared_ptr<Liveness>(std::move(liveness_)));
+    static_cast<void>(new std::shared_ptr<MpiEngine>(std::move(engine_)));
+    static_cast<void>(store_.release());
+    return;
+  }
   if (!liveness_->lost().empty()) engine_->give_up();
   if (engine_->given_up())
     liveness_->say(std::string(kGivenUp));

@@ -1,6 +1,8 @@
 #pragma once
 // The processes that a launcher has started together: MPI between them, who they are, and who of
 // them is alive. One per process, made by its first run; ends with the program. Thread-safe.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -47,6 +49,12 @@ class Job {
   std::string text(int process) const;
   // Each run has the next number, in every process.
   std::uint64_t next_run() { return ++runs_; }
+  // Of one run at a time: whether none of another run is left here.
+  bool begin_ranks(int count) {
+    int none = 0;
+    return ranks_here_.compare_exchange_strong(none, count);
+  }
+  void rank_ended() { --ranks_here_; }
   bool is_latest(std::uint64_t run) const { return runs_ == run; }
   // Held while a run begins or ceases to listen to other processes.
   std::mutex& handing_over() { return handing_over_; }
@@ -75,10 +83,12 @@ class Job {
   void meet_all(std::chrono::milliseconds deadline);
   void meet_first(std::chrono::milliseconds deadline);
 
+  const int pid_ = ::getpid();
   std::unique_ptr<Store> store_;  // null: MPI
   std::shared_ptr<MpiEngine> engine_;
   std::vector<HelloNotice> table_;  // by process
   std::shared_ptr<Liveness> liveness_;
+  std::atomic<int> ranks_here_{0};
   std::atomic<std::uint64_t> runs_{0}, ended_runs_{0};
   std::mutex handing_over_;
   mutable std::mutex mutex_;  // the two below

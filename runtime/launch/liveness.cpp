@@ -271,13 +271,21 @@ class Liveness::Hub {
     const Clock::time_point now = Clock::now();
     const bool was_away = now - beaten_at_ > 4 * interval();  // this process was stopped itself
     beaten_at_ = now;
+    std::vector<LinkPtr> silent;
     for (const auto& [process, link] : links_) {
       link->send({FrameKind::Beat, process_, ""});
       if (was_away) link->heard_at = now;
       const auto since = std::chrono::duration_cast<milliseconds>(now - link->heard_at);
-      if (deadline_ == milliseconds(0) || since < deadline_ / 4 || link->told_silent) continue;
-      link->told_silent = true;
+      if (deadline_ == milliseconds(0) || since < deadline_ / 4) continue;
+      // Waits for it end at the deadline by themselves; this is for those that have none.
+      if (since > deadline_ + deadline_ / 4) silent.push_back(link);
+      if (std::exchange(link->told_silent, true)) continue;
       if (hooks_.silent) hooks_.silent(process, since);
+    }
+    for (const LinkPtr& link : silent) {
+      link->close();
+      const auto tenths = (now - link->heard_at) / milliseconds(100);
+      ended(link, str_cat("it has been silent for ", static_cast<double>(tenths) / 10, " s"));
     }
     timer_.expires_after(interval());
     timer_.async_wait([this](const boost::system::error_code& error) {

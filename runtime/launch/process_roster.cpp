@@ -87,6 +87,8 @@ class ProcessRoster final : public Roster {
       job_.engine()->on_broken(nullptr);
     }
     ranks_->stop(is_latest);
+    for (const int rank : here_)
+      if (!thread_group_.left(rank)) job_.rank_ended();
     if (failed_)
       job_.note_failed();
     else
@@ -117,6 +119,7 @@ class ProcessRoster final : public Roster {
   }
   void count_in(Census&) override {}  // ranks elsewhere may wake any of these
   void leave(int rank) override {
+    if (!thread_group_.left(rank)) job_.rank_ended();
     thread_group_.leave(rank);
     // After a failure behind it: it is no cause.
     if (failed_)
@@ -251,6 +254,9 @@ std::unique_ptr<Roster> make_process_roster(const WorldOptions& options) {
   Job& job = Job::current(*several, options.timeout);
   if (job.engine()->halted())
     fail(ErrorKind::CommFailed, "an earlier run of this job failed: restart all processes");
+  CS_REQUIRE(
+      job.begin_ranks(options.ranks / several->processes),
+      "a run of this process has not ended yet: over several processes runs follow one another");
   return std::make_unique<ProcessRoster>(options, job);
 }
 

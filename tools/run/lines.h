@@ -12,8 +12,9 @@ class Lines {
   Lines(std::string prefix, std::ostream& out) : prefix_(std::move(prefix)), out_(out) {}
   void add(std::string_view text);
   void end();  // writes a last line that has no newline; with a prefix it gets one
-  // The last line that was not empty, nor a warning, cut.
-  const std::string& last() const { return last_; }
+  // The last line that begins with "error: ", or else the last that was not empty, nor a warning; cut.
+  const std::string& last() const { return error_.empty() ? last_ : error_; }
+  bool has_error() const { return !error_.empty(); }
 
  private:
   void write(std::string_view lines);
@@ -21,7 +22,7 @@ class Lines {
   std::string prefix_;
   std::ostream& out_;
   std::string begun_;  // a line without its newline yet
-  std::string last_;
+  std::string last_, error_;
 };
 
 }  // namespace coshard::job

@@ -165,13 +165,15 @@ std::string Supervisor::last_words(int rank) const {
 }
 
 // From the cause of all failures. Ranks notice within milliseconds that another one has died, or has
-// failed; of these the first names it, and the second says nothing.
+// failed; of these the first names it, and the second says nothing, though its program may have
+// written something before. Whoever has an error of its own comes first.
 int Supervisor::distance(const Failure& failure) const {
   if (failure.ending.kind != Ending::Kind::Exited) return 0;
   const std::string words = last_words(failure.rank);
   for (const char* of_another : {" has died: ", " has ended with exit code "})
-    if (words.find(of_another) != std::string::npos) return 3;
-  return words.empty() ? 2 : 1;
+    if (words.find(of_another) != std::string::npos) return 4;
+  if (ranks_[static_cast<std::size_t>(failure.rank)]->err.has_error()) return 1;
+  return words.empty() ? 3 : 2;
 }
 
 const Supervisor::Failure& Supervisor::cause_of_all() const {

@@ -76,7 +76,7 @@ class MpiEngine {
   // Blocks and notices that are on their way, notices not yet sent by peers apart.
   int in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
-  static constexpr std::size_t kMostNotice = 16 * 1024;
+  static constexpr std::size_t kMostNotice = 64 * 1024;  // the table of 400 processes and more
 
  private:
   struct Open {  // what a cookie stands for
