@@ -5,6 +5,7 @@ usage: consumers_test.py KIND SOURCE_ROOT PREFIX COMPILER...    PREFIX: where `n
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -106,6 +107,13 @@ def hidden_names(work):
     inside = [n for n in names if any(word in n for word in (" coshard::kernels::", " coshard::cpu::", " dnnl::", " fmt::v"))]
     print(len(names), "exported names;", len(inside), "of the inside")
     sys.exit("\n".join(inside[:20])) if inside else None
+    # g++ hides all members of a class whose first declaration is hidden, also one in a header of the inside.
+    headers = "".join(h.read_text(encoding="utf-8") for h in (pathlib.Path(source) / "include/coshard").rglob("*.h"))
+    classes = set(re.findall(r"^(?:class|struct) ([A-Z]\w+)(?: final)?(?: : [^{;]*)? {", headers, re.M))
+    names_inside = run("nm", "-C", pathlib.Path(build_folder) / "packaging/libcoshard.so", capture_output=True).stdout
+    local = re.findall(r"^\w+ t (coshard::(?:nn::)?(\w+)::\w+\([^{\n]*)$", names_inside, re.M)
+    hidden = [name for name, of in local if of in classes and "{lambda" not in name and "[clone" not in name]
+    sys.exit("hidden members of public classes:\n" + "\n".join(hidden[:20])) if hidden else None
 
 
 def size(work):
