@@ -57,6 +57,7 @@ class Measured {
   }
   void finish() {
     forecast_.step = now() - begin_;
+    ledger_.settle();
     forecast_.compute = ledger_.compute;
     forecast_.exposed = ledger_.exposed;
     forecast_.flops = ledger_.flops;

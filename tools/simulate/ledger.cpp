@@ -31,11 +31,12 @@ std::string pattern_of(const std::string& path) {
   return pattern;
 }
 
-void Ledger::add(const std::string& path, std::int64_t ModuleTimes::Part::*what, std::int64_t ns) {
+void Ledger::add(const std::string& path, bool backward, std::int64_t ModuleTimes::Part::*what,
+                 std::int64_t ns) {
   const std::string pattern = pattern_of(path);
   const auto count = [&](const std::string& module) {
     ModuleTimes& times = modules[module];
-    ModuleTimes::Part& part = backward_ > 0 ? times.backward : times.forward;
+    ModuleTimes::Part& part = backward ? times.backward : times.forward;
     part.*what += ns;  // g++ 12 adds to a copy where this is one expression
   };
   for (std::size_t dot = pattern.find('.'); dot != std::string::npos;
@@ -48,12 +49,12 @@ void Ledger::kernel(const KernelWork& work, std::int64_t begin, std::int64_t end
   compute += end - begin;
   flops += work.flops;
   const bool product = work.what != ComputeClass::Other;
-  add(module_here(), product ? &ModuleTimes::Part::products : &ModuleTimes::Part::other,
-      end - begin);
+  add(module_here(), backward_ > 0,
+      product ? &ModuleTimes::Part::products : &ModuleTimes::Part::other, end - begin);
 }
 
 void Ledger::issued(const CommEvent& event, std::int64_t now) {
-  issues_[event.id] = {now, module_here()};
+  issues_[event.id] = {++issued_, now, module_here(), backward_ > 0};
 }
 
 void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
@@ -66,14 +67,25 @@ void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t
   CollectiveTimes& times = collectives[{name, kind}];
   ++times.count;
   times.bytes += event.bytes;
-  // One after the other on a communicator: what is issued meanwhile waits its turn.
-  std::int64_t& free_at = free_at_[name];
-  times.in_flight += std::max<std::int64_t>(0, done - std::max(found->second.at, free_at));
-  free_at = std::max(free_at, done);
+  const Issue& issue = found->second;
+  flights_[name].emplace(issue.number, Flight{issue.at, done, &times});
   times.exposed += now - wait_begin;
-  add(found->second.module, &ModuleTimes::Part::exposed, now - wait_begin);
+  add(issue.module, issue.backward, &ModuleTimes::Part::exposed, now - wait_begin);
   exposed += now - wait_begin;
   issues_.erase(found);
+}
+
+// One after the other on a communicator, in order of issue: what is issued meanwhile waits its turn.
+// They may be awaited in another order.
+void Ledger::settle() {
+  for (const auto& [communicator, flights] : std::exchange(flights_, {})) {
+    std::int64_t free_at = 0;
+    for (const auto& [number, flight] : flights) {
+      flight.times->in_flight +=
+          std::max<std::int64_t>(0, flight.end - std::max(flight.begin, free_at));
+      free_at = std::max(free_at, flight.end);
+    }
+  }
 }
 
 void VirtualTrace::kernel(const KernelWork& work, std::int64_t begin, std::int64_t end) {

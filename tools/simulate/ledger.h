@@ -36,6 +36,8 @@ class Ledger final : public Observer {
              std::int64_t now) override;
   void backward_enter() override { ++backward_; }
   void backward_exit() override { --backward_; }
+  // Once all collectives are over: adds up for how long each was in flight.
+  void settle();
 
   std::int64_t compute = 0, exposed = 0;  // ns
   double flops = 0;                       // of products and attention
@@ -46,16 +48,24 @@ class Ledger final : public Observer {
 
  private:
   // Of every module that `path` is in, and of the one that it is.
-  void add(const std::string& path, std::int64_t ModuleTimes::Part::*what, std::int64_t ns);
+  void add(const std::string& path, bool backward, std::int64_t ModuleTimes::Part::*what,
+           std::int64_t ns);
 
   struct Issue {
+    std::uint64_t number;
     std::int64_t at;
     std::string module;
+    bool backward;
+  };
+  struct Flight {
+    std::int64_t begin, end;
+    CollectiveTimes* times;
   };
   VirtualDevice& device_;
   int backward_ = 0;
   std::unordered_map<std::uint64_t, Issue> issues_;
-  std::map<std::string, std::int64_t> free_at_;  // by communicator
+  std::uint64_t issued_ = 0;
+  std::map<std::string, std::map<std::uint64_t, Flight>> flights_;  // by communicator and number
 };
 
 // "model.layers.17.mlp" -> "model.layers.*.mlp"
