@@ -113,7 +113,8 @@ const std::vector<Case> kCases{
 
 TEST(BackwardProducts, HaveTheGradientsOfThePlainBackward) {
   for (const int ranks : {2, 3, 4})
-    for (const Case& c : kCases)
+    for (Case c : kCases) {
+      if (!testing::on_cpu()) c.dtype = DType::F64;  // a library rounds f32 in an order of its own
       on_ranks(ranks, [&c](World& world) -> Task<void> {
         Task<Made> one = made_by(world, c, Overlap::Off);
         const Made plain = co_await std::move(one);
@@ -126,6 +127,7 @@ TEST(BackwardProducts, HaveTheGradientsOfThePlainBackward) {
         EXPECT_EQ(overlapped.reductions, c.dim < 0 ? 2 : 0);
         EXPECT_EQ(overlapped.all_to_alls, c.dim < 0 ? 0 : world.size() - 1);
       });
+    }
 }
 
 TEST(BackwardProducts, RoundLittle) {
