@@ -22,7 +22,7 @@ int ranks_in_each = 0;     // of fake processes
 std::vector<int> claimed;  // hosts of fake processes
 int in_threads = 0;        // how many InThreads there are
 std::atomic<bool> taken{false};
-std::mutex counting;  // the two below
+std::mutex counts_mutex;  // the two below
 std::map<int, int> spread_by_ranks;
 int not_spread = 0;
 
@@ -99,7 +99,7 @@ std::unique_ptr<Roster> spread_roster(const WorldOptions& options) {
   if (in_threads > 0) return nullptr;
   const bool spread = fits(options);
   {
-    const std::scoped_lock lock(counting);
+    const std::scoped_lock lock(counts_mutex);
     ++(spread ? spread_by_ranks[options.ranks] : not_spread);
   }
   if (!spread) return nullptr;

@@ -1,6 +1,8 @@
 #pragma once
 // A network for tests of data parallelism: uneven sizes, a tied weight, a parameter that the loss
 // does not read, and samples that differ per replica.
+#include <gtest/gtest.h>
+
 #include <coshard/dtensor/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
