@@ -16,6 +16,7 @@
 #include "runtime/coro/user_call.h"
 #include "runtime/device/describe.h"
 #include "runtime/launch/host.h"
+#include "runtime/launch/roster.h"
 
 namespace coshard {
 namespace {
@@ -187,7 +188,7 @@ Task<Calibration> measure(DeviceMesh mesh, CalibrateOptions options, std::string
 }
 
 std::string of_this_rank(const World& world) {
-  std::string text = str_cat(host_name(), ' ', world.options().threads);
+  std::string text = str_cat(host_id(), ' ', world.options().threads);
   for (const DeviceDescription& device : describe_backend(world.device()->kind()).devices)
     text += str_cat(' ', device.name, ' ', device.multiprocessors);
   return text;
@@ -202,9 +203,14 @@ std::string described(const DeviceMesh& mesh, const CalibrateOptions& options,
   for (const int rank : mesh.ranks()) ranks += str_cat(rank, ' ');
   for (const DType dtype : options.dtypes) dtypes += str_cat(' ', dtype);
   const auto& link = world.options().link;
+  const Processes job = processes(world.options());
+  const std::string between =
+      job.all == 1 ? ""
+                   : str_cat(", ", job.all, " processes", job.mpi.empty() ? "" : ", ", job.mpi);
   return str_cat(mesh, " of ", world.size(), " ranks, ", world.device()->kind().name(), ", ",
-                 world.options().communicator, link ? ", link " : "", link ? to_string(*link) : "",
-                 ",", dtypes, ", machines ", text_hash(all), ", order ", text_hash(ranks));
+                 world.options().communicator, between, link ? ", link " : "",
+                 link ? to_string(*link) : "", ",", dtypes, ", machines ", text_hash(all),
+                 ", order ", text_hash(ranks));
 }
 
 // A simulation measures its own clock: no file holds that.

@@ -166,6 +166,7 @@ void Job::meet(milliseconds deadline) {
     meet_first(deadline);
   }
   engine_->on_notice(nullptr);
+  engine_->on_hosts(hosts());
   watch_neighbours();
 }
 

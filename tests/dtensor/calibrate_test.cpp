@@ -8,6 +8,7 @@
 #include <coshard/runtime/launch/simulate.h>
 #include "dtensor/calibration.h"
 #include "dtensor/calibration_file.h"
+#include "runtime/launch/roster.h"
 #include "tests/support/json.h"
 #include "tests/support/ranks.h"
 
@@ -109,6 +110,16 @@ TEST(Calibrate, ForAnotherLinkIsAnother) {
   const Found other = calibrated(slower, file);
   EXPECT_GT(other.issued[0], kCompared);
   EXPECT_GE(other.links[0][0].latency, 1'900);
+}
+
+// Ranks that are threads have another link than those of two processes, and these than others.
+TEST(Calibrate, OfRanksInProcessesIsAnotherThanOfThreads) {
+  const std::string path = temporary_path("calibration");
+  const Found found = calibrated(options_of(2), [&](int) { return path; });
+  const Processes job = processes(options_of(2));
+  for (const Calibration& c : found.all)
+    EXPECT_EQ(c.about.find(str_cat(" processes, ", job.mpi)) != std::string::npos, job.all > 1)
+        << c.about;
 }
 
 std::string error_of(const std::function<void()>& call) {

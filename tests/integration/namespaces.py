@@ -169,7 +169,8 @@ class Hosts:
         return {**os.environ, "TERM": "dumb", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "OMPI_MCA_plm_rsh_agent": self.agent, "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self",
                 "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_mapping_policy": "slot", "OMPI_MCA_hwloc_base_binding_policy": "none",
-                "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": self.agent, "UCX_TLS": "tcp,self"}
+                "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": self.agent, "UCX_TLS": "tcp,self",
+                "XDG_CACHE_HOME": f"{self.folder.name}/cache"}  # the next hosts may be these by their ids, with other links
 
     def mpirun(self, mpi, *program, each=1):
         """Processes on all hosts, `each` on every one, started on the first."""

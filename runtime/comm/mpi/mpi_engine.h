@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -57,6 +58,10 @@ class MpiEngine {
   void forget();
   bool halted() const { return broken_.load(); }
 
+  // By process, a number that is equal for processes of one host; until then all are on one. Before
+  // any block: sender and receiver cut it alike.
+  void on_hosts(const std::vector<int>& hosts);
+
   // At most kMostNotice bytes.
   void send_notice(int to, Bytes notice);
   // Blocks match by tag, which the sender draws and names in a notice.
@@ -89,10 +94,11 @@ class MpiEngine {
   std::uint64_t add(Open open);
   bool check(const char* problem);
   struct Block;
-  using Stream = std::pair<int, int>;  // peer, tag
+  using Stream = std::tuple<bool, int, int>;  // sends, peer, tag
+  std::size_t at_once(const Block& block) const;
   void post_next(const std::shared_ptr<Block>& block);
-  void begin_sending(const std::shared_ptr<Block>& block);
-  void end_sending(const Block& block);
+  void begin_posting(const std::shared_ptr<Block>& block);
+  void end_posting(const Block& block);
   void pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
               std::function<void()> over);
 
@@ -105,9 +111,10 @@ class MpiEngine {
   std::unordered_map<std::uint64_t, Open> open_;
   std::uint64_t next_cookie_ = 0;
   // Of long blocks, and those behind them: whose pieces are being posted, then who waits for that.
-  std::map<Stream, std::deque<std::shared_ptr<Block>>> sending_;
+  std::map<Stream, std::deque<std::shared_ptr<Block>>> posting_;
   std::vector<Bytes> notices_;                          // by process: where its next one arrives
   std::vector<int> tags_;                               // by process: the last one drawn
+  std::vector<bool> far_;                               // by process: is on another host
   std::vector<std::atomic<std::int64_t>> moved_ns_of_;  // by process: when its last piece was over
   std::atomic<int> in_flight_{0};
   std::atomic<std::int64_t> moved_ns_{0};  // when something has last begun, or was over

@@ -181,6 +181,77 @@ TEST(MpiEngine, CutsABlockOfMoreThanFourGibibytesIntoAllOfIt) {
   ::munmap(memory, kBytes);
 }
 
+// In the order of posting, so that pieces of one block never enter that of another.
+TEST(MpiEngine, CutsBlocksBetweenHostsIntoPiecesThatMpiSendsAtOnceAndPostsFew) {
+  constexpr std::size_t kBytes = 3'000'001, kMost = 60 * 1024;
+  std::vector<char> memory(2 * kBytes);
+  FakeMpi mpi(3, 1);
+  MpiApi counting = mpi.api(0);
+  counting.send = take;
+  counting.receive = give;
+  counting.poll = end_all;
+  MpiEngine a(counting);
+  a.on_hosts({0, 1, 0});
+  for (const bool sends : {true, false}) {
+    given.clear();
+    std::string over;
+    const auto begin = [&](std::size_t block, int tag, int peer, char name) {
+      char* data = memory.data() + block * kBytes;
+      if (sends)
+        a.send(data, kBytes, peer, tag, [&over, name] { over += name; });
+      else
+        a.receive(data, kBytes, peer, tag, [&over, name] { over += name; });
+    };
+    const int tag = a.next_tag(1);
+    begin(0, tag, 1, 'a');
+    begin(1, tag, 1, 'b');  // behind it
+    EXPECT_EQ(given.size(), sends ? 8U : 16U);
+    while (a.in_flight() > 0) {
+      a.drive();
+      EXPECT_LE(over_next.size(), sends ? 16U : 32U) << "the last ones of 'a', the first of 'b'";
+    }
+    EXPECT_EQ(over, "ab");
+    std::uintptr_t next = reinterpret_cast<std::uintptr_t>(memory.data());
+    for (const Given& piece : given) {
+      ASSERT_EQ(piece.begin, next);
+      ASSERT_LE(piece.bytes, kMost);
+      next += piece.bytes;
+    }
+    EXPECT_EQ(next - reinterpret_cast<std::uintptr_t>(memory.data()), 2 * kBytes);
+    given.clear();
+    begin(0, a.next_tag(2), 2, 'c');  // on this host, in one
+    EXPECT_EQ(given.size(), 1U);
+    while (a.in_flight() > 0) a.drive();
+  }
+  a.give_up();
+}
+
+TEST(MpiEngine, MovesBlocksBetweenHostsWhoeverComesFirst) {
+  for (const std::size_t size : {std::size_t{1}, std::size_t{60} << 10, (std::size_t{3} << 20) + 3})
+    for (const bool receiver_first : {true, false}) {
+      FakeMpi mpi(2, size);
+      MpiEngine a(mpi.api(0)), b(mpi.api(1));
+      for (MpiEngine* engine : {&a, &b}) engine->on_hosts({0, 1});
+      std::vector<unsigned char> from(2 * size), to(2 * size);
+      for (std::size_t i = 0; i < from.size(); ++i)
+        from[i] = static_cast<unsigned char>(i * 7 + i / 256);
+      const int tag = a.next_tag(1);
+      int over = 0;
+      const auto receive = [&] {
+        for (const std::size_t at : {std::size_t{0}, size})
+          b.receive(to.data() + at, size, 0, tag, [&] { ++over; });
+      };
+      if (receiver_first) receive();
+      for (const std::size_t at : {std::size_t{0}, size})
+        a.send(from.data() + at, size, 1, tag, [&] { ++over; });
+      if (!receiver_first) receive();
+      while (over < 4) a.drive(), b.drive();
+      EXPECT_EQ(from, to);
+      EXPECT_EQ(a.in_flight() + b.in_flight(), 0);
+      EXPECT_EQ(mpi.unmatched(), 0U);
+    }
+}
+
 const char* refuse(const void*, std::size_t, int, int, std::uint64_t) { return "no endpoint"; }
 
 TEST(MpiEngine, TellsOnceWhatMpiReportsAndCallsItNoMore) {
