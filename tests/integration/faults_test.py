@@ -142,7 +142,7 @@ class Faults(unittest.TestCase):
         self.assertNotEqual(job.code, 0, job.text())
         self.assertRegex(job.err, r"warning: rank 1, process 1 \(pid \d+ on [^)]+\) has been silent for 1(\.\d)? s")
         self.assertEqual(len(job.errors()), 1, job.text())
-        self.assertRegex(job.errors()[0], r"timeout after 4\.\d s on rank 0 waiting for all_reduce #2\d .* missing: (the data of )?1 \(last issued #\d+[^)]*\)")
+        self.assertRegex(job.errors()[0], r"timeout after 4\.\d s on rank 0 waiting for all_reduce #2\d .* missing: (the (data|sum) of )?1 \(last issued #\d+[^)]*\)")
         self.assertLess(job.after, 4 + 5, job.text())
 
     def test_a_process_that_is_stopped_and_continued_in_time_finishes(self):

@@ -39,8 +39,9 @@ void add_trace(CLI::App& app, std::function<int()>& chosen) {
       "--baseline", options->baseline,
       "trace of the same steps without overlap: gives the effective communication time");
   sub->add_flag("--json", options->json, "print a single JSON object");
-  sub->add_option("-o,--output", options->page,
-                  "also write a page that needs no network: run.html");
+  sub->add_option(
+      "-o,--output", options->page,
+      "also write a page that needs no network, run.html, or a picture of one step, run.svg");
   sub->callback([options, &chosen] {
     chosen = [options] {
       trace_report(*options, std::cout);

@@ -20,13 +20,32 @@ struct Part {
   Json events;
 };
 
+// Whether all that is read of it is there; a rank's name comes with its number.
+bool is_event(const Json& event) {
+  if (!event.is_object()) return false;
+  const auto at = event.find("ts"), name = event.find("name"), rank = event.find("pid");
+  if (at != event.end() && !at->is_number()) return false;
+  if (name != event.end() && !name->is_string()) return false;
+  return name == event.end() || *name != "process_name" ||
+         (rank != event.end() && rank->is_number_integer());
+}
+
+Part checked(Part part) {
+  CS_REQUIRE(part.events.is_array(), part.file, ": 'traceEvents' is no array");
+  for (std::size_t i = 0; i < part.events.size(); ++i)
+    CS_REQUIRE(is_event(part.events[i]), part.file, ": element ", i,
+               " of 'traceEvents' is no event of a trace");
+  return part;
+}
+
 Part read_part(const std::string& name) {
   std::ifstream in(name, std::ios::binary);
   if (!in) fail(ErrorKind::BadInput, str_cat(name, ": ", std::strerror(errno)));
   try {
     Json all = Json::parse(in);
     const Json& data = all.at("otherData");
-    return {name, data.at("clock"), data.at("origin_ns"), std::move(all.at("traceEvents"))};
+    return checked(
+        {name, data.at("clock"), data.at("origin_ns"), std::move(all.at("traceEvents"))});
   } catch (const Json::exception&) {
     fail(ErrorKind::BadInput,
          str_cat(name, ": is no trace that write_chrome_trace or `train --trace` has written"));

@@ -4,10 +4,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
+#include <vector>
 
 #include <coshard/runtime/error.h>
 #include "profiling/overlap/overlap_report.h"
 #include "tools/trace/page.h"
+#include "tools/trace/picture.h"
 #include "tools/trace/report_json.h"
 #include "tools/trace/report_table.h"
 
@@ -20,10 +24,10 @@ void require_other_file(const std::string& page, const std::string& trace) {
              ": is a trace, which it would overwrite");
 }
 
-void write_page_file(const std::string& name, const Json& data) {
+void write_output(const std::string& name, const std::function<void(std::ostream&)>& write) {
   std::ofstream file(name, std::ios::binary);
   if (!file) fail(ErrorKind::BadInput, str_cat("-o ", name, ": ", std::strerror(errno)));
-  write_page(file, data);
+  write(file);
   file.close();
   if (!file) fail(ErrorKind::DeviceFailed, str_cat(name, ": could not be written"));
 }
@@ -32,21 +36,27 @@ void write_page_file(const std::string& name, const Json& data) {
 
 void trace_report(const TraceReportOptions& options, std::ostream& out) {
   const std::vector<overlap::RankTrace> trace = overlap::read_trace(options.file);
+  std::optional<std::vector<overlap::RankTrace>> baseline;
+  if (!options.baseline.empty()) baseline = overlap::read_trace(options.baseline);
   overlap::OverlapReport report = overlap::overlap_of(trace);
-  if (!options.baseline.empty())
-    overlap::add_baseline(report, trace, overlap::read_trace(options.baseline));
+  if (baseline) overlap::add_baseline(report, trace, *baseline);
   const Json json = report_json(report, options.file);
+  const bool is_picture = options.page.ends_with(".svg");
   if (!options.page.empty()) {
     for (const std::string& read : {options.file, options.baseline})
       if (!read.empty()) require_other_file(options.page, read);
-    write_page_file(options.page, page_data(trace, json));
+    write_output(options.page, [&](std::ostream& file) {
+      if (is_picture) return write_picture(file, trace, baseline ? &*baseline : nullptr);
+      write_page(file, page_data(trace, json));
+    });
   }
   if (options.json) {
     out << json_text(json, 2) << '\n';
     return;
   }
   print_report_table(out, report, options.file);
-  if (!options.page.empty()) out << "\npage: " << options.page << '\n';
+  if (!options.page.empty())
+    out << (is_picture ? "\npicture: " : "\npage: ") << options.page << '\n';
 }
 
 }  // namespace coshard::tools

@@ -6,7 +6,8 @@
 namespace coshard::tools {
 
 struct TraceReportOptions {
-  std::string file, baseline, page;  // the latter two may be empty
+  std::string file, baseline;  // the latter may be empty
+  std::string page;            // may be empty; *.svg: a picture of one step instead
   bool json = false;
 };
 

@@ -85,6 +85,14 @@ TEST_F(TraceMerge, RefusesFilesThatDoNotFitTogetherAndNamesThem) {
   EXPECT_TRUE(why_not().starts_with(other_ + ": has another clock than " + one_)) << why_not();
   std::ofstream(other_) << R"({"traceEvents":[]})";
   EXPECT_TRUE(why_not().starts_with(other_ + ": is no trace that ")) << why_not();
+  for (const char* events : {"7", R"([7])", R"([{}, {"ts": "soon"}])", R"([{"name": 7}])",
+                             R"([{"name": "process_name"}])"}) {
+    std::ofstream(other_) << R"({"otherData":{"clock":")"
+                          << read(one_)["otherData"]["clock"].get<std::string>()
+                          << R"(","origin_ns":0},"traceEvents":)" << events << "}";
+    EXPECT_TRUE(why_not().starts_with(other_ + ": ")) << why_not();
+    EXPECT_NE(why_not().find("traceEvents"), std::string::npos) << why_not();
+  }
   std::filesystem::remove(other_);
   EXPECT_EQ(why_not(), other_ + ": No such file or directory");
   std::ostringstream out;

@@ -62,6 +62,16 @@ TEST_F(TraceReport, WritesAPageAndSaysWhere) {
   EXPECT_TRUE(coshard::testing::json_holds(report(), "assert 'mean' in d"));
 }
 
+TEST_F(TraceReport, WritesAPictureInsteadWhereTheNameSaysSo) {
+  page_ = options_.page = coshard::testing::temporary_path("a.svg");
+  options_.baseline = options_.file;
+  EXPECT_TRUE(report().ends_with("\npicture: " + page_ + "\n")) << report();
+  std::ifstream file(page_);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  EXPECT_TRUE(text.starts_with("<svg ")) << text;
+  EXPECT_NE(text.find("Without overlap: "), std::string::npos) << text;
+}
+
 TEST_F(TraceReport, ABaselineGivesTheEffectiveTime) {
   options_.baseline = options_.file;
   options_.json = true;
