@@ -33,7 +33,8 @@ struct MpiEngine::Block {
   char* data = nullptr;
   std::size_t bytes = 0;
   int peer = 0, tag = 0;
-  std::size_t piece = 0;  // bytes of each but the last
+  std::size_t piece = 0;    // bytes of each but the last
+  std::size_t at_once = 0;  // are posted, at most
   std::size_t pieces = 0, unposted = 0;
   std::atomic<std::size_t> left{0};  // are not over
   std::function<void()> over;
@@ -160,28 +161,24 @@ void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int 
   block->peer = peer;
   block->tag = tag;
   block->piece = piece;
+  block->at_once = (far ? kSentAtOnceBetweenHosts : kSentAtOnce) * (sends ? 1 : 2);
   block->pieces = block->unposted = count;
   block->left.store(count);
   block->over = std::move(over);
   const std::scoped_lock lock(mutex_);
   in_flight_.fetch_add(static_cast<int>(count));
-  if (const Stream stream(sends, peer, tag); count > at_once(*block) || posting_.contains(stream)) {
+  if (const Stream stream(sends, peer, tag); count > block->at_once || posting_.contains(stream)) {
     auto& blocks = posting_[stream];
     blocks.push_back(block);
     if (blocks.size() == 1) begin_posting(block);
     return;
   }
-  for (std::size_t i = 0; i < count; ++i) post_next(block);
-}
-
-std::size_t MpiEngine::at_once(const Block& block) const {
-  const bool far = far_[static_cast<std::size_t>(block.peer)];
-  return (far ? kSentAtOnceBetweenHosts : kSentAtOnce) * (block.sends ? 1 : 2);
+  begin_posting(block);
 }
 
 // With mutex_ held, as the two below.
 void MpiEngine::begin_posting(const std::shared_ptr<Block>& block) {
-  for (std::size_t i = std::min(block->unposted, at_once(*block)); i > 0; --i) post_next(block);
+  for (std::size_t i = std::min(block->unposted, block->at_once); i > 0; --i) post_next(block);
 }
 
 // The last piece of this block has been posted: the next one's may follow.

@@ -95,7 +95,6 @@ class MpiEngine {
   bool check(const char* problem);
   struct Block;
   using Stream = std::tuple<bool, int, int>;  // sends, peer, tag
-  std::size_t at_once(const Block& block) const;
   void post_next(const std::shared_ptr<Block>& block);
   void begin_posting(const std::shared_ptr<Block>& block);
   void end_posting(const Block& block);

@@ -149,16 +149,21 @@ const char* end_all(const MpiDone** done, int* count) {
   return nullptr;
 }
 
+MpiApi counting(FakeMpi& mpi) {
+  MpiApi api = mpi.api(0);
+  api.send = take;
+  api.receive = give;
+  api.poll = end_all;
+  return api;
+}
+
 TEST(MpiEngine, CutsABlockOfMoreThanFourGibibytesIntoAllOfIt) {
   constexpr std::size_t kBytes = (std::size_t{5} << 30) + 3;
   void* const memory = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);  // addresses alone: nobody may touch it
   FakeMpi mpi(2, 1);
-  MpiApi counting = mpi.api(0);
-  counting.send = take;
-  counting.receive = give;
-  counting.poll = end_all;
-  MpiEngine a(counting);
+  const MpiApi api = counting(mpi);
+  MpiEngine a(api);
   for (const bool sends : {true, false}) {
     given.clear();
     int over = 0;
@@ -186,11 +191,8 @@ TEST(MpiEngine, CutsBlocksBetweenHostsIntoPiecesThatMpiSendsAtOnceAndPostsFew) {
   constexpr std::size_t kBytes = 3'000'001, kMost = 60 * 1024;
   std::vector<char> memory(2 * kBytes);
   FakeMpi mpi(3, 1);
-  MpiApi counting = mpi.api(0);
-  counting.send = take;
-  counting.receive = give;
-  counting.poll = end_all;
-  MpiEngine a(counting);
+  const MpiApi api = counting(mpi);
+  MpiEngine a(api);
   a.on_hosts({0, 1, 0});
   for (const bool sends : {true, false}) {
     given.clear();
