@@ -1,10 +1,13 @@
 #include "examples/train/language_model.h"
 
+#include <algorithm>
+
 #include <coshard/dtensor/calibrate.h>
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/styles/loss_parallel.h>
+#include <coshard/styles/woven.h>
 
 namespace coshard::train {
 namespace {
@@ -73,17 +76,19 @@ Tensor LanguageModel::mean_over_replicas(const Tensor& loss) const {
   return term.redistribute(Replicate()).tensor();
 }
 
-Task<Tensor> LanguageModel::logits(std::vector<double> tokens, std::int64_t rows) {
+Task<Tensor> LanguageModel::logits(std::vector<double> tokens, std::int64_t rows, int parts) {
   const auto length = static_cast<std::int64_t>(tokens.size()) / rows;
   Tensor ids = Tensor::from_values(world_.device(), Shape{rows, length}, DType::I64, tokens);
-  Task<Tensor> forward = model_.forward(ids);
+  Task<Tensor> forward = woven(model_, parts).forward(ids);
   co_return co_await std::move(forward);
 }
 
 Task<Tensor> LanguageModel::loss(Batch batch) {
   const auto count = static_cast<std::int64_t>(batch.targets.size());
   Tensor targets = Tensor::from_values(world_.device(), Shape{count}, DType::I64, batch.targets);
-  Task<Tensor> forward = logits(std::move(batch.tokens), count / options_.seq);
+  const std::int64_t rows = count / options_.seq;
+  const auto parts = static_cast<int>(std::min<std::int64_t>(options_.weave, rows));
+  Task<Tensor> forward = logits(std::move(batch.tokens), rows, parts);
   Tensor scores = co_await std::move(forward);
   scores = view(scores, Shape{count, kBytes});
   if (!scores.is_distributed()) co_return cross_entropy(scores, targets);

@@ -36,7 +36,7 @@ class LanguageModel {
   std::int64_t parameter_count() const { return parameter_count_; }  // before cutting
 
  private:
-  Task<Tensor> logits(std::vector<double> tokens, std::int64_t rows);
+  Task<Tensor> logits(std::vector<double> tokens, std::int64_t rows, int parts = 1);
 
   const Options& options_;
   World& world_;

@@ -52,6 +52,8 @@ void add_options(CLI::App& app, Options& o) {
   app.add_flag("--measure-links", o.measure_links,
                "measure the links between ranks and the times of products first, or take what an "
                "earlier run has measured");
+  add("--weave", o.weave, 1, kMost,
+      "parts of a rank's sequences that take turns: one computes under the collectives of another");
   add("--steps", o.steps, 1, kMost, "optimizer steps");
   tools::add_number(app, "--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
   add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");
@@ -80,6 +82,9 @@ void check(const Options& o) {
              o.device, " and ", o.communicator);
   CS_REQUIRE(!o.prompt.empty() || o.sample == 0, "--prompt is empty: at least one byte is needed");
   tools::check_shape(o, o.dtype(), parse_device_kind(o.device));
+  const int sequences = o.data_parallel() ? o.batch / o.ranks : o.batch;
+  CS_REQUIRE(o.weave <= sequences, "--weave ", o.weave, " is more than the ", sequences,
+             " sequences of a rank (--batch ", o.batch, ')');
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct Options {
   std::string dtype_name = "f32", plan = "tp", overlap = "auto";
   std::uint64_t seed = 1;
   bool measure_links = false;  // before the first step
+  int weave = 1;               // parts of a batch that take turns in a step; 1: none
   std::string text = "data/kjv.txt";
   std::string trace, json;  // files to write; empty: none
   int trace_steps = 3;      // how many steps the trace holds, after the first

@@ -60,6 +60,8 @@ class BackwardLayer {
     x_.set_grad({});
     Task<void> pass = backward(y, dy_, {.retain_graph = true});
     co_await std::move(pass);
+    Task<void> arrived = arrival_of(Tensors(x_.grad()));  // backward leaves it in flight
+    co_await std::move(arrived);
   }
   // Each collective awaited before the next product.
   Task<void> serial(Tensor frozen) const {

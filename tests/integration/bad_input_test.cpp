@@ -57,6 +57,10 @@ TEST(BadInput, NumbersThatDoNotFitAreNamed) {
   const TextFile text;
   const std::string with_text = "--text " + text.path() + " ";
   expect_refused(with_text + "--dim 100 --heads 8", "--dim 100 is not divisible by --heads 8");
+  expect_refused(with_text + "--weave 5 --batch 4",
+                 "--weave 5 is more than the 4 sequences of a rank (--batch 4)");
+  expect_refused(with_text + "--weave 3 --batch 4 --plan dp --ranks 2",
+                 "--weave 3 is more than the 2 sequences of a rank (--batch 4)");
   expect_refused(with_text + "--heads 8 --ranks 3", "--heads 8 is not divisible by --ranks 3");
   expect_refused(with_text + "--dim 24 --heads 8", "--dim 24 / --heads 8 = 3");
   expect_refused(with_text + "--ranks 0", "--ranks 0");

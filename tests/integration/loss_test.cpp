@@ -76,6 +76,25 @@ TEST(Training, OverlapsTheGradientsOfReplicasBitwise) {
   EXPECT_EQ(run_training(options).loss, after);
 }
 
+// 3 sequences in 2 parts as well.
+TEST(Training, LossesOfWovenStepsAreThoseWithout) {
+  const TextFile text;
+  Options options = small_options(text);
+  options.dtype_name = "f64";
+  options.steps = 10;
+  options.ranks = 2;
+  for (const char* plan : {"tp", "tp-sp", "dp"})
+    for (const int sequences : {2, 3}) {
+      options.plan = plan;
+      options.batch = options.data_parallel() ? options.ranks * sequences : sequences;
+      options.weave = 1;
+      const std::vector<double> plain = run_training(options).loss;
+      options.weave = 2;
+      expect_close(plain, run_training(options).loss, 1e-10,
+                   std::string(plan) + "_weave_" + std::to_string(sequences));
+    }
+}
+
 TEST(Training, AnotherSeedGivesAnotherRun) {
   const TextFile text;
   Options options = small_options(text);

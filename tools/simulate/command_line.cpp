@@ -35,6 +35,9 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
            "tensor parallelism, or tp-sp: with sequence parallelism as well");
   add_word(*sub, "--overlap", o->overlap, {"off", "auto", "always"},
            "of linear layers with the collectives around them");
+  add_number(*sub, "--weave", o->weave, 1, 1'000'000,
+             "parts of a rank's sequences that take turns: one computes under the collectives of "
+             "another");
   add_word(*sub, "--recompute", o->recompute, recompute_policies(),
            "save all activations, or recompute each layer in backward");
   sub->add_option("--trace", o->trace, "write a Chrome trace in virtual time to this file");

@@ -72,14 +72,14 @@ ParallelPlan llama_plan(bool sequence_parallel) {
   plan["model.layers.*.mlp.up_proj"] = columns;
   plan["model.layers.*.mlp.down_proj"] = rows;
   plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
+  plan["model.layers.*.self_attn"] =
+      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", between}},
+                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
+  plan["model.layers.*.mlp"] =
+      PrepareModuleInput{.input_layouts = between, .desired_input_layouts = Replicate()};
   if (!sequence_parallel) return plan;
   plan["model.layers.*.*_layernorm"] = SequenceParallel{};
   plan["model.norm"] = SequenceParallel{};
-  plan["model.layers.*.self_attn"] =
-      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", Shard(1)}},
-                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
-  plan["model.layers.*.mlp"] =
-      PrepareModuleInput{.input_layouts = Shard(1), .desired_input_layouts = Replicate()};
   return plan;
 }
 
@@ -92,6 +92,8 @@ void check(const LlamaRun& run) {
   divides("the model's intermediate_size", c.intermediate_size, "tp", tp);
   divides("the model's vocab_size", c.vocab_size, "tp", tp);
   divides("--batch", run.batch, "dp", dp);
+  CS_REQUIRE(run.weave <= run.batch / dp, "--weave ", run.weave, " is more than the ",
+             run.batch / dp, " sequences of a rank (--batch ", run.batch, ", dp=", dp, ')');
   if (run.sequence_parallel) divides("--seq", run.seq, "tp", tp);
 }
 
@@ -124,7 +126,7 @@ Task<void> LlamaTraining::prepare() {
 }
 
 Task<Tensor> LlamaTraining::loss() {
-  Task<Tensor> forward = model_.forward(tokens_);
+  Task<Tensor> forward = woven(model_, run_.weave).forward(tokens_);
   Tensor logits = co_await std::move(forward);
   logits = view(logits, Shape{targets_.numel(), run_.config.vocab_size});
   if (!logits.is_distributed()) co_return cross_entropy(logits, targets_);

@@ -22,6 +22,7 @@ struct LlamaRun {
   bool sequence_parallel = true;
   bool recompute = false;  // each layer
   Overlap overlap = Overlap::Auto;
+  int weave = 1;  // parts of a rank's sequences that take turns
 };
 
 // Called between the parts of a step.
@@ -30,7 +31,8 @@ using PhaseDone = std::function<void(Phase done)>;
 
 // For DeviceMesh::with_calibration: bf16 products take what the device takes for them.
 std::shared_ptr<const Calibration> products_of(const ProcessorModel& processor);
-// Hugging Face's base_model_tp_plan, with or without a sharded sequence between the blocks.
+// Hugging Face's base_model_tp_plan, with or without a sharded sequence between the blocks; what
+// several projections share has one gradient, which is reduced once.
 ParallelPlan llama_plan(bool sequence_parallel);
 // Error{BadInput}: a model that does not divide by tp, a batch that does not by dp, a sequence that
 // does not by tp.

@@ -121,8 +121,9 @@ double utilisation(const Question& q, const Forecast& f) {
 void print_forecast(std::ostream& out, const SimulateOptions& options, const Question& q,
                     const Forecast& f) {
   out << heading(options, q, f);
-  out << fmt::format("  plan {}, overlap {}, recompute {}; of one rank, which stands for all\n",
-                     options.plan, options.overlap, options.recompute);
+  out << fmt::format(
+      "  plan {}, overlap {}, recompute {}, weave {}; of one rank, which stands for all\n",
+      options.plan, options.overlap, options.recompute, options.weave);
   print_links(out, q);
   print_times(out, q, f);
   print_memory(out, options, f.memory);
@@ -135,10 +136,11 @@ void print_forecast(std::ostream& out, const SimulateOptions& options, const Que
 }
 
 Json forecast_json(const SimulateOptions& options, const Question& q, const Forecast& f) {
-  Json json{
-      {"model", options.model}, {"parameters", f.parameters}, {"mesh", to_string(q.run.mesh)},
-      {"gpu", q.gpu.name},      {"batch", q.run.batch},       {"seq", q.run.seq},
-      {"plan", options.plan},   {"overlap", options.overlap}, {"recompute", options.recompute}};
+  Json json{{"model", options.model},         {"parameters", f.parameters},
+            {"mesh", to_string(q.run.mesh)},  {"gpu", q.gpu.name},
+            {"batch", q.run.batch},           {"seq", q.run.seq},
+            {"plan", options.plan},           {"overlap", options.overlap},
+            {"recompute", options.recompute}, {"weave", options.weave}};
   json["step_ms"] = in_ms(f.step);
   json["forward_ms"] = in_ms(f.forward);
   json["backward_ms"] = in_ms(f.backward);

@@ -38,6 +38,7 @@ Question question_of(const SimulateOptions& options) {
   run.sequence_parallel = options.plan == "tp-sp";
   run.recompute = options.recompute == "layers";
   run.overlap = parse_overlap(options.overlap);
+  run.weave = options.weave;
   check(run);
   return question;
 }

@@ -17,6 +17,7 @@ struct SimulateOptions {
   std::int64_t batch = 0;  // 0: a sequence per rank of dp
   std::int64_t seq = 8192;
   std::string plan = "tp-sp", recompute = "none", overlap = "auto";
+  int weave = 1;
   std::string trace;  // file; "": none
   bool json = false;
   bool search = false;

@@ -9,6 +9,7 @@
 
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/observer.h>
+#include "runtime/comm/mpi/broken_pipe.h"
 
 namespace coshard {
 namespace {
@@ -41,7 +42,10 @@ struct MpiEngine::Block {
 };
 
 MpiEngine::MpiEngine(const MpiApi& api) : api_(api) {
-  (void)check(api_.start(&place_));
+  {
+    const NoBrokenPipe no_pipe(true);  // also of the threads that MPI starts
+    (void)check(api_.start(&place_));
+  }
   tags_.assign(static_cast<std::size_t>(place_.size), kFirstTag);
   notices_.resize(static_cast<std::size_t>(place_.size));
   moved_ns_of_ = std::vector<std::atomic<std::int64_t>>(static_cast<std::size_t>(place_.size));
@@ -52,6 +56,7 @@ MpiEngine::MpiEngine(const MpiApi& api) : api_(api) {
 
 void MpiEngine::stop() {
   if (stopped_.exchange(true)) return;
+  const NoBrokenPipe no_pipe(true);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   try {
     while (in_flight() > 0 && !given_up_.load() && std::chrono::steady_clock::now() < end)
@@ -113,6 +118,7 @@ void MpiEngine::expect_notice(int from) {
 void MpiEngine::send_notice(int to, Bytes notice) {
   CS_REQUIRE(notice.size() <= kMostNotice, "a notice of ", notice.size(), " bytes is longer than ",
              kMostNotice);
+  const NoBrokenPipe no_pipe(any_far_);
   const std::scoped_lock lock(mutex_);
   if (broken_.load()) return;
   moved_ns_.store(now_ns(), std::memory_order_relaxed);
@@ -143,6 +149,7 @@ void MpiEngine::receive(void* data, std::size_t bytes, int from, int tag,
 void MpiEngine::on_hosts(const std::vector<int>& hosts) {
   for (std::size_t process = 0; process < far_.size(); ++process)
     far_[process] = hosts[process] != hosts[static_cast<std::size_t>(place_.rank)];
+  any_far_ = std::ranges::count(far_, true) > 0;
 }
 
 // Pieces with equal tags arrive in order, those of several blocks one block after the other; those
@@ -165,6 +172,7 @@ void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int 
   block->pieces = block->unposted = count;
   block->left.store(count);
   block->over = std::move(over);
+  const NoBrokenPipe no_pipe(any_far_);
   const std::scoped_lock lock(mutex_);
   in_flight_.fetch_add(static_cast<int>(count));
   if (const Stream stream(sends, peer, tag); count > block->at_once || posting_.contains(stream)) {
@@ -221,6 +229,7 @@ bool MpiEngine::drive() {
     std::atomic<bool>& driving;
     ~Done() { driving.store(false, std::memory_order_release); }
   } const end{driving_};
+  const NoBrokenPipe no_pipe(any_far_);
   struct Over {
     Open open;
     std::size_t bytes;
@@ -261,6 +270,7 @@ bool MpiEngine::drive() {
 bool MpiEngine::drive_while_waiting() {
   constexpr int kPolls = 32;  // each may move a little; what the caller does between costs more
   const bool soon = now_ns() - moved_ns_.load(std::memory_order_relaxed) < kPatienceNs;
+  const NoBrokenPipe no_pipe(any_far_);
   for (int i = 0; i < (soon ? kPolls : 1); ++i)
     if (drive()) return true;
   if (halted() || !soon) return false;

@@ -111,9 +111,10 @@ class MpiEngine {
   std::uint64_t next_cookie_ = 0;
   // Of long blocks, and those behind them: whose pieces are being posted, then who waits for that.
   std::map<Stream, std::deque<std::shared_ptr<Block>>> posting_;
-  std::vector<Bytes> notices_;                          // by process: where its next one arrives
-  std::vector<int> tags_;                               // by process: the last one drawn
-  std::vector<bool> far_;                               // by process: is on another host
+  std::vector<Bytes> notices_;  // by process: where its next one arrives
+  std::vector<int> tags_;       // by process: the last one drawn
+  std::vector<bool> far_;       // by process: is on another host
+  bool any_far_ = false;
   std::vector<std::atomic<std::int64_t>> moved_ns_of_;  // by process: when its last piece was over
   std::atomic<int> in_flight_{0};
   std::atomic<std::int64_t> moved_ns_{0};  // when something has last begun, or was over

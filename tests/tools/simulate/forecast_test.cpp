@@ -86,6 +86,40 @@ TEST(Forecast, AnOverlappedBlockIsWithin5PercentOfItsBoundPerOperator) {
   EXPECT_LT(block.backward, 1.05 * 6.498);
 }
 
+// Across operators the bound is what is computed: an all_reduce runs under the other half.
+TEST(Forecast, AWovenBlockIsWithin5PercentOfItsBoundAcrossOperators) {
+  const auto block = [](int weave) {
+    LlamaRun two = run_of(kLarge, 2, Overlap::Auto);
+    two.batch = 2;
+    two.sequence_parallel = false;
+    two.weave = weave;
+    LlamaRun four = two;
+    four.config.num_hidden_layers = 4;
+    const Forecast a = ideal(two), b = ideal(four);
+    return Block{static_cast<double>(b.forward - a.forward) * 0.25e-6,  // of one sequence
+                 static_cast<double>(b.backward - a.backward) * 0.25e-6};
+  };
+  const Block woven = block(2), plain = block(1);
+  EXPECT_GT(woven.forward, 0.999 * 3.048);
+  EXPECT_LT(woven.forward, 1.05 * 3.048);
+  EXPECT_GT(woven.backward, 0.999 * 6.273);
+  EXPECT_LT(woven.backward, 1.05 * 6.273);
+  EXPECT_GT(plain.forward, 1.15 * woven.forward) << "an all_reduce waits for all its product";
+}
+
+TEST(Forecast, AWeaveOfMorePartsThanSequencesNamesBoth) {
+  LlamaRun run = run_of(kLarge, 2, Overlap::Auto);
+  run.batch = 3;
+  run.weave = 4;
+  try {
+    check(run);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "--weave 4 is more than the 3 sequences of a rank (--batch 3, dp=1)");
+  }
+}
+
 TEST(Forecast, WhatIsNotComputeIsExposedCommunication) {
   for (const Overlap overlap : {Overlap::Off, Overlap::Auto}) {
     const Forecast f = ideal(run_of(kLarge, 2, overlap));
