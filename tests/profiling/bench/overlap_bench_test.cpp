@@ -7,17 +7,13 @@
 namespace coshard::bench {
 namespace {
 
-OverlapOptions tiny_overlap() {
+TEST(OverlapBench, GivesTheShareOfTwoBranchesAndOfOneWithTheirTargetsAndTheLink) {
   OverlapOptions options;
   options.ranks = 2;
   options.steps = 2;
   options.rounds = 1;
   options.compute_ms = 1;
-  return options;
-}
-
-TEST(OverlapBench, GivesTheShareOfTwoBranchesAndOfOneWithTheirTargets) {
-  const Report report = bench_overlap(tiny_overlap());
+  const Report report = bench_overlap(options);
   for (const char* name :
        {"serial_2_ranks", "two_branches_2_ranks", "compute_2_ranks", "emulated_link_2_ranks"}) {
     ASSERT_NE(report.find(name), nullptr) << name;
@@ -28,10 +24,7 @@ TEST(OverlapBench, GivesTheShareOfTwoBranchesAndOfOneWithTheirTargets) {
   EXPECT_TRUE(report.find("hidden_share_2_ranks")->more_is_better);
   ASSERT_NE(report.find("hidden_share_one_branch_2_ranks"), nullptr);
   EXPECT_EQ(report.find("hidden_share_one_branch_2_ranks")->target, 0.05);
-}
-
-TEST(OverlapBench, SaysThatTheLinkIsEmulated) {
-  EXPECT_TRUE(coshard::testing::json_holds(bench_overlap(tiny_overlap()).json(), R"(
+  EXPECT_TRUE(coshard::testing::json_holds(report.json(), R"(
 assert d['bench'] == 'overlap'
 assert d['machine']['emulated_link_2_ranks'].startswith('20us,'), d['machine']
 assert 'emulated_link_2_ranks' in [r['name'] for r in d['results']]
