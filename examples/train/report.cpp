@@ -52,6 +52,27 @@ Json config_json(const Options& o, const Outcome& outcome) {
           {"progress_threads", o.progress_threads}};
 }
 
+// Means over ranks and over the steps that have settled.
+Json communication_json(const Options& options, const Outcome& outcome) {
+  CommSummary all;
+  for (const CommSummary& table : outcome.tables) all.merge(table);
+  const auto settled = static_cast<std::size_t>(std::min(kSettlingSteps, options.steps - 1));
+  const std::size_t steps = outcome.step_ms.size();  // a run that ended early may never settle
+  const auto counted = static_cast<double>((steps > settled ? steps - settled : steps) *
+                                           std::max<std::size_t>(1, outcome.tables.size()));
+  Json rows = Json::array();
+  for (const CommSummary::Row& row : all.rows())
+    rows.push_back(
+        {{"kind", to_string(row.kind)},
+         {"for", row.label},
+         {"per_step", static_cast<double>(row.count) / counted},
+         {"bytes_per_step", static_cast<double>(row.bytes) / counted},
+         {"in_flight_ms_per_step", static_cast<double>(row.in_flight_ns) * 1e-6 / counted},
+         {"exposed_ms_per_step", static_cast<double>(row.exposed_ns) * 1e-6 / counted}});
+  const double exposed = static_cast<double>(all.total().exposed_ns) * 1e-6 / counted;
+  return {{"exposed_ms_per_step", exposed}, {"rows", std::move(rows)}};
+}
+
 // Why a run that ended early did.
 std::string cause(const Outcome& outcome) {
   const int step = step_not_finite(outcome);
@@ -160,6 +181,7 @@ std::string report_json(const Options& options, const Outcome& outcome,
                  {"bits_per_byte", or_null(outcome.bits_per_byte)},
                  {"gemm_share", outcome.gemm_share},
                  {"hidden_share", hidden_share(outcome)},
+                 {"communication", communication_json(options, outcome)},
                  {"parameters", outcome.parameters},
                  {"stopped", stopped_json(outcome)},
                  {"compressors", std::move(packed)},

@@ -35,6 +35,12 @@ assert d['tokens_per_s'] > 0 and d['step_ms_min'] <= d['step_ms'] <= d['step_ms_
 assert len(d['loss']) == 6 and all(0 < x < 10 for x in d['loss'])
 assert 0 < d['bits_per_byte'] < 10
 assert 0 < d['gemm_share'] < 1 and 0 <= d['hidden_share'] <= 1
+moved = d['communication']
+rows = moved['rows']
+assert abs(sum(r['exposed_ms_per_step'] for r in rows) - moved['exposed_ms_per_step']) < 1e-9 and moved['exposed_ms_per_step'] < d['step_ms_max']
+reduced = [r for r in rows if r['kind'] == 'all_reduce' and r['for'] == 'P(sum)->R']
+assert len(reduced) == 1 and reduced[0]['per_step'] == int(reduced[0]['per_step']) > 0, rows
+assert reduced[0]['bytes_per_step'] == reduced[0]['per_step'] * 4 * 2 * 30 * 32, rows
 assert d['config']['ranks'] == 2 and d['config']['plan'] == 'tp' and d['config']['dtype'] == 'f32'
 assert d['config']['threads'] == 1, d['config']
 assert d['compressors'] == {'gzip -9': 2.5, 'xz -9': None}
