@@ -5,6 +5,33 @@
 #include <algorithm>
 
 namespace coshard {
+namespace {
+
+void add(CommSummary::Row& sum, const CommSummary::Row& part) {
+  sum.count += part.count;
+  sum.bytes += part.bytes;
+  sum.in_flight_ns += part.in_flight_ns;
+  sum.exposed_ns += part.exposed_ns;
+}
+
+}  // namespace
+
+std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
+  constexpr std::ptrdiff_t kKept = 64;  // more are hardly in flight at once
+  if (end <= begin) return 0;
+  const auto first =
+      std::ranges::lower_bound(last_, begin, {}, &decltype(last_)::value_type::second);
+  auto after = first;
+  std::int64_t known = 0, from = begin, to = end;
+  for (; after != last_.end() && after->first <= end; ++after) {
+    known += std::min(end, after->second) - std::max(begin, after->first);
+    from = std::min(from, after->first);
+    to = std::max(to, after->second);
+  }
+  last_.insert(last_.erase(first, after), {from, to});
+  if (std::ssize(last_) > 2 * kKept) last_.erase(last_.begin(), last_.end() - kKept);
+  return end - begin - known;
+}
 
 double CommSummary::Row::hidden() const {
   if (in_flight_ns <= 0) return 0;
@@ -27,8 +54,10 @@ CommSummary::Row& CommSummary::row(const CommEvent& event) {
 
 void CommSummary::issued(const CommEvent& event, std::int64_t now) {
   Row& entry = row(event);
-  ++entry.count;
-  entry.bytes += event.bytes;
+  for (Row* each : {&entry, &total_}) {
+    ++each->count;
+    each->bytes += event.bytes;
+  }
   issued_at_[event.id] = now;
   if (event.link != link_ && !event.link.empty()) link_ = event.link;
 }
@@ -36,10 +65,13 @@ void CommSummary::issued(const CommEvent& event, std::int64_t now) {
 void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
                         std::int64_t now) {
   Row& entry = row(event);
-  entry.exposed_ns += std::max<std::int64_t>(0, now - wait_begin);
+  Times& times = times_[Key(event.kind, std::string(event.label))];
+  entry.exposed_ns += times.exposed.add(wait_begin, now);
+  total_.exposed_ns += total_times_.exposed.add(wait_begin, now);
   const auto issue = issued_at_.find(event.id);
   if (issue == issued_at_.end()) return;
-  entry.in_flight_ns += std::max<std::int64_t>(0, done - issue->second);
+  entry.in_flight_ns += times.in_flight.add(issue->second, done);
+  total_.in_flight_ns += total_times_.in_flight.add(issue->second, done);
   issued_at_.erase(issue);
 }
 
@@ -56,18 +88,6 @@ std::vector<CommSummary::Row> CommSummary::rows() const {
   return rows;
 }
 
-CommSummary::Row CommSummary::total() const {
-  Row sum;
-  sum.label = "total";
-  for (const auto& [key, row] : rows_) {
-    sum.count += row.count;
-    sum.bytes += row.bytes;
-    sum.in_flight_ns += row.in_flight_ns;
-    sum.exposed_ns += row.exposed_ns;
-  }
-  return sum;
-}
-
 double CommSummary::gemm_share(std::int64_t wall_ns) const {
   if (wall_ns <= 0) return 0;
   const std::int64_t inside = compute_ns(ComputeClass::Gemm) + compute_ns(ComputeClass::Attention);
@@ -80,16 +100,15 @@ void CommSummary::merge(const CommSummary& other) {
     Row& row = rows_[key];
     row.kind = part.kind;
     row.label = part.label;
-    row.count += part.count;
-    row.bytes += part.bytes;
-    row.in_flight_ns += part.in_flight_ns;
-    row.exposed_ns += part.exposed_ns;
+    add(row, part);
   }
+  add(total_, other.total_);
   for (std::size_t i = 0; i < compute_ns_.size(); ++i) compute_ns_[i] += other.compute_ns_[i];
 }
 
 void CommSummary::reset() {
   rows_.clear();
+  total_ = {CollectiveKind{}, total_.label};
   compute_ns_ = {};
 }
 

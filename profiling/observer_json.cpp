@@ -4,22 +4,37 @@
 
 namespace coshard {
 
+namespace {
+
+Json of_row(const CommSummary::Row& row) {
+  return {static_cast<int>(row.kind), row.label,     row.count, row.bytes,
+          row.in_flight_ns,           row.exposed_ns};
+}
+
+CommSummary::Row row_of(const Json& row) {
+  return {static_cast<CollectiveKind>(row[0].get<int>()), row[1], row[2], row[3], row[4], row[5]};
+}
+
+}  // namespace
+
 Json ObserverJson::of(const CommSummary& summary) {
   Json rows = Json::array();
-  for (const auto& [key, row] : summary.rows_)
-    rows.push_back({static_cast<int>(row.kind), row.label, row.count, row.bytes, row.in_flight_ns,
-                    row.exposed_ns});
-  return {{"link", summary.link_}, {"compute", summary.compute_ns_}, {"rows", std::move(rows)}};
+  for (const auto& [key, row] : summary.rows_) rows.push_back(of_row(row));
+  return {{"link", summary.link_},
+          {"compute", summary.compute_ns_},
+          {"rows", std::move(rows)},
+          {"total", of_row(summary.total_)}};
 }
 
 CommSummary ObserverJson::summary(const Json& json) {
   CommSummary made;
   made.link_ = json["link"];
   made.compute_ns_ = json["compute"];
-  for (const Json& row : json["rows"]) {
-    const auto kind = static_cast<CollectiveKind>(row[0].get<int>());
-    made.rows_[{kind, row[1]}] = {kind, row[1], row[2], row[3], row[4], row[5]};
+  for (const Json& each : json["rows"]) {
+    CommSummary::Row row = row_of(each);
+    made.rows_[{row.kind, row.label}] = std::move(row);
   }
+  made.total_ = row_of(json["total"]);
   return made;
 }
 

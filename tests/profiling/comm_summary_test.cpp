@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
+#include <vector>
 
 namespace coshard {
 namespace {
@@ -44,6 +46,46 @@ TEST(CommSummary, AnAwaitLongerThanTheFlightHidesNothing) {
   table.issued(event(1, "", 8), 0);
   table.ready(event(1, "", 8), 0, 2 * kMs, 5 * kMs);
   EXPECT_EQ(table.hidden_share(), 0);
+}
+
+// As one await of several pieces does: all are in flight, and awaited, at once.
+TEST(CommSummary, CountsTimeThatCollectivesShareOnce) {
+  CommSummary table;
+  for (const std::uint64_t id : {1U, 2U, 3U}) table.issued(event(id, "piece", 8), 10 * kMs);
+  table.issued(event(4, "other", 8), 18 * kMs);
+  for (const std::uint64_t id : {1U, 2U, 3U}) {
+    const std::int64_t done = 14 * kMs + static_cast<std::int64_t>(id) * 2 * kMs;
+    table.ready(event(id, "piece", 8), 12 * kMs, done, 20 * kMs);
+  }
+  table.ready(event(4, "other", 8), 19 * kMs, 23 * kMs, 23 * kMs);
+  const auto rows = table.rows();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].label, "piece");
+  EXPECT_EQ(rows[0].in_flight_ns, 10 * kMs);
+  EXPECT_EQ(rows[0].exposed_ns, 8 * kMs);
+  EXPECT_EQ(rows[1].in_flight_ns, 5 * kMs);
+  EXPECT_EQ(rows[1].exposed_ns, 4 * kMs);
+  EXPECT_EQ(table.total().in_flight_ns, 13 * kMs) << "from 10 to 23";
+  EXPECT_EQ(table.total().exposed_ns, 11 * kMs) << "from 12 to 23";
+}
+
+// In any order of their ends, with gaps, one within another, thousands of them.
+TEST(CommSummary, TheTimeOfManyIsWhatTheyCover) {
+  CommSummary table;
+  std::uint32_t state = 1;
+  const auto draw = [&](std::int64_t most) {
+    state = state * 1664525U + 1013904223U;
+    return static_cast<std::int64_t>(state >> 8) % most;
+  };
+  std::vector<bool> covered(100'000);
+  for (std::uint64_t id = 0; id < 3000; ++id) {
+    const std::int64_t end = 100 + static_cast<std::int64_t>(id) * 33 + draw(60);
+    const std::int64_t begin = end - draw(90);
+    table.issued(event(id, "", 8), begin);
+    table.ready(event(id, "", 8), end, end, end);
+    for (std::int64_t t = begin; t < end; ++t) covered[static_cast<std::size_t>(t)] = true;
+  }
+  EXPECT_EQ(table.total().in_flight_ns, std::ranges::count(covered, true));
 }
 
 TEST(CommSummary, KeepsPurposesApartAndPutsTheMostExposedFirst) {

@@ -2,6 +2,9 @@
 // What communication cost, by kind and purpose: count, bytes, GB/s, the time the host was blocked
 // by it, and the share hidden under compute; and what compute consisted of. An observer of one
 // rank, used on its thread; tables of several ranks are merged after they have ended.
+//
+// Times are of the clock: of collectives that are in flight, or awaited, at once, a row counts the
+// time that they share once, and so does the total over rows, which may be less than their sum.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -22,8 +25,8 @@ class CommSummary : public Observer {
     CollectiveKind kind{};
     std::string label;
     std::int64_t count = 0, bytes = 0;
-    std::int64_t in_flight_ns =
-        0;  // from issue until the data were complete, of what has been awaited
+    // In which one was under way, from issue until its data were complete, of what has been awaited.
+    std::int64_t in_flight_ns = 0;
     std::int64_t exposed_ns = 0;  // the host was blocked in an await, including time spent helping
     double hidden() const;        // share of the time in flight that is not exposed, in [0, 1]
     double gigabytes_per_s() const;
@@ -32,7 +35,7 @@ class CommSummary : public Observer {
   std::vector<Row> rows() const;  // most exposed first
   // "20us,1GB/s" if the times are of an emulated link; else empty.
   const std::string& link() const { return link_; }
-  Row total() const;
+  Row total() const { return total_; }
   double hidden_share() const { return total().hidden(); }
   std::int64_t compute_ns(ComputeClass what) const {
     return compute_ns_[static_cast<std::size_t>(what)];
@@ -51,9 +54,24 @@ class CommSummary : public Observer {
  private:
   friend struct ObserverJson;
   using Key = std::pair<CollectiveKind, std::string>;
+  // The time that intervals cover, which come nearly in the order of their ends.
+  class Covered {
+   public:
+    // How much of [begin, end) none of the last ones covers.
+    std::int64_t add(std::int64_t begin, std::int64_t end);
+
+   private:
+    std::vector<std::pair<std::int64_t, std::int64_t>> last_;  // disjoint, in order
+  };
+  struct Times {
+    Covered in_flight, exposed;
+  };
   Row& row(const CommEvent& event);
 
   std::map<Key, Row> rows_;
+  Row total_{CollectiveKind{}, "total"};
+  std::map<Key, Times> times_;
+  Times total_times_;
   std::string link_;
   std::unordered_map<std::uint64_t, std::int64_t> issued_at_;
   std::array<std::int64_t, 3> compute_ns_{};
