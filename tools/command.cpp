@@ -140,7 +140,8 @@ void add_modules(CLI::App& app, Explained& explained) {
   add_word(app, "--plan", o.plan, {"tp", "tp-sp"},
            "with --module: tensor parallelism, or tp-sp: with sequence parallelism as well");
   app.add_option("--calibration", o.calibration,
-                 "with --module: a file that calibrate() has written");
+                 "with --module: a file that calibrate() has written; of several mesh dimensions "
+                 "the one that --mesh names");
   add_word(app, "--device", o.device, {"cpu", "cuda"}, "with --module: what products run on");
   add_number(app, "--threads", o.threads, 1, kMostThreads, "with --module: threads of a rank");
   add("--layers", o.layers, "with --module: transformer blocks");

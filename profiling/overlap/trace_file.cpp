@@ -1,16 +1,14 @@
 #include "profiling/overlap/trace_file.h"
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <string_view>
 
 #include <coshard/runtime/error.h>
+#include "profiling/input_file.h"
 #include "profiling/json.h"
 
 namespace coshard::overlap {
@@ -47,10 +45,7 @@ class Reader {
   explicit Reader(std::string file) : file_(std::move(file)) {}
 
   std::vector<RankTrace> read() {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(file_, ignored)) refuse("is a directory");
-    std::ifstream in(file_, std::ios::binary);
-    if (!in) refuse(std::strerror(errno));
+    std::ifstream in = open_input(file_);
     parse(in);
     std::vector<RankTrace> found;
     for (auto& [pid, rank] : ranks_)

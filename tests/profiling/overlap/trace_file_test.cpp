@@ -93,7 +93,7 @@ TEST_F(TraceFile, WhatIsNoTraceOfCoshardIsRefusedInOneLine) {
     EXPECT_TRUE(why_not(other).starts_with("has no events of coshard")) << why_not(other);
   std::filesystem::remove(file_);
   std::filesystem::create_directory(file_);
-  EXPECT_EQ(why_not(), "is a directory");
+  EXPECT_EQ(why_not(), "Is a directory");
 }
 
 TEST_F(TraceFile, CutOffAnywhereItIsSaid) {
