@@ -1,5 +1,6 @@
 #include "profiling/overlap/trace_file.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -133,5 +134,16 @@ class Reader {
 }  // namespace
 
 std::vector<RankTrace> read_trace(const std::string& file) { return Reader(file).read(); }
+
+Interval span_of(std::span<const RankTrace> trace) {
+  std::optional<Interval> span;
+  for (const RankTrace& rank : trace)
+    for (const TraceEvent& event : rank.events) {
+      if (!span) span = event.time;
+      span->begin = std::min(span->begin, event.time.begin);
+      span->end = std::max(span->end, event.time.end);
+    }
+  return span.value_or(Interval());
+}
 
 }  // namespace coshard::overlap

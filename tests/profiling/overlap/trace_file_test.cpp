@@ -96,6 +96,18 @@ TEST_F(TraceFile, WhatIsNoTraceOfCoshardIsRefusedInOneLine) {
   EXPECT_EQ(why_not(), "Is a directory");
 }
 
+TEST(TraceSpan, IsFromTheFirstEventOfAllRanksToTheEndOfTheLast) {
+  const auto event = [](std::int64_t begin, std::int64_t end) {
+    return TraceEvent{TraceEvent::Kind::Kernel, {begin, end}, "", "", "", "", 0};
+  };
+  const std::vector<RankTrace> trace = {{0, "", 0, {event(20, 90), event(30, 40)}},
+                                        {1, "", 0, {}},
+                                        {2, "", 0, {event(15, 15), event(60, 70)}}};
+  EXPECT_EQ(span_of(trace), (Interval{15, 90}));
+  EXPECT_EQ(span_of({&trace[2], 1}), (Interval{15, 70}));
+  EXPECT_EQ(span_of({&trace[1], 1}), Interval());
+}
+
 TEST_F(TraceFile, CutOffAnywhereItIsSaid) {
   const std::string whole = written();
   for (std::size_t size = 1; size + 2 < whole.size(); size += 97) {
