@@ -86,6 +86,15 @@ TEST(Command, EveryCommandHasHelpAndVersion) {
   }
 }
 
+TEST(Command, HelpEndsWithAnExampleOfItsOwn) {
+  for (const std::string command :
+       {"bench dispatch", "bench redistribute", "bench overlap", "bench train", "bench gpu",
+        "conform", "doctor", "plan explain", "simulate", "trace report", "trace merge", "run"}) {
+    const std::string help = run(command + " --help").out;
+    EXPECT_NE(help.find("Example: coshard " + command), std::string::npos) << help;
+  }
+}
+
 TEST(Command, SimulateNamesWhatIsNotAsItShouldBe) {
   expect_refused("simulate --mesh tp=8", "--model");
   expect_refused("simulate --model llama-70b", "simulate needs --mesh, such as dp=32,tp=8");
