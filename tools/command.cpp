@@ -78,8 +78,8 @@ void add_options(CLI::App& app, OverlapOptions& o) {
   add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median is reported");
   add_number(app, "--compute-ms", o.compute_ms, 0.1, 1e5, "duration of each compute kernel, in ms");
   add_number(app, "--draws", o.draws, 0, kMostSteps,
-             "instead, try the gate on this many drawn shapes and links of each schedule, by "
-             "interleaved pairs");
+             "instead, test the choice of schedules on this many random shapes and links each, in "
+             "interleaved pairs of runs");
 }
 
 void add_options(CLI::App& app, GpuOptions& o) {
@@ -140,14 +140,16 @@ void add_modules(CLI::App& app, Explained& explained) {
   add_word(app, "--plan", o.plan, {"tp", "tp-sp"},
            "with --module: tensor parallelism, or tp-sp: with sequence parallelism as well");
   app.add_option("--calibration", o.calibration,
-                 "with --module: a file that calibrate() has written");
-  add_word(app, "--device", o.device, {"cpu", "cuda"}, "with --module: what products run on");
-  add_number(app, "--threads", o.threads, 1, kMostThreads, "with --module: threads of a rank");
+                 "with --module: a file that calibrate() has written; of several mesh dimensions "
+                 "the one that --mesh names");
+  add_word(app, "--device", o.device, {"cpu", "cuda"}, "with --module: the device that computes");
+  add_number(app, "--threads", o.threads, 1, kMostThreads,
+             "with --module: compute threads per rank");
   add("--layers", o.layers, "with --module: transformer blocks");
   add("--dim", o.dim, "with --module: model width");
   add("--heads", o.heads, "with --module: attention heads");
   add("--ffn", o.ffn, "with --module: hidden width of the MLP");
-  add("--vocab", o.vocab, "with --module: classes");
+  add("--vocab", o.vocab, "with --module: vocabulary size");
   add("--seq", o.seq, "with --module: sequence length");
   add("--batch", o.batch, "with --module: sequences per step");
 }
@@ -288,7 +290,8 @@ class Benches {
     add("redistribute", "Collectives and redistributions from 4 KiB to 16 MiB", redistribute_,
         bench_redistribute);
     add("overlap",
-        "Communication hidden by a sibling task and by linear layers, on an emulated link",
+        "Communication hidden by sibling tasks, linear layers, half-batches and backward, on an "
+        "emulated link",
         overlap_, bench_overlap);
     add("train", "One training step of a transformer", train_, bench_train);
     add("gpu", "Llama block, attention, matmul, bandwidth and host time on one device", gpu_,
@@ -299,6 +302,7 @@ class Benches {
   template <class Options>
   void add(const char* name, const char* help, Options& options, Report (*run)(const Options&)) {
     CLI::App* sub = bench_.add_subcommand(name, help);
+    sub->footer(str_cat("Example: coshard bench ", name, " --json"));
     sub->add_flag("--json", json_, "print a single JSON object");
     if constexpr (requires { options.peer; })
       sub->add_option("--peer", peer_,

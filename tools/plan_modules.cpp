@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -11,6 +10,7 @@
 #include <coshard/dtensor/spec.h>
 #include "dtensor/calibration.h"
 #include "dtensor/ops/linear_forecast.h"
+#include "profiling/input_file.h"
 #include "styles/path_pattern.h"
 
 namespace coshard::tools {
@@ -52,27 +52,47 @@ bool covers(std::string_view pattern, std::string_view path) {
   }
 }
 
-std::optional<Calibration> read_calibration(const PlanModulesOptions& o, std::size_t dims) {
+std::optional<Calibration> read_calibration(const PlanModulesOptions& o) {
   if (o.calibration.empty()) return std::nullopt;
-  std::ifstream file(o.calibration, std::ios::binary);
   std::ostringstream text;
-  text << file.rdbuf();
-  CS_REQUIRE(file, "cannot read ", o.calibration);
+  text << open_input(o.calibration, "--calibration").rdbuf();
   auto measured = Calibration::parse(text.str());
   CS_REQUIRE(measured, o.calibration, " is no calibration of this version");
-  CS_REQUIRE(measured->links.size() == dims, o.calibration, " is of ", measured->about,
-             "; --mesh is ", o.mesh);
   return measured;
+}
+
+// The mesh with which `about` begins: "tp=4 of 4 ranks, …", "(dp=2,tp=4) of 8 ranks, …".
+std::string mesh_of(const Calibration& measured) {
+  const std::string mesh = measured.about.substr(0, measured.about.find(" of "));
+  return mesh.starts_with('(') ? mesh.substr(1, mesh.size() - 2) : mesh;
 }
 
 // What all layers share.
 struct Setting {
   std::optional<Calibration> measured;
   std::optional<LinkCost> link;  // nullopt: not known
+  std::string measured_on;       // the mesh dimension that `link` is of; empty: --link's, or none
   GemmModel gemm;
   int ranks = 1;
   DType dtype = DType::F32;
 };
+
+// Sets the link of the dimension of the same name, whatever its size; of the only one by any name.
+void take_measured_link(Setting& s, const PlanModulesOptions& o, const PlanQuestion& mesh) {
+  const std::string text = mesh_of(*s.measured);
+  const PlanQuestion of = parse_question(text, "", "R", "R");
+  const auto& links = s.measured->links;
+  CS_REQUIRE(of.mesh_shape.size() == links.size(), o.calibration, " is of ", text, ", but has ",
+             links.size(), " links");
+  const auto found = std::ranges::find(of.mesh_names, mesh.mesh_names[0]);
+  CS_REQUIRE(links.size() == 1 || found != of.mesh_names.end(), o.calibration, " is of ", text,
+             ": name one of its dimensions, as in --mesh ", of.mesh_names[0], '=', s.ranks);
+  const auto at = links.size() == 1 ? 0 : static_cast<std::size_t>(found - of.mesh_names.begin());
+  s.measured_on = str_cat(of.mesh_names[at], '=', of.mesh_shape[at]);
+  CS_REQUIRE(of.mesh_shape[at] > 1, o.calibration, " has no link of ", s.measured_on,
+             ": one rank has none; give --link");
+  s.link = links[at].link();
+}
 
 Setting setting_of(const PlanModulesOptions& o) {
   PlanQuestion mesh = parse_question(o.mesh, "", "R", "R", o.dtype);
@@ -83,8 +103,8 @@ Setting setting_of(const PlanModulesOptions& o) {
   s.dtype = mesh.dtype;
   CS_REQUIRE(o.heads % s.ranks == 0, "--heads ", o.heads, " is not divisible by the ", s.ranks,
              " ranks of --mesh ", o.mesh);
-  s.measured = read_calibration(o, 1);
-  if (s.measured) s.link = s.measured->links[0].link();
+  s.measured = read_calibration(o);
+  if (s.measured && o.links.empty()) take_measured_link(s, o, mesh);
   for (const std::string& link : o.links) set_link(mesh, link);
   if (!o.links.empty()) s.link = mesh.links[0];
   s.gemm = {s.measured ? s.measured->table(s.dtype) : nullptr, o.device == "cpu" ? o.threads : 0};
@@ -173,6 +193,7 @@ void print_json(const PlanModulesOptions& o, const Setting& setting, const std::
     json["link"] = {{"us", setting.link->latency},
                     {"bytes_per_us", setting.link->bytes_per_us},
                     {"contention", setting.link->contention}};
+  if (!setting.measured_on.empty()) json["link"]["measured_on"] = setting.measured_on;
   json["modules"] = nlohmann::ordered_json::array();
   for (const Row& r : rows)
     json["modules"].push_back({{"module", r.linear.path},
@@ -197,11 +218,13 @@ void explain_modules(const PlanModulesOptions& o, std::ostream& out) {
       !rows.empty(), "--module ", o.module,
       " matches no linear layer; those are layers.*.attn.w[qkvo], layers.*.mlp.w[123] and output");
   if (o.json) return print_json(o, setting, rows, out);
-  out << fmt::format("forward on {}, link {}, products {}\n", o.mesh,
-                     setting.link ? fmt::format("{:g} us, {:g} GB/s", setting.link->latency,
-                                                setting.link->bytes_per_us * 1e-3)
-                                  : "unknown",
-                     setting.gemm.table ? "as measured" : "at a constant rate");
+  out << fmt::format(
+      "forward on {}, link {}{}, products {}\n", o.mesh,
+      setting.link ? fmt::format("{:g} us, {:g} GB/s", setting.link->latency,
+                                 setting.link->bytes_per_us * 1e-3)
+                   : "unknown",
+      setting.measured_on.empty() ? "" : fmt::format(" (measured on {})", setting.measured_on),
+      setting.gemm.table ? "as measured" : "at a constant rate");
   print(rows, out);
 }
 

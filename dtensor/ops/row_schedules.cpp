@@ -93,7 +93,7 @@ class Scatter {
     Collective c;
     c.kind = CollectiveKind::AllToAll;
     c.dtype = product_.dtype();
-    c.label = "P->S, rows as they are computed";
+    c.label = "P->S by rows";
     c.send = block.address(), c.recv = place.address();
     c.keep_send = block.storage()->buffer, c.keep_recv = place.storage()->buffer;
     c.send_counts = std::make_shared<const Counted>(std::move(sent));
@@ -119,7 +119,7 @@ Work issue_sum(Communicator& communicator, const Tensor& block) {
   c.kind = CollectiveKind::AllReduce;
   c.dtype = block.dtype();
   c.extent = block.local_numel();
-  c.label = "P->R, rows as they are computed";
+  c.label = "P->R by rows";
   c.send = c.recv = block.address();
   c.keep_send = c.keep_recv = block.storage()->buffer;
   return communicator.issue(std::move(c));

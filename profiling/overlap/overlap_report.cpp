@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 
 #include <coshard/runtime/error.h>
 
@@ -58,18 +57,9 @@ TimeSet times(const RankTrace& rank, Kind kind) {
   return TimeSet(std::move(found));
 }
 
-Interval window(const RankTrace& rank) {
-  Interval whole{std::numeric_limits<std::int64_t>::max(), 0};
-  for (const TraceEvent& event : rank.events) {
-    whole.begin = std::min(whole.begin, event.time.begin);
-    whole.end = std::max(whole.end, event.time.end);
-  }
-  return whole;
-}
-
 Whole whole_of(const RankTrace& rank, const TimeSet& computing) {
   const TimeSet in_flight = times(rank, Kind::Collective);
-  const Interval all = window(rank);
+  const Interval all = span_of({&rank, 1});
   const TimeSet idle = TimeSet({all}).minus(computing.united(in_flight));
   Part part;
   for (const TraceEvent& event : rank.events)

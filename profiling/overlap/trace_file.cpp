@@ -1,16 +1,15 @@
 #include "profiling/overlap/trace_file.h"
 
-#include <cerrno>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <string_view>
 
 #include <coshard/runtime/error.h>
+#include "profiling/input_file.h"
 #include "profiling/json.h"
 
 namespace coshard::overlap {
@@ -47,10 +46,7 @@ class Reader {
   explicit Reader(std::string file) : file_(std::move(file)) {}
 
   std::vector<RankTrace> read() {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(file_, ignored)) refuse("is a directory");
-    std::ifstream in(file_, std::ios::binary);
-    if (!in) refuse(std::strerror(errno));
+    std::ifstream in = open_input(file_);
     parse(in);
     std::vector<RankTrace> found;
     for (auto& [pid, rank] : ranks_)
@@ -138,5 +134,16 @@ class Reader {
 }  // namespace
 
 std::vector<RankTrace> read_trace(const std::string& file) { return Reader(file).read(); }
+
+Interval span_of(std::span<const RankTrace> trace) {
+  std::optional<Interval> span;
+  for (const RankTrace& rank : trace)
+    for (const TraceEvent& event : rank.events) {
+      if (!span) span = event.time;
+      span->begin = std::min(span->begin, event.time.begin);
+      span->end = std::max(span->end, event.time.end);
+    }
+  return span.value_or(Interval());
+}
 
 }  // namespace coshard::overlap

@@ -1,5 +1,6 @@
 #pragma once
 // Reads back what write_chrome_trace has written.
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,8 @@ struct RankTrace {
 // The ranks of a file, in ascending order, each with events. Error{BadInput}: one line that names
 // the file.
 std::vector<RankTrace> read_trace(const std::string& file);
+
+// From the first event of all ranks to the end of the last; {0, 0} without events.
+Interval span_of(std::span<const RankTrace> trace);
 
 }  // namespace coshard::overlap

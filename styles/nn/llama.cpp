@@ -173,4 +173,29 @@ Task<Tensor> LlamaForCausalLM::run(Tensor ids) {
   co_return co_await lm_head.forward(std::move(x));
 }
 
+ParallelPlan llama_plan(bool sequence_parallel) {
+  const Placement between = sequence_parallel ? Shard(1) : Replicate();
+  const bool local = !sequence_parallel;
+  const ColwiseParallel columns{};
+  const RowwiseParallel rows{.output_layouts = between, .use_local_output = local};
+  ParallelPlan plan;
+  plan["model.embed_tokens"] = RowwiseParallel{
+      .input_layouts = Replicate(), .output_layouts = between, .use_local_output = local};
+  plan["model.layers.*.self_attn.[qkv]_proj"] = columns;
+  plan["model.layers.*.self_attn.o_proj"] = rows;
+  plan["model.layers.*.mlp.gate_proj"] = columns;
+  plan["model.layers.*.mlp.up_proj"] = columns;
+  plan["model.layers.*.mlp.down_proj"] = rows;
+  plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
+  plan["model.layers.*.self_attn"] =
+      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", between}},
+                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
+  plan["model.layers.*.mlp"] =
+      PrepareModuleInput{.input_layouts = between, .desired_input_layouts = Replicate()};
+  if (!sequence_parallel) return plan;
+  plan["model.layers.*.*_layernorm"] = SequenceParallel{};
+  plan["model.norm"] = SequenceParallel{};
+  return plan;
+}
+
 }  // namespace coshard::nn

@@ -37,26 +37,28 @@ def ip(*words):
     return subprocess.run(["ip", *words], capture_output=True, text=True, check=True).stdout
 
 
-def why_not():
-    """Why there can be no hosts here, in a line; None: there can be."""
+def why_not(delay):
+    """Why there can be no hosts here, or none with a delay between them, in a line; None: there can be."""
     for tool in ("ip", "tc", "ss"):
         if shutil.which(tool) is None:
             return f"there is no {tool} (Debian: iproute2)"
     if os.geteuid() != 0:
         return "only root may create network namespaces"
     try:
-        with Hosts(2, "1gbit"):
+        with Hosts(2, "1gbit") as hosts:
+            if delay:
+                hosts.set_delay("1ms")
             return None
     except subprocess.CalledProcessError as error:
         return f"{' '.join(error.cmd)}: {(error.stderr or '').strip() or error.returncode}"
 
 
-def skip_unless_possible(mpi):
+def skip_unless_possible(mpi, delay=False):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # of a test that takes too long: hosts are removed
     if shutil.which(LAUNCHERS[mpi]) is None:
         problem = f"there is no {LAUNCHERS[mpi]}"
     else:
-        problem = why_not()
+        problem = why_not(delay)
     if problem:
         print(f"skipped: {problem}")
         sys.exit(77)

@@ -48,43 +48,13 @@ Task<Stepped> step_of_transformer(World& world, Kind kind, Overlap overlap) {
   co_return co_await std::move(step);
 }
 
-// Hugging Face's plan of a Llama, whose attention takes its input by keyword.
-ParallelPlan llama_plan(bool sequence) {
-  const Placement between = sequence ? Shard(1) : Replicate();
-  const RowwiseParallel rows{.output_layouts = between, .use_local_output = !sequence};
-  ParallelPlan plan;
-  plan["model.embed_tokens"] = RowwiseParallel{
-      .input_layouts = Replicate(), .output_layouts = between, .use_local_output = !sequence};
-  plan["model.layers.*.self_attn.[qkv]_proj"] = ColwiseParallel{};
-  plan["model.layers.*.self_attn.o_proj"] = rows;
-  plan["model.layers.*.mlp.gate_proj"] = ColwiseParallel{};
-  plan["model.layers.*.mlp.up_proj"] = ColwiseParallel{};
-  plan["model.layers.*.mlp.down_proj"] = rows;
-  plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
-  if (!sequence) return plan;
-  plan["model.layers.*.*_layernorm"] = SequenceParallel{};
-  plan["model.norm"] = SequenceParallel{};
-  plan["model.layers.*.self_attn"] =
-      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", Shard(1)}},
-                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
-  plan["model.layers.*.mlp"] =
-      PrepareModuleInput{.input_layouts = Shard(1), .desired_input_layouts = Replicate()};
-  return plan;
-}
-
 Task<Stepped> step_of_llama(World& world, Kind kind, Overlap overlap) {
   manual_seed(6);
-  nn::LlamaConfig config;
+  nn::LlamaConfig config = small_llama();
   config.vocab_size = 24;
-  config.hidden_size = 16;
-  config.intermediate_size = 12;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = 8;
-  config.num_key_value_heads = 4;
-  config.dtype = DType::F64;
   nn::LlamaForCausalLM model(config, world);
   const ParallelizeOptions options{.overlap = overlap};
-  const ParallelPlan plan = llama_plan(kind.sequence_parallel);
+  const ParallelPlan plan = nn::llama_plan(kind.sequence_parallel);
   Task<void> cut = parallelize_module(model, line(world), plan, options);
   co_await std::move(cut);
   for (std::size_t i = 0; i < model.model.layers.size(); ++i)

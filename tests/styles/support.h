@@ -53,6 +53,17 @@ inline nn::TransformerConfig tiny_transformer() {
   config.seq = 8;
   return config;
 }
+inline nn::LlamaConfig small_llama() {
+  nn::LlamaConfig config;
+  config.vocab_size = 11;
+  config.hidden_size = 16;
+  config.intermediate_size = 12;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 8;
+  config.num_key_value_heads = 4;
+  config.dtype = DType::F64;
+  return config;
+}
 // This rank's rows of an even cut.
 inline Tensor part(World& world, const Tensor& x, int dim) {
   const std::int64_t size = x.size(dim) / world.size();

@@ -86,14 +86,25 @@ TEST(Command, EveryCommandHasHelpAndVersion) {
   }
 }
 
+TEST(Command, HelpEndsWithAnExampleOfItsOwn) {
+  for (const std::string command :
+       {"bench dispatch", "bench redistribute", "bench overlap", "bench train", "bench gpu",
+        "conform", "doctor", "plan explain", "simulate", "trace report", "trace merge", "run"}) {
+    const std::string help = run(command + " --help").out;
+    EXPECT_NE(help.find("Example: coshard " + command), std::string::npos) << help;
+  }
+}
+
 TEST(Command, SimulateNamesWhatIsNotAsItShouldBe) {
   expect_refused("simulate --mesh tp=8", "--model");
   expect_refused("simulate --model llama-70b", "simulate needs --mesh, such as dp=32,tp=8");
   expect_refused("simulate --model llama-7b --mesh tp=8",
-                 "--model llama-7b: expected llama-8b, llama-70b or a Llama's config.json");
-  expect_refused("simulate --model llama-8b --mesh tp=8 --gpu h1", "--gpu h1: expected h100, h200");
+                 "--model llama-7b: No such file or directory; expected llama-8b, llama-70b or a "
+                 "Llama's config.json");
+  expect_refused("simulate --model llama-8b --mesh tp=8 --gpu h1",
+                 "--gpu h1: No such file or directory; expected h100, h200");
   expect_refused("simulate --model llama-8b --mesh tp=8 --link nvl",
-                 "--link nvl: expected nvlink4");
+                 "--link nvl: No such file or directory; expected nvlink4");
   expect_refused("simulate --model llama-8b --mesh pp=8", "unknown dimension pp");
   expect_refused("simulate --model llama-8b --mesh tp=16", "not divisible by tp=16");
   expect_refused("simulate --model llama-8b --mesh dp=2,tp=8 --batch 3",
@@ -148,7 +159,7 @@ TEST(Command, TraceReportNamesTheFileThatItCannotRead) {
   expect_refused("trace report", "FILE is required");
   expect_refused("trace report a --jsno", "unknown option --jsno of report; did you mean --json?");
   expect_refused("trace report /nowhere/a.json", "/nowhere/a.json: No such file or directory");
-  expect_refused("trace report /", "/: is a directory");
+  expect_refused("trace report /", "/: Is a directory");
 }
 
 TEST(Command, PlanExplainRefusesWhatRedistributeRefuses) {
@@ -192,7 +203,10 @@ assert w2['serial_ms'] > 0 and w2['overlapped_ms'] > 0 and w2['why'], w2)"))
   expect_refused("plan explain --module --mesh dp=2,tp=2", "--mesh dp=2,tp=2 has 2 dimensions");
   expect_refused("plan explain --module bogus --mesh 2", "--module bogus matches no linear layer");
   expect_refused("plan explain --module --mesh 3", "--heads 8 is not divisible by the 3 ranks");
-  expect_refused("plan explain --module --mesh 2 --calibration /none", "cannot read /none");
+  expect_refused("plan explain --module --mesh 2 --calibration /none",
+                 "--calibration /none: No such file or directory");
+  expect_refused("plan explain --module --mesh 2 --calibration /",
+                 "--calibration /: Is a directory");
   const std::string path = coshard::testing::temporary_path("calibration");
   std::ofstream(path) << "something else\n";
   expect_refused("plan explain --module --mesh 2 --calibration " + path,

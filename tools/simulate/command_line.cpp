@@ -27,24 +27,24 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
                   listed(link_presets()) +
                       ", 20us,365GB/s or a JSON file; one for all dimensions or one each: "
                       "tp=nvlink4,dp=ndr; default: the GPU's own, and ndr between nodes");
-  add_number(*sub, "--gpus-per-node", o->gpus_per_node, 1, 1'000'000, "GPUs of a node");
+  add_number(*sub, "--gpus-per-node", o->gpus_per_node, 1, 1'000'000, "GPUs per node");
   add_number<std::int64_t, std::int64_t>(*sub, "--batch", o->batch, 0, kMost,
                                          "sequences per step of all ranks; 0: one per rank of dp");
-  add_number<std::int64_t, std::int64_t>(*sub, "--seq", o->seq, 1, kMost, "tokens of a sequence");
+  add_number<std::int64_t, std::int64_t>(*sub, "--seq", o->seq, 1, kMost, "tokens per sequence");
   add_word(*sub, "--plan", o->plan, {"tp", "tp-sp"},
            "tensor parallelism, or tp-sp: with sequence parallelism as well");
   add_word(*sub, "--overlap", o->overlap, {"off", "auto", "always"},
-           "of linear layers with the collectives around them");
+           "overlap linear layers with the collectives around them");
   add_number(*sub, "--weave", o->weave, 1, 1'000'000,
              "parts of a rank's sequences that take turns: one computes under the collectives of "
              "another");
   add_word(*sub, "--recompute", o->recompute, recompute_policies(),
            "save all activations, or recompute each layer in backward");
   sub->add_option("--trace", o->trace, "write a Chrome trace in virtual time to this file");
-  sub->add_flag("--json", o->json, "print a single JSON object");
+  sub->add_flag("--json", o->json, "print a JSON object; with --search, an array of them");
   sub->add_flag("--search", o->search,
                 "try the meshes, plans and recompute policies of --gpus, and print the ten best");
-  add_number(*sub, "--gpus", o->gpus, 0, 1'000'000, "GPUs of a search");
+  add_number(*sub, "--gpus", o->gpus, 0, 1'000'000, "number of GPUs for --search");
   sub->callback([o, &chosen] {
     chosen = [o] {
       simulate_training(*o, std::cout);

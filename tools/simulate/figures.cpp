@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include <coshard/runtime/error.h>
+#include "profiling/input_file.h"
 #include "profiling/json.h"
-#include "runtime/parse_number.h"
 
 namespace coshard::tools {
 namespace {
@@ -112,9 +112,10 @@ const Figures* find_preset(std::string_view kind, std::string_view name) {
 
 // With the keys of the first preset of its kind.
 Figures from_file(const std::string& kind, const std::string& text) {
-  std::ifstream file(text);
-  CS_REQUIRE(file, "--", kind, " ", shown(text), ": expected ", listed(names_of(kind)),
-             kind == "link" ? ", a rate such as 365GB/s" : "", " or a JSON file");
+  std::ifstream file =
+      open_input(text, str_cat("--", kind),
+                 str_cat("; expected ", listed(names_of(kind)),
+                         kind == "link" ? ", a rate such as 365GB/s" : "", " or a JSON file"));
   const Json json = Json::parse(file, nullptr, false);
   CS_REQUIRE(json.is_object(), "--", kind, " ", text, ": is not a JSON object");
   Figures found{kind, text, {}};

@@ -58,31 +58,6 @@ std::shared_ptr<const Calibration> products_of(const ProcessorModel& model) {
   return measured;
 }
 
-ParallelPlan llama_plan(bool sequence_parallel) {
-  const Placement between = sequence_parallel ? Shard(1) : Replicate();
-  const bool local = !sequence_parallel;
-  const ColwiseParallel columns{};
-  const RowwiseParallel rows{.output_layouts = between, .use_local_output = local};
-  ParallelPlan plan;
-  plan["model.embed_tokens"] = RowwiseParallel{
-      .input_layouts = Replicate(), .output_layouts = between, .use_local_output = local};
-  plan["model.layers.*.self_attn.[qkv]_proj"] = columns;
-  plan["model.layers.*.self_attn.o_proj"] = rows;
-  plan["model.layers.*.mlp.gate_proj"] = columns;
-  plan["model.layers.*.mlp.up_proj"] = columns;
-  plan["model.layers.*.mlp.down_proj"] = rows;
-  plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
-  plan["model.layers.*.self_attn"] =
-      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", between}},
-                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
-  plan["model.layers.*.mlp"] =
-      PrepareModuleInput{.input_layouts = between, .desired_input_layouts = Replicate()};
-  if (!sequence_parallel) return plan;
-  plan["model.layers.*.*_layernorm"] = SequenceParallel{};
-  plan["model.norm"] = SequenceParallel{};
-  return plan;
-}
-
 void check(const LlamaRun& run) {
   const int tp = size_of_dim(run.mesh, "tp"), dp = size_of_dim(run.mesh, "dp");
   const nn::LlamaConfig& c = run.config;
@@ -105,7 +80,7 @@ Task<void> LlamaTraining::prepare() {
     ParallelizeOptions options;
     options.src_data_rank = std::nullopt;
     options.overlap = run_.overlap;
-    ParallelPlan plan = llama_plan(run_.sequence_parallel);
+    ParallelPlan plan = nn::llama_plan(run_.sequence_parallel);
     DeviceMesh tp = mesh_["tp"];
     Task<void> cut = parallelize_module(model_, tp, std::move(plan), options);
     co_await std::move(cut);

@@ -31,9 +31,6 @@ using PhaseDone = std::function<void(Phase done)>;
 
 // For DeviceMesh::with_calibration: bf16 products take what the device takes for them.
 std::shared_ptr<const Calibration> products_of(const ProcessorModel& processor);
-// Hugging Face's base_model_tp_plan, with or without a sharded sequence between the blocks; what
-// several projections share has one gradient, which is reduced once.
-ParallelPlan llama_plan(bool sequence_parallel);
 // Error{BadInput}: a model that does not divide by tp, a batch that does not by dp, a sequence that
 // does not by tp.
 void check(const LlamaRun& run);

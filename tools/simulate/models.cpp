@@ -3,8 +3,8 @@
 #include <fstream>
 
 #include <coshard/runtime/error.h>
+#include "profiling/input_file.h"
 #include "profiling/json.h"
-#include "runtime/parse_number.h"
 #include "tools/simulate/figures.h"
 
 namespace coshard::tools {
@@ -33,9 +33,9 @@ nn::LlamaConfig config_of(const Preset& p) {
 }
 
 nn::LlamaConfig from_file(const std::string& name) {
-  std::ifstream file(name);
-  CS_REQUIRE(file, "--model ", shown(name), ": expected ", listed(model_presets()),
-             " or a Llama's config.json");
+  std::ifstream file =
+      open_input(name, "--model",
+                 str_cat("; expected ", listed(model_presets()), " or a Llama's config.json"));
   const Json json = Json::parse(file, nullptr, false);
   CS_REQUIRE(json.is_object(), "--model ", name, ": is not a JSON object");
   nn::LlamaConfig config;

@@ -11,7 +11,8 @@ namespace {
 
 void add_trace_merge(CLI::App& trace, std::function<int()>& chosen) {
   CLI::App* sub = trace.add_subcommand(
-      "merge", "Put the traces that processes of one job have written together");
+      "merge", "Merge the traces that the processes of a job have written into one");
+  sub->footer("Example: coshard trace merge p0.json p1.json -o run.trace.json");
   const auto options = std::make_shared<TraceMergeOptions>();
   sub->add_option("FILE", options->files, "traces written by write_chrome_trace")->required();
   sub->add_option("-o,--output", options->output, "the trace of all ranks: run.trace.json")
@@ -27,7 +28,8 @@ void add_trace_merge(CLI::App& trace, std::function<int()>& chosen) {
 }  // namespace
 
 void add_trace(CLI::App& app, std::function<int()>& chosen) {
-  CLI::App* trace = app.add_subcommand("trace", "Analyse a Chrome trace written by coshard");
+  CLI::App* trace =
+      app.add_subcommand("trace", "Analyse and merge Chrome traces written by coshard");
   trace->require_subcommand(1);
   trace->footer("Example: coshard trace report run.trace.json -o run.html");
   CLI::App* sub = trace->add_subcommand(

@@ -83,17 +83,11 @@ Json outer_ranges(const RankTrace& rank) {
 Json page_data(const std::vector<RankTrace>& trace, Json report) {
   Texts texts;
   Json lanes = Json::array();
-  std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = 0;
-  for (const RankTrace& rank : trace) {
-    add_lanes(lanes, rank, texts);
-    for (const TraceEvent& event : rank.events) {
-      begin = std::min(begin, event.time.begin);
-      end = std::max(end, event.time.end);
-    }
-  }
+  for (const RankTrace& rank : trace) add_lanes(lanes, rank, texts);
+  const overlap::Interval span = overlap::span_of(trace);
   return {{"report", std::move(report)},
-          {"begin", begin},
-          {"end", end},
+          {"begin", span.begin},
+          {"end", span.end},
           {"lanes", std::move(lanes)},
           {"texts", texts.take()},
           {"ranges", trace.empty() ? Json::array() : outer_ranges(trace.front())}};

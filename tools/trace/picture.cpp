@@ -49,17 +49,10 @@ const TraceEvent* last_step(const RankTrace& rank) {
 
 // From the first rank that begins it to the last one that ends it.
 Interval step_of(const std::vector<RankTrace>& trace) {
-  std::optional<Interval> whole;
-  const auto add = [&](const Interval& time) {
-    if (!whole) whole = time;
-    whole = Interval{std::min(whole->begin, time.begin), std::max(whole->end, time.end)};
-  };
+  std::vector<RankTrace> steps;
   for (const RankTrace& rank : trace)
-    if (const TraceEvent* step = last_step(rank)) add(step->time);
-  if (whole) return *whole;
-  for (const RankTrace& rank : trace)
-    for (const TraceEvent& event : rank.events) add(event.time);
-  return whole.value_or(Interval{0, 1});
+    if (const TraceEvent* step = last_step(rank)) steps.push_back({rank.rank, "", 0, {*step}});
+  return span_of(steps.empty() ? trace : steps);
 }
 
 TimeSet within(const RankTrace& rank, Kind kind, const Interval& step) {

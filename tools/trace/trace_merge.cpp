@@ -9,6 +9,7 @@
 #include <map>
 
 #include <coshard/runtime/error.h>
+#include "profiling/input_file.h"
 #include "profiling/json.h"
 
 namespace coshard::tools {
@@ -39,8 +40,7 @@ Part checked(Part part) {
 }
 
 Part read_part(const std::string& name) {
-  std::ifstream in(name, std::ios::binary);
-  if (!in) fail(ErrorKind::BadInput, str_cat(name, ": ", std::strerror(errno)));
+  std::ifstream in = open_input(name);
   try {
     Json all = Json::parse(in);
     const Json& data = all.at("otherData");

@@ -93,7 +93,19 @@ TEST_F(TraceFile, WhatIsNoTraceOfCoshardIsRefusedInOneLine) {
     EXPECT_TRUE(why_not(other).starts_with("has no events of coshard")) << why_not(other);
   std::filesystem::remove(file_);
   std::filesystem::create_directory(file_);
-  EXPECT_EQ(why_not(), "is a directory");
+  EXPECT_EQ(why_not(), "Is a directory");
+}
+
+TEST(TraceSpan, IsFromTheFirstEventOfAllRanksToTheEndOfTheLast) {
+  const auto event = [](std::int64_t begin, std::int64_t end) {
+    return TraceEvent{TraceEvent::Kind::Kernel, {begin, end}, "", "", "", "", 0};
+  };
+  const std::vector<RankTrace> trace = {{0, "", 0, {event(20, 90), event(30, 40)}},
+                                        {1, "", 0, {}},
+                                        {2, "", 0, {event(15, 15), event(60, 70)}}};
+  EXPECT_EQ(span_of(trace), (Interval{15, 90}));
+  EXPECT_EQ(span_of({&trace[2], 1}), (Interval{15, 70}));
+  EXPECT_EQ(span_of({&trace[1], 1}), Interval());
 }
 
 TEST_F(TraceFile, CutOffAnywhereItIsSaid) {

@@ -4,41 +4,11 @@
 namespace coshard::testing {
 namespace {
 
-nn::LlamaConfig small_llama() {
-  nn::LlamaConfig config;
-  config.vocab_size = 11;
-  config.hidden_size = 16;
-  config.intermediate_size = 12;
-  config.num_hidden_layers = 2;
-  config.num_attention_heads = 8;
-  config.num_key_value_heads = 4;
-  config.dtype = DType::F64;
-  return config;
-}
-
-// Hugging Face's base_model_tp_plan, with or without a sharded sequence between the blocks.
 // `local`: what the projections of attention and MLP hand on.
 ParallelPlan llama_plan(bool sequence, bool local) {
-  const Placement between = sequence ? Shard(1) : Replicate();
-  const ColwiseParallel columns{.use_local_output = local};
-  const RowwiseParallel rows{.output_layouts = between, .use_local_output = !sequence};
-  ParallelPlan plan;
-  plan["model.embed_tokens"] = RowwiseParallel{
-      .input_layouts = Replicate(), .output_layouts = between, .use_local_output = !sequence};
-  plan["model.layers.*.self_attn.[qkv]_proj"] = columns;
-  plan["model.layers.*.self_attn.o_proj"] = rows;
-  plan["model.layers.*.mlp.gate_proj"] = columns;
-  plan["model.layers.*.mlp.up_proj"] = columns;
-  plan["model.layers.*.mlp.down_proj"] = rows;
-  plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
-  if (!sequence) return plan;
-  plan["model.layers.*.*_layernorm"] = SequenceParallel{};
-  plan["model.norm"] = SequenceParallel{};
-  plan["model.layers.*.self_attn"] =
-      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", Shard(1)}},
-                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
-  plan["model.layers.*.mlp"] =
-      PrepareModuleInput{.input_layouts = Shard(1), .desired_input_layouts = Replicate()};
+  ParallelPlan plan = nn::llama_plan(sequence);
+  for (const char* columns : {"self_attn.[qkv]_proj", "mlp.gate_proj", "mlp.up_proj"})
+    plan[std::string("model.layers.*.") + columns] = ColwiseParallel{.use_local_output = local};
   return plan;
 }
 

@@ -54,8 +54,9 @@ TEST(Figures, OfAFileHaveAllKeys) {
 }
 
 TEST(Figures, ThatAreUnknownOrIncompleteAreNamed) {
-  EXPECT_EQ(refusal([] { gpu_figures("h1000"); }),
-            "--gpu h1000: expected h100, h200, b200, ideal or a JSON file");
+  EXPECT_EQ(
+      refusal([] { gpu_figures("h1000"); }),
+      "--gpu h1000: No such file or directory; expected h100, h200, b200, ideal or a JSON file");
   const File lacks(R"({"gbps": 1, "base_us": 2, "small_gbps": 1})");
   EXPECT_EQ(
       refusal([&] { link_figures(lacks.name); }),
@@ -85,7 +86,8 @@ TEST(Models, AFileIsHuggingFacesConfig) {
   EXPECT_NE(refusal([&] { llama_config(wrong.name); }).find("vocab_size \"many\""),
             std::string::npos);
   EXPECT_EQ(refusal([] { llama_config("llama-7b"); }),
-            "--model llama-7b: expected llama-8b, llama-70b or a Llama's config.json");
+            "--model llama-7b: No such file or directory; expected llama-8b, llama-70b or a "
+            "Llama's config.json");
 }
 
 }  // namespace

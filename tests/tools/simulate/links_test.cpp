@@ -57,7 +57,8 @@ TEST(Links, ThatCannotBeAreNamed) {
   expect_refused("dp=2,tp=4", "tp=ndr,tp=ndr,dp=ndr", "tp is given twice");
   expect_refused(
       "dp=2,tp=4", "nvlnk",
-      "--link nvlnk: expected nvlink4, nvlink5, ndr, a rate such as 365GB/s or a JSON file");
+      "--link nvlnk: No such file or directory; expected nvlink4, nvlink5, ndr, a rate such as "
+      "365GB/s or a JSON file");
   expect_refused("dp=2,tp=4", "5furlongs,1GB/s", "link: expected a latency and a rate");
 }
 

@@ -52,6 +52,18 @@ TEST_F(Simulate, NamesWhatItForecastsAndEachFigureWithItsSource) {
   expect_said("assumed *\n");
 }
 
+TEST_F(Simulate, NamesOfCollectivesFitTheirColumn) {
+  options_.overlap = "always";
+  for (const char* plan : {"tp", "tp-sp"}) {
+    options_.plan = plan;
+    const std::string text = said();
+    std::istringstream table(text.substr(text.find("\ncollectives ") + 1));
+    std::string head, line;
+    std::getline(table, head);
+    while (std::getline(table, line) && !line.empty()) EXPECT_EQ(line.size(), head.size()) << line;
+  }
+}
+
 TEST_F(Simulate, SaysWhatDoesNotFit) {
   options_.model = "llama-70b", options_.mesh = "tp=4", options_.seq = 8192;
   expect_said("GB of 80.0: does not fit");

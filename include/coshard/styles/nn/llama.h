@@ -4,6 +4,7 @@
 #include <coshard/styles/nn/embedding.h>
 #include <coshard/styles/nn/linear.h>
 #include <coshard/styles/nn/norm.h>
+#include <coshard/styles/parallelize.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {
@@ -99,6 +100,11 @@ class LlamaForCausalLM : public Module {
  protected:
   Task<Tensor> run(Tensor ids) override;
 };
+
+// Hugging Face's base_model_tp_plan of a LlamaForCausalLM, but that the input which several
+// projections share has one gradient, reduced once. Logits are a DTensor sharded along the classes.
+// sequence_parallel: between the blocks activations are sharded along the sequence.
+ParallelPlan llama_plan(bool sequence_parallel);
 
 }  // namespace nn
 }  // namespace coshard

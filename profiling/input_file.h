@@ -1,0 +1,27 @@
+#pragma once
+// Opens a file that a command is given; what cannot be read is the same line everywhere.
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include <coshard/runtime/error.h>
+#include "runtime/parse_number.h"
+
+namespace coshard {
+
+// Error{BadInput}: "--model a.json: No such file or directory; expected …". `option` may be empty,
+// `else_expected` begins with what separates it.
+inline std::ifstream open_input(const std::string& path, std::string_view option = "",
+                                std::string_view else_expected = "") {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (file) file.peek();  // a directory opens, but cannot be read
+  CS_REQUIRE(file.is_open() && !file.bad(), option, option.empty() ? "" : " ", shown(path), ": ",
+             std::strerror(errno), else_expected);
+  file.clear();  // an empty file is at its end
+  return file;
+}
+
+}  // namespace coshard
