@@ -71,10 +71,13 @@ class ProcessRoster final : public Roster {
                   },
                   [this](const PoisonNotice& poison) { say(poison); }});
     job_.liveness().set_deadline(options.timeout);
+    job_.engine()->set_deadline(std::chrono::nanoseconds(options.timeout).count());
     job_.liveness().listen(
         {[this](int process, const std::string& why) { lost(process, "has died: " + why); },
          [this](int process, std::chrono::milliseconds since) { silent(process, since); },
-         [this](int from, const std::string& text) { said(from, text); }});
+         [this](int from, const std::string& text) { said(from, text); },
+         [engine = job.engine()] { return engine->moves_slowly(); },
+         [engine = job.engine()](int process) { engine->may_wait(process); }});
     if (const auto cause = job_.failure_of_run(run_)) heard(*cause);
     job_.engine()->on_broken([this](const std::string& problem) { broken(problem); });
   }

@@ -37,6 +37,7 @@ struct MpiEngine::Block {
   std::size_t at_once = 0;  // are posted, at most
   std::size_t pieces = 0, unposted = 0;
   std::atomic<std::size_t> left{0};  // are not over
+  std::int64_t moves_since_ns = 0;   // when its first piece was over; of who drives
   std::function<void()> over;
 };
 
@@ -45,6 +46,7 @@ MpiEngine::MpiEngine(const MpiApi& api) : api_(api) {
   tags_.assign(static_cast<std::size_t>(place_.size), kFirstTag);
   notices_.resize(static_cast<std::size_t>(place_.size));
   moved_ns_of_ = std::vector<std::atomic<std::int64_t>>(static_cast<std::size_t>(place_.size));
+  may_wait_ns_of_ = std::vector<std::atomic<std::int64_t>>(static_cast<std::size_t>(place_.size));
   far_.resize(static_cast<std::size_t>(place_.size));
   for (int from = 0; from < place_.size; ++from)
     if (from != place_.rank) expect_notice(from);
@@ -197,22 +199,30 @@ void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
   const std::size_t begin = (block->pieces - block->unposted--) * block->piece;
   const std::size_t size = std::min(block->piece, block->bytes - begin);
   const auto over = [this, block] {
+    note_moved(*block);
     {
       const std::scoped_lock lock(mutex_);
       post_next(block);
     }
     if (block->left.fetch_sub(1) == 1) block->over();
   };
-  const std::uint64_t cookie = add({over, -1, {}, block->peer});
+  const std::uint64_t cookie = add({over, -1, {}});
   char* data = block->data + begin;
   (void)check(block->sends ? api_.send(data, size, block->peer, block->tag, cookie)
                            : api_.receive(data, size, block->peer, block->tag, cookie));
   if (block->unposted == 0) end_posting(*block);
 }
 
+// From its first piece on: until then it may wait for its other end, and not for the link.
+void MpiEngine::note_moved(Block& block) {
+  const std::int64_t now = now_ns(), deadline = deadline_ns_.load();
+  moved_ns_of_[place(block.peer)].store(now);
+  if (block.moves_since_ns == 0) block.moves_since_ns = now;
+  if (deadline > 0 && now - block.moves_since_ns > deadline / 4) slow_ns_.store(now);
+}
+
 bool MpiEngine::data_move(int process, std::int64_t ns) const {
-  const std::int64_t at = moved_ns_of_[static_cast<std::size_t>(process)].load();
-  return at > 0 && now_ns() - at < ns;
+  return within(moved_ns_of_[place(process)], ns);
 }
 
 bool MpiEngine::drive() {
@@ -249,8 +259,6 @@ bool MpiEngine::drive() {
       continue;
     }
     in_flight_.fetch_sub(1);
-    if (const int peer = one.open.block_of; peer >= 0)
-      moved_ns_of_[static_cast<std::size_t>(peer)].store(now_ns());
     if (one.open.over) one.open.over();
   }
   if (over.empty()) return false;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/runtime/observer.h>
 #include "runtime/comm/mpi/mpi_api.h"
 
 namespace coshard {
@@ -72,6 +73,16 @@ class MpiEngine {
 
   // Whether a piece of a block has come from there or gone there within the last `ns`.
   bool data_move(int process, std::int64_t ns) const;
+  // What is slow is measured by the deadline of those who wait; 0, as at first: nothing is.
+  void set_deadline(std::int64_t ns) { deadline_ns_.store(ns); }
+  // Whether a block that has been moving for a quarter of the deadline, so over a slow link, still
+  // moves, with whomever.
+  bool moves_slowly() const { return within(slow_ns_, deadline_ns_.load()); }
+  // Any thread. Something in the job moves so slowly, and `process` lives: it may wait for that.
+  void may_wait(int process) { may_wait_ns_of_[place(process)].store(now_ns()); }
+  bool lately_may_wait(int process) const {
+    return within(may_wait_ns_of_[place(process)], deadline_ns_.load() / 2);
+  }
 
   // Makes progress, unless another thread does; true: something is over.
   bool drive();
@@ -88,8 +99,11 @@ class MpiEngine {
     std::function<void()> over;
     int notice_from = -1;  // a notice that arrives from there
     Bytes kept;            // a notice that is sent
-    int block_of = -1;     // a piece of a block, from or to there
   };
+  static std::size_t place(int process) { return static_cast<std::size_t>(process); }
+  static bool within(const std::atomic<std::int64_t>& at, std::int64_t ns) {
+    return at.load() > 0 && now_ns() - at.load() < ns;
+  }
   void expect_notice(int from);
   std::uint64_t add(Open open);
   bool check(const char* problem);
@@ -98,6 +112,7 @@ class MpiEngine {
   void post_next(const std::shared_ptr<Block>& block);
   void begin_posting(const std::shared_ptr<Block>& block);
   void end_posting(const Block& block);
+  void note_moved(Block& block);
   void pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
               std::function<void()> over);
 
@@ -115,6 +130,8 @@ class MpiEngine {
   std::vector<int> tags_;                               // by process: the last one drawn
   std::vector<bool> far_;                               // by process: is on another host
   std::vector<std::atomic<std::int64_t>> moved_ns_of_;  // by process: when its last piece was over
+  std::vector<std::atomic<std::int64_t>> may_wait_ns_of_;  // by process: when it last was so
+  std::atomic<std::int64_t> deadline_ns_{0}, slow_ns_{0};  // when something has last moved so
   std::atomic<int> in_flight_{0};
   std::atomic<std::int64_t> moved_ns_{0};  // when something has last begun, or was over
   std::atomic<bool> given_up_{false};

@@ -66,6 +66,33 @@ TEST(MpiEngine, SaysWhetherDataMoveBeforeALargeBlockIsOver) {
   EXPECT_EQ(from, to);
 }
 
+// From its first piece on: one that comes late and at once is not slow.
+TEST(MpiEngine, SaysWhetherABlockMovesSlowly) {
+  constexpr std::int64_t kHour = 3'600'000'000'000;
+  constexpr std::size_t kPiece = 60 * 1024;
+  FakeMpi mpi(2, 1);
+  MpiEngine a(mpi.api(0)), b(mpi.api(1));
+  for (MpiEngine* engine : {&a, &b}) engine->on_hosts({0, 1});
+  const std::vector<std::byte> from(50 * kPiece);
+  std::vector<std::byte> to(50 * kPiece);
+  const auto is_slow = [&](std::size_t pieces, std::int64_t deadline_ns) {
+    b.set_deadline(deadline_ns);
+    bool over = false;
+    const int tag = a.next_tag(1);
+    a.send(from.data(), pieces * kPiece, 1, tag, [] {});
+    b.receive(to.data(), pieces * kPiece, 0, tag, [&] { over = true; });
+    while (!over) a.drive(), b.drive();
+    b.set_deadline(kHour);
+    return b.moves_slowly();
+  };
+  EXPECT_FALSE(is_slow(50, kHour));
+  EXPECT_FALSE(is_slow(50, 0));
+  EXPECT_FALSE(is_slow(1, 4));
+  EXPECT_TRUE(is_slow(50, 4));
+  b.set_deadline(1);
+  EXPECT_FALSE(b.moves_slowly()) << "it was so, but not lately";
+}
+
 TEST(MpiEngine, KeepsNoticesThatNobodyTakes) {
   FakeMpi mpi(2, 1);
   MpiEngine a(mpi.api(0)), b(mpi.api(1));
