@@ -65,19 +65,43 @@ void MpiEngine::stop() {
   broken_.store(true);  // no call of MPI follows
 }
 
-// Error{CommFailed} while nobody is to be told.
+// The thread that has it calls MPI, and tells afterwards if that has failed: without locks, since who
+// is told takes others, and halts this.
+class MpiEngine::Calls {
+ public:
+  explicit Calls(MpiEngine& engine) : engine_(engine), lock_(engine.mutex_) {}
+  ~Calls() {
+    const std::string problem = std::exchange(engine_.untold_, "");
+    lock_.unlock();
+    if (problem.empty()) return;
+    const std::scoped_lock telling(engine_.telling_);
+    if (engine_.told_broken_) engine_.told_broken_(problem);
+  }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+ private:
+  MpiEngine& engine_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+// With Calls, which tell. Error{CommFailed} while nobody is to be told.
 bool MpiEngine::check(const char* problem) {
   if (problem == nullptr) return true;
-  const std::string text = str_cat(api_.implementation, ": ", problem);
   given_up_.store(true);
-  if (!told_broken_ && !broken_.load()) fail(ErrorKind::CommFailed, text);
-  if (!broken_.exchange(true)) told_broken_(text);
+  if (broken_.load()) return false;
+  const std::string text = str_cat(api_.implementation, ": ", problem);
+  {
+    const std::scoped_lock telling(telling_);
+    if (!told_broken_) fail(ErrorKind::CommFailed, text);
+  }
+  if (!broken_.exchange(true)) untold_ = text;
   return false;
 }
 
 void MpiEngine::halt() {
   given_up_.store(true);
-  if (broken_.exchange(true)) return;
+  broken_.store(true);
   const std::scoped_lock lock(mutex_);  // after whoever is in MPI
 }
 
@@ -115,7 +139,7 @@ void MpiEngine::expect_notice(int from) {
 void MpiEngine::send_notice(int to, Bytes notice) {
   CS_REQUIRE(notice.size() <= kMostNotice, "a notice of ", notice.size(), " bytes is longer than ",
              kMostNotice);
-  const std::scoped_lock lock(mutex_);
+  const Calls calls(*this);
   if (broken_.load()) return;
   moved_ns_.store(now_ns(), std::memory_order_relaxed);
   const std::byte* data = notice.data();
@@ -167,7 +191,7 @@ void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int 
   block->pieces = block->unposted = count;
   block->left.store(count);
   block->over = std::move(over);
-  const std::scoped_lock lock(mutex_);
+  const Calls calls(*this);
   in_flight_.fetch_add(static_cast<int>(count));
   if (const Stream stream(sends, peer, tag); count > block->at_once || posting_.contains(stream)) {
     auto& blocks = posting_[stream];
@@ -201,7 +225,7 @@ void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
   const auto over = [this, block] {
     note_moved(*block);
     {
-      const std::scoped_lock lock(mutex_);
+      const Calls calls(*this);
       post_next(block);
     }
     if (block->left.fetch_sub(1) == 1) block->over();
@@ -237,7 +261,7 @@ bool MpiEngine::drive() {
   };
   std::vector<Over> over;
   {
-    const std::scoped_lock lock(mutex_);
+    const Calls calls(*this);
     const MpiDone* done = nullptr;
     int count = 0;
     if (broken_.load() || !check(api_.poll(&done, &count))) return false;
@@ -254,7 +278,7 @@ bool MpiEngine::drive() {
         unheard_.emplace_back(
             one.open.notice_from,
             Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(one.bytes)));
-      const std::scoped_lock lock(mutex_);
+      const Calls calls(*this);
       if (!broken_.load()) expect_notice(one.open.notice_from);
       continue;
     }

@@ -48,8 +48,10 @@ class MpiEngine {
   void on_notice(OnNotice told);
 
   // MPI has failed, with what it says: called once, on the thread that has called it; no call of MPI
-  // follows. Null: such calls throw instead. Not while other threads use the engine.
+  // follows. Null: such calls throw instead. When it has returned the earlier one is not being called
+  // any more; `told` must not call it.
   void on_broken(std::function<void(const std::string& problem)> told) {
+    const std::scoped_lock lock(telling_);
     told_broken_ = std::move(told);
   }
 
@@ -107,6 +109,7 @@ class MpiEngine {
   void expect_notice(int from);
   std::uint64_t add(Open open);
   bool check(const char* problem);
+  class Calls;
   struct Block;
   using Stream = std::tuple<bool, int, int>;  // sends, peer, tag
   void post_next(const std::shared_ptr<Block>& block);
@@ -135,6 +138,8 @@ class MpiEngine {
   std::atomic<int> in_flight_{0};
   std::atomic<std::int64_t> moved_ns_{0};  // when something has last begun, or was over
   std::atomic<bool> given_up_{false};
+  std::string untold_;  // of mutex_: what told_broken_ is to be called with
+  std::mutex telling_;  // the one below; held while it runs. After mutex_, until broken_ is set
   std::function<void(const std::string&)> told_broken_;
   std::atomic<bool> broken_{false}, stopped_{false};
 };
