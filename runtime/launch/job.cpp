@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <future>
 #include <iostream>
+#include <iterator>
 #include <thread>
 
 #include <coshard/runtime/error.h>
@@ -264,9 +265,7 @@ void Job::await_others() {
                        std::_Exit(1);
                      },
                      [this](int process, std::chrono::milliseconds since) {
-                       std::cerr << str_cat("warning: ", text(process), " has been silent for ",
-                                            since.count() / 1000, " s\n")
-                                 << std::flush;
+                       warn_of_silence(text(process), since);
                      },
                      [this](int from, const std::string& text) {
                        if (heard_end(from, text) && text == kGivenUp) others_failed = true;
@@ -329,15 +328,24 @@ std::string Job::text(int process) const {
   return str_cat("process ", process, " (pid ", known.pid, " on ", known.host_name, ')');
 }
 
-void Job::note_failure(std::uint64_t run, const std::string& cause) {
-  const std::scoped_lock lock(mutex_);
-  failures_.try_emplace(run, cause);
+void Job::warn_of_silence(const std::string& who, milliseconds since) {
+  std::cerr << str_cat("warning: ", who, " has been silent for ",
+                       static_cast<double>(since.count() / 100) / 10,
+                       " s: it is stopped or starved of CPU time\n")
+            << std::flush;
 }
 
-std::optional<std::string> Job::failure_of_run(std::uint64_t run) const {
+void Job::keep(const PoisonNotice& poison) {
   const std::scoped_lock lock(mutex_);
-  const auto found = failures_.find(run);
-  return found == failures_.end() ? std::nullopt : std::optional(found->second);
+  poisons_.push_back(poison);
+}
+
+std::vector<PoisonNotice> Job::kept_poisons(std::uint64_t run) const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<PoisonNotice> kept;
+  std::ranges::copy_if(poisons_, std::back_inserter(kept),
+                       [run](const PoisonNotice& poison) { return poison.run == run; });
+  return kept;
 }
 
 }  // namespace coshard

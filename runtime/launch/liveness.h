@@ -23,16 +23,16 @@ class Liveness {
   // Called on its thread, one at a time.
   struct Hooks {
     // Its connection has ended before it said goodbye, or does not answer. Once for each process.
-    std::function<void(int process, const std::string& why)> lost = nullptr;
+    std::function<void(int process, const std::string& why)> lost;
     // Connected, and yet silent for a quarter of the deadline: stopped, or starved.
-    std::function<void(int process, std::chrono::milliseconds since)> silent = nullptr;
+    std::function<void(int process, std::chrono::milliseconds since)> silent;
     // What say() was called with, in one order for all processes.
-    std::function<void(int from, const std::string& text)> said = nullptr;
+    std::function<void(int from, const std::string& text)> said;
     // Asked now and then: whether data move here over a slow link.
-    std::function<bool()> moves_slowly = nullptr;
+    std::function<bool()> moves_slowly;
     // Told now and then, while it is so in some process: this one has been heard from within half of
     // the deadline. It may wait for that.
-    std::function<void(int process)> may_wait = nullptr;
+    std::function<void(int process)> may_wait;
   };
 
   // Process 0. `beyond`: processes on other hosts connect as well.

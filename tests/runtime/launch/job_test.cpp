@@ -88,10 +88,13 @@ TEST(Job, AFailureOfARunThatIsAheadIsKept) {
   FakeMpi mpi(1, 5);
   Job job(mpi.api(0), launched_as(0, 1), 1000ms);
   EXPECT_EQ(job.next_run(), 1U);
-  job.note_failure(2, "disk full");
-  job.note_failure(2, "a consequence");
-  EXPECT_EQ(job.failure_of_run(1), std::nullopt);
-  EXPECT_EQ(job.failure_of_run(2), "disk full");
+  job.keep({2, 7, "of a group"});
+  job.keep({2, 0, "disk full"});
+  EXPECT_TRUE(job.kept_poisons(1).empty());
+  const std::vector<PoisonNotice> kept = job.kept_poisons(2);
+  ASSERT_EQ(kept.size(), 2U);
+  EXPECT_EQ(kept[0].group, 7U);
+  EXPECT_EQ(kept[1].cause, "disk full");
 }
 
 }  // namespace
