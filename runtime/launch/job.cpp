@@ -63,8 +63,9 @@ class InitWatch {
   std::thread thread_;
 };
 
-// "ending 0 2": with exit code 0, after two runs.
-constexpr std::string_view kEnding = "ending ", kGivenUp = "given up";
+// "ending 0 2": with exit code 0, after two runs. "given up 1": after one that has failed; others do
+// not wait for it.
+constexpr std::string_view kEnding = "ending ", kGivenUp = "given up ";
 int exit_status = 0;
 std::atomic<bool> others_failed{false};
 
@@ -234,16 +235,16 @@ void Job::meet_first(milliseconds deadline) {
 }
 
 bool Job::heard_end(int from, const std::string& text) {
-  if (!text.starts_with(kEnding) && text != kGivenUp) return false;
+  const bool gave_up = text.starts_with(kGivenUp);
+  if (!gave_up && !text.starts_with(kEnding)) return false;
   End end;
-  if (text != kGivenUp) {
-    char* after = nullptr;
-    end.status = static_cast<int>(std::strtol(text.c_str() + kEnding.size(), &after, 10));
-    end.runs = std::strtoull(after, nullptr, 10);
-  }
+  char* after = nullptr;
+  const std::string_view before = gave_up ? kGivenUp : kEnding;
+  end.status = static_cast<int>(std::strtol(text.c_str() + before.size(), &after, 10));
+  if (!gave_up) end.runs = std::strtoull(after, nullptr, 10);
   const std::scoped_lock lock(mutex_);
   ended_.emplace(from, end);
-  if (text == kGivenUp) engine_->give_up();
+  if (gave_up) engine_->give_up();
   return true;
 }
 
@@ -268,7 +269,8 @@ void Job::await_others() {
                        warn_of_silence(text(process), since);
                      },
                      [this](int from, const std::string& text) {
-                       if (heard_end(from, text) && text == kGivenUp) others_failed = true;
+                       const bool gave_up = heard_end(from, text) && text.starts_with(kGivenUp);
+                       if (gave_up && text != str_cat(kGivenUp, 0)) others_failed = true;
                      }});
   liveness_->say(str_cat(kEnding, exit_status, ' ', ended_runs_.load()));
   const auto all_have = [this] {
@@ -290,13 +292,16 @@ Job::~Job() {
   }
   if (!liveness_->lost().empty()) engine_->give_up();
   if (engine_->given_up())
-    liveness_->say(std::string(kGivenUp));
+    liveness_->say(str_cat(kGivenUp, exit_status));
   else
     await_others();
   liveness_->listen({});
   {
     const FinalizeWatch watch;
-    engine_->stop();
+    const bool stopped = engine_->stop();
+    // After another exit code the launcher is to end the others.
+    if (!stopped && exit_status == 0 && !others_failed && liveness_->lost().empty())
+      engine_->leave();
   }
   store_.reset();
   liveness_.reset();

@@ -62,7 +62,8 @@ class Job {
   void note_ended(std::uint64_t run) {
     if (run > ended_runs_) ended_runs_ = run;
   }
-  // A run has failed, which was told: the job ends without MPI_Finalize, which waits for all.
+  // A run has failed, which was told: the job ends without MPI_Finalize, which waits for all and may
+  // write memory that is gone.
   void note_failed() { engine_->give_up(); }
   // Of a run that this process has not begun, from one that is ahead; in the order of their coming.
   void keep(const PoisonNotice& poison);

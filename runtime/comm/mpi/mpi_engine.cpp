@@ -52,17 +52,20 @@ MpiEngine::MpiEngine(const MpiApi& api) : api_(api) {
     if (from != place_.rank) expect_notice(from);
 }
 
-void MpiEngine::stop() {
-  if (stopped_.exchange(true)) return;
+bool MpiEngine::stop() {
+  if (stopped_.exchange(true)) return false;
+  bool done = false;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   try {
     while (in_flight() > 0 && !given_up_.load() && std::chrono::steady_clock::now() < end)
       if (!drive()) std::this_thread::yield();
     const std::scoped_lock lock(mutex_);
-    if (in_flight() == 0 && !given_up_.load()) (void)api_.stop();
+    done = in_flight() == 0 && !given_up_.load();
+    if (done) (void)api_.stop();
   } catch (const Error&) {  // the job ends anyway
   }
   broken_.store(true);  // no call of MPI follows
+  return done;
 }
 
 // The thread that has it calls MPI, and tells afterwards if that has failed: without locks, since who

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <future>
+#include <latch>
 #include <thread>
 
 #include <coshard/runtime/error.h>
@@ -49,6 +51,30 @@ TEST(Job, ItsProcessesKnowEachOtherOnceItIsMade) {
   for (auto& job : jobs)
     threads.emplace_back([&job] { job.reset(); });  // each waits for the others
   for (std::thread& thread : threads) thread.join();
+}
+
+std::atomic<int> stopped{0}, left{0};
+
+// MPI would wait for those that never come, and write memory that is gone.
+TEST(Job, ThatHasFailedOnlyTellsTheLauncherThatItEnds) {
+  for (const bool fails : {false, true}) {
+    stopped = left = 0;
+    FakeMpi mpi(2, 5);
+    std::latch made(2);
+    const auto end_of = [&](int process) {
+      MpiApi api = mpi.api(process);
+      api.stop = []() -> const char* { return ++stopped, nullptr; };
+      api.leave = [] { ++left; };
+      const Job job(api, launched_as(process, 2), 20'000ms);
+      made.arrive_and_wait();
+      if (fails) job.engine()->halt();
+    };
+    std::thread one([&] { end_of(1); });
+    end_of(0);
+    one.join();
+    EXPECT_EQ(stopped, fails ? 0 : 2);
+    EXPECT_EQ(left, fails ? 2 : 0);
+  }
 }
 
 TEST(Job, ProcessesThatDoNotComeAreNamedAtTheDeadline) {
