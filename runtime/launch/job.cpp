@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <future>
 #include <iostream>
+#include <iterator>
 #include <thread>
 
 #include <coshard/runtime/error.h>
@@ -62,8 +63,9 @@ class InitWatch {
   std::thread thread_;
 };
 
-// "ending 0 2": with exit code 0, after two runs.
-constexpr std::string_view kEnding = "ending ", kGivenUp = "given up";
+// "ending 0 2": with exit code 0, after two runs. "given up 1": after one that has failed; others do
+// not wait for it.
+constexpr std::string_view kEnding = "ending ", kGivenUp = "given up ";
 int exit_status = 0;
 std::atomic<bool> others_failed{false};
 
@@ -233,16 +235,16 @@ void Job::meet_first(milliseconds deadline) {
 }
 
 bool Job::heard_end(int from, const std::string& text) {
-  if (!text.starts_with(kEnding) && text != kGivenUp) return false;
+  const bool gave_up = text.starts_with(kGivenUp);
+  if (!gave_up && !text.starts_with(kEnding)) return false;
   End end;
-  if (text != kGivenUp) {
-    char* after = nullptr;
-    end.status = static_cast<int>(std::strtol(text.c_str() + kEnding.size(), &after, 10));
-    end.runs = std::strtoull(after, nullptr, 10);
-  }
+  char* after = nullptr;
+  const std::string_view before = gave_up ? kGivenUp : kEnding;
+  end.status = static_cast<int>(std::strtol(text.c_str() + before.size(), &after, 10));
+  if (!gave_up) end.runs = std::strtoull(after, nullptr, 10);
   const std::scoped_lock lock(mutex_);
   ended_.emplace(from, end);
-  if (text == kGivenUp) engine_->give_up();
+  if (gave_up) engine_->give_up();
   return true;
 }
 
@@ -264,12 +266,11 @@ void Job::await_others() {
                        std::_Exit(1);
                      },
                      [this](int process, std::chrono::milliseconds since) {
-                       std::cerr << str_cat("warning: ", text(process), " has been silent for ",
-                                            since.count() / 1000, " s\n")
-                                 << std::flush;
+                       warn_of_silence(text(process), since);
                      },
                      [this](int from, const std::string& text) {
-                       if (heard_end(from, text) && text == kGivenUp) others_failed = true;
+                       const bool gave_up = heard_end(from, text) && text.starts_with(kGivenUp);
+                       if (gave_up && text != str_cat(kGivenUp, 0)) others_failed = true;
                      }});
   liveness_->say(str_cat(kEnding, exit_status, ' ', ended_runs_.load()));
   const auto all_have = [this] {
@@ -291,13 +292,16 @@ Job::~Job() {
   }
   if (!liveness_->lost().empty()) engine_->give_up();
   if (engine_->given_up())
-    liveness_->say(std::string(kGivenUp));
+    liveness_->say(str_cat(kGivenUp, exit_status));
   else
     await_others();
   liveness_->listen({});
   {
     const FinalizeWatch watch;
-    engine_->stop();
+    const bool stopped = engine_->stop();
+    // After another exit code the launcher is to end the others.
+    if (!stopped && exit_status == 0 && !others_failed && liveness_->lost().empty())
+      engine_->leave();
   }
   store_.reset();
   liveness_.reset();
@@ -329,15 +333,24 @@ std::string Job::text(int process) const {
   return str_cat("process ", process, " (pid ", known.pid, " on ", known.host_name, ')');
 }
 
-void Job::note_failure(std::uint64_t run, const std::string& cause) {
-  const std::scoped_lock lock(mutex_);
-  failures_.try_emplace(run, cause);
+void Job::warn_of_silence(const std::string& who, milliseconds since) {
+  std::cerr << str_cat("warning: ", who, " has been silent for ",
+                       static_cast<double>(since.count() / 100) / 10,
+                       " s: it is stopped or starved of CPU time\n")
+            << std::flush;
 }
 
-std::optional<std::string> Job::failure_of_run(std::uint64_t run) const {
+void Job::keep(const PoisonNotice& poison) {
   const std::scoped_lock lock(mutex_);
-  const auto found = failures_.find(run);
-  return found == failures_.end() ? std::nullopt : std::optional(found->second);
+  poisons_.push_back(poison);
+}
+
+std::vector<PoisonNotice> Job::kept_poisons(std::uint64_t run) const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<PoisonNotice> kept;
+  std::ranges::copy_if(poisons_, std::back_inserter(kept),
+                       [run](const PoisonNotice& poison) { return poison.run == run; });
+  return kept;
 }
 
 }  // namespace coshard

@@ -49,12 +49,12 @@ class Job {
   std::string text(int process) const;
   // Each run has the next number, in every process.
   std::uint64_t next_run() { return ++runs_; }
-  // Of one run at a time: whether none of another run is left here.
-  bool begin_ranks(int count) {
-    int none = 0;
-    return ranks_here_.compare_exchange_strong(none, count);
+  // Kept by a run until it has ended in all processes; null: another one has it.
+  using Turn = std::shared_ptr<void>;
+  Turn take_turn() {
+    if (is_taken_.exchange(true)) return nullptr;
+    return {&is_taken_, [](std::atomic<bool>* taken) { taken->store(false); }};
   }
-  void rank_ended() { --ranks_here_; }
   bool is_latest(std::uint64_t run) const { return runs_ == run; }
   // Held while a run begins or ceases to listen to other processes.
   std::mutex& handing_over() { return handing_over_; }
@@ -62,11 +62,14 @@ class Job {
   void note_ended(std::uint64_t run) {
     if (run > ended_runs_) ended_runs_ = run;
   }
-  // A run has failed, which was told: the job ends without MPI_Finalize, which waits for all.
+  // A run has failed, which was told: the job ends without MPI_Finalize, which waits for all and may
+  // write memory that is gone.
   void note_failed() { engine_->give_up(); }
-  // A process that was ahead has failed in a run which this one had not begun.
-  void note_failure(std::uint64_t run, const std::string& cause);
-  std::optional<std::string> failure_of_run(std::uint64_t run) const;
+  // Of a run that this process has not begun, from one that is ahead; in the order of their coming.
+  void keep(const PoisonNotice& poison);
+  std::vector<PoisonNotice> kept_poisons(std::uint64_t run) const;
+  // Connected, and yet silent. `who`: as text() has it, or with its ranks.
+  static void warn_of_silence(const std::string& who, std::chrono::milliseconds since);
   // If `text` is how another process says that it ends, takes note of that.
   bool heard_end(int from, const std::string& text);
   // How a process has ended that has not ended this run: "has ended with exit code 7 after ...".
@@ -88,12 +91,12 @@ class Job {
   std::shared_ptr<MpiEngine> engine_;
   std::vector<HelloNotice> table_;  // by process
   std::shared_ptr<Liveness> liveness_;
-  std::atomic<int> ranks_here_{0};
+  std::atomic<bool> is_taken_{false};
   std::atomic<std::uint64_t> runs_{0}, ended_runs_{0};
   std::mutex handing_over_;
   mutable std::mutex mutex_;  // the two below
   std::map<int, End> ended_;  // by process
-  std::map<std::uint64_t, std::string> failures_;
+  std::vector<PoisonNotice> poisons_;
 };
 
 }  // namespace coshard

@@ -1,11 +1,8 @@
 #include "runtime/launch/liveness.h"
 
 #include <pthread.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <future>
 #include <map>
 #include <optional>
@@ -15,7 +12,6 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -23,6 +19,7 @@
 #include "runtime/launch/liveness_door.h"
 #include "runtime/launch/liveness_link.h"
 #include "runtime/launch/proof.h"
+#include "runtime/launch/watched_process.h"
 
 namespace coshard {
 namespace {
@@ -31,6 +28,7 @@ namespace asio = boost::asio;
 using std::chrono::milliseconds;
 using Clock = LivenessLink::Clock;
 using LinkPtr = std::shared_ptr<LivenessLink>;
+using WatchedPtr = std::shared_ptr<WatchedProcess>;
 
 }  // namespace
 
@@ -125,16 +123,8 @@ class Liveness::Hub {
   }
 
   void watch(int process, int pid) {
-    const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    if (fd < 0 && errno != ESRCH) return;
-    const auto watched = std::make_shared<Watched>(io_, process);
-    watched_.push_back(watched);
-    if (fd < 0) return died(watched);
-    watched->pid.assign(fd);
-    watched->pid.async_wait(asio::posix::stream_descriptor::wait_read,
-                            [this, watched](const boost::system::error_code& error) {
-                              if (!error) died(watched);
-                            });
+    const auto watched = std::make_shared<WatchedProcess>(io_, process);
+    if (watched->on_end(pid, [this, watched] { died(watched); })) watched_.push_back(watched);
   }
 
   std::vector<int> lost() const {
@@ -152,22 +142,6 @@ class Liveness::Hub {
       io_.run();
     });
   }
-
-  // Another process of this host, until it has died.
-  struct Watched {
-    Watched(asio::io_context& io, int number) : pid(io), timer(io), process(number) {}
-    void end() {
-      boost::system::error_code ignored;
-      pid.close(ignored);
-      timer.cancel();
-    }
-    asio::posix::stream_descriptor pid;
-    asio::steady_timer timer;
-    int process;
-    int looks = 0;  // since anything came from it
-    Clock::time_point heard_at;
-  };
-  using WatchedPtr = std::shared_ptr<Watched>;
 
   // It may have said goodbye before, and most connections end now by themselves.
   void died(const WatchedPtr& watched) {
@@ -217,8 +191,11 @@ class Liveness::Hub {
   void heard(const LinkPtr& from, Frame frame) {
     switch (frame.kind) {
       case FrameKind::Hello:
-      case FrameKind::Refused:
-      case FrameKind::Beat: return;
+      case FrameKind::Refused: return;
+      case FrameKind::Beat:
+        if (process_ != 0) return tell_who_may_wait(frame.text);
+        from->moves_slowly = !frame.text.empty();
+        return;
       case FrameKind::Said:
         if (process_ == 0) return pass_on({FrameKind::Said, from->process, std::move(frame.text)});
         return heard_said(frame.process, frame.text);
@@ -227,7 +204,7 @@ class Liveness::Hub {
             frame.process == process_)
           fail(ErrorKind::CommFailed, "nonsense");
         if (process_ != 0) return note_lost(frame.process, frame.text);
-        watched_.push_back(std::make_shared<Watched>(io_, frame.process));
+        watched_.push_back(std::make_shared<WatchedProcess>(io_, frame.process));
         return died(watched_.back());
       case FrameKind::Bye: from->bye = true; return;
       case FrameKind::Message:
@@ -271,9 +248,10 @@ class Liveness::Hub {
     const Clock::time_point now = Clock::now();
     const bool was_away = now - beaten_at_ > 4 * interval();  // this process was stopped itself
     beaten_at_ = now;
+    const std::string news = process_ == 0 ? who_may_wait(now) : moves_slowly() ? "1" : "";
     std::vector<LinkPtr> silent;
     for (const auto& [process, link] : links_) {
-      link->send({FrameKind::Beat, process_, ""});
+      link->send({FrameKind::Beat, process_, news});
       if (was_away) link->heard_at = now;
       const auto since = std::chrono::duration_cast<milliseconds>(now - link->heard_at);
       if (deadline_ == milliseconds(0) || since < deadline_ / 4) continue;
@@ -291,6 +269,26 @@ class Liveness::Hub {
     timer_.async_wait([this](const boost::system::error_code& error) {
       if (!error) beat();
     });
+  }
+
+  bool moves_slowly() const { return hooks_.moves_slowly && hooks_.moves_slowly(); }
+
+  // By process 0, which hears all. "1101": by process; "": nothing moves slowly.
+  std::string who_may_wait(Clock::time_point now) const {
+    std::string who(lost_.size(), '0');
+    bool any = moves_slowly();
+    who[0] = '1';
+    for (const auto& [process, link] : links_) {
+      if (now - link->heard_at > deadline_ / 2) continue;
+      who[place(process)] = '1';
+      any |= link->moves_slowly;
+    }
+    if (any) tell_who_may_wait(who);
+    return any ? who : "";
+  }
+  void tell_who_may_wait(const std::string& who) const {
+    for (std::size_t p = 0; p < who.size() && hooks_.may_wait; ++p)
+      if (who[p] == '1') hooks_.may_wait(static_cast<int>(p));
   }
 
   void set_timeout(LivenessLink& link) const {

@@ -28,6 +28,11 @@ class Liveness {
     std::function<void(int process, std::chrono::milliseconds since)> silent;
     // What say() was called with, in one order for all processes.
     std::function<void(int from, const std::string& text)> said;
+    // Asked now and then: whether data move here over a slow link.
+    std::function<bool()> moves_slowly;
+    // Told now and then, while it is so in some process: this one has been heard from within half of
+    // the deadline. It may wait for that.
+    std::function<void(int process)> may_wait;
   };
 
   // Process 0. `beyond`: processes on other hosts connect as well.

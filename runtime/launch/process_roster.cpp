@@ -53,8 +53,9 @@ std::unique_ptr<Roster> (*maker_for_tests)(const WorldOptions&) = nullptr;
 
 class ProcessRoster final : public Roster {
  public:
-  ProcessRoster(const WorldOptions& options, Job& job)
+  ProcessRoster(const WorldOptions& options, Job& job, Job::Turn turn)
       : job_(job),
+        turn_(std::move(turn)),
         run_(job.next_run()),
         per_process_(options.ranks / job.processes()),
         size_(options.ranks),
@@ -64,6 +65,7 @@ class ProcessRoster final : public Roster {
         here_(static_cast<std::size_t>(per_process_)) {
     std::iota(here_.begin(), here_.end(), job.engine()->process() * per_process_);
     const std::scoped_lock alone(job_.handing_over());
+    job_.engine()->on_broken([this](const std::string& problem) { broken(problem); });
     ranks_->tell({[this](int rank) { thread_group_.leave(rank); },
                   [this](const std::string& cause) {
                     say(PoisonNotice{run_, 0, cause});
@@ -71,12 +73,16 @@ class ProcessRoster final : public Roster {
                   },
                   [this](const PoisonNotice& poison) { say(poison); }});
     job_.liveness().set_deadline(options.timeout);
+    job_.engine()->set_deadline(std::chrono::nanoseconds(options.timeout).count());
     job_.liveness().listen(
         {[this](int process, const std::string& why) { lost(process, "has died: " + why); },
-         [this](int process, std::chrono::milliseconds since) { silent(process, since); },
-         [this](int from, const std::string& text) { said(from, text); }});
-    if (const auto cause = job_.failure_of_run(run_)) heard(*cause);
-    job_.engine()->on_broken([this](const std::string& problem) { broken(problem); });
+         [this](int process, std::chrono::milliseconds since) {
+           Job::warn_of_silence(who(process), since);
+         },
+         [this](int from, const std::string& text) { said(from, text); },
+         [engine = job.engine()] { return engine->moves_slowly(); },
+         [engine = job.engine()](int process) { engine->may_wait(process); }});
+    for (const PoisonNotice& poison : job_.kept_poisons(run_)) heard(poison);
   }
   // On a caller's context the next run may have begun: it listens then.
   ~ProcessRoster() override {
@@ -87,8 +93,6 @@ class ProcessRoster final : public Roster {
       job_.engine()->on_broken(nullptr);
     }
     ranks_->stop(is_latest);
-    for (const int rank : here_)
-      if (!thread_group_.left(rank)) job_.rank_ended();
     if (failed_)
       job_.note_failed();
     else
@@ -119,7 +123,6 @@ class ProcessRoster final : public Roster {
   }
   void count_in(Census&) override {}  // ranks elsewhere may wake any of these
   void leave(int rank) override {
-    if (!thread_group_.left(rank)) job_.rank_ended();
     thread_group_.leave(rank);
     // After a failure behind it: it is no cause.
     if (failed_)
@@ -129,15 +132,19 @@ class ProcessRoster final : public Roster {
   }
   // Peers may still need what is on its way, and their last words have to be heard.
   void end() override {
-    const auto latest = [] { return std::chrono::steady_clock::now() + std::chrono::seconds(2); };
-    auto end = latest();
-    while (!all_left() && (!failed_ || std::chrono::steady_clock::now() < end)) {
-      if (!failed_)
-        end = latest();
-      else if (!std::exchange(told_left_, true))
-        for (const int rank : here_) say(LeftNotice{run_, rank});  // MPI may not have delivered it
-      if (!ranks_->drive()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    while (!over()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  bool over() override {
+    constexpr int kMost = 100;  // a caller's thread has other things to do
+    for (int i = 0; i < kMost && ranks_->drive();) ++i;
+    const auto now = std::chrono::steady_clock::now();
+    if (failed_ && !std::exchange(told_left_, true)) {
+      latest_ = now + std::chrono::seconds(2);
+      for (const int rank : here_) say(LeftNotice{run_, rank});  // MPI may not have delivered it
     }
+    if (!all_left() && (!told_left_ || now < latest_)) return false;
+    turn_.reset();
+    return true;
   }
   bool alive(int rank) const override { return !thread_group_.left(rank); }
   std::string last_seen(int rank) const override { return thread_group_.last_seen(rank); }
@@ -169,15 +176,15 @@ class ProcessRoster final : public Roster {
       return;
     }
     const auto& poison = std::get<PoisonNotice>(notice);
-    if (poison.run > run_ && poison.group == 0) job_.note_failure(poison.run, poison.cause);
-    if (poison.run != run_) return;
+    if (poison.run > run_) return job_.keep(poison);
+    if (poison.run < run_) return;
     const bool ours = from == job_.engine()->process();
-    if (poison.group != 0) {
-      if (!ours) ranks_->poison_group(poison.group, poison.cause);
-      return;
-    }
-    note_first(ours);
-    if (!ours) heard(poison.cause);
+    if (poison.group == 0) note_first(ours);
+    if (!ours) heard(poison);
+  }
+  void heard(const PoisonNotice& poison) {
+    if (poison.group != 0) return ranks_->poison_group(poison.group, poison.cause);
+    heard(poison.cause);
   }
   void lost(int process, const std::string& how) {
     note_first(true);  // each that lives names it
@@ -192,12 +199,6 @@ class ProcessRoster final : public Roster {
     }
     say(PoisonNotice{run_, 0, problem});
     heard(problem);
-  }
-  void silent(int process, std::chrono::milliseconds since) const {
-    std::cerr << str_cat("warning: ", who(process), " has been silent for ",
-                         static_cast<double>(since.count() / 100) / 10,
-                         " s: it is stopped or starved of CPU time\n")
-              << std::flush;
   }
   // "rank 1, process 1 (pid 71 on node1)"
   std::string who(int process) const {
@@ -229,14 +230,16 @@ class ProcessRoster final : public Roster {
   }
 
   Job& job_;
+  Job::Turn turn_;
   std::uint64_t run_;
   int per_process_, size_;
   std::shared_ptr<MpiRanks> ranks_;
   ThreadGroup thread_group_;
   std::vector<int> here_;
   std::atomic<bool> failed_{false};
-  bool told_left_ = false;  // of end()
-  std::mutex telling_;      // the two below; held while told_ runs
+  bool told_left_ = false;  // of over(), as the one below: when it gives up
+  std::chrono::steady_clock::time_point latest_;
+  std::mutex telling_;  // the two below; held while told_ runs
   std::function<void(const std::string&)> told_;
   std::string early_;  // a failure before told_ was set
   std::mutex mutex_;   // the one below
@@ -252,12 +255,17 @@ std::unique_ptr<Roster> make_process_roster(const WorldOptions& options) {
   CS_REQUIRE(options.ranks % several->processes == 0, "ranks ", options.ranks,
              " is not a multiple of the ", several->processes, " processes: ", several->said);
   Job& job = Job::current(*several, options.timeout);
+  return make_process_roster(options, job);
+}
+
+std::unique_ptr<Roster> make_process_roster(const WorldOptions& options, Job& job) {
   if (job.engine()->halted())
     fail(ErrorKind::CommFailed, "an earlier run of this job failed: restart all processes");
+  Job::Turn turn = job.take_turn();
   CS_REQUIRE(
-      job.begin_ranks(options.ranks / several->processes),
+      turn,
       "a run of this process has not ended yet: over several processes runs follow one another");
-  return std::make_unique<ProcessRoster>(options, job);
+  return std::make_unique<ProcessRoster>(options, job, std::move(turn));
 }
 
 void use_rosters(std::unique_ptr<Roster> (*maker)(const WorldOptions&)) { maker_for_tests = maker; }

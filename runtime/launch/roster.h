@@ -13,6 +13,7 @@
 namespace coshard {
 
 class Census;
+class Job;
 class ThreadGroup;
 struct WorldOptions;
 
@@ -43,6 +44,8 @@ class Roster {
   virtual void leave(int rank) = 0;
   // All ranks of here() have left: returns when those elsewhere have, or soon after a failure.
   virtual void end() = 0;
+  // The same without waiting: whether they have. To be asked again soon.
+  virtual bool over() { return true; }
   // Whether `rank`, here or elsewhere, may still issue something, as far as this process knows.
   virtual bool alive(int rank) const = 0;
   // "last issued #39 all_reduce 1.7 s ago": of a rank here or elsewhere, for error messages.
@@ -60,6 +63,7 @@ std::unique_ptr<Roster> make_roster(const WorldOptions& options);
 void use_rosters(std::unique_ptr<Roster> (*maker)(const WorldOptions&));
 std::unique_ptr<Roster> make_thread_roster(const WorldOptions& options);
 std::unique_ptr<Roster> make_process_roster(const WorldOptions& options);
+std::unique_ptr<Roster> make_process_roster(const WorldOptions& options, Job& job);
 
 struct Processes {
   int all = 1;

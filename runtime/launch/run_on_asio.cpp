@@ -1,10 +1,12 @@
 #include <coshard/runtime/launch/run_on_asio.h>
 
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
-#include <optional>
-#include <utility>
 
 #include <coshard/runtime/error.h>
 #include "runtime/comm/neighbours.h"
@@ -40,8 +42,9 @@ struct AsioRun {
 };
 
 // Does on a strand of the first executor what the thread that called run_ranks does elsewhere: it
-// calls the hooks of the options, and in the end the token. Its timer is out until all ranks have
-// ended, and owns it, so that it lives and dies with that executor's context.
+// calls the hooks of the options, and in the end, when all ranks here and elsewhere have ended or one
+// has failed, the token. Until then its timer is out, and owns it, so that it lives and dies with that
+// executor's context.
 class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
  public:
   AsioWatch(std::shared_ptr<AsioRun> run, const boost::asio::any_io_executor& target,
@@ -65,11 +68,14 @@ class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
 
  private:
   using Clock = RunState::Clock;
+  static constexpr std::chrono::milliseconds kLookAgain{2};  // for ranks elsewhere
 
   void look() {
     const std::optional<Clock::time_point> due = run_->state.look();
     if (!done_) return;
-    if (!run_->state.over()) return wait_until(due.value_or(Clock::time_point::max()));
+    const Clock::time_point next = due.value_or(Clock::time_point::max());
+    if (!run_->state.over()) return wait_until(next);
+    if (!run_->roster->over()) return wait_until(std::min(next, Clock::now() + kLookAgain));
     timer_.cancel();
     std::exchange(done_, nullptr)(run_->state.error());
   }

@@ -31,6 +31,7 @@ struct SimulatedCalls {
           return nullptr;
         },
         []() -> const char* { return nullptr; },
+        [] {},
         [](int) {},
         [](const void* data, std::size_t bytes, int to, int tag, std::uint64_t cookie) {
           return network().send(process, data, bytes, to, tag, cookie);

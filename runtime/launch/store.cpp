@@ -137,6 +137,7 @@ const MpiApi& Store::api() {
                                    [] { return kName; },
                                    Calls::start,
                                    []() -> const char* { return nullptr; },
+                                   [] {},
                                    [](int code) { std::_Exit(code); },
                                    Calls::send,
                                    Calls::receive,

@@ -137,6 +137,14 @@ class Faults(unittest.TestCase):
         self.assertIn("rank 1 calls all_reduce max f32 [262144]", job.errors()[0])
         self.assertIn("rank 0 calls all_reduce sum f32 [262144]", job.errors()[0])
 
+    def test_a_program_that_catches_the_error_ends_with_its_own_exit_code(self):
+        for processes in (2, 3):  # of three, one receives data when it fails
+            job = Job("caught 0", 1, processes)
+            self.assertEqual(job.out.count("caught: "), processes, job.text())
+            self.assertEqual((job.code, job.err), (0, ""), job.text())
+            self.assertLess(job.after, 5, job.text())
+        self.assertEqual(Job("caught 3", 1, 3).code, 3)
+
     def test_a_stopped_process_is_warned_of_at_a_quarter_of_the_deadline_and_is_an_error_at_it(self):
         job = Job("stop", 1, 2, timeout=4)
         self.assertNotEqual(job.code, 0, job.text())

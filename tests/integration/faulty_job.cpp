@@ -62,7 +62,7 @@ void grieve(const std::string& how) {
   if (how == "throw") throw std::runtime_error("disk full");
   if (how == "abort") abort_mpi();
   if (how == "leave") return;
-  if (how == "disagree") return;
+  if (how == "disagree" || how.starts_with("caught")) return;
   if (how == "sleep") std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
@@ -77,8 +77,9 @@ cs::Task<void> program(cs::World& world, int rank, const std::string& how, int a
     }
     cs::Collective sum;
     sum.kind = cs::CollectiveKind::AllReduce;
-    sum.reduce = step == after && world.rank() == rank && how == "disagree" ? cs::Reduce::Max
-                                                                            : cs::Reduce::Sum;
+    const bool disagrees = how == "disagree" || how.starts_with("caught");
+    sum.reduce =
+        step == after && world.rank() == rank && disagrees ? cs::Reduce::Max : cs::Reduce::Sum;
     sum.extent = static_cast<std::int64_t>(data.size());
     sum.send = sum.recv = data.data();
     try {
@@ -93,17 +94,32 @@ cs::Task<void> program(cs::World& world, int rank, const std::string& how, int a
   if (world.rank() == 0) std::cout << "all steps done\n" << std::flush;
 }
 
+bool is_without_mpi() { return std::getenv("MASTER_ADDR") != nullptr; }
+
 // Started as torchrun does: processes on GPUs need no MPI, which this device calls itself.
-cs::WorldOptions without_mpi(int argc, char** argv) {
+cs::WorldOptions options_of(int argc, char** argv) {
   cs::WorldOptions options;
-  options.device = cs::DeviceKind::Cuda;
-  options.make_device = [](int) { return cs::make_cpu_device(1); };
+  if (is_without_mpi()) {
+    options.device = cs::DeviceKind::Cuda;
+    options.make_device = [](int) { return cs::make_cpu_device(1); };
+  }
   for (int i = 4; i + 1 < argc; i += 2) {
     if (argv[i] == std::string("--ranks")) options.ranks = std::atoi(argv[i + 1]);
     if (argv[i] == std::string("--timeout"))
       options.timeout = std::chrono::seconds(std::atoi(argv[i + 1]));
   }
   return options;
+}
+
+// "caught 3": the program ends with this code.
+int catch_error(const cs::WorldOptions& options, const cs::Program& main, const std::string& how) {
+  try {
+    cs::run_ranks(options, main);
+  } catch (const cs::Error& error) {
+    std::cout << std::string("caught: ") + error.what() + '\n' << std::flush;
+    return std::atoi(how.c_str() + sizeof "caught");
+  }
+  return 9;
 }
 
 }  // namespace
@@ -117,10 +133,10 @@ int main(int argc, char** argv) {
   const cs::Program main = [&](cs::World& world) { return program(world, rank, how, after); };
   bool here = false;
   const auto run = [&](const cs::Program& of_ranks) {
-    return std::getenv("MASTER_ADDR") != nullptr
-               ? cs::run(without_mpi(argc, argv), of_ranks)
-               : cs::run(static_cast<int>(rest.size()), rest.data(), of_ranks);
+    return is_without_mpi() ? cs::run(options_of(argc, argv), of_ranks)
+                            : cs::run(static_cast<int>(rest.size()), rest.data(), of_ranks);
   };
+  if (how.starts_with("caught")) return catch_error(options_of(argc, argv), main, how);
   int code = run(main);
   if (how == "once") {  // the others run once more
     code = run([&](cs::World& world) -> cs::Task<void> {

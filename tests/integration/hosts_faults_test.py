@@ -81,6 +81,28 @@ class Faults(unittest.TestCase):
             self.assertIn("all sums are right", job.out)
             self.assertGreater(time.monotonic() - job.begin, 4 + 2, "the link was not slow")
 
+    def test_a_rank_that_waits_for_one_whose_link_to_a_third_one_is_slow_does_so_while_bytes_move(self):
+        with Hosts(3, "1gbit") as hosts:
+            hosts.set_rate("20mbit")
+            job = self.start(hosts, "64", "1", "0", "--first", "24576", "--timeout", "4")  # which takes 10 s
+            self.assertEqual(job.end(), 0, job.shown())
+            self.assertIn("all sums are right", job.out)
+            self.assertGreater(time.monotonic() - job.begin, 4 + 4, "the link was not slow")
+
+    def test_a_rank_that_waits_for_one_whose_data_no_longer_move_is_told_so_at_the_deadline(self):
+        with Hosts(3, "1gbit") as hosts:
+            hosts.set_rate("20mbit")
+            job = self.start(hosts, "64", "1", "0", "--first", "24576", "--timeout", "4")
+            time.sleep(5)
+            self.assertIsNone(job.started.poll(), job.shown())
+            begin = time.monotonic()
+            os.kill(hosts.pid_on(2, STEADY), signal.SIGSTOP)
+            job.wait_for(r"error: .*timeout after \d+(\.\d+)? s on rank [01] waiting for .* missing: (the (data|sum) of )?[12]")
+            took = time.monotonic() - begin
+            self.assertGreater(took, 4 - 2)  # what was on its way still arrived
+            self.assertLess(took, 4 + 4 + NOISE)
+            self.assertNotEqual(job.end(2 + 3 + NOISE), 0, job.shown())
+
     # Processes
 
     def test_a_process_that_is_killed_on_another_host_is_named_by_the_survivors(self):

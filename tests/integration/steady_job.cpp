@@ -1,7 +1,9 @@
 // A program that does the same until it ends, for tests that disturb it from outside: sums over all
 // ranks, each of which is checked.
 //
-//   steady_job KIB SUMS MILLISECONDS [run's options]      between two sums: so many milliseconds
+//   steady_job KIB SUMS MILLISECONDS [--first KIB] [run's options]
+//
+// MILLISECONDS: between two sums. --first: rank 1 sends so much to rank 2 before; the others wait.
 #include <unistd.h>
 
 #include <chrono>
@@ -24,6 +26,7 @@ namespace {
 struct Plan {
   std::size_t elements;
   int sums, milliseconds;
+  std::size_t first;  // bytes
 };
 
 void say(const std::string& line) { std::cout << line + '\n' << std::flush; }
@@ -50,9 +53,22 @@ void tell_port() {
   if (launched->process == 0) say(cs::str_cat("liveness at port ", job.liveness().address().port));
 }
 
+void send_first(cs::World& world, std::size_t bytes) {
+  if (world.rank() != 1 && world.rank() != 2) return;
+  std::vector<float> data(bytes / sizeof(float));
+  cs::Collective call;
+  call.kind = world.rank() == 1 ? cs::CollectiveKind::Send : cs::CollectiveKind::Recv;
+  call.root = 3 - world.rank();
+  call.extent = static_cast<std::int64_t>(data.size());
+  call.send = call.recv = data.data();
+  world.communicator()->issue(call).wait();
+  say(cs::str_cat("rank ", world.rank(), " is done with the first"));
+}
+
 cs::Task<void> program(cs::World& world, Plan plan) {
   if (world.rank() == 0) tell_port();
   const auto comm = world.communicator();
+  if (plan.first > 0) send_first(world, plan.first);
   std::vector<float> data(plan.elements);
   for (int sum = 0; sum < plan.sums; ++sum) {
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = value(world.rank(), sum, i);
@@ -72,10 +88,15 @@ cs::Task<void> program(cs::World& world, Plan plan) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Plan plan{static_cast<std::size_t>(std::atoi(argv[1])) * 256, std::atoi(argv[2]),
-                  std::atoi(argv[3])};
+  Plan plan{static_cast<std::size_t>(std::atoi(argv[1])) * 256, std::atoi(argv[2]),
+            std::atoi(argv[3]), 0};
   std::vector<char*> rest{argv[0]};
-  for (int i = 4; i < argc; ++i) rest.push_back(argv[i]);
+  int next = 4;
+  if (argc > 5 && argv[4] == std::string("--first")) {
+    plan.first = static_cast<std::size_t>(std::atoi(argv[5])) * 1024;
+    next = 6;
+  }
+  for (int i = next; i < argc; ++i) rest.push_back(argv[i]);
   return cs::run(static_cast<int>(rest.size()), rest.data(),
                  [&](cs::World& world) { return program(world, plan); });
 }

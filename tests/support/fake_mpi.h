@@ -38,6 +38,7 @@ class FakeProcesses {
   // As the roster does when the program of a rank has ended.
   void leave(int rank);
   FakeMpi& mpi() { return mpi_; }
+  MpiEngine& engine(int process) { return *engines_[static_cast<std::size_t>(process)]; }
 
  private:
   int per_process_;

@@ -50,6 +50,8 @@ class RemoteRanks {
   // Whether data, which travel in pieces, have come from its process or gone there within the last
   // `ns`.
   virtual bool data_move(int world_rank, std::int64_t ns) const = 0;
+  // Whether its process lives, and something in the job moves over a slow link: it may wait for that.
+  virtual bool lately_may_wait(int world_rank) const = 0;
   // Makes progress; whether anything has moved.
   virtual bool drive() = 0;
   // The same for a rank that waits: true also if something may move soon.

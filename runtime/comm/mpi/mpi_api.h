@@ -10,7 +10,7 @@
 
 namespace coshard {
 
-constexpr std::uint32_t kMpiApiVersion = 3;
+constexpr std::uint32_t kMpiApiVersion = 4;
 
 // A message that has been sent, or has arrived.
 struct MpiDone {
@@ -32,6 +32,9 @@ struct MpiApi {
   // Once nothing is in flight; finalises MPI if start() initialised it. A program that has
   // initialised MPI may finalise it before or after.
   const char* (*stop)();
+  // In place of stop(), where MPI would wait for processes that do not come, or write memory that is
+  // gone: only tells the launcher, as MPI does last, that this process is about to exit as it should.
+  void (*leave)();
   // Ends all processes of the job.
   void (*abort)(int code);
   // At most 1 GiB each. Between two processes, messages with equal tags arrive in order.

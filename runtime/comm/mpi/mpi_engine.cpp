@@ -38,6 +38,7 @@ struct MpiEngine::Block {
   std::size_t at_once = 0;  // are posted, at most
   std::size_t pieces = 0, unposted = 0;
   std::atomic<std::size_t> left{0};  // are not over
+  std::int64_t moves_since_ns = 0;   // when its first piece was over; of who drives
   std::function<void()> over;
 };
 
@@ -49,38 +50,68 @@ MpiEngine::MpiEngine(const MpiApi& api) : api_(api) {
   tags_.assign(static_cast<std::size_t>(place_.size), kFirstTag);
   notices_.resize(static_cast<std::size_t>(place_.size));
   moved_ns_of_ = std::vector<std::atomic<std::int64_t>>(static_cast<std::size_t>(place_.size));
+  may_wait_ns_of_ = std::vector<std::atomic<std::int64_t>>(static_cast<std::size_t>(place_.size));
   far_.resize(static_cast<std::size_t>(place_.size));
   for (int from = 0; from < place_.size; ++from)
     if (from != place_.rank) expect_notice(from);
 }
 
-void MpiEngine::stop() {
-  if (stopped_.exchange(true)) return;
+bool MpiEngine::stop() {
+  if (stopped_.exchange(true)) return false;
   const NoBrokenPipe no_pipe(true);
+  bool done = false;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   try {
     while (in_flight() > 0 && !given_up_.load() && std::chrono::steady_clock::now() < end)
       if (!drive()) std::this_thread::yield();
     const std::scoped_lock lock(mutex_);
-    if (in_flight() == 0 && !given_up_.load()) (void)api_.stop();
+    done = in_flight() == 0 && !given_up_.load();
+    if (done) (void)api_.stop();
   } catch (const Error&) {  // the job ends anyway
   }
   broken_.store(true);  // no call of MPI follows
+  return done;
 }
 
-// Error{CommFailed} while nobody is to be told.
+// The thread that has it calls MPI, and tells afterwards if that has failed: without locks, since who
+// is told takes others, and halts this.
+class MpiEngine::Calls {
+ public:
+  explicit Calls(MpiEngine& engine)
+      : engine_(engine), no_pipe_(engine.any_far_), lock_(engine.mutex_) {}
+  ~Calls() {
+    const std::string problem = std::exchange(engine_.untold_, "");
+    lock_.unlock();
+    if (problem.empty()) return;
+    const std::scoped_lock telling(engine_.telling_);
+    if (engine_.told_broken_) engine_.told_broken_(problem);
+  }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+ private:
+  MpiEngine& engine_;
+  NoBrokenPipe no_pipe_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+// With Calls, which tell. Error{CommFailed} while nobody is to be told.
 bool MpiEngine::check(const char* problem) {
   if (problem == nullptr) return true;
-  const std::string text = str_cat(api_.implementation, ": ", problem);
   given_up_.store(true);
-  if (!told_broken_ && !broken_.load()) fail(ErrorKind::CommFailed, text);
-  if (!broken_.exchange(true)) told_broken_(text);
+  if (broken_.load()) return false;
+  const std::string text = str_cat(api_.implementation, ": ", problem);
+  {
+    const std::scoped_lock telling(telling_);
+    if (!told_broken_) fail(ErrorKind::CommFailed, text);
+  }
+  if (!broken_.exchange(true)) untold_ = text;
   return false;
 }
 
 void MpiEngine::halt() {
   given_up_.store(true);
-  if (broken_.exchange(true)) return;
+  broken_.store(true);
   const std::scoped_lock lock(mutex_);  // after whoever is in MPI
 }
 
@@ -118,8 +149,7 @@ void MpiEngine::expect_notice(int from) {
 void MpiEngine::send_notice(int to, Bytes notice) {
   CS_REQUIRE(notice.size() <= kMostNotice, "a notice of ", notice.size(), " bytes is longer than ",
              kMostNotice);
-  const NoBrokenPipe no_pipe(any_far_);
-  const std::scoped_lock lock(mutex_);
+  const Calls calls(*this);
   if (broken_.load()) return;
   moved_ns_.store(now_ns(), std::memory_order_relaxed);
   const std::byte* data = notice.data();
@@ -172,8 +202,7 @@ void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int 
   block->pieces = block->unposted = count;
   block->left.store(count);
   block->over = std::move(over);
-  const NoBrokenPipe no_pipe(any_far_);
-  const std::scoped_lock lock(mutex_);
+  const Calls calls(*this);
   in_flight_.fetch_add(static_cast<int>(count));
   if (const Stream stream(sends, peer, tag); count > block->at_once || posting_.contains(stream)) {
     auto& blocks = posting_[stream];
@@ -205,22 +234,30 @@ void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
   const std::size_t begin = (block->pieces - block->unposted--) * block->piece;
   const std::size_t size = std::min(block->piece, block->bytes - begin);
   const auto over = [this, block] {
+    note_moved(*block);
     {
-      const std::scoped_lock lock(mutex_);
+      const Calls calls(*this);
       post_next(block);
     }
     if (block->left.fetch_sub(1) == 1) block->over();
   };
-  const std::uint64_t cookie = add({over, -1, {}, block->peer});
+  const std::uint64_t cookie = add({over, -1, {}});
   char* data = block->data + begin;
   (void)check(block->sends ? api_.send(data, size, block->peer, block->tag, cookie)
                            : api_.receive(data, size, block->peer, block->tag, cookie));
   if (block->unposted == 0) end_posting(*block);
 }
 
+// From its first piece on: until then it may wait for its other end, and not for the link.
+void MpiEngine::note_moved(Block& block) {
+  const std::int64_t now = now_ns(), deadline = deadline_ns_.load();
+  moved_ns_of_[place(block.peer)].store(now);
+  if (block.moves_since_ns == 0) block.moves_since_ns = now;
+  if (deadline > 0 && now - block.moves_since_ns > deadline / 4) slow_ns_.store(now);
+}
+
 bool MpiEngine::data_move(int process, std::int64_t ns) const {
-  const std::int64_t at = moved_ns_of_[static_cast<std::size_t>(process)].load();
-  return at > 0 && now_ns() - at < ns;
+  return within(moved_ns_of_[place(process)], ns);
 }
 
 bool MpiEngine::drive() {
@@ -236,7 +273,7 @@ bool MpiEngine::drive() {
   };
   std::vector<Over> over;
   {
-    const std::scoped_lock lock(mutex_);
+    const Calls calls(*this);
     const MpiDone* done = nullptr;
     int count = 0;
     if (broken_.load() || !check(api_.poll(&done, &count))) return false;
@@ -253,13 +290,11 @@ bool MpiEngine::drive() {
         unheard_.emplace_back(
             one.open.notice_from,
             Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(one.bytes)));
-      const std::scoped_lock lock(mutex_);
+      const Calls calls(*this);
       if (!broken_.load()) expect_notice(one.open.notice_from);
       continue;
     }
     in_flight_.fetch_sub(1);
-    if (const int peer = one.open.block_of; peer >= 0)
-      moved_ns_of_[static_cast<std::size_t>(peer)].store(now_ns());
     if (one.open.over) one.open.over();
   }
   if (over.empty()) return false;

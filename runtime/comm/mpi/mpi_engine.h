@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/runtime/observer.h>
 #include "runtime/comm/mpi/mpi_api.h"
 
 namespace coshard {
@@ -30,10 +31,12 @@ class MpiEngine {
   // Starts MPI. Error{CommFailed}: it cannot be started.
   explicit MpiEngine(const MpiApi& api);
   ~MpiEngine() { stop(); }
-  // Sends what is left, for at most a second, then stops MPI, which waits for all processes; unless
-  // give_up() was called. Whoever still has this, by a tensor that outlives the runs, say, moves
+  // Sends what is left, for at most a second, then stops MPI, which waits for all processes; false: not
+  // after give_up(), or MPI has something in flight. Whoever still has this, by a tensor that outlives the runs, say, moves
   // nothing more.
-  void stop();
+  bool stop();
+  // After that: tells the launcher that this process is about to exit as it should nevertheless.
+  void leave() { api_.leave(); }
   // A process that MPI would wait for may never come.
   void give_up() { given_up_.store(true); }
   bool given_up() const { return given_up_.load(); }
@@ -47,8 +50,10 @@ class MpiEngine {
   void on_notice(OnNotice told);
 
   // MPI has failed, with what it says: called once, on the thread that has called it; no call of MPI
-  // follows. Null: such calls throw instead. Not while other threads use the engine.
+  // follows. Null: such calls throw instead. When it has returned the earlier one is not being called
+  // any more; `told` must not call it.
   void on_broken(std::function<void(const std::string& problem)> told) {
+    const std::scoped_lock lock(telling_);
     told_broken_ = std::move(told);
   }
 
@@ -72,6 +77,16 @@ class MpiEngine {
 
   // Whether a piece of a block has come from there or gone there within the last `ns`.
   bool data_move(int process, std::int64_t ns) const;
+  // What is slow is measured by the deadline of those who wait; 0, as at first: nothing is.
+  void set_deadline(std::int64_t ns) { deadline_ns_.store(ns); }
+  // Whether a block that has been moving for a quarter of the deadline, so over a slow link, still
+  // moves, with whomever.
+  bool moves_slowly() const { return within(slow_ns_, deadline_ns_.load()); }
+  // Any thread. Something in the job moves so slowly, and `process` lives: it may wait for that.
+  void may_wait(int process) { may_wait_ns_of_[place(process)].store(now_ns()); }
+  bool lately_may_wait(int process) const {
+    return within(may_wait_ns_of_[place(process)], deadline_ns_.load() / 2);
+  }
 
   // Makes progress, unless another thread does; true: something is over.
   bool drive();
@@ -88,16 +103,21 @@ class MpiEngine {
     std::function<void()> over;
     int notice_from = -1;  // a notice that arrives from there
     Bytes kept;            // a notice that is sent
-    int block_of = -1;     // a piece of a block, from or to there
   };
+  static std::size_t place(int process) { return static_cast<std::size_t>(process); }
+  static bool within(const std::atomic<std::int64_t>& at, std::int64_t ns) {
+    return at.load() > 0 && now_ns() - at.load() < ns;
+  }
   void expect_notice(int from);
   std::uint64_t add(Open open);
   bool check(const char* problem);
+  class Calls;
   struct Block;
   using Stream = std::tuple<bool, int, int>;  // sends, peer, tag
   void post_next(const std::shared_ptr<Block>& block);
   void begin_posting(const std::shared_ptr<Block>& block);
   void end_posting(const Block& block);
+  void note_moved(Block& block);
   void pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
               std::function<void()> over);
 
@@ -116,9 +136,13 @@ class MpiEngine {
   std::vector<bool> far_;       // by process: is on another host
   bool any_far_ = false;
   std::vector<std::atomic<std::int64_t>> moved_ns_of_;  // by process: when its last piece was over
+  std::vector<std::atomic<std::int64_t>> may_wait_ns_of_;  // by process: when it last was so
+  std::atomic<std::int64_t> deadline_ns_{0}, slow_ns_{0};  // when something has last moved so
   std::atomic<int> in_flight_{0};
   std::atomic<std::int64_t> moved_ns_{0};  // when something has last begun, or was over
   std::atomic<bool> given_up_{false};
+  std::string untold_;  // of mutex_: what told_broken_ is to be called with
+  std::mutex telling_;  // the one below; held while it runs. After mutex_, until broken_ is set
   std::function<void(const std::string&)> told_broken_;
   std::atomic<bool> broken_{false}, stopped_{false};
 };

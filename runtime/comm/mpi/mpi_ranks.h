@@ -54,6 +54,9 @@ class MpiRanks final : public RemoteRanks {
   bool data_move(int world_rank, std::int64_t ns) const override {
     return engine_->data_move(process_of(world_rank), ns);
   }
+  bool lately_may_wait(int world_rank) const override {
+    return engine_->lately_may_wait(process_of(world_rank));
+  }
   bool drive() override { return engine_->drive(); }
   bool drive_while_waiting() override { return engine_->drive_while_waiting(); }
   bool in_flight() const override { return engine_->in_flight() > 0; }

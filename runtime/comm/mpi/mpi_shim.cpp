@@ -1,5 +1,6 @@
 // Fills the table of mpi_api.h from one MPI library. Built once per MPI, opened by mpi_library.cpp;
 // uses nothing else of coshard.
+#include <dlfcn.h>
 #include <mpi.h>
 #include <unistd.h>
 
@@ -144,11 +145,21 @@ const char* start(MpiPlace* place) {
   return nullptr;
 }
 
-#ifndef OPEN_MPI
+#ifdef OPEN_MPI
+// mpirun takes an exit without it for a failure, whatever the exit code. Of an Open MPI that brings
+// its own PMIx, which has other names, this finds nothing.
+bool told_launcher() {
+  void* pmix = ::dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  using Finalize = int (*)(const void* info, std::size_t infos);
+  const auto finalize =
+      pmix == nullptr ? nullptr : reinterpret_cast<Finalize>(::dlsym(pmix, "PMIx_Finalize"));
+  return finalize != nullptr && finalize(nullptr, 0) == 0;
+}
+#else
 // In MPI_Finalize over TCP a process of MPICH 4.0 disconnects from peers that may have done so
 // already, and wait for it in a barrier of the launcher: then neither answers the other. Nothing is
 // in flight any more, so hydra is only told what it is told last there. False: there is no hydra.
-bool told_hydra() {
+bool told_launcher() {
   const char* pmi = std::getenv("PMI_FD");
   if (pmi == nullptr || std::getenv("SLURM_STEP_ID") != nullptr) return false;
   constexpr std::string_view kDone = "cmd=finalize\n", kAnswer = "cmd=finalize_ack";
@@ -164,9 +175,13 @@ const char* stop() {
   if (world == MPI_COMM_NULL) return nullptr;
   release();
 #ifndef OPEN_MPI
-  if (ours && told_hydra()) return nullptr;
+  if (ours && told_launcher()) return nullptr;
 #endif
   return ours ? text_of(MPI_Finalize(), "MPI_Finalize") : nullptr;
+}
+
+void leave() {
+  if (ours && world != MPI_COMM_NULL) (void)told_launcher();
 }
 
 void abort_all(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
@@ -280,9 +295,9 @@ extern "C" __attribute__((visibility("default"))) const MpiApi* coshard_mpi_api(
 #else
   constexpr const char* implementation = "MPICH";
 #endif
-  static constexpr MpiApi api = {kMpiApiVersion, implementation, library, start,
-                                 stop,           abort_all,      send,    receive,
-                                 poll,           initialised,    blocking};
+  static constexpr MpiApi api = {kMpiApiVersion, implementation, library,     start,
+                                 stop,           leave,          abort_all,   send,
+                                 receive,        poll,           initialised, blocking};
   return &api;
 }
 

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <future>
+#include <latch>
 #include <thread>
 
 #include <coshard/runtime/error.h>
@@ -51,6 +53,30 @@ TEST(Job, ItsProcessesKnowEachOtherOnceItIsMade) {
   for (std::thread& thread : threads) thread.join();
 }
 
+std::atomic<int> stopped{0}, left{0};
+
+// MPI would wait for those that never come, and write memory that is gone.
+TEST(Job, ThatHasFailedOnlyTellsTheLauncherThatItEnds) {
+  for (const bool fails : {false, true}) {
+    stopped = left = 0;
+    FakeMpi mpi(2, 5);
+    std::latch made(2);
+    const auto end_of = [&](int process) {
+      MpiApi api = mpi.api(process);
+      api.stop = []() -> const char* { return ++stopped, nullptr; };
+      api.leave = [] { ++left; };
+      const Job job(api, launched_as(process, 2), 20'000ms);
+      made.arrive_and_wait();
+      if (fails) job.engine()->halt();
+    };
+    std::thread one([&] { end_of(1); });
+    end_of(0);
+    one.join();
+    EXPECT_EQ(stopped, fails ? 0 : 2);
+    EXPECT_EQ(left, fails ? 2 : 0);
+  }
+}
+
 TEST(Job, ProcessesThatDoNotComeAreNamedAtTheDeadline) {
   FakeMpi mpi(4, 5);
   const auto error_of = [&](int process) -> std::string {
@@ -88,10 +114,13 @@ TEST(Job, AFailureOfARunThatIsAheadIsKept) {
   FakeMpi mpi(1, 5);
   Job job(mpi.api(0), launched_as(0, 1), 1000ms);
   EXPECT_EQ(job.next_run(), 1U);
-  job.note_failure(2, "disk full");
-  job.note_failure(2, "a consequence");
-  EXPECT_EQ(job.failure_of_run(1), std::nullopt);
-  EXPECT_EQ(job.failure_of_run(2), "disk full");
+  job.keep({2, 7, "of a group"});
+  job.keep({2, 0, "disk full"});
+  EXPECT_TRUE(job.kept_poisons(1).empty());
+  const std::vector<PoisonNotice> kept = job.kept_poisons(2);
+  ASSERT_EQ(kept.size(), 2U);
+  EXPECT_EQ(kept[0].group, 7U);
+  EXPECT_EQ(kept[1].cause, "disk full");
 }
 
 }  // namespace

@@ -9,8 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -284,6 +286,35 @@ TEST(Liveness, OneThatIsConnectedAndSilentIsNamedAtAQuarterOfTheDeadline) {
   const Mute one(zero.address(), 1);
   EXPECT_EQ(told.lines(1), Lines{"silent 1"});
   EXPECT_TRUE(zero.lost().empty());
+}
+
+TEST(Liveness, WhileDataMoveSlowlySomewhereAllAreToldWhoLivesAndMayWaitForThem) {
+  for (const int slow : {0, 2}) {
+    Liveness zero(4, false);
+    Liveness one(1, 4, zero.address(), 5000ms), two(2, 4, zero.address(), 5000ms);
+    const Mute three(zero.address(), 3);
+    std::atomic<bool> moves{false};
+    std::atomic<int> told{0};
+    std::promise<void> without_three;
+    std::vector<std::vector<int>> rounds(1);  // of those that one is told of; of its thread
+    zero.listen({.moves_slowly = [&] { return slow == 0 && moves; }});
+    two.listen({.moves_slowly = [&] { return slow == 2 && moves; }});
+    one.listen({.may_wait = [&](int process) {
+      ++told;
+      if (process == 0) rounds.emplace_back();
+      rounds.back().push_back(process);
+      if (process == 0 && rounds.end()[-2] == std::vector{0, 1, 2} && rounds.size() < 1000) {
+        rounds.resize(1000);  // enough
+        without_three.set_value();
+      }
+    }});
+    for (Liveness* each : {&zero, &one, &two}) each->set_deadline(2000ms);
+    std::this_thread::sleep_for(300ms);
+    EXPECT_EQ(told, 0);
+    moves = true;
+    EXPECT_EQ(without_three.get_future().wait_for(20s), std::future_status::ready);
+    for (Liveness* each : {&zero, &one, &two}) each->listen({});
+  }
 }
 
 TEST(Liveness, AcrossHostsItListensOnAllAddresses) {

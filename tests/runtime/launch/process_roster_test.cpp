@@ -1,18 +1,106 @@
 // Which processes a run takes part in; several of them run in the tests of programs under mpirun.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <future>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/simulate.h>
 #include <coshard/runtime/launch/world.h>
+#include "runtime/launch/job.h"
 #include "runtime/launch/roster.h"
+#include "tests/support/fake_mpi.h"
 
 namespace coshard {
 namespace {
+
+using namespace std::chrono_literals;
+using testing::FakeMpi;
+
+// Processes of a job, all of them in this one.
+struct Jobs {
+  explicit Jobs(int processes) : mpi(processes, 5), all(static_cast<std::size_t>(processes)) {
+    each([&](std::size_t p) {
+      Launched launched{.launcher = "mpirun", .mpi = "openmpi"};
+      launched.processes = processes;
+      launched.process = static_cast<int>(p);
+      all[p] = std::make_unique<Job>(mpi.api(launched.process), launched, 20'000ms);
+    });
+  }
+  ~Jobs() {
+    each([&](std::size_t p) { all[p].reset(); });  // each waits for the others
+  }
+  template <class F>
+  void each(const F& f) const {
+    std::vector<std::thread> threads;
+    for (std::size_t p = 0; p < all.size(); ++p) threads.emplace_back([&, p] { f(p); });
+    for (std::thread& thread : threads) thread.join();
+  }
+  FakeMpi mpi;
+  std::vector<std::unique_ptr<Job>> all;
+};
+
+const WorldOptions kTwoRanks{.ranks = 2, .timeout = 20'000ms};
+const std::vector kBoth{0, 1};
+
+TEST(ProcessRoster, ThatCannotBeMadeLeavesItsPlaceToTheNext) {
+  const Jobs jobs(1);
+  EXPECT_THROW((void)make_process_roster({.ranks = -1}, *jobs.all[0]), Error);
+  const auto roster = make_process_roster({.ranks = 1}, *jobs.all[0]);
+  EXPECT_THROW((void)make_process_roster({.ranks = 1}, *jobs.all[0]), Error) << "two at a time";
+  roster->leave(0);
+  EXPECT_TRUE(roster->over());
+  EXPECT_NE(make_process_roster({.ranks = 1}, *jobs.all[0]), nullptr) << "as a handler does";
+}
+
+TEST(ProcessRoster, IsOverWhenTheRanksElsewhereHaveLeftAsWell) {
+  const Jobs jobs(2);
+  const auto one = make_process_roster(kTwoRanks, *jobs.all[0]);
+  const auto two = make_process_roster(kTwoRanks, *jobs.all[1]);
+  one->leave(0);
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(one->over());
+  two->leave(1);
+  while (!one->over() || !two->over()) std::this_thread::yield();
+}
+
+TEST(ProcessRoster, HearsOfAGroupThatWasPoisonedBeforeItsRunBegan) {
+  const Jobs jobs(2);
+  const auto first = [&](std::size_t p) { return make_process_roster(kTwoRanks, *jobs.all[p]); };
+  auto zero = first(0), one = first(1);
+  zero->leave(0);
+  one->leave(1);
+  while (!one->over() || !zero->over()) std::this_thread::yield();
+  one.reset();  // the first one of process 0 still listens
+  one = make_process_roster(kTwoRanks, *jobs.all[1]);
+  const auto world_of_one = one->control(1);
+  world_of_one->subgroup(kBoth, "dp")->poison("disk full");
+  const std::vector<std::byte> left = to_bytes(LeftNotice{99, 0});
+  const std::string later(reinterpret_cast<const char*>(left.data()), left.size());
+  std::promise<void> said;  // after that, in the one order of all
+  jobs.all[1]->liveness().listen({.said = [&](int, const std::string& text) {
+    if (text == later) said.set_value();
+  }});
+  jobs.all[1]->liveness().say(later);
+  said.get_future().wait();
+  jobs.all[1]->liveness().listen({});
+  zero.reset();
+  zero = make_process_roster(kTwoRanks, *jobs.all[0]);
+  const auto world_of_zero = zero->control(0);
+  world_of_zero->set_timeout(10'000'000'000);
+  try {
+    world_of_zero->subgroup(kBoth, "dp")->issue({}).wait();
+    FAIL() << "met";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("disk full"), std::string::npos) << error.what();
+  }
+}
 
 using Variables = std::map<std::string, std::string>;
 

@@ -1,9 +1,75 @@
 // Ranks on a caller's context that fail, or whose context goes.
 #include "tests/runtime/launch/asio_ranks.h"
 
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "runtime/launch/roster.h"
+
 namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
+
+// Of which other processes have ranks that leave later, or fail.
+std::atomic<bool> others_have_left{false};
+std::function<void(const std::string&)> failed_elsewhere;
+
+class RosterWithOthers final : public Roster {
+ public:
+  explicit RosterWithOthers(std::unique_ptr<Roster> here) : here_(std::move(here)) {}
+  int size() const override { return here_->size(); }
+  const std::vector<int>& here() const override { return here_->here(); }
+  ThreadGroup* thread_group() override { return here_->thread_group(); }
+  std::shared_ptr<Communicator> control(int rank) override { return here_->control(rank); }
+  void fail(const std::string& cause) override { here_->fail(cause); }
+  void on_failure(std::function<void(const std::string&)> told) override {
+    failed_elsewhere = std::move(told);
+  }
+  bool reports_failure() override { return true; }
+  void count_in(Census& census) override { here_->count_in(census); }
+  void leave(int rank) override { here_->leave(rank); }
+  void end() override {}
+  bool over() override { return others_have_left; }
+  bool alive(int rank) const override { return here_->alive(rank); }
+  std::string last_seen(int rank) const override { return here_->last_seen(rank); }
+
+ private:
+  std::unique_ptr<Roster> here_;
+};
+
+Task<void> meets(World& world) {
+  const Work meet = barrier(world);
+  co_await meet;
+}
+
+TEST(RunOnAsio, WaitsForRanksElsewhereWithoutTheContextAndGetsTheirErrors) {
+  use_rosters([](const WorldOptions& options) -> std::unique_ptr<Roster> {
+    return std::make_unique<RosterWithOthers>(make_thread_roster(options));
+  });
+  for (const bool fails : {false, true}) {
+    others_have_left = false;
+    asio::io_context io;
+    std::optional<std::exception_ptr> end;
+    run_ranks(quick_options(2), meets, io.get_executor(),
+              [&](const std::exception_ptr& error) { end = error; });
+    io.run_for(200ms);
+    EXPECT_FALSE(end.has_value()) << "it has not waited";
+    bool free = false;
+    asio::post(io, [&] { free = true; });
+    io.run_for(20ms);
+    EXPECT_TRUE(free);
+    if (fails) failed_elsewhere("rank 2 ended with: disk full");
+    others_have_left = true;
+    io.run();
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(*end != nullptr, fails);
+    if (fails) {
+      EXPECT_TRUE(end_of(*end).names("disk full"));
+    }
+  }
+  use_rosters(nullptr);
+}
 
 using Waits = Task<void> (*)(World& world);
 Task<void> waits_for_a_peer(World& world) {

@@ -16,8 +16,9 @@
 //   - a rank that computes occupies one thread of the context;
 //   - a deadlock among ranks is found by a timeout, not at once.
 //
-// Completes with (exception_ptr), by default on the first executor, when all ranks have ended: with
-// the error of the first rank to fail; its peers end with it as cause. Starts only after this call
+// Completes with (exception_ptr), by default on the first executor, when all ranks have ended, also
+// those in other processes, or soon after a failure: with the error of the first rank to fail; its
+// peers end with it as cause. Starts only after this call
 // has returned. Error{BadInput} from the call itself: as run_ranks on threads; no executors. If a
 // context is destroyed first, its ranks and their frames are destroyed with it and ranks on other
 // contexts fail; the token is destroyed with the first executor's. Destroy a context only when

@@ -5,8 +5,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <map>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include <coshard/runtime/error.h>
@@ -65,6 +69,33 @@ TEST(MpiEngine, SaysWhetherDataMoveBeforeALargeBlockIsOver) {
   while (!over || a.in_flight() > 0) a.drive(), b.drive();
   EXPECT_TRUE(a.data_move(1, kHour));
   EXPECT_EQ(from, to);
+}
+
+// From its first piece on: one that comes late and at once is not slow.
+TEST(MpiEngine, SaysWhetherABlockMovesSlowly) {
+  constexpr std::int64_t kHour = 3'600'000'000'000;
+  constexpr std::size_t kPiece = 60 * 1024;
+  FakeMpi mpi(2, 1);
+  MpiEngine a(mpi.api(0)), b(mpi.api(1));
+  for (MpiEngine* engine : {&a, &b}) engine->on_hosts({0, 1});
+  const std::vector<std::byte> from(50 * kPiece);
+  std::vector<std::byte> to(50 * kPiece);
+  const auto is_slow = [&](std::size_t pieces, std::int64_t deadline_ns) {
+    b.set_deadline(deadline_ns);
+    bool over = false;
+    const int tag = a.next_tag(1);
+    a.send(from.data(), pieces * kPiece, 1, tag, [] {});
+    b.receive(to.data(), pieces * kPiece, 0, tag, [&] { over = true; });
+    while (!over) a.drive(), b.drive();
+    b.set_deadline(kHour);
+    return b.moves_slowly();
+  };
+  EXPECT_FALSE(is_slow(50, kHour));
+  EXPECT_FALSE(is_slow(50, 0));
+  EXPECT_FALSE(is_slow(1, 4));
+  EXPECT_TRUE(is_slow(50, 4));
+  b.set_deadline(1);
+  EXPECT_FALSE(b.moves_slowly()) << "it was so, but not lately";
 }
 
 TEST(MpiEngine, KeepsNoticesThatNobodyTakes) {
@@ -317,6 +348,78 @@ TEST(MpiEngine, TellsOnceWhatMpiReportsAndCallsItNoMore) {
   EXPECT_NE(problems[0].find(": no endpoint"), std::string::npos) << problems[0];
   EXPECT_TRUE(a.given_up());
   a.on_broken(nullptr);
+}
+
+// Ends when it is told to; what comes back before that has come too early.
+class Stay {
+ public:
+  void stay() {
+    inside_.set_value();
+    leave_.get_future().wait();
+    left = true;
+  }
+  void wait_until_inside() { inside_.get_future().wait(); }
+  void leave() { leave_.set_value(); }
+  std::atomic<bool> left{false};
+
+ private:
+  std::promise<void> inside_, leave_;
+};
+
+Stay* in_mpi = nullptr;
+const char* stay_in_mpi(const MpiDone**, int* count) {
+  *count = 0;
+  if (Stay* stay = std::exchange(in_mpi, nullptr)) stay->stay();
+  return nullptr;
+}
+
+TEST(MpiEngine, ThatHaltsHasLeftMpiForWhoeverHaltsIt) {
+  FakeMpi mpi(2, 1);
+  MpiApi api = mpi.api(0);
+  api.poll = stay_in_mpi;
+  MpiEngine a(api);
+  Stay stay;
+  in_mpi = &stay;
+  std::thread drives([&] { a.drive(); });
+  stay.wait_until_inside();
+  std::vector<std::thread> halts;
+  std::atomic<int> early{0};
+  for (int i = 0; i < 2; ++i)
+    halts.emplace_back([&] {
+      a.halt();
+      if (!stay.left) ++early;
+    });
+  while (!a.halted()) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  stay.leave();
+  drives.join();
+  for (std::thread& thread : halts) thread.join();
+  EXPECT_EQ(early, 0);
+}
+
+// Who is told may be gone then.
+TEST(MpiEngine, TellsNobodyAnyMoreOnceAnotherIsToBeTold) {
+  FakeMpi mpi(2, 1);
+  MpiApi failing = mpi.api(0);
+  failing.send = refuse;
+  MpiEngine a(failing);
+  Stay stay;
+  a.on_broken([&](const std::string&) {
+    a.halt();  // which it may
+    stay.stay();
+  });
+  std::thread tells([&] { a.send_notice(1, bytes_of(1)); });
+  stay.wait_until_inside();
+  bool early = false;
+  std::thread forgets([&] {
+    a.on_broken(nullptr);
+    early = !stay.left;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  stay.leave();
+  tells.join();
+  forgets.join();
+  EXPECT_FALSE(early);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "tests/support/fake_mpi.h"
@@ -83,6 +85,37 @@ TEST(MpiRanks, ThatWaitForOneThatHasLeftAreToldSo) {
 }
 
 // The last owner of a run's ranks may be a block that arrives while the next run goes on.
+// The deadline of the wait passes; what other processes tell lasts for the whole test.
+TEST(MpiRanks, ThatWaitForOneWhichMayWaitForASlowLinkDoSoBeyondTheDeadline) {
+  for (const bool may_wait : {true, false}) {
+    testing::FakeProcesses processes(3, 1, 11);
+    processes.engine(0).set_deadline(3'600'000'000'000);
+    processes.engine(0).may_wait(2);
+    if (may_wait) processes.engine(0).may_wait(1);
+    std::string failure;
+    std::atomic<bool> over{false};
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        const auto mine = processes.group_of(rank).communicator(rank);
+        mine->set_timeout(rank == 0 ? 50'000'000 : 60'000'000'000);
+        try {
+          for (int i = 0; i < 400 && rank == 1 && !over.load(); ++i)  // while they may
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          mine->issue({}).wait();
+        } catch (const std::exception& error) {
+          if (rank == 0) failure = error.what();
+        }
+        if (rank == 0) over.store(true);
+      });
+    for (std::thread& thread : threads) thread.join();
+    if (may_wait)
+      EXPECT_EQ(failure, "");
+    else
+      EXPECT_NE(failure.find("missing: 1"), std::string::npos) << failure;
+  }
+}
+
 TEST(MpiRanks, OfARunThatIsOverLeaveTheNextOneAlone) {
   testing::FakeMpi mpi(2, 9);
   const auto mine = std::make_shared<MpiEngine>(mpi.api(0));

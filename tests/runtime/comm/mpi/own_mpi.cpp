@@ -1,12 +1,16 @@
 // A program that initialises and finalises MPI itself, and runs ranks between. Built with each MPI,
 // run by tests/integration/launchers_test.py. usage: own_mpi single|funneled|serialized|multiple
+// [late]; late: on a context of its own, where the last rank fails when the others have ended.
 #include <mpi.h>
 
 #include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <exception>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 
+#include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/run_on_asio.h>
 #include <coshard/runtime/launch/world.h>
@@ -64,12 +68,33 @@ int run_twice() {
   return 0;
 }
 
+Task<void> last_throws(World& world) {
+  if (world.rank() + 1 < world.size()) co_return;
+  co_await sleep_for(std::chrono::milliseconds(500));
+  throw std::runtime_error("disk full");
+}
+
+int run_late() {
+  boost::asio::io_context io;
+  std::string told = "nothing";
+  run_ranks({}, last_throws, io.get_executor(), [&told](const std::exception_ptr& error) {
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (const std::exception& known) {
+      told = known.what();
+    }
+  });
+  io.run();
+  std::cout << "told " + told + '\n' << std::flush;
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int level = 0, rank = 0, size = 0, sum = 0;
   MPI_Init_thread(&argc, &argv, level_of(argc > 1 ? argv[1] : ""), &level);
-  const int code = run_twice();
+  const int code = argc > 2 ? run_late() : run_twice();
   // MPI is the program's as before.
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
