@@ -23,9 +23,12 @@ constexpr double efficiency_goal(bool all_reduce) { return all_reduce ? 1 - 1.0 
 struct ScheduleRound {
   double plain_ms = 0, overlapped_ms = 0, compute_ms = 0;
 };
-// Adds PREFIX_{plain,overlapped,compute,efficiency}_N_ranks of these rounds.
+// Adds PREFIX_{plain,overlapped,compute,efficiency}_N_ranks of these rounds; and copies, what the
+// collectives cost the cores, by rounds `without_link`, with link_efficiency, of the time beyond it:
+// where ranks compute on all cores, nothing hides a copy.
 void add_schedule(Report& report, const std::string& prefix, int ranks,
-                  const std::vector<ScheduleRound>& rounds, double efficiency);
+                  const std::vector<ScheduleRound>& rounds,
+                  const std::vector<ScheduleRound>& without_link, double efficiency);
 double compute_ms_of(const std::vector<ScheduleRound>& rounds);
 
 // Adds, for each schedule, E = 1 - (overlapped - compute) / (plain - compute) on an emulated link

@@ -1,7 +1,5 @@
 #include "profiling/bench/woven.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include <coshard/dtensor/backward.h>
@@ -56,41 +54,27 @@ Task<void> step_of(MlpStack& stack, int parts) {
   co_await std::move(arrived);
 }
 
-struct WovenRound {
-  double plain_ms = 0, woven_ms = 0, compute_ms = 0;
-};
-
-Task<void> measure(World& world, std::int64_t rows, int rounds, std::vector<WovenRound>& found) {
+Task<void> measure(World& world, std::int64_t rows, int rounds, std::vector<ScheduleRound>& found) {
   MlpStack stack(world, rows, kFfn);
   MlpStack alone(world, rows, kFfn / world.size());  // what a rank computes
   Task<void> cutting = parallelize(world, stack);
   co_await std::move(cutting);
   for (int i = -2; i < rounds; ++i) {
-    WovenRound round;
+    ScheduleRound round;
     Task<double> a = time_of(world, step_of(stack, 1));
     round.plain_ms = co_await std::move(a);
     Task<double> b = time_of(world, step_of(stack, 2));
-    round.woven_ms = co_await std::move(b);
+    round.overlapped_ms = co_await std::move(b);
     Task<double> c = time_of(world, step_of(alone, 1));
     round.compute_ms = co_await std::move(c);
     if (i >= 0 && world.rank() == 0) found.push_back(round);
   }
 }
 
-std::vector<WovenRound> rounds_of(const WorldOptions& world, std::int64_t rows, int rounds) {
-  std::vector<WovenRound> found;
+std::vector<ScheduleRound> rounds_of(const WorldOptions& world, std::int64_t rows, int rounds) {
+  std::vector<ScheduleRound> found;
   run_ranks(world, [&](World& rank) { return measure(rank, rows, rounds, found); });
   return found;
-}
-
-RobustStats stats_of(const std::vector<WovenRound>& rounds, const auto& figure) {
-  std::vector<double> values;
-  for (const WovenRound& round : rounds) values.push_back(figure(round));
-  return robust_stats(values);
-}
-
-double computing_ms_of(const std::vector<WovenRound>& rounds) {
-  return stats_of(rounds, [](const WovenRound& r) { return r.compute_ms; }).median;
 }
 
 // Carries all of a step's reductions in `ms`.
@@ -106,26 +90,14 @@ void measure_woven(Report& report, const OverlapOptions& options, int ranks) {
   world.ranks = ranks;
   world.threads = 1;
   std::int64_t rows = 64;
-  const double first_ms = computing_ms_of(rounds_of(world, rows, 3)) / kReductions;
+  const double first_ms = compute_ms_of(rounds_of(world, rows, 3)) / kReductions;
   rows *= std::max<std::int64_t>(1, static_cast<std::int64_t>(options.compute_ms / first_ms));
-  const double compute_ms = computing_ms_of(rounds_of(world, rows, 3));
+  const std::vector<ScheduleRound> without_link = rounds_of(world, rows, options.rounds);
+  const double compute_ms = compute_ms_of(without_link);
   world.link = link_for(ranks, rows, compute_ms * (ranks - 1) / ranks);
-  const std::vector<WovenRound> rounds = rounds_of(world, rows, options.rounds);
-  const auto add = [&](const char* what, const RobustStats& stats, const char* unit,
-                       std::optional<double> target = std::nullopt, bool more = false) {
-    report.results.push_back(
-        measured(fmt::format("woven_{}_{}_ranks", what, ranks), stats, unit, target, more));
-  };
-  add("plain", stats_of(rounds, [](const WovenRound& r) { return r.plain_ms; }), "ms");
-  add("overlapped", stats_of(rounds, [](const WovenRound& r) { return r.woven_ms; }), "ms");
-  add("compute", stats_of(rounds, [](const WovenRound& r) { return r.compute_ms; }), "ms");
   // The last reduction of a pass has nothing left to run above it.
-  add("efficiency",
-      stats_of(rounds,
-               [&](const WovenRound& r) {
-                 return 1 - (r.woven_ms - r.compute_ms) / (r.plain_ms - r.compute_ms);
-               }),
-      "share", 1 - 1.0 / kReductions - 0.03, true);
+  add_schedule(report, "woven", ranks, rounds_of(world, rows, options.rounds), without_link,
+               1 - 1.0 / kReductions - 0.03);
 }
 
 }  // namespace coshard::bench

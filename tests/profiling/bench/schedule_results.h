@@ -29,6 +29,8 @@ inline void expect_efficiencies(const Report& report, const std::vector<std::str
     ASSERT_NE(efficiency, nullptr) << name;
     EXPECT_TRUE(efficiency->more_is_better) << name;
     EXPECT_GT(efficiency->target.value_or(0), 0.8) << name;
+    EXPECT_NE(report.find(name + "_copies_2_ranks"), nullptr) << name;
+    EXPECT_NE(report.find(name + "_link_efficiency_2_ranks"), nullptr) << name;
   }
 }
 
