@@ -246,7 +246,7 @@ mpi.MPI_Barrier(comm)
         job = self.job("-n", "2", "--hosts", "no-such-host.invalid", "--start-timeout", "2", PYTHON, "-c", "pass")
         self.assertNotEqual(job.code, 0)
         self.check(job, job.code)
-        self.assertIn("no-such-host.invalid", job.err)
+        self.assertIn("no-such-host", job.err)  # Open MPI cuts its domain off
         # hydra waits for ever
         self.assertRegex(job.err.splitlines()[-1], r"^error: (mpirun\.openmpi exited with code \d+|rank 0 on no-such-host\.invalid has not started within 2 s)$")
 
