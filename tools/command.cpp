@@ -225,8 +225,17 @@ void add_completion(CLI::App& app, Chosen& chosen) {
   });
 }
 
+// CLI11 knows nothing of the program.
+struct RunFormatter : CLI::Formatter {
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = Formatter::make_usage(app, std::move(name));
+    return usage.insert(usage.find_last_not_of('\n') + 1, " PROGRAM [ARGUMENTS]");
+  }
+};
+
 void add_run(CLI::App& app, Chosen& chosen, job::RunOptions& options) {
   CLI::App* sub = app.add_subcommand("run", "Run a program as several processes, under MPI");
+  sub->formatter(std::make_shared<RunFormatter>());
   sub->footer(
       "The first word that is not an option is the program; the rest are its arguments.\n"
       "Example: coshard run -n 4 build/examples/quickstart");

@@ -6,6 +6,7 @@ not there
 """
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,21 @@ class Faults(unittest.TestCase):
             self.assertRegex(job.err.splitlines()[-1], rf"^error: rank 0 exited with code \d+: .*{who(1)} has died: ")
             self.check_nothing_remains(hosts, STEADY)
             hosts.set_link(1, "up")  # what MPI's launcher has on the other host does not notice before
+            self.check_nothing_remains(hosts, seconds=10)
+
+    def test_a_host_that_is_gone_ends_a_job_whose_programs_do_not_notice(self):
+        with Hosts(2, "1gbit") as hosts:
+            job = Job(hosts, hosts.coshard_run(COSHARD, MPI, "sh", "-c", "echo here; exec sleep 1000"))
+            self.addCleanup(job.__exit__)
+            for rank in (0, 1):
+                job.wait_for(rf"\[{rank}\] here")
+            begin = time.monotonic()
+            hosts.set_link(1, "down")
+            self.assertNotEqual(job.end(60 + 5 + 3 + 5 * NOISE), 0, job.shown())
+            self.assertGreater(time.monotonic() - begin, 30)
+            self.assertRegex(job.err.splitlines()[-1], r"^error: rank 1 was lost: its connection failed: \w")
+            self.check_nothing_remains(hosts, shutil.which("sleep"), seconds=10 + 5 * NOISE)
+            hosts.set_link(1, "up")
             self.check_nothing_remains(hosts, seconds=10)
 
     def test_under_mpirun_both_sides_of_a_cut_link_end(self):

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -257,6 +258,16 @@ TEST(Command, RunReadsItsOwnOptionsAndLeavesTheRestToTheProgram) {
   expect_refused("run -n 2 --hosts a,b,c ./program --bogus",
                  "--hosts a,b,c names 3 hosts, more than -n 2");
   expect_refused("run -n", "needs a value");
+  std::string empty = "";
+  std::array<char*, 5> words = {const_cast<char*>("coshard"), const_cast<char*>("run"),
+                                const_cast<char*>("--hosts"), empty.data(),
+                                const_cast<char*>("./program")};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(command(words.size(), words.data()), 2);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("coshard: --hosts '': expected host "),
+            0U);
+  EXPECT_NE(run("run --help").out.find("\nUsage: coshard run [OPTIONS] PROGRAM [ARGUMENTS]\n"),
+            std::string::npos);
 }
 
 TEST(Command, APatternThatNoCaseHasIsNamed) {

@@ -40,6 +40,7 @@ int become(const std::vector<std::string>& command) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  ::signal(SIGPIPE, SIG_DFL);  // which this process may ignore
   ::execvp(argv[0], argv.data());
   return errno;
 }

@@ -12,7 +12,7 @@
 namespace coshard::job {
 namespace {
 
-constexpr char kLetters[] = "xkslm";  // by kind
+constexpr char kLetters[] = "xkslmu";  // by kind
 
 std::string signal_text(int signal) {
   const char* name = ::sigabbrev_np(signal);
@@ -26,6 +26,7 @@ int Ending::code() const {
     case Kind::Exited: return value;
     case Kind::Killed: return 128 + value;
     case Kind::NotStarted: return value == ENOENT ? 127 : 126;
+    case Kind::Unwritten: return value == EPIPE ? 128 + SIGPIPE : 1;
     case Kind::Lost:
     case Kind::Missing: break;
   }
@@ -38,8 +39,10 @@ std::string Ending::text() const {
     case Kind::Killed: return "was killed by " + signal_text(value);
     case Kind::NotStarted: return str_cat("could not be started: ", std::strerror(value));
     case Kind::Missing: return str_cat("has not started within ", value, " s");
+    case Kind::Unwritten: return str_cat("could not be written: ", std::strerror(value));
     case Kind::Lost: break;
   }
+  if (value != 0) return str_cat("was lost: its connection failed: ", std::strerror(value));
   return "was lost: its guard process is gone";
 }
 

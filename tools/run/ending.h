@@ -9,8 +9,9 @@ struct Ending {
     Exited,      // value: exit code
     Killed,      // value: signal
     NotStarted,  // value: errno
-    Lost,        // its guard is gone
+    Lost,        // its guard is gone; value: errno of its connection, or 0
     Missing,     // its guard did not come; value: within so many seconds
+    Unwritten,   // what it wrote could not be written on; value: errno
   };
   Kind kind = Kind::Exited;
   int value = 0;

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -11,14 +13,17 @@
 #include <boost/asio/write.hpp>
 #include <csignal>
 #include <cstdlib>
-#include <iostream>
+#include <deque>
+#include <limits>
 
 #include <coshard/runtime/error.h>
 #include "tools/run/child.h"
 #include "tools/run/ending.h"
 #include "tools/run/guard_door.h"
+#include "tools/run/last_will.h"
 #include "tools/run/message.h"
 #include "tools/run/signals.h"
+#include "tools/run/standard_streams.h"
 
 namespace coshard::job {
 namespace {
@@ -30,8 +35,14 @@ constexpr std::chrono::seconds kGrace{2}, kConnect{20};
 
 class Guard {
  public:
-  Guard(asio::io_context& io, asio::ip::tcp::socket run)
-      : io_(io), run_(std::move(run)), out_(io), err_(io), signals_(io), grace_(io) {}
+  Guard(asio::io_context& io, asio::ip::tcp::socket run, LastWill& will)
+      : io_(io),
+        run_(std::move(run)),
+        streams_{Stream{asio::posix::stream_descriptor(io), MessageKind::Out},
+                 Stream{asio::posix::stream_descriptor(io), MessageKind::Err}},
+        signals_(io),
+        grace_(io),
+        will_(will) {}
 
   int run(const std::vector<std::string>& program) {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2})
@@ -44,8 +55,9 @@ class Guard {
       tell(MessageKind::Drained);
     } else {
       pid_ = child.pid;
-      watch(out_, child.out, MessageKind::Out);
-      watch(err_, child.err, MessageKind::Err);
+      will_.set(pid_);
+      watch(streams_[0], child.out);
+      watch(streams_[1], child.err);
       hear_signals();
     }
     io_.run();
@@ -53,44 +65,83 @@ class Guard {
   }
 
  private:
+  struct Stream {
+    asio::posix::stream_descriptor from;
+    MessageKind kind;
+    int ahead = 0;  // messages that `coshard run` has not taken yet
+    bool waits = false;
+    std::size_t most = std::numeric_limits<std::size_t>::max();  // bytes that may still come
+  };
+
   void tell(MessageKind kind, std::string_view text = "") {
+    if (gone_) return;
     const MessageHeader header = header_of(kind, text.size());
-    send_all(asio::buffer(header));
-    send_all(asio::buffer(text));
+    unsent_.push_back(std::string(header.begin(), header.end()).append(text));
+    if (unsent_.size() == 1) send();
   }
-  // A signal interrupts the wait for a slow reader; the rest is sent all the same.
-  void send_all(asio::const_buffer rest) {
-    while (rest.size() > 0 && !gone_) {
-      error_code failed;
-      rest += asio::write(run_, rest, failed);
-      if (failed && failed != asio::error::interrupted) run_is_gone();
-    }
+  void send() {
+    asio::async_write(run_, asio::buffer(unsent_.front()), [this](error_code failed, std::size_t) {
+      if (failed) return run_is_gone();
+      unsent_.pop_front();
+      if (!unsent_.empty()) send();
+    });
   }
 
   void send_signal(int signal) const {
     if (pid_ > 0) ::kill(-pid_, signal);
   }
 
-  void watch(asio::posix::stream_descriptor& from, int fd, MessageKind kind) {
+  // What the program writes ----------------------------------------------------------------------
+
+  void watch(Stream& stream, int fd) {
     ::fcntl(fd, F_SETFL, O_NONBLOCK);
-    from.assign(fd);
-    wait_for(from, kind);
+    stream.from.assign(fd);
+    wait_for(stream);
   }
-  void wait_for(asio::posix::stream_descriptor& from, MessageKind kind) {
-    from.async_wait(asio::posix::descriptor_base::wait_read,
-                    [&from, kind, this](error_code failed) {
-                      if (!failed && pass_on(from, kind)) wait_for(from, kind);
-                    });
+  // Unless too much is on its way: then taken() goes on.
+  void wait_for(Stream& stream) {
+    const bool full = stream.ahead >= kMostAhead && !gone_;
+    if (stream.waits || !stream.from.is_open() || full) return;
+    stream.waits = true;
+    stream.from.async_wait(asio::posix::descriptor_base::wait_read,
+                           [&stream, this](error_code failed) {
+                             stream.waits = false;
+                             if (failed || has_ended_) return;
+                             pass_on(stream);
+                             wait_for(stream);
+                           });
   }
-  // One piece of what is there; false: there is no more to come.
-  bool pass_on(asio::posix::stream_descriptor& from, MessageKind kind) {
-    if (!from.is_open()) return false;
-    const ssize_t size = ::read(from.native_handle(), buffer_.data(), buffer_.size());
-    if (size > 0) tell(kind, {buffer_.data(), static_cast<std::size_t>(size)});
-    if (size == 0) from.close();
-    more_ = size > 0;
-    return size != 0;
+  // One piece of what is there; false: there is nothing.
+  bool pass_on(Stream& stream) {
+    const std::size_t most = std::min(buffer_.size(), stream.most);
+    const ssize_t size = ::read(stream.from.native_handle(), buffer_.data(), most);
+    if (size == 0) stream.from.close();
+    if (size <= 0) return false;
+    stream.most -= static_cast<std::size_t>(size);
+    ++stream.ahead;
+    tell(stream.kind, {buffer_.data(), static_cast<std::size_t>(size)});
+    return true;
   }
+  void taken(Stream& stream) {
+    --stream.ahead;
+    if (has_ended_)
+      drain();
+    else
+      wait_for(stream);
+  }
+
+  // What is there now is all that is the program's: others may hold the pipe and write on.
+  void drain() {
+    bool more = false;
+    for (Stream& stream : streams_) {
+      while (stream.from.is_open() && stream.ahead < kMostAhead)
+        if (!pass_on(stream) && stream.from.is_open()) stream.from.close();
+      more = more || stream.from.is_open();
+    }
+    if (!more && !std::exchange(drained_, true)) tell(MessageKind::Drained);
+  }
+
+  // How it ends ------------------------------------------------------------------------------------
 
   void hear_signals() {
     signals_.async_wait([this](error_code failed, int signal) {
@@ -107,17 +158,16 @@ class Guard {
     int status = 0;
     if (pid_ == 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return;
     send_signal(SIGKILL);  // what it has started and left
+    will_.set(0);
     pid_ = 0;
     ending_ = ending_of(status);
+    has_ended_ = true;
     tell(MessageKind::Ended, to_word(ending_));
-    drain(out_, MessageKind::Out);
-    drain(err_, MessageKind::Err);
-    tell(MessageKind::Drained);
-    if (gone_) io_.stop();
-  }
-  void drain(asio::posix::stream_descriptor& from, MessageKind kind) {
-    do more_ = false;
-    while (pass_on(from, kind) && more_);
+    if (gone_) return io_.stop();
+    for (Stream& stream : streams_)
+      if (stream.from.is_open())
+        stream.most = static_cast<std::size_t>(::fcntl(stream.from.native_handle(), F_GETPIPE_SZ));
+    drain();
   }
 
   void hear_run() {
@@ -125,7 +175,10 @@ class Guard {
       if (failed) return run_is_gone();
       for (std::size_t i = 0; i < size; ++i) {
         if (heard_[i] == kLeave) return io_.stop();
-        send_signal(heard_[i]);
+        if (heard_[i] == kTakenOut || heard_[i] == kTakenErr)
+          taken(streams_[heard_[i] - kTakenOut]);
+        else
+          send_signal(heard_[i]);
       }
       hear_run();
     });
@@ -136,19 +189,22 @@ class Guard {
     if (std::exchange(gone_, true)) return;
     if (pid_ == 0) return io_.stop();
     send_signal(SIGTERM);
+    for (Stream& stream : streams_) wait_for(stream);  // it may write, though nobody hears that
     grace_.expires_after(kGrace);
     grace_.async_wait([this](error_code) { send_signal(SIGKILL); });
   }
 
   asio::io_context& io_;
   asio::ip::tcp::socket run_;
-  asio::posix::stream_descriptor out_, err_;
+  std::array<Stream, 2> streams_;
   asio::signal_set signals_;
   asio::steady_timer grace_;
+  LastWill& will_;
   pid_t pid_ = 0;
   Ending ending_;
-  bool gone_ = false, more_ = false;
-  std::array<char, kLongestMessage> buffer_{};
+  bool gone_ = false, has_ended_ = false, drained_ = false;
+  std::deque<std::string> unsent_;
+  std::array<char, kLongestOutput> buffer_{};
   std::array<unsigned char, 64> heard_{};
 };
 
@@ -171,12 +227,16 @@ int own_rank() {
 }  // namespace
 
 int guard(std::vector<std::string> words) {
+  open_standard_streams();
+  ignore_sigpipe();
   for (std::string& word : words) word.erase(0, 1);
   const std::string addresses = variable(kAddressVariable), token = variable(kTokenVariable);
+  const int rank = own_rank();
+  if (rank != 0) close_stdin();  // MPICH's launcher leaves it open
+  LastWill will;
   asio::io_context io(1);
-  asio::ip::tcp::socket run = connect_to_run(io, addresses, token, own_rank(), kConnect);
-  ::fcntl(run.native_handle(), F_SETFD, FD_CLOEXEC);  // not the program's
-  return Guard(io, std::move(run)).run(words);
+  asio::ip::tcp::socket run = connect_to_run(io, addresses, token, rank, kConnect);
+  return Guard(io, std::move(run), will).run(words);
 }
 
 }  // namespace coshard::job

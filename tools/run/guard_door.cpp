@@ -1,6 +1,8 @@
 #include "tools/run/guard_door.h"
 
 #include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -35,6 +37,25 @@ constexpr std::size_t kNonce = 32, kProof = 64, kMostOfHello = kNonce + kProof +
 tcp::endpoint place(bool local) {
   if (local) return {asio::ip::address_v4::loopback(), 0};
   return {tcp::v4(), 0};
+}
+
+void set(Socket& socket, int option, std::chrono::milliseconds time,
+         std::chrono::milliseconds unit) {
+  const auto value = static_cast<int>(time / unit);
+  ::setsockopt(socket.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
+}
+
+// Of a connection on which nothing may be said for hours. Where the other host does not answer it
+// fails as soon as a liveness link without a deadline does (runtime/launch/liveness.cpp).
+void settle(Socket& socket) {
+  using namespace std::chrono_literals;
+  error_code ignored;
+  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);  // not the program's
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  set(socket, TCP_KEEPIDLE, 15s, 1s);
+  set(socket, TCP_KEEPINTVL, 5s, 1s);
+  set(socket, TCP_USER_TIMEOUT, 60s, 1ms);
 }
 
 }  // namespace
@@ -72,7 +93,7 @@ GuardDoor::Await<void> GuardDoor::accept() {
       co_await again.async_wait(asio::use_awaitable);
       continue;
     }
-    ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+    settle(socket);
     const auto stranger = std::make_shared<Stranger>(
         Stranger{std::move(socket), asio::steady_timer(io_, options_.patience)});
     strangers_.push_back(stranger);
@@ -130,6 +151,7 @@ asio::awaitable<Answer> introduce(Socket& socket, tcp::endpoint to, std::string 
   auto told = asio::redirect_error(asio::use_awaitable, failed);
   co_await socket.async_connect(to, told);
   if (failed) co_return Answer::Nobody;
+  settle(socket);
   std::string drawn(kNonce, ' '), answer(kProof, ' ');
   co_await asio::async_read(socket, asio::buffer(drawn), told);
   if (failed) co_return Answer::NotThisJob;

@@ -36,6 +36,12 @@ int ranks_of(const std::vector<Host>& hosts) {
   return ranks;
 }
 
+std::string host_of(const std::vector<Host>& hosts, int rank) {
+  for (const Host& host : hosts)
+    if ((rank -= host.ranks) < 0) return host.name;
+  return "";
+}
+
 std::vector<Host> parse_hosts(const std::string& text, int ranks) {
   std::vector<Host> hosts;
   std::istringstream in(text + ',');

@@ -15,5 +15,7 @@ struct Host {
 // share `ranks` in blocks, the first ones get more, or have one each. Error{BadInput} otherwise.
 std::vector<Host> parse_hosts(const std::string& text, int ranks);
 int ranks_of(const std::vector<Host>& hosts);
+// Empty: on none of them.
+std::string host_of(const std::vector<Host>& hosts, int rank);
 
 }  // namespace coshard::job

@@ -38,7 +38,7 @@ void Lines::write(std::string_view lines) {
     all += lines.substr(0, size);
     lines.remove_prefix(size);
   }
-  out_ << all << std::flush;
+  out_(all);
 }
 
 }  // namespace coshard::job

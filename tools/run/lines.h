@@ -1,7 +1,7 @@
 #pragma once
 // Puts what a rank writes together to whole lines, each after the rank's prefix, so that the lines
 // of ranks do not mix.
-#include <ostream>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -9,7 +9,8 @@ namespace coshard::job {
 
 class Lines {
  public:
-  Lines(std::string prefix, std::ostream& out) : prefix_(std::move(prefix)), out_(out) {}
+  using Write = std::function<void(std::string_view)>;
+  Lines(std::string prefix, Write out) : prefix_(std::move(prefix)), out_(std::move(out)) {}
   void add(std::string_view text);
   void end();  // writes a last line that has no newline; with a prefix it gets one
   // The last line that begins with "error: ", or else the last that was not empty, nor a warning; cut.
@@ -20,7 +21,7 @@ class Lines {
   void write(std::string_view lines);
 
   std::string prefix_;
-  std::ostream& out_;
+  Write out_;
   std::string begun_;  // a line without its newline yet
   std::string last_, error_;
 };

@@ -1,6 +1,8 @@
 #pragma once
 // What a guard and `coshard run` tell each other over their connection (guard_door.h). The guard
-// sends messages; it is sent single bytes: a signal for its program, or that it may leave.
+// sends messages; it is sent single bytes: a signal for its program, that it may leave, or that one
+// message of output has been taken. Of each stream few messages are on their way, so that both ends
+// can always read what comes: neither signals nor the end of a program wait behind output.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -12,6 +14,11 @@ constexpr const char* kAddressVariable = "COSHARD_RUN_ADDRESS";
 constexpr const char* kTokenVariable = "COSHARD_RUN_TOKEN";
 
 constexpr unsigned char kLeave = 0;
+constexpr unsigned char kTakenOut = 128, kTakenErr = 129;  // greater than any signal
+// The most that a guard sends before it is told so. What all of it holds fits into the buffer that a
+// connection has at first, also while `coshard run` is stopped: one that is full is cut in time.
+constexpr int kMostAhead = 3;
+constexpr std::size_t kLongestOutput = 8192;
 
 enum class MessageKind : std::uint8_t {
   Hello,    // who it is

@@ -1,15 +1,16 @@
 #pragma once
 // What `coshard run` was asked for.
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace coshard::job {
 
 struct RunOptions {
-  int ranks = 0;      // 0: as many as the hosts have, or as this machine has cores
-  std::string hosts;  // "h0,h1:2"; empty: this machine
-  std::string mpi;    // "openmpi", "mpich"; empty: one that is installed
+  int ranks = 0;                     // 0: as many as the hosts have, or as this machine has cores
+  std::optional<std::string> hosts;  // "h0,h1:2"; none: this machine
+  std::string mpi;                   // "openmpi", "mpich"; empty: one that is installed
   bool no_prefix = false;
   std::chrono::milliseconds start_timeout{60'000};  // for all processes to start; 0: none
   std::vector<std::string> program;                 // and its arguments

@@ -4,7 +4,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
-#include <iostream>
 #include <thread>
 
 #include <coshard/runtime/error.h>
@@ -14,6 +13,7 @@
 #include "tools/run/guard.h"
 #include "tools/run/launcher.h"
 #include "tools/run/message.h"
+#include "tools/run/standard_streams.h"
 #include "tools/run/supervisor.h"
 
 namespace coshard::job {
@@ -25,7 +25,7 @@ int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurre
 
 Job job_of(const RunOptions& options) {
   Job job;
-  if (!options.hosts.empty()) job.hosts = parse_hosts(options.hosts, options.ranks);
+  if (options.hosts) job.hosts = parse_hosts(*options.hosts, options.ranks);
   job.ranks = !job.hosts.empty()  ? ranks_of(job.hosts)
               : options.ranks > 0 ? options.ranks
                                   : cores();
@@ -51,18 +51,18 @@ std::string addresses_of(const Job& job, unsigned short port) {
 }  // namespace
 
 int run_job(const RunOptions& options) {
+  open_standard_streams();
+  ignore_sigpipe();
   const Job job = job_of(options);
   const Launcher launcher = find_launcher(options.mpi, {COSHARD_MPI_SHIMS});
   asio::io_context io(1);
   Supervisor supervisor(io, {job.ranks, draw_nonce(), options.program.front(), !options.no_prefix,
-                             job.hosts.empty(), options.start_timeout});
+                             job.hosts, options.start_timeout});
   Environment environment = environment_of(launcher, job);
   environment.emplace_back(kAddressVariable, addresses_of(job, supervisor.port()));
   environment.emplace_back(kTokenVariable, supervisor.token());
   supervisor.start_launcher(command_of(launcher, job), environment);
   io.run();
-  if (const std::string cause = supervisor.cause(); !cause.empty())
-    std::cerr << "error: " << cause << std::endl;
   return supervisor.code();
 }
 

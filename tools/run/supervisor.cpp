@@ -1,5 +1,7 @@
 #include "tools/run/supervisor.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -8,7 +10,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <filesystem>
-#include <iostream>
 
 #include <coshard/runtime/error.h>
 #include "tools/run/child.h"
@@ -21,17 +22,19 @@ namespace asio = boost::asio;
 Supervisor::Supervisor(asio::io_context& io, Options options)
     : io_(io),
       options_(std::move(options)),
-      door_(io, {options_.token, options_.ranks, options_.local},
+      door_(io, {options_.token, options_.ranks, options_.hosts.empty()},
             [this](int rank, Socket socket) { entered(rank, std::move(socket)); }),
       signals_(io),
       pause_(io),
       start_(io),
+      flush_(io),
       launcher_out_(io),
       launcher_err_(io) {
+  make_outlets();
   for (int r = 0; r < options_.ranks; ++r) {
     const std::string prefix = options_.prefix ? str_cat('[', r, "] ") : "";
-    ranks_.push_back(
-        std::make_unique<Rank>(Rank{Lines(prefix, std::cout), Lines(prefix, std::cerr)}));
+    ranks_.push_back(std::make_unique<Rank>(
+        Rank{lines_to(STDOUT_FILENO, prefix), lines_to(STDERR_FILENO, prefix)}));
   }
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) hear(signals_, signal);
 }
@@ -47,8 +50,8 @@ void Supervisor::start_launcher(const std::vector<std::string>& command,
   launcher_out_.assign(child.out);
   launcher_err_.assign(child.err);
   const std::string prefix = options_.prefix ? '[' + launcher_name_ + "] " : "";
-  launcher_says_ = std::make_unique<Lines>(prefix, std::cerr);
-  launcher_complains_ = std::make_unique<Lines>(prefix, std::cerr);
+  launcher_says_ = std::make_unique<Lines>(lines_to(STDERR_FILENO, prefix));
+  launcher_complains_ = std::make_unique<Lines>(lines_to(STDERR_FILENO, prefix));
   door_.open();
   if (options_.start_timeout.count() > 0) asio::co_spawn(io_, expect_guards(), asio::detached);
   asio::co_spawn(io_, hear_signals(), asio::detached);
@@ -76,6 +79,7 @@ void Supervisor::entered(int number, Socket socket) {
 
 Supervisor::Await<void> Supervisor::follow(Rank& rank, Socket socket) {
   rank.guard = &socket;
+  int error = 0;
   if (std::ranges::all_of(ranks_, [](const auto& each) { return each->came(); })) door_.close();
   try {
     for (;;) {
@@ -86,31 +90,34 @@ Supervisor::Await<void> Supervisor::follow(Rank& rank, Socket socket) {
       co_await asio::async_read(socket, asio::buffer(text), asio::use_awaitable);
       heard(rank, shape.kind, text);
     }
-  } catch (const std::exception&) {  // the connection is at its end, or spoke nonsense
+  } catch (const boost::system::system_error& failed) {
+    if (failed.code() != asio::error::eof && failed.code() != asio::error::connection_reset)
+      error = failed.code().value();
+  } catch (const std::exception&) {  // it spoke nonsense
   }
-  lost(rank);
+  lost(rank, error);
 }
 
 void Supervisor::heard(Rank& rank, MessageKind kind, const std::string& text) {
-  if (kind == MessageKind::Out) rank.out.add(text);
-  if (kind == MessageKind::Err) rank.err.add(text);
+  if (kind == MessageKind::Out) rank.out.add(text), ++rank.untaken[0];
+  if (kind == MessageKind::Err) rank.err.add(text), ++rank.untaken[1];
   if (kind == MessageKind::Ended) {
     rank.ended = true;
     const auto number = std::ranges::find(ranks_, &rank, &std::unique_ptr<Rank>::get);
     if (const Ending ending = ending_of(text); !ending.ok())
       failed({static_cast<int>(number - ranks_.begin()), ending});
   }
-  if (kind != MessageKind::Drained) return;
+  if (kind != MessageKind::Drained) return take(rank);
   rank.out.end();
   rank.err.end();
   rank.drained = true;
   look_whether_over();
 }
 
-void Supervisor::lost(Rank& rank) {
+void Supervisor::lost(Rank& rank, int error) {
   rank.guard = nullptr;
   if (rank.drained) return;
-  if (!rank.ended) heard(rank, MessageKind::Ended, to_word({Ending::Kind::Lost, 0}));
+  if (!rank.ended) heard(rank, MessageKind::Ended, to_word({Ending::Kind::Lost, error}));
   heard(rank, MessageKind::Drained, "");
 }
 

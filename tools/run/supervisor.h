@@ -1,7 +1,9 @@
 #pragma once
 // Follows the guards of a job and its launcher: passes on what the programs write and the signals
-// that come, keeps the first failure and ends the other ranks after it. Lives in one io_context,
-// whose run() returns when the launcher has ended; on its thread.
+// that come, keeps the first failure and ends the other ranks after it, and says at last what it
+// was. Lives in one io_context, whose run() returns when the launcher has ended and all is written;
+// on its thread.
+#include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -15,9 +17,11 @@
 
 #include "tools/run/ending.h"
 #include "tools/run/guard_door.h"
+#include "tools/run/hosts.h"
 #include "tools/run/launcher.h"
 #include "tools/run/lines.h"
 #include "tools/run/message.h"
+#include "tools/run/outlet.h"
 
 namespace coshard::job {
 
@@ -28,7 +32,7 @@ class Supervisor {
     std::string token;    // of the guards that belong here
     std::string program;  // its name
     bool prefix = true;
-    bool local = true;                           // all guards are on this machine
+    std::vector<Host> hosts;                     // empty: all guards are on this machine
     std::chrono::milliseconds start_timeout{0};  // for all guards to come; 0: none
   };
   Supervisor(boost::asio::io_context& io, Options options);
@@ -37,9 +41,7 @@ class Supervisor {
   // Error{Unsupported}: it cannot be started.
   void start_launcher(const std::vector<std::string>& command, const Environment& environment);
 
-  // Once run() has returned: the first failure, with no newline; empty if there was none.
-  std::string cause() const;
-  int code() const;
+  int code() const;  // once run() has returned
 
  private:
   template <class T>
@@ -49,13 +51,16 @@ class Supervisor {
   using Clock = std::chrono::steady_clock;
   struct Rank {
     Lines out, err;
+    std::array<int, 2> untaken{};  // messages of either that the guard has not been told are taken
     Socket* guard = nullptr;
     bool ended = false;    // its program
     bool drained = false;  // nothing more comes from it
     bool came() const { return guard != nullptr || drained; }
   };
+  // From the first failure to the end of the job, and of what is written of it.
+  static constexpr std::chrono::milliseconds kAll{2800};
   struct Failure {
-    int rank = -1;  // -1: the launcher
+    int rank = -1;  // -1: the launcher, or what is written here
     Ending ending;
   };
 
@@ -63,7 +68,15 @@ class Supervisor {
   void entered(int rank, Socket socket);
   Await<void> follow(Rank& rank, Socket socket);
   void heard(Rank& rank, MessageKind kind, const std::string& text);
-  void lost(Rank& rank);
+  void lost(Rank& rank, int error);
+
+  void make_outlets();
+  Lines lines_to(int fd, const std::string& prefix) const;
+  void take(Rank& rank);
+  void written();
+  Await<void> finish();
+  Await<void> flush(const Outlet& outlet);
+  bool gives_up(const Outlet& outlet) const;
 
   Await<void> show(Descriptor& from, Lines& to);
   bool show_what_is_there(Descriptor& from, Lines& to);
@@ -75,6 +88,7 @@ class Supervisor {
   void reap_launcher();
 
   void failed(Failure failure);
+  std::string cause() const;
   std::string last_words(int rank) const;
   int distance(const Failure& failure) const;
   const Failure& cause_of_all() const;
@@ -89,7 +103,8 @@ class Supervisor {
   Options options_;
   GuardDoor door_;
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer pause_, start_;
+  boost::asio::steady_timer pause_, start_, flush_;
+  std::shared_ptr<Outlet> out_, err_;  // one where both are the same file: then the order stays
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::optional<Failure> first_;
   std::vector<Failure> others_;  // that came after it, before these were ended from here
@@ -100,7 +115,7 @@ class Supervisor {
   std::string aborted_;  // who has called MPI_Abort, as the launcher says
   Descriptor launcher_out_, launcher_err_;
   std::unique_ptr<Lines> launcher_says_, launcher_complains_;
-  bool over_ = false, interrupted_ = false, ends_others_ = false;
+  bool over_ = false, interrupted_ = false, ends_others_ = false, told_to_end_ = false;
 };
 
 }  // namespace coshard::job

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 // After the first failure: for the others to say what they saw, to end on SIGTERM, and on SIGKILL.
 constexpr milliseconds kReport{2000}, kTerminate{400}, kKill{200};
 // For the launcher to end once no rank is left, and on SIGTERM; both within kAll of a failure.
-constexpr milliseconds kLauncher{10'000}, kLauncherOnSignal{200}, kAll{2800};
+constexpr milliseconds kLauncher{10'000}, kLauncherOnSignal{200};
 
 }  // namespace
 
@@ -53,6 +53,7 @@ Supervisor::Await<void> Supervisor::hear_signals() {
 void Supervisor::pass_on(int signal) {
   const bool again =
       signal == SIGINT && std::exchange(interrupted_, interrupted_ || signal == SIGINT);
+  told_to_end_ = true;
   send_signal(again ? SIGKILL : signal);
   const bool all_came = std::ranges::all_of(ranks_, [](const auto& rank) { return rank->came(); });
   if (!all_came && !launcher_ending_) ::kill(launcher_, again ? SIGKILL : SIGTERM);
@@ -75,7 +76,7 @@ Supervisor::Await<void> Supervisor::pause(milliseconds time) {
 }
 
 Supervisor::Await<void> Supervisor::end_others() {
-  co_await pause(kReport);
+  if (first_->ending.kind != Ending::Kind::Unwritten) co_await pause(kReport);
   if (over_) co_return;
   ends_others_ = true;
   send_signal(SIGTERM);
@@ -83,8 +84,8 @@ Supervisor::Await<void> Supervisor::end_others() {
   if (over_) co_return;
   send_signal(SIGKILL);
   co_await pause(kKill);
-  for (const auto& rank : ranks_) rank->drained = true;  // whoever has not answered by now
-  look_whether_over();
+  for (const auto& rank : ranks_)  // whoever has not answered by now
+    if (!rank->drained) heard(*rank, MessageKind::Drained, "");
 }
 
 void Supervisor::look_whether_over() {
@@ -92,8 +93,7 @@ void Supervisor::look_whether_over() {
   over_ = true;
   for (const auto& rank : ranks_) tell(rank->guard, kLeave);
   pause_.cancel();
-  if (launcher_ending_) return io_.stop();
-  asio::co_spawn(io_, end_launcher(), asio::detached);
+  asio::co_spawn(io_, launcher_ending_ ? finish() : end_launcher(), asio::detached);
 }
 
 // The launcher ---------------------------------------------------------------------------------
@@ -105,8 +105,10 @@ Supervisor::Await<void> Supervisor::end_launcher() {
     patience = std::max(kLauncherOnSignal, kAll - kLauncherOnSignal - since);
   }
   co_await pause(patience);
+  if (launcher_ending_) co_return;
   ::kill(launcher_, SIGTERM);
   co_await pause(kLauncherOnSignal);
+  if (launcher_ending_) co_return;
   ::kill(-launcher_, SIGKILL);
 }
 
@@ -119,8 +121,10 @@ Supervisor::Await<void> Supervisor::show(Descriptor& from, Lines& to) {
 
 // What has ended a rank without its guard's word only the launcher can know.
 bool Supervisor::launcher_knows_more() const {
-  return !first_ || first_->rank < 0 || first_->ending.kind == Ending::Kind::Lost ||
-         first_->ending.kind == Ending::Kind::Missing;
+  if (!first_) return true;
+  const Ending::Kind kind = first_->ending.kind;
+  if (first_->rank < 0) return kind != Ending::Kind::Unwritten;
+  return kind == Ending::Kind::Lost || kind == Ending::Kind::Missing;
 }
 
 // MPI_Abort ends all processes at once, guards too; Open MPI says who called it.
@@ -152,10 +156,12 @@ void Supervisor::reap_launcher() {
   show_what_is_there(launcher_out_, *launcher_says_);
   show_what_is_there(launcher_err_, *launcher_complains_);
   if (!over_ || !launcher_ending_->ok()) failed({-1, *launcher_ending_});
-  if (over_) return io_.stop();
+  if (over_) {
+    asio::co_spawn(io_, finish(), asio::detached);
+    return;
+  }
   for (const auto& rank : ranks_)
-    if (rank->guard == nullptr) rank->drained = true;
-  look_whether_over();
+    if (rank->guard == nullptr && !rank->drained) heard(*rank, MessageKind::Drained, "");
 }
 
 // What to say of it ----------------------------------------------------------------------------
@@ -199,8 +205,11 @@ std::string Supervisor::cause() const {
     return str_cat(who, "; ", launcher_name_, ' ', launcher_ending_->text());
   const Failure& first = cause_of_all();
   const Ending& ending = first.ending;
+  if (ending.kind == Ending::Kind::Unwritten) return "output " + ending.text();
   if (first.rank < 0) return launcher_name_ + ' ' + ending.text();
-  const std::string who = str_cat("rank ", first.rank);
+  std::string who = str_cat("rank ", first.rank);
+  if (ending.kind == Ending::Kind::Missing && !options_.hosts.empty())
+    who += " on " + host_of(options_.hosts, first.rank);
   if (ending.kind == Ending::Kind::NotStarted)
     return str_cat(who, ": ", options_.program, ' ', ending.text());
   if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok())

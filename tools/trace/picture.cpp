@@ -19,7 +19,7 @@ using Kind = TraceEvent::Kind;
 
 constexpr double kWidth = 760, kLeft = 136, kRight = 16;
 constexpr double kTitle = 34, kLane = 22, kGap = 6, kKey = 34;
-constexpr std::size_t kMostRanks = 4;
+constexpr std::size_t kMostLanes = 4;
 constexpr std::string_view kCompute = "#8c959f", kHidden = "#2da44e", kExposed = "#cf222e";
 
 struct Lanes {
@@ -72,7 +72,7 @@ Panel panel_of(const std::vector<RankTrace>& trace, std::string_view name) {
     Lanes lanes{rank.rank, within(rank, Kind::Kernel, panel.step),
                 within(rank, Kind::Collective, panel.step)};
     in_flight += lanes.in_flight.length(), hidden += lanes.hidden().length();
-    if (panel.lanes.size() < kMostRanks) panel.lanes.push_back(std::move(lanes));
+    if (panel.lanes.size() < kMostLanes) panel.lanes.push_back(std::move(lanes));
   }
   const auto ranks = static_cast<std::int64_t>(std::max<std::size_t>(trace.size(), 1));
   panel.title = fmt::format("{}{:.0f} ms; communication is in flight for {:.0f} ms", name,

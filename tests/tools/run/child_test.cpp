@@ -45,6 +45,15 @@ TEST(Child, ThatCannotBeStartedSaysWhy) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // and leaves nothing
 }
 
+TEST(Child, EndsBySigpipeThoughThisProcessDoesNot) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const Child child = start({"sh", "-c", "kill -PIPE $$; echo here"}, Apart::Group, {});
+  ::signal(SIGPIPE, SIG_DFL);
+  EXPECT_EQ(all_of(child.out), "");
+  EXPECT_EQ(WTERMSIG(status_of(child)), SIGPIPE);
+  ::close(child.err);
+}
+
 TEST(Child, IsApart) {
   for (const Apart apart : {Apart::Group, Apart::Session}) {
     const Child child = start({"sleep", "60"}, apart, {});

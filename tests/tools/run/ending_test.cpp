@@ -19,6 +19,8 @@ TEST(Ending, HasTheCodeThatAShellGives) {
   EXPECT_EQ((Ending{Kind::NotStarted, EACCES}.code()), 126);
   EXPECT_EQ((Ending{Kind::Lost, 0}.code()), 1);
   EXPECT_EQ((Ending{Kind::Missing, 60}.code()), 1);
+  EXPECT_EQ((Ending{Kind::Unwritten, ENOSPC}.code()), 1);
+  EXPECT_EQ((Ending{Kind::Unwritten, EPIPE}.code()), 128 + SIGPIPE);
 }
 
 TEST(Ending, OnlyExitCodeZeroIsNoFailure) {
@@ -34,6 +36,11 @@ TEST(Ending, SaysWhatHappened) {
   EXPECT_EQ((Ending{Kind::NotStarted, ENOENT}.text()),
             "could not be started: No such file or directory");
   EXPECT_EQ((Ending{Kind::Missing, 60}.text()), "has not started within 60 s");
+  EXPECT_EQ((Ending{Kind::Lost, 0}.text()), "was lost: its guard process is gone");
+  EXPECT_EQ((Ending{Kind::Lost, ETIMEDOUT}.text()),
+            "was lost: its connection failed: Connection timed out");
+  EXPECT_EQ((Ending{Kind::Unwritten, ENOSPC}.text()),
+            "could not be written: No space left on device");
 }
 
 TEST(Ending, IsWhatWaitpidSays) {
@@ -43,8 +50,9 @@ TEST(Ending, IsWhatWaitpidSays) {
 }
 
 TEST(Ending, GoesThroughAWordUnchanged) {
-  for (const Ending ending : {Ending{Kind::Exited, 255}, Ending{Kind::Killed, 9},
-                              Ending{Kind::NotStarted, 2}, Ending{Kind::Lost, 0}}) {
+  for (const Ending ending :
+       {Ending{Kind::Exited, 255}, Ending{Kind::Killed, 9}, Ending{Kind::NotStarted, 2},
+        Ending{Kind::Lost, 0}, Ending{Kind::Unwritten, 28}}) {
     const Ending back = ending_of(to_word(ending));
     EXPECT_EQ(back.kind, ending.kind);
     EXPECT_EQ(back.value, ending.value);

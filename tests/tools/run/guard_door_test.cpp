@@ -2,6 +2,8 @@
 #include "tools/run/guard_door.h"
 
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <boost/asio/post.hpp>
@@ -112,6 +114,28 @@ TEST(GuardDoor, AGuardTriesTheAddressesInTurnAndTrustsNobodyWithoutTheToken) {
   EXPECT_GT(heard.size(), 64U);
   EXPECT_EQ(heard.find("token"), std::string::npos);
   EXPECT_EQ(served.end(), std::vector{0});
+}
+
+int option_of(tcp::socket& socket, int level, int option) {
+  int value = -1;
+  socklen_t size = sizeof value;
+  ::getsockopt(socket.native_handle(), level, option, &value, &size);
+  return value;
+}
+
+TEST(GuardDoor, BothEndsNoticeWhenTheOtherHostIsGone) {
+  Served served;
+  asio::io_context io;
+  std::vector<tcp::socket> ends;
+  ends.push_back(connect_to_run(io, served.address(), "the token", 0, 30s));
+  served.end();
+  ends.push_back(std::move(served.sockets.front()));
+  for (tcp::socket& socket : ends) {
+    EXPECT_EQ(option_of(socket, SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_EQ(option_of(socket, IPPROTO_TCP, TCP_USER_TIMEOUT), 60'000);
+    EXPECT_LT(option_of(socket, IPPROTO_TCP, TCP_KEEPIDLE), 60);  // else nothing is asked till then
+    EXPECT_LT(option_of(socket, IPPROTO_TCP, TCP_KEEPINTVL), 60);
+  }
 }
 
 TEST(GuardDoor, AGuardDoesNotWaitWhereNobodyListens) {

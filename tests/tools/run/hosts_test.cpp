@@ -30,7 +30,14 @@ TEST(Hosts, WithoutNumbersShareTheRanks) {
   EXPECT_EQ(parse_hosts("a", 7), (Hosts{{"a", 7}}));
 }
 
+TEST(Hosts, AreOfTheRanksInTheirOrder) {
+  const Hosts hosts = parse_hosts("a:2,b:1", 0);
+  for (const auto& [rank, host] : {std::pair{0, "a"}, {1, "a"}, {2, "b"}, {3, ""}})
+    EXPECT_EQ(host_of(hosts, rank), host);
+}
+
 TEST(Hosts, ThatDoNotFitAreRefused) {
+  EXPECT_EQ(refusal("", 0).find("--hosts '': expected host names"), 0u);
   EXPECT_EQ(refusal("a:2,b:2", 3), "--hosts a:2,b:2 adds up to 4 ranks, but -n is 3");
   EXPECT_EQ(refusal("a,b,c", 2), "--hosts a,b,c names 3 hosts, more than -n 2");
   EXPECT_EQ(refusal("a:2,b", 0),

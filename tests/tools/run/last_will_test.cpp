@@ -1,0 +1,68 @@
+#include "tools/run/last_will.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+
+namespace coshard::job {
+namespace {
+
+using HeldPipe = std::array<int, 2>;
+
+// Nobody holds the other end any more.
+bool ends(int fd, int milliseconds) {
+  pollfd end{fd, POLLIN, 0};
+  return ::poll(&end, 1, milliseconds) == 1 && (end.revents & POLLHUP) != 0;
+}
+
+void sleep_in_group(pid_t group) {
+  ::setpgid(0, group);
+  ::execlp("sleep", "sleep", "600", nullptr);
+  ::_exit(1);
+}
+
+// A process that has a group of two others, which hold `held`; it has told its will of that, and at
+// last that there is none.
+pid_t process_with_group(const HeldPipe& held, bool forgets) {
+  const pid_t process = ::fork();
+  if (process != 0) return process;
+  ::setpgid(0, 0);
+  LastWill will;
+  const pid_t first = ::fork();
+  if (first == 0) sleep_in_group(0);
+  ::setpgid(first, first);
+  if (::fork() == 0) sleep_in_group(first);
+  will.set(first);
+  if (forgets) will.set(0);
+  (void)!::write(held[1], &first, sizeof first);
+  ::close(held[1]);
+  for (;;) ::pause();
+}
+
+TEST(LastWill, KillsTheGroupOfAProcessThatIsKilledWithItsOwnGroup) {
+  for (const bool forgets : {false, true}) {
+    HeldPipe held;
+    ASSERT_EQ(::pipe(held.data()), 0);
+    const pid_t process = process_with_group(held, forgets);
+    ::close(held[1]);
+    pid_t group = 0;
+    ASSERT_EQ(::read(held[0], &group, sizeof group), static_cast<ssize_t>(sizeof group));
+    ::kill(-process, SIGKILL);
+    ::waitpid(process, nullptr, 0);
+    EXPECT_EQ(ends(held[0], forgets ? 300 : 30'000), !forgets);
+    ::kill(-group, SIGKILL);
+    ::close(held[0]);
+  }
+}
+
+TEST(LastWill, LeavesNoProcess) {
+  { LastWill will; }
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+}
+
+}  // namespace
+}  // namespace coshard::job

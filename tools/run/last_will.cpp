@@ -1,0 +1,52 @@
+#include "tools/run/last_will.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+namespace coshard::job {
+namespace {
+
+// Whatever is open here would look open to the launcher, which waits for the end of its pipes.
+void close_all_but(int kept) {
+  ::close_range(0, static_cast<unsigned>(kept) - 1, 0);
+  ::close_range(static_cast<unsigned>(kept) + 1, ~0U, 0);
+}
+
+// Of a new process, which heeds no signal but SIGKILL.
+[[noreturn]] void execute(int will) {
+  ::setsid();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE})
+    ::signal(signal, SIG_IGN);
+  close_all_but(will);
+  pid_t last = 0, group = 0;
+  ssize_t size = 0;
+  while ((size = ::read(will, &group, sizeof group)) > 0 || (size < 0 && errno == EINTR))
+    if (size > 0) last = group;
+  if (last > 0) ::kill(-last, SIGKILL);
+  ::_exit(0);
+}
+
+}  // namespace
+
+LastWill::LastWill() {
+  if (::pipe2(pipe_.data(), O_CLOEXEC) == 0) executor_ = ::fork();
+  if (executor_ != 0) {
+    ::close(pipe_[0]);
+    return;
+  }
+  ::close(pipe_[1]);
+  execute(pipe_[0]);
+}
+
+LastWill::~LastWill() {
+  ::close(pipe_[1]);
+  if (executor_ > 0) ::waitpid(executor_, nullptr, 0);
+}
+
+void LastWill::set(pid_t group) { (void)!::write(pipe_[1], &group, sizeof group); }
+
+}  // namespace coshard::job

@@ -1,0 +1,116 @@
+#include "tools/run/outlet.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+namespace coshard::job {
+namespace {
+
+constexpr std::size_t kRoom = 1 << 18, kLongestPiece = 1 << 16;
+// No longer write: it returns when all is taken, and only then is it known that a reader reads.
+constexpr std::size_t kAtOnce = 4096;
+
+// The signals of this process are other threads' business.
+std::thread start_thread(const std::function<void()>& body) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(body);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+// Also where someone else has made it O_NONBLOCK. -1: errno says why.
+ssize_t write_some(int fd, std::string_view text) {
+  for (;;) {
+    const ssize_t size = ::write(fd, text.data(), text.size());
+    if (size >= 0 || (errno != EAGAIN && errno != EINTR)) return size;
+    pollfd writable{fd, POLLOUT, 0};
+    if (errno == EAGAIN) ::poll(&writable, 1, -1);
+  }
+}
+
+}  // namespace
+
+Outlet::Outlet(std::function<void()> written) { state_->written = std::move(written); }
+
+Outlet::~Outlet() {
+  bool hangs = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    hangs = state_->waiting > 0;
+    state_->closed = true;
+    state_->written = nullptr;
+  }
+  state_->changed.notify_one();
+  if (!thread_.joinable()) return;
+  if (hangs)
+    thread_.detach();
+  else
+    thread_.join();
+}
+
+void Outlet::write(int fd, std::string_view text) {
+  if (text.empty()) return;
+  if (!thread_.joinable()) thread_ = start_thread([state = state_] { serve(state); });
+  const std::lock_guard lock(state_->mutex);
+  if (state_->waiting == 0) state_->moved = Clock::now();
+  state_->waiting += text.size();
+  auto& queue = state_->queue;
+  if (queue.empty() || queue.back().fd != fd || queue.back().text.size() > kLongestPiece)
+    queue.push_back({fd, ""});
+  queue.back().text += text;
+  state_->changed.notify_one();
+}
+
+bool Outlet::has_room() const { return waiting() < kRoom; }
+
+std::size_t Outlet::waiting() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->waiting;
+}
+
+Outlet::Clock::time_point Outlet::moved() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->moved;
+}
+
+int Outlet::error() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->error;
+}
+
+void Outlet::serve(const std::shared_ptr<State>& state) {
+  for (;;) {
+    std::unique_lock lock(state->mutex);
+    state->changed.wait(lock, [&] { return state->closed || !state->queue.empty(); });
+    if (state->closed) return;
+    const Piece piece = std::move(state->queue.front());
+    state->queue.pop_front();
+    lock.unlock();
+    if (!write_out(*state, piece)) return;
+  }
+}
+
+// False: it has been closed.
+bool Outlet::write_out(State& state, const Piece& piece) {
+  for (std::string_view rest = piece.text; !rest.empty();) {
+    const ssize_t size = write_some(piece.fd, rest.substr(0, kAtOnce));
+    const int error = size < 0 ? errno : 0;
+    const std::size_t gone = size < 0 ? rest.size() : static_cast<std::size_t>(size);
+    rest.remove_prefix(gone);
+    const std::lock_guard lock(state.mutex);
+    state.waiting -= gone;
+    state.moved = Clock::now();
+    if (state.error == 0) state.error = error;
+    if (state.closed) return false;
+    state.written();
+  }
+  return true;
+}
+
+}  // namespace coshard::job

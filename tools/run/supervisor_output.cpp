@@ -1,0 +1,91 @@
+// What the supervisor writes, and how long it waits for those who read it.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+
+#include <coshard/runtime/error.h>
+#include "tools/run/supervisor.h"
+
+namespace coshard::job {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::milliseconds;
+
+// A reader who has taken nothing for this long does not read.
+constexpr milliseconds kQuiet{1000};
+
+bool same_file(int one, int other) {
+  struct stat a {
+  }, b{};
+  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+}  // namespace
+
+void Supervisor::make_outlets() {
+  const auto make = [this] {
+    return std::make_shared<Outlet>([this] { asio::post(io_, [this] { written(); }); });
+  };
+  out_ = make();
+  err_ = same_file(STDOUT_FILENO, STDERR_FILENO) ? out_ : make();
+}
+
+Lines Supervisor::lines_to(int fd, const std::string& prefix) const {
+  return {prefix, [fd, outlet = fd == STDOUT_FILENO ? out_ : err_](std::string_view text) {
+            outlet->write(fd, text);
+          }};
+}
+
+// A guard sends more once it knows that this has been taken. What a program has left behind it may
+// send at once: it is not much, and has the program's last words.
+void Supervisor::take(Rank& rank) {
+  for (const std::size_t stream : {0, 1}) {
+    int& untaken = rank.untaken[stream];
+    if (!rank.ended && !(stream == 0 ? out_ : err_)->has_room()) continue;
+    for (; untaken > 0; --untaken)
+      tell(rank.guard, static_cast<unsigned char>(stream == 0 ? kTakenOut : kTakenErr));
+  }
+}
+
+void Supervisor::written() {
+  for (const auto& rank : ranks_) take(*rank);
+  for (const auto& outlet : {out_, err_})
+    if (outlet->error() == EPIPE) failed({-1, {Ending::Kind::Unwritten, EPIPE}});
+  flush_.cancel();
+}
+
+bool Supervisor::gives_up(const Outlet& outlet) const {
+  if (!first_ && !told_to_end_) return false;
+  const Clock::time_point now = Clock::now();
+  return now - outlet.moved() >= kQuiet && (!first_ || now - first_at_ >= kAll);
+}
+
+Supervisor::Await<void> Supervisor::flush(const Outlet& outlet) {
+  boost::system::error_code cancelled;
+  while (outlet.waiting() > 0 && !gives_up(outlet)) {
+    flush_.expires_after(milliseconds(100));
+    co_await flush_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+  }
+}
+
+// The job is over.
+Supervisor::Await<void> Supervisor::finish() {
+  co_await flush(*out_);
+  if (const std::size_t left = out_->waiting(); left > 0)
+    err_->write(STDERR_FILENO,
+                str_cat("warning: nobody reads stdout; its last ", left, " bytes are lost\n"));
+  int error = out_->error() != 0 ? out_->error() : err_->error();
+  if (out_->waiting() > 0) error = EINTR;  // by a signal
+  if (!first_ && error != 0) first_ = Failure{-1, {Ending::Kind::Unwritten, error}};
+  if (first_) err_->write(STDERR_FILENO, str_cat("error: ", cause(), '\n'));
+  co_await flush(*err_);
+  io_.stop();
+}
+
+}  // namespace coshard::job
