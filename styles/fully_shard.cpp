@@ -19,7 +19,6 @@ class BeforeBackward final : public GradNode {
  public:
   explicit BeforeBackward(std::shared_ptr<ShardGroup> group) : group_(std::move(group)) {}
   std::string_view name() const override { return "fully_shard"; }
-  bool shares_memory() const override { return true; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     sink.accumulate(0, output_grads[0]);
   }
@@ -65,7 +64,7 @@ std::vector<std::shared_ptr<ShardGroup>> groups_within(Module& module) {
 void require_shardable(const NamedParameter& p, const Tensor* first) {
   const Tensor& x = *p.slot;
   CS_REQUIRE(
-      x.is_leaf(), "fully_shard: parameter '", p.name, "' (", x,
+      !x.grad_meta() || !x.grad_meta()->producer, "fully_shard: parameter '", p.name, "' (", x,
       ") is tied to one that was sharded before, in a module of its own; shard a module that "
       "holds both instead");
   if (x.is_distributed())

@@ -36,10 +36,10 @@ std::vector<Tensor*> tensors_of(Inputs& inputs) {
   return tensors;
 }
 
-// Every slot's tensor, as a module has them while it runs.
+// Every slot's tensor, outside forward.
 std::vector<Tensor::Weak> slots_of(Module& module) {
   std::vector<Tensor::Weak> held;
-  for (const NamedParameter& each : module.named_slots()) held.emplace_back(*each.slot);
+  for (const NamedParameter& each : module.named_slots()) held.emplace_back(lasting(*each.slot));
   return held;
 }
 
@@ -100,7 +100,7 @@ class RecomputeNode final : public GradNode {
   void require_same_parameters() const {
     const std::vector<NamedParameter> now = module_.named_slots();
     for (std::size_t i = 0; i < now.size(); ++i)
-      CS_REQUIRE(now.size() == slots_.size() && now[i].slot->id() == slots_[i].lock().id(),
+      CS_REQUIRE(now.size() == slots_.size() && lasting(*now[i].slot).id() == slots_[i].lock().id(),
                  "recompute: ", module_.type_name(), " '", module_.path(), "': its parameter '",
                  now[i].name, "' was replaced since its forward");
   }

@@ -135,20 +135,31 @@ std::shared_ptr<void> ShardGroup::enter(std::vector<Tensor>& arriving) {
   if (options_.overlap != Overlap::Off)
     again ? schedule_->gather_previous(*this) : schedule_->gather_next(*this);
   if (memory_.defined() && memory_.in_flight()) arriving.push_back(memory_);
+  if (again) await_reductions(arriving);
   if (!again) done_ = false;
   return use;
 }
 
 std::vector<Tensor> ShardGroup::before_backward() {
   gather();
-  std::vector<Tensor> awaited{memory_};
-  for (const ShardedParameter& p : parameters_) awaited.push_back(p.shard.grad());
-  if (options_.overlap == Overlap::Off)
-    for (const auto& other : schedule_->all())
-      if (const auto group = other.lock()) awaited.push_back(group->reduced_);
+  std::vector<Tensor> awaited;
+  if (memory_.defined() && memory_.in_flight()) awaited.push_back(memory_);
+  list_gradients(awaited);  // to which those of this backward are added
+  await_reductions(awaited);
   if (options_.overlap != Overlap::Off) schedule_->gather_previous(*this);
-  std::erase_if(awaited, [](const Tensor& t) { return !t.defined() || !t.in_flight(); });
   return awaited;
+}
+
+void ShardGroup::list_gradients(std::vector<Tensor>& awaited) const {
+  for (const ShardedParameter& p : parameters_)
+    if (const Tensor g = p.shard.grad(); g.defined() && g.in_flight()) awaited.push_back(g);
+}
+
+// So that nothing of backward runs under them.
+void ShardGroup::await_reductions(std::vector<Tensor>& awaited) const {
+  if (options_.overlap != Overlap::Off) return;
+  for (const auto& each : schedule_->all())
+    if (const auto group = each.lock()) group->list_gradients(awaited);
 }
 
 void ShardGroup::put_in_slots(bool whole) {
@@ -212,8 +223,8 @@ void ShardGroup::release() {
 // --- the gradients ---
 
 bool ShardGroup::begin(std::span<const int> reached) {
-  CS_REQUIRE(!active_, "backward: another one, which has not ended, reduces gradients of ",
-             module_.type_name(), " '", parameters_.front().name, "' that fully_shard has sharded");
+  CS_REQUIRE(!active_, "backward: another one, which has not ended, reduces gradients of '",
+             parameters_.front().name, "', which fully_shard has sharded");
   active_ = true;
   done_ = false;
   open_ = static_cast<int>(reached.size());
@@ -332,7 +343,6 @@ void ShardGroup::reduce() {
         kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Add, view_of(place),
                                                       view_of(place), view_of(before), 1});
     });
-  reduced_ = mine;
   for (const ShardedParameter* p : sent) {
     p->shard.set_grad(part_of(mine, p->shard.local_shape(), p->shard_begin, p->shard.spec()));
     for (const auto& hook : GradHooks(p->shard.grad_meta()->hooks)) {
@@ -343,6 +353,13 @@ void ShardGroup::reduce() {
       if (const auto accumulated = hook->accumulated) (*accumulated)();
     }
   }
+}
+
+Tensor lasting(const Tensor& x) {
+  if (!x.defined() || !x.grad_meta()) return x;
+  const auto group = std::dynamic_pointer_cast<ShardGroup>(x.grad_meta()->collector.lock());
+  return group ? group->parameters()[static_cast<std::size_t>(x.grad_meta()->collected_as)].shard
+               : x;
 }
 
 }  // namespace coshard

@@ -94,6 +94,8 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   bool changed() const;
   Tensor packed_shards() const;
   void put_in_slots(bool whole);
+  void list_gradients(std::vector<Tensor>& awaited) const;
+  void await_reductions(std::vector<Tensor>& awaited) const;
   Tensor gradient_view(const ShardedParameter& parameter) const;
   bool lies_in_place(const ShardedParameter& parameter, const Tensor& gradient) const;
   void put(const ShardedParameter& parameter, const Tensor& gradient) const;
@@ -114,11 +116,13 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   std::shared_ptr<Buffer> none_;  // in place of the memory
   std::vector<std::uint32_t> gathered_at_;  // how often the shards had been written to then
   Tensor gradients_;  // [size_], as memory_; undefined unless backward adds to them
-  Tensor reduced_;    // this rank's, possibly in flight; Overlap::Off awaits it
   int uses_ = 0;      // forwards under way
   int open_ = 0;
   bool gathered_ = false, active_ = false, done_ = false;
   CollectorHere here_;
 };
+
+// What a slot that holds x now holds outside forward: x, or its shard.
+Tensor lasting(const Tensor& x);
 
 }  // namespace coshard
