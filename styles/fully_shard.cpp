@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include "runtime/coro/user_call.h"
@@ -67,10 +67,6 @@ void require_shardable(const NamedParameter& p, const Tensor* first) {
       !x.grad_meta() || !x.grad_meta()->producer, "fully_shard: parameter '", p.name, "' (", x,
       ") is tied to one that was sharded before, in a module of its own; shard a module that "
       "holds both instead");
-  if (x.is_distributed())
-    fail(ErrorKind::Unsupported,
-         str_cat("fully_shard: parameter '", p.name, "' is ", x,
-                 "; it shards plain parameters, not those of tensor parallelism"));
   CS_REQUIRE(x.ndim() > 0, "fully_shard: parameter '", p.name, "' (", x,
              ") has no dimension to cut");
   CS_REQUIRE(is_floating(x.dtype()), "fully_shard: parameter '", p.name, "' (", x,
@@ -102,16 +98,48 @@ std::vector<ShardedParameter> parameters_left(
     ShardedParameter& added = left.emplace_back();
     added.name = p.name;
     added.slots = {p.slot};
-    added.shape = p.slot->shape();
+    added.shape = p.slot->local_shape();
+    added.spec = p.slot->spec();
   }
   return left;
 }
 
+// Along `mesh`, what a rank has of x is cut into rows; x may be sharded along other dimensions of a
+// mesh that has both.
+std::shared_ptr<const Spec> spec_of_shard(const std::string& name, const Tensor& x,
+                                          const DeviceMesh& mesh) {
+  if (!x.is_distributed()) return make_spec(mesh, Layout(Shard(0)), x.shape());
+  const DeviceMesh joint = x.mesh().joined(mesh);
+  if (!joint.defined() || x.layout().has_partial())
+    fail(ErrorKind::Unsupported,
+         str_cat("fully_shard: parameter '", name, "' is ", x, ", and cannot be sharded along ",
+                 mesh, "; both must be slices, of other dimensions, of one mesh"));
+  const int cutting = joint.dim(mesh.names()[0]);
+  Layout layout;
+  std::int64_t split = 1;  // chunks of x that later dimensions make of its rows
+  for (int m = 0, other = 0; m < joint.ndim(); ++m) {
+    layout.push_back(m == cutting ? Shard(0) : x.layout()[other++]);
+    if (m > cutting && layout[m].is_sharded(0)) split *= joint.size(m);
+  }
+  if (split > 1) layout[cutting] = StridedShard(0, static_cast<int>(split));
+  if (split > 1 && x.size(0) % (split * mesh.size()) != 0)
+    fail(ErrorKind::Unsupported, str_cat("fully_shard: parameter '", name, "' is ", x, ", whose ",
+                                         x.size(0), " rows cannot be cut evenly for ", joint));
+  return make_spec(joint, layout, x.shape());
+}
+
 void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh) {
+  const NoGradGuard no_grad;
   for (ShardedParameter& p : parameters) {
-    const Tensor& whole = *p.slots.front();
-    p.shard = issue_distribution(whole.detach(), mesh, Layout(Shard(0)), std::nullopt);
-    p.shard.set_requires_grad(whole.requires_grad());
+    const Tensor& x = *p.slots.front();
+    const auto spec = spec_of_shard(p.name, x, mesh);
+    const Chunk rows = chunk_of(p.shape[0], mesh.size(), mesh.local_rank());
+    Tensor mine = copy_of(slice(x.raw_local(), 0, rows.offset, rows.offset + rows.size));
+    CS_REQUIRE(mine.local_shape() == spec->local_shape, "fully_shard: parameter '", p.name, "' is ",
+               x, ", of which this rank would have ", mine.local_shape(), ", not ",
+               spec->local_shape);
+    p.shard = std::move(mine).with_spec(spec);
+    p.shard.set_requires_grad(x.requires_grad());
   }
   for (const ShardedParameter& p : parameters)
     for (Tensor* slot : p.slots) *slot = p.shard;

@@ -32,6 +32,21 @@ void copy(const Tensor& to, const Tensor& from) {
     kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from.raw_local())});
 }
 
+// The layout of this rank's part of a gradient: that of the shard, but sums over other dimensions
+// of its mesh are left to the optimizer.
+std::shared_ptr<const Spec> spec_of_part(const ShardedParameter& p, const DeviceMesh& mesh) {
+  const Tensor gradient = p.whole.grad();
+  if (!gradient.is_distributed()) return p.shard.spec();
+  Layout layout = p.shard.layout();
+  const int cutting = p.shard.mesh().dim(mesh.names()[0]);
+  for (int m = 0, other = 0; m < layout.ndim(); ++m) {
+    if (m == cutting) continue;
+    const Placement& placement = gradient.layout()[other++];
+    if (placement.is_partial()) layout[m] = placement;
+  }
+  return make_spec(p.shard.mesh(), layout, p.shard.shape());
+}
+
 }  // namespace
 
 // A forward under way.
@@ -105,7 +120,7 @@ void ShardGroup::lay_out() {
   memory_ = part_of(memory_, Shape{size_}, 0);
   none_ = memory_.storage()->buffer;
   for (ShardedParameter& p : parameters_) {
-    p.whole = part_of(memory_, p.shape, p.begin);
+    p.whole = part_of(memory_, p.shape, p.begin, p.spec);
     p.whole.set_unwritable("is gathered by fully_shard for this forward");
   }
 }
@@ -262,7 +277,7 @@ void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
     gradient = coshard::add(leaf.gradient, gradient);
   }
   if (!lies_in_place(p, gradient)) copy(place, gradient);
-  leaf.gradient = place;
+  leaf.gradient = place.with_spec(gradient.spec());
   p.taken = true;
 }
 
@@ -315,11 +330,10 @@ Tensor ShardGroup::scattered() const {
 
 void ShardGroup::reduce() {
   note_gradients();
-  std::vector<std::pair<Tensor, Tensor>> sums;  // a gradient's place, and what was there before
-  std::vector<ShardedParameter*> sent;
+  std::vector<Part> parts;
   for (ShardedParameter& p : parameters_) {
     if (p.whole.grad().defined()) {
-      sent.push_back(&p);
+      parts.push_back({&p, spec_of_part(p, mesh_)});
     } else if (gradients_.defined() && numel(p.shape) > 0) {
       const Tensor missing = gradient_view(p);
       kernels::run(*missing.device(),
@@ -327,31 +341,47 @@ void ShardGroup::reduce() {
     }
     p.whole.grad_meta()->gradient = Tensor();
   }
-  if (sent.empty()) return;
+  if (parts.empty()) return;
   const Tensor mine = scattered();
   gradients_ = Tensor();
-  for (const ShardedParameter* p : sent) {
-    const Tensor before = p->shard.grad();
-    if (!before.defined() || before.local_numel() == 0) continue;
+  add_earlier(parts, mine);
+  for (const Part& part : parts) {
+    const Tensor& shard = part.parameter->shard;
+    shard.set_grad(part_of(mine, shard.local_shape(), part.parameter->shard_begin, part.spec));
+    tell(*part.parameter);
+  }
+}
+
+// To each part, once it has arrived, the gradient that there was before this backward.
+void ShardGroup::add_earlier(const std::vector<Part>& parts, const Tensor& mine) {
+  std::vector<std::pair<Tensor, Tensor>> sums;  // a part's place, and what was there before
+  for (const auto& [parameter, spec] : parts) {
+    const Tensor before = parameter->shard.grad();
+    if (!before.defined()) continue;
+    CS_REQUIRE(before.layout() == spec->layout, "backward: the gradient of '", parameter->name,
+               "' is ", before, ", to which one in ", spec->layout,
+               " cannot be added; call zero_grad, or reduce_gradients after each backward");
+    if (before.local_numel() == 0) continue;
     before.wait("backward");
-    sums.emplace_back(part_of(place_of(mine), p->shard.local_shape(), p->shard_begin),
+    sums.emplace_back(part_of(place_of(mine), before.local_shape(), parameter->shard_begin),
                       before.raw_local());
   }
-  if (!sums.empty())
-    make_from(mine, mine, [sums](const Tensor&) {
-      for (const auto& [place, before] : sums)
-        kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Add, view_of(place),
-                                                      view_of(place), view_of(before), 1});
-    });
-  for (const ShardedParameter* p : sent) {
-    p->shard.set_grad(part_of(mine, p->shard.local_shape(), p->shard_begin, p->shard.spec()));
-    for (const auto& hook : GradHooks(p->shard.grad_meta()->hooks)) {
-      CS_REQUIRE(!hook->replace || !*hook->replace, "backward: a hook (register_hook) of '",
-                 p->name,
-                 "', which fully_shard has sharded, cannot replace a gradient that is in flight; "
-                 "use register_post_accumulate_grad_hook");
-      if (const auto accumulated = hook->accumulated) (*accumulated)();
-    }
+  if (sums.empty()) return;
+  make_from(mine, mine, [sums = std::move(sums)](const Tensor&) {
+    for (const auto& [place, before] : sums)
+      kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Add, view_of(place),
+                                                    view_of(place), view_of(before)});
+  });
+}
+
+// The hooks of a parameter whose gradient has left.
+void ShardGroup::tell(const ShardedParameter& parameter) {
+  for (const auto& hook : GradHooks(parameter.shard.grad_meta()->hooks)) {
+    CS_REQUIRE(!hook->replace || !*hook->replace, "backward: a hook (register_hook) of '",
+               parameter.name,
+               "', which fully_shard has sharded, cannot replace a gradient that is in flight; use "
+               "register_post_accumulate_grad_hook");
+    if (const auto accumulated = hook->accumulated) (*accumulated)();
   }
 }
 

@@ -15,14 +15,15 @@ class ShardGroup;
 // A parameter of a group.
 struct ShardedParameter {
   std::string name;
-  std::vector<Tensor*> slots;    // several: tied
-  Tensor shard;                  // what the slots hold outside forward
-  Tensor whole;                  // and in it: a view of the group's memory
-  Shape shape;                   // of `whole`
-  std::int64_t begin = 0;        // of `whole` in the group's memory
-  std::int64_t shard_begin = 0;  // of `shard` in what this rank sends
-  bool open = false;             // this backward will still add to its gradient
-  bool taken = false;            // an operator may have written its gradient's place already
+  std::vector<Tensor*> slots;        // several: tied
+  Tensor shard;                      // what the slots hold outside forward
+  Tensor whole;                      // and in it: a view of the group's memory
+  Shape shape;                       // of `whole`, on this rank
+  std::shared_ptr<const Spec> spec;  // of `whole`; null: a plain tensor
+  std::int64_t begin = 0;            // of `whole` in the group's memory
+  std::int64_t shard_begin = 0;      // of `shard` in what this rank sends
+  bool open = false;                 // this backward will still add to its gradient
+  bool taken = false;                // an operator may have written its gradient's place already
 };
 
 // The groups below one module. They run in the same order on all ranks, so they are gathered ahead
@@ -101,7 +102,14 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   void put(const ShardedParameter& parameter, const Tensor& gradient) const;
   void note_gradients() const;
   Tensor scattered() const;
+  // What leaves of a gradient, and how.
+  struct Part {
+    const ShardedParameter* parameter;
+    std::shared_ptr<const Spec> spec;
+  };
   void reduce();
+  static void add_earlier(const std::vector<Part>& parts, const Tensor& mine);
+  static void tell(const ShardedParameter& parameter);
 
   Module& module_;
   std::vector<ShardedParameter> parameters_;

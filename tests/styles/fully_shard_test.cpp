@@ -325,6 +325,75 @@ TEST(FullyShard, GathersAgainForABackwardThatDoesNotPassTheOutputs) {
   });
 }
 
+// --- beside tensor parallelism ---
+
+struct TwoWays {
+  bool shards = false, sequence_parallel = false, recomputes = false, tp_first = false;
+  int batches = 1;
+};
+
+Task<Trained> trained_two_ways(World& world, TwoWays kind) {
+  manual_seed(5);
+  nn::TransformerConfig config = tiny_transformer();
+  config.dtype = DType::F64;
+  nn::Transformer model(config, world);
+  std::vector<std::string> names = {"dp", "tp"};
+  if (kind.tp_first) std::ranges::reverse(names);
+  const DeviceMesh mesh = init_device_mesh(world, {2, 2}, names);
+  co_await parallelize_module(model, mesh["tp"], nn::transformer_plan(kind.sequence_parallel));
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (kind.shards) fully_shard(model.layers[i], mesh["dp"]);
+    model.layers[i].set_recompute(kind.recomputes);
+  }
+  std::optional<DataParallel> replicas;
+  if (kind.shards)
+    fully_shard(model, mesh["dp"]);
+  else
+    replicas.emplace(model.parameters(), mesh, mesh.dim("dp"));
+  AdamW optimizer(model.parameters(), {.lr = 0.01});
+  manual_seed(static_cast<std::uint64_t>(9 + mesh.local_rank("dp")));
+  Trained done;
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    for (int batch = 0; batch < kind.batches; ++batch) {
+      if (replicas) replicas->set_requires_gradient_sync(batch + 1 == kind.batches);
+      const Tensor tokens = randint(0, 32, Shape{2, 8});
+      const Tensor logits = co_await model.forward(tokens);
+      const Tensor loss = co_await loss_parallel_cross_entropy(logits, tokens);
+      done.losses.push_back(to_local(loss.detach()).item());
+      co_await backward(loss);
+    }
+    Task<Tensor> clipping = clip_grad_norm(model.parameters(), 1.0);
+    const Tensor norm = co_await std::move(clipping);
+    done.norms.push_back(norm.item());
+    co_await optimizer.step();
+  }
+  for (const Tensor& p : model.parameters()) {
+    const Tensor all = p.is_distributed() ? full_tensor(p.detach()) : p.detach();
+    done.parameters.push_back(all.to_vector());
+  }
+  co_return done;
+}
+
+TEST(FullyShard, ShardsWhatTensorParallelismHasCut) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    for (const bool tp_first : {false, true})
+      for (const bool sequence_parallel : {false, true})
+        for (const bool recomputes : {false, true}) {
+          TwoWays kind{.sequence_parallel = sequence_parallel,
+                       .recomputes = recomputes,
+                       .tp_first = tp_first,
+                       .batches = recomputes ? 2 : 1};
+          Task<Trained> alike = trained_two_ways(world, kind);
+          const Trained want = co_await std::move(alike);
+          kind.shards = true;
+          Task<Trained> sharded = trained_two_ways(world, kind);
+          const Trained got = co_await std::move(sharded);
+          expect_same(got, want);
+        }
+  });
+}
+
 struct InPlace : Mlp {
   using Mlp::Mlp;
   Task<Tensor> run(Tensor x) override {
@@ -657,7 +726,7 @@ TEST(FullyShard, RefusesWhatItCannotShard) {
     plan["net1"] = ColwiseParallel{};
     co_await parallelize_module(cut, line(world), plan);
     text = text_of([&] { fully_shard(cut, mesh); }, ErrorKind::Unsupported);
-    EXPECT_CONTAINS(text, "'net1.weight' is f64[16,10] S(0) on tp=2");
+    EXPECT_CONTAINS(text, "'net1.weight' is f64[16,10] S(0) on tp=2, and cannot be sharded along");
     Mlp summed(world);
     const DataParallel parallel(summed.parameters(), mesh, 0);
     text = refused(summed, mesh);

@@ -26,30 +26,31 @@ struct FullyShardOptions {
 // Makes the parameters of `module` one group, apart from those in groups within it: each becomes a
 // DTensor, Shard(0) on `mesh`, cut as torch.chunk does from this rank's values, which must be the
 // same on all ranks: seed them alike, or load them. Inner modules first. While the module runs, its
-// parameters are whole, plain tensors. Forward, backward and the optimizer are written as for one
-// rank, each rank with rows of its own; the losses are those of DataParallel.
+// parameters are whole, as they were. Forward, backward and the optimizer are written as for one
+// rank, each rank with rows of its own; losses and gradients are those of DataParallel. Parameters
+// that parallelize_module has cut along another dimension of the same mesh are cut once more, and
+// become DTensors on both dimensions.
 //
 //   Moves:   before the module's forward, one all_gather of the group ("parameters"); before its
 //            backward another, if its parameters were freed; one reduce_scatter ("gradients") once
-//            the last gradient of the group is complete. A group's next gather is issued before the
-//            forward of the one that ran before it in the last forward of the outermost module that
-//            is sharded, and in backward before the one that runs after it: nothing is gathered
-//            ahead in the very first forward, nor across modules that no sharded module holds.
-//   Memory:  with reshard_after_forward, of the groups that run one after another two are whole at a
+//            the last gradient of the group is complete. A gather is issued before the forward of
+//            the group before it, in the order of the last forward of the outermost sharded module,
+//            and in backward before that of the group after it. So the very first forward gathers
+//            nothing ahead, and modules that no sharded module holds do not either.
+//   Memory:  with reshard_after_forward, of groups that run one after another two are whole at a
 //            time. A group's collectives need once more as much while they are under way.
 //   Grads:   of the shards, in flight after backward(); Optimizer::step and clip_grad_norm await
 //            them. A backward adds to those there are. A parameter that it does not reach is left
-//            without.
-//   Kept:    set_recompute, woven, modules that run several times, tied parameters in one group,
-//            frozen ones, forward under a NoGradGuard. Captured steps are refused, and run_backward.
+//            without. grad() computes those of other tensors only.
 //   Hooks:   of a parameter: register_post_accumulate_grad_hook, once its gradient has been issued.
 //   Fails:   Error{BadInput}: a mesh of several dimensions, or without this rank; a module that is
 //            sharded already, or part of one that is; a parameter without dimensions, tied to one of
-//            another group, or with another dtype than the group's others; another reduction. In
-//            backward: parameters that were changed since forward; a hook that replaces a gradient;
-//            create_graph; two backwards at once. Error{Unsupported}: a parameter that is a DTensor.
-//            Ranks that miss different gradients fail at this or the next collective
-//            (Error{CommFailed} on all).
+//            another group, or with another dtype than the group's others; another reduction; within
+//            capture. In backward: parameters that were changed since forward; a hook that replaces
+//            a gradient; create_graph; two backwards at once; run_backward. Error{Unsupported}: a
+//            DTensor on a mesh that is no other slice of the same one, or whose rows cannot be cut
+//            evenly for both. Ranks that miss different gradients fail at this or the next
+//            collective (Error{CommFailed} on all).
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
 
