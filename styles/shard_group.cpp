@@ -6,8 +6,8 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/ops/output_place.h"
 #include "dtensor/redistribute/deferred.h"
+#include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "kernels/run.h"
@@ -22,32 +22,17 @@ std::int64_t aligned(std::int64_t elements, DType dtype) {
   return (elements + step - 1) / step * step;
 }
 
-Tensor part_of(const Tensor& memory, const Shape& shape, std::int64_t begin,
-               std::shared_ptr<const Spec> spec = nullptr) {
+}  // namespace
+
+Tensor part_of_memory(const Tensor& memory, const Shape& shape, std::int64_t begin,
+                      std::shared_ptr<const Spec> spec) {
   return memory.view_as(shape, row_major(shape), begin, std::move(spec));
 }
 
-void copy(const Tensor& to, const Tensor& from) {
+void copy_into(const Tensor& to, const Tensor& from) {
   if (to.local_numel() > 0)
     kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from.raw_local())});
 }
-
-// The layout of this rank's part of a gradient: that of the shard, but sums over other dimensions
-// of its mesh are left to the optimizer.
-std::shared_ptr<const Spec> spec_of_part(const ShardedParameter& p, const DeviceMesh& mesh) {
-  const Tensor gradient = p.whole.grad();
-  if (!gradient.is_distributed()) return p.shard.spec();
-  Layout layout = p.shard.layout();
-  const int cutting = p.shard.mesh().dim(mesh.names()[0]);
-  for (int m = 0, other = 0; m < layout.ndim(); ++m) {
-    if (m == cutting) continue;
-    const Placement& placement = gradient.layout()[other++];
-    if (placement.is_partial()) layout[m] = placement;
-  }
-  return make_spec(p.shard.mesh(), layout, p.shard.shape());
-}
-
-}  // namespace
 
 // A forward under way.
 class ShardGroup::Use {
@@ -83,7 +68,7 @@ class ShardGroup::WhenRead final : public IssuedLater {
     const std::shared_ptr<ShardGroup> group = group_.lock();
     CS_REQUIRE(group, "fully_shard: parameters are read whose module is gone");
     group->gather();
-    return group->memory_.storage()->pending.state();
+    return std::make_shared<FollowUp>(group->memory_.storage()->pending.state(), [] {});
   }
   std::weak_ptr<ShardGroup> group_;
 };
@@ -117,10 +102,10 @@ void ShardGroup::lay_out() {
   }
   counts_ = std::make_shared<const std::vector<std::int64_t>>(std::move(counts));
   memory_ = Tensor::empty(first.device(), Shape{0}, first.dtype());
-  memory_ = part_of(memory_, Shape{size_}, 0);
+  memory_ = part_of_memory(memory_, Shape{size_}, 0);
   none_ = memory_.storage()->buffer;
   for (ShardedParameter& p : parameters_) {
-    p.whole = part_of(memory_, p.shape, p.begin, p.spec);
+    p.whole = part_of_memory(memory_, p.shape, p.begin, p.spec);
     p.whole.set_unwritable("is gathered by fully_shard for this forward");
   }
 }
@@ -132,13 +117,12 @@ void ShardGroup::adopt_parameters() {
     p.whole.grad_meta()->collector = weak_from_this();
     p.whole.grad_meta()->collected_as = static_cast<int>(i);
   }
-  release();
+  free_memory();
 }
-
-// --- the parameters ---
 
 std::shared_ptr<void> ShardGroup::enter(std::vector<Tensor>& arriving) {
   const bool again = redistributes_are_deferred();
+  require_own_slots();
   std::vector<Tensor> shards;
   for (ShardedParameter& p : parameters_) {
     shards.push_back(p.shard);
@@ -177,6 +161,13 @@ void ShardGroup::await_reductions(std::vector<Tensor>& awaited) const {
     if (const auto group = each.lock()) group->list_gradients(awaited);
 }
 
+void ShardGroup::require_own_slots() const {
+  for (const ShardedParameter& p : parameters_)
+    for (const Tensor* slot : p.slots)
+      CS_REQUIRE(slot->id() == (uses_ > 0 ? p.whole : p.shard).id(), "fully_shard: parameter '",
+                 p.name, "' was replaced since; write to the shard that is there (copy_)");
+}
+
 void ShardGroup::put_in_slots(bool whole) {
   for (const ShardedParameter& p : parameters_)
     for (Tensor* slot : p.slots) *slot = whole ? p.whole : p.shard;
@@ -192,7 +183,7 @@ Tensor ShardGroup::packed_shards() const {
   const auto rank = static_cast<std::size_t>(mesh_.local_rank());
   const Tensor packed = Tensor::empty(memory_.device(), Shape{(*counts_)[rank]}, memory_.dtype());
   for (const ShardedParameter& p : parameters_)
-    copy(part_of(packed, p.shard.local_shape(), p.shard_begin), p.shard);
+    copy_into(part_of_memory(packed, p.shard.local_shape(), p.shard_begin), p.shard);
   return packed;
 }
 
@@ -219,170 +210,31 @@ void ShardGroup::gather() {
   c.extent = total_;
   c.counts = counts_;
   c.label = "parameters";
-  issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,
-                [from = place_of(received), to = place_of(memory_), blocks = blocks_] {
-                  copy_in(from, to, blocks);
-                });
+  try {  // it throws in a cancelled branch
+    issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,
+                  [from = place_of(received), to = place_of(memory_), blocks = blocks_] {
+                    copy_in(from, to, blocks);
+                  });
+  } catch (...) {
+    free_memory();
+    throw;
+  }
 }
 
 void ShardGroup::release() {
+  if (gathered_) free_memory();
+}
+
+void ShardGroup::free_memory() {
   if (parameters_.empty()) return;
   Storage& storage = *memory_.storage();
   none_->writes = storage.changes();
   none_->taped_write = storage.buffer->taped_write;
   storage.buffer = none_;
   gathered_ = false;
-  memory_.set_in_flight(Work(std::make_shared<WhenRead>(weak_from_this())));
-}
-
-// --- the gradients ---
-
-bool ShardGroup::begin(std::span<const int> reached) {
-  CS_REQUIRE(!active_, "backward: another one, which has not ended, reduces gradients of '",
-             parameters_.front().name, "', which fully_shard has sharded");
-  active_ = true;
-  done_ = false;
-  open_ = static_cast<int>(reached.size());
-  for (const int i : reached) parameters_[static_cast<std::size_t>(i)].open = true;
-  return true;
-}
-
-Tensor ShardGroup::gradient_view(const ShardedParameter& parameter) const {
-  return part_of(gradients_, parameter.shape, parameter.begin);
-}
-
-Tensor ShardGroup::place(const GradMeta& leaf) {
-  ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf.collected_as)];
-  if (p.taken || leaf.gradient.defined()) return {};
-  if (!gradients_.defined())
-    gradients_ = Tensor::empty(memory_.device(), Shape{size_}, memory_.dtype());
-  p.taken = true;
-  return gradient_view(p);
-}
-
-bool ShardGroup::lies_in_place(const ShardedParameter& parameter, const Tensor& gradient) const {
-  return gradient.storage()->buffer == gradients_.storage()->buffer &&
-         gradient.storage_offset() == parameter.begin && gradient.is_contiguous();
-}
-
-void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
-  ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf.collected_as)];
-  CS_REQUIRE(!grad_enabled(), "backward: create_graph, but the gradient of '", p.name,
-             "', which fully_shard has sharded, is sent off the tape");
-  if (!gradients_.defined())
-    gradients_ = Tensor::empty(memory_.device(), Shape{size_}, memory_.dtype());
-  const Tensor place = gradient_view(p);
-  if (leaf.gradient.defined()) {
-    const OutputPlace output(place);
-    gradient = coshard::add(leaf.gradient, gradient);
-  }
-  if (!lies_in_place(p, gradient)) copy(place, gradient);
-  leaf.gradient = place.with_spec(gradient.spec());
-  p.taken = true;
-}
-
-void ShardGroup::complete(int leaf) {
-  if (!std::exchange(parameters_[static_cast<std::size_t>(leaf)].open, false)) return;
-  if (--open_ > 0) return;
-  reduce();
-  done_ = true;
-  if (uses_ == 0) release();
-}
-
-void ShardGroup::end() {
-  active_ = false;
-  for (ShardedParameter& p : parameters_) p.open = p.taken = false;
-  gradients_ = Tensor();
-  schedule_->end_backward();
-}
-
-void ShardGroup::give_up() noexcept {
-  active_ = false;
-  gradients_ = Tensor();
-  for (ShardedParameter& p : parameters_) {
-    p.open = p.taken = false;
-    p.whole.grad_meta()->gradient = Tensor();
-  }
-}
-
-// Peers must send and miss the same: the next collective compares.
-void ShardGroup::note_gradients() const {
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    if (!parameters_[i].whole.grad().defined())
-      mesh_.note(0, {"reduced a group of shards with no gradient for parameter", "of", i,
-                     parameters_.size()});
-}
-
-Tensor ShardGroup::scattered() const {
-  const Tensor packed = Tensor::empty(memory_.device(), Shape{total_}, memory_.dtype());
-  copy_out(gradients_, packed, blocks_);
-  const auto rank = static_cast<std::size_t>(mesh_.local_rank());
-  const Tensor mine = Tensor::empty(memory_.device(), Shape{(*counts_)[rank]}, memory_.dtype());
-  Collective c;
-  c.kind = CollectiveKind::ReduceScatter;
-  c.reduce = options_.reduce;
-  c.extent = total_;
-  c.counts = counts_;
-  c.label = "gradients";
-  issue_into(mesh_.communicator(0), std::move(c), packed, mine);
-  return mine;
-}
-
-void ShardGroup::reduce() {
-  note_gradients();
-  std::vector<Part> parts;
-  for (ShardedParameter& p : parameters_) {
-    if (p.whole.grad().defined()) {
-      parts.push_back({&p, spec_of_part(p, mesh_)});
-    } else if (gradients_.defined() && numel(p.shape) > 0) {
-      const Tensor missing = gradient_view(p);
-      kernels::run(*missing.device(),
-                   kernels::Fill{missing.data(), missing.dtype(), missing.local_numel(), 0});
-    }
-    p.whole.grad_meta()->gradient = Tensor();
-  }
-  if (parts.empty()) return;
-  const Tensor mine = scattered();
-  gradients_ = Tensor();
-  add_earlier(parts, mine);
-  for (const Part& part : parts) {
-    const Tensor& shard = part.parameter->shard;
-    shard.set_grad(part_of(mine, shard.local_shape(), part.parameter->shard_begin, part.spec));
-    tell(*part.parameter);
-  }
-}
-
-// To each part, once it has arrived, the gradient that there was before this backward.
-void ShardGroup::add_earlier(const std::vector<Part>& parts, const Tensor& mine) {
-  std::vector<std::pair<Tensor, Tensor>> sums;  // a part's place, and what was there before
-  for (const auto& [parameter, spec] : parts) {
-    const Tensor before = parameter->shard.grad();
-    if (!before.defined()) continue;
-    CS_REQUIRE(before.layout() == spec->layout, "backward: the gradient of '", parameter->name,
-               "' is ", before, ", to which one in ", spec->layout,
-               " cannot be added; call zero_grad, or reduce_gradients after each backward");
-    if (before.local_numel() == 0) continue;
-    before.wait("backward");
-    sums.emplace_back(part_of(place_of(mine), before.local_shape(), parameter->shard_begin),
-                      before.raw_local());
-  }
-  if (sums.empty()) return;
-  make_from(mine, mine, [sums = std::move(sums)](const Tensor&) {
-    for (const auto& [place, before] : sums)
-      kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Add, view_of(place),
-                                                    view_of(place), view_of(before)});
-  });
-}
-
-// The hooks of a parameter whose gradient has left.
-void ShardGroup::tell(const ShardedParameter& parameter) {
-  for (const auto& hook : GradHooks(parameter.shard.grad_meta()->hooks)) {
-    CS_REQUIRE(!hook->replace || !*hook->replace, "backward: a hook (register_hook) of '",
-               parameter.name,
-               "', which fully_shard has sharded, cannot replace a gradient that is in flight; use "
-               "register_post_accumulate_grad_hook");
-    if (const auto accumulated = hook->accumulated) (*accumulated)();
-  }
+  // Kept, since it may be what calls gather(), which takes it from the memory.
+  when_read_ = std::make_shared<WhenRead>(weak_from_this());
+  memory_.set_in_flight(Work(when_read_));
 }
 
 Tensor lasting(const Tensor& x) {

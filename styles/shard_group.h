@@ -94,6 +94,8 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   void lay_out();
   bool changed() const;
   Tensor packed_shards() const;
+  void free_memory();
+  void require_own_slots() const;
   void put_in_slots(bool whole);
   void list_gradients(std::vector<Tensor>& awaited) const;
   void await_reductions(std::vector<Tensor>& awaited) const;
@@ -116,12 +118,13 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   DeviceMesh mesh_;
   FullyShardOptions options_;
   std::shared_ptr<ShardSchedule> schedule_;
-  Tensor memory_;                 // [size_]; without memory unless gathered, then in flight
-  std::int64_t size_ = 0;         // elements, each parameter at an address that fits every kernel
-  Counts counts_;                 // of the elements that each rank holds
-  std::int64_t total_ = 0;        // their sum
-  StridedBlocks blocks_;          // what ranks hold, rank by rank, in the memory
-  std::shared_ptr<Buffer> none_;  // in place of the memory
+  Tensor memory_;           // [size_]; without memory unless gathered, then in flight
+  std::int64_t size_ = 0;   // elements, each parameter at an address that fits every kernel
+  Counts counts_;           // of the elements that each rank holds
+  std::int64_t total_ = 0;  // their sum
+  StridedBlocks blocks_;    // what ranks hold, rank by rank, in the memory
+  std::shared_ptr<WorkState> when_read_;    // what freed memory waits for
+  std::shared_ptr<Buffer> none_;            // in place of the memory
   std::vector<std::uint32_t> gathered_at_;  // how often the shards had been written to then
   Tensor gradients_;  // [size_], as memory_; undefined unless backward adds to them
   int uses_ = 0;      // forwards under way
@@ -129,6 +132,11 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   bool gathered_ = false, active_ = false, done_ = false;
   CollectorHere here_;
 };
+
+// A row-major part of a group's memory, without waiting for what fills it.
+Tensor part_of_memory(const Tensor& memory, const Shape& shape, std::int64_t begin,
+                      std::shared_ptr<const Spec> spec = nullptr);
+void copy_into(const Tensor& to, const Tensor& from);
 
 // What a slot that holds x now holds outside forward: x, or its shard.
 Tensor lasting(const Tensor& x);
