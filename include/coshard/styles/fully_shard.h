@@ -44,13 +44,13 @@ struct FullyShardOptions {
 //            without. grad() computes those of other tensors only.
 //   Hooks:   of a parameter: register_post_accumulate_grad_hook, once its gradient has been issued.
 //   Fails:   Error{BadInput}: a mesh of several dimensions, or without this rank; a module that is
-//            sharded already, or part of one that is; a parameter without dimensions, tied to one of
-//            another group, or with another dtype than the group's others; another reduction; within
-//            capture. In backward: parameters that were changed since forward; a hook that replaces
-//            a gradient; create_graph; two backwards at once; run_backward. Error{Unsupported}: a
-//            DTensor on a mesh that is no other slice of the same one, or whose rows cannot be cut
-//            evenly for both. Ranks that miss different gradients fail at this or the next
-//            collective (Error{CommFailed} on all).
+//            sharded already, or part of one that is; a parameter without dimensions, tied to one
+//            of another group, or with another dtype than the group's others; another reduction;
+//            within capture; a parameter that was replaced since. In backward: parameters that were
+//            changed since forward; a hook that replaces a gradient; create_graph; two backwards at
+//            once; run_backward. Error{Unsupported}: a DTensor on a mesh that is no other slice of
+//            the same one, or whose rows cannot be cut evenly for both. Ranks that miss different
+//            gradients fail at this or the next collective (Error{CommFailed} on all).
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
 
