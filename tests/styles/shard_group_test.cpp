@@ -252,7 +252,7 @@ TEST(ShardGroup, RunsHooksOfShardsAndRefusesThoseThatReplaceGradients) {
   });
 }
 
-TEST(ShardGroup, TellsRanksApartThatMissDifferentGradients) {
+TEST(GroupsOfShards, TellRanksApartThatMissDifferentGradients) {
   std::string texts[2];
   WorldOptions options = test_options(2);
   if (!on_cpu() || options.communicator != "local") GTEST_SKIP() << "fails a world";

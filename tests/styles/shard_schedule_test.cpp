@@ -127,7 +127,7 @@ struct Growing : Module {
   ModuleList<Mlp> layers;
 };
 
-TEST(ShardSchedule, GathersAheadInTheOrderOfTheLastForwardAndInReverse) {
+TEST(GroupsOfShards, GatherAheadInTheOrderOfTheLastForwardAndInReverse) {
   std::vector<std::string> orders[2];
   on_ranks(2, [&orders](World& world) -> Task<void> {
     Growing model(world);
