@@ -287,6 +287,26 @@ DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
   return slice(impl_->root, dims, names);
 }
 
+DeviceMesh DeviceMesh::joined(const DeviceMesh& other) const {
+  const Impl &one = made(impl_), &two = made(other.impl_);
+  if (one.root != two.root) return {};
+  std::map<int, std::pair<unsigned, std::string>> by_first;  // by the first of a set's dimensions
+  unsigned all = 0;
+  for (const Impl* impl : {&one, &two})
+    for (std::size_t d = 0; d < impl->dims.size(); ++d) {
+      if ((all & impl->dims[d]) != 0) return {};
+      all |= impl->dims[d];
+      by_first[std::countr_zero(impl->dims[d])] = {impl->dims[d], impl->names[d]};
+    }
+  std::vector<unsigned> dims;
+  std::vector<std::string> names;
+  for (const auto& [first, dim] : by_first) {
+    dims.push_back(dim.first);
+    names.push_back(dim.second);
+  }
+  return slice(one.root, dims, names);
+}
+
 DeviceMesh DeviceMesh::flatten(std::string name, CallSite site) const {
   const UserCall user(site);
   if (name.empty())

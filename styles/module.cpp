@@ -15,6 +15,7 @@
 #include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/deferred.h"
 #include "runtime/coro/user_call.h"
+#include "styles/shard_group.h"
 
 namespace coshard {
 namespace {
@@ -97,7 +98,7 @@ void Module::left_by(const std::exception_ptr& error) noexcept {
 Task<Tensor> Module::forward(Tensor x, CallSite site) {
   if (site.known()) return forward_for(site, std::move(x));
   const bool arrives = x.defined() && x.in_flight();
-  if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_ || arrives)
+  if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_ || arrives || leads_group())
     return forward(Inputs(std::move(x)), site);
   Task<Tensor> body = begin(std::move(x));
   body.set_witness(*this);
@@ -156,9 +157,11 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   const Watch watch(*this);
   const WithinModule within(path());
   const RunningModule running(*this);
-  for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
-  // All hooks have issued what they need before the first of it is awaited.
   std::vector<Tensor> arriving;
+  std::shared_ptr<void> whole;  // its parameters, until the forward has ended, however it does
+  if (leads_group()) whole = shard_group_->enter(arriving);
+  // All hooks have issued what they need before the first of it is awaited.
+  for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   bool by_shards = takes_shards();  // of its first input
   const auto note = [&](const Tensor& x) {
     const bool left = std::exchange(by_shards, false) && arrives_by_shards(x);
@@ -173,6 +176,7 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   Task<Outputs> body = run_all(std::move(inputs));
   Outputs outputs = co_await std::move(body);
   for (const PostHook& hook : post_hooks_) hook(*this, outputs);
+  if (leads_group()) shard_group_->leave(outputs);
   if (post_hooks_.empty() || redistributes_are_deferred()) co_return outputs;
   // To await nothing would put this branch behind siblings that wait for collectives.
   const auto arrives = [](const Tensor& y) { return y.defined() && y.in_flight(); };
@@ -244,6 +248,9 @@ bool Module::is_below(const Module& root) const {
     if (above == &root) return true;
   return false;
 }
+
+// Whether its forward is that of all modules whose parameters are gathered with its own.
+bool Module::leads_group() const { return shard_group_ && &shard_group_->module() == this; }
 
 // A module with several parents knows only one of them: then search from the root.
 void Module::require_registered_below(Module& root) {

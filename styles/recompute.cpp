@@ -5,11 +5,13 @@
 
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/saved.h"
 #include "runtime/coro/user_call.h"
+#include "styles/shard_group.h"
 
 namespace coshard {
 namespace {
@@ -34,10 +36,10 @@ std::vector<Tensor*> tensors_of(Inputs& inputs) {
   return tensors;
 }
 
-// Every slot's tensor, as a module has them while it runs.
+// Every slot's tensor, outside forward.
 std::vector<Tensor::Weak> slots_of(Module& module) {
   std::vector<Tensor::Weak> held;
-  for (const NamedParameter& each : module.named_slots()) held.emplace_back(*each.slot);
+  for (const NamedParameter& each : module.named_slots()) held.emplace_back(lasting(*each.slot));
   return held;
 }
 
@@ -98,18 +100,27 @@ class RecomputeNode final : public GradNode {
   void require_same_parameters() const {
     const std::vector<NamedParameter> now = module_.named_slots();
     for (std::size_t i = 0; i < now.size(); ++i)
-      CS_REQUIRE(now.size() == slots_.size() && now[i].slot->id() == slots_[i].lock().id(),
+      CS_REQUIRE(now.size() == slots_.size() && lasting(*now[i].slot).id() == slots_[i].lock().id(),
                  "recompute: ", module_.type_name(), " '", module_.path(), "': its parameter '",
                  now[i].name, "' was replaced since its forward");
   }
 
   // Runs the module with the tape on.
   Task<Outputs> run_again() const {
+    const RecordGuard recording;
+    const DeferRedistributes deferring;
+    // Of a part of a sharded module, which does not gather its parameters itself.
+    std::vector<Tensor> arriving;
+    std::shared_ptr<void> whole;
+    if (const auto& group = module_.shard_group(); group && &group->module() != &module_)
+      whole = group->enter(arriving);
+    if (!arriving.empty()) {
+      Task<void> arrived = arrival_of(std::move(arriving));
+      co_await std::move(arrived);
+    }
     require_same_parameters();
     reads_->require_unchanged(
         str_cat("recompute: ", module_.type_name(), " '", module_.path(), "'"));
-    const RecordGuard recording;
-    const DeferRedistributes deferring;
     const RandomStateGuard random(before_);
     Task<Outputs> again = module_.call_once(inputs_again());
     Outputs outputs = co_await std::move(again);

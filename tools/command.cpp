@@ -68,6 +68,8 @@ void add_options(CLI::App& app, TrainOptions& o) {
   add_number(app, "--threads", o.threads, 0, kMostThreads,
              "compute threads per rank; 0 means cores / ranks");
   add_shape(app, o, o.dtype);
+  add_word(app, "--plan", o.plan, {"tp", "tp-sp", "dp"},
+           "tensor parallelism, tp-sp: with sequence parallelism as well, or dp: data parallelism");
   add_number(app, "--steps", o.steps, 1, kMostSteps, "timed steps per round");
   add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median is reported");
 }

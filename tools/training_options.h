@@ -10,6 +10,9 @@ namespace coshard::tools {
 
 constexpr int kMostOfAShape = 1'000'000'000;
 
+// Of a plan whose ranks have sequences of their own.
+inline bool cuts_batch(const std::string& plan) { return plan == "dp" || plan == "fsdp"; }
+
 template <class Options>
 void add_shape(CLI::App& app, Options& o, std::string& dtype) {
   const auto add = [&app](const char* name, int& value, int most, const char* help) {
@@ -22,8 +25,6 @@ void add_shape(CLI::App& app, Options& o, std::string& dtype) {
   add("--seq", o.seq, kMostOfAShape, "sequence length in bytes (one token per byte)");
   add("--batch", o.batch, kMostOfAShape, "global batch: sequences per step");
   add_word(app, "--dtype", dtype, {"f32", "bf16", "f64"}, "parameter dtype: f32, bf16 or f64");
-  add_word(app, "--plan", o.plan, {"tp", "tp-sp", "dp"},
-           "tensor parallelism, tp-sp: with sequence parallelism as well, or dp: data parallelism");
 }
 
 // What all ranks together hold at the least: weights, gradients and two moments, by each replica;
@@ -46,7 +47,7 @@ void check_shape(const Options& o, DType dtype, DeviceKind device) {
   CS_REQUIRE(o.dim % o.heads == 0, "--dim ", o.dim, " is not divisible by --heads ", o.heads);
   CS_REQUIRE((o.dim / o.heads) % 2 == 0, "--dim ", o.dim, " / --heads ", o.heads, " = ",
              o.dim / o.heads, " is odd: rotary embedding pairs the dimensions of a head");
-  if (o.plan == "dp")
+  if (cuts_batch(o.plan))
     CS_REQUIRE(o.batch % o.ranks == 0, "--batch ", o.batch, " is not divisible by --ranks ",
                o.ranks);
   else

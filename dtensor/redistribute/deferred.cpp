@@ -1,6 +1,5 @@
 #include "dtensor/redistribute/deferred.h"
 
-#include <optional>
 #include <utility>
 
 #include <coshard/runtime/coro/branch.h>
@@ -15,59 +14,32 @@ namespace {
 
 const BranchLocal<bool> deferring;
 
-// Issues when it is first awaited, read or needed; from then on it is that redistribute, and a copy
-// of its result into the memory that was promised.
-class Later final : public WorkState {
+// From when it is issued, that redistribute, and a copy of its result into the memory that was
+// promised.
+class Later final : public IssuedLater {
  public:
   Later(Tensor source, const Layout& target, Tensor place)
       : source_(std::move(source)), target_(target), place_(std::move(place)) {}
-
-  void issue_now() override { static_cast<void>(work()); }
-  bool ready() override { return work().ready(); }
-  void wait() override { work().wait(); }
-  int parts() const override { return 1; }
-  bool part_ready(int) override { return ready(); }
-  void wait_part(int) override { wait(); }
-  bool waits_for_peers() const override { return !work_ || work_->waits_for_peers(); }
-  bool any_thread() const override { return work_ && work_->any_thread(); }
-  Look look(int part) override { return work().look(part); }
-  void begin_wait() override { work().begin_wait(); }
-  bool listen(Parker& parker) override { return work().listen(parker); }
-  void deaf(Parker& parker) noexcept override {
-    if (work_) work_->deaf(parker);
-  }
-  void check(std::int64_t waited_ns) override { work().check(waited_ns); }
-  std::int64_t timeout_ns() const override { return work_ ? work_->timeout_ns() : 0; }
-  std::int64_t not_before(int part) const override { return work_ ? work_->not_before(part) : 0; }
-  void given_up() override { work().given_up(); }
-  void poison(const std::string& cause) override {
-    if (work_) work_->poison(cause);
-  }
-  Look push() override { return work().push(); }
-  std::string failure() const override { return work_ ? work_->failure() : ""; }
-  void has_dependents() override { work().has_dependents(); }
   std::string describe() const override { return str_cat("a redistribute to ", target_); }
   const Tensor& made() {
-    static_cast<void>(work());
+    issue_now();
     return made_;
   }
 
  private:
-  FollowUp& work() {
-    if (work_) return *work_;
+  std::shared_ptr<WorkState> issue() override {
     made_ = redistribute_raw(source_, target_);  // throws in a cancelled branch
     source_ = Tensor();
-    work_.emplace(made_.storage()->pending.state(),
-                  [from = place_of(made_), to = std::exchange(place_, Tensor())] {
-                    kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from)});
-                  });
-    return *work_;
+    return std::make_shared<FollowUp>(
+        made_.storage()->pending.state(),
+        [from = place_of(made_), to = std::exchange(place_, Tensor())] {
+          kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from)});
+        });
   }
   Tensor source_;
   Layout target_;
   Tensor place_;
-  Tensor made_;                   // once issued
-  std::optional<FollowUp> work_;  // once issued, by the rank
+  Tensor made_;  // once issued
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "dtensor/redistribute/execute.h"
 
 #include "dtensor/ops/local.h"
-#include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/redistribute/transition.h"
@@ -78,16 +77,8 @@ Tensor run_step(const Tensor& x, const Step& step) {
     from = copy_later(x);
   }
   Tensor into = step.unpacks ? Tensor::empty(x.device(), Shape{step.unpacked}, x.dtype()) : to;
-  std::function<void()> complete = completion(into, to, step);
-  const bool queued = x.device()->kind() != DeviceKind::Cpu;
-  if (!queued) collective.complete = complete;
-  issue_into(*step.communicator, std::move(collective), from, into);
-  if (into.storage() != to.storage() || (queued && complete)) {
-    std::shared_ptr<WorkState> received = into.storage()->pending.state();
-    into.arrived(received);
-    if (queued) received = std::make_shared<FollowUp>(std::move(received), std::move(complete));
-    to.set_in_flight(Work(std::move(received)));
-  }
+  issue_through(*step.communicator, std::move(collective), from, into, to,
+                completion(into, to, step));
   return to;
 }
 

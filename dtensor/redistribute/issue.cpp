@@ -1,6 +1,7 @@
 #include "dtensor/redistribute/issue.h"
 
 #include "dtensor/ops/local.h"
+#include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "runtime/comm/collective.h"
 
@@ -16,6 +17,18 @@ void issue_into(Communicator& communicator, Collective collective, const Tensor&
   collective.keep_recv = to.storage()->buffer;
   to.set_in_flight(communicator.issue(std::move(collective)));
   if (from.storage()->buffer != to.storage()->buffer) from.read_by(to.storage()->pending);
+}
+
+void issue_through(Communicator& communicator, Collective collective, const Tensor& from,
+                   const Tensor& into, const Tensor& to, std::function<void()> complete) {
+  const bool queued = from.device()->kind() != DeviceKind::Cpu;
+  if (!queued) collective.complete = complete;
+  issue_into(communicator, std::move(collective), from, into);
+  if (into.storage() == to.storage() && !(queued && complete)) return;
+  std::shared_ptr<WorkState> received = into.storage()->pending.state();
+  into.arrived(received);
+  if (queued) received = std::make_shared<FollowUp>(std::move(received), std::move(complete));
+  to.set_in_flight(Work(std::move(received)));
 }
 
 void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,

@@ -1,6 +1,7 @@
 #pragma once
 // Single collectives for the library's own use, off the tape: they return with the result in
 // flight. Rank's thread.
+#include <functional>
 #include <string_view>
 
 #include <coshard/dtensor/device_mesh.h>
@@ -15,6 +16,12 @@ namespace coshard {
 // compute stream.
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to);
+
+// The same, but `complete`, if any, then brings what `into` has received to `to`, which is left in
+// flight instead: on the CPU as part of the transfer, on any thread; elsewhere in compute-stream
+// order, when `to` is first waited for.
+void issue_through(Communicator& communicator, Collective collective, const Tensor& from,
+                   const Tensor& into, const Tensor& to, std::function<void()> complete);
 
 // All-reduces `terms` in place and leaves it in flight.
 void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,

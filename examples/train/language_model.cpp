@@ -6,6 +6,7 @@
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
+#include <coshard/styles/fully_shard.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/woven.h>
 
@@ -52,10 +53,17 @@ Task<void> LanguageModel::parallelize() {
   }
   if (dp) {
     replicas_ = mesh;
+    if (options_.sharded()) co_return shard(mesh, how.overlap);
     gradients_.emplace(model_.parameters(), mesh, 0, DataParallelOptions{.overlap = how.overlap});
     co_return;
   }
   co_await parallelize_module(model_, mesh, plan, how);
+}
+
+void LanguageModel::shard(const DeviceMesh& mesh, Overlap overlap) {
+  const FullyShardOptions how{.overlap = overlap};
+  for (std::size_t i = 0; i < model_.layers.size(); ++i) fully_shard(model_.layers[i], mesh, how);
+  fully_shard(model_, mesh, how);
 }
 
 Batch LanguageModel::part_of(Batch batch) const {

@@ -1,6 +1,6 @@
 #pragma once
-// The model of one rank, sharded over all ranks by its plan, or a replica (dp; one rank: plain
-// tensors, no plan). Belongs to the rank's thread.
+// The model of one rank, sharded over all ranks by its plan, or a replica (dp, of which fsdp keeps
+// a part between the steps; one rank: plain tensors, no plan). Belongs to the rank's thread.
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,13 +36,14 @@ class LanguageModel {
   std::int64_t parameter_count() const { return parameter_count_; }  // before cutting
 
  private:
+  void shard(const DeviceMesh& mesh, Overlap overlap);
   Task<Tensor> logits(std::vector<double> tokens, std::int64_t rows, int parts = 1);
 
   const Options& options_;
   World& world_;
   nn::Transformer model_;
   std::int64_t parameter_count_ = 0;
-  DeviceMesh replicas_;  // defined for dp
+  DeviceMesh replicas_;  // defined for dp and fsdp
   std::optional<DataParallel> gradients_;
 };
 

@@ -35,7 +35,7 @@ void add_options(CLI::App& app, Options& o) {
     app.add_option(name, value, help)->capture_default_str();
   };
   tools::add_number(app, "--ranks", o.ranks, 1, 256,
-                    "number of ranks; must divide --heads, or --batch for dp")
+                    "number of ranks; must divide --heads, or --batch for dp and fsdp")
       ->default_str("one per process, or 2");
   add("--threads", o.threads, 0, kMostThreads, "compute threads per rank; 0 means cores / ranks");
   tools::add_place(app, o.device, o.communicator);
@@ -45,10 +45,14 @@ void add_options(CLI::App& app, Options& o) {
   add("--rank-threads", o.rank_threads, 1, kMostRanks,
       "run all ranks on this many threads; default one thread each");
   tools::add_shape(app, o, o.dtype_name);
-  tools::add_word(app, "--overlap", o.overlap, {"off", "auto", "always"},
-                  "whether layers compute while collectives are in flight; auto: linear layers "
-                  "where the links are known (--link, --measure-links) and it is faster, gradients "
-                  "of dp always");
+  tools::add_word(app, "--plan", o.plan, {"tp", "tp-sp", "dp", "fsdp"},
+                  "tensor parallelism, tp-sp: with sequence parallelism as well, dp: data "
+                  "parallelism, or fsdp: with parameters sharded over the ranks as well");
+  tools::add_word(
+      app, "--overlap", o.overlap, {"off", "auto", "always"},
+      "whether layers compute while collectives are in flight; auto: linear layers "
+      "where the links are known (--link, --measure-links) and it is faster, dp and fsdp "
+      "always");
   app.add_flag("--measure-links", o.measure_links,
                "measure the links between ranks and the times of products first, or take what an "
                "earlier run has measured");

@@ -36,7 +36,9 @@ struct Options {
   DType dtype() const { return parse_dtype(dtype_name); }
   WorldOptions world() const;
   bool sequence_parallel() const { return plan == "tp-sp"; }
-  bool data_parallel() const { return plan == "dp"; }
+  // Ranks have sequences of their own; sharded: and a part of the parameters.
+  bool data_parallel() const { return plan == "dp" || sharded(); }
+  bool sharded() const { return plan == "fsdp"; }
 };
 
 // Reads and checks argv. Nothing when --help was asked for and printed. Error{BadInput}: an option

@@ -33,6 +33,7 @@
 #include <coshard/runtime/launch/world.h>
 #include <coshard/runtime/trace_range.h>
 #include <coshard/styles/distribute_module.h>
+#include <coshard/styles/fully_shard.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/nn/activation.h>
 #include <coshard/styles/nn/attention.h>

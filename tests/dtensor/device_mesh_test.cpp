@@ -50,6 +50,21 @@ TEST(SubMesh, HoldsTheRanksThatShareTheOtherCoordinates) {
   });
 }
 
+TEST(SubMesh, IsJoinedWithAnotherInTheOrderOfTheMesh) {
+  on_ranks(8, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"pp", "dp", "tp"});
+    const std::size_t groups = world.groups();
+    EXPECT_EQ(mesh["tp"].joined(mesh["pp"]).id(), mesh.submesh({"pp", "tp"}).id());
+    EXPECT_EQ(mesh.submesh({"pp", "tp"}).joined(mesh["dp"]).id(), mesh.id());
+    EXPECT_FALSE(mesh["tp"].joined(mesh["tp"]).defined());
+    EXPECT_FALSE(mesh["tp"].joined(mesh).defined());
+    const DeviceMesh other = init_device_mesh(world, {2, 4}, {"dp", "tp"});
+    EXPECT_FALSE(mesh["tp"].joined(other["dp"]).defined());
+    EXPECT_EQ(world.groups(), groups + 2);  // those of `other`
+    co_return;
+  });
+}
+
 TEST(SubMesh, MakesNoCommunicatorAndASecondSliceIsTheSameMesh) {
   on_ranks(4, [](World& world) -> Task<void> {
     CountingObserver seen(world);

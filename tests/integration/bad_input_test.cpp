@@ -164,7 +164,7 @@ TEST(BadInput, WordsThatAreNotKnownAreNamed) {
   expect_refused(with_text + "--stepps 4", "--stepps");
   expect_refused(with_text + "--steps many", "many");
   expect_refused(with_text + "--link 0GB/s", "link 0GB/s: the rate must be above 0");
-  expect_refused(with_text + "--plan ''", "--plan '': expected tp, tp-sp or dp");
+  expect_refused(with_text + "--plan ''", "--plan '': expected tp, tp-sp, dp or fsdp");
   expect_refused(with_text + "--link slow", "'slow'");
 }
 

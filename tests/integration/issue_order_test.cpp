@@ -71,7 +71,7 @@ TEST(IssueOrder, IsTheSameOnAllRanksUnderRandomDelays) {
   options.ranks = 4;
   options.batch = 4;
   options.steps = 4;
-  for (const char* plan : {"tp", "tp-sp", "dp"}) {
+  for (const char* plan : {"tp", "tp-sp", "dp", "fsdp"}) {
     options.plan = plan;
     std::vector<double> first_losses;
     const std::vector<Issues> first = run_delayed(options, 1, first_losses);

@@ -27,7 +27,7 @@ void expect_ranks_agree(const std::string& dtype, double tolerance) {
   const std::vector<double> one = run_training(options).loss;
   ASSERT_EQ(one.size(), 50U);
   EXPECT_LT(one.back(), 0.8 * one.front());
-  for (const char* plan : {"tp", "tp-sp", "dp"}) {
+  for (const char* plan : {"tp", "tp-sp", "dp", "fsdp"}) {
     for (const int ranks : {2, 4}) {
       options.ranks = ranks;
       options.plan = plan;
@@ -83,7 +83,7 @@ TEST(Training, LossesOfWovenStepsAreThoseWithout) {
   options.dtype_name = "f64";
   options.steps = 10;
   options.ranks = 2;
-  for (const char* plan : {"tp", "tp-sp", "dp"})
+  for (const char* plan : {"tp", "tp-sp", "dp", "fsdp"})
     for (const int sequences : {2, 3}) {
       options.plan = plan;
       options.batch = options.data_parallel() ? options.ranks * sequences : sequences;

@@ -88,6 +88,10 @@ class DeviceMesh {
   // Error{BadInput}: a name that is unknown, repeated, or out of order.
   DeviceMesh operator[](std::string_view name) const;
   DeviceMesh submesh(const std::vector<std::string>& names) const;
+  // The mesh of the dimensions of this slice and of `other`, in the order of the mesh that both are
+  // slices of; undefined if they are of different ones, or have a dimension in common. Creates no
+  // communicators.
+  DeviceMesh joined(const DeviceMesh& other) const;
   // All dimensions of this mesh flattened into one, named "a_b" by default. The first call creates
   // one communicator, by the ranks of the slice together; later calls create none. The name can be
   // used in later slices of this mesh and of the mesh it is a slice of. Error{BadInput}: a name

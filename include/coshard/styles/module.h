@@ -83,6 +83,7 @@ struct Overlapping {
 };
 
 class RunningModule;
+class ShardGroup;    // styles/shard_group.h
 class ModuleChange;  // module_change.h
 
 class Module : private FailureWitness {
@@ -149,6 +150,10 @@ class Module : private FailureWitness {
   // twice would convert twice.
   void claim(std::string what);
 
+  // For fully_shard: the group that has its own parameters; null: none.
+  const std::shared_ptr<ShardGroup>& shard_group() const { return shard_group_; }
+  void set_shard_group(std::shared_ptr<ShardGroup> group) { shard_group_ = std::move(group); }
+
   // The path of this module from its root: "layers.0.attn"; "" for a root.
   const std::string& path();
   std::string type_name() const;  // "Linear"
@@ -174,6 +179,7 @@ class Module : private FailureWitness {
   class Watch;
   friend class RunningModule;
   friend class ModuleChange;
+  bool leads_group() const;
   bool is_below(const Module& root) const;
   void require_registered_below(Module& root);
   Task<Tensor> begin(Tensor x);
@@ -189,6 +195,7 @@ class Module : private FailureWitness {
   std::vector<PostHook> post_hooks_;
   std::vector<std::string> claims_;
   Overlapping overlapping_;
+  std::shared_ptr<ShardGroup> shard_group_;
   Module* parent_ = nullptr;
   std::string name_;
   const std::string* path_ = nullptr;  // null: not known yet

@@ -1,0 +1,196 @@
+#include <coshard/styles/fully_shard.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
+#include "runtime/coro/user_call.h"
+#include "styles/module_change.h"
+#include "styles/shard_group.h"
+
+namespace coshard {
+namespace {
+
+// Stands between a module and what reads its outputs: its backward comes before the module's.
+class BeforeBackward final : public GradNode {
+ public:
+  explicit BeforeBackward(std::shared_ptr<ShardGroup> group) : group_(std::move(group)) {}
+  std::string_view name() const override { return "fully_shard"; }
+  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
+    sink.accumulate(0, output_grads[0]);
+  }
+  Task<void> awaited_backward(std::vector<Tensor> output_grads, GradSink& sink) override {
+    std::vector<Tensor> awaited = group_->before_backward();
+    if (awaited.empty()) return {};
+    return after(std::move(awaited), std::move(output_grads.front()), sink);
+  }
+
+ private:
+  static Task<void> after(std::vector<Tensor> awaited, Tensor gradient, GradSink& sink) {
+    Task<void> arrived = arrival_of(std::move(awaited));
+    co_await std::move(arrived);
+    sink.accumulate(0, std::move(gradient));
+  }
+  std::shared_ptr<ShardGroup> group_;
+};
+
+std::string name_of(Module& module, const std::string& path) {
+  return str_cat(module.type_name(), " '", path, "'");
+}
+
+// Groups that were made before, below `module`.
+std::vector<std::shared_ptr<ShardGroup>> groups_within(Module& module) {
+  const std::vector<NamedModule> parts = module.named_modules();
+  std::vector<std::shared_ptr<ShardGroup>> groups;
+  for (const NamedModule& part : parts) {
+    const std::shared_ptr<ShardGroup>& group = part.module->shard_group();
+    if (!group) continue;
+    const auto holds = [&](const NamedModule& m) { return m.module == &group->module(); };
+    const bool is_within = std::ranges::any_of(parts, holds) && &group->module() != &module;
+    CS_REQUIRE(is_within, "fully_shard: ", name_of(*part.module, part.module->path()),
+               " was sharded before, ",
+               &group->module() == part.module
+                   ? std::string("by a call of its own")
+                   : str_cat("as a part of ", group->module().type_name()),
+               "; shard inner modules first, each once");
+    if (std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
+  }
+  return groups;
+}
+
+void require_shardable(const NamedParameter& p, const Tensor* first) {
+  const Tensor& x = *p.slot;
+  CS_REQUIRE(
+      !x.grad_meta() || !x.grad_meta()->producer, "fully_shard: parameter '", p.name, "' (", x,
+      ") is tied to one that was sharded before, in a module of its own; shard a module that "
+      "holds both instead");
+  CS_REQUIRE(x.ndim() > 0, "fully_shard: parameter '", p.name, "' (", x,
+             ") has no dimension to cut");
+  CS_REQUIRE(is_floating(x.dtype()), "fully_shard: parameter '", p.name, "' (", x,
+             ") is not floating-point");
+  CS_REQUIRE(first == nullptr || first->dtype() == x.dtype(), "fully_shard: parameter '", p.name,
+             "' is ", x, ", but others of its group are ",
+             first == nullptr ? x.dtype() : first->dtype(),
+             "; a group travels in one collective, so shard them as modules of their own");
+}
+
+// What no group within has, tied ones together.
+std::vector<ShardedParameter> parameters_left(
+    Module& module, const std::vector<std::shared_ptr<ShardGroup>>& within) {
+  std::unordered_set<Tensor*> taken;
+  for (const auto& group : within)
+    for (const ShardedParameter& p : group->parameters())
+      for (Tensor* slot : p.slots) taken.insert(slot);
+  std::vector<ShardedParameter> left;
+  for (const NamedParameter& p : module.named_slots()) {
+    if (!taken.insert(p.slot).second) continue;
+    const auto tied = std::ranges::find_if(left, [&](const ShardedParameter& known) {
+      return known.slots.front()->id() == p.slot->id();
+    });
+    if (tied != left.end()) {
+      tied->slots.push_back(p.slot);
+      continue;
+    }
+    require_shardable(p, left.empty() ? nullptr : left.front().slots.front());
+    ShardedParameter& added = left.emplace_back();
+    added.name = p.name;
+    added.slots = {p.slot};
+    added.shape = p.slot->local_shape();
+    added.spec = p.slot->spec();
+  }
+  return left;
+}
+
+// Along `mesh`, what a rank has of x is cut into rows; x may be sharded along other dimensions of a
+// mesh that has both.
+std::shared_ptr<const Spec> spec_of_shard(const std::string& name, const Tensor& x,
+                                          const DeviceMesh& mesh) {
+  if (!x.is_distributed()) return make_spec(mesh, Layout(Shard(0)), x.shape());
+  const DeviceMesh joint = x.mesh().joined(mesh);
+  if (!joint.defined() || x.layout().has_partial())
+    fail(ErrorKind::Unsupported,
+         str_cat("fully_shard: parameter '", name, "' is ", x, ", and cannot be sharded along ",
+                 mesh, "; both must be slices, of other dimensions, of one mesh"));
+  const int cutting = joint.dim(mesh.names()[0]);
+  Layout layout;
+  std::int64_t split = 1;  // chunks of x that later dimensions make of its rows
+  for (int m = 0, other = 0; m < joint.ndim(); ++m) {
+    layout.push_back(m == cutting ? Shard(0) : x.layout()[other++]);
+    if (m > cutting && layout[m].is_sharded(0)) split *= joint.size(m);
+  }
+  if (split > 1) layout[cutting] = StridedShard(0, static_cast<int>(split));
+  if (split > 1 && x.size(0) % (split * mesh.size()) != 0)
+    fail(ErrorKind::Unsupported, str_cat("fully_shard: parameter '", name, "' is ", x, ", whose ",
+                                         x.size(0), " rows cannot be cut evenly for ", joint));
+  return make_spec(joint, layout, x.shape());
+}
+
+void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh) {
+  const NoGradGuard no_grad;
+  for (ShardedParameter& p : parameters) {
+    const Tensor& x = *p.slots.front();
+    const auto spec = spec_of_shard(p.name, x, mesh);
+    const Chunk rows = chunk_of(p.shape[0], mesh.size(), mesh.local_rank());
+    Tensor mine = copy_of(slice(x.raw_local(), 0, rows.offset, rows.offset + rows.size));
+    CS_REQUIRE(mine.local_shape() == spec->local_shape, "fully_shard: parameter '", p.name, "' is ",
+               x, ", of which this rank would have ", mine.local_shape(), ", not ",
+               spec->local_shape);
+    p.shard = std::move(mine).with_spec(spec);
+    p.shard.set_requires_grad(x.requires_grad());
+  }
+  for (const ShardedParameter& p : parameters)
+    for (Tensor* slot : p.slots) *slot = p.shard;
+}
+
+}  // namespace
+
+void ShardGroup::leave(std::vector<Tensor>& outputs) {
+  if (!grad_enabled()) return;
+  for (Tensor& y : outputs) {
+    if (!y.defined() || !y.requires_grad()) continue;
+    const Tensor inputs[] = {y};
+    Tensor out = y.detach();
+    push_record(std::make_shared<BeforeBackward>(shared_from_this()), inputs,
+                std::span<Tensor>(&out, 1));
+    y = std::move(out);
+  }
+  schedule_->record(shared_from_this());
+}
+
+void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options, CallSite site) {
+  const UserCall user(site);
+  CS_REQUIRE(mesh.defined(), "fully_shard: the mesh is undefined");
+  CS_REQUIRE(mesh.ndim() == 1, "fully_shard: the mesh ", mesh, " has ", mesh.ndim(),
+             " dimensions; pass the one along which ranks have rows of their own, mesh[\"dp\"]");
+  CS_REQUIRE(mesh.contains_this_rank(), "fully_shard: rank ", mesh.get_rank(),
+             " is not in the mesh ", mesh);
+  CS_REQUIRE(options.reduce == Reduce::Sum || options.reduce == Reduce::Avg,
+             "fully_shard: reduce must be Sum or Avg, got ", to_string(options.reduce));
+  const auto within = groups_within(module);
+  std::vector<ShardedParameter> parameters = parameters_left(module, within);
+  ModuleChange change(module);
+  try {
+    cut(parameters, mesh);
+    change.require_same_shapes("fully_shard");
+  } catch (...) {
+    change.undo();
+    throw;
+  }
+  change.keep("fully_shard");
+  const auto group = std::make_shared<ShardGroup>(module, std::move(parameters), mesh, options);
+  group->adopt_parameters();
+  for (const NamedModule& part : module.named_modules())
+    if (!part.module->shard_group()) part.module->set_shard_group(group);
+  auto schedule = std::make_shared<ShardSchedule>();
+  for (const auto& inner : within) {
+    schedule->add(inner);
+    inner->set_schedule(schedule);
+  }
+  schedule->add(group);
+  group->set_schedule(std::move(schedule));
+}
+
+}  // namespace coshard

@@ -1,0 +1,182 @@
+// The gradients of a group of sharded parameters: gathered in one memory, and reduced.
+#include <utility>
+
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
+#include "dtensor/ops/local.h"
+#include "dtensor/ops/output_place.h"
+#include "dtensor/redistribute/in_flight.h"
+#include "dtensor/redistribute/issue.h"
+#include "kernels/run.h"
+#include "styles/shard_group.h"
+
+namespace coshard {
+namespace {
+
+// The layout of this rank's part of a gradient: that of the shard, but sums over other dimensions
+// of its mesh are left to the optimizer.
+std::shared_ptr<const Spec> spec_of_part(const ShardedParameter& p, const DeviceMesh& mesh) {
+  const Tensor gradient = p.whole.grad();
+  if (!gradient.is_distributed()) return p.shard.spec();
+  Layout layout = p.shard.layout();
+  const int cutting = p.shard.mesh().dim(mesh.names()[0]);
+  for (int m = 0, other = 0; m < layout.ndim(); ++m) {
+    if (m == cutting) continue;
+    const Placement& placement = gradient.layout()[other++];
+    if (placement.is_partial()) layout[m] = placement;
+  }
+  return make_spec(p.shard.mesh(), layout, p.shard.shape());
+}
+
+}  // namespace
+
+bool ShardGroup::begin(std::span<const int> reached) {
+  CS_REQUIRE(!active_, "backward: another one, which has not ended, reduces gradients of '",
+             parameters_.front().name, "', which fully_shard has sharded");
+  active_ = true;
+  done_ = false;
+  open_ = static_cast<int>(reached.size());
+  for (const int i : reached) parameters_[static_cast<std::size_t>(i)].open = true;
+  return true;
+}
+
+Tensor ShardGroup::gradient_view(const ShardedParameter& parameter) const {
+  return part_of_memory(gradients_, parameter.shape, parameter.begin);
+}
+
+Tensor ShardGroup::place(const GradMeta& leaf) {
+  ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf.collected_as)];
+  if (p.taken || leaf.gradient.defined()) return {};
+  if (!gradients_.defined())
+    gradients_ = Tensor::empty(memory_.device(), Shape{size_}, memory_.dtype());
+  p.taken = true;
+  return gradient_view(p);
+}
+
+bool ShardGroup::lies_in_place(const ShardedParameter& parameter, const Tensor& gradient) const {
+  return gradient.storage()->buffer == gradients_.storage()->buffer &&
+         gradient.storage_offset() == parameter.begin && gradient.is_contiguous();
+}
+
+void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
+  ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf.collected_as)];
+  CS_REQUIRE(!grad_enabled(), "backward: create_graph, but the gradient of '", p.name,
+             "', which fully_shard has sharded, is sent off the tape");
+  if (!gradients_.defined())
+    gradients_ = Tensor::empty(memory_.device(), Shape{size_}, memory_.dtype());
+  const Tensor place = gradient_view(p);
+  if (leaf.gradient.defined()) {
+    const OutputPlace output(place);
+    gradient = coshard::add(leaf.gradient, gradient);
+  }
+  if (!lies_in_place(p, gradient)) copy_into(place, gradient);
+  leaf.gradient = place.with_spec(gradient.spec());
+  p.taken = true;
+}
+
+void ShardGroup::complete(int leaf) {
+  if (!std::exchange(parameters_[static_cast<std::size_t>(leaf)].open, false)) return;
+  if (--open_ > 0) return;
+  reduce();
+  done_ = true;
+  if (uses_ == 0) release();
+}
+
+void ShardGroup::end() {
+  active_ = false;
+  for (ShardedParameter& p : parameters_) p.open = p.taken = false;
+  gradients_ = Tensor();
+  schedule_->end_backward();
+}
+
+void ShardGroup::give_up() noexcept {
+  active_ = false;
+  gradients_ = Tensor();
+  for (ShardedParameter& p : parameters_) {
+    p.open = p.taken = false;
+    p.whole.grad_meta()->gradient = Tensor();
+  }
+}
+
+// Peers must send and miss the same: the next collective compares.
+void ShardGroup::note_gradients() const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!parameters_[i].whole.grad().defined())
+      mesh_.note(0, {"reduced a group of shards with no gradient for parameter", "of", i,
+                     parameters_.size()});
+}
+
+Tensor ShardGroup::scattered() const {
+  const Tensor packed = Tensor::empty(memory_.device(), Shape{total_}, memory_.dtype());
+  copy_out(gradients_, packed, blocks_);
+  const auto rank = static_cast<std::size_t>(mesh_.local_rank());
+  const Tensor mine = Tensor::empty(memory_.device(), Shape{(*counts_)[rank]}, memory_.dtype());
+  Collective c;
+  c.kind = CollectiveKind::ReduceScatter;
+  c.reduce = options_.reduce;
+  c.extent = total_;
+  c.counts = counts_;
+  c.label = "gradients";
+  issue_into(mesh_.communicator(0), std::move(c), packed, mine);
+  return mine;
+}
+
+void ShardGroup::reduce() {
+  note_gradients();
+  std::vector<Part> parts;
+  for (ShardedParameter& p : parameters_) {
+    if (p.whole.grad().defined()) {
+      parts.push_back({&p, spec_of_part(p, mesh_)});
+    } else if (gradients_.defined() && numel(p.shape) > 0) {
+      const Tensor missing = gradient_view(p);
+      kernels::run(*missing.device(),
+                   kernels::Fill{missing.data(), missing.dtype(), missing.local_numel(), 0});
+    }
+    p.whole.grad_meta()->gradient = Tensor();
+  }
+  if (parts.empty()) return;
+  const Tensor mine = scattered();
+  gradients_ = Tensor();
+  add_earlier(parts, mine);
+  for (const Part& part : parts) {
+    const Tensor& shard = part.parameter->shard;
+    shard.set_grad(
+        part_of_memory(mine, shard.local_shape(), part.parameter->shard_begin, part.spec));
+    tell(*part.parameter);
+  }
+}
+
+// To each part, once it has arrived, the gradient that there was before this backward.
+void ShardGroup::add_earlier(const std::vector<Part>& parts, const Tensor& mine) {
+  std::vector<std::pair<Tensor, Tensor>> sums;  // a part's place, and what was there before
+  for (const auto& [parameter, spec] : parts) {
+    const Tensor before = parameter->shard.grad();
+    if (!before.defined()) continue;
+    CS_REQUIRE(before.layout() == spec->layout, "backward: the gradient of '", parameter->name,
+               "' is ", before, ", to which one in ", spec->layout,
+               " cannot be added; call zero_grad, or reduce_gradients after each backward");
+    if (before.local_numel() == 0) continue;
+    before.wait("backward");
+    sums.emplace_back(part_of_memory(place_of(mine), before.local_shape(), parameter->shard_begin),
+                      before.raw_local());
+  }
+  if (sums.empty()) return;
+  make_from(mine, mine, [sums = std::move(sums)](const Tensor&) {
+    for (const auto& [place, before] : sums)
+      kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Add, view_of(place),
+                                                    view_of(place), view_of(before)});
+  });
+}
+
+// The hooks of a parameter whose gradient has left.
+void ShardGroup::tell(const ShardedParameter& parameter) {
+  for (const auto& hook : GradHooks(parameter.shard.grad_meta()->hooks)) {
+    CS_REQUIRE(!hook->replace || !*hook->replace, "backward: a hook (register_hook) of '",
+               parameter.name,
+               "', which fully_shard has sharded, cannot replace a gradient that is in flight; use "
+               "register_post_accumulate_grad_hook");
+    if (const auto accumulated = hook->accumulated) (*accumulated)();
+  }
+}
+
+}  // namespace coshard

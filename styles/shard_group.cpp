@@ -1,0 +1,247 @@
+#include "styles/shard_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
+#include "dtensor/ops/local.h"
+#include "dtensor/redistribute/deferred.h"
+#include "dtensor/redistribute/follow_up.h"
+#include "dtensor/redistribute/in_flight.h"
+#include "dtensor/redistribute/issue.h"
+#include "kernels/run.h"
+#include "runtime/device/graph.h"
+
+namespace coshard {
+namespace {
+
+// Each at an address that fits every kernel.
+std::int64_t aligned(std::int64_t elements, DType dtype) {
+  const auto step = static_cast<std::int64_t>(64 / size_of(dtype));
+  return (elements + step - 1) / step * step;
+}
+
+}  // namespace
+
+Tensor part_of_memory(const Tensor& memory, const Shape& shape, std::int64_t begin,
+                      std::shared_ptr<const Spec> spec) {
+  return memory.view_as(shape, row_major(shape), begin, std::move(spec));
+}
+
+void copy_into(const Tensor& to, const Tensor& from) {
+  if (to.local_numel() > 0)
+    kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from.raw_local())});
+}
+
+// A forward under way.
+class ShardGroup::Use {
+ public:
+  // `again`: backward runs it once more (recompute.h).
+  Use(std::shared_ptr<ShardGroup> group, bool again) : group_(std::move(group)), again_(again) {
+    if (group_->uses_++ == 0) group_->put_in_slots(true);
+    if (!again_) group_->schedule_->begin_forward(group_);
+  }
+  ~Use() {
+    if (--group_->uses_ == 0) {
+      group_->put_in_slots(false);
+      if (group_->reshards() && !again_) group_->release();
+    }
+    if (!again_) group_->schedule_->end_forward();
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+ private:
+  std::shared_ptr<ShardGroup> group_;
+  bool again_;
+};
+
+// What freed parameters wait for: whoever reads them gathers them again.
+class ShardGroup::WhenRead final : public IssuedLater {
+ public:
+  explicit WhenRead(std::weak_ptr<ShardGroup> group) : group_(std::move(group)) {}
+  std::string describe() const override { return "parameters that fully_shard has freed"; }
+
+ private:
+  std::shared_ptr<WorkState> issue() override {
+    const std::shared_ptr<ShardGroup> group = group_.lock();
+    CS_REQUIRE(group, "fully_shard: parameters are read whose module is gone");
+    group->gather();
+    return std::make_shared<FollowUp>(group->memory_.storage()->pending.state(), [] {});
+  }
+  std::weak_ptr<ShardGroup> group_;
+};
+
+ShardGroup::ShardGroup(Module& module, std::vector<ShardedParameter> parameters,
+                       const DeviceMesh& mesh, const FullyShardOptions& options)
+    : module_(module), parameters_(std::move(parameters)), mesh_(mesh), options_(options) {
+  if (!parameters_.empty()) lay_out();
+}
+
+void ShardGroup::lay_out() {
+  const Tensor& first = parameters_.front().shard;
+  const int ranks = mesh_.size();
+  for (ShardedParameter& p : parameters_) {
+    p.begin = size_;
+    size_ = aligned(size_ + numel(p.shape), first.dtype());
+  }
+  std::vector<std::int64_t> counts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::int64_t before = total_;
+    for (ShardedParameter& p : parameters_) {
+      if (rank == mesh_.local_rank()) p.shard_begin = total_ - before;
+      const Chunk rows = chunk_of(p.shape[0], ranks, rank);
+      const std::int64_t row = p.shape[0] == 0 ? 0 : numel(p.shape) / p.shape[0];
+      if (rows.size * row == 0) continue;
+      blocks_.push_back(
+          {Shape{rows.size * row}, Shape{p.begin + rows.offset * row}, total_, Strides{1}});
+      total_ += rows.size * row;
+    }
+    counts.push_back(total_ - before);
+  }
+  counts_ = std::make_shared<const std::vector<std::int64_t>>(std::move(counts));
+  memory_ = Tensor::empty(first.device(), Shape{0}, first.dtype());
+  memory_ = part_of_memory(memory_, Shape{size_}, 0);
+  none_ = memory_.storage()->buffer;
+  for (ShardedParameter& p : parameters_) {
+    p.whole = part_of_memory(memory_, p.shape, p.begin, p.spec);
+    p.whole.set_unwritable("is gathered by fully_shard for this forward");
+  }
+}
+
+void ShardGroup::adopt_parameters() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    ShardedParameter& p = parameters_[i];
+    p.whole.set_requires_grad(p.shard.requires_grad());
+    p.whole.grad_meta()->collector = weak_from_this();
+    p.whole.grad_meta()->collected_as = static_cast<int>(i);
+  }
+  free_memory();
+}
+
+std::shared_ptr<void> ShardGroup::enter(std::vector<Tensor>& arriving) {
+  const bool again = redistributes_are_deferred();
+  require_own_slots();
+  std::vector<Tensor> shards;
+  for (ShardedParameter& p : parameters_) {
+    shards.push_back(p.shard);
+    p.whole.set_requires_grad(p.shard.requires_grad());
+  }
+  static_cast<void>(taped(shards));  // recomputation finds out whether they change
+  gather();
+  auto use = std::make_shared<Use>(shared_from_this(), again);
+  if (options_.overlap != Overlap::Off)
+    again ? schedule_->gather_previous(*this) : schedule_->gather_next(*this);
+  if (memory_.defined() && memory_.in_flight()) arriving.push_back(memory_);
+  if (again) await_reductions(arriving);
+  if (!again) done_ = false;
+  return use;
+}
+
+std::vector<Tensor> ShardGroup::before_backward() {
+  gather();
+  std::vector<Tensor> awaited;
+  if (memory_.defined() && memory_.in_flight()) awaited.push_back(memory_);
+  list_gradients(awaited);  // to which those of this backward are added
+  await_reductions(awaited);
+  if (options_.overlap != Overlap::Off) schedule_->gather_previous(*this);
+  return awaited;
+}
+
+void ShardGroup::list_gradients(std::vector<Tensor>& awaited) const {
+  for (const ShardedParameter& p : parameters_)
+    if (const Tensor g = p.shard.grad(); g.defined() && g.in_flight()) awaited.push_back(g);
+}
+
+// So that nothing of backward runs under them.
+void ShardGroup::await_reductions(std::vector<Tensor>& awaited) const {
+  if (options_.overlap != Overlap::Off) return;
+  for (const auto& each : schedule_->all())
+    if (const auto group = each.lock()) group->list_gradients(awaited);
+}
+
+void ShardGroup::require_own_slots() const {
+  for (const ShardedParameter& p : parameters_)
+    for (const Tensor* slot : p.slots)
+      CS_REQUIRE(slot->id() == (uses_ > 0 ? p.whole : p.shard).id(), "fully_shard: parameter '",
+                 p.name, "' was replaced since; write to the shard that is there (copy_)");
+}
+
+void ShardGroup::put_in_slots(bool whole) {
+  for (const ShardedParameter& p : parameters_)
+    for (Tensor* slot : p.slots) *slot = whole ? p.whole : p.shard;
+}
+
+bool ShardGroup::changed() const {
+  for (std::size_t i = 0; i < gathered_at_.size(); ++i)
+    if (parameters_[i].shard.storage()->changes() != gathered_at_[i]) return true;
+  return false;
+}
+
+Tensor ShardGroup::packed_shards() const {
+  const auto rank = static_cast<std::size_t>(mesh_.local_rank());
+  const Tensor packed = Tensor::empty(memory_.device(), Shape{(*counts_)[rank]}, memory_.dtype());
+  for (const ShardedParameter& p : parameters_)
+    copy_into(part_of_memory(packed, p.shard.local_shape(), p.shard_begin), p.shard);
+  return packed;
+}
+
+void ShardGroup::gather() {
+  if (parameters_.empty() || (gathered_ && (uses_ > 0 || !changed()))) return;
+  require_not_recording(*memory_.device(), "fully_shard", "allocate parameters");
+  const Tensor packed = packed_shards();
+  Storage& storage = *memory_.storage();
+  auto buffer =
+      memory_.device()->make_buffer(static_cast<std::size_t>(size_) * size_of(memory_.dtype()));
+  buffer->writes =
+      storage.changes() + (changed() ? 1 : 0);  // backward refuses what it saved before
+  buffer->taped_write = storage.buffer->taped_write;
+  storage.buffer = std::move(buffer);
+  storage.in_flight = false;
+  storage.pending = Work();
+  gathered_ = true;
+  gathered_at_.clear();
+  for (const ShardedParameter& p : parameters_)
+    gathered_at_.push_back(p.shard.storage()->changes());
+  const Tensor received = Tensor::empty(memory_.device(), Shape{total_}, memory_.dtype());
+  Collective c;
+  c.kind = CollectiveKind::AllGather;
+  c.extent = total_;
+  c.counts = counts_;
+  c.label = "parameters";
+  try {  // it throws in a cancelled branch
+    issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,
+                  [from = place_of(received), to = place_of(memory_), blocks = blocks_] {
+                    copy_in(from, to, blocks);
+                  });
+  } catch (...) {
+    free_memory();
+    throw;
+  }
+}
+
+void ShardGroup::release() {
+  if (gathered_) free_memory();
+}
+
+void ShardGroup::free_memory() {
+  if (parameters_.empty()) return;
+  Storage& storage = *memory_.storage();
+  none_->writes = storage.changes();
+  none_->taped_write = storage.buffer->taped_write;
+  storage.buffer = none_;
+  gathered_ = false;
+  // Kept, since it may be what calls gather(), which takes it from the memory.
+  when_read_ = std::make_shared<WhenRead>(weak_from_this());
+  memory_.set_in_flight(Work(when_read_));
+}
+
+Tensor lasting(const Tensor& x) {
+  if (!x.defined() || !x.grad_meta()) return x;
+  const auto group = std::dynamic_pointer_cast<ShardGroup>(x.grad_meta()->collector.lock());
+  return group ? group->parameters()[static_cast<std::size_t>(x.grad_meta()->collected_as)].shard
+               : x;
+}
+
+}  // namespace coshard
