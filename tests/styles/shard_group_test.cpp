@@ -127,10 +127,9 @@ TEST(ShardGroup, HoldsFewWholeLayersAtATime) {
 TEST(ShardGroup, RefusesABackwardThroughParametersThatHaveChanged) {
   on_ranks(2, [](World& world) -> Task<void> {
     for (const bool recomputes : {false, true}) {
-      Layers model(world);
-      shard_layers(model, dp_line(world), {});
-      if (recomputes)
-        for (std::size_t i = 0; i < model.layers.size(); ++i) model.layers[i].set_recompute();
+      Mlp model(world);
+      fully_shard(model, dp_line(world));
+      model.set_recompute(recomputes);
       const Tensor x = rows_of(world, 0, 0);
       const Tensor y = co_await model.forward(x);
       {
@@ -202,6 +201,40 @@ TEST(ShardGroup, CanBeUsedAgainAfterAPartOfAWovenForwardHasFailed) {
   });
 }
 
+// Takes no notice of being cancelled.
+Task<void> goes_on(Module& module, Tensor x, Redistribution awaited) {
+  try {
+    co_await awaited;
+  } catch (const std::exception&) {
+    x = x.detach();
+  }
+  Task<Tensor> forward = module.forward(x);
+  co_await std::move(forward);
+}
+Task<void> fails() {
+  fail(ErrorKind::Unsupported, "as planned");
+  co_return;
+}
+
+TEST(ShardGroup, GathersAnewWhatACancelledBranchCouldNotIssue) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const auto [plain, sharded] = twins<Mlp>(world);
+    fully_shard(*sharded, dp_line(world));
+    const Tensor x = rows_of(world, 0, 0);
+    const DTensor cut = distribute_tensor(random(world, Shape{4}), dp_line(world), Shard(0));
+    std::vector<Task<void>> children;
+    children.push_back(goes_on(*sharded, x, cut.redistribute(Replicate())));
+    children.push_back(fails());
+    const std::string text =
+        co_await error_of(when_all(std::move(children)), ErrorKind::Unsupported);
+    EXPECT_CONTAINS(text, "as planned");
+    EXPECT_TRUE(sharded->net1.weight.is_distributed());
+    const Tensor want = co_await plain->forward(x);
+    const Tensor got = co_await sharded->forward(x);
+    EXPECT_EQ(got.to_vector(), want.to_vector());
+  });
+}
+
 // A handle from within forward reads what was freed, by gathering it again.
 TEST(ShardGroup, KeepsHandlesOfWholeParametersReadable) {
   on_ranks(2, [](World& world) -> Task<void> {
@@ -263,14 +296,13 @@ TEST(GroupsOfShards, TellRanksApartThatMissDifferentGradients) {
       model.scale.set_requires_grad(world.rank() == 1);
       const Tensor y = co_await model.forward(rows_of(world, 0, 0));
       co_await backward(mean(mul(y, y)));
-      SGD optimizer(model.parameters(), {.lr = 0.1});
-      co_await optimizer.step();
       co_await discard(model.forward(rows_of(world, 0, 0)));
     });
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::CommFailed) << error.what();
-    EXPECT_CONTAINS(std::string(error.what()), "no gradient for parameter");
+    EXPECT_CONTAINS(std::string(error.what()),
+                    "reduced a group of shards with no gradient for parameter");
   }
 }
 

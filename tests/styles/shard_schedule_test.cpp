@@ -100,6 +100,26 @@ TEST(ShardSchedule, ComputesDuringTransfers) {
   });
 }
 
+struct Again : Layers {
+  using Layers::Layers;
+  Task<Tensor> run(Tensor x) override {
+    for (const std::size_t layer : {0, 1, 0, 2}) x = co_await layers[layer].forward(x);
+    co_return x;
+  }
+};
+
+// In backward the middle layer is done when the first one runs again, and is not gathered for it.
+TEST(ShardSchedule, GathersNothingAheadThatIsDone) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    Again model(world);
+    shard_layers(model, dp_line(world), {});
+    for (int time = 0; time < 2; ++time) {
+      const Counted run = co_await run_counted(world, model, rows_of(world, 0, 0));
+      EXPECT_EQ(run.backward, (Issued{.all_gather = 4, .reduce_scatter = 3}));
+    }
+  });
+}
+
 // What this rank issues, in order.
 class IssuedLog final : public Observer {
  public:
