@@ -268,20 +268,6 @@ TEST(FullyShard, LetsOutputsBeWrittenToInPlace) {
   });
 }
 
-TEST(FullyShard, RefusesTwoBackwardsAtOnce) {
-  on_ranks(2, [](World& world) -> Task<void> {
-    Layers model(world);
-    shard_layers(model, dp_line(world), {});
-    std::vector<Task<void>> walks;
-    for (int time = 0; time < 2; ++time) {
-      const Tensor y = co_await model.forward(rows_of(world, time, 0));
-      walks.push_back(backward(mean(mul(y, y))));
-    }
-    const std::string text = co_await error_of(when_all(std::move(walks)));
-    EXPECT_CONTAINS(text, "another one, which has not ended, reduces gradients of");
-  });
-}
-
 // A whole Transformer, whose blocks are checkpointed within one group, or are groups.
 TEST(FullyShard, TrainsATransformer) {
   on_ranks(2, [](World& world) -> Task<void> {
