@@ -1,7 +1,6 @@
 #include "runtime/comm/mpi/mpi_engine.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -284,51 +283,6 @@ TEST(MpiEngine, MovesBlocksBetweenHostsWhoeverComesFirst) {
       EXPECT_EQ(a.in_flight() + b.in_flight(), 0);
       EXPECT_EQ(mpi.unmatched(), 0U);
     }
-}
-
-// As a write to the socket of a process that has died does.
-const char* break_a_pipe(const MpiDone** done, int* count) {
-  raise(SIGPIPE);
-  return end_all(done, count);
-}
-const char* break_a_pipe_sending(const void* data, std::size_t bytes, int to, int tag,
-                                 std::uint64_t cookie) {
-  raise(SIGPIPE);
-  return take(data, bytes, to, tag, cookie);
-}
-int broken_pipes = 0;
-
-TEST(MpiEngine, ProcessOfAnotherHostThatDiesDoesNotEndThisOneBySigpipe) {
-  struct sigaction counts {
-  }, before{};
-  counts.sa_handler = [](int) { ++broken_pipes; };
-  ASSERT_EQ(sigaction(SIGPIPE, &counts, &before), 0);
-  FakeMpi mpi(2, 1);
-  MpiApi api = counting(mpi);
-  api.poll = break_a_pipe;
-  api.send = break_a_pipe_sending;
-  MpiEngine a(api);
-  a.on_hosts({0, 1});
-  bool over = false;
-  const char data = 7;
-  a.send(&data, 1, 1, a.next_tag(1), [&] { over = true; });
-  a.send_notice(1, bytes_of(1));
-  while (!over) a.drive_while_waiting();
-  EXPECT_EQ(broken_pipes, 0);
-  raise(SIGPIPE);  // the program's own
-  EXPECT_EQ(broken_pipes, 1);
-  sigset_t only, held;
-  sigemptyset(&only);
-  sigaddset(&only, SIGPIPE);
-  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, &only, nullptr), 0);
-  raise(SIGPIPE);  // the program's own as well, which it will look at
-  a.drive();
-  EXPECT_EQ(sigpending(&held), 0);
-  EXPECT_EQ(sigismember(&held, SIGPIPE), 1);
-  ASSERT_EQ(pthread_sigmask(SIG_UNBLOCK, &only, nullptr), 0);
-  EXPECT_EQ(broken_pipes, 2);
-  a.give_up();
-  sigaction(SIGPIPE, &before, nullptr);
 }
 
 const char* refuse(const void*, std::size_t, int, int, std::uint64_t) { return "no endpoint"; }
