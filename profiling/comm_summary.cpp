@@ -12,6 +12,7 @@ void add(CommSummary::Row& sum, const CommSummary::Row& part) {
   sum.bytes += part.bytes;
   sum.in_flight_ns += part.in_flight_ns;
   sum.exposed_ns += part.exposed_ns;
+  sum.blocked_ns += part.blocked_ns;
 }
 
 }  // namespace
@@ -33,10 +34,16 @@ std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
   return end - begin - known;
 }
 
+std::int64_t CommSummary::Covered::add_common(const Covered& other, std::int64_t begin,
+                                              std::int64_t end) {
+  std::int64_t added = 0;
+  for (const auto& [from, to] : other.last_) added += add(std::max(begin, from), std::min(end, to));
+  return added;
+}
+
 double CommSummary::Row::hidden() const {
   if (in_flight_ns <= 0) return 0;
-  const double exposed = static_cast<double>(exposed_ns) / static_cast<double>(in_flight_ns);
-  return std::clamp(1 - exposed, 0.0, 1.0);
+  return 1 - static_cast<double>(blocked_ns) / static_cast<double>(in_flight_ns);
 }
 
 double CommSummary::Row::gigabytes_per_s() const {
@@ -70,8 +77,11 @@ void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::in
   total_.exposed_ns += total_times_.exposed.add(wait_begin, now);
   const auto issue = issued_at_.find(event.id);
   if (issue == issued_at_.end()) return;
+  const Covered& blocked = total_times_.exposed;
   entry.in_flight_ns += times.in_flight.add(issue->second, done);
+  entry.blocked_ns += times.blocked.add_common(blocked, issue->second, done);
   total_.in_flight_ns += total_times_.in_flight.add(issue->second, done);
+  total_.blocked_ns += total_times_.blocked.add_common(blocked, issue->second, done);
   issued_at_.erase(issue);
 }
 

@@ -7,12 +7,18 @@ namespace coshard {
 namespace {
 
 Json of_row(const CommSummary::Row& row) {
-  return {static_cast<int>(row.kind), row.label,     row.count, row.bytes,
-          row.in_flight_ns,           row.exposed_ns};
+  return {static_cast<int>(row.kind), row.label,      row.count,     row.bytes,
+          row.in_flight_ns,           row.exposed_ns, row.blocked_ns};
 }
 
 CommSummary::Row row_of(const Json& row) {
-  return {static_cast<CollectiveKind>(row[0].get<int>()), row[1], row[2], row[3], row[4], row[5]};
+  return {static_cast<CollectiveKind>(row[0].get<int>()),
+          row[1],
+          row[2],
+          row[3],
+          row[4],
+          row[5],
+          row[6]};
 }
 
 }  // namespace

@@ -116,6 +116,7 @@ void ShardGroup::adopt_parameters() {
     p.whole.set_requires_grad(p.shard.requires_grad());
     p.whole.grad_meta()->collector = weak_from_this();
     p.whole.grad_meta()->collected_as = static_cast<int>(i);
+    if (const auto& meta = p.shard.grad_meta()) meta->is_shard = true;
   }
   free_memory();
 }

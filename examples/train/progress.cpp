@@ -66,12 +66,12 @@ std::string Progress::line(int step, double loss, int columns) const {
   for (const Look& look : recent_) {
     times.push_back(look.step_ms);
     sum.in_flight_ns += look.in_flight_ns;
-    sum.exposed_ns += look.exposed_ns;
+    sum.blocked_ns += look.blocked_ns;
   }
   const double ms = robust_stats(times).median;
-  const double exposed = static_cast<double>(sum.exposed_ns) /
+  const double blocked = static_cast<double>(sum.blocked_ns) /
                          static_cast<double>(std::max<std::int64_t>(1, sum.in_flight_ns));
-  const double hidden = sum.in_flight_ns > 0 ? std::clamp(1 - exposed, 0.0, 1.0) : -1;
+  const double hidden = sum.in_flight_ns > 0 ? 1 - blocked : -1;
   return progress_line(step, steps_, loss, tokens_ / ms * 1e3, hidden, (steps_ - step) * ms / 1e3,
                        columns);
 }

@@ -10,7 +10,7 @@ namespace coshard::train {
 // What one look at the run found; a look is at one step, or at several on a device.
 struct Look {
   double step_ms = 0;                             // mean
-  std::int64_t in_flight_ns = 0, exposed_ns = 0;  // of collectives that were awaited; 0: none
+  std::int64_t in_flight_ns = 0, blocked_ns = 0;  // of collectives that were awaited; 0: none
 };
 
 // "step 12/100  loss 2.1000  5000 tokens/s  40 % of communication hidden  1:23 left", or less of it

@@ -83,7 +83,7 @@ bool Record::read(int step, bool last) {
 Look Record::look(std::int64_t took, std::size_t steps) {
   const CommSummary::Row before = std::exchange(told_, table_.total());
   return {static_cast<double>(took) / 1e6 / static_cast<double>(steps),
-          told_.in_flight_ns - before.in_flight_ns, told_.exposed_ns - before.exposed_ns};
+          told_.in_flight_ns - before.in_flight_ns, told_.blocked_ns - before.blocked_ns};
 }
 
 }  // namespace coshard::train

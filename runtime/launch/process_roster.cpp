@@ -82,7 +82,10 @@ class ProcessRoster final : public Roster {
          [this](int from, const std::string& text) { said(from, text); },
          [engine = job.engine()] { return engine->moves_slowly(); },
          [engine = job.engine()](int process) { engine->may_wait(process); }});
+    // What was heard while an earlier run listened.
     for (const PoisonNotice& poison : job_.kept_poisons(run_)) heard(poison);
+    for (int p = 0; p < job_.processes(); ++p)
+      if (const auto how = job_.ended_before(p, run_)) lost(p, *how);
   }
   // On a caller's context the next run may have begun: it listens then.
   ~ProcessRoster() override {

@@ -69,6 +69,22 @@ TEST(CommSummary, CountsTimeThatCollectivesShareOnce) {
   EXPECT_EQ(table.total().exposed_ns, 11 * kMs) << "from 12 to 23";
 }
 
+// The host may come back late, and be blocked by another one meanwhile.
+TEST(CommSummary, HiddenCountsWhatBlockedTheHostWhileDataWereUnderWay) {
+  CommSummary table;
+  table.issued(event(1, "a", 8), 0);
+  table.issued(event(2, "b", 8), 0);
+  table.ready(event(1, "a", 8), 6 * kMs, 8 * kMs, 20 * kMs);  // blocked for 2 of 8, then late
+  table.ready(event(2, "b", 8), 20 * kMs, 10 * kMs, 20 * kMs);
+  const auto rows = table.rows();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].exposed_ns, 14 * kMs);
+  EXPECT_NEAR(rows[0].hidden(), 0.75, 1e-12);
+  EXPECT_EQ(rows[1].exposed_ns, 0);
+  EXPECT_NEAR(rows[1].hidden(), 0.6, 1e-12) << "blocked by the other from 6 to 10";
+  EXPECT_NEAR(table.hidden_share(), 0.6, 1e-12);
+}
+
 // In any order of their ends, with gaps, one within another, thousands of them.
 TEST(CommSummary, TheTimeOfManyIsWhatTheyCover) {
   CommSummary table;

@@ -355,6 +355,25 @@ TEST(FullyShard, RefusesWhatItCannotShard) {
   });
 }
 
+// Which would sum nothing: the gradients of shards come from the group's reduce_scatter.
+TEST(FullyShard, DataParallelOverItsParametersIsRefusedAndReducingAfterBackwardIsRight) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"replicate", "shard"});
+    nn::Linear model(4, 4, world, {.bias = false});
+    fully_shard(model, mesh["shard"]);
+    for (const char* dim : {"replicate", "shard"}) {
+      const std::string text =
+          text_of([&] { const DataParallel parallel(model.parameters(), mesh, mesh.dim(dim)); });
+      EXPECT_CONTAINS(text, "is reduced by fully_shard; call all_reduce_gradients");
+    }
+    const Tensor x = mul(ones(world.device(), Shape{1, 4}), world.rank() + 1.0);
+    co_await backward(sum(co_await model.forward(x)));
+    all_reduce_gradients(model.parameters(), mesh, mesh.dim("replicate"), Reduce::Avg);
+    const Tensor gradient = full_tensor(model.weight.grad());
+    EXPECT_EQ(gradient.to_vector(), std::vector<double>(16, 2.5));
+  });
+}
+
 Task<void> train_in_parts(World& world, std::uint64_t seed) {
   const ShardingKind kind{
       .reshard = seed % 2 == 0, .recomputes = seed % 3 == 0, .parts = 1 + int(seed % 4 / 2)};

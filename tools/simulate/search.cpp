@@ -41,6 +41,7 @@ std::vector<SimulateOptions> choices_of(const SimulateOptions& options) {
     for (const char* plan : {"tp-sp", "tp"}) {
       if (tp == 1 && plan == std::string_view("tp-sp")) continue;
       if (plan == std::string_view("tp-sp") && options.seq % tp != 0) continue;
+      if (options.weave > options.batch * tp / options.gpus) continue;  // sequences of a rank
       for (const std::string& policy : recompute_policies()) {
         SimulateOptions choice = options;
         choice.mesh = mesh, choice.plan = plan, choice.recompute = policy;
@@ -80,7 +81,8 @@ void search_meshes(const SimulateOptions& given, std::ostream& out) {
   if (options.batch == 0) options.batch = options.gpus;
   const std::vector<SimulateOptions> choices = choices_of(options);
   CS_REQUIRE(!choices.empty(), "--search: no mesh of ", options.gpus, " GPUs divides --batch ",
-             options.batch, " and the heads of ", options.model);
+             options.batch, " and the heads of ", options.model,
+             options.weave > 1 ? str_cat(", with sequences for --weave ", options.weave) : "");
   std::vector<Candidate> fitting;
   double least = 0;
   for (const SimulateOptions& choice : choices) {

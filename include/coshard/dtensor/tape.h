@@ -50,6 +50,7 @@ struct GradMeta {
   std::weak_ptr<GradCollector> collector;
   int collected_as = 0;
   bool summed = false;
+  bool is_shard = false;  // of a leaf: fully_shard reduces its gradient, which no record delivers
 };
 
 // Where a record delivers the gradients of its inputs.

@@ -25,11 +25,13 @@ class CommSummary : public Observer {
     CollectiveKind kind{};
     std::string label;
     std::int64_t count = 0, bytes = 0;
-    // In which one was under way, from issue until its data were complete, of what has been awaited.
+    // During which at least one was in flight, from issue until its data were complete; only those
+    // that were awaited count.
     std::int64_t in_flight_ns = 0;
     std::int64_t exposed_ns = 0;  // the host was blocked in an await, including time spent helping
-    double hidden() const;        // share of the time in flight that is not exposed, in [0, 1]
-    double gigabytes_per_s() const;
+    std::int64_t blocked_ns = 0;  // of in_flight_ns: the host was blocked, by whatever await
+    double hidden() const;        // share of in_flight_ns in which it was not, in [0, 1]
+    double gigabytes_per_s() const;  // of `bytes`, each of the larger buffer of a collective
   };
 
   std::vector<Row> rows() const;  // most exposed first
@@ -59,12 +61,14 @@ class CommSummary : public Observer {
    public:
     // How much of [begin, end) none of the last ones covers.
     std::int64_t add(std::int64_t begin, std::int64_t end);
+    // How much of what both cover, within [begin, end), this has not counted.
+    std::int64_t add_common(const Covered& other, std::int64_t begin, std::int64_t end);
 
    private:
     std::vector<std::pair<std::int64_t, std::int64_t>> last_;  // disjoint, in order
   };
   struct Times {
-    Covered in_flight, exposed;
+    Covered in_flight, exposed, blocked;
   };
   Row& row(const CommEvent& event);
 

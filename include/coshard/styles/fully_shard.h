@@ -10,8 +10,8 @@ namespace coshard {
 
 struct FullyShardOptions {
   // Frees the gathered parameters after the module's forward, and gathers them again in backward
-  // (ZeRO-3). Without, they stay until backward is done with them (ZeRO-2): more memory, a third
-  // less to send.
+  // (ZeRO-3). If false, they stay until backward is done with them (ZeRO-2): more memory, a third
+  // less communication.
   bool reshard_after_forward = true;
   Reduce reduce = Reduce::Avg;  // of gradients; or Sum
   // Off: nothing runs under a collective. Auto, Always: the next module's parameters are gathered
@@ -23,7 +23,7 @@ struct FullyShardOptions {
 //   cs::fully_shard(model, mesh);                        // what is left, and the order
 //   cs::AdamW optimizer(model.parameters(), {.lr = 3e-4});  // of the shards
 //
-// Makes the parameters of `module` one group, apart from those in groups within it: each becomes a
+// Makes the parameters of `module` one group, except those already in a nested group: each becomes a
 // DTensor, Shard(0) on `mesh`, cut as torch.chunk does from this rank's values, which must be the
 // same on all ranks: seed them alike, or load them. Inner modules first. While the module runs, its
 // parameters are whole, as they were. Forward, backward and the optimizer are written as for one
@@ -33,23 +33,25 @@ struct FullyShardOptions {
 //
 //   Moves:   before the module's forward, one all_gather of the group ("parameters"); before its
 //            backward another, if its parameters were freed; one reduce_scatter ("gradients") once
-//            the last gradient of the group is complete. A gather is issued before the forward of
-//            the group before it, in the order of the last forward of the outermost sharded module,
-//            and in backward before that of the group after it. So the very first forward gathers
-//            nothing ahead, and modules that no sharded module holds do not either.
+//            the last gradient of the group is complete. Each is prefetched: issued just before
+//            the preceding group's forward, in the order recorded by the last forward of the
+//            outermost sharded module, and in backward in the reverse order. The first forward
+//            therefore prefetches nothing, nor do modules outside of every sharded module.
 //   Memory:  with reshard_after_forward, of groups that run one after another two are whole at a
-//            time. A group's collectives need once more as much while they are under way.
+//            time. A group's collectives temporarily need as much again.
 //   Grads:   of the shards, in flight after backward(); Optimizer::step and clip_grad_norm await
-//            them. A backward adds to those there are. A parameter that it does not reach is left
-//            without. grad() computes those of other tensors only.
+//            them. Backward accumulates into existing gradients; parameters it does not reach get
+//            none. grad() computes those of other tensors only. Gradients and hooks that parameters
+//            had before fully_shard are dropped. To average over replicas of the shards, along
+//            another mesh dimension, call all_reduce_gradients after backward.
 //   Hooks:   of a parameter: register_post_accumulate_grad_hook, once its gradient has been issued.
 //   Fails:   Error{BadInput}: a mesh of several dimensions, or without this rank; a module that is
 //            sharded already, or part of one that is; a parameter without dimensions, tied to one
 //            of another group, or with another dtype than the group's others; another reduction;
 //            within capture; a parameter that was replaced since. In backward: parameters that were
 //            changed since forward; a hook that replaces a gradient; create_graph; two backwards at
-//            once; run_backward. Error{Unsupported}: a DTensor on a mesh that is no other slice of
-//            the same one, or whose rows cannot be cut evenly for both. Ranks that miss different
+//            once; run_backward. Error{Unsupported}: a DTensor on a mesh that is not another slice
+//            of the same parent mesh, or whose rows cannot be cut evenly for both. Ranks that miss different
 //            gradients fail at this or the next collective (Error{CommFailed} on all).
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());

@@ -12,8 +12,7 @@ namespace coshard {
 //   co_await cs::backward(loss);
 //
 // Runs Module::call once per part, as children of one when_all; backward of what that records takes
-// turns too. To be called on what has no communication between the rows of a batch, in training or
-// not. It pays where collectives that are awaited take a good part of the time, and what a part
+// turns too. Use it only for models whose batch rows are independent, in training or not. It pays where collectives that are awaited take a good part of the time, and what a part
 // computes between two of them about as long as one: tensor parallelism with all_reduce. Each
 // collective becomes as many smaller ones as there are parts.
 //   Inputs:  every tensor is cut along dimension 0 into parts that differ by at most one row; one
@@ -22,7 +21,8 @@ namespace coshard {
 //   Outputs: put together along dimension 0, in the rows' order, by a copy. The same values as
 //            without weaving, to the bit where rows do not mix; but dropout draws for each part from
 //            streams of its own (random.h), so it drops other elements.
-//   Gradients: of the parameters, the sums over the parts, added locally: to rounding as without.
+//   Gradients: of the parameters, the sums over the parts, added locally: equal to the unwoven
+//            result up to rounding.
 //   Resumes: when all parts are ordered on the device.
 //   Fails:   Error{BadInput}: no tensor with rows; fewer rows than parts; tensors with different
 //            numbers of rows; rows that the shards do not divide evenly; an output that does not

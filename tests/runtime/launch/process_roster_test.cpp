@@ -70,6 +70,43 @@ TEST(ProcessRoster, IsOverWhenTheRanksElsewhereHaveLeftAsWell) {
   while (!one->over() || !two->over()) std::this_thread::yield();
 }
 
+// What `job` has said so far: there is one order of all.
+void until_heard(Job& job) {
+  const std::vector<std::byte> left = to_bytes(LeftNotice{99, 0});
+  const std::string later(reinterpret_cast<const char*>(left.data()), left.size());
+  std::promise<void> said;
+  job.liveness().listen({.said = [&](int, const std::string& text) {
+    if (text == later) said.set_value();
+  }});
+  job.liveness().say(later);
+  said.get_future().wait();
+  job.liveness().listen({});
+}
+
+TEST(ProcessRoster, HearsOfAProcessThatEndedWhileAnEarlierRunListened) {
+  const Jobs jobs(2);
+  auto zero = make_process_roster(kTwoRanks, *jobs.all[0]);
+  auto one = make_process_roster(kTwoRanks, *jobs.all[1]);
+  zero->leave(0);
+  one->leave(1);
+  while (!one->over() || !zero->over()) std::this_thread::yield();
+  one.reset();
+  jobs.all[1]->liveness().say("ending 7 1");
+  until_heard(*jobs.all[1]);
+  zero.reset();
+  zero = make_process_roster(kTwoRanks, *jobs.all[0]);
+  const auto world = zero->control(0);
+  world->set_timeout(10'000'000'000);
+  try {
+    world->issue({}).wait();
+    FAIL() << "met";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("has ended with exit code 7 after 1 run"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(ProcessRoster, HearsOfAGroupThatWasPoisonedBeforeItsRunBegan) {
   const Jobs jobs(2);
   const auto first = [&](std::size_t p) { return make_process_roster(kTwoRanks, *jobs.all[p]); };
@@ -81,15 +118,7 @@ TEST(ProcessRoster, HearsOfAGroupThatWasPoisonedBeforeItsRunBegan) {
   one = make_process_roster(kTwoRanks, *jobs.all[1]);
   const auto world_of_one = one->control(1);
   world_of_one->subgroup(kBoth, "dp")->poison("disk full");
-  const std::vector<std::byte> left = to_bytes(LeftNotice{99, 0});
-  const std::string later(reinterpret_cast<const char*>(left.data()), left.size());
-  std::promise<void> said;  // after that, in the one order of all
-  jobs.all[1]->liveness().listen({.said = [&](int, const std::string& text) {
-    if (text == later) said.set_value();
-  }});
-  jobs.all[1]->liveness().say(later);
-  said.get_future().wait();
-  jobs.all[1]->liveness().listen({});
+  until_heard(*jobs.all[1]);
   zero.reset();
   zero = make_process_roster(kTwoRanks, *jobs.all[0]);
   const auto world_of_zero = zero->control(0);

@@ -1,6 +1,6 @@
 #pragma once
 // Llama: Hugging Face's LlamaForCausalLM, with the same config keys and module and parameter names,
-// so that its checkpoints and tensor-parallel plans fit. Owned by the user; rank's thread.
+// so that its tensor-parallel plans fit. Owned by the user; rank's thread.
 #include <coshard/styles/nn/embedding.h>
 #include <coshard/styles/nn/linear.h>
 #include <coshard/styles/nn/norm.h>
@@ -101,8 +101,8 @@ class LlamaForCausalLM : public Module {
   Task<Tensor> run(Tensor ids) override;
 };
 
-// Hugging Face's base_model_tp_plan of a LlamaForCausalLM, but that the input which several
-// projections share has one gradient, reduced once. Logits are a DTensor sharded along the classes.
+// Hugging Face's base_model_tp_plan of a LlamaForCausalLM, except that the gradient of an input
+// shared by several projections is reduced once, not once per projection. Logits are a DTensor sharded along the classes.
 // sequence_parallel: between the blocks activations are sharded along the sequence.
 ParallelPlan llama_plan(bool sequence_parallel);
 
