@@ -2,6 +2,7 @@
 #include <coshard/styles/fully_shard.h>
 
 #include <algorithm>
+#include <functional>
 
 #include <coshard/runtime/launch/simulate.h>
 #include "tests/styles/sharded_layers.h"
@@ -9,6 +10,17 @@
 
 namespace coshard::testing {
 namespace {
+
+std::string sharding_error(const std::function<void()>& call,
+                           ErrorKind kind = ErrorKind::BadInput) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  return "nothing was thrown";
+}
 
 TEST(FullyShard, TrainsAsDataParallelDoes) {
   for (const int ranks : {1, 2, 3, 4})
@@ -306,18 +318,9 @@ TEST(FullyShard, TrainsATransformer) {
 TEST(FullyShard, RefusesWhatItCannotShard) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = dp_line(world);
-    const auto text_of = [](const std::function<void()>& call, ErrorKind kind) {
-      try {
-        call();
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), kind) << error.what();
-        return std::string(error.what());
-      }
-      return std::string("nothing was thrown");
-    };
     const auto refused = [&](Module& module, const DeviceMesh& on,
                              const FullyShardOptions& options = {}) {
-      return text_of([&] { fully_shard(module, on, options); }, ErrorKind::BadInput);
+      return sharding_error([&] { fully_shard(module, on, options); }, ErrorKind::BadInput);
     };
     Layers model(world);
     std::string text = refused(model, DeviceMesh());
@@ -345,7 +348,7 @@ TEST(FullyShard, RefusesWhatItCannotShard) {
     ParallelPlan plan;
     plan["net1"] = ColwiseParallel{};
     co_await parallelize_module(cut, line(world), plan);
-    text = text_of([&] { fully_shard(cut, mesh); }, ErrorKind::Unsupported);
+    text = sharding_error([&] { fully_shard(cut, mesh); }, ErrorKind::Unsupported);
     EXPECT_CONTAINS(text, "'net1.weight' is f64[16,10] S(0) on tp=2, and cannot be sharded along");
     Mlp summed(world);
     const DataParallel parallel(summed.parameters(), mesh, 0);
@@ -362,8 +365,8 @@ TEST(FullyShard, DataParallelOverItsParametersIsRefusedAndReducingAfterBackwardI
     nn::Linear model(4, 4, world, {.bias = false});
     fully_shard(model, mesh["shard"]);
     for (const char* dim : {"replicate", "shard"}) {
-      const std::string text =
-          text_of([&] { const DataParallel parallel(model.parameters(), mesh, mesh.dim(dim)); });
+      const std::string text = sharding_error(
+          [&] { const DataParallel parallel(model.parameters(), mesh, mesh.dim(dim)); });
       EXPECT_CONTAINS(text, "is reduced by fully_shard; call all_reduce_gradients");
     }
     const Tensor x = mul(ones(world.device(), Shape{1, 4}), world.rank() + 1.0);
