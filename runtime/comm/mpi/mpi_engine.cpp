@@ -101,10 +101,7 @@ bool MpiEngine::check(const char* problem) {
   given_up_.store(true);
   if (broken_.load()) return false;
   const std::string text = str_cat(api_.implementation, ": ", problem);
-  {
-    const std::scoped_lock telling(telling_);
-    if (!told_broken_) fail(ErrorKind::CommFailed, text);
-  }
+  if (!is_to_be_told_.load()) fail(ErrorKind::CommFailed, text);
   if (!broken_.exchange(true)) untold_ = text;
   return false;
 }

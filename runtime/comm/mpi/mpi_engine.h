@@ -55,6 +55,7 @@ class MpiEngine {
   void on_broken(std::function<void(const std::string& problem)> told) {
     const std::scoped_lock lock(telling_);
     told_broken_ = std::move(told);
+    is_to_be_told_.store(told_broken_ != nullptr);
   }
 
   // When it has returned MPI makes no more progress, and reads and writes no memory. For good.
@@ -142,8 +143,9 @@ class MpiEngine {
   std::atomic<std::int64_t> moved_ns_{0};  // when something has last begun, or was over
   std::atomic<bool> given_up_{false};
   std::string untold_;  // of mutex_: what told_broken_ is to be called with
-  std::mutex telling_;  // the one below; held while it runs. After mutex_, until broken_ is set
+  std::mutex telling_;  // the one below; held while it runs, which may take mutex_
   std::function<void(const std::string&)> told_broken_;
+  std::atomic<bool> is_to_be_told_{false};  // there is one
   std::atomic<bool> broken_{false}, stopped_{false};
 };
 
