@@ -50,20 +50,19 @@ double CommSummary::Row::gigabytes_per_s() const {
   return in_flight_ns > 0 ? static_cast<double>(bytes) / static_cast<double>(in_flight_ns) : 0;
 }
 
-CommSummary::Row& CommSummary::row(const CommEvent& event) {
-  Row& row = rows_[Key(event.kind, std::string(event.label))];
-  if (row.label.empty()) {
-    row.kind = event.kind;
-    row.label = event.label;
+CommSummary::Counted& CommSummary::of(const CommEvent& event) {
+  Counted& counted = rows_[Key(event.kind, std::string(event.label))];
+  if (counted.row.label.empty()) {
+    counted.row.kind = event.kind;
+    counted.row.label = event.label;
   }
-  return row;
+  return counted;
 }
 
 void CommSummary::issued(const CommEvent& event, std::int64_t now) {
-  Row& entry = row(event);
-  for (Row* each : {&entry, &total_}) {
-    ++each->count;
-    each->bytes += event.bytes;
+  for (Counted* each : {&of(event), &total_}) {
+    ++each->row.count;
+    each->row.bytes += event.bytes;
   }
   issued_at_[event.id] = now;
   if (event.link != link_ && !event.link.empty()) link_ = event.link;
@@ -71,17 +70,14 @@ void CommSummary::issued(const CommEvent& event, std::int64_t now) {
 
 void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
                         std::int64_t now) {
-  Row& entry = row(event);
-  Times& times = times_[Key(event.kind, std::string(event.label))];
-  entry.exposed_ns += times.exposed.add(wait_begin, now);
-  total_.exposed_ns += total_times_.exposed.add(wait_begin, now);
+  const std::array both{&total_, &of(event)};
+  for (Counted* each : both) each->row.exposed_ns += each->exposed.add(wait_begin, now);
   const auto issue = issued_at_.find(event.id);
   if (issue == issued_at_.end()) return;
-  const Covered& blocked = total_times_.exposed;
-  entry.in_flight_ns += times.in_flight.add(issue->second, done);
-  entry.blocked_ns += times.blocked.add_common(blocked, issue->second, done);
-  total_.in_flight_ns += total_times_.in_flight.add(issue->second, done);
-  total_.blocked_ns += total_times_.blocked.add_common(blocked, issue->second, done);
+  for (Counted* each : both) {
+    each->row.in_flight_ns += each->in_flight.add(issue->second, done);
+    each->row.blocked_ns += each->blocked.add_common(total_.exposed, issue->second, done);
+  }
   issued_at_.erase(issue);
 }
 
@@ -92,7 +88,7 @@ void CommSummary::computed(std::string_view, ComputeClass what, std::int64_t beg
 
 std::vector<CommSummary::Row> CommSummary::rows() const {
   std::vector<Row> rows;
-  for (const auto& [key, row] : rows_) rows.push_back(row);
+  for (const auto& [key, counted] : rows_) rows.push_back(counted.row);
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row& a, const Row& b) { return a.exposed_ns > b.exposed_ns; });
   return rows;
@@ -107,18 +103,18 @@ double CommSummary::gemm_share(std::int64_t wall_ns) const {
 void CommSummary::merge(const CommSummary& other) {
   if (!other.link_.empty()) link_ = other.link_;
   for (const auto& [key, part] : other.rows_) {
-    Row& row = rows_[key];
-    row.kind = part.kind;
-    row.label = part.label;
-    add(row, part);
+    Row& row = rows_[key].row;
+    row.kind = part.row.kind;
+    row.label = part.row.label;
+    add(row, part.row);
   }
-  add(total_, other.total_);
+  add(total_.row, other.total_.row);
   for (std::size_t i = 0; i < compute_ns_.size(); ++i) compute_ns_[i] += other.compute_ns_[i];
 }
 
 void CommSummary::reset() {
   rows_.clear();
-  total_ = {CollectiveKind{}, total_.label};
+  total_ = {{CollectiveKind{}, "total"}, {}, {}, {}};
   compute_ns_ = {};
 }
 

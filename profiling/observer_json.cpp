@@ -25,11 +25,11 @@ CommSummary::Row row_of(const Json& row) {
 
 Json ObserverJson::of(const CommSummary& summary) {
   Json rows = Json::array();
-  for (const auto& [key, row] : summary.rows_) rows.push_back(of_row(row));
+  for (const CommSummary::Row& row : summary.rows()) rows.push_back(of_row(row));
   return {{"link", summary.link_},
           {"compute", summary.compute_ns_},
           {"rows", std::move(rows)},
-          {"total", of_row(summary.total_)}};
+          {"total", of_row(summary.total())}};
 }
 
 CommSummary ObserverJson::summary(const Json& json) {
@@ -38,9 +38,9 @@ CommSummary ObserverJson::summary(const Json& json) {
   made.compute_ns_ = json["compute"];
   for (const Json& each : json["rows"]) {
     CommSummary::Row row = row_of(each);
-    made.rows_[{row.kind, row.label}] = std::move(row);
+    made.rows_[{row.kind, row.label}].row = std::move(row);
   }
-  made.total_ = row_of(json["total"]);
+  made.total_.row = row_of(json["total"]);
   return made;
 }
 

@@ -71,7 +71,8 @@ std::string Progress::line(int step, double loss, int columns) const {
   const double ms = robust_stats(times).median;
   const double blocked = static_cast<double>(sum.blocked_ns) /
                          static_cast<double>(std::max<std::int64_t>(1, sum.in_flight_ns));
-  const double hidden = sum.in_flight_ns > 0 ? 1 - blocked : -1;
+  // Differences of two readings: a look may learn of time before it.
+  const double hidden = sum.in_flight_ns > 0 ? std::clamp(1 - blocked, 0.0, 1.0) : -1;
   return progress_line(step, steps_, loss, tokens_ / ms * 1e3, hidden, (steps_ - step) * ms / 1e3,
                        columns);
 }

@@ -132,6 +132,18 @@ TEST(CommSummary, ResetForgetsFiguresButNotWhatIsInFlight) {
   EXPECT_EQ(table.total().in_flight_ns, 2 * kMs);
 }
 
+// Blocked time that is known only after a reset belongs to what is counted after it, as its flight.
+TEST(CommSummary, HiddenIsAShareAlsoWhenAResetIsBetween) {
+  CommSummary table;
+  table.issued(event(1, "x", 8), 0);
+  table.issued(event(2, "x", 8), 5 * kMs);
+  table.ready(event(1, "x", 8), 10 * kMs, 10 * kMs, 10 * kMs);
+  table.reset();
+  table.ready(event(2, "x", 8), 6 * kMs, 12 * kMs, 12 * kMs);
+  EXPECT_EQ(table.total().in_flight_ns, 7 * kMs);
+  EXPECT_NEAR(table.hidden_share(), 1.0 / 7, 1e-12);
+}
+
 TEST(CommSummary, PrintsTheMeanOverRanks) {
   std::vector<CommSummary> tables(2);
   for (CommSummary& table : tables) {

@@ -37,7 +37,7 @@ class CommSummary : public Observer {
   std::vector<Row> rows() const;  // most exposed first
   // "20us,1GB/s" if the times are of an emulated link; else empty.
   const std::string& link() const { return link_; }
-  Row total() const { return total_; }
+  Row total() const { return total_.row; }
   double hidden_share() const { return total().hidden(); }
   std::int64_t compute_ns(ComputeClass what) const {
     return compute_ns_[static_cast<std::size_t>(what)];
@@ -67,15 +67,14 @@ class CommSummary : public Observer {
    private:
     std::vector<std::pair<std::int64_t, std::int64_t>> last_;  // disjoint, in order
   };
-  struct Times {
+  struct Counted {
+    Row row;
     Covered in_flight, exposed, blocked;
   };
-  Row& row(const CommEvent& event);
+  Counted& of(const CommEvent& event);
 
-  std::map<Key, Row> rows_;
-  Row total_{CollectiveKind{}, "total"};
-  std::map<Key, Times> times_;
-  Times total_times_;
+  std::map<Key, Counted> rows_;
+  Counted total_{{CollectiveKind{}, "total"}, {}, {}, {}};
   std::string link_;
   std::unordered_map<std::uint64_t, std::int64_t> issued_at_;
   std::array<std::int64_t, 3> compute_ns_{};
