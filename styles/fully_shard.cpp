@@ -67,6 +67,8 @@ void require_shardable(const NamedParameter& p, const Tensor* first) {
       !x.grad_meta() || !x.grad_meta()->producer, "fully_shard: parameter '", p.name, "' (", x,
       ") is tied to one that was sharded before, in a module of its own; shard a module that "
       "holds both instead");
+  CS_REQUIRE(!x.grad_meta() || x.grad_meta()->collector.expired(), "fully_shard: parameter '",
+             p.name, "' (", x, ") is one whose gradients a DataParallel sums; use one of the two");
   CS_REQUIRE(x.ndim() > 0, "fully_shard: parameter '", p.name, "' (", x,
              ") has no dimension to cut");
   CS_REQUIRE(is_floating(x.dtype()), "fully_shard: parameter '", p.name, "' (", x,

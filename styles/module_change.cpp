@@ -40,9 +40,8 @@ void ModuleChange::require_same_shapes(std::string_view who) const {
     const std::string path = each.module->path().empty() ? "" : each.module->path() + ".";
     const auto& meta = each.before.grad_meta();
     CS_REQUIRE(meta == nullptr || meta->collector.expired(), who, " would replace parameter '",
-               path, each.name, "', whose gradients a DataParallel sums; ",
-               who.starts_with("fully_shard") ? "use one of the two"
-                                              : "create the DataParallel afterwards");
+               path, each.name,
+               "', whose gradients a DataParallel sums; create the DataParallel afterwards");
     CS_REQUIRE(now.shape() == each.before.shape(), who, " gives parameter '", path, each.name,
                "' the shape ", now.shape(), ", but it is ", each.before.shape(),
                ", and forward counts on that; distribute_tensor takes the whole tensor, from_local "

@@ -14,15 +14,6 @@
 #include "runtime/device/graph.h"
 
 namespace coshard {
-namespace {
-
-// Each at an address that fits every kernel.
-std::int64_t aligned(std::int64_t elements, DType dtype) {
-  const auto step = static_cast<std::int64_t>(64 / size_of(dtype));
-  return (elements + step - 1) / step * step;
-}
-
-}  // namespace
 
 Tensor part_of_memory(const Tensor& memory, const Shape& shape, std::int64_t begin,
                       std::shared_ptr<const Spec> spec) {

@@ -26,6 +26,12 @@ Tensor local_reshape(const Tensor& tensor, const Shape& shape);
 // Row-major [rows, the last `count` dimensions].
 Tensor matrix_rows(const Tensor& tensor, int count = 1);
 
+// So many elements that what follows them is at an address that fits every kernel.
+inline std::int64_t aligned(std::int64_t elements, DType dtype) {
+  const auto step = static_cast<std::int64_t>(64 / size_of(dtype));
+  return (elements + step - 1) / step * step;
+}
+
 inline void* data_or_null(const Tensor& tensor) {
   return tensor.defined() ? tensor.data() : nullptr;
 }

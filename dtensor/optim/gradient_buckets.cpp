@@ -34,12 +34,6 @@ bool same_layout(const Tensor& a, const Tensor& b) {
   return a.mesh() == b.mesh() && a.layout() == b.layout();
 }
 
-// Each at an address that fits every kernel.
-std::int64_t aligned(std::int64_t elements, DType dtype) {
-  const auto step = static_cast<std::int64_t>(64 / size_of(dtype));
-  return (elements + step - 1) / step * step;
-}
-
 bool is_summed(const Tensor& parameter) {
   return parameter.grad().defined() && parameter.grad_meta()->summed;
 }

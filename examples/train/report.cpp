@@ -22,10 +22,10 @@ double tokens_per_s(const Options& options, const Outcome& outcome) {
   return options.batch * options.seq / step_stats(outcome).median * 1e3;
 }
 
-double hidden_share(const Outcome& outcome) {
+CommSummary of_all_ranks(const Outcome& outcome) {
   CommSummary all;
   for (const CommSummary& table : outcome.tables) all.merge(table);
-  return all.hidden_share();
+  return all;
 }
 
 Json config_json(const Options& o, const Outcome& outcome) {
@@ -54,8 +54,7 @@ Json config_json(const Options& o, const Outcome& outcome) {
 
 // Means over ranks and over the steps that have settled.
 Json communication_json(const Options& options, const Outcome& outcome) {
-  CommSummary all;
-  for (const CommSummary& table : outcome.tables) all.merge(table);
+  const CommSummary all = of_all_ranks(outcome);
   const auto settled = static_cast<std::size_t>(std::min(kSettlingSteps, options.steps - 1));
   const std::size_t steps = outcome.step_ms.size();  // a run that ended early may never settle
   const auto counted = static_cast<double>((steps > settled ? steps - settled : steps) *
@@ -180,7 +179,7 @@ std::string report_json(const Options& options, const Outcome& outcome,
                  {"step_ms_max", steps.max},
                  {"bits_per_byte", or_null(outcome.bits_per_byte)},
                  {"gemm_share", outcome.gemm_share},
-                 {"hidden_share", hidden_share(outcome)},
+                 {"hidden_share", of_all_ranks(outcome).hidden_share()},
                  {"communication", communication_json(options, outcome)},
                  {"parameters", outcome.parameters},
                  {"stopped", stopped_json(outcome)},

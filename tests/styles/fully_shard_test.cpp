@@ -225,15 +225,10 @@ Task<Trained> trained_two_ways(World& world, TwoWays kind) {
       done.losses.push_back(to_local(loss.detach()).item());
       co_await backward(loss);
     }
-    Task<Tensor> clipping = clip_grad_norm(model.parameters(), 1.0);
-    const Tensor norm = co_await std::move(clipping);
-    done.norms.push_back(norm.item());
-    co_await optimizer.step();
+    Task<void> update = clip_and_step(optimizer, done);
+    co_await std::move(update);
   }
-  for (const Tensor& p : model.parameters()) {
-    const Tensor all = p.is_distributed() ? full_tensor(p.detach()) : p.detach();
-    done.parameters.push_back(all.to_vector());
-  }
+  note_parameters(optimizer, done);
   co_return done;
 }
 

@@ -48,6 +48,20 @@ struct Trained {
   std::vector<std::vector<double>> parameters;
 };
 
+inline Task<void> clip_and_step(AdamW& optimizer, Trained& done) {
+  Task<Tensor> clipping = clip_grad_norm(optimizer.parameters(), 1.0);
+  const Tensor norm = co_await std::move(clipping);
+  done.norms.push_back(norm.item());
+  co_await optimizer.step();
+}
+
+inline void note_parameters(const AdamW& optimizer, Trained& done) {
+  for (const Tensor& p : optimizer.parameters()) {
+    const Tensor all = p.is_distributed() ? full_tensor(p.detach()) : p.detach();
+    done.parameters.push_back(all.to_vector());
+  }
+}
+
 // Rows of this rank, of one batch.
 inline Tensor rows_of(World& world, int step, int batch) {
   manual_seed(static_cast<std::uint64_t>(100 + step * 10 + batch));
@@ -79,15 +93,10 @@ inline Task<Trained> trained(World& world, Way way, ShardingKind kind, int steps
       done.losses.push_back(loss.item());
       co_await backward(loss);
     }
-    Task<Tensor> clipping = clip_grad_norm(model.parameters(), 1.0);
-    const Tensor norm = co_await std::move(clipping);
-    done.norms.push_back(norm.item());
-    co_await optimizer.step();
+    Task<void> update = clip_and_step(optimizer, done);
+    co_await std::move(update);
   }
-  for (const Tensor& p : model.parameters()) {
-    const Tensor all = p.is_distributed() ? full_tensor(p.detach()) : p.detach();
-    done.parameters.push_back(all.to_vector());
-  }
+  note_parameters(optimizer, done);
   co_return done;
 }
 

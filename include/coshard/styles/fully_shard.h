@@ -51,8 +51,8 @@ struct FullyShardOptions {
 //            within capture; a parameter that was replaced since. In backward: parameters that were
 //            changed since forward; a hook that replaces a gradient; create_graph; two backwards at
 //            once; run_backward. Error{Unsupported}: a DTensor on a mesh that is not another slice
-//            of the same parent mesh, or whose rows cannot be cut evenly for both. Ranks that miss different
-//            gradients fail at this or the next collective (Error{CommFailed} on all).
+//            of the same parent mesh, or whose rows cannot be cut evenly for both. Ranks that miss
+//            different gradients fail at this or the next collective (Error{CommFailed} on all).
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
 

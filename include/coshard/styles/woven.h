@@ -12,9 +12,10 @@ namespace coshard {
 //   co_await cs::backward(loss);
 //
 // Runs Module::call once per part, as children of one when_all; backward of what that records takes
-// turns too. Use it only for models whose batch rows are independent, in training or not. It pays where collectives that are awaited take a good part of the time, and what a part
-// computes between two of them about as long as one: tensor parallelism with all_reduce. Each
-// collective becomes as many smaller ones as there are parts.
+// turns too. Use it only for models whose batch rows are independent, in training or not. It pays
+// where collectives that are awaited take a good part of the time, and what a part computes between
+// two of them about as long as one: tensor parallelism with all_reduce. Each collective becomes as
+// many smaller ones as there are parts.
 //   Inputs:  every tensor is cut along dimension 0 into parts that differ by at most one row; one
 //            without dimensions, or of size 1 where the batch has more, goes whole to each part. Of
 //            a DTensor sharded along dimension 0 each rank cuts its own rows: nothing moves.

@@ -31,9 +31,9 @@ class MpiEngine {
   // Starts MPI. Error{CommFailed}: it cannot be started.
   explicit MpiEngine(const MpiApi& api);
   ~MpiEngine() { stop(); }
-  // Sends what is left, for at most a second, then stops MPI, which waits for all processes; false: not
-  // after give_up(), or MPI has something in flight. Whoever still has this, by a tensor that outlives the runs, say, moves
-  // nothing more.
+  // Sends what is left, for at most a second, then stops MPI, which waits for all processes; false:
+  // not after give_up(), or MPI has something in flight. Whoever still has this, by a tensor that
+  // outlives the runs, say, moves nothing more.
   bool stop();
   // After that: tells the launcher that this process is about to exit as it should nevertheless.
   void leave() { api_.leave(); }

@@ -83,6 +83,15 @@ void until_heard(Job& job) {
   job.liveness().listen({});
 }
 
+void expect_failure(Communicator& communicator, std::string_view named) {
+  try {
+    communicator.issue({}).wait();
+    FAIL() << "met";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string_view(error.what()).find(named), std::string_view::npos) << error.what();
+  }
+}
+
 TEST(ProcessRoster, HearsOfAProcessThatEndedWhileAnEarlierRunListened) {
   const Jobs jobs(2);
   auto zero = make_process_roster(kTwoRanks, *jobs.all[0]);
@@ -97,14 +106,7 @@ TEST(ProcessRoster, HearsOfAProcessThatEndedWhileAnEarlierRunListened) {
   zero = make_process_roster(kTwoRanks, *jobs.all[0]);
   const auto world = zero->control(0);
   world->set_timeout(10'000'000'000);
-  try {
-    world->issue({}).wait();
-    FAIL() << "met";
-  } catch (const std::exception& error) {
-    EXPECT_NE(std::string(error.what()).find("has ended with exit code 7 after 1 run"),
-              std::string::npos)
-        << error.what();
-  }
+  expect_failure(*world, "has ended with exit code 7 after 1 run");
 }
 
 TEST(ProcessRoster, HearsOfAGroupThatWasPoisonedBeforeItsRunBegan) {
@@ -123,12 +125,7 @@ TEST(ProcessRoster, HearsOfAGroupThatWasPoisonedBeforeItsRunBegan) {
   zero = make_process_roster(kTwoRanks, *jobs.all[0]);
   const auto world_of_zero = zero->control(0);
   world_of_zero->set_timeout(10'000'000'000);
-  try {
-    world_of_zero->subgroup(kBoth, "dp")->issue({}).wait();
-    FAIL() << "met";
-  } catch (const std::exception& error) {
-    EXPECT_NE(std::string(error.what()).find("disk full"), std::string::npos) << error.what();
-  }
+  expect_failure(*world_of_zero->subgroup(kBoth, "dp"), "disk full");
 }
 
 using Variables = std::map<std::string, std::string>;

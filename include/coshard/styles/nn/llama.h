@@ -102,8 +102,9 @@ class LlamaForCausalLM : public Module {
 };
 
 // Hugging Face's base_model_tp_plan of a LlamaForCausalLM, except that the gradient of an input
-// shared by several projections is reduced once, not once per projection. Logits are a DTensor sharded along the classes.
-// sequence_parallel: between the blocks activations are sharded along the sequence.
+// shared by several projections is reduced once, not once per projection. Logits are a DTensor
+// sharded along the classes. sequence_parallel: between the blocks activations are sharded along
+// the sequence.
 ParallelPlan llama_plan(bool sequence_parallel);
 
 }  // namespace nn
