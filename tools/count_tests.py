@@ -1,4 +1,5 @@
-"""Adds up the tests that meson ran, GoogleTest cases one by one, and prints the closing line of tools/check.
+"""Adds up the tests that meson ran, GoogleTest cases one by one, and prints the closing line of tools/check; before it each
+test that failed, with the lines that say why.
 
 usage: count_tests.py FAILED_LANES LEFT_OUT BUILD_FOLDER...
 LEFT_OUT: parts that this machine cannot build; they count as skipped. Exit code 1 when a test failed or a lane did, 0 otherwise.
@@ -13,6 +14,8 @@ CASES = {
     "failed": re.compile(r"^ ?(\d+) FAILED TESTS?", re.M),
     "skipped": re.compile(r"^\[  SKIPPED \] (\d+) tests?", re.M),
 }
+WHY = re.compile(r"FAILED|Failure|[Ee]rror|Sanitizer|Expected|Which is|actual|FATAL|[Tt]imed? ?out|assert")
+SHOWN = 20  # lines of one test
 RESULTS = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}
 
 
@@ -31,6 +34,15 @@ def count(test):
     return found
 
 
+def tell(folder, test):
+    """Prints a failed test of a build folder: its name, meson's result, and the last lines that speak of a failure, or the
+    last ones where none does."""
+    print(f"FAILED: {folder}: {test['name']} ({test['result']})")
+    lines = ((test.get("stdout") or "") + (test.get("stderr") or "")).splitlines()
+    for line in ([line for line in lines if WHY.search(line)] or lines)[-SHOWN:]:
+        print(f"  {line[:200]}")
+
+
 def main():
     total = {"passed": 0, "failed": int(sys.argv[1]), "skipped": int(sys.argv[2])}
     failed_lanes = total["failed"]
@@ -41,7 +53,11 @@ def main():
             continue
         with open(log) as lines:
             for line in lines:
-                for name, n in count(json.loads(line)).items():
+                test = json.loads(line)
+                counted = count(test)
+                if counted.get("failed"):
+                    tell(folder, test)
+                for name, n in counted.items():
                     total[name] += n
     if failed_lanes and not total["failed"]:
         total["failed"] = failed_lanes  # a build that failed, or a lane that could not start
