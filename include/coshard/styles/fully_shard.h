@@ -24,11 +24,11 @@ struct FullyShardOptions {
 //   cs::AdamW optimizer(model.parameters(), {.lr = 3e-4});  // of the shards
 //
 // Makes the parameters of `module` one group, except those already in a nested group: each becomes a
-// DTensor, Shard(0) on `mesh`, cut as torch.chunk does from this rank's values, which must be the
+// DTensor, Shard(0) on `mesh`, split as torch.chunk does from this rank's values, which must be the
 // same on all ranks: seed them alike, or load them. Inner modules first. While the module runs, its
-// parameters are whole, as they were. Forward, backward and the optimizer are written as for one
+// parameters are unsharded, as they were. Forward, backward and the optimizer are written as for one
 // rank, each rank with rows of its own; losses and gradients are those of DataParallel. Parameters
-// that parallelize_module has cut along another dimension of the same mesh are cut once more, and
+// that parallelize_module has sharded along another dimension of the mesh are sharded again, and
 // become DTensors on both dimensions.
 //
 //   Moves:   before the module's forward, one all_gather of the group ("parameters"); before its
@@ -51,7 +51,7 @@ struct FullyShardOptions {
 //            within capture; a parameter that was replaced since. In backward: parameters that were
 //            changed since forward; a hook that replaces a gradient; create_graph; two backwards at
 //            once; run_backward. Error{Unsupported}: a DTensor on a mesh that is not another slice
-//            of the same parent mesh, or whose rows cannot be cut evenly for both. Ranks that miss
+//            of the same parent mesh, or whose rows cannot be split evenly for both. Ranks that miss
 //            different gradients fail at this or the next collective (Error{CommFailed} on all).
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());

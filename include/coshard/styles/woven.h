@@ -16,9 +16,9 @@ namespace coshard {
 // where collectives that are awaited take a good part of the time, and what a part computes between
 // two of them about as long as one: tensor parallelism with all_reduce. Each collective becomes as
 // many smaller ones as there are parts.
-//   Inputs:  every tensor is cut along dimension 0 into parts that differ by at most one row; one
+//   Inputs:  every tensor is split along dimension 0 into parts that differ by at most one row; one
 //            without dimensions, or of size 1 where the batch has more, goes whole to each part. Of
-//            a DTensor sharded along dimension 0 each rank cuts its own rows: nothing moves.
+//            a DTensor sharded along dimension 0 each rank splits its own rows: nothing moves.
 //   Outputs: put together along dimension 0, in the rows' order, by a copy. The same values as
 //            without weaving, to the bit where rows do not mix; but dropout draws for each part from
 //            streams of its own (random.h), so it drops other elements.
