@@ -97,6 +97,31 @@ TEST(MpiEngine, SaysWhetherABlockMovesSlowly) {
   EXPECT_FALSE(b.moves_slowly()) << "it was so, but not lately";
 }
 
+TEST(MpiEngine, SaysWhetherShortBlocksMoveWithoutAPause) {
+  using namespace std::chrono_literals;
+  FakeMpi mpi(2, 1);
+  MpiEngine a(mpi.api(0)), b(mpi.api(1));
+  constexpr auto kDeadline = 1600ms;
+  b.set_deadline(std::chrono::nanoseconds(kDeadline).count());
+  int data = 7;
+  const auto move = [&] {
+    bool over = false;
+    const int tag = a.next_tag(1);
+    a.send(&data, sizeof data, 1, tag, [] {});
+    b.receive(&data, sizeof data, 0, tag, [&] { over = true; });
+    while (!over) a.drive(), b.drive();
+    return b.moves_steadily();
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  while (!move() && std::chrono::steady_clock::now() - begin < 60s)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(move());
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, kDeadline / 4);
+  std::this_thread::sleep_for(kDeadline / 8);
+  EXPECT_FALSE(b.moves_steadily());
+  EXPECT_FALSE(move()) << "after a pause";
+}
+
 TEST(MpiEngine, KeepsNoticesThatNobodyTakes) {
   FakeMpi mpi(2, 1);
   MpiEngine a(mpi.api(0)), b(mpi.api(1));
