@@ -40,6 +40,8 @@ class MpiEngine {
   // A process that MPI would wait for may never come.
   void give_up() { given_up_.store(true); }
   bool given_up() const { return given_up_.load(); }
+  // They are asked once more.
+  void begin_again() { given_up_.store(halted()); }
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
 
