@@ -164,6 +164,33 @@ TEST(MpiRanks, ThatWaitForOneWhichIssuesNothingMoreFailThoughItLives) {
   EXPECT_NE(failure.find("missing: 1 (last issued #19"), std::string::npos) << failure;
 }
 
+std::atomic<int> polls{0};
+const MpiApi* polled = nullptr;
+
+// A busy machine polls less often still.
+TEST(MpiRanks, ThatComputeWhileAPeerIsLateAskMpiOnceAMillisecond) {
+  testing::FakeMpi mpi(2, 11);
+  MpiApi api = mpi.api(0);
+  polled = &mpi.api(0);
+  api.poll = [](const MpiDone** done, int* count) { return ++polls, polled->poll(done, count); };
+  const auto engine = std::make_shared<MpiEngine>(api);
+  {
+    const auto ranks = std::make_shared<MpiRanks>(engine, 1, 1);
+    ThreadGroup group(2, "world", {.progress_threads = 1, .remote = ranks, .key = 1});
+    ranks->tell({});
+    const auto mine = group.communicator(0);
+    const Work late = mine->issue({});
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const int before = polls;
+    const std::int64_t begin = now_ns();
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    EXPECT_GT(polls, before);
+    EXPECT_LE(polls - before, (now_ns() - begin) / 1'000'000 + 10);
+    ranks->stop();
+  }
+  engine->forget();
+}
+
 // The last owner of a run's ranks may be a block that arrives while the next run goes on.
 TEST(MpiRanks, OfARunThatIsOverLeaveTheNextOneAlone) {
   testing::FakeMpi mpi(2, 9);
