@@ -127,8 +127,8 @@ namespace {
 
 Job made(const Launched& launched, milliseconds deadline) {
   if (!launched.mpi.empty()) {
-    // MPI has receives in its memory from now on, also where the Job cannot be made: the next one goes
-    // on with it.
+    // MPI has receives in its memory from now on, also where the Job cannot be made: the next one
+    // goes on with it.
     static const auto engine = engine_of(mpi_api(launched.mpi, launched.said), launched, deadline);
     return {engine, launched, deadline};
   }

@@ -32,8 +32,8 @@ class Liveness {
     std::function<bool()> moves_slowly;
     // Likewise: whether they move here without a pause, in whatever blocks.
     std::function<bool()> moves_steadily;
-    // Told now and then, while the former is so in some process, or the latter in this one, which has
-    // been heard from within half of the deadline. It may wait for that.
+    // Told now and then, while the former is so in some process, or the latter in this one, which
+    // has been heard from within half of the deadline. It may wait for that.
     std::function<void(int process)> may_wait;
   };
 

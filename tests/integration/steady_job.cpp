@@ -3,9 +3,9 @@
 //
 //   steady_job KIB SUMS MILLISECONDS [--first KIB PIECES | --at-once KIB PIECES] [run's options]
 //
-// MILLISECONDS: between two sums. Before: --first: rank 1 sends so much to rank 2 in so many pieces,
-// one after the other; the others wait. --at-once: all ranks gather so much of each, in pieces that
-// are all on their way when the last one is awaited.
+// MILLISECONDS: between two sums. Before: --first: rank 1 sends so much to rank 2 in so many
+// pieces, one after the other; the others wait. --at-once: all ranks gather so much of each, in
+// pieces that are all on their way when the last one is awaited.
 #include <unistd.h>
 
 #include <chrono>

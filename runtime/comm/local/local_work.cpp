@@ -178,9 +178,9 @@ bool LocalWork::is_overdue(std::int64_t waited_ns) const {
   return timeout_ns > 0 && waited_ns >= timeout_ns && !data_move();
 }
 
-// A slow link is no error: within the deadline something has come from each rank that is awaited, be
-// it what lies before it on the link, or that rank may itself wait for a slow link, also one here.
-// That is noted in real time, which a simulation has none of.
+// A slow link is no error: within the deadline something has come from each rank that is awaited,
+// be it what lies before it on the link, or that rank may itself wait for a slow link, also one
+// here. That is noted in real time, which a simulation has none of.
 bool LocalWork::data_move() const {
   const LocalGroup& group = communicator_->group();
   const RemoteRanks* remote = group.registry()->remote.get();

@@ -88,9 +88,9 @@ class MpiEngine {
   // Whether a block that has been moving for a quarter of the deadline, so over a slow link, still
   // moves, with whomever.
   bool moves_slowly() const { return within(slow_ns_, deadline_ns_.load()); }
-  // Whether short blocks have come and gone for a quarter of the deadline without a pause, as they do
-  // over a slow link, and still do. An eighth is a pause: with the beats that tell others, and what
-  // they make of it, all is forgotten within a deadline.
+  // Whether short blocks have come and gone for a quarter of the deadline without a pause, as they
+  // do over a slow link, and still do. An eighth is a pause: with the beats that tell others, and
+  // what they make of it, all is forgotten within a deadline.
   bool moves_steadily() const { return within(steady_ns_, deadline_ns_.load() / 8); }
   // Any thread. Something in the job moves slowly, and `process` lives, or it moves data steadily
   // itself: it may wait for that.
