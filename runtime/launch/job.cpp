@@ -126,8 +126,12 @@ std::string seconds(milliseconds time) {
 namespace {
 
 Job made(const Launched& launched, milliseconds deadline) {
-  if (!launched.mpi.empty())
-    return {mpi_api(launched.mpi, launched.said), launched, deadline, nullptr};
+  if (!launched.mpi.empty()) {
+    // MPI has receives in its memory from now on, also where the Job cannot be made: the next one
+    // goes on with it.
+    static const auto engine = engine_of(mpi_api(launched.mpi, launched.said), launched, deadline);
+    return {engine, launched, deadline};
+  }
   auto store =
       std::make_unique<Store>(launched, meeting_point(launched, own_environment()), deadline);
   return {Store::api(), launched, deadline, std::move(store)};
@@ -146,10 +150,15 @@ Job& Job::current(const Launched& launched, milliseconds deadline) {
 
 Job::Job(const MpiApi& api, const Launched& launched, milliseconds deadline,
          std::unique_ptr<Store> store)
+    : Job(engine_of(api, launched, deadline), launched, deadline, std::move(store)) {}
+
+Job::Job(std::shared_ptr<MpiEngine> engine, const Launched& launched, milliseconds deadline,
+         std::unique_ptr<Store> store)
     : store_(std::move(store)),
-      engine_(engine_of(api, launched, deadline)),
+      engine_(std::move(engine)),
       table_(static_cast<std::size_t>(launched.processes)),
       liveness_(store_ != nullptr ? store_->liveness() : nullptr) {
+  engine_->begin_again();
   try {
     meet(deadline);
   } catch (...) {

@@ -31,6 +31,10 @@ class Job {
   // `store`: without MPI; `api` is its then.
   Job(const MpiApi& api, const Launched& launched, std::chrono::milliseconds deadline,
       std::unique_ptr<Store> store = nullptr);
+  // With one that has started, and that a Job may have had which could not be made: what came too
+  // late for that one is heard.
+  Job(std::shared_ptr<MpiEngine> engine, const Launched& launched,
+      std::chrono::milliseconds deadline, std::unique_ptr<Store> store = nullptr);
   // Waits for all processes that are alive.
   ~Job();
   Job(const Job&) = delete;

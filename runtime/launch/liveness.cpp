@@ -30,6 +30,9 @@ using Clock = LivenessLink::Clock;
 using LinkPtr = std::shared_ptr<LivenessLink>;
 using WatchedPtr = std::shared_ptr<WatchedProcess>;
 
+constexpr const char* kSlowly = "1";  // of a beat: so data move
+constexpr const char* kSteadily = "2";
+
 }  // namespace
 
 class Liveness::Hub {
@@ -194,7 +197,7 @@ class Liveness::Hub {
       case FrameKind::Refused: return;
       case FrameKind::Beat:
         if (process_ != 0) return tell_who_may_wait(frame.text);
-        from->moves_slowly = !frame.text.empty();
+        from->moves = frame.text;
         return;
       case FrameKind::Said:
         if (process_ == 0) return pass_on({FrameKind::Said, from->process, std::move(frame.text)});
@@ -248,7 +251,7 @@ class Liveness::Hub {
     const Clock::time_point now = Clock::now();
     const bool was_away = now - beaten_at_ > 4 * interval();  // this process was stopped itself
     beaten_at_ = now;
-    const std::string news = process_ == 0 ? who_may_wait(now) : moves_slowly() ? "1" : "";
+    const std::string news = process_ == 0 ? who_may_wait(now) : moves();
     std::vector<LinkPtr> silent;
     for (const auto& [process, link] : links_) {
       link->send({FrameKind::Beat, process_, news});
@@ -271,20 +274,28 @@ class Liveness::Hub {
     });
   }
 
-  bool moves_slowly() const { return hooks_.moves_slowly && hooks_.moves_slowly(); }
+  std::string moves() const {
+    if (hooks_.moves_slowly && hooks_.moves_slowly()) return kSlowly;
+    return hooks_.moves_steadily && hooks_.moves_steadily() ? kSteadily : "";
+  }
 
-  // By process 0, which hears all. "1101": by process; "": nothing moves slowly.
+  // By process 0, which hears all. "1101": by process; "": nobody.
   std::string who_may_wait(Clock::time_point now) const {
-    std::string who(lost_.size(), '0');
-    bool any = moves_slowly();
-    who[0] = '1';
+    const std::string none(lost_.size(), '0'), own = moves();
+    std::string alive = none, steady = none;
+    alive[0] = '1';
+    if (!own.empty()) steady[0] = '1';
+    bool slowly = own == kSlowly;
     for (const auto& [process, link] : links_) {
       if (now - link->heard_at > deadline_ / 2) continue;
-      who[place(process)] = '1';
-      any |= link->moves_slowly;
+      alive[place(process)] = '1';
+      if (!link->moves.empty()) steady[place(process)] = '1';
+      slowly |= link->moves == kSlowly;
     }
-    if (any) tell_who_may_wait(who);
-    return any ? who : "";
+    const std::string& who = slowly ? alive : steady;
+    if (who == none) return "";
+    tell_who_may_wait(who);
+    return who;
   }
   void tell_who_may_wait(const std::string& who) const {
     for (std::size_t p = 0; p < who.size() && hooks_.may_wait; ++p)

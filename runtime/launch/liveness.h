@@ -30,8 +30,10 @@ class Liveness {
     std::function<void(int from, const std::string& text)> said;
     // Asked now and then: whether data move here over a slow link.
     std::function<bool()> moves_slowly;
-    // Told now and then, while it is so in some process: this one has been heard from within half of
-    // the deadline. It may wait for that.
+    // Likewise: whether they move here without a pause, in whatever blocks.
+    std::function<bool()> moves_steadily;
+    // Told now and then, while the former is so in some process, or the latter in this one, which
+    // has been heard from within half of the deadline. It may wait for that.
     std::function<void(int process)> may_wait;
   };
 

@@ -42,11 +42,11 @@ class LivenessLink : public std::enable_shared_from_this<LivenessLink> {
   bool has_sent_all() const { return out_.empty(); }
   void set_timeout(std::chrono::milliseconds unanswered);
 
-  int process = -1;           // at the other end, once it has proved to be of this job
-  std::string drawn;          // its nonce, or for a stranger what was sent to it
-  bool bye = false;           // it has said so
-  bool told_silent = false;   // since `heard_at`
-  bool moves_slowly = false;  // its last beat has said so
+  int process = -1;          // at the other end, once it has proved to be of this job
+  std::string drawn;         // its nonce, or for a stranger what was sent to it
+  bool bye = false;          // it has said so
+  bool told_silent = false;  // since `heard_at`
+  std::string moves;         // what its last beat has said of that
   Clock::time_point heard_at = Clock::now();
 
  private:

@@ -81,6 +81,7 @@ class ProcessRoster final : public Roster {
          },
          [this](int from, const std::string& text) { said(from, text); },
          [engine = job.engine()] { return engine->moves_slowly(); },
+         [engine = job.engine()] { return engine->moves_steadily(); },
          [engine = job.engine()](int process) { engine->may_wait(process); }});
     // What was heard while an earlier run listened.
     for (const PoisonNotice& poison : job_.kept_poisons(run_)) heard(poison);

@@ -100,15 +100,48 @@ class Faults(unittest.TestCase):
     def test_a_rank_that_waits_for_one_whose_link_to_a_third_one_is_slow_does_so_while_bytes_move(self):
         with Hosts(3, "1gbit") as hosts:
             hosts.set_rate("20mbit")
-            job = self.start(hosts, "64", "1", "0", "--first", "24576", "--timeout", "4")  # which takes 10 s
+            job = self.start(hosts, "64", "1", "0", "--first", "24576", "1", "--timeout", "4")  # which takes 10 s
             self.assertEqual(job.end(), 0, job.shown())
             self.assertIn("all sums are right", job.out)
             self.assertGreater(time.monotonic() - job.begin, 4 + 4, "the link was not slow")
 
+    def test_a_slow_link_that_carries_many_short_blocks_is_no_error(self):
+        for kib, pieces in (("12288", "400"), ("5120", "1280")):  # blocks of 30 KiB; of 4, which go with what announces them
+            with Hosts(2, "1gbit") as hosts:
+                hosts.set_rate({"400": "10mbit", "1280": "4mbit"}[pieces])
+                job = self.start(hosts, "1", "1", "0", "--at-once", kib, pieces, "--timeout", "4")  # which takes 10 s
+                self.assertEqual(job.end(), 0, job.shown())
+                self.assertIn("all is gathered", job.out)
+                self.assertGreater(time.monotonic() - job.begin, 4 + 4, "the link was not slow")
+
+    def test_a_rank_that_waits_for_one_which_moves_many_short_blocks_over_a_slow_link_does_so(self):
+        with Hosts(3, "1gbit") as hosts:
+            hosts.set_rate("20mbit")
+            job = self.start(hosts, "64", "1", "0", "--first", "24576", "400", "--timeout", "4")
+            self.assertEqual(job.end(), 0, job.shown())
+            self.assertIn("all sums are right", job.out)
+            self.assertGreater(time.monotonic() - job.begin, 4 + 4, "the link was not slow")
+
+    def test_a_rank_that_waits_behind_many_short_blocks_which_no_longer_move_is_told_so_at_the_deadline(self):
+        with Hosts(2, "1gbit") as hosts:
+            hosts.set_rate("10mbit")
+            job = self.start(hosts, "1", "1", "0", "--at-once", "12288", "400", "--timeout", "4")
+            time.sleep(5)
+            self.assertIsNone(job.started.poll(), job.shown())
+            begin = time.monotonic()
+            os.kill(hosts.pid_on(1, STEADY), signal.SIGSTOP)
+            # What was on its way still arrives: the wait ends a deadline after that, or when the process has been silent for longer.
+            late = r"timeout after \d+(\.\d+)? s on rank 0 waiting for .* missing: (the data of )?1 "
+            job.wait_for(rf"error: .*({late}|{who(1)} has died: it has been silent )")
+            took = time.monotonic() - begin
+            self.assertGreater(took, 4 - 2)
+            self.assertLess(took, 4 + 2 + NOISE)
+            self.assertNotEqual(job.end(2 + 3 + NOISE), 0, job.shown())
+
     def test_a_rank_that_waits_for_one_whose_data_no_longer_move_is_told_so_at_the_deadline(self):
         with Hosts(3, "1gbit") as hosts:
             hosts.set_rate("20mbit")
-            job = self.start(hosts, "64", "1", "0", "--first", "24576", "--timeout", "4")
+            job = self.start(hosts, "64", "1", "0", "--first", "24576", "1", "--timeout", "4")
             time.sleep(5)
             self.assertIsNone(job.started.poll(), job.shown())
             begin = time.monotonic()

@@ -118,6 +118,18 @@ class SeveralHosts(Training):
                 for host in range(count):
                     self.assertGreater(hosts.sent(host) - before[host], payload)
 
+    def test_a_shard_that_two_ranks_of_a_host_gather_goes_over_the_link_once(self):
+        for kib, pieces in ((16384, 1), (16384, 400)):
+            with Hosts(2, "1gbit") as hosts:
+                before = [hosts.sent(host) for host in (0, 1)]
+                out = self.run_job(hosts, hosts.mpirun(MPI, STEADY, "1", "1", "0", "--at-once", str(kib), str(pieces), "--ranks", "4"))
+                self.assertIn("all is gathered", out)
+                payload = kib // pieces * KIB * pieces * 2  # of the two ranks there
+                for host in (0, 1):
+                    sent = hosts.sent(host) - before[host]
+                    self.assertGreater(sent, payload)
+                    self.assertLess(sent, 1.1 * payload)
+
     def test_coshard_run_starts_processes_on_hosts(self):
         for count in (2, 4):
             with Hosts(count, "1gbit") as hosts:

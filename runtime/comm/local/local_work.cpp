@@ -178,20 +178,20 @@ bool LocalWork::is_overdue(std::int64_t waited_ns) const {
   return timeout_ns > 0 && waited_ns >= timeout_ns && !data_move();
 }
 
-// A slow link is no error: within the deadline something has come from each rank whose data are not
-// here yet, or that rank may itself wait for a slow link, as may one that has not issued it yet. That
-// is noted in real time, which a simulation has none of.
+// A slow link is no error: within the deadline something has come from each rank that is awaited,
+// be it what lies before it on the link, or that rank may itself wait for a slow link, also one
+// here. That is noted in real time, which a simulation has none of.
 bool LocalWork::data_move() const {
   const LocalGroup& group = communicator_->group();
-  if (group.remote() == nullptr || group.registry()->clock != nullptr) return false;
+  const RemoteRanks* remote = group.registry()->remote.get();
+  if (remote == nullptr || group.registry()->clock != nullptr) return false;
   bool any = false;
   for (int r = 0; r < group.size(); ++r) {
-    const bool missing = misses(r);
     const int world_rank = group.members()[static_cast<std::size_t>(r)];
-    bool moves = !missing && !group.is_here(r) &&
-                 group.remote()->data_move(world_rank, communicator_->timeout_ns());
-    if ((missing || lacks_data_of(r)) && !moves) {
-      moves = group.remote()->lately_may_wait(world_rank);
+    bool moves =
+        !remote->here(world_rank) && remote->data_move(world_rank, communicator_->timeout_ns());
+    if ((misses(r) || lacks_data_of(r)) && !moves) {
+      moves = remote->lately_may_wait(world_rank);
       if (!moves) return false;
     }
     any |= moves;

@@ -231,7 +231,7 @@ void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
   const std::size_t begin = (block->pieces - block->unposted--) * block->piece;
   const std::size_t size = std::min(block->piece, block->bytes - begin);
   const auto over = [this, block] {
-    note_moved(*block);
+    note_piece(*block);
     {
       const Calls calls(*this);
       post_next(block);
@@ -246,11 +246,18 @@ void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
 }
 
 // From its first piece on: until then it may wait for its other end, and not for the link.
-void MpiEngine::note_moved(Block& block) {
+void MpiEngine::note_piece(Block& block) {
+  note_moved(block.peer);
   const std::int64_t now = now_ns(), deadline = deadline_ns_.load();
-  moved_ns_of_[place(block.peer)].store(now);
   if (block.moves_since_ns == 0) block.moves_since_ns = now;
   if (deadline > 0 && now - block.moves_since_ns > deadline / 4) slow_ns_.store(now);
+}
+
+void MpiEngine::note_moved(int process) {
+  const std::int64_t now = now_ns(), deadline = deadline_ns_.load();
+  moved_ns_of_[place(process)].store(now);
+  if (now - std::exchange(run_ns_, now) > deadline / 8) run_since_ns_ = now;
+  if (deadline > 0 && now - run_since_ns_ > deadline / 4) steady_ns_.store(now);
 }
 
 bool MpiEngine::data_move(int process, std::int64_t ns) const {

@@ -40,6 +40,8 @@ class MpiEngine {
   // A process that MPI would wait for may never come.
   void give_up() { given_up_.store(true); }
   bool given_up() const { return given_up_.load(); }
+  // They are asked once more.
+  void begin_again() { given_up_.store(halted()); }
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
 
@@ -76,14 +78,22 @@ class MpiEngine {
   void send(const void* data, std::size_t bytes, int to, int tag, std::function<void()> over);
   void receive(void* data, std::size_t bytes, int from, int tag, std::function<void()> over);
 
-  // Whether a piece of a block has come from there or gone there within the last `ns`.
+  // Whether a piece of a block has come from there or gone there within the last `ns`, or a notice
+  // that note_moved() was told of.
   bool data_move(int process, std::int64_t ns) const;
+  // A notice has brought data from there, or the news that they follow.
+  void note_moved(int process);
   // What is slow is measured by the deadline of those who wait; 0, as at first: nothing is.
   void set_deadline(std::int64_t ns) { deadline_ns_.store(ns); }
   // Whether a block that has been moving for a quarter of the deadline, so over a slow link, still
   // moves, with whomever.
   bool moves_slowly() const { return within(slow_ns_, deadline_ns_.load()); }
-  // Any thread. Something in the job moves so slowly, and `process` lives: it may wait for that.
+  // Whether short blocks have come and gone for a quarter of the deadline without a pause, as they
+  // do over a slow link, and still do. An eighth is a pause: with the beats that tell others, and
+  // what they make of it, all is forgotten within a deadline.
+  bool moves_steadily() const { return within(steady_ns_, deadline_ns_.load() / 8); }
+  // Any thread. Something in the job moves slowly, and `process` lives, or it moves data steadily
+  // itself: it may wait for that.
   void may_wait(int process) { may_wait_ns_of_[place(process)].store(now_ns()); }
   bool lately_may_wait(int process) const {
     return within(may_wait_ns_of_[place(process)], deadline_ns_.load() / 2);
@@ -118,7 +128,7 @@ class MpiEngine {
   void post_next(const std::shared_ptr<Block>& block);
   void begin_posting(const std::shared_ptr<Block>& block);
   void end_posting(const Block& block);
-  void note_moved(Block& block);
+  void note_piece(Block& block);
   void pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
               std::function<void()> over);
 
@@ -138,7 +148,8 @@ class MpiEngine {
   bool any_far_ = false;
   std::vector<std::atomic<std::int64_t>> moved_ns_of_;  // by process: when its last piece was over
   std::vector<std::atomic<std::int64_t>> may_wait_ns_of_;  // by process: when it last was so
-  std::atomic<std::int64_t> deadline_ns_{0}, slow_ns_{0};  // when something has last moved so
+  std::atomic<std::int64_t> deadline_ns_{0}, slow_ns_{0}, steady_ns_{0};  // last moved so
+  std::int64_t run_since_ns_ = 0, run_ns_ = 0;  // moves without a pause; of who drives
   std::atomic<int> in_flight_{0};
   std::atomic<std::int64_t> moved_ns_{0};  // when something has last begun, or was over
   std::atomic<bool> given_up_{false};

@@ -98,6 +98,26 @@ TEST(Job, ProcessesThatDoNotComeAreNamedAtTheDeadline) {
       "has not called run()");
 }
 
+// Of the first ones, MPI keeps the receives.
+TEST(Job, ThatCouldNotBeMadeIsMadeOnceTheOthersCome) {
+  FakeMpi mpi(3, 5);
+  std::latch failed(3);
+  const auto run = [&](int process) {
+    const auto engine = std::make_shared<MpiEngine>(mpi.api(process));
+    if (process < 2) {
+      EXPECT_THROW(Job(engine, launched_as(process, 3), 100ms), Error);
+    }
+    failed.arrive_and_wait();
+    const Job job(engine, launched_as(process, 3), 20'000ms);
+    for (int other = 0; other < 3; ++other)
+      EXPECT_EQ(job.text(other).find(str_cat("process ", other, " (pid ", ::getpid(), " on ")), 0U);
+  };
+  std::thread one([&] { run(1); }), two([&] { run(2); });
+  run(0);
+  one.join();
+  two.join();
+}
+
 TEST(Job, AnotherNumberOfProcessesThanTheLauncherSaysIsAnError) {
   FakeMpi mpi(2, 5);
   try {

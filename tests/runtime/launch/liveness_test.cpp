@@ -317,6 +317,23 @@ TEST(Liveness, WhileDataMoveSlowlySomewhereAllAreToldWhoLivesAndMayWaitForThem) 
   }
 }
 
+TEST(Liveness, WhileDataMoveSteadilyInAProcessAllAreToldThatItMayWaitForThem) {
+  for (const int moving : {0, 2}) {
+    Liveness zero(3, false);
+    Liveness one(1, 3, zero.address(), 5000ms), two(2, 3, zero.address(), 5000ms);
+    std::atomic<int> rounds{0}, others{0};
+    const auto moves = [&] { return true; };
+    zero.listen({.moves_steadily = moving == 0 ? moves : std::function<bool()>()});
+    two.listen({.moves_steadily = moving == 2 ? moves : std::function<bool()>()});
+    one.listen({.may_wait = [&](int process) { ++(process == moving ? rounds : others); }});
+    for (Liveness* each : {&zero, &one, &two}) each->set_deadline(2000ms);
+    for (int i = 0; i < 2000 && rounds < 3; ++i) std::this_thread::sleep_for(10ms);
+    for (Liveness* each : {&zero, &one, &two}) each->listen({});
+    EXPECT_GE(rounds, 3);
+    EXPECT_EQ(others, 0);
+  }
+}
+
 TEST(Liveness, AcrossHostsItListensOnAllAddresses) {
   Job job(2, true);
   EXPECT_FALSE(job.all[0]->address().hosts.empty());

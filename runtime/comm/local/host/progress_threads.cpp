@@ -15,6 +15,8 @@ namespace {
 
 // While ranks compute; shorter costs compute more than it gains (20 MB over TCP).
 constexpr std::int64_t kPollNs = 500'000;
+// Where nothing has moved for so long, somebody is late, by more than a longer poll adds.
+constexpr std::int64_t kQuietNs = 20'000'000, kQuietPollNs = 1'000'000;
 // After the last thing in flight: waking a thread costs whoever issues the next one more than this.
 constexpr std::int64_t kLingerNs = 5'000'000;
 
@@ -93,6 +95,7 @@ void ProgressThreads::add(std::shared_ptr<Offered> offered, bool rings) {
     if (stopping_.load()) return;
     offered_.push_back(std::move(offered));
   }
+  moved_ns_.store(0, std::memory_order_relaxed);
   for (const auto& helper : helpers_)
     if (rings || helper->asleep.load()) helper->ring();
 }
@@ -133,7 +136,7 @@ bool ProgressThreads::pass(Snapshot& offered, std::int64_t& wake_ns) {
   wake_ns = 0;
   if (remote_ != nullptr && (!offered.empty() || remote_->in_flight())) {
     moved = remote_->drive();
-    if (clock_ == nullptr) wake_ns = LinkQueue::now() + kPollNs;
+    if (clock_ == nullptr) wake_ns = next_poll(moved);
   }
   for (const auto& one : offered) {
     // In this order: what is due by the time that it helps, it does.
@@ -143,6 +146,13 @@ bool ProgressThreads::pass(Snapshot& offered, std::int64_t& wake_ns) {
       wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
   }
   return moved;
+}
+
+std::int64_t ProgressThreads::next_poll(bool moved) {
+  const std::int64_t now = LinkQueue::now();
+  std::int64_t since = moved_ns_.load(std::memory_order_relaxed);
+  if (moved || since == 0) moved_ns_.store(since = now, std::memory_order_relaxed);
+  return now + (now - since > kQuietNs ? kQuietPollNs : kPollNs);
 }
 
 void ProgressThreads::sleep(Helper& helper, std::int64_t wake_ns) {

@@ -65,12 +65,14 @@ class ProgressThreads {
   void run(Helper& helper, const std::string& name);
   void sleep(Helper& helper, std::int64_t wake_ns);
   bool pass(Snapshot& offered, std::int64_t& wake_ns);
+  std::int64_t next_poll(bool moved);
 
   std::shared_ptr<RemoteRanks> remote_;
   TransferClock* clock_;
-  std::atomic<bool> stopping_{false};  // false -> true; seen by who is rung after it
-  std::mutex mutex_;                   // the one below
-  Snapshot offered_;                   // in the order in which they came
+  std::atomic<bool> stopping_{false};      // false -> true; seen by who is rung after it
+  std::atomic<std::int64_t> moved_ns_{0};  // when something of `remote_` did; 0: offered since
+  std::mutex mutex_;                       // the one below
+  Snapshot offered_;                       // in the order in which they came
   std::vector<std::unique_ptr<Helper>> helpers_;
 };
 

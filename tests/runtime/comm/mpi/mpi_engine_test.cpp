@@ -97,6 +97,26 @@ TEST(MpiEngine, SaysWhetherABlockMovesSlowly) {
   EXPECT_FALSE(b.moves_slowly()) << "it was so, but not lately";
 }
 
+TEST(MpiEngine, SaysWhetherShortBlocksMoveWithoutAPause) {
+  constexpr std::chrono::nanoseconds kDeadline(1'600'000'000);
+  FakeMpi mpi(2, 1);
+  MpiEngine a(mpi.api(0)), b(mpi.api(1));
+  b.set_deadline(kDeadline.count());
+  int data = 7;
+  const auto move = [&] {
+    bool over = false;
+    a.send(&data, sizeof data, 1, 7, [] {});
+    b.receive(&data, sizeof data, 0, 7, [&] { over = true; });
+    while (!over) a.drive(), b.drive();
+    return b.moves_steadily();
+  };
+  const std::int64_t begin = now_ns();
+  while (!move() && now_ns() - begin < 60'000'000'000) std::this_thread::yield();
+  EXPECT_TRUE(move() && now_ns() - begin > kDeadline.count() / 4);
+  std::this_thread::sleep_for(kDeadline / 8);
+  EXPECT_FALSE(b.moves_steadily() || move()) << "after a pause";
+}
+
 TEST(MpiEngine, KeepsNoticesThatNobodyTakes) {
   FakeMpi mpi(2, 1);
   MpiEngine a(mpi.api(0)), b(mpi.api(1));

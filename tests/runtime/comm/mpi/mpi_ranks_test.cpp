@@ -84,7 +84,6 @@ TEST(MpiRanks, ThatWaitForOneThatHasLeftAreToldSo) {
         << failures[static_cast<std::size_t>(rank)];
 }
 
-// The last owner of a run's ranks may be a block that arrives while the next run goes on.
 // The deadline of the wait passes; what other processes tell lasts for the whole test.
 TEST(MpiRanks, ThatWaitForOneWhichMayWaitForASlowLinkDoSoBeyondTheDeadline) {
   for (const bool may_wait : {true, false}) {
@@ -116,6 +115,83 @@ TEST(MpiRanks, ThatWaitForOneWhichMayWaitForASlowLinkDoSoBeyondTheDeadline) {
   }
 }
 
+// Of its own process, whose ranks are threads: a third one is elsewhere.
+TEST(MpiRanks, ThatWaitForANeighbourWhichMayWaitForASlowLinkDoSoBeyondTheDeadline) {
+  testing::FakeProcesses processes(4, 2, 11);
+  processes.engine(0).set_deadline(3'600'000'000'000);
+  processes.engine(0).may_wait(0);
+  std::string failure;
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 1})
+    threads.emplace_back([&, rank] {
+      const auto mine = processes.group_of(rank).communicator(rank);
+      const auto pair = mine->subgroup(std::vector{0, 1}, "tp");
+      pair->set_timeout(rank == 0 ? 50'000'000 : 60'000'000'000);
+      try {
+        if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+        pair->issue({}).wait();
+      } catch (const std::exception& error) {
+        failure += error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failure, "");
+}
+
+// Its notices are the news that the wait lasts by, as long as they come.
+TEST(MpiRanks, ThatWaitForOneWhichIssuesNothingMoreFailThoughItLives) {
+  constexpr int kOps = 40;
+  testing::FakeProcesses processes(2, 1, 11);
+  std::string failure;
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto mine = processes.group_of(rank).communicator(rank);
+      mine->set_timeout(rank == 0 ? 300'000'000 : 60'000'000'000);
+      try {
+        std::vector<Work> works;
+        for (int i = 0; i < (rank == 0 ? kOps : kOps / 2); ++i) works.push_back(mine->issue({}));
+        if (rank == 0) works.back().wait();
+        while (!over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      } catch (const std::exception& error) {
+        if (rank == 0) failure = error.what();
+      }
+      over.store(true);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_NE(failure.find("timeout after "), std::string::npos) << failure;
+  EXPECT_NE(failure.find("missing: 1 (last issued #19"), std::string::npos) << failure;
+}
+
+std::atomic<int> polls{0};
+const MpiApi* polled = nullptr;
+
+// A busy machine polls less often still.
+TEST(MpiRanks, ThatComputeWhileAPeerIsLateAskMpiOnceAMillisecond) {
+  testing::FakeMpi mpi(2, 11);
+  MpiApi api = mpi.api(0);
+  polled = &mpi.api(0);
+  api.poll = [](const MpiDone** done, int* count) { return ++polls, polled->poll(done, count); };
+  const auto engine = std::make_shared<MpiEngine>(api);
+  {
+    const auto ranks = std::make_shared<MpiRanks>(engine, 1, 1);
+    ThreadGroup group(2, "world", {.progress_threads = 1, .remote = ranks, .key = 1});
+    ranks->tell({});
+    const auto mine = group.communicator(0);
+    const Work late = mine->issue({});
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const int before = polls;
+    const std::int64_t begin = now_ns();
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    EXPECT_GT(polls, before);
+    EXPECT_LE(polls - before, (now_ns() - begin) / 1'000'000 + 10);
+    ranks->stop();
+  }
+  engine->forget();
+}
+
+// The last owner of a run's ranks may be a block that arrives while the next run goes on.
 TEST(MpiRanks, OfARunThatIsOverLeaveTheNextOneAlone) {
   testing::FakeMpi mpi(2, 9);
   const auto mine = std::make_shared<MpiEngine>(mpi.api(0));

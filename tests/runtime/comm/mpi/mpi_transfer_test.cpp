@@ -14,12 +14,15 @@
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/device/make_device.h"
-#include "tests/support/fake_mpi.h"
+#include "tests/runtime/comm/mpi/members.h"
 
 namespace coshard {
 namespace {
 
+using testing::all_of;
 using testing::FakeProcesses;
+using testing::Members;
+using testing::on_members;
 using Random = std::mt19937_64;
 
 std::int64_t any(Random& random, std::int64_t most) {
@@ -152,40 +155,6 @@ std::vector<Bytes> results_of(Communicator& comm, Generator& generator, std::uin
   return all;
 }
 
-// Ranks of a group, of a world with so many in each process.
-struct Members {
-  std::vector<int> ranks;
-  int world = 0, per_process = 0;
-};
-
-Members all_of(int world, int per_process) {
-  std::vector<int> ranks(static_cast<std::size_t>(world));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return {ranks, world, per_process};
-}
-
-// Calls body(communicator of the group) on each of them.
-template <class Body>
-void on_members(const Members& members, std::uint64_t seed, const Body& body) {
-  FakeProcesses processes(members.world, members.per_process, seed);
-  std::vector<std::thread> threads;
-  for (const int rank : members.ranks)
-    threads.emplace_back([&, rank] {
-      auto world = processes.group_of(rank).communicator(rank);
-      world->set_timeout(60'000'000'000);
-      auto mine = world->subgroup(members.ranks, "members");
-      try {
-        body(*mine, processes);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << rank << ", seed " << seed << ": " << error.what();
-      }
-      mine.reset();
-      world.reset();
-      processes.leave(rank);
-    });
-  for (std::thread& thread : threads) thread.join();
-}
-
 std::vector<std::vector<Bytes>> results_on(const Members& members, Generator& generator,
                                            std::uint64_t seed) {
   std::vector<std::vector<Bytes>> results(members.ranks.size());
@@ -215,37 +184,6 @@ TEST(MpiTransfer, OfLargeAllReducesGivesTheBitsOfThreadsHoweverRanksAreSpread) {
   for (std::uint64_t seed = 1; seed <= 4 && !HasFailure(); ++seed)
     for (const Members& members : {all_of(3, 1), all_of(4, 2), all_of(8, 4), uneven, mixed, lone})
       expect_bits_of_threads(members, large_all_reduce, seed);
-}
-
-// What each process has sent for one all_reduce, notices of the start and the end apart.
-std::vector<testing::FakeMpi::Sent> sent_for(std::int64_t elements, const Members& members) {
-  const int processes = members.world / members.per_process;
-  std::vector<testing::FakeMpi::Sent> sent(static_cast<std::size_t>(processes));
-  std::barrier together(static_cast<std::ptrdiff_t>(members.ranks.size()));
-  const auto count = [&](FakeProcesses& job, int sign) {
-    for (int p = 0; p < processes; ++p) {
-      const testing::FakeMpi::Sent now = job.mpi().sent(p);
-      sent[static_cast<std::size_t>(p)].messages += sign * now.messages;
-      sent[static_cast<std::size_t>(p)].bytes += sign * now.bytes;
-    }
-  };
-  on_members(members, 1, [&](Communicator& comm, FakeProcesses& job) {
-    std::vector<double> data(static_cast<std::size_t>(elements), 1.0);
-    together.arrive_and_wait();
-    if (comm.rank() == 0) count(job, -1);
-    together.arrive_and_wait();
-    Collective c;
-    c.kind = CollectiveKind::AllReduce;
-    c.dtype = DType::F64;
-    c.extent = elements;
-    c.send = c.recv = data.data();
-    comm.issue(c).wait();
-    together.arrive_and_wait();
-    if (comm.rank() == 0) count(job, 1);
-    together.arrive_and_wait();
-    for (const double one : data) EXPECT_EQ(one, comm.size());
-  });
-  return sent;
 }
 
 // Rank 0 fails sooner or later; the others fail, or have the sum.
@@ -352,42 +290,6 @@ TEST(MpiTransfer, ThatHasAllDataAtTheDeadlineNamesWhoseSumIsMissing) {
     if (what.find("missing: the sum of 1 (") != std::string::npos) return;
   }
   FAIL() << what;
-}
-
-TEST(MpiTransfer, OfASmallBufferIsOneMessageToEachProcess) {
-  EXPECT_EQ(sent_for(512, all_of(4, 1))[0].messages, 3);
-}
-
-// Of its ranks' data what others sum, and to each of them what it sums itself.
-TEST(MpiTransfer, OfALargeAllReduceSendsEachShardOfTheDataOnceAndOneOfTheSum) {
-  struct {
-    Members members;
-    std::vector<std::int64_t> twelfths;  // that each process sends, of the bytes of one rank
-  } const cases[] = {
-      {all_of(4, 1), {18, 18, 18, 18}},
-      {all_of(4, 2), {18, 18}},
-      {all_of(6, 2), {24, 24, 24}},
-      {{{0, 1, 2, 3}, 6, 3}, {18, 12}},  // 3 ranks sum 9 twelfths, the fourth 3
-      {{{4, 0, 1}, 6, 2}, {16, 0, 12}},  // the second has no rank
-      {{{2, 0, 1, 3, 4, 5}, 6, 2}, {24, 24, 24}},
-  };
-  const std::int64_t elements = 12 * 64 * 100, twelfth = elements / 12 * 8;
-  for (const auto& [members, twelfths] : cases) {
-    const auto sent = sent_for(elements, members);
-    for (std::size_t p = 0; p < sent.size(); ++p) {
-      EXPECT_GE(sent[p].bytes, twelfths[p] * twelfth) << "process " << p;
-      EXPECT_LE(sent[p].bytes, twelfths[p] * twelfth + 8192) << "process " << p;
-    }
-  }
-}
-
-TEST(MpiTransfer, OfAnAllReduceWhoseShardsAreEmptySumsAllTheSame) {
-  Members members{{0}, 140, 70};
-  for (int rank = 70; rank < 139; ++rank) members.ranks.push_back(rank);
-  const auto sent = sent_for(64 * 64, members);  // process 0 sums none of 64 lines
-  EXPECT_GE(sent[0].bytes, 32 * 1024);
-  EXPECT_LE(sent[0].bytes, 33 * 1024);
-  EXPECT_LE(sent[1].bytes, 32 * 1024 + 69 * 1024);
 }
 
 }  // namespace
