@@ -1,10 +1,7 @@
 // Measures, or finds in a file; the same on all ranks.
 #include <coshard/dtensor/calibrate.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -16,6 +13,7 @@
 #include "dtensor/measure_links.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/products.h"
+#include "runtime/comm/transport.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/describe.h"
 #include "runtime/launch/host.h"
@@ -190,27 +188,11 @@ Task<Calibration> measure(DeviceMesh mesh, CalibrateOptions options, std::string
   co_return c;
 }
 
-// What tells MPI and the libraries beneath it which transport to take, and over what.
-std::string transport_settings() {
-  constexpr std::array<std::string_view, 8> kBegin = {
-      "OMPI_MCA_btl", "OMPI_MCA_mtl",    "OMPI_MCA_pml", "MPIR_CVAR_",
-      "UCX_TLS",      "UCX_NET_DEVICES", "FI_PROVIDER",  "FI_TCP_IFACE"};
-  std::vector<std::string> found;
-  for (char** each = environ; *each != nullptr; ++each) {
-    const std::string_view setting = *each;
-    if (std::ranges::any_of(kBegin, [=](auto begin) { return setting.starts_with(begin); }))
-      found.emplace_back(setting);
-  }
-  std::ranges::sort(found);
-  std::string all;
-  for (const std::string& setting : found) all += setting + ' ';
-  return all;
-}
-
 std::string of_this_rank(const World& world) {
   const WorldOptions& options = world.options();
   std::string text = str_cat(host_id(), ' ', options.threads, ' ', options.rank_threads, ' ',
-                             options.progress_threads, ' ', transport_settings());
+                             options.progress_threads);
+  for (const std::string& setting : transport_settings()) text += ' ' + setting;
   for (const DeviceDescription& device : describe_backend(world.device()->kind()).devices)
     text += str_cat(' ', device.name, ' ', device.multiprocessors);
   return text;
