@@ -13,6 +13,7 @@
 #include "dtensor/measure_links.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/products.h"
+#include "runtime/comm/transport.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/describe.h"
 #include "runtime/launch/host.h"
@@ -188,7 +189,10 @@ Task<Calibration> measure(DeviceMesh mesh, CalibrateOptions options, std::string
 }
 
 std::string of_this_rank(const World& world) {
-  std::string text = str_cat(host_id(), ' ', world.options().threads);
+  const WorldOptions& options = world.options();
+  std::string text = str_cat(host_id(), ' ', options.threads, ' ', options.rank_threads, ' ',
+                             options.progress_threads);
+  for (const std::string& setting : transport_settings()) text += ' ' + setting;
   for (const DeviceDescription& device : describe_backend(world.device()->kind()).devices)
     text += str_cat(' ', device.name, ' ', device.multiprocessors);
   return text;

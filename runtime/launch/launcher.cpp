@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
-#include <vector>
 
 #include <coshard/runtime/error.h>
 
@@ -154,6 +153,13 @@ Environment own_environment() {
     const char* value = std::getenv(name);
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
+}
+
+std::vector<std::string> variables_of_mpi_launchers() {
+  std::vector<std::string> all;
+  for (const Names* names : {&kOpenMpi, &kPmi})
+    all.insert(all.end(), {names->size, names->rank, names->local_size, names->local_rank});
+  return all;
 }
 
 std::optional<Launched> launched() { return launched(own_environment()); }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace coshard {
 
@@ -27,6 +28,8 @@ std::optional<Launched> launched(const Environment& environment);
 // In the environment of this process.
 std::optional<Launched> launched();
 Environment own_environment();
+// By which a process of MPI knows its place: what a launcher within another's job must not find.
+std::vector<std::string> variables_of_mpi_launchers();
 
 // What to start a program of this MPI with: "Open MPI's mpirun or srun --mpi=pmix".
 std::string launchers_of(const std::string& mpi);

@@ -11,6 +11,7 @@
 #include "runtime/launch/roster.h"
 #include "tests/support/json.h"
 #include "tests/support/ranks.h"
+#include "tests/support/set_variable.h"
 
 namespace coshard {
 namespace {
@@ -110,6 +111,27 @@ TEST(Calibrate, ForAnotherLinkIsAnother) {
   const Found other = calibrated(slower, file);
   EXPECT_GT(other.issued[0], kCompared);
   EXPECT_GE(other.links[0][0].latency, 1'900);
+}
+
+TEST(Calibrate, ForOtherThreadsOrAnotherTransportIsAnother) {
+  const std::string path = temporary_path("calibration");
+  const auto issued_with = [&](const WorldOptions& options) {
+    return calibrated(options, [&](int) { return path; }).issued[0];
+  };
+  const WorldOptions plain = options_of(2);
+  EXPECT_GT(issued_with(plain), kCompared);
+  WorldOptions other = plain;
+  other.rank_threads = 1;
+  EXPECT_GT(issued_with(other), kCompared);
+  EXPECT_EQ(issued_with(other), kCompared);
+  other = plain;
+  other.progress_threads = 2;
+  EXPECT_GT(issued_with(other), kCompared);
+  for (const char* name : {"OMPI_MCA_btl", "UCX_TLS", "FI_PROVIDER"}) {
+    const testing::SetVariable set(name, "tcp");
+    EXPECT_GT(issued_with(plain), kCompared) << name;
+    EXPECT_EQ(issued_with(plain), kCompared) << name;
+  }
 }
 
 // Ranks that are threads have another link than those of two processes, and these than others.

@@ -9,31 +9,14 @@
 
 #include <coshard/runtime/error.h>
 #include "tests/support/json.h"
+#include "tests/support/set_variable.h"
 
 namespace coshard {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::temporary_path;
-
-// Sets a variable for a while.
-class Set {
- public:
-  Set(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Set() {
-    if (before_)
-      ::setenv(name_, before_->c_str(), 1);
-    else
-      ::unsetenv(name_);
-  }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
+using Set = testing::SetVariable;
 
 Calibration of(const std::string& about) {
   Calibration c;

@@ -6,6 +6,7 @@ usage: run_test.py COSHARD QUICKSTART TRAIN RUN_PROGRAM MPI      MPI: openmpi, m
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -132,6 +133,30 @@ class Run(Jobs):
         self.assertEqual(job.err.count("rank 1 is gone\n"), 2, job.err)
         self.check_time(job)
 
+    def after_rank_1(self, first, later):
+        """Rank 1 does `first`, and 0.8 s after it has ended rank 2 does `later`."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = RANK + (f"\nif rank == 1:\n  open('{folder}/new', 'w').write(str(os.getpid())); os.rename('{folder}/new', '{folder}/pid')\n"
+                              f"  {first}\n"
+                              f"while not os.path.exists('{folder}/pid'): time.sleep(0.01)\n"
+                              f"pid = open('{folder}/pid').read()\n"
+                              "def runs():\n  try: return open(f'/proc/{pid}/stat').read().split()[2] != 'Z'\n  except OSError: return False\n"
+                              "while runs(): time.sleep(0.01)\n"
+                              f"time.sleep(0.8)\nif rank == 2: {later}\ntime.sleep(600)")
+            return self.job("-n", "3", PYTHON, "-c", program)
+
+    def test_the_first_failure_is_the_cause_whatever_later_ones_say(self):
+        for code in (1, 3):
+            for later in ("sys.exit('error: of its own')", "os.kill(os.getpid(), signal.SIGSEGV)"):
+                job = self.after_rank_1(f"os._exit({code})", later)
+                self.check(job, code, f"error: rank 1 exited with code {code}")
+
+    def test_a_rank_that_only_tells_of_another_is_not_the_cause(self):
+        for later, code, end in (("sys.exit('error: of its own')", 1, "exited with code 1: of its own"),
+                                 ("os.kill(os.getpid(), signal.SIGSEGV)", 139, "was killed by SIGSEGV")):
+            job = self.after_rank_1("sys.exit('error: rank 2, process 2 has died: its connection failed')", later)
+            self.check(job, code, f"error: rank 2 {end}")
+
     def test_what_a_rank_has_started_ends_with_it(self):
         job = self.job("-n", "2", "sh", "-c", "sleep 600 & echo started")
         self.check(job, 0)
@@ -165,6 +190,16 @@ class Run(Jobs):
         self.check(job.end(), 130)
         self.assertRegex(job.err.splitlines()[-1], r"^error: rank \d was killed by SIGINT$")
         self.assertLess(job.ended - began, MOST + NOISE)
+
+    def test_a_signal_ends_a_job_that_is_still_starting(self):
+        for name in ("SIGTERM", "SIGINT"):
+            for hundredths in range(15):
+                job = Job("-n", "2", "sleep", "600")
+                time.sleep(hundredths / 100)
+                job.started.send_signal(getattr(signal, name))
+                job.end()
+                number = int(getattr(signal, name))  # before `coshard run` listens, it dies of it
+                self.check(job, -number if job.code < 0 else 128 + number)
 
     def test_the_second_sigint_kills(self):
         stubborn = RANK + "signal.signal(signal.SIGINT, lambda *_: print('no', flush=True)); print('here', flush=True)\nwhile True: time.sleep(1)"
@@ -234,6 +269,16 @@ mpi.MPI_Barrier(comm)
                 break
         self.check(job, 5)
         self.assertRegex(job.err.splitlines()[-1], r"^error: rank 1 called MPI_Abort; mpirun\.\w+ exited with code 5$")
+
+    def test_a_rank_of_the_other_mpi_may_start_a_job(self):
+        other = {"openmpi": "mpich", "mpich": "openmpi"}[MPI]
+        if shutil.which(f"mpirun.{other}") is None:
+            self.skipTest(f"there is no mpirun.{other}")
+        root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        command = [f"mpirun.{other}", "-n", "1", COSHARD, "run", "--mpi", MPI, "-n", "2", QUICKSTART, "--ranks", "2"]
+        done = subprocess.run(command, env={**os.environ, **root}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50)
+        threads = subprocess.run([QUICKSTART, "--ranks", "2"], capture_output=True, text=True, timeout=60).stdout
+        self.assertEqual((done.returncode, done.stdout), (0, "".join(f"[0] {line}\n" for line in threads.splitlines())), done.stderr)
 
     # Hosts
 

@@ -59,12 +59,13 @@ int error_from(const Pipe& told) {
 }  // namespace
 
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
-            const std::vector<std::string>& removed) {
+            const std::vector<std::string>& removed, LastWill* will) {
   const Pipe out = make_pipe(), err = make_pipe(), told = make_pipe();
   const pid_t parent = ::getpid();
   Child child{told[1] < 0 ? -1 : ::fork(), out[0], err[0], 0};
   if (child.pid == 0) {
     set_apart(apart, parent);
+    if (will != nullptr) will->set(::getpid());
     ::dup2(out[1], STDOUT_FILENO);
     ::dup2(err[1], STDERR_FILENO);
     for (const auto& [name, value] : added) ::setenv(name.c_str(), value.c_str(), 1);

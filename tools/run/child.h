@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/run/last_will.h"
 #include "tools/run/launcher.h"
 
 namespace coshard::job {
@@ -21,8 +22,9 @@ struct Child {
   int error = 0;           // errno, where it could not be started: then there is nothing above
 };
 
-// `added` to its environment, `removed` from it. From a process with one thread.
+// `added` to its environment, `removed` from it. `will` has its group before it can start others.
+// From a process with one thread.
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
-            const std::vector<std::string>& removed = {});
+            const std::vector<std::string>& removed = {}, LastWill* will = nullptr);
 
 }  // namespace coshard::job

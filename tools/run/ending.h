@@ -16,6 +16,7 @@ struct Ending {
   Kind kind = Kind::Exited;
   int value = 0;
 
+  bool operator==(const Ending&) const = default;
   bool ok() const { return kind == Kind::Exited && value == 0; }
   // As a shell has it: 128 + signal; 127 where there is no such program, 126 where it cannot run.
   int code() const;

@@ -48,14 +48,15 @@ class Guard {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2})
       hear(signals_, signal);
     hear_run();
-    const Child child = start(program, Apart::Group, {}, {kAddressVariable, kTokenVariable});
+    const Child child =
+        start(program, Apart::Group, {}, {kAddressVariable, kTokenVariable}, &will_);
     if (child.error != 0) {
+      will_.set(0);
       ending_ = {Ending::Kind::NotStarted, child.error};
       tell(MessageKind::Ended, to_word(ending_));
       tell(MessageKind::Drained);
     } else {
       pid_ = child.pid;
-      will_.set(pid_);
       watch(streams_[0], child.out);
       watch(streams_[1], child.err);
       hear_signals();

@@ -19,7 +19,6 @@ void close_all_but(int kept) {
 
 // Of a new process, which heeds no signal but SIGKILL.
 [[noreturn]] void execute(int will) {
-  ::setsid();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE})
     ::signal(signal, SIG_IGN);
   close_all_but(will);
@@ -36,6 +35,7 @@ void close_all_but(int kept) {
 LastWill::LastWill() {
   if (::pipe2(pipe_.data(), O_CLOEXEC) == 0) executor_ = ::fork();
   if (executor_ != 0) {
+    ::setpgid(executor_, 0);  // from here: it may not have run yet when this process is killed
     ::close(pipe_[0]);
     return;
   }

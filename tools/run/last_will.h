@@ -1,7 +1,7 @@
 #pragma once
 // Kills a process group once this process has ended, however it did: the kernel kills a program
 // with its parent, but not what the program has started. A process of its own waits for that, in a
-// session of its own, so that whoever kills this process by its group does not meet it.
+// group of its own, so that whoever kills this process by its group does not meet it.
 #include <sys/types.h>
 
 #include <array>

@@ -105,6 +105,7 @@ Environment environment_of(const Launcher& launcher, const Job& job) {
   Environment all = {{"OMPI_MCA_rmaps_base_mapping_policy", "slot"},
                      {"OMPI_MCA_hwloc_base_binding_policy", "none"},
                      {"OMPI_MCA_odls_base_sigkill_timeout", "0"}};
+  if (!job.hosts.empty()) all.emplace_back("OMPI_MCA_orte_keep_fqdn_hostnames", "1");  // a.x, a.y
   if (is_crowded(job))
     all.insert(all.end(),
                {{"OMPI_MCA_rmaps_base_oversubscribe", "1"}, {"OMPI_MCA_mpi_yield_when_idle", "1"}});

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include <coshard/runtime/error.h>
+#include "runtime/launch/launcher.h"
 #include "tools/run/child.h"
 #include "tools/run/signals.h"
 
@@ -41,7 +42,7 @@ Supervisor::Supervisor(asio::io_context& io, Options options)
 
 void Supervisor::start_launcher(const std::vector<std::string>& command,
                                 const Environment& environment) {
-  const Child child = start(command, Apart::Session, environment);
+  const Child child = start(command, Apart::Session, environment, variables_of_mpi_launchers());
   if (child.error != 0)
     fail(ErrorKind::Unsupported,
          str_cat(command.front(), ' ', Ending{Ending::Kind::NotStarted, child.error}.text()));

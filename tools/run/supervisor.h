@@ -62,6 +62,7 @@ class Supervisor {
   struct Failure {
     int rank = -1;  // -1: the launcher, or what is written here
     Ending ending;
+    Clock::time_point at = Clock::now();
   };
 
   Await<void> expect_guards();
@@ -90,7 +91,8 @@ class Supervisor {
   void failed(Failure failure);
   std::string cause() const;
   std::string last_words(int rank) const;
-  int distance(const Failure& failure) const;
+  bool tells_of_another(const Failure& failure) const;
+  bool may_be_an_echo(const Failure& failure) const;
   const Failure& cause_of_all() const;
   Await<void> end_others();
   Await<void> end_launcher();
@@ -107,8 +109,7 @@ class Supervisor {
   std::shared_ptr<Outlet> out_, err_;  // one where both are the same file: then the order stays
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::optional<Failure> first_;
-  std::vector<Failure> others_;  // that came after it, before these were ended from here
-  Clock::time_point first_at_;
+  std::vector<Failure> failures_;  // it, and those of ranks before these were ended from here
   pid_t launcher_ = 0;
   std::string launcher_name_;
   std::optional<Ending> launcher_ending_;

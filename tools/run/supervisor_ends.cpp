@@ -25,6 +25,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kReport{2000}, kTerminate{400}, kKill{200};
 // For the launcher to end once no rank is left, and on SIGTERM; both within kAll of a failure.
 constexpr milliseconds kLauncher{10'000}, kLauncherOnSignal{200};
+// Between the ends of processes of coshard after one failure, which wait for each other.
+constexpr milliseconds kTogether{300};
 
 }  // namespace
 
@@ -49,23 +51,24 @@ Supervisor::Await<void> Supervisor::hear_signals() {
   }
 }
 
-// Of guards that have not come yet the launcher knows.
+// Of guards that have not come yet the launcher knows; how it ends then says nothing.
 void Supervisor::pass_on(int signal) {
   const bool again =
       signal == SIGINT && std::exchange(interrupted_, interrupted_ || signal == SIGINT);
   told_to_end_ = true;
   send_signal(again ? SIGKILL : signal);
   const bool all_came = std::ranges::all_of(ranks_, [](const auto& rank) { return rank->came(); });
-  if (!all_came && !launcher_ending_) ::kill(launcher_, again ? SIGKILL : SIGTERM);
+  if (all_came || launcher_ending_) return;
+  ::kill(launcher_, again ? SIGKILL : SIGTERM);
+  failed({-1, {Ending::Kind::Killed, signal}});
 }
 
 // Failures -------------------------------------------------------------------------------------
 
 void Supervisor::failed(Failure failure) {
-  if (first_ && failure.rank >= 0 && !ends_others_) others_.push_back(failure);
+  if (!first_ || (failure.rank >= 0 && !ends_others_)) failures_.push_back(failure);
   if (first_) return;
   first_ = failure;
-  first_at_ = Clock::now();
   if (!over_) asio::co_spawn(io_, end_others(), asio::detached);
 }
 
@@ -101,7 +104,7 @@ void Supervisor::look_whether_over() {
 Supervisor::Await<void> Supervisor::end_launcher() {
   milliseconds patience = kLauncher;
   if (first_) {
-    const auto since = std::chrono::duration_cast<milliseconds>(Clock::now() - first_at_);
+    const auto since = std::chrono::duration_cast<milliseconds>(Clock::now() - first_->at);
     patience = std::max(kLauncherOnSignal, kAll - kLauncherOnSignal - since);
   }
   co_await pause(patience);
@@ -170,24 +173,32 @@ std::string Supervisor::last_words(int rank) const {
   return ranks_[static_cast<std::size_t>(rank)]->err.last();
 }
 
-// From the cause of all failures. Ranks notice within milliseconds that another one has died, or has
-// failed; of these the first names it, and the second says nothing, though its program may have
-// written something before. Whoever has an error of its own comes first.
-int Supervisor::distance(const Failure& failure) const {
-  if (failure.ending.kind != Ending::Kind::Exited) return 0;
+// Its error is that another rank is gone.
+bool Supervisor::tells_of_another(const Failure& failure) const {
+  if (failure.ending.kind != Ending::Kind::Exited) return false;
   const std::string words = last_words(failure.rank);
-  for (const char* of_another : {" has died: ", " has ended with exit code "})
-    if (words.find(of_another) != std::string::npos) return 4;
-  if (ranks_[static_cast<std::size_t>(failure.rank)]->err.has_error()) return 1;
-  return words.empty() ? 3 : 2;
+  return words.find(" has died: ") != std::string::npos ||
+         words.find(" has ended with exit code ") != std::string::npos;
 }
 
+// Of a failure elsewhere a process of coshard says nothing, and ends with this code.
+bool Supervisor::may_be_an_echo(const Failure& failure) const {
+  const bool has_error = ranks_[static_cast<std::size_t>(failure.rank)]->err.has_error();
+  return failure.ending == Ending{Ending::Kind::Exited, 1} && !has_error;
+}
+
+// The earliest failure that is not the consequence of another. An echo ends together with the rank
+// that says why, in any order.
 const Supervisor::Failure& Supervisor::cause_of_all() const {
-  const Failure* nearest = &*first_;
-  if (first_->rank < 0) return *nearest;
-  for (const Failure& other : others_)
-    if (distance(other) < distance(*nearest)) nearest = &other;
-  return *nearest;
+  if (first_->rank < 0) return *first_;
+  const Failure* cause = nullptr;
+  for (const Failure& failure : failures_) {
+    if (tells_of_another(failure)) continue;
+    if (cause == nullptr) cause = &failure;
+    if (failure.at - cause->at > kTogether) break;
+    if (!may_be_an_echo(failure)) return failure;
+  }
+  return cause != nullptr ? *cause : *first_;
 }
 
 // MPICH has the process itself say it.

@@ -63,7 +63,7 @@ void Supervisor::written() {
 bool Supervisor::gives_up(const Outlet& outlet) const {
   if (!first_ && !told_to_end_) return false;
   const Clock::time_point now = Clock::now();
-  return now - outlet.moved() >= kQuiet && (!first_ || now - first_at_ >= kAll);
+  return now - outlet.moved() >= kQuiet && (!first_ || now - first_->at >= kAll);
 }
 
 Supervisor::Await<void> Supervisor::flush(const Outlet& outlet) {
@@ -82,7 +82,7 @@ Supervisor::Await<void> Supervisor::finish() {
                 str_cat("warning: nobody reads stdout; its last ", left, " bytes are lost\n"));
   int error = out_->error() != 0 ? out_->error() : err_->error();
   if (out_->waiting() > 0) error = EINTR;  // by a signal
-  if (!first_ && error != 0) first_ = Failure{-1, {Ending::Kind::Unwritten, error}};
+  if (!first_ && error != 0) first_ = Failure{-1, {Ending::Kind::Unwritten, error}, {}};
   if (first_) err_->write(STDERR_FILENO, str_cat("error: ", cause(), '\n'));
   co_await flush(*err_);
   io_.stop();

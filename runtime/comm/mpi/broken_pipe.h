@@ -9,7 +9,8 @@ namespace coshard {
 
 // While one of these lives, SIGPIPE does not reach this thread; one that was raised meanwhile is
 // dropped, and the call of the system reports EPIPE instead. Two system calls or three for the
-// outermost of a thread, none for those within.
+// outermost of a thread, none for those within: 0.6 to 1.2 us, which is much of what a call costs in
+// shared memory.
 class NoBrokenPipe {
  public:
   explicit NoBrokenPipe(bool wanted) : wanted_(wanted) {

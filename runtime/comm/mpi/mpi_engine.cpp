@@ -10,6 +10,7 @@
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/observer.h>
 #include "runtime/comm/mpi/broken_pipe.h"
+#include "runtime/comm/transport.h"
 
 namespace coshard {
 namespace {
@@ -78,7 +79,7 @@ bool MpiEngine::stop() {
 class MpiEngine::Calls {
  public:
   explicit Calls(MpiEngine& engine)
-      : engine_(engine), no_pipe_(engine.any_far_), lock_(engine.mutex_) {}
+      : engine_(engine), no_pipe_(engine.may_break_pipe_), lock_(engine.mutex_) {}
   ~Calls() {
     const std::string problem = std::exchange(engine_.untold_, "");
     lock_.unlock();
@@ -176,7 +177,7 @@ void MpiEngine::receive(void* data, std::size_t bytes, int from, int tag,
 void MpiEngine::on_hosts(const std::vector<int>& hosts) {
   for (std::size_t process = 0; process < far_.size(); ++process)
     far_[process] = hosts[process] != hosts[static_cast<std::size_t>(place_.rank)];
-  any_far_ = std::ranges::count(far_, true) > 0;
+  may_break_pipe_ = std::ranges::count(far_, true) > 0 || may_be_tcp(transport_settings());
 }
 
 // Pieces with equal tags arrive in order, those of several blocks one block after the other; those
@@ -270,7 +271,7 @@ bool MpiEngine::drive() {
     std::atomic<bool>& driving;
     ~Done() { driving.store(false, std::memory_order_release); }
   } const end{driving_};
-  const NoBrokenPipe no_pipe(any_far_);
+  const NoBrokenPipe no_pipe(may_break_pipe_);
   struct Over {
     Open open;
     std::size_t bytes;
@@ -309,7 +310,7 @@ bool MpiEngine::drive() {
 bool MpiEngine::drive_while_waiting() {
   constexpr int kPolls = 32;  // each may move a little; what the caller does between costs more
   const bool soon = now_ns() - moved_ns_.load(std::memory_order_relaxed) < kPatienceNs;
-  const NoBrokenPipe no_pipe(any_far_);
+  const NoBrokenPipe no_pipe(may_break_pipe_);
   for (int i = 0; i < (soon ? kPolls : 1); ++i)
     if (drive()) return true;
   if (halted() || !soon) return false;

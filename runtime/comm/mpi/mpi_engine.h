@@ -145,7 +145,7 @@ class MpiEngine {
   std::vector<Bytes> notices_;  // by process: where its next one arrives
   std::vector<int> tags_;       // by process: the last one drawn
   std::vector<bool> far_;       // by process: is on another host
-  bool any_far_ = false;
+  bool may_break_pipe_ = false;
   std::vector<std::atomic<std::int64_t>> moved_ns_of_;  // by process: when its last piece was over
   std::vector<std::atomic<std::int64_t>> may_wait_ns_of_;  // by process: when it last was so
   std::atomic<std::int64_t> deadline_ns_{0}, slow_ns_{0}, steady_ns_{0};  // last moved so

@@ -1,9 +1,11 @@
 #include "tools/run/child.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -64,6 +66,27 @@ TEST(Child, IsApart) {
     ::close(child.out);
     ::close(child.err);
   }
+}
+
+TEST(Child, HasItsGroupInTheWillBeforeItStartsOthers) {
+  std::array<int, 2> held{};  // by all that is to end
+  ASSERT_EQ(::pipe(held.data()), 0);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    LastWill will;
+    const Child child =
+        start({"sh", "-c", "sleep 600 & echo; exec sleep 600"}, Apart::Group, {}, {}, &will);
+    char line = 0;
+    if (::read(child.out, &line, 1) == 1) ::raise(SIGKILL);
+    ::_exit(1);
+  }
+  ::close(held[1]);
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  pollfd end{held[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&end, 1, 30'000), 1);
+  ::close(held[0]);
 }
 
 }  // namespace

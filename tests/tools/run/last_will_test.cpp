@@ -59,6 +59,32 @@ TEST(LastWill, KillsTheGroupOfAProcessThatIsKilledWithItsOwnGroup) {
   }
 }
 
+TEST(LastWill, IsThereAtOnceForAProcessThatIsKilledWithItsGroup) {
+  for (int i = 0; i < 30; ++i) {
+    HeldPipe held;
+    ASSERT_EQ(::pipe(held.data()), 0);
+    const pid_t process = ::fork();
+    if (process == 0) {
+      ::setpgid(0, 0);
+      const pid_t sleeper = ::fork();
+      if (sleeper == 0) sleep_in_group(0);
+      ::setpgid(sleeper, sleeper);
+      LastWill will;
+      (void)!::write(held[1], &sleeper, sizeof sleeper);
+      will.set(sleeper);
+      ::kill(0, SIGKILL);
+    }
+    ::close(held[1]);
+    ::waitpid(process, nullptr, 0);
+    pid_t sleeper = 0;
+    ASSERT_EQ(::read(held[0], &sleeper, sizeof sleeper), static_cast<ssize_t>(sizeof sleeper));
+    const bool ended = ends(held[0], 10'000);
+    if (!ended) ::kill(-sleeper, SIGKILL);
+    ASSERT_TRUE(ended) << i;
+    ::close(held[0]);
+  }
+}
+
 TEST(LastWill, LeavesNoProcess) {
   { LastWill will; }
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);

@@ -123,6 +123,18 @@ TEST(LauncherEnvironment, MpichOnOneHostDoesNotReadTheMemoryOfProcessesThatMayHa
   EXPECT_FALSE(sets(kMpich, job, "UCX_TLS"));
 }
 
+TEST(LauncherEnvironment, OpenMpiTellsHostsApartThatDifferInTheirDomain) {
+  Job job{2, {}, 4, false, {}, {}};
+  const char* keep = "OMPI_MCA_orte_keep_fqdn_hostnames";
+  EXPECT_FALSE(sets(kOmpi, job, keep));
+  job.hosts = {{"a.x", 1}, {"a.y", 1}};
+  EXPECT_TRUE(sets(kOmpi, job, keep));
+  EXPECT_FALSE(sets(kMpich, job, keep));
+  ::setenv(keep, "0", 1);
+  EXPECT_FALSE(sets(kOmpi, job, keep));
+  ::unsetenv(keep);
+}
+
 TEST(LauncherEnvironment, RootMayRunAndWhatIsSetStays) {
   Job job{1, {}, 4, false, {}, {}};
   ::unsetenv("OMPI_ALLOW_RUN_AS_ROOT");

@@ -4,6 +4,7 @@
 
 #include "runtime/comm/mpi/mpi_engine.h"
 #include "tests/support/fake_mpi.h"
+#include "tests/support/set_variable.h"
 
 namespace coshard {
 namespace {
@@ -80,7 +81,8 @@ const char* break_polling(const MpiDone** done, int* count) {
   return real.poll(done, count);
 }
 
-TEST_F(BrokenPipe, WithinMpiEndsNoProcessOfAnotherHost) {
+// How often the program is told, while two processes on these hosts talk.
+int told_between(const std::vector<int>& hosts) {
   FakeMpi mpi(2, 1);
   real = mpi.api(0);
   MpiApi breaking = real;
@@ -88,7 +90,7 @@ TEST_F(BrokenPipe, WithinMpiEndsNoProcessOfAnotherHost) {
   breaking.receive = break_receiving;
   breaking.poll = break_polling;
   MpiEngine a(breaking), b(mpi.api(1));
-  for (MpiEngine* engine : {&a, &b}) engine->on_hosts({0, 1});
+  for (MpiEngine* engine : {&a, &b}) engine->on_hosts(hosts);
   told = 0;  // the receive of notices, posted before hosts were known
   const std::vector<char> from(200'000, 'x');
   std::vector<char> to(from.size()), back(from.size());
@@ -103,7 +105,16 @@ TEST_F(BrokenPipe, WithinMpiEndsNoProcessOfAnotherHost) {
   while (over < 4 || a.in_flight() > 0) a.drive_while_waiting(), a.drive(), b.drive();
   EXPECT_EQ(to, from);
   EXPECT_EQ(back, from);
-  EXPECT_EQ(told, 0);
+  return told;
+}
+
+TEST_F(BrokenPipe, WithinMpiEndsNoProcessOfAnotherHost) { EXPECT_EQ(told_between({0, 1}), 0); }
+
+TEST_F(BrokenPipe, WithinMpiEndsNoProcessOfThisHostWhereThatMayUseTcp) {
+  for (const char* name : {"OMPI_MCA_btl", "UCX_TLS"}) {
+    const testing::SetVariable tcp(name, "tcp,self");
+    EXPECT_EQ(told_between({0, 0}), 0) << name;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,29 @@
+#pragma once
+// A variable of the environment that has a value for a while.
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+namespace coshard::testing {
+
+class SetVariable {
+ public:
+  SetVariable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~SetVariable() {
+    if (before_)
+      ::setenv(name_, before_->c_str(), 1);
+    else
+      ::unsetenv(name_);
+  }
+  SetVariable(const SetVariable&) = delete;
+  SetVariable& operator=(const SetVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+}  // namespace coshard::testing
