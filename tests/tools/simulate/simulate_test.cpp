@@ -122,6 +122,22 @@ TEST_F(Simulate, WritesATraceInVirtualTimeThatTheReportReads) {
   EXPECT_GT(report.ranks[0].modules.at("model.layers.1.mlp").compute_ns, 0);
 }
 
+// The parts of a woven batch hide each other's collectives: pieces would only cost.
+TEST_F(Simulate, ChoosesNoPiecesForLayersOfAWovenBatch) {
+  const auto step = [&](const char* overlap, int weave) {
+    options_.overlap = overlap, options_.weave = weave;
+    const Question question = question_of(options_);
+    return forecast_of(question.run, question.processor).step;
+  };
+  options_.mesh = "tp=4", options_.batch = 8;
+  for (const char* plan : {"tp", "tp-sp"})
+    for (const char* link : {"5us,20GB/s", "20us,50GB/s", "5us,100GB/s"}) {
+      options_.plan = plan, options_.link = link;
+      EXPECT_EQ(step("auto", 2), step("off", 2)) << plan << " over " << link;
+      EXPECT_NE(step("always", 2), step("off", 2)) << plan << " over " << link;
+    }
+}
+
 TEST_F(Simulate, SearchesMeshesThatFit) {
   options_.search = true;
   options_.mesh = "", options_.gpus = 8, options_.gpus_per_node = 8;
