@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include <coshard/runtime/launch/world.h>
 #include "profiling/json.h"
@@ -95,11 +96,40 @@ Json arguments(const Span& span) {
   return args;
 }
 
+// A time at which a collective or a kernel begins (1) or ends (-1); and how many there are then.
+struct Edge {
+  std::int64_t at = 0, bytes = 0;
+  int collectives = 0, kernels = 0;
+  void add(const Edge& other) {
+    bytes += other.bytes;
+    collectives += other.collectives;
+    kernels += other.kernels;
+  }
+};
+
+// In order of time; none where nothing is communicated.
+std::vector<Edge> edges_of(const ChromeTrace& rank) {
+  std::vector<Edge> edges;
+  bool communicates = false;
+  for (const Span& span : rank.spans()) {
+    if (span.track == Track::Host) continue;
+    const int collectives = span.track == Track::Communication ? 1 : 0;
+    communicates = communicates || collectives > 0;
+    edges.push_back({span.begin, span.bytes, collectives, 1 - collectives});
+    edges.push_back({span.end, -span.bytes, -collectives, collectives - 1});
+  }
+  if (!communicates) edges.clear();
+  std::ranges::sort(edges, {}, &Edge::at);
+  return edges;
+}
+
 class Writer {
  public:
   Writer(std::ostream& out, std::int64_t origin) : out_(out), origin_(origin) {}
 
-  void rank(int pid, const ChromeTrace& rank) {
+  // The tracks of collectives name `link`, where there is one.
+  void rank(int pid, const ChromeTrace& rank, const std::string& link) {
+    counters(pid, edges_of(rank));
     about("process_name", pid, 0, {{"name", fmt::format("rank {}", pid)}});
     if (rank.dropped() > 0)
       about("process_labels", pid, 0,
@@ -111,17 +141,41 @@ class Writer {
     for (const Span& span : collectives)
       if (std::ranges::find(communicators, span.communicator) == communicators.end())
         communicators.push_back(span.communicator);
-    const std::string link = rank.link().empty() ? "" : ", emulated link " + rank.link();
-    if (communicators.size() < 2) return track(pid, 2, "communication" + link, collectives);
+    const std::string suffix = link.empty() ? "" : ", emulated link " + link;
+    if (communicators.size() < 2) return track(pid, 2, "communication" + suffix, collectives);
     for (int tid = 2; const std::string& name : communicators) {
       std::vector<Span> own;
       std::ranges::copy_if(collectives, std::back_inserter(own),
                            [&](const Span& span) { return span.communicator == name; });
-      track(pid, tid++, "communication " + name + link, std::move(own));
+      track(pid, tid++, "communication " + name + suffix, std::move(own));
     }
   }
 
  private:
+  // A value per change, so that they cost less than the spans do.
+  void counters(int pid, const std::vector<Edge>& edges) {
+    constexpr const char *kBytes = "bytes in flight", *kExposed = "exposed communication so far";
+    Edge now;
+    std::int64_t exposed = 0, shown_bytes = 0, shown_exposed = -1;
+    for (std::size_t i = 0; i < edges.size();) {
+      const std::int64_t at = edges[i].at;
+      if (now.collectives > 0 && now.kernels == 0) exposed += at - now.at;
+      now.at = at;
+      for (; i < edges.size() && edges[i].at == at; ++i) now.add(edges[i]);
+      if (std::exchange(shown_bytes, now.bytes) != now.bytes)
+        counter(kBytes, pid, at, {{"bytes", now.bytes}});
+      const bool waits = now.collectives > 0 && now.kernels == 0;
+      if (!waits && std::exchange(shown_exposed, exposed) != exposed)
+        counter(kExposed, pid, at, {{"ms", static_cast<double>(exposed) / 1e6}});
+    }
+  }
+  void counter(const char* name, int pid, std::int64_t at, Json value) {
+    line({{"ph", "C"},
+          {"name", name},
+          {"pid", pid},
+          {"ts", micros(at - origin_)},
+          {"args", std::move(value)}});
+  }
   static std::vector<Span> of_track(const ChromeTrace& rank, Track track) {
     std::vector<Span> spans;
     std::ranges::copy_if(rank.spans(), std::back_inserter(spans),
@@ -237,17 +291,20 @@ void ChromeTrace::range_exit(std::string_view name) {
 }
 
 void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks, int first_rank,
-                        std::optional<std::int64_t> clock_offset) {
+                        std::optional<std::int64_t> clock_offset, const TraceAbout& about) {
   std::int64_t origin = std::numeric_limits<std::int64_t>::max();
   for (const ChromeTrace& rank : ranks)
     for (const Span& span : rank.spans()) origin = std::min(origin, span.begin);
   if (origin == std::numeric_limits<std::int64_t>::max()) origin = 0;
-  const Json clock{{"clock", clock_offset ? "rank 0" : rank_clock->id},
-                   {"origin_ns", origin + clock_offset.value_or(0)}};
-  out << R"({"displayTimeUnit":"ms","otherData":)" << json_text(clock) << R"(,"traceEvents":[)";
+  Json data = Json::object();
+  for (const auto& [name, value] : about) data[name] = value;
+  data["clock"] = clock_offset ? "rank 0" : rank_clock->id;
+  data["origin_ns"] = origin + clock_offset.value_or(0);
+  out << R"({"displayTimeUnit":"ms","otherData":)" << json_text(data) << R"(,"traceEvents":[)";
   Writer writer(out, origin);
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    writer.rank(first_rank + static_cast<int>(r), ranks[r]);
+    writer.rank(first_rank + static_cast<int>(r), ranks[r],
+                about.contains("link") ? "" : ranks[r].link());
   out << "\n]}\n";
 }
 

@@ -6,11 +6,27 @@
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/coro/when_all.h>
 #include "runtime/coro/user_call.h"
+#include "styles/weaving.h"
 
 namespace coshard {
 namespace {
+
+const BranchLocal<bool> weaving;
+
+// The branches that start while it lives compute parts.
+class Weaving {
+ public:
+  Weaving() : before_(weaving.get()) { weaving.own() = true; }
+  ~Weaving() { weaving.own() = before_; }
+  Weaving(const Weaving&) = delete;
+  Weaving& operator=(const Weaving&) = delete;
+
+ private:
+  bool before_;
+};
 
 // How many shards the rows are cut into.
 std::int64_t row_shards(const Tensor& x) {
@@ -148,6 +164,7 @@ Task<Outputs> weave(Module& module, int parts, Inputs inputs, CallSite site) {
     children.push_back(module.call(std::move(some), site));
   }
   inputs = Inputs();
+  const Weaving parts_of_one;
   Task<std::vector<Outputs>> all = when_all(std::move(children));
   const std::vector<Outputs> made = co_await std::move(all);
   Task<void> arrived = arrival_of(all_of(made));
@@ -163,6 +180,8 @@ Task<Tensor> only_of(const Module& module, Task<Outputs> call) {
 }
 
 }  // namespace
+
+bool computes_a_woven_part() { return weaving.get(); }
 
 Woven woven(Module& module, int parts) {
   CS_REQUIRE(parts >= 1, "woven: ", parts, " parts of a batch; at least 1");

@@ -12,6 +12,7 @@
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/has_nvtx.h"
 #include "runtime/device/make_device.h"
+#include "runtime/launch/job.h"
 #include "tools/build_info.h"
 
 namespace coshard::tools {
@@ -31,10 +32,11 @@ class Doctor {
     line("communicators", communicator_names());
     communicators();
     line("NVTX", COSHARD_HAS_NVTX ? "built in" : "not built in");
-    line("MPI", *kMpis[0] == '\0' ? "not built in" : fmt::format("{}", fmt::join(kMpis, ", ")));
+    mpi_modules();
     line("Open MPI bench", options_.mpi_program.empty()
                                ? "not built in: `coshard bench` goes without"
                                : options_.mpi_program);
+    for (const std::string& text : notes_) out_ << "note: " << text << '\n';
     for (const std::string& text : problems_) out_ << "problem: " << text << '\n';
     return asked_for_fails_ ? 1 : 0;
   }
@@ -47,6 +49,11 @@ class Doctor {
     problems_.push_back(hint.empty() ? what : what + ": " + hint);
     asked_for_fails_ = asked_for_fails_ || asked_for;
   }
+  // A note where it is neither asked for nor of use on this machine.
+  void missing(bool asked_for, bool of_use, const std::string& what, const std::string& hint = "") {
+    if (asked_for || of_use) return problem(asked_for, what, hint);
+    notes_.push_back(hint.empty() ? what : what + ": " + hint);
+  }
 
   void device_kind(DeviceKind kind) {
     const std::string name(to_string(kind));
@@ -56,8 +63,8 @@ class Doctor {
     for (std::size_t i = 0; i < found.devices.size(); ++i)
       device(kind == DeviceKind::Cpu ? name : fmt::format("{}:{}", name, i), found.devices[i]);
     if (found.devices.size() > 1) peer_access(name, found.devices);
-    libraries(kind, asked_for);
-    if (!found.problem.empty()) problem(asked_for, name + ": " + found.problem, found.hint);
+    libraries(kind, asked_for, !found.devices.empty());
+    if (!found.problem.empty()) missing(asked_for, false, name + ": " + found.problem, found.hint);
     if (!asked_for || found.devices.empty()) return;
     for (std::size_t i = 0; i < found.devices.size(); ++i) {
       if (kind == DeviceKind::Cuda) has_code_for(i, found.devices[i]);
@@ -65,12 +72,21 @@ class Doctor {
     }
   }
 
-  void libraries(DeviceKind kind, bool asked_for) {
+  void libraries(DeviceKind kind, bool asked_for, bool of_use) {
     try {
       for (const auto& [what, text] : kernels::libraries_of(kind)) line(what, text);
-    } catch (const Error& missing) {
-      problem(asked_for, missing.message());
+    } catch (const Error& error) {
+      missing(asked_for, of_use, error.message());
     }
+  }
+
+  void mpi_modules() {
+    line("MPI", options_.mpis.empty() ? "not built in"
+                                      : fmt::format("{}", fmt::join(options_.mpis, ", ")));
+    for (const std::string& mpi : options_.mpis)
+      if (const std::string places = missing_mpi_module(mpi); !places.empty())
+        problem(false, mpi + ": its module is missing, " + places,
+                "install it from the build of this program");
   }
 
   void device(const std::string& name, const DeviceDescription& found) {
@@ -127,7 +143,8 @@ class Doctor {
     const std::string& asked = options_.communicator;
     for (const CommunicatorLibrary& library : communicator_libraries()) {
       if (!library.version.empty()) line(library.communicator + " library", library.version);
-      if (!library.problem.empty()) problem(asked == library.communicator, library.problem);
+      if (!library.problem.empty())
+        missing(asked == library.communicator, device_count(DeviceKind::Cuda) > 0, library.problem);
     }
     if (!asked.empty() && !has_communicator(asked))
       problem(true, "communicator '" + asked + "': this build has " + communicator_names(),
@@ -136,11 +153,16 @@ class Doctor {
 
   const DoctorOptions& options_;
   std::ostream& out_;
-  std::vector<std::string> problems_;
+  std::vector<std::string> notes_, problems_;
   bool asked_for_fails_ = false;
 };
 
 }  // namespace
+
+std::vector<std::string> built_mpis() {
+  return *kMpis[0] == '\0' ? std::vector<std::string>()
+                           : std::vector<std::string>(kMpis.begin(), kMpis.end());
+}
 
 int doctor(const DoctorOptions& options, std::ostream& out) {
   if (!options.device.empty()) parse_device_kind(options.device);

@@ -107,6 +107,9 @@ Setting setting_of(const PlanModulesOptions& o) {
   if (s.measured && o.links.empty()) take_measured_link(s, o, mesh);
   for (const std::string& link : o.links) set_link(mesh, link);
   if (!o.links.empty()) s.link = mesh.links[0];
+  const bool has_products = s.measured && s.measured->table(s.dtype) != nullptr;
+  CS_REQUIRE(!has_products || o.machine.empty(), o.machine, " beside --calibration ", o.calibration,
+             ": the file has the products of its own device and threads");
   s.gemm = {s.measured ? s.measured->table(s.dtype) : nullptr, o.device == "cpu" ? o.threads : 0};
   return s;
 }

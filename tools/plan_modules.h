@@ -14,6 +14,7 @@ struct PlanModulesOptions {
   std::string calibration;         // a file of calibrate(); empty: constants
   std::string module;              // "layers.*.mlp.w2"; "layers.*": what is below; empty: all
   int threads = 1;                 // of a rank on a CPU
+  std::string machine;             // which of --device and --threads were given
   int layers = 4, dim = 256, heads = 8, ffn = 688, seq = 256, batch = 8, vocab = 256;
   bool json = false;
 };

@@ -52,6 +52,18 @@ Json config_json(const Options& o, const Outcome& outcome) {
           {"progress_threads", o.progress_threads}};
 }
 
+// But for what a baseline does otherwise: it does not overlap, or over another link.
+TraceAbout about(const Options& o, const Outcome& outcome) {
+  return {
+      {"model", fmt::format("layers={},dim={},heads={},ffn={}", o.layers, o.dim, o.heads, o.ffn)},
+      {"plan", o.plan},
+      {"dtype", o.dtype_name},
+      {"device", o.device},
+      {"threads", std::to_string(outcome.threads)},
+      {"batch", std::to_string(o.batch)},
+      {"seq", std::to_string(o.seq)}};
+}
+
 // Means over ranks and over the steps that have settled.
 Json communication_json(const Options& options, const Outcome& outcome) {
   const CommSummary all = of_all_ranks(outcome);
@@ -199,7 +211,9 @@ std::vector<std::string> write_files(const Options& options, const Outcome& outc
   };
   write(options.json,
         [&](std::ostream& out) { out << report_json(options, outcome, compressors); });
-  write(options.trace, [&](std::ostream& out) { write_chrome_trace(out, outcome.traces); });
+  write(options.trace, [&](std::ostream& out) {
+    write_chrome_trace(out, outcome.traces, 0, std::nullopt, about(options, outcome));
+  });
   return failures;
 }
 

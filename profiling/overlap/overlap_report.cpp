@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include <coshard/runtime/error.h>
 
@@ -147,6 +148,39 @@ std::int64_t ranges_of(const RankTrace& rank) {
   return std::ranges::count(rank.events, Kind::Range, &TraceEvent::kind);
 }
 
+std::set<std::string> modules_of(const RankTrace& rank) {
+  std::set<std::string> names;
+  for (const TraceEvent& event : rank.events)
+    if (event.kind == Kind::Module) names.insert(event.name);
+  return names;
+}
+
+void require_same_run(const std::map<std::string, std::string>& trace,
+                      const std::map<std::string, std::string>& baseline) {
+  CS_REQUIRE(trace.contains("simulated") == baseline.contains("simulated"), "the baseline is ",
+             baseline.contains("simulated") ? "" : "not ", "a simulation, the trace is",
+             trace.contains("simulated") ? "" : " not");
+  for (const auto& [name, value] : trace) {
+    const auto other = baseline.find(name);
+    CS_REQUIRE(other == baseline.end() || other->second == value, "the baseline is of ", name, ' ',
+               other->second, ", the trace of ", name, ' ', value);
+  }
+}
+
+// Where all was kept.
+void require_same_modules(const RankTrace& trace, const RankTrace& baseline) {
+  if (trace.dropped > 0 || baseline.dropped > 0) return;
+  const std::set<std::string> own = modules_of(trace), theirs = modules_of(baseline);
+  std::vector<std::string> differ;
+  std::ranges::set_symmetric_difference(own, theirs, std::back_inserter(differ));
+  CS_REQUIRE(differ.empty(), "the baseline must be of the same model: module ", differ.front(),
+             " is only in the ", own.contains(differ.front()) ? "trace" : "baseline");
+}
+
+std::string link_text(const OverlapReport& report) {
+  return report.link.empty() ? "no emulated link" : str_cat("a link of ", report.link);
+}
+
 }  // namespace
 
 std::optional<double> Figures::hidden() const {
@@ -160,6 +194,7 @@ OverlapReport overlap_of(const std::vector<RankTrace>& trace) {
     report.ranks.push_back(overlap_of(rank, report.longest));
     report.dropped += rank.dropped;
     if (!rank.link.empty()) report.link = rank.link;
+    report.about = rank.about;
   }
   std::ranges::stable_sort(report.longest, std::greater(),
                            [](const Stretch& one) { return one.time.length(); });
@@ -196,17 +231,27 @@ void add_baseline(OverlapReport& report, const std::vector<RankTrace>& trace,
   CS_REQUIRE(trace.size() == baseline.size(), "the baseline is of ", baseline.size(),
              " ranks, the trace of ", trace.size());
   const OverlapReport base = overlap_of(baseline);
+  require_same_run(report.about, base.about);
+  const bool same_link = base.link == report.link;
+  if (!same_link)
+    report.why_no_efficiency =
+        str_cat("the baseline is on ", link_text(base), ", the trace on ", link_text(report));
   for (std::size_t i = 0; i < trace.size(); ++i) {
     const std::int64_t ranges = ranges_of(trace[i]), theirs = ranges_of(baseline[i]);
     CS_REQUIRE(ranges == theirs && trace[i].rank == baseline[i].rank,
                "the baseline must be of the same steps: rank ", baseline[i].rank, " has ", theirs,
                " named ranges there, rank ", trace[i].rank, " has ", ranges, " here");
+    require_same_modules(trace[i], baseline[i]);
     Whole& own = report.ranks[i].all;
     const Whole& other = base.ranks[i].all;
     own.ect_ns = own.total_ns - other.compute_ns;
     const std::int64_t serial = other.total_ns - other.compute_ns;
-    if (other.collectives > 0 && serial > 0 && base.link == report.link)
+    if (!same_link) continue;
+    if (other.collectives > 0 && serial > 0)
       own.efficiency = 1 - static_cast<double>(*own.ect_ns) / static_cast<double>(serial);
+    else
+      report.why_no_efficiency =
+          str_cat("rank ", baseline[i].rank, " of the baseline does not wait for communication");
   }
 }
 

@@ -46,9 +46,11 @@ struct Stretch {
 
 struct OverlapReport {
   std::vector<RankOverlap> ranks;
-  std::vector<Stretch> longest;  // exposed, the longest first, of all ranks
-  std::string link;              // "20us,1GB/s" where it was emulated
-  std::int64_t dropped = 0;      // events that the trace lacks
+  std::vector<Stretch> longest;              // exposed, the longest first, of all ranks
+  std::string link;                          // "20us,1GB/s" where it was emulated
+  std::int64_t dropped = 0;                  // events that the trace lacks
+  std::string why_no_efficiency;             // where a baseline gives none
+  std::map<std::string, std::string> about;  // as of RankTrace
 };
 
 OverlapReport overlap_of(const std::vector<RankTrace>& trace);
@@ -57,9 +59,9 @@ OverlapReport overlap_of(const std::vector<RankTrace>& trace);
 // is that of all ranks. ect_ns and efficiency are there if every rank has them.
 RankOverlap mean_of(const OverlapReport& report);
 
-// Fills in ect_ns, and efficiency where the baseline communicates over the same link. The baseline
-// is a trace of the same steps whose kernels are whole: without overlap, or without communication.
-// Error{BadInput} where it is of other ranks or steps.
+// Fills in ect_ns, and efficiency where the baseline communicates over the same link; else why not.
+// The baseline is a trace of the same steps whose kernels are whole: without overlap, or without
+// communication. Error{BadInput} where it is of other ranks, steps or modules, or about another run.
 void add_baseline(OverlapReport& report, const std::vector<RankTrace>& trace,
                   const std::vector<RankTrace>& baseline);
 

@@ -49,8 +49,12 @@ class Reader {
     std::ifstream in = open_input(file_);
     parse(in);
     std::vector<RankTrace> found;
-    for (auto& [pid, rank] : ranks_)
-      if (rank.rank >= 0 && !rank.events.empty()) found.push_back(std::move(rank));
+    for (auto& [pid, rank] : ranks_) {
+      if (rank.rank < 0 || rank.events.empty()) continue;
+      rank.about = about_;
+      if (!link_.empty()) rank.link = link_;
+      found.push_back(std::move(rank));
+    }
     if (found.empty())
       refuse("has no events of coshard; write_chrome_trace and `train --trace` write some");
     return found;
@@ -69,7 +73,7 @@ class Reader {
       return false;
     };
     try {
-      [[maybe_unused]] const Json rest = Json::parse(in, take);
+      take_about(Json::parse(in, take));
     } catch (const Json::parse_error& error) {
       in.clear();
       in.seekg(0, std::ios::end);
@@ -79,6 +83,14 @@ class Reader {
         refuse(str_cat("is cut off: its JSON goes on where the file ends, after ", size, " bytes"));
       refuse(str_cat("is not JSON: byte ", error.byte, " is not what must follow there"));
     }
+  }
+
+  void take_about(const Json& rest) {
+    const auto data = rest.is_object() ? rest.find("otherData") : rest.end();
+    if (data == rest.end() || !data->is_object()) return;
+    for (const auto& [name, value] : data->items())
+      if (value.is_string() && name != "clock") about_[name] = value.get<std::string>();
+    if (const auto link = about_.extract("link")) link_ = link.mapped();
   }
 
   void take_event(const Json& event) {
@@ -129,6 +141,8 @@ class Reader {
   std::string file_;
   std::size_t seen_ = 0;
   std::map<std::int64_t, RankTrace> ranks_;  // by pid
+  std::map<std::string, std::string> about_;
+  std::string link_;
 };
 
 }  // namespace

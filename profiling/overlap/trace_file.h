@@ -1,5 +1,6 @@
 #pragma once
 // Reads back what write_chrome_trace has written.
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct RankTrace {
   std::string link;          // "20us,1GB/s" where it was emulated
   std::int64_t dropped = 0;  // events that the file lacks
   std::vector<TraceEvent> events;
+  std::map<std::string, std::string> about;  // what the writer said of the run, but for its link
 };
 
 // The ranks of a file, in ascending order, each with events. Error{BadInput}: one line that names

@@ -362,4 +362,12 @@ std::vector<PoisonNotice> Job::kept_poisons(std::uint64_t run) const {
   return kept;
 }
 
+std::string missing_mpi_module(const std::string& mpi) {
+  if (has_shim(mpi)) return "";
+  std::string places;
+  for (const std::string& file : shim_places(mpi))
+    places += str_cat(places.empty() ? "" : " or ", file);
+  return places;
+}
+
 }  // namespace coshard

@@ -103,4 +103,7 @@ class Job {
   std::vector<PoisonNotice> poisons_;
 };
 
+// Where the module that calls this MPI should be, "/a.so or /b.so"; empty: it is there.
+std::string missing_mpi_module(const std::string& mpi);
+
 }  // namespace coshard

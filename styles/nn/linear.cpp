@@ -5,6 +5,7 @@
 #include <coshard/dtensor/init.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
+#include "styles/weaving.h"
 
 namespace coshard::nn {
 
@@ -39,8 +40,10 @@ std::optional<ShardAxes> Linear::shard_axes(ShardBy way) const {
 
 Task<Tensor> Linear::run(Tensor x) {
   if (!takes_shards()) co_return linear(x, weight, bias);
+  Overlap overlap = overlapping().overlap;
+  if (overlap == Overlap::Auto && computes_a_woven_part()) overlap = Overlap::Off;
   Task<Tensor> product =
-      overlapped_linear(std::move(x), weight, bias, overlapping().target, overlapping().overlap);
+      overlapped_linear(std::move(x), weight, bias, overlapping().target, overlap);
   co_return co_await std::move(product);
 }
 

@@ -90,7 +90,59 @@ ends = {e['id']: e for e in d['traceEvents'] if e['ph'] == 'f'}
 assert len(starts) == 4 and starts.keys() == ends.keys(), (starts, ends)
 for i, start in starts.items():
     assert start['tid'] == 2 and ends[i]['tid'] == 0 and start['pid'] == ends[i]['pid']
-    assert start['ts'] <= ends[i]['ts']
+    assert start['ts'] <= ends[i]['ts'] and ends[i]['bp'] == 'e'
+    assert all((e['name'], e['cat']) == ('await', 'comm') for e in (start, ends[i])), start
+    for e, name in ((start, 'all_gather'), (ends[i], 'await')):  # each lies in a span, to which it is drawn
+        assert [s for s in d['traceEvents'] if s['ph'] == 'X' and (s['pid'], s['tid']) == (e['pid'], e['tid'])
+                and s['name'].startswith(name) and s['ts'] <= e['ts'] <= s['ts'] + s['dur']], e
+)"));
+}
+
+// Of 64 bytes each: 1 to 5 us and 3 to 7; kernels from 2 to 4 and from 9 to 10.
+TEST(ChromeTrace, CountsTheBytesInFlightAndWhatNoKernelHides) {
+  std::vector<ChromeTrace> ranks(2);
+  for (ChromeTrace& rank : ranks) {
+    rank.computed("add", ComputeClass::Other, 9'000, 10'000);
+    rank.issued(event(1), 1'000);
+    rank.issued(event(2), 3'000);
+    rank.computed("matmul", ComputeClass::Gemm, 2'000, 4'000);
+    rank.ready(event(2), 6'000, 7'000, 7'500);
+    rank.ready(event(1), 8'000, 5'000, 8'000);
+  }
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+counters = [e for e in d['traceEvents'] if e['ph'] == 'C']
+assert {e['pid'] for e in counters} == {0, 1}
+for r in (0, 1):
+    of = {n: [(e['ts'], *e['args'].items()) for e in counters if e['pid'] == r and e['name'] == n]
+          for n in {e['name'] for e in counters}}
+    assert of == {'bytes in flight': [(0, ('bytes', 64)), (2, ('bytes', 128)), (4, ('bytes', 64)), (6, ('bytes', 0))],
+                  'exposed communication so far': [(1, ('ms', 0.001)), (6, ('ms', 0.004))]}, of
+)"));
+}
+
+TEST(ChromeTrace, CountersOfABusyTraceEndAtZeroAndOnlyWhereSomethingIsCommunicated) {
+  std::vector<ChromeTrace> ranks = busy_ranks();
+  ranks.emplace_back().computed("add", ComputeClass::Other, now_ns(), now_ns() + 10);
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+last = {}
+for e in d['traceEvents']:
+    if e['ph'] != 'C' or e['name'] != 'bytes in flight': continue
+    assert e['args']['bytes'] >= 0 and e['ts'] >= last.get(e['pid'], e)['ts'], e
+    last[e['pid']] = e
+assert {r: e['args']['bytes'] for r, e in last.items()} == {0: 0, 1: 0}, last
+)"));
+}
+
+TEST(ChromeTrace, SaysWhatItIsOf) {
+  std::vector<ChromeTrace> ranks = busy_ranks();
+  CommEvent linked = event(3);
+  linked.link = "ndr";
+  ranks[0].issued(linked, now_ns());
+  std::ostringstream out;
+  write_chrome_trace(out, ranks, 0, std::nullopt, {{"plan", "tp"}, {"link", "tp=nvlink4,dp=ndr"}});
+  EXPECT_TRUE(testing::json_holds(out.str(), R"(
+assert d['otherData']['plan'] == 'tp' and d['otherData']['link'] == 'tp=nvlink4,dp=ndr', d['otherData']
+assert all('emulated' not in e['args']['name'] for e in d['traceEvents'] if e['name'] == 'thread_name')
 )"));
 }
 

@@ -163,6 +163,20 @@ TEST(Command, TraceReportNamesTheFileThatItCannotRead) {
   expect_refused("trace report /", "/: Is a directory");
 }
 
+// The first of the page and that of --help: one command, for GPUs that hold it.
+TEST(Command, TheExampleOfSimulateFits) {
+  std::ifstream page(COSHARD_CONFORMANCE_CASES "/../../../docs/simulate.md");
+  std::string line;
+  while (std::getline(page, line) && !line.starts_with("coshard simulate ")) continue;
+  EXPECT_NE(run("simulate --help").out.find("Example: " + line + "\n"), std::string::npos) << line;
+  const std::string trace = " --trace step.json", words = line.substr(sizeof "coshard" - 1);
+  ASSERT_TRUE(words.ends_with(trace)) << words;
+  const Ended ended = run(words.substr(0, words.size() - trace.size()));
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("memory per GPU, peak "), std::string::npos) << ended.out;
+  EXPECT_EQ(ended.out.find("does not fit"), std::string::npos) << ended.out;
+}
+
 TEST(Command, PlanExplainRefusesWhatRedistributeRefuses) {
   expect_refused("plan explain --mesh 2 --shape 4 --from R --to P(sum)",
                  "R to P(sum): R cannot become P(sum)");
@@ -201,6 +215,10 @@ assert w2['module'] == 'layers.*.mlp.w2' and w2['collective'] == 'all_reduce', w
 assert w2['serial_ms'] > 0 and w2['overlapped_ms'] > 0 and w2['why'], w2)"))
       << json.out;
   expect_refused("plan explain --mesh 2", "--from is required, or --module");
+  expect_refused("plan explain --mesh 2 --from R --to R --threads 2", "--threads needs --module");
+  expect_refused("plan explain --mesh 2 --module --shape 4", "--shape says nothing of linear");
+  expect_refused("plan explain --mesh 2 --module --device cuda --threads 2",
+                 "--threads 2 is of a CPU, got --device cuda");
   expect_refused("plan explain --module --mesh dp=2,tp=2", "--mesh dp=2,tp=2 has 2 dimensions");
   expect_refused("plan explain --module bogus --mesh 2", "--module bogus matches no linear layer");
   expect_refused("plan explain --module --mesh 3", "--heads 8 is not divisible by the 3 ranks");

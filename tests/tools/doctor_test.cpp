@@ -48,7 +48,18 @@ TEST(Doctor, ADeviceThatIsMissingIsAProblemOnlyWhereItWasAskedFor) {
       << asked.text;
   const Answer other = ask({});
   EXPECT_EQ(other.code, 0);
-  EXPECT_TRUE(other.says("problem: cuda: ")) << other.text;
+  EXPECT_TRUE(other.says("note: cuda: ")) << other.text;
+  EXPECT_FALSE(other.says("problem: ")) << other.text;
+}
+
+TEST(Doctor, AModuleOfAnMpiThatIsMissingIsNamedWithItsPlaces) {
+  EXPECT_FALSE(ask({}).says("its module is missing"));
+  DoctorOptions options;
+  options.mpis.emplace_back("somempi");
+  const Answer answer = ask(options);
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_TRUE(answer.says("problem: somempi: its module is missing, /")) << answer.text;
+  EXPECT_TRUE(answer.says("/libcoshard_somempi.so: install it from")) << answer.text;
 }
 
 TEST(Doctor, ACommunicatorThatThisBuildLacksIsAProblem) {

@@ -13,7 +13,8 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
   CLI::App* sub = app.add_subcommand(
       "simulate", "Forecast time and memory of a training step on GPUs that need not exist");
   sub->footer(
-      "Example: coshard simulate --model llama-70b --mesh dp=32,tp=8 --gpu h200 --trace step.json");
+      "Example: coshard simulate --model llama-70b --mesh dp=32,tp=8 --gpu b200 --recompute layers "
+      "--trace step.json");
   const auto o = std::make_shared<SimulateOptions>();
   constexpr std::int64_t kMost = 1'000'000'000;
   sub->add_option("--model", o->model, listed(model_presets()) + " or a Llama's config.json")
@@ -28,8 +29,10 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
                       ", 20us,365GB/s or a JSON file; one for all dimensions or one each: "
                       "tp=nvlink4,dp=ndr; default: the GPU's own, and ndr between nodes");
   add_number(*sub, "--gpus-per-node", o->gpus_per_node, 1, 1'000'000, "GPUs per node");
-  add_number<std::int64_t, std::int64_t>(*sub, "--batch", o->batch, 0, kMost,
-                                         "sequences per step of all ranks; 0: one per rank of dp");
+  add_number<std::int64_t, std::int64_t>(
+      *sub, "--batch", o->batch, 0, kMost,
+      "sequences per step of all ranks; 0: one per rank of dp, and with "
+      "--search one per GPU");
   add_number<std::int64_t, std::int64_t>(*sub, "--seq", o->seq, 1, kMost, "tokens per sequence");
   add_word(*sub, "--plan", o->plan, {"tp", "tp-sp"},
            "tensor parallelism, or tp-sp: with sequence parallelism as well");
@@ -44,7 +47,8 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
   sub->add_flag("--json", o->json, "print a JSON object; with --search, an array of them");
   sub->add_flag("--search", o->search,
                 "try the meshes, plans and recompute policies of --gpus, and print the ten best");
-  add_number(*sub, "--gpus", o->gpus, 0, 1'000'000, "number of GPUs for --search");
+  add_number(*sub, "--gpus", o->gpus, 0, 1'000'000,
+             "number of GPUs for --search; beside --mesh, it must be its number of ranks");
   sub->callback([o, &chosen] {
     chosen = [o] {
       simulate_training(*o, std::cout);

@@ -70,7 +70,10 @@ void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t
   const Issue& issue = found->second;
   flights_[name].emplace(issue.number, Flight{issue.at, done, &times});
   times.exposed += now - wait_begin;
-  add(issue.module, issue.backward, &ModuleTimes::Part::exposed, now - wait_begin);
+  // What backward has issued and nobody has awaited before it ended, the optimizer waits for.
+  const bool after_backward = issue.backward && backward_ == 0;
+  add(after_backward ? "" : issue.module, issue.backward && !after_backward,
+      &ModuleTimes::Part::exposed, now - wait_begin);
   exposed += now - wait_begin;
   issues_.erase(found);
 }

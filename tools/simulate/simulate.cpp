@@ -13,10 +13,25 @@
 namespace coshard::tools {
 namespace {
 
-void write_trace(const std::string& name, const Forecast& forecast) {
+TraceAbout about(const SimulateOptions& options, const Question& question) {
+  const LlamaRun& run = question.run;
+  TraceAbout about{{"model", options.model},        {"mesh", to_string(run.mesh)},
+                   {"plan", options.plan},          {"recompute", options.recompute},
+                   {"gpu", question.gpu.name},      {"batch", std::to_string(run.batch)},
+                   {"seq", std::to_string(run.seq)}};
+  about["simulated"] =
+      str_cat(ranks_of(run.mesh), " ranks (", to_string(run.mesh), " of ", question.gpu.name, ')');
+  for (const DimLink& dim : run.links.dims)
+    about["link"] += str_cat(about["link"].empty() ? "" : ",", dim.dim.name, '=', dim.model.name);
+  return about;
+}
+
+void write_trace(const SimulateOptions& options, const Question& question,
+                 const Forecast& forecast) {
+  const std::string& name = options.trace;
   std::ofstream file(name, std::ios::binary);
   if (!file) fail(ErrorKind::BadInput, str_cat("--trace ", name, ": ", std::strerror(errno)));
-  write_chrome_trace(file, forecast.trace);
+  write_chrome_trace(file, forecast.trace, 0, std::nullopt, about(options, question));
   file.close();
   if (!file) fail(ErrorKind::DeviceFailed, str_cat(name, ": could not be written"));
 }
@@ -24,13 +39,17 @@ void write_trace(const std::string& name, const Forecast& forecast) {
 }  // namespace
 
 Question question_of(const SimulateOptions& options) {
-  CS_REQUIRE(!options.mesh.empty(), "simulate needs --mesh, such as dp=32,tp=8");
+  CS_REQUIRE(!options.mesh.empty(), "simulate needs --mesh, such as dp=32,tp=8",
+             options.gpus > 0 ? "; --gpus is for --search" : "");
   Question question;
   question.gpu = gpu_figures(options.gpu);
   question.processor = processor_of(question.gpu);
   LlamaRun& run = question.run;
   run.config = llama_config(options.model);
   run.mesh = parse_mesh_dims(options.mesh);
+  CS_REQUIRE(options.gpus == 0 || options.search || options.gpus == ranks_of(run.mesh), "--gpus ",
+             options.gpus, " contradicts --mesh ", options.mesh, ", which has ",
+             ranks_of(run.mesh));
   run.links = links_of(run.mesh, options.link, options.gpu, options.gpus_per_node);
   run.batch = options.batch;
   if (run.batch == 0) run.batch = size_of_dim(run.mesh, "dp");
@@ -49,7 +68,7 @@ void simulate_training(const SimulateOptions& options, std::ostream& out) {
   if (options.search) return search_meshes(options, out);
   const Question question = question_of(options);
   const Forecast forecast = forecast_of(question.run, question.processor, !options.trace.empty());
-  if (!options.trace.empty()) write_trace(options.trace, forecast);
+  if (!options.trace.empty()) write_trace(options, question, forecast);
   if (options.json)
     out << json_text(forecast_json(options, question, forecast), 2) << '\n';
   else

@@ -53,6 +53,9 @@ Json rank_json(const RankOverlap& one) {
 Json report_json(const overlap::OverlapReport& report, const std::string& file) {
   Json all{{"file", file},
            {"link", report.link.empty() ? Json() : Json(report.link)},
+           {"about", report.about},
+           {"why_no_efficiency",
+            report.why_no_efficiency.empty() ? Json() : Json(report.why_no_efficiency)},
            {"dropped_events", report.dropped},
            {"mean", rank_json(overlap::mean_of(report))},
            {"ranks", Json::array()},

@@ -41,6 +41,18 @@ void print_ranks(std::ostream& out, const overlap::OverlapReport& report, const 
   if (report.ranks.size() > 1) print_rank(out, "mean", mean.all);
   if (!mean.all.ect_ns)
     out << "ECT is not known: --baseline takes a trace of the same steps without overlap\n";
+  if (!report.why_no_efficiency.empty())
+    out << "E is not known: " << report.why_no_efficiency << '\n';
+}
+
+std::string title_of(const overlap::OverlapReport& report) {
+  const auto simulated = report.about.find("simulated");
+  if (simulated == report.about.end())
+    return fmt::format("{} rank{}{}", report.ranks.size(), report.ranks.size() == 1 ? "" : "s",
+                       report.link.empty() ? "" : ", on an emulated link of " + report.link);
+  return fmt::format("a simulation of {}, of which rank {} stands for all; links: {}",
+                     simulated->second, report.ranks.front().rank,
+                     report.link.empty() ? "none" : report.link);
 }
 
 // The most exposed first; of those that are alike, what computes longer.
@@ -106,9 +118,7 @@ void print_longest(std::ostream& out, const overlap::OverlapReport& report) {
 void print_report_table(std::ostream& out, const overlap::OverlapReport& report,
                         const std::string& file) {
   const RankOverlap mean = overlap::mean_of(report);
-  out << fmt::format("{}: {} rank{}", file, report.ranks.size(),
-                     report.ranks.size() == 1 ? "" : "s");
-  if (!report.link.empty()) out << ", on an emulated link of " << report.link;
+  out << file << ": " << title_of(report);
   if (report.dropped > 0)
     out << fmt::format(", without {} events that were dropped", report.dropped);
   out << "\n\n";

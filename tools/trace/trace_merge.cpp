@@ -18,6 +18,7 @@ namespace {
 struct Part {
   std::string file, clock;
   std::int64_t origin = 0;  // ns, of its first event
+  Json about;               // what else it says of itself
   Json events;
 };
 
@@ -43,9 +44,11 @@ Part read_part(const std::string& name) {
   std::ifstream in = open_input(name);
   try {
     Json all = Json::parse(in);
-    const Json& data = all.at("otherData");
-    return checked(
-        {name, data.at("clock"), data.at("origin_ns"), std::move(all.at("traceEvents"))});
+    Json& data = all.at("otherData");
+    Part part{name, data.at("clock"), data.at("origin_ns"), {}, std::move(all.at("traceEvents"))};
+    data.erase("clock"), data.erase("origin_ns");
+    part.about = std::move(data);
+    return checked(std::move(part));
   } catch (const Json::exception&) {
     fail(ErrorKind::BadInput,
          str_cat(name, ": is no trace that write_chrome_trace or `train --trace` has written"));
@@ -78,8 +81,9 @@ void write_file(const std::string& name, std::vector<Part>& parts) {
   for (const Part& part : parts) origin = std::min(origin, part.origin);
   std::ofstream file(name, std::ios::binary);
   if (!file) fail(ErrorKind::BadInput, str_cat("-o ", name, ": ", std::strerror(errno)));
-  const Json clock{{"clock", parts.front().clock}, {"origin_ns", origin}};
-  file << R"({"displayTimeUnit":"ms","otherData":)" << json_text(clock) << R"(,"traceEvents":[)";
+  Json data = parts.front().about;
+  data["clock"] = parts.front().clock, data["origin_ns"] = origin;
+  file << R"({"displayTimeUnit":"ms","otherData":)" << json_text(data) << R"(,"traceEvents":[)";
   const char* between = "\n";
   for (Part& part : parts)
     for (Json& event : part.events) {
@@ -103,6 +107,9 @@ void trace_merge(const TraceMergeOptions& options, std::ostream& out) {
     CS_REQUIRE(parts.back().clock == parts.front().clock, file, ": has another clock than ",
                parts.front().file,
                "; write each process's trace with its clock_offset (docs/measuring.md)");
+    CS_REQUIRE(parts.back().about == parts.front().about, file, ": is of ",
+               json_text(parts.back().about), ", ", parts.front().file, " of ",
+               json_text(parts.front().about));
   }
   const std::map<int, std::string> ranks = ranks_of(parts);
   write_file(options.output, parts);

@@ -18,6 +18,11 @@
 namespace coshard::tools {
 namespace {
 
+void require_known_suffix(const std::string& page) {
+  CS_REQUIRE(page.ends_with(".html") || page.ends_with(".svg"), "-o ", page,
+             ": expected a name that ends in .html or .svg");
+}
+
 void require_other_file(const std::string& page, const std::string& trace) {
   std::error_code ignored;
   CS_REQUIRE(!std::filesystem::equivalent(page, trace, ignored), "-o ", page,
@@ -35,6 +40,9 @@ void write_output(const std::string& name, const std::function<void(std::ostream
 }  // namespace
 
 void trace_report(const TraceReportOptions& options, std::ostream& out) {
+  for (const std::string& read : {options.file, options.baseline})
+    if (!options.page.empty() && !read.empty()) require_other_file(options.page, read);
+  if (!options.page.empty()) require_known_suffix(options.page);
   const std::vector<overlap::RankTrace> trace = overlap::read_trace(options.file);
   std::optional<std::vector<overlap::RankTrace>> baseline;
   if (!options.baseline.empty()) baseline = overlap::read_trace(options.baseline);
@@ -43,8 +51,6 @@ void trace_report(const TraceReportOptions& options, std::ostream& out) {
   const Json json = report_json(report, options.file);
   const bool is_picture = options.page.ends_with(".svg");
   if (!options.page.empty()) {
-    for (const std::string& read : {options.file, options.baseline})
-      if (!read.empty()) require_other_file(options.page, read);
     write_output(options.page, [&](std::ostream& file) {
       if (is_picture) return write_picture(file, trace, baseline ? &*baseline : nullptr);
       write_page(file, page_data(trace, json));

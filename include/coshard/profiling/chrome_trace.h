@@ -1,10 +1,12 @@
 #pragma once
 // Writes what the ranks did as one Chrome trace (JSON), for Perfetto or chrome://tracing: a process
 // per rank, with the tracks host (named ranges, modules, awaits), compute (kernels, with what they
-// work on) and communication (collectives; a track for each communicator), and an arrow from each
-// issue to its await. The module at the root is called "model". One observer per rank, used on its
-// thread; written after the ranks have ended. `coshard trace report` reads it.
+// work on) and communication (collectives; a track for each communicator), an arrow from each issue
+// to its await, and two counters: the bytes in flight, and how much communication no kernel has hidden
+// so far. The module at the root is called "model". One observer per rank, used on its thread; written
+// after the ranks have ended. `coshard trace report` reads it.
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -93,12 +95,17 @@ class ChromeTrace : public Observer {
   std::string link_;
 };
 
+// What a trace is of, by name: {{"plan", "tp"}, {"batch", "4"}}. `coshard trace report` refuses a
+// baseline of which something is different. "link" is the link that is named in the report.
+using TraceAbout = std::map<std::string, std::string>;
+
 // One JSON object; trace i is rank first_rank + i. Times start at 0 with the earliest span. Spans of
 // one track nest or are disjoint. The track of an emulated link says so in its name. `coshard trace
 // merge` puts several such files together, which need their clock_offset (gather.h) if they are from
 // different hosts.
 void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks, int first_rank = 0,
-                        std::optional<std::int64_t> clock_offset = std::nullopt);
+                        std::optional<std::int64_t> clock_offset = std::nullopt,
+                        const TraceAbout& about = {});
 
 }  // namespace coshard
 #pragma GCC visibility pop

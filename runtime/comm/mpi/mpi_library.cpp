@@ -10,16 +10,23 @@
 namespace coshard {
 namespace {
 
-// Beside the library or program that this is part of, or where it was built; else the name alone.
+// Where it is; else the name alone.
 std::string shim_path(const std::string& mpi) {
-  const std::string name = "libcoshard_" + mpi + ".so";
-  const auto here = std::filesystem::path(file_of(reinterpret_cast<const void*>(&mpi_api)));
-  for (const auto& folder : {here.parent_path(), std::filesystem::path(COSHARD_MPI_DIR)})
-    if (std::filesystem::exists(folder / name)) return (folder / name).string();
-  return name;
+  for (const std::string& file : shim_places(mpi))
+    if (std::filesystem::exists(file)) return file;
+  return "libcoshard_" + mpi + ".so";
 }
 
 }  // namespace
+
+// Beside the library or program that this is part of, or where it was built.
+std::vector<std::string> shim_places(const std::string& mpi) {
+  const std::string name = "libcoshard_" + mpi + ".so";
+  // A program is named as it was called: build/train.
+  const auto here = std::filesystem::absolute(file_of(reinterpret_cast<const void*>(&mpi_api)));
+  return {(here.parent_path() / name).string(),
+          (std::filesystem::path(COSHARD_MPI_DIR) / name).string()};
+}
 
 std::string loaded_mpi() {
   if (dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world") != nullptr) return "openmpi";

@@ -1,6 +1,7 @@
 #pragma once
 // Opens the shim for an MPI: "openmpi" or "mpich".
 #include <string>
+#include <vector>
 
 #include "runtime/comm/mpi/mpi_api.h"
 
@@ -10,6 +11,8 @@ namespace coshard {
 std::string loaded_mpi();
 // Whether the program has initialised that one.
 bool is_initialised();
+// The files of which the first that exists is its shim.
+std::vector<std::string> shim_places(const std::string& mpi);
 // Whether there is a shim for it.
 bool has_shim(const std::string& mpi);
 // The same for the whole life of the process. Error{Unsupported}: this build has no shim for it, or

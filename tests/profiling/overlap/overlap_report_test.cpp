@@ -136,8 +136,48 @@ TEST(OverlapReport, EctIsKnownByABaselineOfTheSameSteps) {
   report = overlap_of(trace);
   add_baseline(report, trace, elsewhere);
   EXPECT_FALSE(report.ranks[0].all.efficiency);
+  EXPECT_EQ(*report.ranks[0].all.ect_ns, 10);
+  EXPECT_EQ(report.why_no_efficiency,
+            "the baseline is on a link of 20us,1GB/s, the trace on no emulated link");
   EXPECT_THROW(add_baseline(report, trace, {rank_of({kernel(0, 1)})}), Error);
   EXPECT_THROW(add_baseline(report, trace, {}), Error);
+}
+
+std::string why_not(const RankTrace& trace, const RankTrace& baseline) {
+  OverlapReport report = overlap_of({trace});
+  try {
+    add_baseline(report, {trace}, {baseline});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(OverlapReport, ABaselineOfAnotherRunIsRefusedAndBothAreNamed) {
+  RankTrace trace = rank_of({kernel(0, 60), collective(60, 100)}), other = trace;
+  trace.about = {{"plan", "tp-sp"}, {"seq", "8"}};
+  EXPECT_EQ(why_not(trace, other), "");  // of which nothing is known
+  other.about = {{"dtype", "f32"}, {"plan", "tp-sp"}};
+  EXPECT_EQ(why_not(trace, other), "");
+  other.about["plan"] = "tp";
+  EXPECT_EQ(why_not(trace, other), "the baseline is of plan tp, the trace of plan tp-sp");
+  other.about = {{"simulated", "8 ranks"}};
+  EXPECT_EQ(why_not(trace, other), "the baseline is a simulation, the trace is not");
+  EXPECT_EQ(why_not(other, trace), "the baseline is not a simulation, the trace is");
+}
+
+TEST(OverlapReport, ABaselineOfAnotherModelIsRefusedUnlessEventsWereDropped) {
+  const auto module = [](const char* name) {
+    return TraceEvent{Kind::Module, {0, 90}, name, "", "", "", 0};
+  };
+  const RankTrace trace = rank_of({module("layers.0"), kernel(0, 60)});
+  RankTrace other = rank_of({module("layers.0"), module("layers.1"), kernel(0, 60)});
+  EXPECT_EQ(why_not(trace, other),
+            "the baseline must be of the same model: module layers.1 is only in the baseline");
+  EXPECT_EQ(why_not(other, trace),
+            "the baseline must be of the same model: module layers.1 is only in the trace");
+  other.dropped = 1;
+  EXPECT_EQ(why_not(trace, other), "");
 }
 
 TEST(OverlapReport, TheMeanCountsAPartThatARankLacksAsNothing) {

@@ -10,6 +10,7 @@
 #include <coshard/runtime/error.h>
 #include "profiling/overlap/overlap_report.h"
 #include "tests/support/json.h"
+#include "tools/trace/trace_report.h"
 
 namespace coshard::tools {
 namespace {
@@ -52,6 +53,18 @@ TEST_F(Simulate, NamesWhatItForecastsAndEachFigureWithItsSource) {
   expect_said("assumed *\n");
 }
 
+// Gradients that are left over when backward ends.
+TEST_F(Simulate, WhatTheOptimizerWaitsForIsNoModules) {
+  options_.json = true;
+  EXPECT_TRUE(json_holds(said(), R"(
+waits = lambda m, part: d['modules'][m][part]['exposed_ms']
+gradients = sum(c['exposed_ms'] for c in d['collectives'] if c['communicator'] == 'dp')
+assert gradients > 0 and abs(waits('', 'forward') - gradients) < 0.1 * gradients, (gradients, d['modules'][''])
+total = sum(waits(m, p) for m in ('', 'lm_head', 'model') for p in ('forward', 'backward'))
+assert abs(total - d['exposed_ms']) < 1e-6, (total, d['exposed_ms'])
+)"));
+}
+
 TEST_F(Simulate, NamesOfCollectivesFitTheirColumn) {
   options_.overlap = "always";
   for (const char* plan : {"tp", "tp-sp"}) {
@@ -92,6 +105,14 @@ TEST_F(Simulate, WritesATraceInVirtualTimeThatTheReportReads) {
   const Forecast forecast = forecast_of(question.run, question.processor);
   expect_said("trace: " + options_.trace);
   const auto report = overlap::overlap_of(overlap::read_trace(options_.trace));
+  TraceReportOptions read{options_.trace, "", "", false};
+  std::ostringstream out;
+  trace_report(read, out);
+  EXPECT_TRUE(out.str().starts_with(
+      options_.trace +
+      ": a simulation of 16 ranks (dp=4,tp=4 of h100), of which rank 0 stands for "
+      "all; links: dp=ndr,tp=nvlink4\n"))
+      << out.str();
   std::filesystem::remove(options_.trace);
   ASSERT_EQ(report.ranks.size(), 1U);
   const overlap::Whole& all = report.ranks[0].all;
@@ -99,6 +120,22 @@ TEST_F(Simulate, WritesATraceInVirtualTimeThatTheReportReads) {
   EXPECT_EQ(all.exposed_ns, forecast.exposed);
   EXPECT_EQ(all.total_ns, forecast.step);
   EXPECT_GT(report.ranks[0].modules.at("model.layers.1.mlp").compute_ns, 0);
+}
+
+// The parts of a woven batch hide each other's collectives: pieces would only cost.
+TEST_F(Simulate, ChoosesNoPiecesForLayersOfAWovenBatch) {
+  const auto step = [&](const char* overlap, int weave) {
+    options_.overlap = overlap, options_.weave = weave;
+    const Question question = question_of(options_);
+    return forecast_of(question.run, question.processor).step;
+  };
+  options_.mesh = "tp=4", options_.batch = 8;
+  for (const char* plan : {"tp", "tp-sp"})
+    for (const char* link : {"5us,20GB/s", "20us,50GB/s", "5us,100GB/s"}) {
+      options_.plan = plan, options_.link = link;
+      EXPECT_EQ(step("auto", 2), step("off", 2)) << plan << " over " << link;
+      EXPECT_NE(step("always", 2), step("off", 2)) << plan << " over " << link;
+    }
 }
 
 TEST_F(Simulate, SearchesMeshesThatFit) {
@@ -113,6 +150,18 @@ TEST_F(Simulate, SearchesMeshesThatFit) {
 assert len(d) == 10, d
 assert [x['step_ms'] for x in d] == sorted(x['step_ms'] for x in d)
 )"));
+}
+
+TEST_F(Simulate, ANumberOfGpusMustBeThatOfTheMesh) {
+  options_.gpus = 16;
+  expect_said("on 16 x h100");
+  options_.gpus = 8;
+  try {
+    said();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "--gpus 8 contradicts --mesh dp=4,tp=4, which has 16");
+  }
 }
 
 TEST_F(Simulate, ASearchNeedsANumberOfGpus) {

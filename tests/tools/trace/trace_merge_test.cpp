@@ -76,6 +76,21 @@ TEST_F(TraceMerge, OfFilesOfSeveralHostsHasTheTimesOfRankZero) {
   EXPECT_EQ(read(all_), together);
 }
 
+TEST_F(TraceMerge, KeepsWhatTheFilesAreOfAndRefusesThoseOfAnotherRun) {
+  const auto written = [](const std::string& name, int rank, const TraceAbout& about) {
+    std::ofstream file(name);
+    const ChromeTrace trace = traced(0);
+    write_chrome_trace(file, {&trace, 1}, rank, std::nullopt, about);
+  };
+  written(one_, 0, {{"plan", "tp"}});
+  written(other_, 1, {{"plan", "tp"}});
+  (void)merged();
+  EXPECT_EQ(read(all_)["otherData"], read(one_)["otherData"]);
+  EXPECT_EQ(read(all_)["otherData"]["plan"], "tp");
+  written(other_, 1, {{"plan", "dp"}});
+  EXPECT_EQ(why_not(), other_ + R"(: is of {"plan":"dp"}, )" + one_ + R"( of {"plan":"tp"})");
+}
+
 TEST_F(TraceMerge, RefusesFilesThatDoNotFitTogetherAndNamesThem) {
   write(one_, {traced(0)});
   write(other_, {traced(0)});

@@ -86,8 +86,38 @@ TEST_F(TraceReport, APageThatCannotBeWrittenIsNamed) {
   EXPECT_EQ(why_not(), "-o /nowhere/a.html: No such file or directory");
   options_.page = options_.file;
   EXPECT_EQ(why_not(), "-o " + options_.file + ": is a trace, which it would overwrite");
-  options_.page = "/dev/full";
-  EXPECT_EQ(why_not(), "/dev/full: could not be written");
+  std::filesystem::create_symlink("/dev/full", page_);
+  options_.page = page_;
+  EXPECT_EQ(why_not(), page_ + ": could not be written");
+}
+
+TEST_F(TraceReport, APageOfAnotherKindIsRefusedBeforeAnythingIsRead) {
+  options_.page = "run.png";
+  options_.file = "/nowhere/a.json";
+  EXPECT_EQ(why_not(), "-o run.png: expected a name that ends in .html or .svg");
+  EXPECT_FALSE(std::filesystem::exists("run.png"));
+}
+
+TEST_F(TraceReport, SaysWhyABaselineOfAnotherLinkGivesNoEfficiency) {
+  options_.baseline = coshard::testing::temporary_path("base.json");
+  std::vector<ChromeTrace> ranks(2);
+  CommEvent event;
+  event.id = 1;
+  event.link = "20us,1GB/s";
+  for (ChromeTrace& rank : ranks) {
+    rank.issued(event, 2000);
+    rank.ready(event, 2000, 9000, 9500);
+    rank.computed("matmul", ComputeClass::Gemm, 1000, 2000);
+  }
+  std::ofstream file(options_.baseline);
+  write_chrome_trace(file, ranks);
+  file.close();
+  const std::string why = "the baseline is on a link of 20us,1GB/s, the trace on no emulated link";
+  EXPECT_NE(report().find("\nE is not known: " + why + "\n"), std::string::npos) << report();
+  options_.json = true;
+  EXPECT_TRUE(coshard::testing::json_holds(
+      report(), "assert d['why_no_efficiency'] == '" + why + "' and d['mean']['ect_ms'], d"));
+  std::filesystem::remove(options_.baseline);
 }
 
 }  // namespace

@@ -5,9 +5,11 @@ const report = trace.report;
 const byId = (id) => document.getElementById(id);
 
 function showHeader() {
-  const ranks = `${report.ranks.length} rank${report.ranks.length === 1 ? "" : "s"}`;
+  const simulated = report.about.simulated;
+  const ranks = simulated === undefined ? `${report.ranks.length} rank${report.ranks.length === 1 ? "" : "s"}`
+                                        : `simulation of ${simulated}`;
   const parts = [report.file, ranks, duration(trace.end - trace.begin)];
-  if (report.link !== null) parts.push(`emulated link of ${report.link}`);
+  if (report.link !== null) parts.push(simulated === undefined ? `emulated link of ${report.link}` : report.link);
   if (report.dropped_events > 0) parts.push(`${report.dropped_events} events were dropped`);
   byId("about").textContent = parts.join(" · ");
   document.title = `Overlap: ${report.file}`;
@@ -22,7 +24,8 @@ function showFigures() {
   tile("Exposed", `${asMs(mean.exposed_ms)} ms`, `of ${asMs(mean.communication_ms)} ms communicating; ${share(mean.exposed_ms)}`);
   tile("Computing", `${asMs(mean.compute_ms)} ms`, share(mean.compute_ms));
   tile("Idle", `${asMs(mean.idle_ms)} ms`, `neither; the longest gap is ${asMs(mean.longest_idle_ms)} ms`);
-  const efficiency = mean.overlap_efficiency === null ? "" : `; E = ${asPercent(mean.overlap_efficiency)} %`;
+  const whyNoEfficiency = report.why_no_efficiency === null ? "" : `; E is not known: ${report.why_no_efficiency}`;
+  const efficiency = mean.overlap_efficiency === null ? whyNoEfficiency : `; E = ${asPercent(mean.overlap_efficiency)} %`;
   if (mean.ect_ms === null) tile("Effective communication time", "not known", "it takes a --baseline");
   else tile("Effective communication time", `${asMs(mean.ect_ms)} ms`, `over the baseline's compute${efficiency}`);
   byId("share").replaceWith(Object.assign(shareBar(mean), {className: "bar wide", id: "share"}));

@@ -1,0 +1,12 @@
+#pragma once
+// The options of `coshard plan`. In main.
+#include <functional>
+
+#include "runtime/launch/cli_options.h"
+
+namespace coshard::tools {
+
+// Adds the command; `chosen` then does what its options say.
+void add_plan(CLI::App& app, std::function<int()>& chosen);
+
+}  // namespace coshard::tools
