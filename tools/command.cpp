@@ -73,6 +73,14 @@ void add_options(CLI::App& app, TrainOptions& o) {
   add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median is reported");
 }
 
+void add_options(CLI::App& app, ForecastOptions& o) {
+  add_number(app, "--ranks", o.step.ranks, 2, kMostBenchRanks, "number of ranks");
+  add_shape(app, o.step, o.step.dtype);
+  app.add_option("--link", o.link, "emulated between ranks that are threads")
+      ->capture_default_str();
+  add_number(app, "--rounds", o.step.rounds, 1, kMostSteps, "rounds; the median is reported");
+}
+
 void add_options(CLI::App& app, OverlapOptions& o) {
   add_number(app, "--ranks", o.ranks, 0, kMostBenchRanks, "number of ranks; 0 runs 2 and 4");
   add_number(app, "--steps", o.steps, 1, kMostSteps, "compute kernels per branch");
@@ -229,6 +237,8 @@ class Benches {
         "emulated link",
         overlap_, bench_overlap);
     add("train", "One training step of a transformer", train_, bench_train);
+    add("forecast", "What the simulator says of a training step, beside what it takes", forecast_,
+        bench_forecast);
     add("gpu", "Llama block, attention, matmul, bandwidth and host time on one device", gpu_,
         bench_gpu);
   }
@@ -265,6 +275,7 @@ class Benches {
   bench::RedistributeOptions redistribute_;
   OverlapOptions overlap_;
   TrainOptions train_;
+  ForecastOptions forecast_;
   GpuOptions gpu_;
 };
 

@@ -60,6 +60,16 @@ struct TrainOptions {
 };
 Report bench_train(const TrainOptions& options);
 
+// What the device `sim` forecasts for the step of bench train, with the plans tp, tp-sp and dp, each
+// serial and overlapped, beside what it takes here. Rates come from a step of ranks that do not
+// communicate.
+struct ForecastOptions {
+  TrainOptions step{.ranks = 2, .rounds = 7};  // its shape, batch, ranks and rounds
+  std::string link = "50us,400MB/s";           // emulated, where ranks are threads
+  WorldOptions world = {};
+};
+Report bench_forecast(const ForecastOptions& options);
+
 // One device: a Llama-8B-shaped block forward and backward, its attention alone, a large matmul,
 // bandwidth of fused kernels as a share of a copy's, host time per operator and per cached
 // redistribute. All devices: bandwidth of collectives. Beside PyTorch with

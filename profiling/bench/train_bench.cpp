@@ -9,16 +9,14 @@
 #include <coshard/dtensor/tape.h>
 #include <coshard/profiling/comm_summary.h>
 #include <coshard/runtime/launch/world.h>
-#include <coshard/styles/loss_parallel.h>
-#include <coshard/styles/nn/transformer.h>
 #include "profiling/bench/benches.h"
 #include "profiling/bench/peer.h"
 #include "profiling/bench/timed.h"
+#include "profiling/bench/transformer_step.h"
 
 namespace coshard::bench {
 namespace {
 
-constexpr int kVocab = 256;
 constexpr int kWarmUp = 3;
 
 struct Measured {
@@ -27,32 +25,11 @@ struct Measured {
   int threads = 0;  // of each rank
 };
 
-nn::TransformerConfig config_of(const TrainOptions& o) {
-  nn::TransformerConfig config;
-  config.vocab = kVocab;
-  config.dim = o.dim;
-  config.layers = o.layers;
-  config.heads = o.heads;
-  config.ffn = o.ffn;
-  config.seq = o.seq;
-  config.dtype = parse_dtype(o.dtype);
-  return config;
-}
-
 Tensor random_bytes(World& world, const Shape& shape, std::uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::vector<double> values(static_cast<std::size_t>(numel(shape)));
   for (double& value : values) value = static_cast<double>(generator() % kVocab);
   return Tensor::from_values(world.device(), shape, DType::I64, values);
-}
-
-Task<Tensor> loss_of(nn::Transformer& model, Tensor tokens, Tensor targets) {
-  Task<Tensor> forward = model.forward(tokens);
-  Tensor logits = co_await std::move(forward);
-  logits = view(logits, Shape{targets.numel(), kVocab});
-  if (!logits.is_distributed()) co_return cross_entropy(logits, targets);
-  Task<Tensor> parallel = loss_parallel_cross_entropy(logits, targets);
-  co_return co_await std::move(parallel);
 }
 
 // bench_pytorch.py's step: zero_grad, forward, loss, backward, AdamW, and the loss read on the
