@@ -225,5 +225,31 @@ TEST(RaceOfMemory, WhatAnotherStreamStillReadsIsNotGivenAway) {
   EXPECT_NE(give_back(false).find("race: "), std::string::npos);
 }
 
+// Work that was issued last may be dropped first.
+TEST(RaceOfMemory, TheLastUseOfAStreamCountsInWhateverOrderUsesAreTold) {
+  const auto program = [](CudaDevice& device, Stream& other) {
+    const Numbers z(device, 8);
+    {
+      const Numbers x(device, 8);
+      x.set(std::vector<float>(8, 1));
+      other.wait(*device.compute_stream().record());
+      const auto earlier = other.record();
+      EXPECT_EQ(cuda().MemcpyAsync(z.data(), x.data(), 32, cudaMemcpyDefault,
+                                   static_cast<cudaStream_t>(other.native())),
+                cudaSuccess);
+      x.buffer->used_until(other.record());
+      x.buffer->used_until(earlier);
+    }
+    const Numbers next(device, 8);
+    EXPECT_EQ(cuda().MemsetAsync(next.data(), 0, 32,
+                                 static_cast<cudaStream_t>(device.compute_stream().native())),
+              cudaSuccess);
+    device.compute_stream().wait(*other.record());
+  };
+  FakeDriver::get().set_eagerness(0);
+  EXPECT_EQ(right_of(20, [&] { return race_of(program).empty(); }), 20);
+  FakeDriver::get().set_eagerness(0.15);
+}
+
 }  // namespace
 }  // namespace coshard::testing
