@@ -11,17 +11,21 @@ Buffer::~Buffer() {
   if (owned_ && device_) device_->deallocate(data_, bytes_, uses_);
 }
 
+// Events of one stream do not come in its order: work that was issued last may be dropped first. So
+// an earlier one is forgotten only once it is over.
 void Buffer::used_until(std::shared_ptr<Event> event) {
   if (!owned_) return;
+  const auto forgotten = [&](const std::shared_ptr<Event>& known) {
+    if (known == event) return true;
+    try {
+      return known->stream() == event->stream() && known->query();
+    } catch (const Error&) {  // who waits for this device hears of it from its own question
+      return false;
+    }
+  };
   lock_.lock();
-  const auto same = std::find_if(uses_.begin(), uses_.end(), [&](const auto& known) {
-    return known->stream() == event->stream();
-  });
-  if (same == uses_.end()) {
-    uses_.push_back(std::move(event));
-  } else {
-    same->swap(event);
-  }
+  std::erase_if(uses_, forgotten);
+  uses_.push_back(std::move(event));
   lock_.unlock();
 }
 

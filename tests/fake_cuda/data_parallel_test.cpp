@@ -112,6 +112,43 @@ TEST(DataParallelOnDevices, RefusesToAllocateItsBucketsInACapturedStep) {
   run_ranks(options, program);
 }
 
+// Of a step with one wait for an event less: "" if nothing says so.
+std::string race_without(int wait) {
+  WorldOptions options = test_options(2);
+  options.communicator = "nccl";
+  Fault fault;
+  fault.call = "StreamWaitEvent";
+  fault.after = wait;
+  fault.skipped = true;
+  FakeDriver::get().set_fault(fault);
+  const Program program = [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"dp"});
+    const Net net(world);
+    AdamW optimizer(net.w, {.lr = 0.1});
+    const DataParallel parallel(net.w, mesh, 0, {.bucket_bytes = 64});
+    co_await backward(net.loss(ramp(world, Shape{2, 4}, world.rank())));
+    co_await optimizer.step();
+    world.device()->synchronize();
+  };
+  run_ranks(options, program);
+  FakeDriver::get().clear_faults();
+  const auto said = FakeDriver::get().take_complaints();
+  return said.empty() ? "" : said[0];
+}
+
+TEST(DataParallelOnDevices, AWaitThatAStepLacksIsNamed) {
+  int reads = 0, writes = 0;
+  for (int wait = 0; wait < 16; ++wait) {
+    const std::string text = race_without(wait);
+    if (text.empty()) continue;  // another one has the same effect
+    EXPECT_TRUE(text.starts_with("race: ")) << text;
+    EXPECT_NE(text.find("ncclAllReduce"), std::string::npos) << text;
+    (text.find(" reads bytes [") != std::string::npos ? reads : writes) += 1;
+  }
+  EXPECT_GT(reads, 0);
+  EXPECT_GT(reads + writes, 4);
+}
+
 struct Waits {
   std::uint64_t driver = 0, host = 0;
 };

@@ -145,14 +145,18 @@ TEST_F(NegativeControl, MemoryUsedAgainWithoutAnEventIsAWrongNumberForSomeSeed) 
   float *x = make_floats(), *y = make_floats();
   const cudaStream_t reader = make_stream(), writer = make_stream();
   driver.set_waiting(0);
-  int right[2] = {0, 0};
+  int right[2] = {0, 0}, named = 0;
   for (std::uint64_t seed = 1; seed <= 30; ++seed)
     for (const bool waits : {false, true}) {
       driver.reseed(seed);
       right[waits ? 1 : 0] += reuse_is_right(reader, writer, x, y, waits) ? 1 : 0;
+      const auto said = driver.take_complaints();
+      EXPECT_EQ(said.empty(), waits);
+      named += said.empty() ? 0 : 1;
     }
   EXPECT_LT(right[0], 30);
   EXPECT_EQ(right[1], 30);
+  EXPECT_EQ(named, 30);
 }
 
 }  // namespace

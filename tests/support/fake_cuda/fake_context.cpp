@@ -17,6 +17,7 @@ void FakeDriver::forget() {
   const auto held = lock();
   used_.clear();
   enabled_.clear();
+  forget_accesses();
 }
 
 void FakeDriver::await_context(std::unique_lock<std::recursive_mutex>& held, int device) {

@@ -44,12 +44,17 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
     const auto* begin = static_cast<const char*>(from);
     snapshot.assign(begin, begin + bytes);
   }
-  const auto op = enqueue_on(
-      driver().queue_on(stream), kCall, {source, target},
-      [=, held = std::move(snapshot)] { std::memmove(to, pageable ? held.data() : from, bytes); });
+  const auto op = enqueue_on(driver().queue_on(stream), kCall, {source, target},
+                             [=, held = std::move(snapshot)] {
+                               if (!pageable) driver().reads(kCall, from, bytes);
+                               driver().writes(kCall, to, bytes);
+                               std::memmove(to, pageable ? held.data() : from, bytes);
+                             });
   if (target.serial != 0) return cudaSuccess;
   driver().enter("Memcpy of pageable memory");
-  return waited(driver().wait_for(op, kCall));
+  const bool over = driver().wait_for(op, kCall);
+  if (over) driver().observe(*op);
+  return waited(over);
 }
 
 // Unlike copies, fills are no exception to the rule that the stream's device is current.
@@ -59,7 +64,11 @@ cudaError_t set_memory(void* data, int value, std::size_t bytes, cudaStream_t st
   if (on.device != FakeDriver::current_device()) return status(cudaErrorInvalidResourceHandle);
   const auto target = driver().allocation_of(data);
   if (target.serial == 0 && bytes > 0) return status(cudaErrorInvalidValue);
-  enqueue_on(on, "cudaMemsetAsync", {target}, [=] { std::memset(data, value, bytes); });
+  constexpr const char* kCall = "cudaMemsetAsync";
+  enqueue_on(on, kCall, {target}, [=] {
+    driver().writes(kCall, data, bytes);
+    std::memset(data, value, bytes);
+  });
   return cudaSuccess;
 }
 

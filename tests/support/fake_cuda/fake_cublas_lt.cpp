@@ -16,6 +16,7 @@ namespace {
   if (const int fault = driver().enter(name); fault != 0) return static_cast<cublasStatus_t>(fault)
 
 FakeDriver& driver() { return FakeDriver::get(); }
+constexpr const char* kProduct = "cublasLtMatmul";
 
 struct FakeHandle {
   int device;
@@ -263,6 +264,42 @@ bool in_reach(const FakeProduct& call) {
   return true;
 }
 
+std::size_t width_of(cudaDataType_t type) {
+  if (type == CUDA_R_64F) return 8;
+  return type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 4;
+}
+
+// A column is contiguous.
+void note(const void* data, const FakeLayout& m, bool writes) {
+  const std::size_t width = width_of(m.type);
+  for (std::int64_t g = 0; g < m.batch; ++g) {
+    for (std::int64_t j = 0; j < m.columns; ++j) {
+      const auto* at = static_cast<const char*>(data) +
+                       static_cast<std::size_t>(g * m.stride + j * m.ld) * width;
+      const std::size_t bytes = static_cast<std::size_t>(m.rows) * width;
+      writes ? driver().writes(kProduct, at, bytes) : driver().reads(kProduct, at, bytes);
+    }
+  }
+}
+
+void note_accesses(const FakeProduct& call) {
+  note(call.left, call.a, false);
+  note(call.right, call.b, false);
+  if (call.beta != 0) note(call.old, call.c, false);
+  note(call.result, call.d, true);
+  const bool left = call.has(CUBLASLT_EPILOGUE_BGRADA);
+  const bool sums = left || call.has(CUBLASLT_EPILOGUE_BGRADB);
+  const std::int64_t biases = sums && !left ? call.d.columns : call.d.rows;
+  if (sums || call.has(CUBLASLT_EPILOGUE_BIAS))
+    note(call.desc.bias, {call.d.type, biases, 1, biases}, sums);
+  const bool kept = call.has(CUBLASLT_EPILOGUE_GELU_AUX);
+  if (!kept && !call.has(CUBLASLT_EPILOGUE_DGELU)) return;
+  note(call.desc.aux,
+       {call.d.type, call.d.rows, call.d.columns, call.desc.aux_ld, call.d.batch,
+        call.desc.aux_stride},
+       kept);
+}
+
 cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
                         const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                         cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
@@ -295,7 +332,9 @@ cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cons
       !driver().may_wait_for_device(device, "the first cublasLtMatmul"))
     return CUBLAS_STATUS_EXECUTION_FAILED;
   driver().enqueue(driver().queue_on(stream), [call, workspace, needed] {
+    if (needed > 0) driver().writes(kProduct, workspace, needed);
     if (needed > 0) std::memset(workspace, 0xff, needed);  // it is the product's alone
+    note_accesses(call);
     compute(call);
   });
   return CUBLAS_STATUS_SUCCESS;

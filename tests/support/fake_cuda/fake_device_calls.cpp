@@ -75,7 +75,10 @@ cudaError_t priority_range(int* lowest, int* highest) {
 
 cudaError_t device_synchronize() {
   ENTER("DeviceSynchronize");
-  return waited(driver().wait_for_device(FakeDriver::current_device(), "cudaDeviceSynchronize"));
+  const int device = FakeDriver::current_device();
+  const bool over = driver().wait_for_device(device, "cudaDeviceSynchronize");
+  if (over) driver().observe_device(device);
+  return waited(over);
 }
 
 cudaError_t get_driver_version(int* value) {

@@ -112,6 +112,7 @@ std::vector<std::string> FakeDriver::complaints() const {
 
 std::vector<std::string> FakeDriver::take_complaints() {
   const auto held = lock();
+  race_told_ = false;
   return std::exchange(complaints_, {});
 }
 
@@ -155,6 +156,7 @@ FakeDriver::OpRef FakeDriver::enqueue(Stream& stream, Op op) {
   queued->stream = &stream;
   queued->number = stream.next++;
   queued->order = next_order_++;
+  queued->host = host_;
   queued->stuck = std::exchange(next_is_stuck, false);
   stream.queue.push_back(queued);
   if (queued->gate != nullptr) queued->gate->arrivals.push_back(queued);
@@ -242,7 +244,12 @@ bool FakeDriver::step(bool only_needed) {
   if (able.empty()) return false;
   Stream& chosen = *able[draw() % able.size()];
   const OpRef op = chosen.queue.front();
+  op->clock = reach_of(*op);
+  running_ = op.get();
   if (op->work) op->work();
+  running_ = nullptr;
+  op->clock.add(chosen.id, op->number);
+  chosen.clock = op->clock;
   op->done = true;
   op->work = nullptr;
   op->after.clear();
@@ -306,6 +313,7 @@ void* FakeDriver::allocate(std::size_t bytes, bool on_device) {
   if (data == nullptr) return nullptr;
   std::memset(data, kPoison, on_device ? rounded : std::min(rounded, kPinnedPoison));
   memory_[data] = {data, next_serial_++, bytes, on_device ? current_device() : -1};
+  renew(data, rounded);
   if (on_device) in_use_ += bytes;
   return data;
 }
@@ -319,6 +327,7 @@ bool FakeDriver::release(void* data) {
   if (device >= 0) in_use_ -= bytes;
   std::memset(data, kPoison, device >= 0 ? bytes : std::min(bytes, kPinnedPoison));
   memory_.erase(found);
+  renew(data, bytes);
   std::free(data);
   return true;
 }
@@ -333,6 +342,7 @@ void FakeDriver::unreserve(std::size_t bytes) { in_use_ -= bytes; }
 
 void FakeDriver::note_range(const void* data, std::size_t bytes, int device) {
   memory_[data] = {data, next_serial_++, bytes, device};
+  renew(data, bytes);
 }
 
 void FakeDriver::forget_range(const void* data) { memory_.erase(data); }

@@ -4,9 +4,10 @@
 // late as allowed: when the host waits for it, asks about it, or needs memory back; then what it
 // depends on runs, and now and then something else, in an order drawn from a seed among all orders
 // that streams, events and hardware queues permit. So a missing event wait or a buffer that is
-// given back too early shows as a wrong number for some seed. Kernels are the bodies of the .cu
-// files, thread by thread (emulator.h). Any call can be told to fail, to be slow, or to leave work
-// that never ends.
+// given back too early shows as a wrong number for some seed; and, in whatever order the two have
+// run, as a complaint: what every op reads and writes is known (fake_races.h). Kernels are the
+// bodies of the .cu files, thread by thread (emulator.h). Any call can be told to fail, to be slow,
+// or to leave work that never ends.
 //
 // Calls that wait for a device do so as a real driver does: holding its context, which each call
 // that queues work there needs (fake_context.cpp). What can then never go on is named after a while
@@ -31,6 +32,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "tests/support/fake_cuda/fake_races.h"
 
 namespace coshard::testing {
 
@@ -73,6 +76,8 @@ class FakeDriver {
     std::shared_ptr<FakeCapture> capture;  // it is a node of that, and never queued
     std::size_t node = 0;
     bool stuck = false, done = false;
+    std::shared_ptr<const FakeClock> host;  // what the host knew to be over when it queued the op
+    FakeClock clock;                        // once it runs: what it comes after; then with itself
   };
   struct Stream {
     int device = 0;
@@ -84,6 +89,7 @@ class FakeDriver {
     std::deque<OpRef> queue;
     std::shared_ptr<FakeCapture> capture;  // what it is given is recorded; null: queued
     std::vector<std::size_t> tail;         // the nodes that the next one comes after
+    FakeClock clock;                       // of what has run
   };
 
   // The driver of the process. Made at the first use; its table is installed by install().
@@ -103,7 +109,7 @@ class FakeDriver {
   void set_patience(std::chrono::milliseconds limit) { limit_ = limit; }
   // How often a call waits for its device where a driver may or may not do so.
   void set_waiting(double probability) { waiting_ = probability; }
-  // As in a new process: no kernel is loaded and no peer access enabled.
+  // As in a new process: no kernel is loaded and no peer access enabled; nobody has used memory.
   void forget();
   // The stream goes on when *flag is not 0; raise() writes it in the order of another stream.
   void park(void* stream, const std::uint32_t* flag);
@@ -159,6 +165,17 @@ class FakeDriver {
   bool patient();
   std::uint64_t draw() { return random_(); }
 
+  // For the work of ops, as it runs: what it does with memory, which must not race with another
+  // stream. `what` says who does; of `by`, which has no work of its own (a collective's parts).
+  void reads(const char* what, const void* data, std::size_t bytes, const Op* by = nullptr);
+  void writes(const char* what, const void* data, std::size_t bytes, const Op* by = nullptr);
+  // The host has been told that they are over.
+  void observe(const Op& op);
+  void observe(const Stream& stream);
+  void observe_device(int device);
+  // The memory is another's from now on.
+  void renew(const void* data, std::size_t bytes) { races_.forget(data, bytes); }
+
   void* allocate(std::size_t bytes, bool on_device);
   bool release(void* data);
   bool knows(const void* data) const { return allocation_of(data).serial != 0; }
@@ -191,7 +208,10 @@ class FakeDriver {
   static int& current_device();
 
  private:
-  FakeDriver() = default;
+  FakeDriver();
+  void forget_accesses();
+  FakeClock reach_of(const Op& op) const;
+  FakeRaces::Access access(const char* what, const Op* by) const;
   bool issuable(const Op& op) const;
   const Stream* blocker_of(const Op& op) const;
   bool runnable(const Op& op) const;
@@ -224,6 +244,11 @@ class FakeDriver {
   std::vector<Fault> faults_;
   std::map<std::string, std::uint64_t> counts_;
   std::vector<std::string> complaints_;
+  FakeRaces races_;
+  bool race_told_ = false;       // one is enough: others follow from it
+  const Op* running_ = nullptr;  // whose work it is
+  // Of the host as a whole, since what threads tell each other is not seen.
+  std::shared_ptr<const FakeClock> host_ = std::make_shared<FakeClock>();
 };
 
 }  // namespace coshard::testing

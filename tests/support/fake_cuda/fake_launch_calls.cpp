@@ -6,6 +6,7 @@
 #include "tests/support/fake_cuda/emulator.h"
 #include "tests/support/fake_cuda/fake_calls.h"
 #include "tests/support/fake_cuda/fake_pools.h"
+#include "tests/support/fake_cuda/kernel_accesses.h"
 
 namespace coshard::testing {
 namespace {
@@ -63,11 +64,14 @@ void run(const CudaLaunch& launch, const std::vector<FakeDriver::Allocation>& me
   for (const auto& allocation : memory)
     if (!driver().alive(allocation))
       return driver().complain(std::string(launch.name) + " has memory that has been freed since");
+  KernelAccesses accesses(memory);
   try {
     emulate(launch, driver().draw());
   } catch (const std::exception& error) {
     driver().complain(std::string(launch.name) + ": " + error.what());
   }
+  for (const auto& [begin, bytes, writes] : accesses.take())
+    writes ? driver().writes(launch.name, begin, bytes) : driver().reads(launch.name, begin, bytes);
 }
 
 // The stream is of the current device (the programming guide, "Stream and Event Behavior"). The

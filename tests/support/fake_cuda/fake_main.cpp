@@ -34,9 +34,12 @@ class NextSeed final : public ::testing::Environment {
   int devices_;  // 0: 1, 2 or 4 in turn
 };
 
-// Each test finds the driver as a new process does.
+// Each test finds the driver as a new process does, and answers for what it is blamed for.
 class NextTest final : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo&) override { FakeDriver::get().forget(); }
+  void OnTestEnd(const ::testing::TestInfo&) override {
+    EXPECT_EQ(FakeDriver::get().take_complaints(), std::vector<std::string>());
+  }
 };
 
 }  // namespace

@@ -118,9 +118,29 @@ void run_reduction(Match& match) {
   }
 }
 
+// What the part of rank `r` reads and writes: in place, not what it has already.
+void note_part(const Part& part, const FakeDriver::Op& op, std::size_t r, std::size_t ranks) {
+  using enum NcclCallKind;
+  const char* what = to_string(part.kind);
+  const std::size_t bytes = part.count * width_of(part.dtype);
+  const bool rooted = part.kind == Broadcast || part.kind == Reduce;
+  const bool root = rooted && part.peer == static_cast<int>(r);
+  const bool sends_all = part.kind == AllToAll || part.kind == ReduceScatter;
+  const bool receives_all = part.kind == AllToAll || part.kind == AllGather;
+  if (part.kind != Recv && (part.kind != Broadcast || root))
+    driver().reads(what, part.send, sends_all ? ranks * bytes : bytes, &op);
+  if (part.kind == Send || (part.kind == Reduce && !root)) return;
+  for (std::size_t piece = 0; piece < (receives_all ? ranks : 1); ++piece) {
+    const char* to = at(part.recv, piece * bytes);
+    if (to != part.send || !(receives_all || root)) driver().writes(what, to, bytes, &op);
+  }
+}
+
 void run_match(Match& match) {
   if (match.done) return;
   match.done = true;
+  for (std::size_t r = 0; r < match.parts.size(); ++r)
+    note_part(match.parts[r], *match.units[r]->op, r, match.parts.size());
   const Part& first = match.parts[0];
   const std::size_t n = match.parts.size(), bytes = first.count * width_of(first.dtype);
   switch (first.kind) {

@@ -86,8 +86,10 @@ class Pool {
     const std::size_t bytes = found->second.bytes;
     found->second.used = false;
     used -= bytes;
-    found->second.freed =
-        driver().enqueue(stream, [data, bytes] { std::memset(data, 0xff, bytes); });
+    found->second.freed = driver().enqueue(stream, [data, bytes] {
+      driver().writes("cudaFreeAsync", data, bytes);
+      std::memset(data, 0xff, bytes);
+    });
     return true;
   }
   void trim(std::size_t keep) {
@@ -169,6 +171,7 @@ class Pool {
     }
     if (!wait.after.empty()) driver().enqueue(stream, std::move(wait));
     pieces_[data] = {bytes, true, nullptr};
+    driver().renew(data, bytes);
     top_ = std::max(top_, begin + bytes);
     used += bytes;
     return data;

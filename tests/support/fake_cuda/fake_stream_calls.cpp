@@ -42,9 +42,9 @@ cudaError_t event_query(cudaEvent_t event) {
   if (op == nullptr) return cudaSuccess;
   if (const int error = fake_graphs::ask(op); error != 0) return status(error);
   const auto held = driver().lock();
-  if (op->done) return cudaSuccess;
-  if (driver().patient()) return status(cudaErrorNotReady);
-  return status(driver().force(op) ? cudaSuccess : cudaErrorNotReady);
+  if (!op->done && (driver().patient() || !driver().force(op))) return status(cudaErrorNotReady);
+  driver().observe(*op);
+  return cudaSuccess;
 }
 
 // It may wait: creation blocks while a kernel runs that waits (yaksa#228).
@@ -68,15 +68,18 @@ cudaError_t stream_query(cudaStream_t stream) {
   ENTER("StreamQuery");
   const auto held = driver().lock();
   const auto last = driver().last_of(driver().stream(stream));
-  if (last == nullptr) return cudaSuccess;
-  if (driver().patient()) return status(cudaErrorNotReady);
-  return status(driver().force(last) ? cudaSuccess : cudaErrorNotReady);
+  if (last != nullptr && (driver().patient() || !driver().force(last)))
+    return status(cudaErrorNotReady);
+  driver().observe(driver().stream(stream));
+  return cudaSuccess;
 }
 
 cudaError_t stream_synchronize(cudaStream_t stream) {
   ENTER("StreamSynchronize");
-  return waited(
-      driver().wait_for(driver().last_of(driver().stream(stream)), "cudaStreamSynchronize"));
+  FakeDriver::Stream& on = driver().stream(stream);
+  const bool over = driver().wait_for(driver().last_of(on), "cudaStreamSynchronize");
+  if (over) driver().observe(on);
+  return waited(over);
 }
 
 // The guide: stream and event may be of different devices.

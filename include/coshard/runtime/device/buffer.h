@@ -30,7 +30,7 @@ class Buffer {
   const std::shared_ptr<Device>& device() const noexcept { return device_; }
   bool owned() const noexcept { return owned_; }
   // A stream other than the device's compute stream uses the memory until `event`; it is not reused
-  // before. Later events of a stream replace earlier ones. Any thread.
+  // before. In any order; those of a stream that are over are forgotten then. Any thread.
   void used_until(std::shared_ptr<Event> event);
 
   // How often the memory has been written to since it was created, and the last of these writes
@@ -47,7 +47,7 @@ class Buffer {
   std::size_t bytes_;
   bool owned_;  // false: borrowed from the caller, who keeps it alive
   SpinLock lock_;
-  std::vector<std::shared_ptr<Event>> uses_;  // one per stream; under the lock
+  std::vector<std::shared_ptr<Event>> uses_;  // under the lock
 };
 
 }  // namespace coshard

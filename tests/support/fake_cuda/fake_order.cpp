@@ -1,0 +1,72 @@
+// Which op of the fake driver comes after which, and what ops do with memory.
+#include "tests/support/fake_cuda/fake_driver.h"
+
+namespace coshard::testing {
+
+FakeDriver::FakeDriver() {
+  races_.on_race = [this](const FakeRaces::Race& race) {
+    if (std::exchange(race_told_, true)) return;
+    const Allocation memory = allocation_of(race.begin);
+    complain(to_string(race, memory.data, memory.bytes));
+  };
+}
+
+// Ops that run from here on are ordered by each other alone.
+void FakeDriver::forget_accesses() {
+  races_.reset();
+  race_told_ = false;
+  host_ = std::make_shared<FakeClock>();
+  for (const auto& stream : streams_) stream->clock = {};
+}
+
+// What an op that is about to run comes after. Where several streams meet, none begins before what
+// all of them have brought so far is over.
+FakeClock FakeDriver::reach_of(const Op& op) const {
+  FakeClock clock = op.stream->clock;
+  const auto add_before = [&clock](const Op& at) {
+    if (at.host != nullptr) clock.add(*at.host);
+    for (const OpRef& before : at.after) clock.add(before->clock);
+  };
+  add_before(op);
+  if (op.gate == nullptr) return clock;
+  for (const OpRef& other : op.gate->arrivals) {
+    clock.add(other->done ? other->clock : other->stream->clock);
+    add_before(*other);
+  }
+  return clock;
+}
+
+FakeRaces::Access FakeDriver::access(const char* what, const Op* by) const {
+  if (by == nullptr) by = running_;
+  return {what, by->stream->device, by->stream->id, by->number};
+}
+
+void FakeDriver::reads(const char* what, const void* data, std::size_t bytes, const Op* by) {
+  if (knows(data)) races_.read(access(what, by), running_->clock, data, bytes);
+}
+
+void FakeDriver::writes(const char* what, const void* data, std::size_t bytes, const Op* by) {
+  if (knows(data)) races_.write(access(what, by), running_->clock, data, bytes);
+}
+
+void FakeDriver::observe(const Op& op) {
+  const auto held = lock();
+  auto known = std::make_shared<FakeClock>(*host_);
+  known->add(op.clock);
+  host_ = std::move(known);
+}
+
+void FakeDriver::observe(const Stream& stream) {
+  const auto held = lock();
+  auto known = std::make_shared<FakeClock>(*host_);
+  known->add(stream.clock);
+  host_ = std::move(known);
+}
+
+void FakeDriver::observe_device(int device) {
+  const auto held = lock();
+  for (const auto& stream : streams_)
+    if (stream->device == device) observe(*stream);
+}
+
+}  // namespace coshard::testing
