@@ -51,9 +51,11 @@ starts = [e['id'] for e in events if e['ph'] == 's']
 ends = [e['id'] for e in events if e['ph'] == 'f']
 assert len(starts) > 20 and sorted(starts) == sorted(ends) and len(set(starts)) == len(starts)
 assert {e['pid'] for e in events} == {0, 1}
-spans = {(e['pid'], e['tid']): 0 for e in events}
+spans = {}
 for e in events:
-    if e['ph'] == 'X': spans[(e['pid'], e['tid'])] += 1
+    if e['ph'] == 'X': spans[(e['pid'], e['tid'])] = spans.get((e['pid'], e['tid']), 0) + 1
+flying = {r: [e['args']['bytes'] for e in events if e['ph'] == 'C' and e['pid'] == r and e['name'] == 'bytes in flight'] for r in (0, 1)}
+assert all(max(of) > 0 and of[-1] == 0 for of in flying.values()), flying
 assert all(spans.get((r, t), 0) > 10 for r in (0, 1) for t in (0, 1, 2)), spans
 assert any('layers.0.attn' in e['name'] for e in events)
 on = lambda tid, name: [e for e in events if e['ph'] == 'X' and e['tid'] == tid and e['pid'] == 0 and e['name'] == name]
