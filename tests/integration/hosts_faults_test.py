@@ -185,6 +185,7 @@ class Faults(unittest.TestCase):
     def test_a_process_that_is_stopped_on_another_host_and_continued_in_time_finishes(self):
         with Hosts(2, "1gbit") as hosts:
             job = self.start(hosts, "64", "300", "5", "--timeout", "8")
+            job.wait_for("sum 0\n")  # before, it may not have connected, so that nobody hears it fall silent
             pid = hosts.pid_on(1, STEADY)
             os.kill(pid, signal.SIGSTOP)
             job.wait_for(rf"\[0\] warning: {who(1)} has been silent for ")

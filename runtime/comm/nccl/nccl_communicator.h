@@ -138,6 +138,7 @@ class NcclCommunicator final : public Communicator,
   void examine_waits(std::int64_t now);
   // Without it: throws what was kept, the first time as it is; nothing when none has failed.
   void throw_failure();
+  void end_before_memory_goes() noexcept;
   void check(NcclFlight& flight);  // of a wait: throws also when it failed earlier
   std::string failure_text(const NcclFlight& flight, const std::string& cause) const;
   std::string abort();

@@ -48,6 +48,8 @@ void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
   if (timeout_ns_ == 0 || waited_ns < timeout_ns_) return;
   const std::shared_ptr<Event>& done = flight.operation->done;
   if (done != nullptr && done->query()) return;
+  // Somebody is missing, and not overdue yet: data still come from there.
+  if (flight.announced.state()->push() != Look::Over) return;
   failed(ErrorKind::Timeout,
          failure_text(
              flight, str_cat("timeout after ", seconds(waited_ns), " s: all ranks have issued it, ",
@@ -88,6 +90,15 @@ void NcclCommunicator::watch() noexcept {
   }
 }
 
+// What an operation has queued before it failed comes before whatever the compute stream frees.
+void NcclCommunicator::end_before_memory_goes() noexcept {
+  if (domain_->device->recording()) return;
+  try {
+    domain_->device->compute_stream().wait(*stream_->record());
+  } catch (const Error&) {  // the device has failed as well, and computes no more
+  }
+}
+
 void NcclCommunicator::throw_failure() {
   std::exception_ptr error;
   {
@@ -96,6 +107,7 @@ void NcclCommunicator::throw_failure() {
   }
   if (error == nullptr) return;
   const std::string rest = abort();
+  if (rest.empty()) end_before_memory_goes();
   if (rest.empty()) std::rethrow_exception(error);
   try {
     std::rethrow_exception(error);
