@@ -1,5 +1,9 @@
 #include "runtime/launch/launcher.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -159,6 +163,16 @@ std::vector<std::string> variables_of_mpi_launchers() {
   std::vector<std::string> all;
   for (const Names* names : {&kOpenMpi, &kPmi})
     all.insert(all.end(), {names->size, names->rank, names->local_size, names->local_rank});
+  if (std::getenv(kOpenMpi.rank) == nullptr) return all;
+  // Open MPI's mpirun refuses to start where it finds its own.
+  constexpr std::array<std::string_view, 7> kItsOwn = {
+      "PMIX_",        "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE",   "OMPI_MCA_orte_",
+      "OMPI_MCA_ess", "OMPI_MCA_pmix",    "OMPI_MCA_initial_wdir"};
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view setting = *each;
+    if (std::ranges::any_of(kItsOwn, [=](auto begin) { return setting.starts_with(begin); }))
+      all.emplace_back(setting.substr(0, setting.find('=')));
+  }
   return all;
 }
 

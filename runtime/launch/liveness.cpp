@@ -6,6 +6,7 @@
 #include <future>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -37,8 +38,9 @@ constexpr const char* kSteadily = "2";
 
 class Liveness::Hub {
  public:
-  Hub(int process, int processes)
-      : process_(process), lost_(static_cast<std::size_t>(processes)), missing_(processes - 1) {}
+  Hub(int process, int processes) : process_(process), lost_(static_cast<std::size_t>(processes)) {
+    for (int p = 1; process == 0 && p < processes; ++p) missing_.insert(p);
+  }
 
   void open(Address address, bool beyond, milliseconds deadline) {
     address_ = door_.open(std::move(address), beyond, deadline);
@@ -146,26 +148,25 @@ class Liveness::Hub {
     });
   }
 
-  // It may have said goodbye before, and most connections end now by themselves.
+  // It may have said goodbye before, and most connections end now by themselves; others never were.
   void died(const WatchedPtr& watched) {
     constexpr int kLooks = 3;
-    constexpr milliseconds kBetween{50};
     const auto found = links_.find(watched->process);
-    if (found == links_.end()) {  // process 0 has it
+    const LinkPtr link = found != links_.end() ? found->second : nullptr;
+    if (link == nullptr && process_ != 0) {  // process 0 has it
       const auto zero = links_.find(0);
-      if (process_ != 0 && zero != links_.end())
-        zero->second->send({FrameKind::Lost, watched->process, ""});
+      if (zero != links_.end()) zero->second->send({FrameKind::Lost, watched->process, ""});
       return;
     }
-    const LinkPtr link = found->second;
-    if (link->bye) return;
-    if (link->heard_at != watched->heard_at) watched->looks = 0;
-    watched->heard_at = link->heard_at;
+    if (link != nullptr ? link->bye : !missing_.contains(watched->process)) return;
+    const Clock::time_point heard_at = link != nullptr ? link->heard_at : Clock::time_point();
+    if (std::exchange(watched->heard_at, heard_at) != heard_at) watched->looks = 0;
     if (++watched->looks > kLooks) {
+      if (link == nullptr) return lose(watched->process, "it has ended");
       link->close();
       return ended(link, "it has ended");
     }
-    watched->timer.expires_after(kBetween);
+    watched->timer.expires_after(milliseconds(50));
     watched->timer.async_wait([this, watched](const boost::system::error_code& error) {
       if (!error) died(watched);
     });
@@ -187,7 +188,7 @@ class Liveness::Hub {
     for (const int other : lost()) from->send({FrameKind::Lost, other, *lost_[place(other)]});
     for (const Frame& said : said_) from->send(said);
     serve(from);
-    if (--missing_ == 0) said_.clear();
+    if (missing_.erase(p); missing_.empty()) said_.clear();
     return true;
   }
 
@@ -218,15 +219,18 @@ class Liveness::Hub {
 
   void ended(const LinkPtr& from, const std::string& why) {
     links_.erase(from->process);
-    if (from->bye) return;
+    if (!from->bye) lose(from->process, why);
+  }
+
+  void lose(int lost, const std::string& why) {
     if (process_ == 0)
-      for (const auto& [process, link] : links_) link->send({FrameKind::Lost, from->process, why});
-    note_lost(from->process, why);
+      for (const auto& [process, link] : links_) link->send({FrameKind::Lost, lost, why});
+    note_lost(lost, why);
   }
 
   void pass_on(const Frame& said) {
     for (const auto& [process, link] : links_) link->send(said);
-    if (missing_ > 0) said_.push_back(said);
+    if (!missing_.empty()) said_.push_back(said);
     heard_said(said.process, said.text);
   }
 
@@ -337,7 +341,7 @@ class Liveness::Hub {
   std::map<int, LinkPtr> links_;  // of process 0: to all others; else to it
   std::vector<std::pair<int, std::string>> unheard_;
   std::vector<std::optional<std::string>> lost_;  // by process: why
-  int missing_;                                   // have not connected yet
+  std::set<int> missing_;                         // of process 0: have not connected yet
   std::vector<Frame> said_;                       // for them
   std::thread thread_;
 };

@@ -151,6 +151,16 @@ class Run(Jobs):
                 job = self.after_rank_1(f"os._exit({code})", later)
                 self.check(job, code, f"error: rank 1 exited with code {code}")
 
+    def test_a_rank_that_has_failed_and_waits_for_the_others_is_the_cause(self):
+        program = RANK + ("\nif rank == 1: print('error: disk full', file=sys.stderr, flush=True); time.sleep(1.5); sys.exit(1)\n"
+                          "if rank == 2: time.sleep(0.8); os.kill(os.getpid(), signal.SIGKILL)\n"
+                          "time.sleep(1.5); sys.exit('error: rank 1 ended with: disk full')")
+        self.check(self.job("-n", "3", PYTHON, "-c", program), 1, "error: rank 1 exited with code 1: disk full")
+
+    def test_a_worker_of_its_own_that_has_died_is_no_other_rank(self):
+        job = self.after_rank_1("sys.exit('error: data worker 7 has died: out of memory')", "os.kill(os.getpid(), signal.SIGKILL)")
+        self.check(job, 1, "error: rank 1 exited with code 1: data worker 7 has died: out of memory")
+
     def test_a_rank_that_only_tells_of_another_is_not_the_cause(self):
         for later, code, end in (("sys.exit('error: of its own')", 1, "exited with code 1: of its own"),
                                  ("os.kill(os.getpid(), signal.SIGSEGV)", 139, "was killed by SIGSEGV")):
@@ -270,15 +280,15 @@ mpi.MPI_Barrier(comm)
         self.check(job, 5)
         self.assertRegex(job.err.splitlines()[-1], r"^error: rank 1 called MPI_Abort; mpirun\.\w+ exited with code 5$")
 
-    def test_a_rank_of_the_other_mpi_may_start_a_job(self):
-        other = {"openmpi": "mpich", "mpich": "openmpi"}[MPI]
-        if shutil.which(f"mpirun.{other}") is None:
-            self.skipTest(f"there is no mpirun.{other}")
+    def test_a_rank_of_either_mpi_may_start_a_job(self):
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        command = [f"mpirun.{other}", "-n", "1", COSHARD, "run", "--mpi", MPI, "-n", "2", QUICKSTART, "--ranks", "2"]
-        done = subprocess.run(command, env={**os.environ, **root}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50)
         threads = subprocess.run([QUICKSTART, "--ranks", "2"], capture_output=True, text=True, timeout=60).stdout
-        self.assertEqual((done.returncode, done.stdout), (0, "".join(f"[0] {line}\n" for line in threads.splitlines())), done.stderr)
+        for outer in ("openmpi", "mpich"):
+            if shutil.which(f"mpirun.{outer}") is None:
+                continue
+            command = [f"mpirun.{outer}", "-n", "1", COSHARD, "run", "--mpi", MPI, "-n", "2", QUICKSTART, "--ranks", "2"]
+            done = subprocess.run(command, env={**os.environ, **root}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50)
+            self.assertEqual((done.returncode, done.stdout), (0, "".join(f"[0] {line}\n" for line in threads.splitlines())), done.stderr)
 
     # Hosts
 

@@ -49,7 +49,8 @@ TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
       "or run");
   expect_refused("bogus", "unknown command 'bogus' of coshard; expected bench, conform, doctor");
   expect_refused("--bogus", "unknown option --bogus of coshard");
-  expect_refused("bench", "bench needs a command: dispatch, redistribute, overlap, train or gpu");
+  expect_refused("bench",
+                 "bench needs a command: dispatch, redistribute, overlap, train, forecast or gpu");
   expect_refused("bench bogus", "unknown command 'bogus' of bench; expected dispatch, ");
   expect_refused("plan", "plan needs a command: explain");
   expect_refused("plan bogus", "unknown command 'bogus' of plan; expected explain");

@@ -68,8 +68,8 @@ Child start(const std::vector<std::string>& command, Apart apart, const Environm
     if (will != nullptr) will->set(::getpid());
     ::dup2(out[1], STDOUT_FILENO);
     ::dup2(err[1], STDERR_FILENO);
-    for (const auto& [name, value] : added) ::setenv(name.c_str(), value.c_str(), 1);
     for (const std::string& name : removed) ::unsetenv(name.c_str());
+    for (const auto& [name, value] : added) ::setenv(name.c_str(), value.c_str(), 1);
     const int error = become(command);
     (void)!::write(told[1], &error, sizeof error);
     ::_exit(127);

@@ -22,7 +22,7 @@ struct Child {
   int error = 0;           // errno, where it could not be started: then there is nothing above
 };
 
-// `added` to its environment, `removed` from it. `will` has its group before it can start others.
+// `removed` from its environment, then `added` to it. `will` has its group before it can start others.
 // From a process with one thread.
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
             const std::vector<std::string>& removed = {}, LastWill* will = nullptr);

@@ -97,8 +97,11 @@ Environment environment_of(const Launcher& launcher, const Job& job) {
     // are surely on one host, shared memory serves as well.
     const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
     const bool here = job.hosts.empty() && !is_set("SLURM_JOB_ID") && !is_set("HYDRA_HOST_FILE");
-    if (!here || is_set("UCX_TLS")) return {};
-    return {{"UCX_TLS", "posix,sysv,self"}};
+    Environment all;
+    if (!is_set("UCX_DEBUG_SIGNO"))
+      all.emplace_back("UCX_DEBUG_SIGNO", "0");  // else SIGHUP is its own
+    if (here && !is_set("UCX_TLS")) all.emplace_back("UCX_TLS", "posix,sysv,self");
+    return all;
   }
   // Ranks in their order, host by host; their compute threads are not tied to one core; guards that
   // leave are not waited for, since no rank is left then.

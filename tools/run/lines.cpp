@@ -31,8 +31,12 @@ void Lines::write(std::string_view lines) {
   while (!lines.empty()) {
     const std::size_t newline = lines.find('\n');
     const std::string_view line = lines.substr(0, newline);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos && !line.starts_with("warning: "))
-      (line.starts_with("error: ") ? error_ : last_) = line.substr(0, kLongestQuote);
+    if (line.starts_with("error: ")) {
+      error_ = line.substr(0, kLongestQuote);
+      error_at_ = std::chrono::steady_clock::now();
+    } else if (line.find_first_not_of(" \t\r") != line.npos && !line.starts_with("warning: ")) {
+      last_ = line.substr(0, kLongestQuote);
+    }
     const std::size_t size = newline == std::string_view::npos ? lines.size() : newline + 1;
     all += prefix_;
     all += lines.substr(0, size);

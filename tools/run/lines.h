@@ -1,6 +1,7 @@
 #pragma once
 // Puts what a rank writes together to whole lines, each after the rank's prefix, so that the lines
 // of ranks do not mix.
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ class Lines {
   // The last line that begins with "error: ", or else the last that was not empty, nor a warning; cut.
   const std::string& last() const { return error_.empty() ? last_ : error_; }
   bool has_error() const { return !error_.empty(); }
+  std::chrono::steady_clock::time_point error_at() const { return error_at_; }  // when that came
 
  private:
   void write(std::string_view lines);
@@ -24,6 +26,7 @@ class Lines {
   Write out_;
   std::string begun_;  // a line without its newline yet
   std::string last_, error_;
+  std::chrono::steady_clock::time_point error_at_;
 };
 
 }  // namespace coshard::job

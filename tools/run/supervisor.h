@@ -93,7 +93,8 @@ class Supervisor {
   std::string last_words(int rank) const;
   bool tells_of_another(const Failure& failure) const;
   bool may_be_an_echo(const Failure& failure) const;
-  const Failure& cause_of_all() const;
+  std::vector<Failure> failures_in_order() const;
+  Failure cause_of_all() const;
   Await<void> end_others();
   Await<void> end_launcher();
   Await<void> pause(std::chrono::milliseconds time);

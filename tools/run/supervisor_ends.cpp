@@ -177,8 +177,10 @@ std::string Supervisor::last_words(int rank) const {
 bool Supervisor::tells_of_another(const Failure& failure) const {
   if (failure.ending.kind != Ending::Kind::Exited) return false;
   const std::string words = last_words(failure.rank);
-  return words.find(" has died: ") != std::string::npos ||
-         words.find(" has ended with exit code ") != std::string::npos;
+  const std::size_t died = words.find(" has died: "), ended = words.find(" ended with: ");
+  return words.find(" has ended with exit code ") != words.npos ||
+         (died != words.npos && words.rfind("process ", died) != words.npos) ||
+         (ended != words.npos && words.rfind("rank ", ended) != words.npos);
 }
 
 // Of a failure elsewhere a process of coshard says nothing, and ends with this code.
@@ -187,18 +189,30 @@ bool Supervisor::may_be_an_echo(const Failure& failure) const {
   return failure.ending == Ending{Ending::Kind::Exited, 1} && !has_error;
 }
 
+// In the order in which they began: a rank that has thrown says so, then waits for the others.
+std::vector<Supervisor::Failure> Supervisor::failures_in_order() const {
+  std::vector<Failure> failures = failures_;
+  for (Failure& failure : failures) {
+    const Lines& err = *ranks_[static_cast<std::size_t>(std::max(0, failure.rank))]->err;
+    const bool says = failure.rank >= 0 && failure.ending.kind == Ending::Kind::Exited;
+    if (says && err.has_error()) failure.at = std::min(failure.at, err.error_at());
+  }
+  std::ranges::stable_sort(failures, {}, &Failure::at);
+  return failures;
+}
+
 // The earliest failure that is not the consequence of another. An echo ends together with the rank
 // that says why, in any order.
-const Supervisor::Failure& Supervisor::cause_of_all() const {
+Supervisor::Failure Supervisor::cause_of_all() const {
   if (first_->rank < 0) return *first_;
-  const Failure* cause = nullptr;
-  for (const Failure& failure : failures_) {
+  std::optional<Failure> cause;
+  for (const Failure& failure : failures_in_order()) {
     if (tells_of_another(failure)) continue;
-    if (cause == nullptr) cause = &failure;
+    if (!cause) cause = failure;
     if (failure.at - cause->at > kTogether) break;
     if (!may_be_an_echo(failure)) return failure;
   }
-  return cause != nullptr ? *cause : *first_;
+  return cause.value_or(*first_);
 }
 
 // MPICH has the process itself say it.
@@ -214,7 +228,7 @@ std::string Supervisor::cause() const {
   if (!first_) return "";
   if (const std::string who = aborted(); !who.empty() && launcher_ending_)
     return str_cat(who, "; ", launcher_name_, ' ', launcher_ending_->text());
-  const Failure& first = cause_of_all();
+  const Failure first = cause_of_all();
   const Ending& ending = first.ending;
   if (ending.kind == Ending::Kind::Unwritten) return "output " + ending.text();
   if (first.rank < 0) return launcher_name_ + ' ' + ending.text();
@@ -236,7 +250,7 @@ int Supervisor::code() const {
   // Guards that the launcher has ended may have told of that first.
   if (launcher_ending_ && !launcher_ending_->ok() && !aborted().empty())
     return launcher_ending_->code();
-  const Ending& ending = cause_of_all().ending;
+  const Ending ending = cause_of_all().ending;
   const bool lost = ending.kind == Ending::Kind::Lost;
   const int code = (lost && launcher_ending_ ? *launcher_ending_ : ending).code();
   return code == 0 ? 1 : code;

@@ -166,6 +166,21 @@ TEST(Liveness, OneThatHasDiedIsLostForAllThoughItsConnectionStaysOpen) {
   ::waitpid(dies, nullptr, 0);
 }
 
+// Between MPI_Init and its connection to process 0.
+TEST(Liveness, OneThatHasDiedBeforeItConnectedIsLostForAll) {
+  std::vector<Told> told(2);
+  Liveness zero(4, false);
+  Liveness one(1, 4, zero.address(), 5000ms);
+  zero.listen(told[0].hooks());
+  one.listen(told[1].hooks());
+  zero.watch(2, pid_of_a_dead_one());
+  EXPECT_EQ(told[0].lines(1), Lines{"lost 2: it has ended"});
+  EXPECT_EQ(told[1].lines(1), Lines{"lost 2: it has ended"});
+  one.watch(3, pid_of_a_dead_one());  // which process 0 is told
+  EXPECT_EQ(told[0].lines(2).back(), "lost 3: it has ended");
+  EXPECT_EQ(told[1].lines(2).back(), "lost 3: it has ended");
+}
+
 TEST(Liveness, ProcessZeroThatHasDiedIsLostThoughItsConnectionStaysOpen) {
   Told told;
   Liveness zero(2, false);
