@@ -57,6 +57,7 @@ TraceAbout about(const Options& o, const Outcome& outcome) {
   return {
       {"model", fmt::format("layers={},dim={},heads={},ffn={}", o.layers, o.dim, o.heads, o.ffn)},
       {"plan", o.plan},
+      {"overlap", o.overlap},
       {"dtype", o.dtype_name},
       {"device", o.device},
       {"threads", std::to_string(outcome.threads)},

@@ -37,13 +37,14 @@ std::pair<std::string, std::string> kind_and_purpose(const std::string& name) {
   return {name.substr(0, space), name.substr(space + 1)};
 }
 
-// "layers.0.attn", "layers.0", "layers", "model".
+// "layers.0.attn", "layers.0", "layers", "model": the whole, and a module of that name in it.
 std::vector<std::string> module_and_those_around_it(std::string path) {
   std::vector<std::string> paths = {path};
   if (path.empty() || path == "model") return paths;
+  const bool has_it = path.starts_with("model.");
   for (std::size_t dot = path.rfind('.'); dot != std::string::npos; dot = path.rfind('.'))
     paths.push_back(path = path.substr(0, dot));
-  paths.emplace_back("model");
+  if (!has_it) paths.emplace_back("model");
   return paths;
 }
 
@@ -160,7 +161,11 @@ void require_same_run(const std::map<std::string, std::string>& trace,
   CS_REQUIRE(trace.contains("simulated") == baseline.contains("simulated"), "the baseline is ",
              baseline.contains("simulated") ? "" : "not ", "a simulation, the trace is",
              trace.contains("simulated") ? "" : " not");
+  const auto overlap = baseline.find("overlap");
+  CS_REQUIRE(overlap == baseline.end() || overlap->second == "off",
+             "the baseline is of a run with --overlap ", overlap->second, ": record it with off");
   for (const auto& [name, value] : trace) {
+    if (name == "overlap") continue;
     const auto other = baseline.find(name);
     CS_REQUIRE(other == baseline.end() || other->second == value, "the baseline is of ", name, ' ',
                other->second, ", the trace of ", name, ' ', value);
@@ -228,10 +233,10 @@ RankOverlap mean_of(const OverlapReport& report) {
 
 void add_baseline(OverlapReport& report, const std::vector<RankTrace>& trace,
                   const std::vector<RankTrace>& baseline) {
-  CS_REQUIRE(trace.size() == baseline.size(), "the baseline is of ", baseline.size(),
-             " ranks, the trace of ", trace.size());
   const OverlapReport base = overlap_of(baseline);
   require_same_run(report.about, base.about);
+  CS_REQUIRE(trace.size() == baseline.size(), "the baseline is of ", baseline.size(),
+             " ranks, the trace of ", trace.size());
   const bool same_link = base.link == report.link;
   if (!same_link)
     report.why_no_efficiency =

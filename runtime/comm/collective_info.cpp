@@ -36,6 +36,12 @@ std::string CollectiveInfo::timeout_text(std::string_view on, std::int64_t waite
                  " waiting for ", text(on), "; ", missing);
 }
 
+std::string CollectiveInfo::late_text(std::string_view on, std::int64_t waited_ns,
+                                      std::string_view missing) const {
+  return str_cat("rank ", world_rank, " has waited ", seconds_text(waited_ns), " for ", text(on),
+                 "; ", missing, "; it goes on waiting while data move");
+}
+
 std::string CollectiveInfo::lost_text(std::string_view on, int lost, std::uint64_t issued) const {
   const std::string after =
       issued > 0 ? str_cat(" after #", issued - 1) : std::string(" before its first collective");

@@ -21,6 +21,9 @@ struct CollectiveInfo {
   // `missing`: "arrived: 0; missing: 1 (...)".
   std::string timeout_text(std::string_view on, std::int64_t waited_ns,
                            std::string_view missing) const;
+  // The same, past the deadline, though data move: no error.
+  std::string late_text(std::string_view on, std::int64_t waited_ns,
+                        std::string_view missing) const;
   // World rank `lost` left the program after `issued` collectives.
   std::string lost_text(std::string_view on, int lost, std::uint64_t issued) const;
   PeerFailure poisoned(std::string_view on, std::string_view cause) const;

@@ -23,9 +23,14 @@ void Buffer::used_until(std::shared_ptr<Event> event) {
       return false;
     }
   };
+  // The driver is asked without the lock.
   lock_.lock();
-  std::erase_if(uses_, forgotten);
-  uses_.push_back(std::move(event));
+  std::vector<std::shared_ptr<Event>> uses = std::exchange(uses_, {});
+  lock_.unlock();
+  std::erase_if(uses, forgotten);
+  uses.push_back(std::move(event));
+  lock_.lock();
+  uses_.insert(uses_.end(), uses.begin(), uses.end());
   lock_.unlock();
 }
 

@@ -120,6 +120,7 @@ class Faults(unittest.TestCase):
             job = self.start(hosts, "64", "1", "0", "--first", "24576", "400", "--timeout", "4")
             self.assertEqual(job.end(), 0, job.shown())
             self.assertIn("all sums are right", job.out)
+            self.assertRegex(job.err, r"\[0\] warning: rank 0 has waited 4(\.\d+)? s for all_reduce #0 .* missing: 1 .*; it goes on waiting while data move\n")
             self.assertGreater(time.monotonic() - job.begin, 4 + 4, "the link was not slow")
 
     def test_a_rank_that_waits_behind_many_short_blocks_which_no_longer_move_is_told_so_at_the_deadline(self):

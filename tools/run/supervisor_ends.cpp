@@ -193,9 +193,9 @@ bool Supervisor::may_be_an_echo(const Failure& failure) const {
 std::vector<Supervisor::Failure> Supervisor::failures_in_order() const {
   std::vector<Failure> failures = failures_;
   for (Failure& failure : failures) {
-    const Lines& err = *ranks_[static_cast<std::size_t>(std::max(0, failure.rank))]->err;
-    const bool says = failure.rank >= 0 && failure.ending.kind == Ending::Kind::Exited;
-    if (says && err.has_error()) failure.at = std::min(failure.at, err.error_at());
+    if (failure.rank < 0 || failure.ending.kind != Ending::Kind::Exited) continue;
+    const Lines& err = ranks_[static_cast<std::size_t>(failure.rank)]->err;
+    if (err.has_error()) failure.at = std::min(failure.at, err.error_at());
   }
   std::ranges::stable_sort(failures, {}, &Failure::at);
   return failures;

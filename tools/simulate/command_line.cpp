@@ -34,22 +34,28 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
       "sequences per step of all ranks; 0: one per rank of dp, and with "
       "--search one per GPU");
   add_number<std::int64_t, std::int64_t>(*sub, "--seq", o->seq, 1, kMost, "tokens per sequence");
-  add_word(*sub, "--plan", o->plan, {"tp", "tp-sp"},
-           "tensor parallelism, or tp-sp: with sequence parallelism as well");
+  const CLI::Option* plan =
+      add_word(*sub, "--plan", o->plan, {"tp", "tp-sp"},
+               "tensor parallelism, or tp-sp: with sequence parallelism as well");
   add_word(*sub, "--overlap", o->overlap, {"off", "auto", "always"},
            "overlap linear layers with the collectives around them");
   add_number(*sub, "--weave", o->weave, 1, 1'000'000,
              "parts of a rank's sequences that take turns: one computes under the collectives of "
              "another");
-  add_word(*sub, "--recompute", o->recompute, recompute_policies(),
-           "save all activations, or recompute each layer in backward");
+  const CLI::Option* recompute =
+      add_word(*sub, "--recompute", o->recompute, recompute_policies(),
+               "save all activations, or recompute each layer in backward");
   sub->add_option("--trace", o->trace, "write a Chrome trace in virtual time to this file");
   sub->add_flag("--json", o->json, "print a JSON object; with --search, an array of them");
   sub->add_flag("--search", o->search,
                 "try the meshes, plans and recompute policies of --gpus, and print the ten best");
-  add_number(*sub, "--gpus", o->gpus, 0, 1'000'000,
-             "number of GPUs for --search; beside --mesh, it must be its number of ranks");
-  sub->callback([o, &chosen] {
+  add_number(
+      *sub, "--gpus", o->gpus, 0, 1'000'000,
+      "number of GPUs for --search; with --mesh, it must equal the number of ranks in the mesh");
+  sub->callback([o, plan, recompute, &chosen] {
+    for (const CLI::Option* tried : {plan, recompute})
+      CS_REQUIRE(!o->search || tried->count() == 0, "--search tries each ", tried->get_name(),
+                 ": leave it out");
     chosen = [o] {
       simulate_training(*o, std::cout);
       return 0;

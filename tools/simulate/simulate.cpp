@@ -19,6 +19,7 @@ TraceAbout about(const SimulateOptions& options, const Question& question) {
                    {"plan", options.plan},          {"recompute", options.recompute},
                    {"gpu", question.gpu.name},      {"batch", std::to_string(run.batch)},
                    {"seq", std::to_string(run.seq)}};
+  about["overlap"] = options.overlap;
   about["simulated"] =
       str_cat(ranks_of(run.mesh), " ranks (", to_string(run.mesh), " of ", question.gpu.name, ')');
   for (const DimLink& dim : run.links.dims)

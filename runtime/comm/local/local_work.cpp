@@ -1,6 +1,7 @@
 #include "runtime/comm/local/local_work.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
@@ -173,9 +174,16 @@ void LocalWork::check(std::int64_t waited_ns) {
   if (is_overdue(waited_ns)) fail_timeout(waited_ns);
 }
 
-bool LocalWork::is_overdue(std::int64_t waited_ns) const {
+bool LocalWork::is_overdue(std::int64_t waited_ns) {
   const std::int64_t timeout_ns = communicator_->timeout_ns();
-  return timeout_ns > 0 && waited_ns >= timeout_ns && !data_move();
+  if (timeout_ns <= 0 || waited_ns < timeout_ns) return false;
+  if (!data_move()) return true;
+  if (!told_late_.exchange(true)) {
+    const std::string on = communicator_->group().title();
+    const std::string text = awaited_.late_text(on, waited_ns, missing_text());
+    std::fprintf(stderr, "warning: %s\n", text.c_str());
+  }
+  return false;
 }
 
 // A slow link is no error: within the deadline something has come from each rank that is awaited,

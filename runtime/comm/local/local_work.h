@@ -2,6 +2,7 @@
 // The work handles of a LocalCommunicator: waiting helps with the transfer, spins briefly, then
 // sleeps. On devices that queue their work it ends when all of it is queued: then the compute
 // stream is ordered after it. Owned by the Work handles of one rank, used on its thread.
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -78,7 +79,7 @@ class LocalWork : public WorkState {
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
-  bool is_overdue(std::int64_t waited_ns) const;
+  bool is_overdue(std::int64_t waited_ns);
   bool data_move() const;
   void fail_if_missing_is_here() const;
   Sleeper* sleeper() const;
@@ -106,8 +107,9 @@ class LocalWork : public WorkState {
   CommEvent event_;  // id 0: nobody watched the issue
   std::int64_t begin_wait_ns_ = 0;
   bool settled_ = false, looked_after_ = false;
-  std::size_t side_ = 0;  // of this rank in device_op_
-  Kept kept_;             // until the compute stream comes after it
+  std::atomic<bool> told_late_{false};  // that the deadline is over, though data move
+  std::size_t side_ = 0;                // of this rank in device_op_
+  Kept kept_;                           // until the compute stream comes after it
 };
 
 class OpWork final : public LocalWork {

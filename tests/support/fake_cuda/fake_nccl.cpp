@@ -132,7 +132,8 @@ void note_part(const Part& part, const FakeDriver::Op& op, std::size_t r, std::s
   if (part.kind == Send || (part.kind == Reduce && !root)) return;
   for (std::size_t piece = 0; piece < (receives_all ? ranks : 1); ++piece) {
     const char* to = at(part.recv, piece * bytes);
-    if (to != part.send || !(receives_all || root)) driver().writes(what, to, bytes, &op);
+    if (to != part.send || !(receives_all || part.kind == Broadcast))
+      driver().writes(what, to, bytes, &op);
   }
 }
 

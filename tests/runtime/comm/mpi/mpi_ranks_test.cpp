@@ -185,7 +185,7 @@ TEST(MpiRanks, ThatComputeWhileAPeerIsLateAskMpiOnceAMillisecond) {
     const std::int64_t begin = now_ns();
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
     EXPECT_GT(polls, before);
-    EXPECT_LE(polls - before, (now_ns() - begin) / 1'000'000 + 10);
+    EXPECT_LE(polls - before, (now_ns() - begin) / 1'000'000 + 60);
     ranks->stop();
   }
   engine->forget();
