@@ -47,8 +47,8 @@ class RemoteRanks {
   // A rank here unwinds after the poison of `group`: when this has returned no memory of its own is
   // read any more.
   virtual void abandon(const LocalGroup& group) = 0;
-  // Whether data, which travel in pieces, or the news that a rank there has issued something have
-  // come from its process, or data gone there, within the last `ns`.
+  // Whether data, which travel in pieces or with the news that a rank there has issued something,
+  // have come from its process or gone there within the last `ns`.
   virtual bool data_move(int world_rank, std::int64_t ns) const = 0;
   // Whether its process lives, and something in the job moves over a slow link, or it moves data
   // itself without a pause: it may wait for that.

@@ -81,7 +81,7 @@ class MpiEngine {
   // Whether a piece of a block has come from there or gone there within the last `ns`, or a notice
   // that note_moved() was told of.
   bool data_move(int process, std::int64_t ns) const;
-  // A notice has brought data from there, or the news that they follow.
+  // A notice has brought data from there.
   void note_moved(int process);
   // What is slow is measured by the deadline of those who wait; 0, as at first: nothing is.
   void set_deadline(std::int64_t ns) { deadline_ns_.store(ns); }

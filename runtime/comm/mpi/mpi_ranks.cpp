@@ -97,7 +97,7 @@ bool MpiRanks::heard(int from, std::span<const std::byte> bytes) {
       hooks_.failed(str_cat("process ", from, " runs ", begun->ranks, " ranks, process ",
                             engine_->process(), " runs ", ranks));
   } else if (auto* issued = std::get_if<IssuedNotice>(&notice)) {
-    engine_->note_moved(from);
+    if (!issued->data.empty()) engine_->note_moved(from);
     const std::scoped_lock in_order(order_);
     heard(std::move(*issued));
   } else {
