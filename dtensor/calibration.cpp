@@ -45,8 +45,9 @@ std::uint64_t text_hash(std::string_view text) {
 
 LinkCost Calibration::Times::link() const {
   if (large_bytes == 0) return {};
-  const std::int64_t moving = std::max<std::int64_t>(large_ns - small_ns, 1);
-  const double rate = static_cast<double>(large_bytes) / static_cast<double>(moving);  // per ns
+  const double moving =
+      time_of_moving(static_cast<double>(large_ns), static_cast<double>(small_ns));
+  const double rate = static_cast<double>(large_bytes) / std::max(moving, 1.0);  // per ns
   const double more = static_cast<double>(middle_ns) - static_cast<double>(middle_bytes) / rate;
   const double latency = std::max(static_cast<double>(small_ns), std::floor(more));
   return {latency * 1e-3, rate * 1e3, static_cast<double>(contention_x1024) / 1024};

@@ -1,6 +1,7 @@
 #pragma once
 // What calibrate() measures and keeps: times of products on a grid of shapes, links. A value, in
 // whole numbers, so that all ranks hold the same bits. Pure functions; any thread.
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,12 @@
 #include "dtensor/ops/gemm_model.h"
 
 namespace coshard {
+
+// Of the time of a large message, what a small one did not take as well: at the least 1/64 of it, since
+// a busy machine may have held up the small one.
+inline double time_of_moving(double large, double small) {
+  return std::max(large - small, large / 64);
+}
 
 struct Calibration {
   // all_gathers along one mesh dimension: of a few bytes, of a common size, and of many.

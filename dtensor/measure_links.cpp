@@ -7,6 +7,7 @@
 
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include "dtensor/calibration.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -70,7 +71,7 @@ Task<DeviceMesh> measure_links(DeviceMesh mesh, CallSite site) {
     const double bytes = static_cast<double>(size_of(DType::F32) * (kLarge - kSmall)) *
                          static_cast<double>(mesh.size(m) - 1);
     links[at].latency = rounded_figure(small);
-    links[at].bytes_per_us = rounded_figure(bytes / std::max(large - small, 1e-3));
+    links[at].bytes_per_us = rounded_figure(bytes / std::max(time_of_moving(large, small), 1e-3));
   }
   co_return mesh.with_links(std::move(links));
 }

@@ -55,6 +55,17 @@ TEST(Calibration, HasALinkForEachDimension) {
   EXPECT_EQ(links[1], LinkCost()) << "of one rank";
 }
 
+// As a busy machine made it: 8.4e6 GB/s.
+TEST(Calibration, ASmallMessageThatWasHeldUpDoesNotMakeALinkEndless) {
+  const Calibration::Times noisy{.small_ns = 3'200'000,
+                                 .middle_ns = 3'200'000,
+                                 .large_ns = 3'150'000,
+                                 .middle_bytes = 65'536,
+                                 .large_bytes = 8'388'608};
+  EXPECT_LT(noisy.link().bytes_per_us, 200'000);
+  EXPECT_GE(noisy.link().latency, 3'000);
+}
+
 TEST(Calibration, HasATableForEachDtype) {
   const Calibration c = example_calibration();
   ASSERT_NE(c.table(DType::BF16), nullptr);
