@@ -178,11 +178,8 @@ bool LocalWork::is_overdue(std::int64_t waited_ns) {
   const std::int64_t timeout_ns = communicator_->timeout_ns();
   if (timeout_ns <= 0 || waited_ns < timeout_ns) return false;
   if (!data_move()) return true;
-  if (!told_late_.exchange(true)) {
-    const std::string on = communicator_->group().title();
-    const std::string text = awaited_.late_text(on, waited_ns, missing_text());
-    std::fprintf(stderr, "warning: %s\n", text.c_str());
-  }
+  if (!told_late_.exchange(true))
+    std::fprintf(stderr, "warning: %s\n", late_text(waited_ns).c_str());
   return false;
 }
 
@@ -222,8 +219,17 @@ void LocalWork::wait_part(int part) {
   wait();
 }
 
-void LocalWork::fail_poisoned() {
+// What peers have queued comes before whatever this rank frees.
+void LocalWork::abandon() {
   communicator_->abandon();
+  try {
+    if (device_op_ != nullptr && !settled_ && complete()) order_after(device_op_->end());
+  } catch (const Error&) {  // the device has failed as well
+  }
+}
+
+void LocalWork::fail_poisoned() {
+  abandon();
   throw communicator_->group().poisoned(awaited_);
 }
 
@@ -231,7 +237,7 @@ void LocalWork::fail_timeout(std::int64_t waited_ns) {
   LocalGroup& group = communicator_->group();
   const std::string message = awaited_.timeout_text(group.title(), waited_ns, missing_text());
   if (!group.poison(message)) fail_poisoned();
-  communicator_->abandon();
+  abandon();
   throw Error(ErrorKind::Timeout, message);
 }
 
@@ -369,10 +375,6 @@ MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,
 
 bool MessageWork::help() {
   return communicator_->help(*message_) || communicator_->group().drive();
-}
-
-bool MessageWork::misses(int rank) const {
-  return rank == peer_ && message_->state.load() == MessageState::Half;
 }
 
 std::int64_t MessageWork::link_ns(int) const {

@@ -76,9 +76,13 @@ class LocalWork : public WorkState {
   std::shared_ptr<DeviceOp> device_op_;
 
  private:
+  void abandon();
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
   void fail_if_lost();
+  std::string late_text(std::int64_t waited_ns) const {
+    return awaited_.late_text(communicator_->group().title(), waited_ns, missing_text());
+  }
   bool is_overdue(std::int64_t waited_ns);
   bool data_move() const;
   void fail_if_missing_is_here() const;
@@ -162,7 +166,9 @@ class MessageWork final : public LocalWork {
   }
   bool help() override;
   int lost() const override;
-  bool misses(int rank) const override;
+  bool misses(int rank) const override {
+    return rank == peer_ && message_->state.load() == MessageState::Half;
+  }
   bool lacks_data_of(int rank) const override { return rank == peer_; }
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
