@@ -223,7 +223,8 @@ void LocalWork::wait_part(int part) {
 void LocalWork::abandon() {
   communicator_->abandon();
   try {
-    if (device_op_ != nullptr && !settled_ && complete()) order_after(device_op_->end());
+    if (device_op_ != nullptr && !settled_ && complete() && device_op_->is_queued())
+      order_after(device_op_->end());
   } catch (const Error&) {  // the device has failed as well
   }
 }
