@@ -4,6 +4,7 @@
 #include <array>
 
 #include <coshard/runtime/error.h>
+#include "dtensor/redistribute/link_cost.h"
 
 namespace coshard {
 namespace {
@@ -122,7 +123,7 @@ std::optional<LinkCost> known_link(const DeviceMesh& mesh, int m) {
   if (!(cost == LinkCost())) return cost;
   const std::optional<Link>& link = mesh.world().options().link;
   if (!link) return std::nullopt;
-  return LinkCost{static_cast<double>(link->latency.count()) * 1e-3, link->bytes_per_second * 1e-6};
+  return cost_of(*link);
 }
 
 }  // namespace coshard

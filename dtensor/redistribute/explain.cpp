@@ -8,6 +8,7 @@
 #include <coshard/dtensor/redistribute/cost.h>
 #include <coshard/runtime/comm/link.h>
 #include <coshard/runtime/error.h>
+#include "dtensor/redistribute/link_cost.h"
 #include "dtensor/redistribute/planner.h"
 #include "dtensor/redistribute/transition.h"
 
@@ -98,8 +99,7 @@ PlanAnswer explain(const PlanQuestion& q) {
 void set_link(PlanQuestion& q, std::string_view text) {
   const auto equals = text.find('=');
   const Link link = parse_link(equals == text.npos ? text : text.substr(equals + 1));
-  const LinkCost cost{static_cast<double>(link.latency.count()) * 1e-3,
-                      link.bytes_per_second * 1e-6};
+  const LinkCost cost = cost_of(link);
   q.links.resize(q.mesh_shape.size());
   if (equals == text.npos) {
     std::ranges::fill(q.links, cost);

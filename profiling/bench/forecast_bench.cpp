@@ -12,6 +12,7 @@
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/runtime/error.h>
+#include "dtensor/redistribute/link_cost.h"
 #include "kernels/sim/table.h"
 #include "profiling/bench/schedules.h"
 #include "profiling/bench/transformer_step.h"
@@ -201,10 +202,6 @@ ProcessorModel processor_of(const ForecastOptions& options, const Measured& foun
   processor.kernel_ns =
       static_cast<std::int64_t>(std::max(0.0, wall - gemm - attention - other) / work.kernels);
   return processor;
-}
-
-LinkCost cost_of(const Link& link) {
-  return {static_cast<double>(link.latency.count()) * 1e-3, link.bytes_per_second * 1e-6};
 }
 
 }  // namespace

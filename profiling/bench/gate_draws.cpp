@@ -15,6 +15,7 @@
 #include <coshard/dtensor/tape.h>
 #include "dtensor/calibration.h"
 #include "dtensor/ops/linear_forecast.h"
+#include "dtensor/redistribute/link_cost.h"
 
 namespace coshard::bench {
 namespace {
@@ -152,8 +153,8 @@ void measure_draws(Report& report, const OverlapOptions& options) {
   for (int i = 0; i < 3 * options.draws; ++i) {
     const auto kind = static_cast<ScheduleKind>(i % 3);
     const Drawn drawn = draw_layer(draw, kind, world.ranks, gemm);
-    const LinkCost link{static_cast<double>(drawn.link.latency.count()) * 1e-3 + more_us,
-                        drawn.link.bytes_per_second * 1e-6, found.contention};
+    LinkCost link = cost_of(drawn.link);
+    link.latency += more_us, link.contention = found.contention;
     if (!schedule_of(kind, overlap_case(drawn.shape, kind, gemm, link), Overlap::Auto)) continue;
     const std::vector<double> all = speedups_of(world, drawn, measured, link, 3 * options.rounds);
     const MedianBounds bounds = median_bounds(all);

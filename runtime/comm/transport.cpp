@@ -1,10 +1,10 @@
 #include "runtime/comm/transport.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <string_view>
+
+#include "runtime/environment.h"
 
 namespace coshard {
 
@@ -12,12 +12,7 @@ std::vector<std::string> transport_settings() {
   constexpr std::array<std::string_view, 8> kBegin = {
       "OMPI_MCA_btl", "OMPI_MCA_mtl",    "OMPI_MCA_pml", "MPIR_CVAR_",
       "UCX_TLS",      "UCX_NET_DEVICES", "FI_PROVIDER",  "FI_TCP_IFACE"};
-  std::vector<std::string> found;
-  for (char** each = environ; *each != nullptr; ++each) {
-    const std::string_view setting = *each;
-    if (std::ranges::any_of(kBegin, [=](auto begin) { return setting.starts_with(begin); }))
-      found.emplace_back(setting);
-  }
+  std::vector<std::string> found = settings_of(kBegin);
   std::ranges::sort(found);
   return found;
 }

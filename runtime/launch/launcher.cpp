@@ -1,14 +1,12 @@
 #include "runtime/launch/launcher.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
 
 #include <coshard/runtime/error.h>
+#include "runtime/environment.h"
 
 namespace coshard {
 namespace {
@@ -168,11 +166,8 @@ std::vector<std::string> variables_of_mpi_launchers() {
   constexpr std::array<std::string_view, 7> kItsOwn = {
       "PMIX_",        "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE",   "OMPI_MCA_orte_",
       "OMPI_MCA_ess", "OMPI_MCA_pmix",    "OMPI_MCA_initial_wdir"};
-  for (char** each = environ; *each != nullptr; ++each) {
-    const std::string_view setting = *each;
-    if (std::ranges::any_of(kItsOwn, [=](auto begin) { return setting.starts_with(begin); }))
-      all.emplace_back(setting.substr(0, setting.find('=')));
-  }
+  for (const std::string& setting : settings_of(kItsOwn))
+    all.push_back(setting.substr(0, setting.find('=')));
   return all;
 }
 

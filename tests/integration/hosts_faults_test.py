@@ -39,6 +39,18 @@ class Faults(unittest.TestCase):
         job.wait_for("sum 3\n" if "1000000" in program else "liveness at port")
         return job
 
+    def stop_in_the_middle(self, job, hosts, host, error, most):
+        """Stops the process of a host 5 s into what takes 10; what is on its way still arrives, then there is that error, `most` s later."""
+        time.sleep(5)
+        self.assertIsNone(job.started.poll(), job.shown())
+        begin = time.monotonic()
+        os.kill(hosts.pid_on(host, STEADY), signal.SIGSTOP)
+        job.wait_for(error)
+        took = time.monotonic() - begin
+        self.assertGreater(took, 4 - 2)
+        self.assertLess(took, most + NOISE)
+        self.assertNotEqual(job.end(2 + 3 + NOISE), 0, job.shown())
+
     def check_nothing_remains(self, hosts, program="", seconds=3):
         end = time.monotonic() + seconds
         while (left := hosts.processes(program)) and time.monotonic() < end:
@@ -127,31 +139,16 @@ class Faults(unittest.TestCase):
         with Hosts(2, "1gbit") as hosts:
             hosts.set_rate("10mbit")
             job = self.start(hosts, "1", "1", "0", "--at-once", "12288", "400", "--timeout", "4")
-            time.sleep(5)
-            self.assertIsNone(job.started.poll(), job.shown())
-            begin = time.monotonic()
-            os.kill(hosts.pid_on(1, STEADY), signal.SIGSTOP)
-            # What was on its way still arrives: the wait ends a deadline after that, or when the process has been silent for longer.
+            # The wait ends a deadline after what was on its way, or when the process has been silent for longer.
             late = r"timeout after \d+(\.\d+)? s on rank 0 waiting for .* missing: (the data of )?1 "
-            job.wait_for(rf"error: .*({late}|{who(1)} has died: it has been silent )")
-            took = time.monotonic() - begin
-            self.assertGreater(took, 4 - 2)
-            self.assertLess(took, 4 + 2 + NOISE)
-            self.assertNotEqual(job.end(2 + 3 + NOISE), 0, job.shown())
+            self.stop_in_the_middle(job, hosts, 1, rf"error: .*({late}|{who(1)} has died: it has been silent )", 4 + 2)
 
     def test_a_rank_that_waits_for_one_whose_data_no_longer_move_is_told_so_at_the_deadline(self):
         with Hosts(3, "1gbit") as hosts:
             hosts.set_rate("20mbit")
             job = self.start(hosts, "64", "1", "0", "--first", "24576", "1", "--timeout", "4")
-            time.sleep(5)
-            self.assertIsNone(job.started.poll(), job.shown())
-            begin = time.monotonic()
-            os.kill(hosts.pid_on(2, STEADY), signal.SIGSTOP)
-            job.wait_for(r"error: .*timeout after \d+(\.\d+)? s on rank [01] waiting for .* missing: (the (data|sum) of )?[12]")
-            took = time.monotonic() - begin
-            self.assertGreater(took, 4 - 2)  # what was on its way still arrived
-            self.assertLess(took, 4 + 4 + NOISE)
-            self.assertNotEqual(job.end(2 + 3 + NOISE), 0, job.shown())
+            late = r"error: .*timeout after \d+(\.\d+)? s on rank [01] waiting for .* missing: (the (data|sum) of )?[12]"
+            self.stop_in_the_middle(job, hosts, 2, late, 4 + 4)
 
     # Processes
 

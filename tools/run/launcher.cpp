@@ -52,6 +52,12 @@ bool is_crowded(const Job& job) {
   return most > job.cores;
 }
 
+// Those that the user has not set.
+Environment unset_ones_of(Environment all) {
+  std::erase_if(all, [](const auto& each) { return std::getenv(each.first.c_str()) != nullptr; });
+  return all;
+}
+
 }  // namespace
 
 std::vector<std::string> known_mpis() {
@@ -97,11 +103,9 @@ Environment environment_of(const Launcher& launcher, const Job& job) {
     // are surely on one host, shared memory serves as well.
     const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
     const bool here = job.hosts.empty() && !is_set("SLURM_JOB_ID") && !is_set("HYDRA_HOST_FILE");
-    Environment all;
-    if (!is_set("UCX_DEBUG_SIGNO"))
-      all.emplace_back("UCX_DEBUG_SIGNO", "0");  // else SIGHUP is its own
-    if (here && !is_set("UCX_TLS")) all.emplace_back("UCX_TLS", "posix,sysv,self");
-    return all;
+    Environment all = {{"UCX_DEBUG_SIGNO", "0"}};  // else SIGHUP is its own
+    if (here) all.emplace_back("UCX_TLS", "posix,sysv,self");
+    return unset_ones_of(std::move(all));
   }
   // Ranks in their order, host by host; their compute threads are not tied to one core; guards that
   // leave are not waited for, since no rank is left then.
@@ -115,8 +119,7 @@ Environment environment_of(const Launcher& launcher, const Job& job) {
   if (job.root)
     all.insert(all.end(),
                {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
-  std::erase_if(all, [](const auto& each) { return std::getenv(each.first.c_str()) != nullptr; });
-  return all;
+  return unset_ones_of(std::move(all));
 }
 
 }  // namespace coshard::job

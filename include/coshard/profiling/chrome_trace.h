@@ -96,7 +96,7 @@ class ChromeTrace : public Observer {
 };
 
 // What a trace is of, by name: {{"plan", "tp"}, {"batch", "4"}}. `coshard trace report` refuses a
-// baseline of which something is different. "link" is the link that is named in the report.
+// baseline of which something is different, or whose "overlap" is not "off". "link" is the link that is named in the report.
 using TraceAbout = std::map<std::string, std::string>;
 
 // One JSON object; trace i is rank first_rank + i. Times start at 0 with the earliest span. Spans of

@@ -89,7 +89,7 @@ class MpiEngine {
   // moves, with whomever.
   bool moves_slowly() const { return within(slow_ns_, deadline_ns_.load()); }
   // Whether short blocks have come and gone for a quarter of the deadline without a pause, as they
-  // do over a slow link, and still do. An eighth is a pause: with the beats that tell others, and
+  // do over a slow link, and in a program that never rests, and still do. An eighth is a pause: with the beats that tell others, and
   // what they make of it, all is forgotten within a deadline.
   bool moves_steadily() const { return within(steady_ns_, deadline_ns_.load() / 8); }
   // Any thread. Something in the job moves slowly, and `process` lives, or it moves data steadily

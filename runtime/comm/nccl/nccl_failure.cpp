@@ -107,8 +107,10 @@ void NcclCommunicator::throw_failure() {
   }
   if (error == nullptr) return;
   const std::string rest = abort();
-  if (rest.empty()) end_before_memory_goes();
-  if (rest.empty()) std::rethrow_exception(error);
+  if (rest.empty()) {
+    end_before_memory_goes();
+    std::rethrow_exception(error);
+  }
   try {
     std::rethrow_exception(error);
   } catch (const Error& known) {

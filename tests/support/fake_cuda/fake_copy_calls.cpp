@@ -53,7 +53,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   if (target.serial != 0) return cudaSuccess;
   driver().enter("Memcpy of pageable memory");
   const bool over = driver().wait_for(op, kCall);
-  if (over) driver().observe(*op);
+  if (over) driver().observe(op->clock);
   return waited(over);
 }
 

@@ -170,8 +170,7 @@ class FakeDriver {
   void reads(const char* what, const void* data, std::size_t bytes, const Op* by = nullptr);
   void writes(const char* what, const void* data, std::size_t bytes, const Op* by = nullptr);
   // The host has been told that they are over.
-  void observe(const Op& op);
-  void observe(const Stream& stream);
+  void observe(const FakeClock& over);
   void observe_device(int device);
   // The memory is another's from now on.
   void renew(const void* data, std::size_t bytes) { races_.forget(data, bytes); }

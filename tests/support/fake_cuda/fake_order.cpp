@@ -49,24 +49,17 @@ void FakeDriver::writes(const char* what, const void* data, std::size_t bytes, c
   if (knows(data)) races_.write(access(what, by), running_->clock, data, bytes);
 }
 
-void FakeDriver::observe(const Op& op) {
+void FakeDriver::observe(const FakeClock& over) {
   const auto held = lock();
   auto known = std::make_shared<FakeClock>(*host_);
-  known->add(op.clock);
-  host_ = std::move(known);
-}
-
-void FakeDriver::observe(const Stream& stream) {
-  const auto held = lock();
-  auto known = std::make_shared<FakeClock>(*host_);
-  known->add(stream.clock);
+  known->add(over);
   host_ = std::move(known);
 }
 
 void FakeDriver::observe_device(int device) {
   const auto held = lock();
   for (const auto& stream : streams_)
-    if (stream->device == device) observe(*stream);
+    if (stream->device == device) observe(stream->clock);
 }
 
 }  // namespace coshard::testing

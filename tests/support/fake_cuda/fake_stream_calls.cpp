@@ -43,7 +43,7 @@ cudaError_t event_query(cudaEvent_t event) {
   if (const int error = fake_graphs::ask(op); error != 0) return status(error);
   const auto held = driver().lock();
   if (!op->done && (driver().patient() || !driver().force(op))) return status(cudaErrorNotReady);
-  driver().observe(*op);
+  driver().observe(op->clock);
   return cudaSuccess;
 }
 
@@ -70,7 +70,7 @@ cudaError_t stream_query(cudaStream_t stream) {
   const auto last = driver().last_of(driver().stream(stream));
   if (last != nullptr && (driver().patient() || !driver().force(last)))
     return status(cudaErrorNotReady);
-  driver().observe(driver().stream(stream));
+  driver().observe(driver().stream(stream).clock);
   return cudaSuccess;
 }
 
@@ -78,7 +78,7 @@ cudaError_t stream_synchronize(cudaStream_t stream) {
   ENTER("StreamSynchronize");
   FakeDriver::Stream& on = driver().stream(stream);
   const bool over = driver().wait_for(driver().last_of(on), "cudaStreamSynchronize");
-  if (over) driver().observe(on);
+  if (over) driver().observe(on.clock);
   return waited(over);
 }
 

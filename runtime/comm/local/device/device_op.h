@@ -43,8 +43,8 @@ class DeviceOp final : public Watched {
   // Queues all of it; every side has arrived and they agree. Under the group's queueing mutex.
   // Throws device errors; some of it may be queued then.
   void queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what, std::int64_t timeout_ns);
-  // The end of all of it, or of the shard of `source` on `target`; once it is queued.
   bool is_queued() const { return over_ != nullptr; }
+  // The end of all of it, or of the shard of `source` on `target`; once it is queued.
   const Event& end() const { return *over_; }
   const Event& end_of_part(int source, int target) const;
   // Keeps what a dropped work handle of `side` held until the end. Under the queueing mutex.

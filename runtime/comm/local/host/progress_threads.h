@@ -34,7 +34,7 @@ class ProgressThreads {
   ProgressThreads& operator=(const ProgressThreads&) = delete;
 
   // There is work in it now, or will be. Any thread; who offers an op holds a reference to it. With
-  // ranks in other processes helpers look at it by themselves, every half millisecond.
+  // ranks in other processes helpers look at it by themselves, every half millisecond, or millisecond.
   void offer(std::shared_ptr<LocalGroup> group, CollectiveOp& op);
   void offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message);
   // It is over. Any thread.

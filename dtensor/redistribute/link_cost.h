@@ -1,0 +1,12 @@
+#pragma once
+// What the planner and the gate make of an emulated link.
+#include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/runtime/comm/link.h>
+
+namespace coshard {
+
+inline LinkCost cost_of(const Link& link) {
+  return {static_cast<double>(link.latency.count()) * 1e-3, link.bytes_per_second * 1e-6};
+}
+
+}  // namespace coshard
