@@ -25,11 +25,11 @@ struct Explained {
     const bool modules_asked = module->count() > 0;
     for (const CLI::Option* each : {from, to, shape})
       CS_REQUIRE(!modules_asked || each->count() == 0, each->get_name(),
-                 " says nothing of linear layers: leave it or --module out");
+                 " cannot be combined with --module");
     for (const CLI::Option* each : of_modules)
       CS_REQUIRE(modules_asked || each->count() == 0, each->get_name(), " needs --module");
     CS_REQUIRE(threads->count() == 0 || modules.device == "cpu", "--threads ", modules.threads,
-               " is of a CPU, got --device ", modules.device);
+               " needs --device cpu, got --device ", modules.device);
     for (const CLI::Option* each : {device, threads})
       if (each->count() > 0)
         modules.machine += str_cat(modules.machine.empty() ? "" : " ", each->get_name(), ' ',

@@ -109,7 +109,7 @@ Setting setting_of(const PlanModulesOptions& o) {
   if (!o.links.empty()) s.link = mesh.links[0];
   const bool has_products = s.measured && s.measured->table(s.dtype) != nullptr;
   CS_REQUIRE(!has_products || o.machine.empty(), o.machine, " beside --calibration ", o.calibration,
-             ": the file has the products of its own device and threads");
+             ": the file has GEMM times of its own device and threads");
   s.gemm = {s.measured ? s.measured->table(s.dtype) : nullptr, o.device == "cpu" ? o.threads : 0};
   return s;
 }
@@ -222,12 +222,12 @@ void explain_modules(const PlanModulesOptions& o, std::ostream& out) {
       " matches no linear layer; those are layers.*.attn.w[qkvo], layers.*.mlp.w[123] and output");
   if (o.json) return print_json(o, setting, rows, out);
   out << fmt::format(
-      "forward on {}, link {}{}, products {}\n", o.mesh,
+      "forward on {}, link {}{}, GEMM times {}\n", o.mesh,
       setting.link ? fmt::format("{:g} us, {:g} GB/s", setting.link->latency,
                                  setting.link->bytes_per_us * 1e-3)
                    : "unknown",
       setting.measured_on.empty() ? "" : fmt::format(" (measured on {})", setting.measured_on),
-      setting.gemm.table ? "as measured" : "at a constant rate");
+      setting.gemm.table ? "as measured" : "by a constant rate");
   print(rows, out);
 }
 

@@ -44,7 +44,7 @@ std::string CollectiveInfo::late_text(std::string_view on, std::int64_t waited_n
 
 std::string CollectiveInfo::lost_text(std::string_view on, int lost, std::uint64_t issued) const {
   const std::string after =
-      issued > 0 ? str_cat(" after #", issued - 1) : std::string(" before its first collective");
+      issued > 0 ? str_cat(" after #", issued - 1) : std::string(", having issued no collective");
   return str_cat("rank ", lost, " left the program", after, "; ", text(on), " still waits for it");
 }
 

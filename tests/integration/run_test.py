@@ -152,10 +152,20 @@ class Run(Jobs):
                 self.check(job, code, f"error: rank 1 exited with code {code}")
 
     def test_a_rank_that_has_failed_and_waits_for_the_others_is_the_cause(self):
-        program = RANK + ("\nif rank == 1: print('error: disk full', file=sys.stderr, flush=True); time.sleep(1.5); sys.exit(1)\n"
+        program = RANK + ("\nif rank == 1: print('error: rank 1: disk full', file=sys.stderr, flush=True); time.sleep(1.5); sys.exit(1)\n"
                           "if rank == 2: time.sleep(0.8); os.kill(os.getpid(), signal.SIGKILL)\n"
                           "time.sleep(1.5); sys.exit('error: rank 1 ended with: disk full')")
-        self.check(self.job("-n", "3", PYTHON, "-c", program), 1, "error: rank 1 exited with code 1: disk full")
+        self.check(self.job("-n", "3", PYTHON, "-c", program), 1, "error: rank 1 exited with code 1: rank 1: disk full")
+
+    def test_an_error_from_which_a_rank_has_recovered_is_not_the_cause(self):
+        program = RANK + ("\nif rank == 2: print('error: no cache, computing it', file=sys.stderr, flush=True)\n"
+                          "time.sleep(1)\nif rank == 1: os._exit(3)\ntime.sleep(0.5); sys.exit(1)")
+        self.check(self.job("-n", "3", PYTHON, "-c", program), 3, "error: rank 1 exited with code 3")
+
+    def test_words_of_a_program_like_those_of_the_library_are_its_own(self):
+        for words in ("preprocess has ended with exit code 1", "loader process 3 has died: EOF", "solver on rank 1 ended with: NaN"):
+            job = self.after_rank_1(f"sys.exit('error: {words}')", "os._exit(3)")
+            self.check(job, 1, f"error: rank 1 exited with code 1: {words}")
 
     def test_a_worker_of_its_own_that_has_died_is_no_other_rank(self):
         job = self.after_rank_1("sys.exit('error: data worker 7 has died: out of memory')", "os.kill(os.getpid(), signal.SIGKILL)")
@@ -164,7 +174,7 @@ class Run(Jobs):
     def test_a_rank_that_only_tells_of_another_is_not_the_cause(self):
         for later, code, end in (("sys.exit('error: of its own')", 1, "exited with code 1: of its own"),
                                  ("os.kill(os.getpid(), signal.SIGSEGV)", 139, "was killed by SIGSEGV")):
-            job = self.after_rank_1("sys.exit('error: rank 2, process 2 has died: its connection failed')", later)
+            job = self.after_rank_1("sys.exit('error: process 2 (pid 7 on node) has died: its connection failed')", later)
             self.check(job, code, f"error: rank 2 {end}")
 
     def test_what_a_rank_has_started_ends_with_it(self):

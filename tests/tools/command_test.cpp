@@ -188,8 +188,8 @@ TEST(Command, PlanExplainShowsWhatLinearLayersOverlapWith) {
       "plan explain --mesh tp=4 --plan tp-sp --dim 4096 --heads 32 --ffn 14336 --seq 4096 ";
   const Ended slow = run(sharded + "--link 20us,2GB/s --module");
   EXPECT_EQ(slow.code, 0) << slow.err;
-  EXPECT_EQ(slow.out.rfind("forward on tp=4, link 20 us, 2 GB/s, products at a constant rate\n", 0),
-            0U)
+  EXPECT_EQ(
+      slow.out.rfind("forward on tp=4, link 20 us, 2 GB/s, GEMM times by a constant rate\n", 0), 0U)
       << slow.out;
   EXPECT_EQ(std::count(slow.out.begin(), slow.out.end(), '\n'), 10) << slow.out;
   EXPECT_NE(slow.out.find("all_gather     by shards      1"), std::string::npos) << slow.out;
@@ -217,9 +217,10 @@ assert w2['serial_ms'] > 0 and w2['overlapped_ms'] > 0 and w2['why'], w2)"))
       << json.out;
   expect_refused("plan explain --mesh 2", "--from is required, or --module");
   expect_refused("plan explain --mesh 2 --from R --to R --threads 2", "--threads needs --module");
-  expect_refused("plan explain --mesh 2 --module --shape 4", "--shape says nothing of linear");
+  expect_refused("plan explain --mesh 2 --module --shape 4",
+                 "--shape cannot be combined with --module");
   expect_refused("plan explain --mesh 2 --module --device cuda --threads 2",
-                 "--threads 2 is of a CPU, got --device cuda");
+                 "--threads 2 needs --device cpu, got --device cuda");
   expect_refused("plan explain --module --mesh dp=2,tp=2", "--mesh dp=2,tp=2 has 2 dimensions");
   expect_refused("plan explain --module bogus --mesh 2", "--module bogus matches no linear layer");
   expect_refused("plan explain --module --mesh 3", "--heads 8 is not divisible by the 3 ranks");

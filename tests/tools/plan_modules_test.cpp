@@ -87,11 +87,12 @@ TEST_F(MeasuredPlan, RefusesAnotherMachineThanThatOfItsProducts) {
   calibrated({2, 2}, {"dp", "tp"});
   options_.machine = "--threads 4";
   EXPECT_EQ(explained("tp=2"), "--threads 4 beside --calibration " + options_.calibration +
-                                   ": the file has the products of its own device and threads");
+                                   ": the file has GEMM times of its own device and threads");
   options_.dtype = "bf16";  // of which it has none
   options_.threads = 4;
-  EXPECT_EQ(first_line("tp=2"),
-            "forward on tp=2, link 20 us, 2 GB/s (measured on tp=2), products at a constant rate");
+  EXPECT_EQ(
+      first_line("tp=2"),
+      "forward on tp=2, link 20 us, 2 GB/s (measured on tp=2), GEMM times by a constant rate");
 }
 
 TEST_F(MeasuredPlan, ADimensionOfOneRankHasNoLink) {

@@ -16,7 +16,7 @@ class Lines {
   void end();  // writes a last line that has no newline; with a prefix it gets one
   // The last line that begins with "error: ", or else the last that was not empty, nor a warning; cut.
   const std::string& last() const { return error_.empty() ? last_ : error_; }
-  bool has_error() const { return !error_.empty(); }
+  const std::string& error() const { return error_; }  // such an "error: " line; "": there was none
   std::chrono::steady_clock::time_point error_at() const { return error_at_; }  // when that came
 
  private:

@@ -12,6 +12,7 @@
 #include <csignal>
 
 #include <coshard/runtime/error.h>
+#include "tools/run/last_words.h"
 #include "tools/run/supervisor.h"
 
 namespace coshard::job {
@@ -173,20 +174,18 @@ std::string Supervisor::last_words(int rank) const {
   return ranks_[static_cast<std::size_t>(rank)]->err.last();
 }
 
-// Its error is that another rank is gone.
+// Its error is that another rank is gone, in the library's words: those of a program may be alike.
 bool Supervisor::tells_of_another(const Failure& failure) const {
-  if (failure.ending.kind != Ending::Kind::Exited) return false;
-  const std::string words = last_words(failure.rank);
-  const std::size_t died = words.find(" has died: "), ended = words.find(" ended with: ");
-  return words.find(" has ended with exit code ") != words.npos ||
-         (died != words.npos && words.rfind("process ", died) != words.npos) ||
-         (ended != words.npos && words.rfind("rank ", ended) != words.npos);
+  return failure.ending.kind == Ending::Kind::Exited && is_of_another(last_words(failure.rank));
 }
 
-// Of a failure elsewhere a process of coshard says nothing, and ends with this code.
+// Of a failure elsewhere a process of coshard says nothing, and ends with this code. An error from
+// which it had recovered before is not why it has ended.
 bool Supervisor::may_be_an_echo(const Failure& failure) const {
-  const bool has_error = ranks_[static_cast<std::size_t>(failure.rank)]->err.has_error();
-  return failure.ending == Ending{Ending::Kind::Exited, 1} && !has_error;
+  const Lines& err = ranks_[static_cast<std::size_t>(failure.rank)]->err;
+  const bool says_why = is_of_a_rank(err.error()) ||
+                        (!err.error().empty() && failure.at - err.error_at() < kTogether);
+  return failure.ending == Ending{Ending::Kind::Exited, 1} && !says_why;
 }
 
 // In the order in which they began: a rank that has thrown says so, then waits for the others.
@@ -195,7 +194,7 @@ std::vector<Supervisor::Failure> Supervisor::failures_in_order() const {
   for (Failure& failure : failures) {
     if (failure.rank < 0 || failure.ending.kind != Ending::Kind::Exited) continue;
     const Lines& err = ranks_[static_cast<std::size_t>(failure.rank)]->err;
-    if (err.has_error()) failure.at = std::min(failure.at, err.error_at());
+    if (is_of_a_rank(err.error())) failure.at = std::min(failure.at, err.error_at());
   }
   std::ranges::stable_sort(failures, {}, &Failure::at);
   return failures;

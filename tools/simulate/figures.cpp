@@ -16,7 +16,7 @@ constexpr const char* kSheetB200 = "data sheet of the NVIDIA HGX B200";
 constexpr const char* kBestShape =
     "stas00/ml-engineering, accelerator benchmarks: best shape of bf16 GEMM, 80.3 % of 989";
 constexpr const char* kMemory = "90 % of the data sheet, assumed";
-constexpr const char* kAttention = "0.6 of the rate of products, assumed";
+constexpr const char* kAttention = "0.6 of the GEMM rate, assumed";
 constexpr const char* kKernel = "assumed: from one kernel's end to the next one's work";
 constexpr const char* kWide = "80 % of the data sheet's f32 without tensor cores, assumed";
 constexpr const char* kDefinition = "by definition";

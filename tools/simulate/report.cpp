@@ -25,7 +25,7 @@ void print_links(std::ostream& out, const Question& q) {
 void print_times(std::ostream& out, const Question& q, const Forecast& f) {
   std::int64_t in_flight = 0;
   for (const auto& [name, times] : f.collectives) in_flight += times.in_flight;
-  out << fmt::format("\nstep          {:10.2f} ms  {:.0f} tokens/s, {:.1f} % of the product rate\n",
+  out << fmt::format("\nstep          {:10.2f} ms  {:.0f} tokens/s, {:.1f} % of the GEMM rate\n",
                      in_ms(f.step), tokens_per_second(q, f), 100 * utilisation(q, f));
   out << fmt::format("  forward     {:10.2f}     with the loss\n", in_ms(f.forward));
   out << fmt::format("  backward    {:10.2f}\n", in_ms(f.backward));

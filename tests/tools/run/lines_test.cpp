@@ -67,5 +67,13 @@ TEST(Lines, TheLastOneThatIsNeitherEmptyNorAWarningIsKept) {
   EXPECT_EQ(lines.last(), std::string(500, 'x'));
 }
 
+TEST(Lines, TheLastErrorComesBeforeWhatFollowsIt) {
+  std::string out;
+  Lines lines("[0] ", to(out));
+  lines.add("error: one\nerror: two\nafter\n");
+  EXPECT_EQ(lines.error(), "error: two");
+  EXPECT_EQ(lines.last(), "error: two");
+}
+
 }  // namespace
 }  // namespace coshard::job

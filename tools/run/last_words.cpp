@@ -1,0 +1,25 @@
+#include "tools/run/last_words.h"
+
+#include <regex>
+#include <string>
+
+namespace coshard::job {
+namespace {
+
+bool matches(std::string_view text, const char* pattern) {
+  return std::regex_search(text.begin(), text.end(), std::regex(pattern));
+}
+
+}  // namespace
+
+bool is_of_a_rank(std::string_view error) { return matches(error, "^error: rank [0-9]+[:,] "); }
+
+// A program that catches what an operation throws has the operation before it: "... failed: ".
+bool is_of_another(std::string_view words) {
+  return matches(words,
+                 "^(error: )?(.* failed: )?"
+                 "(rank [0-9]+ ended with: |"
+                 "process [0-9]+ \\(pid [0-9]+ on [^)]*\\) has (died: |ended with exit code ))");
+}
+
+}  // namespace coshard::job

@@ -1,0 +1,12 @@
+#pragma once
+// What the last error of a rank says of who failed, where it is the library's: coshard::run() writes
+// that of its own rank once it fails, and then waits for the others.
+#include <string_view>
+
+namespace coshard::job {
+
+bool is_of_a_rank(std::string_view error);  // "error: rank 2, layers.1: no memory"
+bool is_of_another(
+    std::string_view words);  // "rank 2 ended with: no memory", or a process has died
+
+}  // namespace coshard::job
