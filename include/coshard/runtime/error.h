@@ -31,9 +31,9 @@ class Error : public std::runtime_error {
   // error has left that module, or that rank's program.
   const char* message() const noexcept { return std::runtime_error::what(); }
   const char* what() const noexcept override { return told_.empty() ? message() : told_.c_str(); }
-  // It has left the module at `path`, or the program ("" ); only the first call counts.
+  // Records that it has left the module at `path`, or the program (""); only the first call counts.
   void left(int rank, std::string_view path);
-  // The line of the user's program that the library worked for when it was made, if any.
+  // The user's call site that the library was working for when it was created, if any.
   const CallSite& site() const noexcept { return site_; }
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
-// distribute_module: puts a module on a mesh by functions of the user's, for what no style covers.
+// distribute_module: distributes a module over a mesh by user-defined functions, where no style
+// fits.
 #include <coshard/styles/style.h>
 
 #pragma GCC visibility push(default)

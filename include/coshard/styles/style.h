@@ -18,7 +18,8 @@ struct ParallelizeOptions {
   // The rank of the mesh whose parameters all ranks get; nullopt: every rank shards its own data
   // and nothing is sent.
   std::optional<int> src_data_rank = 0;
-  // Of linear layers with the collectives around them; a style's own value comes first.
+  // Overlap of linear layers with the collectives around them; a style's own value takes
+  // precedence.
   Overlap overlap = Overlap::Auto;
 };
 

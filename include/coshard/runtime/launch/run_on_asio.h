@@ -16,14 +16,14 @@
 //   - a rank that computes occupies one thread of the context;
 //   - a deadlock among ranks is found by a timeout, not at once.
 //
-// Completes with (exception_ptr), by default on the first executor, when all ranks have ended, also
-// those in other processes, or soon after a failure: with the error of the first rank to fail; its
-// peers end with it as cause. Starts only after this call
-// has returned. Error{BadInput} from the call itself: as run_ranks on threads; no executors. If a
-// context is destroyed first, its ranks and their frames are destroyed with it and ranks on other
-// contexts fail; the token is destroyed with the first executor's. Destroy a context only when
-// nobody runs it any more. WorldOptions::on_failure and on_still_running are called on the first
-// executor, one at a time. rank_threads is refused.
+// Completes with (exception_ptr), by default on the first executor, when all ranks have ended,
+// including those in other processes, or soon after a failure, with the error of the first rank
+// that failed; its peers end with that error as cause. Starts only after this call has returned.
+// Error{BadInput} from the call itself: as run_ranks on threads; no executors. If a context is
+// destroyed first, its ranks and their frames are destroyed with it and ranks on other contexts
+// fail; the token is destroyed with the first executor's. Destroy a context only when no thread
+// runs it any more. WorldOptions::on_failure and on_still_running are called on the first executor,
+// one at a time. rank_threads is refused.
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
