@@ -68,13 +68,14 @@ class DeviceMesh {
   int local_rank(int dim) const;
   int local_rank(std::string_view name) const { return local_rank(dim(name)); }
 
-  // --- PyTorch's names; get_rank is this rank in the world ---
+  // --- PyTorch's names ---
   const std::vector<std::string>& mesh_dim_names() const { return names(); }
   const std::vector<int>& get_coordinate() const { return coordinate(); }
   template <class... Dim>
   int get_local_rank(Dim... dim) const {
     return local_rank(dim...);
   }
+  // This rank in the world.
   int get_rank() const { return world().rank(); }
   Communicator& get_group(int dim) const { return communicator(dim); }
   Communicator& get_group(std::string_view name) const { return communicator(dim(name)); }
@@ -98,7 +99,8 @@ class DeviceMesh {
   // already taken by a dimension, or by other flattened dimensions.
   DeviceMesh flatten(std::string name = {}, CallSite site = CallSite::current()) const;
 
-  // --- communicators; Error{BadInput} on a rank outside the mesh ---
+  // --- communicators ---
+  // Along `dim`. Here and below, Error{BadInput} on a rank outside the mesh.
   Communicator& communicator(int dim) const;
   // Over several dimensions flattened: at least one, in ascending order, ranks row-major. Created
   // on first use by the ranks that differ only in these dimensions; flatten() uses the same one.
@@ -107,8 +109,10 @@ class DeviceMesh {
   // others, including those created later. Does nothing where `dim` has one rank.
   void note(int dim, const Noted& done) const;
 
-  long holders() const { return impl_.use_count(); }  // number of handles to this mesh
-  const void* id() const { return impl_.get(); }  // one per mesh object: equal ids are equal meshes
+  // Number of handles to this mesh.
+  long holders() const { return impl_.use_count(); }
+  // One per mesh object: equal ids are equal meshes.
+  const void* id() const { return impl_.get(); }
   // The same world, ranks, shape, names, links and calibration.
   friend bool operator==(const DeviceMesh& a, const DeviceMesh& b) {
     return a.impl_ == b.impl_ || equal(a, b);

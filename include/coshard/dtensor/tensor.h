@@ -100,7 +100,8 @@ class Tensor {
   ~Tensor() = default;
   bool defined() const { return impl_ != nullptr; }
 
-  // --- shape; of a DTensor, the logical one ---
+  // --- shape ---
+  // For a DTensor, the logical shape.
   const Shape& shape() const { return impl().spec ? impl().spec->shape : impl().local_shape; }
   int ndim() const { return static_cast<int>(shape().size()); }
   std::int64_t size(std::int64_t dim) const;  // dim may be negative
@@ -120,7 +121,8 @@ class Tensor {
   Redistribution redistribute(const Layout& layout, CallSite site = CallSite::current()) const;
 
   // --- the local tensor ---
-  const Shape& local_shape() const { return impl().local_shape; }  // [0] on a rank outside the mesh
+  // [0] on a rank outside the mesh.
+  const Shape& local_shape() const { return impl().local_shape; }
   const Strides& strides() const { return impl().strides; }
   std::int64_t local_numel() const { return coshard::numel(impl().local_shape); }
   bool is_contiguous() const;
@@ -205,8 +207,8 @@ class Tensor {
   // Identity: equal for two handles to the same tensor.
   const void* id() const { return impl_.get(); }
 
-  // --- factories: this rank's memory, values not set. Error{BadInput}: a negative size; 2^63 bytes
-  // or more ---
+  // --- factories ---
+  // New memory on this rank, uninitialized. Error{BadInput}: a negative size; 2^63 bytes or more.
   static Tensor empty(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype);
   // A DTensor whose local part is new memory.
   static Tensor empty(const std::shared_ptr<Device>& device, std::shared_ptr<const Spec> spec,
@@ -235,10 +237,10 @@ class Tensor {
   // it is changed in place.
   Tensor with_spec(std::shared_ptr<const Spec> spec) const&;
   Tensor with_spec(std::shared_ptr<const Spec> spec) &&;
-  Tensor raw_local() const { return with_spec(nullptr); }  // the local tensor, off the tape
+  // The local tensor, off the tape.
+  Tensor raw_local() const { return with_spec(nullptr); }
 
-  // --- PyTorch's method names, for the functions of the same name (ops.h, distribute.h, tape.h)
-  // ---
+  // --- PyTorch's method names, for the functions in ops.h, distribute.h and tape.h ---
   int dim() const { return ndim(); }
   const Layout& placements() const { return layout(); }
   const DeviceMesh& device_mesh() const { return mesh(); }
@@ -383,7 +385,8 @@ using DTensor = Tensor;
 Tensor copy_of(const Tensor& tensor);
 
 std::string describe(const Tensor& tensor);  // "f32[8,512] S(0) on tp=4", "f32[8,512]"
-inline std::string brief(const Tensor& tensor) { return describe(tensor); }  // in errors
+// How errors show a tensor.
+inline std::string brief(const Tensor& tensor) { return describe(tensor); }
 // Prints the values as PyTorch does, then the description (print.cpp). For a DTensor, the values
 // are the local tensor's; above 1000 elements, the first and last three along each dimension. Never
 // communicates: a tensor in flight prints no values.

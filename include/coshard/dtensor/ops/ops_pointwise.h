@@ -86,8 +86,9 @@ Tensor gelu(const Tensor& x, bool tanh_approximation = false, CallSite site = Ca
 // silu(a) * b in one pass
 Tensor swiglu(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
 
-// --- comparisons and logic: bool results, no gradient; a Partial is reduced first ---
+// --- comparisons and logic ---
 
+// All of these: bool results, no gradient; a Partial is reduced first.
 Tensor lt(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
 Tensor le(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
 Tensor gt(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());

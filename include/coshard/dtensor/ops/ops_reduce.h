@@ -85,20 +85,24 @@ ValuesAndIndices max(const Tensor& x, int dim, bool keepdim = false,
 ValuesAndIndices min(const Tensor& x, int dim, bool keepdim = false,
                      CallSite site = CallSite::current());
 
-// --- scans: along one dimension, which is gathered first (one all_gather) if sharded ---
+// --- scans ---
 
-// Integers and bool as i64. A Partial(sum|avg) keeps its placement.
+// A sharded `dim` is gathered first (one all_gather). Integers and bool as i64. A Partial(sum|avg)
+// keeps its placement.
 Tensor cumsum(const Tensor& x, int dim, CallSite site = CallSite::current());
-// Integers and bool as i64. The gradient is right for zeros.
+// A sharded `dim` is gathered first. Integers and bool as i64. The gradient is right for zeros.
 Tensor cumprod(const Tensor& x, int dim, CallSite site = CallSite::current());
+// A sharded `dim` is gathered first.
 Tensor logcumsumexp(const Tensor& x, int dim, CallSite site = CallSite::current());
-// The last of equal elements; NaN propagates. The gradient goes to the chosen elements.
+// A sharded `dim` is gathered first. The last of equal elements; NaN propagates. The gradient goes
+// to the chosen elements.
 ValuesAndIndices cummax(const Tensor& x, int dim, CallSite site = CallSite::current());
 ValuesAndIndices cummin(const Tensor& x, int dim, CallSite site = CallSite::current());
 
-// --- sorting: along one dimension, which is gathered first (one all_gather) if sharded ---
+// --- sorting ---
 
-// Stable; NaN sorts above every number. The gradient of a value goes to the element it came from.
+// A sharded `dim` is gathered first (one all_gather), here and below. Stable; NaN sorts above every
+// number. The gradient of a value goes to the element it came from.
 
 ValuesAndIndices sort(const Tensor& x, int dim = -1, bool descending = false,
                       CallSite site = CallSite::current());

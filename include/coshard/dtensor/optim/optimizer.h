@@ -66,7 +66,8 @@ class Optimizer {
 
  protected:
   virtual void update() = 0;
-  virtual std::string_view name() const { return "optimizer"; }  // in traces
+  // Shown in traces.
+  virtual std::string_view name() const { return "optimizer"; }
   // The gradient in its parameter's layout, row-major; undefined if there is none.
   static Tensor gradient_of(const Tensor& parameter);
   std::vector<Tensor> parameters_;
