@@ -1,8 +1,8 @@
 #pragma once
 // User-defined operators, and custom sharding rules for built-in ones.
 //
-// An operator is an OpDef: data that says what it computes and how it may be sharded. Call it with
-// `call` or `call1`, on plain tensors or DTensors, like a built-in one; dispatch chooses the
+// An operator is an OpDef: data that defines what it computes and how it may be sharded. Call it
+// with `call` or `call1`, on plain tensors or DTensors, like a built-in one; dispatch chooses the
 // cheapest strategy for its inputs' layouts and redistributes inputs where needed.
 //
 //   infer     checks the shapes and dtypes of logical inputs and returns those of logical outputs

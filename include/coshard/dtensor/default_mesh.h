@@ -21,8 +21,8 @@ class DefaultMesh {
   DefaultMesh(const DefaultMesh&) = delete;
   DefaultMesh& operator=(const DefaultMesh&) = delete;
 
-  // The mesh of the innermost scope. Error{BadInput} if there is none; names `what`, which needs
-  // it.
+  // The mesh of the innermost scope. Error{BadInput} if there is none; the message names `what`,
+  // the caller.
   static DeviceMesh current(const char* what);
 
  private:

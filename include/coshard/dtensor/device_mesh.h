@@ -134,8 +134,8 @@ class DeviceMesh {
 };
 
 // shape: at most 6 sizes whose product is world.size(); names: one per dimension, else "dim_0", …
-// Row-major over ranks, in several dimensions host by host (docs/launch.md). Error{BadInput}:
-// another product; a size < 1; names that repeat, are empty, or differ in number.
+// Row-major over ranks, in several dimensions host by host (docs/launch.md). Error{BadInput}: any
+// other product; a size < 1; names that repeat, are empty, or differ in number.
 DeviceMesh init_device_mesh(World& world, std::vector<int> shape,
                             std::vector<std::string> names = {},
                             CallSite site = CallSite::current());

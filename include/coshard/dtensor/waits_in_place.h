@@ -9,7 +9,7 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// Count by operator ("data": the host, or whoever took the address), since the rank started or
+// Count by operator ("data": the host, or code that took the address), since the rank started or
 // clear_waits_in_place() was called.
 using WaitsInPlace = std::map<std::string, int, std::less<>>;
 const WaitsInPlace& waits_in_place();

@@ -101,9 +101,9 @@ class ChromeTrace : public Observer {
 using TraceAbout = std::map<std::string, std::string>;
 
 // One JSON object; trace i is rank first_rank + i. Times start at 0 with the earliest span. Spans
-// of one track nest or are disjoint. The track of an emulated link says so in its name. `coshard
-// trace merge` combines several such files, which need their clock_offset (gather.h) if they are
-// from different hosts.
+// of one track nest or are disjoint. The name of an emulated link's track says so. `coshard trace
+// merge` combines several such files, which need their clock_offset (gather.h) if they are from
+// different hosts.
 void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks, int first_rank = 0,
                         std::optional<std::int64_t> clock_offset = std::nullopt,
                         const TraceAbout& about = {});

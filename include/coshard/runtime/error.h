@@ -14,7 +14,7 @@ namespace coshard {
 
 enum class ErrorKind {
   BadInput,      // the caller's arguments are wrong; nothing was changed
-  Unsupported,   // asked for something this build or backend does not have
+  Unsupported,   // this build or backend lacks what was requested
   DeviceFailed,  // a device call failed
   CommFailed,    // a collective failed, or its communicator was poisoned by an earlier failure
   Timeout,       // a deadline passed; the message names who is missing

@@ -96,10 +96,10 @@ class Module : private FailureWitness {
   // Pre-hooks, run, post-hooks. One tensor in, one out; `call` takes and returns any number.
   //   Resumes: when the result is ordered on the device; siblings run while the module or a hook
   //            awaits a collective.
-  //   Fails:   Error{BadInput} for shapes and layouts that do not fit; whatever a collective fails
-  //            with. Error{BadInput} too when a module with trainable parameters is called, with
-  //            the tape on, inside the forward of a module that has not registered it at any depth:
-  //            an optimizer over the caller's parameters() would miss them.
+  //   Fails:   Error{BadInput} for shapes and layouts that do not fit; any error of a collective.
+  //            Error{BadInput} too when a module with trainable parameters is called, with the tape
+  //            on, inside the forward of a module that has not registered it at any depth: an
+  //            optimizer over the caller's parameters() would miss them.
   // `site`: the line that errors name for collectives issued by the library's modules and hooks. A
   // user's module names the lines of its own run that call the library.
   Task<Tensor> forward(Tensor x, CallSite site = CallSite::current());

@@ -1,5 +1,5 @@
 #pragma once
-// A parallel style says how one module is sharded: the layouts of its parameters, inputs and
+// A parallel style defines how one module is sharded: the layouts of its parameters, inputs and
 // outputs. Any copyable type with `apply` is a style; Style holds any of them. Errors show it by
 // its operator<<, or else by its type's name. Values; used on the rank's thread.
 #include <concepts>

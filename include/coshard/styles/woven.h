@@ -28,8 +28,8 @@ namespace coshard {
 //   Resumes: when all parts are ordered on the device.
 //   Fails:   Error{BadInput}: no tensor with rows; fewer rows than parts; tensors with different
 //            numbers of rows; rows that the shards do not divide evenly; an output that does not
-//            have a part's rows (a loss, or rows that the module shards or gathers). Whatever
-//            Module::call fails with: one part's error cancels the others.
+//            have a part's rows (a loss, or rows that the module shards or gathers). Any error of
+//            Module::call: one part's error cancels the others.
 class Woven {
  public:
   Task<Tensor> forward(Tensor x, CallSite site = CallSite::current()) const;

@@ -3,8 +3,8 @@
 // coshard/dtensor/ops/ops.h. Inputs broadcast, and mixed dtypes are promoted as in PyTorch
 // (promotion.h); functions without integer results give f32 for integers. Shards pass through
 // without a collective; a replica beside a shard is sliced. A Partial passes through where stated
-// and is reduced first otherwise; of several Partial inputs, all must have the same reduction, else
-// all but one are reduced.
+// and is reduced first otherwise; several Partial inputs must all have the same reduction, or all
+// but one are reduced.
 #include <optional>
 
 #include <coshard/dtensor/ops/promotion.h>
@@ -29,7 +29,7 @@ Tensor rsub(const Tensor& a, const Scalar& scalar,
             CallSite site = CallSite::current());  // scalar - a, as add(neg(a), scalar)
 // Partial(sum|avg) * Replicate stays Partial; so does Partial(product) * Partial(product).
 Tensor mul(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
-// Every Partial but product stays; max and min swap if the scalar is negative.
+// Every Partial except product stays; max and min swap if the scalar is negative.
 Tensor mul(const Tensor& a, const Scalar& scalar, CallSite site = CallSite::current());
 // True division: integers give f32. Partial(sum|avg) / Replicate stays Partial.
 Tensor div(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
@@ -52,7 +52,7 @@ Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value =
 
 // --- functions of one element ---
 
-// Integers stay integers. Every Partial but product passes through neg (max and min swap).
+// Integers stay integers. Every Partial except product passes through neg (max and min swap).
 Tensor neg(const Tensor& x, CallSite site = CallSite::current());
 Tensor abs(const Tensor& x, CallSite site = CallSite::current());
 Tensor square(const Tensor& x, CallSite site = CallSite::current());

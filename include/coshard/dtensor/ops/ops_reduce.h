@@ -43,7 +43,7 @@ inline Tensor max(const Tensor& x, CallSite site = CallSite::current()) {
 inline Tensor min(const Tensor& x, CallSite site = CallSite::current()) {
   return amin(x, {}, false, site);
 }
-// Integers and bool are multiplied as i64. Partial(product). The gradient is right for zeros; it
+// Integers and bool are multiplied as i64. Partial(product). The gradient is correct for zeros; it
 // gathers a sharded dimension that was reduced.
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false,
             CallSite site = CallSite::current());
@@ -90,7 +90,7 @@ ValuesAndIndices min(const Tensor& x, int dim, bool keepdim = false,
 // A sharded `dim` is gathered first (one all_gather). Integers and bool as i64. A Partial(sum|avg)
 // keeps its placement.
 Tensor cumsum(const Tensor& x, int dim, CallSite site = CallSite::current());
-// A sharded `dim` is gathered first. Integers and bool as i64. The gradient is right for zeros.
+// A sharded `dim` is gathered first. Integers and bool as i64. The gradient is correct for zeros.
 Tensor cumprod(const Tensor& x, int dim, CallSite site = CallSite::current());
 // A sharded `dim` is gathered first.
 Tensor logcumsumexp(const Tensor& x, int dim, CallSite site = CallSite::current());

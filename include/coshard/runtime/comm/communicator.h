@@ -115,9 +115,9 @@ class Communicator {
   virtual std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) {
     return subgroup(ranks, std::move(name));
   }
-  // Records something this rank did that its peers must have done too, such as drawing from the
+  // Records something that this rank did and its peers must have done too, such as drawing from the
   // common random stream. The next collective here compares the sum of all notes, in any order, so
-  // that ranks which did something else fail there (Error{CommFailed} on all). Ignored in a branch
+  // that ranks that did something else fail there (Error{CommFailed} on all). Ignored in a branch
   // without order.
   void note(const Noted& done) { notes_.add(done); }
   void note(const Notes& before);

@@ -1,6 +1,6 @@
 #pragma once
 // The executor of one rank: two FIFO queues in front of a Boost.Asio io_context. `ready` holds
-// first turns, yields, and coroutines resumed by timers or sockets; it is emptied first. Then the
+// coroutines that start, yield, or are resumed by timers or sockets; it is emptied first. Then the
 // head of `waiting`, the coroutines suspended on a collective, is next; entries behind it wait even
 // if they are already over. So the order in which coroutines resume and issue depends on the
 // program's structure alone; time matters only where a task awaits an Asio operation. Used on its

@@ -5,9 +5,9 @@
 //   run_ranks({.ranks = 2}, train, io.get_executor(), [](std::exception_ptr error) { … });
 //   io.run();
 //
-// All ranks run on the given executors, rank r on number r modulo their count, each in one handler
-// at a time, beside whatever else runs there; no thread is started. Each has its own executor and
-// state. The same program runs as on threads, except that
+// All ranks run on the given executors, rank r on executor r modulo their number, each in one
+// handler at a time, beside any other work there; no thread is started. Each has its own executor
+// and state. The same program runs as on threads, except that
 //   - nothing may wait in place for a rank on the same context, which could not run meanwhile
 //     (Error{BadInput}, which names the operator and what to co_await): await what is in flight;
 //   - World::executor().io_context() is refused; World::executor().asio_executor() is the rank's
