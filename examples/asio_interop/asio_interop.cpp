@@ -23,7 +23,7 @@ struct Options {
   std::uint16_t port = 0;
 };
 
-// Ends the server when training is over, also when it failed.
+// Stops the server when training ends, even if it fails.
 struct StopAtEnd {
   std::stop_source& source;
   ~StopAtEnd() { source.request_stop(); }
@@ -49,8 +49,8 @@ cs::Task<void> train(cs::World& world, Options options, Status& status, std::sto
     co_await optimizer.step();
     status.step = step;
     status.loss = loss.item();
-    // Any Asio operation is a Task with the token use_task. This one gives the server its turn,
-    // also where no other rank is waited for.
+    // With the token use_task any Asio operation is a Task. This one lets the server run even where
+    // no other rank is waited for.
     cs::Task<void> turn = boost::asio::post(world.executor().io_context(), cs::use_task);
     co_await std::move(turn);
   }
@@ -58,7 +58,8 @@ cs::Task<void> train(cs::World& world, Options options, Status& status, std::sto
 
 cs::Task<void> nothing() { co_return; }
 
-// Both branches on all ranks, so that all have one structure; the server issues no collective.
+// Both branches run on all ranks, so that all have the same structure; the server issues no
+// collective.
 cs::Task<void> program(cs::World& world, Options options) {
   Status status{.ranks = world.size()};
   std::stop_source over;
@@ -74,7 +75,7 @@ cs::Task<void> program(cs::World& world, Options options) {
   if (world.rank() == 0) std::cout << to_json(status) << std::flush;
 }
 
-// False: help or version was asked for, and printed.
+// False: help or version was requested and has been printed.
 bool read_options(int argc, char** argv, Options& options, cs::WorldOptions& world) {
   using cs::cli::add_number;
   CLI::App app("Trains a small MLP and tells how far it is to whoever connects.", "asio_interop");

@@ -1,6 +1,6 @@
 #pragma once
-// Tells how a training run goes: one line of JSON to everybody who connects, while it runs. Belongs
-// to one rank and runs on its thread, between the steps of its training and while that waits.
+// Serves the status of a training run: one line of JSON to each client that connects. Belongs to
+// one rank and runs on its thread, between training steps and while training waits.
 #include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
 #include <stop_token>
@@ -11,8 +11,8 @@
 namespace asio_interop {
 
 struct Status {
-  int ranks = 0, step = 0;  // step: how many are done
-  double loss = 0;          // of the last one
+  int ranks = 0, step = 0;  // step: how many are complete
+  double loss = 0;          // of the last step
 };
 
 std::string to_json(const Status& status);  // {"step": 7, "loss": 0.5, "ranks": 2} and a newline
@@ -23,8 +23,8 @@ class StatusServer {
   StatusServer(boost::asio::io_context& context, std::uint16_t port);
   std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
 
-  // Answers until `over` is requested, then listens no more. A client that goes away is its own
-  // affair. `status` is read anew for each.
+  // Answers until a stop is requested through `over`, then stops listening. A client that
+  // disconnects is ignored. `status` is read anew for each client.
   coshard::Task<void> serve(const Status& status, std::stop_token over);
 
  private:

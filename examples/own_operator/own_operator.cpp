@@ -1,11 +1,11 @@
-// An operator with rule and gradient (smooth_clip.h) between those of the library, and another rule
-// for one of those.
+// A user-defined operator with rule and gradient (smooth_clip.h) among built-in ones, and a custom
+// rule for a built-in one.
 #include <iostream>
 
 #include "examples/own_operator/smooth_clip.h"
 namespace cs = coshard;
 
-// Every rank sorts all rows: the library's own rule would leave them sharded.
+// Every rank sorts all rows: the built-in rule would leave them sharded.
 cs::Rule whole_everywhere(std::span<const cs::TensorInfo>, const cs::Attrs&) {
   cs::Rule rule;
   rule.in = {".."};

@@ -5,12 +5,12 @@
 namespace own {
 namespace {
 
-// What a call is told besides its tensors.
+// The attributes of a call.
 struct SmoothClipAttrs {
   double limit;
 };
 
-// What the outputs are, from what the inputs are: one, like the only input.
+// Shapes and dtypes of the outputs, from those of the inputs: one, like the only input.
 std::vector<cs::TensorInfo> infer(std::span<const cs::TensorInfo> in, const cs::Attrs& attrs) {
   CS_REQUIRE(cs::is_floating(in[0].dtype), "smooth_clip: ", in[0].dtype, " is not floating");
   const double limit = attrs.as<SmoothClipAttrs>().limit;
@@ -18,15 +18,15 @@ std::vector<cs::TensorInfo> infer(std::span<const cs::TensorInfo> in, const cs::
   return {in[0]};
 }
 
-// This rank's part, whatever the layout. It could as well be a loop over data_as<float>(); as it
-// is, the library computes it on any device and dtype.
+// Computes this rank's part, whatever the layout. A loop over data_as<float>() would do too;
+// written with operators, it supports every device and dtype.
 void forward(cs::OpContext& c) {
   const double limit = c.attrs.as<SmoothClipAttrs>().limit;
   const cs::Tensor part = c.in[0].raw_local();  // a plain tensor, off the tape
   c.out[0] = cs::tanh(part / limit) * limit;
 }
 
-// Of logical tensors, in operators: d/dx = 1 - (y / limit)^2.
+// On logical tensors, with operators: d/dx = 1 - (y / limit)^2.
 void backward(cs::GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
   const double limit = c.attrs.as<SmoothClipAttrs>().limit;

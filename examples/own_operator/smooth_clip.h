@@ -1,6 +1,6 @@
 #pragma once
-// An operator of the program's own: limit * tanh(x / limit), which keeps logits within ±limit.
-// Used on the rank's thread.
+// A user-defined operator: limit * tanh(x / limit), which keeps logits within ±limit. Used on the
+// rank's thread.
 #include <coshard/coshard.h>
 #include <coshard/op.h>
 
@@ -8,7 +8,7 @@ namespace own {
 
 namespace cs = coshard;
 
-// On any shards nothing moves; a Partial is reduced first. Differentiable, also twice.
+// Moves nothing for shards; a Partial is reduced first. Twice differentiable.
 cs::Tensor smooth_clip(const cs::Tensor& x, double limit);
 
 }  // namespace own

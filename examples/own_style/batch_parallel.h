@@ -1,6 +1,6 @@
 #pragma once
-// A style of one's own: data parallelism for any module, in ten lines. Parameters become replicas,
-// every rank takes and gives its part of the batch; gradients are summed by the optimizer.
+// A user-defined style: data parallelism for any module, in ten lines. Parameters become replicas,
+// every rank passes and gets its part of the batch; the optimizer sums the gradients.
 #include <coshard/coshard.h>
 
 struct BatchParallel {

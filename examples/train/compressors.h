@@ -1,5 +1,5 @@
 #pragma once
-// What general compressors make of a text, to compare a model's bits per byte with. Blocks the
+// Bits per byte of general-purpose compressors on a text, as a baseline for the model's. Blocks the
 // calling thread.
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@ namespace coshard::train {
 
 struct Compressor {
   std::string name;                     // "gzip -9"
-  std::optional<double> bits_per_byte;  // nothing when it is not installed
+  std::optional<double> bits_per_byte;  // nullopt: not installed
 };
 
 // gzip -9, bzip2 -9 and xz -9 on the file at `path`, which has `bytes` bytes.

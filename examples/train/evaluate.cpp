@@ -9,11 +9,11 @@
 namespace coshard::train {
 namespace {
 
-constexpr double kNotScored = -100;  // a target that cross-entropy leaves out
-constexpr int kWindows = 8;          // in one forward
+constexpr double kNotScored = -100;  // a target that cross-entropy ignores
+constexpr int kWindows = 8;          // per forward
 
-// Windows of seq bytes over the text; of each only the targets [score_begin, score_end) of the text
-// count.
+// Windows of seq bytes over the text; in each, only the targets [score_begin, score_end) of the
+// text are scored.
 class Windows {
  public:
   Windows(const std::string& bytes, std::size_t seq) : bytes_(bytes), seq_(seq) {}
@@ -24,7 +24,7 @@ class Windows {
     return std::move(batch_);
   }
   void add(std::size_t score_begin, std::size_t score_end) {
-    // The window ends with the last byte scored, unless the text is too short before it.
+    // The window ends with the last byte scored, unless too little text precedes it.
     const std::size_t begin = score_end > seq_ ? score_end - seq_ - 1 : 0;
     for (std::size_t i = begin; i < begin + seq_; ++i) {
       const bool counts = i + 1 >= score_begin && i + 1 < score_end;

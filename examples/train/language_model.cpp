@@ -108,8 +108,7 @@ Task<std::vector<double>> LanguageModel::next_byte_logits(std::string context) {
   const auto seq = static_cast<std::size_t>(options_.seq);
   if (context.size() > seq) context.erase(0, context.size() - seq);
   const auto last = static_cast<std::int64_t>(context.size()) - 1;
-  // Few different lengths; what is after the last byte does not reach it, since attention is
-  // causal.
+  // Padded to few different lengths; attention is causal, so padding does not affect the last byte.
   constexpr std::size_t kStep = 32;
   const std::size_t length = std::min(seq, (context.size() + kStep - 1) / kStep * kStep);
   std::vector<double> tokens(length, 0.0);

@@ -1,6 +1,6 @@
 #pragma once
-// The model of one rank, sharded over all ranks by its plan, or a replica (dp, of which fsdp keeps
-// a part between the steps; one rank: plain tensors, no plan). Belongs to the rank's thread.
+// The model of one rank, sharded over all ranks by its plan, or a replica (dp; with fsdp, sharded
+// between the steps; one rank: plain tensors, no plan). Belongs to the rank's thread.
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,11 +17,11 @@ class LanguageModel {
  public:
   // Draws the weights; the same for any number of ranks.
   LanguageModel(const Options& options, World& world);
-  // Cuts the weights, or has backward average gradients over the replicas. Before anything else, on
+  // Shards the weights, or has backward average gradients over the replicas. To be called first, on
   // all ranks.
   Task<void> parallelize();
 
-  // What this rank learns from: the batch or, of replicas, its part of the sequences.
+  // What this rank trains on: the batch or, for replicas, its part of the sequences.
   Batch part_of(Batch batch) const;
   // The mean of a loss over the replicas: issued, and in flight. The same on every rank.
   Tensor mean_over_replicas(const Tensor& loss) const;
@@ -29,11 +29,12 @@ class LanguageModel {
   // Mean cross-entropy in nats over the targets that are not negative; a scalar, the same on every
   // rank.
   Task<Tensor> loss(Batch batch);
-  // Scores of the 256 bytes that may follow `context`, at most --seq bytes of its end being seen.
+  // Logits of the 256 bytes that may follow `context`, of which the model sees at most the last
+  // --seq bytes.
   Task<std::vector<double>> next_byte_logits(std::string context);
 
   nn::Transformer& module() { return model_; }
-  std::int64_t parameter_count() const { return parameter_count_; }  // before cutting
+  std::int64_t parameter_count() const { return parameter_count_; }  // before sharding
 
  private:
   void shard(const DeviceMesh& mesh, Overlap overlap);

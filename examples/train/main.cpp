@@ -1,5 +1,5 @@
 // Trains a transformer on the bytes of a text, by tensor or data parallelism. `train --help` lists
-// the options. SIGINT or SIGTERM ends it early with all its figures, a second one at once
+// the options. SIGINT or SIGTERM ends it early, with a full report; a second one ends it at once
 // (stop_signals.h).
 #include <atomic>
 #include <exception>
@@ -26,7 +26,7 @@ void require_printed() {
   if (!std::cout) fail(ErrorKind::DeviceFailed, "stdout: could not be written");
 }
 
-// The exit code: 1 when the loss became something that is not finite.
+// Returns the exit code: 1 if the loss became non-finite or a file could not be written.
 int train(const Options& options) {
   require_writable(options);
   const Text text(options.text, options.seq);
@@ -34,7 +34,7 @@ int train(const Options& options) {
   WorldOptions world = options.world();
   world.stop = signals.token();
   Outcome outcome;
-  std::atomic<bool> tells{false};  // the process of rank 0 does
+  std::atomic<bool> tells{false};  // the process of rank 0 reports
   const Program program = [&](World& world) {
     if (world.rank() == 0) tells = true, announce(options, text);
     return train_rank(world, options, text, outcome);

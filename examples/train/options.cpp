@@ -77,7 +77,7 @@ void add_options(CLI::App& app, Options& o) {
       "steps between log lines when stdout is not a terminal");
 }
 
-// What one option says of another.
+// Constraints between options.
 void check(const Options& o) {
   if (!o.link.empty()) (void)parse_link(o.link);
   CS_REQUIRE((o.link.empty() && o.progress_threads == 0) ||
@@ -109,7 +109,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
   Options options;
   CLI::App app(kAbout, "train");
   app.footer(kExample);
-  // tools/demo gives some, and its caller others.
+  // tools/demo passes some, and its caller may repeat them.
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_options(app, options);
   if (!tools::parse(app, argc, argv)) return std::nullopt;

@@ -23,30 +23,29 @@ struct Options {
   std::string dtype_name = "f32", plan = "tp", overlap = "auto";
   std::uint64_t seed = 1;
   bool measure_links = false;  // before the first step
-  int weave = 1;               // parts of a batch that take turns in a step; 1: none
+  int weave = 1;               // interleaved parts of a batch (woven.h); 1: none
   std::string text = "data/kjv.txt";
   std::string trace, json;  // files to write; empty: none
   int trace_steps = 3;      // how many steps the trace holds, after the first
   std::string prompt = "And it came to pass";
   int sample = 300;  // bytes of the sampled continuation; 0: none
   double temperature = 0.8;
-  int eval_blocks = 64;  // held-out blocks that are scored at most; 0: none
+  int eval_blocks = 64;  // at most this many held-out blocks are scored; 0: none
   int log_every = 50;    // steps between two plain lines
 
   DType dtype() const { return parse_dtype(dtype_name); }
   WorldOptions world() const;
   bool sequence_parallel() const { return plan == "tp-sp"; }
-  // Ranks have sequences of their own; sharded: and a part of the parameters.
+  // Each rank has its own sequences; sharded: and a part of the parameters.
   bool data_parallel() const { return plan == "dp" || sharded(); }
   bool sharded() const { return plan == "fsdp"; }
 };
 
-// Reads and checks argv. Nothing when --help was asked for and printed. Error{BadInput}: an option
-// that is unknown or malformed, or values that do not fit each other, named in one line. Touches no
-// file.
+// Reads and checks argv. nullopt: --help was requested and has been printed. Error{BadInput}: an
+// option that is unknown or malformed, or values that conflict, named in one line. Touches no file.
 std::optional<Options> parse_options(int argc, char** argv);
 
-// Error{BadInput} when --trace or --json could not be written. Creates nothing.
+// Error{BadInput} if --trace or --json could not be written. Creates nothing.
 void require_writable(const Options& options);
 
 }  // namespace coshard::train

@@ -25,7 +25,7 @@ std::string clock_time(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-// One that can rewrite a line.
+// Whether stdout is a terminal that can rewrite a line.
 bool is_terminal() {
   const char* kind = std::getenv("TERM");
   return ::isatty(STDOUT_FILENO) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
@@ -71,7 +71,7 @@ std::string Progress::line(int step, double loss, int columns) const {
   const double ms = robust_stats(times).median;
   const double blocked = static_cast<double>(sum.blocked_ns) /
                          static_cast<double>(std::max<std::int64_t>(1, sum.in_flight_ns));
-  // Differences of two readings: a look may learn of time before it.
+  // The times are differences of two readings: one may include time before it.
   const double hidden = sum.in_flight_ns > 0 ? std::clamp(1 - blocked, 0.0, 1.0) : -1;
   return progress_line(step, steps_, loss, tokens_ / ms * 1e3, hidden, (steps_ - step) * ms / 1e3,
                        columns);

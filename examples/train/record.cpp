@@ -9,7 +9,7 @@
 namespace coshard::train {
 namespace {
 
-constexpr int kReadEvery = 10;  // steps between two looks at the losses on a device
+constexpr int kReadEvery = 10;  // steps between two readings of the losses on a device
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 #pragma once
-// What one rank keeps of its steps: the observers that fill its table and its trace, the losses and
-// the times. Rank 0 writes losses and times into the Outcome and shows the progress. On the rank's
-// thread, while it trains.
+// What one rank records of its steps: the observers that fill its table and its trace, the losses
+// and the times. Rank 0 writes losses and times into the Outcome and shows the progress. On the
+// rank's thread, while it trains.
 #include <cstdint>
 #include <vector>
 
@@ -20,11 +20,11 @@ class Record {
 
   // Adds and removes the observers at the right steps; steps count from 0.
   void before_step(int step);
-  // `loss` need not be there yet. The losses are read when it is time to: on the cpu, where they
-  // are there anyway, after each step, on a device every tenth, and after the `last` step. False:
-  // one of those read is not finite; alike on all ranks.
+  // `loss` may be in flight. Losses are read after every step on the cpu, where they have arrived
+  // anyway, after every tenth on a device, and after the `last` step. False: one of those read is
+  // not finite; the same on all ranks.
   bool after_step(int step, Tensor loss, bool last);
-  // After the last step, on all ranks: what they have measured goes into the Outcome of rank 0.
+  // After the last step, on all ranks: gathers their measurements into the Outcome of rank 0.
   Task<void> gather();
 
  private:
@@ -40,8 +40,8 @@ class Record {
   int settled_, trace_begin_, trace_end_, read_every_;
   bool tracing_ = false, tabulating_ = true, traces_;
   std::vector<Tensor> unread_;
-  CommSummary::Row told_;          // what the table held at the last look
-  std::int64_t begin_, wall_ = 0;  // ns, of what is unread and of the steps that count
+  CommSummary::Row told_;          // the total of the table at the last reading
+  std::int64_t begin_, wall_ = 0;  // ns: start of the unread steps; time of the steps that count
 };
 
 }  // namespace coshard::train

@@ -52,7 +52,7 @@ Json config_json(const Options& o, const Outcome& outcome) {
           {"progress_threads", o.progress_threads}};
 }
 
-// But for what a baseline does otherwise: it does not overlap, or over another link.
+// What the trace records of the run, without what may differ in its baseline, such as the link.
 TraceAbout about(const Options& o, const Outcome& outcome) {
   return {
       {"model", fmt::format("layers={},dim={},heads={},ffn={}", o.layers, o.dim, o.heads, o.ffn)},
@@ -69,7 +69,7 @@ TraceAbout about(const Options& o, const Outcome& outcome) {
 Json communication_json(const Options& options, const Outcome& outcome) {
   const CommSummary all = of_all_ranks(outcome);
   const auto settled = static_cast<std::size_t>(std::min(kSettlingSteps, options.steps - 1));
-  const std::size_t steps = outcome.step_ms.size();  // a run that ended early may never settle
+  const std::size_t steps = outcome.step_ms.size();  // a run that ended early may not have settled
   const auto counted = static_cast<double>((steps > settled ? steps - settled : steps) *
                                            std::max<std::size_t>(1, outcome.tables.size()));
   Json rows = Json::array();
@@ -85,7 +85,7 @@ Json communication_json(const Options& options, const Outcome& outcome) {
   return {{"exposed_ms_per_step", exposed}, {"rows", std::move(rows)}};
 }
 
-// Why a run that ended early did.
+// Why a run ended early.
 std::string cause(const Outcome& outcome) {
   const int step = step_not_finite(outcome);
   if (step == 0) return "a stop was requested";
@@ -129,7 +129,7 @@ void print_score(std::ostream& out, double bits_per_byte, std::int64_t parameter
       won ? *best->bits_per_byte : bits_per_byte, won ? best->name : "the model", parameters);
 }
 
-// A sample may hold any byte; what a terminal could act on is shown as a dot.
+// A sample may hold any byte; control characters and non-ASCII bytes are shown as dots.
 std::string printable(std::string text) {
   for (char& c : text)
     if (c != '\n' && (c < ' ' || c > '~')) c = '.';

@@ -1,6 +1,6 @@
 #pragma once
-// What a run leaves behind: the text at the end, the JSON file, the trace. On main's thread, after
-// the ranks have ended.
+// The output of a run: the text at the end, the JSON file, the trace. On main's thread, after the
+// ranks have ended.
 #include <ostream>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ std::string loss_error(const Options& options, const Outcome& outcome);
 std::string report_json(const Options& options, const Outcome& outcome,
                         const std::vector<Compressor>& compressors);
 
-// Writes --json and --trace where asked. What failed, a line for each file.
+// Writes --json and --trace if requested. Returns the failures, one line per file.
 std::vector<std::string> write_files(const Options& options, const Outcome& outcome,
                                      const std::vector<Compressor>& compressors);
 

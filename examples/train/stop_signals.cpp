@@ -31,9 +31,9 @@ StopSignals::~StopSignals() {
 }
 
 void StopSignals::received(int signal) {
-  signals_.clear();  // the default action comes back
+  signals_.clear();  // restores the default action
   stop_.request_stop();
-  std::ostringstream line;  // in one piece, since the ranks may print, too
+  std::ostringstream line;  // in one write, since the ranks may print too
   if (::isatty(STDERR_FILENO) == 1) line << '\n';
   line << "train: " << (signal == SIGINT ? "SIGINT" : "SIGTERM")
        << ": finishing with what there is; a second signal ends at once\n";

@@ -1,8 +1,8 @@
 #pragma once
-// SIGINT and SIGTERM as a request to stop. The first of them requests it, says so on stderr and
-// gives both their default action back, so that a second one ends the process at once. One that is
-// ignored when this is made (nohup) stays ignored. Owned by main, one at a time; has a thread of
-// its own, which waits for the signals.
+// SIGINT and SIGTERM as a request to stop. The first signal requests the stop, says so on stderr
+// and restores the default action of both, so that a second one ends the process at once. A signal
+// that is ignored at construction (nohup) stays ignored. Owned by main, one at a time; its own
+// thread waits for the signals.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <stop_token>

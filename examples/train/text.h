@@ -1,6 +1,6 @@
 #pragma once
-// The text to learn from, as bytes: what is trained on and what is held out. Read once in main;
-// shared, unchanged, by all ranks.
+// The training text, as bytes: what is trained on and what is held out. Read once in main; shared,
+// unchanged, by all ranks.
 #include <cstdint>
 #include <optional>
 #include <random>

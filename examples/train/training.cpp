@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kClip = 1.0;
 
-// One step; returns the loss before it, which the host has not waited for.
+// One step; returns the loss before the update, which the host has not waited for.
 Task<Tensor> train_step(LanguageModel& model, AdamW& optimizer, Batch batch) {
   optimizer.zero_grad();
   Task<Tensor> forward = model.loss(model.part_of(std::move(batch)));
@@ -88,7 +88,7 @@ Task<void> train_rank(World& world, const Options& options, const Text& text, Ou
     outcome.threads = world.options().threads;
   }
   const bool finite = co_await std::move(steps);
-  if (!finite) co_return;  // a model of NaN is worth nothing
+  if (!finite) co_return;  // no score for a model of NaN
   Task<std::optional<double>> score = held_out_bits_per_byte(model, options, text);
   const std::optional<double> bits = co_await std::move(score);
   Task<std::string> draw = sample_continuation(model, options);

@@ -1,11 +1,11 @@
 #pragma once
-// The training run of one rank: steps, then held-out score and sample. Rank 0 leaves what all ranks
-// have found in the Outcome, which those in other processes do not have.
+// The training run of one rank: steps, then held-out score and sample. Rank 0 puts the results of
+// all ranks into the Outcome, which other processes do not get.
 //
-// It ends before its last step in two cases, on all ranks after the same step. A stop that is
-// requested (WorldOptions::stop) ends it after the step at hand or the one after it; score and
-// sample follow as ever. A loss that is not finite ends it when it is looked at, without score and
-// sample: on the cpu after each step, on a device after every tenth, so that no step waits for it.
+// It ends before its last step in two cases, on all ranks after the same step. A requested stop
+// (WorldOptions::stop) ends it after the current step or the next one; score and sample follow as
+// usual. A non-finite loss ends it when it is read, without score and sample: on the cpu after each
+// step, on a device after every tenth, so that no step waits for it.
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@
 
 namespace coshard::train {
 
-// Steps at the start that the figures leave out: caches fill and kernels are compiled.
+// Steps at the start that the figures exclude: caches fill and kernels are compiled.
 constexpr int kSettlingSteps = 2;
 
 struct Outcome {
@@ -26,18 +26,17 @@ struct Outcome {
   int threads = 0;              // of each rank
   std::vector<double> loss;     // nats per byte, by step
   std::vector<double> step_ms;  // by step
-  // How many steps were done when the run ended early, or with a loss that is not finite; 0: it did
-  // not.
+  // How many steps were complete when the run ended early, or with a non-finite loss; 0: neither.
   int stopped_after = 0;
   double gemm_share = 0;  // of the time of the steps that count
   std::optional<double> bits_per_byte;
   std::string sample;
-  // of every rank; traces only where they were asked for
+  // of every rank; traces only if requested
   std::vector<CommSummary> tables;
   std::vector<ChromeTrace> traces;
 };
 
-// The step, counted from 1, whose loss is the first that is not finite; 0: all are.
+// The first step, counted from 1, whose loss is not finite; 0: all are.
 int step_not_finite(const Outcome& outcome);
 
 // Peak rate x linear warm-up, then a cosine down to a tenth of it. step counts from 0.

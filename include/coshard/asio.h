@@ -1,7 +1,7 @@
 #pragma once
-// Interoperation with Boost.Asio: its operations inside tasks (use_task), tasks and collectives in
-// its coroutines, callbacks and futures (co_spawn, async_wait), and worlds on the caller's own
-// context (run_ranks). Heavy: include it in sources.
+// Interoperability with Boost.Asio: Asio operations inside tasks (use_task), tasks and collectives
+// in Asio coroutines, callbacks and futures (co_spawn, async_wait), and worlds on the caller's own
+// context (run_ranks). Heavy: include it in source files only.
 #include <coshard/runtime/language.h>
 
 #include <coshard/dtensor/redistribute/async_wait.h>

@@ -1,8 +1,8 @@
 #pragma once
-// What every program needs: worlds and ranks, tensors and meshes, operators, optimizers, modules
-// and styles. Separate headers: coshard/debug.h (counters, tables, traces), coshard/op.h (operators
-// of your own), coshard/device.h (streams, memory and observers of your own), coshard/asio.h and
-// coshard/simulate.h.
+// The header for every program: worlds and ranks, tensors and meshes, operators, optimizers,
+// modules and styles. Separate headers: coshard/debug.h (counters, tables, traces), coshard/op.h
+// (user-defined operators), coshard/device.h (user-provided streams, memory and observers),
+// coshard/asio.h and coshard/simulate.h.
 #include <coshard/runtime/language.h>
 
 #include <coshard/dtensor/calibrate.h>

@@ -1,6 +1,6 @@
 #pragma once
-// Tools for looking into a program: collectives counted per module, tables and traces of
-// communication, redistribute plans, and which rank holds what.
+// Tools for inspecting a program: collective counts per module, tables and traces of communication,
+// redistribute plans, and which rank holds what.
 #include <coshard/runtime/language.h>
 
 #include <coshard/dtensor/redistribute/explain.h>

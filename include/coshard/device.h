@@ -1,7 +1,7 @@
 #pragma once
-// What a program brings along and what it is told: devices with streams and allocators of its own
-// (CudaOptions, make_cuda_device, which a build with CUDA has), and Observer, the interface through
-// which a rank is watched (World::add_observer).
+// Extension points of the runtime: devices on the caller's streams and allocators (CudaOptions,
+// make_cuda_device; in builds with CUDA), and Observer, the interface through which a rank is
+// observed (World::add_observer).
 #include <coshard/runtime/language.h>
 
 #include <coshard/runtime/device/cuda/cuda_options.h>

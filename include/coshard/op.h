@@ -1,11 +1,11 @@
 #pragma once
-// Operators of your own, and other sharding rules for the library's.
+// User-defined operators, and custom sharding rules for built-in ones.
 //
-// An operator is an OpDef: data that says what it computes and how it may be sharded. Call it with
-// `call` or `call1`, on plain tensors or DTensors, like the library's own; dispatch chooses the
-// cheapest way to run it on its inputs' layouts and redistributes what has to move.
+// An operator is an OpDef: data that defines what it computes and how it may be sharded. Call it
+// with `call` or `call1`, on plain tensors or DTensors, like a built-in one; dispatch chooses the
+// cheapest strategy for its inputs' layouts and redistributes inputs where needed.
 //
-//   infer     checks shapes and dtypes and returns those of the outputs, all of logical tensors
+//   infer     checks the shapes and dtypes of logical inputs and returns those of logical outputs
 //   rule      one axis letter per dimension of each input and output, as in einsum. Sharding an
 //             axis that an output has shards that output; an axis that only inputs have is
 //             contracted, and sharding it gives a Partial; '.' is never sharded. elementwise_rule
@@ -15,17 +15,18 @@
 //   backward  is written with operators, on logical tensors; redistributes are implicit.
 //             c.sink.needs_grad(i), c.sink.accumulate(i, gradient). Null: not differentiable.
 //             accumulate(i, {}): not differentiable in input i.
-//   flops     for tables of time spent; one_per_element will do
+//   flops     floating-point operations of a call; one_per_element will do
 //
-// What a call is told besides its tensors is a struct of your own: call1(op, {x}, ClipAttrs{2}), and
-// attrs.as<ClipAttrs>() in all of these (attrs.h). Those of built-in operators: operator_attrs.h.
+// The attributes of a call, its arguments other than tensors, are a struct that you define: pass
+// call1(op, {x}, ClipAttrs{2}) and read attrs.as<ClipAttrs>() in any of these functions (attrs.h).
+// Attributes of built-in operators: operator_attrs.h.
 //
 // infer and forward are required. Error{BadInput}: a rule without an axis for each dimension; an
-// output of another shape or dtype than infer returned; a gradient of another than its input has;
-// none for an input that requires one, where every output has a gradient.
+// output whose shape or dtype is not what infer returned; a gradient whose shape or dtype is not
+// its input's; no gradient for an input that requires one although every output has a gradient.
 // Make the OpDef static: decisions are cached by its address, and the tape calls it later.
 //
-// examples/own_operator has an operator with a gradient, and replaces the rule of a built-in one:
+// examples/own_operator defines an operator with a gradient and replaces a built-in one's rule:
 //
 //   cs::register_sharding("cumsum", [](std::span<const cs::TensorInfo> in, const cs::Attrs&) { …
 //   });

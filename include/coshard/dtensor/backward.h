@@ -17,14 +17,14 @@ struct BackwardOptions {
 };
 
 // Adds the gradient of `loss` with respect to every leaf it depends on to that leaf's grad().
-// `gradient`: the gradient of `loss`, of its shape, cast to its dtype and, for a DTensor, in any
-// layout; default 1 for a tensor with one element. A leaf's gradient has the leaf's layout, or
-// stays Partial if the optimizer is to reduce it; its memory is not shared. Input-gradient
-// collectives are issued first and weight gradients computed under them. Saved tensors are freed on
-// the way.
-//   Resumes: suspends before each record whose gradients are in flight, so that siblings run under
-//            the collectives. Gradients of one tensor are added in the order in which backward
-//            produced them.
+// `gradient`: the gradient of `loss`, with its shape, cast to its dtype and, for a DTensor, in any
+// layout. Default: 1, for a tensor with one element. A leaf's gradient has the leaf's layout, or
+// stays Partial if the optimizer is to reduce it; its memory is not shared. Collectives of input
+// gradients are issued first, and weight gradients are computed while they run. Saved tensors are
+// freed as backward proceeds.
+//   Resumes: suspends before each record whose gradients are in flight, so that sibling tasks
+//            overlap with the collectives. Gradients of one tensor are added in the order in which
+//            backward produced them.
 //   Moves:   the redistributes on the tape, mirrored, in reverse order.
 //   Result:  gradients may still be in flight; co_await arrival_of({leaf.grad()}) waits for one.
 //   Fails:   Error{BadInput}: `loss` depends on no leaf; more than one element and no gradient; a
@@ -34,8 +34,8 @@ struct BackwardOptions {
 Task<void> backward(Tensor loss, Tensor gradient = {}, BackwardOptions options = {},
                     CallSite site = CallSite::current());
 Task<void> backward(Tensor loss, BackwardOptions options, CallSite site = CallSite::current());
-// The same outside a coroutine: waits in place. Error{BadInput} through operators whose backward
-// awaits (recomputation).
+// The same outside a coroutine: waits in place. Error{BadInput}: an operator whose backward awaits
+// (recomputation).
 void run_backward(const Tensor& loss, const Tensor& gradient = {}, BackwardOptions options = {},
                   CallSite site = CallSite::current());
 void run_backward(const Tensor& loss, BackwardOptions options, CallSite site = CallSite::current());
@@ -46,10 +46,10 @@ struct GradOptions {
 };
 
 // Gradients of the sum of `outputs` with respect to `inputs`, leaves or not (torch.autograd.grad).
-// No grad() changes, and backward runs only between the two. `gradients`: of the outputs, as for
-// backward; empty: 1 for each. A gradient has the layout it arrives in; a leaf's is converted as by
-// backward. Hooks of the inputs run. Error{BadInput}: as backward; an input that the outputs do not
-// depend on.
+// Changes no grad(), and backward visits only the records between the two. `gradients`: those of
+// the outputs, as for backward; empty: 1 for each. A gradient has the layout it arrives in; a
+// leaf's is converted as by backward. Hooks of the inputs run. Error{BadInput}: as backward; an
+// input that the outputs do not depend on.
 Task<std::vector<Tensor>> grad(Tensors outputs, Tensors inputs, Tensors gradients = {},
                                GradOptions options = {}, CallSite site = CallSite::current());
 std::vector<Tensor> run_grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,

@@ -25,16 +25,16 @@
 // cannot be recorded and the operator: copying between host and tensors (item, to_vector,
 // from_values), creating a communicator, collectives of the local communicator between devices, a
 // parameter's first optimizer step, adding to a gradient from before the step, another random seed,
-// a captured step inside the body. In that case nothing of the recorded step has run on the device,
+// a captured step inside the body. In that case no part of the recorded step has run on the device,
 // but an optimizer that the body called has counted the step: a program that continues without the
-// graph must create its optimizer anew. Work that nobody has awaited at the end of the body is part
-// of the step. All ranks make the same calls. A handle that the body reassigns (`ema = ema + 1`) is
-// reassigned during recording, not during replays: write in place instead. Observers are told of
-// the recording, not of replays.
+// graph must create its optimizer anew. Work not awaited by the end of the body is part of the
+// step. All ranks make the same calls. A handle that the body reassigns (`ema = ema + 1`) is
+// reassigned during recording, not during replays: write in place instead. Observers are notified
+// of the recording, not of replays.
 //
 // Memory. What the recorded step allocates is reserved for it as long as the step or a tensor in
-// that memory lives; a gradient it leaves behind is overwritten by the next call. Memory from
-// before that is released during recording is kept as well.
+// that memory lives; a gradient it leaves behind is overwritten by the next call. Memory allocated
+// before the recording and released during it is kept as well.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -45,7 +45,7 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// From the inputs of one call to the step's result, which may be undefined.
+// Maps the inputs of one call to the step's result, which may be undefined.
 using StepBody = std::function<Task<Tensor>(std::vector<Tensor> inputs)>;
 
 struct CaptureOptions {
@@ -60,7 +60,8 @@ class CapturedStep {
  public:
   // Runs one step. Returns the body's result, in its own memory and off the tape. Error{BadInput}
   // if inputs differ in shape, dtype or layout from those of the recorded call.
-  //   Resumes, Fails: as the body does; a replay awaits its inputs.
+  //   Resumes: as the body does; a replay awaits its inputs.
+  //   Fails:   as the body does.
   Task<Tensor> operator()(std::vector<Tensor> inputs, CallSite site = CallSite::current()) const;
   Task<Tensor> operator()(CallSite site = CallSite::current()) const;
   Task<Tensor> operator()(Tensor input, CallSite site = CallSite::current()) const;
@@ -76,7 +77,7 @@ class CapturedStep {
   std::shared_ptr<State> state_;
 };
 
-// Runs nothing yet. Error{BadInput}: less than one eager step.
+// Runs nothing yet. Error{BadInput}: fewer than one eager step.
 CapturedStep capture(StepBody body, CaptureOptions options = {});
 // The same for a body without inputs.
 CapturedStep capture(std::function<Task<Tensor>()> body, CaptureOptions options = {});

@@ -1,5 +1,5 @@
 #pragma once
-// The mesh that is used where none is given.
+// The mesh that is used where none is passed.
 //
 //   cs::DefaultMesh scope(mesh);
 //   cs::DTensor x = cs::zeros(cs::Shard(0), {8, 4});
@@ -7,8 +7,8 @@
 //
 // While a scope is open, functions that take a mesh can be called without one. Scopes nest; closing
 // one restores the outer mesh. A scope belongs to its branch of the program
-// (coshard/runtime/coro/branch.h): the tasks of a when_all start with the mesh that was current at the call
-// and do not see each other's scopes.
+// (coshard/runtime/coro/branch.h): the tasks of a when_all start with the mesh that was current at
+// the call and do not see each other's scopes.
 #include <coshard/dtensor/device_mesh.h>
 
 #pragma GCC visibility push(default)
@@ -21,8 +21,8 @@ class DefaultMesh {
   DefaultMesh(const DefaultMesh&) = delete;
   DefaultMesh& operator=(const DefaultMesh&) = delete;
 
-  // The mesh of the innermost scope. Error{BadInput} if there is none; names `what`, which needs
-  // it.
+  // The mesh of the innermost scope. Error{BadInput} if there is none; the message names `what`,
+  // the caller.
   static DeviceMesh current(const char* what);
 
  private:

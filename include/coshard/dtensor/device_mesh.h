@@ -4,9 +4,9 @@
 //
 // Any rank of the world can create any mesh. A communicator is created by its members only, when a
 // mesh is created or flattened, and is shared by all meshes of the world; so the ranks of a mesh
-// must do these in the same order, other ranks need not take part. A rank outside a mesh has no
-// coordinate and no communicators there; tensors on the mesh are empty on it and take part in
-// nothing.
+// must create and flatten meshes in the same order; other ranks need not take part. A rank outside
+// a mesh has no coordinate and no communicators there; tensors on the mesh are empty there, and
+// operators on them issue nothing.
 #include <memory>
 #include <ostream>
 #include <span>
@@ -45,15 +45,15 @@ class DeviceMesh {
 
   // --- link costs ---
 
-  // Per dimension; 5 us and 10 GB/s unless set or measured. Plans and operators'
-  // choices of layout depend on them and on nothing else, so they must be equal on all ranks.
-  // Slices inherit them; a flattened dimension has those of its slowest part.
+  // Per dimension; 5 us and 10 GB/s unless set or measured. Plans and operators' choices of layout
+  // depend on these costs alone, so they must be equal on all ranks. Slices inherit them; a
+  // flattened dimension has those of its slowest part.
   const std::vector<LinkCost>& links() const;
   // The same ranks, shape, names and communicators with other links: a different mesh, whose
   // tensors do not mix with this one's. Names created by flatten() are not carried over.
   // Error{BadInput}: not one link per dimension; a negative latency; a rate that is not above 0.
   DeviceMesh with_links(std::vector<LinkCost> links, CallSite site = CallSite::current()) const;
-  // What calibrate() has measured, links apart; null: nothing. Slices inherit it.
+  // What calibrate() has measured, apart from links; null: nothing. Slices inherit it.
   const std::shared_ptr<const Calibration>& calibration() const;
   DeviceMesh with_calibration(std::shared_ptr<const Calibration> measured,
                               CallSite site = CallSite::current()) const;
@@ -68,13 +68,14 @@ class DeviceMesh {
   int local_rank(int dim) const;
   int local_rank(std::string_view name) const { return local_rank(dim(name)); }
 
-  // --- PyTorch's names; get_rank is this rank in the world ---
+  // --- PyTorch's names ---
   const std::vector<std::string>& mesh_dim_names() const { return names(); }
   const std::vector<int>& get_coordinate() const { return coordinate(); }
   template <class... Dim>
   int get_local_rank(Dim... dim) const {
     return local_rank(dim...);
   }
+  // This rank in the world.
   int get_rank() const { return world().rank(); }
   Communicator& get_group(int dim) const { return communicator(dim); }
   Communicator& get_group(std::string_view name) const { return communicator(dim(name)); }
@@ -83,22 +84,23 @@ class DeviceMesh {
 
   // --- slices ---
 
-  // The sub-mesh of the named dimensions through this rank, in this mesh's order;
-  // names created by flatten() work like any other. Uses this mesh's communicators, creates none.
+  // The sub-mesh of the named dimensions through this rank, in this mesh's order; names created by
+  // flatten() work like any other. Uses this mesh's communicators and creates none.
   // Error{BadInput}: a name that is unknown, repeated, or out of order.
   DeviceMesh operator[](std::string_view name) const;
   DeviceMesh submesh(const std::vector<std::string>& names) const;
   // The mesh of the dimensions of this slice and of `other`, in the order of the mesh that both are
-  // slices of; undefined if they are of different ones, or have a dimension in common. Creates no
+  // slices of; undefined if they are slices of different meshes or share a dimension. Creates no
   // communicators.
   DeviceMesh joined(const DeviceMesh& other) const;
-  // All dimensions of this mesh flattened into one, named "a_b" by default. The first call creates
-  // one communicator, by the ranks of the slice together; later calls create none. The name can be
+  // All dimensions of this mesh flattened into one, named "a_b" by default. The first call, by all
+  // ranks of the slice together, creates one communicator; later calls create none. The name can be
   // used in later slices of this mesh and of the mesh it is a slice of. Error{BadInput}: a name
-  // that a dimension has, or that other dimensions were flattened to.
+  // already taken by a dimension, or by other flattened dimensions.
   DeviceMesh flatten(std::string name = {}, CallSite site = CallSite::current()) const;
 
-  // --- communicators; Error{BadInput} on a rank outside the mesh ---
+  // --- communicators ---
+  // Along `dim`. Here and below, Error{BadInput} on a rank outside the mesh.
   Communicator& communicator(int dim) const;
   // Over several dimensions flattened: at least one, in ascending order, ranks row-major. Created
   // on first use by the ranks that differ only in these dimensions; flatten() uses the same one.
@@ -107,8 +109,10 @@ class DeviceMesh {
   // others, including those created later. Does nothing where `dim` has one rank.
   void note(int dim, const Noted& done) const;
 
-  long holders() const { return impl_.use_count(); }  // number of handles to this mesh
-  const void* id() const { return impl_.get(); }  // one per mesh object: equal ids are equal meshes
+  // Number of handles to this mesh.
+  long holders() const { return impl_.use_count(); }
+  // One per mesh object: equal ids are equal meshes.
+  const void* id() const { return impl_.get(); }
   // The same world, ranks, shape, names, links and calibration.
   friend bool operator==(const DeviceMesh& a, const DeviceMesh& b) {
     return a.impl_ == b.impl_ || equal(a, b);
@@ -130,8 +134,8 @@ class DeviceMesh {
 };
 
 // shape: at most 6 sizes whose product is world.size(); names: one per dimension, else "dim_0", …
-// Row-major over ranks, in several dimensions host by host (docs/launch.md). Error{BadInput}:
-// another product; a size < 1; names that repeat, are empty, or differ in number.
+// Row-major over ranks, in several dimensions host by host (docs/launch.md). Error{BadInput}: any
+// other product; a size < 1; names that repeat, are empty, or differ in number.
 DeviceMesh init_device_mesh(World& world, std::vector<int> shape,
                             std::vector<std::string> names = {},
                             CallSite site = CallSite::current());

@@ -56,8 +56,8 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements = s
 Tensor full_tensor(const DTensor& tensor, std::optional<Layout> grad_placements = std::nullopt,
                    CallSite site = CallSite::current());
 
-// Shards a full tensor, of which every rank has the same shape. Waits in place for the transfer;
-// where waiting in place is not allowed (run_on_asio.h), use issue_distribution.
+// Shards a full tensor, whose shape must be the same on every rank. Waits in place for the
+// transfer; where waiting in place is not allowed (run_on_asio.h), use issue_distribution.
 //   src_data_rank: the rank of each mesh dimension whose data are used; nullopt: every rank shards
 //                  its own data.
 //   Moves:    per mesh dimension one scatter (Shard) or broadcast (otherwise); nothing for nullopt.

@@ -9,8 +9,8 @@
 //   cs::zeros(mesh, {4, 8}, cs::DType::F64, true)  another dtype; requires a gradient
 //
 // Shapes are logical. Each rank makes its local tensor without communication; a Partial is split
-// into partial values that reduce to the tensor (partial.h). A random number depends only on its
-// global element, so it is the same in every layout.
+// into partial values that reduce to the tensor (partial.h). A random number depends only on the
+// global index of its element, so it is the same in every layout.
 //   Fails: Error{BadInput}: a layout with more or fewer entries than the mesh, or with a dim the
 //          shape lacks; a negative size; 2^63 bytes or more; no mesh or world where one is needed;
 //          requires_grad with a dtype that is not floating-point.

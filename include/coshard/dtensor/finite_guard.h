@@ -1,6 +1,6 @@
 #pragma once
-// A debug mode: the first loss or gradient that is not finite becomes an error where it appears.
-// Rank's thread.
+// A debug mode: the first non-finite loss or gradient becomes an error where it appears. Rank's
+// thread.
 #include <string_view>
 
 #include <coshard/dtensor/tape.h>
@@ -10,9 +10,9 @@
 namespace coshard {
 
 // While one is alive, `backward` on this rank checks its loss and every gradient that an operator's
-// backward returns. A nan or infinity in the local tensor is Error{BadInput} on that rank, in the
-// same step, and names rank, module path, operator and tensor; the other ranks fail as with any
-// peer failure. Gradients in flight are checked when they arrive. Inactive while a step is
+// backward returns. A NaN or infinity in the local tensor is an Error{BadInput} on that rank, in
+// the same step, that names rank, module path, operator and tensor; the other ranks fail as with
+// any peer failure. Gradients in flight are checked when they arrive. Inactive while a step is
 // captured.
 //   Cost: every gradient is copied to the host and read once, and on a device with streams the host
 //         waits for each; expect backward to take several times as long.
@@ -27,8 +27,9 @@ class FiniteGuard final : private Observer {
   World& world_;
 };
 
-// For backward: does nothing unless a guard is alive. `what`: "the loss", "a gradient returned by".
+// For backward: whether a guard is alive on this rank.
 bool guards_finite();
+// For backward: does nothing unless a guard is alive. `what`: "the loss", "a gradient returned by".
 void require_finite(const Tensor& x, std::string_view what, std::string_view operation,
                     const std::shared_ptr<const std::string>& module);
 

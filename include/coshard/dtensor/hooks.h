@@ -14,17 +14,17 @@ class HookHandle {
  public:
   HookHandle() = default;
   explicit HookHandle(std::weak_ptr<GradHook> hook) : hook_(std::move(hook)) {}
-  void remove();  // it is not called any more; idempotent
+  void remove();  // the hook is not called any more; idempotent
 
  private:
   std::weak_ptr<GradHook> hook_;
 };
 
 // Called once in each backward that reaches `tensor`, when its gradient has been summed up. What
-// the hook returns replaces the gradient, unless undefined (torch.Tensor.register_hook). For a leaf
-// that is at the end of backward, before the gradient is added to grad(). Hooks run in order of
-// registration, off the tape unless backward has create_graph, and may not await. A hook may remove
-// itself.
+// the hook returns replaces the gradient, unless undefined (torch.Tensor.register_hook). For a
+// leaf, this happens at the end of backward, before the gradient is added to grad(). Hooks run in
+// order of registration, off the tape unless backward has create_graph, and may not await. A hook
+// may remove itself.
 //   Fails: Error{BadInput}: the tensor does not require a gradient; in backward: a result with
 //          another shape or dtype, a plain tensor for a DTensor, or a write to the gradient, which
 //          others may read.
@@ -36,8 +36,8 @@ HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor
 HookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
                                               std::function<void(const Tensor& leaf)> hook);
 
-// Backward also stores the gradient of this non-leaf in its grad(), after its hooks ran. After an
-// in-place write: that of the new values. Does nothing for a leaf.
+// Backward also stores the gradient of this non-leaf in its grad(), after its hooks have run. After
+// an in-place write, it is the gradient of the new values. Does nothing for a leaf.
 void retain_grad(const Tensor& tensor);
 
 }  // namespace coshard

@@ -1,7 +1,7 @@
 #pragma once
 // Initial values of parameters, as in torch.nn.init: each function fills x in place, off the tape,
-// and returns it. A random number depends only on its global element (random.h), so every layout
-// gets the same values; fans are computed from the logical shape. No communication.
+// and returns it. A random number depends only on the global index of its element (random.h), so
+// every layout gets the same values; fans are computed from the logical shape. No communication.
 // Error{BadInput}: a dtype that is not floating-point; fewer than 2 dimensions where fans are
 // needed.
 #include <coshard/dtensor/tensor.h>
@@ -10,7 +10,7 @@
 namespace coshard {
 namespace nn::init {
 
-enum class Fan : std::uint8_t { In, Out };  // of [out, in, …]: in · …, out · …
+enum class Fan : std::uint8_t { In, Out };  // for a weight [out, in, …]: in · …, out · …
 
 Tensor constant_(const Tensor& x, double value);
 Tensor zeros_(const Tensor& x);

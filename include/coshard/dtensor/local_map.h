@@ -23,17 +23,17 @@ struct LocalMapOptions {
   std::optional<OptionalLayouts> in_grad_placements = std::nullopt;
   DeviceMesh device_mesh = {};  // of the outputs; default: that of the first DTensor
   // Redistributes DTensors that have another layout; all redistributes are issued before the first
-  // is waited for.
+  // is awaited.
   bool redistribute_inputs = false;
 };
 
 // Calls `fn` with the local tensors and wraps its results, as even shards, into DTensors
 // (torch.distributed.tensor.experimental.local_map). Differentiable; inputs may be on several
 // meshes. Plain inputs are passed through; if no input is a DTensor, nothing is wrapped.
-//   Moves: what fn communicates, and the redistributes of inputs.
-//   Fails: Error{BadInput}: lists of other lengths than the inputs or outputs; a DTensor without a
-//          layout in in_placements, or in another layout without redistribute_inputs; an output
-//          that is already a DTensor, or is undefined where a layout is given.
+//   Moves: the collectives that fn issues, and the redistributes of inputs.
+//   Fails: Error{BadInput}: a list whose length is not that of the inputs or outputs; a DTensor
+//          without a layout in in_placements, or in another layout without redistribute_inputs; an
+//          output that is already a DTensor, or is undefined where a layout is given.
 std::vector<Tensor> local_map(const std::function<std::vector<Tensor>(std::span<const Tensor>)>& fn,
                               std::span<const Tensor> inputs, const LocalMapOptions& options,
                               CallSite site = CallSite::current());

@@ -4,7 +4,7 @@
 // number; all ranks must call in the same order. Children of a when_all draw from their own
 // streams, forked by position. What a rank draws for a DTensor is checked by the next collective of
 // its mesh: if ranks drew differently before it, all get Error{CommFailed} there instead of
-// replicas that differ. Draws for plain tensors are not checked.
+// diverging replicas. Draws for plain tensors are not checked.
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/tensor.h>
 
@@ -38,8 +38,8 @@ class LocalRandom {
 };
 
 // In place, off the tape, on a leaf or a plain value: normal(mean, std), and uniform on [low,
-// high). A Partial becomes partial values of what one device would draw. Error{BadInput}: std < 0;
-// low > high, or a range that is infinite or NaN.
+// high). A Partial gets partial values that reduce to what one device would draw. Error{BadInput}:
+// std < 0; low > high, or a range that is infinite or NaN.
 void normal_(const Tensor& x, double mean, double std);
 void uniform_(const Tensor& x, double low, double high);
 

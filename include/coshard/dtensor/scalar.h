@@ -1,5 +1,5 @@
 #pragma once
-// A number as an operand beside a tensor. Values.
+// A number as an operand beside a tensor. A value.
 #include <concepts>
 
 #include <coshard/runtime/dtype.h>
@@ -10,8 +10,8 @@ namespace coshard {
 template <class T>
 concept Number = std::integral<T> || std::floating_point<T>;
 
-// Remembers whether it was an integer: i64 + 2 is i64, i64 + 2.0 is f32. Exact for integers up to
-// 2^53.
+// Remembers its category (bool, integer, floating-point): i64 + 2 is i64, i64 + 2.0 is f32. Exact
+// for integers up to 2^53.
 struct Scalar {
   double value = 0;
   DType dtype = DType::F32;  // Bool, I64 or F32: its category

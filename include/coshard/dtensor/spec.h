@@ -22,8 +22,8 @@ struct Spec {
 // layout must be normalized and have one entry per mesh dimension; Error{BadInput} otherwise.
 std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layout,
                                       const Shape& shape);
-// Drops what this rank caches for meshes that only specs still refer to; specs of live tensors
-// stay.
+// Drops what this rank caches for meshes that only interned specs still refer to; specs of live
+// tensors stay.
 void forget_dropped_meshes();
 
 // Size and offset of chunk `index` when `size` is split into n by torch.chunk.

@@ -45,8 +45,8 @@ struct GradMeta {
   Tensor gradient;                   // accumulated over backward calls
   std::shared_ptr<const Spec> spec;  // of the tensor itself; null for a plain one
   GradHooks hooks;                   // of a leaf
-  // Of a leaf: who gathers its gradient (DataParallel), under which number, and whether `gradient`
-  // is summed over its ranks already.
+  // Of a leaf: the collector of its gradient (DataParallel), its number there, and whether
+  // `gradient` is already summed over the collector's ranks.
   std::weak_ptr<GradCollector> collector;
   int collected_as = 0;
   bool summed = false;
@@ -62,14 +62,14 @@ class GradSink {
   // A gradient off the critical path (a leaf's): computed after the next collective of the backward
   // pass has been issued, so that it overlaps with it.
   virtual void defer(int input, std::function<Tensor()> compute) = 0;
-  // accumulate(input, matmul(dy, weight)): by rows where `overlap` permits, as dy arrives, or each
-  // sent to the rank that adds it up once it is computed, with those of other products that are
-  // gradients of the same tensor.
+  // accumulate(input, matmul(dy, weight)). Where `overlap` permits, by blocks of rows: computed as
+  // shards of dy arrive, or each sent, once computed, to the rank that sums it, together with the
+  // other matmuls whose results are gradients of the same tensor.
   virtual void accumulate_product(int input, const Tensor& dy, const Tensor& weight,
                                   Overlap overlap);
   // defer(input, dy^T @ x over all rows): the gradient of a weight.
   virtual void defer_rows_product(int input, const Tensor& dy, const Tensor& x);
-  // The gradient of a tensor older than the record.
+  // Delivers the gradient of a tensor older than the record.
   virtual void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) = 0;
 };
 
@@ -78,7 +78,7 @@ class GradNode : public std::enable_shared_from_this<GradNode> {
   virtual ~GradNode() = default;
   virtual std::string_view name() const = 0;
   // Whether `backward` is itself recorded when the tape is on, so that second derivatives are
-  // right; without it they are refused.
+  // right; otherwise they are refused.
   virtual bool records_backward() const { return false; }
   // Whether the output shares the input's memory without being a view of it (Tensor::base).
   virtual bool shares_memory() const { return false; }
@@ -90,9 +90,9 @@ class GradNode : public std::enable_shared_from_this<GradNode> {
     return {};
   }
   // The layout to which backward first redistributes the gradient of its only output, which may
-  // arrive in it already; null: it does not.
+  // already have it; null: none.
   virtual const Layout* gradient_layout() const { return nullptr; }
-  // Whether backward() takes this output gradient while shards of it arrive (OpDef).
+  // Whether backward() takes this output gradient while its shards arrive (OpDef::takes_arriving).
   virtual bool takes_arriving(const Tensor& /*output_grad*/, std::int64_t /*meanwhile_ns*/) const {
     return false;
   }
@@ -101,16 +101,18 @@ class GradNode : public std::enable_shared_from_this<GradNode> {
 
   bool released = false;  // and there was something to free
   std::uint64_t sequence = 0;
-  std::vector<std::shared_ptr<GradMeta>> inputs;   // null where no gradient is wanted
+  std::vector<std::shared_ptr<GradMeta>> inputs;   // null where no gradient is needed
   GradHooks hooks;                                 // of its outputs
   std::vector<std::weak_ptr<GradMeta>> retaining;  // outputs with retain_grad
-  // Path of the module whose forward made it; null if none, or if nobody observes.
+  // Path of the module whose forward made it; null if none, or if the rank is not observed.
   std::shared_ptr<const std::string> module;
 };
 
-// Puts `record` on the tape as the producer of `outputs` if taping is on and an input requires a
-// gradient; returns whether it did. `inputs`: the tensors the gradients belong to.
-bool taped(std::span<const Tensor> inputs);  // would a record be made for these?
+// Whether an operator on these inputs is to be recorded: the tape is on in this branch and an input
+// requires a gradient.
+bool taped(std::span<const Tensor> inputs);
+// Puts `record` on the tape as the producer of `outputs`. `inputs`: the tensors that the record's
+// gradients belong to.
 void push_record(std::shared_ptr<GradNode> record, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs);
 // `tensor` is now output number `output` of `producer`.
@@ -119,8 +121,8 @@ void mark_output(const Tensor& tensor, std::shared_ptr<GradNode> producer, int o
 std::uint64_t newest_record();
 
 // Runs backward from `roots` but not into records up to `since`: gradients that reach those go to
-// `outer`, the sink of the record that is running. For a backward that first records operators of
-// its own.
+// `outer`, the sink of the record that is running. For a record whose backward itself records
+// operators first.
 Task<void> walk_within(std::vector<Tensor> roots, std::vector<Tensor> gradients,
                        std::uint64_t since, GradSink& outer);
 

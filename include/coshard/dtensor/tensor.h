@@ -27,8 +27,8 @@ class Redistribution;
 template <class T>
 class Task;
 
-// The first placement of a variadic list, with the line that passes it: no default argument can
-// follow a variadic list.
+// The first placement of a variadic list, with its call site: no default argument can follow a
+// parameter pack.
 struct FirstPlacement {
   FirstPlacement(Placement wanted, CallSite passed_at = CallSite::current())  // NOLINT: implicit
       : placement(wanted), site(passed_at) {}
@@ -36,7 +36,7 @@ struct FirstPlacement {
   CallSite site;
 };
 
-// An index, with the line it is on: an operator cannot have default arguments.
+// An index, with its call site: an operator cannot have default arguments.
 struct IndexAt {
   IndexAt(std::int64_t wanted, CallSite stands_at = CallSite::current())  // NOLINT: implicit
       : index(wanted), site(stands_at) {}
@@ -69,7 +69,7 @@ class ValueList {
   std::span<const double> values_;
 };
 
-// An all_gather that fills a tensor of one mesh dimension shard by shard along `dim`.
+// An all_gather that fills a tensor on a 1-D mesh shard by shard along `dim`.
 struct Gathered {
   std::shared_ptr<const Spec> spec;  // of the result
   int dim = 0;
@@ -100,7 +100,8 @@ class Tensor {
   ~Tensor() = default;
   bool defined() const { return impl_ != nullptr; }
 
-  // --- shape; of a DTensor, the logical one ---
+  // --- shape ---
+  // For a DTensor, the logical shape.
   const Shape& shape() const { return impl().spec ? impl().spec->shape : impl().local_shape; }
   int ndim() const { return static_cast<int>(shape().size()); }
   std::int64_t size(std::int64_t dim) const;  // dim may be negative
@@ -113,14 +114,15 @@ class Tensor {
   const std::shared_ptr<const Spec>& spec() const { return impl().spec; }
   const DeviceMesh& mesh() const;
   const Layout& layout() const;
-  // Issues the collectives that bring this DTensor to `layout` and returns at once; see
+  // Issues the collectives that redistribute this DTensor to `layout` and returns at once; see
   // redistribute.h.
   template <class... Placements>
   Redistribution redistribute(FirstPlacement first, Placements... rest) const;
   Redistribution redistribute(const Layout& layout, CallSite site = CallSite::current()) const;
 
   // --- the local tensor ---
-  const Shape& local_shape() const { return impl().local_shape; }  // [0] on a rank outside the mesh
+  // [0] on a rank outside the mesh.
+  const Shape& local_shape() const { return impl().local_shape; }
   const Strides& strides() const { return impl().strides; }
   std::int64_t local_numel() const { return coshard::numel(impl().local_shape); }
   bool is_contiguous() const;
@@ -131,16 +133,17 @@ class Tensor {
     return static_cast<T*>(data());
   }
   bool in_flight() const { return impl().storage->in_flight; }
-  // What it waited for is over. Does nothing if something else is filling it by now.
+  // `awaited` has completed: the tensor is no longer in flight. Does nothing if other work fills it
+  // by now.
   void arrived(const std::shared_ptr<WorkState>& awaited) const;
-  // Waits in place until the data are there; counted under `who` (waits_in_place.h). In a
+  // Waits in place until the data have arrived; counted under `who` (waits_in_place.h). In a
   // coroutine, await the redistribution instead.
   void wait(std::string_view who = "data") const;
-  // `work`, which is in flight, reads this memory.
+  // Registers `work`, which is in flight, as a reader of this memory.
   void read_by(const Work& work) const;
   // Waits in place until nothing in flight reads the memory, which is about to be written.
   void wait_for_readers(std::string_view who) const;
-  // Does not wait for a collective in flight.
+  // As data(), but does not wait for a collective in flight.
   void* address() const {
     return static_cast<char*>(impl().storage->buffer->data()) +
            impl().offset * static_cast<std::int64_t>(size_of(impl().dtype));
@@ -156,7 +159,7 @@ class Tensor {
   Tensor grad() const;  // undefined before the first backward; may be Partial on a DTensor
   // Error{BadInput}: a gradient that does not match (fits_as_gradient).
   void set_grad(Tensor gradient) const;
-  // Whether it has this tensor's shape and dtype and, if this is a DTensor, its mesh.
+  // Whether `gradient` has this tensor's shape and dtype and, if this is a DTensor, its mesh.
   bool fits_as_gradient(const Tensor& gradient) const;
   Tensor detach() const;  // the same data, outside the tape
   // Current only after requires_grad() has been called.
@@ -165,9 +168,9 @@ class Tensor {
 
   // --- writes to shared memory (writes.h) ---
 
-  // Call after writing to the memory by hand: through
-  // data(), or as the owner of borrowed memory. In-place operators, random fills and optimizers do
-  // so themselves. Backward then refuses what it saved of the old values.
+  // Call after writing to the memory directly: through data(), or as the owner of borrowed memory.
+  // In-place operators, random fills and optimizers do so themselves. Backward then refuses to use
+  // saved tensors that had the old values.
   void mark_written() const;
   // The tensor this is a view of; undefined for none. Handles from detach(), to_local() and
   // from_local() share memory but are not views.
@@ -177,7 +180,7 @@ class Tensor {
     impl().base = nullptr;
     impl().untaped_view = false;
   }
-  // Whether the tape's record of this tensor matches what the memory holds now.
+  // Whether the tape's record of this tensor matches the current contents of the memory.
   bool is_current() const { return impl().known == impl().storage->buffer->taped_write; }
   void set_current() const { impl().known = impl().storage->buffer->taped_write; }
   // Why a write would be lost or take effect twice; null: it may be written. Also holds for its
@@ -204,8 +207,8 @@ class Tensor {
   // Identity: equal for two handles to the same tensor.
   const void* id() const { return impl_.get(); }
 
-  // --- factories: this rank's memory, values not set. Error{BadInput}: a negative size; 2^63 bytes
-  // or more ---
+  // --- factories ---
+  // New memory on this rank, uninitialized. Error{BadInput}: a negative size; 2^63 bytes or more.
   static Tensor empty(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype);
   // A DTensor whose local part is new memory.
   static Tensor empty(const std::shared_ptr<Device>& device, std::shared_ptr<const Spec> spec,
@@ -234,10 +237,10 @@ class Tensor {
   // it is changed in place.
   Tensor with_spec(std::shared_ptr<const Spec> spec) const&;
   Tensor with_spec(std::shared_ptr<const Spec> spec) &&;
-  Tensor raw_local() const { return with_spec(nullptr); }  // the local tensor, off the tape
+  // The local tensor, off the tape.
+  Tensor raw_local() const { return with_spec(nullptr); }
 
-  // --- PyTorch's method names, for the functions of the same name (ops.h, distribute.h, tape.h)
-  // ---
+  // --- PyTorch's method names, for the functions in ops.h, distribute.h and tape.h ---
   int dim() const { return ndim(); }
   const Layout& placements() const { return layout(); }
   const DeviceMesh& device_mesh() const { return mesh(); }
@@ -382,9 +385,10 @@ using DTensor = Tensor;
 Tensor copy_of(const Tensor& tensor);
 
 std::string describe(const Tensor& tensor);  // "f32[8,512] S(0) on tp=4", "f32[8,512]"
-inline std::string brief(const Tensor& tensor) { return describe(tensor); }  // in errors
-// The values as PyTorch prints them, then the description (print.cpp). Of a DTensor, the local
-// tensor's; of more than 1000 elements, the first and last three along each dimension. Never
+// How errors show a tensor.
+inline std::string brief(const Tensor& tensor) { return describe(tensor); }
+// Prints the values as PyTorch does, then the description (print.cpp). For a DTensor, the values
+// are the local tensor's; above 1000 elements, the first and last three along each dimension. Never
 // communicates: a tensor in flight prints no values.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 

@@ -1,7 +1,7 @@
 #pragma once
-// Where a rank waited in place for a collective that nobody had awaited: because an operator or the
-// host needed its data, or a writer (in place, an optimizer) the memory that it reads. The rank's
-// other branches cannot run meanwhile. Rank's thread.
+// Counts the times a rank waited in place for a collective that had not been awaited: because an
+// operator or the host needed its data, or a writer (an in-place operator, an optimizer) needed the
+// memory that it reads. The rank's other branches cannot run during such a wait. Rank's thread.
 #include <map>
 #include <string>
 #include <string_view>
@@ -9,7 +9,7 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// Count by operator ("data": the host, or whoever took the address), since the rank started or
+// Count by operator ("data": the host, or code that took the address), since the rank started or
 // clear_waits_in_place() was called.
 using WaitsInPlace = std::map<std::string, int, std::less<>>;
 const WaitsInPlace& waits_in_place();

@@ -1,9 +1,9 @@
 #pragma once
 // Writes what the ranks did as one Chrome trace (JSON), for Perfetto or chrome://tracing: a process
-// per rank, with the tracks host (named ranges, modules, awaits), compute (kernels, with what they
-// work on) and communication (collectives; a track for each communicator), an arrow from each issue
-// to its await, and two counters: the bytes in flight, and how much communication no kernel has hidden
-// so far. The module at the root is called "model". One observer per rank, used on its thread; written
+// per rank, with the tracks host (named ranges, modules, awaits), compute (kernels, with their
+// inputs) and communication (collectives; a track for each communicator), an arrow from each issue
+// to its await, and two counters: bytes in flight, and total communication time not hidden by
+// kernels. The root module is called "model". One observer per rank, used on its thread; written
 // after the ranks have ended. `coshard trace report` reads it.
 #include <cstdint>
 #include <map>
@@ -55,10 +55,10 @@ class ChromeTrace : public Observer {
     std::uint64_t flow = 0;
     std::int64_t bytes = 0;
     std::uint64_t sequence = 0;
-    CallSite where{};     // of the program that led to the collective
+    CallSite where{};     // the user's call site that led to the collective
     ComputeClass what{};  // of a kernel
     std::string inputs;   // of a kernel: "f32[8,512] f32[512,256]"
-    std::string module;   // that it is, or that issued it; empty: none
+    std::string module;   // the one that it is, or that issued it; empty: none
     std::string communicator;
   };
   const std::vector<Span>& spans() const { return spans_; }
@@ -67,7 +67,7 @@ class ChromeTrace : public Observer {
   const std::string& link() const { return link_; }
 
  protected:
-  // The clock of ranges and modules; of the rest, the time is given.
+  // The clock for ranges and modules; other events come with their time.
   virtual std::int64_t now() const { return now_ns(); }
 
  private:
@@ -89,19 +89,20 @@ class ChromeTrace : public Observer {
   std::size_t max_events_, dropped_ = 0;
   std::vector<Span> spans_;
   std::vector<Open> open_;                           // ranges and modules entered and not yet left
-  std::vector<std::string> inputs_;                  // of kernels that run
+  std::vector<std::string> inputs_;                  // of running kernels
   std::unordered_map<std::uint64_t, Issue> issues_;  // by event id
   std::uint64_t flows_ = 0;
   std::string link_;
 };
 
-// What a trace is of, by name: {{"plan", "tp"}, {"batch", "4"}}. `coshard trace report` refuses a
-// baseline of which something is different, or whose "overlap" is not "off". "link" is the link that is named in the report.
+// What was traced, by name: {{"plan", "tp"}, {"batch", "4"}}. `coshard trace report` refuses a
+// baseline that differs in any of these, except "overlap", which must be "off". "link" is the link
+// that the report names.
 using TraceAbout = std::map<std::string, std::string>;
 
-// One JSON object; trace i is rank first_rank + i. Times start at 0 with the earliest span. Spans of
-// one track nest or are disjoint. The track of an emulated link says so in its name. `coshard trace
-// merge` puts several such files together, which need their clock_offset (gather.h) if they are from
+// One JSON object; trace i is rank first_rank + i. Times start at 0 with the earliest span. Spans
+// of one track nest or are disjoint. The name of an emulated link's track says so. `coshard trace
+// merge` combines several such files, which need their clock_offset (gather.h) if they are from
 // different hosts.
 void write_chrome_trace(std::ostream& out, std::span<const ChromeTrace> ranks, int first_rank = 0,
                         std::optional<std::int64_t> clock_offset = std::nullopt,

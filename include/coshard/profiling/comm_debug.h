@@ -8,7 +8,7 @@
 //   std::cout << debug;                           // a table: modules, forward and backward, bytes
 //
 // Created and destroyed on the rank's thread, before the world ends; several may be alive at once.
-// Modules count if their forward ran meanwhile.
+// A module counts only if its forward ran during that time.
 #include <map>
 #include <string>
 
@@ -28,7 +28,7 @@ class CommDebug {
   CommDebug(const CommDebug&) = delete;
   CommDebug& operator=(const CommDebug&) = delete;
 
-  // Of everything, or of one module and its submodules: forward and backward together, or one of
+  // For everything, or for one module and its submodules: forward and backward together, or one of
   // them.
   Counts counts(std::string_view module = {}) const;
   Counts forward_counts(std::string_view module = {}) const;

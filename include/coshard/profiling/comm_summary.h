@@ -1,10 +1,10 @@
 #pragma once
-// What communication cost, by kind and purpose: count, bytes, GB/s, the time the host was blocked
-// by it, and the share hidden under compute; and what compute consisted of. An observer of one
+// The cost of communication, by kind and purpose: count, bytes, GB/s, the time the host was blocked
+// by it, and the share hidden under compute; and the time of compute, by class. An observer of one
 // rank, used on its thread; tables of several ranks are merged after they have ended.
 //
-// Times are of the clock: of collectives that are in flight, or awaited, at once, a row counts the
-// time that they share once, and so does the total over rows, which may be less than their sum.
+// Times are wall-clock times: where collectives are in flight, or awaited, at the same time, a row
+// counts the shared time once, and so does the total over rows, which may be less than their sum.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -25,13 +25,13 @@ class CommSummary : public Observer {
     CollectiveKind kind{};
     std::string label;
     std::int64_t count = 0, bytes = 0;
-    // During which at least one was in flight, from issue until its data were complete; only those
-    // that were awaited count.
+    // The time during which at least one was in flight, from issue until its data were complete;
+    // only those that were awaited count.
     std::int64_t in_flight_ns = 0;
     std::int64_t exposed_ns = 0;  // the host was blocked in an await, including time spent helping
-    std::int64_t blocked_ns = 0;  // of in_flight_ns: the host was blocked, by whatever await
+    std::int64_t blocked_ns = 0;  // of in_flight_ns, with the host blocked in any await
     double hidden() const;        // share of in_flight_ns in which it was not, in [0, 1]
-    double gigabytes_per_s() const;  // of `bytes`, each of the larger buffer of a collective
+    double gigabytes_per_s() const;  // from `bytes`: of each collective's larger buffer
   };
 
   std::vector<Row> rows() const;  // most exposed first
@@ -45,7 +45,7 @@ class CommSummary : public Observer {
   // Share of `wall_ns` that this rank spent in GEMM and attention kernels.
   double gemm_share(std::int64_t wall_ns) const;
   void merge(const CommSummary& other);
-  void reset();  // what is in flight stays known
+  void reset();  // collectives in flight stay known
 
   void issued(const CommEvent& event, std::int64_t now) override;
   void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
@@ -56,12 +56,12 @@ class CommSummary : public Observer {
  private:
   friend struct ObserverJson;
   using Key = std::pair<CollectiveKind, std::string>;
-  // The time that intervals cover, which come nearly in the order of their ends.
+  // The time covered by intervals, which are added nearly in the order of their ends.
   class Covered {
    public:
-    // How much of [begin, end) none of the last ones covers.
+    // How much of [begin, end) no recent interval covers.
     std::int64_t add(std::int64_t begin, std::int64_t end);
-    // How much of what both cover, within [begin, end), this has not counted.
+    // How much time within [begin, end) both cover and this has not yet counted.
     std::int64_t add_common(const Covered& other, std::int64_t begin, std::int64_t end);
 
    private:

@@ -20,18 +20,18 @@ namespace coshard {
 // The cells of two dimensions; `title` names the range in other sharded dimensions.
 struct ShardingGrid {
   std::string title;                      // "" or "dim 2: 0:4"
-  std::vector<Range> rows, columns;       // one range of everything where there is no dimension
+  std::vector<Range> rows, columns;       // one full range where there is no dimension
   std::vector<std::vector<int>> holders;  // by row, then column: ranks, ascending
 };
 
 struct Sharding {
   std::string title;  // "[8,6] S(0)S(1) on (2,2)"
-  std::string note;   // what a holder has of a Partial; "" without one
+  std::string note;   // what a holder has if there is a Partial; "" without one
   // Rows are the first sharded dimension, columns the second; if fewer are sharded, the first of
   // the others.
   int row_dim = -1, column_dim = -1;  // -1: the tensor has no such dimension
   std::vector<ShardingGrid> grids;  // one per combination of ranges in the other sharded dimensions
-  int terms = 1;  // of a Partial: so many holders have a part of the sum each, the others replicas
+  int terms = 1;  // of a Partial: how many holders have different terms; the others are replicas
 };
 
 // Ranks are numbered row-major over the mesh. Error{BadInput}: a layout with more or fewer entries
@@ -46,8 +46,8 @@ std::string visualize_sharding(const std::vector<int>& mesh_shape, const Layout&
                                const Shape& shape);
 std::string visualize_sharding(const DTensor& tensor);
 
-// The same as a picture: each cell is as large as its shard and lies in front of its replicas, a
-// sheet for each, four at most. Cells of the same ranks have one color; the partial values of a
+// The same as a picture: each cell is as large as its shard and lies in front of its replicas, one
+// sheet each, four at most. Cells held by the same ranks share a color; the partial values of a
 // Partial are dashed.
 void write_sharding_svg(std::ostream& out, const Sharding& sharding);
 

@@ -23,7 +23,7 @@ struct CallSite {
   constexpr bool known() const noexcept { return line != 0; }
 };
 
-// What error messages can say about where something was asked for.
+// The origin of a request, for error messages.
 struct CallLocation {
   CallSite site;               // the user's line
   std::string_view operation;  // the operator that needs it implicitly; static text

@@ -14,7 +14,7 @@ namespace coshard {
 
 enum class ErrorKind {
   BadInput,      // the caller's arguments are wrong; nothing was changed
-  Unsupported,   // asked for something this build or backend does not have
+  Unsupported,   // this build or backend lacks what was requested
   DeviceFailed,  // a device call failed
   CommFailed,    // a collective failed, or its communicator was poisoned by an earlier failure
   Timeout,       // a deadline passed; the message names who is missing
@@ -31,9 +31,9 @@ class Error : public std::runtime_error {
   // error has left that module, or that rank's program.
   const char* message() const noexcept { return std::runtime_error::what(); }
   const char* what() const noexcept override { return told_.empty() ? message() : told_.c_str(); }
-  // It has left the module at `path`, or the program ("" ); only the first call counts.
+  // Records that it has left the module at `path`, or the program (""); only the first call counts.
   void left(int rank, std::string_view path);
-  // The line of the user's program that the library worked for when it was made, if any.
+  // The user's call site that the library was working for when it was created, if any.
   const CallSite& site() const noexcept { return site_; }
 
  private:

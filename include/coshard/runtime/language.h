@@ -1,6 +1,6 @@
 #pragma once
-// What a program must be compiled with, said in one line where it is not. The headers that programs
-// include have this one first.
+// Checks the language options that a program needs; the error is one line. Included first by every
+// header that programs include.
 #if !defined(__cplusplus) || __cplusplus < 202002L
 #error "coshard needs C++20 or later: compile with -std=c++20"
 #elif !defined(__cpp_exceptions)

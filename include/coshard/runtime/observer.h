@@ -1,7 +1,7 @@
 #pragma once
 // The interface through which the library is observed. Counters, traces, the communication summary
-// and the flight recorder implement it; the library tells and never asks. Called on the rank's own
-// thread, while its World lives. Times are steady-clock nanoseconds.
+// and the flight recorder implement it; the library notifies observers and never queries them.
+// Called on the rank's own thread, while its World lives. Times are steady-clock nanoseconds.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,13 +35,13 @@ struct CommEvent {
   std::int64_t bytes = 0;         // bytes of the larger of this rank's two buffers
   std::string_view communicator;  // mesh dimension name
   std::string_view label;         // what it is for: "S(0)->R", "optimizer", ...
-  CallSite where;                 // the line of the user's program that led to it
+  CallSite where;                 // the user's call site that led to it
   std::string_view link;  // "20us,1GB/s" where its time is that of an emulated link; else empty
 };
 
 enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };
 
-// Makes the text of what a kernel works on, "f32[8,512] f32[512,256]": for observers that want it.
+// Describes the inputs of a kernel, "f32[8,512] f32[512,256]": for observers that need the text.
 using DescribeInputs = std::function<std::string()>;
 
 class Observer {
@@ -53,8 +53,8 @@ class Observer {
   virtual void issued(const CommEvent&, std::int64_t /*now*/) {}
   // The host begins to wait for it; `ready` follows unless the wait fails.
   virtual void awaiting(const CommEvent&) {}
-  // The awaiter has it. It blocked the host from `wait_begin` to `now` (no time if it was complete
-  // before). `done`: when the data were complete (<= now).
+  // The awaiter has the result. The wait blocked the host from `wait_begin` to `now` (no time if it
+  // was complete before). `done`: when the data were complete (<= now).
   virtual void ready(const CommEvent&, std::int64_t /*wait_begin*/, std::int64_t /*done*/,
                      std::int64_t /*now*/) {}
   // One kernel of operator `op` is about to run; `computed` follows, also when it fails.
@@ -67,7 +67,7 @@ class Observer {
   virtual void module_exit(std::string_view /*path*/) {}
   virtual void backward_enter() {}
   virtual void backward_exit() {}
-  // A part of the program that it gave a name (trace_range.h): a step, an optimizer.
+  // A named range of the program (trace_range.h): a step, an optimizer.
   virtual void range_enter(std::string_view /*name*/) {}
   virtual void range_exit(std::string_view /*name*/) {}
 };

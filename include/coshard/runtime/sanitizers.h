@@ -1,6 +1,6 @@
 #pragma once
-// Which sanitizer this is compiled for: COSHARD_ASAN and COSHARD_TSAN are 0 or 1, with gcc and
-// clang alike.
+// The sanitizer that the code is compiled for: COSHARD_ASAN and COSHARD_TSAN are 0 or 1, with both
+// gcc and clang.
 
 #if defined(__SANITIZE_ADDRESS__)
 #define COSHARD_ASAN 1

@@ -1,7 +1,7 @@
 #pragma once
 // A lock for critical sections of a few instructions, where a contended std::mutex would cost two
-// system calls. A waiter offers its core now and then, so that a holder that was preempted gets on.
-// Any thread.
+// system calls. A waiter yields its core now and then, so that a preempted holder can continue. Any
+// thread.
 #include <sched.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ class SpinLock {
   void unlock() noexcept { locked_.store(false, std::memory_order_release); }
 
  private:
-  // false: free; true: held. Acquire on taking, release on leaving.
+  // false: free; true: held. Acquire on lock, release on unlock.
   std::atomic<bool> locked_{false};
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// A part of the program with a name of its own in traces and in Nsight, beside the modules: a step
-// of training, reading a batch. May be held over a co_await. On the rank's thread.
+// A named range in traces and in Nsight, besides the modules: a training step, reading a batch. May
+// be held across a co_await. On the rank's thread.
 //
 //   const cs::TraceRange range(cs::str_cat("step ", step));
 #include <string>
@@ -10,7 +10,7 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// Costs nothing while nobody observes the world.
+// Costs nothing while the world is not observed.
 class TraceRange {
  public:
   explicit TraceRange(std::string_view name) : world_(World::current()) {

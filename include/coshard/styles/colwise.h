@@ -1,6 +1,6 @@
 #pragma once
-// ColwiseParallel: shards a Linear, an Embedding or a module that overrides Module::shard_axes along
-// its output features. A value.
+// ColwiseParallel: shards a Linear, an Embedding or a module that overrides Module::shard_axes
+// along its output features. A value.
 //   Linear: weight and bias S(0). Embedding: weight S(1). The input must be R.
 #include <coshard/styles/style.h>
 
@@ -15,7 +15,8 @@ struct ColwiseParallel {
   // the tensor differently. Default: the tensor's own.
   std::optional<Placement> local_input_grad_placements = std::nullopt;
   std::optional<Placement> local_output_grad_placements = std::nullopt;
-  // With the all_gather of x, in backward the reduction of dX. Default: ParallelizeOptions::overlap.
+  // Overlap with the all_gather of x and, in backward, with the reduction of dX. Default:
+  // ParallelizeOptions::overlap.
   std::optional<Overlap> overlap = std::nullopt;
 
   // Error{BadInput} for any other module.

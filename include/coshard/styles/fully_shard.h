@@ -14,22 +14,22 @@ struct FullyShardOptions {
   // less communication.
   bool reshard_after_forward = true;
   Reduce reduce = Reduce::Avg;  // of gradients; or Sum
-  // Off: nothing runs under a collective. Auto, Always: the next module's parameters are gathered
-  // while this one computes, and gradients leave while backward goes on.
+  // Off: nothing overlaps with a collective. Auto, Always: the next module's parameters are
+  // gathered while this one computes, and gradients are reduced while backward continues.
   Overlap overlap = Overlap::Auto;
 };
 
 //   for (std::size_t i = 0; i < model.layers.size(); ++i) cs::fully_shard(model.layers[i], mesh);
-//   cs::fully_shard(model, mesh);                        // what is left, and the order
+//   cs::fully_shard(model, mesh);                        // the rest, and the order
 //   cs::AdamW optimizer(model.parameters(), {.lr = 3e-4});  // of the shards
 //
-// Makes the parameters of `module` one group, except those already in a nested group: each becomes a
-// DTensor, Shard(0) on `mesh`, split as torch.chunk does from this rank's values, which must be the
-// same on all ranks: seed them alike, or load them. Inner modules first. While the module runs, its
-// parameters are unsharded, as they were. Forward, backward and the optimizer are written as for one
-// rank, each rank with rows of its own; losses and gradients are those of DataParallel. Parameters
-// that parallelize_module has sharded along another dimension of the mesh are sharded again, and
-// become DTensors on both dimensions.
+// Makes the parameters of `module` one group, except those already in a nested group: each becomes
+// a DTensor, Shard(0) on `mesh`, split as torch.chunk does from this rank's values, which must be
+// the same on all ranks: seed them alike, or load them. Inner modules first. While the module runs,
+// its parameters are unsharded, as they were. Forward, backward and the optimizer are written as
+// for one rank, each rank with its own rows of the batch; losses and gradients are those of
+// DataParallel. Parameters that parallelize_module has sharded along another dimension of the mesh
+// are sharded again, and become DTensors on both dimensions.
 //
 //   Moves:   before the module's forward, one all_gather of the group ("parameters"); before its
 //            backward another, if its parameters were freed; one reduce_scatter ("gradients") once
@@ -37,22 +37,24 @@ struct FullyShardOptions {
 //            the preceding group's forward, in the order recorded by the last forward of the
 //            outermost sharded module, and in backward in the reverse order. The first forward
 //            therefore prefetches nothing, nor do modules outside of every sharded module.
-//   Memory:  with reshard_after_forward, of groups that run one after another two are whole at a
-//            time. A group's collectives temporarily need as much again.
-//   Grads:   of the shards, in flight after backward(); Optimizer::step and clip_grad_norm await
-//            them. Backward accumulates into existing gradients; parameters it does not reach get
-//            none. grad() computes those of other tensors only. Gradients and hooks that parameters
-//            had before fully_shard are dropped. To average over replicas of the shards, along
-//            another mesh dimension, call all_reduce_gradients after backward.
-//   Hooks:   of a parameter: register_post_accumulate_grad_hook, once its gradient has been issued.
+//   Memory:  with reshard_after_forward, at most two successive groups are unsharded at a time. A
+//            group's collectives temporarily need as much again.
+//   Grads:   those of the shards, in flight after backward(); Optimizer::step and clip_grad_norm
+//            await them. Backward accumulates into existing gradients; parameters it does not reach
+//            get none. grad() computes those of other tensors only. Gradients and hooks that
+//            parameters had before fully_shard are dropped. To average over replicas of the shards,
+//            along another mesh dimension, call all_reduce_gradients after backward.
+//   Hooks:   those of register_post_accumulate_grad_hook run once the reduction of the parameter's
+//            gradient has been issued.
 //   Fails:   Error{BadInput}: a mesh of several dimensions, or without this rank; a module that is
 //            sharded already, or part of one that is; a parameter without dimensions, tied to one
 //            of another group, or with another dtype than the group's others; another reduction;
-//            within capture; a parameter that was replaced since. In backward: parameters that were
-//            changed since forward; a hook that replaces a gradient; create_graph; two backwards at
-//            once; run_backward. Error{Unsupported}: a DTensor on a mesh that is not another slice
-//            of the same parent mesh, or whose rows cannot be split evenly for both. Ranks that miss
-//            different gradients fail at this or the next collective (Error{CommFailed} on all).
+//            within capture; a parameter that has been replaced since. In backward: parameters that
+//            were changed since forward; a hook that replaces a gradient; create_graph; two
+//            backwards at once; run_backward. Error{Unsupported}: a DTensor on a mesh that is not
+//            another slice of the same parent mesh, or whose rows cannot be split evenly for both.
+//            Ranks that miss different gradients fail at this or the next collective
+//            (Error{CommFailed} on all).
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
 

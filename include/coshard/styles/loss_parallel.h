@@ -23,7 +23,8 @@ struct LossParallelOptions {
 // Replicate along the others.
 //   Resumes: when the loss is ordered on the device.
 //   Moves:   forward: one all_reduce along the classes of three statistics per target and rank
-//            (four with label smoothing); for a mean over sharded rows one more, of a number.
+//            (four with label smoothing); for a mean over sharded rows, one more, of a single
+//            number.
 //            Backward: nothing; the gradient has the logits' layout.
 //   Fails:   Error{BadInput}: any other layout of the logits; shapes that do not fit; a target out
 //            of bounds.

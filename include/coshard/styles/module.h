@@ -49,8 +49,8 @@ struct Inputs {
 };
 using Outputs = std::vector<Tensor>;
 
-// Hooks modify inputs or outputs. They run at once and may issue a redistribute: put its tensor(),
-// which may be in flight, in place of the old one; the module awaits it.
+// Hooks modify inputs or outputs. They run synchronously and may issue a redistribute: put its
+// tensor(), which may be in flight, in place of the old one; the module awaits it.
 using PreHook = std::function<void(Module&, Inputs&)>;
 using PostHook = std::function<void(Module&, Outputs&)>;
 
@@ -59,7 +59,7 @@ struct NamedParameter {
   Tensor* slot;      // where the module keeps it; may be replaced by a DTensor
 };
 struct NamedModule {
-  std::string path;  // "" is the module that was asked
+  std::string path;  // "" is the module itself
   Module* module;
 };
 
@@ -93,13 +93,13 @@ class Module : private FailureWitness {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // Pre-hooks, run, post-hooks. One tensor in, one out; `call` takes and gives any number.
+  // Pre-hooks, run, post-hooks. One tensor in, one out; `call` takes and returns any number.
   //   Resumes: when the result is ordered on the device; siblings run while the module or a hook
   //            awaits a collective.
-  //   Fails:   Error{BadInput} for shapes and layouts that do not fit; whatever a collective fails
-  //            with. Error{BadInput} too when a module with trainable parameters is called, with
-  //            the tape on, inside the forward of a module that has not registered it at any depth:
-  //            an optimizer over the caller's parameters() would miss them.
+  //   Fails:   Error{BadInput} for shapes and layouts that do not fit; any error of a collective.
+  //            Error{BadInput} too when a module with trainable parameters is called, with the tape
+  //            on, inside the forward of a module that has not registered it at any depth: an
+  //            optimizer over the caller's parameters() would miss them.
   // `site`: the line that errors name for collectives issued by the library's modules and hooks. A
   // user's module names the lines of its own run that call the library.
   Task<Tensor> forward(Tensor x, CallSite site = CallSite::current());
@@ -134,11 +134,11 @@ class Module : private FailureWitness {
   bool training() const { return training_; }
 
   // How its parameters are sharded that way, with an output that is then Shard(-1) (columns) or
-  // Partial (rows); nullopt: it cannot be.
+  // Partial (rows); nullopt: they cannot be.
   virtual std::optional<ShardAxes> shard_axes(ShardBy) const { return std::nullopt; }
 
-  // Whether `run` may be given a first input that an all_gather still fills shard by shard; it awaits
-  // it.
+  // Whether `run` accepts a first input that an all_gather is still filling shard by shard, and
+  // awaits it.
   virtual bool takes_shards() const { return false; }
   void set_overlapping(Overlapping how) { overlapping_ = how; }
   const Overlapping& overlapping() const { return overlapping_; }
@@ -150,7 +150,7 @@ class Module : private FailureWitness {
   // twice would convert twice.
   void claim(std::string what);
 
-  // For fully_shard: the group that has its own parameters; null: none.
+  // For fully_shard: the group of this module's own parameters; null: none.
   const std::shared_ptr<ShardGroup>& shard_group() const { return shard_group_; }
   void set_shard_group(std::shared_ptr<ShardGroup> group) { shard_group_ = std::move(group); }
 
@@ -158,9 +158,8 @@ class Module : private FailureWitness {
   const std::string& path();
   std::string type_name() const;  // "Linear"
 
-  // For constructors. A slot, or a module passed by reference, is a member of this object and lives
-  // as long; a shared module is kept alive. Error{BadInput} for a name that is taken or contains a
-  // dot.
+  // For constructors. A slot, or a module passed by reference, must be a member of this object; a
+  // shared module is kept alive. Error{BadInput} for a name that is taken or contains a dot.
   void register_parameter(std::string name, Tensor& slot);
   void register_module(std::string name, Module& child);
   void register_module(std::string name, std::shared_ptr<Module> child);

@@ -47,7 +47,7 @@ class ParallelPlan {
 // A parameter keeps its requires_grad; tied parameters stay tied, with the layout of the first
 // style. It applies in full or not at all: if it fails, also in a user's style, parameters, hooks
 // and the random state are as before. Create the optimizer afterwards: stepping one that holds a
-// replaced handle is an error, and so is a backward into such a handle.
+// replaced handle is an error, and so is running backward into such a handle.
 //   Resumes: once every rank holds its shards.
 //   Moves:   per parameter, one scatter (shards) or broadcast (replicas) from
 //            options.src_data_rank; nothing for nullopt.

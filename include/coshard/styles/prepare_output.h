@@ -16,7 +16,8 @@ struct PrepareModuleOutput {
   // returned. nullopt, or not given: the tensor's own.
   Placements local_input_grad_placements = {};
   Placements local_output_grad_placements = {};
-  // Partial outputs are cast to it before the reduction, and keep it. As in later HyperParallel.
+  // Partial outputs are cast to this dtype before the reduction, and keep it. As in later
+  // HyperParallel.
   std::optional<DType> reduce_dtype = std::nullopt;
 
   // Error{BadInput}: one list without the other, or of another length.

@@ -14,8 +14,8 @@ namespace coshard {
 //   Moves:   forward as Module::call. Backward repeats those collectives of forward whose results
 //            it needs: not the redistribute of the last output.
 //   Fails:   Error{BadInput}: more outputs than a record may have (4); in backward: siblings of a
-//            when_all drew random numbers meanwhile, an input or parameter was changed in place, or
-//            a parameter was replaced.
+//            when_all drew random numbers in between, an input or parameter was changed in place,
+//            or a parameter was replaced.
 Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site = CallSite::current());
 // The same for one input and one output.
 Task<Tensor> recompute(Module& module, Tensor x, CallSite site = CallSite::current());

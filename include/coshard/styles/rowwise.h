@@ -1,6 +1,6 @@
 #pragma once
-// RowwiseParallel: shards a Linear along its input features, an Embedding along its rows, or a module
-// that overrides Module::shard_axes. A value.
+// RowwiseParallel: shards a Linear along its input features, an Embedding along its rows, or a
+// module that overrides Module::shard_axes. A value.
 //   Linear: weight S(1), bias R, input S(-1). Embedding: weight S(0), input R.
 #include <coshard/styles/style.h>
 
@@ -15,9 +15,11 @@ struct RowwiseParallel {
   // the tensor differently. Default: the tensor's own.
   std::optional<Placement> local_input_grad_placements = std::nullopt;
   std::optional<Placement> local_output_grad_placements = std::nullopt;
-  // The partial output is cast to it before the reduction, and keeps it. As in later HyperParallel.
+  // The partial output is cast to this dtype before the reduction, and keeps it. As in later
+  // HyperParallel.
   std::optional<DType> reduce_dtype = std::nullopt;
-  // With the collectives of x and y, in backward of dY. Default: ParallelizeOptions::overlap.
+  // Overlap with the collectives of x and y and, in backward, of dY. Default:
+  // ParallelizeOptions::overlap.
   std::optional<Overlap> overlap = std::nullopt;
 
   // Error{BadInput} for any other module.

@@ -1,5 +1,5 @@
 #pragma once
-// A parallel style says how one module is sharded: the layouts of its parameters, inputs and
+// A parallel style defines how one module is sharded: the layouts of its parameters, inputs and
 // outputs. Any copyable type with `apply` is a style; Style holds any of them. Errors show it by
 // its operator<<, or else by its type's name. Values; used on the rank's thread.
 #include <concepts>
@@ -18,7 +18,8 @@ struct ParallelizeOptions {
   // The rank of the mesh whose parameters all ranks get; nullopt: every rank shards its own data
   // and nothing is sent.
   std::optional<int> src_data_rank = 0;
-  // Of linear layers with the collectives around them; a style's own value comes first.
+  // Overlap of linear layers with the collectives around them; a style's own value takes
+  // precedence.
   Overlap overlap = Overlap::Auto;
 };
 

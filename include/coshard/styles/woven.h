@@ -1,6 +1,6 @@
 #pragma once
-// A forward in which the parts of a batch take turns, so that one computes while a collective of
-// another is under way (Domino, arXiv 2409.15241; ISO, arXiv 2409.11155). The module, its styles
+// A forward that interleaves the parts of a batch, so that one computes while a collective of
+// another is in flight (Domino, arXiv 2409.15241; ISO, arXiv 2409.11155). The module, its styles
 // and its hooks stay as they are. Rank's thread.
 #include <coshard/styles/module.h>
 
@@ -11,24 +11,25 @@ namespace coshard {
 //   cs::Tensor loss = co_await cs::loss_parallel_cross_entropy(logits, targets);
 //   co_await cs::backward(loss);
 //
-// Runs Module::call once per part, as children of one when_all; backward of what that records takes
-// turns too. Use it only for models whose batch rows are independent, in training or not. It pays
-// where collectives that are awaited take a good part of the time, and what a part computes between
-// two of them about as long as one: tensor parallelism with all_reduce. Each collective becomes as
-// many smaller ones as there are parts.
+// Runs Module::call once per part, as children of one when_all; the backward of what that records
+// is interleaved too. Use it only for models whose batch rows are independent, in training or not.
+// It pays off where awaited collectives take a good part of the time and a part computes between
+// two of them for about as long as one takes: tensor parallelism with all_reduce. Each collective
+// becomes one smaller collective per part.
 //   Inputs:  every tensor is split along dimension 0 into parts that differ by at most one row; one
-//            without dimensions, or of size 1 where the batch has more, goes whole to each part. Of
-//            a DTensor sharded along dimension 0 each rank splits its own rows: nothing moves.
-//   Outputs: put together along dimension 0, in the rows' order, by a copy. The same values as
-//            without weaving, to the bit where rows do not mix; but dropout draws for each part from
-//            streams of its own (random.h), so it drops other elements.
+//            without dimensions, or of size 1 where the batch has more, is passed whole to each
+//            part. For a DTensor sharded along dimension 0, each rank splits its own rows: nothing
+//            moves.
+//   Outputs: concatenated along dimension 0, in the order of the rows, by a copy. The same values
+//            as without weaving, bitwise where rows do not mix; but dropout draws from separate
+//            streams for each part (random.h), so it drops other elements.
 //   Gradients: of the parameters, the sums over the parts, added locally: equal to the unwoven
 //            result up to rounding.
 //   Resumes: when all parts are ordered on the device.
 //   Fails:   Error{BadInput}: no tensor with rows; fewer rows than parts; tensors with different
 //            numbers of rows; rows that the shards do not divide evenly; an output that does not
-//            have a part's rows (a loss, or rows that the module shards or gathers). Whatever
-//            Module::call fails with: one part's error cancels the others.
+//            have a part's rows (a loss, or rows that the module shards or gathers). Any error of
+//            Module::call: one part's error cancels the others.
 class Woven {
  public:
   Task<Tensor> forward(Tensor x, CallSite site = CallSite::current()) const;
@@ -43,7 +44,8 @@ class Woven {
   int parts_;
 };
 
-// `module` must outlive what it runs. Error{BadInput}: less than 1 part; 1 is Module::call.
+// `module` must outlive the tasks that this runs. Error{BadInput}: fewer than 1 part; 1 is as
+// Module::call.
 Woven woven(Module& module, int parts = 2);
 
 }  // namespace coshard

@@ -1,6 +1,6 @@
 #pragma once
-// The attributes of a call: everything about it that is not a tensor. Each operator that has any
-// has a struct of named fields for them, which is passed as Attrs and read back by its type:
+// The attributes of a call: everything about it that is not a tensor. An operator that has any
+// defines a struct of named fields, which is passed as Attrs and read back by its type:
 //
 //   struct ClipAttrs { double limit; };
 //   call1(op, {x}, ClipAttrs{2});            attrs.as<ClipAttrs>().limit
@@ -28,8 +28,8 @@ struct Opaque {
   std::uint64_t value = 0;
 };
 
-// A struct of attributes by value, or none. Its fields lie by kind (integers and what is stored as
-// one, floating-point numbers, opaque values), as the cache of decisions compares them.
+// A struct of attributes by value, or none. Fields are stored by kind (integers and what is stored
+// as one, floating-point numbers, opaque values), which is how the decision cache compares them.
 class Attrs {
  public:
   Attrs() = default;
@@ -59,7 +59,7 @@ class Attrs {
   }
 
  private:
-  // As InlineVector, but what is not there yet is not zeroed: Attrs are made in each call.
+  // As InlineVector, but unused entries are not zeroed: Attrs are created in every call.
   template <class T, std::size_t N>
   class Fields {
    public:

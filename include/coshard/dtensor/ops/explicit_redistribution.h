@@ -1,13 +1,13 @@
 #pragma once
 // Scopes in which operators may not redistribute implicitly, or may mix plain tensors with
-// DTensors. Rank's thread; they belong to the branch of the program.
+// DTensors. Rank's thread; a scope belongs to its branch (branch.h).
 #include <cstdint>
 
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// While one is alive, an operator of this branch that would have to redistribute an input is
-// Error{BadInput}, which names operator, input and layouts (torch.distributed.tensor's
+// While one is alive, an operator of this branch that would have to redistribute an input fails
+// with Error{BadInput}, which names operator, input and layouts (torch.distributed.tensor's
 // ExplicitRedistributionContext). Communication: only if it would communicate. Any: also free
 // changes (R -> S, R -> P). Off: for a nested scope, allows all again. redistribute() itself is
 // always allowed. Backward obeys the scope it is called in. Do not keep one open across a co_await
@@ -25,8 +25,8 @@ class ExplicitRedistribution {
 };
 
 // While one is alive, a plain tensor beside DTensors counts as Replicate on their mesh
-// (torch.distributed.tensor.experimental.implicit_replication). Every rank must have the same one;
-// this is not checked. Without it that applies only to tensors without dimensions.
+// (torch.distributed.tensor.experimental.implicit_replication). Every rank must open the same
+// scope; this is not checked. Outside such a scope, this holds for tensors without dimensions only.
 class ImplicitReplication {
  public:
   ImplicitReplication();

@@ -1,7 +1,7 @@
 #pragma once
 // An operator is data: name, sharding rule, shape inference, local forward, backward written in
-// operators, cost and samples. Each is in a file of this folder and listed in its meson.build; a
-// user's operator is in the user's program (include/coshard/op.h).
+// operators, cost and samples. Built-in ones are in dtensor/ops, listed in its meson.build; a
+// user's operator is in the user's program (coshard/op.h).
 #include <array>
 #include <functional>
 #include <span>
@@ -32,17 +32,17 @@ struct Strategy {
   std::vector<Placement> in;
   std::vector<Placement> out;
   char axis = 0;  // the rule's axis that it shards, if any
-  // For an `extra` strategy with an axis: it applies to inputs already sharded that way, over a
-  // number of shards that divides this, if the axis is not sharded yet.
+  // For an `extra` strategy with an axis: it applies only to inputs that are already placed that
+  // way, if the number of ranks divides this and no outer mesh dimension shards the axis.
   std::int64_t even_by = 0;
 };
 
-// How an operator may be sharded, in the style of einsum: one axis per dimension. Sharding
-// an axis that an output has shards that output. An axis that no output has is contracted: sharding
-// it makes the outputs Partial(contraction). '.' and axes listed in `whole` are never sharded.
-// Inputs without the sharded axis must be Replicate. An input "*" matters only for its layout: it
-// is never moved, an `extra` strategy applies only if "*" has the placement it names, and if that
-// is a shard no other strategy is used.
+// How an operator may be sharded, in the style of einsum: one axis per dimension. Sharding an axis
+// that an output has shards that output. An axis that no output has is contracted: sharding it
+// makes the outputs Partial(contraction). '.' and axes listed in `whole` are never sharded. Inputs
+// without the sharded axis must be Replicate. An input "*" matters only for its layout: it is never
+// moved, an `extra` strategy applies only if "*" has the placement it names, and if that is a shard
+// no other strategy is used.
 struct Rule {
   std::vector<std::string> in;
   std::vector<std::string> out;
@@ -50,7 +50,7 @@ struct Rule {
   Reduce contraction = Reduce::Sum;
   // Axes that may be sharded only into a number of parts that divides `by`; with `other`, for a
   // dimension counted in larger or smaller units (merged or split by a view): where chunks of `by`
-  // and of `other` elements end at the same places.
+  // and of `other` elements end at the same offsets.
   struct Even {
     char axis;
     std::int64_t by;
@@ -60,8 +60,8 @@ struct Rule {
   std::vector<Even> even;
   // How Partial inputs pass through, e.g. (P,R)->P for matmul, and whatever axes cannot express.
   std::vector<Strategy> extra;
-  // The forward does not care where a shard is or whether it is contiguous: a StridedShard of an
-  // input passes through its axis like a Shard.
+  // The forward depends neither on the offset of a shard nor on whether it is contiguous: a
+  // StridedShard of an input passes through its axis like a Shard.
   bool strided = false;
 };
 
@@ -87,7 +87,7 @@ std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts 
 // For `extra`: inputs and outputs as axes, P (Partial with that reduction) or R.
 Strategy partial_strategy(std::string_view in, std::string_view out, Reduce reduce = Reduce::Sum);
 
-// What a forward sees: local tensors that are ready, and their place in the logical ones.
+// What a forward sees: local tensors that are ready, and their offsets in the logical ones.
 struct OpContext {
   std::span<const Tensor> in;  // undefined where an optional input is absent
   const Attrs& attrs;
@@ -106,10 +106,10 @@ struct OpContext {
 
 // What a backward sees: logical tensors. Write it with operators.
 struct GradContext {
-  std::span<const Tensor>
-      in;  // as the forward used them (after implicit redistributes), off the tape
+  // As the forward used them (after implicit redistributes), off the tape.
+  std::span<const Tensor> in;
   std::span<const Tensor> out;       // off the tape
-  std::span<const Tensor> out_grad;  // undefined where nothing arrived
+  std::span<const Tensor> out_grad;  // undefined where no gradient arrived
   const Attrs& attrs;
   GradSink& sink;
   std::span<const TensorInfo> in_info;  // logical shapes and dtypes of all inputs, saved or not
@@ -127,25 +127,25 @@ struct OpDef {
   // Floating-point operations of one call on these shapes.
   double (*flops)(std::span<const TensorInfo> in, const Attrs&);
   ComputeClass compute = ComputeClass::Other;
-  bool view =
-      false;  // outputs share the input's storage: nothing is computed, in-flight stays in flight
+  // Outputs share the input's storage: nothing is computed, and a tensor in flight stays in flight.
+  bool view = false;
   // Whether `backward` leaves an output gradient that is in flight to accumulate_product, which
-  // computes as its shards arrive. Null: never. `in`: what was saved; `meanwhile_ns`: other work that
-  // could be done while it is awaited. Equal on all ranks.
+  // computes as its shards arrive. Null: never. `in`: what was saved; `meanwhile_ns`: duration of
+  // other work that could run while it is awaited. Must return the same on all ranks.
   bool (*takes_arriving)(const Tensor& out_grad, std::span<const Tensor> in, const Attrs&,
                          std::int64_t meanwhile_ns) = nullptr;
   // Bit i: `backward` reads in[i] (out[i]). The others are not saved and are undefined in its
   // GradContext.
   unsigned saves_in = ~0u, saves_out = ~0u;
-  // rule and infer use of floating-point attributes only whether each is 0, 1, negative, finite:
-  // calls that agree in this share a cached decision.
+  // rule and infer depend on floating-point attributes only by whether each is 0, 1, negative or
+  // finite: calls that agree in this share a cached decision.
   bool reals_by_kind = false;
   // Small calls for the conformance walk; a user's operator needs none.
   struct Sample {
     std::vector<TensorInfo> in;
     Attrs attrs;
-    double low = -2,
-           high = 2;  // range of float inputs; integer inputs are drawn from [0, int_high)
+    // Range of floating-point inputs; integer inputs are drawn from [0, int_high).
+    double low = -2, high = 2;
     std::int64_t int_high = 4;
     std::vector<int> grads{};  // inputs to differentiate; empty: all floating ones
   };
@@ -175,7 +175,8 @@ std::span<const OpDef* const> all_operators();
 
 // From now on, sharding of the operator called `name` follows `rule` on this rank
 // (torch.distributed.tensor.experimental.register_sharding). All ranks must do the same before they
-// use the operator on DTensors. Error{BadInput}: later than that; an unknown name.
+// use the operator on DTensors. Error{BadInput}: the operator has already been used on DTensors; an
+// unknown name.
 using RuleFunction = std::function<Rule(std::span<const TensorInfo> in, const Attrs&)>;
 void register_sharding(std::string_view name, RuleFunction rule);
 // The rule in effect: the registered one, or the operator's own. Error{BadInput} if it has none.

@@ -1,6 +1,7 @@
 #pragma once
-// The attributes of the library's operators (Attrs::as). Those of gradients that no program calls
-// are beside their operators. Dimensions count from the front; a set of dimensions is a bit mask.
+// The attributes of the library's operators (Attrs::as). Attributes of gradient operators that
+// programs do not call are declared beside those operators. Dimensions count from the front; a set
+// of dimensions is a bit mask.
 #include <cstdint>
 
 #include <coshard/dtensor/ops/attrs.h>
@@ -13,7 +14,7 @@ enum class ReduceOp : std::uint8_t;
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// The number on the right of add_scalar, mul_scalar, pow_scalar, div_scalar, remainder_scalar and
+// The right-hand number of add_scalar, mul_scalar, pow_scalar, div_scalar, remainder_scalar and
 // comparisons; what full_like fills in.
 struct ScalarAttrs {
   double value;
@@ -37,7 +38,7 @@ struct ClampAttrs {
 };
 struct CrossEntropyAttrs {
   bool summed;
-  std::int64_t ignored;  // the target that does not count
+  std::int64_t ignored;  // the target value to ignore
   double smoothing;
 };
 struct DiagonalAttrs {
@@ -49,7 +50,7 @@ struct DropoutAttrs {
   Opaque seed{}, stream{};
 };
 struct EinsumAttrs {
-  std::int64_t a, b, out;  // axes, a byte each, the last one in the lowest
+  std::int64_t a, b, out;  // axes, one byte each, the last in the lowest byte
 };
 struct EmbeddingAttrs {
   std::int64_t padding;  // -1: none
@@ -75,7 +76,7 @@ struct MaskedFillAttrs {
   bool where_false;
   double value;
 };
-// Of max and min.
+// For max and min.
 struct MaxAttrs {
   bool largest;
   std::int64_t mask;
@@ -83,7 +84,7 @@ struct MaxAttrs {
   std::int64_t cuts;  // the mesh dimensions that shard the only dimension of the mask, as bits
 };
 struct NllLossAttrs {
-  std::int64_t ignored;  // the target that does not count
+  std::int64_t ignored;  // the target value to ignore
   double smoothing;
 };
 struct PermuteAttrs {
@@ -96,9 +97,9 @@ struct SliceAttrs {
 };
 struct PlaceAttrs {
   SliceAttrs at;
-  double value;  // of the rest
+  double value;  // of the other elements
 };
-// Of sum, amax, … The operation is what the name says, alpha the kernel's (args/reduce.h).
+// For sum, amax, …: `op` is the operation of that name, alpha the kernel's (args/reduce.h).
 struct ReductionAttrs {
   kernels::ReduceOp op;
   std::int64_t mask;
@@ -114,7 +115,7 @@ struct RotaryEmbeddingAttrs {
   bool inverse;
   double theta;
 };
-// Of cumsum, cumprod, …
+// For cumsum, cumprod, …
 struct ScanAttrs {
   int dim;
   bool reverse;
@@ -125,7 +126,7 @@ struct ScatterAddZerosAttrs {
 };
 struct ScatterAttrs {
   int dim;
-  double value = 0;  // where there is no src
+  double value = 0;  // without src
 };
 struct SoftmaxAttrs {
   int dim;
@@ -134,18 +135,18 @@ struct SoftmaxAttrs {
 struct SortAttrs {
   int dim;
   bool descending;
-  std::int64_t count;  // how many of the first are wanted
+  std::int64_t count;  // how many of the first to return
 };
 struct ToAttrs {
   DType dtype;
 };
 struct TriangleAttrs {
   std::int64_t diagonal;
-  bool upper;  // what is kept
+  bool upper;  // which triangle is kept
 };
 struct ViewAttrs {
   Shape shape;
-  int alone = -1;  // the dimension of size 1 that the longer shape has more, where that is known
+  int alone = -1;  // the extra size-1 dimension of the longer shape, if known
 };
 
 }  // namespace coshard

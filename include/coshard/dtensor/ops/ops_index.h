@@ -1,7 +1,7 @@
 #pragma once
-// Selection by index: gather, scatter, index_select. Conventions: coshard/dtensor/ops/ops.h. An index is
-// i64 or i32 and gets no gradient; an entry out of bounds is Error{BadInput} on the rank that holds
-// it.
+// Selection by index: gather, scatter, index_select. Conventions: coshard/dtensor/ops/ops.h. An
+// index is i64 or i32 and gets no gradient; an entry out of bounds is Error{BadInput} on the rank
+// that holds it.
 #include <coshard/dtensor/tensor.h>
 
 #pragma GCC visibility push(default)
@@ -15,7 +15,7 @@ namespace coshard {
 Tensor gather(const Tensor& x, int dim, const Tensor& index, CallSite site = CallSite::current());
 // A copy of x with out[index[i][j]][j] = src[i][j] (dim 0); src may be larger than the index. A
 // shard along `dim` is redistributed first. If x and src are the same Partial, so is the result.
-// For equal indices the value is the last one's, and every one gets the gradient of src (as in
+// Among duplicate indices the last value wins, but each of them gets the gradient of src (as in
 // PyTorch).
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
                CallSite site = CallSite::current());

@@ -1,5 +1,5 @@
 #pragma once
-// Products: matmul and operators built on it. Conventions: coshard/dtensor/ops/ops.h.
+// Matrix multiplication: matmul and operators built on it. Conventions: coshard/dtensor/ops/ops.h.
 #include <string_view>
 
 #include <coshard/dtensor/tensor.h>
@@ -35,7 +35,7 @@ Tensor einsum(std::string_view equation, const Tensor& a, const Tensor& b,
 // weight is computed under the next collective of backward.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               CallSite site = CallSite::current());
-// into = or += a @ b, off the tape, on plain tensors (rows of a result as shards arrive).
+// into = or += a @ b, off the tape, on plain tensors (for rows of a result, as shards arrive).
 void matmul_into(const Tensor& into, const Tensor& a, const Tensor& b, bool accumulate = false);
 
 }  // namespace coshard

@@ -79,8 +79,8 @@ enum class Reduction : std::uint8_t { None, Mean, Sum };
 // be undefined. mean divides by the sum of the weights of targets other than ignore_index; for
 // probabilities, by the number of rows.
 //   Moves:  sharded classes are gathered first; loss_parallel_cross_entropy avoids that. With
-//           sharded rows nothing for none and for sum, which is a Partial(sum); mean all-reduces
-//           its divisor, one number.
+//           sharded rows, none and sum move nothing (sum gives a Partial(sum)); mean all-reduces
+//           its divisor, a single number.
 //   Fails:  Error{BadInput} for a target out of bounds, on the rank that holds it.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                      Reduction reduction = Reduction::Mean, std::int64_t ignore_index = -100,
@@ -95,7 +95,7 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target,
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& target,
                           Reduction reduction = Reduction::Mean, std::int64_t ignore_index = -100,
                           double label_smoothing = 0, CallSite site = CallSite::current());
-// (x - target)^2: mean, sum or none. Layouts as of sub, square, mean and sum.
+// (x - target)^2: mean, sum or none. Layouts as for sub, square, mean and sum.
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::Mean,
                 CallSite site = CallSite::current());
 

@@ -1,13 +1,13 @@
 #pragma once
 // Arithmetic and comparison operators; a number may be on either side. Each calls the function of
-// ops_pointwise.h. Operands carry their line for error messages, because an operator cannot have
-// default arguments.
+// ops_pointwise.h. Operands carry their call site for error messages, because an operator cannot
+// have default arguments.
 #include <coshard/dtensor/ops/ops_pointwise.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// Lives for one expression.
+// Valid within one expression only.
 struct Operand {
   Operand(const Tensor& x, CallSite stands_at = CallSite::current())  // NOLINT: implicit
       : tensor(x), site(stands_at) {}

@@ -1,9 +1,9 @@
 #pragma once
 // Elementwise operators: arithmetic, comparisons, activations, casts, in-place forms. Conventions:
-// coshard/dtensor/ops/ops.h. Inputs broadcast, and mixed dtypes are promoted as in PyTorch (promotion.h);
-// functions without integer results give f32 for integers. Shards pass through without a
-// collective; a replica beside a shard is sliced. A Partial passes through where stated and is
-// reduced first otherwise; of several Partial inputs, all must have the same reduction, else all
+// coshard/dtensor/ops/ops.h. Inputs broadcast, and mixed dtypes are promoted as in PyTorch
+// (promotion.h); functions without integer results give f32 for integers. Shards pass through
+// without a collective; a replica beside a shard is sliced. A Partial passes through where stated
+// and is reduced first otherwise; several Partial inputs must all have the same reduction, or all
 // but one are reduced.
 #include <optional>
 
@@ -15,8 +15,8 @@ namespace coshard {
 // --- arithmetic ---
 
 // a + alpha * b. Two Partial(sum), or two Partial(avg), stay Partial. Beside a Replicate, sum (the
-// replica is split), avg, max and min stay (of b, max and min swap where alpha < 0).
-// Error{BadInput} for a fractional alpha with integers.
+// replica is split), avg, max and min stay (max and min of b swap if alpha < 0). Error{BadInput}
+// for a fractional alpha with integers.
 Tensor add(const Tensor& a, const Tensor& b, double alpha = 1, CallSite site = CallSite::current());
 Tensor sub(const Tensor& a, const Tensor& b, double alpha = 1,
            CallSite site = CallSite::current());  // not for two bool tensors
@@ -29,7 +29,7 @@ Tensor rsub(const Tensor& a, const Scalar& scalar,
             CallSite site = CallSite::current());  // scalar - a, as add(neg(a), scalar)
 // Partial(sum|avg) * Replicate stays Partial; so does Partial(product) * Partial(product).
 Tensor mul(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
-// Every Partial but product stays; max and min swap if the scalar is negative.
+// Every Partial except product stays; max and min swap if the scalar is negative.
 Tensor mul(const Tensor& a, const Scalar& scalar, CallSite site = CallSite::current());
 // True division: integers give f32. Partial(sum|avg) / Replicate stays Partial.
 Tensor div(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
@@ -45,20 +45,20 @@ Tensor remainder(const Tensor& a, const Scalar& scalar, CallSite site = CallSite
 Tensor maximum(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
 Tensor minimum(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
 Tensor atan2(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
-// x + weight * (end - x), and x + value * a * b; layouts as of add and mul.
+// x + weight * (end - x), and x + value * a * b; layouts as for add and mul.
 Tensor lerp(const Tensor& x, const Tensor& end, double weight, CallSite site = CallSite::current());
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1,
                CallSite site = CallSite::current());
 
 // --- functions of one element ---
 
-// Integers stay integers. Every Partial but product passes through neg (max and min swap).
+// Integers stay integers. Every Partial except product passes through neg (max and min swap).
 Tensor neg(const Tensor& x, CallSite site = CallSite::current());
 Tensor abs(const Tensor& x, CallSite site = CallSite::current());
 Tensor square(const Tensor& x, CallSite site = CallSite::current());
 // Monotone: Partial(max) and Partial(min) stay. The gradient of sign and floor is 0.
 Tensor relu(const Tensor& x, CallSite site = CallSite::current());
-Tensor sign(const Tensor& x, CallSite site = CallSite::current());  // of NaN: 0
+Tensor sign(const Tensor& x, CallSite site = CallSite::current());  // 0 for NaN
 Tensor floor(const Tensor& x, CallSite site = CallSite::current());
 // One bound may be absent, not both; NaN propagates. The gradient passes strictly between the
 // bounds.
@@ -86,8 +86,9 @@ Tensor gelu(const Tensor& x, bool tanh_approximation = false, CallSite site = Ca
 // silu(a) * b in one pass
 Tensor swiglu(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
 
-// --- comparisons and logic: bool results, no gradient; a Partial is reduced first ---
+// --- comparisons and logic ---
 
+// All of these: bool results, no gradient; a Partial is reduced first.
 Tensor lt(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
 Tensor le(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());
 Tensor gt(const Tensor& a, const Tensor& b, CallSite site = CallSite::current());

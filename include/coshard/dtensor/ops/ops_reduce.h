@@ -1,6 +1,6 @@
 #pragma once
-// Reductions, scans and sorting. Conventions: coshard/dtensor/ops/ops.h. Shards of other dimensions stay
-// and move nothing. "Gathered" means one all_gather, or one all_to_all that shards another
+// Reductions, scans and sorting. Conventions: coshard/dtensor/ops/ops.h. Shards of other dimensions
+// stay and move nothing. "Gathered" means one all_gather, or one all_to_all that shards another
 // dimension instead, whichever is cheaper; the result is then sharded that way.
 #include <optional>
 
@@ -16,8 +16,8 @@ struct ValuesAndIndices {
 
 // --- reductions ---
 
-// keepdim keeps each reduced dimension with size 1. Unless stated otherwise,
-// reducing a sharded dimension gives a Partial and moves nothing.
+// keepdim keeps each reduced dimension with size 1. Unless stated otherwise, reducing a sharded
+// dimension gives a Partial and moves nothing.
 
 // Integers and bool are summed as i64. Partial(sum); a Partial(sum|avg) input keeps its placement.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false,
@@ -43,7 +43,7 @@ inline Tensor max(const Tensor& x, CallSite site = CallSite::current()) {
 inline Tensor min(const Tensor& x, CallSite site = CallSite::current()) {
   return amin(x, {}, false, site);
 }
-// Integers and bool are multiplied as i64. Partial(product). The gradient is right for zeros; it
+// Integers and bool are multiplied as i64. Partial(product). The gradient is correct for zeros; it
 // gathers a sharded dimension that was reduced.
 Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false,
             CallSite site = CallSite::current());
@@ -69,9 +69,9 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false,
 
 // --- extremes with indices ---
 
-// Along one sharded dimension, one value and one index per rank are
-// sent (one all_gather, or one all_to_all that shards the others), and the gradient has x's layout.
-// Several sharded dimensions are gathered first.
+// Along one sharded dimension, one value and one index per rank are sent (one all_gather, or one
+// all_to_all that shards the others), and the gradient has x's layout. Several sharded dimensions
+// are gathered first.
 
 // Without dim: the position in the flattened tensor. The first of equal elements; NaN propagates.
 // i64.
@@ -85,21 +85,24 @@ ValuesAndIndices max(const Tensor& x, int dim, bool keepdim = false,
 ValuesAndIndices min(const Tensor& x, int dim, bool keepdim = false,
                      CallSite site = CallSite::current());
 
-// --- scans: along one dimension, which is gathered first (one all_gather) if sharded ---
+// --- scans ---
 
-// Integers and bool as i64. A Partial(sum|avg) keeps its placement.
+// A sharded `dim` is gathered first (one all_gather). Integers and bool as i64. A Partial(sum|avg)
+// keeps its placement.
 Tensor cumsum(const Tensor& x, int dim, CallSite site = CallSite::current());
-// Integers and bool as i64. The gradient is right for zeros.
+// A sharded `dim` is gathered first. Integers and bool as i64. The gradient is correct for zeros.
 Tensor cumprod(const Tensor& x, int dim, CallSite site = CallSite::current());
+// A sharded `dim` is gathered first.
 Tensor logcumsumexp(const Tensor& x, int dim, CallSite site = CallSite::current());
-// The last of equal elements; NaN propagates. The gradient goes to the chosen elements.
+// A sharded `dim` is gathered first. The last of equal elements; NaN propagates. The gradient goes
+// to the chosen elements.
 ValuesAndIndices cummax(const Tensor& x, int dim, CallSite site = CallSite::current());
 ValuesAndIndices cummin(const Tensor& x, int dim, CallSite site = CallSite::current());
 
-// --- sorting: along one dimension, which is gathered first (one all_gather) if sharded ---
+// --- sorting ---
 
-// Stable;
-// NaN is greater than every number. The gradient goes back to where each value came from.
+// A sharded `dim` is gathered first (one all_gather), here and below. Stable; NaN sorts above every
+// number. The gradient of a value goes to the element it came from.
 
 ValuesAndIndices sort(const Tensor& x, int dim = -1, bool descending = false,
                       CallSite site = CallSite::current());

@@ -66,7 +66,7 @@ Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination,
 // first unless all of it is taken.
 Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1,
              CallSite site = CallSite::current());
-// x itself, or redistributed so that `dim` is not sharded: do this before taking several pieces
+// x itself, or redistributed so that `dim` is not sharded: do this before taking several slices
 // along it.
 Tensor whole_along(const Tensor& x, int dim, CallSite site = CallSite::current());
 // Error{BadInput} for a range out of bounds.

@@ -14,8 +14,8 @@ namespace coshard {
 
 // Whether a layer computes while the collectives of its input and output are in flight.
 enum class Overlap : std::uint8_t {
-  Off,     // never: a collective, then the product, then the next collective
-  Auto,    // where the cost model says that it is faster
+  Off,     // never: a collective, then the GEMM, then the next collective
+  Auto,    // where the cost model predicts that it is faster
   Always,  // wherever there is a schedule, for measuring
 };
 std::string_view to_string(Overlap overlap);
@@ -27,14 +27,15 @@ inline bool arrives_by_shards(const Tensor& x) {
   return x.defined() && x.in_flight() && x.storage()->gathered != nullptr;
 }
 
-// linear(x, weight, bias), redistributed to `target` if one is given; on the tape as these two. Two
-// schedules, in backward for dX too, each the plain one where it would be slower (`overlap`):
+// linear(x, weight, bias), redistributed to `target` if given; on the tape as these two operators.
+// Two overlapped schedules, used for dX in backward too; the plain one runs where they would be
+// slower (`overlap`):
 //
-//   x in flight from an all_gather: each shard is multiplied as it arrives, this rank's own first,
-//     then rank+1, rank+2, … Bitwise the plain product where that is computed row by row.
-//   The product is P(sum) and the target a shard of its rows: the rows of rank+1, rank+2, … are sent
-//     as soon as they are computed, own rows last, and each rank adds up what it receives (f32 for
-//     smaller dtypes). The target is R: all_reduces of a few pieces.
+//   x is in flight from an all_gather: each shard is multiplied as it arrives, this rank's first,
+//     then rank+1, rank+2, … Bitwise equal to the plain GEMM where that computes row by row.
+//   The result is P(sum) and the target a shard of its rows: the rows of rank+1, rank+2, … are sent
+//     as soon as they are computed, this rank's last, and each rank sums what it receives (in f32
+//     for smaller dtypes). If the target is R: one all_reduce for each of a few pieces of rows.
 //
 //   Shapes:   as linear: x [..., in], weight [out, in], bias [out] or undefined.
 //   Resumes:  once the result is ordered on the device. Suspends for each shard or piece.

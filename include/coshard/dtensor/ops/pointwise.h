@@ -1,5 +1,5 @@
 #pragma once
-// What elementwise operators share: how Partials pass through a function of one tensor, and the
+// Shared by elementwise operators: how Partials pass through a function of one tensor, and the
 // shape that inputs broadcast to.
 #include <coshard/dtensor/ops/axes.h>
 

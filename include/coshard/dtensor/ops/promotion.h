@@ -16,8 +16,8 @@ DType promoted(DType a, DType b);
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, const Scalar& b);
 
-// Whether an in-place operator may store its result so: not floating-point into integers, nor
-// numbers into bool.
+// Whether an in-place operator may store a result of dtype `result` in `destination`: not
+// floating-point in integers, nor numbers in bool.
 bool can_store(DType result, DType destination);
 
 // Error{BadInput} for a number that `dtype` cannot hold: out of range, or NaN or infinity as an

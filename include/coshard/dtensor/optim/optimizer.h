@@ -15,13 +15,13 @@ namespace kernels {
 struct AdamW;
 }
 
-// Brings every Partial gradient of `parameters` to its parameter's layout: one all_reduce (label
-// "gradients") for all those of Replicate parameters, whatever their number.
+// Reduces every Partial gradient of `parameters` to its parameter's layout: one bucketed all_reduce
+// (label "gradients") per mesh dimension, dtype and reduction, whatever the number of gradients.
 Task<void> reduce_gradients(Tensors parameters, CallSite site = CallSite::current());
 
 // Sums (or averages) each gradient over the replicas along dimension `dim` of `mesh`: data
 // parallelism for parameters sharded over another dimension. Parameters may be plain, or DTensors
-// on meshes of other dimensions; a gradient keeps its layout, P(sum) too. One bucketed all_reduce
+// on meshes of other dimensions; a gradient keeps its layout, even P(sum). One bucketed all_reduce
 // per dtype, issued but not awaited: gradients are in flight. Error{BadInput}: a dimension out of
 // range; another reduction; a gradient that is sharded or Partial along that dimension. Ranks that
 // miss different gradients fail at this or the next collective there (Error{CommFailed} on all).
@@ -30,9 +30,9 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
 
 // Computes the total p-norm (p > 0), or the largest magnitude (p = infinity), of the logical
 // gradients, then multiplies them by min(1, max_norm / (norm + 1e-6))
-// (torch.nn.utils.clip_grad_norm_). Each element counts once, also of a parameter listed twice.
-// Gradients may be on several meshes, or plain (equal on every rank, counted once). Returns the
-// norm, f64 [], plain and equal on every rank of the meshes; the host does not wait for it.
+// (torch.nn.utils.clip_grad_norm_). Each element counts once, even if its parameter is listed
+// twice. Gradients may be on several meshes, or plain (equal on every rank, counted once). Returns
+// the norm, f64 [], plain and equal on every rank of the meshes; the host does not wait for it.
 //   Moves:  reduce_gradients; then one all_reduce of a number per mesh dimension or, for disjoint
 //           meshes, one over all their ranks, which must all pass the same parameters.
 //   Fails:  Error{BadInput}: max_norm < 0; p <= 0; no parameters; a mesh without this rank that
@@ -50,9 +50,10 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   // reduce_gradients, then one update of every parameter that has a gradient; counts as a write to
   // it. Error{BadInput} on all ranks: a parameter that parallelize_module or distribute_module has
-  // replaced in its module since; replicas of a gradient that differ (check_replicas). A DTensor
-  // that has a gradient on some ranks of its mesh only is an Error{CommFailed} on all of them, with
-  // rank and parameter, at the next collective there: give the other ranks one of zeros.
+  // replaced in its module since; replicas of a gradient that differ (check_replicas). If a DTensor
+  // has a gradient on only some ranks of its mesh, all of them fail at the next collective there
+  // with Error{CommFailed}, which names rank and parameter: give the other ranks a gradient of
+  // zeros.
   Task<void> step(CallSite site = CallSite::current());
   void zero_grad();
   const std::vector<Tensor>& parameters() const { return parameters_; }
@@ -65,7 +66,8 @@ class Optimizer {
 
  protected:
   virtual void update() = 0;
-  virtual std::string_view name() const { return "optimizer"; }  // in traces
+  // Shown in traces.
+  virtual std::string_view name() const { return "optimizer"; }
   // The gradient in its parameter's layout, row-major; undefined if there is none.
   static Tensor gradient_of(const Tensor& parameter);
   std::vector<Tensor> parameters_;

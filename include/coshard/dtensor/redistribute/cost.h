@@ -10,8 +10,8 @@ namespace coshard {
 struct LinkCost {
   double latency = 5;
   double bytes_per_us = 10'000;
-  // What products that run meanwhile lose, as a share of the collective's time: 0 where all of it
-  // is hidden, 1 where nothing is, as where the cores that compute move the data.
+  // The slowdown of concurrent GEMMs, as a share of the collective's time: 0 where it is fully
+  // hidden, 1 where it is not hidden at all, as where the cores that compute also move the data.
   double contention = 0;
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };

@@ -141,7 +141,7 @@ class Redistribution::NextShard {
 };
 inline Redistribution::NextShard Redistribution::next_shard() { return NextShard(*this, taken_++); }
 
-// Awaits whatever the tensors are waiting for; suspends once.
+// Awaits whatever fills the tensors; suspends once.
 Task<void> arrival_of(Tensors tensors);
 
 struct RedistributeOptions {

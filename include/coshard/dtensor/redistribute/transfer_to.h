@@ -12,8 +12,8 @@ namespace coshard {
 // two ranks arrive in the order of the calls. from == to: x. Twice differentiable: the gradient of
 // what `to` received is added to that of `from`'s x; `to`'s own x gets none (zeros).
 //   Resumes: co_await always suspends, on every rank, as for any redistribution; on `from` until x
-//            may be written again. Keep the result until then: only while it is held do writers of
-//            x wait.
+//            may be written again. Keep the result until then: writers of x wait only while it is
+//            held.
 //   Moves:   one send and one recv.
 //   Fails:   Error{BadInput}: x is undefined or a DTensor; a rank out of range; no world on this
 //            thread. Error{CommFailed} on both ranks if shapes or dtypes differ.

@@ -6,11 +6,12 @@
 //
 //   Completes: with (exception_ptr) once the work is over, on the handler's executor if it has one,
 //              else on the rank's.
-//   Order:     as as_it_comes: the handler runs when the data have arrived, not at a place in the
-//              rank's program order. If such handlers issue collectives, their order must be the
-//              same on all ranks for another reason, such as that only one of them issues any.
+//   Order:     as for as_it_comes: the handler runs when the data have arrived, not at a fixed
+//              point of the rank's program order. If such handlers issue collectives, something
+//              else must make their order the same on all ranks, for example that only one of them
+//              issues any.
 //   Fails:     with what co_await work throws; Error{BadInput} at once if no rank runs.
-//   Cancel:    through the handler's cancellation slot: Error{Cancelled}; the collective goes on.
+//   Cancel:    through the handler's cancellation slot: Error{Cancelled}; the collective continues.
 //   Dropped:   if the rank's program ends first, the handler is destroyed without being called.
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/coro/co_spawn.h>

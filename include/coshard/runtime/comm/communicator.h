@@ -1,6 +1,7 @@
 #pragma once
-// A communicator joins some ranks: all of a world, or those along a mesh dimension. Collectives are
-// issued in program order by the rank's thread and are in flight until their Work is awaited.
+// A communicator connects a group of ranks: all of a world, or those along a mesh dimension.
+// Collectives are issued in program order by the rank's thread and are in flight until their Work
+// is awaited.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,19 +25,19 @@ namespace coshard {
 // plan hands it out without allocating.
 using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 
-// Something a rank did on its own (Communicator::note); "": nothing yet.
+// Something that a rank did locally (Communicator::note); "": nothing yet.
 struct Noted {
-  std::string_view what = "", of_what = "";  // static texts: what, value, of what, of
+  std::string_view what = "", of_what = "";  // static texts, shown as: what, value, of_what, of
   std::uint64_t value = 0, of = 0;
 };
-// The sum over all notes, which ignores their order, and the last one.
+// The sum over all notes, which does not depend on their order, and the last one.
 struct Notes {
   void add(const Noted& done);  // does nothing in a branch without order
   std::uint64_t sum = 0;
   Noted last;
 };
 
-// What one rank asks of a collective. The tensor is viewed as [outer, sharded, inner]; `counts`
+// One rank's arguments to a collective. The tensor is viewed as [outer, sharded, inner]; `counts`
 // splits the sharded dimension over the ranks (positions per rank; offsets are prefix sums; null:
 // equal parts of `extent`, which must divide). Buffers are contiguous; `send` may equal `recv` for
 // all_reduce and broadcast.
@@ -96,14 +97,14 @@ class Communicator {
   //   Order:  send and recv between two ranks match in the order of their issue, whatever their
   //           branches.
   //   Fails:  Error{BadInput}: shapes that do not fit; a branch that was resumed by as_it_comes or
-  //           in_order. In a cancelled branch, what it was cancelled with. If ranks disagree (on
-  //           geometry, issuing branch, or what they gave up before), the wait is an
-  //           Error{CommFailed} on all of them that names both call sites; calls from within the
+  //           in_order. In a cancelled branch, the cause of its cancellation. If ranks disagree (on
+  //           geometry, issuing branch, or the waits they gave up before), the wait fails on all of
+  //           them with Error{CommFailed}, which names both call sites; calls from within the
   //           library count as the user call they work for (coro/user_call.h).
-  //   Limits: what a rank gave up counts only on the communicator of that wait. A rank that leaves
-  //           out a collective because of something only it saw (a late socket, a deadline that
-  //           passed on another communicator) runs a different program; if its next collective
-  //           looks like the one its peers are at, this is not detected.
+  //   Limits: a wait that a rank gave up is compared only on the communicator of that wait. A rank
+  //           that skips a collective because of something only it saw (a late socket, a deadline
+  //           that passed on another communicator) runs a different program; if its next collective
+  //           matches the one its peers are at, this is not detected.
   Work issue(Collective collective, CallSite where = CallSite::current());
   // A new communicator of `ranks` (ranks of this one, each once, in the given order). Called only
   // by those ranks, with the same list, in the same order among themselves; others take no part,
@@ -114,9 +115,9 @@ class Communicator {
   virtual std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) {
     return subgroup(ranks, std::move(name));
   }
-  // Records something this rank did that its peers must have done too, such as drawing from the
+  // Records something that this rank did and its peers must have done too, such as drawing from the
   // common random stream. The next collective here compares the sum of all notes, in any order, so
-  // that ranks which did something else fail there (Error{CommFailed} on all). Ignored in a branch
+  // that ranks that did something else fail there (Error{CommFailed} on all). Ignored in a branch
   // without order.
   void note(const Noted& done) { notes_.add(done); }
   void note(const Notes& before);
@@ -126,10 +127,10 @@ class Communicator {
   // which only two ranks see, are matched per pair of ranks and count in neither.
   virtual std::uint64_t issued() const = 0;
   virtual std::uint64_t order_hash() const = 0;
-  // Per wait, counted from its start; 0: none. A wait for data of other processes, of a collective
-  // that all have issued, lasts longer while data come.
+  // Limit of each wait, counted from its start; 0: none. Once all ranks have issued a collective, a
+  // wait for its data from other processes lasts longer while data keep arriving.
   virtual void set_timeout(std::int64_t ns) = 0;
-  // Who is told of issues and completions; a null in the slot: nobody. Subgroups inherit it.
+  // The observer to notify of issues and completions; null in the slot: none. Subgroups inherit it.
   virtual void observe(ObserverSlot slot) = 0;
 
  private:

@@ -31,8 +31,8 @@ std::string to_string(const Link& link);  // "20us,1GB/s"
 // The bytes that pass a rank's link, for a collective over n ranks with buffers of `bytes` (the
 // largest of any rank): 2 (n-1)/n of them for all_reduce; (n-1)/n for all_gather, reduce_scatter,
 // all_to_all and scatter; all for broadcast and send; none for barrier. Source: bus bandwidth in
-// nccl-tests, doc/PERFORMANCE.md. Of an all_to_all with counts, whose blocks may be uneven, what the
-// busiest rank sends to others passes instead.
+// nccl-tests, doc/PERFORMANCE.md. For an all_to_all with counts, whose blocks may be uneven: what
+// the busiest rank sends to others.
 std::int64_t algorithmic_bytes(const Collective& collective, int ranks, std::int64_t bytes);
 
 }  // namespace coshard

@@ -34,8 +34,8 @@ class WorkState {
   virtual int parts() const = 0;          // all_gather: one per rank; otherwise 1
   virtual bool part_ready(int part) = 0;  // all_gather: rank `part`'s shard has arrived in recv
   virtual void wait_part(int part) = 0;
-  // For a wait, `waited_ns` long so far, on something that this is a part of: throws what wait()
-  // would if this has failed or is past the deadline. Never blocks.
+  // Called during a wait, `waited_ns` long so far, for something that includes this: throws what
+  // wait() would if this has failed or is past the deadline. Never blocks.
   virtual void check(std::int64_t /*waited_ns*/) {}
 
   // For an await of all parts (`part` < 0) or one: Over once wait() will not block the host;
@@ -48,20 +48,21 @@ class WorkState {
   virtual bool listen(Parker&) { return false; }
   virtual void deaf(Parker&) noexcept {}
   virtual std::int64_t timeout_ns() const { return 0; }
-  // By the rank's clock: this (or its part) cannot be over earlier, and nobody rings at that time.
-  // May change until the next ring. 0: somebody will ring.
+  // The time, by the rank's clock, before which this (or its part) cannot complete; nothing rings
+  // then. May change until the next ring. 0: something will ring.
   virtual std::int64_t not_before(int /*part*/) const { return 0; }
   virtual std::string describe() const { return "a collective"; }
-  // This rank gave up its await.
+  // This rank has given up its await.
   virtual void given_up() {}
-  // Memory that the library does not own is about to be freed: nobody may use it any more.
+  // Memory that the library does not own is about to be freed: no rank may use it any more.
   virtual void poison(const std::string& /*cause*/) {}
-  // On any thread: does a share of the transfer; Over if the data have arrived or never will.
-  // False: only its own rank can tell.
+  // Whether push() may be called, on any thread. False: only its own rank can tell when it is over.
   virtual bool any_thread() const { return false; }
+  // Does a share of the transfer; Over if the data have arrived or never will.
   virtual Look push() { return Look::Stuck; }
-  virtual std::string failure() const { return ""; }  // why the data will never arrive
-  // Something else depends on it: also ring for those that wait for the dependent.
+  // Why the data will never arrive; "": not known to have failed.
+  virtual std::string failure() const { return ""; }
+  // Other work depends on it: also ring those that wait for the dependent.
   virtual void has_dependents() {}
 };
 
@@ -72,7 +73,7 @@ using WorkStates = std::vector<std::shared_ptr<WorkState>>;
 // program's structure alone. Without an executor it waits in place.
 //   Resumes: when it is the head of `waiting` and over.
 //   Fails:   with the collective's error, or with what its branch was cancelled with.
-//   Cancel:  leaves `waiting` and resumes through `ready`; the collective goes on without it.
+//   Cancel:  leaves `waiting` and resumes through `ready`; the collective continues without it.
 class WorkAwaiter : public Waiting {
  public:
   using awaitable_of_coshard = void;
@@ -141,7 +142,8 @@ class [[nodiscard]] Work {
 
   explicit operator bool() const noexcept { return state_ != nullptr; }
   bool ready() const { return !state_ || state_->ready(); }
-  void wait() const {  // in place
+  // Waits in place.
+  void wait() const {
     if (state_) state_->wait();
   }
   WorkAwaiter operator co_await() const { return WorkAwaiter(state_); }

@@ -31,8 +31,8 @@ namespace coshard {
 //   (values...)                 -> the value
 // use_task(stop): a stop requested on any thread cancels the operation (terminal cancellation):
 // Error{Cancelled}. Cancelling the awaiting branch (branch.h) does too. An operation that cannot be
-// cancelled runs to its end on its own; if its rank is gone by then, its state is destroyed on the
-// thread where it ends.
+// cancelled runs to completion on its own; if its rank is gone by then, its state is destroyed on
+// the thread where it completes.
 class UseTask {
  public:
   constexpr UseTask() = default;
@@ -54,15 +54,15 @@ struct AsioOperation {
   bool open = true;                 // false: completed or given up
   boost::asio::cancellation_signal cancel;
 
-  // Does nothing if it is too late: what the operation worked on may be gone.
+  // Does nothing once the operation is closed: what it worked on may be gone.
   void emit() {
     if (open) cancel.emit(boost::asio::cancellation_type::terminal);
   }
 };
 
 // The completion handler: runs on the executor's Asio executor and queues the awaiter. If the
-// operation outlives the executor, it is destroyed on the thread where the operation ends, without
-// touching the executor.
+// operation outlives the executor, it is destroyed on the thread where the operation completes,
+// without touching the executor.
 template <class... Args>
 class AsioHandler {
  public:
@@ -92,8 +92,8 @@ class AsioHandler {
  private:
   Executor* executor_;  // valid whenever place_ runs anything
   executor_type place_;
-  std::shared_ptr<void>
-      keep_;  // the spawned task this will resume, until it is resumed or given up
+  // The spawned task that this will resume, until it is resumed or given up.
+  std::shared_ptr<void> keep_;
   Executor::Operation under_way_;
   std::shared_ptr<AsioOperation<Args...>> operation_;
 };

@@ -1,7 +1,7 @@
 #pragma once
 // A branch is one strand of a rank's program: the main program, and each child of a when_all. What
-// a program sets for a while (recording, default mesh, module path, random stream) belongs to the
-// branch and is switched at every resumption, so a guard may be held across a co_await. Rank's
+// a program sets within a scope (recording, default mesh, module path, random stream) belongs to
+// the branch and is switched at every resumption, so a guard may be held across a co_await. Rank's
 // thread.
 #include <cstdint>
 #include <exception>
@@ -31,13 +31,13 @@ class Branch {
 
   static Branch& current() noexcept;  // of this thread's rank
 
-  // Identifies the branch by the positions of the when_alls around it: equal on all ranks of a
-  // program with one structure. "main", "0.2".
+  // Identifies the branch by the positions of the when_alls around it: equal on all ranks whose
+  // programs have the same structure. "main", "0.2".
   std::uint64_t id() const noexcept { return id_; }
   std::string path() const { return path_ ? *path_ : "main"; }
   const std::shared_ptr<const std::string>& child_path() const noexcept { return path_; }
 
-  // What it was cancelled with; null: not cancelled.
+  // The cause of its cancellation; null: not cancelled.
   const std::exception_ptr& cancelled() const noexcept {
     return innermost_ == nullptr ? cause_ : cancelled_within();
   }
@@ -48,10 +48,10 @@ class Branch {
   // From now on every await of the branch throws `cause`, including the one it is suspended in, and
   // nothing more is issued. The first cause is kept.
   void cancel(const std::exception_ptr& cause);
-  // Of the innermost scope.
+  // The token of the innermost scope.
   std::stop_token stop_token();
 
-  // Destroys its values: on the rank's thread, before the branch is destroyed.
+  // Destroys its branch-local values: on the rank's thread, before the branch is destroyed.
   void forget() noexcept;
 
   // It was resumed in completion order (as_it_comes, in_order) and may not issue collectives.

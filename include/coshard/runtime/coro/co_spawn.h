@@ -62,7 +62,8 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
   }
 
  private:
-  // With its context, or with the program it is beside; then its state is destroyed too.
+  // Called when its context is destroyed, or the program that it runs beside; destroys its state
+  // too.
   void destroy() {
     if (std::exchange(over_, true)) return;
     executor_.run_here([this] {
@@ -78,7 +79,7 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
         Error(ErrorKind::Cancelled, "cancelled through the cancellation slot of its completion")));
   }
 
-  // Its exception; null: it succeeded and, unless void, set `value`.
+  // Takes the task's outcome: its exception; null: it succeeded and, unless void, set `value`.
   template <class Value>
   std::exception_ptr take(std::exception_ptr error, std::optional<Value>& value) {
     executor_.run_here([&] {
@@ -126,7 +127,7 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
   Executor executor_;
   Task<T> task_;
   Executor* beside_;                            // null: it has its own state
-  std::optional<Executor::Operation> counted_;  // of that one
+  std::optional<Executor::Operation> counted_;  // in beside_
   bool over_ = false;
 };
 
@@ -176,8 +177,8 @@ auto co_spawn(Context& context, Task<T> task, Token&& token) {
 }
 
 // Runs beside the program on `rank`, in its state (its world, its default mesh), on either kind of
-// executor; callable on any thread. It takes turns with the program at times that depend on timing:
-// its collectives are ordered only among themselves, not with the program's. If the program ends
+// executor; callable on any thread. How it interleaves with the program depends on timing: its
+// collectives are ordered only among themselves, not relative to the program's. If the program ends
 // first, it is destroyed with `rank` and does not complete.
 template <class T, class Token>
 auto co_spawn(Executor& rank, Task<T> task, Token&& token) {

@@ -2,7 +2,8 @@
 // sleep_for, and with_deadline, which bounds how long a task may take. Both run on the executor of
 // the calling task, by its clock. A deadline cancels whatever the work is suspended in; it does not
 // interrupt a task that computes without awaiting. If ranks are to continue together afterwards,
-// bound something that all of them wait for, or agree first on who was late: ranks' clocks differ.
+// bound something that all of them wait for, or first agree on which ranks were late: ranks' clocks
+// differ.
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -77,9 +78,9 @@ Task<T> run_with_deadline(std::chrono::nanoseconds limit, std::string what, Stop
 
 // Runs work(token), a Task<T>. After `limit`, its awaits throw Error{Cancelled}, its token is asked
 // to stop, and once it has ended Error{Timeout} is thrown: "<what>: not finished after 50 ms". A
-// collective that it awaited completes without it; the program can go on if all ranks have given up
-// the same one. A foreign awaitable (foreign.h) cannot be cancelled: the error is thrown once
-// somebody resumes it. Name the result, or `work`, on the line before the co_await.
+// collective that it awaited completes without it; the program can continue if all ranks have given
+// up the same one. A foreign awaitable (foreign.h) cannot be cancelled: the error is thrown once it
+// is resumed. Name the result, or `work`, on the line before the co_await.
 template <class Work>
 auto with_deadline(std::chrono::nanoseconds limit, std::string what, Work work,
                    std::stop_token outer = {}) {

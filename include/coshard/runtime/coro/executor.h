@@ -1,8 +1,8 @@
 #pragma once
 // The executor of one rank: two FIFO queues in front of a Boost.Asio io_context. `ready` holds
-// first turns, yields, and coroutines resumed by timers or sockets; it is emptied first. Then the
-// head of `waiting`, the coroutines suspended on a collective, is next, and nothing behind it, even
-// if that is already over. So the order in which coroutines resume and issue depends on the
+// coroutines that start, yield, or are resumed by timers or sockets; it is emptied first. Then the
+// head of `waiting`, the coroutines suspended on a collective, is next; entries behind it wait even
+// if they are already over. So the order in which coroutines resume and issue depends on the
 // program's structure alone; time matters only where a task awaits an Asio operation. Used on its
 // rank's thread.
 #include <atomic>
@@ -79,8 +79,8 @@ class Executor {
   Executor();
   // On the user's context, whose threads run it: the queues are emptied by handlers posted there,
   // one at a time. `run` cannot be used; see co_spawn.h. It has its own state (RankContext), unless
-  // it is `beside` an executor: then it shares that one's state, takes turns with its handlers, and
-  // must be constructed on that rank's thread.
+  // it is `beside` an executor: then it shares that executor's state, runs between its handlers,
+  // and must be constructed on that rank's thread.
   explicit Executor(const boost::asio::any_io_executor& target, Executor* beside = nullptr);
   // For a rank on a fiber of `thread`, sharing that thread's io_context with its other ranks: the
   // thread runs handlers between turns, with no rank current; what they resume is queued.
@@ -173,13 +173,13 @@ class Executor {
   void failing(const void* place, const std::exception_ptr& error);
   void settled(const void* place) noexcept;
 
-  // A coroutine is suspended in a foreign awaitable: somebody will enqueue it.
+  // A coroutine is suspended in a foreign awaitable, whose resumer will enqueue it.
   void hold_foreign() noexcept { ++foreign_; }
   void release_foreign() noexcept { --foreign_; }
 
   // Where Asio operations of this executor's tasks complete. io_context(): Error{Unsupported} on an
   // executor on the user's context. Both: Error{Unsupported} in a simulation, where time is
-  // virtual. A thread that will post there later must hold a work guard meanwhile, as for any
+  // virtual. A thread that will post there later must hold a work guard until then, as for any
   // io_context: a rank that waits for a peer does not poll an io_context without work.
   boost::asio::io_context& io_context();
   const boost::asio::any_io_executor& asio_executor() const;
@@ -317,7 +317,7 @@ class Executor {
   std::function<void(const std::exception_ptr&)> on_failing_;
   Timers timers_;
   std::atomic<bool> has_mail_{false};  // release / acquire: mail_ has something
-  std::mutex mail_mutex_;              // the one below
+  std::mutex mail_mutex_;              // guards mail_
   std::vector<std::function<void()>> mail_;
   std::exception_ptr interruption_;
   // When the root is abandoned after an interruption; 0: not interrupted.

@@ -1,9 +1,10 @@
 #pragma once
-// Awaitables that are not this library's. Whoever resumes one knows nothing of ranks and branches,
-// so it is given a coroutine of ours that puts the awaiter into the executor's queue `ready`; while
-// one is pending, its executor is held open. It must be resumed on the executor's thread: by
-// Executor::enqueue, or by handle.resume() in something posted to its Asio executor. The library
-// cannot cancel it: if its branch is cancelled meanwhile, the error is thrown once it is resumed.
+// Awaitables from outside this library. Their resumers know nothing of ranks and branches, so they
+// are given a coroutine of the library that puts the awaiter into the executor's queue `ready`;
+// while one is pending, its executor is held open. A foreign awaitable must be resumed on the
+// executor's thread: by Executor::enqueue, or by handle.resume() in something posted to its Asio
+// executor. The library cannot cancel it: if its branch is cancelled meanwhile, the error is thrown
+// once it is resumed.
 #include <coroutine>
 #include <optional>
 #include <type_traits>
@@ -46,7 +47,7 @@ class AwaiterInPlace {
 class Branch;
 class Executor;
 
-// What a foreign awaitable resumes: queues `awaiter` in its branch.
+// The coroutine that a foreign awaitable resumes: queues `awaiter` in its branch.
 class Bounce {
  public:
   struct promise_type {
@@ -58,7 +59,7 @@ class Bounce {
       return Bounce(std::coroutine_handle<promise_type>::from_promise(*this));
     }
     std::suspend_always initial_suspend() const noexcept { return {}; }
-    // One that was dropped while pending is destroyed when it comes back.
+    // A bounce dropped while pending is destroyed when it is resumed.
     struct Last {
       bool await_ready() const noexcept { return dropped; }
       void await_suspend(std::coroutine_handle<>) const noexcept {}
@@ -75,11 +76,11 @@ class Bounce {
   Bounce(Bounce&& other) noexcept;
   Bounce& operator=(Bounce&&) = delete;
   ~Bounce();
-  // From the running executor, which it holds open until it comes back. Null without an executor:
+  // On the running executor, which it holds open until it is resumed. Null without an executor:
   // then the awaiter itself is resumed.
   static Bounce to(std::coroutine_handle<> awaiter);
   std::coroutine_handle<> handle() const noexcept { return handle_; }
-  // It has come back.
+  // It has been resumed.
   void release() noexcept;
 
  private:
@@ -87,10 +88,11 @@ class Bounce {
   static Bounce make(Executor& executor, Branch& branch, std::coroutine_handle<> awaiter);
 
   std::coroutine_handle<promise_type> handle_;
-  Executor* held_ = nullptr;  // while it is out
+  Executor* held_ = nullptr;  // while it is pending
 };
 
-// An await that could not be cancelled throws when it is over.
+// Throws if the branch is cancelled: before a foreign await, and after one, which itself cannot be
+// cancelled.
 void throw_if_branch_is_cancelled();
 
 template <class Awaiter>

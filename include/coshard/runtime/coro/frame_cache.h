@@ -1,8 +1,8 @@
 #pragma once
 // Memory for coroutine frames: free lists by size, one set per thread, no locks. A frame may be
-// freed on another thread than it was allocated on; it then joins that thread's lists, which keep
-// at most kKeep frames per size. Under sanitizers every frame comes from operator new, so that they
-// see each one.
+// freed on a thread other than the one that allocated it; it then joins the freeing thread's lists,
+// which keep at most kKeep frames per size. Under sanitizers every frame comes from operator new,
+// so that they see each one.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// A sanitizer has to see each frame come and go.
+// Sanitizers have to see each frame allocated and freed.
 inline constexpr bool kCacheFrames = !COSHARD_ASAN && !COSHARD_TSAN;
 
 struct FrameCache {
@@ -24,8 +24,8 @@ struct FrameCache {
     Free* next;
   };
   std::array<Free*, kClasses> head{};
-  std::array<std::uint8_t, kClasses>
-      room{};  // how many more may be kept; 0 before use and at thread exit
+  // How many more may be kept; 0 before use and at thread exit.
+  std::array<std::uint8_t, kClasses> room{};
 
   static std::size_t size_class(std::size_t bytes) { return (bytes - 1) / kStep; }
 };

@@ -1,19 +1,19 @@
 #pragma once
-// in_order: awaits a timer or a socket (a data loader) at its place in the program's order.
+// in_order: awaits a timer or a socket (a data loader) at its position in program order.
 //
 //   co_await in_order(load(file))
 //
 // starts the task at once, through the queue `ready`, in its own branch, and puts the awaiter into
 // `waiting`, so that it continues where the program's structure says, on all ranks alike, although
 // the task takes a different time on each. A plain await of a timer or socket continues as soon as
-// that is over, and what follows may be issued in another order than on a peer.
+// that is over, and what follows may be issued in a different order than on a peer.
 //
 //   Resumes: when it is the head of `waiting` and the task is done. Inside another in_order, or
 //            after as_it_comes, as soon as the task is done: that branch has no order.
 //   Returns: the task's value, or throws its exception.
 //   Fails:   Error{BadInput} in the task if it issues a collective (send and recv are allowed), and
 //            if no executor runs.
-//   Cancel:  the task is cancelled and waited for; then it leaves through `ready`.
+//   Cancel:  the task is cancelled and waited for; then the awaiter resumes through `ready`.
 //
 // Owns the task; lives in the awaiting coroutine, on the executor's thread.
 #include <coroutine>
@@ -81,7 +81,7 @@ class [[nodiscard]] InOrder {
     }
 
    private:
-    InOrderWait wait_;  // with the branch of the frame's scopes
+    InOrderWait wait_;  // outlives task_: has the branch of its frame's scopes
     Task<T> task_;
   };
   Awaiter operator co_await() && { return Awaiter(std::move(task_), where_); }

@@ -1,6 +1,6 @@
 #pragma once
-// Where a rank sleeps until somebody rings: a token, like a thread's park and unpark. The rank owns
-// its parker and sleeps on its own thread or fiber; any thread may ring while the parker lives.
+// Where a rank sleeps until it is rung: a token, like a thread's park and unpark. The rank owns its
+// parker and sleeps on its own thread or fiber; any thread may ring while the parker lives.
 #include <atomic>
 #include <cstdint>
 
@@ -18,8 +18,8 @@ class Parker {
   // On the rank: sleeps until ring(), which may have come since the last park(), or until
   // deadline_ns of now() (0: none). May return early. Writes before a ring() are visible after the
   // park() it ends. `asio`: an io_context of this rank that has work: sleeping runs at most one of
-  // its handlers, whose exceptions leave park(); once it has no work left, park() returns. Null:
-  // ignored.
+  // its handlers, whose exceptions propagate out of park(); once it has no work left, park()
+  // returns. Null: ignored.
   virtual void park(std::int64_t deadline_ns, boost::asio::io_context* asio = nullptr) = 0;
   virtual void ring() noexcept = 0;  // any thread
   // Steady nanoseconds, always positive; virtual time in a simulation.

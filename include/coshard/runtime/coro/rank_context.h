@@ -37,8 +37,8 @@ class RankContext {
   static RankContext& current() noexcept {
     return current_ != nullptr ? *current_ : of_this_thread();
   }
-  // The rank is over: destroys its values, on its thread, while it is current. What other threads
-  // may still use stays: parker and executor.
+  // Ends the rank: destroys its values, on its thread, while it is current. Parker and executor,
+  // which other threads may still use, stay.
   void end() noexcept;
   // Makes it current on this thread; returns the previous one, null for the thread's own.
   static RankContext* exchange(RankContext* context) noexcept;
@@ -81,7 +81,8 @@ class RankContext {
   std::vector<int> made_;  // slots in the order in which their values were created
 };
 
-// A rank-local value, created on first use: a thread_local if ranks were threads.
+// A rank-local value, created on first use: what a thread_local would be if every rank were a
+// thread.
 template <class T>
 class RankLocal {
  public:

@@ -36,20 +36,20 @@ class Suspension {
 // destructor unlinks it.
 class Waiting : public Suspension {
  public:
-  // Does a share of the missing work. Called for the head of the queue only.
+  // Does a share of the remaining work. Called for the head of the queue only.
   virtual Look look() = 0;
   // The rank is about to sleep on this head: rings `parker` whenever look() may have changed, until
-  // deaf(). False: nobody will ring, so it must be polled.
+  // deaf(). False: nothing will ring, so it must be polled.
   virtual bool listen(Parker& parker) = 0;
   virtual void deaf(Parker& parker) noexcept = 0;
-  // Head since `waited_ns`: if it has failed or is past its deadline it is now over. Returns when
-  // to check again, by the rank's clock; 0: when rung.
+  // It has been the head for `waited_ns`: completes it if it has failed or is past its deadline.
+  // Returns when to check again, by the rank's clock; 0: when rung.
   virtual std::int64_t check(std::int64_t waited_ns) = 0;
   // "all_reduce #3 on tp[2] at train.cpp:88": for reports of what a rank waits for.
   virtual std::string describe() const = 0;
   // Whether something outside this executor ends it: a peer, another thread.
   virtual bool ends_elsewhere() const { return true; }
-  // Time alone will end it (an emulated link is busy).
+  // Whether time alone will end it (an emulated link is busy).
   virtual bool ends_in_time() const { return false; }
 
   bool linked() const noexcept { return next_ != nullptr; }
@@ -57,8 +57,10 @@ class Waiting : public Suspension {
  protected:
   Waiting() = default;
   ~Waiting() { unlink(); }
-  Branch& branch() const noexcept { return *branch_; }  // the one suspended in it
-  void unlink() noexcept {                              // out of its queue
+  // The branch that is suspended in it.
+  Branch& branch() const noexcept { return *branch_; }
+  // Takes it out of its queue.
+  void unlink() noexcept {
     if (next_ == nullptr) return;
     next_->previous_ = previous_;
     previous_->next_ = next_;

@@ -3,9 +3,9 @@
 // Move-only; the Task owns the frame: dropping one that has not started, or is suspended, destroys
 // its locals. Not thread-safe: everything that resumes a task goes through its Executor
 // (executor.h).
-//   Limit: a task begins on its awaiter's stack and is destroyed from it, as a call is. Recursion by
-//   co_await takes about 130 bytes of stack a level: 60,000 levels fit into the 8 MiB of a thread,
-//   and more end as any stack overflow does. The number of awaits one after another is not limited.
+//   Limit: a task starts on its awaiter's stack and is destroyed from it, like a call. Recursion by
+//          co_await takes about 130 bytes of stack per level: 60,000 levels fit into a thread's
+//          8 MiB, and more overflow the stack. The number of successive awaits is not limited.
 #include <concepts>
 #include <coroutine>
 #include <exception>
@@ -38,8 +38,8 @@ class Join {
   ~Join() = default;
 };
 
-// Is told of the exception a task ends with, before its awaiter: a module, whose path errors name.
-// Outlives the task. Rank's thread.
+// Notified of the exception that a task ends with, before its awaiter is: a module, whose path
+// errors name. Outlives the task. Rank's thread.
 class FailureWitness {
  public:
   virtual void left_by(const std::exception_ptr& error) noexcept = 0;
@@ -55,8 +55,9 @@ class TaskPromiseBase {
     free_frame(memory, bytes);
   }
 
-  // At its end a task resumes its awaiter. While the awaiter runs it for the first time there is no
-  // continuation yet: then it returns to there. A joined child leaves this to the join.
+  // On completion a task resumes its awaiter. If it completes in its first run, inside await_ready,
+  // there is no continuation yet and it returns to its caller. A joined child leaves this to the
+  // join.
   struct FinalAwaiter {
     bool await_ready() const noexcept { return false; }
     template <class Promise>
@@ -79,7 +80,7 @@ class TaskPromiseBase {
   void set_join(Join& join) noexcept { join_ = &join; }
   const std::exception_ptr& error() const noexcept { return error_; }
 
-  // A foreign awaitable holds the executor open until somebody resumes it (foreign.h).
+  // A foreign awaitable holds the executor open until it is resumed (foreign.h).
   template <class Awaitable>
   decltype(auto) await_transform(Awaitable&& awaitable) const {
     if constexpr (AwaitableOfCoshard<Awaitable> && HasCoAwait<Awaitable>) {
@@ -154,7 +155,7 @@ class [[nodiscard]] Task {
 
   // For executors and joins: the frame, still owned by this Task, and the result once done.
   Handle handle() const noexcept { return handle_; }
-  // Who is told of the exception it ends with; set before it starts.
+  // Who is notified of the exception that it ends with; set before it starts.
   void set_witness(FailureWitness& witness) const noexcept {
     if (handle_) handle_.promise().set_witness(witness);
   }

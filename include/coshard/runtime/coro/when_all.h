@@ -1,7 +1,7 @@
 #pragma once
 // when_all: runs several tasks concurrently on one executor, each in its own branch (branch.h). All
-// get their first turn through the queue `ready`, in order; then the executor decides. It ends when
-// all have ended.
+// start through the queue `ready`, in order; then the executor decides. It completes when all have
+// ended.
 //
 // when_all is structured: the first child to fail cancels the others (their awaits throw
 // Error{Cancelled}, Asio waits included, and they issue nothing more), and the awaiter gets its

@@ -18,7 +18,7 @@ class WorkState;
 
 class Buffer {
  public:
-  // `owned`: the memory is returned to `device` at the end. A null `device`: whoever owns this buffer
+  // `owned`: the destructor returns the memory to `device`. Null `device`: the owner of this buffer
   // owns the memory too.
   Buffer(std::shared_ptr<Device> device, void* data, std::size_t bytes, bool owned)
       : device_(std::move(device)), data_(data), bytes_(bytes), owned_(owned) {}
@@ -29,8 +29,9 @@ class Buffer {
   std::size_t bytes() const noexcept { return bytes_; }
   const std::shared_ptr<Device>& device() const noexcept { return device_; }
   bool owned() const noexcept { return owned_; }
-  // A stream other than the device's compute stream uses the memory until `event`; it is not reused
-  // before. In any order; those of a stream that are over are forgotten then. Any thread.
+  // Registers that a stream other than the device's compute stream uses the memory until `event`,
+  // and that it must not be reused earlier. In any order; completed events of the same stream are
+  // dropped. Any thread.
   void used_until(std::shared_ptr<Event> event);
 
   // How often the memory has been written to since it was created, and the last of these writes

@@ -1,7 +1,7 @@
 #pragma once
 // A device: memory, streams and events. One object per rank, owned by its World; used on the rank's
-// thread. `cpu` computes where work is enqueued; other back ends queue it, and the host waits only
-// where it reads. The interfaces stay small.
+// thread. `cpu` computes when work is enqueued; other back ends queue it, and the host waits only
+// where it reads.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,7 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// What sort of device it is, by its name: "cpu", "cuda". A value. A back end defines its own.
+// The kind of a device, by name: "cpu", "cuda". A value. A back end defines its own.
 class DeviceKind {
  public:
   static const DeviceKind Cpu, Cuda;
@@ -41,7 +41,8 @@ class Event {
   virtual bool query() const = 0;
   // Blocks the host; Error{Timeout} past the deadline (steady clock; 0: none).
   virtual void synchronize(std::int64_t deadline_ns) = 0;
-  virtual const void* stream() const { return nullptr; }  // the stream it is on; an identity
+  // The stream it is on, as an identity only.
+  virtual const void* stream() const { return nullptr; }
 };
 
 // An ordered queue of work on one device.
@@ -52,14 +53,15 @@ class Stream {
   virtual std::shared_ptr<Event> record() = 0;
   // Orders later work after `event`, of this device or a peer; does not block the host on a GPU.
   virtual void wait(const Event& event) = 0;
-  virtual void* native() const { return nullptr; }  // cudaStream_t
+  // The cudaStream_t, if any.
+  virtual void* native() const { return nullptr; }
 };
 
 struct MemoryStats {
   std::size_t in_use = 0, cached = 0, peak = 0;  // bytes
 };
 
-// Something in flight that a waiting host checks on, so that a wait that will not end can say why.
+// Something in flight that a waiting host checks, so that a wait that cannot complete can say why.
 class Watched {
  public:
   virtual ~Watched() = default;
@@ -78,7 +80,7 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual std::unique_ptr<Stream> make_stream(StreamKind kind) = 0;
   virtual Stream& compute_stream() = 0;
   // 64-byte aligned (cuda: 512), for the compute stream; null for 0 bytes. Error{DeviceFailed}
-  // names the request and what is held.
+  // names the size requested and the memory held.
   virtual void* allocate(std::size_t bytes) = 0;
   // `uses`: other streams' work that must be over before the memory is reused.
   virtual void deallocate(void* data, std::size_t bytes,

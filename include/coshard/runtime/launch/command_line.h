@@ -1,6 +1,6 @@
 #pragma once
-// What run(argc, argv, program) reads, for programs with their own options: they take these out of
-// argv first, and call run(options, program). In main, before any rank runs.
+// The options that run(argc, argv, program) reads, for programs with options of their own: these
+// remove them from argv first, then call run(options, program). In main, before any rank runs.
 #include <coshard/runtime/launch/world.h>
 
 #pragma GCC visibility push(default)

@@ -1,5 +1,6 @@
 #pragma once
-// What watchers of a run are told: what failed, and which ranks have not ended since. Values.
+// What the callbacks of a run report: the first failure, and the ranks that have not ended since.
+// Values.
 #include <chrono>
 #include <exception>
 #include <string>
@@ -29,7 +30,7 @@ Failure failure_of(int rank, const std::exception_ptr& error, std::string module
 struct StillRunning {
   std::vector<int> ranks;           // ascending
   std::string text;                 // "rank 1 (last issued #39 all_reduce 1.7 s ago), rank 3 (…)"
-  std::chrono::milliseconds since;  // since the failure was told
+  std::chrono::milliseconds since;  // since the failure was reported
   bool out_of_grace = false;        // for longer than WorldOptions::grace
 };
 

@@ -5,9 +5,9 @@
 //   run_ranks({.ranks = 2}, train, io.get_executor(), [](std::exception_ptr error) { … });
 //   io.run();
 //
-// All ranks run on the given executors, rank r on number r modulo their count, each in one handler
-// at a time, beside whatever else runs there; no thread is started. Each has its own executor and
-// state. The same program runs as on threads, except that
+// All ranks run on the given executors, rank r on executor r modulo their number, each in one
+// handler at a time, beside any other work there; no thread is started. Each has its own executor
+// and state. The same program runs as on threads, except that
 //   - nothing may wait in place for a rank on the same context, which could not run meanwhile
 //     (Error{BadInput}, which names the operator and what to co_await): await what is in flight;
 //   - World::executor().io_context() is refused; World::executor().asio_executor() is the rank's
@@ -16,14 +16,14 @@
 //   - a rank that computes occupies one thread of the context;
 //   - a deadlock among ranks is found by a timeout, not at once.
 //
-// Completes with (exception_ptr), by default on the first executor, when all ranks have ended, also
-// those in other processes, or soon after a failure: with the error of the first rank to fail; its
-// peers end with it as cause. Starts only after this call
-// has returned. Error{BadInput} from the call itself: as run_ranks on threads; no executors. If a
-// context is destroyed first, its ranks and their frames are destroyed with it and ranks on other
-// contexts fail; the token is destroyed with the first executor's. Destroy a context only when
-// nobody runs it any more. WorldOptions::on_failure and on_still_running are called on the first
-// executor, one at a time. rank_threads is refused.
+// Completes with (exception_ptr), by default on the first executor, when all ranks have ended,
+// including those in other processes, or soon after a failure, with the error of the first rank
+// that failed; its peers end with that error as cause. Starts only after this call has returned.
+// Error{BadInput} from the call itself: as run_ranks on threads; no executors. If a context is
+// destroyed first, its ranks and their frames are destroyed with it and ranks on other contexts
+// fail; the token is destroyed with the first executor's. Destroy a context only when no thread
+// runs it any more. WorldOptions::on_failure and on_still_running are called on the first executor,
+// one at a time. rank_threads is refused.
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>

@@ -40,7 +40,7 @@ struct SimNetwork {
 
 struct SimEvent {
   std::int64_t time_ns = 0;  // virtual
-  int rank = 0;              // of an event of a process: its first rank
+  int rank = 0;              // for an event of a process, its first rank
   // "goes on", "issues all_reduce #3 on tp", "is killed", "sends 24 bytes to process 1"
   std::string what;
 };
@@ -50,15 +50,15 @@ struct SimOptions {
   int processes = 1;
   SimNetwork network = {};
   std::vector<SimDeath> deaths = {};
-  // Limits of virtual time and of turns: a program that has not ended by then is an Error{Timeout},
-  // which says what each rank waits for.
+  // Limits of virtual time and of turns: a program that has not ended by then fails with
+  // Error{Timeout}, which says what each rank waits for.
   std::chrono::nanoseconds limit = std::chrono::hours(10'000);
   std::int64_t most_turns = 10'000'000;
   // The virtual duration of a rank's turn.
   std::chrono::nanoseconds turn = std::chrono::nanoseconds(100);
   // The longest delay of a share of a transfer.
   std::chrono::nanoseconds slowest_transfer = std::chrono::milliseconds(1);
-  // Told of every event, in order; must not throw. Null: not called.
+  // Called for every event, in order; must not throw. Null: not called.
   std::function<void(const SimEvent&)> on_event = nullptr;
 };
 

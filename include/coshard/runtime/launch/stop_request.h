@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of a world agree to stop without waiting for each other: each call sends one byte
-// per rank on a communicator of its own and returns the answer of the previous call. Owned by a
+// Lets the ranks of a world agree to stop without waiting for each other: each call sends one byte
+// per rank on a separate communicator and returns the result of the previous call. Owned by a
 // rank's World, used on its thread.
 #include <cstdint>
 #include <memory>
@@ -14,8 +14,9 @@ namespace coshard {
 
 class StopRequest {
  public:
-  // `control`: joins all ranks of the world on the host, for nothing else; null: the world cannot
-  // be stopped, and nothing is issued. `stop` may be requested on any thread, at any time.
+  // `control`: a communicator of all ranks of the world on the host, used for nothing else; null:
+  // the world cannot be stopped, and nothing is issued. `stop` may be requested on any thread, at
+  // any time.
   StopRequest(std::shared_ptr<Communicator> control, std::stop_token stop);
 
   // Call k sends whether `stop` was requested here and returns the result of call k-1: true if it

@@ -33,18 +33,18 @@ struct WorldOptions {
   // handlers run between ranks, with none current.
   int rank_threads = 0;
   std::chrono::milliseconds timeout{60'000};  // deadline of every host wait; 0: none
-  // What the ranks compute on. Rank r of a host gets device r modulo their number.
+  // What the ranks compute on. Rank r of a host gets device r modulo the number of devices.
   DeviceKind device = DeviceKind::Cpu;
   std::string communicator = "local";  // or "nccl"
   // For communicator local on the CPU: every communicator, and so every mesh dimension, emulates
   // its own FIFO link per rank. A collective starts once its last rank has issued it and the links
-  // are free, and ends no earlier than latency + algorithmic bytes / rate later (Link). Nothing is
-  // slowed down: a rank that computes meanwhile hides all of it. None: a collective ends when its
-  // data have arrived.
+  // are free, and completes no earlier than latency + algorithmic bytes / rate later (Link).
+  // Nothing is slowed down: a rank that computes meanwhile hides all of it. nullopt: a collective
+  // completes when its data have arrived.
   std::optional<Link> link = std::nullopt;
   // For communicator local on the CPU: threads named "progress 0", …, which move data in flight
-  // while ranks compute. They sleep when idle and end before run_ranks returns. 0: data are moved
-  // by ranks that wait.
+  // while ranks compute. They sleep when idle and end before run_ranks returns. 0: waiting ranks
+  // move the data.
   int progress_threads = 0;
   // The caller's own device for each rank (its stream, its allocator: CudaOptions); called on the
   // rank's thread. Null: created from `device`.
@@ -52,8 +52,9 @@ struct WorldOptions {
   // Asks the program to stop; how it reacts is up to the program (World::stop_requested). May be
   // requested on any thread, before the ranks start or while they run. Empty: never.
   std::stop_token stop = {};
-  // Called once if the run fails: when the first failure has left its program, not when all ranks
-  // have ended. On the thread that called run_ranks, as is on_still_running. Null: not called.
+  // Called once if the run fails, as soon as the first failure has left its program, without
+  // waiting for other ranks to end. On the thread that called run_ranks, as is on_still_running.
+  // Null: not called.
   std::function<void(const Failure&)> on_failure = nullptr;
   // Called if ranks have not ended 1 s after on_failure, then every 2 s, and when `grace` is over.
   // Null: not called.
@@ -64,7 +65,7 @@ struct WorldOptions {
 
 class World {
  public:
-  // `control`: joins all ranks on the host, beside `communicator`; null: no stop can be requested.
+  // `control`: a second communicator of all ranks, on the host; null: no stop can be requested.
   World(int rank, WorldOptions options, std::shared_ptr<Device> device,
         std::shared_ptr<Communicator> communicator, Executor& executor,
         std::shared_ptr<Communicator> control = nullptr);
@@ -88,19 +89,20 @@ class World {
   std::size_t groups() const { return groups_.size(); }
 
   // Whether WorldOptions::stop was requested, with the same answer on all ranks, which must all
-  // call it (once per step, say). Nobody waits for a rank that is less than one call behind: call k
+  // call it (once per step, say). No rank waits for one that is less than one call behind: call k
   // sends one byte and returns the result of call k-1; the first returns false. So it returns true
   // at the latest in the second call that begins after the request, and from then on. Hidden from
   // observers. Fails like a collective.
   Task<bool> stop_requested(CallSite site = CallSite::current());
 
-  // Observers are told of everything else on this rank, in the order in which they were added.
+  // Observers are notified of everything on this rank that is not hidden, in the order in which
+  // they were added.
   void add_observer(Observer* observer);
   void remove_observer(Observer* observer);
   // Never null; forwards to all added observers. `observed()` is false if there are none.
   Observer& observer();
   bool observed() const { return !observers_.empty(); }
-  // Path of the module that was entered last and has not ended; null for none.
+  // Path of the module entered last and not yet left; null: none.
   std::shared_ptr<const std::string> module() const;
   // `error` has left the module at `path`; modules inside it have reported it before.
   void module_left(std::string_view path, const std::exception_ptr& error);
@@ -143,9 +145,9 @@ using Program = std::function<Task<void>(World&)>;
 // Runs `program` for options.ranks ranks, each on its own thread (fewer with rank_threads), and
 // returns when all have ended. If one throws, the others end within a second unless they are in
 // code that cannot be interrupted: whatever they wait for, a peer, a timer or a socket, throws
-// PeerFailure, which unwinds their coroutines. The first cause is then rethrown, not an error that
-// only reports it. A rank that ends with Error{Cancelled} has left rather than failed, and does not
-// end the others. Error{BadInput} for invalid options.
+// PeerFailure, which unwinds their coroutines. The original error is then rethrown, not one that
+// only reports it. A rank that ends with Error{Cancelled} has exited rather than failed, and does
+// not end the others. Error{BadInput} for invalid options.
 void run_ranks(const WorldOptions& options, const Program& program);
 
 // run_ranks for a main(): a failure is printed to stderr as one line when it happens ("error: rank
@@ -154,9 +156,9 @@ void run_ranks(const WorldOptions& options, const Program& program);
 // for Error{BadInput}, 1 for any other exception.
 int run(WorldOptions options, const Program& program);
 // main() in one line. Reads --ranks N, --threads N, --rank-threads N, --timeout SECONDS, --grace
-// SECONDS, --device NAME, --communicator NAME, --link LATENCY,RATE and --progress-threads
-// N. --help and --version are answered with code 0; any other argument before "--" is an error of
-// one line and code 2. A program with arguments of its own has take_world_options.
+// SECONDS, --device NAME, --communicator NAME, --link LATENCY,RATE and --progress-threads N. --help
+// and --version are answered with code 0; any other argument before "--" is an error of one line
+// and code 2. A program with arguments of its own uses take_world_options.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace coshard

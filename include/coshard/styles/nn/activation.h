@@ -7,7 +7,7 @@
 namespace coshard {
 namespace nn {
 
-// With erf, or the tanh approximation.
+// Exact (erf), or with the tanh approximation.
 class GELU : public Module {
  public:
   explicit GELU(bool with_tanh = false) : tanh_approximation(with_tanh) {}

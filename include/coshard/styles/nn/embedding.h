@@ -12,8 +12,8 @@ namespace coshard {
 namespace nn {
 
 struct EmbeddingOptions {
-  std::optional<std::int64_t> padding_idx =
-      std::nullopt;  // this row gets no gradient; -1: the last
+  // This row gets no gradient; -1: the last.
+  std::optional<std::int64_t> padding_idx = std::nullopt;
   DType dtype = DType::F32;
   double init_std = 1;
 };
