@@ -17,8 +17,7 @@ enum class DeviceAssertKind : std::uint32_t {
 };
 
 struct DeviceAssert {
-  std::uint32_t kind =
-      0;  // DeviceAssertKind; claimed by compare-and-swap, then the rest is written
+  std::uint32_t kind = 0;     // DeviceAssertKind; set by compare-and-swap before the rest
   std::uint32_t written = 0;  // 1 once value and limit are written
   std::int64_t value = 0, limit = 0;
 };

@@ -24,9 +24,7 @@ class VirtualEvent final : public Event {
   VirtualEvent(const void* stream, std::shared_ptr<SharedLink> link,
                std::shared_ptr<Transfer> transfer)
       : stream_(stream), link_(std::move(link)), transfer_(std::move(transfer)) {}
-  bool query() const override {
-    return true;
-  }  // the host takes no time, so it never finds one pending
+  bool query() const override { return true; }  // the host takes no time: always late
   void synchronize(std::int64_t) override {}
   const void* stream() const override { return stream_; }
   // Nothing may be issued before the returned time afterwards.
