@@ -10,9 +10,9 @@
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
 
-// Calls f(begin, end) once for each piece of [0, n), of a length that is a multiple of `grain`; a
-// single call if n is at most one grain or the caller has one thread. The result of f must not
-// depend on the split.
+// Calls f(begin, end) once for each piece of [0, n), of a length that is a multiple of `grain`
+// except for the last; a single call if n is at most one grain or the caller has one thread. The
+// result of f must not depend on the split.
 template <class F>
 inline void parallel(std::int64_t n, std::int64_t grain, const F& f) {
   if (n <= 0) return;

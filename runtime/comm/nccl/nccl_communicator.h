@@ -163,7 +163,8 @@ class NcclCommunicator final : public Communicator,
   std::string left_behind_;          // what the abort failed to do
 
   // Between the rank's thread and the watchdog: guards the members below, connected_, and every use
-  // of control_ and its work handles. Never held across waits or NCCL operations.
+  // of control_ and its work handles. Never held while waiting for the other thread, or in a
+  // blocking NCCL call.
   std::mutex mutex_;
   std::deque<std::shared_ptr<NcclFlight>> in_flight_;  // in order; released by the rank's thread
   bool failed_ = false;

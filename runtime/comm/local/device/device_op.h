@@ -30,7 +30,7 @@ struct DeviceSide {
   void* scratch = nullptr;
   Kept kept;  // held by the work handle, or here once that is dropped; queueing mutex
   std::weak_ptr<Device> known;
-  int rank = 0;  // world rank; next: its communicator's timeout
+  int rank = 0;  // in the world; below: its communicator's timeout
   std::int64_t timeout_ns = 0;
 };
 
