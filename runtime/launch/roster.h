@@ -36,8 +36,9 @@ class Roster {
   // After a failure: whether this process must report it. One of the processes that failed does; if
   // a process has died, all others do. May block for 0.3 s.
   virtual bool reports_failure() = 0;
-  // Registers the ranks of here() as sleepers, if only ranks in `census` can wake them. Call it
-  // before they start.
+  // Has `census` detect deadlocks on this roster's communicators, and registers their helper
+  // threads, if only its ranks can wake each other; otherwise does nothing. Call it before the
+  // ranks start.
   virtual void count_in(Census& census) = 0;
   // The program of `rank`, one of here(), has ended: waits for it fail at once.
   virtual void leave(int rank) = 0;
