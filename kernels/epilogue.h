@@ -1,5 +1,5 @@
 #pragma once
-// A Matmul's bias and Epilogue by separate kernels, for back ends whose product does not fuse them.
+// A Matmul's bias and Epilogue as separate kernels, for back ends whose GEMM does not fuse them.
 // Host code for cpu and cuda.
 #include <utility>
 
@@ -27,7 +27,7 @@ inline bool has_epilogue(const Matmul& args) {
   return args.bias != nullptr || args.epilogue != Epilogue::None;
 }
 
-// Error{BadInput} if the product does not support the epilogue it asks for.
+// Error{BadInput} if the Matmul does not support the requested epilogue.
 inline void check_epilogue(const Matmul& args) {
   if (!has_epilogue(args)) return;
   CS_REQUIRE(is_floating(args.out.dtype),
@@ -52,7 +52,7 @@ void add_bias(const Matmul& args, Run&& run) {
   run(Binary{BinaryOp::Add, args.out, args.out, bias});
 }
 
-// The row sums of a, which or whose transpose is contiguous.
+// The row sums of a; a or its transpose must be contiguous.
 template <class Run>
 void sum_rows(const Matmul& args, Run&& run) {
   ReduceDim sum{ReduceOp::Sum, args.a.dtype, args.a.shape[0], args.a.shape[1], 1,
@@ -64,7 +64,7 @@ void sum_rows(const Matmul& args, Run&& run) {
   run(sum);
 }
 
-// Finishes the Matmul once `out` holds the bare product. `run` runs one kernel.
+// Finishes the Matmul once `out` holds the plain result. `run` runs one kernel.
 template <class Run>
 void run_epilogue(const Matmul& args, Run&& run) {
   if (args.bias != nullptr) add_bias(args, run);

@@ -1,6 +1,5 @@
 #pragma once
-// Integer arithmetic that wraps around like unsigned numbers; on the host and on devices
-// (constexpr).
+// Integer arithmetic with two's complement wraparound; on the host and on devices (constexpr).
 #include <type_traits>
 
 namespace coshard::kernels {

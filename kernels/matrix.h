@@ -1,6 +1,6 @@
 #pragma once
-// One operand of a product as libraries expect it: [batch,] rows, columns with strides in elements.
-// Shared by back ends that use a library for products. Pure values.
+// One matmul operand as libraries expect it: [batch,] rows, columns with strides in elements.
+// Shared by back ends that use a library for GEMMs. Pure values.
 #include "kernels/args/matmul.h"
 
 namespace coshard::kernels {
@@ -13,7 +13,7 @@ struct Matrix {
     return {data, batch, columns, rows, batch_stride, column_stride, row_stride};
   }
   bool folds() const { return batch_stride == rows * row_stride; }
-  // The batch as further rows; a single column's stride has to lie past them all.
+  // Folds the batch into the rows; the stride of a single column must then exceed all rows.
   Matrix folded() const {
     const std::int64_t step = columns == 1 && row_stride == 1 ? batch * rows : column_stride;
     return {data, 1, batch * rows, columns, 0, row_stride, step};
@@ -21,7 +21,7 @@ struct Matrix {
   Matrix single() const { return {data, 1, rows, columns, 0, row_stride, column_stride}; }
 };
 
-// Strides of dimensions of size 1 are meaningless: they get the value a plain matrix would have.
+// Strides of dimensions of size 1 are meaningless: they get the value of a dense matrix.
 inline Matrix matrix_of(const View& v) {
   const int lead = v.ndim - 2;
   Matrix m = {v.data,
@@ -39,7 +39,8 @@ inline Matrix matrix_of(const View& v) {
   return m;
 }
 
-// Whether libraries accept the strides as they are: one unit stride, the other beyond it.
+// Whether libraries accept the strides as they are: one unit stride, and the other spans at least a
+// whole row or column.
 inline bool is_plain(const Matrix& m) {
   if (m.batch_stride < 0) return false;
   return (m.column_stride == 1 && m.row_stride >= m.columns) ||

@@ -1,6 +1,6 @@
 #pragma once
-// Philox 4x32-10 (Salmon et al., 2011): a counter and a key to four random words. Pure functions,
-// on the host and on devices (constexpr).
+// Philox 4x32-10 (Salmon et al., 2011): maps a counter and a key to four random words. Pure
+// functions, on the host and on devices (constexpr).
 #include <array>
 #include <cstdint>
 
@@ -21,7 +21,7 @@ constexpr Words philox(Words counter, std::array<std::uint32_t, 2> key) {
   return counter;
 }
 
-// The four words that hold elements 4*block .. 4*block+3 of a stream.
+// The four words of elements 4*block .. 4*block+3 of a stream.
 constexpr Words philox_block(std::uint64_t seed, std::uint64_t stream, std::uint64_t block) {
   return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
                  static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)},

@@ -1,6 +1,6 @@
 #pragma once
-// Runs one kernel of kernels/args.h on a device, by the back end of its kind: immediately (cpu), or
-// queued on the compute stream (cuda). Called on the rank's thread.
+// Runs one kernel of kernels/args.h with the device's back end: immediately (cpu), or queued on the
+// compute stream (cuda). Called on the rank's thread.
 #include <coshard/runtime/device/device.h>
 #include <coshard/runtime/error.h>
 #include "kernels/args.h"
@@ -22,8 +22,8 @@ COSHARD_KERNEL_BACKENDS(X)
 
 // Error{Unsupported} for a device kind that has no kernels in this build.
 const KernelTable& kernels_of(DeviceKind kind);
-// For a device that is no part of this build. Before any of its kernels is run; any thread. `table`
-// must outlive all use; adding it again does nothing.
+// Registers kernels for a device kind outside this build, before any of them is run; any thread.
+// `table` must outlive all uses; adding it again is a no-op.
 void add_kernels(const KernelTable& table);
 
 // Error{Unsupported} for a device kind that has no kernels in this build, or a dtype that the

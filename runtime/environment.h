@@ -1,5 +1,5 @@
 #pragma once
-// The environment of this process. Any thread, while none sets variables.
+// The environment of this process. Any thread, while no thread sets variables.
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace coshard {
 
-// "UCX_TLS=tcp,self": those whose names begin like one of these.
+// The settings ("UCX_TLS=tcp,self") whose names start with one of `beginnings`.
 inline std::vector<std::string> settings_of(std::span<const std::string_view> beginnings) {
   std::vector<std::string> found;
   for (char** each = environ; *each != nullptr; ++each) {

@@ -51,7 +51,7 @@ void note_left(const std::exception_ptr& error, int rank, std::string_view path)
     std::rethrow_exception(error);
   } catch (Error& known) {
     known.left(rank, path);
-  } catch (...) {  // what others throw says where it comes from, or does not
+  } catch (...) {  // not an Error: has no record of where it left
   }
 }
 

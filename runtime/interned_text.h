@@ -1,11 +1,11 @@
 #pragma once
-// Texts that stay for the life of the process, each once. Thread-safe.
+// Interned strings, kept for the life of the process. Thread-safe.
 #include <string>
 #include <string_view>
 
 namespace coshard {
 
-// Ends with a 0.
+// Null-terminated.
 std::string_view interned(std::string text);
 
 }  // namespace coshard

@@ -1,5 +1,5 @@
 #pragma once
-// Numbers of a command line. Any thread.
+// Parsing of command-line numbers. Any thread.
 #include <charconv>
 #include <string_view>
 
@@ -10,8 +10,8 @@ namespace coshard {
 // A value as a message quotes it.
 inline std::string_view shown(std::string_view text) { return text.empty() ? "''" : text; }
 
-// Error{BadInput} "--ranks two: must be a number from 1 to 1024", where `text` is no number or not
-// within these bounds; nan is not.
+// Error{BadInput} "--ranks two: must be a number from 1 to 1024", if `text` is not a number within
+// these bounds; NaN is rejected.
 template <class T>
 T parse_number(std::string_view name, std::string_view text, T lowest, T highest) {
   T value{};

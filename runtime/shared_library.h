@@ -1,6 +1,6 @@
 #pragma once
-// Libraries that are opened when they are first needed and then stay open, so that a program starts
-// without them. Any thread.
+// Libraries that are opened on first use and stay open, so that a program starts without them. Any
+// thread.
 #include <string>
 
 namespace coshard {
@@ -8,8 +8,8 @@ namespace coshard {
 class SharedLibrary {
  public:
   // `name`: a soname, which the loader searches for, or a path. `remedy`: what a user can do when
-  // it is not there, for the end of the error. Error{Unsupported}, in one line: the name, what the
-  // loader says, the remedy.
+  // it is missing, appended to the error. Error{Unsupported}, in one line: the name, the loader's
+  // message, the remedy.
   SharedLibrary(std::string name, std::string remedy);
 
   // Null when the library has no function of this name.
@@ -27,7 +27,7 @@ class SharedLibrary {
   void* handle_;
 };
 
-// Where the library or program lies that this address is part of: "/usr/lib/libcoshard.so.0.1".
+// The path of the library or program that contains this address: "/usr/lib/libcoshard.so.0.1".
 std::string file_of(const void* address);
 
 }  // namespace coshard

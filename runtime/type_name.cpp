@@ -9,8 +9,8 @@
 namespace coshard {
 namespace {
 
-// The last "<length><name>" of a mangled name that cannot be demangled, as those of classes within
-// coroutines.
+// The last "<length><name>" of a mangled name that cannot be demangled, such as that of a class
+// local to a coroutine.
 std::string last_name(std::string_view mangled) {
   std::string_view last = mangled;
   for (std::size_t at = 0; at < mangled.size();) {

@@ -1,5 +1,5 @@
 #pragma once
-// Selection by index along one dimension, and by triangle. See kernels/args.h.
+// Indexing along one dimension, and triangular masking. See kernels/args.h.
 #include <limits>
 
 #include "kernels/args/view.h"
@@ -8,15 +8,16 @@
 namespace coshard::kernels {
 
 // out[.., i, ..] = x[.., index[.., i, ..], ..] along `dim`. Every dtype, one for out and x. index
-// (I64 or I32) has out's shape; x has it too but for `dim`. Error{BadInput} for an index outside x.
+// (I64 or I32) has out's shape; x has the same shape except in `dim`. Error{BadInput} for an index
+// outside x.
 struct Gather {
   View out, x, index;
   int dim;
 };
 
 // out[.., index[.., i, ..], ..] = src[.., i, ..] along `dim`, or += src; where src.data is null,
-// `value` stands for every element of it. index (I64 or I32) has src's shape; out has at least that
-// in all dimensions but `dim`. Of equal indices the last one is kept, or all are added.
+// every element of src is `value`. index (I64 or I32) has src's shape; out is at least as large in
+// all dimensions except `dim`. For equal indices the last one wins, or all are added.
 // Error{BadInput} for an index outside out.
 struct Scatter {
   View out, src, index;
@@ -33,8 +34,9 @@ struct Triangle {
   bool upper;
 };
 
-// Every index (I64 or I32) is in [0, limit), or is `ignore`. Error{BadInput} otherwise, as `kind`
-// puts it: on the cpu from the call, elsewhere from the host's next wait.
+// Checks that every index (I64 or I32) is in [0, limit) or equals `ignore`. Otherwise
+// Error{BadInput} with the text of `kind`: from the call on the CPU, from the host's next wait on
+// other devices.
 struct CheckIndex {
   DeviceAssertKind kind;
   DType dtype;

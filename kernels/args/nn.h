@@ -1,11 +1,10 @@
 #pragma once
-// Layers of neural networks: softmax, norms, embedding, attention, cross-entropy. See
-// kernels/args.h.
+// Neural network layers: softmax, norms, embedding, attention, cross-entropy. See kernels/args.h.
 #include "kernels/args/view.h"
 
 namespace coshard::kernels {
 
-// over the middle of [outer, extent, inner]; log=true: log-softmax.
+// Over the middle dimension of [outer, extent, inner]; log=true: log-softmax.
 struct Softmax {
   DType dtype;
   bool log;
@@ -77,8 +76,8 @@ struct Embedding {
   const void* weight;
   void* out;
 };
-// dweight[rows,dim] is overwritten: zero, then sums in index order. ids equal to padding (global
-// id, -1: none) get nothing.
+// dweight[rows,dim] is overwritten: zero, then sums in index order. Rows whose id is `padding`
+// (global id; -1: none) get no gradient.
 struct EmbeddingGrad {
   DType dtype;
   DType ids_dtype;
@@ -88,9 +87,9 @@ struct EmbeddingGrad {
   void* dweight;
 };
 
-// Rotary embedding (rotate-half form, as Hugging Face's Llama): x and y [batch, seq, heads, dim]
+// Rotary embedding (rotate-half form, as in Hugging Face's Llama): x and y [batch, seq, heads, dim]
 // views; position of row s is first_position + s; angle of pair i is position * theta^(-2i/dim).
-// inverse: the transpose (its gradient).
+// inverse: the transpose (the gradient).
 struct Rope {
   View y, x;
   std::int64_t first_position;
@@ -100,9 +99,9 @@ struct Rope {
 
 // Scaled dot-product attention. q [b,h,tq,d], k [b,hkv,tk,d], v [b,hkv,tk,dv] views (last stride
 // 1); h a multiple of hkv, query head i reads kv head i / (h/hkv). out [b,h,tq,dv] view. lse
-// [b,h,tq] contiguous f32 (f64 for f64): log of the sum of exp; -inf, and out 0, for a query that
-// sees nothing. causal: query i sees keys j <= i + diagonal. mask (data may be null): [b,h,tq,tk]
-// of any strides; Bool keeps where true, q's dtype is added to the scores. No tq x tk matrix is
+// [b,h,tq] contiguous f32 (f64 for f64): log of the sum of exp; -inf, and out 0, for a fully masked
+// query. causal: query i attends to keys j <= i + diagonal. mask (data may be null): [b,h,tq,tk] of
+// any strides; Bool keeps scores where true, q's dtype is added to the scores. No tq x tk matrix is
 // stored.
 struct Attention {
   View out, q, k, v;
@@ -122,12 +121,12 @@ struct AttentionGrad {
   View mask{}, dmask{};
 };
 
-// Cross-entropy in pieces, so that a class-sharded one can join what its ranks found in between.
+// Cross-entropy in steps, so that class-sharded ranks can combine their statistics in between.
 // logits [rows, classes]; this rank holds classes [first, first+classes). target I64 [rows]; rows
-// whose target is ignore count for nothing. Statistics are f32 (f64 for f64), contiguous [rows].
+// whose target is `ignore` do not contribute. Statistics are f32 (f64 for f64), contiguous [rows].
 // max[r]: the largest logit; sum[r] = sum_c exp(logits - max), 0 where max is -infinity; picked[r]:
-// logits[r, target] if the target is here, else 0; total[r] = sum_c logits (null unless label
-// smoothing needs it)
+// logits[r, target] if this rank holds the target, else 0; total[r] = sum_c logits (null unless
+// label smoothing needs it)
 struct CrossEntropyStats {
   DType dtype;
   std::int64_t rows, classes, first, ignore;
@@ -138,8 +137,9 @@ struct CrossEntropyStats {
   void* picked;
   void* total;
 };
-// What `parts` ranks found of their classes, [parts, kinds, rows] in the order of the members above
-// (kinds 3: no total), as of all classes: [kinds, rows]. dtype: of the statistics, F32 or F64.
+// Combines the statistics of `parts` ranks, [parts, kinds, rows] in the order of the members above
+// (kinds 3: no total), into those of all classes: [kinds, rows]. dtype: of the statistics, F32 or
+// F64.
 struct CrossEntropyJoin {
   DType dtype;
   std::int64_t parts, kinds, rows;
@@ -161,9 +161,9 @@ struct CrossEntropyGrad {
   void* dlogits;
 };
 
-// The loss of each row (or their sum) from what CrossEntropyStats found, and how many targets
-// count, per row or in all. dtype: of the statistics, F32 or F64. lse holds the max before and the
-// logarithm of the sum of exp after. Error{BadInput}: a target that is no class.
+// The loss of each row (or their sum) from the statistics of CrossEntropyStats, and the number of
+// targets that count, per row or in total. dtype: of the statistics, F32 or F64. lse holds the max
+// before and the log-sum-exp after. Error{BadInput}: a target that is not a class.
 struct CrossEntropyLoss {
   DType dtype;
   std::int64_t rows, classes, ignore;
@@ -181,7 +181,7 @@ struct CrossEntropyLoss {
 // Negative log-likelihood of log_probs [outer, classes, inner] at target I64 [outer, inner].
 // loss[o,i] = -(1-smoothing) w[t] log_probs[o,t,i] - smoothing/classes sum_c w[c] log_probs[o,c,i]
 // and count[o,i] = w[t], both 0 where the target is `ignore`. weight [classes] (of dtype) may be
-// null: 1. loss and count are f32 (f64 for f64). Error{BadInput}: a target that is no class.
+// null: 1. loss and count are f32 (f64 for f64). Error{BadInput}: a target that is not a class.
 struct NllLoss {
   DType dtype;
   std::int64_t outer, classes, inner, ignore;
@@ -192,7 +192,7 @@ struct NllLoss {
   void* loss;
   void* count;
 };
-// dlog_probs of it, for dloss [outer, inner] (f32, f64 for f64).
+// The gradient of NllLoss by log_probs, for dloss [outer, inner] (f32, f64 for f64).
 struct NllLossGrad {
   DType dtype;
   std::int64_t outer, classes, inner, ignore;

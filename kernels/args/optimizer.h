@@ -1,5 +1,5 @@
 #pragma once
-// Updates of parameters. See kernels/args.h.
+// Parameter updates. See kernels/args.h.
 #include <array>
 #include <cmath>
 #include <span>
@@ -9,7 +9,7 @@
 namespace coshard::kernels {
 
 // Updates of many tensors of one dtype at once. m, v and (for bf16) master are f32 (f64 for f64);
-// master may be null. step counts from 1. Decoupled decay (Loshchilov & Hutter).
+// master may be null. step counts from 1. Decoupled weight decay (Loshchilov & Hutter).
 struct AdamWTensor {
   std::int64_t count;
   void* param;
@@ -17,18 +17,18 @@ struct AdamWTensor {
   void* m;
   void* v;
   void* master;
-  void* largest_v = nullptr;  // amsgrad (Reddi et al., 2018): the largest v so far divides
+  void* largest_v = nullptr;  // AMSGrad (Reddi et al., 2018): the running maximum of v
 };
 struct AdamW {
   DType dtype;
   std::span<const AdamWTensor> tensors;  // read during the call
   double lr, beta1, beta2, eps, weight_decay, grad_scale;
   std::int64_t step;
-  // On a device, in a recorded step: where the kernel finds adamw_rates(), of which lr and step are
-  // then no part. Null: as given here.
+  // On a device, in a recorded step: where the kernel reads adamw_rates(), instead of using lr and
+  // step. Null: lr and step are used.
   const double* rates = nullptr;
 };
-// What changes from step to step: the step size, the factor of the second moment's root, the decay.
+// The step-dependent factors: the step size, the factor of the second moment's root, the decay.
 inline std::array<double, 3> adamw_rates(const AdamW& args) {
   const auto step = static_cast<double>(args.step);
   return {args.lr / (1 - std::pow(args.beta1, step)), 1 / std::sqrt(1 - std::pow(args.beta2, step)),
@@ -47,7 +47,7 @@ struct Sgd {
   bool first;
   double dampening = 0;
   bool nesterov = false;
-  const double* rate = nullptr;  // on a device, in a recorded step: where the kernel finds lr
+  const double* rate = nullptr;  // on a device, in a recorded step: where the kernel reads lr
 };
 
 }  // namespace coshard::kernels

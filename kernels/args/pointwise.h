@@ -1,5 +1,5 @@
 #pragma once
-// One element at a time: copies, functions of one, two and three elements. See kernels/args.h.
+// Elementwise kernels: copies, and functions of one, two and three elements. See kernels/args.h.
 #include "kernels/args/view.h"
 #include "kernels/elementwise/binary_switch.h"
 #include "kernels/elementwise/unary_switch.h"
@@ -17,7 +17,7 @@ struct Fill {
   double value;
 };
 
-// y[i] = op(x[i]), with the parameters a = alpha and b = beta. Integers: where takes_integers(op).
+// y[i] = op(x[i]), with the parameters a = alpha and b = beta. Integers if takes_integers(op).
 struct Unary {
   UnaryOp op;
   DType dtype;
@@ -27,7 +27,7 @@ struct Unary {
   double alpha = 0, beta = 0;
 };
 
-// dx[i] = dy[i] * op'(x[i]); `x` is the function's result where is_from_result(op).
+// dx[i] = dy[i] * op'(x[i]); `x` is the function's result if is_from_result(op).
 struct UnaryGrad {
   UnaryOp op;
   DType dtype;
@@ -47,8 +47,8 @@ struct Binary {
   double alpha = 1;
 };
 
-// out[i] = condition[i] ? x[i] : y[i]; broadcasting as in Binary. condition is bool, the rest of
-// one dtype. Without x or y (data null) that side is `value`.
+// out[i] = condition[i] ? x[i] : y[i]; broadcasting as in Binary. condition is bool, the others
+// share one dtype. If the data of x or y are null, that side is `value`.
 struct Where {
   View out, condition, x, y;
   double value = 0;

@@ -6,7 +6,8 @@ namespace coshard::kernels {
 
 // Philox 4x32-10, counter = (index/4 low, index/4 high, stream low, stream high), key = seed; word
 // index%4. `index` is the element's index in the *global* tensor, so any sharding draws the same
-// numbers. local [shape] contiguous sits at `offset` inside a global tensor with `global_strides`.
+// numbers. The contiguous local tensor [shape] is at `offset` in a global tensor with
+// `global_strides`.
 struct RandomRegion {
   int ndim;
   std::array<std::int64_t, kMaxDims> shape, offset, global_strides;
@@ -23,8 +24,8 @@ struct Random {
   std::uint64_t seed, stream;
   double scale = 1, shift = 0;
   void* out;
-  // On a device, in a recorded step: where the kernel finds {seed, stream}, in place of `seed` and
-  // to be added to `stream`.
+  // On a device, in a recorded step: where the kernel reads {seed, stream}; they replace `seed` and
+  // are added to `stream`, respectively.
   const std::uint64_t* origin = nullptr;
 };
 // y = x * keep/(1-p), keep = uniform >= p; calling it on dy with the same seed and stream is the

@@ -13,14 +13,14 @@ enum class ReduceOp : std::uint8_t {
   NanSum,     // NaN counts as 0
   AbsMax,     // of |x|
   AbsMin,     // of |x|
-  AbsPower,   // sum of |x|^alpha; alpha 0 counts what is not 0
-  Variance,   // divided by max(0, extent - alpha)
-  Deviation,  // its square root
+  AbsPower,   // sum of |x|^alpha; alpha 0 counts nonzeros
+  Variance,   // divisor max(0, extent - alpha)
+  Deviation,  // square root of Variance
   LogSumExp,
 };
 // x [outer, extent, inner] -> y [outer, inner]. Extent 0: sums 0, product 1, mean and variance NaN,
-// Max -inf, Min +inf, LogSumExp -inf, and for integers the lowest and highest value. NaN propagates
-// in extremes. Ints: Sum, Max, Min, Product. Bool: Max (any), Min (all).
+// Max -inf, Min +inf, LogSumExp -inf, and for integers the lowest and highest value. Max, Min,
+// AbsMax and AbsMin propagate NaN. Ints: Sum, Max, Min, Product. Bool: Max (any), Min (all).
 struct ReduceDim {
   ReduceOp op;
   DType dtype;
@@ -29,8 +29,9 @@ struct ReduceDim {
   void* y;
   double alpha = 0;
 };
-// dx[o,e,i] = dy[o,i] * the derivative of op over the line of x by x[o,e,i]. Every op but Sum and
-// Mean. Equal extremes share the gradient evenly. AbsPower: 0 at 0. Deviation: 0 where it is 0.
+// dx[o,e,i] = dy[o,i] * the derivative of op over x[o,:,i] by x[o,e,i]. Every op except Sum and
+// Mean. Equal extremes share the gradient evenly. AbsPower: 0 at x = 0. Deviation: 0 where the
+// deviation is 0.
 struct ReduceGrad {
   ReduceOp op;
   DType dtype;
@@ -41,8 +42,9 @@ struct ReduceGrad {
   double alpha = 0;
 };
 
-// The largest (or smallest) element over the middle of [outer, extent, inner] and its index, the
-// first of equal ones; the first NaN wins. extent > 0. values may be null; indices I64. Any dtype.
+// The largest (or smallest) element over the middle dimension of [outer, extent, inner] and its
+// index, the first of equal ones; the first NaN wins. extent > 0. values may be null; indices I64.
+// Any dtype.
 struct ArgReduce {
   bool largest;
   DType dtype;
@@ -64,7 +66,7 @@ struct Scan {
   void* y;
   void* indices;
 };
-// The gradient of Scan, forward direction: Product (right with zeros) and LogSumExp.
+// The gradient of Scan in the forward direction: Product (also correct with zeros) and LogSumExp.
 struct ScanGrad {
   ScanOp op;
   DType dtype;
@@ -75,8 +77,8 @@ struct ScanGrad {
   void* dx;
 };
 
-// The first k of the middle of x [outer, extent, inner], sorted: values and indices (I64), both
-// [outer, k, inner]. Stable; NaN is greater than every number. Any dtype.
+// The first k elements of x [outer, extent, inner] sorted over the middle dimension: values and
+// indices (I64), both [outer, k, inner]. Stable; NaN is greater than every number. Any dtype.
 struct Sort {
   bool descending;
   DType dtype;

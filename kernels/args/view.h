@@ -1,5 +1,5 @@
 #pragma once
-// Memory as kernels see it. See kernels/args.h.
+// The kernels' view of a tensor's memory. See kernels/args.h.
 #include <array>
 #include <cstdint>
 

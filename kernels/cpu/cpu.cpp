@@ -42,7 +42,7 @@ void vectorised(const Args& args) {
   choice().bodies.run(args);
 }
 
-// f32 and bf16 have vectorised bodies; `also` narrows that further.
+// f32 and bf16 have vectorised bodies; `also` is a further condition.
 template <class Args>
 void vectorised_or_reference(DType dtype, const Args& args, bool also = true) {
   if (is_short(dtype) && also) return vectorised(args);

@@ -1,8 +1,8 @@
 #pragma once
-// The fast host bodies: oneDNN matmul, vectorised f32 and bf16 loops picked once for the machine's
-// instruction set; f64 and integers go to the reference loops. Thread-safe: scratch and primitive
-// caches belong to the calling thread. Large work uses OpenMP when the calling thread's
-// omp_get_max_threads() is above 1; outside Matmul the result does not depend on that number.
+// The fast host kernels: oneDNN matmul, vectorised f32 and bf16 loops selected once for the
+// machine's instruction set; f64 and integers use the reference loops. Thread-safe: scratch memory
+// and primitive caches are thread-local. Large work uses OpenMP if the calling thread's
+// omp_get_max_threads() is above 1; except for Matmul, results do not depend on that number.
 #include "kernels/args.h"
 
 namespace coshard::kernels::cpu {

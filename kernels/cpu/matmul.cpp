@@ -1,5 +1,5 @@
-// Matmul through oneDNN. Primitives are made once per thread and per shape, strides, dtype, scales
-// and thread count.
+// Matmul through oneDNN. Primitives are created once per thread and per shape, strides, dtype,
+// scales and thread count.
 #include <omp.h>
 
 #include <algorithm>
@@ -23,7 +23,8 @@ namespace {
 
 using Dims = dnnl::memory::dims;
 
-// Some 30 KB each: kept per thread, and then anew from none; as many kept by oneDNN itself.
+// About 30 KB each; cached per thread, and the cache is cleared when full. Also the capacity of
+// oneDNN's global cache.
 constexpr std::size_t kMaxPrimitives = 64;
 
 struct Product {
@@ -71,7 +72,7 @@ Key key_of(const Product& p) {
 
 dnnl::engine& cpu_engine() {
   static dnnl::engine engine = [] {
-    dnnl::set_primitive_cache_capacity(kMaxPrimitives);  // oneDNN's own, of the process
+    dnnl::set_primitive_cache_capacity(kMaxPrimitives);  // oneDNN's process-wide cache
     return dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return engine;
@@ -106,7 +107,7 @@ dnnl::matmul::primitive_desc describe(const Product& p) {
   return {matmul, attr, cpu_engine()};
 }
 
-// A primitive with its memories, whose addresses are set at each call.
+// A primitive and its memory objects, whose addresses are set at each call.
 class Planned {
  public:
   explicit Planned(const dnnl::matmul::primitive_desc& desc)
@@ -140,9 +141,9 @@ class Planned {
   std::array<dnnl_exec_arg_t, 4> args_;
 };
 
-// Whether oneDNN's GEMM is the faster one for this product. Measured on AVX-512, one thread, 2048
-// and 512 rows, widths of 128 to 688: it wins by 5 to 35 %, save for a transposed b that is deeper
-// than wide, where the matmul primitive wins by 20 %.
+// Whether oneDNN's sgemm is faster for this matmul. Measured on AVX-512, one thread, 2048 and 512
+// rows, widths of 128 to 688: it wins by 5 to 35 %, except for a transposed b with k > n, where the
+// matmul primitive wins by 20 %.
 bool suits_gemm(const Product& p) {
   if (p.dtype != DType::F32 || p.out.batch != 1 || p.out.column_stride != 1) return false;
   if (std::min({p.out.rows, p.out.columns, p.a.columns}) < 16) return false;
@@ -183,8 +184,7 @@ void execute(const Product& p) {
   found->second->execute(p, cache.stream);
 }
 
-// Contiguous f32 copies in scratch memory, and back: for machines whose bf16 arithmetic oneDNN does
-// not have.
+// A contiguous f32 copy in scratch memory: for machines on which oneDNN has no bf16 matmul.
 View widened(const View& v, int slot, bool copy) {
   View wide = v;
   wide.dtype = DType::F32;

@@ -1,4 +1,4 @@
-// Matmul of builds without oneDNN: the plain loops. Right, and slow.
+// Matmul in builds without oneDNN: the reference loops, correct but slow.
 #include "kernels/cpu/cpu.h"
 #include "kernels/epilogue.h"
 #include "kernels/libraries.h"

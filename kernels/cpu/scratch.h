@@ -1,17 +1,16 @@
 #pragma once
-// Working memory of the calling thread, 64-byte aligned, grown when asked and kept until the thread
-// ends.
+// Thread-local scratch memory, 64-byte aligned, grown on demand and kept until the thread ends.
 #include <cstddef>
 #include <cstdint>
 
 namespace coshard::kernels::cpu {
 
-// At least `count` floats, uninitialised, valid until the same thread asks for the same slot again.
-// Slots 0..7: a kernel uses as many as it needs at once.
+// At least `count` floats, uninitialised, valid until the same thread requests the same slot again.
+// Slots 0..7, one for each buffer in use at the same time.
 float* scratch(int slot, std::size_t count);
 
-// cos then sin of the rotary angles, [seq][2][half]: position first+s, pair i, of a head of 2*half
-// elements. Kept for the calling thread's last few requests; valid until its next call.
+// cos then sin of the rotary angles, [seq][2][half]: position first+s, pair i, for a head of 2*half
+// elements. Cached for the calling thread's last few requests; valid until its next call.
 const float* rotary_table(std::int64_t first, std::int64_t seq, std::int64_t half, double theta);
 
 }  // namespace coshard::kernels::cpu

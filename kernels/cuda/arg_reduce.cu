@@ -1,4 +1,4 @@
-// The extreme of each line and its place: the first among equals, the first NaN before all.
+// The extreme of each line and its index: the first of equal ones; the first NaN wins.
 #include "kernels/cuda/team.h"
 
 namespace coshard::kernels::cuda {

@@ -1,6 +1,6 @@
-// Attention forward: a tile of queries walks over the keys with a running maximum and sum (online
-// softmax: Milakov and Gimelshein 2018; Dao et al. 2022), so that no tq x tk matrix is stored. Of
-// f32 and f64; of bf16 and f16: attention_mma.cu.
+// Attention forward: a tile of queries iterates over the keys with a running maximum and sum
+// (online softmax: Milakov and Gimelshein 2018; Dao et al. 2022), so that no tq x tk matrix is
+// stored. For f32 and f64; bf16 and f16 are in attention_mma.cu.
 #include <cmath>
 
 #include "kernels/cuda/attention_mma.h"
@@ -22,7 +22,7 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
   static constexpr std::size_t kShared =
       sizeof(W) * (Tile::kRowTile + Tile::kColumnTile + Tile::kProductTile);
 
-  // What a thread knows of its rows.
+  // A thread's state for its rows.
   struct Running {
     W high[Tile::kTall];
     W sum[Tile::kTall];  // of this thread's columns only

@@ -1,6 +1,6 @@
 #pragma once
-// What the kernels of attention know of a call, whichever units they compute on. Used by the .cu
-// files only.
+// Arguments shared by the attention kernels, with and without tensor cores. Used by the .cu files
+// only.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ struct HeadRows {
   T* data;
   std::int64_t batch, head, row;  // strides
   bool pieces;                    // rows may be read 16 bytes at a time
-  char zeros[7];                  // in place of padding, which may look like an address
+  char zeros[7];                  // explicit padding, which could otherwise look like an address
   CS_BODY T* at(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return data + b * batch + h * head + i * row;
   }
@@ -28,7 +28,7 @@ HeadRows<T> head_rows(const View& v) {
           rows_in_pieces(v, 16 / static_cast<int>(sizeof(T)))};
 }
 
-// The mask of a call, or none.
+// The mask of a call; data null: none.
 template <class T>
 struct AttentionMask {
   const void* data;
@@ -56,21 +56,21 @@ struct AttentionSizes {
   char zeros[7];
   std::int64_t diagonal;
 
-  // How many keys query i sees.
+  // The number of keys that query i attends to.
   CS_BODY std::int64_t visible(std::int64_t i) const {
     const std::int64_t end = i + diagonal + 1;
     return !causal || end > tk ? tk : end < 0 ? 0 : end;
   }
-  // The first query that sees key j.
+  // The first query that attends to key j.
   CS_BODY std::int64_t first_query(std::int64_t j) const {
     return !causal || j < diagonal ? 0 : j - diagonal;
   }
   CS_BODY std::int64_t kv_head(std::int64_t head) const { return head / (heads / kv_heads); }
 };
 
-// Which piece of the work a block has. Tiles of a head follow each other, so that they find its
-// other operands in the cache; with `longest_last` in falling order, so that causal blocks with
-// much to do start first.
+// The share of the work of a block. Tiles of a head are consecutive, so that the head's other
+// operands stay in cache; with `longest_last` in descending order, so that causal blocks with the
+// most work start first.
 struct AttentionPlace {
   std::int64_t batch, head, first;  // first: row of the tile
 };

@@ -1,6 +1,7 @@
 // Attention backward, from q, k, v and the log-sum-exp of the forward: first delta = sum(dout *
-// out) of each query, then dq by blocks over queries, then dk and dv by blocks over keys that walk
-// over the queries of all heads of their group. Every sum has one order: the bits repeat.
+// out) of each query, then dq by blocks over queries, then dk and dv by blocks over keys that
+// iterate over the queries of all heads of their group. Every sum has a fixed order: results are
+// deterministic.
 #include <cmath>
 
 #include <coshard/runtime/device/buffer.h>
@@ -11,7 +12,7 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-// A warp for each query, lanes reading kPiece elements at once.
+// One warp per query; lanes read kPiece elements at once.
 template <class T, int kPiece>
 struct AttentionDeltaKernel : KernelTraits<kAttentionThreads, true> {
   using W = Wide<T>;
@@ -41,7 +42,8 @@ struct AttentionDeltaKernel : KernelTraits<kAttentionThreads, true> {
   }
 };
 
-// What both gradients need of a (query, key): the weight p and its gradient times p.
+// Shared by both gradient kernels: the weight p of a (query, key) pair, and the gradient of its
+// score.
 template <class T>
 struct AttentionGradArgs {
   using W = Wide<T>;
@@ -79,7 +81,7 @@ template <class T, class Tile>
 struct AttentionDqKernel : KernelTraits<kAttentionThreads, true>, AttentionGradArgs<T> {
   using W = Wide<T>;
   HeadRows<T> dq;
-  HeadRows<T> dmask;  // data null: not wanted
+  HeadRows<T> dmask;  // data null: not requested
   static constexpr std::size_t kShared =
       sizeof(W) * (2 * Tile::kRowTile + 2 * Tile::kColumnTile + Tile::kProductTile);
 
@@ -173,7 +175,7 @@ struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGrad
     Tile::write(block, sums.dv, one, dv.at(at.batch, at.head, at.first), dv.row, rows, n.value_dim);
   }
 
-  // Adds what the queries from `first` of head h say.
+  // Adds the contributions of the queries of head h from `first` on.
   CS_BODY void turn(Block& block, const Shared& s, Sums& sums, const AttentionPlace& at,
                     std::int64_t h, std::int64_t first) const {
     const AttentionSizes& n = this->n;

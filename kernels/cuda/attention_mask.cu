@@ -1,4 +1,4 @@
-// Masks as the tensor-core kernels read them.
+// Masks in the layout that the tensor core kernels read.
 #include <cmath>
 
 #include "kernels/cuda/attention_mma.h"
@@ -22,7 +22,7 @@ struct AttentionMaskKernel : PerElement {
   }
 };
 
-// Rows of pairs, all pairs where a register can be read.
+// Whether rows consist of pairs, each aligned for one register load.
 bool lies_in_pairs(const View& mask) {
   return mask.dtype != DType::Bool && mask.strides[3] == 1 && mask.shape[3] % 2 == 0 &&
          rows_in_pieces(mask, 2);
@@ -35,7 +35,7 @@ MmaMask<T> mma_mask(CudaDevice& device, const View& mask, std::shared_ptr<Buffer
   if (mask.data == nullptr) return {};
   if (lies_in_pairs(mask))
     return {as<T>(mask.data), mask.strides[0], mask.strides[1], mask.strides[2]};
-  // A dimension that is stretched stays so.
+  // A broadcast dimension stays broadcast.
   const auto extent = [&](std::size_t d) {
     return mask.strides[d] == 0 ? std::int64_t{1} : mask.shape[d];
   };

@@ -1,7 +1,7 @@
-// Attention forward on tensor cores. While the products of queries and keys are computed the values
-// are on their way, and while weights meet values, the next keys. A few queries (decoding) are
-// packed: the heads of a group, which share their keys, become rows of one tile of a single warp,
-// and several blocks share the keys (after Dao et al. 2023, Flash-Decoding).
+// Attention forward on tensor cores. The loads of values overlap with the products of queries and
+// keys, those of the next keys with the products of weights and values. A few queries (decoding)
+// are packed: the heads of a group, which share their keys, become rows of one tile of a single
+// warp, and several blocks share the keys (after Dao et al. 2023, Flash-Decoding).
 #include <cmath>
 
 #include "kernels/cuda/attention_mma.h"
@@ -9,7 +9,7 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-constexpr int kMmaKeys = 64;  // of a tile, where registers and shared memory suffice
+constexpr int kMmaKeys = 64;  // per tile, if registers and shared memory suffice
 
 template <class T, int kDim, bool packed>
 struct AttentionMmaKernel : KernelTraits<packed        ? kWarp
@@ -28,8 +28,8 @@ struct AttentionMmaKernel : KernelTraits<packed        ? kWarp
 
   HeadRows<T> out;
   float* lse;
-  // packed: the keys are cut into `splits` of `chunk`; if there are several, out and lse are
-  // `parts` [splits, b, h, tq, dv] and `part_lse` [splits, b, h, tq].
+  // packed: the keys are split into `splits` chunks of `chunk`; if there are several, the results
+  // go to `parts` [splits, b, h, tq, dv] and `part_lse` [splits, b, h, tq].
   int splits, chunk;
   float* parts;
   float* part_lse;
@@ -41,7 +41,7 @@ struct AttentionMmaKernel : KernelTraits<packed        ? kWarp
   };
   using Scores = FragmentC[kM][kKeys / 8];
 
-  // What a block has to do.
+  // The work of a block.
   struct Work {
     int batch, kv, head, first, rows;  // rows of the tile, of which the first is `first`
     int begin, end, split;             // keys
@@ -77,7 +77,7 @@ struct AttentionMmaKernel : KernelTraits<packed        ? kWarp
     T* keys = queries + kQueries * kDim;
     T* values = keys + kKeys * kDim;
     const int row = alike(block, block.warp()) * 16 * kM;
-    // Keys that any query of the warp sees, and that all of them see.
+    // Keys visible to some query of the warp, and keys visible to all of them.
     const int last = w.rows < row + 16 * kM ? n.tq : w.first + row + 16 * kM;
     const int some = packed ? w.end : row < w.rows ? n.visible(last - 1) : 0;
     const int all = this->shown ? 0 : n.visible(packed ? 0 : w.first + row);
@@ -89,7 +89,7 @@ struct AttentionMmaKernel : KernelTraits<packed        ? kWarp
     for (auto& high : running.high) high[0] = high[1] = -kInfinity;
     for (int j = w.begin; j < w.end; j += kKeys) {
       block.template wait_copies<0>();
-      block.barrier();  // the keys are there; the values before are no longer read
+      block.barrier();  // the keys have arrived; the last values are no longer read
       Tile::template copy<kKeys>(block, values, this->v, w.batch, w.kv, j, n.tk, n.value_dim);
       block.commit_copies();
       Scores scores{};
@@ -181,7 +181,7 @@ struct AttentionMmaKernel : KernelTraits<packed        ? kWarp
     });
   }
 
-  // Writes what was found for row r: its lse, and of a split the results too.
+  // Writes the statistics of row r: its lse and, for a split, also the results.
   CS_BODY void tell(Block& block, const FragmentC (&row)[kDim / 8], int half, float factor,
                     float found, const Work& w, int r) const {
     const MmaSizes& n = this->n;
@@ -206,7 +206,7 @@ struct AttentionMmaKernel : KernelTraits<packed        ? kWarp
   }
 };
 
-// What the splits of the keys found becomes one; a warp for each query.
+// Combines the results of the key splits; one warp per query.
 template <class T>
 struct AttentionCombineKernel : KernelTraits<128, false> {
   AttentionSizes n;
@@ -221,7 +221,7 @@ struct AttentionCombineKernel : KernelTraits<128, false> {
     const std::int64_t rows = n.batch * n.heads * n.tq;
     if (row >= rows) return;
     float high = -kInfinity;
-    bool known = true;  // no NaN, which fmaxf passes over
+    bool known = true;  // no NaN (fmaxf ignores NaN)
     for (int s = 0; s < splits; ++s) {
       const float part = part_lse[s * rows + row];
       known = known && part == part;
@@ -243,8 +243,8 @@ struct AttentionCombineKernel : KernelTraits<128, false> {
   }
 };
 
-// Into how many pieces of whole tiles the keys are cut: enough blocks for a large device, and at
-// least four tiles for each. It depends on sizes alone, and so do the bits of the result.
+// The number of splits of the keys, in whole tiles: enough blocks for a large device, and at least
+// four tiles each. It depends on sizes alone, and so do the bits of the result.
 std::int64_t splits_of(std::int64_t blocks, std::int64_t tiles) {
   constexpr std::int64_t kBlocks = 512, kMost = 64;
   const std::int64_t wanted = (kBlocks + blocks - 1) / std::max<std::int64_t>(blocks, 1);

@@ -1,9 +1,9 @@
 #pragma once
-// Tiles of attention for the tensor cores: [rows, kDim] of bf16 or f16 in shared memory, heads
-// padded to kDim with zeros. Their 16-byte pieces are swizzled, so that the eight rows of a matrix
-// that ldmatrix reads, and those that fragments are stored to, fall into different banks. Each warp
-// owns 16 kM rows of a tile and keeps their products in fragments (after Dao 2023,
-// FlashAttention-2). Used by the attention_mma*.cu files.
+// Attention tiles for tensor cores: [rows, kDim] of bf16 or f16 in shared memory, heads zero-padded
+// to kDim. Their 16-byte pieces are swizzled, so that the eight rows of a matrix that ldmatrix
+// reads, and those that fragments are stored to, fall into different banks. Each warp owns 16 kM
+// rows of a tile and keeps their results in fragments (after Dao 2023, FlashAttention-2). Used by
+// the attention_mma*.cu files.
 #include <bit>
 
 #include <coshard/runtime/device/buffer.h>
@@ -11,7 +11,7 @@
 #include "runtime/device/cuda/fragment.h"
 
 #if defined(__CUDACC__)
-#define CS_UNROLL_SOME _Pragma("unroll 4")  // where all turns at once would be too much code
+#define CS_UNROLL_SOME _Pragma("unroll 4")  // where full unrolling would be too much code
 #define CS_ROLLED _Pragma("unroll 1")       // a loop that is seldom taken
 #else
 #define CS_UNROLL_SOME
@@ -24,10 +24,10 @@ constexpr float kLog2E = 1.4426950408889634F;
 constexpr float kLn2 = 0.6931471805599453F;
 constexpr float kInfinity = HUGE_VALF;
 constexpr std::size_t kSharedOfEvery =
-    99 * 1024;  // bytes that a block of any sm_80 or later may have
+    99 * 1024;  // bytes available to a block on any sm_80 or later
 
-// x, which the compiler takes for a new number at each call: what is computed from it is computed
-// again in each turn of a loop, instead of taking registers that the fragments need.
+// Returns x, opaque to the compiler: values derived from it are recomputed in each iteration of a
+// loop, instead of occupying registers that the fragments need.
 CS_BODY int afresh(int x) {
 #if defined(__CUDACC__)
   asm volatile("" : "+r"(x));
@@ -35,8 +35,8 @@ CS_BODY int afresh(int x) {
   return x;
 }
 
-// What is the same in all lanes of a warp, so that the compiler knows it too: it takes uniform
-// registers, and branches on it are not divergent.
+// Makes a warp-uniform value uniform to the compiler: it is kept in uniform registers, and branches
+// on it do not diverge.
 template <class X>
 CS_BODY X alike(Block& block, X x) {
   static_assert(sizeof(X) % sizeof(int) == 0 && std::is_trivially_copyable_v<X>);
@@ -53,22 +53,22 @@ template <class T, int dim, int warps>
 struct MmaTile {
   static constexpr int kDim = dim;
   static constexpr int kThreads = warps * kWarp;
-  static constexpr int kPieces = kDim / 8;  // of a row
-  // Pieces change places among those of as many elements.
+  static constexpr int kPieces = kDim / 8;  // per row
+  // Pieces are permuted within groups of this many elements.
   static constexpr int kGroup = kDim % 64 == 0 ? 64 : 32;
   struct alignas(16) Piece {
     T at[8];
   };
 
-  // What is exclusive-or'ed to the number of a piece. Rows of 32 (2 n + 1) elements begin in the
-  // same bank only every other time.
+  // XORed with the index of a piece. Only every other row of 32 (2 n + 1) elements begins in the
+  // same bank.
   CS_BODY static int swizzle(int row) { return kGroup == 64 ? row % 8 : row / 2 % 4; }
   CS_BODY static T* piece(T* tile, int row, int piece) {
     return tile + row * kDim + (piece ^ swizzle(row)) * 8;
   }
 
-  // Starts to copy rows [0, rows), of which `count` exist with `width` elements; the rest becomes
-  // 0. `whole`: rows may be read in pieces. at(row): where a row begins.
+  // Starts copying rows [0, rows), of which `count` exist with `width` elements; the rest is set to
+  // 0. `whole`: rows may be read in pieces. at(row): the start of a row.
   template <int rows, class At>
   CS_BODY static void copy(Block& block, T* to, int count, int width, bool whole, At&& at) {
     constexpr int kStep = static_cast<int>(std::bit_floor(unsigned{kThreads / kPieces}));
@@ -103,10 +103,10 @@ struct MmaTile {
                [&](int row) { return begin + row * from.row; });
   }
 
-  // Where a lane reads, in elements from a tile's first: row lane % 16 of two pieces side by side,
-  // or (across) row lane % 8 of two pieces side by side and then of the eight rows below. along()
-  // is the same `e` elements further on in the rows, for e a multiple of 16; rows further down lie
-  // at `+ row * kDim`, for row a multiple of 8.
+  // Where a lane reads, as an element offset in the tile: row lane % 16 of two adjacent pieces, or
+  // (across) row lane % 8 of two adjacent pieces, then the same for the eight rows below. along()
+  // advances by `e` elements within the rows, e a multiple of 16; lower rows are at `+ row * kDim`,
+  // row a multiple of 8.
   CS_BODY static int lane_offset(int lane) {
     return lane % 16 * kDim + ((lane / 16) ^ swizzle(lane % 16)) * 8;
   }
@@ -144,7 +144,7 @@ struct MmaTile {
     }
   }
 
-  // c[m][n] += a[m] . b, where a is products rounded to T [16, 8 kN] and b has 8 kN rows.
+  // c[m][n] += a[m] . b, where a holds results rounded to T, [16, 8 kN], and b has 8 kN rows.
   template <int kM, int kN>
   CS_BODY static void multiply(Block& block, FragmentC (&c)[kM][kDim / 8],
                                const FragmentC (&a)[kM][kN], const T* b) {
@@ -167,15 +167,14 @@ struct MmaTile {
     }
   }
 
-  // Two neighbouring results as one operand: their layouts agree.
+  // Two adjacent result fragments as one operand fragment: the layouts agree.
   CS_BODY static FragmentA rounded(const FragmentC& left, const FragmentC& right) {
     return {{pack<T>(left.at[0], left.at[1]), pack<T>(left.at[2], left.at[3]),
              pack<T>(right.at[0], right.at[1]), pack<T>(right.at[2], right.at[3])}};
   }
 
-  // Writes the warp's rows [row, row + 16 kM) of a tile, times factor[m][row half], by way of the
-  // same rows of `stage`, which nothing else uses any more. `count` rows exist; at(row): where one
-  // begins.
+  // Writes the warp's rows [row, row + 16 kM) of a tile, times factor[m][row half], staged in the
+  // same rows of `stage`, which must be free. `count` rows exist; at(row): the start of a row.
   template <int kM, class At>
   CS_BODY static void write(Block& block, const FragmentC (&c)[kM][kDim / 8],
                             const float (&factor)[kM][2], T* stage, int row, int count, int width,
@@ -212,12 +211,13 @@ struct MmaTile {
   }
 };
 
-// The sizes of a call in ints, which take half the registers: a head of 2^30 rows fits no device.
+// The sizes of a call as ints, which take half the registers: no device can hold a head of 2^30
+// rows.
 struct MmaSizes {
   int batch, heads, kv_heads, tq, tk, dim, value_dim;
-  int diagonal;  // without causal: so far away that every query sees every key
+  int diagonal;  // without causal: so large that every query attends to every key
 
-  // How many keys query i sees, and the first query that sees key j.
+  // The number of keys that query i attends to, and the first query that attends to key j.
   CS_HOST_BODY int visible(int i) const {
     const int end = i + diagonal + 1;
     return end > tk ? tk : end < 0 ? 0 : end;
@@ -240,7 +240,7 @@ inline MmaSizes mma_sizes(const AttentionSizes& n) {
           n.causal ? as_int(std::clamp(n.diagonal, -kFar, kFar - 1)) : as_int(n.tk)};
 }
 
-// As attention_place().
+// As AttentionPlace.
 struct MmaPlace {
   int batch, head, first;
 };
@@ -256,14 +256,14 @@ struct MmaQuery {
   int head, i;
 };
 
-// What is added to the scores: of [b, h, tq, tk], the last stride 1, rows of pairs. None: null.
+// The bias added to the scores: [b, h, tq, tk], last stride 1, rows of pairs. Null: none.
 template <class T>
 struct MmaMask {
   const T* data;
   std::int64_t batch, head, query;  // strides
 };
 
-// What all kernels here are told.
+// Arguments common to all kernels here.
 template <class T>
 struct MmaArgs {
   MmaSizes n;
@@ -272,13 +272,13 @@ struct MmaArgs {
   float scale;
   bool shown;  // every score passes through show(), which scales it
 
-  // 2^(what show() left * unit()) is the weight.
+  // The weight is 2^(score after show() * unit()).
   CS_BODY float unit() const { return shown ? 1.0F : scale * kLog2E; }
-  // The other way round.
+  // The factor that show() applies.
   CS_BODY float shown_unit() const { return shown ? scale * kLog2E : 1.0F; }
 
-  // Masks and scales a warp's products of queries and keys from `first_key` on, and makes those
-  // -inf whose key the query does not see. query_at(row) is an MmaQuery.
+  // Masks and scales a warp's scores for keys from `first_key` on, and sets those of invisible keys
+  // to -inf. query_at(row) is an MmaQuery.
   template <int kM, int kN, class QueryAt>
   CS_BODY void show(Block& block, FragmentC (&scores)[kM][kN], int b, int first_key,
                     QueryAt&& query_at) const {
@@ -309,8 +309,8 @@ struct MmaArgs {
   }
 };
 
-// The mask of a call as above. `copy` keeps it alive where it had to be copied: masks that are Bool
-// or lie otherwise.
+// The mask of a call as an MmaMask. `copy` keeps it alive if it had to be copied: masks that are
+// Bool or have another layout.
 template <class T>
 MmaMask<T> mma_mask(CudaDevice& device, const View& mask, std::shared_ptr<Buffer>& copy);
 
@@ -338,7 +338,7 @@ void with_mma_tile(DType dtype, int width, F&& f) {
   dtype == DType::BF16 ? with_width(BFloat16{}) : with_width(Float16{});
 }
 
-// bf16 and f16 are for them, f32 and f64 for attention_tile.h.
+// bf16 and f16 use tensor cores, f32 and f64 use attention_tile.h.
 inline bool attention_by_mma(DType dtype) { return dtype == DType::BF16 || dtype == DType::F16; }
 void attention_mma(CudaDevice& device, const AttentionSizes& n, const Attention& args);
 void attention_mma(CudaDevice& device, const AttentionSizes& n, const AttentionGrad& args,

@@ -1,12 +1,12 @@
 // Attention backward on tensor cores: dq by blocks over queries, dk and dv by blocks over keys,
-// each with its own pass over the scores. While one pair of tiles is used the next is on its way.
+// each with a separate pass over the scores. The next pair of tiles is loaded while one is in use.
 //
-// That makes 7 products where one pass would need 5. In one pass each block over keys adds to the
-// dq of all queries: either by atomics, whose order and so whose bits change from run to run, or,
-// so that they repeat, into a copy of dq in f32 for each of a head's blocks that run at once. For
-// 32 causal heads of 4096 x 128 on 132 multiprocessors that is 5 copies of 64 MiB to which 1 GiB
-// is added: more than 0.6 ms at 3.35 TB/s, where two products more are 0.14 TFLOP, 0.4 ms at 350
-// TFLOP/s. Here nothing is stored.
+// That takes 7 matmuls where one pass would need 5. In one pass, each block over keys would add to
+// the dq of all queries: either by atomics, which are not deterministic, or, deterministically,
+// into an f32 copy of dq for each of a head's concurrent blocks. For 32 causal heads of 4096 x 128
+// on 132 multiprocessors that is 5 copies of 64 MiB to which 1 GiB is added: more than 0.6 ms at
+// 3.35 TB/s, whereas two more matmuls are 0.14 TFLOP, 0.4 ms at 350 TFLOP/s. Nothing is stored
+// here.
 #include <cmath>
 
 #include "kernels/cuda/attention_mma.h"
@@ -14,7 +14,7 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-// What a query's row brings: p = 2^(score * unit - high), slope = p * (dp - delta).
+// The statistics of a query's row: p = 2^(score * unit - high), slope = p * (dp - delta).
 struct MmaGradQuery {
   float high, delta;
 };
@@ -25,7 +25,7 @@ struct MmaGradArgs : MmaArgs<T> {
   const float* lse;
   const float* delta;
 
-  // A query that is none, or saw nothing, gets high = inf: p = 0.
+  // A query that does not exist or is fully masked gets high = inf: p = 0.
   CS_BODY MmaGradQuery query(int b, int h, int i) const {
     const MmaSizes& n = this->n;
     if (i >= n.tq) return {kInfinity, 0.0F};
@@ -47,7 +47,7 @@ struct AttentionMmaDqKernel : KernelTraits<kGradWarps * kWarp, true>, MmaGradArg
       sizeof(T) * kDim * static_cast<std::size_t>(2 * kQueries + 4 * kKeys);
   static_assert(kShared <= kSharedOfEvery);
   HeadRows<T> dq;
-  HeadRows<T> dmask;  // data null: not wanted
+  HeadRows<T> dmask;  // data null: not requested
   using Products = FragmentC[kM][kKeys / 8];
 
   CS_BODY void operator()(Block& block) const {
@@ -159,9 +159,9 @@ struct AttentionMmaDqKernel : KernelTraits<kGradWarps * kWarp, true>, MmaGradArg
   }
 };
 
-// Products are kept transposed, a row for each key, so that they are operands where they are. Half
-// of the warps find p and add up dv, the others dp and dk: the first lend their p to the others, a
-// warp to the one that has the same keys.
+// Scores are kept transposed, one row per key, so that their fragments serve as operands in place.
+// Half of the warps compute p and accumulate dv, the others dp and dk; each of the former passes
+// its p to the warp with the same keys.
 template <class T, int kDim>
 struct AttentionMmaDkvKernel : KernelTraits<(kDim <= 128 ? 4 : 8) * kWarp, true>, MmaGradArgs<T> {
   static constexpr int kWarps = AttentionMmaDkvKernel::kMaxThreads / kWarp;
@@ -181,7 +181,7 @@ struct AttentionMmaDkvKernel : KernelTraits<(kDim <= 128 ? 4 : 8) * kWarp, true>
   struct Turn {
     int head, first;  // of the queries
   };
-  // What a warp is for.
+  // The role of a warp.
   struct Part {
     int of_values;  // or of the keys
     int pair, row;  // row: of the block's keys
@@ -236,7 +236,7 @@ struct AttentionMmaDkvKernel : KernelTraits<(kDim <= 128 ? 4 : 8) * kWarp, true>
     Tile::template copy<kQueries>(block, stage + kQueries * kDim, this->dout, batch, turn.head,
                                   turn.first, n.tq, n.value_dim);
   }
-  // The first threads carry a query each from global to shared memory.
+  // The first threads each load one query's statistics from global to shared memory.
   CS_BODY MmaGradQuery query_of(Block& block, int batch, const Turn& turn) const {
     return block.thread() < kQueries ? this->query(batch, turn.head, turn.first + block.thread())
                                      : MmaGradQuery{};
@@ -245,8 +245,8 @@ struct AttentionMmaDkvKernel : KernelTraits<(kDim <= 128 ? 4 : 8) * kWarp, true>
     if (block.thread() < kQueries) to[block.thread()] = query;
   }
 
-  // Adds what the queries of a stage say to the warp's keys. Keys past the last are zeros, and what
-  // they get is not written.
+  // Adds the contributions of a stage's queries to the warp's keys. Keys past the last are zeros,
+  // and their sums are not written.
   CS_BODY void add(Block& block, FragmentC (&sums)[kM][kDim / 8], const Part& part, const T* keys,
                    const T* stage, const MmaGradQuery* queries, const MmaPlace& at,
                    const Turn& turn) const {
@@ -267,7 +267,7 @@ struct AttentionMmaDkvKernel : KernelTraits<(kDim <= 128 ? 4 : 8) * kWarp, true>
     Tile::multiply(block, sums, products, of_values ? douts : stage);
   }
 
-  // As show(), of products whose rows are keys.
+  // Like show(), for scores whose rows are keys.
   CS_BODY void show_transposed(Block& block, Products& scores, int b, const Turn& turn,
                                int first_key) const {
     const MmaSizes& n = this->n;
@@ -328,7 +328,7 @@ struct AttentionMmaDkvKernel : KernelTraits<(kDim <= 128 ? 4 : 8) * kWarp, true>
     }
   }
 
-  // Writes the sums by way of the keys or values, which are no longer read.
+  // Writes the sums, staged in the memory of the keys or values, which are no longer read.
   CS_BODY void finish(Block& block, const FragmentC (&sums)[kM][kDim / 8], const Part& part,
                       T* stage, const MmaPlace& at) const {
     const MmaSizes& n = this->n;

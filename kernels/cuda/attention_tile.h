@@ -1,9 +1,9 @@
 #pragma once
-// Tiles of attention on the plain arithmetic units, for f32 and f64. A block of 128 threads keeps a
-// tile of rows (queries forward, keys for their gradients) and walks over tiles of columns: thread
-// (y, x) = (thread / 16, thread % 16) owns the products of rows y + 8 r with columns x + 16 c, and
-// of the same rows' results the 16-byte vectors x + 16 p. Operands lie in shared memory widened,
-// padded with zeros to kDim and by 16 bytes a row (so that 8 rows at one column hit all banks).
+// Attention tiles without tensor cores, for f32 and f64. A block of 128 threads keeps a tile of
+// rows (queries in forward, keys for their gradients) and iterates over tiles of columns: thread
+// (y, x) = (thread / 16, thread % 16) owns the scores of rows y + 8 r with columns x + 16 c, and
+// the 16-byte vectors x + 16 p of the same rows' results. Operands are stored widened in shared
+// memory, zero-padded to kDim and by 16 bytes per row (so that 8 rows at one column hit all banks).
 // Used by attention.cu and attention_grad.cu.
 #include <cmath>
 
@@ -21,12 +21,12 @@ CS_BODY double attention_log(double x) { return ::log(x); }
 template <class T, int dim>
 struct AttentionTile {
   using W = Wide<T>;
-  static constexpr int kDim = dim;  // of q, k and v at most
+  static constexpr int kDim = dim;  // at least the dims of q, k and v
   static constexpr int kVector = 16 / static_cast<int>(sizeof(W));
   static constexpr int kPiece = 16 / static_cast<int>(sizeof(T));
   static constexpr int kStride = kDim + kVector;
   static constexpr int kRowBytes = kDim * static_cast<int>(sizeof(W));
-  static constexpr int kTall = kRowBytes > 512 ? 2 : 4;  // rows of a thread
+  static constexpr int kTall = kRowBytes > 512 ? 2 : 4;  // rows per thread
   static constexpr int kBroad = kRowBytes > 512 ? 1 : kRowBytes > 256 ? 2 : 4;
   static constexpr int kRows = 8 * kTall;
   static constexpr int kColumns = 16 * kBroad;
@@ -44,8 +44,8 @@ struct AttentionTile {
     Vector at[kTall][kParts];
   };
 
-  // Rows first... of head (b, h), of which there are `end` with `width` elements; the rest of
-  // `rows` x kDim becomes 0.
+  // Loads rows from `first` on of head (b, h), which has `end` rows of `width` elements; the rest
+  // of `rows` x kDim is set to 0.
   CS_BODY static void load(Block& block, W* to, int rows, const HeadRows<const T>& from,
                            std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t end,
                            int width) {
@@ -156,7 +156,7 @@ struct AttentionTile {
   CS_BODY static Vector vector(const W* at) { return *reinterpret_cast<const Vector*>(at); }
 };
 
-// Calls f(T{}, the smallest tile that holds heads of `width`) for f32 and f64.
+// Calls f(T{}, the smallest tile that fits heads of `width`) for f32 and f64.
 template <class F>
 void with_attention_tile(DType dtype, int width, F&& f) {
   with_floating(dtype, [&](auto tag) {

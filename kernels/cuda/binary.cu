@@ -1,15 +1,15 @@
-// Functions of two arrays, or of an array and a number, with broadcasting.
+// Functions of two arrays, or of an array and a scalar, with broadcasting.
 #include "kernels/cuda/elements.h"
 #include "kernels/elementwise/scalar_math.h"
 
 namespace coshard::kernels::cuda {
 namespace {
 
-// What T is computed in; of bool, integers.
+// The compute type of T; integers for bool.
 template <class T>
 using BinaryValue = std::conditional_t<std::is_same_v<T, bool>, std::int32_t, Wide<T>>;
 
-// Whether F of T gives Out; of bools all do.
+// Whether F of T returns Out; always true for bool.
 template <class F, class T, class Out>
 constexpr bool kGives =
     std::is_same_v<Out, std::conditional_t<elementwise::Comparison<F>, bool, T>>;
@@ -24,7 +24,7 @@ struct BinaryKernel : PerElement {
   bool divides;
   C alpha;
   const T* a;
-  const T* b;  // null: alpha stands for it
+  const T* b;  // null: alpha replaces it
   Out* out;
   DeviceAssert* finding;
 
@@ -75,7 +75,8 @@ struct BinaryKernel : PerElement {
   }
 };
 
-// A number beside a tensor, as precise as that tensor's arithmetic; compared, as its elements.
+// The scalar operand, in the precision of the tensor's arithmetic; in comparisons, rounded to its
+// dtype.
 template <class T>
 BinaryValue<T> operand_of(const Binary& args) {
   using C = BinaryValue<T>;

@@ -1,6 +1,6 @@
 #pragma once
-// Elements as bits: kernels that only move them need one body for each size. Used by the .cu files
-// only.
+// Elements as bits: kernels that only move elements need one body per element size. Used by the .cu
+// files only.
 #include <cstring>
 
 #include "kernels/convert.h"

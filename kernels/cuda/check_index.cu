@@ -1,4 +1,4 @@
-// Looks for indices out of range, and leaves the first it finds for the host.
+// Checks for indices out of range, and reports the first one found to the host.
 #include "kernels/cuda/typed.h"
 
 namespace coshard::kernels::cuda {

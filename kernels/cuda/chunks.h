@@ -1,7 +1,7 @@
 #pragma once
-// Few long lines are cut into chunks, so that teams on the whole device work on them; what is found
-// in the chunks is joined in order by a second kernel, the same in every run. Used by the .cu files
-// only.
+// A few long lines are split into chunks, so that teams on the whole device work on them; a second
+// kernel combines the chunks' results in order, so that they are deterministic. Used by the .cu
+// files only.
 #include <algorithm>
 
 #include "kernels/args.h"
@@ -10,10 +10,10 @@
 namespace coshard::kernels::cuda {
 
 struct Chunks {
-  std::int64_t count = 1, length = 0;  // of a line; elements of all but the last
+  std::int64_t count = 1, length = 0;  // per line; elements of all but the last
 };
 
-// Enough chunks to keep the device busy, each long enough to be worth it, in packs of `width`.
+// Enough chunks to occupy the device, each long enough to be worthwhile, in packs of `width`.
 inline Chunks chunks_for(const CudaDevice& device, std::int64_t outer, std::int64_t extent,
                          std::int64_t inner, int width) {
   const std::int64_t blocks = inner == 1 ? outer : (outer * inner + 31) / 32;
@@ -26,8 +26,8 @@ inline Chunks chunks_for(const CudaDevice& device, std::int64_t outer, std::int6
   return {(extent + length - 1) / length, length};
 }
 
-// What of `data` team `at` of a LineKernel works on: chunk at / lines of line at % lines; nothing
-// past the end.
+// The part of `data` for team `at` of a LineKernel: chunk at / lines of line at % lines; empty past
+// the end.
 template <int W, class Kernel, class T>
 CS_BODY Span<T, W> chunk_of(const Kernel& kernel, const Chunks& chunks, T* data, std::int64_t at) {
   const std::int64_t lines = kernel.lines();
@@ -38,9 +38,9 @@ CS_BODY Span<T, W> chunk_of(const Kernel& kernel, const Chunks& chunks, T* data,
   return {line.at(first), left < packs ? left : packs, line.step};
 }
 
-// What ReduceDim finds of each line before it is finished, two numbers of what the dtype is
-// computed in: mean and sum of squares of a variance, largest and sum of exponents of LogSumExp,
-// extreme and how often it is there. `args.y` is not written.
+// ReduceDim's statistics of each line, two numbers in the dtype's compute type: mean and sum of
+// squares for a variance, maximum and sum of exponentials for LogSumExp, extreme and its number of
+// occurrences. `args.y` is not written.
 void find_lines(CudaDevice& device, const ReduceDim& args, void* found);
 
 }  // namespace coshard::kernels::cuda

@@ -6,12 +6,12 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-// Elements as wide as memory is moved.
+// A word as wide as one memory access.
 struct alignas(16) Word16 {
   std::uint64_t low, high;
 };
 
-// Of one type: Word is one of the dtypes' sizes, or as many neighbours as one access moves.
+// Copies within one dtype: Word has the size of an element, or of several adjacent ones.
 template <class Word, int kSize>
 struct MoveKernel : PerElement {
   static constexpr int kDeep = sizeof(Word) < 4 && kSize > 1 ? sizeof(Word) : 4;
@@ -34,8 +34,8 @@ void launch_move(CudaDevice& device, const Copy& args, const Elements<2>& all) {
   launch_elements(device, "copy", kernel, all.packs, Kernel::kDeep);
 }
 
-// The views as words of `bytes` each, several elements of the last dimension; false where that does
-// not divide everything.
+// Regards the views as words of `bytes`, several elements of the last dimension each; false unless
+// that dimension is dense and all sizes, strides and addresses are multiples of that.
 bool in_words(StridedIndex<2>& index, const Copy& args, std::size_t bytes) {
   const auto each = static_cast<std::int64_t>(bytes / size_of(args.to.dtype));
   if (each <= 1 || index.ndim == 0) return each == 1;
@@ -112,7 +112,7 @@ void launch_convert(CudaDevice& device, const Copy& args, const Elements<2>& all
   launch_elements(device, "copy", kernel, all.packs, Kernel::kDeep);
 }
 
-// Between f32 and bf16 in packs: training does that to every parameter and gradient.
+// Between f32 and bf16 in packs: training does this for every parameter and gradient.
 template <class To, class From>
 void convert(CudaDevice& device, const Copy& args) {
   constexpr bool kOften = std::is_same_v<Wide<To>, float> && std::is_same_v<Wide<From>, float>;

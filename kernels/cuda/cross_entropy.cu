@@ -1,5 +1,5 @@
-// Cross-entropy over the classes of a row, in pieces between which ranks may join what they found:
-// the statistics read the logits once, the gradient reads them once and writes them.
+// Cross-entropy over the classes of a row, in steps between which ranks may combine their
+// statistics: the statistics read the logits once, the gradient reads them once and writes dlogits.
 #include <limits>
 
 #include "kernels/cuda/exponent.h"
@@ -13,7 +13,7 @@ CS_BODY A larger(A a, A b) {  // NaN wins
   return a < b || b != b ? b : a;
 }
 
-// Of the elements x that were seen: the largest, and the sum of e^(x - largest), 0 while that is
+// Over the elements x so far: the largest, and the sum of e^(x - largest), 0 while the largest is
 // -infinity.
 template <class T>
 struct Exponents {
@@ -104,7 +104,7 @@ struct CrossEntropyJoinKernel : PerElement {
 template <class T, int W>
 struct CrossEntropyGradKernel : LineKernel<> {
   std::int64_t first, ignore;
-  Wide<T> hit, everywhere;  // what the target's class and every class lose
+  Wide<T> hit, everywhere;  // subtracted from the target class and from every class
   const T* logits;
   const std::int64_t* target;
   const Wide<T>* max;
@@ -139,7 +139,7 @@ struct CrossEntropyGradKernel : LineKernel<> {
   }
 };
 
-// One block when the rows are summed.
+// A single block if the rows are summed.
 template <class A>
 struct CrossEntropyLossKernel : PerBlock {
   std::int64_t rows, classes, ignore;

@@ -1,8 +1,8 @@
 #pragma once
-// The bodies for CUDA devices. Each call queues its work on the device's compute stream and
+// The kernels for CUDA devices. Each call queues its work on the device's compute stream and
 // returns; scratch memory is ordered by that stream. Called on the rank's thread.
-// Error{Unsupported} names a dtype that the kernel does not take. An index out of range is left in
-// the device's DeviceAssert, and thrown by the next wait of the host.
+// Error{Unsupported} names a dtype that the kernel does not support. An index out of range is
+// stored in the device's DeviceAssert, and thrown by the host's next wait.
 #include "kernels/args.h"
 #include "runtime/device/cuda/cuda_device.h"
 

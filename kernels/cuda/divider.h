@@ -1,13 +1,13 @@
 #pragma once
-// Division of element numbers by a size that a launch does not change, without the ~100
-// instructions of a 64-bit division.
+// Division of element indices by a size that is fixed for a launch, without the ~100 instructions
+// of a 64-bit division.
 #include <cstdint>
 
 #include "runtime/device/cuda/block.h"
 
 namespace coshard::kernels::cuda {
 
-// n / divisor for 0 <= n < 2^31 as a product and a shift (Granlund & Montgomery, 1994).
+// n / divisor for 0 <= n < 2^31 as a multiplication and a shift (Granlund & Montgomery, 1994).
 struct Divider {
   std::uint32_t magic = 1;
   std::uint32_t shift = 0;

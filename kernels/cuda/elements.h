@@ -1,9 +1,9 @@
 #pragma once
-// The walk of the elementwise kernels: every thread takes packs of kSize neighbouring elements,
-// kDeep of them at a time so that enough loads are in flight, out of some arrays of one
-// shape. Arrays may be dense (any alignment that they share gives 16-byte accesses, with single
-// elements at both ends), or have dense or broadcast runs of whole packs along the last dimension.
-// What else there is goes element by element (kSize = 1). Used by the .cu files only.
+// Iteration of the elementwise kernels over arrays of one shape: every thread takes packs of kSize
+// adjacent elements, kDeep packs at a time so that enough loads are in flight. Arrays may be dense
+// (any common alignment gives 16-byte accesses, with single elements at both ends), or have dense
+// or broadcast runs of whole packs along the last dimension. All others are processed element by
+// element (kSize = 1). Used by the .cu files only.
 #include "kernels/cuda/strided.h"
 #include "kernels/cuda/typed.h"
 #include "runtime/device/cuda/pack.h"
@@ -15,26 +15,26 @@ struct Tile {
   T at[N];
 };
 
-// A kernel's member. Steps: 1, or 0 where an array is broadcast along a pack.
+// A kernel member. Steps: 1, or 0 if an array is broadcast along a pack.
 template <int V>
 struct Elements {
-  StridedIndex<V> index;  // its numbers are packs
+  StridedIndex<V> index;  // indexes packs
   std::int64_t count = 0, packs = 0;
-  std::int64_t shift = 0;  // of one run: elements that the first pack lacks in front
+  std::int64_t shift = 0;  // one run: elements missing at the front of the first pack
   int steps[V] = {};
   bool run = false;      // all elements are one run
-  bool aligned = false;  // whole packs are in all arrays
+  bool aligned = false;  // packs are aligned in all arrays
 };
 
-// Where a thread's packs are. Elements before the first or behind the last read as T{}, and are not
+// Where a thread's packs are. Elements before the first or after the last read as T{}, and are not
 // written.
 template <int kSize, int kDeep, int V>
 struct Places {
   static constexpr int kCount = kSize * kDeep;
   const Elements<V>& all;
-  std::int64_t first[kDeep];  // number of the first element; count or more: none
+  std::int64_t first[kDeep];  // index of the first element; count or more: none
   std::int64_t at[kDeep][V];
-  bool whole;  // all packs
+  bool whole;  // all packs are whole
 
   CS_BODY Places(const Elements<V>& elements, std::int64_t pack, std::int64_t apart)
       : all(elements), whole(elements.aligned) {
@@ -94,7 +94,7 @@ struct Places {
   }
 };
 
-// Calls body(places) until all packs are done.
+// Calls body(places) until all packs are processed.
 template <int kSize, int kDeep, int V, class Body>
 CS_BODY void each_pack(Block& block, const Elements<V>& all, const Body& body) {
   const std::int64_t threads = block.threads();
@@ -104,7 +104,7 @@ CS_BODY void each_pack(Block& block, const Elements<V>& all, const Body& body) {
     body(Places<kSize, kDeep, V>(all, pack, threads));
 }
 
-// One array of a walk, as far as alignment is concerned. Without data it is not there.
+// One array of the iteration, for alignment checks. Null data: absent.
 struct Operand {
   const void* data;
   std::size_t bytes;  // of an element
@@ -144,8 +144,8 @@ bool has_packs(const StridedIndex<V>& index, int pack, const std::array<Operand,
   return true;
 }
 
-// Views of one shape, the first of which is written. `pack`: how many elements a pack has, where
-// there can be packs; set to 1 where not.
+// Views of one shape, the first of which is written. `pack`: elements per pack; set to 1 if packs
+// are not possible.
 template <int V>
 Elements<V> elements_of(const std::array<const View*, V>& views, int& pack) {
   const StridedIndex<V> index = strided_index<V>(views);

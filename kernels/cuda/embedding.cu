@@ -1,5 +1,5 @@
-// Rows of a table by their numbers, and the table's gradient: the ids are sorted stably, and for
-// each that occurs its rows are added in the order of their places, without atomics.
+// Embedding lookup, and the table's gradient: the ids are sorted stably, and for each distinct id
+// its gradient rows are added in order of position, without atomics.
 #include "kernels/cuda/row_packs.h"
 
 namespace coshard::kernels::cuda {
@@ -23,14 +23,14 @@ struct EmbeddingKernel : PerElement {
   }
 };
 
-// The thread of a pack at the first of equal ids adds that pack at all of them.
+// The thread for a pack of the first of equal ids sums that pack over all of them.
 template <class T, class Id, int W>
 struct EmbeddingGradKernel : PerElement {
   std::int64_t count, rows, packs, first, padding;
   const Id* ids;                 // sorted
-  const std::int64_t* position;  // where they were
+  const std::int64_t* position;  // their original positions
   const T* dout;
-  T* dweight;  // full of zeros
+  T* dweight;  // zero-filled
 
   CS_BODY std::int64_t end_of(std::int64_t begin) const {
     std::int64_t low = begin + 1, high = count;

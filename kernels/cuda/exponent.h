@@ -1,5 +1,5 @@
 #pragma once
-// e^x for what will be rounded to T. Used by the .cu files only.
+// e^x for results that will be rounded to T. Used by the .cu files only.
 #include <cmath>
 
 #include "kernels/cuda/typed.h"

@@ -1,4 +1,4 @@
-// Selection by index and by triangle. Elements are moved as bits.
+// Gather, and triangular masking. Elements are moved as bits.
 #include "kernels/cuda/bits.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/index_array.h"

@@ -1,6 +1,6 @@
 #pragma once
-// What a team computes over one line: sums, extremes, variance, the logarithm of a sum of
-// exponentials. Every thread of the team gets the result. Used by the .cu files only.
+// Reductions of a team over one line: sums, extremes, variance, log-sum-exp. Every thread of the
+// team gets the result. Used by the .cu files only.
 #include <cmath>
 #include <limits>
 
@@ -30,7 +30,7 @@ CS_BODY Wide<T> line_mean(Team& team, const Span<const T, W>& line) {
   return line_sum(team, line, [](Wide<T> v) { return v; }) / static_cast<Wide<T>>(line.packs * W);
 }
 
-// Sum of the squares of what the elements differ from `mean`.
+// Sum of squared differences from `mean`.
 template <class T, int W>
 CS_BODY Wide<T> line_squares(Team& team, const Span<const T, W>& line, Wide<T> mean) {
   return line_sum(team, line, [&](Wide<T> v) { return (v - mean) * (v - mean); });
@@ -43,7 +43,7 @@ CS_BODY A extreme_of(A a, A b, bool largest) {
   return largest ? (a < b ? b : a) : (b < a ? b : a);
 }
 
-// Of the elements, or of their absolute values.
+// The extreme of the elements, or of their absolute values.
 template <class T, int W>
 CS_BODY Wide<T> line_extreme(Team& team, const Span<const T, W>& line, bool largest,
                              bool absolute) {
@@ -53,7 +53,7 @@ CS_BODY Wide<T> line_extreme(Team& team, const Span<const T, W>& line, bool larg
   return team.combine(best, [&](A a, A b) { return extreme_of(a, b, largest); });
 }
 
-// Extremes and how often they were seen, of two parts; NaN are alike.
+// Combines the extremes of two parts and their counts; NaNs count as equal.
 template <class A>
 CS_BODY Two<A> extremes_of(const Two<A>& x, const Two<A>& y, bool largest) {
   const A best = extreme_of(x.a, y.a, largest);
@@ -63,7 +63,7 @@ CS_BODY Two<A> extremes_of(const Two<A>& x, const Two<A>& y, bool largest) {
   return {best, times(x) + times(y)};
 }
 
-// {the extreme of the elements, or of their absolute values, how often it is there}
+// {the extreme of the elements, or of their absolute values; its number of occurrences}
 template <class T, int W>
 CS_BODY Two<Wide<T>> line_extremes(Team& team, const Span<const T, W>& line, bool largest,
                                    bool absolute) {
@@ -76,7 +76,7 @@ CS_BODY Two<Wide<T>> line_extremes(Team& team, const Span<const T, W>& line, boo
                       [&](const Two<A>& a, const Two<A>& b) { return extremes_of(a, b, largest); });
 }
 
-// {the largest element, the sum of e^(element - it)}
+// {the largest element, the sum of e^(element - largest)}
 template <class T, int W>
 CS_BODY Two<Wide<T>> line_exponents(Team& team, const Span<const T, W>& line) {
   const Wide<T> high = line_extreme(team, line, true, false);
@@ -87,7 +87,7 @@ CS_BODY A log_of(const Two<A>& exponents) {
   return std::isinf(exponents.a) ? exponents.a : exponents.a + std::log(exponents.b);
 }
 
-// |value|^power; of power 0 whether value is not 0.
+// |value|^power; for power 0 whether value is nonzero.
 template <class A>
 CS_BODY A abs_power(A value, A power) {
   if (power == 0) return static_cast<A>(value != 0 ? 1 : 0);

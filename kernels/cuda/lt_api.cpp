@@ -9,7 +9,7 @@
 namespace coshard {
 namespace {
 
-const CublasLtApi* lt_in_use = nullptr;  // null: the library; written before any device is made
+const CublasLtApi* lt_in_use = nullptr;  // null: the library; written before any device is created
 
 }  // namespace
 

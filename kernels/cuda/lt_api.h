@@ -1,8 +1,8 @@
 #pragma once
-// The one table through which every call to cuBLASLt goes, and what becomes of a failed one. Filled
-// from the library, which the first call opens, and by tests from a fake one
-// (tests/support/fake_cuda). Chosen before its first use by a device and not changed while that
-// lives; any thread may call through it.
+// The function table that every cuBLASLt call goes through, and error handling. Filled from the
+// library, which is opened on first use, or in tests from a fake (tests/support/fake_cuda). Chosen
+// before its first use by a device and not changed while that device lives; any thread may call
+// through it.
 #include <cublasLt.h>
 
 #include <string>
@@ -24,8 +24,8 @@ struct CublasLtApi {
 #undef X
 };
 
-// The table in use: the library's unless use_cublas_lt() gave another. Error{Unsupported}: there is
-// no library, or it lacks a function; the text says which and what to do.
+// The table in use: the library's unless use_cublas_lt() set another. Error{Unsupported}: the
+// library is missing, or lacks a function; the message says which and what to do.
 const CublasLtApi& cublas_lt();
 const CublasLtApi& real_cublas_lt();
 // For tests; null: the library again. The table must outlive every device.
@@ -33,7 +33,7 @@ void use_cublas_lt(const CublasLtApi* table);
 
 // "CUBLAS_STATUS_NOT_SUPPORTED (15)"
 std::string text_of(cublasStatus_t status);
-// Whether the call succeeded. Clears the error that CUDA remembers of one that did not.
+// Whether the call succeeded. Clears CUDA's last error if it did not.
 bool succeeded(cublasStatus_t status) noexcept;
 // Throws Error{DeviceFailed} "what: text" unless the call succeeded.
 void check_lt(cublasStatus_t status, const char* what);

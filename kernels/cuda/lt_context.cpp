@@ -23,7 +23,7 @@ cublasComputeType_t compute_type(DType dtype, bool tf32) {
   return dtype == DType::F32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-// The largest power of two up to 256 that divides the address: what algorithms may count on.
+// The largest power of two up to 256 that divides the address: the alignment algorithms may assume.
 std::uint32_t alignment_of(const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data) | 256;
   return static_cast<std::uint32_t>(address & -address);
@@ -74,7 +74,7 @@ Layout layout_of(const LtMatrix& matrix, const LtProduct& p) {
   return layout;
 }
 
-// What differs between two products of one plan.
+// Sets what differs between two GEMMs of one plan.
 void point_to(cublasLtMatmulDesc_t desc, const LtProduct& p) {
   if (p.bias != nullptr) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   if (p.aux != nullptr) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
@@ -115,8 +115,8 @@ std::string name_of(const char* call, const LtProduct& p) {
                  p.batch > 1 ? str_cat(" batch=", p.batch) : "", " ", p.dtype);
 }
 
-// The first product loads the library, beside which collectives of NCCL have hung
-// (openxla/xla#38932).
+// The first GEMM loads the library's kernels; NCCL collectives running concurrently with that have
+// hung (openxla/xla#38932).
 const DevicePreparation warmed([](CudaDevice& device) {
   constexpr std::int64_t kSize = 16;
   const auto buffer = device.make_buffer(kSize * kSize * sizeof(float));
@@ -156,7 +156,7 @@ LtContext::~LtContext() {
   log_lt(cublas_lt().Destroy(handle_), "cublasLtDestroy");
 }
 
-// NVIDIA's advice: 32 MiB from Hopper on, 4 MiB before.
+// NVIDIA's recommendation: 32 MiB from Hopper on, 4 MiB before.
 std::size_t LtContext::workspace_bytes() const {
   return std::size_t{device_.capability() >= 90 ? 32U : 4U} << 20;
 }
@@ -249,7 +249,7 @@ bool LtContext::run(const LtProduct& p) {
     return true;
   if (status != CUBLAS_STATUS_NOT_SUPPORTED)
     fail(ErrorKind::DeviceFailed, str_cat(name_of("cublasLtMatmul", p), ": ", text_of(status)));
-  plan.possible = false;  // the library thought better of its algorithm
+  plan.possible = false;  // the library rejects the algorithm that it chose
   return false;
 }
 

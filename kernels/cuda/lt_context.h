@@ -1,8 +1,8 @@
 #pragma once
-// Products through cuBLASLt on one device: the library's handle, its workspace, and a plan (what
-// the library is told, and the algorithm that it chose) for each kind of product, whatever else is
-// in flight on the device: the same product has the same bits. Kept by the
-// device as an extension and gone with it; used on the rank's thread.
+// GEMMs through cuBLASLt on one device: the library's handle, its workspace, and a cached plan
+// (descriptors and the chosen algorithm) for each kind of GEMM, independent of other work in flight
+// on the device, so that equal GEMMs give equal bits. Kept by the device as an extension and
+// destroyed with it; used on the rank's thread.
 #include <array>
 #include <memory>
 #include <unordered_map>
@@ -13,7 +13,7 @@
 
 namespace coshard::kernels::cuda {
 
-// A matrix of the library: column-major, `ld` elements from one column to the next.
+// A matrix in the library's layout: column-major, `ld` elements from one column to the next.
 struct LtMatrix {
   const void* data = nullptr;
   std::int64_t rows = 0, columns = 0, ld = 0, batch_stride = 0;
@@ -27,26 +27,27 @@ struct LtProduct {
   bool transpose_a = false, transpose_b = false;
   double alpha = 1, beta = 0;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;  // m elements; written by the epilogues for gradients of biases
+  const void* bias = nullptr;  // m elements; written by the bias gradient epilogues
   void* aux = nullptr;         // m x n, column-major and dense
 };
 
 class LtContext {
  public:
-  // The device's own, made at the first call. Error{DeviceFailed} when the library does not start.
+  // The device's context, created at the first call. Error{DeviceFailed} if the library cannot be
+  // initialised.
   static LtContext& of(CudaDevice& device);
   explicit LtContext(CudaDevice& device);
   ~LtContext();
   LtContext(const LtContext&) = delete;
   LtContext& operator=(const LtContext&) = delete;
 
-  // Queues the product on the compute stream; false, and nothing queued, when the library has no
-  // algorithm for it. Error{DeviceFailed} names the product.
+  // Queues the GEMM on the compute stream; false, with nothing queued, if the library has no
+  // algorithm for it. Error{DeviceFailed} names the GEMM.
   bool run(const LtProduct& product);
 
  private:
   struct Plan;
-  static constexpr std::size_t kMaxPlans = 4096;  // then the cache starts anew
+  static constexpr std::size_t kMaxPlans = 4096;  // then the cache is cleared
   using Key = std::array<std::int64_t, 15>;
   struct KeyHash {
     std::size_t operator()(const Key& key) const noexcept;
@@ -59,7 +60,7 @@ class LtContext {
 
   CudaDevice& device_;
   cublasLtHandle_t handle_ = nullptr;
-  void* workspace_ = nullptr;  // made when an algorithm first wants it
+  void* workspace_ = nullptr;  // allocated when an algorithm first needs it
   std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans_;
 };
 

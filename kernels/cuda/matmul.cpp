@@ -1,5 +1,5 @@
-// Matmul through cuBLASLt, which thinks in columns: a row-major product is that of the transposed
-// operands in the other order, out^T = b^T @ a^T, and no data move.
+// Matmul through cuBLASLt, which is column-major: a row-major GEMM is computed as that of the
+// swapped, transposed operands, out^T = b^T @ a^T, without moving data.
 #include <algorithm>
 #include <memory>
 
@@ -15,13 +15,13 @@ namespace {
 
 constexpr std::uintptr_t kFusedAlignment = 16;  // of bias and aux, in bytes
 
-// Of a plain matrix: whether its rows are dense (those of a single column may be, too).
+// Whether a plain matrix is row-major (one with a single column may be both).
 bool by_rows(const Matrix& m) { return m.column_stride == 1 && m.row_stride >= m.columns; }
 
-// A plain problem whose result lies by rows.
+// A plain problem with a row-major result.
 struct RowMajor {
   Matrix out, a, b;
-  bool swapped;  // it is out^T = b^T @ a^T of what was asked for
+  bool swapped;  // it is out^T = b^T @ a^T of the requested Matmul
 };
 
 RowMajor row_major(Matrix out, Matrix a, Matrix b) {
@@ -35,7 +35,7 @@ RowMajor row_major(Matrix out, Matrix a, Matrix b) {
   return p;
 }
 
-// The matrix as the library reads it: by rows, its transpose.
+// The matrix as the library reads it: the transpose of a row-major one.
 LtMatrix lt_matrix(const Matrix& m) {
   if (by_rows(m)) return {m.data, m.columns, m.rows, m.row_stride, m.batch_stride};
   return {m.data, m.rows, m.columns, m.column_stride, m.batch_stride};
@@ -62,8 +62,8 @@ bool aligned(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % kFusedAlignment == 0;
 }
 
-// Sets the library's epilogue for what is asked for; false when it has none, or not for such
-// shapes: a bias lies along the library's columns, gelu's other matrix has columns of a multiple of
+// Sets the library's epilogue for the requested one; false if it has none, or not for these shapes:
+// a bias is added along the library's columns, and gelu's aux matrix needs columns of a multiple of
 // 8 elements.
 bool set_epilogue(LtProduct& product, const RowMajor& p, const Matmul& args) {
   if (product.dtype == DType::F64 || !aligned(args.bias) || !aligned(args.aux)) return false;
@@ -90,7 +90,7 @@ bool set_epilogue(LtProduct& product, const RowMajor& p, const Matmul& args) {
   return false;
 }
 
-// A copy of a view in memory of its own, whose rows begin at multiples of 16 bytes.
+// A separate copy of a view, with rows aligned to 16 bytes.
 class AlignedCopy {
  public:
   AlignedCopy(CudaDevice& device, const View& from, bool fill) : view_(from) {
@@ -113,7 +113,7 @@ class AlignedCopy {
   std::shared_ptr<Buffer> memory_;
 };
 
-// A view as it is, or a copy where its strides are none that the library takes.
+// A view as it is, or a copy if the library does not support its strides.
 class PlainOperand {
  public:
   PlainOperand(CudaDevice& device, const View& view) : matrix_(matrix_of(view)) {
@@ -128,8 +128,8 @@ class PlainOperand {
   std::unique_ptr<AlignedCopy> copy_;
 };
 
-// Copies of all three: for a result of other strides than the library writes, and for addresses
-// that no algorithm takes.
+// Runs on copies of all three: for result strides that the library cannot write, and for addresses
+// that no algorithm supports.
 void run_on_copies(CudaDevice& device, const Matmul& args) {
   const AlignedCopy out(device, args.out, args.beta != 0), a(device, args.a, true),
       b(device, args.b, true);
@@ -142,7 +142,7 @@ void run_on_copies(CudaDevice& device, const Matmul& args) {
   run(device, Copy{args.out, out.view()});
 }
 
-// Whether that did the epilogue, too.
+// Returns whether the epilogue was fused.
 bool run_library(CudaDevice& device, const Matmul& args) {
   const Matrix out = matrix_of(args.out);
   if (is_plain(out)) {
@@ -171,7 +171,7 @@ void run(CudaDevice& device, const Matmul& args) {
   CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype,
              "matmul: dtypes differ: ", args.a.dtype, " and ", args.b.dtype, " into ", dtype);
   check_epilogue(args);
-  const bool empty = is_empty(args.out);  // even so the gradient of a bias may be asked for
+  const bool empty = is_empty(args.out);  // the bias gradient may be requested even then
   const bool plain = !is_floating(dtype) || args.a.shape[args.a.ndim - 1] == 0;
   if (!empty && plain) run_plain(device, args);
   if (!empty && !plain && run_library(device, args)) return;

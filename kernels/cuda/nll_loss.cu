@@ -1,4 +1,4 @@
-// Negative log-likelihood along the middle of [outer, classes, inner], and its gradient.
+// Negative log-likelihood along the middle dimension of [outer, classes, inner], and its gradient.
 #include "kernels/cuda/team.h"
 
 namespace coshard::kernels::cuda {
@@ -9,7 +9,7 @@ CS_BODY Wide<T> nll_weight(const T* weight, std::int64_t c) {
   return weight == nullptr ? Wide<T>(1) : widen(weight[c]);
 }
 
-// `extent` is the number of classes that a team passes over: none without smoothing.
+// `extent` is the number of classes that a team iterates over: 0 without smoothing.
 template <class T>
 struct NllLossKernel : LineKernel<> {
   std::int64_t classes, ignore;

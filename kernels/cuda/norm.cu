@@ -1,4 +1,5 @@
-// Layer norm and RMS norm: each row is read once, and kept between the passes over it.
+// Layer norm and RMS norm: each row is read once, and kept in registers between passes as far as it
+// fits.
 #include <cmath>
 
 #include "kernels/cuda/team.h"

@@ -1,6 +1,6 @@
-// The gradients of layer norm and RMS norm. A grid that fits the device walks over the rows; each
-// block sums its share of dweight and dbias while it has dy and x at hand, each thread the columns
-// that it reads, and a second kernel adds the blocks' sums in order.
+// The gradients of layer norm and RMS norm. A grid sized to the device iterates over the rows; each
+// block accumulates its share of dweight and dbias while dy and x are loaded, each thread for the
+// columns that it reads, and a second kernel adds the blocks' sums in order.
 #include <cmath>
 
 #include "kernels/cuda/team.h"
@@ -8,7 +8,7 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-constexpr std::int64_t kNormGradThreads = 1024;                  // of a multiprocessor
+constexpr std::int64_t kNormGradThreads = 1024;                  // per multiprocessor
 constexpr std::size_t kNormGradMeeting = kWarp * kLargestState;  // shared bytes for the team
 constexpr std::size_t kNormGradShared = 48 * 1024;
 
@@ -23,11 +23,11 @@ struct NormGradKernel : PerBlock {
   const A* mean;
   const A* rstd;
   T* dx;
-  A* sums;         // [1 or 2][blocks][dim]: of dweight, dbias; null: not wanted
+  A* sums;         // [1 or 2][blocks][dim]: of dweight, dbias; null: not requested
   bool in_shared;  // summed in shared memory, then copied
 
-  // Where the block sums column j of pack n. In shared memory neighbouring threads meet
-  // neighbouring words.
+  // Where the block accumulates column j of pack n. In shared memory, adjacent threads access
+  // adjacent words.
   CS_BODY A* column(Block& block, int which, std::int64_t n, int j) const {
     if (in_shared)
       return block.template shared<A>(kNormGradMeeting) + which * dim + j * (dim / W) + n;
@@ -141,7 +141,7 @@ void norm_grad(CudaDevice& device, NormGradKernel<T, W, layer> kernel, void* dwe
   norm_column_sums<T>(device, kernel.sums + blocks * kernel.dim, blocks, kernel.dim, dbias);
 }
 
-// What the two have in common; layer norm's mean and dbias beside it.
+// Common part of the two; mean and dbias are layer norm's.
 template <bool layer, class Args>
 void any_norm_grad(CudaDevice& device, const Args& args, const void* mean, void* dbias) {
   with_floating(args.dtype, [&](auto tag) {

@@ -1,4 +1,4 @@
-// Updates of parameters. AdamW takes as many tensors as fit into one launch: each block has a chunk
+// Parameter updates. AdamW processes as many tensors as fit into one launch: each block has a chunk
 // of one of them.
 #include <cmath>
 
@@ -7,8 +7,8 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-constexpr int kAdamTensors = 64;           // what fits into 4096 bytes
-constexpr std::int64_t kAdamChunk = 4096;  // elements of a block
+constexpr int kAdamTensors = 64;           // fits into 4096 bytes of arguments
+constexpr std::int64_t kAdamChunk = 4096;  // elements per block
 constexpr int kAdamPack = 4;               // 16 bytes of f32
 
 template <class T>
@@ -94,7 +94,7 @@ struct AdamWKernel : PerElement {
       if (of.largest_v == nullptr || largest.at[e] < v.at[e]) largest.at[e] = v.at[e];
       const S change =
           now.step_size * m.at[e] / (std::sqrt(largest.at[e]) * now.root_correction + eps);
-      // The decay as a difference: 1 - lr * weight_decay would lose its digits.
+      // Weight decay as a difference: 1 - lr * weight_decay would lose precision.
       value.at[e] = value.at[e] - (now.decay * value.at[e] + change);
       param.at[e] = static_cast<T>(value.at[e]);
     }

@@ -1,13 +1,13 @@
 #pragma once
-// Whether a kernel may read a view in pieces of several elements. Used by the .cu files only.
+// Whether a kernel may read a view in vectors of several elements. Used by the .cu files only.
 #include <cstdint>
 
 #include "kernels/args/view.h"
 
 namespace coshard::kernels::cuda {
 
-// Each row of `v` [a, b, c, columns] lies dense and begins at a multiple of the size of `piece`
-// elements, a power of 2. How many columns there are is for the kernel to look at.
+// Whether each row of `v` [a, b, c, columns] is dense and aligned to the size of `piece` elements,
+// a power of 2. The kernel must check the number of columns itself.
 inline bool rows_in_pieces(const View& v, int piece) {
   const auto bytes = static_cast<std::uintptr_t>(piece) * size_of(v.dtype);
   bool fits = reinterpret_cast<std::uintptr_t>(v.data) % bytes == 0;

@@ -1,11 +1,11 @@
-// Products as plain loops over any strides: a thread for each result.
+// Matmul as plain loops over any strides: one thread per result.
 #include "kernels/cuda/plain_matmul.h"
 #include "kernels/cuda/typed.h"
 
 namespace coshard::kernels::cuda {
 namespace {
 
-// Strides of a matrix of a batch.
+// Strides of a batched matrix.
 struct PlainStrides {
   std::int64_t batch, row, column;
 };

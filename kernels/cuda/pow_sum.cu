@@ -1,5 +1,5 @@
-// A norm's sum of powers, or the largest size, of one dense array. Two launches in a fixed order: a
-// sum per block, then the sum of those; the same bits at every call.
+// The sum of powers of a norm, or the largest absolute value, of one dense array. Two launches: a
+// sum per block, then the sum of those in a fixed order, so that results are deterministic.
 #include <cmath>
 
 #include "kernels/cuda/elements.h"
@@ -8,14 +8,14 @@ namespace coshard::kernels::cuda {
 namespace {
 
 constexpr int kPowSumThreads = 256;
-constexpr std::int64_t kPowSumBlocks = 1024;  // of no matter which device: the order is the same
+constexpr std::int64_t kPowSumBlocks = 1024;  // for every device, so that the order is the same
 
 CS_BODY double pow_sum_combine(bool largest, double a, double b) {
   if (!largest) return a + b;
   return a != a || a > b ? a : b;
 }
 
-// Of all threads' values, in thread 0.
+// The sum (or largest) of all threads' values, in thread 0.
 CS_BODY double pow_sum_of_block(Block& block, bool largest, double value) {
   for (int apart = kWarp / 2; apart > 0; apart /= 2)
     value = pow_sum_combine(largest, value, block.shuffle_xor(value, apart));
@@ -77,7 +77,7 @@ void run(CudaDevice& device, const PowSum& args) {
     PowSumKernel<T> kernel{};
     kernel.all = run_of<1>(args.count, kPackOf<T>, {Operand{args.x, sizeof(T)}});
     const std::int64_t of_a_block = kPowSumThreads * PowSumKernel<T>::kDeep;
-    // At least one block: the sum of nothing is 0.
+    // At least one block: an empty sum is 0.
     const std::int64_t wanted =
         std::max<std::int64_t>(1, (kernel.all.packs + of_a_block - 1) / of_a_block);
     const std::int64_t blocks = std::min(wanted, kPowSumBlocks);

@@ -1,5 +1,5 @@
 // Random numbers by global element index, and dropout. A thread draws the four words of one Philox
-// block, which are neighbours in the global tensor and, within a run, in local memory.
+// block, which are adjacent in the global tensor and, within a run, in local memory.
 #include <cmath>
 
 #include "kernels/cuda/strided.h"
@@ -13,12 +13,12 @@ namespace {
 
 constexpr double kRandomUnit = 1.0 / (1 << 24);
 
-// The runs of a region: elements that are neighbours in the global tensor too. A kernel's member.
+// The runs of a region: elements that are also adjacent in the global tensor. A kernel member.
 struct RandomRuns {
   StridedIndex<1> runs;   // where they begin, from `base`
   std::int64_t base = 0;  // global index of the first element
   std::int64_t length = 1;
-  std::int64_t blocks = 1;  // Philox blocks that a run touches at most
+  std::int64_t blocks = 1;  // at most this many Philox blocks per run
   std::uint64_t seed = 0, stream = 0;
   const std::uint64_t* origin = nullptr;
 
@@ -47,7 +47,7 @@ RandomRuns random_runs(const Args& args, void* local) {
   return all;
 }
 
-// Four neighbours: word e is that of the run's element first + e, if there is one.
+// Four adjacent elements: word e belongs to the run's element first + e, if it exists.
 struct RandomPlace {
   std::int64_t local;  // of word 0; its memory may be another run's
   std::int64_t first, length;
@@ -106,7 +106,7 @@ struct RandomKernel : PerElement {
     }
   }
 
-  // Box and Muller's pair, in double: the same parameters on a device and on a host.
+  // A Box-Muller pair, in double, so that devices and hosts draw the same parameters.
   CS_BODY static void normal(std::uint32_t even, std::uint32_t odd, double& first, double& second) {
     const double u1 = ((even >> 8) + 1) * kRandomUnit;
     const double angle = 6.28318530717958647692 * ((odd >> 8) * kRandomUnit);
@@ -115,7 +115,7 @@ struct RandomKernel : PerElement {
     second = size * std::sin(angle);
   }
 
-  // As the cpu rounds: f64 twice, the others once, in f32.
+  // Rounds like the CPU: f64 twice, the others once, in f32.
   CS_BODY T placed(double draw) const {
     if constexpr (std::is_same_v<T, double>) {
       return multiply_then_add(draw, scale, shift);
@@ -130,7 +130,7 @@ template <class T>
 struct DropoutKernel : PerElement {
   RandomRuns all;
   std::int64_t units;
-  std::uint32_t least;  // the smallest draw, of 24 bits, that keeps
+  std::uint32_t least;  // the smallest 24-bit draw that keeps the element
   Wide<T> factor;
   const T* x;
   T* y;

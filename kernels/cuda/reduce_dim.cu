@@ -1,5 +1,5 @@
-// Many elements to one along lines. Long lines of which there are few are cut into chunks for more
-// teams; what is found in them (sums; mean and squares; maximum and exponents) is joined in order.
+// Reductions along lines. A few long lines are split into chunks for more teams, whose statistics
+// (sums; mean and squares; maximum and exponentials) are combined in order.
 #include "kernels/cuda/chunks.h"
 #include "kernels/cuda/line_sums.h"
 
@@ -10,12 +10,12 @@ template <class A>
 struct ReduceTask {
   ReduceOp op;
   A alpha;
-  bool counted;  // how often an extreme is there is asked for
+  bool counted;  // occurrences of an extreme are requested
   Chunks chunks;
 };
 
-// What a part of a line comes to. a: sum, product, extreme, mean or largest; b: of an extreme how
-// often it is there, of the variance the squares, of LogSumExp the exponents.
+// The statistics of a part of a line. a: sum, product, extreme, mean or maximum; b: occurrences of
+// an extreme, sum of squares for the variance, sum of exponentials for LogSumExp.
 template <class T, int W>
 CS_BODY Two<Wide<T>> reduced(const ReduceTask<Wide<T>>& task, Team& team,
                              const Span<const T, W>& line) {
@@ -43,13 +43,13 @@ CS_BODY Two<Wide<T>> reduced(const ReduceTask<Wide<T>>& task, Team& team,
     case ReduceOp::LogSumExp: return line_exponents(team, line);
     case ReduceOp::Product: break;
   }
-  double product = 1;  // what its parts come to is not in the range of the whole
+  double product = 1;  // in double: partial products may leave the dtype's range
   each_wide(team, line, [&](A v) { product *= static_cast<double>(v); });
   product = team.combine(product, [](double a, double b) { return a * b; });
   return {static_cast<A>(product), 0};
 }
 
-// Of `m` elements joined with those of the `n` that follow.
+// Combines the statistics of `m` elements with those of the next `n`.
 template <class A>
 CS_BODY Two<A> joined(ReduceOp op, const Two<A>& x, A m, const Two<A>& y, A n) {
   switch (op) {
@@ -61,7 +61,7 @@ CS_BODY Two<A> joined(ReduceOp op, const Two<A>& x, A m, const Two<A>& y, A n) {
     case ReduceOp::Variance:
     case ReduceOp::Deviation: {
       const A apart = y.a - x.a;
-      if (apart - apart != 0) return {x.a + y.a, x.b + y.b};  // an infinite mean stays one
+      if (apart - apart != 0) return {x.a + y.a, x.b + y.b};  // an infinite mean stays infinite
       return {x.a + apart * (n / (m + n)), x.b + y.b + apart * apart * (m * n / (m + n))};
     }
     case ReduceOp::LogSumExp: {
@@ -88,7 +88,8 @@ CS_BODY A finished(ReduceOp op, A alpha, std::int64_t extent, const Two<A>& x) {
   }
 }
 
-// A team for each chunk; lines that are not cut are finished here, unless what is found is wanted.
+// One team per chunk; lines that are not split are finished here, unless the statistics are
+// requested.
 template <class T, int W>
 struct ReduceDimKernel : LineKernel<> {
   ReduceTask<Wide<T>> task;
@@ -138,7 +139,7 @@ struct JoinKernel : PerElement {
   }
 };
 
-// The result goes to args.y, or, before it is finished, to `found`.
+// Writes the results to args.y or, if `found` is not null, the unfinished statistics there.
 template <class T, int W>
 void reduce_lines(CudaDevice& device, const ReduceDim& args, Two<Wide<T>>* found) {
   using A = Wide<T>;

@@ -1,5 +1,5 @@
-// The gradients of reductions along lines: what is found of a line, then what it means for each
-// element. Of few long lines the first is found by ReduceDim's kernels.
+// The gradients of reductions along lines: first the line's statistics, then the gradient of each
+// element. For a few long lines, ReduceDim's kernels compute the statistics.
 #include "kernels/cuda/chunks.h"
 #include "kernels/cuda/line_sums.h"
 
@@ -18,8 +18,8 @@ CS_BODY A power_slope(A value, A power) {
   return power == 2 ? 2 * value : power * slope_sign(value) * std::pow(std::abs(value), power - 1);
 }
 
-// A product without one of its factors: the ordinary factors are divided, zeros and what is not
-// finite are counted.
+// A product without one of its factors: finite nonzero factors are divided out, zeros and
+// non-finite factors are counted.
 class ProductGrad {
  public:
   template <class T>
@@ -59,7 +59,7 @@ struct ReduceGradKernel : LineKernel<> {
   ReduceOp op;
   A alpha;
   Chunks chunks;
-  const Two<A>* found;  // of each line; null: not cut, and found here
+  const Two<A>* found;  // of each line; null: not split, computed here
   const T* dy;
   const T* x;
   T* dx;
@@ -124,7 +124,7 @@ struct ReduceGradKernel : LineKernel<> {
       default: return extreme(team, line, to, slope, of);
     }
   }
-  // Equal extremes share the slope.
+  // Equal extremes share the gradient.
   CS_BODY void extreme(const Team& team, const Line& line, const Span<T, 1>& to, A slope,
                        const Two<A>& of) const {
     const A share = slope / of.b;

@@ -1,5 +1,5 @@
-// Rotary embedding: a table of the angles' cosines and sines [positions, dim/2], computed in double
-// and kept by the device, then one pass over the heads in 16-byte pieces where the views allow it.
+// Rotary embedding: a table of cosines and sines [positions, dim/2], computed in double and cached
+// on the device, then one pass over the heads, in 16-byte pieces if the views allow it.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -31,8 +31,8 @@ struct RopeTableKernel : PerElement {
   }
 };
 
-// The tables of a device, its extension: the latest few. Each holds whole pages of positions, so
-// that a sequence that grows by a token a call makes a new one now and then.
+// The cached tables of a device, kept as an extension: the last few. Each holds whole pages of
+// positions, so that a sequence that grows by one token per call rarely needs a new one.
 class RopeTables {
  public:
   explicit RopeTables(CudaDevice& device) : device_(device) {}
@@ -48,7 +48,7 @@ class RopeTables {
     return *static_cast<RopeTables*>(slot.get());
   }
 
-  // The angles [seq, half] from `first` on; they are there until the next call.
+  // The angles [seq, half] from `first` on; valid until the next call.
   template <class W>
   const RopeAngle<W>* angles(std::int64_t first, std::int64_t seq, std::int64_t half,
                              double theta) {
@@ -95,8 +95,8 @@ class RopeTables {
     return {sizeof(RopeAngle<W>),        first, end, half, theta, kernel.table, bytes,
             device_.graphs().recording()};
   }
-  // A step that is recorded has tables of its own, in its memory and written in each launch: it
-  // needs those that are dropped here, and what it writes is not there when it is given up.
+  // A recorded step has separate tables, in graph memory and written at each launch: it cannot use
+  // the eager ones, which may be dropped, and its own are not valid if the recording is abandoned.
   void drop_of_other_recordings(std::uint64_t now) {
     std::erase_if(entries_, [&](const Entry& entry) {
       const bool over = entry.recording != 0 && entry.recording != now;
@@ -113,7 +113,7 @@ class RopeTables {
   std::vector<Entry> entries_;  // the latest last
 };
 
-// A block for each token in turn, a thread for `pieces` of a head's first half.
+// Blocks iterate over tokens; a thread handles `pieces` of a head's first half.
 template <class T, int kPiece>
 struct RopeKernel : PerElement {
   using W = Wide<T>;

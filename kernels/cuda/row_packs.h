@@ -1,6 +1,6 @@
 #pragma once
-// Packs of neighbouring elements of rows, as they are computed with: 16 bytes at once where rows
-// are aligned, one element where they are not. Used by the .cu files only.
+// Packs of adjacent row elements, widened to the compute type: 16 bytes at once if rows are
+// aligned, otherwise one element. Used by the .cu files only.
 #include <type_traits>
 
 #include "kernels/cuda/typed.h"
@@ -9,14 +9,14 @@
 
 namespace coshard::kernels::cuda {
 
-// The elements of `from`, computed with.
+// The elements of `from`, widened.
 template <class T, int W>
 CS_BODY void widen_pack(const Pack<T, W>& from, Wide<T> (&to)[W]) {
   CS_UNROLL
   for (int j = 0; j < W; ++j) to[j] = widen(from.at[j]);
 }
 
-// Pack `number` of `from`, or `otherwise` where from is null.
+// Pack `number` of `from`, or `otherwise` if from is null.
 template <class T, int W>
 CS_BODY void widen_or(const T* from, std::int64_t number, Wide<T> otherwise, Wide<T> (&to)[W]) {
   if (from != nullptr) return widen_pack(load_pack<W>(from + number * W), to);
@@ -40,8 +40,8 @@ CS_BODY void store_wide(T* to, const Wide<T> (&from)[W]) {
   }
 }
 
-// Whether rows of `extent` elements that begin at each of these (null: not there) can be read 16
-// bytes at once.
+// Whether rows of `extent` elements that begin at each of these (null: absent) can be read 16 bytes
+// at once.
 template <class T, class... Pointers>
 bool in_vectors(std::int64_t extent, const Pointers*... at) {
   return extent % kPackOf<T> == 0 && ((reinterpret_cast<std::uintptr_t>(at) % 16 == 0) && ...);

@@ -1,6 +1,6 @@
-// Running sums, products, extremes and logarithms along lines, in double or 64-bit integers, and
-// the gradients of two of them. Lines that lie side by side have a thread each; a line by itself
-// has a block, which goes over it tile by tile.
+// Running sums, products, extremes and log-sum-exps along lines, in double or 64-bit integers.
+// Adjacent lines get one thread each; a contiguous line gets a block, which processes it tile by
+// tile.
 #include <cmath>
 
 #include "kernels/cuda/team.h"
@@ -8,7 +8,7 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-constexpr int kScanItems = 4;  // of a thread in each tile
+constexpr int kScanItems = 4;  // per thread in each tile
 constexpr int kScanThreads = 512;
 
 template <class T>
@@ -31,7 +31,8 @@ CS_BODY double scan_log_add_exp(double a, double b) {
   return high + std::log1p(std::exp(low - high));
 }
 
-// What `before` (of earlier elements) and `value` come to. where: of an extreme; < 0: no elements.
+// Combines `before` (of earlier elements) and `value`. where: the index of an extreme; < 0: no
+// elements.
 template <class A>
 CS_BODY Placed<A> scanned(ScanOp op, const Placed<A>& before, const Placed<A>& value) {
   if (before.where < 0 || value.where < 0) return before.where < 0 ? value : before;
@@ -57,7 +58,7 @@ struct ScanTask {
   std::int64_t lines, extent, inner;
   const T* x;
   T* y;
-  std::int64_t* indices;  // null: not wanted
+  std::int64_t* indices;  // null: not requested
 
   using State = Placed<ScanSum<T>>;
   CS_BODY std::int64_t offset(std::int64_t line) const {
@@ -123,7 +124,7 @@ struct ScanLineKernel : KernelTraits<kScanThreads, true> {
     }
     return after;
   }
-  // Adds to `before` what earlier threads hold; returns it with what all hold.
+  // Adds the values of earlier threads to `before`; returns it with those of all threads added.
   CS_BODY State meet(Block& block, State sum, State& before) const {
     auto* of_warps = block.template shared<State>();
     const auto from_below = [&](const State& state, int delta) {

@@ -1,5 +1,4 @@
-// The gradients of running products and of running logarithms of sums of exponentials, in double; a
-// thread for each line.
+// The gradients of running products and of running log-sum-exps, in double; one thread per line.
 #include <cmath>
 #include <limits>
 
@@ -30,8 +29,8 @@ struct ScanGradKernel : PerElement {
     dx[at] = static_cast<T>(static_cast<Wide<T>>(value));
   }
 
-  // dx[k] = sum over j >= k of dy[j] * the product of x[0..j] without x[k]. Beyond the first zero
-  // every product that keeps it is 0; at the first zero the products lack it.
+  // dx[k] = sum over j >= k of dy[j] * the product of x[0..j] without x[k]. Past the first zero
+  // every product that contains it is 0; only those for k at that zero omit it.
   CS_BODY void of_product(std::int64_t first) const {
     std::int64_t zero = 0;
     double before = 1;
@@ -57,7 +56,7 @@ struct ScanGradKernel : PerElement {
       product_of /= get(x, at);
     }
   }
-  // y never falls from left to right, so that no exponential below exceeds 1.
+  // y does not decrease from left to right, so no exponential below exceeds 1.
   CS_BODY void of_log_sum_exp(std::int64_t first) const {
     double sum = 0, later = 0;
     for (std::int64_t e = extent - 1; e >= 0; --e) {

@@ -1,8 +1,9 @@
-// Scatter. Deterministic: along each line the sources are taken in order, so that of equal indices
-// the last one is kept and sums are added as the reference adds them. A short line has a thread; a
-// long one a block, which takes 256 sources at a time and lets one thread act for all that go to
-// the same place. Few very long lines are cut into chunks: a block for each leaves its sums, or the
-// places of what it keeps, in memory of its own, and a second kernel joins these in order.
+// Scatter. Deterministic: along each line the sources are processed in order, so that of equal
+// indices the last one wins and sums are added in the reference's order. A short line gets a
+// thread; a long one a block, which takes 256 sources at a time and lets one thread act for all
+// with the same target. A few very long lines are split into chunks: one block per chunk stores its
+// sums, or the positions of the sources it keeps, in scratch memory, and a second kernel combines
+// these in order.
 #include <algorithm>
 
 #include "kernels/cuda/bits.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr std::int64_t kShortLine = 64;
 constexpr int kSourcesAtOnce = 256;
 
-// Where the lines are, and what goes into them: of Out, sources of Src.
+// The lines, of type Out, and the sources that are written to them, of type Src.
 template <class Out, class Src>
 struct ScatterLines {
   StridedIndex<3> lines;  // index, out, src
@@ -23,7 +24,7 @@ struct ScatterLines {
   Out* out;
   const Src* src;  // null: `value`
   Src value;
-  std::int64_t extent;  // of a line of the index
+  std::int64_t extent;  // per line of the index
   std::int64_t index_stride, out_stride, src_stride;
 
   CS_BODY Src source(std::int64_t at) const { return src != nullptr ? src[at] : value; }
@@ -64,19 +65,19 @@ struct ShortLineKernel : PerElement {
   }
 };
 
-// What the chunks of cut lines come to.
+// The partial results of the chunks of split lines.
 template <class Part>
 struct ScatterParts {
-  std::int64_t chunks, length;  // of a line; sources of all but the last
-  std::int64_t limit;           // places of a line
-  Part* data;                   // [chunks][lines][limit]; null: not cut
+  std::int64_t chunks, length;  // per line; sources of all but the last
+  std::int64_t limit;           // elements of a line of out
+  Part* data;                   // [chunks][lines][limit]; null: not split
 
   CS_BODY Part* of(std::int64_t chunk, std::int64_t lines, std::int64_t line) const {
     return data + (chunk * lines + line) * limit;
   }
 };
 
-// What a chunk leaves: sums, or the number of the last source, from 1 on.
+// A chunk's partial result: sums, or the number of the last source, from 1 on.
 template <class Out, bool kAdd>
 using PartOf = std::conditional_t<kAdd, Out, std::int64_t>;
 
@@ -131,7 +132,7 @@ struct LongLineKernel : KernelTraits<kSourcesAtOnce, true> {
     return true;
   }
 
-  // The first thread of those with one target adds for all of them.
+  // The first of the threads with the same target adds for all of them.
   CS_BODY static void add(int mine, const std::int64_t* targets, const Src* sources, Out& place) {
     const std::int64_t target = targets[mine];
     for (int t = 0; t < mine; ++t)
@@ -170,8 +171,8 @@ struct JoinScatterKernel : PerElement {
   }
 };
 
-// In how many chunks: enough to keep the device busy, each long enough to be worth it, and their
-// memory not much more than that of the sources.
+// The number of chunks: enough to occupy the device, each long enough to be worthwhile, and with
+// not much more memory than the sources.
 template <class Part, class Lines>
 ScatterParts<Part> parts_for(const CudaDevice& device, const Lines& of, std::int64_t limit) {
   constexpr std::int64_t kShortest = 8 * kSourcesAtOnce;
@@ -194,7 +195,7 @@ void scatter_long(CudaDevice& device, const ScatterLines<Out, Src>& of, std::int
     const std::int64_t count = kernel.parts.chunks * of.lines.count * limit;
     memory = device.make_buffer(static_cast<std::size_t>(count) * sizeof(Part));
     kernel.parts.data = static_cast<Part*>(memory->data());
-    run(device, Fill{memory->data(), dtype_of<Part>, count, -0.0});  // x + -0 is x, of 0 and -0 too
+    run(device, Fill{memory->data(), dtype_of<Part>, count, -0.0});  // x + -0 is x, -0 included
   }
   constexpr std::int64_t kMostBlocks = 1 << 20;
   launch(device, "scatter", kernel, std::min(of.lines.count * kernel.parts.chunks, kMostBlocks),

@@ -21,7 +21,7 @@ struct SoftmaxKernel : LineKernel<> {
     using A = Wide<T>;
     const Held<T, W> held(team, this->template span<W>(x, line));
     const auto to = this->template span<W>(y, line);
-    // NaN is passed over here and comes back with the sum.
+    // Ignores NaN, which the sum propagates.
     A high = -std::numeric_limits<A>::infinity();
     held.each([&](const A(&v)[W], std::int64_t) {
       CS_UNROLL

@@ -1,5 +1,5 @@
 // Stable sorting along lines: runs are sorted in shared memory, then merged through scratch memory
-// until one is left. Equal elements are ordered by their places, so any network is stable.
+// until one is left. Equal elements are ordered by position, so any sorting network is stable.
 #include <limits>
 
 #include "kernels/cuda/team.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kSortRun = 2048;  // elements of a run, at most
 
-// An element and its place in the line; place -1: past the end, after every other.
+// An element and its position in the line; -1: past the end, sorts after all others.
 template <class T>
 struct Sorted {
   T value;
@@ -45,7 +45,7 @@ struct SortTarget {
   }
 };
 
-// A block for each run.
+// One block per run.
 template <class T>
 struct SortRunsKernel : PerBlock {
   bool descending;
@@ -90,8 +90,8 @@ struct SortRunsKernel : PerBlock {
   }
 };
 
-// Neighbouring runs of `length` elements become one: each element counts those of the other run
-// that come before it.
+// Merges adjacent runs of `length` elements: each element counts those of the other run that
+// precede it.
 template <class T>
 struct MergeRunsKernel : PerElement {
   bool descending;

@@ -1,6 +1,6 @@
 #pragma once
-// Up to four views of one shape walked together: dimensions that are dense in all of them are
-// merged, and the number of an element becomes its offset in each. Used by the .cu files only.
+// Joint iteration over up to four views of one shape: dimensions that are dense in all of them are
+// merged, and an element's index is mapped to its offset in each view. Used by the .cu files only.
 #include <array>
 
 #include "kernels/cuda/divider.h"
@@ -15,10 +15,10 @@ struct StridedIndex {
   std::int64_t shape[kMaxDims] = {};
   std::int64_t strides[N][kMaxDims] = {};
   Divider dividers[kMaxDims];
-  bool dense = false;  // every view has stride 1 throughout: the offset is the number
+  bool dense = false;  // every view has stride 1: the offset is the index
   bool small = false;  // fewer than 2^31 elements
 
-  // After changes of shape and strides; those of no dimension are 1.
+  // Call after changing shape and strides; unused dimensions are set to 1.
   void settle() {
     count = 1;
     for (int d = 0; d < ndim; ++d) count *= shape[d];
@@ -46,7 +46,7 @@ struct StridedIndex {
   }
 };
 
-// The shape is that of the first view; a view without data has strides of 0.
+// The first view determines the shape; a view without data has strides of 0.
 template <int N>
 StridedIndex<N> strided_index(const std::array<const View*, N>& views) {
   StridedIndex<N> index;

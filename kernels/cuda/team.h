@@ -1,7 +1,7 @@
 #pragma once
-// Threads that work on one line of [outer, extent, inner] together, and how kernels over lines are
-// started. Sums and extremes of a team are the same in each of its threads, and the same in every
-// run: trees of fixed shape, no atomics. Used by the .cu files only.
+// Teams of threads that work on one line of [outer, extent, inner] together, and launches of
+// kernels over lines. Sums and extremes of a team are the same in all its threads and in every run:
+// trees of fixed shape, no atomics. Used by the .cu files only.
 #include <algorithm>
 #include <bit>
 
@@ -10,15 +10,15 @@
 namespace coshard::kernels::cuda {
 
 enum class TeamShape : int {
-  Warp,     // a warp for each line: short lines
-  Block,    // a block for each line
+  Warp,     // one warp per line: short lines
+  Block,    // one block per line
   Columns,  // 32 lines for each block, a lane of all its warps for each: neighbouring lanes read
             // neighbouring lines
 };
 
-constexpr std::size_t kLargestState = 16;  // bytes of what a team combines
+constexpr std::size_t kLargestState = 16;  // bytes of a value that a team combines
 
-// A value and where it is.
+// A value and its position.
 template <class T>
 struct Placed {
   T value;
@@ -62,8 +62,8 @@ class Team {
            : shape_ == TeamShape::Block ? block_.threads()
                                         : block_.threads() / kWarp;
   }
-  // Calls f(line) for the team's share of `count` lines. All threads of the block call it equally
-  // often: then line may be past the end, for a team that has nothing to do but to meet the others.
+  // Calls f(line) for the team's share of `count` lines. All threads of the block make the same
+  // number of calls, so line may be past the end for a team that only takes part in barriers.
   template <class F>
   CS_BODY void each_line(std::int64_t count, F&& f) {
     const int warps = block_.threads() / kWarp;
@@ -77,7 +77,7 @@ class Team {
       f(first + own);
   }
 
-  // What all threads of the team hold, combined; `op` is associative and commutative.
+  // Combines the values of all threads of the team; `op` is associative and commutative.
   template <class T, class Op>
   CS_BODY T combine(T value, Op&& op) {
     static_assert(sizeof(T) <= kLargestState);
@@ -134,7 +134,7 @@ struct Span {
   CS_BODY T* at(std::int64_t pack) const { return first + pack * step; }
 };
 
-// The base of a kernel over lines; `max_threads` of a block.
+// The base of a kernel over lines; `max_threads` per block.
 template <int max_threads = 1024>
 struct LineKernel : KernelTraits<max_threads, true> {
   TeamShape shape;
@@ -144,7 +144,7 @@ struct LineKernel : KernelTraits<max_threads, true> {
   CS_BODY std::int64_t offset(std::int64_t line) const {
     return inner == 1 ? line * extent : line / inner * extent * inner + line % inner;
   }
-  // A line of `data`; nothing past the end. W > 1 only with inner 1.
+  // A line of `data`; empty past the end. W > 1 requires inner == 1.
   template <int W, class T>
   CS_BODY Span<T, W> span(T* data, std::int64_t line) const {
     if (line >= lines()) return {data, 0, 0};
@@ -159,7 +159,7 @@ CS_BODY void each_pack(const Team& team, const Span<T, W>& line, F&& f) {
   for (std::int64_t n = team.rank(); n < line.packs; n += size)
     f(load_pack<W>(static_cast<const T*>(line.at(n))), n);
 }
-// Likewise f(elements of a pack as they are computed with).
+// Likewise f(widened elements of a pack).
 template <class T, int W, class F>
 CS_BODY void each_wide_pack(const Team& team, const Span<const T, W>& line, F&& f) {
   const int size = team.size();
@@ -170,7 +170,7 @@ CS_BODY void each_wide_pack(const Team& team, const Span<const T, W>& line, F&& 
     f(x);
   }
 }
-// Likewise f(element as it is computed with).
+// Likewise f(widened element).
 template <class T, int W, class F>
 CS_BODY void each_wide(const Team& team, const Span<const T, W>& line, F&& f) {
   each_wide_pack(team, line, [&](const Wide<T>(&x)[W]) {
@@ -179,7 +179,8 @@ CS_BODY void each_wide(const Team& team, const Span<const T, W>& line, F&& f) {
   });
 }
 
-// A line that is passed over several times: what fits stays in registers, the rest is read again.
+// A line that is read several times: the packs that fit stay in registers, the others are loaded
+// again.
 template <class T, int W>
 class Held {
  public:
@@ -200,7 +201,7 @@ class Held {
     for (std::int64_t n = number(kHeld); n < line_.packs; n += size_)
       give(load_pack<W>(line_.at(n)), n, f);
   }
-  // Likewise of two lines of the same length.
+  // Likewise for two lines of the same length.
   template <class F>
   CS_BODY void each_with(const Held& other, F&& f) const {
     CS_UNROLL
@@ -246,14 +247,14 @@ inline int power_of_two(std::int64_t at_least, int low, int high) {
   return static_cast<int>(std::bit_ceil(wanted));
 }
 
-// The team for lines of `packs` packs: about two for each thread.
+// The team shape for lines of `packs` packs: about two per thread.
 inline TeamShape shape_for(std::int64_t packs, std::int64_t inner) {
   if (inner > 1 || packs <= 4) return TeamShape::Columns;
   return packs <= 2 * kWarp ? TeamShape::Warp : TeamShape::Block;
 }
 
-// Starts a LineKernel that had its set_lines, and which reads `width` elements at once; with
-// `chunks` teams for each line. Nothing happens for no lines.
+// Launches a LineKernel, after set_lines, that reads `width` elements at once, with `chunks` teams
+// per line. No-op without lines.
 template <class Kernel>
 void launch_lines(CudaDevice& device, const char* name, Kernel kernel, int width = 1,
                   std::int64_t chunks = 1) {
@@ -262,7 +263,7 @@ void launch_lines(CudaDevice& device, const char* name, Kernel kernel, int width
   const std::int64_t packs = kernel.extent / width / chunks;
   kernel.shape = shape_for(packs, kernel.inner);
   int threads = 0;
-  std::int64_t together = 1;  // lines of a block
+  std::int64_t together = 1;  // lines per block
   std::size_t shared = 0;
   switch (kernel.shape) {
     case TeamShape::Warp:

@@ -10,11 +10,11 @@ constexpr std::int64_t kTransposeLeast = 16;  // a smaller dimension leaves most
 // A tile has 32 rows, along which `from` is dense, and 32 columns, along which `to` is.
 template <class Bits>
 struct TransposeKernel : KernelTraits<kTransposeThreads, true> {
-  static constexpr int kLine = kTransposeTile + 1;  // off the banks of the next line
+  static constexpr int kLine = kTransposeTile + 1;  // avoids bank conflicts
   static constexpr std::size_t kShared = kTransposeTile * kLine * sizeof(Bits);
-  StridedIndex<2> others;  // the dimensions beside these two
+  StridedIndex<2> others;  // the other dimensions
   std::int64_t rows, columns, row_tiles, column_tiles;
-  std::int64_t to_stride, from_stride;  // of a row, and of a column
+  std::int64_t to_stride, from_stride;  // strides of a row and of a column
   Bits* to;
   const Bits* from;
 

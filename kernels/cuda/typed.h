@@ -1,6 +1,5 @@
 #pragma once
-// How elements are read, computed and written on a device.
-// Used by the .cu files only.
+// Loading, computing and storing elements on a device. Used by the .cu files only.
 #include <cstdint>
 #include <type_traits>
 
@@ -20,8 +19,8 @@ void with_index(DType dtype, F&& f) {
   }
 }
 
-// What T is computed in, and what statistics of it are kept as: f32 for bf16, f16 and f32, f64 for
-// f64. Integers are themselves.
+// The compute type of T, also used for its statistics: f32 for bf16, f16 and f32, f64 for f64.
+// Integers are unchanged.
 template <class T>
 using Wide = std::conditional_t<is_short_float<T>, float, T>;
 
@@ -36,7 +35,7 @@ inline std::int64_t count_of(const View& v) {
   return count;
 }
 
-// A View's shape or strides as a kernel's member.
+// A View's shape or strides as a kernel member.
 struct Dims {
   std::int64_t at[kMaxDims];
 };
@@ -46,7 +45,7 @@ inline Dims dims_of(const std::array<std::int64_t, kMaxDims>& from) {
   return dims;
 }
 
-// Leaves `value` for the host, unless something else was found before.
+// Reports `value` to the host, unless an error was reported before.
 CS_BODY void leave(Block& block, DeviceAssert* finding, DeviceAssertKind kind, std::int64_t value,
                    std::int64_t limit) {
   if (block.atomic_cas(&finding->kind, std::uint32_t{0}, static_cast<std::uint32_t>(kind)) != 0)

@@ -1,5 +1,5 @@
 // Functions of one dense array. One kernel per dtype: the operation is the same for a whole launch,
-// so that a branch per pack costs nothing beside the memory.
+// so that a branch per pack is hidden by the memory accesses.
 #include "kernels/convert.h"
 #include "kernels/cuda/elements.h"
 #include "kernels/elementwise/scalar_math.h"
@@ -40,7 +40,7 @@ struct UnaryKernel : PerElement {
   }
 };
 
-// Of floats the value itself.
+// For floats, the value itself.
 template <class T>
 T unary_bound(double value) {
   if constexpr (std::is_integral_v<T>) return integer_bound<T>(value);

@@ -1,4 +1,4 @@
-// Choices between two arrays or numbers, with broadcasting. Elements are moved as bits.
+// Selection between two arrays or scalars, with broadcasting. Elements are moved as bits.
 #include "kernels/cuda/bits.h"
 #include "kernels/cuda/elements.h"
 

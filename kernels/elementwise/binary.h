@@ -1,7 +1,7 @@
 #pragma once
 // Functions of two elements, each written once for all back ends, like those of one element
-// (unary.h); their gradients are operators. A comparison returns a bool. A new function is a struct
-// here and an entry in its list.
+// (unary.h); their gradients are composed of operators. A comparison returns a bool. To add a
+// function, add a struct here and an entry in its list.
 #include <string_view>
 
 #include "kernels/elementwise/element.h"
@@ -25,7 +25,7 @@ enum class BinaryOp : std::uint8_t {
 namespace elementwise {
 
 struct BinaryFunction {
-  static constexpr bool kVectorValue = false;  // as Function's
+  static constexpr bool kVectorValue = false;  // see Function
   static constexpr bool kDivides = false;      // integer division by zero is the caller's error
 };
 

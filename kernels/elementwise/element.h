@@ -1,5 +1,5 @@
 #pragma once
-// What functions of one and of two elements share.
+// Shared by the functions of one and of two elements.
 #include <cstdint>
 
 #if defined(__CUDACC__)
@@ -10,7 +10,7 @@
 
 namespace coshard::kernels::elementwise {
 
-// Whether it has a value over integers, `of_integer`, of this many arguments.
+// Whether F supports integers: has `of_integer` with this many arguments.
 template <class F, class... Integers>
 concept TakesIntegersOf = requires(Integers... x) {
   F::of_integer(x...);

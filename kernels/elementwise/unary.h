@@ -1,8 +1,8 @@
 #pragma once
 // Functions of one element, each written once for all back ends: a value and a derivative over a V
 // (double, float, or a register of floats) with the elementary functions `m` of that V, and a value
-// over integers if there is one. A new function is a struct here and an entry in the list; back
-// ends switch over the list, so that one without it does not compile.
+// over integers if supported. To add a function, add a struct here and an entry in the list; back
+// ends switch over the list, so that one that lacks the function does not compile.
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -32,8 +32,8 @@ namespace elementwise {
 struct Function {
   // The derivative is a function of the result y: derivative(m, y), not derivative(m, x).
   static constexpr bool kFromResult = false;
-  // Whether registers of floats have the elementary functions it needs; otherwise it uses the
-  // reference loop.
+  // Whether the elementary functions it needs exist for registers of floats; otherwise the
+  // reference loop is used.
   static constexpr bool kVectorValue = true, kVectorDerivative = true;
 };
 

@@ -12,7 +12,7 @@ struct Sizes {
   std::int64_t batch, heads, kv_heads, tq, tk, dim, value_dim;
   bool causal;
   std::int64_t diagonal;
-  // How many keys query i sees.
+  // The number of keys that query i attends to.
   std::int64_t visible(std::int64_t i) const {
     if (!causal) return tk;
     return std::max<std::int64_t>(0, std::min(tk, i + diagonal + 1));
@@ -29,7 +29,7 @@ Sizes sizes_of(const Args& args) {
           q.shape[3], args.v.shape[3], args.causal, args.diagonal};
 }
 
-// What the mask adds to a score.
+// The value that the mask adds to a score.
 template <class T>
 double masked(const View& mask, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
   if (!mask.data) return 0;
@@ -81,7 +81,8 @@ void forward(const Attention& args) {
   }
 }
 
-// The gradients of one (batch, kv head): dk and dv of all its keys, dq of the heads of its group.
+// The gradients of one (batch, kv head): dk and dv of all its keys, dq of the query heads of its
+// group.
 template <class T>
 void backward_group(const AttentionGrad& args, const Sizes& n, std::int64_t b, std::int64_t kv) {
   using S = Statistic<T>;

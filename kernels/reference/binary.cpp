@@ -7,7 +7,8 @@
 namespace coshard::kernels::reference {
 namespace {
 
-// A number beside a tensor, as precise as that tensor's arithmetic; compared, as its elements.
+// The scalar operand, in the precision of the tensor's arithmetic; in comparisons, rounded to its
+// dtype.
 template <class T, class Compute>
 Compute operand(const Binary& args) {
   if constexpr (std::is_integral_v<T>) return static_cast<Compute>(args.alpha);
@@ -15,7 +16,7 @@ Compute operand(const Binary& args) {
   return static_cast<Statistic<T>>(args.alpha);
 }
 
-// Division by zero of an integer is an error of the caller.
+// Integer division by zero is the caller's error.
 template <class F, class Compute>
 Compute applied(Compute a, Compute b) {
   if constexpr (std::is_integral_v<Compute> && F::kDivides)

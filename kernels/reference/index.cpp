@@ -7,7 +7,7 @@ namespace coshard::kernels::reference {
 namespace {
 
 // Calls f(offset in `lines`, offset in `other`) for every element of the index, where `lines` is
-// the tensor that is indexed along `dim`.
+// the tensor indexed along `dim`.
 template <class F>
 void each_indexed(const char* who, const View& index, int dim, const View& lines, const View& other,
                   F&& f) {
@@ -37,7 +37,7 @@ View row_major_like(const View& view) {
   return plain;
 }
 
-// The source as a typed element, or the value that stands for all of it.
+// The source elements, or the value that replaces all of them.
 template <class T>
 struct ScatterSource {
   const T* data;
@@ -109,7 +109,7 @@ void run(const Scatter& args) {
 }
 
 void run(const Triangle& args) {
-  // All matrices at their element (0, 0), then the elements of each.
+  // Loops over the (0, 0) elements of all matrices, then over the elements of each.
   View y = args.y;
   View x = args.x;
   const int i_dim = y.ndim - 2;

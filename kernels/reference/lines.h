@@ -1,5 +1,5 @@
 #pragma once
-// Lines through the middle of [outer, extent, inner], and reductions over one. Used by the
+// Lines along the middle dimension of [outer, extent, inner], and reductions over one. Used by the
 // reference loops only.
 #include <algorithm>
 #include <cmath>

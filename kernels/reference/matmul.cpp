@@ -19,7 +19,8 @@ double gelu_slope(double y) {
          0.5 * y * (1 - t * t) * kMatmulGeluScale * (1 + 3 * kMatmulGeluCubic * y * y);
 }
 
-// One result before it is stored: `at` is its place in aux, `column` that in the bias.
+// Applies bias and epilogue to one result: `at` is its index in aux, `column` its index in the
+// bias.
 template <class T>
 T finished(const Matmul& args, double y, std::int64_t at, std::int64_t column) {
   if (args.bias != nullptr) y += get(as<T>(args.bias), column);

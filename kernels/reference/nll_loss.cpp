@@ -4,7 +4,7 @@
 namespace coshard::kernels::reference {
 namespace {
 
-// The middle of [outer, classes, inner] as a line.
+// The middle dimension of [outer, classes, inner] as a line.
 struct NllLines {
   std::int64_t outer, extent, inner;
 };

@@ -9,7 +9,7 @@ namespace {
 
 double sign_of(double value) { return value > 0 ? 1 : value < 0 ? -1 : 0; }
 
-// dx[i] for each element of a line is `scale` times the derivative.
+// For each element i of a line, dx[i] = `scale` times the derivative.
 template <class T>
 void product_grad(const Line<T>& x, double scale, std::vector<double>& dx) {
   double before = 1;

@@ -23,7 +23,7 @@ A step(ScanOp op, A before, A value) {
     case ScanOp::LogSumExp:
       if constexpr (std::is_floating_point_v<A>) return log_add_exp(before, value);
       fail(ErrorKind::Unsupported, "logcumsumexp does not support integers");
-    // a NaN that has been met stays; otherwise the later of equals
+    // NaN is sticky; of equal elements the later one wins
     case ScanOp::Max:
       return before != before || (value == value && value < before) ? before : value;
     case ScanOp::Min:
@@ -58,8 +58,8 @@ void scan_lines(const Scan& args) {
   });
 }
 
-// dx[k] = sum over j >= k of dy[j] * the product of x[0..j] without x[k]. Beyond the first zero
-// every product that keeps it is 0; at the first zero the products lack it.
+// dx[k] = sum over j >= k of dy[j] * the product of x[0..j] without x[k]. Past the first zero every
+// product that contains it is 0; only those for k at that zero omit it.
 template <class T>
 void product_scan_grad(const ScanGrad& args, std::int64_t first) {
   const std::int64_t n = args.extent;
@@ -91,7 +91,7 @@ void product_scan_grad(const ScanGrad& args, std::int64_t first) {
   }
 }
 
-// y never falls from left to right, so that no exponential below exceeds 1.
+// y does not decrease from left to right, so no exponential below exceeds 1.
 template <class T>
 void log_sum_exp_scan_grad(const ScanGrad& args, std::int64_t first) {
   double sum = 0;

@@ -8,7 +8,7 @@
 namespace coshard::kernels::reference {
 namespace {
 
-// a before b in rising order; NaN is greater than every number.
+// a before b in ascending order; NaN is greater than every number.
 template <class T>
 bool less(T a, T b) {
   if constexpr (std::is_integral_v<T>) {

@@ -7,7 +7,7 @@ namespace {
 
 double size(DType dtype) { return static_cast<double>(size_of(dtype)); }
 
-// Elements that memory holds: a broadcast dimension counts once.
+// Elements stored in memory: a broadcast dimension counts once.
 double elements(const View& view) {
   if (view.data == nullptr) return 0;
   double count = 1;
@@ -41,10 +41,10 @@ KernelWork passing(std::string_view name, int passes, double count, DType dtype)
 }
 double of_pointer(const void* data, double bytes) { return data == nullptr ? 0 : bytes; }
 
-// Of the scores that q and k have, what a causal mask leaves.
+// The number of scores of q and k that a causal mask keeps.
 double kept_scores(std::int64_t tq, std::int64_t tk, bool causal, std::int64_t diagonal) {
   if (!causal) return product(tq, tk);
-  if (tq == tk && diagonal == 0) return product(tq, tk) / 2;  // as FLOPs of attention are counted
+  if (tq == tk && diagonal == 0) return product(tq, tk) / 2;  // as usually counted
   double kept = 0;
   for (std::int64_t i = 0; i < tq; ++i)
     kept += static_cast<double>(std::clamp<std::int64_t>(i + diagonal + 1, 0, tk));
@@ -168,7 +168,7 @@ KernelWork work_of(const Attention& a) {
   work.bytes = bytes(a.q, a.k, a.v, a.out) + bytes(a.mask);
   return work;
 }
-// Five products where forward has two.
+// Five matmuls where forward has two.
 KernelWork work_of(const AttentionGrad& a) {
   KernelWork work = attention("AttentionGrad", a.q, a.k, a.v, a.causal, a.diagonal, 2.5);
   work.bytes = bytes(a.q, a.k, a.v, a.out, a.dout) + bytes(a.dq, a.dk, a.dv, a.mask, a.dmask);

@@ -1,6 +1,6 @@
 #pragma once
-// What each kernel has to do: floating-point operations of products and attention, and the bytes
-// that it reads and writes, counting each operand once. Pure functions.
+// The work of each kernel: floating-point operations of matmul and attention, and the bytes read
+// and written, counting each operand once. Pure functions.
 #include "kernels/args.h"
 #include "runtime/device/sim/processor_model.h"
 

@@ -4,7 +4,7 @@
 
 namespace coshard::kernels {
 
-// Before kernels are run on a VirtualDevice (virtual_device.h). May be called again.
+// Call before running kernels on a VirtualDevice (virtual_device.h). Idempotent.
 void add_sim_kernels();
 
 }  // namespace coshard::kernels

@@ -1,10 +1,10 @@
 #pragma once
-// Collectives of the MPI between processes, which benches set beside ours.
+// The MPI library's own collectives between processes, for benchmarks to compare with ours.
 
 namespace coshard {
 
-// Of `elements` f32 of the whole, a power of two. AllToAll: of a matrix of 64 columns, whose rows are
-// cut before and whose columns are cut after.
+// On f32, with `elements` in the whole buffer, a power of two. AllToAll: of a matrix of 64 columns,
+// sharded by rows before and by columns after.
 enum class BlockingCollective { AllReduce, AllReduceInPlace, AllGather, ReduceScatter, AllToAll };
 
 }  // namespace coshard

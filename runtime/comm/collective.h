@@ -1,6 +1,6 @@
 #pragma once
-// What every back end needs from a Collective: its sizes, validation, fingerprint and text. Pure
-// functions of the arguments; any thread.
+// Sizes, validation, fingerprint and text of a Collective, for every back end. Pure functions of
+// the arguments; any thread.
 #include <cstdint>
 #include <string>
 
@@ -27,7 +27,7 @@ std::int64_t recv_elements(const Collective& collective, int ranks, int rank);
 // Bytes of the larger of the two buffers.
 std::int64_t larger_bytes(const Collective& collective, int ranks, int rank);
 
-// Error{BadInput} that names what does not fit.
+// Error{BadInput} names the mismatch.
 void check(const Collective& collective, int ranks, int rank);
 
 // Equal on ranks that issue the same collective: kind, dtype, reduction, root, geometry and counts.

@@ -1,5 +1,5 @@
 #pragma once
-// Text for the errors of every communicator: what is being waited for, who is missing, what
+// Error texts of every communicator: what is being waited for, which ranks are missing, what
 // disagreeing ranks issued. Values and pure functions; any thread. `on` is a communicator: "tp[4]".
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ struct CollectiveInfo {
   // `missing`: "arrived: 0; missing: 1 (...)".
   std::string timeout_text(std::string_view on, std::int64_t waited_ns,
                            std::string_view missing) const;
-  // The same, past the deadline, though data move: no error.
+  // The same for a warning: past the deadline, but data are still moving.
   std::string late_text(std::string_view on, std::int64_t waited_ns,
                         std::string_view missing) const;
   // World rank `lost` left the program after `issued` collectives.
@@ -40,7 +40,7 @@ struct CollectiveInfo {
 struct LastIssued {
   std::uint64_t count = 0;  // collectives it has issued
   CollectiveKind kind{};    // of the last one
-  std::int64_t at_ns = 0;   // when, by the clock of the ranks
+  std::int64_t at_ns = 0;   // when, by the ranks' clock
 
   std::string text() const;  // "last issued #39 all_reduce 1.7 s ago", "issued no collective yet"
 };

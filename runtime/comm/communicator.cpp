@@ -42,7 +42,7 @@ Work Communicator::issue(Collective collective, CallSite where) {
              ", which was resumed in completion order (as_it_comes, in_order) and may issue no "
              "collectives: ranks could issue them in different orders",
              location_text(collective));
-  collective.noted += notes_.sum;  // what is announced for another communicator has some already
+  collective.noted += notes_.sum;  // nonzero for one announced for another communicator
   if (!notes_.last.what.empty()) collective.last_noted = notes_.last;
   collective.branch = branch.id();
   collective.branch_path = branch.child_path();

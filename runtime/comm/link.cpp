@@ -36,7 +36,7 @@ std::optional<double> quantity(std::string_view text, const std::array<Unit, N>&
   return std::nullopt;
 }
 
-// In the largest unit that gives at least 1.
+// In the largest unit in which the value is at least 1.
 template <std::size_t N>
 std::string text_of(double value, const std::array<Unit, N>& units, const Unit& smallest) {
   Unit best = smallest;

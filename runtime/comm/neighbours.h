@@ -1,5 +1,5 @@
 #pragma once
-// Ranks on a caller's io_context, where nothing else can run while one of them waits in place.
+// Ranks on a caller's io_context, where nothing else can run during a blocking wait of one of them.
 #include <string>
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace coshard {
 
 // Owned by the run, read by its ranks.
 struct Neighbours {
-  // By world rank: the execution context it is on; null: it is in another process.
+  // By world rank: its execution context; null: in another process.
   std::vector<const void*> contexts;
 
   bool together(int a, int b) const {
@@ -17,8 +17,8 @@ struct Neighbours {
   }
 };
 
-// A wait in place for a rank on the same io_context would never end if one thread runs it. Nothing
-// is lost: what was waited for can still be awaited.
+// Thrown by a blocking wait for a rank on the same io_context, which would never end if a single
+// thread runs it. The work remains valid and can still be awaited.
 class MissingIsHere : public Error {
  public:
   MissingIsHere(const std::string& awaited, int rank)

@@ -1,7 +1,7 @@
 #pragma once
-// What a wait throws on ranks that only learn of a failure: the communicator was poisoned, or a
-// peer has left. Its text includes the first cause. A launcher prefers the error of the rank that
-// failed first.
+// Thrown by waits on ranks that only learn of a failure: the communicator was poisoned, or a peer
+// has left. The text includes the first cause. Launchers prefer the error of the rank that failed
+// first.
 #include <string>
 
 #include <coshard/runtime/error.h>

@@ -17,7 +17,7 @@ std::vector<std::string> transport_settings() {
   return found;
 }
 
-// It is named, or shared memory is excluded: "^vader", MPIR_CVAR_NOLOCAL.
+// TCP is named, or shared memory is excluded: "^vader", MPIR_CVAR_NOLOCAL.
 bool may_be_tcp(const std::vector<std::string>& settings) {
   return std::ranges::any_of(settings, [](const std::string& setting) {
     return setting.find("tcp") != std::string::npos || setting.find('^') != std::string::npos ||

@@ -1,14 +1,14 @@
 #pragma once
-// What the environment says of the transport that MPI takes. Any thread, while none sets variables.
+// MPI transport settings in the environment. Any thread, while no thread sets variables.
 #include <string>
 #include <vector>
 
 namespace coshard {
 
-// "UCX_TLS=tcp,self": what tells MPI and the libraries beneath it which transport to take, and over
-// what; sorted.
+// The settings ("UCX_TLS=tcp,self") that select transports and interfaces for MPI and the libraries
+// beneath it; sorted.
 std::vector<std::string> transport_settings();
-// Whether these may have processes of one host talk by TCP, which none does by itself.
+// Whether these may make processes on one host use TCP, which no MPI does by default.
 bool may_be_tcp(const std::vector<std::string>& settings);
 
 }  // namespace coshard

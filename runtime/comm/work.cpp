@@ -26,7 +26,7 @@ void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
   Branch& branch = Branch::current();
   each([](WorkState& state) { state.issue_now(); });  // in its own branch
   if (resume_ == Resume::AsItComes) branch.unordered = true;
-  // A branch without order must not block those that have one.
+  // An unordered branch must not block ordered ones.
   if (branch.unordered) return executor.wait_unordered(*this, self);
   executor.wait(*this, self);
 }
@@ -47,7 +47,7 @@ void WorkAwaiter::give_up() noexcept {
   executor_->give_up(*this);
 }
 
-// The first that is not over; null: all are over.
+// The first work that is not over; null: all are over.
 WorkState* WorkAwaiter::next_missing(Look& look) {
   WorkState* missing = nullptr;
   look = Look::Over;
@@ -119,11 +119,11 @@ void Work::finish() noexcept {
       state_->poison(str_cat(state_->describe(), ": its buffers were freed by stack unwinding"));
     try {
       state_->wait();
-    } catch (const MissingIsHere& error) {  // it never will be over, and its memory goes
+    } catch (const MissingIsHere& error) {  // it will never complete, and its memory is freed
       state_->poison(error.what());
       state_->wait();
     }
-  } catch (...) {  // its awaiter was told, or is being unwound by what went wrong first
+  } catch (...) {  // its awaiter was notified, or is unwinding after the first failure
   }
 }
 

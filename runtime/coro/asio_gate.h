@@ -1,9 +1,10 @@
 #pragma once
-// The way to a context that may be gone, from a thread that does not run it: between the two ends
-// of a Pass it is there. A context closes its gate first of all that it does at its end, and waits
-// for who passes; so nothing is posted to what is half gone, and none of its handlers is destroyed
-// on another thread. A GatedExecutor is that of an io_context until the io_context is destroyed;
-// then it drops what it is to run, on the thread that asks.
+// Access to an execution context that may have been destroyed, from a thread that does not run it:
+// the context stays alive for the lifetime of an open Pass. A context closes its gate as the first
+// step of its destruction and waits for open passes, so nothing is posted to a half-destroyed
+// context and none of its handlers is destroyed on another thread. A GatedExecutor acts as the
+// executor of its io_context until the io_context is destroyed; after that it drops submitted
+// functions on the submitting thread.
 #include <atomic>
 #include <boost/asio/execution.hpp>
 #include <boost/asio/execution_context.hpp>
@@ -24,14 +25,14 @@ class AsioGate {
   AsioGate(const AsioGate&) = delete;
   AsioGate& operator=(const AsioGate&) = delete;
 
-  // While one is open on any thread, the io_context is there. May be nested.
+  // While a Pass is open on any thread, the io_context is alive. Passes may be nested.
   class Pass {
    public:
     explicit Pass(AsioGate& gate) noexcept : gate_(gate) {
-      // Acquire: pairs with close(), so that who is refused sees what went before.
+      // Acquire: pairs with close(), so that a refused thread sees all writes before it.
       open_ = (gate_.state_.fetch_add(1, std::memory_order_acquire) & kClosed) == 0;
     }
-    // Release: the io_context is not touched after it.
+    // Release: the io_context is not touched after this.
     ~Pass() { gate_.state_.fetch_sub(1, std::memory_order_release); }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
@@ -43,12 +44,12 @@ class AsioGate {
     bool open_;
   };
 
-  // Returns when nobody passes any more.
+  // Returns when no Pass is open any more.
   void close() noexcept {
     std::uint32_t state = state_.fetch_or(kClosed, std::memory_order_acq_rel);
     while ((state & ~kClosed) != 0) {
       std::this_thread::yield();
-      // Acquire: they have done with the io_context.
+      // Acquire: their uses of the io_context happen before the return.
       state = state_.load(std::memory_order_acquire);
     }
   }
@@ -56,11 +57,11 @@ class AsioGate {
  private:
   static constexpr std::uint32_t kClosed = 1U << 31;
   boost::asio::execution_context& context_;
-  std::atomic<std::uint32_t> state_{0};  // how many pass, and kClosed
+  std::atomic<std::uint32_t> state_{0};  // number of open passes, and kClosed
 };
 
-// Of a context: its gate, which is closed when its destruction begins. To be asked for after the
-// services that its users need: the newest is shut down first.
+// Holds a context's gate and closes it when destruction of the context begins. Create it after the
+// services that its users need: services are shut down newest first.
 class AsioGateService final : public boost::asio::execution_context::service {
  public:
   inline static boost::asio::execution_context::id id;
@@ -85,7 +86,7 @@ class GatedExecutor {
   explicit GatedExecutor(std::shared_ptr<AsioGate> gate) noexcept : gate_(std::move(gate)) {}
   GatedExecutor(const GatedExecutor& other) noexcept
       : GatedExecutor(other.gate_, other.tracked_, other.never_blocks_, other.continues_) {}
-  GatedExecutor(GatedExecutor&&) noexcept = default;  // the work goes with the gate
+  GatedExecutor(GatedExecutor&&) noexcept = default;  // the work count moves with the gate
   GatedExecutor& operator=(const GatedExecutor&) = delete;
   ~GatedExecutor() {
     if (!gate_ || !tracked_) return;
@@ -110,8 +111,8 @@ class GatedExecutor {
     return !(a == b);
   }
 
-  // What makes an I/O object of it when the io_context is gone gets the process's own context, and
-  // its handlers are dropped here.
+  // An I/O object constructed from it after the io_context is destroyed gets the system context,
+  // and its handlers are dropped in execute().
   boost::asio::execution_context& query(boost::asio::execution::context_t) const {
     if (const AsioGate::Pass pass(*gate_); pass) return pass.context();
     return boost::asio::query(boost::asio::system_executor(), boost::asio::execution::context);
@@ -164,7 +165,7 @@ class GatedExecutor {
 
   std::shared_ptr<AsioGate> gate_;  // of an io_context; null: moved from
   bool tracked_ = false;            // counts as work of the io_context
-  bool never_blocks_ = false;       // `execute` does not run it in place
+  bool never_blocks_ = false;       // `execute` never runs the function inline
   bool continues_ = false;
 };
 

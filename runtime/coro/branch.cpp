@@ -69,7 +69,7 @@ void Branch::cancel(const std::exception_ptr& cause) {
   end_wait();
 }
 
-// What it is suspended in, or its held yield.
+// Ends the suspension the branch is in, or its held yield.
 void Branch::end_wait() {
   if (suspended != nullptr) return std::exchange(suspended, nullptr)->give_up();
   if (Executor* executor = RankContext::current().executor) executor->release_cancelled();

@@ -10,11 +10,12 @@ namespace coshard {
 
 bool Sleeper::fall_asleep() {
   std::uint32_t dozing = kDozing;
-  // Acquire when it fails: what was written before the ring is visible to the next look.
+  // Acquire on failure: what was written before the ring is visible to the next look.
   if (!state_.compare_exchange_strong(dozing, kAsleep, std::memory_order_acq_rel,
                                       std::memory_order_acquire))
     return false;
-  // A ringer that comes between these two adds first: the count is too high for a moment only.
+  // A ringer between these two steps has already added one: the count is briefly too high, never
+  // too low.
   census_.one_less();
   return true;
 }
@@ -23,12 +24,13 @@ void Sleeper::wake() noexcept {
   std::uint32_t state = state_.load(std::memory_order_relaxed);
   for (;;) {
     const bool asleep = state == kAsleep;
-    // Counted before it is awake: it may run as soon as its state says so, and fall asleep again.
+    // Counted before the state changes: the rank may run, and fall asleep again, as soon as it
+    // does.
     if (asleep) census_.awake_.fetch_add(1, std::memory_order_acq_rel);
     if (state_.compare_exchange_strong(state, kAwake, std::memory_order_acq_rel,
                                        std::memory_order_relaxed))
       return;
-    if (asleep) census_.one_less();  // somebody else has woken it, and has counted it
+    if (asleep) census_.one_less();  // another ringer has woken and counted it
   }
 }
 
@@ -62,7 +64,7 @@ void Census::one_less() {
 }
 
 void Census::ask() {
-  if (asks_.load(std::memory_order_acquire)) return;  // perhaps on this thread, by ring_ below
+  if (asks_.load(std::memory_order_acquire)) return;  // possibly re-entered through ring_ below
   const std::scoped_lock lock(mutex_);
   // A rank that has since woken by its own deadline will get here again.
   if (asks_.load(std::memory_order_relaxed) || awake_.load(std::memory_order_acquire) > 0) return;

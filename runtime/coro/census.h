@@ -1,15 +1,15 @@
 #pragma once
-// Deadlock detection among the ranks of a world that share one process: counts who is awake. When
-// all of them sleep and nothing else is pending, nobody can ever wake one; that is reported at
-// once, with what each rank waits for.
+// Deadlock detection among the ranks of a world that share one process: counts the ranks that are
+// awake. When all of them sleep and nothing else is pending, nothing can ever wake one; the
+// deadlock is reported at once, with what each rank waits for.
 //
 // A rank counts as asleep only while nothing but another rank can wake it: no timer, no Asio work
-// and no foreign awaitable is pending on it. Whoever rings a rank takes it off the count of
-// sleepers, not the rank itself when it wakes; so a rank that was rung but has not run yet counts
-// as awake. A thread that does transfers for ranks (progress_threads.h) is a sleeper too, but is
-// not asked what it waits for.
+// and no foreign awaitable is pending on it. The ringer, not the woken rank, removes a rank from
+// the count of sleepers, so a rank that was rung but has not run yet counts as awake. A thread that
+// runs transfers for ranks (progress_threads.h) is a sleeper too, but is not asked what it waits
+// for.
 //
-// A sleeper's state, by atomic exchange:
+// A sleeper's state, changed by atomic exchange:
 //   state    the rank itself makes it   a ringer makes it   by
 //   awake    dozing                     awake               doze(): from here on changes are rung
 //   dozing   asleep, counted            awake               fall_asleep(), after a last look
@@ -42,7 +42,7 @@ class Sleeper {
   bool fall_asleep();
   void wake() noexcept;
   void rung() noexcept { wake(); }  // any thread
-  // All were found asleep, and this one has not answered yet.
+  // All sleepers were found asleep, and this one has not answered yet.
   bool asked() const noexcept { return asked_.load(std::memory_order_acquire); }
   // "waits for all_reduce #3 on tp[2] at train.cpp:88"
   void answer(std::string standing);
@@ -70,10 +70,10 @@ class Census {
   Census(const Census&) = delete;
   Census& operator=(const Census&) = delete;
 
-  // Before the ranks start; lives as long as the census.
+  // Called before the ranks start; the Sleeper lives as long as the census.
   Sleeper& add(int rank);
   Sleeper& add_helper();
-  // The rank has ended: it neither sleeps nor wakes anybody. Its thread.
+  // The rank has ended: it neither sleeps nor wakes others. Called on its thread.
   void leave(Sleeper& sleeper);
 
  private:
@@ -85,8 +85,8 @@ class Census {
 
   std::function<void(int)> ring_;
   std::function<void(const std::string&)> standstill_;
-  // Ranks and helpers that are awake. At 0 nobody can change it but who asks, and a rank whose own
-  // deadline passes.
+  // Ranks and helpers that are awake. At 0, only the thread that asks the ranks and a rank whose
+  // own deadline expires can change it.
   alignas(64) std::atomic<std::int64_t> awake_{0};
   std::mutex mutex_;  // all below
   std::deque<Sleeper> sleepers_;
@@ -94,7 +94,7 @@ class Census {
   std::atomic<bool> asks_{false};  // false -> true, once; written under the mutex
 };
 
-// A rank's parker: as the one inside of it, but whoever rings takes the rank off the sleepers.
+// A rank's parker: forwards to `inner`; ring() also removes the rank from the count of sleepers.
 class CountedParker final : public Parker {
  public:
   explicit CountedParker(Parker& inner) : inner_(inner) {}
@@ -115,8 +115,8 @@ class CountedParker final : public Parker {
   Sleeper* sleeper_ = nullptr;
 };
 
-// A rank's way to sleep and back: dozes from the constructor on, is awake after the destructor.
-// Does nothing for a rank that is not in a census.
+// Scope of a rank's sleep: it dozes from the constructor on and is awake after the destructor. Does
+// nothing for a rank that is not in a census.
 class Nap {
  public:
   explicit Nap(Sleeper* sleeper) : sleeper_(sleeper) {
@@ -128,10 +128,10 @@ class Nap {
   Nap(const Nap&) = delete;
   Nap& operator=(const Nap&) = delete;
 
-  // After a last look that found nothing to do, and before parking, where only another rank can end
-  // the sleep. False: it was rung meanwhile.
+  // Called after a last look that found nothing to do, before parking, when only another rank can
+  // end the sleep. False: it was rung since the constructor.
   bool begin() { return sleeper_ == nullptr || sleeper_->fall_asleep(); }
-  // After parking: says where the rank stands, `standing()`, if that is asked.
+  // After parking: reports what the rank waits for, `standing()`, if asked.
   template <class Standing>
   void end(const Standing& standing) {
     if (sleeper_ == nullptr) return;

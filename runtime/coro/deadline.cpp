@@ -14,7 +14,7 @@ Executor& executor_here(const char* what) {
   return *executor;
 }
 
-// The deadline must not overflow the clock.
+// Saturates, so that the deadline does not overflow the clock.
 std::int64_t due_after(const Executor& executor, std::chrono::nanoseconds duration) {
   const std::int64_t now = executor.now();
   return duration.count() > std::numeric_limits<std::int64_t>::max() - now
@@ -61,7 +61,7 @@ class Sleep final : public Suspension, public Timer {
   bool stopped_ = false;
 };
 
-// A stop that is still on its way from another thread finds that the target has gone.
+// A stop that arrives late from another thread finds the target cleared.
 template <class Target>
 std::function<void()> stop_on(Executor& executor, const std::shared_ptr<Target*>& target) {
   return [&executor, target] {

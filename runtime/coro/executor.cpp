@@ -62,7 +62,7 @@ const boost::asio::any_io_executor& Executor::asio_executor() const {
 const boost::asio::any_io_executor& Executor::handler_executor() {
   if (host_ != nullptr) return host_->handler_executor();
   const boost::asio::any_io_executor& executor = asio_executor();
-  if (asio_->context == nullptr) return executor;  // the user's, who keeps it
+  if (asio_->context == nullptr) return executor;  // the user's, kept alive by the user
   if (!asio_->gated) asio_->gated = GatedExecutor(AsioGateService::gate_of(*asio_->context));
   return asio_->gated;
 }
@@ -137,7 +137,7 @@ bool Executor::look_after_unordered() {
   return found;
 }
 
-// The fault of that name, for tests.
+// Implements Fault::WaitingByCompletion, for tests.
 void Executor::first_over_to_front() {
   for (Waiting* entry = waiting_.front(); entry != nullptr; entry = waiting_.after(*entry)) {
     if (entry->look() != Look::Over) continue;
@@ -147,7 +147,7 @@ void Executor::first_over_to_front() {
   }
 }
 
-// Runs what is next; false if there is nothing to run now.
+// Runs the next item; false if there is nothing to run now.
 bool Executor::turn() {
   if (has_mail_.load(std::memory_order_acquire)) [[unlikely]]
     open_mail();
@@ -193,7 +193,7 @@ void Executor::drive(std::coroutine_handle<> root) {
     enqueue(root);
     while (!root.done())
       if (!turn()) idle();
-  } catch (...) {  // a handler of the user's threw, or the wait is for ever: the root is given up
+  } catch (...) {  // a user's handler threw, or a deadlock: abandon the root
     abandon();
     throw;
   }
@@ -224,7 +224,7 @@ bool Executor::poll() {
     fire_timers();
     return operations_under_way();
   }
-  if (!asio_->own) {  // the user's threads look after the rest, between two pumps
+  if (!asio_->own) {  // the user's threads run the rest, between pumps
     fire_timers();
     return false;
   }
@@ -232,7 +232,7 @@ bool Executor::poll() {
   fire_timers();
   if (!asio_->used.load(std::memory_order_relaxed)) return false;
   ++asio_polls_;
-  context_->set_branch(context_->root());  // a handler belongs to no branch but the program's
+  context_->set_branch(context_->root());  // handlers belong to the program's root branch
   boost::asio::io_context& context = *asio_->own;
   if (context.stopped()) context.restart();
   for (int i = 0; i < kHandlersPerPoll && context.poll_one() > 0; ++i) {
@@ -240,8 +240,7 @@ bool Executor::poll() {
   return !context.stopped();
 }
 
-// After many resumptions: Asio's turn, that of waits without order, and of the other ranks of the
-// thread.
+// After many resumptions, gives Asio, unordered waits and the thread's other ranks a turn.
 void Executor::take_turns() {
   poll();
   if (!unordered_.empty()) look_after_unordered();
@@ -269,7 +268,7 @@ void Executor::idle() {
   if (head == nullptr || !spin(*head)) sleep(head, works || foreign_ > 0);
 }
 
-// Spins for as long as a sleep and a wake-up cost; whether there is something to do now.
+// Spins for as long as a sleep and a wake-up cost; returns whether there is something to do now.
 bool Executor::spin(Waiting& head) {
   if (context_->parker().shares_its_thread()) return false;
   SpinWait spin_wait;
@@ -286,7 +285,7 @@ void Executor::sleep(Waiting* head, bool asio_works) {
   const std::int64_t now = parker.now();
   std::int64_t wake_ns = give_up_at_ns_;
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
-  bool only_by_ranks = !asio_works && wake_ns == 0;  // is it woken
+  bool only_by_ranks = !asio_works && wake_ns == 0;  // can only ranks wake it
   struct Heard : std::vector<Waiting*> {
     explicit Heard(Parker& parker) : parker(parker) {}
     ~Heard() {
@@ -316,7 +315,7 @@ void Executor::sleep(Waiting* head, bool asio_works) {
     boost::asio::io_context* context = asio_works ? asio_->context : nullptr;
     if (context != nullptr) {
       asio_->used.store(true, std::memory_order_relaxed);
-      // What resumes a foreign awaitable is posted here and need not have work before.
+      // Foreign awaitables are resumed by a post to this context, which may have no other work.
       const auto open = boost::asio::make_work_guard(*context);
       context_->set_branch(context_->root());
       parker.park(wake_ns, context);

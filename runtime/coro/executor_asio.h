@@ -1,5 +1,6 @@
 #pragma once
-// Private to the executor: its Asio side, and what makes it the one that runs on a thread.
+// Private to the executor: its Asio side, and the scope that makes it the thread's current
+// executor.
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/any_io_executor.hpp>
@@ -31,22 +32,22 @@ struct Executor::Asio {
   std::unique_ptr<boost::asio::io_context> own;
   boost::asio::io_context* context = nullptr;  // the rank's; null: it lives on the user's
   boost::asio::any_io_executor executor;
-  boost::asio::any_io_executor gated;  // null: nobody has asked for it
-  std::atomic<bool> used{false};       // somebody has asked for it: it may have work
+  boost::asio::any_io_executor gated;  // null: not requested yet
+  std::atomic<bool> used{false};       // it was requested, so it may have work
 
   // On the user's context:
   std::shared_ptr<AsioGate> gate;
-  std::weak_ptr<void> owner;  // set by launch(), before anybody may ring
+  std::weak_ptr<void> owner;  // set by launch(), before any ring()
   std::coroutine_handle<> root;
   std::function<void(std::exception_ptr)> finished;  // null: not launched, or over
-  std::atomic<bool> pump_posted{false};              // and has not begun
+  std::atomic<bool> pump_posted{false};              // and has not started
   std::optional<boost::asio::steady_timer> alarm;
-  std::int64_t alarm_ns = -1;  // when it goes off; 0: never; -1: it is not set
-  int alarms_out = 0;          // handlers of it that have yet to run; each holds the owner
+  std::int64_t alarm_ns = -1;  // when it fires; 0: never; -1: not set
+  int alarms_out = 0;          // its handlers that have yet to run; each holds the owner
 };
 
-// On the user's context: who rings posts a pump there. Only a wait in place blocks the thread.
-// Rung by peers, until the executor has stopped listening to what they ring for.
+// On the user's context: ring() posts a pump there. Only a wait in place blocks the thread. Peers
+// may ring it until the executor has stopped listening to their events.
 class Executor::PumpParker final : public Parker {
  public:
   explicit PumpParker(Executor& executor) : executor_(executor) {}
@@ -65,7 +66,7 @@ class Executor::PumpParker final : public Parker {
   ThreadParker in_place_;
 };
 
-// Makes the executor the one that runs on this thread.
+// Makes the executor this thread's current one for a scope.
 class Executor::Running {
  public:
   explicit Running(Executor& executor)
@@ -89,9 +90,9 @@ class Executor::Running {
 };
 
 constexpr std::size_t kFirstCapacity = 64;
-constexpr std::int64_t kPollNs = 200'000;  // for a wait that nobody rings for
+constexpr std::int64_t kPollNs = 200'000;  // for a wait that no ring ends
 
-// Of two points in time; 0: none.
+// The earlier of two times; 0: none.
 inline std::int64_t earlier(std::int64_t a, std::int64_t b) {
   return a == 0 ? b : b == 0 ? a : std::min(a, b);
 }

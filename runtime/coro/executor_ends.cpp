@@ -1,4 +1,4 @@
-// How an executor's program ends early: interruptions, failing siblings, tasks beside it.
+// Early end of an executor's program: interruptions, failing siblings, tasks spawned beside it.
 #include <vector>
 
 #include "runtime/coro/executor_asio.h"
@@ -10,15 +10,15 @@ constexpr std::int64_t kGiveUpNs = 500'000'000;  // for what cannot be cancelled
 
 }  // namespace
 
-// Whether the root was interrupted and need not be waited for: in the end whatever timers are set,
-// which are those of deadlines around what cannot be cancelled.
+// Whether the root was interrupted and is no longer waited for: when nothing is left to resume it,
+// or after kGiveUpNs despite timers, which then guard waits that cannot be cancelled.
 bool Executor::is_given_up(bool asio_works) const {
   if (give_up_at_ns_ == 0 || waits_for_others()) return false;
   return now() >= give_up_at_ns_ || (timers_.empty() && !asio_works && foreign_ == 0);
 }
 
-// What a task ends with that nobody will complete: where siblings were cancelled that cannot end,
-// what they were cancelled for.
+// The error of a task that nothing will complete: if siblings were cancelled but cannot end, the
+// error they were cancelled for.
 std::exception_ptr Executor::waits_for_nobody() const {
   if (!failing_.empty()) return failing_.front().error;
   return std::make_exception_ptr(

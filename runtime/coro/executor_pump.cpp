@@ -1,8 +1,7 @@
-// An executor on the user's context. Its queues are emptied by handlers ("pumps") that are posted
-// there, one at a time; between two of them nothing of it runs. What it waits for rings for it,
-// from any thread, which posts the next pump. While something outside of the context is to end a
-// wait, an alarm, which may be set to never, holds the owner, so that task and context live and die
-// together.
+// An executor on the user's context. Handlers ("pumps") posted there, one at a time, drain its
+// queues; it runs only inside them. Events it waits for ring it, from any thread, which posts the
+// next pump. While a wait is to be ended from outside the context, a pending alarm, possibly set to
+// never, holds the owner, so that task and context live and die together.
 #include <boost/asio/post.hpp>
 #include <chrono>
 
@@ -11,8 +10,7 @@
 namespace coshard {
 namespace {
 
-// Positions of tasks that are spawned beside a program, apart from those of the children of a
-// when_all.
+// Branch positions of tasks spawned beside a program, disjoint from those of when_all children.
 constexpr int kFirstBeside = 1 << 20;
 const RankLocal<int> spawned_beside;
 
@@ -67,23 +65,24 @@ void Executor::run_here(const std::function<void()>& work) {
   work();
 }
 
-// Acquire and release: the pump that takes the flag down sees what everybody wrote who found it up.
+// Acquire and release: the pump that clears the flag sees the writes of every thread that found it
+// set.
 void Executor::post_pump() {
   if (asio_->pump_posted.exchange(true, std::memory_order_acq_rel)) return;
-  const std::shared_ptr<AsioGate> gate = asio_->gate;  // stays when this executor has gone
+  const std::shared_ptr<AsioGate> gate = asio_->gate;  // outlives this executor
   const AsioGate::Pass pass(*gate);
   auto keep = pass ? keep_alive() : nullptr;
   if (keep == nullptr) {  // not launched yet, or being destroyed
     asio_->pump_posted.store(false, std::memory_order_release);
     return;
   }
-  // The handler alone keeps it: who rings must not be the one who destroys it.
+  // Only the handler keeps the owner: the ringing thread must not be the one that destroys it.
   boost::asio::post(asio_->executor, [this, keep = std::move(keep)] { pump(keep); });
 }
 
 void Executor::pump(const std::shared_ptr<void>& keep) {
   asio_->pump_posted.exchange(false, std::memory_order_acq_rel);
-  if (!asio_->finished) return;  // rung for after the end
+  if (!asio_->finished) return;  // rung after the end
   bool more = true;
   {
     struct Pumping {
@@ -121,8 +120,8 @@ void Executor::stop_listening() noexcept {
   for (Waiting* entry : std::exchange(heard_, {})) entry->deaf(bell());
 }
 
-// Nothing can run now: whoever waits is rung for, and an alarm is set for what is due first. True:
-// something has moved meanwhile.
+// Nothing can run now: subscribes to the events waited for, and sets an alarm for the earliest
+// deadline. True: something has moved since.
 bool Executor::rest() {
   const std::int64_t now = this->now();
   std::int64_t wake_ns = give_up_at_ns_;
@@ -161,11 +160,11 @@ void Executor::set_alarm(std::int64_t wake_ns) {
   });
 }
 
-// What it ends with when nobody is left who could resume anything; null: somebody is.
+// The error to end with when nothing is left that could resume a task; null: something is.
 std::exception_ptr Executor::hopeless(const std::shared_ptr<void>& keep) const {
   if (is_given_up(true)) return interruption_;
   if (waits_for_others() || !timers_.empty()) return nullptr;
-  // Whatever will resume one of its tasks holds the owner; `keep` and the alarms do too.
+  // Anything that will resume one of its tasks holds the owner, as do `keep` and the alarms.
   if (foreign_ > 0 || keep.use_count() > 1 + asio_->alarms_out) return nullptr;
   return interruption_ ? interruption_ : waits_for_nobody();
 }

@@ -2,8 +2,8 @@
 
 #include <cxxabi.h>
 
-// The two functions under Boost's fiber class: that one has its own frames around the jump, which
-// TSan would count on the wrong stack, and unwinds with an exception that is not an Error.
+// The low-level functions beneath boost::context::fiber: that class adds frames around the jump,
+// which TSan would count on the wrong stack, and unwinds with an exception that is not an Error.
 #include <boost/context/detail/fcontext.hpp>
 #include <utility>
 

@@ -21,7 +21,7 @@ class Fiber {
   explicit Fiber(std::function<void()> body, std::size_t stack_bytes = kStackBytes);
   // On its thread. A fiber that has begun but not ended is abandoned: its suspend() throws
   // Error{Cancelled}, as does every later one, so that its stack unwinds here; exceptions it throws
-  // are dropped. If it waits in a destructor, which may not throw, the process ends.
+  // are dropped. A fiber suspended in a destructor, which may not throw, terminates the process.
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -40,7 +40,7 @@ class Fiber {
 
  private:
   enum class State { Fresh, Suspended, Running, Done };
-  // Laid out as __cxa_eh_globals in the Itanium C++ ABI.
+  // Same layout as __cxa_eh_globals in the Itanium C++ ABI.
   struct ExceptionGlobals {
     void* caught = nullptr;
     unsigned uncaught = 0;
@@ -56,7 +56,7 @@ class Fiber {
   FiberStack stack_;
   State state_ = State::Fresh;
   bool given_up_ = false;
-  const void* thread_ = nullptr;  // of the first resume(): the address of its current_
+  const void* thread_ = nullptr;  // thread of the first resume(): the address of its current_
   void* context_;                 // Boost's, of whichever of the two stacks is not running
   ExceptionGlobals exceptions_;   // the fiber's, while it does not run
   std::exception_ptr error_;

@@ -16,8 +16,8 @@ FiberParker::FiberParker(FiberThread& home, int index, std::function<void(Parker
 }
 
 void FiberParker::ring() noexcept {
-  // Release: what was written before is visible to the fiber that takes the token. Acquire: what
-  // the thread did with next_ is over before the ringer that finds kAsleep uses it.
+  // Release: earlier writes are visible to the fiber that takes the token. Acquire: the thread's
+  // uses of next_ happen before those of the ringer that finds kAsleep.
   if (state_.exchange(kRung, std::memory_order_acq_rel) == kAsleep) home_.rung(*this);
 }
 
@@ -30,7 +30,7 @@ void FiberParker::park(std::int64_t deadline_ns, boost::asio::io_context* asio) 
              " parks in an io_context that is not its thread's");
   if (home_.giving_up_) Fiber::suspend();  // throws
   if (deadline_ns != 0 && deadline_ns <= now()) {
-    if (asio != nullptr) home_.budget_ = 0;  // a look at it before the next turn
+    if (asio != nullptr) home_.budget_ = 0;  // poll it before the next turn
     let_others_run();
   } else {
     fall_asleep(deadline_ns, asio != nullptr);
@@ -48,10 +48,10 @@ void FiberParker::let_others_run() {
 
 void FiberParker::fall_asleep(std::int64_t deadline_ns, bool in_asio) {
   std::uint32_t awake = kAwake;
-  // Release: gives next_ to the ringer that finds kAsleep. Relaxed: the exchange below acquires.
+  // Release: hands next_ to the ringer that finds kAsleep. Relaxed: the exchange below acquires.
   if (state_.compare_exchange_strong(awake, kAsleep, std::memory_order_release,
                                      std::memory_order_relaxed)) {
-    // A ring that comes now is noticed by this thread after the fiber has gone off.
+    // This thread notices a ring from here on only after the fiber has suspended.
     if (deadline_ns != 0) {
       timer_.key() = deadline_ns;
       place_ = home_.timers_.insert(std::move(timer_));

@@ -1,5 +1,5 @@
 #pragma once
-// The parker of one fiber of a FiberThread, which owns it; see there.
+// The parker of one fiber, owned by its FiberThread (fiber_thread.h).
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -36,9 +36,10 @@ class FiberParker final : public Parker {
   const int index_;
   std::unique_ptr<Fiber> fiber_;  // null: it has ended
   std::atomic<std::uint32_t> state_{kAwake};
-  // In runnable_ or arrivals_. Of who moved the state from kAsleep, until that line is taken from.
+  // Link in runnable_ or arrivals_. Belongs to the thread that moved the state from kAsleep, until
+  // the fiber is taken off that list.
   FiberParker* next_ = nullptr;
-  // Of the home thread:
+  // Used on the home thread only:
   FiberThread::Timers::node_type timer_;  // empty while it is among the timers
   FiberThread::Timers::iterator place_;
   bool timed_ = false;

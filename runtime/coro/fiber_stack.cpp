@@ -41,7 +41,7 @@ std::byte* map_stack(std::size_t bytes) {
 }
 void unmap_stack(Mapping stack) noexcept { ::munmap(stack.bottom - page(), page() + stack.bytes); }
 
-// Fibers may end after the pool of their thread: they belong to other objects of static duration.
+// Fibers owned by objects of static storage duration may end after their thread's pool.
 constinit thread_local bool pool_is_gone = false;
 struct Pool {
   std::vector<Mapping> free;

@@ -1,7 +1,7 @@
 #pragma once
-// What AddressSanitizer and ThreadSanitizer are told when a thread goes from one stack to another;
-// nothing in other builds. Forced inline: the jump has to be in the function that calls these,
-// since TSan counts the functions that each stack has entered and left.
+// Stack switch annotations for AddressSanitizer and ThreadSanitizer; no-ops in other builds. Forced
+// inline: the jump must be in the function that calls these, since TSan tracks function entry and
+// exit per stack.
 #include <cstddef>
 
 #include <coshard/runtime/sanitizers.h>
@@ -17,24 +17,25 @@ extern "C" [[gnu::weak]] int omp_get_max_threads();
 
 namespace coshard {
 
-// One of the two stacks of a switch: a fiber's, or that of who resumes it.
+// One of the two stacks of a switch: a fiber's, or its resumer's.
 struct SwitchSide {
   const void* bottom = nullptr;
   std::size_t bytes = 0;
-  void* fake_stack = nullptr;  // ASan's, while the stack is left
+  void* fake_stack = nullptr;  // ASan's, while the stack is switched out
   void* tsan_fiber = nullptr;
 };
 
-// Before the first fiber of a thread: OpenMP's TSan tool (LLVM's Archer) counts the thread's first
-// use of OpenMP as a function that is entered there and left when the thread ends. On a fiber, the
-// thread would leave what it never entered, and write below its record of functions.
+// Before the first fiber of a thread: OpenMP's TSan tool (LLVM's Archer) records a function entry
+// at the thread's first use of OpenMP and its exit when the thread ends. With the first use on a
+// fiber, the thread would exit a function it never entered and write below its shadow call stack.
 inline void before_fibers() {
 #if COSHARD_TSAN
   if (omp_get_max_threads != nullptr) omp_get_max_threads();
 #endif
 }
 
-// A fiber that has not run yet; forget_fiber when it never will again, from another stack.
+// The side of a fiber that has not run yet; call forget_fiber, from another stack, once it will
+// never run again.
 inline SwitchSide make_side(const void* bottom, std::size_t bytes) {
   SwitchSide side{bottom, bytes};
 #if COSHARD_TSAN
@@ -48,7 +49,8 @@ inline void forget_fiber([[maybe_unused]] SwitchSide& side) noexcept {
 #endif
 }
 
-// Nobody is on this stack any more: the frames that were never left leave no marks for the next.
+// Nothing runs on this stack any more: clears the poisoning of frames that never returned, for the
+// next user of the memory.
 inline void forget_stack([[maybe_unused]] void* bottom,
                          [[maybe_unused]] std::size_t bytes) noexcept {
 #if COSHARD_ASAN
@@ -67,7 +69,7 @@ inline void forget_stack([[maybe_unused]] void* bottom,
 #endif
 }
 
-// Right before the jump back; `for_ever`: the fiber does not go on after it.
+// Right before the jump back; `for_ever`: the fiber never resumes.
 [[gnu::always_inline]] inline void before_suspend([[maybe_unused]] SwitchSide& fiber,
                                                   [[maybe_unused]] const SwitchSide& resumer,
                                                   [[maybe_unused]] bool for_ever) {

@@ -58,8 +58,8 @@ void FiberThread::run() {
     give_up();
   }
   here_ = nullptr;
-  // Who rang the last sleepers may still be at it. Acquire: they have done with this object. They
-  // counted themselves before those fibers could wake and end.
+  // Ringers of the last sleepers may still be inside rung(). Acquire: they are done with this
+  // object. They registered in ringers_ before those fibers could wake and end.
   while (ringers_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
@@ -107,11 +107,11 @@ void FiberThread::note_error() noexcept {
   if (!error_) error_ = std::current_exception();
 }
 
-// Ends as if all had ended.
+// Abandons all fibers, as if they had ended.
 void FiberThread::give_up() noexcept {
   FiberThread* const before = std::exchange(here_, this);
   giving_up_ = true;
-  for (std::size_t i = 0; i < fibers_.size(); ++i) {  // a body may spawn as it goes
+  for (std::size_t i = 0; i < fibers_.size(); ++i) {  // a body may spawn while it unwinds
     FiberParker& fiber = *fibers_[i];
     if (fiber.fiber_ == nullptr) continue;
     out_of_bed(fiber);
@@ -129,7 +129,7 @@ void FiberThread::give_up() noexcept {
 
 void FiberThread::rung(FiberParker& fiber) noexcept {
   if (here_ == this) {
-    take_arrivals();  // they came first
+    take_arrivals();  // they were rung first
     out_of_bed(fiber);
     runnable_.push(fiber);
     return;
@@ -139,21 +139,21 @@ void FiberThread::rung(FiberParker& fiber) noexcept {
   FiberParker* head = arrivals_.load(std::memory_order_relaxed);
   do {
     fiber.next_ = head;
-    // Release: next_, and all that ring() released.
+    // Release: publishes next_ and all that ring() released.
   } while (!arrivals_.compare_exchange_weak(head, &fiber, std::memory_order_release,
                                             std::memory_order_relaxed));
-  if (head == nullptr) sleep_.ring();  // otherwise whoever found it empty does
-  // Release: nothing of this object is touched after it.
+  if (head == nullptr) sleep_.ring();  // otherwise the thread that found it empty does
+  // Release: this object is not touched afterwards.
   ringers_.fetch_sub(1, std::memory_order_release);
 }
 
 void FiberThread::take_arrivals() noexcept {
-  // Relaxed: one that is missed here is followed by a ring of sleep_.
+  // Relaxed: an arrival missed here is followed by a ring of sleep_.
   if (arrivals_.load(std::memory_order_relaxed) == nullptr) return;
   // Acquire: pairs with the push in rung().
   FiberParker* last = arrivals_.exchange(nullptr, std::memory_order_acquire);
   FiberParker* first = nullptr;
-  while (last != nullptr) {  // the last one first: turned round
+  while (last != nullptr) {  // newest first: reverse
     FiberParker* const before = std::exchange(last->next_, first);
     first = std::exchange(last, before);
   }
@@ -166,8 +166,8 @@ void FiberThread::take_arrivals() noexcept {
 
 void FiberThread::wake(FiberParker& fiber) noexcept {
   std::uint32_t asleep = FiberParker::kAsleep;
-  // Relaxed: this thread put it to sleep. When it fails a ring has come first: the fiber is among
-  // the arrivals, or about to be.
+  // Relaxed: this thread put it to sleep. On failure a ring came first: the fiber is in the
+  // arrivals, or about to be.
   if (!fiber.state_.compare_exchange_strong(asleep, FiberParker::kAwake, std::memory_order_relaxed))
     return;
   out_of_bed(fiber);

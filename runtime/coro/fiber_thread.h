@@ -19,13 +19,14 @@ namespace coshard {
 
 class FiberParker;
 
-// Which fiber runs next, and what time it is. Called on the FiberThread's thread; outlives it.
+// Scheduling policy: which fiber runs next, and the clock. Called on the FiberThread's thread;
+// outlives it.
 struct FiberPolicy {
   virtual ~FiberPolicy() = default;
-  // Before each turn: the index of the fiber to run, of `runnable`; 0 has waited longest.
+  // Before each turn: the index, below `runnable`, of the fiber to run; 0 has waited longest.
   virtual std::size_t pick(std::size_t runnable) = 0;
-  // now() is then a counter that starts at one second, advances by turn_ns(), and jumps to the
-  // earliest deadline when no fiber can run. Asked once, at the start.
+  // If true, now() is a counter that starts at one second, advances by turn_ns(), and jumps to the
+  // earliest deadline when no fiber can run. Called once, at the start.
   virtual bool virtual_time() const = 0;
   // The virtual duration of a turn, so that time also passes for fibers that only yield.
   virtual std::int64_t turn_ns() const { return 0; }
@@ -39,21 +40,21 @@ class FiberThread {
   FiberThread& operator=(const FiberThread&) = delete;
 
   // Adds a fiber, before run() or on the running thread. Fibers are numbered from 0. Returns the
-  // parker that its function gets, which lives as long as this object, not just as the fiber. It
-  // parks only its own fiber, and accepts only this thread's io_context.
+  // parker that is passed to `body`; it lives as long as this object, outliving the fiber. It parks
+  // only its own fiber, and accepts only this thread's io_context.
   Parker& spawn(std::function<void(Parker&)> body);
 
   // Runs until all fibers have ended, then throws the first exception that left one. The thread
   // sleeps only while no fiber can run. Error{BadInput} inside a running FiberThread. In virtual
   // time, a deadlock (all fibers sleep without a deadline, and the io_context has no work) is
-  // Error{BadInput}, unless a fiber has thrown before. Then, and if a policy or a hook throws, the
-  // remaining fibers are abandoned as by ~Fiber: park() throws Error{Cancelled}.
+  // Error{BadInput}, unless a fiber has thrown before. In that case, and if a policy or a hook
+  // throws, the remaining fibers are abandoned as by ~Fiber: park() throws Error{Cancelled}.
   void run();
 
-  // One for all fibers. It is polled between turns, on the thread's own stack, and slept in while
-  // it has work and no fiber can run: other threads post to it under a work guard. A fiber parked
-  // in it is woken whenever a handler may have run; a handler's exception leaves the park() of the
-  // first of these, or run() if there is none.
+  // Shared by all fibers. Polled between turns, on the thread's own stack; the thread blocks in it
+  // while it has work and no fiber can run, so other threads must hold a work guard to post to it.
+  // A fiber parked in it is woken whenever a handler may have run; a handler's exception is thrown
+  // from the park() of the first such fiber, or from run() if there is none.
   boost::asio::io_context& io_context() noexcept { return *io_; }
 
   // `hook(i)` before fiber i runs, `hook(-1)` after it parks or ends; must not throw. For
@@ -67,7 +68,7 @@ class FiberThread {
 
  private:
   friend class FiberParker;
-  using Timers = std::multimap<std::int64_t, FiberParker*>;  // of one time: who slept first
+  using Timers = std::multimap<std::int64_t, FiberParker*>;  // equal times: in the order they slept
   struct Line {  // first in, first out; a fiber is in one line at most
     FiberParker* first = nullptr;
     FiberParker* last = nullptr;
@@ -91,22 +92,23 @@ class FiberThread {
   void note_error() noexcept;
   void give_up() noexcept;
 
-  // Of parkers. ring() of one that sleeps, on any thread; the others on this thread.
+  // Called by parkers: rung() from the ring() of a sleeping one, on any thread; the others on this
+  // thread.
   void rung(FiberParker& fiber) noexcept;
   void take_arrivals() noexcept;
   void wake(FiberParker& fiber) noexcept;
   void out_of_bed(FiberParker& fiber) noexcept;
 
-  static constexpr int kTurnsPerLook = 64;  // turns between two looks at clock and io_context
+  static constexpr int kTurnsPerLook = 64;  // turns between checks of clock and io_context
   static constexpr int kHandlersPerLook = 16;
-  inline static constinit thread_local FiberThread* here_ = nullptr;  // that runs on this thread
+  inline static constinit thread_local FiberThread* here_ = nullptr;  // running on this thread
 
   FiberPolicy* policy_;
   bool virtual_time_;
   std::size_t stack_bytes_;
   std::function<void(int)> on_switch_;
   std::function<void()> on_stuck_;
-  std::vector<std::unique_ptr<FiberParker>> fibers_;  // also of those that have ended
+  std::vector<std::unique_ptr<FiberParker>> fibers_;  // including those that have ended
   std::size_t alive_ = 0;
   std::size_t in_asio_ = 0;  // fibers that park in the io_context
   Line runnable_;
@@ -118,8 +120,8 @@ class FiberThread {
   bool giving_up_ = false;
   std::exception_ptr error_;
   ThreadParker sleep_;                           // where the thread sleeps
-  std::atomic<FiberParker*> arrivals_{nullptr};  // rung by other threads, the last one first
-  std::atomic<int> ringers_{0};                  // other threads between rung() and its end
+  std::atomic<FiberParker*> arrivals_{nullptr};  // rung by other threads, most recent first
+  std::atomic<int> ringers_{0};                  // other threads inside rung()
 };
 
 }  // namespace coshard

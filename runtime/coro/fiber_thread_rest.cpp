@@ -56,7 +56,7 @@ void FiberThread::fire_timers() {
 bool FiberThread::poll_asio() {
   budget_ = kTurnsPerLook;
   bool ran = false;
-  // Work that has come since it stopped itself counts.
+  // Counts work that has arrived since it stopped itself.
   if (io_->stopped()) io_->restart();
   try {
     for (int i = 0; i < kHandlersPerLook && io_->poll_one() > 0; ++i) ran = true;
@@ -65,7 +65,7 @@ bool FiberThread::poll_asio() {
     catch_handler_error();
   }
   if (ran) wake_sleepers_in_asio();
-  return !io_->stopped();  // it stops itself when it has none
+  return !io_->stopped();  // it stops itself when out of work
 }
 
 void FiberThread::wake_sleepers_in_asio() {

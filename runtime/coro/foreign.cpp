@@ -8,13 +8,13 @@
 namespace coshard {
 namespace {
 
-// Bounces that were dropped while pending, which somebody may or may not resume.
+// Bounces that were dropped while pending; their handles may or may not still be resumed.
 struct Dropped {
   std::mutex mutex;
   std::set<void*> frames;
 };
 Dropped& dropped() {
-  static Dropped& all = *new Dropped;  // for ever: one may come back while statics are destroyed
+  static Dropped& all = *new Dropped;  // leaked: one may resume during static destruction
   return all;
 }
 
@@ -65,7 +65,7 @@ void Bounce::release() noexcept {
   if (held_ != nullptr) std::exchange(held_, nullptr)->release_foreign();
 }
 
-// Whoever has the handle may still resume it.
+// A foreign holder of the handle may still resume it.
 Bounce::~Bounce() {
   if (!handle_) return;
   const bool out = held_ != nullptr && !handle_.done();

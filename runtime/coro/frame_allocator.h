@@ -1,6 +1,6 @@
 #pragma once
-// Memory of the frame cache for objects that come and go with each operator: std::allocate_shared
-// with it asks operator new for nothing once the thread's lists are warm.
+// Frame cache memory for objects created and destroyed with each operator: std::allocate_shared
+// with this allocator makes no call to operator new once the thread's free lists are warm.
 #include <cstddef>
 
 #include <coshard/runtime/coro/frame_cache.h>

@@ -7,8 +7,7 @@ constinit thread_local FrameCache frame_cache;
 namespace {
 
 // Opens the lists of its thread, and empties and closes them when the thread ends. Frames freed
-// later still (by other thread-local or static destructors) find no room and go back to operator
-// delete.
+// even later (by other thread-local or static destructors) find no room and go to operator delete.
 struct Janitor {
   Janitor() { frame_cache.room.fill(FrameCache::kKeep); }
   ~Janitor() {

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
 
-// Sleeps while `word` holds `value`; false when the deadline has passed. The steady clock counts as
-// CLOCK_MONOTONIC does, by which the kernel takes the deadline of FUTEX_WAIT_BITSET.
+// Sleeps while `word` holds `value`; false when the deadline has passed. The steady clock is
+// CLOCK_MONOTONIC, which FUTEX_WAIT_BITSET uses for its deadline.
 bool futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t deadline_ns) {
   timespec until{};
   until.tv_sec = deadline_ns / kNanosecondsPerSecond;
@@ -37,29 +37,30 @@ std::int64_t ThreadParker::now() const {
 }
 
 void ThreadParker::ring() noexcept {
-  // Release: what was written before is visible to the rank that reads kRung. Acquire: asio_, and
-  // posted_ as false, are as the rank wrote them before kInAsio.
+  // Release: earlier writes are visible to the rank that reads kRung. Acquire: asio_, and posted_
+  // as false, are as the rank wrote them before kInAsio.
   const std::uint32_t before = state_.exchange(kRung, std::memory_order_acq_rel);
   if (before == kOnFutex) {
-    // The rank may be on its way already, and this parker gone: the kernel only compares addresses.
+    // The rank may already be running, and this parker destroyed: the kernel only compares
+    // addresses.
     ::syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1);
   } else if (before == kInAsio) {
     boost::asio::post(*asio_, [] {});
-    // Release: the post has happened when the rank, which waits for this, lets go of asio_.
+    // Release: the post happens before the rank, which waits for this, releases asio_.
     posted_.store(true, std::memory_order_release);
   }
 }
 
 bool ThreadParker::fall_asleep(State how) {
   std::uint32_t awake = kAwake;
-  // Release: a ringer that reads kInAsio sees asio_, and posted_ as false. When it has been rung
-  // already nothing is learned here; the exchange that takes the token acquires.
+  // Release: a ringer that reads kInAsio sees asio_, and posted_ as false. If it was already rung,
+  // nothing is read here; the exchange that takes the token acquires.
   return state_.compare_exchange_strong(awake, how, std::memory_order_release,
                                         std::memory_order_relaxed);
 }
 
 void ThreadParker::park(std::int64_t deadline_ns, boost::asio::io_context* asio) {
-  asio_ = asio;  // nobody else reads it: the state is kAwake or kRung
+  asio_ = asio;  // not read concurrently: the state is kAwake or kRung
   if (fall_asleep(asio != nullptr ? kInAsio : kOnFutex)) {
     if (asio != nullptr) return sleep_in_asio(deadline_ns);
     sleep_on_futex(deadline_ns);
@@ -69,9 +70,9 @@ void ThreadParker::park(std::int64_t deadline_ns, boost::asio::io_context* asio)
 }
 
 void ThreadParker::sleep_on_futex(std::int64_t deadline_ns) {
-  if (deadline_ns < 0) return;  // long past; the kernel would call it invalid
+  if (deadline_ns < 0) return;  // long past; invalid for the kernel
   // Relaxed: the exchange in park() acquires. The kernel compares the word under a lock that the
-  // wake takes too, so that no ring falls between the two.
+  // wake also takes, so that no ring is lost in between.
   while (state_.load(std::memory_order_relaxed) == kOnFutex) {
     if (!futex_wait(state_, kOnFutex, deadline_ns)) return;
   }
@@ -97,8 +98,8 @@ void ThreadParker::sleep_in_asio(std::int64_t deadline_ns) {
 void ThreadParker::leave_asio() noexcept {
   // Acquire: as in park().
   if (state_.exchange(kAwake, std::memory_order_acquire) == kInAsio) return;
-  // One ringer has read kInAsio and may still be inside of asio_, which the caller may destroy. It
-  // is about to leave: no more than a post() is left to do. Acquire: that post has happened.
+  // One ringer has read kInAsio and may still be using asio_, which the caller may destroy; it has
+  // only its post() left to do. Acquire: that post has happened.
   while (!posted_.load(std::memory_order_acquire)) std::this_thread::yield();
   // Relaxed: fall_asleep() releases it before another ringer can read kInAsio.
   posted_.store(false, std::memory_order_relaxed);

@@ -13,7 +13,7 @@ RankContext::~RankContext() {
 }
 
 void RankContext::end() noexcept {
-  // A value may use others while it is destroyed: the newest goes first.
+  // A value may use others during its destruction: destroys newest first.
   while (!made_.empty()) {
     const int index = made_.back();
     made_.pop_back();

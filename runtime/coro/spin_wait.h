@@ -1,7 +1,7 @@
 #pragma once
-// How to wait before sleeping: spin for about as long as a sleep and a wake-up cost. Now and then
-// it yields the core, since the peer may be queued behind this thread (a woken thread starts on its
-// waker's core). For one wait on one thread.
+// Spins before a sleep, for about as long as a sleep and a wake-up cost. Periodically yields the
+// core, since the peer may be queued behind this thread (a woken thread starts on its waker's
+// core). One object per wait; one thread.
 #include <sched.h>
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace coshard {
 
 class SpinWait {
  public:
-  // False when it is time to sleep.
+  // False: time to sleep.
   bool spin() {
     if (begin_ns_ == 0) begin_ns_ = now_ns();
     if (spent_) return false;

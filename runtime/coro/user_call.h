@@ -1,10 +1,11 @@
 #pragma once
 // The line of the user's program that the library is working for. A public function that may
 // communicate takes `CallSite site = CallSite::current()` as its last argument and holds a UserCall
-// while it works; a coroutine holds it across its awaits. Whatever is issued meanwhile names that
-// line. Of nested calls the innermost from user code counts: a redistribute in the forward of the
-// user's own module names its line there; one in a library module names the line that called the
-// module. The location belongs to the branch; children of a when_all start with their parent's.
+// while it works; a coroutine holds it across its awaits. Collectives and kernels issued within
+// that scope name that line. Of nested calls, the innermost one from user code counts: a
+// redistribute in the forward of the user's own module names its line there; one in a library
+// module names the line that called the module. The location belongs to the branch; children of a
+// when_all start with their parent's.
 #include <string_view>
 #include <utility>
 
@@ -21,7 +22,7 @@ class [[nodiscard]] UserCall {
     branch_ = &RankContext::current().branch();
     before_ = std::exchange(branch_->place.site, site);
   }
-  // A coroutine that is dropped may outlive its branch.
+  // A destroyed coroutine may have outlived its branch.
   ~UserCall() {
     if (branch_ != nullptr && branch_ == &RankContext::current().branch())
       branch_->place.site = before_;
@@ -34,7 +35,7 @@ class [[nodiscard]] UserCall {
   CallSite before_;
 };
 
-// While one is alive, `word` is the operator, or the module, that the library works for.
+// For its scope, sets the operator or the module (`word`) that the library is working for.
 template <std::string_view CallLocation::*word>
 class [[nodiscard]] Within {
  public:

@@ -20,7 +20,7 @@ bool StartAll::await_ready() {
   return children_.empty() || (executor_ == nullptr && start_here());
 }
 
-// Without an executor each runs on the caller's stack until it suspends.
+// Without an executor, each child runs on the caller's stack until it suspends.
 bool StartAll::start_here() {
   for (const Child& child : children_) {
     child.handle.resume();
@@ -66,7 +66,7 @@ void StartAll::cancel_children(const std::exception_ptr& cause) {
     if (!children_[i].handle.done()) branches_[i]->cancel(cause);
 }
 
-// The parent was cancelled: its children are, and it goes on when they have ended.
+// The parent was cancelled: cancels its children; the parent resumes when they have ended.
 void StartAll::give_up() noexcept { cancel_children(parent_.cancelled()); }
 
 void StartAll::await_resume() const {

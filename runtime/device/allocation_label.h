@@ -1,5 +1,5 @@
 #pragma once
-// What memory is for, named in out-of-memory errors.
+// The purpose of an allocation, named in out-of-memory errors.
 #include <string_view>
 
 #include <coshard/runtime/coro/rank_context.h>

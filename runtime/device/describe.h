@@ -1,6 +1,6 @@
 #pragma once
-// What a back end finds on this machine, for people: `coshard doctor` prints it. Values; any
-// thread. Starts no device.
+// What a back end finds on this machine, in human-readable form: `coshard doctor` prints it.
+// Values; any thread. Creates no Device.
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -14,18 +14,18 @@ struct DeviceDescription {
   std::string name;             // "NVIDIA H200"
   int capability = 0;           // 90 for 9.0; 0: none
   int multiprocessors = 0;      // or threads of the host
-  std::size_t memory = 0;       // bytes in all
+  std::size_t memory = 0;       // total bytes
   std::size_t free_memory = 0;  // bytes
   std::vector<bool> peers;      // whether it reaches the memory of device i
 };
 
 struct BackendDescription {
-  std::string problem, hint;  // why there is no device, and what to do; empty: there is one
+  std::string problem, hint;  // why there is no device, and the remedy; empty: there is one
   std::vector<std::pair<std::string, std::string>> facts;  // "driver": "CUDA 13.0"
   std::vector<DeviceDescription> devices;
 };
 
-// A kind that is not in this build has a problem too. Never throws for what is missing.
+// For a kind that is not in this build, `problem` says so. Never throws for missing components.
 BackendDescription describe_backend(DeviceKind kind);
 
 }  // namespace coshard

@@ -11,19 +11,19 @@ Buffer::~Buffer() {
   if (owned_ && device_) device_->deallocate(data_, bytes_, uses_);
 }
 
-// Events of one stream do not come in its order: work that was issued last may be dropped first. So
-// an earlier one is forgotten only once it is over.
+// Events of one stream do not arrive in stream order: work issued last may be dropped first. So an
+// earlier event is forgotten only once it is complete.
 void Buffer::used_until(std::shared_ptr<Event> event) {
   if (!owned_) return;
   const auto forgotten = [&](const std::shared_ptr<Event>& known) {
     if (known == event) return true;
     try {
       return known->stream() == event->stream() && known->query();
-    } catch (const Error&) {  // who waits for this device hears of it from its own question
+    } catch (const Error&) {  // a wait for this device gets the error from its own query
       return false;
     }
   };
-  // The driver is asked without the lock.
+  // Queries the driver without the lock.
   lock_.lock();
   std::vector<std::shared_ptr<Event>> uses = std::exchange(uses_, {});
   lock_.unlock();
@@ -46,7 +46,7 @@ std::shared_ptr<Buffer> Device::borrow(void* data, std::size_t bytes) {
   return std::make_shared<Buffer>(shared_from_this(), data, bytes, false);
 }
 
-// They end in about the order in which they began: checking the oldest suffices and is cheap.
+// They end in roughly the order they began, so checking the oldest suffices and is cheap.
 void Device::watch(std::shared_ptr<Watched> watched) {
   if (watched_.size() >= kWatchedAtOnce) {
     const auto alive = std::ranges::find_if(watched_, [](const auto& w) { return !w->over(); });

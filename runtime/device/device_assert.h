@@ -1,5 +1,5 @@
 #pragma once
-// A device-side assertion: what a kernel found wrong with its input, such as an index out of
+// A device-side assertion: an error that a kernel found in its input, for example an index out of
 // bounds. On the CPU it is thrown at once; other devices keep the first one in memory shared with
 // the host, whose next wait throws it as Error{BadInput}.
 #include <cstdint>
@@ -17,8 +17,8 @@ enum class DeviceAssertKind : std::uint32_t {
 };
 
 struct DeviceAssert {
-  std::uint32_t kind = 0;  // DeviceAssertKind; taken by compare-and-swap, then the rest is written
-  std::uint32_t written = 0;  // 1 once value and limit are there
+  std::uint32_t kind = 0;     // DeviceAssertKind; set by compare-and-swap before the rest
+  std::uint32_t written = 0;  // 1 once value and limit are written
   std::int64_t value = 0, limit = 0;
 };
 

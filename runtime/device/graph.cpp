@@ -7,7 +7,7 @@
 namespace coshard {
 namespace {
 
-// What the rank works for: " for matmul in module layers.0 at train.cpp:88".
+// What the rank is working for: " for matmul in module layers.0 at train.cpp:88".
 std::string purpose() {
   const CallLocation& place = Branch::current().place;
   std::string_view operation = place.operation;

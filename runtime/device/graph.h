@@ -1,7 +1,7 @@
 #pragma once
-// Graphs: device work that is recorded instead of executed, then replayed by one call. What is
-// recorded uses its own memory at fixed addresses, kept as long as the graph or a buffer in it
-// lives. Rank's thread.
+// Graphs: device work that is recorded instead of executed, then replayed by one call. Recorded
+// work uses dedicated memory at fixed addresses, kept as long as the graph or a buffer in it lives.
+// Rank's thread.
 #include <memory>
 #include <string_view>
 
@@ -12,14 +12,14 @@ namespace coshard {
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
-  // Queues all of it on the compute stream, after everything any stream of the device has been
-  // given so far. The graph may be destroyed while in flight.
+  // Queues the graph on the compute stream, after all work queued so far on any stream of the
+  // device. The graph may be destroyed while in flight.
   virtual void launch() = 0;
 };
 
-// While one is alive, work given to the device's streams is recorded. Another stream's work is
-// included once that stream has waited for the compute stream; what the compute stream has not
-// waited for in turn by the end is joined there. Destroyed unfinished, nothing was recorded.
+// While one is alive, work queued on the compute stream is recorded. Another stream's work is
+// included once that stream has waited for the compute stream; finish() joins streams that the
+// compute stream has not waited for. If destroyed unfinished, the recording is discarded.
 class GraphRecording {
  public:
   virtual ~GraphRecording() = default;
@@ -37,7 +37,7 @@ class GraphDevice {
  protected:
   ~GraphDevice() = default;
 };
-GraphDevice* graph_device(Device& device);  // null: this device executes work where it is enqueued
+GraphDevice* graph_device(Device& device);  // null: this device cannot record
 
 // Error{Unsupported} while `device` records: "item: cannot copy to the host within a captured step
 // on cuda:0 for matmul at train.cpp:88". `what` is a verb phrase.

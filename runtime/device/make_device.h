@@ -1,5 +1,5 @@
 #pragma once
-// Creates a device by kind, from the back ends in this build.
+// Creation of devices by kind, from the back ends in this build.
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,12 +23,12 @@ bool has_backend(DeviceKind kind);
 // Error{Unsupported} as make_device, for a kind that is not in this build.
 void check_backend(DeviceKind kind);
 
-// All that the library knows, also those that are not in this build: "cpu", "cuda".
+// All kinds that the library knows, including those not in this build: "cpu", "cuda".
 std::vector<std::string> device_names();
 
-// What a back end defines: a folder of this one, NAME, whose sources define `NAME_device_backend`
-// and whose meson.build adds them and X(NAME); NAME is listed in meson.build beside this. Kernels
-// for it, if there are any, are kernels/NAME. --device NAME selects it.
+// What a back end defines. Its sources are in a subdirectory NAME and define `NAME_device_backend`;
+// NAME/meson.build adds them and X(NAME), and the meson.build in this directory lists NAME. Its
+// kernels, if any, are in kernels/NAME. --device NAME selects it.
 struct DeviceBackend {
   DeviceKind kind;
   std::shared_ptr<Device> (*make)(const DeviceChoice& choice);

@@ -1,6 +1,6 @@
 #pragma once
-// What collectives between ranks of one process need of a device with streams: moving and reducing
-// peers' memory on a stream. One per device; any thread.
+// Copies and reductions of peers' memory on a stream, for collectives between ranks of one process
+// on a device with streams. One per device; any thread.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,10 +21,10 @@ struct StridedCopy {
 class PeerEngine {
  public:
   virtual ~PeerEngine() = default;
-  // Enables access to `peer`. Error{Unsupported}, which names both devices, if it cannot be read
-  // from this one. The same device: does nothing.
+  // Enables access to `peer`. Error{Unsupported}, naming both devices, if its memory cannot be
+  // accessed from this one. No-op for the same device.
   virtual void reach(Device& peer) = 0;
-  // Makes this device current for the calling thread again, after it queued work on a peer's
+  // Makes this device the calling thread's current one again, after work was queued on a peer's
   // streams.
   virtual void make_current() = 0;
   virtual void copy(const StridedCopy& copy, Stream& stream) = 0;

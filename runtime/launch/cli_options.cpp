@@ -33,7 +33,7 @@ void add_version(CLI::App& app) {
                meant.empty() ? "--help lists its options" : "did you mean " + meant + "?"));
 }
 
-// What is left over, or missing, where a command must stand.
+// Rejects leftover arguments, and a missing or unknown command.
 void require_known(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining(), commands = command_names(app);
   for (const std::string& word : words)
@@ -49,7 +49,7 @@ void require_known(const CLI::App& app) {
                meant.empty() ? "; expected " + joined(commands) : "; did you mean " + meant + "?"));
 }
 
-// CLI11 takes the next word as the value of "--ranks=".
+// CLI11 would take the next word as the value of "--ranks=".
 void require_values(const CLI::App& app, const std::vector<std::string>& words) {
   for (const std::string& name : option_names(app))
     CS_REQUIRE(std::ranges::find(words, name + "=") == words.end(), name, " needs a value");

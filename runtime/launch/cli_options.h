@@ -1,7 +1,7 @@
 #pragma once
-// Options by CLI11, for run() and the programs of this tree. What is wrong with one is
+// Command-line options (CLI11) for run() and the programs of this tree. An invalid option is
 // Error{BadInput} before anything runs: one line that names the option, its value and what is
-// allowed. In main; in no public header.
+// allowed. For main(); not included by public headers.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace coshard::cli {
 
-// `check` throws for what is not allowed; `allowed` is shown by --help.
+// `check` throws for invalid values; `allowed` is shown by --help.
 template <class Value, class Check>
 CLI::Option* add_checked(CLI::App& app, const std::string& name, Value& value,
                          const std::string& help, const Check& check, const std::string& allowed) {
@@ -23,7 +23,7 @@ CLI::Option* add_checked(CLI::App& app, const std::string& name, Value& value,
   return app.add_option(name, value, help)->capture_default_str()->check(checked, allowed);
 }
 
-// A number, or an optional one.
+// A number, or an optional number.
 template <class Value, class Number>
 CLI::Option* add_number(CLI::App& app, const std::string& name, Value& value, Number lowest,
                         Number highest, const std::string& help) {
@@ -37,15 +37,15 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, Value& value, Nu
 void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& value,
                  const std::string& help);
 
-// What run() reads, checked as a whole. Of an option that comes twice the last one counts.
+// The options of run(), validated together. If an option is repeated, the last one counts.
 void add_world_options(CLI::App& app, WorldOptions& options);
 
-// The names of its options, and of its commands.
+// The names of the options and commands of `app`.
 std::vector<std::string> option_names(const CLI::App& app);
 std::vector<std::string> command_names(const CLI::App& app);
 
-// Gives `app` and its commands --version, and reads argv. False: help or version was asked for, and
-// printed. Error{BadInput} for what cannot be read, with the name that may have been meant.
+// Adds --version to `app` and its commands, and parses argv. False: help or version was requested
+// and printed. Error{BadInput} for invalid arguments, suggesting the name that may have been meant.
 bool parse(CLI::App& app, int argc, char** argv);
 
 }  // namespace coshard::cli

@@ -11,7 +11,7 @@
 namespace coshard {
 namespace {
 
-// How many arguments stand before "--".
+// The number of arguments before "--".
 int before_dashes(int argc, char** argv) {
   const auto dashes = [](const char* word) { return std::string_view(word) == "--"; };
   return static_cast<int>(std::find_if(argv, argv + argc, dashes) - argv);
@@ -22,7 +22,7 @@ int before_dashes(int argc, char** argv) {
 WorldOptions take_world_options(int& argc, char** argv) {
   WorldOptions options;
   CLI::App app("", "program");
-  app.set_help_flag();  // the program's own
+  app.set_help_flag();  // left to the program itself
   app.allow_extras();
   cli::add_world_options(app, options);
   const int end = before_dashes(argc, argv);

@@ -1,5 +1,5 @@
 #pragma once
-// The random numbers of a simulation: the same on every machine. splitmix64
+// The random numbers of a simulation, the same on every machine (splitmix64).
 #include <cstdint>
 
 namespace coshard {

@@ -16,7 +16,7 @@ namespace coshard {
 
 namespace {
 
-// Of this boot, and the namespace of this process.
+// Identifies this boot and a namespace of this process.
 std::string id_of(const char* space) {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;

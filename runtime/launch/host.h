@@ -1,17 +1,17 @@
 #pragma once
-// The host of this process, as other processes may know it. Any thread.
+// Identity of this process's host, to compare across processes. Any thread.
 #include <string>
 #include <vector>
 
 namespace coshard {
 
-// Equal for two processes if they can reach each other by loopback: of one boot and one network
-// namespace. Host names may be equal on different hosts.
+// Equal for two processes that can reach each other over loopback: same boot and network namespace.
+// Host names may be equal on different hosts.
 std::string host_id();
-// Equal for two processes that know each other, and others, by the same pids.
+// Equal for two processes in the same pid namespace.
 std::string pid_space_id();
 std::string host_name();
-// Of the interfaces that are up, loopback and link-local ones apart; IPv4 first.
+// Addresses of the interfaces that are up, except loopback and IPv6 link-local ones; IPv4 first.
 std::vector<std::string> addresses_of_this_host();
 
 }  // namespace coshard

@@ -63,13 +63,13 @@ class InitWatch {
   std::thread thread_;
 };
 
-// "ending 0 2": with exit code 0, after two runs. "given up 1": after one that has failed; others do
-// not wait for it.
+// "ending 0 2": with exit code 0, after two runs. "given up 1": after a failed run; others do not
+// wait for this process.
 constexpr std::string_view kEnding = "ending ", kGivenUp = "given up ";
 int exit_status = 0;
 std::atomic<bool> others_failed{false};
 
-// Of a launcher that takes the status of any process for that of the job.
+// For launchers that report any one process's status as that of the job.
 void exit_as_the_others(int status, void*) {
   if (status != 0 || !others_failed) return;
   std::cout.flush();
@@ -77,8 +77,8 @@ void exit_as_the_others(int status, void*) {
   std::_Exit(1);
 }
 
-// MPI_Finalize of MPICH 4.0 over TCP may wait for ever (plain MPI): all processes have ended their
-// work by then.
+// MPI_Finalize of MPICH 4.0 over TCP may hang (in plain MPI programs too); all processes have
+// finished their work by then.
 class FinalizeWatch {
  public:
   FinalizeWatch() = default;
@@ -106,7 +106,7 @@ std::shared_ptr<MpiEngine> engine_of(const MpiApi& api, const Launched& launched
   return engine;
 }
 
-// Until it is so; false: not within the deadline.
+// Drives the engine until `so()`; false: the deadline expired first.
 template <class So>
 bool drive_until(MpiEngine& engine, milliseconds deadline, const So& so) {
   const Clock::time_point begin = Clock::now();
@@ -127,8 +127,8 @@ namespace {
 
 Job made(const Launched& launched, milliseconds deadline) {
   if (!launched.mpi.empty()) {
-    // MPI has receives in its memory from now on, also where the Job cannot be made: the next one
-    // goes on with it.
+    // From now on MPI has receives posted into the engine's memory. It is kept even if the Job's
+    // construction fails, and the next Job uses it.
     static const auto engine = engine_of(mpi_api(launched.mpi, launched.said), launched, deadline);
     return {engine, launched, deadline};
   }
@@ -181,8 +181,8 @@ void Job::meet(milliseconds deadline) {
   watch_neighbours();
 }
 
-// Process 0, with which the connections of all end, and in turn one of those of this host: whoever
-// dies is watched by somebody.
+// Watches process 0, the hub of all connections, and the next process on this host, so that every
+// process is watched by another.
 void Job::watch_neighbours() {
   const int self = engine_->process();
   const auto& mine = table_[static_cast<std::size_t>(self)];
@@ -267,7 +267,7 @@ std::optional<std::string> Job::ended_before(int process, std::uint64_t run) con
                  runs == 1 ? " run" : " runs", ", during run ", run, " of the others");
 }
 
-// Until all processes end as well; one that dies instead is named.
+// Returns when all processes end as well; exits with an error that names one that dies instead.
 void Job::await_others() {
   liveness_->listen({[this](int process, const std::string& why) {
                        std::cerr << str_cat("error: ", text(process), " has died: ", why, '\n')
@@ -293,7 +293,7 @@ void Job::await_others() {
 Job::~Job() {
   if (liveness_ == nullptr) return;
   if (::getpid() !=
-      pid_) {  // a forked process that exits: it has neither the threads nor a part in MPI
+      pid_) {  // a forked child that exits: it has neither the threads nor a part in MPI
     static_cast<void>(new std::shared_ptr<Liveness>(std::move(liveness_)));
     static_cast<void>(new std::shared_ptr<MpiEngine>(std::move(engine_)));
     static_cast<void>(store_.release());
@@ -308,7 +308,7 @@ Job::~Job() {
   {
     const FinalizeWatch watch;
     const bool stopped = engine_->stop();
-    // After another exit code the launcher is to end the others.
+    // After another exit code, leave it to the launcher to end the others.
     if (!stopped && exit_status == 0 && !others_failed && liveness_->lost().empty())
       engine_->leave();
   }

@@ -1,6 +1,6 @@
 #pragma once
-// The processes that a launcher has started together: MPI between them, who they are, and who of
-// them is alive. One per process, made by its first run; ends with the program. Thread-safe.
+// The processes that a launcher has started together: MPI between them, their identities, and which
+// of them are alive. One per process, created by its first run; ends with the program. Thread-safe.
 #include <unistd.h>
 
 #include <atomic>
@@ -23,19 +23,19 @@ namespace coshard {
 
 class Job {
  public:
-  // Made by the first call, which returns when all processes have announced themselves.
-  // Error{CommFailed}: some have not within `deadline` (0: none), with their numbers.
-  // Error{BadInput}: MPI has another size or rank than the launcher says.
+  // Created by the first call, which returns when all processes have announced themselves.
+  // Error{CommFailed} names the processes that have not within `deadline` (0: none).
+  // Error{BadInput}: MPI's size or rank differs from the launcher's.
   static Job& current(const Launched& launched, std::chrono::milliseconds deadline);
 
-  // `store`: without MPI; `api` is its then.
+  // `store`: for a job without MPI; `api` is then Store::api().
   Job(const MpiApi& api, const Launched& launched, std::chrono::milliseconds deadline,
       std::unique_ptr<Store> store = nullptr);
-  // With one that has started, and that a Job may have had which could not be made: what came too
-  // late for that one is heard.
+  // With a running engine, possibly left by a Job whose construction failed: messages that arrived
+  // too late for that Job are received.
   Job(std::shared_ptr<MpiEngine> engine, const Launched& launched,
       std::chrono::milliseconds deadline, std::unique_ptr<Store> store = nullptr);
-  // Waits for all processes that are alive.
+  // Waits until all processes end as well, unless the job was given up.
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -43,7 +43,7 @@ class Job {
   const std::shared_ptr<MpiEngine>& engine() const { return engine_; }
   Liveness& liveness() { return *liveness_; }
   int processes() const { return static_cast<int>(table_.size()); }
-  // Whether all processes run on one host.
+  // Whether all processes run on the same host.
   bool on_one_host() const;
   // The host of each process, numbered in the order of their first processes.
   std::vector<int> hosts() const;
@@ -53,36 +53,38 @@ class Job {
   std::string text(int process) const;
   // Each run has the next number, in every process.
   std::uint64_t next_run() { return ++runs_; }
-  // Kept by a run until it has ended in all processes; null: another one has it.
+  // Held by a run until it has ended in all processes; null: another run holds it.
   using Turn = std::shared_ptr<void>;
   Turn take_turn() {
     if (is_taken_.exchange(true)) return nullptr;
     return {&is_taken_, [](std::atomic<bool>* taken) { taken->store(false); }};
   }
   bool is_latest(std::uint64_t run) const { return runs_ == run; }
-  // Held while a run begins or ceases to listen to other processes.
+  // Held while a run starts or stops listening to other processes.
   std::mutex& handing_over() { return handing_over_; }
-  // All ranks of this process have ended this one.
+  // All ranks of this process have ended `run`.
   void note_ended(std::uint64_t run) {
     if (run > ended_runs_) ended_runs_ = run;
   }
-  // A run has failed, which was told: the job ends without MPI_Finalize, which waits for all and may
-  // write memory that is gone.
+  // A run has failed and this was reported: the job ends without MPI_Finalize, which waits for all
+  // processes and may write to freed memory.
   void note_failed() { engine_->give_up(); }
-  // Of a run that this process has not begun, from one that is ahead; in the order of their coming.
+  // Poison for a run that this process has not begun, from a process that is ahead; kept in order
+  // of arrival.
   void keep(const PoisonNotice& poison);
   std::vector<PoisonNotice> kept_poisons(std::uint64_t run) const;
-  // Connected, and yet silent. `who`: as text() has it, or with its ranks.
+  // Warns of a connected but silent process. `who`: as from text(), or with its ranks.
   static void warn_of_silence(const std::string& who, std::chrono::milliseconds since);
-  // If `text` is how another process says that it ends, takes note of that.
+  // If `text` is another process's notice that it ends, records that and returns true.
   bool heard_end(int from, const std::string& text);
-  // How a process has ended that has not ended this run: "has ended with exit code 7 after ...".
+  // How a process ended that has not completed `run`: "has ended with exit code 7 after ..."; none:
+  // not known to have.
   std::optional<std::string> ended_before(int process, std::uint64_t run) const;
 
  private:
   struct End {
     int status = 0;
-    std::optional<std::uint64_t> runs;  // none: it has given up
+    std::optional<std::uint64_t> runs;  // none: it gave up
   };
   void await_others();
   void watch_neighbours();
@@ -98,12 +100,12 @@ class Job {
   std::atomic<bool> is_taken_{false};
   std::atomic<std::uint64_t> runs_{0}, ended_runs_{0};
   std::mutex handing_over_;
-  mutable std::mutex mutex_;  // the two below
+  mutable std::mutex mutex_;  // guards the two below
   std::map<int, End> ended_;  // by process
   std::vector<PoisonNotice> poisons_;
 };
 
-// Where the module that calls this MPI should be, "/a.so or /b.so"; empty: it is there.
+// The paths where the module for this MPI should be, "/a.so or /b.so"; empty: it exists.
 std::string missing_mpi_module(const std::string& mpi);
 
 }  // namespace coshard

@@ -16,7 +16,7 @@ struct Names {
   const char* launcher;
   const char* mpi;
   const char *size, *rank, *local_size, *local_rank;
-  std::vector<const char*> also;  // that it sets, too
+  std::vector<const char*> also;  // further variables it always sets
 };
 const Names kOpenMpi{"mpirun",
                      "openmpi",
@@ -25,7 +25,7 @@ const Names kOpenMpi{"mpirun",
                      "OMPI_COMM_WORLD_LOCAL_SIZE",
                      "OMPI_COMM_WORLD_LOCAL_RANK",
                      {}};
-// Of mpirun's local processes hydra alone tells.
+// The local variables are hydra's (mpirun) only.
 const Names kPmi{"mpirun",          "mpich",           "PMI_SIZE", "PMI_RANK",
                  "MPI_LOCALNRANKS", "MPI_LOCALRANKID", {}};
 const Names kSlurm{"srun",          "", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr,
@@ -50,7 +50,7 @@ std::optional<int> number(const Environment& environment, const char* name, int 
   return value;
 }
 
-// What one launcher says, as far as it says anything.
+// What one launcher's variables say, where set.
 struct Claim {
   const Names* names;
   std::optional<int> size, rank;
@@ -73,7 +73,7 @@ struct Claim {
 std::optional<Claim> claim(const Names& names, const Environment& environment) {
   constexpr int kMost = std::numeric_limits<int>::max();
   Claim found{&names, number(environment, names.size, 1, kMost, "a number of processes"), {}};
-  if (&names == &kSlurm && !found.size) return std::nullopt;  // the script of a batch job
+  if (&names == &kSlurm && !found.size) return std::nullopt;  // a batch job's script
   const std::string whole =
       found.size ? str_cat("a rank of ", names.size, "=", *found.size) : "a rank";
   found.rank = number(environment, names.rank, 0, found.size.value_or(kMost) - 1, whole);
@@ -81,7 +81,7 @@ std::optional<Claim> claim(const Names& names, const Environment& environment) {
   return found;
 }
 
-// A job of one process needs nothing but its size.
+// A job of one process needs only its size.
 void require_complete(const Claim& claim, const Environment& environment) {
   if (claim.size && *claim.size == 1) return;
   std::vector<const char*> all{claim.names->size, claim.names->rank};
@@ -99,7 +99,7 @@ void require_agreement(const Claim& one, const Claim& other) {
       ": start the program with one launcher, in an environment without the other's variables");
 }
 
-// mpirun starts its daemons as such a step when it runs in an allocation.
+// In an allocation, mpirun starts its daemons as such a step.
 bool one_task_per_node(const Claim& step, const Environment& environment) {
   const auto nodes = environment("SLURM_STEP_NUM_NODES");
   return *step.size == 1 || (nodes && *nodes == std::to_string(*step.size));
@@ -117,7 +117,7 @@ std::vector<Claim> claims_of(const Environment& environment) {
   for (const Claim& other : claims)
     daemons = daemons || (other.differs(*step) && one_task_per_node(*step, environment));
   if (daemons) return claims;
-  // srun serves MPI, torchrun does not.
+  // srun supports MPI, torchrun does not.
   const bool last = claims.empty() || claims.back().names != &kTorchrun;
   claims.insert(last ? claims.end() : claims.end() - 1, *step);
   return claims;
@@ -162,7 +162,7 @@ std::vector<std::string> variables_of_mpi_launchers() {
   for (const Names* names : {&kOpenMpi, &kPmi})
     all.insert(all.end(), {names->size, names->rank, names->local_size, names->local_rank});
   if (std::getenv(kOpenMpi.rank) == nullptr) return all;
-  // Open MPI's mpirun refuses to start where it finds its own.
+  // Open MPI's mpirun refuses to start if it finds these variables of its own.
   constexpr std::array<std::string_view, 7> kItsOwn = {
       "PMIX_",        "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE",   "OMPI_MCA_orte_",
       "OMPI_MCA_ess", "OMPI_MCA_pmix",    "OMPI_MCA_initial_wdir"};

@@ -31,7 +31,7 @@ using Clock = LivenessLink::Clock;
 using LinkPtr = std::shared_ptr<LivenessLink>;
 using WatchedPtr = std::shared_ptr<WatchedProcess>;
 
-constexpr const char* kSlowly = "1";  // of a beat: so data move
+constexpr const char* kSlowly = "1";  // in a beat: how data move
 constexpr const char* kSteadily = "2";
 
 }  // namespace
@@ -67,7 +67,7 @@ class Liveness::Hub {
     if (thread_.joinable()) thread_.join();
   }
 
-  // On the thread of the hub; returns when it is done.
+  // Runs `f` on the hub's thread; returns when it is done.
   template <class F>
   void run(const F& f) {
     if (io_.get_executor().running_in_this_thread()) return f();
@@ -95,7 +95,7 @@ class Liveness::Hub {
       for (const auto& [from, text] : std::exchange(unheard_, {})) hooks_.said(from, text);
   }
 
-  // Process 0 gives the order: it tells all, and so also the process that said it.
+  // Process 0 determines the order: it sends to all, including the process that said it.
   void say(const std::string& text) {
     if (process_ == 0) return pass_on({FrameKind::Said, 0, text});
     const auto hub = links_.find(0);
@@ -103,7 +103,7 @@ class Liveness::Hub {
     hub->second->send({FrameKind::Said, process_, text});
   }
 
-  // To whom it is for; process 0 passes it on. To a process that is lost or gone: nobody.
+  // To the receiver, relayed by process 0. Dropped if the receiver is lost or has left.
   void send_message(Frame message) {
     if (message.to == process_) {
       if (on_message_) return on_message_(message.process, message.tag, std::move(message.text));
@@ -148,12 +148,13 @@ class Liveness::Hub {
     });
   }
 
-  // It may have said goodbye before, and most connections end now by themselves; others never were.
+  // The process has ended. Its goodbye or the end of its connection is usually about to arrive and
+  // gets a little time; it may also never have connected.
   void died(const WatchedPtr& watched) {
     constexpr int kLooks = 3;
     const auto found = links_.find(watched->process);
     const LinkPtr link = found != links_.end() ? found->second : nullptr;
-    if (link == nullptr && process_ != 0) {  // process 0 has it
+    if (link == nullptr && process_ != 0) {  // process 0 has its connection
       const auto zero = links_.find(0);
       if (zero != links_.end()) zero->second->send({FrameKind::Lost, watched->process, ""});
       return;
@@ -179,12 +180,12 @@ class Liveness::Hub {
     links_[link->process] = link;
   }
 
-  // Of process 0.
+  // Process 0 only.
   bool entered(const LinkPtr& from) {
     const int p = from->process;
     if (p < 1 || p >= static_cast<int>(lost_.size()) || links_.contains(p) || lost_[place(p)])
       return false;
-    // What it has missed.
+    // Replays what it has missed.
     for (const int other : lost()) from->send({FrameKind::Lost, other, *lost_[place(other)]});
     for (const Frame& said : said_) from->send(said);
     serve(from);
@@ -253,7 +254,7 @@ class Liveness::Hub {
 
   void beat() {
     const Clock::time_point now = Clock::now();
-    const bool was_away = now - beaten_at_ > 4 * interval();  // this process was stopped itself
+    const bool was_away = now - beaten_at_ > 4 * interval();  // this process itself was stopped
     beaten_at_ = now;
     const std::string news = process_ == 0 ? who_may_wait(now) : moves();
     std::vector<LinkPtr> silent;
@@ -262,7 +263,7 @@ class Liveness::Hub {
       if (was_away) link->heard_at = now;
       const auto since = std::chrono::duration_cast<milliseconds>(now - link->heard_at);
       if (deadline_ == milliseconds(0) || since < deadline_ / 4) continue;
-      // Waits for it end at the deadline by themselves; this is for those that have none.
+      // Waits with a deadline end by themselves; this ends those without one.
       if (since > deadline_ + deadline_ / 4) silent.push_back(link);
       if (std::exchange(link->told_silent, true)) continue;
       if (hooks_.silent) hooks_.silent(process, since);
@@ -283,7 +284,7 @@ class Liveness::Hub {
     return hooks_.moves_steadily && hooks_.moves_steadily() ? kSteadily : "";
   }
 
-  // By process 0, which hears all. "1101": by process; "": nobody.
+  // Computed by process 0, which hears all beats. One digit per process, "1101"; "": none.
   std::string who_may_wait(Clock::time_point now) const {
     const std::string none(lost_.size(), '0'), own = moves();
     std::string alive = none, steady = none;
@@ -328,7 +329,7 @@ class Liveness::Hub {
   int process_;
   Address address_;
   std::function<void(int, int, std::string)> on_message_;
-  bool keeps_messages_ = true;  // until somebody has listened
+  bool keeps_messages_ = true;  // until the first on_message()
   std::vector<Frame> early_;
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(io_);
@@ -338,11 +339,11 @@ class Liveness::Hub {
   milliseconds deadline_{0};
   Hooks hooks_;
   std::vector<WatchedPtr> watched_;
-  std::map<int, LinkPtr> links_;  // of process 0: to all others; else to it
+  std::map<int, LinkPtr> links_;  // process 0: to all others; else: to process 0
   std::vector<std::pair<int, std::string>> unheard_;
   std::vector<std::optional<std::string>> lost_;  // by process: why
-  std::set<int> missing_;                         // of process 0: have not connected yet
-  std::vector<Frame> said_;                       // for them
+  std::set<int> missing_;                         // process 0: have not connected yet
+  std::vector<Frame> said_;                       // process 0: for those in missing_
   std::thread thread_;
 };
 

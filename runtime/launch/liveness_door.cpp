@@ -66,8 +66,8 @@ Liveness::Address LivenessDoor::open(Liveness::Address address, bool beyond,
 
 void LivenessDoor::accept() {
   acceptor_.async_accept([this](const boost::system::error_code& error, tcp::socket socket) {
-    if (!acceptor_.is_open()) return;  // closed, though somebody may have come before
-    if (error) {                       // no descriptor left, say
+    if (!acceptor_.is_open()) return;  // closed since this connection was accepted
+    if (error) {                       // for example, out of descriptors
       retry_.expires_after(milliseconds(100));
       return retry_.async_wait([this](const boost::system::error_code& over) {
         if (!over) accept();
@@ -88,7 +88,7 @@ void LivenessDoor::accept() {
   });
 }
 
-// A stranger has said who it is.
+// A stranger has sent its Hello.
 void LivenessDoor::welcome(const LinkPtr& from, const Frame& frame) {
   std::erase(strangers_, from);
   if (frame.kind != FrameKind::Hello || frame.text.size() < kNonce) return from->close();
@@ -116,7 +116,7 @@ void LivenessDoor::close() {
 
 namespace {
 
-// What keeps a process from connecting; empty: nothing. `final`: to try again is of no use.
+// Why a process cannot connect; empty: it can. `final`: retrying is pointless.
 struct Problem {
   std::string text;
   bool final = false;
@@ -175,7 +175,7 @@ Problem connect_socket(asio::io_context& io, tcp::socket& socket, const tcp::end
   const boost::system::error_code first = problem;
   socket.close();
   io.restart();
-  io.poll();  // the handler refers to this
+  io.poll();  // the handler refers to locals
   return {first == asio::error::timed_out ? "no answer" : first.message()};
 }
 

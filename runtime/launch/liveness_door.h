@@ -1,6 +1,6 @@
 #pragma once
-// How the processes of a job connect with process 0 for Liveness: both ends prove that they know
-// the secret of the job (proof.h), and strangers are dropped.
+// Connection setup between the processes of a job and process 0, for Liveness: both ends prove that
+// they know the job's secret (proof.h), and unauthenticated peers are dropped.
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -16,16 +16,16 @@
 
 namespace coshard {
 
-// Of process 0; used on the thread of `io` once it is open.
+// Process 0's side; used on the thread of `io` once it is open.
 class LivenessDoor {
  public:
   using LinkPtr = std::shared_ptr<LivenessLink>;
-  // `entered` gets connections whose other end has proved to be the process that they name; false:
-  // it is there already.
+  // `entered` receives connections whose peer has proved to be the process that it names; false:
+  // refused, for example because that process is already connected.
   LivenessDoor(boost::asio::io_context& io, std::function<bool(const LinkPtr&)> entered)
       : acceptor_(io), retry_(io), entered_(std::move(entered)) {}
-  // Listens at `address` (a port of 0: any), on loopback alone unless `beyond`; tries again until
-  // `deadline` while the port is taken. Returns where. Error{CommFailed} names the port.
+  // Listens at `address` (port 0: any), on loopback only unless `beyond`; retries until `deadline`
+  // while the port is taken. Returns the actual address. Error{CommFailed} names the port.
   Liveness::Address open(Liveness::Address address, bool beyond,
                          std::chrono::milliseconds deadline);
   void close();
@@ -42,8 +42,8 @@ class LivenessDoor {
   std::deque<LinkPtr> strangers_;
 };
 
-// Connects `process` with process 0: tries the hosts in turn until `deadline`, and runs `io`
-// meanwhile. Error{CommFailed}: nobody of this job answers; says what each host said.
+// Connects `process` to process 0: tries the hosts in turn until `deadline`, running `io`.
+// Error{CommFailed}: no process of this job answers; reports the result for each host.
 std::shared_ptr<LivenessLink> connect_to_zero(boost::asio::io_context& io, int process,
                                               const Liveness::Address& address,
                                               std::chrono::milliseconds deadline);

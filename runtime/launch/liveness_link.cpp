@@ -36,14 +36,14 @@ void LivenessLink::listen(OnFrame heard, OnEnd ended) {
 
 void LivenessLink::start() {
   boost::system::error_code ignored;
-  // A program that this process has started would keep the connection of a dead process open.
+  // A child process would keep the connection open after this process has died.
   ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.set_option(asio::socket_base::keep_alive(true), ignored);
   read();
 }
 
-// The other end's kernel has to answer within this time; its process need not.
+// The peer's kernel must answer within this time; its process need not.
 void LivenessLink::set_timeout(std::chrono::milliseconds unanswered) {
   const auto ms = static_cast<unsigned>(unanswered.count());
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
@@ -74,13 +74,13 @@ void LivenessLink::read() {
 }
 
 void LivenessLink::tell() {
-  const OnFrame heard = heard_;  // which it may replace
+  const OnFrame heard = heard_;  // copied, since it may replace itself
   if (heard)
     heard(shared_from_this(), {static_cast<FrameKind>(header_.kind), header_.process,
                                std::move(text_), header_.to, header_.tag});
 }
 
-// Nothing is allocated for what a stranger announces.
+// A stranger may announce only a short frame, so it cannot make us allocate.
 std::size_t LivenessLink::most() const {
   if (process < 0) return kMostOfStranger;
   return static_cast<FrameKind>(header_.kind) == FrameKind::Message ? kMostMessage : kMostText;
@@ -101,7 +101,7 @@ void LivenessLink::write() {
   const auto self = shared_from_this();
   asio::async_write(socket_, asio::buffer(out_.front()),
                     [self](const boost::system::error_code& error, std::size_t) {
-                      if (error) return self->out_.clear();  // read() is told why
+                      if (error) return self->out_.clear();  // read() gets the error
                       self->out_.pop_front();
                       if (!self->out_.empty()) return self->write();
                       if (self->closing_) self->close();

@@ -16,7 +16,7 @@ enum class FrameKind : std::uint8_t { Hello, Refused, Beat, Said, Lost, Bye, Mes
 
 struct Frame {
   FrameKind kind{};
-  std::int32_t process = 0;  // who says hello, said or sent it, or is lost
+  std::int32_t process = 0;  // the sender of a hello, a saying or a message; or the lost one
   std::string text;
   std::int32_t to = 0, tag = 0;  // of a message
 };
@@ -31,8 +31,8 @@ class LivenessLink : public std::enable_shared_from_this<LivenessLink> {
   static constexpr std::size_t kMostOfStranger = 256;
 
   explicit LivenessLink(boost::asio::ip::tcp::socket socket) : socket_(std::move(socket)) {}
-  // `ended` is called once, unless close() was called before; a frame that is too long, or of which
-  // `heard` throws, ends it.
+  // `ended` is called once, unless close() was called first; a frame that is too long, or for which
+  // `heard` throws, ends the connection.
   void listen(OnFrame heard, OnEnd ended);
   void start();
   void send(const Frame& frame);
@@ -42,11 +42,11 @@ class LivenessLink : public std::enable_shared_from_this<LivenessLink> {
   bool has_sent_all() const { return out_.empty(); }
   void set_timeout(std::chrono::milliseconds unanswered);
 
-  int process = -1;          // at the other end, once it has proved to be of this job
-  std::string drawn;         // its nonce, or for a stranger what was sent to it
-  bool bye = false;          // it has said so
-  bool told_silent = false;  // since `heard_at`
-  std::string moves;         // what its last beat has said of that
+  int process = -1;          // the peer, once authenticated
+  std::string drawn;         // its nonce, or for a stranger the one sent to it
+  bool bye = false;          // it has said goodbye
+  bool told_silent = false;  // reported since `heard_at`
+  std::string moves;         // how data move there, from its last beat
   Clock::time_point heard_at = Clock::now();
 
  private:
@@ -58,7 +58,7 @@ class LivenessLink : public std::enable_shared_from_this<LivenessLink> {
   };
   std::size_t most() const;
   void read();
-  void tell();  // what has been read
+  void tell();  // delivers the frame that was read
   void write();
   void end(const std::string& why);
 

@@ -31,7 +31,7 @@ class OwnThreads final : public RankHost {
       RankSeat& seat = seats[i];
       try {
         threads.emplace_back([&program, &seat, rank] { run_rank(rank, seat, program); });
-      } catch (...) {  // the system has no thread left for it
+      } catch (...) {  // the system is out of threads
         program.failed(rank, std::current_exception());
         seat.leave_census();
         program.ended(rank);

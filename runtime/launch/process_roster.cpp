@@ -1,4 +1,4 @@
-// Ranks in several processes of one job, as many in each.
+// Ranks in several processes of one job, the same number in each.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -21,7 +21,7 @@
 namespace coshard {
 namespace {
 
-// Of a program that has initialised MPI itself.
+// The job of a program that has initialised MPI itself.
 std::optional<Launched> initialised(const std::string& mpi) {
   if (mpi.empty() || !is_initialised() || !has_shim(mpi)) return std::nullopt;
   MpiPlace place;
@@ -31,8 +31,8 @@ std::optional<Launched> initialised(const std::string& mpi) {
   return job;
 }
 
-// None: this process is the only one. On GPUs a job needs no MPI where it has an address to meet at:
-// NCCL moves the data.
+// None: this process is the only one. On GPUs a job with a rendezvous address needs no MPI: NCCL
+// moves the data.
 std::optional<Launched> job(DeviceKind device) {
   std::optional<Launched> found = launched();
   const std::string loaded = loaded_mpi();
@@ -83,12 +83,12 @@ class ProcessRoster final : public Roster {
          [engine = job.engine()] { return engine->moves_slowly(); },
          [engine = job.engine()] { return engine->moves_steadily(); },
          [engine = job.engine()](int process) { engine->may_wait(process); }});
-    // What was heard while an earlier run listened.
+    // What arrived while an earlier run was listening.
     for (const PoisonNotice& poison : job_.kept_poisons(run_)) heard(poison);
     for (int p = 0; p < job_.processes(); ++p)
       if (const auto how = job_.ended_before(p, run_)) lost(p, *how);
   }
-  // On a caller's context the next run may have begun: it listens then.
+  // On a caller's context the next run may have begun and be the listener.
   ~ProcessRoster() override {
     const std::scoped_lock alone(job_.handing_over());
     const bool is_latest = job_.is_latest(run_);
@@ -110,7 +110,7 @@ class ProcessRoster final : public Roster {
   }
   void fail(const std::string& cause) override {
     if (failed_.exchange(true)) return;
-    job_.engine()->halt();  // before anything that is being sent goes
+    job_.engine()->halt();  // before buffers that are being sent are freed
     thread_group_.poison(cause);
     say(PoisonNotice{run_, 0, cause});
   }
@@ -119,32 +119,32 @@ class ProcessRoster final : public Roster {
     told_ = std::move(told);
     if (!early_.empty() && told_) told_(std::exchange(early_, ""));
   }
-  // The order in which process 0 has heard of failures decides.
+  // Decided by the order in which process 0 learned of failures.
   bool reports_failure() override {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::milliseconds(300), [this] { return ours_.has_value(); });
     return ours_.value_or(true);
   }
-  void count_in(Census&) override {}  // ranks elsewhere may wake any of these
+  void count_in(Census&) override {}  // ranks elsewhere may wake these
   void leave(int rank) override {
     thread_group_.leave(rank);
-    // After a failure behind it: it is no cause.
+    // After a failure, sent behind the failure's notice, so that it is not taken for the cause.
     if (failed_)
       say(LeftNotice{run_, rank});
     else
       ranks_->send_to_all(LeftNotice{run_, rank});
   }
-  // Peers may still need what is on its way, and their last words have to be heard.
+  // Peers may still need messages in flight, and their last notices must be received.
   void end() override {
     while (!over()) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   bool over() override {
-    constexpr int kMost = 100;  // a caller's thread has other things to do
+    constexpr int kMost = 100;  // this may run on a caller's thread
     for (int i = 0; i < kMost && ranks_->drive();) ++i;
     const auto now = std::chrono::steady_clock::now();
     if (failed_ && !std::exchange(told_left_, true)) {
       latest_ = now + std::chrono::seconds(2);
-      for (const int rank : here_) say(LeftNotice{run_, rank});  // MPI may not have delivered it
+      for (const int rank : here_) say(LeftNotice{run_, rank});  // MPI may not have delivered these
     }
     if (!all_left() && (!told_left_ || now < latest_)) return false;
     turn_.reset();
@@ -191,11 +191,11 @@ class ProcessRoster final : public Roster {
     heard(poison.cause);
   }
   void lost(int process, const std::string& how) {
-    note_first(true);  // each that lives names it
+    note_first(true);  // every live process reports it
     heard(str_cat(who(process), ' ', how));
     for (int r = 0; r < per_process_; ++r) thread_group_.leave(process * per_process_ + r);
   }
-  // MPI often notices first, and in its own words, that a process has died.
+  // MPI often notices first, with a less specific message, that a process has died.
   void broken(const std::string& problem) {
     {
       std::unique_lock lock(mutex_);
@@ -241,14 +241,14 @@ class ProcessRoster final : public Roster {
   ThreadGroup thread_group_;
   std::vector<int> here_;
   std::atomic<bool> failed_{false};
-  bool told_left_ = false;  // of over(), as the one below: when it gives up
+  bool told_left_ = false;  // used by over(), like latest_: when to give up
   std::chrono::steady_clock::time_point latest_;
-  std::mutex telling_;  // the two below; held while told_ runs
+  std::mutex telling_;  // guards the two below; held while told_ runs
   std::function<void(const std::string&)> told_;
   std::string early_;  // a failure before told_ was set
-  std::mutex mutex_;   // the one below
+  std::mutex mutex_;   // guards ours_
   std::condition_variable changed_;
-  std::optional<bool> ours_;  // the first failure of the job is of this process
+  std::optional<bool> ours_;  // the job's first failure was in this process
 };
 
 }  // namespace

@@ -8,7 +8,7 @@ RankFibers::RankFibers(FiberPolicy* policy) : thread_(policy) {
   thread_.on_switch([this](int fiber) { switched(fiber); });
 }
 
-// A fiber that belongs to no rank.
+// Fibers beyond the ranks belong to no rank.
 void RankFibers::switched(int fiber) {
   const auto index = static_cast<std::size_t>(fiber);
   if (fiber < 0 || index >= ranks_.size()) {

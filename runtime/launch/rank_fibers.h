@@ -17,17 +17,17 @@ namespace coshard {
 class RankFibers {
  public:
   explicit RankFibers(FiberPolicy* policy = nullptr);
-  // Before run(). `program` outlives it.
+  // Before run(). `program` must outlive this object.
   void add(int rank, const RankProgram& program);
-  // Whether its end has been reported.
+  // Whether the rank's end has been reported.
   bool ended(int rank) const;
-  // On the ranks' thread, until all have ended. Throws what FiberThread::run does.
+  // Runs on the ranks' thread until all have ended. Throws as FiberThread::run.
   void run();
 
   FiberThread& thread() { return thread_; }
-  // `hook` before a rank goes on; throws nothing.
+  // `hook` is called before a rank resumes; must not throw.
   void on_turn(std::function<void(int rank)> hook) { on_turn_ = std::move(hook); }
-  // Executors of the ranks that have begun and not ended, by rank; on this thread.
+  // Calls f(rank, executor) for each rank that has begun and not ended; on this thread.
   template <class F>
   void each(const F& f) {
     for (const auto& rank : ranks_)
@@ -40,8 +40,8 @@ class RankFibers {
     std::optional<CountedParker> parker;
     std::optional<RankContext> context;  // stays: other threads may still post to its executor
     std::unique_ptr<Executor> executor;
-    bool lives = false;  // its fiber runs or is off
-    bool ended = false;  // and that was told
+    bool lives = false;  // its fiber has begun and not ended
+    bool ended = false;  // and its end was reported
   };
   static void live(Rank& rank, Parker& parker, FiberThread& thread, const RankProgram& program);
 

@@ -1,12 +1,13 @@
 #pragma once
-// Where the ranks of a world run: one thread each, fibers on few threads, or a simulation. Created
-// and used by whoever starts them.
+// Where the ranks of a world run: one thread each, fibers on a few threads, or a simulation.
+// Created and used by the code that starts them.
 #include <exception>
 #include <functional>
 #include <memory>
 #include <span>
 
-// Not declared here: a first declaration outside of their headers would hide all of their members.
+// Included rather than forward declared: a first declaration outside of their headers would give
+// all their members hidden visibility.
 #include <coshard/runtime/launch/world.h>
 
 namespace coshard {
@@ -15,14 +16,14 @@ class ThreadGroup;
 class Sleeper;
 class Roster;
 
-// What a host runs. All but watch() on any thread.
+// What a host runs. All except watch() on any thread.
 struct RankProgram {
   // The whole life of `rank`, on its thread or fiber, with its RankContext current; `executor` was
   // created for it and outlives all ranks. Must not throw.
   std::function<void(int rank, Executor& executor)> run;
   // The rank could not be run.
   std::function<void(int rank, const std::exception_ptr& error)> failed;
-  // Nothing of `rank` is left, or it could not be run: the host's last call for it, once.
+  // `rank` has been torn down, or could not be run: the host's last call for it, once.
   std::function<void(int rank)> ended;
   // On the thread that called RankHost::run, while ranks run on others: returns when all have
   // ended.
@@ -35,8 +36,8 @@ struct RankProgram {
 class RankHost {
  public:
   virtual ~RankHost() = default;
-  // Returns when the programs of all ranks have ended. Throws what user handlers threw where no
-  // rank was there to receive it.
+  // Returns when the programs of all ranks have ended. Throws exceptions of user handlers that no
+  // rank could receive.
   // `ranks`: those of this process, ascending.
   virtual void run(std::span<const int> ranks, ThreadGroup& thread_group,
                    const RankProgram& program) = 0;
@@ -44,11 +45,11 @@ class RankHost {
 
 // One thread per rank.
 std::unique_ptr<RankHost> own_threads();
-// Rank r is a fiber of thread r % threads. A rank that waits, also in place, lets the next one of
-// its thread run; one that computes does not.
+// Rank r is a fiber of thread r % threads. A waiting rank, even in a blocking wait, lets the next
+// rank of its thread run; a computing one does not.
 std::unique_ptr<RankHost> shared_threads(int threads);
 
-// run_ranks with the ranks of `roster` on this host. `options` are settled.
+// run_ranks with the ranks of `roster` on `host`. `options` are settled.
 void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<Roster> roster,
                   const std::function<Task<void>(World&)>& program);
 

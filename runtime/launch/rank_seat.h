@@ -1,7 +1,7 @@
 #pragma once
-// What one rank of this process runs on: its context and its executor. Owned by run_ranks from
-// before the rank's thread starts until all ranks have ended, since the user's threads may still
-// post to the executor of a rank that is over.
+// The context and executor of one rank of this process. Owned by run_ranks from before the rank's
+// thread starts until all ranks have ended, since user threads may still post to the executor of a
+// rank that has ended.
 #include <memory>
 #include <utility>
 
@@ -19,18 +19,18 @@ class RankSeat {
 
   Executor& executor() noexcept { return *executor_; }
   // Before the rank starts.
-  void count_in(Sleeper* sleeper) {  // null: it is in no census
+  void count_in(Sleeper* sleeper) {  // null: not in a census
     context_.sleeper = sleeper;
     parker_.count(sleeper);
   }
-  // The rank is over, in its thread.
+  // The rank has ended. On its thread.
   void leave_census() {
     if (context_.sleeper == nullptr) return;
     context_.sleeper->census().leave(*std::exchange(context_.sleeper, nullptr));
   }
 
-  // While alive, its thread is the rank's; its destructor destroys the rank's values, on that
-  // thread.
+  // While alive, the calling thread is the rank's; the destructor destroys the rank's values, on
+  // that thread.
   class Taken {
    public:
     explicit Taken(RankSeat& seat) : seat_(seat), before_(RankContext::exchange(&seat.context_)) {}

@@ -18,15 +18,15 @@ namespace {
 
 constexpr int kRanksOfOneProcess = 2;
 
-// `place`: of the rank on its host.
+// `place`: the rank's index on its host.
 std::shared_ptr<Device> device_of(int rank, int place, const WorldOptions& options) {
   if (options.make_device) return options.make_device(rank);
   const int count = device_count(options.device);
   return make_device(options.device, {count > 0 ? place % count : place, options.threads});
 }
 
-// Of all ranks and on the host, whatever is done with `world` later. Null where nobody can ask for
-// a stop.
+// Joins all ranks through host memory, whatever is done with `world` later. Null if no stop can be
+// requested.
 std::shared_ptr<Communicator> control_of(Communicator& world, const WorldOptions& options) {
   if (options.stop == std::stop_token()) return nullptr;
   std::vector<int> all(static_cast<std::size_t>(world.size()));
@@ -34,7 +34,7 @@ std::shared_ptr<Communicator> control_of(Communicator& world, const WorldOptions
   return world.subgroup(all, "control");
 }
 
-// Options that only the communicator local supports.
+// Checks the options that only the local communicator supports.
 void check_local(const WorldOptions& options) {
   if (options.link) check(*options.link);
   CS_REQUIRE(options.progress_threads >= 0, "progress_threads must be at least 0, got ",
@@ -84,7 +84,8 @@ WorldOptions settled(const WorldOptions& options, const Processes& processes) {
   WorldOptions all = options;
   if (all.ranks == 0) all.ranks = processes.all > 1 ? processes.all : kRanksOfOneProcess;
   if (all.threads == 0) all.threads = cores_per_rank(all, processes);
-  // Decided once: when the last source of a token goes, it is too late to ask, but not to agree.
+  // Decided once for all ranks: a token's last source may be destroyed later, which must not change
+  // the answer.
   if (!all.stop.stop_possible()) all.stop = {};
   return all;
 }

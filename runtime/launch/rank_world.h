@@ -1,5 +1,5 @@
 #pragma once
-// What every way of running ranks starts with: validated options, and the World of a rank.
+// The start of every way of running ranks: validated options, and the World of a rank.
 #include <memory>
 
 #include <coshard/runtime/launch/world.h>
@@ -9,7 +9,7 @@ namespace coshard {
 class Roster;
 struct Processes;
 
-// The options with defaults resolved, in the job of this process or in another. Error{BadInput} or
+// The options with defaults resolved, for this process's job or the given one. Error{BadInput} or
 // Error{Unsupported} for invalid ones.
 WorldOptions settled(const WorldOptions& options);
 WorldOptions settled(const WorldOptions& options, const Processes& processes);

@@ -53,7 +53,7 @@ int launcher_above(int pid) {
     std::ifstream file(str_cat("/proc/", pid, "/stat"));
     std::ostringstream all;
     all << file.rdbuf();
-    const std::string stat = all.str();  // "71 (name) S 70 ...", where the name may have anything
+    const std::string stat = all.str();  // "71 (name) S 70 ...", where the name may be anything
     const std::size_t begin = stat.find('('), end = stat.rfind(')');
     if (begin == std::string::npos || end == std::string::npos || end + 4 > stat.size()) return 0;
     if (is_launcher(std::string_view(stat).substr(begin + 1, end - begin - 1))) return pid;

@@ -1,31 +1,31 @@
 #pragma once
-// Which processes of a job have come to run() on this host, while MPI_Init waits for the others and
-// tells nobody. Each binds a name of an abstract socket (unix(7)), which is free again once it has
-// ended. Any thread.
+// Which processes of a job have called run() on this host, for diagnostics while MPI_Init silently
+// waits for the others. Each process binds an abstract socket name (unix(7)), which is released
+// when it ends. Any thread.
 #include <string>
 #include <vector>
 
 namespace coshard {
 
-// The process that has started those of this host for a launcher; 0: none is known above `pid`.
+// The launcher process, at or above `pid`, that started this host's processes; 0: none known.
 int launcher_above(int pid);
 
 class RollCall {
  public:
-  // Answers as `process` of the job that `launcher` has started here, until destroyed.
+  // Registers `process` of the job that `launcher` started here, until destroyed.
   RollCall(int launcher, int process);
   ~RollCall();
   RollCall(const RollCall&) = delete;
   RollCall& operator=(const RollCall&) = delete;
-  // Those of `processes` that answer.
+  // Those of `processes` that are registered.
   std::vector<int> here(int processes) const;
 
  private:
   int launcher_, socket_;
 };
 
-// "process 1 has not called run()", of a job of `processes` of which `local` are on this host (0:
-// unknown) and `here` have.
+// "process 1 has not called run()", for a job of `processes`, of which `local` are on this host (0:
+// unknown) and those in `here` have called it.
 std::string absence_text(int processes, int local, const std::vector<int>& here);
 
 }  // namespace coshard

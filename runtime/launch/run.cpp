@@ -1,4 +1,4 @@
-// run(): what it prints when the world fails, its exit code, and how it ends when ranks do not.
+// run(): its output when the world fails, its exit code, and its end when ranks do not end.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,8 +21,7 @@ int exit_code_of(const std::exception_ptr& error) {
   }
 }
 
-// In one piece, so that lines of ranks that print do not come between; one line, whatever was
-// thrown.
+// In one write, so that output of ranks is not interleaved; on one line, whatever was thrown.
 void print(std::string line) {
   std::ranges::replace(line, '\n', ' ');
   std::cerr << line + '\n' << std::flush;
@@ -32,7 +31,7 @@ std::string seconds_text(std::chrono::milliseconds time) {
   return str_cat(static_cast<double>(time.count() / 100) / 10, " s");
 }
 
-// Who holds the lock of a stream is stuck in it: then that is left as it is.
+// A thread that holds the stream's lock is stuck in it: skip the flush then.
 void flush(std::FILE* stream) {
   if (::ftrylockfile(stream) != 0) return;
   std::fflush(stream);

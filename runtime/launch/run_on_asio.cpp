@@ -24,7 +24,7 @@ const boost::asio::any_io_executor& executor_of(
   return executors[static_cast<std::size_t>(rank) % executors.size()];
 }
 
-// What the ranks of one run share. Owned by them and by who watches them.
+// State shared by the ranks of one run. Owned by them and by their AsioWatch.
 struct AsioRun {
   AsioRun(const WorldOptions& all, Program main,
           const std::vector<boost::asio::any_io_executor>& executors)
@@ -41,10 +41,10 @@ struct AsioRun {
   RunState state{*roster, options};
 };
 
-// Does on a strand of the first executor what the thread that called run_ranks does elsewhere: it
-// calls the hooks of the options, and in the end, when all ranks here and elsewhere have ended or one
-// has failed, the token. Until then its timer is out, and owns it, so that it lives and dies with that
-// executor's context.
+// Does on a strand of the first executor what the calling thread of run_ranks does otherwise: it
+// calls the hooks of the options, and finally the completion token, when all ranks here and
+// elsewhere have ended, or soon after a failure. Until then its pending timer owns it, so that it
+// lives and dies with that executor's context.
 class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
  public:
   AsioWatch(std::shared_ptr<AsioRun> run, const boost::asio::any_io_executor& target,
@@ -89,7 +89,7 @@ class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
   std::shared_ptr<AsioRun> run_;
   boost::asio::strand<boost::asio::any_io_executor> strand_;
   boost::asio::steady_timer timer_;
-  std::function<void(std::exception_ptr)> done_;  // null: called
+  std::function<void(std::exception_ptr)> done_;  // null: already called
 };
 
 // One rank. Owned by the handlers on its strand, where all of it runs.
@@ -116,7 +116,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
 
   Executor& executor() { return executor_; }
 
-  // From now on it may be rung.
+  // From now on it can be rung.
   void enlist() {
     executor_.belongs_to(shared_from_this());
     run_->state.begins(rank_, executor_);
@@ -153,7 +153,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
       try {
         if (error) std::rethrow_exception(error);
         task_.take();
-        // Work still queued may fail, and peers may need it; nobody waits for it later.
+        // Queued work may still fail, and peers may need it; this is the last wait for it.
         world_->device()->synchronize();
       } catch (...) {
         const std::exception_ptr left = std::current_exception();

@@ -43,7 +43,7 @@ void run_program(Run& run, World& world, Executor& executor) {
   });
   try {
     executor.run(run.program(world));
-    // Work still queued may fail, and peers may need it; nobody waits for it later.
+    // Queued work may still fail, and peers may need it; this is the last wait for it.
     world.device()->synchronize();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
@@ -89,7 +89,7 @@ void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<R
   };
   host.run(run.roster->here(), *run.roster->thread_group(), ranks);
   run.roster->end();
-  run.state.watch();  // tells of what was heard meanwhile
+  run.state.watch();  // reports failures heard during end()
   run.state.rethrow();
 }
 

@@ -10,7 +10,7 @@
 namespace coshard {
 namespace {
 
-// Errors of ranks that waited for one that had already failed.
+// Errors that a rank may get because it waited for one that had already failed.
 bool may_be_a_consequence(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -111,13 +111,13 @@ void RunState::standstill(const std::string& text) {
   failed({-1, text}, std::make_exception_ptr(Error(ErrorKind::CommFailed, text)));
 }
 
-// The poison first: what a rank waits for is then part of its error.
+// Poison first, so that a rank's error says what it was waiting for.
 void RunState::end_all(const std::string& cause) {
   roster_.fail(cause);
   const std::scoped_lock lock(mutex_);
   if (!cause_.empty()) return;
   cause_ = cause;
-  // Of a rank that has ended no more than the executor is there, for who still posts to it.
+  // A rank that has ended keeps only its executor, for late posts from other threads.
   for (const Rank& rank : ranks_)
     if (rank.executor != nullptr && !rank.ended)
       rank.executor->interrupt(std::make_exception_ptr(PeerFailure(cause_)));

@@ -1,7 +1,8 @@
 #pragma once
-// What the ranks of one run in this process share: who runs, what failed first, who was told. Owned
-// by run_ranks, outlives the ranks. Functions called by ranks say so; the thread that called
-// run_ranks watches, so that a stuck rank does not keep anybody from learning of it.
+// State shared by the ranks of one run in this process: which ranks are running, what failed first,
+// and what was reported. Owned by run_ranks, outlives the ranks. Functions called by ranks say so;
+// the thread that called run_ranks watches, so that a stuck rank cannot prevent failures from being
+// reported.
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -28,15 +29,14 @@ class RunState {
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
-  // On the rank's thread, as up to ends(). The executor outlives all ranks: it may be interrupted
-  // until the last of them has ended.
+  // This and the functions up to ends() are called on the rank's thread. The executor outlives all
+  // ranks: it may be interrupted until the last of them has ended.
   void begins(int rank, Executor& executor);
-  // A sibling has failed, but the program may still catch it; null: it has.
+  // A when_all child has failed, but the program may still catch the error; null: it has.
   void failing(const Failure& failure, const std::exception_ptr& error);
-  // `error` has left the program, or is reported because what it cancelled does not end. All other
-  // ranks end too: those that wait for a peer through the poison, those that wait for time or a
-  // socket through an error in their executor. Error{Cancelled} is not a failure and ends nobody
-  // else.
+  // `error` has left the program, or is reported because siblings it cancelled do not end. Ends all
+  // other ranks too: those waiting for a peer by poison, those waiting for a timer or a socket by
+  // an error in their executor. Error{Cancelled} is not a failure and ends no other rank.
   void failed(const Failure& failure, const std::exception_ptr& error);
   void ends(int rank);
 
@@ -45,21 +45,21 @@ class RunState {
   // A deadlock: every rank waits and nothing can wake one.
   void standstill(const std::string& text);
 
-  // On the caller's thread: returns when all ranks that began have ended; meanwhile calls the hooks
-  // of the options. Exceptions of hooks are dropped: the failure they are told of is on its way.
+  // On the caller's thread: calls the hooks of the options until all ranks of this process have
+  // ended. Exceptions of hooks are dropped: the failure they report will be thrown anyway.
   void watch();
-  // The same without a thread of its own: does what is due and returns when to call it next, or
-  // sooner if `changed` is called, on any thread, which must only take note. One thread at a time.
+  // Non-blocking watch(): does what is due and returns when to call it next; call it sooner if
+  // `changed` is called, which happens on any thread and must not call back. One thread at a time.
   std::optional<Clock::time_point> look();
-  void on_change(std::function<void()> changed);  // null: nobody
-  bool over() const;                              // all ranks that began have ended
-  // The first error of a rank's own; else the first that only reports a peer's; else the first
+  void on_change(std::function<void()> changed);  // null: none
+  bool over() const;                              // all ranks of this process have ended
+  // The first original error; else the first that only reports a peer's; else the first
   // cancellation.
   void rethrow() const;
   std::exception_ptr error() const;  // the same; null: none
 
  private:
-  // In order of preference as the cause.
+  // In order of preference as the reported error.
   enum Kind { kOwn, kEcho, kCancelled, kKinds };
   struct Kept {
     Failure failure;
@@ -71,7 +71,7 @@ class RunState {
     Executor* executor = nullptr;  // null: it has not begun
     bool ended = false;
     std::optional<Kept> failing;
-    bool told_failing = false;  // of `failing`
+    bool told_failing = false;  // `failing` was reported
   };
 
   static Kind kind_of(const std::exception_ptr& error);
@@ -91,9 +91,9 @@ class RunState {
   mutable std::mutex mutex_;  // all below
   std::condition_variable changed_;
   std::function<void()> on_change_;
-  std::vector<Rank> ranks_;  // by world rank; those that are elsewhere never begin
+  std::vector<Rank> ranks_;  // by world rank; those in other processes never begin
   std::optional<Kept> kept_[kKinds];
-  std::string cause_;  // what all ranks were ended with; "": they were not
+  std::string cause_;  // why all ranks were ended; "": they were not
   std::optional<Clock::time_point> told_;
   Clock::time_point next_reminder_;
 };

@@ -1,5 +1,5 @@
-// What the thread that called run_ranks does while the ranks run: it tells of the first failure,
-// and of ranks that do not end after it.
+// The calling thread of run_ranks while the ranks run: it reports the first failure, and ranks that
+// do not end after it.
 #include <algorithm>
 
 #include <coshard/runtime/error.h>
@@ -22,7 +22,7 @@ Due earlier(const Due& a, const Due& b) {
   return std::min(*a, *b);
 }
 
-// So that nothing overflows.
+// Avoids overflow of time points.
 std::chrono::milliseconds within_a_year(std::chrono::milliseconds time) {
   return std::min<std::chrono::milliseconds>(time, 24h * 365);
 }
@@ -32,7 +32,7 @@ void call(const Hook& hook, const News& news, std::unique_lock<std::mutex>& lock
   lock.unlock();
   try {
     hook(news);
-  } catch (...) {  // as run_state.h says
+  } catch (...) {  // dropped, see run_state.h
   }
   lock.lock();
 }
@@ -58,8 +58,8 @@ Due RunState::look() {
   return do_what_is_due(lock);
 }
 
-// Each of these does what is due and gives when it will be next; whoever calls a hook lets go of
-// the lock meanwhile, after which what is due has to be looked at again.
+// Each of these does what is due and returns when it is due next. Calling a hook releases the lock,
+// so afterwards what is due must be checked again.
 Due RunState::do_what_is_due(std::unique_lock<std::mutex>& lock) {
   Due due = tell_overdue(lock);
   due = earlier(due, tell_failure(lock));

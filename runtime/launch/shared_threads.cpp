@@ -1,4 +1,4 @@
-// Many ranks on few threads.
+// Many ranks on a few threads.
 #include <pthread.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class SharedThreads final : public RankHost {
 
   void run(std::span<const int> here, ThreadGroup&, const RankProgram& program) override {
     const std::size_t count = std::min(static_cast<std::size_t>(threads_), here.size());
-    // They outlive all threads: ranks of one may still be ringing those of another.
+    // Outlive all threads: ranks of one thread may still be ringing those of another.
     std::vector<std::unique_ptr<RankFibers>> shares;
     for (std::size_t t = 0; t < count; ++t) shares.push_back(std::make_unique<RankFibers>());
     std::vector<std::thread> threads;
@@ -33,7 +33,7 @@ class SharedThreads final : public RankHost {
           }
         });
       }
-    } catch (...) {  // the system has no thread left: the ranks of the others cannot be run
+    } catch (...) {  // out of threads: the ranks of the missing ones cannot run
       for (std::size_t i = 0; i < here.size(); ++i) {
         if (i % count < threads.size()) continue;
         program.failed(here[i], std::current_exception());
@@ -45,7 +45,7 @@ class SharedThreads final : public RankHost {
   }
 
  private:
-  // What was thrown has ended the thread, or kept it from beginning: of its ranks none goes on.
+  // An exception has ended the thread or kept it from starting: its remaining ranks do not run.
   static void not_run(std::span<const int> here, std::size_t first, std::size_t step,
                       const RankFibers& share, const RankProgram& program) {
     for (std::size_t i = first; i < here.size(); i += step) {

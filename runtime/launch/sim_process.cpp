@@ -7,7 +7,7 @@
 namespace coshard {
 namespace {
 
-constexpr auto kProgress = std::chrono::microseconds(500);  // within which progress threads look
+constexpr auto kProgress = std::chrono::microseconds(500);  // within which progress threads poll
 
 }  // namespace
 
@@ -74,7 +74,7 @@ void SimProcess::run(std::span<const int>, ThreadGroup& group, const RankProgram
   while (alive_ > 0) sleep();
 }
 
-// Of the main function.
+// Sleep of the main function.
 void SimProcess::sleep() {
   RankContext& mine = RankContext::current();
   main_->park(0);
@@ -95,7 +95,7 @@ void SimProcess::arrived() {
   progress_soon();
 }
 
-// At once, while nobody has looked yet, or later.
+// Immediately, before any rank has polled, or later, at random.
 void SimProcess::progress_soon() {
   if (progress_ns_ != 0) return;
   progress_ns_ = all_.draw_(4) == 0 ? all_.now() : all_.later(kProgress);
@@ -142,7 +142,7 @@ bool SimProcess::pause() {
   try {
     parker.park(1);
     RankContext::exchange(&mine);
-    parker.ring();  // it may have been rung meanwhile, and looks again
+    parker.ring();  // a ring during the park must not be lost: poll again
     return true;
   } catch (const Error&) {
     return false;

@@ -31,7 +31,7 @@ SimRoster::SimRoster(const WorldOptions& options, int processes, const MpiApi& a
                 [this](const PoisonNotice& poison) { hooks_.say(poison); }});
 }
 
-// What is still on its way is given up: all programs have ended.
+// Messages in flight are abandoned: all programs have ended.
 SimRoster::~SimRoster() {
   hooks_.gone();
   ranks_->stop();
@@ -71,7 +71,7 @@ void SimRoster::leave(int rank) {
     ranks_->send_to_all(LeftNotice{kRun, rank});
 }
 
-// Peers may still need what is on its way.
+// Peers may still need messages in flight.
 void SimRoster::end() {
   while (!failed_ && !hooks_.all_ended())
     if (!ranks_->drive()) hooks_.sleep();

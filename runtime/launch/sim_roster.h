@@ -1,6 +1,6 @@
 #pragma once
-// The ranks of a simulated process and those elsewhere: MPI is simulated, and so is what tells who is
-// alive. Owned by its run; all on the one thread of the simulation.
+// The roster of a simulated process: MPI and liveness detection are simulated. Owned by its run;
+// all on the single thread of the simulation.
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,12 +14,12 @@ namespace coshard {
 
 class SimRoster final : public Roster {
  public:
-  // What it needs of the simulation.
+  // What it needs from the simulation.
   struct Hooks {
-    std::function<void(const Notice&)> say;  // to the other processes, late but surely
-    std::function<bool()> note_failed;       // whether this process is the first one
+    std::function<void(const Notice&)> say;  // to the other processes: delayed, never lost
+    std::function<bool()> note_failed;       // whether this process failed first
     std::function<void()> sleep;             // until awake() of the process is called
-    std::function<bool()> all_ended;         // the programs of all ranks
+    std::function<bool()> all_ended;         // whether all ranks' programs have ended
     std::function<void()> gone;              // the roster is being destroyed
   };
   SimRoster(const WorldOptions& options, int processes, const MpiApi& api, Hooks hooks);
@@ -40,7 +40,7 @@ class SimRoster final : public Roster {
   bool alive(int rank) const override { return !thread_group_.left(rank); }
   std::string last_seen(int rank) const override { return thread_group_.last_seen(rank); }
 
-  // Another process has said it.
+  // A notice from another process.
   void heard(const Notice& notice);
   void lost(int process, const std::string& why);
   // This process was killed.

@@ -11,8 +11,8 @@
 namespace coshard {
 namespace {
 
-// Tells of what a rank issues, and kills it when its time has come. Of the rank, beside its
-// program.
+// Reports what a rank issues, and kills the rank after its given number of collectives. One per
+// rank, alive as long as its program.
 class Fate final : public Observer {
  public:
   Fate(Simulation& simulation, World& world) : simulation_(simulation), world_(world) {
@@ -46,7 +46,7 @@ class Fate final : public Observer {
   Simulation& simulation_;
   World& world_;
   int issued_ = 0;
-  int dies_after_ = -1;  // -1: it does not
+  int dies_after_ = -1;  // -1: never
 };
 
 Task<void> live(Simulation& simulation, const Program& program, World& world) {
@@ -87,7 +87,7 @@ void simulate(const WorldOptions& options, const Program& program, std::uint64_t
              "simulate: progress_threads ", options.progress_threads, " and rank_threads ",
              options.rank_threads, " must be 0: a simulation runs on the thread that calls it");
   CS_REQUIRE(program, "simulate: the program is an empty function");
-  WorldOptions alone = settled(options, {});  // whatever has started this process
+  WorldOptions alone = settled(options, {});  // ignores this process's launcher
   alone.threads = 1;
   check(sim, alone.ranks);
   Simulation simulation(seed, sim, alone.ranks);

@@ -96,7 +96,8 @@ bool SimulatedMpi::is_lost(const Stream& stream) {
   return true;
 }
 
-// Its sender may use the memory again; no earlier than what it follows does it arrive.
+// The sender may reuse the memory; the message arrives no earlier than those before it in its
+// stream.
 void SimulatedMpi::leave(Message& message) {
   const auto [from, to, tag] = message.stream;
   message.copy.assign(message.data, message.data + message.bytes);
@@ -127,7 +128,7 @@ const char* SimulatedMpi::send(int from, const void* data, std::size_t bytes, in
     Message& m = messages_.emplace_back();
     m.stream = stream, m.bytes = bytes, m.cookie = cookie;
     m.data = static_cast<const std::byte*>(data);
-    m.arrives = delayed();  // of a long one: that there is one
+    m.arrives = delayed();  // for a long message: its announcement
     if (at_once)
       leave(m);
     else
@@ -150,7 +151,7 @@ const char* SimulatedMpi::receive(int to, void* data, std::size_t bytes, int fro
   return nullptr;
 }
 
-// The oldest message that fits, if its time has come.
+// Delivers the oldest matching message, if it has arrived.
 bool SimulatedMpi::deliver(const Receive& receive) {
   const auto m = std::ranges::find(messages_, receive.stream, &Message::stream);
   if (m == messages_.end() || m->arrives > now()) return false;
@@ -179,7 +180,7 @@ const char* SimulatedMpi::poll(int process, const MpiDone** done, int* count) {
   if (mine.dead) return nullptr;
   for (Message& m : messages_)
     if (m.wanted && !m.left && std::get<0>(m.stream) == process) leave(m);
-  // Of equal source and tag the first one posted: a later one must not overtake it.
+  // Receives of equal source and tag match in posting order: a later one must not overtake.
   std::set<Stream> waiting;
   for (auto r = mine.receives.begin(); r != mine.receives.end();) {
     if (!waiting.contains(r->stream) && deliver(*r)) {

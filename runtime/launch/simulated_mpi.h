@@ -1,8 +1,9 @@
 #pragma once
-// MPI processes inside one process: each has the table of functions of a shim (mpi_api.h), and all
-// share a network that delivers late, in as odd an order as MPI allows, or not at all. Messages up
-// to 4 KiB are sent at once, longer ones once they are received. A process's memory is read and
-// written only while it polls. Any thread, if `now` and the hooks are called there.
+// MPI processes simulated in one process: each has a shim's function table (mpi_api.h), and all
+// share a network that delivers late, in any order that MPI allows, or not at all. Messages up to 4
+// KiB are sent eagerly, longer ones when a receive is posted (rendezvous). A process's memory is
+// accessed only while it polls, except that eager messages are read when sent. Any thread, if `now`
+// and the hooks may be called there.
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -22,39 +23,40 @@ namespace coshard {
 struct SimulatedMpiOptions {
   int processes = 1;
   std::uint64_t seed = 0;
-  // The probability that a message never arrives, nor what follows it with the same source, target
-  // and tag: MPI keeps the order of these.
+  // The probability that a message is lost, along with all later ones of the same source, target
+  // and tag, which MPI keeps in order.
   double lost = 0;
-  std::int64_t slowest = 1;  // the longest delay of a message, as counted by `now`
-  // Null: the polls so far, and several threads may poll. Else the network is that of this thread.
+  std::int64_t slowest = 1;  // the longest delay of a message, in units of `now`
+  // Null: the clock is the number of polls, and several threads may poll. Otherwise for one thread
+  // only.
   std::function<std::int64_t()> now = nullptr;
-  // The hooks are called with a lock held; null: not. `process` has something to do at `at`.
+  // The hooks are called with a lock held, if not null. `process` has something to do at `at`.
   std::function<void(int process, std::int64_t at)> due = nullptr;
   // "sends 24 bytes to process 1"
   std::function<void(int process, const std::string& what)> sent = nullptr;
-  std::map<int, int> deaths = {};  // process -> after how many of its messages
+  std::map<int, int> deaths = {};  // process -> number of messages it sends before it dies
   std::function<void(int process)> died = nullptr;
 };
 
 class SimulatedMpi {
  public:
   static constexpr int kMostProcesses = 8;
-  // One per thread, or one of several threads, at a time.
+  // One at a time per thread, or one shared by several threads.
   explicit SimulatedMpi(SimulatedMpiOptions options);
   ~SimulatedMpi();
   SimulatedMpi(const SimulatedMpi&) = delete;
   SimulatedMpi& operator=(const SimulatedMpi&) = delete;
   const MpiApi& api(int process) const;
-  // It sends and receives nothing more; what it has sent at once arrives.
+  // `process` sends and receives nothing more; what it has sent eagerly arrives.
   void kill(int process);
   bool dead(int process);
-  // So far, by this process.
+  // Totals so far, by process.
   struct Sent {
     int messages = 0;
     std::int64_t bytes = 0;
   };
   Sent sent(int process);
-  // Messages that have been sent and not received.
+  // Messages sent but not received.
   std::size_t unmatched();
 
  private:
@@ -66,8 +68,8 @@ class SimulatedMpi {
     std::size_t bytes = 0;
     std::uint64_t cookie = 0;
     std::vector<std::byte> copy;
-    bool left = false;    // its sender: `copy` is what arrives
-    bool wanted = false;  // it is received: its sender may send it
+    bool left = false;    // has left the sender; `copy` is what arrives
+    bool wanted = false;  // a receive is posted: the sender may send it
     std::int64_t arrives = 0;
   };
   struct Receive {
@@ -106,7 +108,7 @@ class SimulatedMpi {
   Draw draw_;
   std::int64_t polls_ = 0;
   std::vector<Process> processes_;
-  std::deque<Message> messages_;  // in the order of their sending
+  std::deque<Message> messages_;  // in send order
   std::map<Stream, std::int64_t> latest_;
   std::set<Stream> broken_;  // one of its messages was lost
 };

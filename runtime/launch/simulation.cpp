@@ -90,7 +90,7 @@ bool Simulation::go_on() {
   return false;
 }
 
-// The network's main function.
+// The network fiber's main function.
 void Simulation::carry(Parker& parker) {
   RankContext context(&parker);
   while (alive_ > 0) {
@@ -105,14 +105,14 @@ void Simulation::carry(Parker& parker) {
   }
 }
 
-// Over connections that lose nothing and keep the order; see liveness.h.
+// Over reliable, ordered connections; see liveness.h.
 void Simulation::tell_later(int from, int to, std::function<void()> told) {
   std::int64_t& last = said_[{from, to}];
   last = std::max(last + 1, later(sim_.network.slowest));
   at(last, std::move(told));
 }
 
-// Process 0 tells all others, unless it has died.
+// Process 0 relays to all others, unless it has died.
 void Simulation::pass_on(int from, const std::function<void(SimProcess&)>& told) {
   if (mpi_->dead(0)) return;
   for (int to = 0; to < sim_.processes; ++to) {
@@ -128,7 +128,7 @@ void Simulation::say(int from, const Notice& notice) {
   tell_later(from, 0, [this, from, told] { pass_on(from, told); });
 }
 
-// With the lock of the network held. The connections to process 0 end.
+// Called with the network's lock held. The process's connections end.
 void Simulation::died(int dead) {
   tell(dead * per_process_, str_cat("is killed, with process ", dead));
   SimProcess* const mine = processes_[static_cast<std::size_t>(dead)].get();
@@ -184,7 +184,7 @@ bool is_echo(const std::exception_ptr& error) {
 
 }  // namespace
 
-// A rank's own before one that only reports a peer's; a process that was killed reports nothing.
+// An original error before one that only reports a peer's; a killed process reports nothing.
 std::exception_ptr Simulation::first_error() const {
   std::vector<int> order = failed_;
   for (int p = 0; p < sim_.processes; ++p) order.push_back(p);

@@ -1,6 +1,6 @@
 #pragma once
-// A simulation: the ranks of all its processes on fibers of one thread, one fiber more for the
-// network, and one for the main function of each process. Owned by simulate().
+// A simulation: fibers on one thread for the ranks of all its processes, for the network, and for
+// the main function of each process. Owned by simulate().
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -27,15 +27,15 @@ class Simulation;
 class SimProcess final : public RankHost, public TransferClock {
  public:
   SimProcess(Simulation& all, int number, int ranks);
-  // Of the ranks, who wait until the process has begun.
+  // The program of the ranks, which wait until the process has begun.
   const RankProgram& ranks() const { return ranks_; }
   std::unique_ptr<Roster> make_roster(const WorldOptions& options, SimulatedMpi* mpi);
   // Its main function.
   void live(Parker& parker, const WorldOptions& options, std::unique_ptr<Roster> roster,
             const Program& program);
-  void awake();  // of its main function
-  void wake();   // of its ranks
-  // Something has arrived: whoever waits looks, and a progress thread soon.
+  void awake();  // wakes its main function
+  void wake();   // wakes its ranks
+  // Something has arrived: waiters poll now, a progress thread soon.
   void arrived();
   void heard(const Notice& notice);
   void died(const std::string& why);
@@ -62,11 +62,11 @@ class SimProcess final : public RankHost, public TransferClock {
   RankProgram ranks_;
   const RankProgram* begun_ = nullptr;
   bool over_ = false;
-  std::vector<Parker*> early_;  // of ranks that wait for the process to begin
+  std::vector<Parker*> early_;  // ranks that wait for the process to begin
   SimRoster* roster_ = nullptr;
   ThreadGroup* group_ = nullptr;
   Parker* main_ = nullptr;
-  std::int64_t progress_ns_ = 0;  // when it is due; 0: it is not
+  std::int64_t progress_ns_ = 0;  // when progress is due; 0: it is not
   bool progressing_ = false;      // and the main function waits for it to end
   std::exception_ptr error_;
 };
@@ -75,7 +75,7 @@ class Simulation final : public FiberPolicy {
  public:
   Simulation(std::uint64_t seed, const SimOptions& sim, int ranks);
 
-  // run_ranks in each process; throws what the first one that failed does.
+  // run_ranks in each process; throws the error of the first one that failed.
   void run(const WorldOptions& options, const Program& program);
 
   // FiberPolicy
@@ -113,11 +113,11 @@ class Simulation final : public FiberPolicy {
   RankFibers fibers_;
   std::unique_ptr<SimulatedMpi> mpi_;  // null: one process
   std::vector<std::unique_ptr<SimProcess>> processes_;
-  std::vector<int> failed_;  // processes, in that order
+  std::vector<int> failed_;  // processes, in order of failure
   Parker* network_ = nullptr;
   std::multimap<std::int64_t, std::function<void()>> events_;
-  std::map<std::pair<int, int>, std::int64_t> said_;  // from, to: when it hears the last one
-  std::int64_t next_transfer_ns_ = 0;                 // 0: none is put off
+  std::map<std::pair<int, int>, std::int64_t> said_;  // (from, to): when the last notice arrives
+  std::int64_t next_transfer_ns_ = 0;                 // 0: none is deferred
   std::int64_t turns_ = 0;
 };
 

@@ -6,8 +6,8 @@
 
 namespace coshard {
 
-// Host memory, whatever the device is, so that nobody waits for a device to read it. Kept alive by
-// the collective until all ranks are done with it.
+// In host memory on any device, so that reading it needs no device wait. Kept alive by the
+// collective until all ranks are done with it.
 struct StopRequest::Byte {
   explicit Byte(bool stop) : value(stop ? 1 : 0) {}
   std::uint8_t value;

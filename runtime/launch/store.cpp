@@ -38,7 +38,7 @@ MeetingPoint meeting_point(const Launched& launched, const Environment& environm
   where.address.hosts = {here ? "127.0.0.1" : launched.master_addr};
   where.address.port = port_of(launched, environment);
   const std::string token = environment("COSHARD_TOKEN").value_or("");
-  // Without a token, jobs that share a port by mistake at least keep apart.
+  // Without a token, at least keeps apart jobs that share a port by mistake.
   where.address.secret = token.empty() ? str_cat("port ", launched.master_port, " of ",
                                                  launched.processes, " processes")
                                        : token;

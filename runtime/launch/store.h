@@ -1,6 +1,6 @@
 #pragma once
-// The processes of a job that has no MPI, as torchrun starts them on GPUs: they meet at process 0,
-// and their messages pass it. For NCCL ids, announcements and errors, not for data. Thread-safe.
+// Rendezvous of a job without MPI, as started by torchrun on GPUs: processes meet at process 0,
+// which relays their messages. For NCCL ids, announcements and errors, not for data. Thread-safe.
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -17,9 +17,9 @@
 
 namespace coshard {
 
-// Where the processes of `launched` meet, and what proves that they are of one job: port
-// COSHARD_PORT, or MASTER_PORT + 1, since torchrun itself holds MASTER_PORT; on loopback if all are
-// on this host, else on MASTER_ADDR, with COSHARD_TOKEN as the secret.
+// Where the processes of `launched` meet, and the secret that proves that they belong to one job:
+// port COSHARD_PORT, or MASTER_PORT + 1, since torchrun itself holds MASTER_PORT; on loopback if
+// all are on this host, else on MASTER_ADDR with COSHARD_TOKEN as the secret.
 struct MeetingPoint {
   Liveness::Address address;
   bool beyond = false;
@@ -29,19 +29,19 @@ MeetingPoint meeting_point(const Launched& launched, const Environment& environm
 
 class Store {
  public:
-  // Process 0 listens; the others connect to it. Error{CommFailed}: the port is taken, nobody
-  // answers, or it has another secret.
+  // Process 0 listens; the others connect to it. Error{CommFailed}: the port is taken, process 0
+  // does not answer, or it has a different secret.
   Store(const Launched& launched, const MeetingPoint& where, std::chrono::milliseconds deadline);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // As that of a shim. There is one store in a process.
+  // A function table like a shim's. At most one store per process.
   static const MpiApi& api();
   const std::shared_ptr<Liveness>& liveness() const { return liveness_; }
 
  private:
-  struct Calls;  // what api() has
+  struct Calls;  // the functions of api()
   struct Receive {
     char* data = nullptr;
     std::size_t bytes = 0;

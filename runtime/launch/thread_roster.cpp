@@ -22,7 +22,7 @@ class ThreadRoster final : public Roster {
     return thread_group_.communicator(rank);
   }
   void fail(const std::string& cause) override { thread_group_.poison(cause); }
-  void on_failure(std::function<void(const std::string&)>) override {}  // there is no other process
+  void on_failure(std::function<void(const std::string&)>) override {}  // no other processes
   bool reports_failure() override { return true; }
   void count_in(Census& census) override { thread_group_.count_in(census); }
   void leave(int rank) override { thread_group_.leave(rank); }

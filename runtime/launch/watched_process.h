@@ -1,5 +1,5 @@
 #pragma once
-// A process of this host whose end Liveness notices. Used on the thread of its io_context only.
+// A process of this host whose end Liveness watches for. Used on the thread of its io_context only.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace coshard {
 
 struct WatchedProcess {
   WatchedProcess(boost::asio::io_context& io, int number) : fd(io), timer(io), process(number) {}
-  // False: it cannot be watched, before Linux 5.3. `ended` may be called at once.
+  // False: it cannot be watched (before Linux 5.3). `ended` may be called before this returns.
   template <class Ended>
   bool on_end(int pid, Ended ended) {
     const int opened = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
@@ -38,7 +38,7 @@ struct WatchedProcess {
   boost::asio::posix::stream_descriptor fd;
   boost::asio::steady_timer timer;
   int process;
-  int looks = 0;  // since anything came from it
+  int looks = 0;  // since anything was heard from it
   LivenessLink::Clock::time_point heard_at;
 };
 

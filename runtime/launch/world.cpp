@@ -8,7 +8,7 @@
 namespace coshard {
 namespace {
 
-// Written before any world is made.
+// Written before any world is created.
 std::vector<ObserverMaker>& observer_makers() {
   static std::vector<ObserverMaker> makers;
   return makers;
@@ -16,7 +16,7 @@ std::vector<ObserverMaker>& observer_makers() {
 
 }  // namespace
 
-// Forwards to all observers; one that is added meanwhile is told from the next event on.
+// Forwards to all observers; one added during an event is notified from the next event on.
 class World::FanOut final : public Observer {
  public:
   explicit FanOut(const std::vector<Observer*>& observers) : observers_(observers) {}
@@ -62,7 +62,7 @@ class World::FanOut final : public Observer {
     each([&](Observer& o) { o.range_exit(name); });
   }
 
-  // Entered and not yet left, by this branch and those around it.
+  // Modules entered and not yet left, by this branch and its ancestors.
   using Modules = std::vector<std::shared_ptr<const std::string>>;
   inline static const BranchLocal<Modules> modules;
   const ObserverSlot slot =

@@ -1,4 +1,4 @@
-// Attention forward: blocks of queries against all the keys they see; the block's scores stay in
+// Attention forward: blocks of queries against all keys they attend to; a block's scores stay in
 // cache.
 #include "kernels/cpu/simd/attention.h"
 
@@ -7,8 +7,8 @@
 namespace coshard::kernels::cpu::COSHARD_ISA {
 namespace {
 
-// Turns rows of scores into exp(score - maximum of the row), 0 past the keys that a row sees. One
-// loop per step over all the rows keeps the constants of the exponential in registers.
+// Turns rows of scores into exp(score - maximum of the row), 0 past the row's visible keys.
+// Separate loops over all rows for each step keep the constants of the exponential in registers.
 void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first, std::int64_t rows,
                       float* highs, float* sums) {
   const std::int64_t wide = n.keys_width();
@@ -39,7 +39,7 @@ void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first
   for (std::int64_t r = 0; r < rows; ++r) sums[r] = sum_lanes(totals[r]);
 }
 
-// From the rows' sums and maxima: inverse = 1/sum (0 for a row that saw nothing) and lse = high +
+// From the rows' sums and maxima: inverse = 1/sum (0 for a fully masked row) and lse = high +
 // log(sum).
 void finish_rows(const float* sums, const float* highs, float* inverse, float* lse,
                  std::int64_t rows) {
@@ -100,7 +100,7 @@ void forward_group(const Attention& args, const AttentionSizes& n, std::int64_t 
 
 }  // namespace
 
-// Reaches this table with last strides of 1.
+// Only called with last strides of 1.
 void run(const Attention& args) {
   const AttentionSizes n = attention_sizes(args);
   with_short_float(args.q.dtype, [&](auto tag) {

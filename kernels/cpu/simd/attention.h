@@ -1,6 +1,6 @@
 #pragma once
 // Shapes and pointers shared by the attention forward and backward. Only included by the sources of
-// this folder.
+// this directory.
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd/math.h"
 #include "kernels/cpu/simd/parallel.h"
@@ -16,10 +16,10 @@ struct AttentionSizes {
   std::int64_t diagonal;
 
   std::int64_t group() const { return heads / kv_heads; }
-  std::int64_t width() const { return padded(dim); }  // of a packed row of q, k, v
-  // Of a row of scores: not a power of two, which would put all rows into the same cache sets.
+  std::int64_t width() const { return padded(dim); }  // of a packed row of q, k or v
+  // Row stride of the scores: not a power of two, which would map all rows to the same cache sets.
   std::int64_t keys_width() const { return padded(tk) + kLanes; }
-  // How many keys query i sees.
+  // The number of keys that query i attends to.
   std::int64_t visible(std::int64_t i) const {
     if (!causal) return tk;
     const std::int64_t keys = i + diagonal + 1;
@@ -55,15 +55,15 @@ inline void add_mask(const View& mask, std::int64_t b, std::int64_t h, std::int6
   }
 }
 
-// Sets scores [keys, width) of a row to 0, where [0, keys) was written in whole registers.
+// Sets scores [keys, width) of a row to 0, after [0, keys) was written in whole registers.
 COSHARD_INLINE void hide_rest(float* scores, std::int64_t keys, std::int64_t width) {
   for (std::int64_t i = (keys + kLanes - 1) / kLanes * kLanes; i < width; i += kLanes) {
     store(scores + i, Vec{});
   }
 }
 
-// out[rows, dim] = scores[rows, ..] b, a few rows at a time, each over no more keys than its last
-// row sees.
+// out[rows, dim] = scores[rows, ..] b, a few rows at a time, each group only over the keys visible
+// to its last row.
 inline void multiply_seen(const AttentionSizes& n, std::int64_t first, std::int64_t rows,
                           const Product& p) {
   for (std::int64_t r = 0; r < rows; r += kTileRows) {

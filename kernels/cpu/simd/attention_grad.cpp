@@ -1,5 +1,5 @@
-// Attention backward: per block of queries the probabilities are computed again from lse; dk and dv
-// of one key head are summed over its queries in a fixed order.
+// Attention backward: the probabilities of each block of queries are recomputed from lse; dk and dv
+// of a key head are summed over its queries in a fixed order.
 #include "kernels/cpu/simd/attention.h"
 #include "kernels/cpu/simd/kernels.h"
 
@@ -111,7 +111,7 @@ void backward_group(const AttentionGrad& args, const AttentionSizes& n, std::int
 
 }  // namespace
 
-// Reaches this table with last strides of 1.
+// Only called with last strides of 1.
 void run(const AttentionGrad& args) {
   const AttentionSizes n = attention_sizes(args);
   with_short_float(args.q.dtype, [&](auto tag) {

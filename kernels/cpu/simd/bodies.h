@@ -1,6 +1,6 @@
 #pragma once
 // The vectorised f32 and bf16 bodies of one instruction set, as a table of functions. The sources
-// of this folder are compiled once per instruction set, each into a namespace of its own
+// of this directory are compiled once per instruction set, each into its own namespace
 // (COSHARD_ISA); kernels/cpu/cpu.cpp picks one.
 #include "kernels/args.h"
 

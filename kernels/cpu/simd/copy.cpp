@@ -38,8 +38,8 @@ void transpose(T* to, std::int64_t to_stride, const T* from, std::int64_t from_s
   }
 }
 
-// The dimension along which the source is contiguous while the destination is along the last; -1 if
-// none.
+// The dimension along which the source is contiguous, when the destination is contiguous along the
+// last one; -1 if none.
 int transposed_dim(const Loops<2>& loops) {
   if (loops.ndim < 2 || loops.stride(0) != 1 || loops.stride(1) == 1) return -1;
   for (int d = 0; d + 1 < loops.ndim; ++d) {
@@ -104,7 +104,7 @@ void convert(const Copy& args) {
 
 }  // namespace
 
-// Reaches this table with equal dtypes, or with f32 and bf16.
+// Only called with equal dtypes, or with f32 and bf16.
 void run(const Copy& args) {
   if (args.to.dtype != args.from.dtype) {
     if (args.to.dtype == DType::BF16) return convert<BFloat16, float>(args);

@@ -1,4 +1,4 @@
-// The pieces of a class-sharded cross-entropy, row by row.
+// The steps of a class-sharded cross-entropy, row by row.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/math.h"
 #include "kernels/cpu/simd/parallel.h"

@@ -1,4 +1,4 @@
-// Rows of a table by index, and the sums back into it.
+// Embedding lookup, and its gradient by sums into the table.
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
@@ -29,7 +29,7 @@ void run(const Embedding& args) {
   });
 }
 
-// One thread sums: the order of the additions is the order of the indices.
+// Summed by one thread, in the order of the indices.
 void run(const EmbeddingGrad& args) {
   const std::int64_t size = args.rows * args.dim;
   with_short_float(args.dtype, [&](auto tag) {

@@ -1,5 +1,6 @@
 #pragma once
-// What one instruction set's sources define. Only included by the sources of this folder.
+// The kernels that one instruction set's sources define. Only included by the sources of this
+// directory.
 #include "kernels/cpu/simd/bodies.h"
 
 namespace coshard::kernels::cpu::COSHARD_ISA {

@@ -1,6 +1,6 @@
 #pragma once
-// Elementary functions of one register, branch-free, within about two units in the last place;
-// infinities, zeros, denormals and NaN come out as in <cmath>.
+// Elementary functions of one register, branch-free, within about 2 ulp; infinities, zeros,
+// denormals and NaN behave as in <cmath>.
 #include "kernels/cpu/simd/vec.h"
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
@@ -9,7 +9,7 @@ constexpr float kRoundToInt =
     12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
 constexpr float kInf = __builtin_inff();
 
-// p * 2^n for n = shifted - kRoundToInt; in two factors, as 2^n alone may leave the range of f32.
+// p * 2^n for n = shifted - kRoundToInt; in two factors, since 2^n alone may overflow or underflow.
 COSHARD_INLINE Vec scale_by_power(Vec p, Vec shifted) {
 #if defined(__AVX512F__)
   return _mm512_maskz_scalef_ps(kEvery, p, shifted - kRoundToInt);
@@ -98,7 +98,7 @@ COSHARD_INLINE Vec error_function(Vec x) {
   small = small * s - 3.76125336e-1F;
   small = small * s + 1.28379166e-1F;
   small = small * x + x;
-  // Past 4 the result is +-1, and the polynomial of an infinity would be NaN.
+  // Above 4 the result is +-1, and the polynomial would be NaN for infinities.
   big = select(t > all(4.0F), copy_sign(all(1.0F), x), big);
   return select(t > all(0.927734375F), big, small);
 }

@@ -15,7 +15,7 @@ COSHARD_INLINE Vec weight_at(const Lanes& lanes, const T* weight, std::int64_t i
   return weight == nullptr ? all(1.0F) : lanes.load(weight + i);
 }
 
-// Sum over [0, dim) of term(i, lanes), whose absent lanes must be 0.
+// Sum over [0, dim) of term(i, lanes), which must be 0 in absent lanes.
 template <class F>
 COSHARD_INLINE float sum_over(std::int64_t dim, F&& term) {
   Vec even{};

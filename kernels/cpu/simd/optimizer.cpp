@@ -6,7 +6,7 @@
 namespace coshard::kernels::cpu::COSHARD_ISA {
 
 void run(const AdamW& args) {
-  // __builtin_pow of doubles: a call into the C library, once per tensor.
+  // __builtin_pow of doubles calls the C library, once per tensor.
   const double step = static_cast<double>(args.step);
   const auto step_size = static_cast<float>(args.lr / (1 - __builtin_pow(args.beta1, step)));
   const auto inverse_root =

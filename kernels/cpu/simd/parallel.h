@@ -1,6 +1,6 @@
 #pragma once
 // Splits a range over the OpenMP threads the caller may use. Only included by the sources of this
-// folder.
+// directory.
 #include <cstdint>
 #ifdef _OPENMP
 #include <omp.h>
@@ -10,9 +10,9 @@
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
 
-// Calls f(begin, end) for pieces of [0, n) that are multiples of `grain` long, each once; one call
-// when the work is smaller than two grains or the caller has one thread. f must give the same
-// result however the range is cut there.
+// Calls f(begin, end) once for each piece of [0, n), of a length that is a multiple of `grain`
+// except for the last; a single call if n is at most one grain or the caller has one thread. The
+// result of f must not depend on the split.
 template <class F>
 inline void parallel(std::int64_t n, std::int64_t grain, const F& f) {
   if (n <= 0) return;
@@ -41,8 +41,7 @@ inline std::int64_t row_grain(std::int64_t dim) {
   return dim >= kGrain ? 1 : kGrain / (dim + 1) + 1;
 }
 
-// Calls f(T{}) with float or BFloat16; the caller has sent every other dtype to the reference
-// loops.
+// Calls f(T{}) with float or BFloat16; other dtypes never get here, they use the reference loops.
 template <class F>
 inline void with_short_float(DType dtype, F&& f) {
   if (dtype == DType::BF16) {

@@ -82,7 +82,7 @@ void normal_batch(Key key, std::uint64_t first, float* values) {
 }
 
 // Draws elements [index, index + count) of the global tensor; calls use(values, position, n) for
-// pieces of them.
+// each piece.
 template <class Batch, class Use>
 void draw_run(Key key, std::int64_t index, std::int64_t count, Batch batch, const Use& use) {
   alignas(64) float values[kBatch];
@@ -134,7 +134,7 @@ void draw_region(const RandomRegion& region, Key key, Batch batch, const Use& us
 
 }  // namespace
 
-// Reaches this table when the region's last global stride is 1 (or the region has no dimension).
+// Only called if the region's last global stride is 1 (or the region has no dimensions).
 void run(const Random& args) {
   const auto scale = static_cast<float>(args.scale);
   const auto shift = static_cast<float>(args.shift);
@@ -152,7 +152,7 @@ void run(const Random& args) {
 }
 
 void run(const Dropout& args) {
-  // The smallest uniform draw that is not below p, exactly.
+  // Exactly the smallest uniform draw that is not below p.
   const auto p = static_cast<float>(__builtin_ceil(args.p * (1 << 24))) * kUnit;
   const auto factor = static_cast<float>(1 / (1 - args.p));
   with_short_float(args.dtype, [&](auto tag) {

@@ -1,4 +1,4 @@
-// Sums, means and extremes over the middle of [outer, extent, inner], and sums of powers.
+// Sums, means and extremes over the middle dimension of [outer, extent, inner], and sums of powers.
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/math.h"
@@ -117,12 +117,12 @@ void run(const ReduceDim& args) {
       case ReduceOp::Mean: return reduce<Add, T>(args);
       case ReduceOp::Max: return reduce<Largest, T>(args);
       case ReduceOp::Min: return reduce<Smallest, T>(args);
-      default: break;  // the reference has these
+      default: break;  // handled by the reference
     }
   });
 }
 
-// Reaches this table with p 2 and p 0.
+// Only called with p = 2 or p = 0.
 void run(const PowSum& args) {
   const std::int64_t chunks = (args.count + kGrain - 1) / kGrain;
   auto* partial = reinterpret_cast<double*>(scratch(0, 2 * chunks));

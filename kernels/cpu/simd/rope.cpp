@@ -6,7 +6,7 @@
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
 
-// Reaches this table with last strides of 1.
+// Only called with last strides of 1.
 void run(const Rope& args) {
   const std::int64_t batch = args.x.shape[0];
   const std::int64_t seq = args.x.shape[1];

@@ -1,4 +1,4 @@
-// Softmax and log-softmax over the middle of [outer, extent, inner], and their gradients.
+// Softmax and log-softmax over the middle dimension of [outer, extent, inner], and their gradients.
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/math.h"
@@ -96,7 +96,7 @@ COSHARD_INLINE void softmax_grad_lines(const SoftmaxGrad& args, std::int64_t at,
   }
 }
 
-// Calls row(outer index) when lines are contiguous, else lines(offset, lanes) for registers of
+// Calls row(outer index) if lines are contiguous, else lines(offset, lanes) for registers of
 // neighbouring lines.
 template <class Args, class Row, class Lines>
 void each_line(const Args& args, const Row& row, const Lines& lines) {

@@ -1,6 +1,6 @@
 #pragma once
 // Turns equal-shaped strided views into the fewest nested loops, the innermost along the first
-// view's smallest stride. Only included by the sources of this folder.
+// view's smallest stride. Only included by the sources of this directory.
 #include "kernels/cpu/simd/parallel.h"
 #include "kernels/cpu/simd/vec.h"
 
@@ -72,7 +72,8 @@ inline Loops<N> loops_over(const View* const (&views)[N]) {
   return loops;
 }
 
-// Calls f(offsets[N], count) for every innermost row, or for pieces of it when there is only one.
+// Calls f(offsets[N], count) for every innermost row, or for pieces of the row if there is only
+// one.
 template <int N, class F>
 inline void each_row(const Loops<N>& loops, const F& f) {
   if (loops.ndim == 1) {

@@ -1,7 +1,7 @@
 #pragma once
-// The register-blocked product that attention is made of: C[m, n] (+)= A[m, k] B[k, n] in f32,
-// where B and C are padded to whole panels of kPanel columns. Only included by the sources of this
-// folder.
+// The register-blocked GEMM that attention is built on: C[m, n] (+)= A[m, k] B[k, n] in f32, where
+// B and C are padded to whole panels of kPanel columns. Only included by the sources of this
+// directory.
 #include "kernels/cpu/simd/vec.h"
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
@@ -11,7 +11,7 @@ constexpr int kTileRows = kLanes == 16 ? 8 : 4;  // rows per micro-tile
 
 COSHARD_INLINE std::int64_t padded(std::int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
 
-// A by row and column stride, so that a transposed A costs nothing; B and C by row stride.
+// A has row and column strides, so that transposing A is free; B and C have row strides.
 struct Product {
   const float* a;
   std::int64_t a_row, a_column;
@@ -19,7 +19,7 @@ struct Product {
   std::int64_t b_row;
   float* c;
   std::int64_t c_row;
-  bool add;  // to what C holds
+  bool add;  // accumulate into C
 };
 
 template <int Rows>

@@ -1,7 +1,7 @@
 #pragma once
-// One register of floats, through the compilers' vector extensions: loads, stores (also partial and
+// One register of floats, in the compilers' vector extensions: loads, stores (also partial and
 // bf16), selects and sums. Whole registers and tails run the same code, so a result does not depend
-// on where an element lies.
+// on an element's position.
 #include <cstdint>
 #include <cstring>
 #if defined(__x86_64__)
@@ -43,7 +43,7 @@ COSHARD_INLINE IVec lane_index() {
 
 // larger(a, b) = a > b ? a : b, and b when either is NaN; smaller likewise.
 #if defined(__AVX512F__)
-// The forms with a mask: g++ 12 warns of uninitialised values inside the plain ones.
+// The masked forms: g++ 12 warns of uninitialised values inside the plain ones.
 constexpr __mmask16 kEvery = 0xffff;
 COSHARD_INLINE Vec larger(Vec a, Vec b) { return _mm512_maskz_max_ps(kEvery, a, b); }
 COSHARD_INLINE Vec smaller(Vec a, Vec b) { return _mm512_maskz_min_ps(kEvery, a, b); }
@@ -60,7 +60,7 @@ COSHARD_INLINE Vec square_root(Vec v) {
   return v;
 }
 #endif
-// As larger and smaller, but NaN wins.
+// Like larger and smaller, but NaN wins.
 COSHARD_INLINE Vec maximum(Vec a, Vec b) { return select(a != a, a, larger(a, b)); }
 COSHARD_INLINE Vec minimum(Vec a, Vec b) { return select(a != a, a, smaller(a, b)); }
 
@@ -108,7 +108,8 @@ COSHARD_INLINE void store_part(float* to, Vec v, std::int64_t count) {
 }
 #endif
 
-// Joins all lanes, by halves: the same order everywhere. `join` takes vectors of four.
+// Reduces all lanes by halves, in the same order for every register width. `join` takes vectors of
+// four.
 using Quad [[gnu::vector_size(16)]] = float;
 template <class Join>
 COSHARD_INLINE float join_lanes(Vec v, Join join) {
@@ -132,7 +133,7 @@ COSHARD_INLINE float smallest_lane(Vec v) {
   return join_lanes(v, [](Quad a, Quad b) { return ((a != a) | (a < b)) ? a : b; });
 }
 
-// Loads and stores of a whole register, and of one whose last lanes do not exist.
+// Loads and stores of a whole register, and of a partial one.
 struct Whole {
   template <class T>
   COSHARD_INLINE Vec load(const T* from, float = 0) const {

@@ -1,5 +1,5 @@
 #pragma once
-// The elementary functions of a register of floats, for elementwise functions.
+// Elementary functions of a register of floats, for the elementwise functions.
 #include "kernels/cpu/simd/math.h"
 
 namespace coshard::kernels::cpu::COSHARD_ISA {

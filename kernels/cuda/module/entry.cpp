@@ -1,4 +1,4 @@
-// The module's side: its entry, and the functions of the runtime that the kernels call.
+// The module's side: its entry point, and the runtime functions that the kernels call.
 #include <coshard/runtime/error.h>
 #include <coshard/version.h>
 #include "kernels/cuda/module/module.h"

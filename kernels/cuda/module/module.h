@@ -1,8 +1,7 @@
 #pragma once
-// The kernels for CUDA devices as a library of their own, libcoshard_cuda.so: which libcoshard
-// opens when a program first asks for such a device (opened.cpp), and which needs nothing of
-// libcoshard but what it is given then (entry.cpp). Where the kernels are linked in, none of this
-// is compiled.
+// The CUDA kernels as a separate library, libcoshard_cuda.so: libcoshard opens it when a program
+// first requests a CUDA device (opened.cpp), and it uses only the libcoshard functions that it is
+// passed then (entry.cpp). Not compiled if the kernels are linked in.
 #include "kernels/libraries.h"
 #include "kernels/run.h"
 #include "runtime/device/cuda/api.h"
@@ -14,7 +13,7 @@ namespace coshard::kernels {
 
 Libraries cuda_libraries();
 
-// What the kernels call.
+// The libcoshard functions that the kernels call.
 struct CudaHost {
   decltype(&fail) fail_;
   decltype(&coshard::cuda) cuda_;
@@ -26,10 +25,11 @@ struct CudaHost {
   decltype(&CudaDevice::make_buffer) make_buffer;
 };
 
-// What they give. Of another version only the first two can be read.
+// The functions that the module provides. Of a module of another version, only the first two
+// members can be read.
 struct CudaModule {
   const char* version;  // COSHARD_VERSION
-  std::size_t layout;   // kCudaLayout, which tells builds of one version apart
+  std::size_t layout;   // kCudaLayout, distinguishes builds of one version
   decltype(&real_cuda) calls;
   decltype(&reduce_on_device) reduce;
   decltype(&copy_rows_on_device) copy_rows;
@@ -39,18 +39,18 @@ struct CudaModule {
   decltype(&cuda_libraries) libraries;
 };
 
-// Changes, mostly, with what both sides read of each other.
+// Changes with most changes of the structures that both sides share.
 constexpr std::size_t kCudaLayout = sizeof(CudaHost) + 1000 * sizeof(CudaModule) +
                                     1000000 * (sizeof(KernelTable) + sizeof(CudaDevice)) +
                                     sizeof(CudaApi) + sizeof(CudaLaunch);
 
-// The one function that the module exports, by its name. It keeps `host`, and calls nothing of it
-// before this has returned and been found to be of the caller's version.
+// The name of the only function that the module exports. It stores `host`, and calls nothing of it
+// until it has returned and the caller has checked the version.
 constexpr const char* kCudaEntry = "coshard_cuda_module";
 using CudaEntry = const CudaModule* (*)(const CudaHost* host);
 
-// Opens `name`, a path or what the loader finds. Error{Unsupported}: it is not there, or of another
-// version; the text names both.
+// Opens `name`, a path or a name for the loader. Error{Unsupported}: it is missing, or of another
+// version; the message names both.
 const CudaModule& open_cuda_module(const std::string& name);
 
 }  // namespace coshard::kernels

@@ -1,4 +1,5 @@
-// libcoshard's side: what elsewhere is linked in comes from the module, opened at its first use.
+// libcoshard's side: functions that other builds link in come from the module, which is opened on
+// first use.
 #include <unistd.h>
 
 #include <coshard/runtime/error.h>
@@ -21,7 +22,7 @@ constexpr CudaHost kHost = {&fail,
                             &CudaDevice::make_current,
                             &CudaDevice::make_buffer};
 
-// Beside the library that this is part of; or else the loader may know.
+// Next to the library that contains this code; otherwise the name, for the loader to search.
 std::string where() {
   std::string beside = file_of(&kHost);
   beside = beside.substr(0, beside.rfind('/') + 1) + kFile;
@@ -61,7 +62,7 @@ const KernelTable cuda_kernels = {DeviceKind::Cuda,
 #undef X
 };
 
-// Where there is no module the device says so.
+// A missing module is reported by the device.
 Libraries cuda_libraries() {
   try {
     return module().libraries();

@@ -25,7 +25,7 @@ LocalGroup::LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int>
 LocalGroup::~LocalGroup() = default;
 
 CollectiveOp& LocalGroup::free_op() {
-  constexpr int kTries = 8;  // an op may be held for long by a work handle; do not stop at it
+  constexpr int kTries = 8;  // a work handle may hold an op for long: skip it
   for (int i = 0; i < kTries && !ops_.empty(); ++i) {
     next_op_ = (next_op_ + 1) % ops_.size();
     if (ops_[next_op_]->references.load(std::memory_order_acquire) == 0) return *ops_[next_op_];
@@ -74,7 +74,7 @@ CollectiveOp& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
     }
     if (devices_.used()) {
       if (fresh->device.use_count() == 1) {
-        std::atomic_thread_fence(std::memory_order_acquire);  // after whoever looked at it
+        std::atomic_thread_fence(std::memory_order_acquire);  // after its last observer
         fresh->device->reset();
       } else {
         fresh->device = std::make_shared<DeviceOp>(size());
@@ -90,7 +90,7 @@ CollectiveOp& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
       op.pairs[p].store(Pair::Todo, std::memory_order_relaxed);
     op.has_pairs = true;
   }
-  if (++op.joined == size()) {  // every rank joins in sequence, so this is the front
+  if (++op.joined == size()) {  // ranks join in sequence, so this is the front
     open_.pop_front();
     ++first_open_;
   }
@@ -100,13 +100,13 @@ CollectiveOp& LocalGroup::join(std::uint64_t sequence, CollectiveKind kind) {
 bool LocalGroup::poison(const std::string& cause) {
   if (!mark_poisoned(cause)) return false;
   if (remote_ != nullptr) remote_->poisoned(*this, cause);
-  registry_->wake();  // who waits for something that needs this group
+  registry_->wake();  // waiters for ops that depend on this group
   return true;
 }
 
 bool LocalGroup::drive() {
   if (remote_ == nullptr) return false;
-  // Patience is real time, which a simulation has none of.
+  // Waiting patiently takes real time, which a simulation does not have.
   return registry_->clock != nullptr ? remote_->drive() : remote_->drive_while_waiting();
 }
 
@@ -128,12 +128,12 @@ void LocalGroup::received(CollectiveOp& op, int rank) {
 }
 
 void LocalGroup::sent(CollectiveOp& op, int rank) {
-  // The result overwrites what was sent: not before it has left.
+  // In place, the result overwrites what was sent, so the rank counts as arrived only now.
   if (rank >= 0 && is_in_place(op.entries[static_cast<std::size_t>(rank)].args) &&
       count_arrival(op))
     arm(op, rank);
   if (op.gates.fetch_sub(1, std::memory_order_acq_rel) == 1)
-    finish_chunks(op, 1, op.entries[0].args.kind);  // it is armed: all entries are there
+    finish_chunks(op, 1, op.entries[0].args.kind);  // it is armed: all entries are filled
 }
 
 void LocalGroup::poisoned_elsewhere(const std::string& cause) {
@@ -157,7 +157,7 @@ std::string LocalGroup::cause() const {
 }
 
 void LocalGroup::forget_unprepared() {
-  std::vector<std::shared_ptr<WorkState>> dropped;  // after the lock
+  std::vector<std::shared_ptr<WorkState>> dropped;  // destroyed after the unlock
   const std::scoped_lock lock(ops_lock_);
   for (const auto& op : ops_)
     for (std::size_t r = 0; r < members_.size(); ++r) {
@@ -176,13 +176,13 @@ void LocalGroup::leave(int rank) {
 
 int LocalGroup::lost(const CollectiveOp& op) const {
   for (std::size_t r = 0; r < members_.size(); ++r) {
-    // In this order: a rank that has left will issue nothing more.
+    // In this order: after `left`, a rank issues nothing more.
     if (states_[r].left.load() && !op.entries[r].issued()) return static_cast<int>(r);
   }
   return -1;
 }
 
-// Lists its ranks if another group may have them in another order.
+// Lists the ranks if they are not in ascending order.
 std::string LocalGroup::title() const {
   std::string text = str_cat(name_, "[", size(), "]");
   if (std::ranges::is_sorted(members_)) return text;
@@ -250,7 +250,7 @@ void LocalGroup::listen(Parker& parker, bool for_part) {
     const std::scoped_lock lock(sleep_mutex_);
     listening_.push_back(&parker);
   }
-  // After it is in the list: whoever sees the count rings for it.
+  // After the insertion: a ringer that sees the count also finds the parker.
   sleepers_.fetch_add(1);
   if (for_part) part_sleepers_.fetch_add(1);
 }

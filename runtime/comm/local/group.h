@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks of one communicator share: the open ops, the mailbox of send and recv, which rank
-// is where, the poison, and the sleepers. Owned by its ranks' communicators; thread-safe.
+// State shared by the ranks of one communicator: open ops, the mailbox of send and recv, the ranks'
+// progress, the poison, and the sleepers. Owned by its ranks' communicators; thread-safe.
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -28,13 +28,12 @@ class Census;
 class ProgressThreads;
 struct LocalRegistry;
 
-// What peers may know about a rank, for error messages. Written by the rank; relaxed, except
-// `left`.
+// A rank's state as seen by peers, for error messages. Written by the rank; relaxed, except `left`.
 struct alignas(64) RankState {
   std::atomic<std::uint64_t> issued{0};
   std::atomic<CollectiveKind> kind{};      // of the last one issued
   std::atomic<std::int64_t> issued_ns{0};  // when; steady clock to a few ms
-  std::atomic<bool> left{false};  // release: everything the rank issued has been issued before
+  std::atomic<bool> left{false};           // release: orders all that the rank issued before it
 };
 
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
@@ -58,61 +57,62 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool is_here(int rank) const {
     return remote_ == nullptr || remote_->here(members_[static_cast<std::size_t>(rank)]);
   }
-  bool drive();  // by a rank that waits
+  bool drive();  // called by a waiting rank
   RankState& state(int rank) { return states_[static_cast<std::size_t>(rank)]; }
   DeviceGroup& devices() { return devices_; }
   LinkQueue* link() const { return link_.get(); }  // null: nothing is emulated
 
-  // The op of collective `sequence`, with one rank's reference. Ranks join in sequence.
+  // The op of collective `sequence`, holding one reference for the joining rank. Ranks join in
+  // sequence.
   CollectiveOp& join(std::uint64_t sequence, CollectiveKind kind);
   static void release(CollectiveOp& op) { op.references.fetch_sub(1, std::memory_order_acq_rel); }
-  // Stores the arguments of `rank`. The last rank to arrive arms the op if all agree, and does a
-  // small one at once; on devices it queues everyone's work. If the send buffer is filled by
-  // something still in flight, whichever rank helps arrives on this one's behalf.
+  // Stores the arguments of `rank`. The last rank to arrive arms the op if all agree, and runs a
+  // small one at once; on devices it queues the work of all ranks. If the send buffer depends on a
+  // collective still in flight, any helping rank arrives on this rank's behalf.
   void arrive(CollectiveOp& op, int rank, Collective&& args, Print print, bool timed);
-  // Does one chunk of an armed op, or one pair of an all_gather, or what comes before or after;
-  // false if there was nothing to claim.
+  // Does one chunk of an armed op, one pair of an all_gather, or a step of its preparation or
+  // completion; false if there was nothing to claim.
   bool help(CollectiveOp& op);
   bool help(Message& message);
   bool help_part(CollectiveOp& op, int source, int target);
-  // Whether the last rank to arrive does small ops at once.
+  // Whether the last rank to arrive runs small ops at once.
   bool does_at_once() const;
   bool part_done(const CollectiveOp& op, int source, int target) const;
-  // With links: when what a sleeper waits for may be over, as far as known; 0: unknown.
+  // With links: the earliest known time at which a sleeper's wait may be over; 0: unknown.
   std::int64_t not_before(const CollectiveOp& op) const;
-  // For RemoteRanks: a rank elsewhere has issued; all that it has for ranks here has arrived; a rank
-  // here has sent all that others need.
+  // For RemoteRanks: a remote rank has issued; all its data for ranks here have arrived; a rank
+  // here has sent all that remote ranks need.
   void announce(CollectiveOp& op, int rank, Collective&& args, Print print);
   void received(CollectiveOp& op, int rank);
   void sent(CollectiveOp& op, int rank);
   bool agrees(CollectiveOp& op, int here, int elsewhere) { return checked(op, here, elsewhere); }
-  // After the poison: returns once nobody touches the buffers of `rank` for this op.
+  // After the poison: returns once no thread touches the buffers of `rank` for this op.
   void abandon(CollectiveOp& op, int rank);
 
-  // One side of a message, of `rank`, which is here; `both`: the other one is there.
+  // Posts the side of a message of `rank`, which is here; `both`: the other side is posted too.
   std::shared_ptr<Message> post(const Collective& args, int rank, bool& both);
-  // For RemoteRanks: the same of a rank elsewhere.
+  // For RemoteRanks: the same for a remote rank.
   void post_elsewhere(const Collective& args, int rank, int tag);
-  // Both sides are there: poisons the group when they do not fit.
+  // Compares the two posted sides; poisons the group if they do not match.
   bool agree(const Message& message);
-  // On the CPU, once both sides are there and agree.
+  // On the CPU, once both sides are posted and agree.
   void transfer(const std::shared_ptr<Message>& message);
-  // The last side's part of a message on devices, with their queueing mutex held. A failure poisons
+  // Queues a message on devices, for its last side, with the queueing mutex held. A failure poisons
   // the group and is thrown.
   void queue_on_devices(Message& message, int rank);
 
   // The first cause is kept; false if there was one already.
   bool poison(const std::string& cause);
-  // The first part of poison(): waits fail from now on.
+  // The local part of poison(): waits fail from now on.
   bool mark_poisoned(const std::string& cause);
-  // What another process tells: the others know it.
+  // Poison from another process: remote ranks already know of it.
   void poisoned_elsewhere(const std::string& cause);
   bool poisoned() const noexcept { return poisoned_.load(); }
   std::string cause() const;
-  // The thread_group is closing: drops what depends on something that never happened, since it holds this
+  // The ThreadGroup is closing: drops dependencies that never completed, since they hold this
   // group.
   void forget_unprepared();
-  // `rank` issues nothing more: peers that need it fail at once.
+  // `rank` will issue nothing more: peers that need it fail at once.
   void leave(int rank);
 
   // "0,1,3"; "2 (last issued #39 all_reduce 1.7 s ago)"; "tp[4]"
@@ -123,15 +123,15 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::string lost_text(const CollectiveInfo& awaited, int lost) const;
   PeerFailure poisoned(const CollectiveInfo& awaited) const;
   std::string last_seen(int rank) const;  // "last issued #39 all_reduce 1.7 s ago"
-  // A rank that the op misses and that has left; -1: none.
+  // A rank that has left without issuing the op; -1: none.
   int lost(const CollectiveOp& op) const;
 
-  // For the error of ranks that disagree.
+  // For the error message when ranks disagree.
   void note_given_up(int rank, std::string what);
 
-  // Rings for everyone who listens here, after something they may wait for was stored (sequentially
-  // consistent, as is the sleeper's check: one of the two sees the other). Costs one load if nobody
-  // sleeps.
+  // Rings all listeners, after something they may wait for was stored (sequentially consistent, as
+  // is the sleeper's check: one of the two sees the other). Costs one load if there are no
+  // sleepers.
   void wake() {
     if (sleepers_.load() > 0) notify();
   }
@@ -150,7 +150,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::string noted_text(const CollectiveOp& op, int rank) const;
   bool may_go_on() const;
   bool pause();
-  enum class Prepared { Nothing, Some, Last };  // done; Last: and this was the last to come
+  enum class Prepared { Nothing, Some, Last };  // done; Last: and the last one to arrive
   Look push_before(CollectiveOp& op, int rank);
   void note_not_before(CollectiveOp& op, int rank);
   Prepared prepare(CollectiveOp& op, int rank);
@@ -179,21 +179,21 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   DeviceGroup devices_;
   std::unique_ptr<LinkQueue> link_;
 
-  alignas(64) SpinLock ops_lock_;  // the four below
+  alignas(64) SpinLock ops_lock_;  // guards the four below
   std::vector<std::unique_ptr<CollectiveOp>> ops_;
-  std::size_t next_op_ = 0;         // where to look for a free one
+  std::size_t next_op_ = 0;         // where to look for a free op
   std::deque<CollectiveOp*> open_;  // ops that some rank has not joined yet, in sequence
   std::uint64_t first_open_ = 0;
 
   // Read in every wait and hardly ever written, so kept apart.
   alignas(64) std::atomic<bool> poisoned_{false};  // false -> true, with cause_ set before
   std::atomic<int> sleepers_{0};
-  std::atomic<int> part_sleepers_{0};  // those of them that the arrival of one part may help
+  std::atomic<int> part_sleepers_{0};  // sleepers that the arrival of one part may help
 
   alignas(64) mutable std::mutex cause_mutex_;
   std::string cause_;
-  std::vector<std::string> given_up_;  // by rank: the last await that it gave up; cause_mutex_
-  std::mutex sleep_mutex_;             // the one below
+  std::vector<std::string> given_up_;  // by rank: the last await it gave up; cause_mutex_
+  std::mutex sleep_mutex_;             // guards listening_
   std::vector<Parker*> listening_;
 };
 
@@ -201,24 +201,24 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 struct LocalRegistry {
   std::mutex mutex;
   std::vector<std::weak_ptr<LocalGroup>> groups;
-  std::shared_ptr<RemoteRanks> remote;  // of all groups; null: none. Set before the first
-  TransferClock* clock = nullptr;       // of a simulation; set before the ranks begin
-  std::string cause;                    // poison of the whole run; groups made later start with it
-  std::set<int> left;        // world ranks whose program has ended; groups made later know it
-  std::optional<Link> link;  // of all groups; set before the first
+  std::shared_ptr<RemoteRanks> remote;  // for all groups; null: none. Set before the first
+  TransferClock* clock = nullptr;       // a simulation's; set before the ranks begin
+  std::string cause;                    // poison of the whole run; inherited by later groups
+  std::set<int> left;                   // world ranks that have ended; inherited by later groups
+  std::optional<Link> link;             // for all groups; set before the first
   std::shared_ptr<ProgressThreads> progress;  // null: none; set before the first group
-  // Subgroups that wait for members: keyed by parent, world ranks, and how many of these there were
-  // before; removed by their last member.
+  // Subgroups still missing members, keyed by parent, world ranks, and the number of earlier
+  // subgroups with these; removed by their last member.
   struct Pending {
     std::shared_ptr<LocalGroup> group;
     int missing = 0;
   };
   std::map<std::tuple<std::uint64_t, std::vector<int>, int>, Pending> pending;
   inline static std::atomic<std::uint64_t> next_id{1};  // of groups, over all worlds
-  // Whose sleepers only ring each other here; null: anybody may use these groups. Set before the
-  // ranks start.
+  // If set, only the sleepers of this census use these groups; null: others may, too. Set before
+  // the ranks start.
   const Census* census = nullptr;
-  void wake();  // rings for all who listen to any group; not with the mutex held
+  void wake();  // rings all listeners of all groups; not with the mutex held
   // Not with the mutex held.
   void poison(const std::string& cause);
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Waits for another thread or fiber that is in the middle of something short.
+// Yields to another thread or fiber that is in the middle of a short operation.
 #include <sched.h>
 
 #include <coshard/runtime/coro/rank_context.h>

@@ -18,7 +18,7 @@ std::int64_t later(std::int64_t ns, std::int64_t by) {
   return __builtin_add_overflow(ns, by, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
 }
 
-// Of an all_to_all with counts of its own; -1: of another collective.
+// For an all_to_all with counts; -1: for any other collective.
 std::int64_t counted_bytes_to_others(const Collective& c, int rank) {
   if (c.send_counts == nullptr) return -1;
   std::int64_t elements = 0;
@@ -40,7 +40,7 @@ Passage LinkQueue::pass(const CollectiveOp& op) {
     bytes = std::max(bytes, larger_bytes(c, ranks, r));
     to_others = std::max(to_others, counted_bytes_to_others(c, r));
   }
-  // Counts need not be even: what leaves the busiest rank is known exactly.
+  // Counts may be uneven, but the bytes that leave the busiest rank are known exactly.
   const std::int64_t passes = to_others >= 0 ? to_others : algorithmic_bytes(any, ranks, bytes);
   const std::int64_t took = any.control_only ? 0 : link_.time_ns(passes);
   const std::scoped_lock lock(lock_);

@@ -1,7 +1,7 @@
 #pragma once
-// The emulated FIFO links of one group's ranks, one each. Owned by the group, so that every
-// communicator, and every mesh dimension, has its own links; a flattened dimension has too, as fast
-// as those it spans. Any thread.
+// The emulated FIFO links of one group, one per rank. Owned by the group, so that every
+// communicator, and every mesh dimension, has its own links; so does a flattened dimension, at the
+// same speed as those it spans. Any thread.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,8 +13,8 @@ namespace coshard {
 
 struct CollectiveOp;
 
-// When a collective or message passes its link, by the ranks' clock. It ends at `end` or later; its
-// bytes move from `begin` + latency on.
+// The time in which a collective or message occupies its link, by the ranks' clock. It completes at
+// `end` or later; its bytes move from `begin` + latency on.
 struct Passage {
   std::int64_t begin = 0, end = 0;
 };
@@ -25,12 +25,13 @@ class LinkQueue {
       : link_(link), text_(to_string(link)), free_ns_(static_cast<std::size_t>(ranks), 0) {}
   const std::string& text() const { return text_; }  // "20us,1GB/s"
 
-  // An op whose last rank has just arrived: takes the links of all ranks.
+  // For an op whose last rank has just arrived: occupies the links of all ranks.
   Passage pass(const CollectiveOp& op);
-  // A message whose second side has just been posted: takes its sender's link.
+  // For a message whose second side has just been posted: occupies its sender's link.
   Passage pass_message(int sender, std::int64_t bytes);
-  // When the shard of `source` arrives on `target`, for an all_gather whose passage is known: its
-  // own at once, then rank + 1 and so on, each when its share of the transfer has passed.
+  // When the shard of `source` arrives on `target`, for an all_gather whose passage is known: the
+  // rank's own shard at once, then that of rank + 1 and so on, each after its share of the transfer
+  // time.
   std::int64_t part_ns(const CollectiveOp& op, int source, int target) const;
 
   // The clock of the rank on this thread.
@@ -39,8 +40,8 @@ class LinkQueue {
  private:
   Link link_;
   std::string text_;
-  SpinLock lock_;                      // the one below
-  std::vector<std::int64_t> free_ns_;  // by rank: from when on its link is free
+  SpinLock lock_;                      // guards free_ns_
+  std::vector<std::int64_t> free_ns_;  // by rank: when its link becomes free
 };
 
 }  // namespace coshard

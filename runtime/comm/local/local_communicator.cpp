@@ -18,7 +18,7 @@ namespace {
 // The rank's clock to within a few milliseconds, at a quarter of the cost.
 std::int64_t coarse_now_ns() {
   const Parker& parker = RankContext::current().parker();
-  if (parker.shares_its_thread()) return parker.now();  // which may be virtual
+  if (parker.shares_its_thread()) return parker.now();  // may be virtual time
 #ifdef CLOCK_MONOTONIC_COARSE
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -61,7 +61,7 @@ void LocalCommunicator::note_issue(CollectiveKind kind) {
 
 std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   if (is_point_to_point(collective.kind)) return issue_message(std::move(collective));
-  DeviceSide side;  // before the collective has a number: it may be refused
+  DeviceSide side;  // before it takes a number, since this may throw
   if (device_ != nullptr) side = device_side(collective);
   const std::uint64_t print = fingerprint(collective, size());
   const std::uint64_t sequence = take_number(collective, print);
@@ -84,7 +84,7 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   return work;
 }
 
-// So that work that is dropped without a wait does not pile up.
+// Keeps works that are dropped without a wait from piling up.
 void LocalCommunicator::help_when_much_is_in_flight() {
   constexpr std::int64_t kMuch = 32 * 1024 * 1024;
   while (bytes_in_flight_ > kMuch && help_any()) retire();
@@ -110,8 +110,8 @@ std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collectiv
   if (collective.after != nullptr) collective.after->has_dependents();
   DeviceSide side;
   if (device_ != nullptr) side = device_side(collective);
-  std::shared_ptr<MessageWork> work;  // its end may take the lock
-  // On devices held until it is queued, so that the messages of a pair are queued in their order.
+  std::shared_ptr<MessageWork> work;  // its destructor may take the lock
+  // On devices, held until it is queued, so that the messages of a pair are queued in order.
   std::unique_lock lock(group_->devices().queueing(), std::defer_lock);
   if (device_ != nullptr) lock.lock();
   bool both = false;

@@ -1,7 +1,7 @@
 #pragma once
 // The communicator of one rank among threads of one process. A collective is a shared op: every
-// rank puts its arguments in, and once all have, whoever waits does the transfer, for peers that
-// still compute too. Used on the rank's thread; kept alive by its work handles.
+// rank stores its arguments, and once all have, waiting ranks do the transfer, also for peers that
+// are still computing. Used on the rank's thread; kept alive by its work handles.
 #include <deque>
 #include <map>
 #include <memory>
@@ -30,8 +30,8 @@ class LocalCommunicator final : public Communicator,
   void set_timeout(std::int64_t ns) override { timeout_ns_ = ns; }
   void observe(ObserverSlot slot) override { slot_ = std::move(slot); }
 
-  // Before the first issue: collectives are between devices that queue their work, of which
-  // `device` is this rank's.
+  // Before the first issue: collectives are between devices that queue their work; `device` is this
+  // rank's.
   void use(std::shared_ptr<Device> device);
 
   // For the work handles.
@@ -41,14 +41,15 @@ class LocalCommunicator final : public Communicator,
   int world_rank() const { return group_->members()[static_cast<std::size_t>(rank_)]; }
   std::int64_t timeout_ns() const { return timeout_ns_; }
   Observer* observer() const { return slot_ ? *slot_ : nullptr; }
-  // A chunk of any collective of this rank that is in flight.
+  // Does a chunk of any collective of this rank in flight; false: nothing to do.
   bool help_any();
   bool help(Message& message);
-  // The await of a collective was given up: what this rank issues from now on says so.
+  // The await of a collective was given up: this rank's later collectives carry that in their
+  // Print.
   void note_given_up(const CollectiveInfo& awaited);
-  // Lets go of what is over.
+  // Releases collectives that are over.
   void retire();
-  // After the poison: returns when no peer touches a buffer of this rank any more.
+  // After the poison: returns when no peer touches this rank's buffers any more.
   void abandon();
 
  private:
@@ -56,7 +57,7 @@ class LocalCommunicator final : public Communicator,
   std::shared_ptr<WorkState> issue_message(Collective collective);
   DeviceSide device_side(Collective& collective);  // local/device_issue.cpp
 
-  // Tells the observer, if there is one; whether there is.
+  // Notifies the observer, if any; returns whether there is one.
   template <class WorkType>
   bool tell_issue(WorkType& work, const Collective& collective, std::uint64_t number) {
     Observer* watching = observer();
@@ -82,10 +83,10 @@ class LocalCommunicator final : public Communicator,
   std::uint64_t issued_ = 0;
   std::uint64_t order_hash_ = 0;
   std::uint64_t events_ = 0;
-  std::map<std::vector<int>, int> subgroups_;  // how many of these members it has asked for
+  std::map<std::vector<int>, int> subgroups_;  // by members: how many it has requested
   std::deque<InFlight> in_flight_;             // a reference to each op, in sequence
   std::int64_t bytes_in_flight_ = 0;
-  std::uint64_t given_up_ = 0;  // of all awaits that this rank gave up here, in any order
+  std::uint64_t given_up_ = 0;  // hash of all awaits this rank gave up here, in any order
   std::vector<std::shared_ptr<Message>> messages_;
 
   // On devices that queue their work.

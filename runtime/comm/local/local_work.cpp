@@ -23,7 +23,7 @@ LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Coll
     : communicator_(std::move(communicator)),
       awaited_(collective, number, communicator_->world_rank()) {}
 
-// Keeps what a dropped handle held until peers and streams are done with it.
+// Keeps a dropped handle's buffers until peers and streams are done with them.
 LocalWork::~LocalWork() {
   if (device_op_ == nullptr || settled_) return;
   LocalGroup& group = communicator_->group();
@@ -63,7 +63,8 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     if (!parker.shares_its_thread() && spin_wait.spin()) continue;
     Nap nap(sleeper());
     const Listening ear(*this, rank);
-    // In this order: what is due between the two looks at the clock is a deadline that has passed.
+    // The clock is read before the checks: whatever becomes due after it makes the park return at
+    // once.
     const std::int64_t looked_ns = parker.now(), later = not_before(part);
     if (group.poisoned() || done() || help()) continue;
     const std::int64_t timeout_ns = communicator_->timeout_ns();
@@ -73,7 +74,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     if (is_overdue(now - begin_ns)) fail_timeout(now - begin_ns);
     std::int64_t wake_ns = timeout_ns > now - begin_ns ? begin_ns + timeout_ns : 0;
     if (later > looked_ns) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
-    // A link that is busy ends the wait as well.
+    // A busy emulated link also ends the wait, so then the rank does not count as asleep.
     if (later <= looked_ns && !nap.begin()) continue;
     parker.park(wake_ns);
     nap.end([this] { return str_cat("waits in place for ", describe()); });
@@ -81,14 +82,14 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
 }
 
 std::int64_t LocalWork::not_before(int part) const {
-  // Nobody rings when a peer process has sent something: look again soon. A simulation does.
+  // Data from another process ring nobody, so poll again soon. A simulation does ring.
   const LocalGroup& group = communicator_->group();
   if (group.remote() != nullptr && group.registry()->clock == nullptr)
     return RankContext::current().parker().now() + kLookAgainNs;
   return link() == nullptr ? 0 : link_ns(part);
 }
 
-// Null if anybody outside the census may end the wait.
+// Null if a thread outside the census may end the wait.
 Sleeper* LocalWork::sleeper() const {
   Sleeper* sleeper = RankContext::current().sleeper;
   const bool counts =
@@ -114,7 +115,7 @@ Look LocalWork::push() {
 }
 
 std::string LocalWork::failure() const {
-  // Also if it is over: what ranks give up after the poison ends as well, without its data.
+  // Even if it is over: ops given up after the poison also end, without data.
   const LocalGroup& group = communicator_->group();
   return group.poisoned() ? group.cause() : "";
 }
@@ -126,8 +127,8 @@ void LocalWork::begin_wait() {
 }
 
 void LocalWork::given_up() {
-  // A message is the affair of two ranks: the others, which did not wait for it, gave up nothing.
-  // Whatever has arrived by then: what is noted is the program's, and not the time's.
+  // Not for messages, which only two ranks wait for: the others gave up nothing. Noted whatever has
+  // arrived by then, so that it depends on the program, not on timing.
   if (!is_point_to_point(awaited_.kind)) communicator_->note_given_up(awaited_);
 }
 
@@ -153,14 +154,14 @@ void LocalWork::settle(std::int64_t begin_ns) {
   if (settled_) return;
   if (device_op_ != nullptr) order_after(device_op_->end());
   settled_ = true;
-  kept_ = Kept();  // given back in the order of the compute stream
+  kept_ = Kept();  // released in compute stream order
   communicator_->retire();
   if (event_.id == 0) return;
   if (Observer* watching = communicator_->observer()) {
     const std::int64_t now = now_ns();
-    // Nobody observes when a device finishes.
+    // The completion time on the device is not observed.
     if (device_op_ != nullptr) return watching->ready(event_, now, now, now);
-    // Ranks that are not watched do not take the time; then it was over by now at the latest.
+    // Unobserved ranks do not record the time; now is the upper bound.
     const std::int64_t over = over_ns() > 0 ? std::min(over_ns(), now) : now;
     watching->ready(event_, std::min(begin_ns, now), over, now);
   }
@@ -183,9 +184,9 @@ bool LocalWork::is_overdue(std::int64_t waited_ns) {
   return false;
 }
 
-// A slow link is no error: within the deadline something has come from each rank that is awaited,
-// be it what lies before it on the link, or that rank may itself wait for a slow link, also one
-// here. That is noted in real time, which a simulation has none of.
+// A slow link is no error: within the deadline, data have arrived from each awaited rank, possibly
+// of an earlier message on the same link, or that rank may itself be waiting for a slow link.
+// Measured in real time, so not in a simulation.
 bool LocalWork::data_move() const {
   const LocalGroup& group = communicator_->group();
   const RemoteRanks* remote = group.registry()->remote.get();
@@ -219,13 +220,13 @@ void LocalWork::wait_part(int part) {
   wait();
 }
 
-// What peers have queued comes before whatever this rank frees.
+// Orders work queued by peers before anything this rank frees.
 void LocalWork::abandon() {
   communicator_->abandon();
   try {
     if (device_op_ != nullptr && !settled_ && complete() && device_op_->is_queued())
       order_after(device_op_->end());
-  } catch (const Error&) {  // the device has failed as well
+  } catch (const Error&) {  // the device has failed, too
   }
 }
 
@@ -250,7 +251,7 @@ void LocalWork::fail_if_lost() {
   fail_poisoned();
 }
 
-// On a caller's context a peer of the same one cannot run while this waits.
+// On a caller's io_context, a peer on the same one cannot run during this blocking wait.
 void LocalWork::fail_if_missing_is_here() const {
   const Neighbours* neighbours = RankContext::current().neighbours;
   if (neighbours == nullptr) return;
@@ -295,7 +296,7 @@ bool OpWork::part_complete(int part) const {
                         (link() == nullptr || !part_on_link(part)));
 }
 
-// A rank's own part passes no link.
+// A rank's own part does not use the link.
 bool OpWork::part_on_link(int part) const {
   if (part == communicator_->rank()) return false;
   return !op_->armed.load() ||
@@ -353,7 +354,7 @@ bool OpWork::lacks_data_of(int rank) const {
   return op_ != nullptr && op_->entries[static_cast<std::size_t>(rank)].announced();
 }
 
-// What it depends on may never complete.
+// Its dependency may never complete.
 void OpWork::check_before(std::int64_t waited_ns) {
   if (after_ && op_->entries[static_cast<std::size_t>(communicator_->rank())].arrived())
     after_ = nullptr;

@@ -1,7 +1,7 @@
 #pragma once
 // The work handles of a LocalCommunicator: waiting helps with the transfer, spins briefly, then
-// sleeps. On devices that queue their work it ends when all of it is queued: then the compute
-// stream is ordered after it. Owned by the Work handles of one rank, used on its thread.
+// sleeps. On devices that queue their work, a wait ends when the op is queued, and the compute
+// stream is then ordered after it. Owned by the Work handles of one rank, used on its thread.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -35,7 +35,7 @@ class LocalWork : public WorkState {
   Look push() final;
   std::string failure() const final;
 
-  // On devices, before the op can be queued: puts in what this rank brings, and keeps its buffers.
+  // On devices, before the op can be queued: adds this rank's side, and keeps its buffers.
   void bring(std::shared_ptr<DeviceOp> op, std::size_t place, DeviceSide side,
              const Collective& args);
 
@@ -46,20 +46,20 @@ class LocalWork : public WorkState {
   LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
             std::uint64_t number);
 
-  // On devices: all is queued by then, not done.
+  // On devices: queued, not necessarily done.
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
-  virtual bool misses(int rank) const = 0;                  // it has not issued its part
-  virtual bool lacks_data_of(int rank) const = 0;           // it has, and lives elsewhere
-  virtual void check_before(std::int64_t /*waited_ns*/) {}  // of what it hangs on: see check()
+  virtual bool misses(int rank) const = 0;                  // the rank has not issued its part
+  virtual bool lacks_data_of(int rank) const = 0;           // it has, in another process
+  virtual void check_before(std::int64_t /*waited_ns*/) {}  // checks its dependency; see check()
   virtual std::string missing_text() const = 0;             // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
 
   virtual std::int64_t link_ns(int part) const = 0;  // not_before(), with links
 
   virtual bool part_complete(int) const { return complete(); }
-  virtual bool by_parts() const { return false; }  // an arrival alone may help it
+  virtual bool by_parts() const { return false; }  // the arrival of a part alone may help
 
   template <class Done, class Help>
   void block(int part, const Done& done, const Help& help);
@@ -67,7 +67,7 @@ class LocalWork : public WorkState {
   const LinkQueue* link() const { return communicator_->group().link(); }  // null: none
   void settle(std::int64_t begin_ns);
   bool settled() const { return settled_; }
-  // What follows on the compute stream comes after that.
+  // Orders later work on the compute stream after `end`.
   void order_after(const Event& end);
 
   std::shared_ptr<LocalCommunicator> communicator_;
@@ -88,7 +88,7 @@ class LocalWork : public WorkState {
   void fail_if_missing_is_here() const;
   Sleeper* sleeper() const;
 
-  // While a wait in place sleeps.
+  // Held while a blocking wait sleeps.
   class Listening final : public WaitInPlace {
    public:
     Listening(LocalWork& work, RankContext& rank) : work_(work), rank_(rank) {
@@ -108,12 +108,12 @@ class LocalWork : public WorkState {
     RankContext& rank_;
   };
 
-  CommEvent event_;  // id 0: nobody watched the issue
+  CommEvent event_;  // id 0: the issue was not observed
   std::int64_t begin_wait_ns_ = 0;
   bool settled_ = false, looked_after_ = false;
-  std::atomic<bool> told_late_{false};  // that the deadline is over, though data move
-  std::size_t side_ = 0;                // of this rank in device_op_
-  Kept kept_;                           // until the compute stream comes after it
+  std::atomic<bool> told_late_{false};  // warned: past the deadline, data still moving
+  std::size_t side_ = 0;                // index of this rank in device_op_
+  Kept kept_;                           // until the compute stream is ordered after the op
 };
 
 class OpWork final : public LocalWork {
@@ -148,9 +148,9 @@ class OpWork final : public LocalWork {
   bool help_part(int part);
 
   CollectiveOp* op_;
-  std::shared_ptr<WorkState> after_;  // until this rank's data are there
-  bool early_;    // an all_gather that is large enough to start before all are there
-  bool chained_;  // it waits for something else before its data are there
+  std::shared_ptr<WorkState> after_;  // until this rank's send buffer is filled
+  bool early_;                        // an all_gather large enough to start before all ranks arrive
+  bool chained_;                      // its send buffer depends on another work
   bool waits_for_part_ = false;
 };
 

@@ -1,12 +1,12 @@
 #pragma once
-// One thread at a time takes something that it may put back. Any thread.
+// Exclusive claim of an object that the claiming thread may put back. Any thread.
 #include <atomic>
 
 namespace coshard {
 
-// free -> taken. False where it is in a third state, or another thread has it: then `wanted` is
-// set, and who has it rings if it puts it back. Sequentially consistent: who puts it back, and then
-// reads `wanted`, sees that; or it is seen here to be free again.
+// free -> taken. False if it is in a third state, or another thread has it: then `wanted` is set,
+// and that thread rings if it puts it back. Sequentially consistent: either the thread that puts it
+// back sees `wanted`, or this one sees it free again.
 template <class State>
 bool take(std::atomic<State>& state, State free, State taken, std::atomic<bool>& wanted) {
   for (State seen = free; !state.compare_exchange_strong(seen, taken); seen = free) {

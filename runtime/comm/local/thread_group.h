@@ -1,6 +1,6 @@
 #pragma once
-// Joins ranks that are threads of one process. Created before the threads, owned by whoever starts
-// them; each rank gets its communicator from it. All functions are thread-safe.
+// Connects ranks that are threads of one process. Created before the threads, owned by the code
+// that starts them; each rank gets its communicator from it. All functions are thread-safe.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,10 +19,10 @@ class TransferClock;
 struct LocalRegistry;
 
 struct ThreadGroupOptions {
-  std::optional<Link> link;             // emulated, of each communicator; see local/link_queue.h
+  std::optional<Link> link;             // emulated, per communicator; see link_queue.h
   int progress_threads = 0;             // see progress_threads.h; they end with the group
-  std::shared_ptr<RemoteRanks> remote;  // of ranks in other processes; null: there are none
-  std::uint64_t key = 0;                // of the world, the same in every process
+  std::shared_ptr<RemoteRanks> remote;  // ranks in other processes; null: none
+  std::uint64_t key = 0;                // the world's, the same in every process
 };
 
 class ThreadGroup {
@@ -38,19 +38,19 @@ class ThreadGroup {
   std::shared_ptr<Communicator> communicator(int rank);
   // Fails every wait on every existing or future communicator, on all ranks.
   void poison(const std::string& cause);
-  // In a simulation, before the ranks begin: transfers ask it whether they may proceed. With ranks in
-  // other processes it also stands in for the progress threads.
+  // In a simulation, before the ranks begin: transfers ask `clock` whether they may proceed. With
+  // ranks in other processes, it also replaces the progress threads.
   void use(TransferClock& clock);
-  // What a progress thread does when it looks. When to look again although nobody says so; 0: never.
+  // One round of a progress thread. Returns when to call it again without a notification; 0: never.
   std::int64_t progress();
-  // Rings for everyone who waits on any communicator.
+  // Rings every waiter on any communicator.
   void wake();
   // The program of world rank `rank` has ended: it will issue nothing more on any communicator.
   void leave(int rank);
   bool left(int rank) const;
   // Only the ranks in `census` use these communicators. Call it before they start.
   void count_in(Census& census);
-  // "last issued #39 all_reduce 1.7 s ago": on the world communicator.
+  // "last issued #39 all_reduce 1.7 s ago", on the world communicator.
   std::string last_seen(int rank) const;
 
  private:

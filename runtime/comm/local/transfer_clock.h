@@ -1,18 +1,18 @@
 #pragma once
-// In a simulation: when transfers go on. Owned by the simulation, which outlives the groups that
-// ask; on the one thread of all ranks.
+// In a simulation: decides when transfers advance. Owned by the simulation, which outlives the
+// groups; used on the single thread of all ranks.
 
 namespace coshard {
 
 class TransferClock {
  public:
-  // Whether a share of a transfer that is ready to be done may be done now. False: not yet, and all
-  // groups are woken when to ask again.
+  // Whether a ready share of a transfer may be done now. False: not yet; all groups are woken when
+  // it is time to ask again.
   virtual bool go_on() = 0;
-  // A share was claimed by the rank that runs: others may run before it is done. False: the
-  // simulation is given up, and it is not to be done.
+  // The running rank has claimed a share: lets others run before it is done. False: the simulation
+  // was abandoned; do not do the share.
   virtual bool pause() = 0;
-  // There is something for a progress thread to look at: ThreadGroup::progress() is to be called.
+  // There is work for a progress thread: the simulation must call ThreadGroup::progress().
   virtual void offered() = 0;
 
  protected:

@@ -1,16 +1,16 @@
 #pragma once
-// MPI over TCP writes to sockets whose other end may have died, which by default ends the program by
-// SIGPIPE, before it can say who that was. Neither MPI prevents this.
+// MPI over TCP writes to sockets whose peer may have died; by default the program then dies of
+// SIGPIPE before it can report which peer. Neither Open MPI nor MPICH prevents this.
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
 
 namespace coshard {
 
-// While one of these lives, SIGPIPE does not reach this thread; one that was raised meanwhile is
-// dropped, and the call of the system reports EPIPE instead. Two system calls or three for the
-// outermost of a thread, none for those within: 0.6 to 1.2 us, which is much of what a call costs in
-// shared memory.
+// While one is alive, SIGPIPE is blocked on this thread; one raised in its scope is dropped, and
+// the system call returns EPIPE instead. Costs two or three system calls for a thread's outermost
+// instance, none for nested ones: 0.6 to 1.2 us, a large part of the cost of a call over shared
+// memory.
 class NoBrokenPipe {
  public:
   explicit NoBrokenPipe(bool wanted) : wanted_(wanted) {

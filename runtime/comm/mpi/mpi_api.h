@@ -12,14 +12,14 @@ namespace coshard {
 
 constexpr std::uint32_t kMpiApiVersion = 4;
 
-// A message that has been sent, or has arrived.
+// A message that has been sent or received.
 struct MpiDone {
-  std::uint64_t cookie = 0;  // as given to send or receive
-  std::size_t bytes = 0;     // that have arrived
+  std::uint64_t cookie = 0;  // as passed to send or receive
+  std::size_t bytes = 0;     // received
 };
 
 struct MpiPlace {
-  int rank = 0, size = 1;  // of this process in MPI_COMM_WORLD
+  int rank = 0, size = 1;  // this process in MPI_COMM_WORLD
   int most_tag = 0;        // the largest tag that a message may have
 };
 
@@ -27,25 +27,25 @@ struct MpiApi {
   std::uint32_t version;       // kMpiApiVersion
   const char* implementation;  // "Open MPI", "MPICH"
   const char* (*library)();    // one line: "Open MPI v4.1.4"
-  // Initialises MPI unless the program has done so, and finds this process. Not thread-safe.
+  // Initialises MPI unless the program has, and returns this process's place. Not thread-safe.
   const char* (*start)(MpiPlace* place);
   // Once nothing is in flight; finalises MPI if start() initialised it. A program that has
   // initialised MPI may finalise it before or after.
   const char* (*stop)();
-  // In place of stop(), where MPI would wait for processes that do not come, or write memory that is
-  // gone: only tells the launcher, as MPI does last, that this process is about to exit as it should.
+  // Instead of stop(), if MPI would wait for processes that never come, or write to freed memory:
+  // only tells the launcher, as MPI does last, that this process is about to exit normally.
   void (*leave)();
   // Ends all processes of the job.
   void (*abort)(int code);
   // At most 1 GiB each. Between two processes, messages with equal tags arrive in order.
   const char* (*send)(const void* data, std::size_t bytes, int to, int tag, std::uint64_t cookie);
   const char* (*receive)(void* data, std::size_t bytes, int from, int tag, std::uint64_t cookie);
-  // Lets MPI make progress. The messages that are over by then, until the next call.
+  // Makes progress, and returns the completed messages, valid until the next call.
   const char* (*poll)(const MpiDone** done, int* count);
-  // Whether MPI is initialised, by whomever, and where this process then is in it.
+  // Whether MPI is initialised, by coshard or the program; if so, also this process's place.
   bool (*initialised)(MpiPlace* place);
-  // For benches: this MPI's own collective between all processes, which call it while nothing is in
-  // flight.
+  // For benchmarks: this MPI's own collective between all processes, called by all while nothing is
+  // in flight.
   const char* (*blocking)(BlockingCollective kind, const void* send, void* recv,
                           std::size_t elements);
 };

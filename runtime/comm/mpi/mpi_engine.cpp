@@ -16,16 +16,16 @@ namespace coshard {
 namespace {
 
 constexpr int kNoticeTag = 1, kFirstTag = 2;
-// A block travels in pieces: counts stay small, and the transport overlaps its copies. Between hosts
-// they are what MPI sends without asking the receiver, and few are on their way: an answer to the
-// other direction would wait behind them, and the link would carry one direction at a time (an
-// all_reduce over 0.8 to 2.4 Gbit/s takes 1.05 to 1.15 times the time of the wire; with the pieces
-// of one host, 1.4 to 1.55).
+// A block is sent in pieces, so that counts stay small and the transport overlaps its copies.
+// Between hosts the pieces are below MPI's eager limit, and few are in flight: with rendezvous, the
+// replies would queue behind data of the other direction, and the link would carry one direction at
+// a time (an all_reduce over 0.8 to 2.4 Gbit/s takes 1.05 to 1.15 times the wire time; with the
+// pieces used within a host, 1.4 to 1.55).
 constexpr std::size_t kPiece = 4 * 1024 * 1024, kSentAtOnce = 2;
 constexpr std::size_t kPieceBetweenHosts = 60 * 1024, kSentAtOnceBetweenHosts = 8;
 
-// Longer than a piece takes in shared memory, and than most ranks are late. A sleep, however short,
-// takes about 0.1 ms.
+// Longer than a piece takes in shared memory, and than the typical skew between ranks. Any sleep
+// takes at least about 0.1 ms.
 constexpr std::int64_t kPatienceNs = 3'000'000;
 
 }  // namespace
@@ -35,17 +35,17 @@ struct MpiEngine::Block {
   char* data = nullptr;
   std::size_t bytes = 0;
   int peer = 0, tag = 0;
-  std::size_t piece = 0;    // bytes of each but the last
-  std::size_t at_once = 0;  // are posted, at most
+  std::size_t piece = 0;    // bytes of each piece but the last
+  std::size_t at_once = 0;  // posted at a time, at most
   std::size_t pieces = 0, unposted = 0;
-  std::atomic<std::size_t> left{0};  // are not over
-  std::int64_t moves_since_ns = 0;   // when its first piece was over; of who drives
+  std::atomic<std::size_t> left{0};  // pieces not complete
+  std::int64_t moves_since_ns = 0;   // when its first piece completed; used by the driving thread
   std::function<void()> over;
 };
 
 MpiEngine::MpiEngine(const MpiApi& api) : api_(api) {
   {
-    const NoBrokenPipe no_pipe(true);  // also of the threads that MPI starts
+    const NoBrokenPipe no_pipe(true);  // inherited by the threads that MPI starts
     (void)check(api_.start(&place_));
   }
   tags_.assign(static_cast<std::size_t>(place_.size), kFirstTag);
@@ -68,14 +68,14 @@ bool MpiEngine::stop() {
     const std::scoped_lock lock(mutex_);
     done = in_flight() == 0 && !given_up_.load();
     if (done) (void)api_.stop();
-  } catch (const Error&) {  // the job ends anyway
+  } catch (const Error&) {  // the job is ending anyway
   }
-  broken_.store(true);  // no call of MPI follows
+  broken_.store(true);  // no MPI call follows
   return done;
 }
 
-// The thread that has it calls MPI, and tells afterwards if that has failed: without locks, since who
-// is told takes others, and halts this.
+// Scope of MPI calls by one thread. Its end reports a failure, after releasing the lock, since the
+// handler takes other locks and halts the engine.
 class MpiEngine::Calls {
  public:
   explicit Calls(MpiEngine& engine)
@@ -96,7 +96,7 @@ class MpiEngine::Calls {
   std::unique_lock<std::mutex> lock_;
 };
 
-// With Calls, which tell. Error{CommFailed} while nobody is to be told.
+// Within a Calls, which reports the failure. Throws Error{CommFailed} if no handler is set.
 bool MpiEngine::check(const char* problem) {
   if (problem == nullptr) return true;
   given_up_.store(true);
@@ -110,7 +110,7 @@ bool MpiEngine::check(const char* problem) {
 void MpiEngine::halt() {
   given_up_.store(true);
   broken_.store(true);
-  const std::scoped_lock lock(mutex_);  // after whoever is in MPI
+  const std::scoped_lock lock(mutex_);  // waits for a thread inside MPI
 }
 
 void MpiEngine::forget() {
@@ -137,7 +137,7 @@ std::uint64_t MpiEngine::add(Open open) {
   return cookie;
 }
 
-// One at a time from each process: of two, the later one could be complete first.
+// One receive at a time per process: of two, the later one could complete first.
 void MpiEngine::expect_notice(int from) {
   Bytes& bytes = notices_[static_cast<std::size_t>(from)];
   bytes.resize(kMostNotice);
@@ -153,7 +153,7 @@ void MpiEngine::send_notice(int to, Bytes notice) {
   const std::byte* data = notice.data();
   const std::size_t bytes = notice.size();
   in_flight_.fetch_add(1);
-  const std::uint64_t cookie = add({nullptr, -1, std::move(notice)});  // its memory stays
+  const std::uint64_t cookie = add({nullptr, -1, std::move(notice)});  // its data do not move
   (void)check(api_.send(data, bytes, to, kNoticeTag, cookie));
 }
 
@@ -180,10 +180,10 @@ void MpiEngine::on_hosts(const std::vector<int>& hosts) {
   may_break_pipe_ = std::ranges::count(far_, true) > 0 || may_be_tcp(transport_settings());
 }
 
-// Pieces with equal tags arrive in order, those of several blocks one block after the other; those
-// before the last may still be on their way inside MPI, so all are counted. Few are posted at a
-// time: MPICH moves all that it has at once, and none would be over before the last; and MPI looks
-// at each that is open whenever it is asked. Receives are twice as many: none is to be waited for.
+// Pieces with equal tags arrive in order, block by block, but may complete out of order, so all are
+// counted. Few are posted at a time: MPICH moves all posted pieces at once, so that none would
+// complete before the last, and MPI polls every open request. Twice as many receives are posted, so
+// that no send waits for one.
 void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
                        std::function<void()> over) {
   const bool far = far_[static_cast<std::size_t>(peer)];
@@ -211,7 +211,7 @@ void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int 
   begin_posting(block);
 }
 
-// With mutex_ held, as the two below.
+// With mutex_ held, like the two below.
 void MpiEngine::begin_posting(const std::shared_ptr<Block>& block) {
   for (std::size_t i = std::min(block->unposted, block->at_once); i > 0; --i) post_next(block);
 }
@@ -246,7 +246,7 @@ void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
   if (block->unposted == 0) end_posting(*block);
 }
 
-// From its first piece on: until then it may wait for its other end, and not for the link.
+// Timed from its first piece: until then it may be waiting for the peer rather than the link.
 void MpiEngine::note_piece(Block& block) {
   note_moved(block.peer);
   const std::int64_t now = now_ns(), deadline = deadline_ns_.load();
@@ -308,7 +308,7 @@ bool MpiEngine::drive() {
 }
 
 bool MpiEngine::drive_while_waiting() {
-  constexpr int kPolls = 32;  // each may move a little; what the caller does between costs more
+  constexpr int kPolls = 32;  // each may move a little, at less cost than a return to the caller
   const bool soon = now_ns() - moved_ns_.load(std::memory_order_relaxed) < kPatienceNs;
   const NoBrokenPipe no_pipe(may_break_pipe_);
   for (int i = 0; i < (soon ? kPolls : 1); ++i)

@@ -1,6 +1,6 @@
 #pragma once
 // All MPI traffic of this process: short messages between processes (notices), and blocks of data.
-// One per process and run; thread-safe. Whoever waits drives it; nobody blocks in MPI.
+// One per process and run; thread-safe. Waiting threads drive it; no thread blocks in MPI.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,96 +24,97 @@ namespace coshard {
 class MpiEngine {
  public:
   using Bytes = std::vector<std::byte>;
-  // A notice has arrived from a process, in the order in which that process sent them. False: it is
-  // not for this one; it is kept for the next.
+  // Called for each notice, in the order in which `from` sent them. False: not for this handler;
+  // the notice is kept for the next one.
   using OnNotice = std::function<bool(int from, std::span<const std::byte> notice)>;
 
   // Starts MPI. Error{CommFailed}: it cannot be started.
   explicit MpiEngine(const MpiApi& api);
   ~MpiEngine() { stop(); }
-  // Sends what is left, for at most a second, then stops MPI, which waits for all processes; false:
-  // not after give_up(), or MPI has something in flight. Whoever still has this, by a tensor that
-  // outlives the runs, say, moves nothing more.
+  // Drains pending messages for at most a second, then stops MPI, which waits for all processes.
+  // False: MPI was not stopped, because of give_up() or messages in flight. Remaining owners of the
+  // engine, for example a tensor that outlives the runs, move no more data.
   bool stop();
-  // After that: tells the launcher that this process is about to exit as it should nevertheless.
+  // After stop() has returned false: tells the launcher that this process is about to exit
+  // normally.
   void leave() { api_.leave(); }
-  // A process that MPI would wait for may never come.
+  // A process that MPI_Finalize would wait for may never come.
   void give_up() { given_up_.store(true); }
   bool given_up() const { return given_up_.load(); }
-  // They are asked once more.
+  // Undoes give_up(), unless halted: a new Job tries again.
   void begin_again() { given_up_.store(halted()); }
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
 
   int process() const { return place_.rank; }
   int processes() const { return place_.size; }
-  // One at a time; those that arrive while there is none are kept for the next. Null: none. Not
-  // while another thread drives.
+  // Sets the only handler; notices that arrive while there is none are kept for the next. Null:
+  // none. Waits while another thread drives.
   void on_notice(OnNotice told);
 
-  // MPI has failed, with what it says: called once, on the thread that has called it; no call of MPI
-  // follows. Null: such calls throw instead. When it has returned the earlier one is not being called
-  // any more; `told` must not call it.
+  // `told` is called once with MPI's error if MPI fails, on the thread that called MPI; no MPI call
+  // follows. Null: such calls throw instead. Once this has returned, the previous handler is no
+  // longer running; `told` must not call on_broken().
   void on_broken(std::function<void(const std::string& problem)> told) {
     const std::scoped_lock lock(telling_);
     told_broken_ = std::move(told);
     is_to_be_told_.store(told_broken_ != nullptr);
   }
 
-  // When it has returned MPI makes no more progress, and reads and writes no memory. For good.
+  // Once this has returned, MPI makes no more progress and accesses no memory. Permanent.
   void halt();
-  // The same, and what is open is dropped, which may be the last owner of whoever waits for it.
+  // The same, and drops all open operations, which may be the last owners of their waiters.
   void forget();
   bool halted() const { return broken_.load(); }
 
-  // By process, a number that is equal for processes of one host; until then all are on one. Before
-  // any block: sender and receiver cut it alike.
+  // By process: a number that is equal for processes on the same host; until called, all are on
+  // one. Before any block is sent: sender and receiver must split it alike.
   void on_hosts(const std::vector<int>& hosts);
 
   // At most kMostNotice bytes.
   void send_notice(int to, Bytes notice);
-  // Blocks match by tag, which the sender draws and names in a notice.
+  // Blocks match by tag, which the sender allocates and announces in a notice.
   int next_tag(int to);
-  // The memory must stay until `over` was called, on a thread that drives.
+  // The memory must stay valid until `over` is called, on a thread that drives.
   void send(const void* data, std::size_t bytes, int to, int tag, std::function<void()> over);
   void receive(void* data, std::size_t bytes, int from, int tag, std::function<void()> over);
 
-  // Whether a piece of a block has come from there or gone there within the last `ns`, or a notice
-  // that note_moved() was told of.
+  // Whether a piece of a block was received from or sent to `process` within the last `ns`, or
+  // note_moved() was called for it.
   bool data_move(int process, std::int64_t ns) const;
-  // A notice has brought data from there.
+  // A notice from `process` carried data.
   void note_moved(int process);
-  // What is slow is measured by the deadline of those who wait; 0, as at first: nothing is.
+  // "Slow" is relative to the deadline of waits; 0, the default: nothing is slow.
   void set_deadline(std::int64_t ns) { deadline_ns_.store(ns); }
-  // Whether a block that has been moving for a quarter of the deadline, so over a slow link, still
-  // moves, with whomever.
+  // Whether a block, with any process, has been moving for a quarter of the deadline (so over a
+  // slow link) and still is.
   bool moves_slowly() const { return within(slow_ns_, deadline_ns_.load()); }
-  // Whether short blocks have come and gone for a quarter of the deadline without a pause, as they
-  // do over a slow link, and in a program that never rests, and still do. An eighth is a pause: with the beats that tell others, and
-  // what they make of it, all is forgotten within a deadline.
+  // Whether data have been moving without a pause for a quarter of the deadline, as short blocks do
+  // over a slow link or in a program that never idles, and still are. An eighth of the deadline is
+  // a pause: including the beats that notify other processes, this expires within one deadline.
   bool moves_steadily() const { return within(steady_ns_, deadline_ns_.load() / 8); }
-  // Any thread. Something in the job moves slowly, and `process` lives, or it moves data steadily
-  // itself: it may wait for that.
+  // Any thread. `process` is alive and may be waiting for data: they move slowly somewhere in the
+  // job, or steadily in `process`.
   void may_wait(int process) { may_wait_ns_of_[place(process)].store(now_ns()); }
   bool lately_may_wait(int process) const {
     return within(may_wait_ns_of_[place(process)], deadline_ns_.load() / 2);
   }
 
-  // Makes progress, unless another thread does; true: something is over.
+  // Makes progress, unless another thread is doing so; true: an operation completed.
   bool drive();
-  // The same for a thread that has nothing else to do: true also for a while after something has
-  // begun or is over. Yields the core now and then.
+  // The same for an idle thread: also true for a while after an operation has begun or completed.
+  // Yields the core now and then.
   bool drive_while_waiting();
-  // Blocks and notices that are on their way, notices not yet sent by peers apart.
+  // Blocks and notices in flight, not counting notices that peers have yet to send.
   int in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
-  static constexpr std::size_t kMostNotice = 64 * 1024;  // the table of 400 processes and more
+  static constexpr std::size_t kMostNotice = 64 * 1024;  // fits the table of 400 processes
 
  private:
-  struct Open {  // what a cookie stands for
+  struct Open {  // an operation, by its cookie
     std::function<void()> over;
-    int notice_from = -1;  // a notice that arrives from there
-    Bytes kept;            // a notice that is sent
+    int notice_from = -1;  // receives a notice from that process
+    Bytes kept;            // the notice being sent
   };
   static std::size_t place(int process) { return static_cast<std::size_t>(process); }
   static bool within(const std::atomic<std::int64_t>& at, std::int64_t ns) {
@@ -134,29 +135,29 @@ class MpiEngine {
 
   const MpiApi& api_;
   MpiPlace place_;
-  OnNotice told_;                               // used by who drives
+  OnNotice told_;                               // used by the driving thread
   std::vector<std::pair<int, Bytes>> unheard_;  // likewise
-  std::atomic<bool> driving_{false};            // who has set it polls and calls back
-  std::mutex mutex_;                            // calls of MPI, and all below
+  std::atomic<bool> driving_{false};            // the thread that set it polls and calls back
+  std::mutex mutex_;                            // guards MPI calls, and all below
   std::unordered_map<std::uint64_t, Open> open_;
   std::uint64_t next_cookie_ = 0;
-  // Of long blocks, and those behind them: whose pieces are being posted, then who waits for that.
+  // Long blocks and those queued behind them: the front one's pieces are being posted.
   std::map<Stream, std::deque<std::shared_ptr<Block>>> posting_;
-  std::vector<Bytes> notices_;  // by process: where its next one arrives
+  std::vector<Bytes> notices_;  // by process: the buffer of its next notice
   std::vector<int> tags_;       // by process: the last one drawn
-  std::vector<bool> far_;       // by process: is on another host
+  std::vector<bool> far_;       // by process: on another host
   bool may_break_pipe_ = false;
-  std::vector<std::atomic<std::int64_t>> moved_ns_of_;  // by process: when its last piece was over
-  std::vector<std::atomic<std::int64_t>> may_wait_ns_of_;  // by process: when it last was so
+  std::vector<std::atomic<std::int64_t>> moved_ns_of_;  // by process: when its last piece completed
+  std::vector<std::atomic<std::int64_t>> may_wait_ns_of_;  // by process: last may_wait()
   std::atomic<std::int64_t> deadline_ns_{0}, slow_ns_{0}, steady_ns_{0};  // last moved so
-  std::int64_t run_since_ns_ = 0, run_ns_ = 0;  // moves without a pause; of who drives
+  std::int64_t run_since_ns_ = 0, run_ns_ = 0;  // moves without a pause; driving thread
   std::atomic<int> in_flight_{0};
-  std::atomic<std::int64_t> moved_ns_{0};  // when something has last begun, or was over
+  std::atomic<std::int64_t> moved_ns_{0};  // last begin or completion
   std::atomic<bool> given_up_{false};
-  std::string untold_;  // of mutex_: what told_broken_ is to be called with
-  std::mutex telling_;  // the one below; held while it runs, which may take mutex_
+  std::string untold_;  // mutex_; the pending error for told_broken_
+  std::mutex telling_;  // guards told_broken_; held during its call, which may take mutex_
   std::function<void(const std::string&)> told_broken_;
-  std::atomic<bool> is_to_be_told_{false};  // there is one
+  std::atomic<bool> is_to_be_told_{false};  // told_broken_ is set
   std::atomic<bool> broken_{false}, stopped_{false};
 };
 

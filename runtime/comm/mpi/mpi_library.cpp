@@ -10,7 +10,7 @@
 namespace coshard {
 namespace {
 
-// Where it is; else the name alone.
+// The path of the shim if it exists, otherwise its file name alone.
 std::string shim_path(const std::string& mpi) {
   for (const std::string& file : shim_places(mpi))
     if (std::filesystem::exists(file)) return file;
@@ -19,10 +19,10 @@ std::string shim_path(const std::string& mpi) {
 
 }  // namespace
 
-// Beside the library or program that this is part of, or where it was built.
+// Next to the library or program that contains this code, or in the build directory.
 std::vector<std::string> shim_places(const std::string& mpi) {
   const std::string name = "libcoshard_" + mpi + ".so";
-  // A program is named as it was called: build/train.
+  // A program's path is as it was invoked: build/train.
   const auto here = std::filesystem::absolute(file_of(reinterpret_cast<const void*>(&mpi_api)));
   return {(here.parent_path() / name).string(),
           (std::filesystem::path(COSHARD_MPI_DIR) / name).string()};

@@ -36,7 +36,7 @@ CopyBlock block_for(const Collective& c, int ranks, int source, int target) {
     whole.row = send_elements(c, ranks, source);
     return whole;
   }
-  if (c.kind == CollectiveKind::ReduceScatter) {  // cut as scatter does
+  if (c.kind == CollectiveKind::ReduceScatter) {  // split as for scatter
     const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, target);
     CopyBlock block;
     block.row = cut.size * c.inner;
@@ -64,13 +64,13 @@ bool is_contiguous(const CopyBlock& block, const std::array<std::int64_t, 3>& st
 }
 
 bool is_sharded(const Collective& c) {
-  // Below, two rounds take longer than the bytes that they save.
+  // Below this, the second round costs more than the bytes it saves.
   constexpr std::int64_t kLeast = 32 * 1024;
   if (c.kind != CollectiveKind::AllReduce || c.control_only) return false;
   return c.outer * c.extent * c.inner * static_cast<std::int64_t>(size_of(c.dtype)) >= kLeast;
 }
 
-// Cut where lines of the cache begin.
+// Split at cache line boundaries.
 ShardOf shard_of(const Collective& c, int ranks, const Spread::Process& process) {
   constexpr std::int64_t kLine = 64;
   const std::int64_t all = c.outer * c.extent * c.inner;

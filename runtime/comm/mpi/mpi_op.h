@@ -1,5 +1,6 @@
 #pragma once
-// What an op with ranks in other processes keeps: what those have sent, and what is on its way.
+// The state of an op with ranks in other processes: the data they have sent, and transfers in
+// flight.
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace coshard {
 
-// Which ranks of a group live together.
+// The distribution of a group's ranks over processes.
 struct Spread {
   struct Process {
     int process = 0;
@@ -33,35 +34,35 @@ class MpiOp final : public RemoteState {
 
   using Memory = std::unique_ptr<std::byte[]>;
   struct Source {
-    int tag = 0;                  // of a rank elsewhere: of its blocks
-    bool received = false;        // their receives have been posted
-    bool told = false;            // its notice has brought them
-    std::vector<std::byte> data;  // them
-    // Of a rank here: the tag of its blocks for ranks of another process.
+    int tag = 0;                  // rank elsewhere: the tag of its blocks
+    bool received = false;        // receives for them have been posted
+    bool told = false;            // its data came in the notice
+    std::vector<std::byte> data;  // those data
+    // Rank here: the tags of its blocks, by receiving process.
     std::vector<std::pair<const Spread::Process*, int>> tags;
     std::vector<Memory> memory;
-    // Of its whole process: blocks on their way to it, and shards of a sum on their way from it.
+    // For its whole process: blocks in flight to it, and shards of a sum in flight from it.
     std::atomic<int> unsent{0}, unsummed{0};
   };
   const std::shared_ptr<const Spread> spread;
-  std::mutex mutex;          // Source::received
+  std::mutex mutex;          // guards Source::received
   std::vector<Source> from;  // by rank of the group
 };
 
-// Every rank of a process needs the same of a source, which is sent once.
+// Whether every rank of a process needs the same data of a source, so that they are sent once.
 bool is_shared(CollectiveKind kind);
-// Nothing of `source` is needed elsewhere.
+// Whether no data of `source` are needed elsewhere.
 bool sends_nothing(const Collective& c, int source);
-// What `source` has for `target`, from the arguments of the source alone.
+// The data of `source` for `target`, from the arguments of the source alone.
 CopyBlock block_for(const Collective& c, int ranks, int source, int target);
 std::size_t bytes_for(const Collective& c, int ranks, int source, int target);
-// One range of the memory of the side whose strides these are.
+// Whether the block is one contiguous range on the side with these strides.
 bool is_contiguous(const CopyBlock& block, const std::array<std::int64_t, 3>& stride);
 
-// An all_reduce of which each process sums a shard, then sends it to all others: decided alike by
-// all.
+// Whether each process sums one shard of an all_reduce, then sends it to all others. Same answer in
+// all processes.
 bool is_sharded(const Collective& c);
-// Of the elements of such an all_reduce, those that a process sums: as many as it has ranks.
+// The elements of such an all_reduce that a process sums, in proportion to its number of ranks.
 struct ShardOf {
   std::int64_t first = 0, last = 0;  // elements
 };

@@ -106,7 +106,7 @@ bool MpiRanks::heard(int from, std::span<const std::byte> bytes) {
   return true;
 }
 
-// With order_ held, and mutex_ not: what does not agree poisons, which is told to other processes.
+// With order_ held, and mutex_ not: a mismatch poisons the group, which notifies other processes.
 void MpiRanks::heard(IssuedNotice notice) {
   std::shared_ptr<LocalGroup> group;
   {
@@ -159,7 +159,7 @@ std::function<void()> MpiRanks::carrier(LocalGroup& group,
   };
 }
 
-// Peers take what they have been told of, unless they have given up as well: then nothing goes on.
+// Waits until peers have received what was announced to them, unless they have given up too.
 void MpiRanks::abandon(const LocalGroup& group) {
   constexpr std::int64_t kMost = 100'000'000, kLookAgainNs = 50'000;
   struct AfterCopies {
@@ -180,8 +180,8 @@ void MpiRanks::abandon(const LocalGroup& group) {
       parker.park(parker.now() + kLookAgainNs);
     }
     if (parker.shares_its_thread())
-      parker.ring();        // it may have been rung meanwhile, and looks again
-  } catch (const Error&) {  // the thread of this rank is given up
+      parker.ring();        // a ring during the park must not be lost: poll again
+  } catch (const Error&) {  // this rank's thread is being abandoned
     engine_->halt();
     throw;
   }

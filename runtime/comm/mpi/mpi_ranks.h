@@ -1,6 +1,6 @@
 #pragma once
-// The ranks in other processes over MPI: tells them what ranks here issue, and moves what they need
-// of each other. One per run; thread-safe.
+// The ranks in other processes over MPI: announces what ranks here issue, and transfers data
+// between ranks of different processes. One per run; thread-safe.
 #include <atomic>
 #include <functional>
 #include <map>
@@ -23,19 +23,19 @@ struct Spread;
 class MpiRanks final : public RemoteRanks {
  public:
   struct Hooks {
-    std::function<void(int rank)> left;                    // elsewhere
+    std::function<void(int rank)> left;                    // a rank elsewhere has left
     std::function<void(const std::string& cause)> failed;  // the run cannot go on
     std::function<void(const PoisonNotice&)> tell_all;     // a group was poisoned here
   };
-  // `per_process`: ranks in each process, in the order of processes. `run`: its number, the same in
-  // all processes.
+  // `per_process`: ranks per process, numbered in process order. `run`: the run's number, the same
+  // in all processes.
   MpiRanks(std::shared_ptr<MpiEngine> engine, int per_process, std::uint64_t run);
   void tell(Hooks hooks);
-  // The run is over: no notice is heard, and no hook called, from now on. What is still on its way
-  // keeps this object. Not on a thread that drives. `is_latest`: no later run hears notices already.
+  // The run is over: from now on no notice is handled and no hook called. Transfers in flight keep
+  // this object alive. Not on a thread that drives. `is_latest`: no later run handles notices yet.
   void stop(bool is_latest = true);
   void send_to_all(const Notice& notice);
-  // Another process tells that it was poisoned.
+  // Another process reports that the group was poisoned.
   void poison_group(std::uint64_t key, const std::string& cause);
 
   bool here(int world_rank) const override { return process_of(world_rank) == engine_->process(); }
@@ -74,7 +74,7 @@ class MpiRanks final : public RemoteRanks {
     int target, tag;
     const void* data;
     std::size_t bytes;
-    std::shared_ptr<const void> kept;  // null: the rank waits until it is sent
+    std::shared_ptr<const void> kept;  // null: the rank waits until sent
   };
   void send_block(const std::shared_ptr<LocalGroup>& group, CollectiveOp& op, const Sent& sent,
                   std::function<void()> over);
@@ -84,15 +84,15 @@ class MpiRanks final : public RemoteRanks {
                       std::size_t bytes);
 
   std::shared_ptr<MpiEngine> engine_;
-  std::atomic<int> borrowed_{0};  // blocks on their way from memory that the engine does not keep
-  std::atomic<int> copying_{0};   // callbacks that write results, also while the engine halts
+  std::atomic<int> borrowed_{0};  // blocks in flight from memory that the engine does not own
+  std::atomic<int> copying_{0};   // callbacks writing results, even while the engine halts
   int per_process_;
   std::uint64_t run_;
   Hooks hooks_;
-  std::set<int> ahead_;  // processes that are in a later run; of who drives
-  std::mutex order_;     // held while a notice is dealt with; unclaimed_. Before mutex_
-  std::map<std::uint64_t, std::vector<IssuedNotice>> unclaimed_;  // of groups that are not here yet
-  std::mutex mutex_;                                              // the two below
+  std::set<int> ahead_;  // processes in a later run; used by the driving thread
+  std::mutex order_;     // held while a notice is handled; guards unclaimed_. Before mutex_
+  std::map<std::uint64_t, std::vector<IssuedNotice>> unclaimed_;  // for groups not created here yet
+  std::mutex mutex_;                                              // guards the two below
   std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;     // by key
   std::map<std::uint64_t, std::string> poisoned_;                 // likewise: the causes
 };

@@ -1,5 +1,5 @@
 // Fills the table of mpi_api.h from one MPI library. Built once per MPI, opened by mpi_library.cpp;
-// uses nothing else of coshard.
+// does not link against coshard.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -25,8 +25,8 @@ struct InFlight {
 // All messages in flight; index i of both is one message.
 std::vector<MPI_Request> requests;
 std::vector<InFlight> messages;
-// Of poll(), which is called until the very end: a static in it would be destroyed before those who
-// poll.
+// Used by poll(), which is called until process exit: function-local statics would be destroyed
+// before its callers.
 std::vector<int> indices;
 std::vector<MPI_Status> statuses;
 std::vector<MpiDone> all;
@@ -90,8 +90,7 @@ const char* initialise() {
   return check(level);
 }
 
-// Frees the receives that nobody will answer, and the communicator. Messages that are sent still
-// arrive.
+// Cancels unmatched receives and frees the communicator. Messages already sent still arrive.
 void release() {
   if (world == MPI_COMM_NULL) return;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -108,8 +107,8 @@ int at_finalize(MPI_Comm, int, void*, void*) {
   return MPI_SUCCESS;
 }
 
-// MPI_Finalize begins with the attributes of MPI_COMM_SELF: a program that finalises MPI itself
-// does so when it likes.
+// MPI_Finalize first deletes the attributes of MPI_COMM_SELF: a hook for programs that finalise MPI
+// themselves.
 const char* release_at_finalize() {
   int key = MPI_KEYVAL_INVALID;
   int code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &key, nullptr);
@@ -146,8 +145,8 @@ const char* start(MpiPlace* place) {
 }
 
 #ifdef OPEN_MPI
-// mpirun takes an exit without it for a failure, whatever the exit code. Of an Open MPI that brings
-// its own PMIx, which has other names, this finds nothing.
+// mpirun treats an exit without this as a failure, whatever the exit code. Finds nothing if Open
+// MPI bundles its own PMIx, whose symbols have other names.
 bool told_launcher() {
   void* pmix = ::dlopen("libpmix.so.2", RTLD_LAZY | RTLD_NOLOAD);
   using Finalize = int (*)(const void* info, std::size_t infos);
@@ -156,9 +155,9 @@ bool told_launcher() {
   return finalize != nullptr && finalize(nullptr, 0) == 0;
 }
 #else
-// In MPI_Finalize over TCP a process of MPICH 4.0 disconnects from peers that may have done so
-// already, and wait for it in a barrier of the launcher: then neither answers the other. Nothing is
-// in flight any more, so hydra is only told what it is told last there. False: there is no hydra.
+// In MPI_Finalize over TCP, a process of MPICH 4.0 disconnects from peers that may already have
+// disconnected and wait for it in a barrier of the launcher: a deadlock. Nothing is in flight any
+// more, so this only sends hydra the final message of MPI_Finalize. False: there is no hydra.
 bool told_launcher() {
   const char* pmi = std::getenv("PMI_FD");
   if (pmi == nullptr || std::getenv("SLURM_STEP_ID") != nullptr) return false;
@@ -206,7 +205,7 @@ const char* receive(void* data, std::size_t bytes, int from, int tag, std::uint6
   return add(code, "MPI_Irecv", request, {cookie, false});
 }
 
-// Leaves the order of the others as it is: older messages are looked at first.
+// Keeps the order of the others: older messages are tested first.
 void forget_null() {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -243,9 +242,9 @@ const char* poll(const MpiDone** done, int* count) {
 
 constexpr int kColumns = 64;
 
-// A matrix whose rows are cut becomes one whose columns are.
+// Redistributes a matrix from row shards to column shards.
 const char* transpose(const void* send, void* recv, int rows, int processes) {
-  static std::vector<MPI_Datatype> blocks;  // of columns that are sent; by log2 of `rows`
+  static std::vector<MPI_Datatype> blocks;  // the columns to send; by log2 of `rows`
   const int mine = rows / processes, width = kColumns / processes;
   std::size_t place = 0;
   while (1 << place < rows) ++place;

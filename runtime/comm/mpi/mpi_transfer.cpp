@@ -1,5 +1,5 @@
-// The data of collectives between processes: small ones in the notice of their issue, others in
-// blocks that the receiver places itself.
+// The data of collectives between processes: small data in the issue notice, others in blocks that
+// the receiver puts in place.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace coshard {
 namespace {
 
-// With a notice; a block would need a second message, and a second look.
+// Data up to this size go with the notice; a block would need a second message, and a second poll.
 constexpr std::size_t kMostTold = 8 * 1024;
 
 Entry& entry_at(const CollectiveOp& op, int rank) {
@@ -28,7 +28,7 @@ const std::byte* at(const void* base, std::int64_t elements, DType dtype) {
   return at(const_cast<void*>(base), elements, dtype);
 }
 
-// Calls `over` when it was called `times` times.
+// A callback that calls `over` on its `times`-th call.
 template <class Over>
 auto after(std::size_t times, Over over) {
   const auto left = std::make_shared<std::atomic<std::size_t>>(times);
@@ -37,16 +37,16 @@ auto after(std::size_t times, Over over) {
   };
 }
 
-// Keeps what an all_reduce receives; null: the rank does.
+// The owner of an all_reduce's result; null: the rank keeps it.
 std::shared_ptr<Buffer> kept_result(const Collective& c) {
   return c.keep_recv == nullptr && is_in_place(c) ? c.keep_send : c.keep_recv;
 }
 
-// The results of the ranks here of an all_reduce.
+// The result buffers of an all_reduce's ranks here.
 struct Results {
   std::vector<void*> data;
   std::vector<std::shared_ptr<Buffer>> kept;
-  bool borrowed = false;  // some rank keeps its own
+  bool borrowed = false;  // some rank keeps its own alive
 };
 
 Results results_of(const CollectiveOp& op, const std::vector<int>& ranks) {
@@ -65,7 +65,7 @@ struct Block {
   CopyBlock block;
 };
 
-// What a rank here has for the ranks of a process, one after the other.
+// The blocks of a rank here for the ranks of another process, in order.
 std::vector<Block> blocks_to(const CollectiveOp& op, int ranks, int rank,
                              const Spread::Process& process) {
   const Collective& c = entry_at(op, rank).args;
@@ -171,17 +171,18 @@ void MpiRanks::receive(LocalGroup& group, CollectiveOp& op) {
   }
 }
 
-// Where `target`, which is here, wants what `source` has for it; null: not in one piece, or not yet.
+// Where to receive the data of `source` for `target`, which is here; null: not contiguous, or not
+// known yet.
 void* MpiRanks::place_for(const LocalGroup& group, const CollectiveOp& op, int source,
                           int target) const {
   const Entry& wants = entry_at(op, target);
   const Collective& from = entry_at(op, source).args;
   const Collective& to = wants.args;
-  // What is received after a failure must not reach memory that is gone.
+  // Data received after a failure must not be written to freed memory.
   if (!wants.issued() || to.keep_recv == nullptr || to.recv == nullptr) return nullptr;
   if (from.kind == CollectiveKind::AllReduce || from.kind == CollectiveKind::ReduceScatter)
     return nullptr;
-  // Ranks may still read it when `target` has all that it has asked for.
+  // Other ranks may still read the data when `target`'s own collective is complete.
   if (is_shared(from.kind) && MpiOp::of(op).spread->here.ranks.size() > 1) return nullptr;
   if (from.kind == CollectiveKind::Broadcast) return wants.arrived() ? to.recv : nullptr;
   if (from.kind != CollectiveKind::AllGather && !wants.arrived()) return nullptr;
@@ -240,8 +241,8 @@ bool MpiRanks::armed(LocalGroup& group, CollectiveOp& op) {
   return true;
 }
 
-// The shard of this process is in the results of its ranks: it is sent to all others, and theirs
-// are received, each once.
+// This process's shard is in the results of its ranks: sends it to all other processes, and
+// receives each of theirs once.
 void MpiRanks::summed(LocalGroup& group, CollectiveOp& op) {
   const Spread::Process& here = MpiOp::of(op).spread->here;
   const int rank = here.ranks[0];
@@ -274,7 +275,7 @@ void MpiRanks::summed(LocalGroup& group, CollectiveOp& op) {
   }
 }
 
-// Ranks that unwind wait for it, unless it has yet to see that nothing is written any more.
+// Unwinding ranks wait for this to finish; once the engine is halted it writes nothing.
 void MpiRanks::copy_to_others(const std::vector<void*>& results, std::int64_t first, DType dtype,
                               std::size_t bytes) {
   copying_.fetch_add(1);

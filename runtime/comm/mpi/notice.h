@@ -1,6 +1,6 @@
 #pragma once
-// What processes tell each other beside data, as bytes. All processes run the same build on the
-// same kind of machine. Values; any thread.
+// Control messages between processes, and their serialization. All processes run the same build on
+// the same kind of machine. Values; any thread.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,11 +16,11 @@ namespace coshard {
 // A rank has issued a collective; what peers need of its buffer follows in blocks with this tag.
 struct IssuedNotice {
   std::uint64_t group = 0, sequence = 0;
-  int rank = 0;  // of the group
+  int rank = 0;  // in the group
   int tag = 0;
   Print print;
   Collective args;    // without buffers and callbacks; texts are interned
-  bool told = false;  // no blocks follow, this is all:
+  bool told = false;  // no blocks follow, these are all the data:
   std::vector<std::byte> data;
 };
 // A group of this run was poisoned; 0: the whole run.
@@ -33,18 +33,18 @@ struct LeftNotice {
   std::uint64_t run = 0;
   int rank = 0;
 };
-// A process begins a run, the same on all of them.
+// A process begins a run; the same number in all processes.
 struct RunNotice {
   std::uint64_t run = 0;
   int ranks = 0;
 };
-// A process tells process 0 who it is.
+// A process introduces itself to process 0.
 struct HelloNotice {
   std::int64_t pid = 0;
-  std::string host_name, host;  // `host`: equal for processes of one host, as names may not be
-  std::string pid_space;        // equal for processes of which the pid means the same
+  std::string host_name, host;  // `host`: see host_id(); names are not unique
+  std::string pid_space;        // see pid_space_id()
 };
-// Process 0 tells each other one who is there, and where it listens.
+// Process 0's reply: all processes, and the address where it listens.
 struct WelcomeNotice {
   std::vector<HelloNotice> processes;
   std::vector<std::string> addresses;
@@ -55,9 +55,9 @@ using Notice =
     std::variant<IssuedNotice, PoisonNotice, LeftNotice, RunNotice, HelloNotice, WelcomeNotice>;
 
 std::vector<std::byte> to_bytes(const Notice& notice);
-// With `args` instead of its own.
+// With `args` instead of the notice's.
 std::vector<std::byte> to_bytes(const IssuedNotice& notice, const Collective& args);
-// Error{CommFailed}: bytes of something else.
+// Error{CommFailed}: not a notice.
 Notice notice_of(std::span<const std::byte> bytes);
 
 }  // namespace coshard

@@ -1,8 +1,8 @@
 #pragma once
-// The table through which every NCCL call goes, and the NCCL version. Filled
-// from libnccl, which the first call opens, or in tests from a fake
-// (tests/support/fake_cuda/fake_nccl). Chosen before the first communicator is created; any thread may
-// call through it, one communicator one thread at a time.
+// The function table that every NCCL call goes through, and the NCCL version. Filled from libnccl,
+// which is opened on first use, or in tests from a fake (tests/support/fake_cuda/fake_nccl). Chosen
+// before the first communicator is created; any thread may call through it, one thread at a time
+// per communicator.
 #include <nccl.h>
 
 #include <string>
@@ -12,8 +12,8 @@ static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7),
               "building needs nccl.h of NCCL 2.28.7 or newer; an older library will run");
 
 // clang-format off
-// Those that every NCCL has that can be used at all (2.14); and those that came later: null where the
-// library has none.
+// Functions of every supported NCCL (2.14 and newer), and functions added later: null if the
+// library lacks them.
 #define COSHARD_NCCL_CALLS(X) \
   X(AllGather) X(AllReduce) X(Broadcast) X(CommAbort) X(CommDestroy) X(CommFinalize) \
   X(CommGetAsyncError) X(CommInitRankConfig) X(GetErrorString) X(GetLastError) X(GetUniqueId) \
@@ -32,8 +32,8 @@ struct NcclApi {
 #undef X
 };
 
-// The table in use: libnccl's unless use_nccl() gave another. Error{Unsupported}: there is no
-// library, or it lacks a function; the text says which and what to do.
+// The table in use: libnccl's unless use_nccl() set another. Error{Unsupported}: the library is
+// missing, or lacks a function; the message says which and what to do.
 const NcclApi& nccl();
 const NcclApi& real_nccl();
 // For tests; null: libnccl again. The table must outlive every communicator.
@@ -50,7 +50,7 @@ enum class NcclFeature : int {
   Revoke = 22807,           // ncclCommRevoke
 };
 
-int nccl_version();                          // of the library that runs; 22809 for 2.28.9
+int nccl_version();                          // of the loaded library; 22809 for 2.28.9
 std::string nccl_version_text(int version);  // "2.28.9"
 bool nccl_has(NcclFeature feature);
 // Error{Unsupported} "what needs NCCL 2.28.3; this process runs 2.18.5 (built with 2.28.9)".

@@ -1,4 +1,4 @@
-// What one rank asks for, on its way to NCCL.
+// The path of one rank's collectives to NCCL.
 #include "runtime/comm/nccl/nccl_communicator.h"
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 namespace coshard {
 namespace {
 
-// Apart from the ids of communicators through host memory.
+// Disjoint from the event ids of communicators through host memory.
 std::atomic<std::uint64_t> nccl_event_id{std::uint64_t{1} << 63};
 
-constexpr std::size_t kRemembered = 1024;  // flights of which a stuck wait can tell
+constexpr std::size_t kRemembered = 1024;  // flights that a stuck wait can report
 
 }  // namespace
 
@@ -39,9 +39,9 @@ std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
     watching->issued(event, now_ns());
   }
   auto work = std::make_shared<NcclWork>(shared_from_this(), flight);
-  NcclOperation& operation = *flight->operation;  // nobody else knows it yet
+  NcclOperation& operation = *flight->operation;  // not shared yet
   operation.keeps = {std::move(collective.keep_send), std::move(collective.keep_recv)};
-  // Ranks that disagree, or a failure before: nothing is handed over, and the wait says it.
+  // After a disagreement or an earlier failure, nothing is issued, and the wait reports it.
   if (!handle_->alive()) return work;
   operation.plan = plan(collective, operation);
   track(flight);
@@ -54,7 +54,7 @@ std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
   return work;
 }
 
-// The same collective on the control communicator, which moves nothing.
+// Issues the same collective on the control communicator, without data.
 std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collective) {
   auto flight = std::make_shared<NcclFlight>();
   flight->kind = collective.kind;
@@ -73,7 +73,7 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
   if (domain_->device->recording()) keep_for_replays(told);
   const std::scoped_lock lock(mutex_);
   flight->announced = control_->issue(std::move(told));
-  if (!failed_) look_at(flight->announced, 0);  // the wait throws it again
+  if (!failed_) look_at(flight->announced, 0);  // a failure is thrown by the wait
   return flight;
 }
 
@@ -90,10 +90,10 @@ NcclPlan NcclCommunicator::plan(const Collective& collective, NcclOperation& ope
 }
 
 void NcclCommunicator::track(const std::shared_ptr<NcclFlight>& flight) {
-  std::shared_ptr<NcclFlight> oldest;  // let go of without the mutex
+  std::shared_ptr<NcclFlight> oldest;  // released without the mutex
   const std::scoped_lock lock(mutex_);
   if (in_flight_.size() >= kRemembered) {
-    // Dropped work handles, or many that are late: the compute stream is to be past what they use.
+    // Dropped or late work handles: orders the compute stream after their use of buffers.
     oldest = std::move(in_flight_.front());
     const std::shared_ptr<Event>& done = oldest->operation->done;
     if (done != nullptr) domain_->device->compute_stream().wait(*done);
@@ -145,7 +145,7 @@ void NcclCommunicator::launch(NcclFlight& flight) {
   operation.done = domain_->last;
 }
 
-// The calls of a round go in one group, which is closed also when a call in it failed.
+// The calls of a round form one group, which is closed even if a call in it fails.
 void NcclCommunicator::hand_over(const std::vector<NcclCall>& calls, NcclFlight& flight) {
   const char* name = nullptr;
   const ncclResult_t status = handle_->enter([&](ncclComm_t comm) {
@@ -209,8 +209,8 @@ void NcclCommunicator::wait(NcclFlight& flight) {
   settled(flight, begin_ns);
 }
 
-// The stream is in order: what was before this is over with it. One that is not there any more was
-// over before.
+// The stream is in order, so earlier flights are complete with this one. A flight no longer in the
+// list was already complete.
 void NcclCommunicator::settled(NcclFlight& flight, std::int64_t begin_ns) {
   flight.settled = true;
   {
@@ -252,7 +252,7 @@ bool NcclCommunicator::part_there(NcclFlight& flight, int part) {
     return (round < 0 ? operation.begun : operation.rounds[static_cast<std::size_t>(round)])
         ->query();
   } catch (const Error&) {
-    return true;  // the wait throws it
+    return true;  // the wait throws the error
   }
 }
 

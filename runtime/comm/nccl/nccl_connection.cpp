@@ -1,4 +1,4 @@
-// The beginning and the end of an NcclCommunicator.
+// Setup and teardown of an NcclCommunicator.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +16,7 @@
 namespace coshard {
 namespace {
 
-// Told of by the device's waits as long as the communicator lives.
+// Checked by the device's waits as long as the communicator lives.
 class NcclWatch final : public Watched {
  public:
   explicit NcclWatch(std::weak_ptr<NcclCommunicator> communicator)
@@ -58,7 +58,7 @@ void NcclCommunicator::begin_watch() {
   begin_nccl_watch(*this);
 }
 
-// Before anything is waited for; a peer that waits hears of what goes wrong here.
+// Local setup, before any wait for peers; waiting peers are notified if it fails.
 void NcclCommunicator::prepare() {
   require_nccl(NcclFeature::Config, "ncclCommInitRankConfig");
   if (domain_->options.copy_engine)
@@ -70,8 +70,8 @@ void NcclCommunicator::prepare() {
   stream_ = domain_->device->make_stream(StreamKind::Communication);
 }
 
-// Before any of them is inside of NCCL, where it waits for the others: who is missing is named
-// here.
+// Waits for all ranks before any of them blocks inside NCCL, so that a missing rank is reported by
+// name.
 void NcclCommunicator::meet() {
   Work all = setup_->issue(Collective());
   all.wait();
@@ -79,7 +79,7 @@ void NcclCommunicator::meet() {
   connected_ = std::move(all);
 }
 
-// Rank 0's id goes to all, and all begin.
+// Broadcasts rank 0's id, then initialises on all ranks.
 void NcclCommunicator::connect() {
   try {
     prepare();
@@ -96,7 +96,7 @@ void NcclCommunicator::connect() {
     handle_->connect(id, size(), rank(), domain_->options.copy_engine);
   } catch (const Error& error) {
     poison(error.what());
-    throw_failure();  // what the watchdog found before is the cause of what NCCL said
+    throw_failure();  // a failure the watchdog found is the cause of NCCL's error
     throw;
   }
 }
@@ -132,9 +132,9 @@ std::shared_ptr<Communicator> NcclCommunicator::split(std::span<const int> ranks
     made->meet();
     made->handle_->split(*handle_, *std::ranges::min_element(ranks), made->rank(),
                          domain_->options.copy_engine);
-    made->throw_failure();  // the watchdog saw one while there was nothing to abort
+    made->throw_failure();  // seen by the watchdog before there was anything to abort
   } catch (const Error& error) {
-    // Ranks of the other parts are inside of NCCL with this communicator, and wait for this one.
+    // Ranks of other subgroups are inside NCCL with this communicator, waiting for this rank.
     poison(error.what());
     made->poison(cause_);
     made->throw_failure();
@@ -148,8 +148,8 @@ NcclCommunicator::~NcclCommunicator() {
   std::shared_ptr<Event> last;
   try {
     if (handle_->alive()) flush_messages();
-    // What the operations use goes back to the compute stream, which has to be past them; kernels
-    // that an abort has left behind it would wait for without end.
+    // Buffers of the operations return to the compute stream, which must be ordered after them; it
+    // must not wait for kernels that a failed abort has left behind.
     if (stream_ != nullptr) last = end_of_all();
     if (!in_flight_.empty() && left_behind_.empty() && last != nullptr)
       domain_->device->compute_stream().wait(*last);
@@ -160,7 +160,7 @@ NcclCommunicator::~NcclCommunicator() {
   const std::string its_title = title();
   messages_.clear();
   in_flight_.clear();
-  control_.reset();  // this rank issues nothing more: peers that miss it hear of it now
+  control_.reset();  // notifies peers that this rank issues nothing more
   std::string text;
   try {
     text = handle_->alive() && last != nullptr && comes_off(*last)
@@ -173,13 +173,13 @@ NcclCommunicator::~NcclCommunicator() {
     std::fprintf(stderr, "coshard: destroying %s: %s\n", its_title.c_str(), text.c_str());
 }
 
-// Graphs run its operations on the compute stream, not on its own.
+// Graphs run this communicator's operations on the compute stream.
 std::shared_ptr<Event> NcclCommunicator::end_of_all() {
   if (replayed_ != nullptr && handle_->alive()) stream_->wait(*replayed_);
   return stream_->record();
 }
 
-// Whether all operations end; not when they take too long, or a peer fails meanwhile.
+// Waits until all operations complete; false if the deadline expires or a peer fails.
 bool NcclCommunicator::comes_off(const Event& last) {
   const std::int64_t limit = timeout_ns_ > 0 ? timeout_ns_.load() : std::int64_t{60'000'000'000};
   const std::int64_t deadline = now_ns() + limit;

@@ -1,4 +1,4 @@
-// How a communicator finds out that something has gone wrong, and what is done then.
+// Failure detection and handling of a communicator.
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -30,7 +30,7 @@ void NcclCommunicator::failed(std::exception_ptr error, const std::string& cause
   handle_->begin_abort();
 }
 
-// A host communicator throws another type for what it only learned of a peer, which is kept.
+// Keeps the exception's type: a host communicator throws PeerFailure for failures of peers.
 void NcclCommunicator::look_at(const Work& announced, std::int64_t waited_ns) {
   try {
     announced.state()->check(waited_ns);
@@ -39,7 +39,7 @@ void NcclCommunicator::look_at(const Work& announced, std::int64_t waited_ns) {
   }
 }
 
-// Of one that has not come off the stream after a wait of so long.
+// Checks a flight that is not complete on the stream after a wait of `waited_ns`.
 void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
   look_at(flight.announced, waited_ns);
   if (failed_) return;
@@ -48,7 +48,7 @@ void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
   if (timeout_ns_ == 0 || waited_ns < timeout_ns_) return;
   const std::shared_ptr<Event>& done = flight.operation->done;
   if (done != nullptr && done->query()) return;
-  // Somebody is missing, and not overdue yet: data still come from there.
+  // A rank is missing but not overdue: data are still arriving from it.
   if (flight.announced.state()->push() != Look::Over) return;
   failed(ErrorKind::Timeout,
          failure_text(
@@ -57,7 +57,8 @@ void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
                                              : "but the device has not finished it")));
 }
 
-// The compute stream waits for them, and whoever waits for it may be unable to look here.
+// Checks flights that the compute stream waits for: a host that waits for that stream may not get
+// to look().
 void NcclCommunicator::examine_waits(std::int64_t now) {
   std::int64_t since = 0;
   for (const auto& flight : in_flight_) {
@@ -65,7 +66,7 @@ void NcclCommunicator::examine_waits(std::int64_t now) {
     since = std::max(since, flight->awaited_ns);
     if (failed_ || timeout_ns_ == 0 || now - since < timeout_ns_) return;
     if (flight->operation->done->query())
-      flight->awaited_ns = 0;  // the next one has had the device for itself from now on
+      flight->awaited_ns = 0;  // the next one's time starts now
     else
       return examine(*flight, now - since);
     since = now;
@@ -75,7 +76,7 @@ void NcclCommunicator::examine_waits(std::int64_t now) {
 void NcclCommunicator::watch() noexcept {
   try {
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock || failed_ || connected_.state() == nullptr) return;  // the rank is at it
+    if (!lock || failed_ || connected_.state() == nullptr) return;  // the rank is at work
     look_at(connected_, 0);
     const std::int64_t now = now_ns(), inside = handle_->inside_since_ns();
     const std::int64_t waited = inside == 0 ? 0 : now - inside;
@@ -90,12 +91,12 @@ void NcclCommunicator::watch() noexcept {
   }
 }
 
-// What an operation has queued before it failed comes before whatever the compute stream frees.
+// Orders work that a failed operation has already queued before anything the compute stream frees.
 void NcclCommunicator::end_before_memory_goes() noexcept {
   if (domain_->device->recording()) return;
   try {
     domain_->device->compute_stream().wait(*stream_->record());
-  } catch (const Error&) {  // the device has failed as well, and computes no more
+  } catch (const Error&) {  // the device has failed too, and runs nothing more
   }
 }
 
@@ -144,11 +145,11 @@ void NcclCommunicator::check(NcclFlight& flight) {
 
 void NcclCommunicator::look(std::int64_t waited_ns) {
   flush_messages();
-  std::vector<std::shared_ptr<NcclFlight>> over;  // let go of without the mutex
+  std::vector<std::shared_ptr<NcclFlight>> over;  // released without the mutex
   {
     const std::scoped_lock lock(mutex_);
-    // An operation of a communicator that has failed may come off the stream without having been
-    // done, so the question comes first.
+    // On a failed communicator an operation may leave the stream without having been done, so check
+    // for failure first.
     while (!failed_ && !in_flight_.empty()) {
       examine(*in_flight_.front(), waited_ns);
       if (failed_) break;
@@ -157,7 +158,7 @@ void NcclCommunicator::look(std::int64_t waited_ns) {
       over.push_back(std::move(in_flight_.front()));
       in_flight_.pop_front();
     }
-    if (failed_) {  // whoever waits for them hears of it
+    if (failed_) {  // their waits report it
       over.insert(over.end(), in_flight_.begin(), in_flight_.end());
       in_flight_.clear();
     }
@@ -165,8 +166,8 @@ void NcclCommunicator::look(std::int64_t waited_ns) {
   throw_failure();
 }
 
-// What this thread records may have operations of this communicator, which NCCL waits for: then
-// only begun.
+// While this thread records, the graph may hold operations of this communicator, for which NCCL's
+// abort would wait: then the abort is only begun.
 std::string NcclCommunicator::abort() {
   if (domain_->device->recording()) return left_behind_;
   const std::string text = handle_->abort(domain_->options.abort_grace);

@@ -22,18 +22,18 @@ constexpr std::chrono::seconds kRevokeGrace{2};
 
 }  // namespace
 
-// Of the handle and its helper, either of which may be the last.
+// Shared by the handle and its helper, either of which may be the last owner.
 struct NcclHandle::Shared {
-  mutable std::mutex mutex;  // of all but `slot` and the helper
+  mutable std::mutex mutex;  // guards all but `slot` and the helper
   std::condition_variable changed;
   ncclComm_t slot = nullptr;  // NCCL writes it while the rank is inside connect() or split()
   bool connected = false;
-  std::int64_t inside_since_ns = 0;  // 0: nobody is
-  const char* ending = nullptr;      // what the helper does; null: there is none
+  std::int64_t inside_since_ns = 0;  // 0: no call in progress
+  const char* ending = nullptr;      // what the helper does; null: no helper
   bool ended = false;
   std::string problem;
   std::vector<std::weak_ptr<GraphExec>> graphs;
-  std::thread helper;  // the rank's thread joins or leaves it
+  std::thread helper;  // joined or detached by the rank's thread
 
   ncclComm_t comm() { return __atomic_load_n(&slot, __ATOMIC_ACQUIRE); }
 };
@@ -117,7 +117,7 @@ std::int64_t NcclHandle::inside_since_ns() const {
   return shared_->inside_since_ns;
 }
 
-// With the lock: no helper frees it meanwhile.
+// Under the lock, so that no helper frees the communicator.
 ncclResult_t NcclHandle::state() const {
   const std::scoped_lock lock(shared_->mutex);
   ncclResult_t async = ncclSuccess;
@@ -132,24 +132,24 @@ std::string NcclHandle::text(ncclResult_t status) const {
   return nccl_text(status, usable ? shared_->comm() : nullptr);
 }
 
-// A revoke (2.28.7) ends the call inside and the kernels, and frees nothing, so that whoever is
-// inside can be waited for. It needs ranks that have met (commRevokeAsync, init.cc, uses what they
-// share). Otherwise the abort ends the call; NCCL frees the memory when the last rank of this
-// process has aborted (commReclaim), which the one inside may have to survive.
+// A revoke (2.28.7) ends the call in progress and the kernels, and frees nothing, so that the call
+// can be waited for. It needs initialised ranks (commRevokeAsync, init.cc, uses their shared
+// state). Otherwise the abort ends the call; NCCL frees the memory when the last rank of this
+// process has aborted (commReclaim), possibly with the call still in progress.
 std::string NcclHandle::revoke_and_abort(Shared& shared) {
   std::unique_lock lock(shared.mutex);
   const bool revokes =
       shared.connected && nccl().CommRevoke != nullptr && nccl_has(NcclFeature::Revoke);
-  // While the ranks meet, the slot is empty until NCCL has one to abort.
+  // During initialisation the slot is empty until NCCL has a communicator to abort.
   while (shared.inside_since_ns != 0 && shared.comm() == nullptr)
     shared.changed.wait_for(lock, std::chrono::microseconds(50));
   if (shared.comm() == nullptr) return "";
   if (revokes) {
     lock.unlock();
-    // One that failed may refuse, and is aborted anyway.
+    // A failed communicator may refuse the revoke; it is aborted anyway.
     const bool let_go = nccl().CommRevoke(shared.comm(), 0) == ncclSuccess;
     lock.lock();
-    if (let_go)  // if it does not come out, the abort is what is left
+    if (let_go)  // if the call does not return, fall back to the abort
       shared.changed.wait_for(lock, kRevokeGrace, [&] { return shared.inside_since_ns == 0; });
   }
   lock.unlock();

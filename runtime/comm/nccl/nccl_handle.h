@@ -1,13 +1,13 @@
 #pragma once
-// One ncclComm_t, of a communicator that blocks: made, asked how it is, aborted or destroyed. Owned
-// by an NcclCommunicator. Calls into NCCL are the rank's thread's, in enter(), one at a time; abort
-// and destruction are done by a helper thread, so that none of them can hang who wants them, and
-// the watchdog may ask and begin an abort while the rank is inside a call.
+// One blocking ncclComm_t: its creation, state, abort and destruction. Owned by an
+// NcclCommunicator. NCCL is called on the rank's thread, in enter(), one call at a time; abort and
+// destruction run on a helper thread, so that they cannot hang the caller, and the watchdog may
+// query the state and begin an abort while the rank is inside a call.
 //
-// An abort comes first and ends the call inside; the memory goes when nobody is inside any more.
-// NCCL's abort and finalize poll until no graph has the communicator's operations (commDestroySync,
-// init.cc, localPersistentRefs; 2.26 and newer), so the graphs are ended before.
-// What NCCL stores into lies on the heap, in what the helper shares.
+// A revoke or an abort ends the call in progress; the memory is freed when no call is in progress
+// any more. NCCL's abort and finalize poll until no graph has the communicator's operations
+// (commDestroySync, init.cc, localPersistentRefs; 2.26 and newer), so the graphs are ended first.
+// Memory that NCCL writes to is on the heap, shared with the helper.
 #include <nccl.h>
 
 #include <chrono>
@@ -23,16 +23,16 @@ class NcclHandle {
  public:
   // `name` is for messages and, where NCCL takes one, for profilers.
   explicit NcclHandle(std::string name);
-  // Gives up what is still there: abort. The caller destroys a healthy one first.
+  // Aborts a live communicator. The caller destroys a healthy one first.
   ~NcclHandle();
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
-  // Makes it, among `size` ranks that give the same id, or among those ranks of `parent` that give
-  // the same color; returns when all have come. Error{CommFailed}.
+  // Creates the communicator among `size` ranks with the same id, or among the ranks of `parent`
+  // with the same color; returns when all have joined. Error{CommFailed}.
   void connect(const ncclUniqueId& id, int size, int rank, bool zero_ctas);
   void split(NcclHandle& parent, int color, int key, bool zero_ctas);
-  // Does `call` with the communicator, unless it is being aborted: ncclInvalidUsage.
+  // Runs `call` with the communicator; ncclInvalidUsage if it is being aborted.
   template <class Call>
   ncclResult_t enter(const Call& call) {
     if (!begin_call()) return ncclInvalidUsage;
@@ -41,23 +41,24 @@ class NcclHandle {
     return status;
   }
 
-  // The graph has operations of this communicator.
+  // Registers a graph that has operations of this communicator.
   void keep(const std::shared_ptr<GraphExec>& graph);
-  bool alive() const;  // connected, and nobody aborts it
+  bool alive() const;  // connected, and not being aborted
   const std::string& name() const { return name_; }
-  // Any thread. What ncclCommGetAsyncError says; ncclSuccess of one that is not alive.
+  // Any thread. The result of ncclCommGetAsyncError; ncclSuccess if not alive.
   ncclResult_t state() const;
   std::string text(ncclResult_t status) const;  // nccl_text
-  // Any thread. Since when the rank's thread is inside a call; 0: it is not.
+  // Any thread. Since when the rank's thread has been inside a call; 0: it is not.
   std::int64_t inside_since_ns() const;
 
-  // Any thread; does not wait. Revoke where NCCL has it, then abort. All ranks have to do it.
+  // Any thread; does not wait. Revokes if NCCL supports it, then aborts. All ranks must call it.
   // Idempotent.
   void begin_abort();
-  // begin_abort(), then what is to be added to the error: nothing, that it failed, or that it has
-  // not come back within `grace` and its thread is left behind. Not from inside.
+  // begin_abort(), and waits for it. Returns text to add to the error: empty, that the abort
+  // failed, or that it has not returned within `grace` and its thread is abandoned. Not from within
+  // a call.
   std::string abort(std::chrono::nanoseconds grace);
-  // Of a healthy one whose operations are over, and whose peers do the same.
+  // For a healthy communicator whose operations are complete, and whose peers do the same.
   std::string destroy(std::chrono::nanoseconds grace);
 
  private:

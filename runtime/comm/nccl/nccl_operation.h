@@ -1,7 +1,7 @@
 #pragma once
-// What is in flight on an NCCL communicator. A flight is what one issue asked for; an operation is
-// what NCCL was given, for one collective or for several messages at once. Rank's thread; the
-// watchdog looks at what the communicator's mutex guards.
+// Work in flight on an NCCL communicator. A flight is one issued collective or message; an
+// operation is one submission to NCCL, for one collective or several messages. Rank's thread; the
+// watchdog reads only what the communicator's mutex guards.
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -14,17 +14,16 @@ namespace coshard {
 
 class NcclCommunicator;
 
-// What nccl_path() says of a collective that takes no SMs.
+// The nccl_path() of a collective that uses no SMs.
 constexpr std::string_view kCopyEngine = "copy engine";
 
-// Life: waiting to be handed over -> round after round -> on the stream, with the event `done`
-// behind it.
+// Life cycle: pending -> issued round by round -> on the stream, followed by the event `done`.
 struct NcclOperation {
   NcclPlan plan;
   std::shared_ptr<Event> begun;                    // after plan.before; only with round_of
   std::vector<std::shared_ptr<Event>> rounds;      // after each; only with round_of
   std::shared_ptr<Event> done;                     // mutex; null: not on the stream
-  std::vector<std::shared_ptr<const void>> keeps;  // let go once the compute stream is past it
+  std::vector<std::shared_ptr<const void>> keeps;  // released once the compute stream is past it
   std::string_view path;
 };
 
@@ -35,8 +34,8 @@ struct NcclFlight {
   std::uint64_t number = 0;
   Work announced;                            // on the control communicator
   std::shared_ptr<NcclOperation> operation;  // mutex
-  std::int64_t awaited_ns = 0;  // mutex: since when the compute stream waits for it; 0: it does not
-  CommEvent event;              // id 0: nobody watched the issue
+  std::int64_t awaited_ns = 0;  // mutex: since when the compute stream waits for it; 0: it doesn't
+  CommEvent event;              // id 0: the issue was not observed
   bool settled = false;
 };
 
@@ -44,9 +43,9 @@ class NcclWork final : public WorkState {
  public:
   NcclWork(std::shared_ptr<NcclCommunicator> communicator, std::shared_ptr<NcclFlight> flight)
       : communicator_(std::move(communicator)), flight_(std::move(flight)) {}
-  // The operation is over on the device, or failed.
+  // Whether the operation is complete on the device, or has failed.
   bool ready() override;
-  // The compute stream waits for it, the host does not.
+  // Makes the compute stream wait for it; the host does not block.
   void wait() override;
   int parts() const override;
   bool part_ready(int part) override;

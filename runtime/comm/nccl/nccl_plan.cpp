@@ -14,7 +14,7 @@ struct Piece {
   bool dense() const { return rows <= 1 || run == pitch || run == 0; }
 };
 
-// The cut `cut` of a dimension that has `before` rows in front and `inner` elements per position.
+// The shard `cut` of a dimension, with `before` outer rows and `inner` elements per position.
 Piece piece_of(const ShardExtent& cut, std::int64_t before, std::int64_t inner) {
   return {cut.offset * inner, before, cut.size * inner, cut.total * inner};
 }
@@ -68,7 +68,7 @@ class Planner {
     return static_cast<char*>(base) + element * bytes_;
   }
 
-  // Ranks agree on the count, so all of them leave an empty call out.
+  // Ranks agree on the count, so all of them omit an empty call.
   void call(NcclCallKind kind, const void* send, void* recv, std::int64_t count, int peer = 0) {
     if (count == 0) return;
     if (plan_.rounds.empty()) plan_.rounds.emplace_back();
@@ -80,7 +80,7 @@ class Planner {
     return {to, from, piece.rows, piece.run * bytes_, to_pitch * bytes_, from_pitch * bytes_};
   }
 
-  // Where `piece` of `buffer` can be sent from: there, or packed in scratch memory.
+  // Where `piece` of `buffer` can be sent from: in place, or packed in scratch memory.
   const void* packed(const void* buffer, const Piece& piece) {
     const void* from = at(buffer, piece.offset);
     if (piece.dense()) return from;
@@ -88,7 +88,7 @@ class Planner {
     plan_.before.push_back(copy(to, piece.run, from, piece.pitch, piece));
     return to;
   }
-  // Where `piece` of `buffer` can be received: there, or in scratch memory and put in place after.
+  // Where `piece` of `buffer` can be received: in place, or in scratch memory and unpacked after.
   void* unpacked(void* buffer, const Piece& piece) {
     void* to = at(buffer, piece.offset);
     if (piece.dense()) return to;
@@ -96,7 +96,7 @@ class Planner {
     plan_.after.push_back(copy(to, piece.pitch, from, piece.run, piece));
     return from;
   }
-  // The own part does not travel. Both pieces have the same elements in the same order.
+  // The local part is copied, not sent. Both pieces have the same elements in the same order.
   void keep(void* recv, const Piece& to, const void* send, const Piece& from) {
     if (from.count() == 0) return;
     char* target = at(recv, to.offset);
@@ -151,7 +151,7 @@ class Planner {
       plan_.rounds.emplace_back();
       call(NcclCallKind::Send, c_.send, nullptr, mine.count(), target);
       const Piece theirs = piece_of(cut(source), c_.outer, c_.inner);
-      // A strided shard comes in place with all others, after the last round.
+      // A strided shard is unpacked with all others, after the last round.
       const bool strided = theirs.count() > 0 && !theirs.dense();
       if (theirs.count() > 0)
         call(NcclCallKind::Recv, nullptr, unpacked(c_.recv, theirs), theirs.count(), source);
@@ -197,7 +197,7 @@ class Planner {
     }
   }
 
-  // The block of `send` that is for `peer`, and the block of `recv` that comes from it.
+  // The block of `send` for `peer`, and the block of `recv` from it.
   Piece outgoing(int peer) const {
     if (c_.send_counts != nullptr) return flat(*c_.send_counts, peer);
     const ShardExtent b = shard_extent(c_.scatter_counts, c_.scatter_extent, ranks_, peer);
@@ -217,7 +217,7 @@ class Planner {
     return piece;
   }
 
-  // Blocks of one size, back to back on both sides.
+  // Whether blocks are of equal size and contiguous on both sides.
   bool one_call() const {
     const std::int64_t count = outgoing(0).count();
     for (int r = 0; r < ranks_; ++r) {
@@ -229,7 +229,7 @@ class Planner {
   }
 
   void all_to_all() {
-    // A flat one knows only its own counts: ranks could choose differently, so it stays grouped.
+    // With flat counts a rank knows only its own, so ranks could choose differently: stays grouped.
     if (choice_.all_to_all && c_.send_counts == nullptr && one_call())
       return call(NcclCallKind::AllToAll, c_.send, c_.recv, outgoing(0).count());
     keep(c_.recv, incoming(rank_), c_.send, outgoing(rank_));

@@ -1,6 +1,6 @@
 #pragma once
-// What one rank does for a collective: copies before, calls to NCCL in rounds, copies after. A pure
-// function of the collective; the calls of a round go in one group. Values; any thread.
+// What one rank does for a collective: copies before, NCCL calls in rounds, copies after. A pure
+// function of the collective; the calls of a round form one NCCL group. Values; any thread.
 #include <nccl.h>
 
 #include <cstddef>
@@ -29,29 +29,28 @@ struct NcclCall {
   NcclCallKind kind{};
   const void* send = nullptr;
   void* recv = nullptr;
-  std::int64_t count = 0;  // elements, as NCCL counts them: per rank where parts are equal
+  std::int64_t count = 0;  // elements, as NCCL counts them: per rank if parts are equal
   int peer = 0;            // or the root
   ncclDataType_t dtype{};
   ncclRedOp_t reduce{};
 };
 
 struct NcclPlan {
-  std::vector<StridedCopy> before;  // packs what goes out; the own part, where it is not NCCL's
+  std::vector<StridedCopy> before;  // packs outgoing data; copies the local part unless NCCL does
   std::vector<std::vector<NcclCall>> rounds;
-  std::vector<StridedCopy> after;  // puts in place what came
-  // An all_gather that arrives in parts: round_of[rank] is the round after which its shard is
-  // there, -1 for what `before` has done. Empty: all after the last round.
+  std::vector<StridedCopy> after;  // unpacks received data
+  // An all_gather that arrives in parts: round_of[rank] is the round after which its shard has
+  // arrived, -1 if `before` copies it. Empty: all after the last round.
   std::vector<int> round_of;
 };
 
-// Which of the ways there are to take.
+// Options of the plan.
 struct NcclPlanChoice {
-  bool by_parts = false;    // an all_gather arrives shard by shard, one round for each
-  bool all_to_all = false;  // equal blocks back to back go by ncclAlltoAll
+  bool by_parts = false;    // an all_gather arrives shard by shard, one round each
+  bool all_to_all = false;  // equal contiguous blocks use ncclAlltoAll
 };
 
-// `scratch`: gives device memory of so many bytes for what has to be staged, alive until the
-// collective is over.
+// `scratch`: allocates device memory for staging, alive until the collective is complete.
 NcclPlan plan_nccl(const Collective& collective, int ranks, int rank, const NcclPlanChoice& choice,
                    const std::function<void*(std::size_t)>& scratch);
 ncclDataType_t nccl_type(DType dtype);

@@ -1,5 +1,5 @@
-// Collectives that are part of a captured step: each launch announces them to the peers again, so
-// that who is late, has left or does something else is found and named as it is without a graph.
+// Collectives in a captured step: each launch announces them to the peers again, so that a rank
+// that is late, has left or diverges is detected and named as without a graph.
 #include <utility>
 #include <vector>
 
@@ -35,7 +35,7 @@ class NcclCommunicator::Replays final : public GraphPart {
     fail(ErrorKind::CommFailed, communicator->failure_text(*last_, communicator->cause_));
   }
 
-  // The last of them stands for all: it is over when the graph is, for which the compute stream
+  // The last of them stands for all: it completes with the graph, for which the compute stream
   // waits.
   void launched(const std::shared_ptr<Event>& end) override {
     const auto communicator = communicator_.lock();

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 
-// Held while the thread looks: who takes it finds the thread at no communicator.
+// The mutex is held during a check: while another thread holds it, no communicator is in use.
 struct Watch {
   std::mutex mutex;
   std::condition_variable_any ended;
@@ -46,7 +46,7 @@ void begin_nccl_watch(NcclCommunicator& communicator) {
 }
 
 void end_nccl_watch(NcclCommunicator& communicator) noexcept {
-  std::jthread last;  // stopped and joined without the mutex
+  std::jthread last;  // stopped and joined outside the mutex
   const std::scoped_lock lock(watch().mutex);
   if (std::erase(watch().communicators, &communicator) > 0 && watch().communicators.empty())
     last = std::move(watch().thread);

@@ -1,5 +1,5 @@
-// Memory that the copy engines of all ranks reach: symmetric windows (NCCL 2.27), and collectives
-// on them that take no SMs (2.28.3).
+// Memory accessible to the copy engines of all ranks: symmetric windows (NCCL 2.27), and
+// collectives on them that use no SMs (2.28.3).
 #include <algorithm>
 #include <cstdio>
 
@@ -14,15 +14,15 @@ std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
   require_nccl(NcclFeature::CopyEngine, "symmetric buffers");
   CS_REQUIRE(bytes > 0, "symmetric_buffer on ", title(), ": the size is 0 bytes");
   flush_messages();
-  // The window holds whole pages.
+  // A window consists of whole pages.
   constexpr std::size_t kPage = NCCL_WIN_REQUIRED_ALIGNMENT;
   const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
   domain_->device->make_current();
   void* data = nullptr;
   call(str_cat("ncclMemAlloc of ", rounded, " bytes"),
        [&](ncclComm_t) { return nccl().MemAlloc(&data, rounded); });
-  // Freed with the last owner; the window goes with the communicator. ncclMemFree does not look
-  // who still reads it.
+  // Freed with the last owner; the window is deregistered with the communicator. ncclMemFree does
+  // not wait for outstanding reads.
   const std::shared_ptr<void> memory(data, [device = domain_->device](void* gone) {
     try {
       device->synchronize();

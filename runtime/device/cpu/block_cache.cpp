@@ -13,8 +13,8 @@
 namespace coshard {
 namespace {
 
-// Under AddressSanitizer freed blocks go to its quarantine instead of our lists, so that use after
-// free is found.
+// Under AddressSanitizer, freed blocks go to its quarantine instead of our lists, so that use after
+// free is detected.
 constexpr bool kKeepFreed = !COSHARD_ASAN;
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;  // x86-64 and arm64

@@ -21,7 +21,7 @@ class BlockCache {
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
 
-  // null for 0 bytes. Error{DeviceFailed} names the request and what is held.
+  // Null for 0 bytes. Error{DeviceFailed} names the request and the memory in use.
   void* take(std::size_t bytes);
   // `bytes` as given to take().
   void give(void* block, std::size_t bytes) noexcept;
@@ -39,7 +39,7 @@ class BlockCache {
   static SizeClass size_class(std::size_t bytes);
   void release_cached() noexcept;
 
-  mutable SpinLock lock_;  // the two below
+  mutable SpinLock lock_;  // guards the two below
   std::array<Free*, kClasses> free_{};
   MemoryStats stats_;
 };

@@ -10,14 +10,14 @@
 #include "runtime/device/cpu/block_cache.h"
 #include "runtime/device/make_device.h"
 
-// Provided by whichever OpenMP runtime the kernels bring; absent when nothing in the process uses
+// Provided by the OpenMP runtime that the kernels link; absent when nothing in the process uses
 // OpenMP.
 extern "C" __attribute__((weak)) void omp_set_num_threads(int threads);
 
 namespace coshard {
 namespace {
 
-// Work has run when it is enqueued, so every event is complete.
+// Work runs when it is enqueued, so every event is complete.
 class DoneEvent final : public Event {
  public:
   bool query() const override { return true; }

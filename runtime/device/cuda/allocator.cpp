@@ -13,7 +13,7 @@
 namespace coshard {
 namespace {
 
-constexpr std::size_t kUsers = 5;  // how many an out-of-memory error names
+constexpr std::size_t kUsers = 5;  // number of labels that an out-of-memory error names
 
 cudaStream_t native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
@@ -21,7 +21,7 @@ bool over(const Event& event) noexcept {
   try {
     return event.query();
   } catch (const Error&) {
-    return false;  // the device has failed; whoever waits for it says so
+    return false;  // the device has failed; the next wait reports it
   }
 }
 
@@ -33,13 +33,13 @@ CudaAllocator::CudaAllocator(int device, CudaStream& compute) : device_(device),
   properties.location.type = cudaMemLocationTypeDevice;
   properties.location.id = device;
   check_cuda(cuda().MemPoolCreate(&pool_, &properties), "cudaMemPoolCreate");
-  // Whatever the host waits for, what is freed stays cached.
+  // Freed memory stays cached when the host synchronizes.
   std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
   check_cuda(cuda().MemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &all),
              "cudaMemPoolSetAttribute");
 }
 
-// All work is over. Memory that is still held keeps the pool (cuda.h, cudaMemPoolDestroy).
+// All work is complete. Blocks still in use keep the pool alive (cuda.h, cudaMemPoolDestroy).
 CudaAllocator::~CudaAllocator() {
   for (const Pending& waiting : pending_) free(waiting.block);
   log_cuda(cuda().MemPoolDestroy(pool_), "cudaMemPoolDestroy");
@@ -90,7 +90,7 @@ void CudaAllocator::collect() noexcept {
   }
 }
 
-// The thread may be a peer's, or the caller's own: its current device stays what it was.
+// May run on a peer's or a user's thread, whose current device is restored.
 void CudaAllocator::free(void* block) noexcept {
   int current = device_;
   log_cuda(cuda().GetDevice(&current), "cudaGetDevice");

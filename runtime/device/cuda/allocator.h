@@ -1,9 +1,9 @@
 #pragma once
-// Device memory of one rank, from a pool of its own (cudaMemPoolCreate), so that neither what a
-// rank caches nor what it waits for is another rank's. Allocations and frees are queued on the
-// compute stream: what is freed there is given out again at once, split and joined as lengths vary.
-// What other streams still use is kept until the compute stream has waited for them, or the host
-// has seen them past it. Owned by one CudaDevice; any thread.
+// Device memory of one rank, from a pool of its own (cudaMemPoolCreate), so that ranks share
+// neither cached memory nor waits. Allocations and frees are queued on the compute stream: memory
+// freed there can be reused at once, split and coalesced as sizes vary. Memory that other streams
+// still use is kept until the compute stream has waited for those uses, or the host has seen them
+// complete. Owned by one CudaDevice; any thread.
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -30,19 +30,19 @@ class CudaAllocator {
   CudaAllocator(const CudaAllocator&) = delete;
   CudaAllocator& operator=(const CudaAllocator&) = delete;
 
-  // `label`: what the memory is for, static text. Null when there is none; any other failure is an
-  // Error{DeviceFailed}.
+  // `label`: what the memory is for, static text. Null when out of memory or `bytes` is 0; any
+  // other failure is an Error{DeviceFailed}.
   void* take(std::size_t bytes, std::string_view label);
   void give(void* block, std::span<const std::shared_ptr<Event>> uses) noexcept;
-  // Frees what other streams still use; the compute stream waits for them.
+  // Frees blocks that other streams still use, after making the compute stream wait for those uses.
   void settle();
-  // What is free, and known to the host to be so, goes back to the device.
+  // Returns to the device the free memory that the host knows to be free.
   void trim();
-  // Error{DeviceFailed} names the request, what is in use and by what, also by captured steps, what
-  // is cached, and what the device has.
+  // Error{DeviceFailed} names the request, the memory in use by label and by captured steps, the
+  // cached memory, and the device's free and total memory.
   [[noreturn]] void fail_request(std::size_t bytes, std::string_view label,
                                  std::size_t of_graphs) const;
-  // Of what there is and what comes: enabling peer access does not cover pools.
+  // Applies to existing and future allocations: enabling peer access does not cover pools.
   void allow_access(int device);
   MemoryStats stats() const;
 
@@ -57,7 +57,7 @@ class CudaAllocator {
     std::vector<std::shared_ptr<Event>> uses;
   };
   void note(void* block, std::size_t bytes, std::string_view label);
-  void collect() noexcept;  // the oldest pending ones, as far as their uses are over
+  void collect() noexcept;  // frees the oldest pending blocks whose uses are complete
   void free(void* block) noexcept;
   std::size_t attribute(cudaMemPoolAttr which) const;
   std::string holders() const;
@@ -65,10 +65,10 @@ class CudaAllocator {
   int device_;
   CudaStream& compute_;
   cudaMemPool_t pool_ = nullptr;
-  mutable std::mutex mutex_;              // all below
+  mutable std::mutex mutex_;              // guards all below
   Blocks blocks_;                         // in use
-  std::vector<Blocks::node_type> spare_;  // of `blocks_`, so that no operator allocates
-  std::deque<Pending> pending_;           // in the order of being freed
+  std::vector<Blocks::node_type> spare_;  // nodes of `blocks_`, so that no operator allocates
+  std::deque<Pending> pending_;           // in the order they were freed
   std::size_t in_use_ = 0, peak_ = 0;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// The one table through which every call to the CUDA runtime goes. Filled from libcudart, and by
-// tests from a fake driver (tests/support/fake_cuda). The table of a process is chosen before its
-// first device is made and never changes while one lives; any thread may call through it.
+// The function table that every CUDA runtime call goes through. Filled from libcudart, or in tests
+// from a fake driver (tests/support/fake_cuda). A process chooses its table before it creates its
+// first device and never changes it while one lives; any thread may call through it.
 #include <cuda_runtime_api.h>
 
 #include "runtime/device/cuda/launch.h"
@@ -27,16 +27,16 @@ struct CudaApi {
 #define X(name) decltype(&::cuda##name) name;
   COSHARD_CUDA_CALLS(X)
 #undef X
-  // cudaGetDeviceProperties, as far as it is needed: the marketing name of a device.
+  // The part of cudaGetDeviceProperties that is needed: the marketing name of a device.
   cudaError_t (*DeviceName)(char* name, int length, int device);
   // cudaLaunchKernel with one argument, the kernel object (launch.h).
   cudaError_t (*Launch)(const CudaLaunch& launch);
 };
 
-// The table in use: libcudart's unless use_cuda() gave another.
+// The table in use: libcudart's unless use_cuda() set another.
 const CudaApi& cuda();
-// libcudart is linked into the kernels. Error{Unsupported}: they are a module (kernels/cuda/module)
-// that cannot be opened; the text says what is missing.
+// libcudart is linked into the kernels. Error{Unsupported}: the kernels are a module
+// (kernels/cuda/module) that cannot be opened; the message says what is missing.
 const CudaApi& real_cuda();
 // For tests; null: libcudart again. The table must outlive every device.
 void use_cuda(const CudaApi* table);

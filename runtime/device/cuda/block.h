@@ -1,14 +1,14 @@
 #pragma once
-// What a kernel body sees of its block: indices, shared memory, barrier, shuffles, atomics. On the
-// device these are the intrinsics; compiled by a host compiler `Block` is an interface that the
-// emulator of the tests implements, with a fiber for each thread. The same body runs on both.
+// A kernel body's view of its block: indices, shared memory, barrier, shuffles, atomics. On the
+// device these are the intrinsics; compiled by a host compiler, `Block` is an interface that the
+// tests' emulator implements, with a fiber for each thread. The same body runs on both.
 //
 // Rules for bodies: every thread of the block reaches every barrier, every lane of a warp every
-// shuffle (no divergent returns before one); shared memory holds nothing at the start; a kernel
+// shuffle (no divergent returns before one); shared memory is uninitialised at the start; a kernel
 // that uses any of these derives from PerBlock. Asynchronous copies (sm_80): a thread's copies
 // since the last commit_copies() are one group; wait_copies<n>() returns when all but its n latest
-// groups have arrived, after which only a barrier shows them to other threads. Products of matrices
-// by a warp: fragment.h.
+// groups have arrived, and a barrier then makes them visible to other threads. Warp-level matrix
+// multiplication: fragment.h.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -66,7 +66,7 @@ class Block {
     return __shfl_xor_sync(0xffffffffU, value, mask);
   }
   template <class T>
-  CS_BODY T shuffle_up(T value, int delta) {  // lanes below delta keep their own
+  CS_BODY T shuffle_up(T value, int delta) {  // lanes below delta keep their value
     return __shfl_up_sync(0xffffffffU, value, delta);
   }
   // *at += value; relaxed, device scope. Returns what was there.
@@ -88,11 +88,11 @@ class Block {
                      static_cast<unsigned long long>(expected),
                      static_cast<unsigned long long>(value));
   }
-  // All this thread wrote before is seen by other blocks, and by the host for mapped memory, before
-  // what it writes after.
+  // Other blocks, and the host for mapped memory, see this thread's writes before the fence before
+  // those after it.
   CS_BODY void fence() { __threadfence_system(); }
-  // 16 bytes to shared from global memory, both aligned to that; zeros, unless `there` (`global` is
-  // then not read).
+  // Copies 16 bytes from global to shared memory, both aligned to 16; if not `there`, writes zeros
+  // and does not read `global`.
   CS_BODY void copy16(void* shared, const void* global, bool there = true) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                      static_cast<unsigned>(__cvta_generic_to_shared(shared))),
@@ -108,7 +108,7 @@ class Block {
 
 #else
 
-// An access to `bytes` at once needs an address that is a multiple of them; a device stops there.
+// A `bytes`-wide access needs an address that is a multiple of `bytes`; a device would trap.
 inline void check_aligned(const void* at, std::size_t bytes) {
   if (reinterpret_cast<std::uintptr_t>(at) % bytes != 0) [[unlikely]]
     throw std::runtime_error("a misaligned access to " + std::to_string(bytes) + " bytes");
@@ -162,8 +162,8 @@ class Block {
     return before;
   }
   void fence() {}
-  // A copy is made at once or when it is waited for, as drawn: one nobody waits for may never
-  // arrive, and one may arrive while others still read what was there.
+  // A copy lands at once or when it is waited for, at random: a copy without a wait may never
+  // arrive, and one may land while other threads still read the old contents.
   void copy16(void* shared, const void* global, bool there = true) {
     check_aligned(shared, 16);
     check_aligned(global, 16);
@@ -184,7 +184,7 @@ class Block {
       return true;
     });
   }
-  // What all lanes of the warp brought, in their order.
+  // The values of all lanes of the warp, in lane order.
   template <class T>
   std::array<T, kWarp> gather(const T& mine) {
     std::array<T, kWarp> all;
@@ -202,18 +202,18 @@ class Block {
     std::memset(copy.to, 0, 16);
     if (copy.from != nullptr) std::memcpy(copy.to, copy.from, 16);
   }
-  // All lanes of the warp put their value in; each gets that of lane `from` (its own when that lane
+  // All lanes of the warp contribute a value; each gets that of lane `from` (its own if that lane
   // does not exist).
   virtual void exchange(void* value, std::size_t bytes, int from) = 0;
-  // All lanes of the warp put their value in and get those of all.
+  // All lanes of the warp contribute a value and get those of all lanes.
   virtual void exchange_all(const void* value, std::size_t bytes, void* all) = 0;
 
   std::uint32_t index_ = 0, count_ = 1;
   int thread_ = 0, threads_ = 1;
   unsigned char* shared_ = nullptr;
-  std::vector<Copy> copies_;    // under way
-  int group_ = 0;               // that the next copy belongs to
-  std::uint64_t landings_ = 0;  // from which it is drawn when the next one arrives
+  std::vector<Copy> copies_;    // in flight
+  int group_ = 0;               // of the next copy
+  std::uint64_t landings_ = 0;  // random state that decides when the next copy lands
 };
 
 #endif

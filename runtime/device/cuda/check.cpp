@@ -23,7 +23,7 @@ void throw_cuda(cudaError_t status, const std::string& what) {
 }
 
 void log_cuda(cudaError_t status, const char* what) noexcept {
-  // After the process has begun to end, the driver is gone and says so; nothing is lost.
+  // During process exit the driver is already unloaded; nothing is lost.
   if (succeeded(status) || status == cudaErrorCudartUnloading) return;
   std::fprintf(stderr, "coshard: %s: %s\n", what, cuda().GetErrorString(status));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What becomes of a failed CUDA call, in three forms. Each clears the error that CUDA remembers, so
-// that it does not come out of a later call. Any thread.
+// Handling of a failed CUDA call, in three forms. Each clears CUDA's last error, so that a later
+// call does not return it. Any thread.
 #include <cuda_runtime_api.h>
 
 #include <string>
@@ -11,12 +11,12 @@ namespace coshard {
 
 // "cudaErrorMemoryAllocation (2): out of memory"
 std::string text_of(cudaError_t status);
-// Whether the call succeeded; for callers that know what to do about it.
+// Whether the call succeeded; for callers that handle the failure themselves.
 bool succeeded(cudaError_t status) noexcept;
 // Error{DeviceFailed} "what: text".
 [[noreturn]] void throw_cuda(cudaError_t status, const std::string& what);
-// Throws that unless the call succeeded. The operands of `what` are joined only then: launches and
-// events are checked by the thousand.
+// Calls throw_cuda() unless the call succeeded. The operands of `what` are joined only on failure:
+// thousands of launches and events are checked.
 template <class... What>
 void check_cuda(cudaError_t status, const What&... what) {
   if (!succeeded(status)) [[unlikely]]

@@ -26,8 +26,7 @@ int attribute(cudaDeviceAttr which, int device) {
   return value;
 }
 
-// Error{DeviceFailed} unless there is a device of this index, Error{Unsupported} without the
-// module.
+// Error{DeviceFailed} if there is no device of this index, Error{Unsupported} without the module.
 void require_device(int index) {
   const CudaPresence found = cuda_presence();
   if (!found.loaded) fail(ErrorKind::Unsupported, str_cat("cuda:", index, ": ", found.problem));
@@ -50,14 +49,14 @@ void load_kernels(const CudaDevice& device) {
   }
 }
 
-constexpr std::size_t kSharedBytesOfAll = 48 * 1024;  // that every kernel may have
+constexpr std::size_t kSharedBytesOfAll = 48 * 1024;  // that every kernel may use
 
 void allow_shared_bytes(const CudaDevice& device, const CudaLaunch& launch) {
   static std::mutex mutex;
   std::atomic<std::size_t>& allowed =
       launch.entry->shared_allowed.at(static_cast<std::size_t>(device.index()));
   if (launch.shared_bytes <= allowed.load(std::memory_order_acquire)) return;
-  const std::scoped_lock lock(mutex);  // it only grows
+  const std::scoped_lock lock(mutex);  // the allowance only grows
   if (launch.shared_bytes <= allowed.load(std::memory_order_relaxed)) return;
   check_cuda(cuda().FuncSetAttribute(launch.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(launch.shared_bytes)),
@@ -94,7 +93,7 @@ CudaDevice::~CudaDevice() {
   // Queued work still uses the memory that is freed now.
   log_cuda(cuda().SetDevice(options_.index), "cudaSetDevice");
   try {
-    allocator_->settle();  // also for what streams of other devices still read
+    allocator_->settle();  // including memory that other devices' streams still read
   } catch (const std::exception& error) {
     std::fprintf(stderr, "coshard: destroying %s: %s\n", name_.c_str(), error.what());
   }
@@ -119,9 +118,9 @@ Stream& CudaDevice::compute_stream() { return *compute_; }
 
 void CudaDevice::allow_access(int device) { allocator_->allow_access(device); }
 
-// When the pool has no more: what other streams still use becomes the compute stream's to wait for.
-// Then the host waits, since memory whose free it has not seen to be over cannot go back to the
-// device (cuda.h, cudaMemPoolTrimTo).
+// When the pool is exhausted: first the compute stream waits for other streams' uses of freed
+// blocks. Then the host waits too, since memory whose free it has not seen complete cannot be
+// returned to the device (cuda.h, cudaMemPoolTrimTo).
 void* CudaDevice::from_pool(std::size_t bytes) {
   const std::string_view label = AllocationLabel::current();
   make_current();

@@ -1,7 +1,7 @@
 #pragma once
-// A CUDA device of one rank. Work is queued on streams: compute (lowest priority), one for each
+// A CUDA device of one rank. Work is queued on streams: compute (lowest priority), and one for each
 // communicator (highest). The host waits only in synchronize(), download() and Event::synchronize,
-// and where memory runs out or a recording begins: unused memory of the pool goes back then. This
+// and when memory runs out or a recording begins, to return unused pool memory to the device. This
 // header names no CUDA type, so that layers above may include it.
 #include <atomic>
 #include <cstdint>
@@ -47,25 +47,24 @@ class CudaDevice final : public Device, public GraphDevice {
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }  // 90 for 9.0
   bool tf32() const { return options_.tf32; }
-  // What a layer above keeps for this device under its key (an address of its own); null until it
-  // puts something there. Goes before the device's memory does. The rank's thread.
+  // State that a higher layer keeps for this device under its key (an address it owns); null until
+  // set. Destroyed before the device's memory. The rank's thread.
   std::shared_ptr<void>& extension(const void* key) { return extensions_[key]; }
-  // Makes this the calling thread's current device. Asks first: the caller may have changed it, and
-  // asking costs less than setting.
+  // Makes this the calling thread's current device. Queries first: the caller may have changed it,
+  // and cudaGetDevice is cheaper than cudaSetDevice.
   void make_current() const;
-  // Lets `device` use this one's memory, that of its pool as well as what comes; enabling peer
-  // access alone does not. Any thread.
+  // Lets `device` access this device's pool, existing and future allocations; enabling peer access
+  // does not cover pools. Any thread.
   void allow_access(int device);
   const std::shared_ptr<EventPool>& events() const { return events_; }
   CudaGraphs& graphs() const { return *graphs_; }
-  // Where kernels leave what is wrong with their input (device_assert.h); host memory that the device
-  // maps.
+  // Where kernels report errors in their input (device_assert.h); mapped host memory.
   DeviceAssert* finding() const { return finding_; }
-  // What is cached goes back to the device; the host waits for it.
+  // Returns cached memory to the device; the host waits for the compute stream.
   void trim();
-  // Error{DeviceFailed} names the request, what is in use and by what, and what the device has.
+  // Error{DeviceFailed} as CudaAllocator::fail_request.
   [[noreturn]] void fail_request(std::size_t bytes, std::string_view label, std::size_t of_graphs);
-  // Throws what kernels found, once, as Error{BadInput}.
+  // Throws what kernels reported, once, as Error{BadInput}.
   void check_finding();
 
  private:

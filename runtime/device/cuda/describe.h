@@ -1,17 +1,17 @@
 #pragma once
-// What of CUDA this machine has: driver, runtime, devices. Any thread; starts nothing.
+// The CUDA installation of this machine: driver, runtime, devices. Any thread; creates no Device.
 #include <string>
 
 #include "runtime/device/describe.h"
 
 namespace coshard {
 
-// Whether devices can be used, and if not why not.
+// Whether there are usable devices, and if not, why.
 struct CudaPresence {
-  bool loaded = true;  // false: the kernels are a module that is missing; there are no devices then
+  bool loaded = true;  // false: the module of the kernels is missing; no devices
   int devices = 0;
-  int driver = 0, runtime = 0;  // the CUDA that the driver serves, and libcudart's: 13000 for 13.0
-  std::string problem, hint;    // empty with devices; not loaded: the hint is in the problem
+  int driver = 0, runtime = 0;  // CUDA versions of driver and libcudart: 13000 for 13.0
+  std::string problem, hint;    // empty if there are devices; not loaded: only `problem`
 };
 CudaPresence cuda_presence();
 

@@ -1,7 +1,7 @@
 #pragma once
-// Warp-level bf16 and f16 matrix products on tensor cores (sm_80 and later), and the loads of their
-// operands from shared memory. On the device each is one instruction; the emulator computes it from
-// the layouts below. All lanes of a warp call together.
+// Warp-level bf16 and f16 matrix multiply-accumulate on tensor cores (sm_80 and later), and the
+// loads of its operands from shared memory. On the device each is one instruction; the emulator
+// computes it from the layouts below. All lanes of a warp must call together.
 //
 // Layouts (PTX ISA, mma.m16n8k16 with .bf16 or .f16 operands and an .f32 result), with g = lane / 4
 // and t = lane % 4. A register holds two elements; the lower column (row, for B) is in its low
@@ -28,8 +28,8 @@ struct FragmentB {
 struct FragmentC {
   float at[4];
 };
-// Four 8 x 8 matrices of 16-bit elements: of matrix i this lane holds, in at[i], those of row g at
-// columns 2t and 2t+1; transposed: those of column g at rows 2t and 2t+1.
+// Four 8 x 8 matrices of 16-bit elements: at[i] holds this lane's elements of matrix i, row g,
+// columns 2t and 2t+1; transposed: column g, rows 2t and 2t+1.
 struct FourMatrices {
   std::uint32_t at[4];
 };
@@ -44,7 +44,7 @@ CS_BODY float half_of(std::uint32_t packed, int high) {
 
 #if defined(__CUDACC__)
 
-// c += a b of elements T, products exact, sums in f32.
+// c += a b with elements T, exact products, f32 accumulation.
 template <class T>
 CS_BODY void multiply_add(Block&, FragmentC& c, const FragmentA& a, const FragmentB& b) {
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -62,8 +62,8 @@ CS_BODY void multiply_add(Block&, FragmentC& c, const FragmentA& a, const Fragme
         : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]), "r"(b.at[1]));
   }
 }
-// Lane l gives the address of row l % 8 of matrix l / 8: 16 bytes of shared memory, aligned to
-// that.
+// Lane l gives the address of row l % 8 of matrix l / 8: 16 bytes of shared memory, 16-byte
+// aligned.
 CS_BODY FourMatrices load_matrices(Block&, const void* row) {
   FourMatrices m;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -91,7 +91,7 @@ CS_BODY std::uint32_t pack_f16(float low, float high) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
-// 2^x to about 2 units in the last place; denormal results are 0.
+// 2^x to about 2 ulp; denormal results are flushed to 0.
 CS_BODY float quick_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -15,8 +15,8 @@ namespace {
 std::atomic<std::uint64_t> last_recording{0};
 thread_local int recordings_here = 0;
 
-// cudaMalloc, which a thread that records may not call otherwise; that the memory is there before
-// the graph runs is what matters, and it is (cuda_runtime_api.h, ThreadExchangeStreamCaptureMode).
+// cudaMalloc, which a recording thread may call only in relaxed mode; safe, since the memory exists
+// before the graph runs (cuda_runtime_api.h, cudaThreadExchangeStreamCaptureMode).
 cudaError_t plain_malloc(void** data, std::size_t bytes) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cuda().ThreadExchangeStreamCaptureMode(&mode);
@@ -60,7 +60,7 @@ class CudaGraph final : public DeviceGraph {
     device_->graphs().join();
     auto* stream = static_cast<cudaStream_t>(device_->compute_stream().native());
     const cudaError_t status = exec_->launch(stream);
-    if (status != cudaSuccess) allow();  // a part has failed meanwhile
+    if (status != cudaSuccess) allow();  // throws if a part has just failed
     check_cuda(status, device_->name(), ": cudaGraphLaunch");
     if (parts_.empty()) return;
     const std::shared_ptr<Event> end = device_->compute_stream().record();
@@ -82,7 +82,7 @@ class CudaRecording final : public GraphRecording {
  public:
   explicit CudaRecording(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {
     device_->make_current();
-    // First, so that whoever drops memory meanwhile, a peer's thread too, leaves it here.
+    // Before the capture, so that memory freed during it, by a peer's thread too, is kept here.
     device_->graphs().begin(number_);
     const cudaError_t status =
         cuda().StreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal);
@@ -94,14 +94,14 @@ class CudaRecording final : public GraphRecording {
     if (finished_) return;
     cudaGraph_t graph = nullptr;
     const cudaError_t status = end(graph);
-    if (!succeeded(status)) return;  // what went wrong is known: it is why this is given up
+    if (!succeeded(status)) return;  // already reported: the failure that abandons this recording
     log_cuda(cuda().GraphDestroy(graph), "cudaGraphDestroy");
   }
   CudaRecording(const CudaRecording&) = delete;
   CudaRecording& operator=(const CudaRecording&) = delete;
 
   std::unique_ptr<DeviceGraph> finish() override {
-    device_->check_watched(0);  // what waits to be handed over is
+    device_->check_watched(0);  // hands over what is ready
     device_->graphs().join(number_);
     cudaGraph_t graph = nullptr;
     finished_ = true;
@@ -139,7 +139,8 @@ CudaGraphs::~CudaGraphs() {
   free_spare();
 }
 
-// What eager steps have left in the pool is what the recorded one needs in memory of its own.
+// Returns what eager steps left cached in the pool, since the recorded step needs it as graph
+// memory.
 std::unique_ptr<GraphRecording> CudaGraphs::record() {
   CS_REQUIRE(recording() == 0, device_.name(), ": captured steps cannot be nested");
   device_.trim();
@@ -150,7 +151,7 @@ std::unique_ptr<GraphRecording> CudaGraphs::record() {
 bool CudaGraphs::recording_here() noexcept { return recordings_here > 0; }
 
 void CudaGraphs::begin(std::uint64_t number) {
-  parts_.clear();  // of one that was given up
+  parts_.clear();  // of an abandoned recording
   const std::scoped_lock lock(mutex_);
   current_ = std::make_shared<GraphMemory>();
   for (const GraphMemory::Chunk& chunk : std::exchange(spare_, {})) current_->add(chunk);

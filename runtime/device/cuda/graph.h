@@ -1,8 +1,8 @@
 #pragma once
-// CUDA graphs of one device: what records them, their memory, and the streams that take part. The
-// capture is of mode thread-local (cudaStreamCaptureModeThreadLocal), so that a watchdog thread may
-// ask about events meanwhile. Owned by a CudaDevice; memory may be given back on any thread, the
-// rest is for the rank's thread.
+// CUDA graphs of one device: their recording, their memory, and the streams that take part. Capture
+// is thread-local (cudaStreamCaptureModeThreadLocal), so that a watchdog thread may query events
+// during it. Owned by a CudaDevice; memory may be given back on any thread, everything else is for
+// the rank's thread.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -19,16 +19,16 @@ namespace coshard {
 class CudaDevice;
 class CudaStream;
 
-// What can be launched again and again. Any thread.
+// An executable graph. Any thread.
 class GraphExec {
  public:
   explicit GraphExec(cudaGraphExec_t exec) : exec_(exec) {}
   ~GraphExec() { end(); }
   GraphExec(const GraphExec&) = delete;
   GraphExec& operator=(const GraphExec&) = delete;
-  // cudaErrorInvalidResourceHandle of one that has been ended.
+  // cudaErrorInvalidResourceHandle after end().
   cudaError_t launch(cudaStream_t stream);
-  // What is in flight goes on (cuda.h, cuGraphExecDestroy). Idempotent.
+  // Launches in flight complete (cuda.h, cuGraphExecDestroy). Idempotent.
   void end() noexcept;
 
  private:
@@ -36,13 +36,13 @@ class GraphExec {
   cudaGraphExec_t exec_;  // null: ended
 };
 
-// Who has put work into a recording and answers for it in each launch: a communicator.
+// A contributor of work to a recording, notified of each launch: a communicator.
 class GraphPart {
  public:
-  // The recording has become that. Whoever answers for it may end it: NCCL gives up no communicator
-  // while a graph has its work.
+  // The recording has become `exec`, which the part may end: NCCL cannot release a communicator
+  // while a graph holds its work.
   virtual void recorded(const std::shared_ptr<GraphExec>& exec) = 0;
-  // Before each launch; throws what forbids it.
+  // Called before each launch; throws if the launch is not allowed.
   virtual void launches() = 0;
   virtual void launched(const std::shared_ptr<Event>& end) = 0;
 
@@ -53,31 +53,32 @@ class GraphPart {
 class CudaGraphs {
  public:
   explicit CudaGraphs(CudaDevice& device) : device_(device) {}
-  // The device has done all its work by now.
+  // All work of the device must be complete.
   ~CudaGraphs();
   CudaGraphs(const CudaGraphs&) = delete;
   CudaGraphs& operator=(const CudaGraphs&) = delete;
 
-  // A number that no other recording of the process has; 0: nothing is recorded.
+  // The current recording's number, unique in the process; 0: none.
   std::uint64_t recording() const noexcept { return recording_.load(std::memory_order_relaxed); }
   std::unique_ptr<GraphRecording> record();
-  // Whether the calling thread records, on whichever device: then it may ask about no event.
+  // Whether the calling thread is recording, on any device: it must not query events then.
   static bool recording_here() noexcept;
 
-  // Of what is recorded now; kept by the graph.
+  // Adds a part to the current recording; the graph keeps it.
   void add(std::shared_ptr<GraphPart> part) { parts_.push_back(std::move(part)); }
-  // While something is recorded. Error{DeviceFailed} names the request.
+  // Only while recording. Error{DeviceFailed} names the request.
   void* take(std::size_t bytes, std::string_view label);
-  // Whether the memory was a graph's, or may be used by one: then that is all there is to do.
+  // True: the memory is a graph's, or the graph being recorded may use it, and this has taken it
+  // back.
   bool give(void* data, std::size_t bytes, std::span<const std::shared_ptr<Event>> uses) noexcept;
   std::size_t bytes() const;  // of all graphs
-  // Frees what no graph has; the device has done all that was queued.
+  // Frees chunks that belong to no graph; all queued work must be complete.
   void free_spare() noexcept;
 
   void add(CudaStream& stream);
   void remove(CudaStream& stream);
-  // The compute stream waits for what all others have been given (`only`: those that take part in
-  // that recording; 0: all).
+  // Makes the compute stream wait for all work queued on the other streams (`only`: on those that
+  // take part in that recording; 0: all).
   void join(std::uint64_t only = 0);
 
  private:
@@ -87,17 +88,17 @@ class CudaGraphs {
   friend class CudaGraph;
   void graph_gone(const std::shared_ptr<GraphMemory>& memory) noexcept;
   void retire(GraphMemory& memory) noexcept;
-  std::size_t sum_of_bytes() const;  // under the lock, as retire() is
+  std::size_t sum_of_bytes() const;  // under the lock, like retire()
 
   CudaDevice& device_;
-  std::vector<std::shared_ptr<GraphPart>> parts_;  // of what is recorded; the rank's thread
+  std::vector<std::shared_ptr<GraphPart>> parts_;  // of the current recording; the rank's thread
   std::atomic<std::uint64_t> recording_{0};
-  std::atomic<bool> used_{false};  // there is something in memories_
-  mutable std::mutex mutex_;       // all below
+  std::atomic<bool> used_{false};  // memories_ is not empty
+  mutable std::mutex mutex_;       // guards all below
   std::shared_ptr<GraphMemory> current_;
-  std::vector<std::shared_ptr<GraphMemory>> memories_;  // of graphs, and with pieces still out
-  // Of graphs that are gone. Not freed, since cudaFree waits for the device: the next graph takes
-  // them; its launches come after theirs.
+  std::vector<std::shared_ptr<GraphMemory>> memories_;  // of live graphs, or with pieces in use
+  // From destroyed graphs. Not freed, since cudaFree synchronizes the device: the next graph reuses
+  // them, and its launches are ordered after theirs.
   std::vector<GraphMemory::Chunk> spare_;
   std::vector<CudaStream*> streams_;
 };

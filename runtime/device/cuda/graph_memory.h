@@ -1,10 +1,10 @@
 #pragma once
-// The memory of one graph: chunks of plain device memory, cut into pieces that are given out again
-// as soon as they are given back, since the graph runs in the order of the compute stream. Plain,
-// and not the nodes that cudaMallocAsync would record: addresses and pages then stay from replay to
-// replay, what outlives the step needs no care, and the graph may be launched again at once (CUDA
-// programming guide, "Graph Memory Nodes": not while an allocation of it is alive). The owner
-// locks.
+// The memory of one graph: chunks from cudaMalloc, cut into pieces that are reused as soon as they
+// are given back, since the graph runs in compute stream order. Not the memory nodes that
+// cudaMallocAsync would record: addresses and pages stay the same across replays, buffers that
+// outlive the step need no special handling, and the graph may be relaunched at once (CUDA
+// programming guide, "Graph Memory Nodes": not while an allocation of the graph is alive). The
+// owner locks.
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -24,17 +24,16 @@ class GraphMemory {
   void* take(std::size_t bytes);
   void add(Chunk chunk);
   bool owns(const void* data) const;
-  // `again`: other streams are past it.
+  // `again`: no other stream uses it, so it may be reused.
   void give(void* data, bool again);
-  // How large the next chunk is to be for a request of so many bytes: each about as large as all
-  // before it.
+  // The size of the next chunk for a request of `bytes`: about as large as all chunks so far.
   std::size_t chunk_for(std::size_t bytes) const;
   static std::size_t smallest_chunk_for(std::size_t bytes);
   std::size_t bytes() const { return bytes_; }
   std::size_t in_use() const { return in_use_; }
   std::vector<Chunk> chunks;
 
-  // What was there before, and was given back while the graph was recorded: the graph may use it.
+  // Memory allocated before the recording and given back during it: the graph may use it.
   struct Outside {
     void* data;
     std::size_t bytes;

@@ -1,4 +1,5 @@
-// Which kernels and preparations there are: entered by those that are linked beside this.
+// The lists of kernels and device preparations, filled by static initialisers of the objects linked
+// with this one.
 #include <utility>
 
 #include "runtime/device/cuda/launch.h"

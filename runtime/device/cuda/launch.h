@@ -1,8 +1,8 @@
 #pragma once
-// How a kernel is started. A kernel is an object: its members are the arguments, its call operator
-// the body, run once by every thread of every block (block.h). `launch` copies the object to the
-// device and queues it. Compiled by nvcc the body becomes a __global__ function; compiled by a host
-// compiler it becomes a function that the block emulator of the tests runs thread by thread.
+// Kernel launches. A kernel is an object: its members are the arguments, its call operator the
+// body, run once by every thread of every block (block.h). `launch` copies the object to the device
+// and queues it. Compiled by nvcc, the body becomes a __global__ function; compiled by a host
+// compiler, a function that the tests' block emulator runs thread by thread.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -15,22 +15,22 @@ namespace coshard {
 
 class CudaDevice;
 
-// A kernel of this program. Entered in a list before main(), so that a device loads all of them
-// when it is made: a first launch may wait for the whole device (CUDA programming guide, "Lazy
+// A kernel of this program. Registered before main(), so that a device loads all kernels when it is
+// created: a first launch may otherwise synchronize the whole device (CUDA programming guide, "Lazy
 // Loading").
 struct KernelEntry {
   explicit KernelEntry(const void* function) noexcept;
   static const KernelEntry* first() noexcept;
 
   const void* function;
-  // The shared memory that its blocks may have, for each device by its index: more than 48 KiB a
-  // function has to be told (cudaFuncSetAttribute), once.
+  // The dynamic shared memory its blocks may use, by device index: more than 48 KiB must be allowed
+  // once per function (cudaFuncSetAttribute).
   std::array<std::atomic<std::size_t>, 64> shared_allowed{};
   const KernelEntry* next;
 };
 
-// Work of a layer above that every new device is to do before anybody uses it, for the same reason.
-// An object of static storage duration.
+// Work of a higher layer that every new device does before it is used, for the same reason. An
+// object of static storage duration.
 struct DevicePreparation {
   explicit DevicePreparation(void (*prepare)(CudaDevice&)) noexcept;
   static const DevicePreparation* first() noexcept;
@@ -42,20 +42,20 @@ struct DevicePreparation {
 // One launch of a one-dimensional grid. `function` is a __global__ function of one argument, or,
 // compiled for the host, an EmulatedKernel.
 struct CudaLaunch {
-  const char* name = "";  // what error messages and traces say
+  const char* name = "";  // for error messages and traces
   const void* function = nullptr;
   const void* kernel = nullptr;  // the kernel object; copied by the call
   std::size_t kernel_bytes = 0;  // at most 4096
   std::uint32_t blocks = 0, threads = 0;
   std::size_t shared_bytes = 0;
   KernelEntry* entry = nullptr;
-  bool uses_barriers = false;  // threads of a block meet: barrier, shuffle, shared memory
+  bool uses_barriers = false;  // threads of a block cooperate: barrier, shuffle, shared memory
   void* stream = nullptr;      // cudaStream_t
 };
 using EmulatedKernel = void (*)(const void* kernel, Block& block);
 
 // Queues `launch` on its stream (null: the device's compute stream) after making the device
-// current. Error{DeviceFailed} names the kernel. No blocks: nothing happens.
+// current. Error{DeviceFailed} names the kernel. No-op without blocks.
 void launch_on(CudaDevice& device, CudaLaunch launch);
 
 #if defined(__CUDACC__)
@@ -80,14 +80,14 @@ const void* function_of() {
 }
 #endif
 
-// A kernel's base: how many threads its blocks have at most, and whether they meet.
+// A kernel's base: the maximum threads per block, and whether they cooperate.
 template <int max_threads, bool uses_barriers>
 struct KernelTraits {
   static constexpr int kMaxThreads = max_threads;
   static constexpr bool kUsesBarriers = uses_barriers;
 };
-using PerElement = KernelTraits<256, false>;  // threads that know nothing of each other
-using PerBlock = KernelTraits<1024, true>;    // threads that meet
+using PerElement = KernelTraits<256, false>;  // independent threads
+using PerBlock = KernelTraits<1024, true>;    // cooperating threads
 
 template <class Kernel>
 inline KernelEntry kernel_entry{function_of<Kernel>()};
@@ -110,8 +110,8 @@ void launch(CudaDevice& device, const char* name, const Kernel& kernel, std::int
   launch_on(device, call);
 }
 
-// Blocks of 256 threads for `count` elements, `each` per thread and turn; kernels walk on by
-// block.grid_threads().
+// The number of blocks of 256 threads for `count` elements, `each` per thread and iteration; at
+// most 132 * 32, so kernels use a grid-stride loop over block.grid_threads().
 inline std::int64_t blocks_for(std::int64_t count, std::int64_t each = 1) {
   const std::int64_t wanted = (count + 256 * each - 1) / (256 * each);
   return wanted < 132 * 32 ? wanted : 132 * 32;

@@ -1,5 +1,5 @@
 #pragma once
-// Names a stream for Nsight Systems. Does nothing where no tool is attached, or in a build without
+// Names a stream for Nsight Systems. Does nothing if no tool is attached, or in a build without
 // NVTX. Any thread.
 #include <cuda_runtime_api.h>
 

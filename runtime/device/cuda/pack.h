@@ -1,6 +1,6 @@
 #pragma once
-// Several elements moved by one instruction: up to 16 bytes from an address that is a multiple of
-// as many. Used by the .cu files only.
+// Vectorized loads and stores of several elements: up to 16 bytes per instruction, at an address
+// aligned to the access size. Used by the .cu files only.
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "runtime/device/cuda/vector_store.h"
 
 #if defined(__CUDACC__)
-#define CS_UNROLL_4 _Pragma("unroll 4")  // so that the loads of four turns are under way together
+#define CS_UNROLL_4 _Pragma("unroll 4")  // so that the loads of four iterations overlap
 #else
 #define CS_UNROLL_4
 #endif

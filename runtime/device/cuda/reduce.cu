@@ -11,7 +11,7 @@
 namespace coshard {
 namespace {
 
-constexpr int kSources = 128;  // their addresses travel with the launch
+constexpr int kSources = 128;  // their addresses are kernel arguments
 
 // NaN propagates; integers wrap around.
 template <Reduce op, class A>
@@ -29,14 +29,14 @@ CS_BODY A combined(A a, A b) {
   }
 }
 
-// Where addresses allow it 16 bytes at once, in packs; a head and a tail of single elements.
+// Packs of 16 bytes if addresses allow it; a head and a tail of single elements.
 template <class T>
 struct ReduceKernel : PerElement {
   using Sum = std::conditional_t<is_short_float<T>, float, T>;
   static constexpr int kPack = kPackOf<T>;
   const T* sources[kSources];
   int source_count;
-  int divisor;  // of an average; otherwise 1
+  int divisor;  // for averages; otherwise 1
   Reduce reduce;
   T* target;
   std::int64_t head, packs, singles;  // the head's are the first of the singles
@@ -79,8 +79,8 @@ struct ReduceKernel : PerElement {
   }
 };
 
-// Cuts `count` elements into head, packs and tail; no packs where a source's address modulo 16 is
-// not the target's.
+// Splits `count` elements into head, packs and tail; no packs if the address of a source differs
+// from the target's modulo 16.
 template <class T>
 void cut(ReduceKernel<T>& kernel, std::int64_t count) {
   const auto apart = [](const T* at) { return reinterpret_cast<std::uintptr_t>(at) % kPackBytes; };

@@ -1,4 +1,4 @@
-// The table of libcudart's calls. Apart from api.cpp, so that only the kernels link the library.
+// The table of libcudart's calls. Separate from api.cpp, so that only the kernels link the library.
 #include <cstdio>
 
 #include "runtime/device/cuda/api.h"

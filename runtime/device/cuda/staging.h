@@ -1,6 +1,6 @@
 #pragma once
-// Pinned host memory through which pageable memory travels, a ring of slots: an upload waits only
-// for the slot it takes, which is long over; a download waits for the stream. Owned by one
+// A ring of pinned host slots that pageable memory is staged through: an upload waits only for the
+// last use of its slot, normally long complete; a download waits for the stream. Owned by one
 // CudaDevice, used on its rank's thread.
 #include <array>
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace coshard {
 class StagingRing {
  public:
   static constexpr std::size_t kSlots = 8, kSlotBytes = std::size_t{1} << 20;
-  StagingRing();  // pinning memory waits for the device: not in the middle of a run
+  StagingRing();  // pinning synchronizes the device, so not in mid-run
   ~StagingRing();
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
   // The host memory may be reused at once.
   void upload(void* to, const void* host, std::size_t bytes, Stream& stream,
               std::int64_t deadline_ns);
-  // Returns when the data are there.
+  // Returns when the data have arrived.
   void download(void* host, const void* from, std::size_t bytes, Stream& stream,
                 std::int64_t deadline_ns);
 

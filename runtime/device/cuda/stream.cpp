@@ -19,7 +19,7 @@
 namespace coshard {
 namespace {
 
-// How the host waits: it spins, then yields, then sleeps between polls.
+// Backoff of host waits: spins, then yields, then sleeps between polls.
 class HostWait {
  public:
   void turn() {
@@ -38,7 +38,7 @@ class HostWait {
   std::int64_t begin_ = now_ns();
 };
 
-// Of all streams together, since the address of one that is gone may be another's.
+// Shared by all streams, since a destroyed stream's address may be reused.
 std::uint64_t next_number() {
   static std::atomic<std::uint64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
@@ -67,7 +67,7 @@ cudaEvent_t EventPool::take() {
     free_.pop_back();
   }
   lock_.unlock();
-  if (event == nullptr) {  // on the current device, and the thread may be a peer's
+  if (event == nullptr) {  // created on the current device, and this thread may be a peer's
     check_cuda(cuda().SetDevice(device_), "cudaSetDevice");
     check_cuda(cuda().EventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
   }
@@ -95,9 +95,9 @@ CudaEvent::CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream,
 
 CudaEvent::~CudaEvent() { pool_->give(event_); }
 
-// A point of a recording is over with it: what happens there is the launches'. A thread that
-// records may ask about no event at all, of a peer's device neither; others may (capture is
-// thread-local).
+// An event of a recording is complete once the recording ends: its work belongs to the launches. A
+// recording thread may not query any event, not even of a peer's device; other threads may (capture
+// is thread-local).
 bool CudaEvent::query() const {
   if (CudaGraphs::recording_here()) return false;
   if (recording_ != 0) {
@@ -120,7 +120,7 @@ void CudaEvent::synchronize(std::int64_t deadline_ns) {
   while (!query()) {
     wait.turn();
     const bool late = deadline_ns != 0 && now_ns() >= deadline_ns;
-    // Who is watched knows better what is late, and is to say so first.
+    // Watched collectives know better what is late, so let them report first.
     if (owner != nullptr)
       owner->check_watched(late ? std::max(wait.waited_ns(), owner->timeout_ns())
                                 : wait.waited_ns());
@@ -130,7 +130,7 @@ void CudaEvent::synchronize(std::int64_t deadline_ns) {
                    ": the device has not reached an event after ",
                    static_cast<double>(wait.waited_ns()) / 1e9, " s"));
   }
-  // What was let go by a failure has come here too.
+  // A failure also releases this wait.
   if (owner != nullptr) owner->check_watched(0);
 }
 
@@ -157,7 +157,7 @@ CudaStream::~CudaStream() {
   if (owned_) log_cuda(cuda().StreamDestroy(stream_), "cudaStreamDestroy");
 }
 
-// The number and the place in the stream are taken together.
+// The number and the position in the stream are taken atomically.
 std::shared_ptr<Event> CudaStream::record() {
   const std::uint64_t now = device_.graphs().recording();
   const std::scoped_lock lock(mutex_);
@@ -167,16 +167,16 @@ std::shared_ptr<Event> CudaStream::record() {
 }
 
 void CudaStream::wait(const Event& event) {
-  // Events of a stream are in its order already.
+  // A stream's own events are already in order.
   if (event.stream() == stream_) return;
   const auto& recorded = dynamic_cast<const CudaEvent&>(event);
   const std::uint64_t now = device_.graphs().recording();
-  // What was before a recording is over before each launch, and a recording's own points mean
-  // nothing after it: whatever follows is in the order of the launches (DeviceGraph::launch).
+  // Work before a recording completes before each launch, and a recording's events mean nothing
+  // after it: later work is ordered after the launches (DeviceGraph::launch).
   if (recorded.recording() != now && (recorded.recording() != 0 || takes_part(now))) return;
   if (now != 0 && recorded.recording() == now) take_part(now);
   check_cuda(cuda().StreamWaitEvent(stream_, recorded.native(), 0), "cudaStreamWaitEvent");
-  if (now != 0) return;  // it has not happened
+  if (now != 0) return;  // only recorded, not executed
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find(waited_, event.stream(), &Waited::stream);
   if (found != waited_.end()) {

@@ -1,6 +1,6 @@
 #pragma once
-// Streams and events of a CUDA device. Events are pooled, without timing: they order streams and
-// are polled by the host, nothing else.
+// Streams and events of a CUDA device. Events are pooled, without timing: they only order streams
+// and are polled by the host.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace coshard {
 
 class CudaDevice;
 
-// Of one device; owned by it and by the events that are out. Any thread.
+// The events of one device; owned by it and by the events in use. Any thread.
 class EventPool {
  public:
   explicit EventPool(int device) : device_(device) {}
@@ -34,9 +34,9 @@ class EventPool {
 
 class CudaEvent final : public Event {
  public:
-  // Recorded on `stream` now. `owner`: whose host waits look after collectives; may be null.
-  // `recording`: the recording that it is a point of (graph.h), which no host can ask about; 0:
-  // none.
+  // Recorded on `stream` now. `owner`: the device whose watched collectives host waits check; may
+  // be null. `recording`: the recording it belongs to (graph.h), in which case the host cannot
+  // query it; 0: none.
   CudaEvent(std::shared_ptr<EventPool> pool, cudaStream_t stream, std::weak_ptr<CudaDevice> owner,
             std::uint64_t recording = 0);
   ~CudaEvent() override;
@@ -44,7 +44,7 @@ class CudaEvent final : public Event {
   void synchronize(std::int64_t deadline_ns) override;
   const void* stream() const override { return stream_; }
   cudaEvent_t native() const { return event_; }
-  // Larger than those of all events that its stream recorded before.
+  // Larger than that of every earlier event of its stream.
   std::uint64_t number() const { return number_; }
   std::uint64_t recording() const { return recording_; }
 
@@ -59,8 +59,8 @@ class CudaEvent final : public Event {
 
 class CudaStream final : public Stream {
  public:
-  // Compute streams have the lowest priority, communication the highest. `given`: the caller's
-  // own stream, which is not destroyed.
+  // Compute streams have the lowest priority, communication streams the highest. `given`: the
+  // caller's stream, which is not destroyed.
   CudaStream(CudaDevice& device, StreamKind kind, void* given = nullptr);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
@@ -69,26 +69,26 @@ class CudaStream final : public Stream {
   std::shared_ptr<Event> record() override;
   void wait(const Event& event) override;
   void* native() const override { return stream_; }
-  // Whether what is queued from now on comes after `event`, as far as waits of this stream tell.
+  // Whether work queued from now on is known to run after `event`, judging by this stream's waits.
   // Any thread.
   bool follows(const Event& event) const noexcept;
-  // What it is given is part of that recording, as long as it lasts.
+  // Work queued on it becomes part of that recording, while it lasts.
   void take_part(std::uint64_t recording) { recording_ = recording; }
   bool takes_part(std::uint64_t recording) const { return recording_ == recording; }
 
  private:
   struct Waited {
     const void* stream;
-    std::uint64_t number;  // up to which this stream has waited for it
+    std::uint64_t number;  // of the latest event of it that this stream has waited for
   };
-  static constexpr std::size_t kMaxWaited = 64;  // then they are forgotten
+  static constexpr std::size_t kMaxWaited = 64;  // then the list is cleared
   CudaDevice& device_;
   StreamKind kind_;
   bool owned_;
   cudaStream_t stream_ = nullptr;
-  mutable std::mutex mutex_;  // recording, and the one below
+  mutable std::mutex mutex_;  // guards record() and waited_
   std::vector<Waited> waited_;
-  std::uint64_t recording_ = 0;  // the last that it took part in
+  std::uint64_t recording_ = 0;  // the last one it took part in
 };
 
 }  // namespace coshard

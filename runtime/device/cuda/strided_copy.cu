@@ -10,7 +10,7 @@
 namespace coshard {
 namespace {
 
-// 2^lanes_log threads for each row: neighbouring ones copy neighbouring units of kBytes.
+// 2^lanes_log threads per row: adjacent ones copy adjacent units of kBytes.
 template <int kBytes>
 struct CopyRowsKernel : PerElement {
   std::uint8_t* to;
@@ -46,7 +46,7 @@ void copy_units(CudaDevice& device, const StridedCopy& copy, void* stream) {
   kernel.from_pitch = copy.from_pitch;
   const auto wanted = static_cast<std::uint64_t>(kernel.units);
   kernel.lanes_log = std::min(static_cast<int>(std::bit_width(wanted - 1)), kMostLanesLog);
-  // The threads of the grid are a multiple of a row's.
+  // The grid has a multiple of a row's threads.
   const std::int64_t threads = copy.rows << kernel.lanes_log;
   const std::int64_t blocks = std::min((threads + kThreads - 1) / kThreads, kMostBlocks);
   launch(device, "copy of rows", kernel, blocks, kThreads, 0, stream);

@@ -1,6 +1,6 @@
 #pragma once
-// Stores of 8 and 16 bytes by one instruction. Written out, because a compiler that sees single
-// elements stored in another branch takes a struct's assignment apart and loses its alignment.
+// Stores of 8 and 16 bytes by one instruction. In inline PTX, because a compiler that sees
+// element-wise stores in another branch splits a struct's assignment and loses its alignment.
 #include <cstdint>
 #include <cstring>
 
@@ -8,7 +8,7 @@
 
 namespace coshard {
 
-// `to`: memory of the device, a multiple of the bytes.
+// `to`: device memory, aligned to the size of the store.
 CS_BODY void store_words(void* to, const std::uint32_t (&words)[2]) {
   check_aligned(to, sizeof words);
 #if defined(__CUDA_ARCH__)

@@ -36,7 +36,7 @@ struct Moved {
   int steps = 0;
 };
 
-// Of one direction of an all_to_all with counts.
+// One direction of an all_to_all with counts.
 Moved to_others(const Counts& counts, int rank, DType dtype) {
   Moved moved;
   for (std::size_t peer = 0; peer < counts->size(); ++peer) {

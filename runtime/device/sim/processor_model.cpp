@@ -6,7 +6,7 @@
 namespace coshard {
 namespace {
 
-constexpr std::int64_t kFewestTerms = 512;  // of a sum that is split
+constexpr std::int64_t kFewestTerms = 512;  // per part of a split sum
 
 std::int64_t pieces(std::int64_t of, std::int64_t size) { return (of + size - 1) / size; }
 

@@ -1,5 +1,6 @@
 #pragma once
-// What a kernel costs on a processor, from its arguments alone. Values and pure functions.
+// The cost of a kernel on a processor, from the kernel's arguments alone. Values and pure
+// functions.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,32 +10,33 @@
 
 namespace coshard {
 
-// What one kernel has to do.
+// The work of one kernel.
 struct KernelWork {
   std::string_view name;  // "Matmul"; static text
   ComputeClass what = ComputeClass::Other;
   DType dtype = DType::F32;
   double flops = 0;
   double bytes = 0;                             // read and written
-  std::int64_t batch = 1, m = 0, n = 0, k = 0;  // of a product
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;  // of a GEMM
 };
 
-// A GPU, or whatever computes. Rates are those that large kernels reach, not peaks.
+// A GPU or other processor. Rates are those that large kernels reach, not peaks.
 struct ProcessorModel {
   std::string name;
   double memory = 0;             // bytes
-  double memory_rate = 0;        // bytes/s; 0: what is bound by it takes no time
-  double product_rate = 0;       // flop/s of bf16 and f16 products
-  double wide_product_rate = 0;  // flop/s of f32 and f64 products
+  double memory_rate = 0;        // bytes/s; 0: memory traffic takes no time
+  double product_rate = 0;       // flop/s of bf16 and f16 GEMMs
+  double wide_product_rate = 0;  // flop/s of f32 and f64 GEMMs
   double attention_rate = 0;     // flop/s of attention
-  // Tiles of a product are computed a wave at a time, one per multiprocessor; the last wave takes as
-  // long as the others. 0: products take their flops over the rate.
+  // Tiles of a GEMM are computed in waves, one tile per multiprocessor; the last wave takes as long
+  // as the others. 0: a GEMM takes its flops over the rate.
   int multiprocessors = 0;
   int tile_m = 128, tile_n = 256;
-  std::int64_t kernel_ns = 0;  // what each kernel takes besides
+  std::int64_t kernel_ns = 0;  // added to each kernel
 
-  // Products: waves x the time of a tile, or what its memory takes if that is longer. Fewer tiles
-  // than multiprocessors: the sums are split among those that are idle, down to 512 terms each.
+  // GEMMs: waves x the time of a tile, or the time of the memory traffic if that is longer. With
+  // fewer tiles than multiprocessors, k is split among the idle ones, down to 512 terms each
+  // (split-K).
   std::int64_t time_ns(const KernelWork& work) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace coshard {
 namespace {
 
-// All but one are nowhere, and agree with it.
+// Only rank 0 exists; the others are assumed to agree with it.
 class RepresentativeRoster final : public Roster {
  public:
   RepresentativeRoster(const WorldOptions& options, std::shared_ptr<VirtualNetwork> network)
@@ -54,7 +54,7 @@ void run_representative(int ranks, std::shared_ptr<VirtualDevice> device, LinkOf
   options.ranks = ranks;
   options.threads = 1;
   options.make_device = [device](int) { return device; };
-  const WorldOptions all = settled(options, {});  // whatever has started this process
+  const WorldOptions all = settled(options, {});  // ignores this process's launcher
   auto network = std::make_shared<VirtualNetwork>(VirtualNetwork{std::move(link_of), device});
   run_ranks_on(*own_threads(), all, std::make_unique<RepresentativeRoster>(all, network), program);
 }

@@ -9,8 +9,8 @@
 
 namespace coshard {
 
-// Rank 0 of `ranks` runs `program` on `device`, on a thread of its own. Throws what it throws;
-// Error{Unsupported} too where the host reads data (VirtualDevice::Stub).
+// Runs `program` as rank 0 of `ranks` on `device`, on a separate thread. Throws what the program
+// throws; also Error{Unsupported} where the host reads data without a VirtualDevice::Stub.
 void run_representative(int ranks, std::shared_ptr<VirtualDevice> device, LinkOf link_of,
                         const Program& program);
 

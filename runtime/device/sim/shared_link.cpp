@@ -10,7 +10,7 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kNothing = 1e-6;  // ns; less is rounding
 
-// What is left of the transfer when its next part arrives.
+// The busy time left of the transfer when its next part arrives.
 double left_at_next(const Transfer& t) {
   if (t.parts == 1) return 0;
   const auto arrived = static_cast<double>(t.arrivals.size());
@@ -36,7 +36,7 @@ std::shared_ptr<Transfer> SharedLink::add(const void* queue, std::int64_t ready,
   return transfer;
 }
 
-// The first of each queue.
+// The first transfer of each queue.
 std::vector<Transfer*> SharedLink::under_way() const {
   std::vector<Transfer*> heads;
   for (const auto& transfer : open_)
@@ -45,7 +45,7 @@ std::vector<Transfer*> SharedLink::under_way() const {
   return heads;
 }
 
-// How long until one begins, begins to use the link, or has a part arrive.
+// Time until a transfer begins, begins to use the link, or has a part arrive.
 double SharedLink::next_change(const std::vector<Transfer*>& heads) const {
   const auto users = static_cast<double>(
       std::ranges::count_if(heads, [&](Transfer* t) { return uses_link(*t, now_); }));
@@ -80,7 +80,7 @@ void SharedLink::pass(const std::vector<Transfer*>& heads, double ns) {
   std::erase_if(open_, [](const auto& t) { return t->arrived(t->parts - 1); });
 }
 
-// To the next change, or to `limit` if that is earlier. False: nothing is left to do until then.
+// Advances to the next change, or to `limit` if that is earlier. False: `limit` is reached.
 bool SharedLink::step(double limit) {
   const std::vector<Transfer*> heads = under_way();
   const double next = heads.empty() ? kNever : next_change(heads);

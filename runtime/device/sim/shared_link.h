@@ -1,7 +1,7 @@
 #pragma once
-// A link that several communicators use at once, in virtual time: transfers that are under way share
-// its rate evenly, and those of one queue follow each other. Times are found as late as possible,
-// since what is issued later may slow down what is under way. One thread.
+// A link that several communicators use at once, in virtual time: transfers in flight share its
+// rate evenly, and those of one queue run in order. Times are computed as late as possible, since a
+// transfer issued later may slow down those in flight. One thread.
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -11,7 +11,8 @@
 
 namespace coshard {
 
-// Virtual ns. Parts arrive evenly while the link is used, the first at once; the last is the end.
+// Virtual ns. Parts arrive at even intervals while the link is in use, the first at once; the last
+// arrival completes the transfer.
 struct Transfer {
   std::vector<std::int64_t> arrivals;  // of the parts so far
   bool arrived(std::size_t part) const { return part < arrivals.size(); }
@@ -23,12 +24,12 @@ struct Transfer {
 
 class SharedLink {
  public:
-  // Not earlier than any transfer before: ready is the time of the issue.
+  // `ready` is the time of issue; it must not be earlier than that of any transfer added before.
   std::shared_ptr<Transfer> add(const void* queue, std::int64_t ready, LinkTime time,
                                 int parts = 1);
-  // Finds the arrivals up to `now`: nothing will be issued before.
+  // Computes the arrivals up to `now`; nothing may be issued before `now` afterwards.
   void advance(std::int64_t now);
-  // Finds the arrival of a part, before which nothing will be issued any more.
+  // Computes the arrival of a part; nothing may be issued before that time afterwards.
   std::int64_t wait_for(const Transfer& transfer, std::size_t part);
 
  private:
@@ -37,7 +38,7 @@ class SharedLink {
   void pass(const std::vector<Transfer*>& heads, double ns);
   bool step(double limit);
 
-  std::deque<std::shared_ptr<Transfer>> open_;  // not over, in order of issue
+  std::deque<std::shared_ptr<Transfer>> open_;  // incomplete, in order of issue
   double now_ = 0;
 };
 

@@ -8,7 +8,7 @@
 namespace coshard {
 namespace {
 
-// Its transfer is queued, so no wait blocks the host: it moves the compute stream's clock.
+// Its transfer is queued, so waits do not block the host; they advance the compute stream's clock.
 class VirtualWork final : public WorkState {
  public:
   VirtualWork(std::shared_ptr<VirtualCommunicator> on, std::shared_ptr<Transfer> transfer,
@@ -31,7 +31,7 @@ class VirtualWork final : public WorkState {
     check_part(part);
     return true;
   }
-  // Own first, then rank+1, rank+2, …
+  // Parts arrive in the order rank, rank+1, rank+2, …
   void wait_part(int part) override {
     check_part(part);
     const int after = (part - communicator_->rank() + parts_) % parts_;
@@ -108,7 +108,7 @@ std::shared_ptr<WorkState> VirtualCommunicator::start(Collective collective) {
   const std::int64_t now = device().compute_stream().now;
   LinkTime time = link_time(model_, collective, size(), rank_);
   if (collective.control_only || collective.unobserved)
-    time = {};  // of the library, not of the step
+    time = {};  // library overhead, not part of the step
   const auto transfer = link_->add(this, now, time, parts);
   auto work = std::make_shared<VirtualWork>(shared_from_this(), transfer, parts);
   const auto event = std::make_shared<VirtualEvent>(this, link_, transfer);

@@ -1,6 +1,7 @@
 #pragma once
-// The communicator of the one rank of a world that runs (representative.h): its peers are where it
-// is, so a collective begins when it is issued, and its link ends it. Moves nothing. One thread.
+// The communicator of the only rank of a world that runs (representative.h): its peers are assumed
+// to be at the same point, so a collective begins when it is issued and ends when its link model
+// says. Moves no data. One thread.
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,7 +16,7 @@ namespace coshard {
 // The link of a communicator, by its name and its members (ranks of the world).
 using LinkOf = std::function<LinkModel(const std::string& name, const std::vector<int>& members)>;
 
-// What all communicators of a rank share. Outlives them.
+// State shared by all communicators of a rank. Outlives them.
 struct VirtualNetwork {
   LinkOf link_of;
   std::shared_ptr<VirtualDevice> device = {};

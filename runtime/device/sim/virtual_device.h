@@ -1,8 +1,8 @@
 #pragma once
-// The device `sim` without data: memory is counted and never touched, kernels only take time on the
-// clock of their stream. For forecasts: the real program runs on it, on shapes. The host takes no
-// time. Not the deterministic simulation of coshard/runtime/launch/simulate.h, whose ranks have
-// data. One thread.
+// The device `sim` without data: memory is counted and never touched, kernels only advance the
+// clock of their stream. For performance forecasts: the real program runs on it, on shapes alone.
+// The host takes no time. Not the deterministic simulation of coshard/runtime/launch/simulate.h,
+// whose ranks have data. One thread.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,19 +17,19 @@ namespace coshard {
 
 inline constexpr DeviceKind kSimDevice{"sim"};
 
-// A point in virtual time: known, or the end of a transfer.
+// A point in virtual time: known, or the completion of a transfer.
 class VirtualEvent final : public Event {
  public:
   VirtualEvent(const void* stream, std::int64_t time) : stream_(stream), time_(time) {}
   VirtualEvent(const void* stream, std::shared_ptr<SharedLink> link,
                std::shared_ptr<Transfer> transfer)
       : stream_(stream), link_(std::move(link)), transfer_(std::move(transfer)) {}
-  bool query() const override { return true; }  // the host is always late
+  bool query() const override { return true; }  // the host takes no time: always late
   void synchronize(std::int64_t) override {}
   const void* stream() const override { return stream_; }
-  // Nothing will be issued before.
+  // Nothing may be issued before the returned time afterwards.
   std::int64_t time() const;
-  // Whether it is over at `now`, before which nothing will be issued.
+  // Whether it is complete at `now`; nothing may be issued before `now` afterwards.
   bool over_at(std::int64_t now) const;
 
  private:
@@ -51,7 +51,7 @@ class VirtualStream final : public Stream {
     if (time > now) now = time;
   }
 
-  std::int64_t now = 0;  // virtual ns: when what it has been given is done
+  std::int64_t now = 0;  // virtual ns: when the work queued so far completes
 
  private:
   StreamKind kind_;
@@ -67,12 +67,11 @@ class VirtualDevice final : public Device {
   }
   VirtualStream& compute_stream() override { return compute_; }
   void* allocate(std::size_t bytes) override;
-  // Counted until the compute stream is past what other streams do with it.
+  // Counted as in use until the compute stream's clock is past all `uses`.
   void deallocate(void* data, std::size_t bytes,
                   std::span<const std::shared_ptr<Event>> uses) noexcept override;
   void upload(void*, const void*, std::size_t) override {}
-  // Error{Unsupported} unless a Stub is alive: what the program makes of data that nobody computed
-  // would be a guess.
+  // Error{Unsupported} unless a Stub is alive: the data were never computed.
   void download(void* host, const void* from, std::size_t bytes) override;
   void synchronize() override { ++host_waits_; }
   MemoryStats memory() const override { return memory_; }
@@ -80,10 +79,10 @@ class VirtualDevice final : public Device {
 
   void run(const KernelWork& work);
   const ProcessorModel& model() const { return model_; }
-  // Told of each kernel, in virtual ns.
+  // Called for each kernel, with virtual ns.
   std::function<void(const KernelWork&, std::int64_t begin, std::int64_t end)> on_kernel;
 
-  // While alive, the host reads `value` wherever it reads a number of the device.
+  // While alive, the host reads `value` wherever it reads a number from the device.
   class Stub {
    public:
     Stub(Device& device, double value);
@@ -105,7 +104,7 @@ class VirtualDevice final : public Device {
   ProcessorModel model_;
   VirtualStream compute_{StreamKind::Compute};
   MemoryStats memory_;
-  std::uintptr_t next_ = std::uintptr_t{1} << 56;  // no address of any process
+  std::uintptr_t next_ = std::uintptr_t{1} << 56;  // not a valid address in any process
   std::vector<Freed> freed_;
   std::optional<double> stub_;
 };

@@ -11,17 +11,17 @@ namespace coshard {
 
 class DeviceGroup {
  public:
-  // Some rank is on such a device.
+  // Whether some rank is on such a device.
   bool used() const { return used_.load(std::memory_order_relaxed); }
-  // Enables access between one rank's device and those of the ranks that came before, on that
-  // rank's thread. Error{Unsupported} names two that cannot reach each other.
+  // Enables access between `device` and those added before, on its rank's thread.
+  // Error{Unsupported} names two that cannot access each other.
   void add(const std::shared_ptr<Device>& device);
   std::mutex& queueing() { return queueing_; }
 
  private:
   std::atomic<bool> used_{false};
-  std::mutex queueing_;  // held while work is queued, so that the streams get it in one order
-  std::mutex mutex_;     // the one below
+  std::mutex queueing_;  // held while queueing, so that all streams get work in one order
+  std::mutex mutex_;     // guards devices_
   std::vector<std::weak_ptr<Device>> devices_;
 };
 

@@ -1,5 +1,5 @@
-// A LocalCommunicator on devices that queue their work: what a rank does when it issues, and
-// what the last rank does.
+// A LocalCommunicator on devices that queue their work: the issue by each rank, and the queueing by
+// the last one.
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_communicator.h"
@@ -63,7 +63,7 @@ void LocalCommunicator::use(std::shared_ptr<Device> device) {
   device_ = std::move(device);
 }
 
-// The buffers go to the work, which gives them back in the order of the compute stream.
+// The buffers move to the work handle, which releases them in compute stream order.
 DeviceSide LocalCommunicator::device_side(Collective& collective) {
   require_not_recording(*device_, "a collective of the local communicator",
                         "synchronize with other ranks");

@@ -112,7 +112,7 @@ void queue_from_root(const Sides& sides, bool cuts) {
   }
 }
 
-// Elements [begin, begin + count) of all send buffers into `target`, in the order of the ranks.
+// Reduces elements [begin, begin + count) of all send buffers into `target`, in rank order.
 void reduce(const Sides& sides, const DeviceSide& on, std::int64_t begin, std::int64_t count,
             void* target) {
   if (count == 0) return;
@@ -122,7 +122,7 @@ void reduce(const Sides& sides, const DeviceSide& on, std::int64_t begin, std::i
   engine_of(on).reduce(c.dtype, c.reduce, sources, target, count, stream_of(on));
 }
 
-// Every rank reduces all of it; in place only after all have read.
+// Every rank reduces the whole buffer; in-place results are written after all ranks have read.
 void queue_small_all_reduce(const Sides& sides) {
   const std::int64_t bytes = plain_bytes(*sides[0].args);
   for (const DeviceSide& side : sides)
@@ -135,8 +135,8 @@ void queue_small_all_reduce(const Sides& sides) {
     if (in_place(side)) copy(side, side.args->recv, side.scratch, bytes);
 }
 
-// Each rank reduces a slice of its own, then fetches the slices of the others. Nobody else reads or
-// writes a rank's own slice meanwhile, so that it works in place.
+// Each rank reduces one slice, then fetches the other slices from its peers. No peer accesses that
+// slice of this rank's buffers during the reduction, so it also works in place.
 void queue_large_all_reduce(const Sides& sides) {
   const Collective& c = *sides[0].args;
   const std::int64_t all = c.outer * c.extent * c.inner;
@@ -158,7 +158,7 @@ void queue_large_all_reduce(const Sides& sides) {
     }
 }
 
-// A shard that is not contiguous is first fetched from all ranks, then reduced.
+// A non-contiguous shard is first fetched from all ranks, then reduced.
 void queue_reduce_scatter(const Sides& sides) {
   const int ranks = ranks_of(sides);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -231,7 +231,7 @@ void DeviceOp::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what
   // A message is fetched by its receiver.
   if (is_point_to_point(what.kind)) sides[0].stream = sides[1].stream;
   queue_work(sides, parts_);
-  over_ = meet(sides);  // what comes after it on any of the streams comes after all of it
+  over_ = meet(sides);  // later work on any of the streams runs after the whole op
   for (DeviceSide& side : sides) {
     for (auto& buffer : side.kept)
       if (auto kept = std::move(buffer)) kept->used_until(over_);
@@ -258,7 +258,7 @@ void DeviceOp::keep(std::size_t side, Kept&& buffers, bool poisoned) {
 bool DeviceOp::over() {
   try {
     return over_->query();
-  } catch (const Error&) {  // who waits for this device hears of it from its own question
+  } catch (const Error&) {  // a wait for this device gets the error from its own query
     return false;
   }
 }
@@ -273,14 +273,14 @@ void DeviceOp::check(std::int64_t waited_ns) {
   throw Error(ErrorKind::Timeout, message);
 }
 
-// Whose compute stream has not reached the collective that all have issued.
+// Names the ranks whose compute stream has not reached the collective that all have issued.
 std::string DeviceOp::late_text() const {
   std::string text;
   for (const DeviceSide& side : sides) {
     bool ready = false;
     try {
       ready = side.ready->query();
-    } catch (const Error&) {  // a device that failed does not get there
+    } catch (const Error&) {  // a failed device never gets there
     }
     const auto device = side.known.lock();
     if (!ready)

@@ -37,7 +37,7 @@ void copy_block(const CopyBlock& block, const void* send, void* recv, std::size_
   }
 }
 
-// One dimension sharded: all_gather writes the cut of `cut_rank` into the whole, scatter reads it
+// One sharded dimension: all_gather writes the shard of `cut_rank` into the whole, scatter reads it
 // from there.
 CopyBlock cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
   const ShardExtent cut = shard_extent(c.counts, c.extent, ranks, cut_rank);
@@ -50,8 +50,8 @@ CopyBlock cut_block(const Collective& c, int ranks, int cut_rank, bool gather) {
   return block;
 }
 
-// Shard(a) -> Shard(b): `source` has its cut of a and all of b, `target` wants all of a and its cut
-// of b.
+// Shard(a) -> Shard(b): `source` has its shard of a and all of b, `target` needs all of a and its
+// shard of b.
 CopyBlock transposing_block(const Collective& c, int ranks, int source, int target) {
   const ShardExtent a = shard_extent(c.counts, c.extent, ranks, source);
   const ShardExtent b = shard_extent(c.scatter_counts, c.scatter_extent, ranks, target);

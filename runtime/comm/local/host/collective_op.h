@@ -1,6 +1,6 @@
 #pragma once
-// One collective of one group: the arguments of all ranks, and how far the transfer is. Owned by
-// the group, which reuses it; a rank holds one reference from its issue until the op is over, a
+// One collective of one group: the arguments of all ranks, and the progress of the transfer. Owned
+// by the group, which reuses it; a rank holds one reference from its issue until the op is over, a
 // work handle another.
 //
 // Life of an op:
@@ -27,13 +27,13 @@ namespace coshard {
 // data have arrived).
 enum class Pair : std::uint8_t { Todo, Taken, Done };
 
-// None: not issued. Announced: by a rank in another process, whose data are not here yet. Issued:
-// `args` may be read, the send buffer may not. Preparing: one thread fills it. Arrived: it may be
-// read. Release on every change; sequentially consistent because a sleeping peer's check of it must
-// not be missed, see LocalGroup::wake.
+// None: not issued. Announced: issued by a rank in another process, data not here yet. Issued:
+// `args` may be read, the send buffer may not. Preparing: one thread is filling the send buffer.
+// Arrived: the send buffer may be read. Every change releases; sequentially consistent because a
+// sleeping peer's check must not miss it, see LocalGroup::wake.
 enum class Stage : std::uint8_t { None, Announced, Issued, Preparing, Arrived };
 
-// What ranks compare: the geometry of the call, and what this rank gave up before.
+// Hashes that ranks compare: of the call's geometry, and of the awaits this rank gave up before.
 struct Print {
   std::uint64_t call = 0, given_up = 0;
 };
@@ -42,12 +42,12 @@ struct alignas(64) Entry {
   Collective args;
   Print print;
   std::atomic<Stage> stage{Stage::None};
-  // With links, while Issued or Preparing: what fills the send buffer is not over before this time.
-  // 0: unknown.
+  // With links, while Issued or Preparing: the earliest time at which the send buffer can be
+  // filled. 0: unknown.
   std::atomic<std::int64_t> not_before_ns{0};
-  // Somebody found it Preparing and may sleep. Sequentially consistent, with `stage`.
+  // A thread found it Preparing and may sleep. Sequentially consistent, with `stage`.
   std::atomic<bool> wanted{false};
-  // Of a rank in another process: what it has for each rank of the group that is here, contiguous.
+  // For a rank in another process: its contiguous data for each rank of the group that is here.
   // Empty: this rank is here.
   std::vector<const void*> packed;
   bool issued() const { return stage.load() != Stage::None; }
@@ -59,12 +59,12 @@ struct alignas(64) Entry {
   }
 };
 
-// What an op with ranks in other processes keeps until it is over.
+// State of an op with ranks in other processes, kept until it is over.
 struct RemoteState {
   virtual ~RemoteState() = default;
-  // Ranks of the group whose processes have not yet taken all that this one sends.
+  // Ranks of the group whose processes have not yet received all that this one sends.
   virtual std::vector<int> not_taken() const = 0;
-  // Ranks of the group whose processes sum a shard that has not reached this one.
+  // Ranks of the group whose processes sum a shard that has not arrived here.
   virtual std::vector<int> not_summed() const = 0;
 };
 
@@ -75,21 +75,21 @@ struct CollectiveOp {
   std::uint64_t sequence = 0;  // set when opened, before any rank gets the op
   int joined = 0;              // ranks that got the op; under the group's mutex
   std::unique_ptr<Entry[]> entries;
-  std::unique_ptr<std::atomic<Pair>[]> pairs;  // [source * ranks + target]; of an all_gather
+  std::unique_ptr<std::atomic<Pair>[]> pairs;  // all_gather: [source * ranks + target]
   bool has_pairs = false;                      // `pairs` are this op's; under the group's mutex
-  // Set before `armed`: how many chunks, elements per chunk, chunks per target rank.
+  // Set before `armed`: number of chunks, elements per chunk, chunks per target rank.
   std::uint32_t chunks = 0;
   std::int64_t chunk_elements = 0;
   std::uint32_t per_target = 1;
-  // Of an all_reduce: the elements that are summed here. Others are summed elsewhere if there is a
-  // second half: when the chunks are done, these are sent, and those received; that this has begun
-  // counts as one more chunk done.
+  // all_reduce: the elements summed here. With a second half, the others are summed in other
+  // processes: when the chunks are done, these are sent and those received; the start of this
+  // exchange counts as one more chunk done.
   std::int64_t first = 0, last = 0;
   bool second_half = false;
   Passage passage;                   // with links
   std::shared_ptr<DeviceOp> device;  // null on the cpu
-  // Null: all ranks are here. Then `gates` counts one for each rank here, until what it sends has
-  // been sent, and one until the op is armed; at 0 it counts as one more chunk done.
+  // Null: all ranks are here. Otherwise `gates` counts one for each rank here until its data have
+  // been sent, and one until the op is armed; reaching 0 counts as one more chunk done.
   std::shared_ptr<RemoteState> remote;
   std::atomic<int> gates{0};
   bool remote_ranks = false;  // set when opened
@@ -103,9 +103,9 @@ struct CollectiveOp {
   // poison: a worker that claims a chunk sees the poison, or a rank that abandons the op sees that
   // it is armed.
   std::atomic<bool> armed{false};
-  std::atomic<int> unprepared{0};  // entries that are Issued, or have been until just now
-  // Ops of other groups depend on it. Sequentially consistent, with `over`: whoever finishes sees
-  // it, or whoever waits sees that it is over.
+  std::atomic<int> unprepared{0};  // entries that are Issued or Preparing, approximately
+  // Ops of other groups depend on it. Sequentially consistent, with `over`: the finishing thread
+  // sees it, or the waiting one sees that the op is over.
   std::atomic<bool> has_dependents{false};
   std::atomic<bool> completes{false};   // some rank has a completion callback
   std::atomic<bool> completing{false};  // false -> true when all chunks are done; release
@@ -113,7 +113,7 @@ struct CollectiveOp {
   alignas(64) std::atomic<std::uint32_t> next{0};  // the next chunk to claim; may run past `chunks`
   // Chunks done; acq_rel chains the writes of all workers.
   alignas(64) std::atomic<std::uint32_t> done{0};
-  // false -> true by the worker of the last chunk, with over_ns set before; sequentially consistent,
+  // false -> true by the worker of the last chunk, after over_ns is set; sequentially consistent,
   // see LocalGroup::wake.
   alignas(64) std::atomic<bool> over{false};
   std::atomic<bool> timed{false};        // some rank is observed: record the time when over

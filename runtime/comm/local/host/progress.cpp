@@ -1,4 +1,4 @@
-// The transfer of an op: arriving, claiming chunks, finishing, abandoning.
+// The transfer of an op: arrival, claiming chunks, completion, abandoning.
 #include <exception>
 #include <utility>
 
@@ -22,8 +22,8 @@ std::atomic<Pair>& pair_state(const CollectiveOp& op, int ranks, int source, int
   return op.pairs[static_cast<std::size_t>(source * ranks + target)];
 }
 
-// What `done` counts to. The pairs of an all_gather may all be done before its last rank has
-// checked the op, which therefore counts as one more.
+// The final value of `done`. The pairs of an all_gather may all be done before its last rank has
+// checked the op, so that check counts as one more.
 std::uint32_t chunks_to_finish(const CollectiveOp& op, int ranks, CollectiveKind kind) {
   const std::uint32_t sends = (op.remote_ranks ? 1 : 0) + (op.second_half ? 1 : 0);
   return sends + (kind == CollectiveKind::AllGather ? static_cast<std::uint32_t>(ranks * ranks) + 1
@@ -44,7 +44,7 @@ void LocalGroup::arrive(CollectiveOp& op, int rank, Collective&& collective, Pri
   if (prepares) {
     op.unprepared.fetch_add(1);
     mine.stage.store(Stage::Issued);
-    ring(op);  // whoever waits may have a share to do
+    ring(op);  // waiters may have work to do
     offer(op);
   }
   if (prepares ? prepare(op, rank) == Prepared::Last : raise_arrived(op, rank)) arm(op, rank);
@@ -53,7 +53,7 @@ void LocalGroup::arrive(CollectiveOp& op, int rank, Collective&& collective, Pri
   if (!op.over.load()) offer(op);
 }
 
-// The caller holds a reference to it.
+// The caller holds a reference to the op.
 void LocalGroup::offer(CollectiveOp& op) {
   if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), op);
 }
@@ -64,7 +64,7 @@ bool LocalGroup::raise_arrived(CollectiveOp& op, int rank) {
   if (part_sleepers_.load() > 0) wake();
   if (remote_ != nullptr && is_here(rank)) {
     const bool later = is_in_place(entry(op, rank).args);
-    // After the poison its buffer may hold anything, and the processes that get it may not know yet.
+    // After the poison the buffer may hold anything, and the receiving processes may not know yet.
     if (!poisoned()) remote_->arrived(*this, op, rank);
     if (later) return false;
   }
@@ -73,12 +73,12 @@ bool LocalGroup::raise_arrived(CollectiveOp& op, int rank) {
 
 bool LocalGroup::count_arrival(CollectiveOp& op) {
   if (op.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return false;
-  for (int r = 0; r < size(); ++r)  // rank 0 too: what it sends to itself it has to receive
+  for (int r = 0; r < size(); ++r)  // rank 0 too: its counts to itself must match
     if (!checked(op, 0, r)) return false;
   return true;
 }
 
-// Over: what the send buffer of `rank` waits for; else whether a share of it was done.
+// Advances what the send buffer of `rank` depends on. Over: it is complete, or has failed.
 Look LocalGroup::push_before(CollectiveOp& op, int rank) {
   WorkState& before = *entry(op, rank).args.after;
   try {
@@ -95,21 +95,21 @@ Look LocalGroup::push_before(CollectiveOp& op, int rank) {
   return Look::Over;
 }
 
-// Who sleeps has to know it too. Sequentially consistent: a sleeper is seen here, or sees the time.
+// Sleepers need the time too. Sequentially consistent: a sleeper is seen here, or sees the time.
 void LocalGroup::note_not_before(CollectiveOp& op, int rank) {
   Entry& its = entry(op, rank);
   const std::int64_t known = its.args.after->not_before(-1);
   if (known != 0 && its.not_before_ns.exchange(known) != known) ring(op);
 }
 
-// Everyone who may wait for an op or message, or help with it.
+// Rings all that may wait for an op or message, or help with it.
 void LocalGroup::ring(const std::atomic<bool>& has_dependents) {
   wake();
   if (registry_->progress != nullptr) registry_->progress->ring();
   if (has_dependents.load()) registry_->wake();
 }
 
-// Progress threads of a group with ranks elsewhere look by themselves.
+// With ranks in other processes, progress threads poll and need no ring.
 void LocalGroup::ring(const CollectiveOp& op) {
   if (remote_ == nullptr) return ring(op.has_dependents);
   wake();
@@ -160,7 +160,7 @@ void LocalGroup::arm(CollectiveOp& op, int rank) {
   const Collective& mine = entry(op, rank).args;
   plan_chunks(op, size());
   if (remote_ != nullptr && remote_->armed(*this, op)) op.gates.fetch_add(1);
-  const CollectiveKind kind = mine.kind;  // before the op can be over
+  const CollectiveKind kind = mine.kind;  // read before the op can be over
   const bool at_once = does_at_once() && is_one_shot(mine, size(), rank);
   if (link_ != nullptr) op.passage = link_->pass(op);
   if (at_once && kind != CollectiveKind::AllGather) op.next.store(op.chunks);
@@ -207,7 +207,7 @@ std::string LocalGroup::side_text(const CollectiveOp& op, int rank) const {
   return call_text(entry(op, rank).args, size(), members_[static_cast<std::size_t>(rank)]);
 }
 
-// What `rank` did before the collective that its peers did not.
+// The last thing `rank` noted before the collective, which its peers did not.
 std::string LocalGroup::noted_text(const CollectiveOp& op, int rank) const {
   const Noted& last = entry(op, rank).args.last_noted;
   const int member = members_[static_cast<std::size_t>(rank)];
@@ -216,7 +216,7 @@ std::string LocalGroup::noted_text(const CollectiveOp& op, int rank) const {
                  last.of);
 }
 
-// Once if it is the same: what follows is what differs.
+// One text for both if equal; the text that follows then shows the difference.
 std::string LocalGroup::both_sides_text(const CollectiveOp& op, int a, int b) const {
   const std::string one = called_text(entry(op, a).args, size());
   const auto member = [&](int rank) { return members_[static_cast<std::size_t>(rank)]; };
@@ -234,7 +234,7 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
                (one.print.given_up == other.print.given_up || has(Fault::GivenUpIsNotCompared));
   if (agree && one.args.kind == CollectiveKind::AllToAll) {
     for (int r = 0; r <= b && agree; ++r) {
-      if (!entry(op, r).issued()) continue;  // in another process: compared once it has
+      if (!entry(op, r).issued()) continue;  // in another process: compared once issued
       agree = flat_counts_agree(entry(op, r).args, r, other.args, b) &&
               flat_counts_agree(other.args, b, entry(op, r).args, r);
       if (!agree) a = r;
@@ -257,7 +257,7 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
   if (one.args.noted != other.args.noted)
     for (const int r : {a, b}) text += noted_text(op, r);
   poison(text);
-  registry_->poison(text);  // the program is not the same on all ranks: nothing goes on
+  registry_->poison(text);  // the ranks' programs differ: ends the whole run
   return false;
 }
 
@@ -304,14 +304,14 @@ bool LocalGroup::part_done(const CollectiveOp& op, int source, int target) const
 }
 
 void LocalGroup::finish_chunks(CollectiveOp& op, std::uint32_t count, CollectiveKind kind) {
-  // The target is read first: as soon as the count is in, somebody else may finish the op.
+  // Read the target first: as soon as the count is added, another thread may finish the op.
   const std::uint32_t target = chunks_to_finish(op, size(), kind);
   const bool completes = op.completes.load(std::memory_order_relaxed);
   const std::uint32_t first_half = op.second_half ? op.chunks : 0;
   const std::uint32_t done = op.done.fetch_add(count, std::memory_order_acq_rel) + count;
   if (first_half != 0 && done == first_half) {
     if (!poisoned()) remote_->summed(*this, op);
-    return finish_chunks(op, 1, kind);  // abandon() waits for it: nothing more begins
+    return finish_chunks(op, 1, kind);  // abandon() waits for this: nothing more begins
   }
   if (done != target) return;
   if (!completes) return finish(op);
@@ -348,7 +348,7 @@ void LocalGroup::finish(CollectiveOp& op) {
   if (remote_ != nullptr && registry_->progress != nullptr) registry_->progress->forget(op);
   op.over.store(true);
   const bool dependents = op.has_dependents.load();
-  if (remote_ != nullptr)  // those of the ranks elsewhere; not before their last part in it
+  if (remote_ != nullptr)  // the remote ranks' references; not before their last use
     for (int r = 0; r < size(); ++r)
       if (!is_here(r)) release(op);
   if (has(Fault::NoWakeUpAfterAnOp)) return;
@@ -356,13 +356,13 @@ void LocalGroup::finish(CollectiveOp& op) {
   if (dependents) registry_->wake();
 }
 
-// Nobody prepares, or still prepares, this rank's data.
+// Returns when no thread is preparing, or will prepare, this rank's data.
 void LocalGroup::stop_preparing(CollectiveOp& op, int rank) {
   Entry& its = entry(op, rank);
   for (Stage seen = its.stage.load(); seen == Stage::Issued || seen == Stage::Preparing;
        seen = its.stage.load()) {
     if (seen == Stage::Issued) prepare(op, rank);
-    if (its.stage.load() == Stage::Issued) {  // what it waits for is not over: nobody will do it
+    if (its.stage.load() == Stage::Issued) {  // its dependency is not over: cancel the preparation
       if (its.stage.compare_exchange_strong(seen, Stage::None)) return;
     } else {
       let_others_run();
@@ -372,7 +372,7 @@ void LocalGroup::stop_preparing(CollectiveOp& op, int rank) {
 
 void LocalGroup::abandon(CollectiveOp& op, int rank) {
   stop_preparing(op, rank);
-  if (op.device != nullptr) {  // nobody queues it after the poison, or still does
+  if (op.device != nullptr) {  // wait out a thread that is still queueing it
     const std::scoped_lock lock(devices_.queueing());
     return;
   }
@@ -383,14 +383,14 @@ void LocalGroup::abandon(CollectiveOp& op, int rank) {
       while (!part_done(op, r, rank) || !part_done(op, rank, r)) let_others_run();
     }
   } else {
-    // Whoever arms it later sees the poison before it touches a buffer.
+    // A thread that arms it later sees the poison before it touches a buffer.
     if (!op.armed.load()) return;
     const std::uint32_t claimed = op.next.exchange(op.chunks);
     if (claimed < op.chunks) finish_chunks(op, op.chunks - claimed, entry(op, rank).args.kind);
   }
   if (entry(op, rank).args.kind == CollectiveKind::AllGather && !op.completing.load()) return;
   while (!op.over.load(std::memory_order_acquire)) {
-    // What is being sent keeps its buffers: nobody waits for it.
+    // Sends in flight keep their buffers alive: no need to wait for them.
     const std::uint32_t own = op.chunks + (op.second_half ? 1 : 0);
     if (remote_ != nullptr && op.gates.load() > 0 && op.done.load() >= own) return;
     if (!op.completing.load() || !complete_some(op)) let_others_run();

@@ -13,11 +13,12 @@
 namespace coshard {
 namespace {
 
-// While ranks compute; shorter costs compute more than it gains (20 MB over TCP).
+// While ranks compute; a shorter poll costs computation more than it gains (20 MB over TCP).
 constexpr std::int64_t kPollNs = 500'000;
-// Where nothing has moved for so long, somebody is late, by more than a longer poll adds.
+// When nothing has moved for this long, some rank is late by more than a longer poll adds.
 constexpr std::int64_t kQuietNs = 20'000'000, kQuietPollNs = 1'000'000;
-// After the last thing in flight: waking a thread costs whoever issues the next one more than this.
+// Polling continues this long after the last op in flight: waking a thread would cost the next
+// issuer more.
 constexpr std::int64_t kLingerNs = 5'000'000;
 
 }  // namespace
@@ -40,7 +41,7 @@ class ProgressThreads::Offered {
     return group_->poisoned() || (op_ != nullptr ? op_->over.load() : message_->over());
   }
   bool help() { return op_ != nullptr ? group_->help(*op_) : group_->help(*message_); }
-  // When to check it although nobody rings; 0: never.
+  // When to check it without a ring; 0: never.
   std::int64_t not_before() const {
     return op_ != nullptr && group_->link() != nullptr ? group_->not_before(*op_) : 0;
   }
@@ -60,7 +61,7 @@ ProgressThreads::ProgressThreads(int threads, std::shared_ptr<RemoteRanks> remot
       Helper& helper = *helpers_.back();
       helper.thread = std::thread([this, &helper, i] { run(helper, str_cat("progress ", i)); });
     }
-  } catch (...) {  // the system has no thread left
+  } catch (...) {  // out of threads
     stop();
     throw;
   }
@@ -81,7 +82,7 @@ void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<M
 }
 
 void ProgressThreads::forget(const CollectiveOp& op) {
-  std::shared_ptr<Offered> gone;  // after the lock
+  std::shared_ptr<Offered> gone;  // destroyed after the unlock
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find_if(offered_, [&](const auto& one) { return one->is(op); });
   if (found == offered_.end()) return;
@@ -118,7 +119,7 @@ void ProgressThreads::count_in(Census& census) {
 }
 
 void ProgressThreads::stop() noexcept {
-  Snapshot left;  // its groups may be gone with it, outside of the lock
+  Snapshot left;  // may hold the last owners of groups: destroyed after the unlock
   {
     const std::scoped_lock lock(mutex_);
     stopping_.store(true);
@@ -130,7 +131,7 @@ void ProgressThreads::stop() noexcept {
   for (const auto& helper : helpers_) helper->sleeper.store(nullptr);  // the census may go
 }
 
-// One look at all that is offered; whether any of it went on, and if not when to look again.
+// One pass over all offers; returns whether any advanced, and in `wake_ns` when to look again.
 bool ProgressThreads::pass(Snapshot& offered, std::int64_t& wake_ns) {
   bool moved = false;
   wake_ns = 0;
@@ -139,7 +140,7 @@ bool ProgressThreads::pass(Snapshot& offered, std::int64_t& wake_ns) {
     if (clock_ == nullptr) wake_ns = next_poll(moved);
   }
   for (const auto& one : offered) {
-    // In this order: what is due by the time that it helps, it does.
+    // Times are read first, so that anything due by then is done by help().
     const std::int64_t looked_ns = LinkQueue::now(), later = one->not_before();
     while (!stopping_.load() && one->help()) moved = true;
     if (later > looked_ns && !one->over())
@@ -185,7 +186,7 @@ void ProgressThreads::run(Helper& helper, const std::string& name) {
   pthread_setname_np(pthread_self(), name.c_str());
   RankContext context(&helper.parker);
   RankContext::exchange(&context);
-  const auto one_thread = make_device(DeviceKind::Cpu, {0, 1});  // for the kernels that it runs
+  const auto one_thread = make_device(DeviceKind::Cpu, {0, 1});  // for the kernels it runs
   Snapshot offered;
   std::int64_t linger_ns = 0;
   while (!stopping_.load()) {

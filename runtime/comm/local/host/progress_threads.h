@@ -1,8 +1,8 @@
 #pragma once
-// Helper threads that do what ranks in flight have left to do while they compute: "progress 0" and
-// so on (WorldOptions::progress_threads). They take part as a waiting rank does, and sleep while
-// nothing that was offered can go on. Owned by the registry of a thread group, which stops them before
-// the ranks' memory can go; never started unless asked for.
+// Helper threads that advance collectives in flight while ranks compute: "progress 0" and so on
+// (WorldOptions::progress_threads). They help like a waiting rank, and sleep while no offered op
+// can advance. Owned by the registry of a thread group, which stops them before the ranks' memory
+// is freed; started only if requested.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -26,26 +26,26 @@ struct Message;
 class ProgressThreads {
  public:
   // `remote`: driven while something is in flight; null: all ranks are here.
-  // `clock`: of a simulation, which has no threads and calls look() when it is told to.
+  // `clock`: a simulation's, which has no threads and calls look() when notified.
   explicit ProgressThreads(int threads, std::shared_ptr<RemoteRanks> remote = nullptr,
                            TransferClock* clock = nullptr);
   ~ProgressThreads() { stop(); }
   ProgressThreads(const ProgressThreads&) = delete;
   ProgressThreads& operator=(const ProgressThreads&) = delete;
 
-  // There is work in it now, or will be. Any thread; who offers an op holds a reference to it. With
-  // ranks in other processes helpers look at it by themselves, every half millisecond, or millisecond.
+  // Offers something that has work now, or will have. Any thread; the caller holds a reference to
+  // the op. With ranks in other processes, helpers poll it every half millisecond or millisecond.
   void offer(std::shared_ptr<LocalGroup> group, CollectiveOp& op);
   void offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message);
-  // It is over. Any thread.
+  // The op is over. Any thread.
   void forget(const CollectiveOp& op);
   // Something that an offered op waits for may be over. Any thread.
   void ring() noexcept;
-  // Whoever sleeps among them counts there. Before anything is offered; it outlives them.
+  // Sleeping helpers count in `census`. Before anything is offered; the census outlives them.
   void count_in(Census& census);
-  // What one of them does until nothing goes on. When to look again although nobody rings; 0: never.
+  // Helps until nothing advances. Returns when to look again without a ring; 0: never.
   std::int64_t look();
-  // Ends and joins the threads; what is offered later is left alone. Not on one of them.
+  // Ends and joins the threads; later offers are ignored. Not on one of them.
   void stop() noexcept;
 
  private:
@@ -53,8 +53,8 @@ class ProgressThreads {
   struct Helper {
     ThreadParker parker;
     std::atomic<Sleeper*> sleeper{nullptr};  // null: not counted
-    // Until rung. Sequentially consistent, with the mutex of the others: who offers sees it, or it
-    // is seen that there is something.
+    // Sleeping until rung. Sequentially consistent, with mutex_: the offering thread sees this, or
+    // the helper sees the offer.
     std::atomic<bool> asleep{false};
     void ring() noexcept;
     std::thread thread;
@@ -69,10 +69,10 @@ class ProgressThreads {
 
   std::shared_ptr<RemoteRanks> remote_;
   TransferClock* clock_;
-  std::atomic<bool> stopping_{false};      // false -> true; seen by who is rung after it
-  std::atomic<std::int64_t> moved_ns_{0};  // when something of `remote_` did; 0: offered since
-  std::mutex mutex_;                       // the one below
-  Snapshot offered_;                       // in the order in which they came
+  std::atomic<bool> stopping_{false};      // false -> true, before a ring
+  std::atomic<std::int64_t> moved_ns_{0};  // when `remote_` last moved data; 0: offered since
+  std::mutex mutex_;                       // guards offered_
+  Snapshot offered_;                       // in order of arrival
   std::vector<std::unique_ptr<Helper>> helpers_;
 };
 

@@ -38,7 +38,7 @@ struct Element<Float16> {
   static Stored store(Sum sum) { return Float16(sum).bits; }
 };
 
-// NaN propagates, whichever rank has it.
+// NaN propagates from any rank.
 template <Reduce op, class A>
 inline A combine(A a, A b) {
   if constexpr (op == Reduce::Min) return b < a || b != b ? b : a;
@@ -101,7 +101,7 @@ void plain_loop(std::span<const void* const> sources, std::span<void* const> tar
 }
 
 #if defined(__x86_64__)
-// Without fma: the bits are those of plain_loop.
+// Without FMA, so that results are bitwise those of plain_loop.
 template <class T, Reduce op>
 [[gnu::target("avx2")]] void avx2_loop(std::span<const void* const> sources,
                                        std::span<void* const> targets, std::int64_t count) {

@@ -8,8 +8,8 @@
 namespace coshard {
 
 // targets[t][i] = sources[0][i] op sources[1][i] op ... for i < count, in the order of the sources,
-// so that the bits do not depend on who calls. bf16 and f16 accumulate in f32 and round once. A
-// target may be a source. avg divides by the number of sources (integers: towards zero).
+// so that results are bitwise independent of the caller. bf16 and f16 accumulate in f32 and round
+// once. A target may be a source. avg divides by the number of sources (integers: towards zero).
 void reduce_into(DType dtype, Reduce reduce, std::span<const void* const> sources,
                  std::span<void* const> targets, std::int64_t count);
 

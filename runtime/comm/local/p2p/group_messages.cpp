@@ -36,7 +36,7 @@ void LocalGroup::transfer(const std::shared_ptr<Message>& message) {
   if (!is_here(message->source) || !is_here(message->target))
     message->carry = remote_->carrier(*this, message);
   Mailbox::match(*message);
-  constexpr std::size_t kAtOnce = 64 * 1024;  // above, a waiter copies and this rank goes on
+  constexpr std::size_t kAtOnce = 64 * 1024;  // above: left to a waiter
   if (does_at_once() && !poisoned() && bytes <= kAtOnce) {
     help(*message);
   } else if (const auto& progress = registry_->progress) {

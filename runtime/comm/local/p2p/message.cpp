@@ -46,7 +46,7 @@ bool Message::help(std::string& failure) {
 
 void Message::moved() {
   MessageState expected = MessageState::Moving;
-  if (!state.compare_exchange_strong(expected, MessageState::Taken)) return;  // given up
+  if (!state.compare_exchange_strong(expected, MessageState::Taken)) return;  // given up meanwhile
   if (!memory.empty()) std::memcpy(recv.recv, memory.data(), memory.size());
   end();
 }
