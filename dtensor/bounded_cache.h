@@ -73,8 +73,8 @@ class CacheBudget {
 inline const RankLocal<CacheBudget> cache_budget;
 CacheBudget& CacheBudget::of_rank() { return *cache_budget; }
 
-// While one is alive, nothing is dropped from this rank's caches, at less than a shared_ptr's cost.
-// Not to be held while user code runs.
+// While one is alive, nothing is dropped from this rank's caches; cheaper than a shared_ptr. Not to
+// be held while user code runs.
 class CachesHeld {
  public:
   CachesHeld() : budget_(CacheBudget::of_rank()) { budget_.hold(); }

@@ -12,7 +12,7 @@ struct LossRows {
   Tensor targets;  // i64 [rows]
   Tensor weight;   // of this rank's classes; undefined: all 1
   std::int64_t rows = 0, classes = 0;
-  std::int64_t first = 0, all_classes = 0;  // this rank's first class; their number
+  std::int64_t first = 0, all_classes = 0;  // this rank's first class; the number of all
   LossParallelOptions options;
   Tensor counted;        // bool [rows]: not ignored
   Tensor target_weight;  // [rows]: weight[target]; 0 where ignored

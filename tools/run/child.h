@@ -22,8 +22,8 @@ struct Child {
   int error = 0;           // errno if it could not be started; then the rest is unset
 };
 
-// Removes `removed` from its environment, then adds `added`. `will` gets its group before it can
-// start others. Call from a single-threaded process.
+// Removes `removed` from its environment, then adds `added`. `will` is set to its group before it
+// can start others. Call from a single-threaded process.
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
             const std::vector<std::string>& removed = {}, LastWill* will = nullptr);
 

@@ -1,6 +1,6 @@
 #pragma once
 // The protocol between a guard and `coshard run` (guard_door.h). The guard sends messages and
-// receives single bytes: a signal for its program, leave to exit, or an acknowledgement of one
+// receives single bytes: a signal for its program, kLeave to exit, or an acknowledgement of one
 // message of output. Few messages of each stream are unacknowledged, so that both ends can always
 // read: neither signals nor the end of a program are queued behind output.
 #include <array>

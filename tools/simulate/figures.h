@@ -24,11 +24,12 @@ struct Figures {
 };
 
 // gpu keys: memory_gb (0: no limit), memory_gbps (0: takes no time), product_tflops,
-// wide_product_tflops, attention_tflops, multiprocessors (0: GEMMs without waves), kernel_us. link
-// keys: gbps; base_us and step_us: a collective's latency is base_us + steps x step_us;
+// wide_product_tflops, attention_tflops, multiprocessors (0: GEMMs without waves), kernel_us.
+// link keys: gbps; base_us and step_us: a collective's latency is base_us + steps x step_us;
 // crosses_nodes: 1 for the NIC of a GPU, 0 for a link within a node; and, all or none, small_gbps,
-// small_base_us and small_step_us: a protocol for small messages. `text` is a preset or a JSON file
-// with all keys of its kind. Error{BadInput} names the presets, or the file and its missing keys.
+// small_base_us and small_step_us: a protocol for small messages.
+// `text` is a preset or a JSON file with all keys of its kind. Error{BadInput} names the presets,
+// or the file and its missing keys.
 Figures gpu_figures(const std::string& text);
 Figures link_figures(const std::string& text);
 std::string listed(const std::vector<std::string>& words);  // "a, b, c"
