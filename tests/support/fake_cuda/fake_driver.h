@@ -105,7 +105,7 @@ class FakeDriver {
   void set_peer_access(bool possible) { peer_access_ = possible; }
   // Whether `device` can reach the memory of `peer`, where peer access is possible at all.
   void set_peer_access(int device, int peer, bool possible);
-  // How long a call waits for an idle device before it complains and fails.
+  // How long a call waits for a device without progress before it complains and fails.
   void set_patience(std::chrono::milliseconds limit) { limit_ = limit; }
   // The probability that a call waits for its device if a driver may or may not do so.
   void set_waiting(double probability) { waiting_ = probability; }
@@ -156,7 +156,7 @@ class FakeDriver {
   // a complaint, which names `call`, if that cannot end. Not under lock().
   bool wait_for_device(int device, const std::string& call);
   bool wait_for(const OpRef& op, const std::string& call);
-  // wait_for_device, at random, for calls that may or may not wait according to the documentation.
+  // wait_for_device at random, for calls of which it is undocumented whether they wait.
   bool may_wait_for_device(int device, const std::string& call);
   // True for the first call with this device and key since forget().
   bool first_use(int device, const void* key);
