@@ -109,7 +109,7 @@ void require_inputs(std::string_view who, const std::vector<Tensor>& outputs,
                     const std::vector<Tensor>& inputs, const std::vector<Tensor>& gradients) {
   CS_REQUIRE(gradients.empty() || gradients.size() == outputs.size(), who, ": ", gradients.size(),
              " gradients for ", outputs.size(), " outputs");
-  for (const Tensor& output : outputs)  // up to date from here on
+  for (const Tensor& output : outputs)  // requires_grad() brings views up to date
     CS_REQUIRE(output.defined() && output.requires_grad(), who, ": ", output,
                " does not depend on a tensor that requires a gradient");
   for (const Tensor& input : inputs)

@@ -16,7 +16,7 @@
 namespace coshard {
 namespace {
 
-// Stands for a copy on the tape.
+// The tape's record of a copy.
 class CopyNode final : public GradNode {
  public:
   std::string_view name() const override { return "copy"; }
@@ -26,7 +26,7 @@ class CopyNode final : public GradNode {
   }
 };
 
-// The same values in memory of their own, in flight as `x` is.
+// A copy in its own memory, in flight if `x` is.
 Tensor own_copy(const Tensor& x) {
   Tensor copy = copy_later(x);
   const Tensor inputs[] = {x};
@@ -40,7 +40,7 @@ bool is_stretched(const Tensor& x) {
   return false;
 }
 
-// What nobody else has a handle to, each element at a place of its own.
+// The gradient in memory that nothing else refers to, each element at its own address.
 Tensor owned(Tensor gradient) {
   if (!gradient.owns_memory() || is_stretched(gradient)) return own_copy(gradient);
   gradient.set_unwritable(nullptr);
@@ -62,7 +62,7 @@ Tensor fit_to_leaf(Tensor gradient, const GradMeta& leaf) {
   const Tensor fitted = redistribute_raw(gradient, target);
   const bool is_part = fitted.storage()->buffer == gradient.storage()->buffer &&
                        fitted.local_numel() < gradient.local_numel();
-  return is_part ? copy_later(fitted) : fitted;  // or it would keep the whole
+  return is_part ? copy_later(fitted) : fitted;  // a view would keep the whole alive
 }
 
 void add_to_gradient(GradMeta& meta, Tensor gradient) {
@@ -72,7 +72,7 @@ void add_to_gradient(GradMeta& meta, Tensor gradient) {
       meta.gradient.defined() ? add(meta.gradient, gradient) : owned(std::move(gradient));
 }
 
-// The gradient as a hook sees it. Other places may have been given the same memory.
+// The gradient as a hook sees it: not writable, since others may share its memory.
 Tensor shown(const Tensor& gradient) {
   Tensor seen = gradient.detach();
   seen.set_grad_meta(gradient.grad_meta());
@@ -168,7 +168,7 @@ void BackwardPass::find_needed(const std::vector<Tensor>& outputs) {
       needed_.insert(record);
 }
 
-// One tensor may have several metas: what saved it has one of its own.
+// A tensor may have several metas: a record that saved it has its own.
 bool BackwardPass::leads_to_target(const Meta& meta) const {
   if (!meta) return false;
   if (meta->producer && needed_.contains(meta->producer.get())) return true;
@@ -190,7 +190,7 @@ void BackwardPass::arrive(const Meta& meta, Tensor gradient) {
   waiting.gradients[static_cast<std::size_t>(meta->output)].add_term(std::move(gradient));
 }
 
-// When the step's own handles are gone: a gradient that nobody else has is not copied.
+// Runs once the step has dropped its handles, so that a gradient with no other owner is not copied.
 void BackwardPass::settle_arrivals() {
   for (auto& [leaf, gradient] : std::exchange(arrived_, {}))
     come_to_leaf(leaf, fit_to_leaf(std::move(gradient), *leaf));
@@ -217,11 +217,12 @@ bool BackwardPass::about_to_wait() const {
   return waiting.in_flight() && !takes_arriving(waiting);
 }
 
-// The newest record whose gradients are here; the newest of all if none is, or the search gets long.
+// The newest record whose gradients are complete and have arrived; the newest of all if there is
+// none, or if the search gets long.
 BackwardPass::Queue::const_iterator BackwardPass::next() const {
   constexpr int kMostSeen = 64;
   if (!queue_.begin()->second.in_flight()) return queue_.begin();
-  std::map<std::uint64_t, const GradNode*, std::greater<>> to_come;  // before what is looked at
+  std::map<std::uint64_t, const GradNode*, std::greater<>> to_come;  // fed by records seen so far
   int seen = 0;
   for (auto it = queue_.begin(); it != queue_.end(); ++it) {
     for (; !to_come.empty() && to_come.begin()->first > it->first; to_come.erase(to_come.begin())) {
@@ -315,7 +316,7 @@ Task<void> BackwardPass::step() {
     if (target.meta && target.meta->producer == current_)
       target.terms.first = gradients[static_cast<std::size_t>(target.meta->output)];
   if (for_targets_ && !needed_.contains(current_.get())) {
-    current_ = nullptr;  // nothing of it is wanted, nothing freed
+    current_ = nullptr;  // not needed: not run, nothing freed
     return {};
   }
   CS_REQUIRE(!grad_enabled() || current_->records_backward(), current_->name(),
@@ -372,13 +373,12 @@ void BackwardPass::defer(int input, std::function<Tensor()> compute) {
 void BackwardPass::push_deferred(int input, std::function<Tensor()> compute, std::int64_t ns) {
   if (!needs_grad(input)) return;
   const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
-  // Only a distributed leaf: nobody waits for it, and only then are there collectives to work
-  // under.
+  // Only for a distributed leaf: no record waits for it, and there are collectives to overlap with.
   if (meta->producer || !meta->spec) return accumulate(input, compute_for(meta, compute));
   deferred_.push_back({meta, std::move(compute), current_->module, current_->name(), ns});
 }
 
-// What is computed for a leaf, in the place of its gradient where that is free.
+// Computes a leaf's gradient, directly into its bucket where that is free.
 Tensor BackwardPass::compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const {
   const auto collector = leaf->collector.lock();
   if (!collector || !adds_to_leaves_ || grad_enabled() || !leaf->hooks.empty()) return compute();

@@ -1,8 +1,8 @@
 #pragma once
-// One backward pass: records wait in a queue ordered by age, newest first. A record only points to
-// older ones, so everything that feeds it has run when its turn comes. While the gradients of the
-// newest are in flight, an older one that it does not feed may take its turn: of two chains recorded
-// by siblings of a when_all, one computes under the collectives of the other. Rank's thread.
+// One backward pass: records wait in a queue, newest first. A record only points to older ones, so
+// every record that feeds it has run before it does. While the gradients of the newest record are
+// in flight, an older one that it does not feed may run: of two chains recorded by siblings of a
+// when_all, one computes while the collectives of the other are in flight. Rank's thread.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace coshard {
 
-// The gradients to be added at one tensor, in the order in which backward produced them. Those in
+// The gradients to be summed for one tensor, in the order in which backward produced them. Those in
 // flight are kept apart until they have been awaited, so that adding them never waits.
 struct Terms {
   Tensor first;
@@ -51,34 +51,34 @@ class BackwardPass final : public GradSink {
                const std::vector<Tensor>& outputs);
 
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override;
-  // Before the first step: gradients of leaves behind `root` leave as soon as they are complete
-  // (grad_collector.h).
+  // Call before the first step: gradients of leaves reachable from `root` are sent as soon as they
+  // are complete (grad_collector.h).
   void collect(const std::shared_ptr<GradMeta>& root) { collected_.find(root); }
-  // Adds up what has reached leaves. Call it after arrive() from outside.
+  // Adds the gradients that have reached leaves. Call after arrive() from outside the pass.
   void settle_arrivals();
   bool done() const { return queue_.empty() && deferred_.empty(); }
   // Whether nothing can run before a collective that is still in flight has been awaited; depends
   // on the program's structure, so it is the same on all ranks.
   bool about_to_wait() const;
   std::vector<Tensor> awaited() const;
-  // Leaves and targets whose gradients were in flight when they met, or whose hooks wait for them.
+  // Targets, and leaves whose gradients must have arrived before they are added or shown to hooks.
   bool has_late_leaves() const { return !late_.empty(); }
   std::vector<Tensor> awaited_by_leaves() const;
-  // A sibling's backward may have added to a leaf meanwhile. Unless in_place, a leaf whose gradient
-  // is in flight again is left for the next round.
+  // A sibling's backward may have added to a leaf since. Unless in_place, a leaf whose gradient is
+  // in flight again is left for the next round.
   void settle_leaves(bool in_place);
-  // What siblings do meanwhile is not part of this backward.
+  // Call before suspending: what siblings do until the next step is not part of this backward.
   void pause() { turn_.to(nullptr); }
   void run_deferred();
-  // Nothing of it may be awaited: it computes without schedules.
+  // From now on nothing may be awaited, so products are computed without overlapped schedules.
   void stay_in_place() { may_await_ = false; }
-  // Whether the gradient of the next record is a sum of products that is not computed yet.
+  // Whether the gradient of the next record includes matmuls that have not been computed yet.
   bool has_products() const { return !queue_.empty() && !next()->second.products.empty(); }
   Task<void> sum_products();
   // Runs the next part; returns a task if that has to await. Then call step_done().
   Task<void> step();
   void step_done();
-  // Once nothing is left to do: collected gradients that have not left do so.
+  // Call once nothing is left to do: sends the collected gradients that have not been sent.
   void end();
   // The targets' gradients, once nothing is left to do; undefined if none arrived.
   std::vector<Tensor> result();
@@ -126,7 +126,7 @@ class BackwardPass final : public GradSink {
   Queue::const_iterator next() const;
   void come_to_leaf(const Meta& leaf, Tensor gradient);
   void complete_leaves();
-  // Whether nothing more of this leaf is on its way; adds what was kept aside.
+  // False if more of this leaf's gradient is deferred or in flight; else adds what was kept apart.
   bool settle_collected(const Meta& leaf);
   void settle_leaf(GradMeta& leaf, Terms& terms);
   Tensor compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const;
@@ -136,7 +136,7 @@ class BackwardPass final : public GradSink {
   Task<void> multiply_arriving();
   void push_deferred(int input, std::function<Tensor()> compute, std::int64_t ns);
   std::int64_t deferred_ns() const;
-  // The oldest, at most `count` of them, until they have taken `ns` by the forecast.
+  // Runs the oldest, at most `count` of them, until their forecast times add up to `ns`.
   void run_deferred_for(std::int64_t ns, std::size_t count);
   void run_oldest_deferred();
 
@@ -149,12 +149,12 @@ class BackwardPass final : public GradSink {
   std::unordered_set<const GradNode*> needed_;  // records that lead to a target
   Queue queue_;
   std::deque<Deferred> deferred_;
-  std::size_t deferred_before_ = 0;               // when the step began
-  std::optional<Product> arriving_;               // whose dy is in flight, of the step's input 0
+  std::size_t deferred_before_ = 0;               // size of deferred_ when the step began
+  std::optional<Product> arriving_;               // of the step's input 0, with dy in flight
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step
   std::vector<std::pair<Meta, Terms>> late_;
   CollectedLeaves collected_;
-  bool adds_to_leaves_ = true;  // and not, or not through the outer pass, for targets
+  bool adds_to_leaves_ = true;  // false for targets, of this pass or the outer one
   std::shared_ptr<GradNode> current_;
   ModuleTurn turn_;
 };

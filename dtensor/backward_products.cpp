@@ -1,5 +1,5 @@
-// The part of a backward pass that overlaps products with collectives: gradients of the inputs of
-// linear layers, by the schedules of dtensor/ops/row_schedules.h, and what is deferred under them.
+// The part of a backward pass that overlaps matmuls with collectives: gradients of the inputs of
+// linear layers, by the schedules of dtensor/ops/row_schedules.h, and the deferred work they hide.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -13,7 +13,7 @@
 
 namespace coshard {
 
-// An output gradient that its hooks or a guard look at has to be there.
+// An output gradient that hooks or a finite guard read must have arrived.
 bool BackwardPass::takes_arriving(const Waiting& waiting) const {
   if (!may_await_ || for_targets_ || grad_enabled() || guards_finite()) return false;
   const Terms& terms = waiting.gradients[0];
@@ -23,7 +23,7 @@ bool BackwardPass::takes_arriving(const Waiting& waiting) const {
   return waiting.record->takes_arriving(terms.first, deferred_ns());
 }
 
-// The sum then has the layout that the record behind it gives the gradient; nobody sees another.
+// The sum is produced in its producer's gradient_layout(); nothing may see it in another.
 bool BackwardPass::may_be_summed(const Meta& meta, const Product& product) const {
   if (!may_await_ || for_targets_ || grad_enabled() || guards_finite()) return false;
   if (!meta->producer || (outer_ != nullptr && meta->producer->sequence <= since_)) return false;
@@ -54,7 +54,7 @@ void BackwardPass::defer_rows_product(int input, const Tensor& dy, const Tensor&
       input, [=] { return matmul_rows(dy, x); }, rows_product_ns(dy, x));
 }
 
-// The next record has said that it takes it so.
+// The record has accepted dy in flight (takes_arriving).
 Task<void> BackwardPass::multiply_arriving() {
   const Product product = *std::exchange(arriving_, std::nullopt);
   const RowFactor factor = gradient_factor(product.dy, product.weight);

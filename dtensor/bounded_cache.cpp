@@ -19,7 +19,7 @@ void CacheBudget::shrink() {
   std::size_t left = bytes_;
   std::uint64_t last = 0;
   for (const AnyCache::Use& use : uses) {
-    if (left <= limit_ / 4 * 3 || use.last == clock_) break;  // not what is being added
+    if (left <= limit_ / 4 * 3 || use.last == clock_) break;  // never the entry being added
     left -= use.bytes;
     last = use.last;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// A rank's caches, which share one budget of bytes: when it is spent, the least recently used
-// entries are dropped, which affects only time. Entries in use are held by shared_ptr, or by
+// A rank's caches, which share one budget of bytes: when it is exceeded, the least recently used
+// entries are dropped, which only costs time. Entries in use are held by shared_ptr, or by
 // CachesHeld. Rank's thread.
 #include <cstdint>
 #include <memory>
@@ -22,7 +22,7 @@ struct CacheSize {
   std::string_view name;
   std::size_t entries = 0, bytes = 0;
 };
-// This rank's caches that hold or held something; the bytes they may use together.
+// This rank's caches that have ever held an entry. kCacheBytes: the default of their shared limit.
 std::vector<CacheSize> cache_sizes();
 constexpr std::size_t kCacheBytes = std::size_t{2} << 20;
 void set_cache_limit(std::size_t bytes);  // of this rank
@@ -34,7 +34,7 @@ class AnyCache {
  protected:
   friend class CacheBudget;
   struct Use {
-    // When it was last used: the number of entries that all caches had got by then.
+    // When it was last used, as the number of entries added to all caches by then.
     std::uint64_t last;
     std::size_t bytes;
   };
@@ -73,8 +73,8 @@ class CacheBudget {
 inline const RankLocal<CacheBudget> cache_budget;
 CacheBudget& CacheBudget::of_rank() { return *cache_budget; }
 
-// While one is alive, entries found in this rank's caches stay, at less than a shared_ptr's cost.
-// Not to be held while other code of the program runs.
+// While one is alive, nothing is dropped from this rank's caches; cheaper than a shared_ptr. Not to
+// be held while user code runs.
 class CachesHeld {
  public:
   CachesHeld() : budget_(CacheBudget::of_rank()) { budget_.hold(); }
@@ -86,14 +86,14 @@ class CachesHeld {
   CacheBudget& budget_;
 };
 
-// `Kind`: kName; bytes_of(value), its memory beyond itself; lies_on(value, mesh), by the mesh's id;
-// kKeepsUsed: entries that somebody else also holds are not dropped. Created as a RankLocal.
+// `Kind` has kName; bytes_of(value), its memory beyond sizeof; lies_on(value, mesh), where `mesh`
+// is an id; kKeepsUsed: whether entries with other owners are kept. Create it as a RankLocal.
 template <class Value, class Kind>
 class BoundedCache final : public AnyCache {
  public:
   using Kept = std::shared_ptr<const Value>;
 
-  // Null: not cached. Valid until something is added to any cache of the rank.
+  // Null if not cached. The pointer is valid until something is added to any cache of the rank.
   template <class Matches>
   const Kept* find(std::uint64_t hash, const Matches& matches) {
     if (heads_.empty()) return nullptr;
@@ -105,7 +105,7 @@ class BoundedCache final : public AnyCache {
     return nullptr;
   }
 
-  // By value: it may be dropped at once.
+  // Returns by value, since the entry may be dropped at once.
   Kept add(std::uint64_t hash, Kept value) {
     CacheBudget& budget = CacheBudget::of_rank();
     clock_ = &budget.clock();
@@ -119,7 +119,7 @@ class BoundedCache final : public AnyCache {
     return value;
   }
 
-  // Calls `see(kept)` for all.
+  // Calls `see(kept)` for every entry.
   template <class See>
   void each(const See& see) const {
     for (const auto& head : heads_)

@@ -1,4 +1,4 @@
-// Measures, or finds in a file; the same on all ranks.
+// Measures a calibration or reads it from a file; the result is the same on all ranks.
 #include <coshard/dtensor/calibrate.h>
 
 #include <algorithm>
@@ -25,10 +25,10 @@ namespace {
 // Floats from each rank: 256 B, 64 KiB, 2 MiB.
 constexpr std::int64_t kSmall = 1 << 6, kMiddle = 1 << 14, kLarge = 1 << 19;
 constexpr std::int64_t kGpuScale = 4;
-// Larger products are told from smaller ones: 3 ms of a core, 30 us of a GPU.
+// Larger GEMMs are extrapolated from smaller ones: 3 ms on a core, 30 us on a GPU.
 constexpr std::int64_t kMostFlops = 1 << 28;
 
-// Products of any size up to the largest of a grid, in the same memory.
+// GEMMs of any size up to the largest of a grid, in the same memory.
 class Products {
  public:
   Products(const std::shared_ptr<Device>& device, DType dtype) {
@@ -60,14 +60,14 @@ class Products {
     run(p, times);
     return now_ns() - begin;
   }
-  // The best of as many rounds over the grid as there is time for. Of the first round no point is left
-  // out until thrice that time is over.
+  // The best of as many rounds over the grid as the budget allows. The first round visits all
+  // points, unless it exceeds three times the budget.
   const GemmTable& measured(std::int64_t budget_ns) {
     const std::int64_t begin = now_ns(), times = table_.multiprocessors > 0 ? 8 : 1;
     for (int round = 0; round == 0 || now_ns() - begin < budget_ns; ++round)
       for (std::size_t i = 0; i < GemmTable::kPoints; ++i) {
         if (!worth_measuring(i)) continue;
-        if (round == 0) run(table_.point(i), 1);  // what a first call prepares
+        if (round == 0) run(table_.point(i), 1);  // warm-up: what a first call sets up
         const std::int64_t ns = time(table_.point(i), times) / times;
         std::int64_t& best = table_.ns[i];
         best = best == 0 ? ns : std::min(best, ns);
@@ -86,7 +86,7 @@ class Products {
   Tensor x_, weight_, y_;
 };
 
-// What products lose to an all_gather that is in flight for as long as they take.
+// The share of overlapped time that GEMMs and an all_gather of equal duration lose to each other.
 Task<double> contention_of(DeviceMesh line, std::shared_ptr<Products> products, double alone_ns,
                            int runs) {
   const GemmTable::Point p{128, 512, 512};
@@ -110,12 +110,12 @@ Task<double> contention_of(DeviceMesh line, std::shared_ptr<Products> products, 
   co_return line.contains_this_rank() ? std::max(least, 0.0) : 0;
 }
 
-// Along one dimension; as many runs as `budget_ns` allows.
+// Measures one mesh dimension, in as many runs as `budget_ns` allows.
 Task<Calibration::Times> measured_line(DeviceMesh line, std::shared_ptr<Products> products,
                                        double budget_ns) {
   Calibration::Times times;
   if (line.size() == 1) co_return times;
-  Task<double> first = time_to_gather(line, kLarge, 1, 1);  // a shaper lets the first pass at once
+  Task<double> first = time_to_gather(line, kLarge, 1, 1);  // a shaper passes the first at once
   const double first_ns = co_await std::move(first);
   std::vector<double> found(1, first_ns);
   Task<std::vector<double>> agreeing = largest_of_all(line.world(), found);
@@ -138,7 +138,7 @@ Task<Calibration::Times> measured_line(DeviceMesh line, std::shared_ptr<Products
   co_return times;
 }
 
-// All of it as one list, in which the largest counts.
+// All its times as one list; ranks agree on the element-wise maximum.
 std::vector<double> figures(const Calibration& c) {
   std::vector<double> all;
   for (const Calibration::Times& t : c.links)
@@ -172,7 +172,7 @@ Task<Calibration> measure(DeviceMesh mesh, CalibrateOptions options, std::string
     Task<Calibration::Times> line = measured_line(mesh[name], products, budget / 4 / mesh.ndim());
     c.links.push_back(co_await std::move(line));
   }
-  // Links that were slow leave a third of it.
+  // Even if the links were slow, a third of the budget remains.
   const std::int64_t until = std::max(begin + static_cast<std::int64_t>(0.9 * budget),
                                       now_ns() + static_cast<std::int64_t>(budget / 3));
   const auto kinds = static_cast<std::int64_t>(options.dtypes.size());
@@ -198,7 +198,7 @@ std::string of_this_rank(const World& world) {
   return text;
 }
 
-// What a calibration is of: one line.
+// Describes what a calibration measures, in one line.
 std::string described(const DeviceMesh& mesh, const CalibrateOptions& options,
                       const std::vector<double>& machines) {
   const World& world = mesh.world();
@@ -217,7 +217,7 @@ std::string described(const DeviceMesh& mesh, const CalibrateOptions& options,
                  ", order ", text_hash(ranks));
 }
 
-// A simulation measures its own clock: no file holds that.
+// A simulation measures its virtual clock, which is not saved.
 bool in_real_time(const World& world) {
   return std::abs(world.executor().now() - now_ns()) < 1'000'000'000;
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kTitle = "coshard calibration 1\n";
 
-// Numbers and lines of a text, from its front; `ok` is false once something does not fit.
+// Reads numbers and lines from the front of a text; `ok` is false after a mismatch.
 struct Reader {
   std::string_view rest;
   bool ok = true;

@@ -32,11 +32,11 @@ std::string unnamed_path(const std::string& about) {
   return folder.empty() ? folder : str_cat(folder, "/calibration-", text_hash(about));
 }
 
-// nullopt, with errno, if it cannot be read.
+// nullopt, with errno set, if it cannot be read.
 std::optional<std::string> content(const std::string& path) {
   const File file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) return std::nullopt;
-  std::string text(1 << 16, '\0');  // larger ones are none of ours
+  std::string text(1 << 16, '\0');  // a calibration is never larger
   text.resize(std::fread(text.data(), 1, text.size(), file.get()));
   return std::ferror(file.get()) != 0 ? std::nullopt : std::optional(std::move(text));
 }
@@ -65,7 +65,7 @@ void CalibrationFile::write(const Calibration& measured) const {
 
 bool CalibrationFile::written(const Calibration& measured) const {
   if (!named_) {
-    std::error_code ignored;  // then the file cannot be opened either
+    std::error_code ignored;  // opening the file then fails, too
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
   }
   const std::string text = measured.text();

@@ -1,6 +1,6 @@
 #pragma once
-// Where a calibration is kept between runs. Any thread; a file is replaced as a whole, so that ranks
-// and processes may read and write it at once.
+// Stores a calibration between runs. Any thread; a file is replaced atomically, so that ranks and
+// processes may read and write it at once.
 #include <optional>
 #include <string>
 
@@ -10,14 +10,15 @@ namespace coshard {
 
 class CalibrationFile {
  public:
-  // `named` by the caller, whose errors are told; empty: one for `about` in the cache folder.
+  // `named`: the caller's path, whose errors are reported; empty: a file for `about` in the user's
+  // cache folder.
   CalibrationFile(std::string named, const std::string& about);
 
   const std::string& path() const { return path_; }  // empty: there is no cache folder
-  // nullopt: not there, or of something else. Error{BadInput} for a named file that cannot be read,
-  // or is none; unnamed, that is nullopt too.
+  // nullopt if it does not exist or is not for `about`. If it cannot be read or parsed:
+  // Error{BadInput} for a named file, nullopt for an unnamed one.
   std::optional<Calibration> read(const std::string& about) const;
-  // Error{BadInput} for a named file that cannot be written; unnamed, nothing is kept.
+  // If it cannot be written: Error{BadInput} for a named file; an unnamed one is skipped.
   void write(const Calibration& measured) const;
 
  private:

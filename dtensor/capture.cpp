@@ -18,7 +18,7 @@ struct CapturedStep::State {
 
 namespace {
 
-// A step cannot be called again while it runs.
+// Rejects a call of a step that is still running.
 class Running {
  public:
   explicit Running(bool& flag) : flag_(flag) {
@@ -37,7 +37,7 @@ Tensor own_copy(const Tensor& tensor) { return tensor.defined() ? copy_of(tensor
 
 }  // namespace
 
-// The work of siblings would be recorded too.
+// Fails in a child of a when_all, where the work of siblings would be recorded too.
 Task<Tensor> CapturedStep::record(std::shared_ptr<State> state, std::vector<Tensor> inputs) {
   const std::shared_ptr<Device>& device = World::current()->device();
   if (Branch::current().child_path() != nullptr)

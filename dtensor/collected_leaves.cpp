@@ -21,7 +21,7 @@ bool is_collected(const std::shared_ptr<GradMeta>& meta) {
   return meta && !meta->producer && meta->requires_grad && !meta->collector.expired();
 }
 
-// Each leaf behind `root` that is collected, with the oldest record that reads it.
+// The collected leaves reachable from `root`, each with the oldest record that reads it.
 Leaves leaves_behind(const std::shared_ptr<GradMeta>& root) {
   Leaves leaves;
   std::unordered_map<const GradMeta*, std::size_t> known;

@@ -9,7 +9,7 @@
 
 namespace coshard {
 
-// A rank with a collector keeps one alive: without, no pass looks for leaves.
+// Held by every collector: without one on the rank, no pass searches for leaves.
 class CollectorHere {
  public:
   CollectorHere();
@@ -22,17 +22,17 @@ class CollectedLeaves {
  public:
   using Meta = std::shared_ptr<GradMeta>;
   CollectedLeaves() = default;
-  ~CollectedLeaves();  // what has not ended is given up
+  ~CollectedLeaves();  // gives up the collectors that have not ended
   CollectedLeaves(const CollectedLeaves&) = delete;
   CollectedLeaves& operator=(const CollectedLeaves&) = delete;
 
-  // Looks for the leaves behind `root` and begins with their collectors.
+  // Finds the leaves reachable from `root` and calls begin() on their collectors.
   void find(const Meta& root);
   bool empty() const { return due_.empty(); }
-  // Records newer than `next` have run. Completes, in order, the leaves that none of the others
-  // reads, up to the first that `settled` says is still waiting.
+  // Call when all records newer than `next` have run. Completes, in order, the leaves that no
+  // remaining record reads, up to the first for which `settled` returns false.
   void ran_down_to(std::uint64_t next, const std::function<bool(const Meta&)>& settled);
-  // All have run.
+  // Call when all records have run.
   void end();
 
  private:

@@ -27,7 +27,7 @@ struct DeviceMesh::Root {
   // Shared by all meshes with the same dimensions, since ranks may drop and recreate them at
   // different times.
   struct Shared {
-    std::map<unsigned, std::shared_ptr<Communicator>> merged;  // over several: their bits
+    std::map<unsigned, std::shared_ptr<Communicator>> merged;  // by the bits of several dimensions
     std::array<Notes, kMaxMeshDims> notes;                     // by dimension
   };
   struct Slice {
@@ -249,13 +249,13 @@ DeviceMesh DeviceMesh::with_calibration(std::shared_ptr<const Calibration> measu
   return rooted(world(), ranks(), shape(), names(), links(), std::move(measured));
 }
 
-// The root's dimensions behind a name: a dimension of this mesh, or several that were flattened.
+// The root's dimensions that a name stands for: one of this mesh, or several flattened ones.
 unsigned DeviceMesh::mask_of(std::string_view name) const {
   for (std::size_t d = 0; d < names().size(); ++d)
     if (names()[d] == name) return impl_->dims[d];
   for (const Root::Flat& flat : impl_->root->flattened) {
     if (flat.name != name) continue;
-    unsigned mine = 0;  // whole dimensions of this mesh that lie in it
+    unsigned mine = 0;  // dimensions of this mesh that it contains
     for (unsigned dims : impl_->dims)
       if ((dims & ~flat.dims) == 0) mine |= dims;
     if (mine == flat.dims) return flat.dims;
@@ -278,7 +278,7 @@ DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
     CS_REQUIRE(mask != 0, "submesh: the mesh ", *this, " has no dimension '", name, "'");
     CS_REQUIRE((mask & before) == 0, "submesh: '", name, "' of the mesh ", *this,
                " is named twice, or is part of an earlier name");
-    // Above all earlier bits.
+    // It must lie above all earlier bits.
     CS_REQUIRE(std::countr_zero(mask) >= static_cast<int>(std::bit_width(before)), "submesh: '",
                name, "' is out of order; name dimensions in the order of the mesh ", *this);
     before |= mask;
@@ -290,7 +290,7 @@ DeviceMesh DeviceMesh::submesh(const std::vector<std::string>& names) const {
 DeviceMesh DeviceMesh::joined(const DeviceMesh& other) const {
   const Impl &one = made(impl_), &two = made(other.impl_);
   if (one.root != two.root) return {};
-  std::map<int, std::pair<unsigned, std::string>> by_first;  // by the first of a set's dimensions
+  std::map<int, std::pair<unsigned, std::string>> by_first;  // by the first dimension of each set
   unsigned all = 0;
   for (const Impl* impl : {&one, &two})
     for (std::size_t d = 0; d < impl->dims.size(); ++d) {

@@ -24,7 +24,7 @@ Tensor marked(Tensor x, bool requires_grad) {
   return x;
 }
 
-// A target on which every rank makes the whole tensor before it keeps its part.
+// The target on which every rank makes the whole tensor, before it keeps its part.
 Target whole(const Target& target) { return target.is_mesh() ? Target(target.mesh()) : target; }
 Tensor part_of(const Tensor& whole, const Target& target, bool requires_grad) {
   const Tensor part = target.is_mesh() ? redistribute_raw(whole, target.layout()) : whole;

@@ -16,7 +16,7 @@ const RankLocal<FiniteGuards> guards;
 
 }  // namespace
 
-// An observer, so that records know their modules.
+// Registers as an observer, so that records are given their modules.
 FiniteGuard::FiniteGuard(World& world) : world_(world) {
   world.add_observer(this);
   ++guards->count;

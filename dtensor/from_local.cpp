@@ -28,13 +28,13 @@ class FromLocalNode final : public GradNode {
   }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
-    // Recorded if second derivatives are wanted.
+    // Recorded on the tape if second derivatives are requested.
     const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
                                             : redistribute_raw(gradient, wanted_).raw_local();
     if (mesh_.contains_this_rank())
       return sink.accumulate(0, gradient_of_partial(part, term_.get(name()), mesh_, layout_));
-    // A leaf stays without a gradient. Else what lies behind may be on a larger mesh, whose ranks
-    // walk it together.
+    // A leaf gets no gradient. Otherwise the producer may be on a larger mesh, whose ranks must all
+    // run its backward.
     if (!inputs[0] || !inputs[0]->producer) return;
     const Tensor none = zeros(gradient.device(), local_shape_, gradient.dtype());
     fly_with(part, none);
@@ -48,8 +48,8 @@ class FromLocalNode final : public GradNode {
   Saved term_;
 };
 
-// Takes the replicas of rank 0 of each mesh dimension; outside the mesh, where `local` is
-// empty, it is in flight where the others take them.
+// Broadcasts the replica of the first rank of each mesh dimension; outside the mesh, where `local`
+// is empty, the result is in flight whenever it is on the other ranks.
 Tensor first_replica(const Tensor& local, const DeviceMesh& mesh, const Layout& layout) {
   Tensor value = local;
   for (int m = 0; m < layout.ndim(); ++m) {
@@ -70,7 +70,7 @@ void check_stride(const FromLocalOptions& options, const DTensor& made) {
              made, ", whose local tensors have strides like ", own);
 }
 
-// The size of each sharded dimension follows from this rank's part alone: the others compare it.
+// The size of each sharded dimension is derived from this rank's part alone, so peers compare it.
 void note_sizes(const Tensor& made) {
   const DeviceMesh& mesh = made.mesh();
   for (int m = 0; m < mesh.ndim(); ++m) {
@@ -125,7 +125,7 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
   } else {
     out = Tensor::empty(local.device(), spec, local.dtype());
     if (options.run_check) out = first_replica(out, mesh, layout);
-    if (!out.in_flight() && local.in_flight())  // it lands with it, as where it is a part
+    if (!out.in_flight() && local.in_flight())  // arrives with it, as inside the mesh
       out = local.view_as(out.local_shape(), out.strides(), 0, spec);
   }
   record_from_local(local, out, options);

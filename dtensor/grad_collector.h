@@ -1,6 +1,6 @@
 #pragma once
-// Who gathers the gradients of some leaves while backward runs, and sends them on as soon as they
-// are complete. Leaves refer to it (GradMeta::collector). Rank's thread.
+// Collects the gradients of some leaves while backward runs, and sends them as soon as they are
+// complete. Leaves refer to it (GradMeta::collector). Rank's thread.
 #include <span>
 
 #include <coshard/dtensor/tape.h>
@@ -10,14 +10,14 @@ namespace coshard {
 class GradCollector {
  public:
   virtual ~GradCollector() = default;
-  // A backward begins that reaches these leaves, by their numbers (GradMeta::collected_as), in the
-  // order in which their gradients will be complete. Whether it must tell complete() and end().
-  // Error{BadInput}: another such backward has not ended.
+  // Called when a backward begins that reaches these leaves, given by number
+  // (GradMeta::collected_as) in the order in which their gradients will be complete. Returns
+  // whether it must call complete() and end(). Error{BadInput}: another such backward has not
+  // ended.
   virtual bool begin(std::span<const int> reached) = 0;
-  // Where an operator may write the first gradient of `leaf`; undefined: in memory of its own.
+  // Memory into which an operator may write the first gradient of `leaf`; undefined: none.
   virtual Tensor place(const GradMeta& leaf) = 0;
-  // Adds `gradient`, which is not in flight, to leaf.gradient, which is not either.
-  // Error{BadInput}: it would be counted twice.
+  // Adds `gradient` to leaf.gradient; neither is in flight. Error{BadInput}: it would count twice.
   virtual void add(GradMeta& leaf, Tensor gradient) = 0;
   // Nothing more will be added to this leaf's gradient in this backward.
   virtual void complete(int leaf) = 0;

@@ -32,12 +32,12 @@ class ReadLog {
   ReadLog& operator=(const ReadLog&) = delete;
   void stop();
   void read(const Tensor& tensor);
-  // The tensor did not exist before; it was made meanwhile.
+  // Drops the reads of a tensor that was created since the constructor.
   void forget(const Tensor& tensor);
   // Error{BadInput} "who: ..." if a tensor that still exists was written to since it was first
   // read.
   void require_unchanged(std::string_view who) const;
-  // The gradient slots of the tensors that existed before.
+  // The gradient slots of tensors that were read and existed before the log.
   const std::vector<std::shared_ptr<GradMeta>>& wanted() const { return wanted_; }
 
  private:
@@ -53,7 +53,7 @@ class ReadLog {
   std::vector<Read> reads_;
   std::unordered_set<const Buffer*> known_;
   std::vector<std::shared_ptr<GradMeta>> wanted_;
-  std::uint64_t since_;  // the newest record that existed before
+  std::uint64_t since_;  // the newest record that existed before the log
   ReadLog* outer_;
   bool stopped_ = false;
 };

@@ -43,7 +43,7 @@ HookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
   CS_REQUIRE(leaf.defined() && leaf.requires_grad() && leaf.is_leaf(),
              "register_post_accumulate_grad_hook: ", leaf,
              " is not a leaf that requires a gradient");
-  // The leaf owns its hooks; they do not keep it alive.
+  // The leaf owns its hooks, so they hold it weakly.
   const std::function<void()> told = [weak = Tensor::Weak(leaf), hook = std::move(hook)] {
     const Tensor tensor = weak.lock();
     if (tensor.defined()) hook(tensor);

@@ -34,7 +34,7 @@ double xavier_std(const Tensor& x, double gain, const char* what) {
 
 double below(double x) { return std::erfc(-x / std::sqrt(2)) / 2; }
 
-// Solves below(x) = p by bisection; parameters are small enough.
+// Solves below(x) = p by bisection, which is fast enough for parameters.
 double quantile(double p, double low, double high) {
   for (int i = 0; i < 60; ++i) {
     const double middle = (low + high) / 2;

@@ -50,14 +50,14 @@ void check_mesh(const char* what, const World& world, const std::vector<int>& ra
   }
 }
 
-// So that a program that creates a mesh per step does not keep all of them.
+// Keeps a program that creates a mesh per step from accumulating them.
 void forget_now_and_then() {
   constexpr int kOften = 64;
   static const RankLocal<int> made;
   if (++*made % kOften == 0) forget_dropped_meshes();
 }
 
-// All ranks; in a mesh of several dimensions those of one host beside each other.
+// All ranks; for a mesh of several dimensions, ranks of one host are adjacent.
 std::vector<int> ranks_by_host(const World& world, const std::vector<int>& shape) {
   std::vector<int> ranks(static_cast<std::size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -69,7 +69,7 @@ std::vector<int> ranks_by_host(const World& world, const std::vector<int>& shape
   return ranks;
 }
 
-// Once per rank 0 and shape: that its innermost dimension lies on several hosts.
+// Warns, on rank 0 and once per shape, that the innermost dimension spans several hosts.
 void warn_of_hosts(const DeviceMesh& mesh) {
   const std::vector<int>& hosts = *hosts_of_ranks;
   const auto inner = std::ranges::find_if(mesh.shape().rbegin(), mesh.shape().rend(),

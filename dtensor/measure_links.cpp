@@ -13,7 +13,7 @@
 namespace coshard {
 namespace {
 
-// Rounded to two digits, so that runs agree.
+// Rounds to two significant digits, so that runs agree.
 double rounded_figure(double value) {
   if (value <= 0) return 0;
   const double unit = std::pow(10, std::floor(std::log10(value)) - 1);

@@ -6,7 +6,7 @@
 namespace coshard {
 namespace {
 
-// What the ranks along mesh dimension m reduce, stacked: [n, local shape...].
+// The terms that the ranks along mesh dimension m reduce, stacked: [n, local shape...].
 Tensor terms_along(const Tensor& term, int m) {
   Layout inner_reduced = term.layout();
   for (int after = m + 1; after < inner_reduced.ndim(); ++after)

@@ -1,15 +1,14 @@
 #pragma once
-// The partial values of a Partial: how a value is split into one per rank, and what share of the
-// value's gradient each gets. A Partial over several mesh dimensions is reduced over one after the
-// other, the last first.
+// Partial values: how a value is split into one per rank, and what share of its gradient each gets.
+// A Partial over several mesh dimensions is reduced over one after the other, the last first.
 #include <optional>
 
 #include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 
-// Splits a value that every rank has so that it reduces to itself again: the first rank of a P(sum)
-// or P(product) keeps the value, the others hold 0 or 1; for other reductions every rank keeps it.
+// Splits a value that every rank has into terms that reduce to it: the first rank of a P(sum) or
+// P(product) keeps the value, the others hold 0 or 1; for other reductions every rank keeps it.
 // Returns what this rank holds instead; nullopt: the value itself. No communication.
 std::optional<double> partial_in_place_of_value(const DeviceMesh& mesh, const Layout& layout);
 
@@ -24,7 +23,7 @@ std::optional<double> partial_in_place_of_value(const DeviceMesh& mesh, const La
 //                   it
 Tensor gradient_of_partial(const Tensor& gradient, const Tensor& term, const DeviceMesh& mesh,
                            const Layout& layout);
-// Whether that needs `term`.
+// Whether gradient_of_partial needs `term`.
 bool gradient_needs_partial(const Layout& layout);
 
 // Whether both have the same shards; Replicate and Partial count as equal. A gradient's layout and

@@ -1,4 +1,4 @@
-// How tensors are printed: values as PyTorch shows them, then dtype, shape and layout.
+// Prints tensors: values as PyTorch shows them, then dtype, shape and layout.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@ namespace coshard {
 namespace {
 
 constexpr std::int64_t kAllShown = 1000;  // elements
-constexpr std::int64_t kEdge = 3;         // of more, so many at both ends of a dimension
+constexpr std::int64_t kEdge = 3;         // shown at both ends of a dimension if there are more
 constexpr std::size_t kLine = 80;         // characters
 
 // Numbers in order, all of the same width.
@@ -27,7 +27,7 @@ class ShownNumbers {
   std::size_t width() const { return width_; }
 
  private:
-  // Whole numbers as "2.", others with four digits, very large or small or mixed ones by exponent.
+  // Integers as "2.", others with four digits; very large, small or mixed ones with an exponent.
   void choose_form() {
     double least = INFINITY, most = 0;
     for (double value : values_) {
@@ -75,7 +75,7 @@ class Printer {
   void print() { print_dim(0); }
 
  private:
-  // Only of what is shown, so that a large tensor is not copied.
+  // Only the values that are shown, so that a large tensor is not copied.
   std::vector<double> values() const {
     if (all_) return x_.to_vector();
     std::vector<double> found;
@@ -134,7 +134,7 @@ int rank_in(const DeviceMesh& mesh) {
   return mesh.ranks()[at];
 }
 
-// The prefix of the description: whose values these are, unless every rank has them.
+// The prefix of the description: which rank's values these are, unless all ranks have them.
 std::string part_of(const Tensor& x) {
   if (!x.is_distributed() || x.layout().is_replicate()) return "";
   if (!x.mesh().contains_this_rank()) return "";

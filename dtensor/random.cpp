@@ -18,8 +18,8 @@ namespace {
 // The generator of this branch. Ranks call in the same order, so they draw the same streams.
 const BranchLocal<RandomState> generator;
 
-// A child of a when_all draws from streams of its own, which depend on its position alone, whatever
-// its siblings draw and when.
+// A child of a when_all draws from its own streams, which depend only on its position, not on what
+// its siblings draw or when.
 void fork_generator(Branch& parent, Branch& child, int position) {
   RandomState& from = generator.own(parent);
   if (position == 0) ++from.next_stream;                       // once for all children
@@ -29,7 +29,7 @@ void fork_generator(Branch& parent, Branch& child, int position) {
 }
 [[maybe_unused]] const bool forks = on_branch_fork(fork_generator);
 
-// The positions of one box of x's elements: where it lies in the logical tensor and in x.
+// One box of x's elements: its position in the logical tensor and in x.
 struct RandomBox {
   Shape shape, global, local;
 };

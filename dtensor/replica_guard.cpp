@@ -12,8 +12,8 @@ struct ReplicaGuards {
 };
 const RankLocal<ReplicaGuards> replica_guards;
 
-// Compared when all ranks have come to the barrier, so that the first operator that differs is
-// told, and not the last one before the next collective.
+// The barrier makes all ranks compare now, so that the error names the first operator that differs,
+// not the last one before the next collective.
 void tell(Communicator& communicator, const Noted& made) {
   communicator.note(made);
   Collective barrier;

@@ -45,7 +45,7 @@ std::uint64_t bits_hash(const Tensor& x) {
 
 namespace {
 
-// What all ranks along dimension m have, one after the other, in flight.
+// The values of all ranks along dimension m, concatenated, in flight.
 Tensor gathered(const Tensor& mine, const DeviceMesh& mesh, int m) {
   Collective c;
   c.kind = CollectiveKind::AllGather;
@@ -75,7 +75,7 @@ std::vector<MeshReplicas> replicas_by_mesh(const std::vector<NamedTensor>& tenso
   return parts;
 }
 
-// The place in the mesh whose replica that of `place` is to equal: 0 along replicated dimensions.
+// The mesh position that `place` is compared with: coordinate 0 along replicated dimensions.
 std::size_t first_replica_of(std::size_t place, const Layout& layout, const DeviceMesh& mesh) {
   std::size_t first = 0, stride = 1;
   for (int m = mesh.ndim(); m-- > 0; stride *= static_cast<std::size_t>(mesh.size(m))) {
@@ -86,7 +86,7 @@ std::size_t first_replica_of(std::size_t place, const Layout& layout, const Devi
   return first;
 }
 
-// `hashes`: those of all ranks of the mesh, row-major over it.
+// `hashes`: of all ranks of the mesh, row-major over it.
 void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
   const std::size_t count = part.tensors.size();
   const std::vector<int>& ranks = part.mesh.ranks();

@@ -23,7 +23,7 @@ struct NamedTensor {
 //            rank that differs from the first replica. Also in a captured step.
 Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site = CallSite::current());
 
-// Of the local tensor's elements; copies them to the host.
+// A hash of the bits of the local tensor's elements; copies them to the host.
 std::uint64_t bits_hash(const Tensor& x);
 
 }  // namespace coshard

@@ -24,7 +24,7 @@ std::optional<Shape> shape_at(const std::int64_t* numbers) {
   return shape;
 }
 
-// Along dimension m, through memory of the device.
+// Gathers along dimension m, through device memory.
 Numbers run_check_gathered(const Numbers& mine, const DeviceMesh& mesh, int m) {
   Device& device = *mesh.world().device();
   Numbers all(mine.size() * static_cast<std::size_t>(mesh.size(m)));

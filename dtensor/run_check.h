@@ -16,7 +16,7 @@ struct LocalFacts {
 };
 
 // The first mismatch, as one line; empty: none. `facts`: one per rank of the mesh, row-major. Pure,
-// so that all ranks come to the same result.
+// so that all ranks get the same result.
 std::string disagreement(const std::vector<LocalFacts>& facts, const std::vector<int>& mesh_shape,
                          const Layout& placements);
 

@@ -6,7 +6,7 @@
 
 namespace coshard {
 
-// A tensor, off the tape, and how often its memory had been written to when it was saved.
+// A detached tensor, and how often its memory had been written to when it was saved.
 class Saved {
  public:
   Saved() = default;  // nothing

@@ -125,7 +125,7 @@ std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layo
   return interned->add(hash, std::make_shared<const Spec>(std::move(spec)));
 }
 
-// A mesh is dropped when all that holds it is a spec: every spec that lives is interned.
+// A mesh is dropped when only specs hold it; all live specs are interned, so they can be counted.
 void forget_dropped_meshes() {
   struct Mesh {
     const void* id;

@@ -73,7 +73,7 @@ const std::uint64_t* StepGraph::random_origin(const RandomState& drawn,
                                               std::uint64_t* stream) const {
   if (drawn.seed != random_.seed)
     refuse("random numbers of another seed (manual_seed, or a child of a when_all)");
-  // Drawn before the step, by a forward whose backward is in it: the same numbers each time.
+  // Drawn before the step, by a forward whose backward is part of it: the same draws each time.
   if (drawn.next_stream < random_.next_stream) return nullptr;
   *stream = drawn.next_stream - random_.next_stream;
   return static_cast<const std::uint64_t*>(block_->data());

@@ -20,7 +20,7 @@ namespace coshard {
 
 class StepGraph {
  public:
-  // What this rank is recording; null: nothing.
+  // The step that this rank is recording; null if none.
   static StepGraph* recording();
 
   // Starts recording. The step reads copies of these inputs.
@@ -33,13 +33,13 @@ class StepGraph {
 
   // --- while recording ---
 
-  // Where kernels find these numbers: `now` in the recorded step, what
-  // `next` writes in each later one. Error{Unsupported}: too many.
+  // Device memory from which kernels read these numbers: `now` in the recorded step, what `next`
+  // writes in each later one. Error{Unsupported}: too many.
   const double* numbers(std::span<const double> now, std::function<void(std::span<double>)> next);
   void on_replay(std::function<void()> advance) { advances_.push_back(std::move(advance)); }
-  // Where kernels find {seed, stream}, from which the stream they need is *stream away. Null: the
-  // number is the same in each step. Error{Unsupported}: another generator (a child of a when_all,
-  // another seed).
+  // Device memory from which kernels read {seed, stream}; theirs is *stream streams further. Null:
+  // the draws are the same in each step. Error{Unsupported}: another generator (a child of a
+  // when_all, another seed).
   const std::uint64_t* random_origin(const RandomState& drawn, std::uint64_t* stream) const;
   // backward is about to add to this leaf's gradient. Error{Unsupported}: it has one from before
   // the step.
@@ -53,9 +53,9 @@ class StepGraph {
 
   // --- afterwards ---
 
-  // The recorded step itself, whose host state is already up to date.
+  // Runs the recorded step itself, whose host state is already up to date.
   void launch();
-  // The next step. Error{BadInput}: other inputs; whatever owners of host state throw.
+  // Runs the next step. Error{BadInput}: different inputs; also what owners of host state throw.
   void replay(const std::vector<Tensor>& inputs);
   const Tensor& result() const { return result_; }
 
@@ -74,7 +74,7 @@ class StepGraph {
   std::vector<std::uint64_t> words_;
   std::vector<Entry> entries_;
   std::vector<std::function<void()>> advances_;
-  RandomState random_;       // at its beginning, in the recorded step
+  RandomState random_;       // at the start of the recorded step
   std::uint64_t draws_ = 0;  // how many streams a step consumes
   std::vector<std::pair<std::shared_ptr<GradMeta>, Tensor>>
       leaves_;  // and their gradients after it

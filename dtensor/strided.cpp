@@ -12,7 +12,7 @@ enum class Map : std::uint8_t { Gather, Scatter, Mask };
 
 Tensor map(Map kind, const Tensor& x, const ViewPlace& place);
 
-// Of one of the maps: the next gradient is that of the map the other way round.
+// The record of one of the maps: its gradient is the adjoint map.
 class StridedNode final : public GradNode {
  public:
   StridedNode(Map kind, const ViewPlace& place) : kind_(kind), place_(place) {}
@@ -34,7 +34,7 @@ void copy(const Tensor& to, const Tensor& from) {
   if (to.local_numel() > 0) kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from)});
 }
 
-// A stretched view: each of its elements stands for several.
+// Sums over the dimensions of an expanded view, whose elements are aliased.
 Tensor summed(const Tensor& y, const ViewPlace& place) {
   Shape dims;
   for (std::size_t d = 0; d < place.shape.size(); ++d)

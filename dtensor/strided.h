@@ -14,11 +14,11 @@ struct ViewPlace {
   std::int64_t extent;  // of the base's memory, in elements
 };
 
-// Linear maps of a gradient, recorded if second derivatives are wanted. x has the base's shape, y
-// the view's.
+// Linear maps of a gradient, recorded if second derivatives are requested. x has the base's shape,
+// y the view's.
 Tensor gathered(const Tensor& x, const ViewPlace& place);   // the view's elements of x
-Tensor scattered(const Tensor& y, const ViewPlace& place);  // y there, 0 elsewhere
-Tensor masked(const Tensor& x, const ViewPlace& place);     // 0 there, x elsewhere
+Tensor scattered(const Tensor& y, const ViewPlace& place);  // y at the view's elements, 0 elsewhere
+Tensor masked(const Tensor& x, const ViewPlace& place);     // 0 at the view's elements, x elsewhere
 
 // A record whose output is the view and whose input is the base.
 std::shared_ptr<GradNode> make_view_node(const ViewPlace& place);

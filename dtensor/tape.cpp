@@ -18,7 +18,7 @@ struct Recording {
 const BranchLocal<Recording> recording;
 const RankLocal<std::uint64_t> last_sequence;
 
-// Records that nobody leads to any more, while one of them is being destroyed.
+// Records without owners, queued while one is destroyed, so that chains do not recurse.
 thread_local std::vector<std::shared_ptr<GradNode>>* dropped = nullptr;
 
 void drop(std::shared_ptr<GradNode> record) {
@@ -81,7 +81,7 @@ void push_record(std::shared_ptr<GradNode> record, std::span<const Tensor> input
   if (const World* world = World::current(); world && world->observed())
     record->module = world->module();
   record->inputs.reserve(inputs.size());
-  for (const Tensor& t : inputs)  // a view may catch up, by a record of its own, which is older
+  for (const Tensor& t : inputs)  // a view may catch up, which pushes an older record
     record->inputs.push_back(t.defined() && t.requires_grad() ? t.grad_meta() : nullptr);
   record->sequence = ++*last_sequence;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -98,7 +98,7 @@ ReadLog::ReadLog() : since_(newest_record()) {
 void ReadLog::stop() {
   if (std::exchange(stopped_, true)) return;
   Recording& now = recording.own();
-  if (now.log == this) now.log = outer_;  // else its branch was given up, and goes
+  if (now.log == this) now.log = outer_;  // else its branch was given up and is being destroyed
 }
 
 bool ReadLog::is_from_before(const Tensor& tensor) const {
@@ -113,7 +113,7 @@ bool ReadLog::is_from_before(const Tensor& tensor) const {
 void ReadLog::read(const Tensor& tensor) {
   if (outer_ != nullptr && !stopped_) outer_->read(tensor);
   const std::shared_ptr<Buffer>& buffer = tensor.storage()->buffer;
-  const bool wants = tensor.requires_grad();  // a view from before may catch up only now
+  const bool wants = tensor.requires_grad();  // may make an older view catch up
   const std::shared_ptr<GradMeta>& meta = tensor.grad_meta();
   if (wants && is_from_before(tensor) && std::ranges::find(wanted_, meta) == wanted_.end())
     wanted_.push_back(meta);

@@ -110,7 +110,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   impl().grad->requires_grad = value;
   impl().grad->spec = impl().spec;
-  if (value) leave_base();  // a leaf is what nobody else makes
+  if (value) leave_base();  // a leaf is not a view of another tensor
   return *this;
 }
 
@@ -219,7 +219,7 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
   if (!is_floating(dtype))
     for (const double value : values) require_fits(value, dtype, "from_values");
   require_not_recording(*device, "from_values", "copy from the host");
-  // Elsewhere than on the cpu kernels cannot read the host's memory.
+  // Kernels of other devices than the CPU cannot read host memory.
   void* given = const_cast<double*>(values.data());
   const Tensor there =
       device->kind() == DeviceKind::Cpu ? Tensor() : empty(device, shape, DType::F64);

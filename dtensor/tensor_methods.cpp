@@ -1,4 +1,4 @@
-// The methods that PyTorch's tensors have: each is the function of the same name.
+// The methods of PyTorch's tensors; each calls the function of the same name.
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>

@@ -9,7 +9,7 @@
 namespace coshard {
 namespace {
 
-// The base after a write through a view: the view's elements are the written value's.
+// The base after a write through a view: the view's elements come from the written value.
 class WriteNode final : public GradNode {
  public:
   explicit WriteNode(const ViewPlace& place) : place_(place) {}
@@ -48,7 +48,7 @@ void require_writable_on_tape(const Tensor& x, std::string_view who) {
                " shares with a tensor on the tape: it cannot be changed in place; clone it first");
 }
 
-// retain_grad holds for the tensor, whatever made it last.
+// retain_grad belongs to the tensor, so it carries over to a new producer.
 void go_on_retaining(const std::shared_ptr<GradMeta>& before, const Tensor& x) {
   if (!before || !before->producer) return;
   const auto is_this = [&](const auto& meta) { return meta.lock() == before; };
@@ -57,7 +57,7 @@ void go_on_retaining(const std::shared_ptr<GradMeta>& before, const Tensor& x) {
   x.grad_meta()->producer->retaining.push_back(x.grad_meta());
 }
 
-// The base is what the write of `value`, if any, through x has made of it.
+// Makes a write through x part of the base's history; `value` is undefined for a constant.
 void write_into_base(const Tensor& x, const Tensor& base, const Tensor& value) {
   const Tensor inputs[] = {base, value};
   Tensor written = base;  // the same handle
@@ -99,8 +99,7 @@ void Tensor::read_by(const Work& work) const {
     buffer.reader = work.state();
     return;
   }
-  // Without asking whether they are over: a redistribute that waits to be issued would be issued
-  // here.
+  // Does not ask whether readers are done, which would issue a deferred redistribute.
   auto& known = buffer.more_readers;
   if (known.size() == known.capacity())
     std::erase_if(known, [](const auto& reader) { return reader.expired(); });
@@ -111,13 +110,13 @@ void Tensor::wait_for_readers(std::string_view who) const {
   wait_for_readers(*impl_->storage->buffer, who);
 }
 
-// One that fails leaves all, for whoever writes after that.
+// If a wait fails, all readers stay listed for the next write.
 void Tensor::wait_for_readers(Buffer& buffer, std::string_view who) {
   const auto wait_for = [who](const std::weak_ptr<WorkState>& reader) {
     if (const auto state = reader.lock(); state && !state->ready())
       wait_in_place(*state, who, "what reads it is in flight and ");
   };
-  // Copies: a redistribute that was deferred is issued by this wait, and joins the list meanwhile.
+  // Copies: waiting issues deferred redistributes, which add to the list.
   const std::weak_ptr<WorkState> first = buffer.reader;
   const std::vector<std::weak_ptr<WorkState>> more = buffer.more_readers;
   wait_for(first);

@@ -21,7 +21,7 @@ void record_write(const Tensor& x, const Tensor& value);
 // The same for a constant, which has no gradient. Counts the write.
 void record_constant_write(const Tensor& x);
 
-// What a view operator that changes nothing returns: x itself or, off the tape, a view without a
+// The result of a view operator that changes nothing: x itself or, off the tape, a view without a
 // gradient.
 Tensor unchanged(const Tensor& x);
 

@@ -1,6 +1,6 @@
 #include "profiling/child_process.h"
 
-#define BOOST_PROCESS_USE_STD_FS  // else it needs the library Boost.Filesystem
+#define BOOST_PROCESS_USE_STD_FS  // otherwise it needs Boost.Filesystem
 #include <boost/process/args.hpp>
 #include <boost/process/child.hpp>
 #include <boost/process/error.hpp>

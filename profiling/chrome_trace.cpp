@@ -24,14 +24,14 @@ std::string title(const CommEvent& event) {
   return name;
 }
 
-constexpr std::int64_t kShortest = 100;  // ns; a span without length could not hold an arrow
+constexpr std::int64_t kShortest = 100;  // ns; a span of no length could not hold an arrow
 
 // Outer spans first.
 bool before(const Span& a, const Span& b) {
   return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
 }
 
-// That issues on this rank's branch.
+// The module that runs on this rank's branch.
 std::string module_at_work() {
   const World* world = World::current();
   const auto path = world ? world->module() : nullptr;
@@ -77,7 +77,7 @@ std::string_view category(const Span& span) {
   return span.module.empty() ? "range" : "module";
 }
 
-// What a span shows when it is selected.
+// The details that a selected span shows.
 Json arguments(const Span& span) {
   Json args;
   const auto add = [&args](const char* name, const std::string& text) {
@@ -96,7 +96,7 @@ Json arguments(const Span& span) {
   return args;
 }
 
-// A time at which a collective or a kernel begins (1) or ends (-1); and how many there are then.
+// A time at which a collective or a kernel begins or ends, and how the totals change there.
 struct Edge {
   std::int64_t at = 0, bytes = 0;
   int collectives = 0, kernels = 0;
@@ -107,7 +107,7 @@ struct Edge {
   }
 };
 
-// In order of time; none where nothing is communicated.
+// In order of time; empty if nothing is communicated.
 std::vector<Edge> edges_of(const ChromeTrace& rank) {
   std::vector<Edge> edges;
   bool communicates = false;
@@ -127,7 +127,7 @@ class Writer {
  public:
   Writer(std::ostream& out, std::int64_t origin) : out_(out), origin_(origin) {}
 
-  // The tracks of collectives name `link`, where there is one.
+  // The tracks of collectives show `link`, if any.
   void rank(int pid, const ChromeTrace& rank, const std::string& link) {
     counters(pid, edges_of(rank));
     about("process_name", pid, 0, {{"name", fmt::format("rank {}", pid)}});
@@ -152,7 +152,7 @@ class Writer {
   }
 
  private:
-  // A value per change, so that they cost less than the spans do.
+  // One value per change, so that they cost less than the spans.
   void counters(int pid, const std::vector<Edge>& edges) {
     constexpr const char *kBytes = "bytes in flight", *kExposed = "exposed communication so far";
     Edge now;
@@ -243,7 +243,7 @@ void ChromeTrace::issued(const CommEvent& event, std::int64_t now) {
   if (event.link != link_ && !event.link.empty()) link_ = event.link;
 }
 
-// The collective and its await are kept together, so that no arrow lacks an end.
+// Keeps the collective and its await together, so that every arrow has both ends.
 void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
                         std::int64_t now) {
   const auto found = issues_.find(event.id);

@@ -31,7 +31,7 @@ void CollectiveCounter::issued(const CommEvent& event, std::int64_t) {
   count.bytes += event.bytes;
 }
 
-// Siblings of a when_all may leave in another order than they entered.
+// Siblings of a when_all may exit in another order than they entered.
 void CollectiveCounter::module_exit(std::string_view path) {
   const auto last = std::find(modules_.rbegin(), modules_.rend(), path);
   if (last != modules_.rend()) modules_.erase(std::next(last).base());

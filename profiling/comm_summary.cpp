@@ -18,7 +18,7 @@ void add(CommSummary::Row& sum, const CommSummary::Row& part) {
 }  // namespace
 
 std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
-  constexpr std::ptrdiff_t kKept = 64;  // more are hardly in flight at once
+  constexpr std::ptrdiff_t kKept = 64;  // more are rarely in flight at once
   if (end <= begin) return 0;
   const auto first =
       std::ranges::lower_bound(last_, begin, {}, &decltype(last_)::value_type::second);

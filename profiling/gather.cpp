@@ -69,7 +69,7 @@ Task<std::vector<std::int64_t>> gather_numbers(World& world, std::int64_t mine) 
   co_return numbers;
 }
 
-// On rank 0 the texts of all ranks.
+// The texts of all ranks, on rank 0.
 Task<std::vector<std::string>> gather_texts(World& world, std::string mine) {
   Task<std::vector<std::int64_t>> counted =
       gather_numbers(world, static_cast<std::int64_t>(mine.size()));
@@ -94,7 +94,7 @@ Task<std::vector<std::string>> gather_texts(World& world, std::string mine) {
 
 constexpr int kRounds = 8;
 
-// Rank 0 asks; what the rank adds to its clock to have that of rank 0.
+// Rank 0's side: asks a rank for its clock; returns what to add to that to get rank 0's.
 Task<std::int64_t> offset_of(World& world, int rank) {
   Communicator& comm = *world.communicator();
   std::int64_t theirs = 0, offset = 0, shortest = std::numeric_limits<std::int64_t>::max();
@@ -116,7 +116,7 @@ Task<std::int64_t> offset_of(World& world, int rank) {
   co_return offset;
 }
 
-// The other side.
+// The other rank's side.
 Task<std::int64_t> answer_rank_zero(World& world) {
   Communicator& comm = *world.communicator();
   std::int64_t mine = 0, offset = 0;
@@ -136,7 +136,7 @@ Task<std::int64_t> answer_rank_zero(World& world) {
   co_return offset;
 }
 
-// Of all ranks on rank 0, elsewhere of this rank alone.
+// Of all ranks on rank 0; of this rank only on others.
 Task<std::vector<std::int64_t>> clock_offsets(World& world) {
   const auto hash = static_cast<std::int64_t>(std::hash<std::string>()(rank_clock->id));
   Task<std::vector<std::int64_t>> gathered = gather_numbers(world, hash);

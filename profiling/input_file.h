@@ -1,5 +1,5 @@
 #pragma once
-// Opens a file that a command is given; what cannot be read is the same line everywhere.
+// Opens a file named on a command line, with the same error everywhere if it cannot be read.
 #include <cerrno>
 #include <cstring>
 #include <fstream>

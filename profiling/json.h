@@ -1,5 +1,5 @@
 #pragma once
-// JSON of reports and traces, by nlohmann_json. Keys keep their order. In no public header.
+// JSON of reports and traces, with nlohmann_json. Keys keep their order. Not for public headers.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -7,8 +7,7 @@ namespace coshard {
 
 using Json = nlohmann::ordered_json;
 
-// Numbers read back equal, inf and nan are null; bytes that are no UTF-8 (of a path) become U+FFFD.
-// indent -1: one line.
+// Numbers round-trip, inf and nan are null; invalid UTF-8 becomes U+FFFD. indent -1: one line.
 inline std::string json_text(const Json& value, int indent = -1) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }

@@ -60,7 +60,7 @@ struct Domain {
     attributes.payloadStaticSize = sizeof(NvtxCollective);
     attributes.schemaId = NVTX_PAYLOAD_SCHEMA_ID_STATIC_START + 1;
     schema = nvtxPayloadSchemaRegister(handle, &attributes);
-    // A tool that knows no payloads gives no number.
+    // A tool without support for payloads returns 0.
     if (schema == 0) schema = attributes.schemaId;
   }
 };
@@ -157,7 +157,7 @@ void NvtxTrace::computing(std::string_view op, ComputeClass, const DescribeInput
 }
 
 void NvtxTrace::computed(std::string_view, ComputeClass, std::int64_t, std::int64_t) {
-  if (kernels_.empty()) return;  // its beginning was before this observer's
+  if (kernels_.empty()) return;  // it began before this observer did
   end(kernels_.back());
   kernels_.pop_back();
 }

@@ -1,13 +1,12 @@
 #pragma once
-// Shows Nsight Systems what a rank does, through NVTX 3: ranges of the domain `coshard` in the
+// Annotates a rank's work for Nsight Systems, through NVTX 3: ranges of the domain `coshard` in the
 // categories redistribute (from issue to await), wait, compute and module. They are start/end
-// ranges, because a coroutine may continue amid other work, and each is ended: at the latest with
-// the observer, if a rank failed. Messages and layouts are registered strings. One observer per
-// rank, created and used on its thread.
+// ranges, because a coroutine may be resumed amid other work; all are ended by the observer's
+// destructor at the latest. Messages and layouts are registered strings. One observer per rank,
+// created and used on its thread.
 //
-// Nothing needs to be enabled: if a tool is attached (`nsys profile -t nvtx`, or another one named
-// by NVTX_INJECTION64_PATH), each World gets one of these; otherwise none is created, and a step
-// costs nothing extra.
+// Nothing needs to be enabled: if a tool is attached (`nsys profile -t nvtx`, or one named by
+// NVTX_INJECTION64_PATH), each World gets one of these; otherwise none is created.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -22,8 +21,8 @@
 
 namespace coshard {
 
-// What a range of the category redistribute carries (NVTX payload schema of the same name). Texts
-// are handles of registered strings; `from` and `to` are empty for what is no change of layout.
+// The payload of a range of the category redistribute (NVTX schema of the same name). Texts are
+// handles of registered strings; `from` and `to` are empty if no layout changes.
 struct NvtxCollective {
   std::uint64_t sequence;  // on its communicator; equal on all ranks
   std::int64_t bytes;      // the larger of this rank's two buffers

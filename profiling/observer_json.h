@@ -1,5 +1,5 @@
 #pragma once
-// What observers hold, as JSON and back: it travels between processes. Values.
+// Converts observers' data to JSON and back, to send it between processes. Values.
 #include <cstdint>
 
 #include <coshard/profiling/chrome_trace.h>
@@ -12,7 +12,7 @@ struct ObserverJson {
   static Json of(const CommSummary& summary);
   static CommSummary summary(const Json& json);
   static Json of(const ChromeTrace& trace);
-  // `later`: ns that are added to all times.
+  // `later`: ns to add to all times.
   static ChromeTrace trace(const Json& json, std::int64_t later = 0);
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The clock that a rank measures with. Rank's thread, or one without a rank.
+// The clock a rank measures with. Rank's thread, or one without a rank.
 #include <cstdint>
 #include <string>
 
@@ -12,7 +12,7 @@ namespace coshard {
 struct RankClock {
   // Equal for ranks that have the same steady clock: those of one boot of one machine.
   std::string id = host_id().substr(0, host_id().find(':'));
-  std::int64_t ahead = 0;  // ns; of a clock that a test pretends to have
+  std::int64_t ahead = 0;  // ns; the skew that a test simulates
   std::int64_t now() const { return now_ns() + ahead; }
 };
 

@@ -9,11 +9,11 @@ namespace coshard {
 namespace {
 
 constexpr double kWidth = 480, kHeight = 320, kPad = 16, kHead = 46, kLeast = 34;
-constexpr double kGap = 5, kShift = 5;  // between cells; of a sheet against the one before it
+constexpr double kGap = 5, kShift = 5;  // between cells; between stacked sheets
 constexpr std::size_t kMostSheets = 4;
 constexpr double kLetter = 7;  // width of one, at most
 
-// Sizes that tell large parts from small ones, and yet leave room for a number in each.
+// Sizes that distinguish large from small parts, but leave room for a number in each.
 std::vector<double> sharding_extents(const std::vector<Range>& ranges, double whole) {
   std::int64_t sum = 0;
   for (const Range& r : ranges) sum += r.end - r.begin;
@@ -30,7 +30,7 @@ double text_width(std::string_view text) { return kLetter * static_cast<double>(
 
 std::string svg_range(const Range& range) { return fmt::format("{}:{}", range.begin, range.end); }
 
-// Hues as far apart as the golden angle sets them.
+// Hues spaced by the golden angle.
 std::string rank_color(int rank) {
   return fmt::format("hsl({:.0f},62%,74%)", static_cast<double>(rank * 137 % 360));
 }
@@ -48,7 +48,7 @@ void svg_text(std::ostream& out, double x, double y, std::string_view anchor,
       << '\n';
 }
 
-// "rank 0", "ranks 0,2" or "ranks 0-7"; where that is too wide, how many there are.
+// "rank 0", "ranks 0,2" or "ranks 0-7"; if that is too wide, their number.
 std::string ranks_text(const std::vector<int>& ranks, double room) {
   if (ranks.empty()) return "-";
   const bool run =
@@ -60,7 +60,7 @@ std::string ranks_text(const std::vector<int>& ranks, double room) {
   return text_width(text) <= room ? text : fmt::format("{} ranks", ranks.size());
 }
 
-// "2 replicas", "2 terms", "2 terms, 2 replicas of each"; "" for what one rank holds alone.
+// "2 replicas", "2 terms", "2 terms, 2 replicas of each"; "" for a part that one rank holds alone.
 std::string copies_text(std::size_t holders, int terms) {
   const std::size_t replicas = holders / static_cast<std::size_t>(terms);
   std::string text = terms > 1 ? fmt::format("{} terms", terms) : "";

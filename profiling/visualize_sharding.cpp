@@ -31,7 +31,7 @@ PartsOfRanks parts_of(const std::vector<int>& mesh_shape, const Layout& layout,
   return parts;
 }
 
-// Dimension d cut at every place where a part of it begins or ends.
+// Dimension d, split wherever a part of it begins or ends.
 std::vector<Range> cells_of(const PartsOfRanks& parts, std::size_t d, std::int64_t size) {
   std::set<std::int64_t> cuts{0, size};
   for (const auto& part : parts)

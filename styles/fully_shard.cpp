@@ -14,7 +14,7 @@
 namespace coshard {
 namespace {
 
-// Stands between a module and what reads its outputs: its backward comes before the module's.
+// Recorded on a module's outputs, so that its backward runs before the module's.
 class BeforeBackward final : public GradNode {
  public:
   explicit BeforeBackward(std::shared_ptr<ShardGroup> group) : group_(std::move(group)) {}
@@ -41,7 +41,7 @@ std::string name_of(Module& module, const std::string& path) {
   return str_cat(module.type_name(), " '", path, "'");
 }
 
-// Groups that were made before, below `module`.
+// The groups below `module` that exist already.
 std::vector<std::shared_ptr<ShardGroup>> groups_within(Module& module) {
   const std::vector<NamedModule> parts = module.named_modules();
   std::vector<std::shared_ptr<ShardGroup>> groups;
@@ -79,7 +79,7 @@ void require_shardable(const NamedParameter& p, const Tensor* first) {
              "; a group travels in one collective, so shard them as modules of their own");
 }
 
-// What no group within has, tied ones together.
+// The parameters that are in no group within; tied slots are one parameter.
 std::vector<ShardedParameter> parameters_left(
     Module& module, const std::vector<std::shared_ptr<ShardGroup>>& within) {
   std::unordered_set<Tensor*> taken;
@@ -106,8 +106,7 @@ std::vector<ShardedParameter> parameters_left(
   return left;
 }
 
-// Along `mesh`, what a rank has of x is cut into rows; x may be sharded along other dimensions of a
-// mesh that has both.
+// Shards a rank's rows of x along `mesh`; x may be sharded along other dimensions of a joint mesh.
 std::shared_ptr<const Spec> spec_of_shard(const std::string& name, const Tensor& x,
                                           const DeviceMesh& mesh) {
   if (!x.is_distributed()) return make_spec(mesh, Layout(Shard(0)), x.shape());
@@ -118,7 +117,7 @@ std::shared_ptr<const Spec> spec_of_shard(const std::string& name, const Tensor&
                  mesh, "; both must be slices, of other dimensions, of one mesh"));
   const int cutting = joint.dim(mesh.names()[0]);
   Layout layout;
-  std::int64_t split = 1;  // chunks of x that later dimensions make of its rows
+  std::int64_t split = 1;  // chunks into which later dimensions shard the rows of x
   for (int m = 0, other = 0; m < joint.ndim(); ++m) {
     layout.push_back(m == cutting ? Shard(0) : x.layout()[other++]);
     if (m > cutting && layout[m].is_sharded(0)) split *= joint.size(m);

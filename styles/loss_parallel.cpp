@@ -60,7 +60,7 @@ class LossParallelNode final : public GradNode {
     return rows;
   }
 
-  // [rows..., 1]: one number per row of this rank.
+  // `numbers`, one per row of this rank, as [rows..., 1].
   Tensor column(const LossRows& rows, const Tensor& numbers) const {
     Shape shape = rows.logits.local_shape();
     shape.back() = 1;
@@ -72,7 +72,7 @@ class LossParallelNode final : public GradNode {
     return local.with_spec(make_spec(layouts_.mesh(), layouts_.rows, shape));
   }
 
-  // rows_gradient written in operators, for second derivatives.
+  // rows_gradient composed of operators, for second derivatives.
   Tensor differentiable_gradient(const LossRows& rows, const Tensor& gradient) const {
     Tensor x = rows.logits.with_spec(layouts_.logits);
     x.set_grad_meta(inputs[0]);
@@ -88,7 +88,7 @@ class LossParallelNode final : public GradNode {
     return to(mul(slope, each ? unsqueeze(given, -1) : given), rows.logits.dtype());
   }
 
-  LossRows rows_;  // without what is in saved_
+  LossRows rows_;  // without the tensors in saved_
   LossLayouts layouts_;
   Tensor statistics_;
   std::vector<Saved> saved_;  // logits, targets, weight
@@ -150,7 +150,7 @@ Tensor local_targets(const Tensor& targets, const Tensor& logits, const LossLayo
   CS_REQUIRE(!targets.is_distributed() || (layouts.logits && targets.mesh() == layouts.mesh()),
              "loss_parallel: targets ", targets, " are not on the mesh of logits ", logits);
   Tensor own = contiguous(to(targets, DType::I64));
-  // Plain targets are checked in full, so that all ranks refuse them alike.
+  // Plain targets are checked in full, so that all ranks reject them alike.
   const bool plain = !own.is_distributed();
   if (plain) check_targets(own, logits.size(-1), ignore_index);
   if (layouts.logits && plain)
@@ -178,8 +178,8 @@ LossRows pose(const Tensor& logits, const Tensor& targets, const LossLayouts& la
   return rows;
 }
 
-// What each rank finds of its classes, in one message: in flight where classes are sharded. The
-// slots are summed, not gathered, for a maximum and a sum cannot be reduced in one operation.
+// Each rank's statistics over its classes, in one all_reduce, in flight if classes are sharded.
+// Slots are summed, since a maximum and a sum cannot be reduced in one operation.
 Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
   const int m = layouts.class_mesh_dim;
   if (m < 0 || layouts.mesh().size(m) == 1) return row_statistics(rows, 0, 1);
@@ -191,7 +191,7 @@ Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
   return slots;
 }
 
-// The weight of the whole batch: in flight where rows are sharded, in one all_reduce over the mesh
+// The weight of the whole batch; if rows are sharded, in flight from one all_reduce over the mesh
 // dimensions that shard them.
 Tensor whole_batch_weight(const LossRows& rows, const LossLayouts& layouts) {
   const Tensor cell = batch_weight(rows);
@@ -214,7 +214,7 @@ Tensor finish(const LossRows& rows, const LossLayouts& layouts, const Shape& tar
   const bool each = rows.options.reduction == Reduction::None;
   Tensor loss = losses;
   if (!each) loss = sum(losses, Dims{0}, true);
-  // The mean of nothing is NaN, also if this rank has no rows.
+  // The mean of no rows is NaN, also on a rank without rows.
   if (rows.scale.defined()) loss = add(loss, mul(rows.scale, 0.0));
   const Shape shape = each ? targets : Shape();
   const auto spec = layouts.logits ? make_spec(layouts.mesh(), layouts.loss, shape) : nullptr;

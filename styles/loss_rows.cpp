@@ -53,7 +53,7 @@ kernels::CrossEntropyGrad grad_args(const LossRows& p, const Tensor& targets, do
 
 // With class weights w and smoothing e a row's gradient is
 //   (1-e) w[target] (softmax - hit) + e/C (W softmax - w):
-// the kernel's form twice, and an outer product.
+// two calls of the kernel, and an outer product.
 Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Tensor& statistics) {
   const double smoothing = p.options.label_smoothing;
   const Tensor per_class = mul(given, smoothing / static_cast<double>(p.all_classes));
@@ -63,7 +63,7 @@ Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Te
   const Tensor first = Tensor::empty(device, p.logits.local_shape(), p.logits.dtype());
   const Tensor second = Tensor::empty(device, p.logits.local_shape(), p.logits.dtype());
   run_loss_kernel(p, grad_args(p, p.targets, 0, statistics, hit, first));
-  // a target that is not a class: matches nothing
+  // not a class, so that no logit is the target
   const Tensor nowhere =
       full(device, Shape{p.rows}, static_cast<double>(p.all_classes), DType::I64);
   const Tensor everywhere = times_weight_sum(p, counted);
@@ -160,7 +160,7 @@ Tensor wanted_sums(const LossRows& p) {
                p.scale);
 }
 
-// The gradient where the softmax is 0, because its sum is infinite.
+// The gradient with a softmax of 0, by an infinite sum.
 Tensor negative_wanted(const LossRows& p, const Tensor& statistics) {
   const NoGradGuard no_grad;
   const Tensor none = copy_of(statistics);

@@ -1,7 +1,6 @@
 #pragma once
-// The arithmetic of a cross entropy per row, from statistics over the classes: each row's weight,
-// its loss, and the factors of its gradient. Local tensors only, off the tape; the host reads
-// nothing. Rank's thread.
+// Cross entropy per row, from statistics over the classes: each row's weight, loss, and factors of
+// its gradient. Local tensors only, off the tape; nothing is read on the host. Rank's thread.
 #include <coshard/styles/loss_parallel.h>
 
 namespace coshard {
@@ -13,12 +12,12 @@ struct LossRows {
   Tensor targets;  // i64 [rows]
   Tensor weight;   // of this rank's classes; undefined: all 1
   std::int64_t rows = 0, classes = 0;
-  std::int64_t first = 0, all_classes = 0;  // which classes this rank holds
+  std::int64_t first = 0, all_classes = 0;  // this rank's first class; the number of all
   LossParallelOptions options;
   Tensor counted;        // bool [rows]: not ignored
   Tensor target_weight;  // [rows]: weight[target]; 0 where ignored
   Tensor weight_sum;     // [1] over all classes; undefined: their number
-  Tensor scale;          // [1], of every row: 1 / the batch's weight for a mean; undefined: 1
+  Tensor scale;          // [1], for every row: 1 / the batch's weight for a mean; undefined: 1
 
   DType statistic() const { return logits.dtype() == DType::F64 ? DType::F64 : DType::F32; }
   bool smooth() const { return options.label_smoothing != 0; }
@@ -29,7 +28,7 @@ struct LossRows {
 void check_targets(const Tensor& targets, std::int64_t classes, std::int64_t ignore_index);
 // Computes weights and counts. Error{BadInput}: a weight of another shape.
 void weigh_rows(LossRows& p, const Tensor& weight);
-// Sum of the target weights, f64 [1]: what a mean divides by.
+// Sum of the target weights, f64 [1]: the divisor of a mean.
 Tensor batch_weight(const LossRows& p);
 
 // [slots, 3 or (smooth) 4, rows]: zeros except in slot `own`, which holds the statistics of this

@@ -20,7 +20,7 @@
 namespace coshard {
 namespace {
 
-// Kept for the life of the process: names of a module may outlive it.
+// Kept for the process's lifetime: a module's path may outlive it.
 const std::string& lasting_path(std::string path) {
   static std::mutex mutex;
   static std::unordered_set<std::string> paths;
@@ -35,7 +35,7 @@ const BranchLocal<Outermost> outermost;
 
 }  // namespace
 
-// The forward of a module, in this branch: of the outermost one, or of one that is to be below it.
+// A running forward in this branch: the outermost module's, or that of one which must be below it.
 class RunningModule {
  public:
   explicit RunningModule(Module& module) : is_outermost_(outermost.get().module == nullptr) {
@@ -87,11 +87,11 @@ Module::~Module() {
     if (child.owner && child.owner->parent_ == this) child.owner->parent_ = nullptr;
 }
 
-// An error that leaves this module is noted with its path, unless one inside has noted it before.
+// Notes an error that leaves this module with its path, unless a submodule has done so.
 void Module::left_by(const std::exception_ptr& error) noexcept {
   try {
     if (World* world = World::current()) world->module_left(path(), error);
-  } catch (const std::bad_alloc&) {  // then the error names no module
+  } catch (const std::bad_alloc&) {  // the error then names no module
   }
 }
 
@@ -158,9 +158,9 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   const WithinModule within(path());
   const RunningModule running(*this);
   std::vector<Tensor> arriving;
-  std::shared_ptr<void> whole;  // its parameters, until the forward has ended, however it does
+  std::shared_ptr<void> whole;  // its parameters, until the forward ends, also by an error
   if (leads_group()) whole = shard_group_->enter(arriving);
-  // All hooks have issued what they need before the first of it is awaited.
+  // All hooks issue what they need before anything is awaited.
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   bool by_shards = takes_shards();  // of its first input
   const auto note = [&](const Tensor& x) {
@@ -178,7 +178,7 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   for (const PostHook& hook : post_hooks_) hook(*this, outputs);
   if (leads_group()) shard_group_->leave(outputs);
   if (post_hooks_.empty() || redistributes_are_deferred()) co_return outputs;
-  // To await nothing would put this branch behind siblings that wait for collectives.
+  // Awaiting nothing would still queue this branch behind siblings that wait for collectives.
   const auto arrives = [](const Tensor& y) { return y.defined() && y.in_flight(); };
   if (std::ranges::none_of(outputs, arrives)) co_return outputs;
   Task<void> arrived = arrival_of(outputs);
@@ -249,10 +249,10 @@ bool Module::is_below(const Module& root) const {
   return false;
 }
 
-// Whether its forward is that of all modules whose parameters are gathered with its own.
+// Whether its forward gathers the parameters of its group.
 bool Module::leads_group() const { return shard_group_ && &shard_group_->module() == this; }
 
-// A module with several parents knows only one of them: then search from the root.
+// A module with several parents knows only one of them, so this may have to search from the root.
 void Module::require_registered_below(Module& root) {
   if (is_below(root) || !grad_enabled()) return;
   const auto trains = [](const NamedParameter& p) { return p.slot->requires_grad(); };

@@ -68,10 +68,10 @@ void ModuleChange::keep(std::string_view who) const {
   for (const Slot& each : slots_) {
     const Tensor& old = each.before;
     if (!old.defined() || !old.is_leaf() || old.id() == each.slot->id()) continue;
-    // The same one for all who know it, an earlier forward too.
+    // The same meta for all that refer to it, such as an earlier forward.
     auto meta = old.grad_meta() ? old.grad_meta() : std::make_shared<GradMeta>();
     meta->producer = std::make_shared<Replaced>(who);
-    push_record(meta->producer, {}, {});  // so that a walk knows it from the others
+    push_record(meta->producer, {}, {});  // gives it a sequence number of its own
     old.set_grad_meta(std::move(meta));
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A change of a module that is made in full or not at all. Rank's thread.
+// A transactional change of a module: made in full or not at all. Rank's thread.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,9 +14,9 @@ namespace coshard {
 class ModuleChange {
  public:
   explicit ModuleChange(Module& root);
-  // Error{BadInput}: `who` has given a parameter another logical shape.
+  // Error{BadInput}: `who` has changed the logical shape of a parameter.
   void require_same_shapes(std::string_view who) const;
-  // Restores all of it.
+  // Restores the snapshot.
   void undo();
   // Keeps the change. Handles whose slot now holds another tensor count as replaced by `who`
   // (static text): no longer leaves, so that an optimizer over one, or a backward into it, is an

@@ -46,7 +46,7 @@ std::vector<Application> resolve(Module& root, const ParallelPlan& plan) {
   return applications;
 }
 
-// What it failed with; null: it succeeded.
+// Returns the error; null if it succeeded.
 std::exception_ptr apply_all(const std::vector<Application>& applications, Module& module,
                              const DeviceMesh& mesh, const ParallelizeOptions& options,
                              const ModuleChange& change) {
@@ -84,7 +84,7 @@ Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan
   std::exception_ptr failure = apply_all(applications, module, mesh, options, change);
   std::vector<Tensor> cut;
   for (const NamedParameter& p : module.named_parameters()) cut.push_back(*p.slot);
-  try {  // also what is to be undone: peers send it, and it is to land
+  try {  // also before undoing: peers send the data, which must arrive
     Task<void> arrived = arrival_of(std::move(cut));
     co_await std::move(arrived);
   } catch (...) {

@@ -22,7 +22,7 @@ bool part_matches(const std::string& pattern, const std::string& part) {
   return fnmatch(pattern.c_str(), part.c_str(), 0) == 0;
 }
 
-// Parts that a pattern matches cost nothing.
+// Edit distance in which parts that the pattern matches cost nothing.
 std::size_t distance(std::string_view pattern, std::string_view path) {
   const std::vector<std::string> wanted = parts_of(pattern), parts = parts_of(path);
   if (wanted.size() != parts.size()) return edits(pattern, path);

@@ -11,7 +11,7 @@ namespace coshard {
 // matches only "".
 bool matches(std::string_view pattern, std::string_view path);
 
-// The `most` closest names by edit distance to what the pattern could match, best first.
+// The `most` names with the least edit distance to what the pattern matches, closest first.
 std::vector<std::string> nearest(std::string_view pattern, std::vector<std::string> names,
                                  std::size_t most);
 

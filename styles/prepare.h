@@ -1,6 +1,6 @@
 #pragma once
 // Building blocks of styles: annotating a plain tensor as a DTensor, redistributing it, sharding a
-// parameter. For 1-D meshes; redistributes are issued, not awaited (the module does that). Rank's
+// parameter. For 1-D meshes; redistributes are issued here and awaited by the module. Rank's
 // thread.
 #include <optional>
 
@@ -10,8 +10,8 @@
 
 namespace coshard {
 
-// The placement in which ranks hold the gradient of a local tensor; nullopt: the tensor's own, with
-// Partial read as R (from_local, to_local).
+// The placement of a local tensor's gradient; nullopt: the tensor's own, with Partial read as R
+// (from_local, to_local).
 using GradPlacement = std::optional<Placement>;
 inline GradPlacement nth_gradient(const Placements& list, std::size_t i) {
   return list.given() ? list[i] : std::nullopt;
@@ -50,13 +50,13 @@ Tensor& only_output(Module& module, Outputs& outputs, std::string_view style);
 // another style has sharded keeps that layout, and operators redistribute it.
 void shard_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
                      const ParallelizeOptions& options);
-// All parameters that `way` shards. Error{BadInput}, naming `style`: a module that has no such way.
+// Shards all parameters that `way` covers. Error{BadInput}, naming `style`: a module without it.
 ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
                            std::string_view style, const ParallelizeOptions& options);
-// Treats every rank's own data as a replica; nothing is sent.
+// Takes every rank's own data as a replica; nothing is sent.
 void replicate_parameter(Tensor& slot, const DeviceMesh& mesh);
 
-// Keeps tied slots tied: `restore` copies what replaced a tensor in one slot to its other slots.
+// Keeps tied slots tied: `restore` copies a tensor's replacement in one slot to its others.
 class Ties {
  public:
   explicit Ties(Module& root);

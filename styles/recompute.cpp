@@ -36,7 +36,7 @@ std::vector<Tensor*> tensors_of(Inputs& inputs) {
   return tensors;
 }
 
-// Every slot's tensor, outside forward.
+// The tensor that every slot holds outside forward.
 std::vector<Tensor::Weak> slots_of(Module& module) {
   std::vector<Tensor::Weak> held;
   for (const NamedParameter& each : module.named_slots()) held.emplace_back(lasting(*each.slot));
@@ -59,7 +59,7 @@ class RecomputeNode final : public GradNode {
     }
   }
   std::string_view name() const override { return "recompute"; }
-  // What else the first run read: gradients flow to it as to the inputs.
+  // Adds what else the first run read: gradients flow to it as to the inputs.
   void add_inputs(const std::vector<std::shared_ptr<GradMeta>>& read) {
     for (const auto& meta : read)
       if (std::ranges::find(inputs, meta) == inputs.end()) inputs.push_back(meta);
@@ -75,7 +75,7 @@ class RecomputeNode final : public GradNode {
   }
 
  private:
-  // The inputs, in their places on the tape.
+  // The inputs, in their place on the tape.
   Inputs inputs_again() const {
     Inputs again = inputs_;
     std::vector<Tensor*> tensors = tensors_of(again);
@@ -109,7 +109,7 @@ class RecomputeNode final : public GradNode {
   Task<Outputs> run_again() const {
     const RecordGuard recording;
     const DeferRedistributes deferring;
-    // Of a part of a sharded module, which does not gather its parameters itself.
+    // For a part of a sharded module, which does not gather its parameters itself.
     std::vector<Tensor> arriving;
     std::shared_ptr<void> whole;
     if (const auto& group = module_.shard_group(); group && &group->module() != &module_)
@@ -139,7 +139,7 @@ class RecomputeNode final : public GradNode {
   RandomState before_, after_;
 };
 
-// What the module made meanwhile may change later: outputs that are neither inputs nor parameters.
+// Outputs that the module created may be written to later; inputs and parameters may not.
 void forget_outputs(ReadLog& reads, const Outputs& outputs, const std::vector<Tensor>& behind) {
   for (const Tensor& y : outputs) {
     const bool is_from_before = std::ranges::any_of(behind, [&](const Tensor& x) {
@@ -153,7 +153,7 @@ void forget_outputs(ReadLog& reads, const Outputs& outputs, const std::vector<Te
 
 Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site) {
   const UserCall user(site);
-  std::vector<Tensor> behind;  // what gradients may flow to: the inputs, then the parameters
+  std::vector<Tensor> behind;  // where gradients may flow to: inputs, then parameters
   for (const Tensor* x : tensors_of(inputs)) behind.push_back(*x);
   for (const Tensor& parameter : module.parameters()) behind.push_back(parameter);
   const bool records = taped(behind);
@@ -169,7 +169,7 @@ Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site) {
   forget_outputs(*reads, outputs, behind);
   CS_REQUIRE(!outputs.empty() && outputs.size() <= kMaxOutputs, "recompute: ", module.type_name(),
              " '", module.path(), "' returned ", outputs.size(), " outputs");
-  // The tape that the module made goes with the tensors that led to it.
+  // Frees the tape of this run: nothing refers to its outputs any more.
   for (Tensor& y : outputs)
     if (y.defined()) y = y.detach();
   const std::vector<std::shared_ptr<GradMeta>> read = reads->wanted();

@@ -1,4 +1,4 @@
-// The gradients of a group of sharded parameters: gathered in one memory, and reduced.
+// The gradients of a group of sharded parameters: collected in one buffer, and reduced.
 #include <utility>
 
 #include <coshard/dtensor/ops/ops.h>
@@ -13,8 +13,8 @@
 namespace coshard {
 namespace {
 
-// The layout of this rank's part of a gradient: that of the shard, but sums over other dimensions
-// of its mesh are left to the optimizer.
+// The layout of this rank's shard of a gradient: the parameter shard's, except that sums over other
+// dimensions of its mesh are left to the optimizer.
 std::shared_ptr<const Spec> spec_of_part(const ShardedParameter& p, const DeviceMesh& mesh) {
   const Tensor gradient = p.whole.grad();
   if (!gradient.is_distributed()) return p.shard.spec();
@@ -98,7 +98,7 @@ void ShardGroup::give_up() noexcept {
   }
 }
 
-// Peers must send and miss the same: the next collective compares.
+// Peers must send and lack the same gradients; the next collective compares.
 void ShardGroup::note_gradients() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (!parameters_[i].whole.grad().defined())
@@ -146,9 +146,9 @@ void ShardGroup::reduce() {
   }
 }
 
-// To each part, once it has arrived, the gradient that there was before this backward.
+// Adds to each part, once it has arrived, the gradient from before this backward.
 void ShardGroup::add_earlier(const std::vector<Part>& parts, const Tensor& mine) {
-  std::vector<std::pair<Tensor, Tensor>> sums;  // a part's place, and what was there before
+  std::vector<std::pair<Tensor, Tensor>> sums;  // a part, and the gradient from before
   for (const auto& [parameter, spec] : parts) {
     const Tensor before = parameter->shard.grad();
     if (!before.defined()) continue;
@@ -168,7 +168,7 @@ void ShardGroup::add_earlier(const std::vector<Part>& parts, const Tensor& mine)
   });
 }
 
-// The hooks of a parameter whose gradient has left.
+// Runs the hooks of a parameter whose gradient has been sent.
 void ShardGroup::tell(const ShardedParameter& parameter) {
   for (const auto& hook : GradHooks(parameter.shard.grad_meta()->hooks)) {
     CS_REQUIRE(!hook->replace || !*hook->replace, "backward: a hook (register_hook) of '",

@@ -25,10 +25,10 @@ void copy_into(const Tensor& to, const Tensor& from) {
     kernels::run(*to.device(), kernels::Copy{view_of(to), view_of(from.raw_local())});
 }
 
-// A forward under way.
+// A running forward.
 class ShardGroup::Use {
  public:
-  // `again`: backward runs it once more (recompute.h).
+  // `again`: recomputation in backward (recompute.h).
   Use(std::shared_ptr<ShardGroup> group, bool again) : group_(std::move(group)), again_(again) {
     if (group_->uses_++ == 0) group_->put_in_slots(true);
     if (!again_) group_->schedule_->begin_forward(group_);
@@ -48,7 +48,7 @@ class ShardGroup::Use {
   bool again_;
 };
 
-// What freed parameters wait for: whoever reads them gathers them again.
+// The pending work of freed parameters: reading them gathers them again.
 class ShardGroup::WhenRead final : public IssuedLater {
  public:
   explicit WhenRead(std::weak_ptr<ShardGroup> group) : group_(std::move(group)) {}
@@ -120,7 +120,7 @@ std::shared_ptr<void> ShardGroup::enter(std::vector<Tensor>& arriving) {
     shards.push_back(p.shard);
     p.whole.set_requires_grad(p.shard.requires_grad());
   }
-  static_cast<void>(taped(shards));  // recomputation finds out whether they change
+  static_cast<void>(taped(shards));  // a ReadLog notes them, for recomputation
   gather();
   auto use = std::make_shared<Use>(shared_from_this(), again);
   if (options_.overlap != Overlap::Off)
@@ -135,7 +135,7 @@ std::vector<Tensor> ShardGroup::before_backward() {
   gather();
   std::vector<Tensor> awaited;
   if (memory_.defined() && memory_.in_flight()) awaited.push_back(memory_);
-  list_gradients(awaited);  // to which those of this backward are added
+  list_gradients(awaited);  // this backward adds to them
   await_reductions(awaited);
   if (options_.overlap != Overlap::Off) schedule_->gather_previous(*this);
   return awaited;
@@ -146,7 +146,7 @@ void ShardGroup::list_gradients(std::vector<Tensor>& awaited) const {
     if (const Tensor g = p.shard.grad(); g.defined() && g.in_flight()) awaited.push_back(g);
 }
 
-// So that nothing of backward runs under them.
+// Without overlap, backward does not run while gradients are being reduced.
 void ShardGroup::await_reductions(std::vector<Tensor>& awaited) const {
   if (options_.overlap != Overlap::Off) return;
   for (const auto& each : schedule_->all())
@@ -187,7 +187,7 @@ void ShardGroup::gather() {
   auto buffer =
       memory_.device()->make_buffer(static_cast<std::size_t>(size_) * size_of(memory_.dtype()));
   buffer->writes =
-      storage.changes() + (changed() ? 1 : 0);  // backward refuses what it saved before
+      storage.changes() + (changed() ? 1 : 0);  // so that backward rejects what was saved before
   buffer->taped_write = storage.buffer->taped_write;
   storage.buffer = std::move(buffer);
   storage.in_flight = false;
@@ -202,7 +202,7 @@ void ShardGroup::gather() {
   c.extent = total_;
   c.counts = counts_;
   c.label = "parameters";
-  try {  // it throws in a cancelled branch
+  try {  // issuing throws in a cancelled branch
     issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,
                   [from = place_of(received), to = place_of(memory_), blocks = blocks_] {
                     copy_in(from, to, blocks);
@@ -224,7 +224,7 @@ void ShardGroup::free_memory() {
   none_->taped_write = storage.buffer->taped_write;
   storage.buffer = none_;
   gathered_ = false;
-  // Kept, since it may be what calls gather(), which takes it from the memory.
+  // Kept alive here: it may call gather(), which removes it from the memory.
   when_read_ = std::make_shared<WhenRead>(weak_from_this());
   memory_.set_in_flight(Work(when_read_));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The parameters that fully_shard gathers together, and the order in which groups run. Rank's
+// Groups of parameters that fully_shard gathers together, and the order in which they run. Rank's
 // thread.
 #include <vector>
 
@@ -16,33 +16,32 @@ class ShardGroup;
 struct ShardedParameter {
   std::string name;
   std::vector<Tensor*> slots;        // several: tied
-  Tensor shard;                      // what the slots hold outside forward
-  Tensor whole;                      // and in it: a view of the group's memory
+  Tensor shard;                      // in the slots outside forward
+  Tensor whole;                      // in the slots in forward: a view of the group's memory
   Shape shape;                       // of `whole`, on this rank
   std::shared_ptr<const Spec> spec;  // of `whole`; null: a plain tensor
-  std::int64_t begin = 0;            // of `whole` in the group's memory
-  std::int64_t shard_begin = 0;      // of `shard` in what this rank sends
+  std::int64_t begin = 0;            // offset of `whole` in the group's memory
+  std::int64_t shard_begin = 0;      // offset of `shard` in the data this rank sends
   bool open = false;                 // this backward will still add to its gradient
-  bool taken = false;                // an operator may have written its gradient's place already
+  bool taken = false;                // an operator may have written its gradient already
 };
 
-// The groups below one module. They run in the same order on all ranks, so they are gathered ahead
-// alike.
+// The groups below one module. They run in the same order on all ranks, so prefetches agree.
 class ShardSchedule {
  public:
   using Group = std::weak_ptr<ShardGroup>;
   void add(Group group) { all_.push_back(std::move(group)); }
   const std::vector<Group>& all() const { return all_; }
 
-  // A forward of `group` begins, and ends, however it does.
+  // Call when a forward of `group` begins, and when it ends, also by an error.
   void begin_forward(const std::shared_ptr<ShardGroup>& group);
   void end_forward();
-  // It has left outputs on the tape.
+  // Call when a forward has put outputs on the tape.
   void record(const std::shared_ptr<ShardGroup>& group) { left_.push_back(group); }
-  // Gathers what comes after `group` in forward or in backward.
+  // Prefetches the group that runs after `group`, in forward or in backward.
   void gather_next(const ShardGroup& group);
   void gather_previous(const ShardGroup& group);
-  // Frees what was gathered, but is not in use.
+  // Frees the groups that are gathered but not in use.
   void end_backward();
 
  private:
@@ -57,26 +56,25 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
  public:
   ShardGroup(Module& module, std::vector<ShardedParameter> parameters, const DeviceMesh& mesh,
              const FullyShardOptions& options);
-  // The gathered parameters report their gradients to this object from now on.
+  // Makes the gathered parameters report their gradients to this object.
   void adopt_parameters();
   const Module& module() const { return module_; }
   const std::vector<ShardedParameter>& parameters() const { return parameters_; }
   const std::shared_ptr<ShardSchedule>& schedule() const { return schedule_; }
   void set_schedule(std::shared_ptr<ShardSchedule> schedule) { schedule_ = std::move(schedule); }
 
-  // The parameters are whole until what this returns goes. Adds to `arriving` what the module must
-  // await.
+  // Keeps the parameters whole for the lifetime of the result. Adds to `arriving` what to await.
   std::shared_ptr<void> enter(std::vector<Tensor>& arriving);
-  // A forward has given these outputs: backward through them begins with before_backward.
+  // Call with a forward's outputs: backward through them begins with before_backward.
   void leave(std::vector<Tensor>& outputs);
-  // Issues what backward through the module needs; what it must await first.
+  // Issues what backward through the module needs; returns what it must await first.
   std::vector<Tensor> before_backward();
 
   bool is_gathered() const { return gathered_; }
-  bool is_done() const { return done_; }  // its gradients have left, in this backward
+  bool is_done() const { return done_; }  // its gradients have been reduced in this backward
   bool is_running() const { return uses_ > 0; }
   bool reshards() const { return options_.reshard_after_forward; }
-  // Issues the all_gather, unless the parameters are there or on their way.
+  // Issues the all_gather, unless the parameters are gathered or in flight.
   void gather();
   void release();
   const Tensor& memory() const { return memory_; }
@@ -104,7 +102,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   void put(const ShardedParameter& parameter, const Tensor& gradient) const;
   void note_gradients() const;
   Tensor scattered() const;
-  // What leaves of a gradient, and how.
+  // A gradient to reduce, and the spec of its shard.
   struct Part {
     const ShardedParameter* parameter;
     std::shared_ptr<const Spec> spec;
@@ -118,27 +116,27 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   DeviceMesh mesh_;
   FullyShardOptions options_;
   std::shared_ptr<ShardSchedule> schedule_;
-  Tensor memory_;           // [size_]; without memory unless gathered, then in flight
-  std::int64_t size_ = 0;   // elements, each parameter at an address that fits every kernel
-  Counts counts_;           // of the elements that each rank holds
+  Tensor memory_;           // [size_]; has memory only while gathered, and is in flight otherwise
+  std::int64_t size_ = 0;   // elements; each parameter is aligned for every kernel
+  Counts counts_;           // elements that each rank holds
   std::int64_t total_ = 0;  // their sum
-  StridedBlocks blocks_;    // what ranks hold, rank by rank, in the memory
-  std::shared_ptr<WorkState> when_read_;    // what freed memory waits for
-  std::shared_ptr<Buffer> none_;            // in place of the memory
-  std::vector<std::uint32_t> gathered_at_;  // how often the shards had been written to then
-  Tensor gradients_;  // [size_], as memory_; undefined unless backward adds to them
-  int uses_ = 0;      // forwards under way
+  StridedBlocks blocks_;    // where the ranks' elements are in the memory, by rank
+  std::shared_ptr<WorkState> when_read_;    // the pending work of freed memory
+  std::shared_ptr<Buffer> none_;            // stands in for freed memory
+  std::vector<std::uint32_t> gathered_at_;  // the shards' write counts when gathered
+  Tensor gradients_;  // [size_], laid out as memory_; defined while backward adds to it
+  int uses_ = 0;      // running forwards
   int open_ = 0;
   bool gathered_ = false, active_ = false, done_ = false;
   CollectorHere here_;
 };
 
-// A row-major part of a group's memory, without waiting for what fills it.
+// A row-major part of a group's memory; does not wait for the data.
 Tensor part_of_memory(const Tensor& memory, const Shape& shape, std::int64_t begin,
                       std::shared_ptr<const Spec> spec = nullptr);
 void copy_into(const Tensor& to, const Tensor& from);
 
-// What a slot that holds x now holds outside forward: x, or its shard.
+// The tensor that the slot of x holds outside forward: x, or its shard.
 Tensor lasting(const Tensor& x);
 
 }  // namespace coshard

@@ -32,7 +32,7 @@ void ShardSchedule::begin_forward(const std::shared_ptr<ShardGroup>& group) {
 
 void ShardSchedule::end_forward() {
   if (--running_ > 0) return;
-  for (const Group& each : all_)  // gathered ahead in vain
+  for (const Group& each : all_)  // prefetched, but not used
     if (const auto group = each.lock(); group && group->reshards() && !group->is_running())
       group->release();
 }

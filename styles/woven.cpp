@@ -16,7 +16,7 @@ namespace {
 
 const BranchLocal<bool> weaving;
 
-// The branches that start while it lives compute parts.
+// Branches that start while one is alive compute parts.
 class Weaving {
  public:
   Weaving() : before_(weaving.get()) { weaving.own() = true; }
@@ -28,7 +28,7 @@ class Weaving {
   bool before_;
 };
 
-// How many shards the rows are cut into.
+// The number of shards of the rows.
 std::int64_t row_shards(const Tensor& x) {
   std::int64_t shards = 1;
   if (x.is_distributed())
@@ -37,7 +37,7 @@ std::int64_t row_shards(const Tensor& x) {
   return shards;
 }
 
-// On each rank that holds any.
+// The number of rows on each rank that holds any.
 std::int64_t rows_of(const Tensor& x) {
   const std::int64_t shards = row_shards(x);
   CS_REQUIRE(x.size(0) % shards == 0, "woven: the ", x.size(0), " rows of ", x,
@@ -45,10 +45,10 @@ std::int64_t rows_of(const Tensor& x) {
   return x.size(0) / shards;
 }
 
-// The plain tensor of a rank outside the mesh of a DTensor that it stands for.
+// Whether x stands for a DTensor on a rank outside its mesh.
 bool is_nothing(const Tensor& x) { return !x.is_distributed() && x.shape() == Shape{0}; }
 
-// Rows begin to end of those that each rank holds.
+// Rows [begin, end) of those that each rank holds.
 Tensor rows_between(const Tensor& x, std::int64_t begin, std::int64_t end) {
   const std::int64_t shards = row_shards(x);
   if (shards == 1) return slice(x, 0, begin, end);
@@ -72,7 +72,7 @@ Tensor joined(const std::vector<Tensor>& parts) {
   return from_local(cat(locals, 0), first.mesh(), first.layout(), {.shape = shape});
 }
 
-// A batch, and where it is cut.
+// A batch, split into parts.
 class Cut {
  public:
   Cut(const Inputs& inputs, int parts) : parts_(parts) {
@@ -84,7 +84,7 @@ class Cut {
                " rows, too few for ", parts_, " parts");
   }
 
-  // Number `part` of the parts of all inputs.
+  // Part number `part` of all inputs.
   Inputs part(const Inputs& inputs, int part) const {
     Inputs cut = inputs;
     for (Tensor& x : cut.args) x = part_of(x, part);

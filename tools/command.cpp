@@ -1,4 +1,4 @@
-// It only reads the command line; what it runs lies in profiling/bench, tools/conform, tools/doctor,
+// Only parses the command line; what it runs is in profiling/bench, tools/conform, tools/doctor,
 // tools/plan, tools/run, tools/simulate and tools/trace.
 #include "tools/command.h"
 
@@ -29,7 +29,7 @@ using namespace coshard::bench;
 
 using Chosen = std::function<int()>;
 
-// --device and --communicator, and the world that they ask for.
+// --device and --communicator, and the world that they select.
 struct Place {
   std::string device = "cpu", communicator = "local";
 
@@ -95,7 +95,7 @@ void add_options(CLI::App& app, GpuOptions& o) {
   app.add_flag("--tiny", o.tiny, "tiny sizes, to test the benchmark itself");
 }
 
-// What one option says of another.
+// Checks between options.
 void check(const auto&) {}
 void check(const OverlapOptions& o) {
   CS_REQUIRE(o.ranks != 1, "--ranks 1: needs at least 2 ranks to communicate");
@@ -106,7 +106,7 @@ void check(TrainOptions o) {
 }
 
 int show(const Report& report, bool json) {
-  if (const auto job = launched(); job && job->process != 0) return 0;  // that of rank 0 shows them
+  if (const auto job = launched(); job && job->process != 0) return 0;  // rank 0 shows them
   if (json) {
     std::cout << report.json();
   } else {
@@ -159,7 +159,7 @@ void add_completion(CLI::App& app, Chosen& chosen) {
   });
 }
 
-// CLI11 knows nothing of the program.
+// CLI11 does not know about the program.
 struct RunFormatter : CLI::Formatter {
   std::string make_usage(const CLI::App* app, std::string name) const override {
     std::string usage = Formatter::make_usage(app, std::move(name));
@@ -197,7 +197,7 @@ void add_run(CLI::App& app, Chosen& chosen, job::RunOptions& options) {
   });
 }
 
-// How many words of `coshard run …` are its own: the program begins after them, and after "--".
+// How many words of `coshard run …` are its own options; the program follows them, and "--".
 int own_words(const CLI::App& app, int argc, char** argv) {
   const CLI::App* sub = app.get_subcommand("run");
   int i = 2;
@@ -217,7 +217,7 @@ int take_program(const CLI::App& app, int argc, char** argv, std::vector<std::st
   return own;
 }
 
-// What all benches share.
+// Options and output shared by all benches.
 class Benches {
  public:
   Benches(CLI::App& app, Chosen& chosen)

@@ -1,11 +1,11 @@
 #pragma once
-// The completion script of a shell, made from the options that a command line has. A pure function.
+// Generates a shell's completion script from the options of a command line. A pure function.
 #include <CLI/CLI.hpp>
 #include <string>
 
 namespace coshard::tools {
 
-// For bash: commands, options, the words that an option knows, else files.
+// For bash: completes commands, options, the words that an option accepts, otherwise files.
 std::string bash_completion(const CLI::App& app);
 
 }  // namespace coshard::tools

@@ -49,7 +49,7 @@ class Doctor {
     problems_.push_back(hint.empty() ? what : what + ": " + hint);
     asked_for_fails_ = asked_for_fails_ || asked_for;
   }
-  // A note where it is neither asked for nor of use on this machine.
+  // A note if it is neither required nor useful on this machine.
   void missing(bool asked_for, bool of_use, const std::string& what, const std::string& hint = "") {
     if (asked_for || of_use) return problem(asked_for, what, hint);
     notes_.push_back(hint.empty() ? what : what + ": " + hint);
@@ -101,7 +101,7 @@ class Doctor {
                            static_cast<double>(found.free_memory) / kGiB));
   }
 
-  // A row for each device: which others' memory it reaches.
+  // A line per device: which other devices' memory it can access.
   void peer_access(const std::string& name, const std::vector<DeviceDescription>& devices) {
     for (std::size_t i = 0; i < devices.size(); ++i) {
       std::string row;
@@ -111,7 +111,7 @@ class Doctor {
     }
   }
 
-  // Machine code serves its own generation from its version on, PTX everything after it.
+  // Machine code runs on its own generation from its version on, PTX on all later ones.
   void has_code_for(std::size_t index, const DeviceDescription& found) {
     const bool runs = std::ranges::any_of(kArchitectures, [&](int arch) {
       return arch <= found.capability &&

@@ -45,7 +45,7 @@ Task<std::vector<Host>> hosts_of(World& world) {
   co_return hosts;
 }
 
-// One dimension for the hosts and one for the ranks of each, where these are as many.
+// One dimension for the hosts and one for the ranks of each, if all have equally many.
 DeviceMesh mesh_of(World& world, const std::vector<Host>& hosts) {
   const auto each = hosts[0].ranks.size();
   bool regular = hosts.size() > 1 && each > 1;

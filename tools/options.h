@@ -1,5 +1,5 @@
 #pragma once
-// Options of the programs of this tree, beside those of cli_options.h. In main.
+// Options of this tree's programs, in addition to those of cli_options.h. For main.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -29,7 +29,7 @@ inline CLI::Option* add_word(CLI::App& app, const std::string& name, std::string
   return add_checked(app, name, value, help, check, choice_of(known));
 }
 
-// --device and --communicator, of those that this build has.
+// --device and --communicator, limited to those that this build has.
 inline void add_place(CLI::App& app, std::string& device, std::string& communicator) {
   const auto check_device = [](const std::string& text) {
     const std::vector<std::string> names = device_names();

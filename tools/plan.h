@@ -12,7 +12,7 @@ struct PlanOptions {
   bool json = false;
 };
 
-// Prints the plan. Error{BadInput} for what cannot be read or redistributed.
+// Prints the plan. Error{BadInput}: options that cannot be parsed or redistributed.
 void explain_plan(const PlanOptions& options, std::ostream& out);
 
 }  // namespace coshard::tools

@@ -13,13 +13,13 @@
 namespace coshard::tools {
 namespace {
 
-// What `plan explain` is asked about: a redistribution, or with --module the linear layers of a model.
+// The subject of `plan explain`: a redistribution or, with --module, a model's linear layers.
 struct Explained {
   PlanOptions steps;
   PlanModulesOptions modules;
   CLI::Option *from = nullptr, *to = nullptr, *module = nullptr;
   CLI::Option *shape = nullptr, *device = nullptr, *threads = nullptr;
-  std::vector<CLI::Option*> of_modules;  // which say nothing without --module
+  std::vector<CLI::Option*> of_modules;  // which have no effect without --module
 
   void check() {
     const bool modules_asked = module->count() > 0;

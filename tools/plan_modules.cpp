@@ -16,13 +16,13 @@
 namespace coshard::tools {
 namespace {
 
-// A linear layer as the transformer's plans have it (styles/nn/transformer.cpp).
+// A linear layer of the transformer, as its plans shard it (styles/nn/transformer.cpp).
 struct Linear {
   std::string path;
   int times;  // of as many layers
   std::int64_t in, out;
   int cut;                           // of its weight
-  std::optional<ScheduleKind> kind;  // nullopt: there is no collective beside it
+  std::optional<ScheduleKind> kind;  // nullopt: no collective next to it
 };
 
 std::vector<Linear> linears_of(const PlanModulesOptions& o) {
@@ -42,7 +42,7 @@ std::vector<Linear> linears_of(const PlanModulesOptions& o) {
   return all;
 }
 
-// Whether `pattern` is, or holds, the layers at `path`, which has a * for their number.
+// Whether `pattern` matches the layers at `path`, which has * for their index, or a parent module.
 bool covers(std::string_view pattern, std::string_view path) {
   if (pattern.empty()) return true;
   for (std::size_t end = path.find('.');; end = path.find('.', end + 1)) {
@@ -67,17 +67,17 @@ std::string mesh_of(const Calibration& measured) {
   return mesh.starts_with('(') ? mesh.substr(1, mesh.size() - 2) : mesh;
 }
 
-// What all layers share.
+// Shared by all layers.
 struct Setting {
   std::optional<Calibration> measured;
-  std::optional<LinkCost> link;  // nullopt: not known
+  std::optional<LinkCost> link;  // nullopt: unknown
   std::string measured_on;       // the mesh dimension that `link` is of; empty: --link's, or none
   GemmModel gemm;
   int ranks = 1;
   DType dtype = DType::F32;
 };
 
-// Sets the link of the dimension of the same name, whatever its size; of the only one by any name.
+// Takes the link of the dimension with the same name, of any size; if there is only one, of that.
 void take_measured_link(Setting& s, const PlanModulesOptions& o, const PlanQuestion& mesh) {
   const std::string text = mesh_of(*s.measured);
   const PlanQuestion of = parse_question(text, "", "R", "R");
@@ -124,7 +124,7 @@ struct Row {
   Linear linear;
   std::string collective = "-", choice = "serial", why;
   int pieces = 0;
-  double serial_ms = 0, overlapped_ms = 0;  // the latter also where it is not chosen
+  double serial_ms = 0, overlapped_ms = 0;  // the latter even if not chosen
 };
 
 constexpr const char* kCollectives[] = {"all_gather", "reduce_scatter", "all_reduce"};

@@ -1,6 +1,6 @@
 #pragma once
-// coshard plan explain --module: what the gate chooses for each linear layer of a transformer, and
-// what it forecasts; for a model and ranks that need not exist. Pure, but for the file it reads.
+// coshard plan explain --module: the gate's choice and forecast for each linear layer of a
+// transformer; neither model nor ranks need to exist. Pure, except for the file that it reads.
 #include <optional>
 #include <ostream>
 #include <string>
@@ -12,15 +12,15 @@ struct PlanModulesOptions {
   std::string mesh, dtype = "f32", plan = "tp", device = "cpu";
   std::vector<std::string> links;  // "20us,1GB/s", "tp=20us,1GB/s"
   std::string calibration;         // a file of calibrate(); empty: constants
-  std::string module;              // "layers.*.mlp.w2"; "layers.*": what is below; empty: all
+  std::string module;              // "layers.*.mlp.w2"; "layers.*": all below; empty: all
   int threads = 1;                 // of a rank on a CPU
   std::string machine;             // which of --device and --threads were given
   int layers = 4, dim = 256, heads = 8, ffn = 688, seq = 256, batch = 8, vocab = 256;
   bool json = false;
 };
 
-// Error{BadInput}: what cannot be read; a mesh of several dimensions; a plan that does not fit; a
-// pattern that matches no linear layer.
+// Error{BadInput}: options that cannot be parsed; a mesh of several dimensions; a plan that does
+// not fit; a pattern that matches no linear layer.
 void explain_modules(const PlanModulesOptions& options, std::ostream& out);
 
 }  // namespace coshard::tools

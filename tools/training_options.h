@@ -1,6 +1,6 @@
 #pragma once
-// Options of a training run that examples/train and `coshard bench train` share: the shape of the
-// model and of a step. `o` of the functions below is the Options of either. In main.
+// Options shared by examples/train and `coshard bench train`: the shape of the model and of a step.
+// `o` of the functions below is the Options of either. For main.
 #include <fmt/format.h>
 
 #include <coshard/runtime/dtype.h>
@@ -10,7 +10,7 @@ namespace coshard::tools {
 
 constexpr int kMostOfAShape = 1'000'000'000;
 
-// Of a plan whose ranks have sequences of their own.
+// Whether the plan splits the batch over the ranks.
 inline bool cuts_batch(const std::string& plan) { return plan == "dp" || plan == "fsdp"; }
 
 template <class Options>
@@ -27,8 +27,8 @@ void add_shape(CLI::App& app, Options& o, std::string& dtype) {
   add_word(app, "--dtype", dtype, {"f32", "bf16", "f64"}, "parameter dtype: f32, bf16 or f64");
 }
 
-// What all ranks together hold at the least: weights, gradients and two moments, by each replica;
-// four activations of a block, two of its MLP; the logits.
+// A lower bound for the memory of all ranks together: weights, gradients and two moments per
+// replica; four activations of a block, two of its MLP; the logits.
 template <class Options>
 double bytes_at_least(const Options& o, DType dtype) {
   const double dim = o.dim, ffn = o.ffn, classes = 256;

@@ -26,8 +26,8 @@ std::vector<TensorInfo> addmm_infer(Infos in, const Attrs&) {
   return {{out, in[1].dtype}};
 }
 
-// Where the product is a sum over ranks, each adds its share of the bias (a Replicate becomes one
-// for free).
+// Where the product is summed over ranks, each adds a share of the bias (a Replicate becomes
+// Partial for free).
 Rule addmm_rule(Infos in, const Attrs& attrs) {
   const Shape out = addmm_infer(in, attrs).front().shape;
   const int last = static_cast<int>(out.size()) - 1;

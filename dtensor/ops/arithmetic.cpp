@@ -25,8 +25,8 @@ void give_second(GradContext& c, const Tensor& gradient) {
 
 // --- a + alpha * b ---
 
-// With a replica: every term of an average, a maximum or a minimum gets all of it; a sum's terms
-// get a part each (the replica becomes a Partial(sum)).
+// Adding a replica: each term of an avg, max or min adds all of it; each term of a sum adds a share
+// (the replica becomes a Partial(sum)).
 Rule add_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   if (in[0].dtype == DType::Bool) return rule;
@@ -77,13 +77,13 @@ void div_backward(GradContext& c) {
   const Tensor& b = c.in[1];
   const Tensor scaled = div(c.out_grad[0], b);
   if (c.sink.needs_grad(0)) give_first(c, scaled);
-  // d(a/b)/db = -(a/b)/b; a/b itself may be changed in place, as in PyTorch
+  // d(a/b)/db = -(a/b)/b; recomputes a/b: the output may be changed in place, as in PyTorch
   if (c.sink.needs_grad(1)) give_second(c, neg(mul(scaled, div(c.in[0], b))));
 }
 
 // --- maximum, minimum ---
 
-// max(max(a, b), c) = max(max(a, c), max(b, c)), and so for a minimum: both rise.
+// max(max(a, b), c) = max(max(a, c), max(b, c)), and likewise for min: both are increasing.
 template <BinaryOp f>
 Rule extreme_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
@@ -97,7 +97,7 @@ Rule extreme_rule(Infos in, const Attrs& attrs) {
 
 const OpDef& heaviside_op();
 
-// Each operand gets the gradient where it is the result; equal ones get half of it each.
+// Each operand gets the gradient where it is the result; ties split it in half.
 template <BinaryOp f>
 void extreme_backward(GradContext& c) {
   const Tensor& a = c.in[f == BinaryOp::Maximum ? 0 : 1];

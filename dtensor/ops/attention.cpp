@@ -36,7 +36,7 @@ std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
           {{q[0], q[1], q[2]}, statistic_dtype(in[0].dtype)}};
 }
 
-// The mask's dimensions in the axes of "bhq.", '.' where it stretches.
+// The mask's dimensions in the axes of "bhq.", '.' where it broadcasts.
 std::string mask_axes(const TensorInfo& mask, const Shape& q, const Shape& k) {
   if (!mask.defined) return {};
   std::string text = broadcast_axes(mask.shape, scores_shape(q, k));
@@ -60,7 +60,7 @@ Rule attention_rule(Infos in, const Attrs&) {
   return rule;
 }
 
-// Two products of tq x tk x d; causal attention needs half of that.
+// FLOPs of two matmuls of tq x tk x d; causal attention needs half of that.
 double products_of(const Shape& q, const Shape& k, bool causal) {
   return (causal ? 2.0 : 4.0) * static_cast<double>(numel(q)) * static_cast<double>(k[2]);
 }
@@ -105,7 +105,7 @@ void attention_forward(OpContext& c) {
 
 struct AttentionBackwardAttrs {
   AttentionAttrs forward;
-  bool dmask;  // whether it is wanted
+  bool dmask;  // whether it is requested
 };
 
 // in: dout, q, k, v, out, lse, mask?; out: dq, dk, dv, dmask (of the scores)
@@ -204,8 +204,8 @@ namespace {
 
 constexpr const char* kName = "scaled_dot_product_attention";
 
-// Scores where `keep` is false, so low that their weight is 0; finite, so that a row of them has a
-// gradient.
+// Where `keep` is false, sets scores so low that their weight is 0; finite, so that a fully masked
+// row has a gradient.
 Tensor hidden_unless(const Tensor& keep, const Tensor& scores) {
   return masked_fill(scores, logical_not(keep), scores.dtype() == DType::F16 ? -6e4 : -1e30);
 }

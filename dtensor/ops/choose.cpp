@@ -8,7 +8,7 @@
 namespace coshard {
 namespace {
 
-// Compared in this order: whether anything is communicated, and the time that it takes, now and
+// Compared in this order: whether anything is communicated, then the time this takes, now and
 // later.
 struct Price {
   bool moves = false;
@@ -16,7 +16,7 @@ struct Price {
   auto operator<=>(const Price&) const = default;
 };
 
-// A strategy along one mesh dimension, and a lower bound of its time, whatever the others do.
+// A strategy along one mesh dimension, and a lower bound of its time for any choice of the others.
 struct Alternative {
   Strategy strategy;
   bool moves = false;
@@ -51,7 +51,7 @@ class Choosing {
   int dims() const { return static_cast<int>(mesh_.sizes.size()); }
   int size(int m) const { return mesh_.sizes[static_cast<std::size_t>(m)]; }
 
-  // `least`: of the outer mesh dimensions, without latency; `latency`: of the slowest that moves.
+  // `least`: bound of the outer mesh dimensions, without latency; `latency`: the largest of these.
   void descend(int m, const Parts& parts, const Price& least, double latency) {
     if (m == dims()) return weigh();
     const std::vector<Alternative> alternatives = alternatives_at(m, parts);
@@ -86,8 +86,8 @@ class Choosing {
     best_.erase(best_.begin() + static_cast<std::ptrdiff_t>(most), best_.end());
   }
 
-  // On one mesh dimension the closed form is the planner's price; on several the planner judges
-  // between the best, where something moves at all.
+  // On one mesh dimension the closed form is the planner's price; on several, the planner decides
+  // between the best candidates, if any data move at all.
   std::size_t most_candidates() const {
     return dims() == 1 || (!best_.empty() && !best_[0].price.moves) ? 1 : 3;
   }
@@ -162,7 +162,7 @@ class Choosing {
     return !shares || reason;
   }
 
-  // Whether it would leave ranks without elements although no input does.
+  // Whether it would leave ranks without elements although no input's layout does so now.
   bool idles(const Strategy& strategy, int m) const {
     bool idle = false;
     for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -188,8 +188,8 @@ class Choosing {
     return chunk_of(chunk, n, n - 1).size;
   }
 
-  // From below: all other mesh dimensions shard what this one moves, and a shard that becomes
-  // another may travel with those of the others.
+  // A lower bound: assumes that all other mesh dimensions shard what this one moves, and that one
+  // all_to_all reshards along all of them.
   void bound(Alternative& alternative, std::span<const Placement> now, int m) const {
     const double n = size(m);
     double bytes = 0;

@@ -13,7 +13,7 @@ struct Choice {
 };
 
 // Preferred, in this order:
-//   what moves nothing, because layouts are the user's plan; a resulting Partial is left for later
+//   no data movement, because layouts are the user's plan; a resulting Partial is left for later
 //   the least time predicted by the planner to redistribute the inputs and then to reduce Partial
 //   outputs to shards
 //   the fewest inputs that change, then the rule's order

@@ -15,7 +15,7 @@ std::vector<TensorInfo> compare_infer(Infos in, const Attrs&) {
   return {out};
 }
 
-// Of one tensor with itself.
+// Compares a tensor with itself.
 template <BinaryOp f>
 void self_forward(OpContext& c) {
   const Shape& shape = c.out_shape[0];
@@ -47,7 +47,7 @@ OpDef compare_op(std::string_view name, void (*forward)(OpContext&),
           .samples = samples};
 }
 
-// Of two tensors, and of a tensor and a number.
+// A comparison of two tensors, and of a tensor and a number.
 struct Comparison {
   OpDef pair, number;
 };

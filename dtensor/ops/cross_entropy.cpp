@@ -99,8 +99,8 @@ const OpDef& cross_entropy_backward_op() {
   return op;
 }
 
-// (softmax - wanted) dloss of operators. What is wanted of a row, negative: the kernel's gradient
-// where the softmax is 0.
+// (softmax - target distribution) * dloss, composed of operators. The kernel's gradient with a
+// softmax of 0 (lse = inf) is the negated target distribution.
 Tensor differentiable_gradient(GradContext& c) {
   const Tensor& logits = c.in[0];
   const Tensor& dloss = c.out_grad[0];

@@ -55,7 +55,7 @@ void require_rule(const OpDef& op, const Rule& rule, std::span<const TensorInfo>
                " outputs, but the call has ", in.size(), " and ", out.size());
 }
 
-// The results of a user's operators are checked in dispatch.cpp and op_node.cpp.
+// The results of user-defined operators are checked, in dispatch.cpp and op_node.cpp.
 bool is_ours(const OpDef& op) {
   return std::ranges::find(all_operators(), &op) != all_operators().end();
 }

@@ -1,4 +1,4 @@
-// Decisions of a rank, found by value.
+// A rank's cache of decisions, looked up by value.
 #include "dtensor/ops/decision.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace coshard {
 namespace {
 
-// What rules may ask of a number (OpDef::reals_by_kind).
+// The kinds of numbers that rules may distinguish (OpDef::reals_by_kind).
 int kind_of(double x) {
   if (!std::isfinite(x)) return x != x ? 5 : x < 0 ? 6 : 7;
   return x == 0 ? 0 : x == 1 ? 1 : x < 0 ? 2 : 3;

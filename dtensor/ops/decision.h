@@ -31,19 +31,19 @@ struct Decision {
   std::vector<bool> change;
   bool changes = false;
   bool absent = false;   // this rank is not in the mesh: nothing runs
-  bool foreign = false;  // a user's operator: the results of its functions are checked
+  bool foreign = false;  // a user-defined operator: the results of its functions are checked
   int outputs = 1;
   std::array<Shape, kMaxOutputs> out_shape{};  // local
   std::array<DType, kMaxOutputs> out_dtype{};
   std::array<std::shared_ptr<const Spec>, kMaxOutputs> out_spec{};
 };
 
-// Error{BadInput}: what `infer` refuses; a mix of plain tensors and DTensors; two meshes.
+// Error{BadInput}: `infer` rejects the call; plain tensors and DTensors are mixed; two meshes.
 // `in_place`: the first input keeps its layout and passes it to the first output, if possible.
 std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                                  bool in_place);
 // The decision this rank has cached for such a call, or a new one; `held` keeps it alive. Null for
-// a mix of plain tensors and DTensors, which is refused or converted first.
+// a mix of plain tensors and DTensors, which is rejected or converted first.
 const Decision* decision_for(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs,
                              bool in_place, const CachesHeld& held);
 // Whether the program has registered a rule for it.

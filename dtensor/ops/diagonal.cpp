@@ -34,7 +34,7 @@ struct Diagonal {
     out.push_back(last);
     return out;
   }
-  // The diagonal of a local tensor that is whole in both dimensions.
+  // The diagonal of a local tensor that is unsharded in both dimensions.
   Tensor of(const Tensor& x) const {
     const Strides& s = x.strides();
     const std::int64_t count = length(x.local_shape());

@@ -1,5 +1,5 @@
-// How an operator runs: find (or make) the decision for these shapes and layouts, redistribute the
-// inputs, run the local body, wrap the outputs, record the call on the tape.
+// Runs an operator: finds or makes the decision for these shapes and layouts, redistributes the
+// inputs, runs the local body, wraps the outputs, records the call on the tape.
 #include <algorithm>
 
 #include <coshard/dtensor/distribute.h>
@@ -26,8 +26,8 @@ std::string inputs_text(std::span<const Tensor> inputs) {
   return text;
 }
 
-// What a rank has waited for is the same on all ranks: one outside the mesh waits too, and has a
-// view of what is in flight where the others have one.
+// All ranks wait for the same: one outside the mesh waits too, and its result is a view of data in
+// flight where the others' is.
 void run_body(const OpDef& op, OpContext& context, bool absent) {
   World* world = World::current();
   if (!op.view)
@@ -51,7 +51,7 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
   ReplicaGuard::look_at(op, context);
 }
 
-// Checks the outputs of a user's forward: plain tensors of the decided shapes and dtypes.
+// Checks the outputs of a user-defined forward: plain tensors of the decided shapes and dtypes.
 void require_outputs(const OpDef& op, const OpContext& made) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(made.outputs); ++i) {
     const Tensor& out = made.out[i];
@@ -65,7 +65,7 @@ void require_outputs(const OpDef& op, const OpContext& made) {
 static_assert(ExplicitRedistribution::Forbid() == ExplicitRedistribution::Forbid::Off);
 const BranchLocal<ExplicitRedistribution::Forbid> forbidden;
 
-// The output of a view operator: a view of x, or a copy that would miss a write to x.
+// Marks the output of a view operator: a view of x, or a copy, whose writes would not reach x.
 void mark_view(const Tensor& x, const Tensor& out, bool moved) {
   if (moved || out.storage()->buffer != x.storage()->buffer)
     out.set_unwritable("is a copy that a view operator made");
@@ -89,8 +89,8 @@ void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decisio
 
 const BranchLocal<bool> replicates_plain;
 
-// Plain tensors as Replicates on the mesh of the others, if they have no dimensions or may have; of
-// an in-place call the first input is what it is.
+// Makes plain tensors Replicate on the mesh of the others, if they are scalars or under an
+// ImplicitReplication; never the first input of an in-place call.
 std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in, bool in_place) {
   std::vector<Tensor> together(in.begin(), in.end());
   const auto placed = std::find_if(
@@ -106,7 +106,7 @@ std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in,
   return together;
 }
 
-// The inputs in the layouts that were decided.
+// The inputs in the layouts of the decision.
 std::vector<Tensor> moved_inputs(const OpDef& op, std::span<const Tensor> in, const Decision& d) {
   require_explicit(op, in, d);
   const WithinOperator within(op.name);
@@ -120,7 +120,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
                                          const Attrs& attrs, bool in_place) {
   CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
   const AllocationLabel label(op.name);
-  const CachesHeld held;  // what is called from here adds to the caches
+  const CachesHeld held;  // calls from here add to the caches
   const Decision* decision = decision_for(op, in, attrs, in_place, held);
   if (!decision) return run_call(op, all_on_one_mesh(op, in, in_place), attrs, in_place);
   const Decision& d = *decision;

@@ -9,7 +9,7 @@
 namespace coshard {
 namespace {
 
-// Linear, with draws that depend on seed and stream only: its gradient is itself.
+// Linear, and its draws depend only on seed and stream, so the operator is its own gradient.
 std::vector<TensorInfo> dropout_infer(Infos in, const Attrs&) {
   require_floating("dropout", in[0]);
   return {in[0]};
@@ -28,7 +28,7 @@ kernels::RandomRegion region_of(const OpContext& c) {
   return region;
 }
 
-// Elementwise, but every element's place in the whole counts.
+// Elementwise, but draws depend on an element's position in the logical tensor.
 Rule dropout_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   rule.strided = false;

@@ -14,12 +14,12 @@ namespace {
 bool einsum_has(std::string_view axes, char axis) { return axes.find(axis) != axes.npos; }
 
 // The axes of both operands and of the result. The operator itself takes equations in which each
-// axis stands at least twice and at most once in each place.
+// axis occurs in at least two of the three, at most once in each.
 struct Equation {
   std::string a, b, out;
 
   std::string text() const { return a + "," + b + "->" + out; }
-  // Letters of `from` that `other` has, or has not.
+  // Letters of `from` that occur in `other`, or that do not.
   static std::string those(const std::string& from, const std::string& other, bool has) {
     std::string result;
     for (char c : from)
@@ -91,7 +91,7 @@ double einsum_flops(Infos in, const Attrs& attrs) {
          static_cast<double>(numel(sizes_of_axes(e.out + e.inner(), e, in[0].shape, in[1].shape)));
 }
 
-// The local part with its dimensions in the order of `to`.
+// The local tensor with its dimensions in the order of `to`.
 Tensor reordered(const Tensor& x, const std::string& from, const std::string& to) {
   Shape shape;
   Strides strides;
@@ -169,7 +169,7 @@ void check_axes(const std::string& axes, std::string_view equation) {
                "' is not a letter");
 }
 
-// How many dimensions "..." stands for in an operand of ndim; 0 without one.
+// How many dimensions "..." stands for in an operand of ndim; 0 without "...".
 std::size_t dots_of(const std::string& operand, int ndim, std::string_view equation) {
   if (operand.find("...") == operand.npos) return 0;
   const auto axes = static_cast<int>(operand.size()) - 3;
@@ -178,7 +178,7 @@ std::size_t dots_of(const std::string& operand, int ndim, std::string_view equat
   return static_cast<std::size_t>(ndim - axes);
 }
 
-// "..." written as the last `count` of the axes that stand for dimensions without a name.
+// Replaces "..." by the last `count` of the axes that stand for unnamed dimensions.
 void spell_dots(std::string& text, const std::string& unnamed, std::size_t count) {
   const auto at = text.find("...");
   if (at != text.npos) text.replace(at, 3, unnamed.substr(unnamed.size() - count));
@@ -191,7 +191,7 @@ std::string axes_not_in(const std::string& text, std::size_t count) {
   return unused;
 }
 
-// Without "->": the dimensions without a name, then the axes that come once, in order.
+// The result without "->": the unnamed dimensions, then the axes that occur once, alphabetically.
 std::string implicit_result(const std::string& operands, const std::string& unnamed) {
   std::string once;
   for (char c : operands)
@@ -227,7 +227,7 @@ Equation parse_equation(std::string_view equation, int a_dims, int b_dims) {
   return e;
 }
 
-// An axis that comes twice in an operand reads its diagonal.
+// Takes the diagonal for an axis that occurs twice in an operand.
 Tensor without_repeats(Tensor x, std::string& own) {
   for (std::size_t i = 0; i < own.size();) {
     const auto again = own.find(own[i], i + 1);
@@ -245,7 +245,7 @@ Tensor without_repeats(Tensor x, std::string& own) {
   return x;
 }
 
-// Drops dimensions of size 1 that the other operand stretches.
+// Drops dimensions of size 1 that broadcast to the other operand's.
 Tensor without_ones(const Tensor& x, std::string& own, const std::string& other,
                     const Shape& others) {
   Shape shape;
@@ -261,7 +261,7 @@ Tensor without_ones(const Tensor& x, std::string& own, const std::string& other,
   return view(x, shape);
 }
 
-// Sums out the axes that stand nowhere else.
+// Sums over the axes that occur nowhere else.
 Tensor without_lone(Tensor x, std::string& own, const std::string& elsewhere) {
   for (std::size_t i = own.size(); i-- > 0;) {
     if (einsum_has(elsewhere, own[i])) continue;

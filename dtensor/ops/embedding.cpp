@@ -19,8 +19,8 @@ std::vector<TensorInfo> embedding_infer(Infos in, const Attrs&) {
   return {{out, in[1].dtype}};
 }
 
-// Sharding the rows 'y' of the table contracts: each rank looks up its own rows, the others give
-// zero.
+// Sharding the rows 'y' of the table gives a Partial: each rank looks up its own rows, and yields
+// zero for the others.
 Rule embedding_rule(Infos in, const Attrs&) {
   const std::string ids = axes(in[0].shape.size());
   Rule rule;
@@ -42,7 +42,7 @@ void embedding_forward(OpContext& c) {
                                c.offset(1, 0), ids.data(), weight.data(), c.make().data()});
 }
 
-// in: dy, ids, weight (for its layout only: the gradient comes in the same one where that is free);
+// in: dy, ids, weight (only for its layout: the gradient gets the same one where that is free);
 // out: dweight
 Rule embedding_backward_rule(Infos in, const Attrs&) {
   const std::string ids = axes(in[1].shape.size());

@@ -14,8 +14,8 @@ void gather_check_index(const char* op, const TensorInfo& index, std::size_t ndi
              " dimensions, as the tensor has");
 }
 
-// What a rank that holds part of the indexed dimension looks up in it: positions within the part,
-// and whether they are.
+// The index on a rank that holds part of the indexed dimension: positions clamped to that part, and
+// whether they were inside it.
 struct OwnIndex {
   Tensor at, inside;
 };
@@ -69,7 +69,7 @@ Rule gather_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-// What other ranks hold counts as 0.
+// Elements on other ranks count as 0.
 void gather_own(OpContext& c, int dim) {
   const auto d = static_cast<std::size_t>(dim);
   const Tensor& x = c.in[0];
@@ -119,8 +119,8 @@ const OpDef& gather_op() {
 }
 
 // --- scatter_add_zeros, its adjoint: (src, index, like) ---
-// `like` is there for its layout only: where it is sharded along the dimension and src and index
-// are not, so is the result.
+// `like` only gives a layout: if it is sharded along the dimension and src and index are not, so is
+// the result.
 
 std::vector<TensorInfo> add_zeros_infer(Infos in, const Attrs& attrs) {
   const auto [dim, out] = attrs.as<ScatterAddZerosAttrs>();
@@ -135,7 +135,7 @@ std::vector<TensorInfo> add_zeros_infer(Infos in, const Attrs& attrs) {
   return {{out, in[0].dtype}};
 }
 
-// Sharding the indexed dimension of src and index contracts: every rank adds up what it has.
+// Sharding the indexed dimension of src and index gives a Partial: every rank adds what it holds.
 Rule add_zeros_rule(Infos in, const Attrs& attrs) {
   const auto [dim, out] = attrs.as<ScatterAddZerosAttrs>();
   Rule rule;
@@ -207,7 +207,7 @@ std::int64_t cuts_of(const Tensor& x, int dim) {
   return cuts;
 }
 
-// A tensor of `shape` with these shards that takes no memory: one element, broadcast.
+// A tensor of `shape` sharded over `cuts` that needs no memory: one element, broadcast.
 Tensor like_cut(const Tensor& on_mesh, const Shape& shape, int dim, std::int64_t cuts) {
   Layout layout = Layout::filled(on_mesh.mesh().ndim(), Replicate());
   for (int m = 0; m < layout.ndim(); ++m)

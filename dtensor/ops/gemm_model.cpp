@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kTileRows = 128, kTileColumns = 256;  // of cuBLAS on recent GPUs
 constexpr std::int64_t kUnmeasuredMultiprocessors = 132;
-// flop/ns of a core, and of a GPU: what large products reach on common ones.
+// flop/ns that large GEMMs reach on a common core, and on a common GPU.
 constexpr std::int64_t kCoreRate = 60, kGpuRate = 400'000;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -18,7 +18,7 @@ std::int64_t waves_of(std::int64_t rows, std::int64_t n, std::int64_t multiproce
   return ceil_div(ceil_div(rows, kTileRows) * ceil_div(n, kTileColumns), multiprocessors);
 }
 
-// The interval of the grid around x, and x within it.
+// The grid interval that contains x, and x's position in it.
 struct Place {
   std::size_t first;
   std::int64_t low, high, x;
@@ -35,7 +35,7 @@ Place place(const std::array<std::int64_t, N>& grid, std::int64_t scale, std::in
   return {i, low, high, std::clamp(x, low, high)};
 }
 
-// `ns` for as much of x as exceeds the last point.
+// `ns`, scaled in proportion to x where x exceeds the last point.
 std::int64_t beyond(std::int64_t ns, std::int64_t x, std::int64_t last) {
   return x <= last ? ns : ns / last * x + ns % last * x / last;
 }

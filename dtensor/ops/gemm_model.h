@@ -1,6 +1,6 @@
 #pragma once
-// How long a product of matrices takes: the one place where overlapped schedules ask. Integer
-// arithmetic on what all ranks know.
+// Predicts how long a GEMM takes, for overlapped schedules. Integer arithmetic on what all ranks
+// know.
 #include <array>
 #include <cstdint>
 
@@ -9,9 +9,9 @@
 
 namespace coshard {
 
-// Times of products [rows, k] @ [k, n] measured on a grid, all three linear between its points: exact
-// where a time is a constant and a share of rows * n * k, as on a CPU, close where caches bend it.
-// On a GPU the points are times of one wave of tiles, and a product takes as many as its tiles need.
+// Times of GEMMs [rows, k] @ [k, n] measured on a grid, with trilinear interpolation: exact where a
+// time is a constant plus a multiple of rows * n * k, as on a CPU, close where caches distort it.
+// On a GPU a point is the time of one wave of tiles, and a GEMM takes as many as its tiles need.
 struct GemmTable {
   static constexpr std::array<std::int64_t, 5> kRows{1, 8, 32, 128, 512};
   static constexpr std::array<std::int64_t, 3> kSides{128, 512, 2048};
@@ -26,11 +26,11 @@ struct GemmTable {
   std::array<std::int64_t, kPoints> ns{};
 
   Point point(std::size_t i) const;
-  // At least 1. Beyond the grid a product takes its share of the last point's time; a smaller one
-  // as long as the first.
+  // In ns, at least 1. Beyond the last point times grow in proportion; below the first they are
+  // constant.
   std::int64_t at(std::int64_t rows, std::int64_t n, std::int64_t k) const;
-  // Fills points that are 0 from smaller ones, lets none take longer than as many smaller ones (it
-  // was disturbed), and makes measured times of whole products those of their waves.
+  // Fills points that are 0 from smaller ones, caps each at the time of as many smaller ones (its
+  // measurement was disturbed), and divides measured times by their number of waves.
   void complete();
   friend bool operator==(const GemmTable&, const GemmTable&) = default;
 
@@ -38,7 +38,7 @@ struct GemmTable {
   std::int64_t waves(std::int64_t rows, std::int64_t n) const;
 };
 
-// Times of one rank's products of one dtype: as measured, else by a constant rate. A view of a
+// Times of one rank's GEMMs of one dtype: as measured, else from a constant rate. A view of a
 // mesh's calibration.
 struct GemmModel {
   const GemmTable* table = nullptr;

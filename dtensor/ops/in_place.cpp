@@ -1,5 +1,5 @@
-// In-place operators: compute, bring the result to the destination's layout and dtype, copy it in,
-// and let the destination stand for the result on the tape.
+// In-place operators: compute, convert the result to the destination's layout and dtype, copy it
+// in, and give the destination the result's place on the tape.
 #include <algorithm>
 
 #include <coshard/dtensor/ops/op.h>
@@ -12,14 +12,14 @@
 namespace coshard {
 namespace {
 
-// The same values in other memory, in x's place on the tape: what the operator may save.
+// A copy of x, in x's place on the tape, that the operator may save.
 Tensor in_other_memory(const Tensor& x) {
   Tensor copy = copy_of(x);
   if (x.requires_grad()) copy.set_grad_meta(x.grad_meta());
   return copy;
 }
 
-// What the operator saves from memory that is about to be written.
+// Copies the inputs that the operator saves and whose memory is about to be written.
 void move_saved(const OpDef& op, std::vector<Tensor>& inputs) {
   const std::shared_ptr<Buffer> written = inputs[0].storage()->buffer;
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -28,8 +28,8 @@ void move_saved(const OpDef& op, std::vector<Tensor>& inputs) {
       inputs[i] = in_other_memory(inputs[i]);
 }
 
-// The values in another layout; what cannot become Partial at once is made whole along that mesh
-// dimension first, and shared.
+// The values in x's layout; where they cannot become Partial directly, they go through Replicate
+// along that mesh dimension.
 DTensor in_layout(const OpDef& op, const DTensor& values, const DTensor& x) {
   const Layout& layout = x.layout();
   Layout between = layout;

@@ -50,10 +50,10 @@ void layer_norm_forward(OpContext& c) {
 
 struct LayerNormBackwardAttrs {
   int dims;
-  bool dweight, dbias;  // whether they are wanted
+  bool dweight, dbias;  // whether they are requested
 };
 
-// in: dy, x, weight, mean, rstd; out: dx, and dweight and dbias where wanted
+// in: dy, x, weight, mean, rstd; out: dx, and dweight and dbias if requested
 std::vector<TensorInfo> layer_norm_backward_infer(Infos in, const Attrs& attrs) {
   std::vector<TensorInfo> out{in[1]};
   const Shape& x = in[1].shape;

@@ -17,8 +17,8 @@ Rule linear_rule(Infos in, const Attrs&) {
   rule.strided = true;
   rule.out = {rows + "z"};
   if (bias) {
-    // Where the product is a sum over ranks, each adds its share of the bias (a Replicate becomes
-    // one for free).
+    // Where the product is summed over ranks, each rank adds a share of the bias (a Replicate
+    // becomes Partial for free).
     rule.whole = "y";
     const int last = static_cast<int>(rows.size());
     for (const Reduce reduce : kLinear) {
@@ -70,7 +70,7 @@ void linear_backward(GradContext& c) {
   }
 }
 
-// Shards of dy are multiplied as they arrive, if the gate says so.
+// Whether to multiply shards of dy as they arrive, as the gate decides.
 bool linear_takes_arriving(const Tensor& dy, std::span<const Tensor> in, const Attrs& attrs,
                            std::int64_t meanwhile_ns) {
   const Overlap overlap = attrs.as<LinearAttrs>().overlap;

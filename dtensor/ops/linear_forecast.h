@@ -1,6 +1,6 @@
 #pragma once
-// A linear layer with a collective before or after it, as the gate sees it: without tensors, so that
-// it can be asked for a model that does not exist. Pure.
+// A linear layer with a collective before or after it, as the gate sees it: without tensors, so
+// that it can be evaluated for a model that is not built. Pure.
 #include <cstdint>
 
 #include <coshard/dtensor/redistribute/cost.h>
@@ -15,7 +15,7 @@ struct LinearShape {
   int cut = 0;                   // dimension of the weight that is sharded; -1: none
   DType dtype = DType::F32;
 };
-// An all_gather brings `in` elements of each row, a reduction takes `out`.
+// Per row, an all_gather carries `in` elements and a reduction `out`.
 OverlapCase overlap_case(const LinearShape& shape, ScheduleKind kind, const GemmModel& gemm,
                          const LinkCost& link);
 Schedule schedule_of(ScheduleKind kind, const OverlapCase& of, Overlap overlap);

@@ -1,6 +1,6 @@
 #pragma once
-// What forwards share: local tensors as kernel arguments, and the geometry of views. Rank's thread,
-// local tensors only.
+// Shared by operators' forwards: local tensors as kernel arguments, and the geometry of views.
+// Rank's thread, local tensors only.
 #include <optional>
 
 #include <coshard/dtensor/ops/op.h>
@@ -26,7 +26,7 @@ Tensor local_reshape(const Tensor& tensor, const Shape& shape);
 // Row-major [rows, the last `count` dimensions].
 Tensor matrix_rows(const Tensor& tensor, int count = 1);
 
-// So many elements that what follows them is at an address that fits every kernel.
+// `elements` rounded up to 64 bytes, so that what follows is aligned for every kernel.
 inline std::int64_t aligned(std::int64_t elements, DType dtype) {
   const auto step = static_cast<std::int64_t>(64 / size_of(dtype));
   return (elements + step - 1) / step * step;

@@ -43,7 +43,7 @@ double matmul_flops(Infos in, const Attrs& attrs) {
          static_cast<double>(in[0].shape.back());
 }
 
-// The local part with its leading dimensions stretched to those of `out`.
+// The local tensor with its leading dimensions broadcast to those of `out`.
 Tensor stretched(const Tensor& x, const Shape& out) {
   Shape shape = leading(out);
   const std::size_t lead = shape.size() + 2 - x.local_shape().size();
@@ -76,8 +76,8 @@ void matmul_backward(GradContext& c) {
     const Shape shape = c.in_info[1].shape;
     c.sink.defer(1, [=] { return sum_to(matmul(transpose(a, -2, -1), dy), shape); });
   } else if (!b.is_distributed() && b.strides()[0] == 1 && b.strides()[1] != 1) {
-    // b is a transposed view: its gradient in the same order of memory. Strides of a DTensor differ
-    // from rank to rank, and with them the collectives would.
+    // b is a transposed view: its gradient gets the same memory order. Not for a DTensor: its
+    // strides may differ between ranks, and then the collectives would, too.
     c.sink.defer(1, [=] { return transpose(matmul_rows(dy, a), 0, 1); });
   } else {
     c.sink.defer(1, [=] { return matmul_rows(a, dy); });
@@ -161,8 +161,8 @@ const OpDef& matmul_rows_op() {
   return op;
 }
 
-// The last two dimensions with a unit stride, as the kernel wants them; dimensions of size 1 take
-// any stride.
+// The last two dimensions with a unit stride, as the kernel needs them; any stride for dimensions
+// of size 1.
 std::optional<Strides> matrix_strides(const Shape& shape, Strides strides) {
   const std::size_t row = shape.size() - 2;
   const std::size_t column = row + 1;
@@ -175,7 +175,7 @@ std::optional<Strides> matrix_strides(const Shape& shape, Strides strides) {
   return strides;
 }
 
-// Strides of a view of that shape which the kernel can read, if there is one.
+// Strides of a view of that shape that the kernel can read, if there is one.
 std::optional<Strides> unit_strides(const Tensor& tensor, const Shape& shape) {
   const auto view = view_strides(tensor.local_shape(), tensor.strides(), shape);
   return view ? matrix_strides(shape, *view) : std::nullopt;

@@ -6,7 +6,7 @@
 namespace coshard {
 namespace {
 
-// out: values, indices within the dimensions of the mask taken as one
+// out: values, indices into the flattened dimensions of the mask
 std::vector<TensorInfo> max_infer(Infos in, const Attrs& attrs) {
   const auto a = attrs.as<MaxAttrs>();
   const Shape out = remaining(in[0].shape, a.mask, a.keepdim);
@@ -35,7 +35,7 @@ void max_forward(OpContext& c) {
                                lines.n.inner, lines.x.data(), values, indices});
 }
 
-// For one dimension, as `max` and `min` ask for it.
+// Only for a reduction over one dimension, as by `max` and `min`.
 void max_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
   const Shape& shape = c.in_info[0].shape;
@@ -77,8 +77,8 @@ struct MaxOfPartsAttrs {
   std::int64_t parts;
 };
 
-// out: [2, x with the parts in the place of the dimension], values first. The dimension is cut into
-// as many.
+// out: [2, shape of x with `parts` for the dimension], values first. The dimension has as many
+// shards.
 std::vector<TensorInfo> max_of_parts_infer(Infos in, const Attrs& attrs) {
   Shape out = in[0].shape;
   const auto a = attrs.as<MaxOfPartsAttrs>();
@@ -181,8 +181,8 @@ const OpDef& max_of_pairs_op() {
 
 // How the mesh shards a dimension.
 struct CutAlong {
-  std::int64_t cuts = 0;   // the mesh dimensions that do, as bits
-  std::int64_t parts = 0;  // with elements; 0: their extremes cannot be told apart by an even cut
+  std::int64_t cuts = 0;   // the mesh dimensions that shard it, as bits
+  std::int64_t parts = 0;  // that have elements; 0: their pairs would not be sharded alike
 };
 CutAlong cut_along(const Tensor& x, std::int64_t mask) {
   if (!x.is_distributed() || !std::has_single_bit(static_cast<std::uint64_t>(mask))) return {};

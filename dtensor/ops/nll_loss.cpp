@@ -11,7 +11,7 @@ namespace {
 // out: loss and weight per target
 std::size_t nll_class_dim(std::size_t ndim) { return ndim == 1 ? 0 : 1; }
 
-// One for each row of `x`; returns the shape of the rows.
+// Requires one class number per row of `x`; returns the shape of the rows.
 Shape require_class_numbers(std::string_view who, std::string_view what, const TensorInfo& x,
                             const TensorInfo& target) {
   CS_REQUIRE(!x.shape.empty(), who, ": ", what, " need at least 1 dimension");
@@ -180,7 +180,7 @@ Tensor smoothed_nll_loss(const Tensor& log_probs, const Tensor& target, Reductio
   return reduced_loss(out[0], out[1], reduction, log_probs.dtype());
 }
 
-// Of probabilities of the classes. No class number is ignored.
+// The target holds class probabilities, so ignore_index does not apply.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction,
                           std::int64_t ignore_index, double smoothing, const Tensor& weight) {
   CS_REQUIRE(logits.ndim() > 0 && target.shape() == logits.shape(), "cross_entropy: probabilities ",

@@ -1,5 +1,5 @@
 #pragma once
-// A call of an operator whose output is computed in parts, by a schedule. Rank's thread.
+// An operator call whose output is computed in parts by a schedule. Rank's thread.
 #include <memory>
 #include <vector>
 
@@ -18,12 +18,12 @@ class OpCall {
 
   const std::vector<Tensor>& used() const { return used_; }  // the inputs, redistributed
   bool absent() const { return absent_; }                    // this rank is not in the mesh
-  // Of the output: null spec for a plain tensor; the local shape.
+  // The output's spec (null for a plain tensor) and local shape.
   const std::shared_ptr<const Spec>& spec() const { return out_spec_; }
   const Shape& local_shape() const { return out_shape_; }
   DType dtype() const { return out_dtype_; }
   OpContext context() const { return {used_, attrs_}; }
-  // `out` as its output: with its spec, on the tape.
+  // Returns `out` as the call's output: with its spec, on the tape.
   Tensor record(Tensor out);
 
  private:

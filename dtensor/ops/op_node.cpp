@@ -9,7 +9,7 @@
 namespace coshard {
 namespace {
 
-// Checks the gradients of a user's backward.
+// Checks the gradients of a user-defined backward.
 class CheckedSink final : public GradSink {
  public:
   CheckedSink(const GradNode& record, std::span<const TensorInfo> in, GradSink& sink)
@@ -23,7 +23,7 @@ class CheckedSink final : public GradSink {
     given_[static_cast<std::size_t>(input)] = true;
     sink_.accumulate(input, std::move(gradient));
   }
-  // An undefined gradient counts: the operator has said that there is none.
+  // An undefined gradient counts as given: the operator has said that there is none.
   void require_all_given() const {
     for (std::size_t i = 0; i < in_.size(); ++i)
       CS_REQUIRE(given_[i] || !sink_.needs_grad(static_cast<int>(i)), record_.name(),
@@ -33,7 +33,7 @@ class CheckedSink final : public GradSink {
                  "accumulate(",
                  i, ", {})");
   }
-  // Not deferred: it is checked while its operator is known.
+  // Computed at once, so that it is checked while its operator is known.
   void defer(int input, std::function<Tensor()> compute) override {
     if (needs_grad(input)) accumulate(input, compute());
   }
@@ -95,7 +95,7 @@ class OpNode final : public GradNode {
                         foreign_ ? static_cast<GradSink&>(checked) : sink,
                         in_info_};
     op_.backward(context);
-    // An input may lead to outputs alone whose gradients are missing.
+    // Otherwise an input may affect only outputs whose gradients are missing.
     if (foreign_ && std::ranges::all_of(context.out_grad, &Tensor::defined))
       checked.require_all_given();
   }
@@ -120,8 +120,7 @@ class OpNode final : public GradNode {
   void save(const Tensor& tensor, bool wanted) {
     saved_.push_back(wanted ? Saved(tensor) : Saved());
   }
-  // What was saved stands for the tensors of the call again, so that its part in the gradient can
-  // be differentiated.
+  // Puts saved tensors in their place on the tape, so that the gradient is differentiable in them.
   void put_on_tape(std::vector<Tensor>& saved) {
     const std::size_t ins = saved.size() - outputs_;
     for (std::size_t i = 0; i < ins; ++i)

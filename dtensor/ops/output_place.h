@@ -1,11 +1,11 @@
 #pragma once
-// Memory in which the next operator may put its output, such as a gradient's place in a bucket.
+// Memory into which the next operator may write its output, such as a gradient's slot in a bucket.
 // Rank's thread.
 #include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 
-// While one is alive, the first output of as many elements, of this dtype and on this device is
+// While one is alive, the first output with the same number of elements, dtype and device is
 // written to `memory` (row-major; undefined: nowhere) instead of to new memory.
 class OutputPlace {
  public:
@@ -14,7 +14,7 @@ class OutputPlace {
   OutputPlace(const OutputPlace&) = delete;
   OutputPlace& operator=(const OutputPlace&) = delete;
 
-  // The place as a row-major tensor of this shape, if there is one that fits; it is taken then.
+  // Takes the memory if it fits, as a row-major tensor of this shape; else returns undefined.
   static Tensor take(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype);
 
  private:

@@ -9,10 +9,10 @@
 namespace coshard {
 namespace {
 
-constexpr std::int64_t kCallNs = 4'000;   // a GEMM more: its call, a look at the collective
-constexpr std::int64_t kFewestRows = 32;  // fewer take as long
+constexpr std::int64_t kCallNs = 4'000;   // per GEMM: its call, a poll of the collective
+constexpr std::int64_t kFewestRows = 32;  // fewer rows take as long
 constexpr std::array<int, 4> kPieces{1, 2, 4, 8};
-// The plain schedule is known to take what it takes; a forecast has to beat it by 3 %.
+// The plain schedule's time is certain; a forecast must beat it by 3 %.
 constexpr std::int64_t kGainOf = 32;
 
 std::int64_t gemm_ns(const OverlapCase& of, std::int64_t rows) {
@@ -29,13 +29,13 @@ std::int64_t whole_product_ns(const OverlapCase& of) {
   return kCallNs + gemm_ns(of, of.ranks * of.products * of.rows);
 }
 
-// What is not hidden although a schedule overlaps it: of the shorter of both.
+// What contention costs a schedule: a share of the shorter of both times.
 std::int64_t lost_ns(const OverlapCase& of, std::int64_t compute_ns, std::int64_t collective_ns) {
   return std::min(compute_ns, collective_ns) * of.contention_x1024 / 1024;
 }
 
-// The faster one; `always`: never the plain one. It computes for `computed` ns, without waits, and
-// is over at `finished` if nothing is done meanwhile.
+// The faster of `best` and a schedule of `pieces`; Overlap::Always: never the plain one. The latter
+// computes for `computed` ns and, without other work, ends at `finished`.
 Schedule better(const OverlapCase& of, Schedule best, int pieces, std::int64_t computed,
                 std::int64_t finished, Overlap overlap) {
   const std::int64_t ns = std::max(finished, computed + of.meanwhile_ns);
@@ -45,13 +45,13 @@ Schedule better(const OverlapCase& of, Schedule best, int pieces, std::int64_t c
   return best;
 }
 
-// What can be done meanwhile hides the collective.
+// Other work hides the collective.
 Schedule plain(const OverlapCase& of, std::int64_t collective_ns) {
   const std::int64_t ns = whole_product_ns(of) + std::max(collective_ns, of.meanwhile_ns);
   return {0, ns, ns};
 }
 
-// When the last of `shards` x `pieces` has arrived, each sent once it is computed.
+// When the last of `shards` x `pieces` arrives, if each is sent once it is computed.
 std::int64_t sent_by(const OverlapCase& of, int shards, int pieces, std::int64_t piece_ns) {
   const std::int64_t rows = (of.rows + pieces - 1) / pieces;
   std::int64_t computed = 0, free = 0;
@@ -83,7 +83,7 @@ Schedule scatter_schedule(const OverlapCase& of, Overlap overlap) {
     const std::int64_t rows = (of.rows + pieces - 1) / pieces;
     const std::int64_t computed = of.ranks * pieces * product_ns(of, rows);
     const std::int64_t sent = sent_by(of, of.ranks - 1, pieces, of.shard_ns / pieces);
-    // The sum of what has come: about a tenth of the link's time for as much data.
+    // The calls that sum received rows; a sum takes about a tenth of its data's time on the link.
     const std::int64_t sum = pieces * kCallNs;
     const std::int64_t lost = lost_ns(of, computed, (of.ranks - 1) * of.shard_ns) + sum;
     best = better(of, best, pieces, computed + lost, std::max(computed, sent) + lost, overlap);
@@ -110,7 +110,7 @@ Schedule reduce_schedule(const OverlapCase& of, Overlap overlap) {
 
 void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces) {
   if (pieces == 0) return;
-  // Told apart by their lengths too (Notes::add).
+  // Of different lengths, which Notes::add compares, too.
   constexpr std::string_view kChose[] = {"chose shards of an all_gather as they arrive, pieces",
                                          "chose rows of a reduce_scatter, pieces",
                                          "chose rows of an all_reduce, pieces"};

@@ -1,6 +1,6 @@
 #pragma once
-// Whether an overlapped schedule is faster than the plain one, by a model of the link and of the
-// products. Pure: integer arithmetic on what all ranks know, so that they choose alike.
+// Decides whether an overlapped schedule is faster than the plain one, with a model of the link and
+// the GEMMs. Pure: integer arithmetic on what all ranks know, so that they choose alike.
 #include <cstdint>
 #include <optional>
 
@@ -10,7 +10,7 @@
 
 namespace coshard {
 
-// One product whose rows are shards of the ranks, and the collective before or after it.
+// A matmul whose rows are sharded over the ranks, and the collective before or after it.
 struct OverlapCase {
   int ranks = 1;
   std::int64_t products = 1;      // GEMMs in which one shard is computed
@@ -19,35 +19,34 @@ struct OverlapCase {
   GemmModel gemm = {};            // of [rows, k] @ [k, n]
   std::int64_t n = 0, k = 0;
   std::int64_t latency_ns = 0;        // of a collective
-  std::int64_t shard_ns = 0;          // a shard on its link, without latency
+  std::int64_t shard_ns = 0;          // transfer time of a shard, without latency
   std::int64_t contention_x1024 = 0;  // LinkCost::contention
   std::int64_t meanwhile_ns = 0;      // other work that may be done while waiting
 };
 
-// What a schedule is made of, as the fingerprint of its collectives tells it.
+// The collective that a schedule splits; part of the fingerprint of its collectives.
 enum class ScheduleKind : std::uint8_t { Gather, Scatter, Reduce };
 
 struct Schedule {
-  int pieces = 0;                     // in which a shard is sent; 0: the plain schedule
-  std::int64_t ns = 0, plain_ns = 0;  // predicted, with the work meanwhile
-  std::int64_t exposed_ns = 0;        // how long it waits if nothing is done meanwhile
+  int pieces = 0;                     // into which a shard is split; 0: the plain schedule
+  std::int64_t ns = 0, plain_ns = 0;  // predicted, including meanwhile_ns
+  std::int64_t exposed_ns = 0;        // waiting time without other work
   explicit operator bool() const { return pieces > 0; }
 };
 
 // An all_gather whose shards are multiplied as they arrive.
 Schedule gather_schedule(const OverlapCase& of, Overlap overlap);
-// A product whose rows are sent to the ranks that add them up.
+// A matmul whose rows are sent to the ranks that sum them.
 Schedule scatter_schedule(const OverlapCase& of, Overlap overlap);
-// A product that is all_reduced in pieces; a shard is 1/ranks of it.
+// A matmul whose result is all_reduced in pieces; a shard is 1/ranks of it.
 Schedule reduce_schedule(const OverlapCase& of, Overlap overlap);
 
-// Has the communicator's next collective compare the choice with that of the peers: ranks that chose
-// differently get an error that names both. Does nothing for the plain schedule.
+// Has the communicator's next collective compare the choice with that of the peers: ranks that
+// chose differently get an error that names both. Does nothing for the plain schedule.
 void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces);
 
-// The link along dimension m of a mesh, as far as it is known: emulated, set or measured. Without a
-// value the plain schedule is chosen: ranks that share a memory copy their data themselves, and
-// have nothing to overlap with.
+// The link along dimension m of a mesh, if known: emulated, set or measured. Without one the plain
+// schedule is chosen: ranks in shared memory copy data themselves, so there is nothing to overlap.
 std::optional<LinkCost> known_link(const DeviceMesh& mesh, int m);
 
 }  // namespace coshard

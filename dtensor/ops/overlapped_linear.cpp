@@ -14,7 +14,7 @@ Tensor brought_to(const Tensor& y, const std::optional<Placement>& target) {
   return target ? redistribute(y, Layout(*target)).tensor() : y;
 }
 
-// A tensor for the tape alone: without memory for its elements.
+// A tensor only for the tape, without memory for its elements.
 Tensor without_data(const RowProduct& product) {
   const Tensor one = Tensor::empty(product.device(), Shape{1}, product.dtype());
   const Strides none(product.local_shape().size(), 0);
@@ -28,7 +28,7 @@ struct Sum {
 
 std::optional<Sum> sum_of(const RowFactor& factor, const std::optional<Placement>& target,
                           Overlap overlap) {
-  // Nobody may read the sum of a layer that is recomputed.
+  // The sum of a recomputed layer may never be read.
   if (!target || redistributes_are_deferred()) return std::nullopt;
   if (!may_send_rows(factor.x, overlap) || !factor.weight.is_distributed()) return std::nullopt;
   Shape shape = factor.x.shape();

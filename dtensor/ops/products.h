@@ -1,5 +1,5 @@
 #pragma once
-// What matmul and linear share. matrix_of and batch_of return local tensors with a unit stride in
+// Shared by matmul and linear. matrix_of and batch_of return local tensors with a unit stride in
 // one of the last two dimensions, as the kernel needs them, and copy only if no such view exists.
 #include <coshard/dtensor/tensor.h>
 #include "kernels/args.h"

@@ -39,7 +39,7 @@ double largest(DType dtype) {
   return 0;
 }
 
-// `weaker` has a say only where its category is the higher one.
+// `weaker` counts only if its category is the higher one.
 DType with_weaker(DType stronger, DType weaker) {
   return category_of(weaker) > category_of(stronger) ? promoted(stronger, weaker) : stronger;
 }
@@ -47,7 +47,7 @@ DType with_weaker(DType stronger, DType weaker) {
 }  // namespace
 
 DType promoted(DType a, DType b) {
-  if (a != b && rank_of(a) == rank_of(b)) return DType::F32;  // neither of bf16 and f16 holds both
+  if (a != b && rank_of(a) == rank_of(b)) return DType::F32;  // neither bf16 nor f16 holds both
   return rank_of(a) > rank_of(b) ? a : b;
 }
 

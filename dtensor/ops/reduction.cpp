@@ -25,7 +25,7 @@ bool is_extreme(ReduceOp op) {
          op == ReduceOp::AbsMin;
 }
 
-// What the user has called.
+// The public function's name.
 std::string_view function_of(ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum: return "sum";
@@ -86,7 +86,7 @@ void reduction_forward(OpContext& c) {
 
 std::vector<TensorInfo> reduction_backward_infer(Infos in, const Attrs&) { return {in[1]}; }
 
-// Each element's share depends on the whole line, but for these two.
+// An element's gradient depends on the whole line, except for these two operators.
 Rule reduction_backward_rule(Infos in, const Attrs& attrs) {
   const auto r = attrs.as<ReductionAttrs>();
   const bool by_element = r.op == ReduceOp::NanSum || r.op == ReduceOp::AbsPower;
@@ -138,7 +138,7 @@ std::int64_t Dims::mask(int ndim, const char* op) const {
   if (dims_.empty()) return (std::int64_t{1} << ndim) - 1;
   std::int64_t mask = 0;
   for (const std::int64_t dim : dims_) {
-    if (ndim == 0 && (dim == 0 || dim == -1)) continue;  // of a single number
+    if (ndim == 0 && (dim == 0 || dim == -1)) continue;  // valid for a scalar tensor
     const std::int64_t bit = std::int64_t{1} << normalize_dim(dim, ndim, op);
     CS_REQUIRE((mask & bit) == 0, op, ": dimension ", dim, " is given twice");
     mask |= bit;

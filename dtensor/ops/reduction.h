@@ -1,5 +1,5 @@
 #pragma once
-// What reductions over any set of dimensions share: attributes, rule, shapes, forward and gradient.
+// Shared by reductions over any set of dimensions: attributes, rule, shapes, forward and gradient.
 // Each operator adds its name, its samples and optionally its own gradient.
 #include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/operator_attrs.h>
@@ -31,7 +31,7 @@ Tensor mask_last(const Tensor& tensor, std::int64_t mask);
 // An operator on one tensor. `backward` null: kernels::ReduceGrad.
 OpDef reduction_op(std::string_view name, std::vector<OpDef::Sample> (*samples)(),
                    void (*backward)(GradContext&) = nullptr);
-// A sample of it.
+// A sample for such an operator.
 OpDef::Sample reduction_sample(const Shape& shape, kernels::ReduceOp op, std::int64_t mask,
                                bool keep = false, double alpha = 0);
 Tensor reduce(const OpDef& op, kernels::ReduceOp kernel, const Tensor& x, const Dims& dims,

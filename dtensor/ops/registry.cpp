@@ -31,12 +31,12 @@ namespace {
 
 struct Rules {
   std::map<const OpDef*, RuleFunction> registered;
-  std::set<const OpDef*> used;                           // what they decided is remembered
-  std::set<std::pair<const OpDef*, std::string>> noted;  // and mesh, which may be made again
+  std::set<const OpDef*> used;                           // have cached decisions
+  std::set<std::pair<const OpDef*, std::string>> noted;  // and mesh, as text
 };
 const RankLocal<Rules> rules;
 
-// For notes, which need static texts.
+// For notes, whose text must be static.
 std::string_view text_of(const OpDef& op) {
   static const std::map<const OpDef*, std::string> texts = [] {
     std::map<const OpDef*, std::string> all;

@@ -45,7 +45,7 @@ void rms_norm_forward(OpContext& c) {
 
 struct RmsNormBackwardAttrs {
   int dims;
-  bool dweight;  // whether it is wanted
+  bool dweight;  // whether it is requested
 };
 
 // in: dy, x, weight, rstd; out: dx, dweight

@@ -7,7 +7,7 @@
 namespace coshard {
 namespace {
 
-// A rotation: its gradient is the inverse one.
+// A rotation: its gradient is the inverse rotation.
 std::vector<TensorInfo> rotary_infer(Infos in, const Attrs&) {
   const Shape& x = in[0].shape;
   require_floating("rotary_embedding", in[0]);

@@ -8,13 +8,13 @@
 namespace coshard {
 namespace {
 
-// Of the largest part that a rank has.
+// The size of the largest shard.
 std::int64_t part_size(const Tensor& x, int dim) {
   const std::int64_t whole = x.size(dim);
   return x.layout()[0].is_shard(dim) ? chunk_of(whole, x.mesh().size(), 0).size : whole;
 }
 
-// With `always`, a link that is not known counts as one that is worth it.
+// With Overlap::Always, an unknown link counts as worth overlapping.
 std::optional<LinkCost> link_of(const Tensor& x, Overlap overlap) {
   if (overlap == Overlap::Off || !x.is_distributed() || x.mesh().ndim() != 1 || x.mesh().size() < 2)
     return std::nullopt;
@@ -22,7 +22,7 @@ std::optional<LinkCost> link_of(const Tensor& x, Overlap overlap) {
   return link || overlap == Overlap::Auto ? link : LinkCost();
 }
 
-// The products whose rows are dimension `dim` of x.
+// The matmuls whose rows are dimension `dim` of x.
 OverlapCase case_of(std::span<const RowFactor> factors, int dim, const LinkCost& link,
                     ScheduleKind kind) {
   const Tensor &x = factors.front().x, &weight = factors.front().weight;
@@ -98,7 +98,7 @@ std::optional<RowChoice> sum_choice(std::span<const RowFactor> factors, Placemen
 
 bool may_send_rows(const Tensor& x, Overlap overlap) { return link_of(x, overlap).has_value(); }
 
-// By sizes that all ranks know: the largest part.
+// Uses the largest shard, whose size all ranks know.
 std::int64_t rows_product_ns(const Tensor& dy, const Tensor& x) {
   if (!dy.is_distributed() || dy.mesh().ndim() != 1 || !known_link(dy.mesh(), 0)) return 0;
   const int last = dy.ndim() - 1;

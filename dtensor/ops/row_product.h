@@ -1,6 +1,6 @@
 #pragma once
-// Products whose rows are computed in parts, by a schedule: a linear layer, or a sum of several of
-// one shape, as the gradient of an input of several layers. Rank's thread.
+// Matmuls whose rows are computed in parts by a schedule: a linear layer, or a sum of several of
+// one shape, such as the gradient of an input that several layers share. Rank's thread.
 #include <deque>
 #include <memory>
 #include <utility>
@@ -17,7 +17,7 @@ struct RowFactor {
   Tensor x, weight, bias = {};
 };
 
-// dy @ weight, the gradient of the x of a layer.
+// dy @ weight, the gradient of a layer's x.
 RowFactor gradient_factor(const Tensor& dy, const Tensor& weight);
 
 // The positions [offset, offset+size) of dimension `dim`; off the tape, waits for nothing.
@@ -25,8 +25,8 @@ Tensor part_of(const Tensor& x, int dim, const Chunk& part);
 
 class RowProduct {
  public:
-  // Redistributes what the layers take as plain calls do, but waits for nothing. `overlap` is that
-  // of the record. Error{BadInput}: as linear.
+  // Redistributes the layers' inputs as plain calls do, but waits for nothing. `overlap`: for the
+  // record on the tape. Error{BadInput}: as linear.
   explicit RowProduct(const std::vector<RowFactor>& factors, Overlap overlap = Overlap::Off);
 
   const Tensor& x() const { return first().used()[0]; }  // of the first factor
@@ -40,9 +40,9 @@ class RowProduct {
   void read_from(Tensor x) { xs_.front() = std::move(x); }
   // From now on compute() takes rows of [the product of the leading dimensions, n].
   void flatten();
-  // Fills `out` with the rows `rows` of dimension `dim`. Observers are told as of any product.
+  // Fills `out` with the rows `rows` of dimension `dim`. Observers are notified as by linear.
   void compute(int dim, const Chunk& rows, const Tensor& out) const;
-  // `out` as the output of its only factor: with its spec, on the tape.
+  // Returns `out` as the output of the only factor: with its spec, on the tape.
   Tensor record(Tensor out) { return calls_.front().record(std::move(out)); }
 
  private:

@@ -18,7 +18,7 @@ std::int64_t numel_with(Shape shape, int dim, std::int64_t size) {
   return numel(shape);
 }
 
-// A product whose rows are sent, as soon as they are computed, to the rank that adds them up.
+// A matmul whose rows are sent, as soon as they are computed, to the rank that sums them.
 class Scatter {
  public:
   Scatter(const RowProduct& product, int dim, int pieces)
@@ -45,7 +45,7 @@ class Scatter {
     return works_[static_cast<std::size_t>(piece)];
   }
 
-  // Adds up what has come of a piece into its rows of `to`, in rank order.
+  // Sums the received terms of a piece into its rows of `to`, in rank order.
   void add_up(int piece, const Tensor& to) const {
     const Chunk whole = rows_of(own_, piece);
     if (whole.size == 0) return;
@@ -61,14 +61,14 @@ class Scatter {
 
  private:
   int from(int step) const { return (own_ - step + ranks_) % ranks_; }
-  // Of the product's rows, what `rank` gets with piece p.
+  // The product's rows that `rank` receives with this piece.
   Chunk rows_of(int rank, int piece) const {
     const std::int64_t all = product_.local_shape()[static_cast<std::size_t>(dim_)];
     const Chunk shard = chunk_of(all, ranks_, rank);
     const Chunk part = chunk_of(shard.size, pieces_, piece);
     return {part.size, shard.offset + part.offset};
   }
-  // Where the term of `rank` for this rank's piece is.
+  // The buffer for the term of `rank` in this rank's piece.
   Tensor slot(int rank, int piece) const {
     const Tensor& terms = terms_[static_cast<std::size_t>(piece)];
     Shape shape = product_.local_shape();
@@ -129,7 +129,7 @@ void note(const RowProduct& product, ScheduleKind kind, int pieces) {
   if (!product.absent()) note_schedule(product.mesh().communicator(0), kind, pieces);
 }
 
-// For the sum, in the layout that it gets.
+// Memory for the sum, in its final layout.
 Tensor room_for(const RowProduct& product, Placement placement) {
   const auto spec = make_spec(product.mesh(), Layout(placement), product.spec()->shape);
   return Tensor::empty(product.device(), spec, product.dtype());

@@ -1,10 +1,10 @@
 #pragma once
-// How a product of rows overlaps with the collective before or after it: in forward the product of a
-// linear layer, in backward the gradient of its input. Rank's thread; off the tape.
+// Schedules that overlap a matmul with the collective before or after it: in forward that of a
+// linear layer, in backward that of its input's gradient. Rank's thread; off the tape.
 //
-//   Resumes:  once the result is ordered on the device. Suspends for each shard or piece, on a rank
-//             outside the mesh as often.
-//   Issues:   equal on all ranks: what it says below, in the same order.
+//   Resumes:  once the result is ordered on the device. Suspends for each shard or piece, as
+//             often on a rank outside the mesh.
+//   Issues:   as stated below, in the same order on all ranks.
 #include <functional>
 
 #include <coshard/runtime/coro/task.h>
@@ -12,15 +12,15 @@
 
 namespace coshard {
 
-// Other work, done when the schedule has nothing to compute until data come. Null: none.
+// Other work, done when the schedule has nothing to compute until data arrive. Null: none.
 using Meanwhile = std::function<void()>;
 
-// The product of an x that an all_gather along `dim` still brings: each shard as it arrives, own
-// first. Issues nothing. Bitwise the plain product where that is computed row by row.
+// The product of an x in flight from an all_gather along `dim`: each shard as it arrives, this
+// rank's first. Issues nothing. Bitwise equal to the plain product if that is computed by rows.
 Task<Tensor> rows_as_they_arrive(RowProduct& product, int dim, Meanwhile meanwhile);
 
 // The sum over ranks of the product.
-//   dim >= 0: each rank's shard along it. The rows of rank+1, rank+2, … are sent as soon as they are
+//   dim >= 0: each rank's shard along it. The rows of rank+1, rank+2, … are sent once they are
 //     computed, own rows last, and each rank adds up what it receives, in rank order (f32 for
 //     smaller dtypes). Issues n-1 all_to_alls per piece.
 //   dim -1: on each rank. Issues one all_reduce per piece of rows.

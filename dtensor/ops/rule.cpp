@@ -35,7 +35,7 @@ bool fits(const Rule& rule, const Strategy& extra, int n, const Parts& parts,
   return !extra.axis || (extra.even_by % n == 0 && parts[extra.axis] == 1);
 }
 
-// Whether it applies to a "*" input that is sharded.
+// Whether the strategy is for a "*" input that is sharded.
 bool cuts_as_told(const Rule& rule, const Strategy& extra) {
   for (std::size_t i = 0; i < rule.in.size(); ++i)
     if (rule.in[i] == "*" && extra.in[i].is_sharded()) return true;

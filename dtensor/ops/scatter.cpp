@@ -29,7 +29,7 @@ std::vector<TensorInfo> scatter_infer(Infos in, const Attrs& attrs) {
   return {in[0]};
 }
 
-// A Partial of x stays one where every rank sets its own share of what is set.
+// A Partial x stays Partial where every rank writes its own share of the new values.
 void scatter_pass_partial(Rule& rule, std::size_t inputs, const Attrs& attrs) {
   if (scatter_has_source(inputs)) return pass_partial(rule, "PRP", "P", kMoving);
   pass_partial(rule, "PR", "P", std::array{Reduce::Avg, Reduce::Min, Reduce::Max});

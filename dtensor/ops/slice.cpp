@@ -14,7 +14,7 @@ std::string all_but_sliced(const Shape& shape, const SliceAttrs& a) {
   return text;
 }
 
-// The elements start, start + step, … of `whole` along the dimension, seen in its memory.
+// A view of the elements start, start + step, … of `whole` along the dimension.
 Tensor every_step(const Tensor& whole, const SliceAttrs& a, const Shape& shape) {
   const auto dim = static_cast<std::size_t>(a.dim);
   Strides strides = whole.strides();
@@ -85,7 +85,7 @@ std::vector<TensorInfo> place_infer(Infos in, const Attrs& attrs) {
   return {{out, in[0].dtype}};
 }
 
-// What every rank puts around its part must reduce to itself.
+// The padding that every rank writes must reduce to itself.
 Rule place_rule(Infos in, const Attrs& attrs) {
   const auto [at, value] = attrs.as<PlaceAttrs>();
   Rule rule;
@@ -131,7 +131,7 @@ const OpDef& place_op() {
   return op;
 }
 
-// A bound as Python reads it: negative ones count from the end, and all are held within.
+// A bound as in Python: negative ones count from the end, and all are clamped.
 std::int64_t slice_bound(std::int64_t at, std::int64_t size) {
   return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
 }

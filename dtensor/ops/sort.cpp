@@ -59,7 +59,7 @@ const OpDef& sort_op() {
   return op;
 }
 
-// How long the lines along a dimension are.
+// The length of the lines along a dimension.
 std::int64_t extent_along(const Tensor& x, int dim) { return x.ndim() == 0 ? 1 : x.size(dim); }
 
 ValuesAndIndices first_sorted(const Tensor& x, std::int64_t k, int dim, bool descending) {

@@ -10,7 +10,7 @@ void sum_backward(GradContext& c) {
   if (!c.sink.needs_grad(0)) return;
   const auto r = c.attrs.as<ReductionAttrs>();
   const Shape& shape = c.in_info[0].shape;
-  const bool leading = (r.mask & (r.mask + 1)) == 0;  // expand brings these back by itself
+  const bool leading = (r.mask & (r.mask + 1)) == 0;  // expand restores leading dimensions
   const Tensor& dy = c.out_grad[0];
   const Tensor kept = r.keepdim || leading ? dy : view(dy, remaining(shape, r.mask, true));
   c.sink.accumulate(0, expand(kept, shape));

@@ -16,7 +16,7 @@ std::vector<TensorInfo> to_infer(Infos in, const Attrs& attrs) {
   return {{in[0].shape, attrs.as<ToAttrs>().dtype}};
 }
 
-// Rounding to a narrower type keeps the order of terms, and only to a wider one their sum.
+// Every cast preserves the order of terms, but only one to a wider type preserves their sum.
 Rule to_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   const DType to = attrs.as<ToAttrs>().dtype;
@@ -77,7 +77,7 @@ const OpDef& contiguous_op() {
 
 // --- full_like ---
 
-// The value does not depend on the input's: a Partial gives a Replicate at once.
+// The result does not depend on the input's values: a Partial gives a Replicate directly.
 Rule full_like_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   for (const Reduce reduce : kMoving) rule.extra.push_back({{Partial(reduce)}, {Replicate()}});
@@ -89,7 +89,7 @@ void full_like_forward(OpContext& c) {
   launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), c.attrs.as<ScalarAttrs>().value});
 }
 
-// Only in place: what was there before gets the gradient 0.
+// Only for the in-place form: the overwritten values get the gradient 0.
 void full_like_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, zeros_like(c.out_grad[0]));
 }

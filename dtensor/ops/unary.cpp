@@ -16,7 +16,7 @@ using kernels::UnaryOp;
 template <UnaryOp f>
 using Function = typename kernels::elementwise::FunctionOf<f>::type;
 
-// How the gradient of the operator is made: by its kernel, as the operator of dy, or as zeros.
+// How the operator's gradient is computed: by its kernel, by the operator itself, or as zeros.
 enum class UnaryGradient : std::uint8_t { Kernel, Itself, Zero };
 constexpr UnaryGradient gradient_of(UnaryOp f) {
   switch (f) {
@@ -29,8 +29,7 @@ constexpr UnaryGradient gradient_of(UnaryOp f) {
   }
 }
 
-// Where the function's domain has an end (log, sqrt, …) a local term may lie outside: nothing
-// passes.
+// Where the function's domain is bounded (log, sqrt, …), a term may lie outside: no Partial passes.
 constexpr Pass pass_of(UnaryOp f) {
   switch (f) {
     case UnaryOp::Neg: return Pass::MonotoneDecreasing;
@@ -48,7 +47,7 @@ constexpr Pass pass_of(UnaryOp f) {
   }
 }
 
-// Of samples: elements where the function has a derivative, and parameters.
+// For samples: a range of elements where the function has a derivative, and parameters.
 struct UnarySamples {
   double low = -2, high = 2;
   Attrs attrs{};
@@ -97,7 +96,7 @@ Rule unary_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-// in: dy, and x or y, as the derivative wants. Linear in dy.
+// in: dy, and x or y, as the derivative needs. Linear in dy.
 Rule unary_derivative_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   pass_one(rule, 0, Pass::Linear);
@@ -114,7 +113,7 @@ void unary_derivative_forward(OpContext& c) {
                                beta});
 }
 
-// Whether the derivative does not change, so that its gradient is that of dy alone.
+// Whether the derivative is piecewise constant, so that only dy gets a gradient.
 constexpr bool has_constant_derivative(UnaryOp f) {
   return f == UnaryOp::Relu || f == UnaryOp::LeakyRelu || f == UnaryOp::Clamp || f == UnaryOp::Abs;
 }
@@ -128,8 +127,7 @@ void unary_derivative_backward(GradContext& c) {
     c.sink.accumulate(0, call1(unary_derivative_op<f>(), {c.out_grad[0], c.in[1]}, c.attrs));
 }
 
-// dy times the derivative, of operators that have a gradient themselves; undefined: there are none
-// yet.
+// dy times the derivative, composed of differentiable operators; undefined: not implemented.
 template <UnaryOp f>
 Tensor differentiable_derivative(const Tensor& dy, const Tensor& at) {
   switch (f) {
@@ -209,7 +207,7 @@ const OpDef& unary_op() {
   return op;
 }
 
-// Of the dtype itself, or in f32 where the function has no integer results.
+// In x's dtype; unary_in_floats, for functions without integer results, in f32 for integers.
 template <UnaryOp f>
 Tensor unary_of(const Tensor& x, const Attrs& attrs) {
   return call1(unary_op<f>(), {x}, attrs);

@@ -22,7 +22,7 @@ const OpDef& vector_norm_op() {
   return op;
 }
 
-// The sum of powers, and its root: the same operator over no dimension.
+// The sum of powers, then its root, which is the same operator over no dimension.
 Tensor norm_of(const Tensor& x, double ord, const Dims& dims, bool keepdim) {
   const OpDef& op = vector_norm_op();
   if (std::isinf(ord))

@@ -14,16 +14,16 @@ std::vector<TensorInfo> view_infer(Infos in, const Attrs& attrs) {
   return {{to, in[0].dtype}};
 }
 
-// Reads both shapes from the left in runs of dimensions with equal products. A run begins with one
-// dimension of each; dimensions of size 1 belong to no run and are told by their order, without the
-// one that stands `alone` in the longer shape.
+// Splits both shapes, from the left, into runs of dimensions with equal products. A run begins with
+// one dimension of each; dimensions of size 1 belong to no run and are matched in order, except the
+// one that is `alone` in the longer shape.
 class ViewRuns {
  public:
   ViewRuns(const Shape& from, const Shape& to, int alone)
       : from_(from), to_(to), alone_(alone), left_(from.size(), '.'), right_(to.size(), '.') {}
 
-  // Of each run only the first dimensions can be sharded, and where their sizes differ only where
-  // old and new chunks agree.
+  // Only the first dimensions of a run can be sharded and, where their sizes differ, only if old
+  // and new chunks coincide.
   Rule rule() {
     Rule rule;
     if (numel(from_) > 0) {
@@ -39,14 +39,14 @@ class ViewRuns {
   }
 
  private:
-  // Goes past the dimensions of size 1 at hand and gives those that may have a counterpart.
+  // Skips the next dimensions of size 1 and returns those that may have a counterpart.
   std::vector<std::size_t> take_ones(const Shape& shape, std::size_t& at, bool longer) const {
     std::vector<std::size_t> ones;
     for (; at < shape.size() && shape[at] == 1; ++at)
       if (!longer || alone_ != static_cast<int>(at)) ones.push_back(at);
     return ones;
   }
-  // Whether a run begins after the dimensions of size 1 at hand.
+  // Matches the next dimensions of size 1; false if no run follows.
   bool skip_ones() {
     const auto left = take_ones(from_, i_, from_.size() > to_.size());
     const auto right = take_ones(to_, j_, to_.size() > from_.size());
@@ -55,8 +55,8 @@ class ViewRuns {
     return i_ < from_.size() && j_ < to_.size();
   }
   void name_pair() { left_[i_] = right_[j_] = axis_++; }
-  // Goes past the run. Where one side is a single dimension, cutting a later dimension of the other
-  // side cuts it into strides (torch's _StridedShard).
+  // Skips the run. Where one side is a single dimension, sharding a later dimension of the other
+  // side makes it a StridedShard (torch's _StridedShard).
   void join_or_split(Rule& rule) {
     const std::size_t i = i_;
     const std::size_t j = j_;
@@ -135,7 +135,7 @@ const OpDef& view_op() {
   return op;
 }
 
-// The shape with its -1, if any, worked out.
+// The shape with its -1, if any, inferred.
 Shape resolved(Shape shape, const Tensor& x) {
   std::int64_t known = 1;
   std::size_t open = shape.size();
@@ -161,7 +161,7 @@ void view_backward(GradContext& c) {
   c.sink.accumulate(0, call1(view_op(), {c.out_grad[0]}, attrs));
 }
 
-// Of a shape that has dimension `alone` of size 1 more, or less.
+// A view with a dimension of size 1, `alone`, added or removed.
 Tensor view_but_one(const Tensor& x, const Shape& to, int alone) {
   return call1(view_op(), {x}, ViewAttrs{.shape = to, .alone = alone});
 }

@@ -70,7 +70,7 @@ std::vector<TensorInfo> masked_fill_infer(Infos in, const Attrs&) {
   return {{broadcast(in[0].shape, in[1].shape, "masked_fill"), in[0].dtype}};
 }
 
-// A value in the place of every term: right for an average or an extreme, of a sum for 0 only.
+// Writes the value into every term: correct for avg, min and max, for a sum only if it is 0.
 Rule masked_fill_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   const double value = attrs.as<MaskedFillAttrs>().value;

@@ -48,7 +48,7 @@ kernels::AdamW AdamW::arguments(DType dtype, std::int64_t step) const {
           step};
 }
 
-// The step count of all of them, which must agree in a captured step.
+// Advances the members' step count, which must be the same for all in a captured step.
 std::int64_t AdamW::count_step(const std::vector<std::size_t>& members) {
   const std::int64_t step = states_[members.front()].step + 1;
   for (const std::size_t i : members) {
@@ -78,7 +78,7 @@ void AdamW::run(const Group& group) {
   kernels::run(*group.first->device(), args);
 }
 
-// A replay writes again after the optimizer has counted the step.
+// Notes the version just written; each replay notes it again after its writes.
 void AdamW::wrote(std::size_t i) {
   parameters_[i].mark_written();
   const auto note = [this, i] { states_[i].version = parameters_[i].storage()->changes(); };

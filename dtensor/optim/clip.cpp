@@ -16,7 +16,7 @@
 namespace coshard {
 namespace {
 
-// The gradients on one mesh; an undefined mesh: plain ones, equal on every rank.
+// The gradients on one mesh; an undefined mesh: plain gradients, equal on every rank.
 struct NormPart {
   DeviceMesh mesh;
   std::vector<Tensor> gradients;
@@ -54,12 +54,12 @@ void combine_norm(const NormPart& part, const Tensor& norm, bool largest) {
                        "gradient norm");
 }
 
-// Whether a DataParallel keeps it, in memory that the next backward overwrites.
+// Whether a DataParallel keeps the gradient, in memory that the next backward overwrites.
 bool is_in_bucket(const Tensor& parameter) {
   return parameter.grad_meta()->summed && !parameter.grad_meta()->collector.expired();
 }
 
-// In place only in a bucket: another gradient that the program holds does not change.
+// In place only in a bucket; any other gradient that the program holds keeps its values.
 Tensor scaled(const Tensor& parameter, const Tensor& factor) {
   const Tensor gradient = parameter.grad();
   const Tensor local = gradient.raw_local();
@@ -101,14 +101,14 @@ std::vector<NormPart> parts_of(const std::vector<Tensor>& parameters) {
   return parts;
 }
 
-// Whether no rank is in both.
+// Whether the meshes are disjoint.
 bool are_apart(const DeviceMesh& a, const DeviceMesh& b) {
   return std::ranges::none_of(
       a.ranks(), [&](int rank) { return std::ranges::find(b.ranks(), rank) != b.ranks().end(); });
 }
 
-// Where this rank is outside of a parameter's mesh: the ranks of all of them, as one line; else
-// undefined. All these ranks see that, since meshes that have ranks in common are refused.
+// If this rank is outside some parameter's mesh: the ranks of all meshes as a one-dimensional mesh;
+// else undefined. All its ranks agree, since meshes that share some ranks are rejected.
 DeviceMesh mesh_of_all(const std::vector<Tensor>& parameters) {
   std::vector<DeviceMesh> meshes;
   for (const Tensor& p : parameters)
@@ -135,7 +135,7 @@ Tensor sum_of_norms(const std::vector<Tensor>& norms, bool largest) {
   return total;
 }
 
-// f64 [1]; of each mesh, and in flight. On meshes that lie apart: of all of them as one.
+// f64 [1] each, in flight: one norm per mesh; for disjoint meshes one for all of them.
 std::vector<Tensor> norms_of(const std::vector<Tensor>& parameters, const DeviceMesh& all,
                              const std::shared_ptr<Device>& device, double p, bool largest) {
   std::vector<Tensor> norms, apart{zeros(device, Shape{1}, DType::F64)};

@@ -9,7 +9,7 @@
 namespace coshard {
 namespace {
 
-// Each once, without those that are frozen.
+// Each parameter once, without those that are frozen.
 std::vector<Tensor> trained(std::vector<Tensor> parameters) {
   std::vector<Tensor> found;
   std::unordered_set<const void*> seen;

@@ -17,7 +17,7 @@
 namespace coshard {
 namespace {
 
-// Of the largest shard: the same on all ranks, so that all of them cut their gradients alike.
+// Bytes of the largest shard: the same on all ranks, so that all fill their buckets alike.
 std::int64_t largest_bytes(const Tensor& parameter) {
   Shape shape = parameter.shape();
   for (int m = 0; parameter.is_distributed() && m < parameter.layout().ndim(); ++m) {
@@ -103,12 +103,12 @@ BucketSizes GradientBuckets::sizes_of(std::int64_t total) const {
   return bucket_sizes(total, mesh_.size(dim_), known_link(mesh_, dim_));
 }
 
-// Cuts the gradients into buckets in this order.
+// Fills buckets with the gradients in this order.
 void GradientBuckets::fill(std::span<const int> order) {
   struct Open {
     std::vector<int> slots;
     std::int64_t bytes = 0;
-    std::size_t last = 0;  // where its last gradient is in `order`
+    std::size_t last = 0;  // index of its last gradient in `order`
   };
   std::int64_t left = 0;
   for (const Slot& slot : slots_) left += largest_bytes(slot.parameter);
@@ -207,7 +207,7 @@ Tensor GradientBuckets::place(const GradMeta& leaf) {
   return place;
 }
 
-// `gradient` is in its place from now on.
+// Puts `gradient` into its slot.
 void GradientBuckets::put(const Slot& slot, Tensor gradient) const {
   const Tensor place = view_of_slot(slot, nullptr);
   place.mark_written();
@@ -233,7 +233,7 @@ void GradientBuckets::add(GradMeta& leaf, Tensor gradient) {
     const OutputPlace place(in_place ? view_of_slot(slot, nullptr) : Tensor());
     gradient = coshard::add(leaf.gradient, gradient);
   } else if (slot.taken && !shares_memory(slot, gradient)) {
-    leaf.gradient = copy_of(gradient);  // another backward may be writing the place
+    leaf.gradient = copy_of(gradient);  // another backward may be writing to the slot
     leaf.summed = false;
     return;
   }
@@ -256,7 +256,7 @@ void GradientBuckets::end() {
   for (Slot& slot : slots_) slot.taken = false;
 }
 
-// Whether there is anything to send. Peers must send and miss the same: the next collective there
+// Whether there is anything to send. Peers must send and lack the same; the next collective
 // compares.
 bool GradientBuckets::note_what_leaves(std::size_t number) const {
   const Bucket& bucket = buckets_[number];
@@ -275,8 +275,7 @@ bool GradientBuckets::note_what_leaves(std::size_t number) const {
   return any;
 }
 
-// What the gradient is when it is summed. One that is Partial along the dimension becomes
-// Replicate.
+// The gradient's spec once it is summed: a Partial along the dimension becomes Replicate.
 std::shared_ptr<const Spec> GradientBuckets::spec_after(const Slot& slot) const {
   const Tensor g = slot.parameter.grad();
   int summed = -1;
@@ -315,7 +314,7 @@ void GradientBuckets::send(std::size_t number) {
   }
   if (mesh_.contains_this_rank())
     issue_all_reduce(mesh_.communicator(dim_), options_.reduce, bucket.memory, "gradients");
-  else  // in flight as the others' is
+  else  // in flight, as on the other ranks
     bucket.memory.set_in_flight(Work());
   for (const auto& [slot, spec] : sent) {
     slot->parameter.set_grad(view_of_slot(*slot, spec));

@@ -1,20 +1,20 @@
 #pragma once
-// The memory in which the gradients of a DataParallel lie, and when its parts leave. Rank's thread.
+// Gradient buckets of a DataParallel: memory of its gradients, and when it is sent. Rank's thread.
 #include <coshard/dtensor/optim/data_parallel.h>
 #include "dtensor/collected_leaves.h"
 
 namespace coshard {
 
-// Bytes that a bucket holds at the least. Pure.
+// The minimum size of a bucket, in bytes. Pure.
 struct BucketSizes {
   std::int64_t first = 0, other = 0;
-  static constexpr std::int64_t kMost = 25 << 20;  // a bucket holds more only as one gradient
-  // The last ones get smaller, since nothing is computed under them: `left`, of all gradients that
-  // no bucket before it holds.
+  static constexpr std::int64_t kMost = 25 << 20;  // only a single gradient may be larger
+  // The last buckets get smaller, since no computation hides them. `left`: bytes of the gradients
+  // that are in no earlier bucket.
   std::int64_t limit(std::int64_t left, bool is_first) const;
 };
-// Of `total` bytes: 8 buckets or 1 MiB each, at most kMost. `link`, if known: few enough that all
-// latencies but one are at most 2 % of the time on the link.
+// For `total` bytes: 8 buckets, of at least 1 MiB and at most kMost. `link`, if known: few enough
+// that all latencies but one are at most 2 % of the transfer time.
 BucketSizes bucket_sizes(std::int64_t total, int ranks, const std::optional<LinkCost>& link);
 
 class GradientBuckets final : public GradCollector,
@@ -22,7 +22,7 @@ class GradientBuckets final : public GradCollector,
  public:
   GradientBuckets(std::vector<Tensor> parameters, const DeviceMesh& mesh, int dim,
                   const DataParallelOptions& options);
-  // The parameters refer to this object from now on.
+  // Makes the parameters refer to this object.
   void adopt_parameters();
   void set_sync(bool on) { sync_ = on; }
   std::vector<std::int64_t> bytes() const;
@@ -40,7 +40,7 @@ class GradientBuckets final : public GradCollector,
     int bucket = -1;
     std::int64_t offset = 0;
     bool open = false;   // this backward will still add to it
-    bool taken = false;  // an operator may have written its place already
+    bool taken = false;  // an operator may have written to it already
   };
   struct Bucket {
     Tensor memory;
@@ -63,7 +63,7 @@ class GradientBuckets final : public GradCollector,
   int dim_;
   DataParallelOptions options_;
   std::vector<Slot> slots_;
-  std::vector<Bucket> buckets_;  // in the order in which they leave; empty: not built
+  std::vector<Bucket> buckets_;  // in the order in which they are sent; empty: not built
   std::size_t sent_ = 0;         // in this backward
   bool sync_ = true, active_ = false;
   CollectorHere here_;

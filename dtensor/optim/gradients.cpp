@@ -1,5 +1,4 @@
-// Gradients that travel together: one bucketed all_reduce for each communicator, dtype and
-// reduction.
+// Reduces gradients together: one bucketed all_reduce for each communicator, dtype and reduction.
 #include <algorithm>
 
 #include <coshard/dtensor/optim/optimizer.h>
@@ -21,7 +20,7 @@ struct GradientBucket {
   DType dtype;
   Reduce reduce;
   std::vector<Tensor> parameters;
-  std::vector<std::shared_ptr<const Spec>> after;  // what each gradient is when it is reduced
+  std::vector<std::shared_ptr<const Spec>> after;  // each gradient's spec once it is reduced
 };
 
 void put_gradient(std::vector<GradientBucket>& buckets, Communicator& communicator, Reduce reduce,
@@ -38,8 +37,7 @@ void put_gradient(std::vector<GradientBucket>& buckets, Communicator& communicat
   bucket->after.push_back(std::move(after));
 }
 
-// Packs, issues, and makes every gradient a view into the bucket, in flight until somebody needs
-// it.
+// Packs and reduces the gradients, and makes each a view into the bucket, in flight.
 Tensor reduce_bucket(const GradientBucket& bucket) {
   std::int64_t total = 0;
   for (const Tensor& p : bucket.parameters) total += p.grad().local_numel();
@@ -59,7 +57,7 @@ Tensor reduce_bucket(const GradientBucket& bucket) {
   return packed;
 }
 
-// The gradient that `parameter` waits for along mesh dimension m of its own mesh.
+// Whether the gradient is still to be summed along dimension m of its own mesh.
 bool waits_for_sum(const Tensor& parameter, int m) {
   const Tensor g = parameter.grad();
   return g.defined() && g.is_distributed() && m < g.mesh().ndim() && g.layout()[m].is_partial() &&
@@ -76,7 +74,7 @@ void gather_partial(std::vector<GradientBucket>& buckets, const Tensor& paramete
   put_gradient(buckets, g.mesh().communicator(m), reduce, parameter, std::move(after));
 }
 
-// The world ranks that differ from this one in dimension `dim` of `mesh` alone, this one apart.
+// The other world ranks that differ from this one only in dimension `dim` of `mesh`.
 std::vector<int> others_along(const DeviceMesh& mesh, int dim) {
   int stride = 1;
   for (int d = mesh.ndim() - 1; d > dim; --d) stride *= mesh.size(d);
@@ -118,7 +116,7 @@ Task<void> reduce_gradients(Tensors parameters, CallSite site) {
       if (waits_for_sum(p, m)) gather_partial(buckets, p, m);
     std::vector<Tensor> packed;
     for (const GradientBucket& bucket : buckets) packed.push_back(reduce_bucket(bucket));
-    Task<void> arrived = arrival_of(std::move(packed));  // also of none: outside of a mesh
+    Task<void> arrived = arrival_of(std::move(packed));  // even if empty: outside a mesh
     co_await std::move(arrived);
   }
 }
@@ -131,7 +129,7 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
   CS_REQUIRE(reduce == Reduce::Sum || reduce == Reduce::Avg,
              "all_reduce_gradients: reduce must be Sum or Avg");
   if (mesh.size(dim) == 1) return;
-  if (!mesh.contains_this_rank()) {  // what it has is in flight as the others' is
+  if (!mesh.contains_this_rank()) {  // its gradients are in flight, as on the others
     for (const Tensor& p : parameters) {
       if (!p.grad().defined()) continue;
       p.grad().wait();

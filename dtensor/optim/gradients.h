@@ -1,5 +1,5 @@
 #pragma once
-// What the ways of summing gradients over replicas share. Rank's thread.
+// Shared by the ways of summing gradients over replicas. Rank's thread.
 #include <string_view>
 
 #include <coshard/dtensor/tensor.h>
@@ -7,8 +7,7 @@
 namespace coshard {
 
 // The ranks of `mesh` along `dim` must hold replicas of gradient number `index`, not shards or
-// partial values: Error{BadInput} otherwise. `summed`: a dimension of the gradient's own mesh that
-// does not count, if any.
+// partial values: Error{BadInput} otherwise. `summed`: dimension of its own mesh to ignore.
 void check_replicas_along(std::string_view who, const Tensor& gradient, std::size_t index,
                           const DeviceMesh& mesh, int dim, int summed = -1);
 

@@ -25,7 +25,7 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) {
 
 namespace {
 
-// Those that reduce_gradients leaves as they are: what is Replicate is taken for one.
+// All gradients, named. Replicate ones are used without a reduction, so they must be replicas.
 std::vector<NamedTensor> unreduced_gradients(const std::vector<Tensor>& parameters) {
   std::vector<NamedTensor> gradients;
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -42,8 +42,8 @@ void Optimizer::require_current() const {
                p.grad_meta()->producer->name(), "; create the optimizer afterwards");
 }
 
-// Their peers must miss the same: the next collective of the mesh compares. Else a replica that is
-// not updated would differ from then on, unseen.
+// Peers must lack the same gradients; the next collective of the mesh compares. Otherwise a replica
+// that is not updated would silently diverge.
 void Optimizer::note_missing_gradients() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i];

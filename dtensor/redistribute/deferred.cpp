@@ -14,8 +14,7 @@ namespace {
 
 const BranchLocal<bool> deferring;
 
-// From when it is issued, that redistribute, and a copy of its result into the memory that was
-// promised.
+// Once issued: the redistribute, and a copy of its result into the promised memory.
 class Later final : public IssuedLater {
  public:
   Later(Tensor source, const Layout& target, Tensor place)

@@ -24,8 +24,8 @@ class DeferRedistributes {
 };
 bool redistributes_are_deferred();
 
-// Work that is issued when it is first awaited, read or needed, by the rank; from then on it is what
-// `issue` returned.
+// Work that is issued when the rank first awaits, reads or needs it; from then on it forwards to
+// what `issue` returned.
 class IssuedLater : public WorkState {
  public:
   void issue_now() final { static_cast<void>(work()); }
@@ -62,11 +62,11 @@ class IssuedLater : public WorkState {
   std::shared_ptr<WorkState> work_;
 };
 
-// redistribute_raw(source, target), when the result is first read.
+// redistribute_raw(source, target), issued when the result is first read.
 Tensor redistribute_later(const DTensor& source, const Layout& target);
 
-// What brings the data of x, shard by shard if it can: x itself, or what a deferred redistribute, issued
-// now, receives before it is copied to x. In flight.
+// The tensor in flight that receives the data of x, shard by shard if possible: x itself or, for a
+// deferred redistribute, which is issued now, its result before it is copied to x.
 Tensor brought_by(const Tensor& x);
 
 }  // namespace coshard

@@ -16,8 +16,8 @@ struct FreeDigit {
 };
 using FreeDigits = InlineVector<FreeDigit, 4 * kMaxMeshDims>;
 
-// Removes the highest part of `radix` values, from digit number `first` on, and tells `take` of
-// each digit that goes. False: digits do not divide like that.
+// Removes the highest part of `radix` values, from digit number `first` on, and calls `take` for
+// each part removed. False: digits do not divide that way.
 template <class Take>
 bool take_top(FreeDigits& free, std::size_t& first, std::int64_t radix, bool stays,
               const Take& take) {
@@ -258,7 +258,7 @@ const std::vector<double>& DimShardings::by_rank(int from, int to) {
   each_stretch(a, b, [&](unsigned in_a, unsigned in_b, std::int64_t count) {
     if (((in_a ^ in_b) & both) == 0) counts[in_a | in_b] += static_cast<double>(count);
   });
-  // Along the other dimensions all have the same.
+  // Along the other dimensions all ranks have the same.
   for (int m = 0; m < grid_->ndim; ++m) {
     if (has(a.dims | b.dims, m)) continue;
     const std::size_t block = std::size_t{1} << grid_->shift[at(m)];

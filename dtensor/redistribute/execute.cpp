@@ -19,12 +19,12 @@ void divide(const Tensor& place, int divisor) {
       kernels::Binary{kernels::BinaryOp::Div, view_of(place), view_of(place), {}, double(divisor)});
 }
 
-// What this rank does with the data it received: on the CPU as part of the transfer, elsewhere in
-// compute-stream order, when it is first waited for.
+// The local work on data that this rank has received: on the CPU as part of the transfer, elsewhere
+// in compute-stream order, when it is first waited for.
 std::function<void()> completion(const Tensor& into, const Tensor& to, const Step& step) {
   if (!step.unpacks && step.divisor == 1) return nullptr;
   const Tensor received = place_of(into), place = place_of(to);
-  // By value: the last to come may do it when this rank has ended, and its plans with it.
+  // By value: the last rank to arrive may run it after this rank, with its plans, has ended.
   return [received, place, unpacks = step.unpacks, unpack = step.unpack, divisor = step.divisor] {
     if (unpacks) copy_in(received, place, unpack);
     if (divisor != 1)
@@ -35,14 +35,14 @@ std::function<void()> completion(const Tensor& into, const Tensor& to, const Ste
 
 Tensor local_step(const Tensor& x, const Step& step) {
   const auto& after = step.after;
-  // The others make theirs once x is there: what is in flight is the same on every rank.
+  // The others fill theirs once x has arrived; a copy keeps what is in flight alike on all ranks.
   if (step.kind == StepKind::ReplicateToPartial && step.keeps)
     return (x.in_flight() ? copy_later(x) : x).with_spec(after);
   if (step.kind == StepKind::Slice && step.is_view) {
     std::int64_t offset = x.storage_offset();
     for (std::size_t d = 0; d < step.begin.size(); ++d) offset += step.begin[d] * x.strides()[d];
     const Tensor view = x.view_as(after->local_shape, x.strides(), offset, after);
-    // Outside the mesh, too, the result is in flight by itself.
+    // In flight separately, as the result outside the mesh is.
     return x.in_flight() ? same_in_flight(view, Work(x.storage()->pending.state())) : view;
   }
   Tensor to = Tensor::empty(x.device(), after, x.dtype());
@@ -97,7 +97,7 @@ Issued issue_to(const Tensor& source, const Layout& target) {
   const auto spec = make_spec(source.mesh(), target, source.shape());
   const PlanOutline outline = outline_of(source.spec(), spec->layout);
   Issued nothing{Tensor::empty(source.device(), spec, source.dtype()), nullptr, outline.shards};
-  // Where the others only do a local step, what they wait for is what the source waits for.
+  // If the others only do a local step, their result is in flight while the source is.
   if (outline.communicates)
     nothing.result.set_in_flight(Work());
   else

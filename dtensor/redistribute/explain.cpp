@@ -15,7 +15,7 @@
 namespace coshard {
 namespace {
 
-// Pieces between commas that are not within brackets: "S(0),_S(1,2)" has two.
+// Splits at commas outside brackets: "S(0),_S(1,2)" has two pieces.
 std::vector<std::string_view> pieces_of(std::string_view text) {
   std::vector<std::string_view> pieces;
   int depth = 0;

@@ -4,7 +4,7 @@
 
 namespace coshard {
 
-// False while another thread is at it.
+// False while another thread is running it.
 bool FollowUp::follow_now() {
   State expected = State::Todo;
   if (state_.compare_exchange_strong(expected, State::Doing)) {
@@ -21,7 +21,7 @@ bool FollowUp::follow_now() {
 void FollowUp::wait() {
   if (!done()) {
     if (before_) before_->wait();
-    while (!follow_now()) sched_yield();  // a copy, on another thread
+    while (!follow_now()) sched_yield();  // another thread is copying
   }
   if (error_) std::rethrow_exception(error_);
 }
@@ -30,7 +30,7 @@ Look FollowUp::push() {
   if (done()) return Look::Over;
   const Look before = before_ ? before_->push() : Look::Over;
   if (before != Look::Over || !failure().empty()) return before;
-  while (!follow_now()) sched_yield();  // another thread copies; it rings nobody when done
+  while (!follow_now()) sched_yield();  // another thread is copying; it wakes nobody when done
   return Look::Over;
 }
 

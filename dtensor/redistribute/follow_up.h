@@ -1,5 +1,5 @@
 #pragma once
-// This rank's work that follows a collective: a copy, a cast, a local step of a plan. Done by
+// This rank's work that follows a collective: a copy, a cast, a local step of a plan. Run by
 // whoever needs it first: this rank when it waits, or any thread whose collective depends on it.
 #include <atomic>
 #include <exception>
@@ -15,7 +15,7 @@ namespace coshard {
 // Whether giving up an await of this counts as giving up what it follows.
 enum class GivenUp : bool { Noted, Unnoted };
 
-// What it follows has already been issued.
+// `before` must have been issued.
 class FollowUp final : public WorkState {
  public:
   // `before` may be null: nothing to wait for.
@@ -50,7 +50,7 @@ class FollowUp final : public WorkState {
   }
   std::string describe() const override { return before_ ? before_->describe() : "a local step"; }
   void given_up() override {
-    // Regardless of who did the rest, and when.
+    // Regardless of who ran the rest, and when.
     if (before_ && given_up_ == GivenUp::Noted) before_->given_up();
   }
   void poison(const std::string& cause) override {

@@ -54,7 +54,7 @@ void make_from(const Tensor& from, const Tensor& to, std::function<void(const Te
 
 namespace {
 
-// A copy in memory of its own, in flight if `tensor` is.
+// A converted copy in its own memory, in flight if `tensor` is.
 Tensor converted(const Tensor& tensor, DType dtype) {
   Tensor to = Tensor::empty(tensor.device(), tensor.local_shape(), dtype);
   make_from(tensor, to, [place = place_of(to)](const Tensor& from) {

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors whose data a transfer still brings: handles, work that follows their arrival, and
+// Tensors whose data are still being transferred: handles, work that follows their arrival, and
 // transfers that wait for it. Rank's thread.
 #include <functional>
 

@@ -17,7 +17,7 @@ namespace coshard {
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to);
 
-// The same, but `complete`, if any, then brings what `into` has received to `to`, which is left in
+// The same, but `complete`, if any, then moves what `into` has received to `to`, which is left in
 // flight instead: on the CPU as part of the transfer, on any thread; elsewhere in compute-stream
 // order, when `to` is first waited for.
 void issue_through(Communicator& communicator, Collective collective, const Tensor& from,

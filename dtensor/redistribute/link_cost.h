@@ -1,5 +1,5 @@
 #pragma once
-// What the planner and the gate make of an emulated link.
+// The cost of an emulated link, for the planner and the gate.
 #include <coshard/dtensor/redistribute/cost.h>
 #include <coshard/runtime/comm/link.h>
 

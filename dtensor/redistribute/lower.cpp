@@ -28,14 +28,14 @@ std::int64_t product(const Shape& shape, int begin, int end) {
   return result;
 }
 
-// Of this rank, row-major over the mesh.
+// This rank's position in the mesh, row-major.
 int place_in(const DeviceMesh& mesh) {
   int place = 0;
   for (int m = 0; m < mesh.ndim(); ++m) place = place * mesh.size(m) + mesh.local_rank(m);
   return place;
 }
 
-// One step of one rank in the making. `group_`: the places of the communicator's ranks, in order.
+// Builds one step of one rank. `group_`: the mesh positions of the communicator's ranks, in order.
 class Binding {
  public:
   Binding(ShardMap& shard_map, const DeviceMesh& mesh, const PlanStep& plan)
@@ -76,7 +76,7 @@ class Binding {
   Region common(int source, int target) {
     return intersect(parts(plan_.from, source), parts(plan_.to, target));
   }
-  // Where the part that a rank wants begins in what it has, if it is one block of that.
+  // Where the part that a rank needs begins in the part it has, if it is one block of that.
   std::optional<Shape> block_of(int place) {
     const auto have = parts(plan_.from, place), want = parts(plan_.to, place);
     Shape begin;
@@ -89,7 +89,7 @@ class Binding {
     }
     return begin;
   }
-  // A view where it can be one on all ranks, so that what a wait is for is the same on all.
+  // A view if it can be one on all ranks, so that all ranks wait for the same.
   void slice() {
     if (numel(shard_map_.shape()) == 0) return;
     step_.is_view = true;

@@ -53,7 +53,7 @@ struct PlanKind {
   }
 };
 
-// Of a rank outside the mesh.
+// A cached outline, for a rank outside the mesh.
 struct Answer {
   std::shared_ptr<const Spec> source;
   Layout target;
@@ -68,7 +68,7 @@ struct AnswerKind {
   }
 };
 
-// The source is interned, and kept by what it is the key of.
+// By address: the source is interned, and the entry keeps it alive.
 std::uint64_t hash_of(const std::shared_ptr<const Spec>& source) {
   std::uint64_t hash = 0;
   mix_in(hash, reinterpret_cast<std::uintptr_t>(source.get()));

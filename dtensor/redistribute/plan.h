@@ -21,7 +21,7 @@ struct Step {
   Communicator* communicator = nullptr;
   Collective collective;
   int gathered =
-      -1;           // AllGather in its own geometry: the dimension whose shards come in rank order
+      -1;  // AllGather in its own geometry: the dimension whose shards arrive in rank order
   int divisor = 1;  // of a sum that replaces averages
   // Slice: where the new part begins in the rank's own, if it is one block.
   Shape begin;
@@ -37,10 +37,10 @@ struct Step {
   std::int64_t packed = 0, unpacked = 0;
 };
 
-// What is the same on every rank, also outside the mesh.
+// The part of a plan that is the same on every rank, also outside the mesh.
 struct PlanOutline {
   bool communicates = false;
-  int shards = 1;  // in which the result arrives: the ranks of an all-gather that comes last
+  int shards = 1;  // in which the result arrives: the ranks of a final all_gather
 };
 
 struct RedistributePlan {

@@ -32,8 +32,8 @@ void offer(Choices& choices, int m, Placement placement, bool needed) {
   list.push_back(placement);
 }
 
-// What each mesh dimension may be on the way: where it starts and ends, R, and where a reduction is
-// due, shards to scatter it to and sums to merge it with.
+// The placements that each mesh dimension may have on the way: the first, the last, R and, where a
+// reduction is due, shards to scatter to and sums to merge with.
 Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const Layout& from,
                    const Layout& to) {
   Choices choices(static_cast<std::size_t>(from.ndim()));
@@ -54,14 +54,14 @@ Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const
       for (const Placement& p : {to[k], from[k]}) {
         if (!p.is_sharded()) continue;
         offer(choices, m, Shard(p.dim), false);
-        int inner = 1;  // shards of the same dimension that stay inside
+        int inner = 1;  // shards of the same dimension that remain, further in
         for (int i = m + 1; i < from.ndim(); ++i)
           if (from[i].is_sharded(p.dim)) inner *= mesh_shape[static_cast<std::size_t>(i)];
         if (inner > 1) offer(choices, m, StridedShard(p.dim, inner), false);
       }
     }
   }
-  // Replicas may share the work of a large reduction.
+  // Replicas may split the work of a large reduction.
   const double all = static_cast<double>(numel(shape)) * kWidth;
   if (from.has_partial() && time_of(false, all, 0) > time_of(true, 0, 0)) {
     for (int m = 0; m < from.ndim(); ++m)
@@ -72,7 +72,7 @@ Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const
   return choices;
 }
 
-// Dijkstra's, over the layouts that the choices make: numbers whose digits are the choices.
+// Dijkstra's algorithm over combinations of choices; a layout's number has choices as digits.
 class Search {
  public:
   Search(Pricing& pricing, const Choices& choices) : pricing_(pricing), choices_(choices) {
@@ -107,10 +107,10 @@ class Search {
   static constexpr std::size_t kNone = ~std::size_t{0};
   struct Node {
     double time = std::numeric_limits<double>::infinity();
-    double rest = 0;  // at least, to the goal
+    double rest = 0;  // lower bound of the time to the goal
     bool made = false, settled = false;
     std::size_t before = kNone;
-    Move move;  // the last one on the way
+    Move move;  // the last one on the path
     PricedLayout priced;
   };
 
@@ -146,7 +146,7 @@ class Search {
     return nearest;
   }
 
-  // The goal first, so that what must take longer is not looked at.
+  // The goal first, so that layouts through which it takes longer are pruned.
   void relax(std::size_t now) {
     reach(now, goal_);
     if (nodes_[now].time + nodes_[now].rest >= nodes_[goal_].time) return;
@@ -156,8 +156,8 @@ class Search {
         reach(now, next);
   }
 
-  // Partials that become shards are scattered: an all_reduce that is cut afterwards saves a
-  // collective at best, at twice the bytes.
+  // Partials that become shards are to be scattered: an all_reduce that is sliced afterwards saves
+  // one collective at best, for twice the bytes.
   double detour(const Move& move) {
     if (move.kind != StepKind::AllReduce) return 0;
     const Layout& goal = nodes_[goal_].priced.layout;

@@ -136,8 +136,8 @@ bool Pricing::make_up(const PricedLayout& whole, const PricedLayout& sharded, Me
   return true;
 }
 
-// Whether it is the collective's own geometry: pieces of one or two tensor dimensions, in rank
-// order. Otherwise pieces are packed.
+// Whether the collective itself can describe the move: pieces of one or two tensor dimensions, in
+// rank order. Otherwise pieces are packed.
 bool Pricing::is_plain(const PricedLayout& from, const PricedLayout& to, const Move& move) {
   int changed = 0, gathered = 0, scattered = 0;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
@@ -165,7 +165,7 @@ Move Pricing::priced(const PricedLayout& from, const PricedLayout& to, Move move
                    (move.kind == StepKind::AllToAll ? move.moved : 0);
   move.time = time_of(communicates(move.kind), move.moved * width_, move.copied * width_,
                       slowest(links_, move.dims));
-  // Breaks ties between plans of equal time: the kind that does less.
+  // Breaks ties between plans of equal time in favor of the kind that does less.
   if (move.kind == StepKind::AllGather) move.time += 1e-4;
   if (move.kind == StepKind::AllReduce) move.time += 2e-4;
   return move;
@@ -182,7 +182,7 @@ double Pricing::missing(const PricedLayout& from, const PricedLayout& to, double
   return to.most - common;
 }
 
-// As missing(), rank by rank; stops with what is above `enough`, for which a few ranks may do.
+// As missing(), rank by rank. Returns the result of a sample of ranks if it is above `enough`.
 double Pricing::missing_by_rank(const PricedLayout& from, const PricedLayout& to, double enough) {
   struct Counts {
     const double *wanted, *kept;
@@ -217,8 +217,8 @@ double Pricing::at_least(const PricedLayout& from, const PricedLayout& to) {
   }
   double come = 0;
   if (reduced != 0) {
-    // n terms of an element are n - 1 messages until one rank has its value, and then one for each
-    // other rank that is to have it: so many on the average rank.
+    // Reducing n terms of an element takes n - 1 messages, and one more for each further rank that
+    // is to have the value: this many on the average rank.
     if (!expands) come = to.mean + (grid_.size_of(reduced) - 2.0) * numel_ / grid_.ranks;
   } else {
     MeshDims needed = 0;

@@ -12,7 +12,7 @@
 
 namespace coshard {
 
-// A layout, prepared.
+// A layout, prepared for pricing.
 struct PricedLayout {
   Layout layout;
   InlineVector<std::int16_t, 8> shardings;  // by tensor dimension: the number of its sharding

@@ -19,7 +19,7 @@ Issued issue_now_or_later(const Tensor& source, const Layout& target) {
   return issue_to(source, target);
 }
 
-// For operators that take the shards as they come.
+// For operators that consume the shards as they arrive.
 void note_gathered(const Tensor& source, const Tensor& result) {
   const Layout& from = source.layout();
   if (!result.in_flight() || from.ndim() != 1 || !result.layout()[0].is_replicate()) return;
@@ -42,7 +42,7 @@ class RedistributeNode final : public GradNode {
   const Layout* gradient_layout() const override {
     return backward_dtype_ == dtype_ ? &source_ : nullptr;
   }
-  // Itself a redistribute, and recorded like one where gradients of gradients are wanted.
+  // Also a redistribute, and recorded as one if gradients of gradients are requested.
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
     if (!taped(output_grads)) {
@@ -105,7 +105,7 @@ void Redistribution::Host::Awaiter::await_resume() {
   result_.device()->synchronize();
 }
 
-// The whole if shards do not arrive one by one, and after the last.
+// Awaits the whole result if shards do not arrive one by one, and after the last.
 Redistribution::NextShard::Awaiter::Awaiter(Redistribution of, int index)
     : WorkAwaiter(of.state_, of.part(index)), of_(std::move(of)), index_(index) {}
 
@@ -123,7 +123,7 @@ std::optional<ArrivedShard> Redistribution::NextShard::Awaiter::await_resume() {
   return of_.shard(index_, rank);
 }
 
-// The whole, then nothing, if shards do not arrive one by one.
+// The whole, then empty shards, if shards do not arrive one by one.
 ArrivedShard Redistribution::shard(int index, int rank) const {
   const Tensor whole = result_.raw_local();
   if (rank < 0 && index == 0)
@@ -140,7 +140,7 @@ ArrivedShard Redistribution::shard(int index, int rank) const {
   shape[dim] = cut.size;
   const std::int64_t offset =
       result_.storage_offset() + (cut.size ? cut.offset * result_.strides()[dim] : 0);
-  // A handle to the same memory that does not wait for the shards that are still travelling.
+  // A handle to the same memory that does not wait for the shards that are still in flight.
   const Tensor view = Tensor::alias(result_, shape, result_.strides(), offset);
   return {view, rank, last_->gathered, cut.offset, cut.size};
 }

@@ -17,7 +17,7 @@ using Ranges = std::vector<Range>;  // ascending, disjoint and not adjacent
 
 Ranges intersect(const Ranges& a, const Ranges& b);
 std::int64_t common(const Ranges& a, const Ranges& b);  // positions in both
-// The rank of `index`, which is in `ranges`, among their positions.
+// The ordinal of `index`, which is in `ranges`, among their positions.
 std::int64_t position_in(const Ranges& ranges, std::int64_t index);
 
 class ShardMap {

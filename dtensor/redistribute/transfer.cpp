@@ -20,7 +20,7 @@ struct Side {
       if (!layout[m].is_sharded()) alike |= 1U << m;
   }
 
-  // The place of a world rank, row-major over the mesh; -1 outside.
+  // The position of a world rank in the mesh, row-major; -1 outside.
   int place(int rank) const {
     const auto at = std::ranges::find(ranks, rank);
     return at == ranks.end() ? -1 : static_cast<int>(at - ranks.begin());
@@ -33,8 +33,8 @@ struct Side {
   MeshDims alike = 0;  // mesh dimensions along which all hold the same
 };
 
-// Who sends to `target`, of the ranks that hold the same as the one at place `from`: itself if it
-// is one of them, else each replica serves its share of the targets.
+// Which replica of the part at position `from` sends to the target: the target itself if it is one,
+// else each replica serves its share of the targets.
 int sender(Side& source, int from, int target_rank, int target_place) {
   const std::vector<int>& replicas = source.shard_map.group(from, source.alike);
   const int own = source.place(target_rank);
@@ -42,7 +42,7 @@ int sender(Side& source, int from, int target_rank, int target_place) {
   return replicas[static_cast<std::size_t>(target_place) % replicas.size()];
 }
 
-// What rank `from` sends to rank `to`, if anything.
+// The region that rank `from` sends to rank `to`, if any.
 std::optional<Region> sent(Side& source, Side& target, int from, int to) {
   const int place = source.place(from), goal = target.place(to);
   if (place < 0 || goal < 0 || sender(source, place, to, goal) != place) return std::nullopt;

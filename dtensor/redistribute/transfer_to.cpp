@@ -54,8 +54,8 @@ Tensor receive_parcel(const Parcel& parcel, const Tensor& like) {
   return got;
 }
 
-// What still fills x, for who waits beside a message. As with the message itself, that the wait was
-// given up is noted nowhere.
+// The work that still fills x, for ranks that neither send nor receive. As for the message itself,
+// giving up the wait is not noted.
 Work bystanders_flight(const Tensor& x) {
   if (!x.in_flight() || !x.storage()->pending) return Work();
   return Work(std::make_shared<FollowUp>(
@@ -67,7 +67,7 @@ Tensor carry(const Parcel& parcel, const Tensor& x) {
   return same_in_flight(x, parcel.sends() ? send_parcel(parcel, x) : bystanders_flight(x));
 }
 
-// The adjoint: what `to` has goes back and is added to what `from` has; `to` is left with zeros.
+// The adjoint: the gradient of `to` is sent back and added to that of `from`; `to` keeps zeros.
 Tensor carry_back(const Parcel& parcel, const Tensor& gradient) {
   const Parcel back = parcel.back();
   if (back.sends()) {
@@ -92,7 +92,7 @@ Tensor carry_back(const Parcel& parcel, const Tensor& gradient) {
   return sum;
 }
 
-// Of either direction: that of the one is the other.
+// The record of either direction; each is the gradient of the other.
 class ParcelNode final : public GradNode {
  public:
   ParcelNode(const Parcel& parcel, bool adjoint) : parcel_(parcel), adjoint_(adjoint) {}

@@ -22,15 +22,15 @@ PartSizes cut_once(PartSizes whole, const Placement& cut, int n) {
           chunk_of(chunk_of(whole.smallest, chunks, 0).size, n, n - 1).size};
 }
 
-// One dimension of a tensor of which the busiest rank wants so many positions and has so many of
-// them already: all of its own where the one layout cuts further than the other, else none.
+// How many positions of one tensor dimension the busiest rank needs, and how many of them it has:
+// all that it needs or holds if one layout refines the other, else none.
 struct Share {
   std::int64_t wanted = 0, kept = 0;
 };
 Share share_along(const MeshCosts& mesh, int dim, std::int64_t size, const Layout& from,
                   const Layout& to) {
   PartSizes have{size, size}, want{size, size};
-  bool agree = true, have_more = false, want_more = false;  // beyond what they cut alike
+  bool agree = true, have_more = false, want_more = false;  // beyond the shardings they share
   for (int m = 0; m < to.ndim(); ++m) {
     const bool had = from[m].is_sharded(dim), wants = to[m].is_sharded(dim);
     if (!had && !wants) continue;
@@ -46,13 +46,13 @@ Share share_along(const MeshCosts& mesh, int dim, std::int64_t size, const Layou
   return {want.largest, want_more ? 0 : have.smallest};
 }
 
-// The mesh dimensions from `m` on that cut what `cut` cuts: they have to cut it anew where a cut
-// around them comes or goes.
+// The mesh dimensions from `m` on that shard the same tensor dimension as `cut`; they must reshard
+// it when an outer sharding is added or removed.
 MeshDims inner_cuts(const Layout& layout, const Placement& cut, int m) {
   return cut.is_sharded() ? cutting(layout, cut.dim) >> m << m : 0;
 }
 
-// Bytes that a rank receives when shards change hands; negative: it has them all.
+// Bytes that a rank receives when data are resharded; negative: it has them all.
 double bytes_missing(const MeshCosts& mesh, const Shape& shape, std::int64_t width,
                      const Layout& from, const Layout& to) {
   double wanted = static_cast<double>(width), kept = wanted;
@@ -64,7 +64,7 @@ double bytes_missing(const MeshCosts& mesh, const Shape& shape, std::int64_t wid
   return wanted - kept;
 }
 
-// Of the rank that has the most; a Partial counts as the whole.
+// Bytes of the rank that holds the most; a Partial counts as the whole.
 double bytes_held(const MeshCosts& mesh, const Shape& shape, std::int64_t width,
                   const Layout& layout) {
   double bytes = static_cast<double>(width);
@@ -91,8 +91,8 @@ double time_at_once(const MeshCosts& mesh, MeshDims dims, double bytes, int time
   return time_of(true, times * bytes * (n - 1) / n, 0, slowest(mesh.links, dims));
 }
 
-// Over `dims`: at once, or, where their links differ, scattered over the fastest, done over the
-// others with what is left, and gathered again for an all_reduce.
+// A reduction over `dims`: at once or, where links differ, hierarchically: a reduce_scatter over
+// the fastest, a reduction of the rest over the others, and an all_gather for an all_reduce.
 double time_of_reduction(const MeshCosts& mesh, MeshDims dims, double bytes, int times) {
   if (dims == 0) return 0;
   const double at_once = time_at_once(mesh, dims, bytes, times);
@@ -110,7 +110,7 @@ double time_of_reduction(const MeshCosts& mesh, MeshDims dims, double bytes, int
   return std::min(at_once, times * time_at_once(mesh, fastest, bytes, 1) + rest);
 }
 
-// Which mesh dimensions change, and how; `now`: once what is local has been done.
+// Which mesh dimensions change, and how; `now`: the layout after the local steps.
 struct Differences {
   MeshDims scattered = 0, reduced = 0, moved = 0;
   Layout now;
@@ -134,15 +134,15 @@ Differences differences_of(const MeshCosts& mesh, const Layout& from, const Layo
     } else if (inner != 0) {
       seen.moved |= inner;
     } else {
-      seen.now[m] = to[m];  // first of all, for nothing
+      seen.now[m] = to[m];  // sliced first, at no cost
       seen.local = true;
     }
   }
   return seen;
 }
 
-// Those of `dims` are Partial no longer. A shard is made around what is sharded further in, which
-// then has to be sharded anew.
+// Applies the reduction over `dims`. A new shard outside existing shards of the same dimension is
+// strided at first, and both must then be resharded.
 void take_reduced(const MeshCosts& mesh, const Layout& from, const Layout& to, MeshDims dims,
                   Differences& differences) {
   for (int m = 0; m < to.ndim(); ++m) {

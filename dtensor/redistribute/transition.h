@@ -1,6 +1,6 @@
 #pragma once
-// What a redistribute would cost, without planning it: what operators compare layouts by. The
-// planner's prices, in closed form. Pure, and therefore the same on every rank.
+// Predicts what a redistribute would cost without planning it; operators compare layouts by this.
+// The planner's prices, in closed form. Pure, and therefore the same on every rank.
 #include <span>
 
 #include <coshard/dtensor/layout.h>
@@ -8,7 +8,7 @@
 
 namespace coshard {
 
-// A mesh as a price list: the sizes of its dimensions and their links (none: those of time_of).
+// A mesh, for pricing: the sizes of its dimensions and their links (none: those of time_of).
 struct MeshCosts {
   std::span<const int> sizes;
   std::span<const LinkCost> links;

@@ -1,5 +1,5 @@
 #pragma once
-// An all_reduce to be timed.
+// An all_reduce to time.
 #include <memory>
 
 #include <coshard/dtensor/factories.h>
@@ -7,8 +7,7 @@
 
 namespace coshard::bench {
 
-// One all_reduce of `elements` zeros, issued and waited for: in place, as the peers are measured,
-// or into a second buffer.
+// Issues and awaits an all_reduce of `elements` zeros: in place, as the peers, or out of place.
 class AllReduce {
  public:
   AllReduce(World& world, std::int64_t elements, bool in_place = true)

@@ -18,13 +18,13 @@ namespace {
 struct BackwardKind {
   const char* name;
   Placement input, weight, target;  // of x, of the weight, of y
-  bool learns;                      // its weight: the product that hides, in place of the schedule
-  Overlap overlap;                  // of what is to be measured
+  bool learns;                      // the weight: its gradient hides the collective, not a schedule
+  Overlap overlap;                  // of the measured layer
 };
 const std::array<BackwardKind, 4> kBackwardKinds{{
     // S3: shards of dY are multiplied as they arrive.
     {"backward_all_gather_linear", Shard(-1), Shard(1), Shard(0), false, Overlap::Always},
-    // S1: dX is reduced under the weight gradient.
+    // S1: dX is reduced during the weight gradient.
     {"backward_reduce_scatter_weight", Shard(0), Shard(0), Shard(-1), true, Overlap::Off},
     // S5 and S7: dX is sent row by row.
     {"backward_linear_reduce_scatter", Shard(0), Shard(0), Shard(-1), false, Overlap::Always},
@@ -47,7 +47,7 @@ class BackwardLayer {
     x_.set_requires_grad(true);
   }
 
-  // Forward; what of it is differentiated is measured.
+  // Forward; its backward is measured.
   Task<Tensor> forward(bool learns, Overlap overlap) {
     const Tensor weight = weight_.detach().set_requires_grad(learns);
     Tensor x = x_.is_distributed() ? x_ : from_local(x_, mesh_, Replicate());
@@ -63,7 +63,7 @@ class BackwardLayer {
     Task<void> arrived = arrival_of(Tensors(x_.grad()));  // backward leaves it in flight
     co_await std::move(arrived);
   }
-  // Each collective awaited before the next product.
+  // Each collective is awaited before the next GEMM.
   Task<void> serial(Tensor frozen) const {
     Task<void> pass = walk(frozen);
     co_await std::move(pass);
@@ -119,7 +119,7 @@ std::vector<ScheduleRound> rounds_of(const WorldOptions& world, const BackwardKi
   return found;
 }
 
-// Carries what backward sends in `ms`.
+// A link that carries what backward sends in `ms`.
 Link link_for(const BackwardKind& kind, int ranks, std::int64_t rows, double ms) {
   const std::int64_t width = kind.target.is_shard(0) ? kLayerOut : kLayerIn;
   const double sent = static_cast<double>(rows * width * 4) * (ranks - 1) / ranks;
@@ -135,7 +135,7 @@ void measure_kind(Report& report, const OverlapOptions& options, int ranks,
   std::int64_t rows = 256 * ranks;
   const double first_ms = compute_ms_of(rounds_of(world, kind, rows, 3));
   rows *= std::max<std::int64_t>(1, std::llround(options.compute_ms / first_ms));
-  // The collective takes as long as the product that hides it.
+  // The collective takes as long as the GEMM that hides it.
   const std::vector<ScheduleRound> without_link = rounds_of(world, kind, rows, options.rounds);
   const double product_ms = compute_ms_of(without_link) / (kind.learns ? 2 : 1);
   world.link = link_for(kind, ranks, rows, product_ms * (ranks - 1) / ranks);

@@ -1,5 +1,5 @@
 #pragma once
-// What many ranks on few cores cost: rows of `coshard bench dispatch`. On the cpu, communicator
+// The cost of many ranks on few cores: rows of `coshard bench dispatch`. On the CPU; communicator
 // local.
 #include "profiling/bench/report.h"
 
@@ -7,8 +7,8 @@ namespace coshard::bench {
 
 // Microseconds of a barrier of ranks with a thread each.
 Result time_barrier(int ranks);
-// Seconds that `ranks` ranks on `threads` threads take for 100 all_reduces of one element, from
-// their start to their end.
+// Seconds that `ranks` ranks on `threads` threads take for 100 all_reduces of one element,
+// including their start and end.
 Result time_sums_on_shared_threads(int ranks, int threads);
 
 }  // namespace coshard::bench

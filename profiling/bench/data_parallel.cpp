@@ -123,7 +123,7 @@ void measure_data_parallel(Report& report, const OverlapOptions& options) {
     report.results.push_back(measured(fmt::format("data_parallel_{}_2_ranks", what), stats, unit,
                                       target, target.has_value()));
   };
-  // Forward and optimizer, and the longer one of backward and link.
+  // Forward and optimizer, and the longer of backward and link.
   const auto best = [link_ms](const StepTimes& r) {
     return r.compute_ms - r.backward_ms + std::max(r.backward_ms, link_ms);
   };

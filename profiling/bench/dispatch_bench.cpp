@@ -53,7 +53,7 @@ Task<RobustStats> time_yield() {
 
 using Results = std::vector<Result>;
 
-// `b` less `a`, each timed in turn in the same round.
+// `b` minus `a`, timed alternately in each round.
 template <class A, class B>
 RobustStats difference(const A& a, const B& b, int calls) {
   std::vector<double> rounds;
@@ -64,7 +64,7 @@ RobustStats difference(const A& a, const B& b, int calls) {
   return robust_stats(rounds);
 }
 
-// A cached redistribute of 4 KiB beside its bare collective, between buffers that are there.
+// A cached redistribute of 4 KiB, compared with its bare collective between existing buffers.
 void above_the_collective(World& world, const DeviceMesh& mesh, Results& results) {
   const NoGradGuard no_grad;
   const Shape rows{16 * mesh.size(), 64 / mesh.size()};
@@ -118,7 +118,7 @@ void tensor_calls(const Tensor& a, const Tensor& b, const DeviceMesh& mesh, Resu
   add_result("from_local", timed([&] { return from_local(a, mesh, Shard(0)); }, 2000), 0.3);
 }
 
-// What an operator's first call with these shapes and layouts decides; its plans are known.
+// The cost of a decision: an operator's first call with these shapes and layouts, plans cached.
 void decision_misses(const Tensor& a, const DeviceMesh& mesh, Results& results) {
   const DTensor x = from_local(a, mesh, Shard(0)), w = from_local(a, mesh, Shard(1));
   const auto miss = [&](std::string_view name, std::span<const Tensor> in) {
@@ -151,7 +151,7 @@ Task<void> measure_dispatch(World& world, Results& results) {
   if (world.rank() == 0) results = std::move(mine);
 }
 
-// The peer's medians, and how many times faster each of ours is.
+// Adds the peer's medians, and how many times faster each of ours is.
 void beside_peer(Report& report, const std::map<std::string, double>& peer) {
   const Results ours = report.results;
   for (const Result& result : ours) {

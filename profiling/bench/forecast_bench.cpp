@@ -1,6 +1,6 @@
-// A training step as `coshard simulate` forecasts it, beside the same step measured. The processor's
-// rates are those of one step whose ranks do not communicate; they then have to hold for steps of
-// other shapes that do. Ranks in several processes use the link between those, which is measured.
+// A training step as `coshard simulate` forecasts it, compared with the same step measured. The
+// processor's rates are those of a step whose ranks do not communicate, and must hold for steps of
+// other shapes that do. Ranks in several processes use the link between them, which is measured.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ DeviceMesh mesh_of(World& world, LinkCost link) {
   return init_device_mesh(world, {world.size()}, {"ranks"}).with_links({link});
 }
 
-// By class of the kernels of one step: nanoseconds measured, or work counted.
+// Totals by class of kernel over one step: measured nanoseconds, or work.
 struct Totals {
   double gemm = 0, attention = 0, other = 0, kernels = 0;
 
@@ -146,10 +146,10 @@ Task<void> measure(World& world, const ForecastOptions& options, LinkCost link, 
 
 struct Simulated {
   double ms = 0;
-  Totals work;  // flop of products and of attention, bytes of the others
+  Totals work;  // flop of GEMMs and attention, bytes of the others
 };
 
-// The second step; the first creates what the optimizer keeps.
+// The second step; the first creates the optimizer's state.
 Simulated simulate_step(const ForecastOptions& options, const Case& which,
                         const ProcessorModel& processor, LinkCost link) {
   kernels::add_sim_kernels();
@@ -185,7 +185,7 @@ double median(const std::vector<Totals>& rounds, double Totals::*figure) {
   return robust_stats(values).median;
 }
 
-// With the rates of the step whose ranks are alone, and what its kernels take beside their time.
+// With the rates of the step without communication, and its overhead per kernel.
 ProcessorModel processor_of(const ForecastOptions& options, const Measured& found) {
   ProcessorModel any;
   any.product_rate = any.wide_product_rate = any.attention_rate = any.memory_rate = 1e12;
@@ -226,7 +226,7 @@ Report bench_forecast(const ForecastOptions& options) {
   for (std::size_t i = 0; i < kCases.size(); ++i) {
     const RobustStats stats = robust_stats(found.ms[i]);
     report.results.push_back(measured(fmt::format("{}_measured", kCases[i].name), stats, "ms"));
-    if (kCases[i].ranks == Ranks::Alone) continue;  // the rates are its own
+    if (kCases[i].ranks == Ranks::Alone) continue;  // the rates come from it
     const double forecast = simulate_step(options, kCases[i], processor, found.link).ms;
     report.results.push_back({fmt::format("{}_forecast", kCases[i].name), forecast, "ms"});
     report.results.push_back({fmt::format("{}_error", kCases[i].name),

@@ -42,7 +42,7 @@ class Draw {
   std::uint64_t state_ = 3;
 };
 
-// Shapes of up to some ms, and links on which the collective takes a tenth to ten times as long.
+// Shapes of up to a few ms, and links on which the collective takes a tenth to ten times as long.
 Drawn draw_layer(Draw& draw, ScheduleKind kind, int ranks, const GemmModel& gemm) {
   Drawn d;
   d.kind = kind;
@@ -81,7 +81,7 @@ Task<double> run_layer(World& world, DeviceMesh mesh, Drawn drawn, Overlap overl
   co_return static_cast<double>(now_ns() - begin) * 1e-6;
 }
 
-// Speed-ups of the chosen over the plain schedule, in turns which of them is first.
+// Speed-ups of the chosen over the plain schedule; they alternate in which runs first.
 std::vector<double> speedups_of(WorldOptions options, const Drawn& drawn,
                                 const std::shared_ptr<const Calibration>& measured,
                                 const LinkCost& link, int pairs) {
@@ -145,7 +145,7 @@ void measure_draws(Report& report, const OverlapOptions& options) {
   const auto measured = calibrated(world);
   const GemmModel gemm{measured->table(DType::F32), 1};
   const LinkCost found = measured->links[0].link();
-  // What a collective takes beside the link's latency, as calibrating on each link would find.
+  // A collective's latency beyond the link's, as calibrating on each link would find.
   const double more_us = std::max(0.0, found.latency - static_cast<double>(kCalibrated.count()));
   Draw draw;
   std::vector<double> medians;

@@ -37,7 +37,7 @@ struct AttentionCase {
              true,          s.tokens - queries} {}
 };
 
-// `work`: how many `unit`s a call would reach in a microsecond.
+// `work`: the rate in `unit` of a call that takes one microsecond.
 void add_rate(GpuResults& results, const char* name, double work, const RobustStats& us,
               const char* unit) {
   const RobustStats stats = {work / us.median, work / us.max, work / us.min, 0, us.count};
@@ -53,7 +53,7 @@ Task<void> measure_attention(World& world, const GpuSizes& sizes, GpuResults& re
   const double tokens = static_cast<double>(sizes.tokens);
   const AttentionCase whole(world.device(), sizes, 1, sizes.tokens);
   const auto forward = [&] { kernels::run(device, whole.args); };
-  // Two products forward and five backward, over the lower triangle.
+  // Two matmuls forward and five backward, over the lower triangle.
   const double product = tokens * tokens * static_cast<double>(sizes.hidden);
   add_rate(results, "attention_forward", 2 * product / 1e6,
            timed_on_device(device, forward, sizes.steps), "TFLOP/s");

@@ -1,4 +1,4 @@
-// Kernels that should be as fast as memory: what they move by their definition, beside a copy.
+// Kernels that should be memory-bound: their minimal traffic per time, compared with a copy.
 #include <functional>
 #include <memory>
 
@@ -19,7 +19,7 @@ class Bandwidth {
   Bandwidth(World& world, const GpuSizes& sizes, GpuResults& results)
       : device_(world.device()), sizes_(sizes), results_(results) {}
 
-  // `moved`: bytes that a call reads and writes at least; `us`: its time.
+  // `moved`: bytes that a call must read and write; `us`: its time.
   void add(const std::string& name, double moved, const RobustStats& us) {
     const auto rate = [moved](double microseconds) { return moved / microseconds / 1e3; };
     const RobustStats stats = {rate(us.median), rate(us.max), rate(us.min), 0, us.count};

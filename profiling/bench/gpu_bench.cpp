@@ -34,7 +34,7 @@ Task<void> measure_part(World& world, const GpuPart& one, const GpuSizes& sizes,
   if (world.rank() == 0) results.insert(results.end(), mine.begin(), mine.end());
 }
 
-// A part that fails is told of, and the others still run.
+// A part that fails is reported, and the others still run.
 void run_part(const GpuPart& one, const GpuOptions& options, const GpuSizes& sizes, int devices,
               Report& report) {
   if (options.progress) options.progress(one.name);
@@ -64,7 +64,7 @@ std::vector<std::string> gpu_peer_arguments(const GpuOptions& options, const Gpu
   return arguments;
 }
 
-// Theirs as "pytorch_…", and how many times better each of ours is.
+// Adds theirs as "pytorch_…", and how many times better each of ours is.
 void beside_gpu_peer(Report& report, const std::map<std::string, double>& peer) {
   const auto theirs = [&](const std::string& name) {
     const auto found = peer.find(name);
@@ -136,7 +136,7 @@ Task<void> measure_host_time(World& world, const GpuSizes& sizes, GpuResults& re
              timed_on_host(
                  device, [&] { add(da, db); }, sizes.calls),
              kOperatorUs);
-  // All ranks do the same number of these.
+  // All ranks run the same number of these.
   const auto gather = [&] { da.redistribute(Replicate()).tensor().wait(); };
   add_result("host_redistribute", timed_on_host(device, gather, sizes.calls), kRedistributeUs);
   co_return;

@@ -17,8 +17,8 @@ nn::LlamaConfig llama_config_of(const GpuSizes& sizes) {
   return config;
 }
 
-// Forward and backward of the products of a step: 2 flops per multiplication, thrice; attention
-// over the lower triangle.
+// FLOPs of the matmuls of a step, forward and backward: 2 per multiplication, three times;
+// attention over the lower triangle.
 double block_flops(const GpuSizes& s) {
   const double h = static_cast<double>(s.hidden), t = static_cast<double>(s.tokens);
   const double kv = h * static_cast<double>(s.kv_heads) / static_cast<double>(s.heads);

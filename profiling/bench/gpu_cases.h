@@ -20,16 +20,16 @@ struct GpuSizes {
   std::int64_t hidden = 4096, ffn = 14336, heads = 32, kv_heads = 8;  // Llama 3 8B
   std::int64_t tokens = 4096, vocab = 128256;
   std::int64_t matmul = 8192;
-  std::int64_t parameters = std::int64_t{1} << 28;  // of AdamW, in tensors of a sixteenth
+  std::int64_t parameters = std::int64_t{1} << 28;  // of AdamW, in 16 tensors
   std::int64_t copied = std::int64_t{1} << 30;      // bf16 elements
   std::vector<std::int64_t> collective_kib = {64, 1024, 16384, 262144};
-  int calls = 1000;  // whose host time is taken
+  int calls = 1000;  // whose host time is measured
   int steps = 10;    // of everything else, per round
 
   static GpuSizes tiny();
 };
 
-// Microseconds per call, of `calls` that are queued and then waited for together.
+// Microseconds per call, for `calls` calls that are queued and then waited for together.
 template <class F>
 RobustStats timed_on_device(Device& device, const F& call, int calls) {
   for (int i = 0; i < 3; ++i) call();
@@ -44,13 +44,13 @@ RobustStats timed_on_device(Device& device, const F& call, int calls) {
   return robust_stats(rounds);
 }
 
-// The same of steps that are tasks.
+// The same for steps that are tasks.
 Task<RobustStats> timed_steps(Device& device, std::function<Task<void>()> step, int calls);
 
-// Microseconds of the host per call; the device is waited for outside of the time.
+// Host time per call in microseconds; waiting for the device is not included.
 template <class F>
 RobustStats timed_on_host(Device& device, const F& call, int calls) {
-  constexpr int kBurst = 100;  // a device holds about a thousand calls; then the host waits
+  constexpr int kBurst = 100;  // a device queues about a thousand calls; then the host blocks
   for (int i = 0; i < kBurst; ++i) call();
   std::vector<double> rounds;
   for (int round = 0; round < kRounds; ++round) {

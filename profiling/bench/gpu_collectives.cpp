@@ -1,5 +1,5 @@
-// Bandwidth of collectives between GPUs, counted as NCCL's tests count it: what passes through each
-// rank's links at least ("busbw" in nccl-tests/doc/PERFORMANCE.md).
+// Bandwidth of collectives between GPUs, as in NCCL's tests: the minimum that passes through each
+// rank's links ("busbw" in nccl-tests/doc/PERFORMANCE.md).
 #include <fmt/format.h>
 
 #include <coshard/dtensor/random.h>
@@ -11,14 +11,14 @@ namespace {
 struct BusLoad {
   const char* name;
   CollectiveKind kind;
-  int passes;  // of the tensor over the links, but for each rank's own part
+  int passes;  // of the tensor over the links, without each rank's own part
 };
 constexpr BusLoad kBusLoads[] = {{"all_reduce", CollectiveKind::AllReduce, 2},
                                  {"all_gather", CollectiveKind::AllGather, 1},
                                  {"reduce_scatter", CollectiveKind::ReduceScatter, 1},
                                  {"all_to_all", CollectiveKind::AllToAll, 1}};
 
-// Of a tensor of [ranks, ranks, part] f32; all_to_all: of so many on each rank.
+// For a tensor [ranks, ranks, part] of f32; all_to_all: [ranks, part] per rank.
 Collective collective_of(CollectiveKind kind, int ranks, std::int64_t part) {
   Collective call;
   call.kind = kind;

@@ -1,5 +1,5 @@
-// What the sibling branch hides of a collective: two branches that each compute and reduce, on an
-// emulated link that takes as long for a collective as a computation lasts.
+// How much of a collective the sibling branch hides: two branches that each compute and reduce, on
+// an emulated link whose collectives take as long as a computation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr std::int64_t kWidth = 384;  // of the matrices; a matmul is about half
 constexpr std::int64_t kElements = 64 << 10;  // of an all_reduce: 256 KiB, of f32
 constexpr std::chrono::nanoseconds kLatency{20'000};
 
-// What one rank works on.
+// The data of one rank.
 struct Workload {
   Workload(World& world, int matmuls_of_one, int steps_of_one)
       : mesh(init_device_mesh(world, {world.size()}, {"tp"})),
@@ -63,7 +63,7 @@ Task<void> two_branches(const Workload& work) {
   co_await std::move(both);
 }
 
-// The same work, each collective awaited at once.
+// The same work, with each collective awaited at once.
 Task<void> serial(const Workload& work) {
   Task<void> first = reduce_then_compute(work);
   co_await std::move(first);
@@ -81,7 +81,7 @@ Task<void> compute_only(const Workload& work) {
   co_return;
 }
 
-// A round runs all of them in turn.
+// A round runs each of them once.
 struct Round {
   double serial_ms = 0, overlapped_ms = 0, one_branch_ms = 0, compute_ms = 0;
 };
@@ -101,7 +101,7 @@ Task<void> measure(World& world, const Workload& work, int rounds, std::vector<R
   }
 }
 
-// All ranks compute at once, as they will when it counts: 4 ranks on 2 cores at half speed.
+// All ranks compute at once, as when measured: 4 ranks on 2 cores run at half speed.
 Task<void> time_computing(World& world, int matmuls, int steps, double& ms) {
   const NoGradGuard no_grad;
   const Workload work(world, matmuls, steps);
@@ -134,7 +134,7 @@ double computing_ms(const WorldOptions& world, int matmuls, int steps) {
   return ms;
 }
 
-// Takes `ms` for an all_reduce of kElements.
+// A link on which an all_reduce of kElements takes `ms`.
 Link link_of(int ranks, double ms) {
   Collective reduce;
   reduce.kind = CollectiveKind::AllReduce;

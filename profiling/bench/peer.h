@@ -1,5 +1,5 @@
 #pragma once
-// PyTorch doing the same work, run as a child process beside ours. Blocks the calling thread.
+// Runs PyTorch on the same work, as a child process. Blocks the calling thread.
 #include <map>
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 namespace coshard::bench {
 
 // Numbers of the JSON object in a text, nested keys joined by dots: {"a": {"b": 2}} gives "a.b".
-// What is not a number is left out; nothing where the text holds no object.
+// Other values are left out; empty if the text holds no object.
 std::map<std::string, double> numbers_of(const std::string& json);
 
 // `python3 script arguments...`, read by numbers_of. Error{Unsupported} names the script when it

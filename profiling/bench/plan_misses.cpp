@@ -28,7 +28,7 @@ class RandomLayouts {
   std::mt19937 engine_{1};
 };
 
-// The least of a few, since a search allocates.
+// The minimum of a few, since a search allocates.
 double time_of_search(const std::vector<int>& mesh, const Shape& shape, const Layout& from,
                       const Layout& to) {
   double least = std::numeric_limits<double>::infinity();

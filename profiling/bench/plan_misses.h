@@ -1,14 +1,14 @@
 #pragma once
-// What it takes to plan a redistribute for the first time: rows of `coshard bench dispatch`. The
-// search alone, which needs no ranks.
+// The time to plan a redistribute for the first time: rows of `coshard bench dispatch`. Only the
+// search, which needs no ranks.
 #include <vector>
 
 #include "profiling/bench/report.h"
 
 namespace coshard::bench {
 
-// Of random pairs of layouts on four meshes, for a tensor of four dimensions, of even and of uneven
-// sizes: microseconds of the median pair, and of the slowest.
+// For random pairs of layouts on four meshes, and tensors of four dimensions with even and uneven
+// sizes: microseconds for the median pair and for the slowest.
 std::vector<Result> time_plan_misses();
 
 }  // namespace coshard::bench

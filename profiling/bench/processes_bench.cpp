@@ -1,4 +1,4 @@
-// The collectives of a world in several processes, beside the blocking ones of the MPI between them.
+// Collectives of a world in several processes, compared with the blocking ones of its MPI.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -23,7 +23,7 @@ constexpr std::array<int, 5> kEachKib = {4, 64, 1024, 4096, 16384};  // KiB
 
 int calls_of_a_round(int kib) { return kib <= 64 ? 400 : (kib <= 1024 ? 60 : 8); }
 
-// By name, in microseconds: a round each.
+// By name: microseconds of each round.
 using Rounds = std::map<std::string, std::vector<double>>;
 
 template <class Call>
@@ -70,7 +70,7 @@ void measure_theirs(const Processes& several, int kib, Rounds& rounds) {
   add("S0_to_S1", BlockingCollective::AllToAll);
 }
 
-// Of this process, all threads.
+// CPU time of this process, all threads.
 double cpu_seconds() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
@@ -80,7 +80,7 @@ double cpu_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-// What a process costs, in per cent of a core, while its rank sleeps.
+// CPU use of a process while its rank sleeps, in percent of a core.
 struct Resting {
   double idle = 0, in_flight = 0;
 };
@@ -104,7 +104,7 @@ Task<void> measure_resting(World& world, Resting& found) {
   Task<double> idle = percent_asleep();
   found.idle = co_await std::move(idle);
   Work first;
-  if (world.rank() == 0) first = communicator->issue(sum);  // the others come later
+  if (world.rank() == 0) first = communicator->issue(sum);  // the others join later
   Task<double> in_flight = percent_asleep();
   found.in_flight = co_await std::move(in_flight);
   if (world.rank() != 0) first = communicator->issue(sum);
@@ -127,7 +127,7 @@ void add_resting(Report& report, const WorldOptions& options, int self) {
   add("cpu_with_a_collective_in_flight", found.in_flight, 5);
 }
 
-// The same of gloo between two processes, which PyTorch starts itself.
+// The same with gloo between two processes, which PyTorch starts itself.
 void add_pytorch(Report& report, const std::map<std::string, double>& pytorch, int kib) {
   const std::pair<const char*, const char*> kinds[] = {{"all_reduce", "gloo_all_reduce"},
                                                        {"P_to_R", "P_to_R"},
@@ -152,7 +152,7 @@ void bench_processes(Report& report, WorldOptions options, const Processes& seve
   options.ranks = several.all;
   report.note("ranks", several.all);
   report.note("mpi", several.mpi);
-  std::map<std::string, double> pytorch;  // while the other processes wait asleep
+  std::map<std::string, double> pytorch;  // while the other processes sleep
   if (several.self == 0 && !peer.empty())
     pytorch = run_peer(peer, {"collectives", "--world", std::to_string(several.all)});
   add_resting(report, options, several.self);

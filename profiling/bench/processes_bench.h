@@ -1,5 +1,5 @@
 #pragma once
-// `coshard bench redistribute` where a launcher has started several processes.
+// `coshard bench redistribute` in several processes started by a launcher.
 #include <string>
 
 #include <coshard/runtime/launch/world.h>
@@ -8,8 +8,8 @@
 
 namespace coshard::bench {
 
-// Called in all processes, one rank in each. The figures are those of rank 0, and only its process
-// has any. `peer`: path of bench_pytorch.py, which runs first; empty: without.
+// Called in all processes, one rank in each. Only the process of rank 0 gets results, its own.
+// `peer`: path of bench_pytorch.py, which runs first; empty: no comparison.
 void bench_processes(Report& report, WorldOptions options, const Processes& several,
                      const std::string& peer = {});
 

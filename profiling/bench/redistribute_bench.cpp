@@ -28,9 +28,9 @@ void barrier(World& world) {
   world.communicator()->issue(call).wait();
 }
 
-// 16 MiB: the all_reduce in place and from one buffer to another, and what the ranks' threads reach
-// when each only copies as many bytes, in turns. The copies are set beside the second form, which
-// touches as much memory as they do.
+// 16 MiB, interleaved: the all_reduce in place and from one buffer to another, and what the ranks'
+// threads reach when each only copies as many bytes. The copies are compared with the second form,
+// which touches as much memory.
 void bandwidth(World& world, Results& results) {
   constexpr std::int64_t kBytes = 16 << 20;
   const AllReduce in_place(world, kBytes / 4);

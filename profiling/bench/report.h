@@ -1,6 +1,6 @@
 #pragma once
-// What a bench found, with targets, and the machine it ran on; printed as one JSON object or as an
-// aligned table. Values; any thread.
+// The results of a bench, with targets, and the machine it ran on; printed as one JSON object or as
+// an aligned table. Values; any thread.
 #include <optional>
 #include <ostream>
 #include <string>
@@ -13,16 +13,16 @@ namespace coshard::bench {
 
 struct Result {
   std::string name;
-  double value = 0;  // the median where there were several runs
+  double value = 0;  // the median of several runs
   std::string unit;
   std::optional<double> target;
   bool more_is_better = false;
   std::optional<double> min, max;
 
-  std::optional<bool> ok() const;  // nothing without a target
+  std::optional<bool> ok() const;  // nullopt without a target
 };
 
-// How a stand-alone figure and a measured one become results.
+// Results from repeated measurements, and from a ratio.
 Result measured(std::string name, const RobustStats& stats, std::string unit,
                 std::optional<double> target = std::nullopt, bool more_is_better = false);
 Result ratio(std::string name, double value, std::optional<double> target);  // more is better
@@ -33,7 +33,7 @@ struct Report {
   std::string bench;
   Json machine;
   std::vector<Result> results;
-  std::vector<std::string> failures;  // parts that gave no result, and why
+  std::vector<std::string> failures;  // parts without a result, and why
 
   // Cores, processor, compiler, build.
   explicit Report(std::string bench_name);

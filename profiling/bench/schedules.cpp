@@ -21,7 +21,7 @@ RobustStats stats_of(const std::vector<ScheduleRound>& rounds, const auto& figur
   return robust_stats(values);
 }
 
-// A layer, the collective beside it, and what stands for the plain product.
+// A layer and the collective next to it.
 struct Kind {
   const char* name;
   Placement input, weight, target;
@@ -88,7 +88,7 @@ std::vector<ScheduleRound> rounds_of(const WorldOptions& world, const Kind& kind
   return found;
 }
 
-// Carries what the layer sends in `ms`.
+// A link that carries what the layer sends in `ms`.
 Link link_for(const Kind& kind, int ranks, std::int64_t rows, double ms) {
   const std::int64_t width = kind.input.is_shard(0) ? kLayerIn : kLayerOut;
   const double sent = static_cast<double>(rows * width * 4) * (ranks - 1) / ranks;

@@ -1,6 +1,6 @@
 #pragma once
-// What overlapped linear layers hide of the collectives around them, and backward of the gradients
-// of replicas.
+// How much of their collectives overlapped linear layers hide, and how much of the reduction of
+// replicas' gradients backward hides.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,38 +11,37 @@
 
 namespace coshard::bench {
 
-// Milliseconds until all ranks have come through.
+// Milliseconds until all ranks have finished.
 Task<double> time_of(World& world, Task<void> program);
 
-constexpr std::int64_t kLayerIn = 512, kLayerOut = 1024;  // rows make a layer as long as asked
-// Of a collective as long as the product beside it; an all_reduce is cut into 8 pieces, of which one
-// is left.
+constexpr std::int64_t kLayerIn = 512, kLayerOut = 1024;  // rows set a layer's duration
+// For a collective as long as the GEMM next to it; an all_reduce has 8 pieces; the last is exposed.
 constexpr double efficiency_goal(bool all_reduce) { return all_reduce ? 1 - 1.0 / 8 - 0.03 : 0.97; }
 
-// With every collective awaited at once, with the schedule, and without collectives.
+// Times with every collective awaited at once, with the schedule, and without collectives.
 struct ScheduleRound {
   double plain_ms = 0, overlapped_ms = 0, compute_ms = 0;
 };
-// Adds PREFIX_{plain,overlapped,compute,efficiency}_N_ranks of these rounds; and copies, what the
-// collectives cost the cores, by rounds `without_link`, with link_efficiency, of the time beyond it:
-// where ranks compute on all cores, nothing hides a copy.
+// Adds PREFIX_{plain,overlapped,compute,efficiency}_N_ranks of these rounds; also copies, the time
+// that collectives take of the cores, from rounds `without_link`, and link_efficiency, the
+// efficiency of the remaining time: where ranks compute on all cores, nothing hides a copy.
 void add_schedule(Report& report, const std::string& prefix, int ranks,
                   const std::vector<ScheduleRound>& rounds,
                   const std::vector<ScheduleRound>& without_link, double efficiency);
 double compute_ms_of(const std::vector<ScheduleRound>& rounds);
 
 // Adds, for each schedule, E = 1 - (overlapped - compute) / (plain - compute) on an emulated link
-// that takes (n-1)/n of the product's time, and the forecasts of the gate.
+// that takes (n-1)/n of the GEMM's time, and the gate's forecasts.
 void measure_schedules(Report& report, const OverlapOptions& options, int ranks);
 
-// The same for the gradients of a layer. Plain: every collective awaited before the next product.
+// The same for the gradients of a layer. Plain: every collective is awaited before the next GEMM.
 void measure_backward_schedules(Report& report, const OverlapOptions& options, int ranks);
 
 // Adds a step (forward, loss and backward) of the Transformer with sequence parallelism, on a link
-// on which its collectives take (n-1)/n of its products, and the closed-form best beside it.
+// on which its collectives take (n-1)/n of its GEMMs' time, and the closed-form optimum.
 void measure_transformer(Report& report, const OverlapOptions& options, int ranks);
 // Adds the training step of two replicas whose gradients take as long on the emulated link as
-// backward takes: reduced after backward, in buckets during backward, and the closed-form best.
+// backward takes: reduced after backward, in buckets during backward, and the closed-form optimum.
 void measure_data_parallel(Report& report, const OverlapOptions& options);
 
 }  // namespace coshard::bench

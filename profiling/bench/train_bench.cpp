@@ -96,7 +96,7 @@ Measured run_ours(const TrainOptions& options) {
 double peer_step_ms(const TrainOptions& o) {
   std::vector<std::string> arguments = {"train"};
   const bool replicas = o.plan == "dp" && o.ranks > 1;
-  const int batch = replicas ? o.batch / o.ranks : o.batch;  // its --batch is that of a process
+  const int batch = replicas ? o.batch / o.ranks : o.batch;  // its --batch is per process
   const std::pair<const char*, int> values[] = {
       {"--world", o.ranks}, {"--dim", o.dim}, {"--heads", o.heads}, {"--layers", o.layers},
       {"--ffn", o.ffn},     {"--seq", o.seq}, {"--batch", batch},   {"--steps", o.steps}};
@@ -113,7 +113,7 @@ double peer_step_ms(const TrainOptions& o) {
   return found->second;
 }
 
-// A shape to measure, and how many times the peer's speed it should reach.
+// A shape to measure, and its target speed relative to the peer.
 struct Case {
   TrainOptions options;
   std::string name;

@@ -110,14 +110,13 @@ Figures figures_of(const WorldOptions& world, std::int64_t batch, Overlap overla
   return found;
 }
 
-// What a ring of products and shards exposes of a collective of c_ms: each shard travels under the
-// product of one.
+// What a ring schedule exposes of a collective of c_ms: each shard is sent during another's GEMM.
 double ring_exposes(double c_ms, double product_ms, int ranks) {
   return std::max(0.0, c_ms - product_ms * (ranks - 1) / ranks);
 }
 
-// Per operator: what remains of each collective beside the product next to it, or, where backward
-// reduces, beside that and the weight gradients that have just become due.
+// Per operator: what remains of each collective after the GEMM next to it or, where backward
+// reduces, after that and the weight gradients that have just become ready.
 double closed_form_exposed(double c_ms, const GroupTimes& g, int ranks) {
   const double forward = ring_exposes(c_ms, g[kQkv], ranks) +
                          ring_exposes(c_ms, g[kProjection], ranks) +
@@ -127,7 +126,7 @@ double closed_form_exposed(double c_ms, const GroupTimes& g, int ranks) {
   const double reductions =
       std::max(0.0, c_ms - g[kQkv] - g[kProjection]) + std::max(0.0, c_ms - g[kUp] - g[kDown]);
   const double head = ring_exposes(c_ms, g[kHead], ranks) + std::max(0.0, c_ms - g[kHead]);
-  // Of the embedding: nothing is computed beside its sum; beside its gradient, weight gradients.
+  // The embedding: nothing hides its sum; weight gradients hide its gradient's collective.
   const double embedding = c_ms + std::max(0.0, c_ms - g[kQkv]);
   return static_cast<double>(config_of().layers) * (forward + gathers + reductions) + head +
          embedding;

@@ -1,5 +1,5 @@
 #pragma once
-// What the benches of a training step share: the model that TrainOptions describe, and its loss.
+// Shared by the benches of a training step: the model that TrainOptions describe, and its loss.
 #include <cstdint>
 
 #include <coshard/dtensor/ops/ops.h>
@@ -23,7 +23,7 @@ inline nn::TransformerConfig config_of(const TrainOptions& o) {
   return config;
 }
 
-// Mean cross entropy of the model's logits; of sharded ones without gathering them.
+// Mean cross entropy of the model's logits; sharded logits are not gathered.
 inline Task<Tensor> loss_of(nn::Transformer& model, Tensor tokens, Tensor targets) {
   Task<Tensor> forward = model.forward(tokens);
   Tensor logits = co_await std::move(forward);

@@ -77,7 +77,7 @@ std::vector<ScheduleRound> rounds_of(const WorldOptions& world, std::int64_t row
   return found;
 }
 
-// Carries all of a step's reductions in `ms`.
+// A link that carries all of a step's reductions in `ms`.
 Link link_for(int ranks, std::int64_t rows, double ms) {
   const double sent = 2.0 * static_cast<double>(rows * kDim * 4) * (ranks - 1) / ranks;
   return {std::chrono::nanoseconds(0), kReductions * sent / (ms / 1e3)};
@@ -95,7 +95,7 @@ void measure_woven(Report& report, const OverlapOptions& options, int ranks) {
   const std::vector<ScheduleRound> without_link = rounds_of(world, rows, options.rounds);
   const double compute_ms = compute_ms_of(without_link);
   world.link = link_for(ranks, rows, compute_ms * (ranks - 1) / ranks);
-  // The last reduction of a pass has nothing left to run above it.
+  // Nothing is left to hide the last reduction of a pass.
   add_schedule(report, "woven", ranks, rounds_of(world, rows, options.rounds), without_link,
                1 - 1.0 / kReductions - 0.03);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What weaving two half-batches hides of the collectives of a training step.
+// How much of a training step's collectives weaving two half-batches hides.
 #include "profiling/bench/benches.h"
 
 namespace coshard::bench {

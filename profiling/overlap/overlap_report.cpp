@@ -13,7 +13,7 @@ using Kind = TraceEvent::Kind;
 
 constexpr std::size_t kLongest = 20;
 
-// What the events of a part add up to.
+// The intervals of a part's events.
 struct Part {
   std::vector<Interval> compute, communication;
   std::int64_t collectives = 0, bytes = 0;
@@ -172,7 +172,7 @@ void require_same_run(const std::map<std::string, std::string>& trace,
   }
 }
 
-// Where all was kept.
+// Only if neither trace dropped events.
 void require_same_modules(const RankTrace& trace, const RankTrace& baseline) {
   if (trace.dropped > 0 || baseline.dropped > 0) return;
   const std::set<std::string> own = modules_of(trace), theirs = modules_of(baseline);

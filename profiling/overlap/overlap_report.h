@@ -1,10 +1,10 @@
 #pragma once
-// How much of the communication in a trace ran under compute. A pure function of the trace.
+// How much of the communication in a trace was hidden by compute. A pure function of the trace.
 //
-// Exposed is the time in which a collective was in flight and no kernel ran on that rank, whosever
-// kernel; so total = computing + exposed + idle. A row of a part (a module, a kind of collective)
-// counts the time of that part once; parts that are in flight together overlap, so rows need not
-// add up to the total. A module includes its submodules.
+// Exposed is the time in which a collective was in flight and no kernel of any module ran on that
+// rank; so total = computing + exposed + idle. A row for a part (a module, a kind of collective)
+// counts that part's time once; parts in flight together overlap, so rows need not add up to the
+// total. A module includes its submodules.
 #include <map>
 #include <optional>
 #include <string>
@@ -18,11 +18,11 @@ namespace coshard::overlap {
 struct Figures {
   std::int64_t collectives = 0, bytes = 0;
   std::int64_t compute_ns = 0, communication_ns = 0, exposed_ns = 0;
-  // Share of the communication that ran under compute; none without communication.
+  // The share of communication that was hidden by compute; nullopt without communication.
   std::optional<double> hidden() const;
 };
 
-// Of the whole rank; and, given a baseline, the effective communication time.
+// For a whole rank; and, given a baseline, the effective communication time (ECT).
 struct Whole : Figures {
   std::int64_t total_ns = 0;  // from the first event to the end of the last
   std::int64_t idle_ns = 0, idle_gaps = 0, longest_idle_ns = 0;
@@ -34,34 +34,34 @@ struct RankOverlap {
   int rank = 0;
   Whole all;
   std::map<std::pair<std::string, std::string>, Figures> kinds;  // {"all_gather", "S(0)->R"}
-  std::map<std::string, Figures> modules;                        // "": issued outside of any
+  std::map<std::string, Figures> modules;                        // "": outside any module
 };
 
-// A time in which communication was exposed throughout.
+// An interval in which communication was exposed throughout.
 struct Stretch {
   int rank = 0;
   Interval time;
-  std::string collective, module, at;  // of what took most of it
+  std::string collective, module, at;  // of the one that took most of it
 };
 
 struct OverlapReport {
   std::vector<RankOverlap> ranks;
   std::vector<Stretch> longest;              // exposed, the longest first, of all ranks
-  std::string link;                          // "20us,1GB/s" where it was emulated
-  std::int64_t dropped = 0;                  // events that the trace lacks
-  std::string why_no_efficiency;             // where a baseline gives none
+  std::string link;                          // "20us,1GB/s" if it was emulated
+  std::int64_t dropped = 0;                  // events missing from the trace
+  std::string why_no_efficiency;             // if a baseline gives none
   std::map<std::string, std::string> about;  // as of RankTrace
 };
 
 OverlapReport overlap_of(const std::vector<RankTrace>& trace);
 
-// The mean over the ranks, as a rank -1; a part that a rank lacks counts as 0 there. The longest gap
-// is that of all ranks. ect_ns and efficiency are there if every rank has them.
+// The mean over the ranks, as rank -1; a part that a rank lacks counts as 0. The longest gap is the
+// longest of all ranks. ect_ns and efficiency are set if every rank has them.
 RankOverlap mean_of(const OverlapReport& report);
 
-// Fills in ect_ns, and efficiency where the baseline communicates over the same link; else why not.
-// The baseline is a trace of the same steps whose kernels are whole: without overlap, or without
-// communication. Error{BadInput} where it is of other ranks, steps or modules, or about another run.
+// Sets ect_ns and, if the baseline communicates over the same link, efficiency; else
+// why_no_efficiency. The baseline is a trace of the same steps whose kernels are not split: without
+// overlap, or without communication. Error{BadInput} if its ranks, steps, modules or run differ.
 void add_baseline(OverlapReport& report, const std::vector<RankTrace>& trace,
                   const std::vector<RankTrace>& baseline);
 

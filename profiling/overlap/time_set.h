@@ -1,5 +1,5 @@
 #pragma once
-// Sets of times, of which overlap is made. Values.
+// Sets of times, from which overlap is computed. Values.
 #include <cstdint>
 #include <vector>
 
@@ -14,10 +14,10 @@ struct Interval {
 class TimeSet {
  public:
   TimeSet() = default;
-  // The union of intervals in any order, which may overlap and nest; empty ones count for nothing.
+  // The union of intervals in any order, which may overlap and nest; empty ones are ignored.
   explicit TimeSet(std::vector<Interval> intervals);
 
-  // Disjoint, in ascending order; two of them do not touch.
+  // Disjoint, ascending and not adjacent.
   const std::vector<Interval>& intervals() const { return intervals_; }
   std::int64_t length() const;
   TimeSet minus(const TimeSet& other) const;

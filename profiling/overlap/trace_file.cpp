@@ -32,7 +32,7 @@ std::string text_of(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// The number at the start of the text; none: -1.
+// The number at the start of the text; -1 if there is none.
 std::int64_t leading_number(std::string_view text) {
   std::int64_t number = -1;
   std::from_chars(text.data(), text.data() + text.size(), number);
@@ -65,7 +65,7 @@ class Reader {
     fail(ErrorKind::BadInput, str_cat(file_, ": ", why));
   }
 
-  // Events are taken as they come: a whole file of them would take ten times its size.
+  // Consumes events while parsing: a parsed file would take ten times its size in memory.
   void parse(std::istream& in) {
     const auto take = [this](int depth, Json::parse_event_t event, Json& parsed) {
       if (depth != 2 || event != Json::parse_event_t::object_end) return true;

@@ -1,5 +1,5 @@
 #pragma once
-// Reads back what write_chrome_trace has written.
+// Reads traces written by write_chrome_trace.
 #include <map>
 #include <span>
 #include <string>
@@ -20,10 +20,10 @@ struct TraceEvent {
 
 struct RankTrace {
   int rank = 0;
-  std::string link;          // "20us,1GB/s" where it was emulated
-  std::int64_t dropped = 0;  // events that the file lacks
+  std::string link;          // "20us,1GB/s" if it was emulated
+  std::int64_t dropped = 0;  // events missing from the file
   std::vector<TraceEvent> events;
-  std::map<std::string, std::string> about;  // what the writer said of the run, but for its link
+  std::map<std::string, std::string> about;  // what the writer noted about the run, except its link
 };
 
 // The ranks of a file, in ascending order, each with events. Error{BadInput}: one line that names

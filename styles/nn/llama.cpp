@@ -37,7 +37,7 @@ RMSNormOptions llama_norm(const LlamaConfig& config) {
 
 }  // namespace
 
-// LlamaForCausalLM passes a checked config down; a submodule constructed on its own checks it here.
+// LlamaForCausalLM passes a checked config down; a submodule constructed alone checks it here.
 LlamaAttention::LlamaAttention(const LlamaConfig& config, World& world)
     : q_proj(config.hidden_size, config.num_attention_heads * checked_llama(config).head_dim, world,
              llama_linear(config, config.attention_bias)),

@@ -12,7 +12,7 @@ Task<std::vector<Tensor>> forward_together(Tensor x, std::vector<Linear*> layers
     co_return made;
   }
   const RandomState random =
-      random_state();  // branches draw from others; linear layers draw nothing
+      random_state();  // branches draw from other streams; linear layers draw nothing
   std::vector<Task<Tensor>> products;
   for (Linear* layer : layers) products.push_back(layer->forward(x));
   auto all = when_all(std::move(products));

@@ -1,4 +1,4 @@
-// What a captured step refuses, by name, and what of the host's state its replays bring forward.
+// What a captured step rejects, with named errors, and which host state its replays advance.
 #include <coshard/dtensor/capture.h>
 
 #include <optional>
@@ -29,7 +29,7 @@ Task<Tensor> update(Optimizer& optimizer, Tensor x, Tensor w) {
   co_return loss;
 }
 
-// The error of the call that records `body`, after an eager one; the body is told which it is.
+// The error of the call that records `body`, after an eager one; `records` tells which one it is.
 Task<std::string> refusal(const std::function<Task<Tensor>(bool records)>& body) {
   bool records = false;
   const CapturedStep step = capture([&]() -> Task<Tensor> { return body(records); });
@@ -58,7 +58,7 @@ void expect_refusal(const std::string& words,
     Task<std::string> refused = refusal(here);
     const std::string text = co_await std::move(refused);
     EXPECT_NE(text.find(words), std::string::npos) << text;
-    EXPECT_EQ(add(before, before).to_vector(), (Doubles{0, 0.5, 1}));  // the device goes on
+    EXPECT_EQ(add(before, before).to_vector(), (Doubles{0, 0.5, 1}));  // the device still works
   });
 }
 
@@ -169,7 +169,7 @@ TEST(CapturedStepRefuses, CollectivesOfTheLocalCommunicator) {
     const std::string text = co_await std::move(refused);
     EXPECT_NE(text.find("a collective of the local communicator: cannot"), std::string::npos)
         << text;
-    // What was refused has no place in the order: the next one is the next.
+    // A rejected collective takes no place in the order of collectives.
     const DTensor part = ones(mesh, Layout{Partial()}, Shape{4});
     const DTensor whole = co_await part.redistribute(Replicate());
     EXPECT_EQ(whole.to_vector(), Doubles(4, 1));
@@ -177,7 +177,7 @@ TEST(CapturedStepRefuses, CollectivesOfTheLocalCommunicator) {
   run_ranks(options, program);
 }
 
-// Steps of two captured steps and of none, on the same parameters, in turn.
+// Alternates two captured steps and eager ones on the same parameters.
 Task<Doubles> mixed(World& world, bool captured) {
   const Tensor w = parameter(world), v = parameter(world);
   SGD first(std::vector<Tensor>{w}, {.lr = 0.01, .momentum = 0.9});
@@ -258,7 +258,7 @@ TEST(CapturedStep, SaysThatItsOptimizerIsGone) {
   });
 }
 
-// Over NCCL: what nobody awaits is part of the step, and is there for who asks later.
+// Over NCCL: collectives that the body does not await are part of the step, and can be read later.
 Task<Doubles> left_in_flight(World& world, bool captured) {
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"dp"});
   const Tensor w = parameter(world);

@@ -1,4 +1,4 @@
-// A captured training step gives what the eager one gives, bit for bit, for a handful of calls.
+// A captured training step is bitwise equal to the eager one, with a handful of calls.
 #include <coshard/dtensor/capture.h>
 
 #include <coshard/dtensor/ops/ops.h>
@@ -22,7 +22,7 @@ struct Setting {
   DType dtype = DType::F32;
 };
 
-// What a run of training leaves, as far as a program can see it.
+// The results of a training run that a program can see.
 struct Outcome {
   std::vector<double> losses;
   std::vector<std::vector<double>> parameters, gradients;

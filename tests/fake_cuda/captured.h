@@ -1,5 +1,5 @@
 #pragma once
-// Numbers and parameters of tests of captured steps.
+// Values and parameters for tests of captured steps.
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>

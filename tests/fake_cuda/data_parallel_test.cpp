@@ -1,5 +1,4 @@
-// Gradients that leave during backward, on devices: in a captured step as in an eager one, and
-// without a wait of the host.
+// Gradients sent during backward, on devices: in captured as in eager steps, without host waits.
 #include <coshard/dtensor/optim/data_parallel.h>
 
 #include <barrier>
@@ -112,7 +111,7 @@ TEST(DataParallelOnDevices, RefusesToAllocateItsBucketsInACapturedStep) {
   run_ranks(options, program);
 }
 
-// Of a step with one wait for an event less: "" if nothing says so.
+// The complaint about a step that skips one event wait; "" if there is none.
 std::string race_without(int wait) {
   WorldOptions options = test_options(2);
   options.communicator = "nccl";
@@ -140,7 +139,7 @@ TEST(DataParallelOnDevices, AWaitThatAStepLacksIsNamed) {
   int reads = 0, writes = 0;
   for (int wait = 0; wait < 16; ++wait) {
     const std::string text = race_without(wait);
-    if (text.empty()) continue;  // another one has the same effect
+    if (text.empty()) continue;  // another wait has the same effect
     EXPECT_TRUE(text.starts_with("race: ")) << text;
     EXPECT_NE(text.find("ncclAllReduce"), std::string::npos) << text;
     (text.find(" reads bytes [") != std::string::npos ? reads : writes) += 1;

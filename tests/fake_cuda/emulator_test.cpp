@@ -1,5 +1,5 @@
-// What the block emulator catches: missing barriers, barriers that not all threads reach, and
-// meetings in kernels that said they have none.
+// The block emulator detects missing barriers, barriers that not all threads reach, and
+// synchronization in kernels that declare none.
 #include "tests/support/fake_cuda/emulator.h"
 
 #include "tests/fake_cuda/on_fake.h"

@@ -1,5 +1,4 @@
-// Ranks that end while a step that they have queued waits for its peer, eager and captured; and
-// steps that were never captured.
+// Ranks that end while a queued step waits for a peer, eager and captured; misused captured steps.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -98,7 +97,7 @@ TEST(CapturedStep, OfNoBodyIsAnErrorThatSaysSo) {
   EXPECT_NE(text.find("captured step: undefined"), std::string::npos) << text;
 }
 
-// Whatever the inner step has left to do: with the same words.
+// With the same error, whatever the inner step's state.
 TEST(CapturedStep, WithinAnotherIsRefusedAlike) {
   for (const int eager_steps : {1, 2, 3, 9}) {
     WorldOptions options = options_of(4000);

@@ -1,5 +1,5 @@
-// The emulator's tensor cores and asynchronous copies against products that are known: operands are
-// laid out by hand as the PTX ISA says (mma.m16n8k16, ldmatrix), not through the code under test.
+// The emulator's tensor cores and asynchronous copies against known products: operands are laid out
+// by hand as in the PTX ISA (mma.m16n8k16, ldmatrix), not by the code under test.
 #include "runtime/device/cuda/fragment.h"
 
 #include <random>
@@ -27,7 +27,7 @@ struct MultiplyKernel : PerBlock {
   }
 };
 
-// The product that the two warps of `MultiplyKernel` find for small integers, which are exact.
+// Checks the product of the two warps of `MultiplyKernel` for small integers, which are exact.
 template <class T>
 void expect_product() {
   const auto device = fake_device();
@@ -126,7 +126,7 @@ TEST(Fragment, PacksTheFirstNumberBelowTheSecond) {
   EXPECT_EQ(quick_exp2(-std::numeric_limits<float>::infinity()), 0.0F);
 }
 
-// Two groups of copies; `wait` of them are not waited for.
+// Two groups of copies, of which up to `wait` may be pending.
 template <int wait, bool barrier>
 struct CopyAhead : PerBlock {
   const float* from;

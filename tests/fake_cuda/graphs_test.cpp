@@ -1,4 +1,4 @@
-// What the fake driver says of captures that a real one would refuse, and graphs of a device.
+// The fake driver's errors for captures that a real driver would reject, and graphs of a device.
 #include "runtime/device/graph.h"
 
 #include <set>

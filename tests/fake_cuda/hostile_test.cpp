@@ -1,4 +1,4 @@
-// What captured steps and collectives of many ranks leave behind.
+// The state that captured steps and collectives of many ranks leave behind.
 #include <cmath>
 
 #include "kernels/run.h"
@@ -99,7 +99,7 @@ void all_reduce_in_place(int ranks, std::size_t size) {
 TEST(Hostile, SixteenRanksReduceInPlace) { all_reduce_in_place(16, 20'000); }
 TEST(Hostile, SeventeenRanksReduceInPlace) { all_reduce_in_place(17, 20'000); }
 
-// All that came before the recording has been awaited, and the host has waited for nothing.
+// All earlier work has been awaited before the recording, without host waits.
 TEST(Hostile, AStepIsCapturedAfterACollectiveOfTheLocalCommunicator) {
   const auto outcomes = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
     Floats sum(8UL, static_cast<float>(rank + 1));

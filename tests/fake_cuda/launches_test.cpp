@@ -1,4 +1,4 @@
-// How many kernels an operator starts, on how many blocks, and what a device keeps between calls.
+// How many kernels an operator launches, with how many blocks, and what a device caches.
 #include <map>
 #include <string>
 #include <utility>
@@ -22,7 +22,7 @@ std::uint64_t launches(F&& f) {
   return FakeDriver::get().calls("Launch");
 }
 
-// The blocks of every launch while it lives, by what the launch is called. Made before the device.
+// Records the blocks of every launch, by the launch's name. Create it before the device.
 class Recorder {
  public:
   Recorder() : before_(cuda()) {
@@ -65,7 +65,7 @@ TEST(Launches, CrossEntropyReadsTheLogitsInOneKernelForward) {
   EXPECT_EQ(Recorder::names(), want);
 }
 
-// One long line, and a few columns: not a block for each.
+// One long line, and a few columns: not one block per line.
 TEST(Launches, FewLongLinesAreWorkForTheWholeDevice) {
   const Recorder recorder;
   const auto device = fake_device();

@@ -1,6 +1,5 @@
-// Programs that a real driver punishes, which the fake must: a stream that waits for work that is
-// not queued yet, memory that goes while work still needs it, and memory that is used again without
-// an event.
+// Programs that fail on a real driver, and must on the fake: a stream that waits for work not
+// queued yet, memory freed while work still needs it, and memory reused without an event.
 #include <thread>
 
 #include "tests/fake_cuda/raw_driver.h"
@@ -17,7 +16,7 @@ class NegativeControl : public RawDriver {
   }
 
   // One thread parks a stream and then makes `call`, while another is about to queue what the
-  // stream waits for. True when the call came back without an error.
+  // stream waits for. True if the call returned without an error.
   bool survives_parked(const std::function<cudaError_t(cudaStream_t)>& call) {
     const cudaStream_t parked = make_stream(), other = make_stream();
     alignas(8) static std::uint32_t flag;
@@ -29,7 +28,7 @@ class NegativeControl : public RawDriver {
     });
     const bool good = call(parked) == cudaSuccess;
     peer.join();
-    // The two may share a hardware queue, and would hang for good.
+    // The two may share a hardware queue, and would then hang forever.
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     EXPECT_EQ(cuda().DeviceSynchronize(), cudaSuccess);
     return good;
@@ -86,7 +85,7 @@ TEST_F(NegativeControl, WaitingForTheParkedStreamItselfHangs) {
 }
 
 TEST_F(NegativeControl, WhatQueuesBehindAParkedStreamOfItsHardwareQueueHangs) {
-  // Of nine streams two share a queue: the wait of one holds back what the others brought later.
+  // Of nine streams two share a queue: the wait of one blocks later work of the other.
   std::vector<cudaStream_t> streams;
   for (int i = 0; i < 9; ++i) streams.push_back(make_stream());
   static std::uint32_t flags[9];
@@ -104,13 +103,13 @@ TEST_F(NegativeControl, WhatQueuesBehindAParkedStreamOfItsHardwareQueueHangs) {
       held_back += looks == 50 ? 1 : 0;
       EXPECT_EQ(cuda().EventDestroy(event), cudaSuccess);
     }
-    flags[i] = 1;  // the host lets it go
+    flags[i] = 1;  // the host releases it
   }
   EXPECT_GE(held_back, 2);
   EXPECT_LT(held_back, 72);
 }
 
-// cudaFree waits for the memory's device, not for another one's that copies into it.
+// cudaFree waits for the memory's device, not for another one that copies into it.
 TEST_F(NegativeControl, ASlotFreedWhileAQueuedCopyStillWritesItIsNamed) {
   driver.set_eagerness(0);
   float* slot = make_floats();
@@ -125,7 +124,7 @@ TEST_F(NegativeControl, ASlotFreedWhileAQueuedCopyStillWritesItIsNamed) {
             std::vector<std::string>{"cudaMemcpyAsync has memory that has been freed since"});
 }
 
-// A stream writes memory anew that another still reads.
+// A stream overwrites memory that another still reads.
 bool reuse_is_right(cudaStream_t reader, cudaStream_t writer, float* x, float* y, bool waits) {
   EXPECT_EQ(cuda().MemsetAsync(x, 0, 128, reader), cudaSuccess);
   EXPECT_EQ(add_one(x, y, reader), cudaSuccess);

@@ -1,6 +1,5 @@
 #pragma once
-// A CUDA device on the fake driver for one test, and how often something goes wrong over many
-// seeds.
+// A CUDA device on the fake driver for one test, and success counts over many seeds.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,7 +19,7 @@ inline std::shared_ptr<CudaDevice> fake_device(CudaOptions options = {}) {
   return device;
 }
 
-// Of `seeds` orders, how many the body calls right.
+// For how many of `seeds` orders the body returns true.
 inline int right_of(int seeds, const std::function<bool()>& body) {
   int right = 0;
   for (int seed = 1; seed <= seeds; ++seed) {

@@ -1,4 +1,4 @@
-// The fake cuBLASLt: an algorithm belongs to what it was chosen for, and another has other bits.
+// The fake cuBLASLt: an algorithm is valid for its problem only; others differ in the last bits.
 #include <cmath>
 #include <set>
 
@@ -25,8 +25,8 @@ class FakeProducts : public RawDriver {
   }
   float* at(int index) { return static_cast<float*>(memory_) + index; }
 
-  // The product of three rows (for which the first algorithm can run) and one column, by
-  // the algorithm for so many multiprocessors.
+  // The product of three rows (for which the first algorithm can run) and one column, by the
+  // algorithm for this many multiprocessors.
   cublasStatus_t multiply(std::int32_t multiprocessors, float& result) {
     const CublasLtApi& lt = cublas_lt();
     cublasLtMatmulDesc_t desc = nullptr;

@@ -1,5 +1,5 @@
-// Programs that leave out an event, which the fake driver names whatever order their work runs in.
-// Copies, and kernels of the back end: those of tests are not compiled so that they are seen.
+// Programs that omit an event: the fake driver reports the race in whatever order their work runs.
+// Copies, and kernels of the back end: those of tests are not instrumented.
 #include <algorithm>
 
 #include "runtime/device/cuda/reduce.h"
@@ -36,7 +36,7 @@ class Race : public RawDriver {
   void wait(cudaStream_t on, cudaEvent_t event) {
     EXPECT_EQ(cuda().StreamWaitEvent(on, event, 0), cudaSuccess);
   }
-  // What all that was queued is called, without addresses: "" if it is in order.
+  // The complaint about all queued work, without addresses; "" if there is none.
   std::string told() {
     EXPECT_EQ(cuda().DeviceSynchronize(), cudaSuccess);
     const auto said = driver.take_complaints();
@@ -122,7 +122,7 @@ TEST_F(Race, AWaitOfTheHostOrdersWhatItQueuesThen) {
   EXPECT_EQ(told(), "");
 }
 
-// What another call has the driver do is no promise.
+// Work that another call made the driver run is not ordered by that.
 TEST_F(Race, WorkThatIsOverByLuckIsNotInOrder) {
   fill(x, 128, first);
   driver.drain();
@@ -200,7 +200,7 @@ TEST(RaceOfKernels, EachIsNamedWithTheBytesThatItUses) {
       << chain(false);
 }
 
-// Memory that goes back while another stream reads it, and is given to the next who asks.
+// Memory that is freed while another stream reads it, and is allocated again.
 TEST(RaceOfMemory, WhatAnotherStreamStillReadsIsNotGivenAway) {
   const auto give_back = [](bool marks) {
     return race_of([&](CudaDevice& device, Stream& other) {
@@ -225,7 +225,7 @@ TEST(RaceOfMemory, WhatAnotherStreamStillReadsIsNotGivenAway) {
   EXPECT_NE(give_back(false).find("race: "), std::string::npos);
 }
 
-// Work that was issued last may be dropped first.
+// The Work that was issued last may be dropped first.
 TEST(RaceOfMemory, TheLastUseOfAStreamCountsInWhateverOrderUsesAreTold) {
   const auto program = [](CudaDevice& device, Stream& other) {
     const Numbers z(device, 8);

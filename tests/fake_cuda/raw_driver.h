@@ -1,5 +1,5 @@
 #pragma once
-// Programs on the table of CUDA calls itself, without a back end, on a driver like a new one.
+// Programs that use the table of CUDA calls directly, without a back end, on a fresh driver.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -53,7 +53,7 @@ class RawDriver : public ::testing::Test {
     driver.set_waiting(0);
     ASSERT_EQ(cuda().SetDevice(0), cudaSuccess);
   }
-  // What a test leaves behind ends here; complaints that it did not take are failures.
+  // Ends what a test leaves behind; complaints that it has not taken are failures.
   void TearDown() override {
     for (int device = 0; device < 2; ++device) {
       EXPECT_EQ(cuda().SetDevice(device), cudaSuccess);

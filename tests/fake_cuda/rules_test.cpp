@@ -1,4 +1,4 @@
-// What the fake driver says no to, as CUDA's documents do, and what it notices.
+// Calls that the fake driver rejects, as in CUDA's documentation, and violations that it detects.
 #include "runtime/device/cuda/fragment.h"
 #include "runtime/device/cuda/pack.h"
 #include "tests/fake_cuda/raw_driver.h"
@@ -113,8 +113,8 @@ TEST_F(DriverRule, AMisalignedAccessNamesItsKernel) {
   }
 }
 
-// Copies a float to shared memory and reads it before the copy is waited for, or after something
-// else has been written there.
+// Copies a float to shared memory and reads it before waiting for the copy, or after something else
+// has been written there.
 struct ReadEarly : PerBlock {
   const float* from;
   float* to;

@@ -1,5 +1,5 @@
-// In steady state a training step makes the host wait for nothing, makes no
-// streams and gives no memory back; an operator allocates nothing on the host.
+// In steady state a training step makes no host waits, creates no streams and frees no memory; an
+// operator allocates nothing on the host.
 #include <barrier>
 
 #include <coshard/dtensor/ops/ops.h>
@@ -106,7 +106,7 @@ Task<void> count_allocations(World& world, long& counted) {
   co_return;
 }
 
-// The fake driver allocates for itself: this is counted on one that does not.
+// On the null driver, since the fake driver itself allocates.
 TEST(HostCost, AnOperatorAllocatesNothingOnTheHost) {
   if (!test::kCountsAllocations) GTEST_SKIP();
   const NullDriver driver;

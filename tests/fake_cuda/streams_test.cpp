@@ -1,5 +1,4 @@
-// What the fake driver catches: a missing wait between streams, and memory that is given back too
-// early.
+// The fake driver detects a missing wait between streams, and memory that is freed too early.
 #include "tests/fake_cuda/on_fake.h"
 
 namespace coshard::testing {
@@ -38,7 +37,7 @@ bool give_back(bool marks) {
     add_one(*device, x.data(), z.data(), 8, *other);
     if (marks) x.buffer->used_until(other->record());
   }
-  const Numbers next(*device, 8);  // takes the memory as soon as it may
+  const Numbers next(*device, 8);  // reuses the memory as soon as possible
   next.set(std::vector<float>(8, 50));
   device->compute_stream().wait(*other->record());
   return z.get() == std::vector<float>(8, 2);

@@ -1,4 +1,4 @@
-// Programs of users who do things in an unusual order, over seeds, on one device and on several.
+// User programs that do things in an unusual order, over seeds, on one device and on several.
 #include <thread>
 
 #include <coshard/dtensor/capture.h>
@@ -46,7 +46,7 @@ WorldOptions options_of(const Place& place, int timeout_ms = 30'000) {
 class Programs : public ::testing::TestWithParam<Place> {
  protected:
   Programs() : devices_(GetParam().devices) {}
-  // On all seeds the same numbers on each rank.
+  // Expects the same values on each rank for all seeds.
   void expect_same_bits(const std::function<Task<Doubles>(World&)>& program) {
     std::vector<Doubles> first;
     for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
@@ -81,7 +81,7 @@ Tensor ramp(World& world, const Shape& shape, double from = 0) {
   return Tensor::from_values(world.device(), shape, DType::F32, values);
 }
 
-// Work that is dropped, of tensors that are freed at once, among siblings.
+// Work that is dropped, on tensors that are freed at once, among siblings.
 TEST_P(Programs, DropsWorkAndTensorsInFlightBesideSiblings) {
   expect_same_bits([](World& world) -> Task<Doubles> {
     const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
@@ -112,7 +112,7 @@ TEST_P(Programs, DropsWorkAndTensorsInFlightBesideSiblings) {
   });
 }
 
-// Uneven and empty shards, taken in parts, while the parts before are used in products.
+// Uneven and empty shards, consumed as they arrive, while earlier ones are used in matmuls.
 TEST_P(Programs, TakesUnevenAndEmptyShardsAsTheyArrive) {
   expect_same_bits([](World& world) -> Task<Doubles> {
     const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
@@ -136,7 +136,7 @@ TEST_P(Programs, TakesUnevenAndEmptyShardsAsTheyArrive) {
   });
 }
 
-// Meshes that share ranks, with outsiders, used in turn while work is in flight on others.
+// Overlapping meshes that exclude some ranks, used in turn while work is in flight on others.
 TEST_P(Programs, UsesManyMeshesWithOutsidersAtOnce) {
   expect_same_bits([](World& world) -> Task<Doubles> {
     const int n = world.size();
@@ -166,7 +166,7 @@ TEST_P(Programs, UsesManyMeshesWithOutsidersAtOnce) {
   });
 }
 
-// Both ways round the ring, in flight together, and written again as soon as it may be.
+// Both ways around the ring, in flight together, and overwritten as soon as possible.
 TEST_P(Programs, SendsRoundTheRingAndWritesAgain) {
   expect_same_bits([](World& world) -> Task<Doubles> {
     const int n = world.size();
@@ -270,7 +270,7 @@ struct Ended {
   double seconds = 0;
 };
 
-// What each rank throws in `program`, which is rethrown.
+// What each rank throws in `program`; the errors also reach the world.
 Ended ends_of(const WorldOptions& options, const std::function<Task<void>(World&)>& program) {
   Ended ended;
   ended.texts.resize(static_cast<std::size_t>(options.ranks));
@@ -296,7 +296,7 @@ Ended ends_of(const WorldOptions& options, const std::function<Task<void>(World&
   return ended;
 }
 
-// A message that its sender has not awaited goes out before the step.
+// A message that its sender has not awaited is sent before the step.
 Task<void> message_before_steps(World& world, bool captured) {
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"dp"});
   const Tensor w = ramp(world, Shape{4});
@@ -372,7 +372,7 @@ TEST_P(BesideReplays, EndOnAllRanksInTimeWithANamedCulprit) {
   const Ended ended = ends_of(options_of({2, 2, "nccl"}, 1000),
                               [](World& world) { return replaying(world, GetParam()); });
   EXPECT_LT(ended.seconds, 8);
-  // One more step of rank 1 is the last one, in which it is alone.
+  // With the extra eager step, rank 1's last step has no peer.
   const bool alone = GetParam() == Mischief::Eager;
   const std::string& text = ended.texts[alone ? 1 : 0];
   const bool named = text.find(alone ? "rank 0 left" : "rank 1") != std::string::npos ||

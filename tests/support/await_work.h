@@ -1,6 +1,6 @@
 #pragma once
-// Waits for what Communicator::issue returned, as a program does: suspended where the handle can be
-// awaited, else after a turn of the siblings.
+// Waits for the result of Communicator::issue, as a program would: suspends if the handle can be
+// awaited, else blocks after a yield.
 #include <utility>
 
 #include <coshard/runtime/coro/executor.h>

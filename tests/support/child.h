@@ -1,6 +1,6 @@
 #pragma once
-// Runs a body in a forked child that is killed after a limit, so that a test of what would hang or
-// end the process fails instead. Not while other threads run: the child has only the caller's.
+// Runs a body in a forked child that is killed after a limit, so that code that would hang or end
+// the process fails the test instead. Not while other threads run: fork copies only the caller's.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ struct Child {
   };
   int code = -1;    // exit code; -1: it was killed
   int signal = 0;   // what killed it; SIGALRM: the limit
-  Seconds lived{};  // until it had ended
+  Seconds lived{};  // until it ended
   std::vector<Piece> pieces;
 
   std::string text() const {
@@ -31,7 +31,7 @@ struct Child {
     for (const Piece& piece : pieces) all += piece.text;
     return all;
   }
-  // When `what` had been written; an hour: never.
+  // When `what` had been written; an hour if never.
   Seconds wrote(std::string_view what) const {
     std::string so_far;
     for (const Piece& piece : pieces) {
@@ -63,7 +63,7 @@ inline std::ostream& operator<<(std::ostream& out, const Child& child) {
   ::_exit(code);
 }
 
-// Runs body() in a child; its value is the exit code (99: it threw). What it writes is kept.
+// Runs body() in a child; its result is the exit code (99: it threw). Captures its output.
 inline Child in_child(int (*body)(), unsigned limit_s) {
   int ends[2];
   if (::pipe(ends) != 0) std::abort();

@@ -1,5 +1,5 @@
 #pragma once
-// Which device tests run on: COSHARD_TEST_DEVICE (cpu, the default, or cuda) and
+// The device that tests run on: COSHARD_TEST_DEVICE (cpu, the default, or cuda) and
 // COSHARD_TEST_COMMUNICATOR (local, the default, or nccl).
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// How each rank of a program ended: a rank's error is kept for the test and ends that rank alone.
+// How each rank of a program ended: a rank's error is kept for the test, and ends only that rank.
 #include <chrono>
 #include <exception>
 #include <ostream>
@@ -14,7 +14,7 @@ namespace coshard::testing {
 
 struct End {
   bool failed = false;
-  bool typed = false;  // an Error, of this kind
+  bool typed = false;  // an Error of this kind
   ErrorKind kind{};
   std::string text;
 
@@ -39,7 +39,7 @@ inline End end_of(const std::exception_ptr& error) {
   }
 }
 
-// Keeps how `task` ends, and ends well itself.
+// Records how `task` ends, and succeeds itself.
 inline Task<void> keep_end(Task<void> task, End& end) {
   try {
     co_await std::move(task);
@@ -47,7 +47,7 @@ inline Task<void> keep_end(Task<void> task, End& end) {
     end = end_of(std::current_exception());
   }
 }
-// Keeps how `task` ends, and passes it on.
+// Records how `task` ends, and rethrows its error.
 inline Task<void> note_end(Task<void> task, End& end) {
   try {
     co_await std::move(task);
@@ -57,7 +57,7 @@ inline Task<void> note_end(Task<void> task, End& end) {
   }
 }
 
-// Ranks on the CPU of this process, with a short deadline, so that what would hang fails.
+// Ranks on the CPU in this process, with a short deadline, so that a hang becomes a failure.
 inline WorldOptions quick_options(int ranks) {
   WorldOptions options;
   options.ranks = ranks;
@@ -66,14 +66,14 @@ inline WorldOptions quick_options(int ranks) {
   return options;
 }
 
-// The ends of all ranks of `program`, whatever the world itself makes of them.
+// The ends of all ranks of `program`, whatever error the world itself reports.
 inline std::vector<End> ends_of(const WorldOptions& options, const Program& program) {
   std::vector<End> ends(static_cast<std::size_t>(options.ranks));
   try {
     run_ranks(options, [&](World& world) {
       return keep_end(program(world), ends[static_cast<std::size_t>(world.rank())]);
     });
-  } catch (...) {  // each rank has kept its own
+  } catch (...) {  // each rank has recorded its own
   }
   return ends;
 }

@@ -28,14 +28,14 @@ class FakeMpi : public SimulatedMpi {
 class FakeProcesses {
  public:
   // `per_process` divides `ranks`.
-  // `deaths`: process -> after how many of its messages; those that are up are not told.
+  // `deaths`: process -> after how many of its messages; the others are not notified.
   FakeProcesses(int ranks, int per_process, std::uint64_t seed, std::string name = "tp",
                 std::map<int, int> deaths = {});
   ~FakeProcesses();
   ThreadGroup& group_of(int rank) {
     return *groups_[static_cast<std::size_t>(rank / per_process_)];
   }
-  // As the roster does when the program of a rank has ended.
+  // As the roster does when a rank's program has ended.
   void leave(int rank);
   FakeMpi& mpi() { return mpi_; }
   MpiEngine& engine(int process) { return *engines_[static_cast<std::size_t>(process)]; }
@@ -48,7 +48,7 @@ class FakeProcesses {
   std::vector<std::unique_ptr<ThreadGroup>> groups_;
 };
 
-// Runs body(communicator, rank) on every rank; what each failed with, empty where it did not.
+// Runs body(communicator, rank) on every rank; returns each one's error, "" for none.
 template <class Body>
 std::vector<std::string> on_processes(int ranks, int per_process, std::uint64_t seed,
                                       const Body& body) {

@@ -1,7 +1,7 @@
 #pragma once
-// Products that this rank computes between the issue of a collective and the end of its wait for it.
-// In virtual time (simulate), which computing does not take, their number is a function of the
-// program alone.
+// Counts the GEMMs that this rank computes between the issue of a collective and the end of its
+// await. In virtual time (simulate), where computing takes no time, the program determines the
+// count.
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -31,7 +31,7 @@ class HiddenProducts final : public Observer {
   int count_ = 0;
 };
 
-// A link on which a collective takes longer than whatever is computed.
+// Runs `body` on a link whose collectives take longer than any computation.
 inline void on_slow_ranks(int ranks, const std::function<Task<void>(World&)>& body) {
   WorldOptions options;
   options.ranks = ranks;

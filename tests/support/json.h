@@ -1,5 +1,5 @@
 #pragma once
-// Reads JSON in tests: python3 is the judge of whether a text is JSON at all, and what holds of it.
+// Reads JSON in tests: python3 decides whether a text is valid JSON, and checks assertions on it.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace coshard::testing {
 
-// A path in the temporary folder that no other test uses; nothing is there yet.
+// A path in the temporary folder that no other test uses; it does not exist yet.
 inline std::string temporary_path(const std::string& name) {
   static int number = 0;
   const char* folder = std::getenv("TMPDIR");
@@ -16,8 +16,8 @@ inline std::string temporary_path(const std::string& name) {
          std::to_string(number++) + "-" + name;
 }
 
-// Runs python with the parsed file as `d`; true when no assertion of `checks` fails. Python says on
-// stderr which one did.
+// Runs python with the parsed file as `d`; true when no assertion of `checks` fails. Python names
+// the failed one on stderr.
 inline bool json_file_holds(const std::string& path, const std::string& checks) {
   const std::string script = temporary_path("check.py");
   std::ofstream(script) << "import json\nd = json.load(open('" << path << "'))\n" << checks << "\n";

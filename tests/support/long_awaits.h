@@ -1,6 +1,6 @@
 #pragma once
-// Awaits that last for hours, each under a deadline of 100 ms: alone, beside a sibling that waits
-// before it, and all of them at once.
+// Awaits that take hours, each under a deadline of 100 ms: alone, next to a sibling that waits
+// first, and all at once.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -18,14 +18,14 @@
 namespace coshard::testing {
 
 constexpr std::chrono::milliseconds kLimit{100};
-constexpr std::chrono::milliseconds kPromised{150};  // by then it has ended
-constexpr std::chrono::seconds kAtMost{1};           // the same on a machine that has more to do
+constexpr std::chrono::milliseconds kPromised{150};  // must have ended by then
+constexpr std::chrono::seconds kAtMost{1};           // the same on a busy machine
 
-// What a program awaits, on all ranks alike unless it differs.
+// An await of a program, the same on all ranks unless `differs`.
 struct LongAwait {
   const char* name;
   Task<void> (*begin)(World& world);
-  bool differs = false;  // ranks do not give up the same, and cannot go on together
+  bool differs = false;  // ranks give up different awaits, and cannot continue together
 };
 inline std::ostream& operator<<(std::ostream& out, const LongAwait& await) {
   return out << await.name;
@@ -34,7 +34,7 @@ inline std::string name_of(const ::testing::TestParamInfo<LongAwait>& info) {
   return info.param.name;
 }
 
-// Ranks whose collectives take an hour: everybody who waits for one gives up first.
+// Ranks whose collectives take an hour: every await of one gives up first.
 inline WorldOptions hour_long_collectives(int ranks) {
   WorldOptions options = quick_options(ranks);
   options.link = Link{std::chrono::hours(1), 1e9};
@@ -42,7 +42,7 @@ inline WorldOptions hour_long_collectives(int ranks) {
   return options;
 }
 
-// A collective of all, over memory that the library keeps.
+// A collective of all ranks without user memory.
 inline Work issue_barrier(World& world) { return world.communicator()->issue(Collective()); }
 inline Task<void> meet(World& world) {
   const Work meeting = issue_barrier(world);
@@ -51,7 +51,7 @@ inline Task<void> meet(World& world) {
 
 struct Bounded {
   End end;
-  std::chrono::nanoseconds took{};  // by the clock of the rank
+  std::chrono::nanoseconds took{};  // by the rank's clock
 };
 inline std::chrono::nanoseconds now_of(World& world) {
   return std::chrono::nanoseconds(world.executor().now());
@@ -72,7 +72,7 @@ inline void expect_timeout_by(std::chrono::nanoseconds latest, const Bounded& bo
   EXPECT_LE(bounded.took, latest) << await;
 }
 
-// Afterwards all ranks meet and sleep, as if nothing had been.
+// Afterwards all ranks meet and sleep, as if nothing had happened.
 inline Task<void> go_on(World& world) {
   const auto begin = now_of(world);
   Task<void> first = meet(world), second = meet(world), nap = sleep_for(kLimit);
@@ -89,7 +89,7 @@ inline Task<void> bound_then_go_on(World& world, LongAwait await) {
   Task<void> more = go_on(world);
   co_await std::move(more);
 }
-// Its await is not the one that the executor looks at.
+// Its await is not the one that the executor waits on.
 inline Task<void> bound_behind_a_sibling(World& world, LongAwait await) {
   Bounded bounded;
   Task<void> before = meet(world), task = bound(world, await, bounded);
@@ -102,20 +102,20 @@ inline Task<void> bound_behind_a_sibling(World& world, LongAwait await) {
 }
 
 using BoundedProgram = Task<void> (*)(World&, LongAwait);
-// In virtual time, where 150 ms are 150 ms.
+// In virtual time, where 150 ms are exact.
 inline void simulate_bounded(int ranks, BoundedProgram program, const LongAwait& await) {
-  const std::stop_source stop;  // for who asks
+  const std::stop_source stop;  // for programs that query it
   WorldOptions options = hour_long_collectives(ranks);
   options.stop = stop.get_token();
   SimOptions sim;
-  sim.turn = std::chrono::microseconds(100);  // who yields takes many
+  sim.turn = std::chrono::microseconds(100);  // a yield takes many turns
   for (std::uint64_t seed = 0; seed < 3; ++seed)
     EXPECT_NO_THROW(simulate(
         options, [&](World& world) { return program(world, await); }, seed, sim))
         << await << ", seed " << seed;
 }
 
-// All of them at once, each in a branch.
+// All at once, each in a branch.
 inline Task<void> bound_all(World& world, std::span<const LongAwait> awaits) {
   std::vector<Bounded> bounded(awaits.size());
   std::vector<Task<void>> tasks;

@@ -1,6 +1,6 @@
-// main() of the tests. On a device that this machine lacks it says so and ends with 77, which meson
-// shows as a skip. COSHARD_TEST_WORLDS: how worlds are spread over processes (spread.h); says in the
-// end how many were.
+// main() of the tests. If this machine lacks the device, says so and exits with 77, which meson
+// reports as a skip. COSHARD_TEST_WORLDS: how worlds are spread over processes (spread.h); reports
+// at the end how many were.
 #include <gtest/gtest.h>
 
 #include <cstdio>

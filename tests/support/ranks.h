@@ -40,7 +40,7 @@ class CountingObserver final : public Observer {
   std::map<CollectiveKind, int> counts_;
 };
 
-// 0, 1, 2, … scaled: values that tell every element from every other.
+// `scale` times 1, 2, 3, …: every element is distinct.
 inline Tensor counting(World& world, const Shape& shape, DType dtype = DType::F64,
                        double scale = 1) {
   std::vector<double> values(static_cast<std::size_t>(numel(shape)));

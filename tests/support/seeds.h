@@ -1,5 +1,5 @@
 #pragma once
-// What random programs are drawn from, and how many of them.
+// The seeds of random programs, and their number.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Dice {
   std::uint64_t state_;
 };
 
-// "--option N" or "--option=N" of the command line, else the environment's.
+// "--option N" or "--option=N" of the command line, else the environment variable.
 inline std::uint64_t number_of(const std::string& option, const char* variable,
                                std::uint64_t otherwise) {
   const std::vector<std::string> words = ::testing::internal::GetArgvs();
@@ -40,7 +40,7 @@ inline std::uint64_t number_of(const std::string& option, const char* variable,
   return text != nullptr && *text != 0 ? std::stoull(text) : otherwise;
 }
 
-// Of COSHARD_SEEDS and COSHARD_FIRST_SEED, or of --seeds N and --first-seed N.
+// From --seeds N and --first-seed N, or COSHARD_SEEDS and COSHARD_FIRST_SEED.
 inline std::uint64_t seeds() { return number_of("--seeds", "COSHARD_SEEDS", 2000); }
 inline std::uint64_t first_seed() { return number_of("--first-seed", "COSHARD_FIRST_SEED", 0); }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A variable of the environment that has a value for a while.
+// Sets an environment variable for a scope.
 #include <cstdlib>
 #include <optional>
 #include <string>

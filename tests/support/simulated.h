@@ -1,5 +1,5 @@
 #pragma once
-// How the run of a random program in a simulation ended.
+// How the simulation of a random program ended.
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -10,20 +10,20 @@
 
 namespace coshard::test {
 
-// What siblings throw, and catch, by plan.
+// Thrown and caught by siblings, as planned.
 struct PlannedError : std::runtime_error {
   PlannedError() : std::runtime_error("planned") {}
 };
-// What a rank throws that differs.
+// Thrown by a rank that differs.
 struct Boom : std::runtime_error {
   Boom() : std::runtime_error("boom") {}
 };
 
 struct Simulated {
   testing::End end;
-  bool boom = false;  // that is what it threw
+  bool boom = false;  // it threw a Boom
 };
-// `end_of_rank` gives the place for a rank's own end.
+// `end_of_rank` returns where to store a rank's own end.
 inline Simulated simulate_to_the_end(const WorldOptions& options, const Program& program,
                                      const std::function<testing::End&(int rank)>& end_of_rank,
                                      std::uint64_t seed, const SimOptions& sim) {

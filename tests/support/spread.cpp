@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostFakeProcesses = 8;
 
-// Of this program: main() sets the first two before any test.
+// Settings of this program: main() sets the first two before any test.
 bool in_job = false;
 int ranks_in_each = 0;     // of fake processes
 std::vector<int> claimed;  // hosts of fake processes

@@ -1,5 +1,5 @@
 #pragma once
-// Worlds whose ranks are in several processes: what programs do must not depend on it.
+// Worlds whose ranks are in several processes: the behavior of programs must not depend on it.
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,16 +12,16 @@ class Roster;
 
 namespace coshard::testing {
 
-// From now on worlds on the cpu whose ranks the processes divide are spread over them, one at a
-// time; other worlds have all their ranks in one process. `how`: "1", "2", …: so many ranks in each
-// of 2 to 8 fake processes, inside this one; "mpi": over the processes that mpirun has started
-// together with this one, which have to run the same tests. Error{BadInput}: anything else.
+// From now on CPU worlds whose size the number of processes divides are spread over them, one at a
+// time; other worlds have all ranks in one process. `how`: "1", "2", …: that many ranks in each of
+// 2 to 8 fake processes inside this one; "mpi": over the processes that mpirun has started with
+// this one, which must run the same tests. Error{BadInput}: anything else.
 void spread_worlds(const std::string& how);
 
 // Whether worlds are spread over the processes of a job.
 bool over_mpi();
 
-// While one exists, worlds are not spread, nor counted; it is the main thread's.
+// While one exists, worlds are neither spread nor counted. Main thread.
 class InThreads {
  public:
   InThreads();
@@ -30,8 +30,7 @@ class InThreads {
   InThreads& operator=(const InThreads&) = delete;
 };
 
-// While one exists, a world on the cpu has a fake process for each number, the host that it claims to
-// be on; it is the main thread's.
+// While one exists, a CPU world has a fake process per number, its claimed host. Main thread.
 class ClaimedHosts {
  public:
   explicit ClaimedHosts(std::vector<int> of_processes);
@@ -44,11 +43,11 @@ class ClaimedHosts {
   int ranks_in_each_;
 };
 
-// The roster of a world that is to be spread; null: it is not.
+// The roster of a world to be spread; null: it is not spread.
 std::unique_ptr<Roster> spread_roster(const WorldOptions& options);
 
 // "spread 40 worlds of 2 ranks and 12 of 4, not 7"; empty: spread_worlds() was not called.
-// Error{BadInput}: none was spread, so that nothing was tested.
+// Error{BadInput}: none was spread, so nothing was tested.
 std::string worlds_that_were_spread();
 
 }  // namespace coshard::testing

@@ -1,6 +1,6 @@
 #pragma once
-// Ranks as fibers of one thread with a virtual clock: what takes time takes exactly as long as it
-// says, and computing takes none. For tests of links, deadlines and timers.
+// Ranks as fibers of one thread with a virtual clock: waits take exactly their nominal time, and
+// computing takes none. For tests of links, deadlines and timers.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -13,7 +13,7 @@ namespace coshard::testing {
 
 using RankBody = std::function<Task<void>(Communicator& communicator)>;
 
-// Runs body(communicator of all) on each rank and throws what the first of them throws.
+// Runs body(communicator of all ranks) on each rank; rethrows the first error.
 inline void on_virtual_ranks(int ranks, const ThreadGroupOptions& options, const RankBody& body) {
   struct InTurn final : FiberPolicy {
     std::size_t pick(std::size_t) override { return 0; }
@@ -41,7 +41,7 @@ inline void on_virtual_ranks(int ranks, const ThreadGroupOptions& options, const
   thread.run();
 }
 
-// The time of the rank that asks.
+// The time of the calling rank.
 inline std::int64_t virtual_now() { return RankContext::current().parker().now(); }
 
 }  // namespace coshard::testing

@@ -18,7 +18,7 @@ struct Case {
   int ranks() const;  // product of the mesh's shape
 };
 
-// The cases of one file. Error{BadInput}: it is no JSON, or of another format.
+// The cases of one file. Error{BadInput}: it is not JSON, or not of this format.
 std::vector<Case> read_cases(const std::string& json_path);
 // Every *.json of a directory, by name. Error{BadInput} when there is none.
 std::vector<std::string> case_files(const std::string& directory);

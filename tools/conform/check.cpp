@@ -23,7 +23,7 @@ bool equal(double got, double want, const Tolerance& tolerance) {
   return std::abs(got - want) <= tolerance.absolute + tolerance.relative * std::abs(want);
 }
 
-// The first difference, or "".
+// The first difference; "" if there is none.
 std::string difference(DType dtype, const Full& got, const StoredTensor& want,
                        const Tolerance& tolerance) {
   if (!(got.shape == want.shape)) return str_cat("shape ", got.shape, ", want ", want.shape);
@@ -64,7 +64,7 @@ std::string tensor_failure(const Case& c, const Json& check, const std::vector<S
   return difference(own.dtype, {own.local_shape, own.values}, c.tensors->at(key), tolerance);
 }
 
-// At most the counts named; an all_to_all may stand in for an all_gather, a reduce_scatter for an
+// Counts must not exceed those given; an all_to_all may replace an all_gather, a reduce_scatter an
 // all_reduce.
 std::string collectives_failure(const Json& check, const RankResult& rank) {
   StepCounter::Counts used;

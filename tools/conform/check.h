@@ -1,6 +1,6 @@
 #pragma once
-// The checks of a case against what its ranks held at the end. Pure functions; the table of
-// FORMAT.md says what each field means, and nothing less is compared.
+// Checks a case against what its ranks held at the end. Pure functions; FORMAT.md specifies each
+// field, and all of it is compared.
 #include <map>
 #include <string>
 #include <vector>
@@ -10,17 +10,16 @@
 
 namespace coshard::conform {
 
-// What one rank leaves behind: a snapshot per check that asks for a tensor, and the collectives of
-// each step.
+// The results of one rank: a snapshot per check of a tensor, and the collectives of each step.
 struct RankResult {
   std::map<std::size_t, Snapshot> tensors;  // by the check's number
   std::map<std::size_t, StepCounter::Counts> steps;
 };
 
-// The tensor a check is about: a value, a leaf's gradient, a parameter; undefined for collectives.
+// The tensor to check: a value, a leaf's gradient, a parameter; undefined for collectives.
 Tensor subject_of(const Program& program, const Json& check);
 
-// Empty when everything holds, otherwise the first thing that does not.
+// Empty if all checks pass, otherwise the first failure.
 std::string failure_of(const Case& c, const std::vector<RankResult>& ranks);
 
 }  // namespace coshard::conform

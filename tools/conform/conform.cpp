@@ -11,7 +11,7 @@ namespace {
 // Long enough for the slowest case under a sanitizer, short enough that a hang is a failure soon.
 constexpr std::chrono::seconds kTimeout{20};
 
-// What the ranks of one case leave behind.
+// The results of the ranks of one case.
 struct Outcome {
   explicit Outcome(const Case& c) : source(c), ranks(static_cast<std::size_t>(c.ranks())) {}
 
@@ -19,7 +19,7 @@ struct Outcome {
   std::mutex mutex;
   std::vector<RankResult> ranks;
   int here = 0;         // ranks in this process
-  int refused = 0;      // of them: whose step `at` failed as an error of the call
+  int refused = 0;      // of them: those whose step `at` failed with an error of the call
   std::string failure;  // the first
   std::string op;       // the last operator, with its layouts
 
@@ -31,7 +31,7 @@ struct Outcome {
 
 bool must_fail(const Case& c) { return c.spec.at("expect").is_string(); }
 
-// The steps before the one that must fail, or all.
+// Runs the steps before the one that must fail, or all.
 Task<void> run_steps(Program& program, StepCounter& counter, std::size_t count, Outcome& outcome) {
   for (std::size_t at = 0; at < count; ++at) {
     counter.begin(at);
@@ -53,7 +53,7 @@ Task<void> run_steps(Program& program, StepCounter& counter, std::size_t count, 
 Task<void> run_refused_step(Program& program, std::size_t at, Outcome& outcome) {
   try {
     co_await run_step(program, at);
-    program.world.device()->synchronize();  // what kernels found comes out there
+    program.world.device()->synchronize();  // reports errors that kernels found
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::BadInput) {
       const std::scoped_lock lock(outcome.mutex);

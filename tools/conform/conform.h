@@ -11,11 +11,11 @@
 
 namespace coshard::conform {
 
-// Empty when the case holds; otherwise what failed first: an error of a step, a step that should
-// have failed and did not, or a check, with the operator and the layouts it saw. A case that cannot
-// be run has failed.
-// `world`: what it runs on; the number of ranks is the case's. `judge`: of what they have left, by
-// rank; nothing of ranks in other processes.
+// Empty if the case passes; otherwise the first failure: an error in a step, a step that should
+// have failed and did not, or a check, with the operator and the layouts of its inputs. A case that
+// cannot be run fails.
+// `world`: what it runs on, except the number of ranks. `judge`: checks the ranks' results; those
+// of ranks in other processes are empty.
 using Judge = std::function<std::string(const Case& c, const std::vector<RankResult>& ranks)>;
 std::string run_case(const Case& c, WorldOptions world = {}, const Judge& judge = failure_of);
 

@@ -22,7 +22,7 @@ int index_of(const std::vector<int>& coordinate, const std::vector<int>& shape) 
   return index;
 }
 
-// Writes one rank's part to where its layout says it lies.
+// Writes one rank's part to its position in the logical tensor.
 void place(const Snapshot& part, const std::vector<int>& coordinate, Full& full) {
   const std::size_t ndim = part.shape.size();
   std::vector<std::vector<std::int64_t>> positions(ndim);
@@ -82,7 +82,7 @@ Full gather_from(const std::vector<Snapshot>& all, const Snapshot& like,
       result = part;
       continue;
     }
-    // Parts of a shard do not overlap, and what a rank lacks is 0.
+    // Shards do not overlap, and what a rank lacks is 0.
     for (std::size_t e = 0; e < result.values.size(); ++e)
       result.values[e] =
           reduce(p.is_partial() ? p.reduce : Reduce::Sum, result.values[e], part.values[e]);

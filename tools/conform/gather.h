@@ -1,6 +1,6 @@
 #pragma once
-// The logical tensor, put together from what each rank holds, without the library's own
-// redistribute: the judge must not lean on the judged. Pure functions on snapshots.
+// Assembles the logical tensor from what each rank holds, without the library's redistribute: the
+// check must not depend on what it checks. Pure functions on snapshots.
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +20,7 @@ struct Snapshot {
   Layout layout;
   Shape shape;
   std::vector<int> mesh_shape, mesh_ranks;
-  std::string text;  // as errors show it
+  std::string text;  // as in error messages
 };
 Snapshot snapshot(const Tensor& tensor);
 
@@ -30,8 +30,7 @@ struct Full {
 };
 // The logical tensor as rank `viewer` would gather it: along a Replicate dimension it reads the
 // ranks at its own coordinate. `all`: by world rank. A Partial is reduced mesh dimension by mesh
-// dimension, the last first. Error{BadInput} when a rank's part has not the shape that its layout
-// gives it.
+// dimension, the last first. Error{BadInput}: a rank's part does not match its layout.
 Full gather(const std::vector<Snapshot>& all, int viewer);
 
 }  // namespace coshard::conform

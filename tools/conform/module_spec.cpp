@@ -123,7 +123,7 @@ std::optional<DType> reduce_dtype_of(const Json& style) {
   return parse_dtype(style.at("reduce_dtype").get<std::string>());
 }
 
-// An argument that is not known is an error, not a default.
+// An unknown argument is an error.
 void require_arguments(const Json& style, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : style.items())
     CS_REQUIRE(key == "style" || std::find(known.begin(), known.end(), key) != known.end(),

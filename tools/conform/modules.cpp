@@ -29,7 +29,7 @@ void tie(Module& module, const Json& step) {
     module.parameter(name) = module.parameter(other.get<std::string>());
 }
 
-// Puts a tensor into a parameter's slot, and into those that are tied to it.
+// Puts a tensor into a parameter's slot and the slots tied to it.
 void set_parameter(Module& module, const std::string& name, const Tensor& value) {
   const void* before = module.parameter(name).id();
   for (const NamedParameter& parameter : module.named_slots())
@@ -117,7 +117,7 @@ Task<void> run_loss(Program& p, const Json& step) {
   p.assign(step.at("out"), loss);
 }
 
-// A hyper-parameter that is not known is an error, not a default.
+// An unknown hyper-parameter is an error.
 void require_known(const Json& step, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : step.items())
     CS_REQUIRE(std::find(known.begin(), known.end(), key) != known.end(), "optimizer: '", key,

@@ -1,5 +1,5 @@
 #pragma once
-// Operators by the names of FORMAT.md: what a table's function is given, and the tables.
+// Operators by their names in FORMAT.md: the arguments of a table's functions, and the tables.
 #include <functional>
 #include <map>
 #include <optional>

@@ -22,7 +22,7 @@ std::vector<Tensor> split_of(const OpCall& c) {
   return split(c[0], sizes.span(), dim);
 }
 
-// Without dims: of the flattened tensor.
+// Without dims, rolls the flattened tensor.
 Tensor roll_of(const OpCall& c) {
   const Shape shifts = c.list("shifts");
   const Shape dims = c.has("dims") ? c.list("dims") : Shape();

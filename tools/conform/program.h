@@ -1,6 +1,5 @@
 #pragma once
-// One rank's run of a case: its values by name, and what its steps issued. Belongs to the rank's
-// thread.
+// One rank's run of a case: its values by name, and the collectives of its steps. Rank's thread.
 #include <map>
 #include <memory>
 #include <string>
@@ -43,14 +42,14 @@ struct Program {
   DeviceMesh mesh;
   std::map<std::string, Tensor> values;
   std::unique_ptr<Modules> modules;
-  std::string doing;  // the step at hand, with the layouts of its inputs, for messages
+  std::string doing;  // the current step, with the layouts of its inputs, for messages
 
-  // The value called `name`; Error{BadInput} when no step made it.
+  // The value called `name`; Error{BadInput} if no step created it.
   const Tensor& value(const std::string& name) const;
   // A value, or a parameter "module.name".
   Tensor value_or_parameter(const std::string& name) const;
   void assign(const std::string& name, Tensor value);
-  // A new local tensor with the stored values; `dtype` where the case names one.
+  // A new local tensor with the stored values; in the step's `dtype`, if given.
   Tensor load(const std::string& key, const Json& step) const;
   Tensor load(const std::string& key) const { return load(key, Json::object()); }
   // The key of this rank: the string itself, or this rank's entry of a list.
@@ -63,8 +62,7 @@ Layout layout_of(const Json& placements);
 std::optional<Layout> optional_layout(const Json& step, const char* field);
 Shape shape_of(const Json& list);
 
-// Runs step `at`. Error{BadInput} for what the library refuses, and for a step it does not know
-// (kind Unsupported).
+// Runs step `at`. Error{BadInput}: the library rejects it. Error{Unsupported}: an unknown step.
 Task<void> run_step(Program& program, std::size_t at);
 
 }  // namespace coshard::conform

@@ -20,8 +20,8 @@ struct StoredTensor {
 
 class TensorFile {
  public:
-  // Error{BadInput} names the file and what is wrong with it: it cannot be read, its header is no
-  // JSON, a dtype is unknown, or a tensor's bytes do not fit its shape or lie outside the file.
+  // Error{BadInput} names the file and what is wrong with it: it cannot be read, its header is not
+  // JSON, a dtype is unknown, or a tensor's bytes do not match its shape or lie outside the file.
   explicit TensorFile(const std::string& path);
   // Error{BadInput} names a key that is not there.
   const StoredTensor& at(const std::string& key) const;

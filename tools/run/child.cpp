@@ -32,20 +32,20 @@ void set_apart(Apart apart, pid_t parent) {
   }
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);  // it has died already
+  if (::getppid() != parent) ::_exit(1);  // the parent has died already
 }
 
-// Of a new process; only returns what went wrong.
+// Runs in the new process; returns only on failure, with errno.
 int become(const std::vector<std::string>& command) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  ::signal(SIGPIPE, SIG_DFL);  // which this process may ignore
+  ::signal(SIGPIPE, SIG_DFL);  // this process may ignore it
   ::execvp(argv[0], argv.data());
   return errno;
 }
 
-// 0 once the program runs: the end of the pipe is closed then.
+// 0 once the program runs, which closes the pipe.
 int error_from(const Pipe& told) {
   ::close(told[1]);
   int error = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Starts another program with its stdout and stderr as pipes. stdin and the environment are this
-// process's. Waiting for it is the caller's.
+// Starts another program with pipes as its stdout and stderr; it inherits stdin and the
+// environment. The caller waits for it.
 #include <sys/types.h>
 
 #include <string>
@@ -13,17 +13,17 @@ namespace coshard::job {
 
 enum class Apart {
   Group,    // in its own process group; killed when the calling thread's process dies
-  Session,  // in its own session: signals of the terminal do not reach it
+  Session,  // in its own session: signals from the terminal do not reach it
 };
 
 struct Child {
   pid_t pid = 0;
   int out = -1, err = -1;  // owned by the caller
-  int error = 0;           // errno, where it could not be started: then there is nothing above
+  int error = 0;           // errno if it could not be started; then the rest is unset
 };
 
-// `removed` from its environment, then `added` to it. `will` has its group before it can start others.
-// From a process with one thread.
+// Removes `removed` from its environment, then adds `added`. `will` is set to its group before it
+// can start others. Call from a single-threaded process.
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
             const std::vector<std::string>& removed = {}, LastWill* will = nullptr);
 

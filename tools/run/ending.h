@@ -9,16 +9,16 @@ struct Ending {
     Exited,      // value: exit code
     Killed,      // value: signal
     NotStarted,  // value: errno
-    Lost,        // its guard is gone; value: errno of its connection, or 0
-    Missing,     // its guard did not come; value: within so many seconds
-    Unwritten,   // what it wrote could not be written on; value: errno
+    Lost,        // its guard has gone; value: errno of its connection, or 0
+    Missing,     // its guard did not connect; value: the timeout in seconds
+    Unwritten,   // its output could not be written; value: errno
   };
   Kind kind = Kind::Exited;
   int value = 0;
 
   bool operator==(const Ending&) const = default;
   bool ok() const { return kind == Kind::Exited && value == 0; }
-  // As a shell has it: 128 + signal; 127 where there is no such program, 126 where it cannot run.
+  // As in a shell: 128 + signal; 127 if there is no such program, 126 if it cannot run.
   int code() const;
   // "exited with code 2", "was killed by SIGKILL"
   std::string text() const;
@@ -26,7 +26,7 @@ struct Ending {
 
 // From waitpid.
 Ending ending_of(int status);
-// One word, for another process, and back. Error{CommFailed}: it is none.
+// One word, to send to another process, and back. Error{CommFailed}: not such a word.
 std::string to_word(const Ending& ending);
 Ending ending_of(const std::string& word);
 

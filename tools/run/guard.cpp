@@ -69,9 +69,9 @@ class Guard {
   struct Stream {
     asio::posix::stream_descriptor from;
     MessageKind kind;
-    int ahead = 0;  // messages that `coshard run` has not taken yet
+    int ahead = 0;  // messages that `coshard run` has not acknowledged
     bool waits = false;
-    std::size_t most = std::numeric_limits<std::size_t>::max();  // bytes that may still come
+    std::size_t most = std::numeric_limits<std::size_t>::max();  // bytes that may still be read
   };
 
   void tell(MessageKind kind, std::string_view text = "") {
@@ -99,7 +99,7 @@ class Guard {
     stream.from.assign(fd);
     wait_for(stream);
   }
-  // Unless too much is on its way: then taken() goes on.
+  // Unless too much is unacknowledged: then taken() resumes.
   void wait_for(Stream& stream) {
     const bool full = stream.ahead >= kMostAhead && !gone_;
     if (stream.waits || !stream.from.is_open() || full) return;
@@ -112,7 +112,7 @@ class Guard {
                              wait_for(stream);
                            });
   }
-  // One piece of what is there; false: there is nothing.
+  // Passes on one piece of the available output; false if there is none.
   bool pass_on(Stream& stream) {
     const std::size_t most = std::min(buffer_.size(), stream.most);
     const ssize_t size = ::read(stream.from.native_handle(), buffer_.data(), most);
@@ -131,7 +131,7 @@ class Guard {
       wait_for(stream);
   }
 
-  // What is there now is all that is the program's: others may hold the pipe and write on.
+  // The program's output ends with what is in the pipe now: others that hold it may keep writing.
   void drain() {
     bool more = false;
     for (Stream& stream : streams_) {
@@ -142,7 +142,7 @@ class Guard {
     if (!more && !std::exchange(drained_, true)) tell(MessageKind::Drained);
   }
 
-  // How it ends ------------------------------------------------------------------------------------
+  // How it ends -----------------------------------------------------------------------------------
 
   void hear_signals() {
     signals_.async_wait([this](error_code failed, int signal) {
@@ -158,7 +158,7 @@ class Guard {
   void reap() {
     int status = 0;
     if (pid_ == 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return;
-    send_signal(SIGKILL);  // what it has started and left
+    send_signal(SIGKILL);  // processes that it has left behind
     will_.set(0);
     pid_ = 0;
     ending_ = ending_of(status);
@@ -185,12 +185,12 @@ class Guard {
     });
   }
 
-  // Nobody hears how the program ends, so it has to.
+  // Nobody follows the program any more, so it is ended.
   void run_is_gone() {
     if (std::exchange(gone_, true)) return;
     if (pid_ == 0) return io_.stop();
     send_signal(SIGTERM);
-    for (Stream& stream : streams_) wait_for(stream);  // it may write, though nobody hears that
+    for (Stream& stream : streams_) wait_for(stream);  // drains its output, which is dropped
     grace_.expires_after(kGrace);
     grace_.async_wait([this](error_code) { send_signal(SIGKILL); });
   }

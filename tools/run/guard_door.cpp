@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 using Socket = GuardDoor::Socket;
 
-constexpr std::size_t kMostStrangers = 64;  // connections that have not yet said who they are
+constexpr std::size_t kMostStrangers = 64;  // unauthenticated connections
 constexpr std::size_t kNonce = 32, kProof = 64, kMostOfHello = kNonce + kProof + 12;
 
 tcp::endpoint place(bool local) {
@@ -45,12 +45,12 @@ void set(Socket& socket, int option, std::chrono::milliseconds time,
   ::setsockopt(socket.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
 }
 
-// Of a connection on which nothing may be said for hours. Where the other host does not answer it
-// fails as soon as a liveness link without a deadline does (runtime/launch/liveness.cpp).
+// Options of a connection that may be silent for hours. If the other host does not answer, it fails
+// as soon as a liveness link without a deadline does (runtime/launch/liveness.cpp).
 void settle(Socket& socket) {
   using namespace std::chrono_literals;
   error_code ignored;
-  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);  // not the program's
+  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);  // not inherited by the program
   socket.set_option(tcp::no_delay(true), ignored);
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
   set(socket, TCP_KEEPIDLE, 15s, 1s);
@@ -89,7 +89,7 @@ GuardDoor::Await<void> GuardDoor::accept() {
     Socket socket = co_await acceptor_.async_accept(std::move(token));
     if (!acceptor_.is_open()) co_return;
     if (failed) {
-      asio::steady_timer again(io_, milliseconds(100));  // no descriptor left, say
+      asio::steady_timer again(io_, milliseconds(100));  // out of descriptors, for example
       co_await again.async_wait(asio::use_awaitable);
       continue;
     }
@@ -112,7 +112,7 @@ GuardDoor::Await<void> GuardDoor::welcome(StrangerPtr stranger) {
   int rank = -1;
   try {
     rank = co_await rank_behind(stranger->socket);
-  } catch (const std::exception&) {  // it is gone, was dropped, or spoke nonsense
+  } catch (const std::exception&) {  // it disconnected, was dropped, or sent nonsense
   }
   stranger->patience.cancel();
   std::erase(strangers_, stranger);
@@ -120,7 +120,7 @@ GuardDoor::Await<void> GuardDoor::welcome(StrangerPtr stranger) {
   entered_(rank, std::move(stranger->socket));
 }
 
-// -1: it is none of the job, and is not told so.
+// -1: it is not of this job, and is not told so.
 GuardDoor::Await<int> GuardDoor::rank_behind(Socket& socket) {
   const std::string drawn = draw_nonce();
   co_await asio::async_write(socket, asio::buffer(drawn), asio::use_awaitable);

@@ -1,7 +1,7 @@
 #pragma once
-// How the guards of a job and its `coshard run` find each other: both ends prove that they know the
-// job's token, which itself is not sent (runtime/launch/proof.h). Whoever connects is told 32 digits;
-// a guard answers with Hello, "RANK DIGITS PROOF", and is told the other proof.
+// How the guards of a job and its `coshard run` connect: both ends prove that they know the job's
+// token, which is never sent (runtime/launch/proof.h). A connecting process receives 32 digits; a
+// guard answers with Hello, "RANK DIGITS PROOF", and receives the other proof.
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -14,24 +14,24 @@
 
 namespace coshard::job {
 
-// Of `coshard run`; on the thread of `io`. Strangers are dropped: those who say something wrong at
-// once, the silent ones in time, or when many come.
+// The side of `coshard run`; on the thread of `io`. Strangers are dropped: at once if they send
+// something wrong, silent ones after a timeout, or when many connect.
 class GuardDoor {
  public:
   using Socket = boost::asio::ip::tcp::socket;
   struct Options {
     std::string token;
     int ranks = 1;
-    bool local = true;  // listens on loopback alone
+    bool local = true;  // listens only on loopback
     std::chrono::milliseconds patience{5000};
   };
   // `entered` gets the connections of guards.
   GuardDoor(boost::asio::io_context& io, Options options,
             std::function<void(int rank, Socket)> entered);
-  // Listens from then on, though nobody is let in before open().
+  // Listening begins in the constructor, but nobody is admitted before open().
   unsigned short port() const { return acceptor_.local_endpoint().port(); }
   void open();
-  // No one else can come.
+  // Admits nobody from now on.
   void close();
 
  private:
@@ -55,8 +55,8 @@ class GuardDoor {
 };
 
 // Tries the addresses, "10.0.0.1:4242,10.1.0.1:4242", one after the other, until `coshard run` with
-// this token answers; in turns until `patience` is over, unless nobody listens anywhere. Blocks;
-// Error{CommFailed}: none does.
+// this token answers; repeats until `patience` is over, unless nobody listens at any of them.
+// Blocks. Error{CommFailed}: none answers.
 GuardDoor::Socket connect_to_run(boost::asio::io_context& io, const std::string& addresses,
                                  const std::string& token, int rank,
                                  std::chrono::milliseconds patience);

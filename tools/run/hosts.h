@@ -1,5 +1,5 @@
 #pragma once
-// Which host runs how many ranks.
+// The hosts of a job and their ranks.
 #include <string>
 #include <vector>
 
@@ -11,11 +11,11 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-// "h0,h1:2". Hosts with numbers have these, which add up to `ranks` unless that is 0; hosts without
+// "h0,h1:2". Numbers, if given, must add up to `ranks` unless that is 0; hosts without numbers
 // share `ranks` in blocks, the first ones get more, or have one each. Error{BadInput} otherwise.
 std::vector<Host> parse_hosts(const std::string& text, int ranks);
 int ranks_of(const std::vector<Host>& hosts);
-// Empty: on none of them.
+// Empty if it is on none of them.
 std::string host_of(const std::vector<Host>& hosts, int rank);
 
 }  // namespace coshard::job

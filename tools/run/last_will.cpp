@@ -11,13 +11,13 @@
 namespace coshard::job {
 namespace {
 
-// Whatever is open here would look open to the launcher, which waits for the end of its pipes.
+// Descriptors left open here would keep the launcher's pipes from reaching their end.
 void close_all_but(int kept) {
   ::close_range(0, static_cast<unsigned>(kept) - 1, 0);
   ::close_range(static_cast<unsigned>(kept) + 1, ~0U, 0);
 }
 
-// Of a new process, which heeds no signal but SIGKILL.
+// Runs in the new process, which ignores all these signals; only SIGKILL ends it.
 [[noreturn]] void execute(int will) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE})
     ::signal(signal, SIG_IGN);
@@ -35,7 +35,7 @@ void close_all_but(int kept) {
 LastWill::LastWill() {
   if (::pipe2(pipe_.data(), O_CLOEXEC) == 0) executor_ = ::fork();
   if (executor_ != 0) {
-    ::setpgid(executor_, 0);  // from here: it may not have run yet when this process is killed
+    ::setpgid(executor_, 0);  // here, in case this process is killed before it has run
     ::close(pipe_[0]);
     return;
   }

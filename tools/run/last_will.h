@@ -1,7 +1,7 @@
 #pragma once
 // Kills a process group once this process has ended, however it did: the kernel kills a program
-// with its parent, but not what the program has started. A process of its own waits for that, in a
-// group of its own, so that whoever kills this process by its group does not meet it.
+// with its parent, but not what the program has started. A helper process waits for that, in its
+// own process group, so that killing this process's group does not kill it.
 #include <sys/types.h>
 
 #include <array>
@@ -10,11 +10,11 @@ namespace coshard::job {
 
 class LastWill {
  public:
-  LastWill();  // from a process with one thread
+  LastWill();  // from a single-threaded process
   ~LastWill();
   LastWill(const LastWill&) = delete;
   LastWill& operator=(const LastWill&) = delete;
-  void set(pid_t group);  // 0: none any more
+  void set(pid_t group);  // 0: none
 
  private:
   std::array<int, 2> pipe_{-1, -1};

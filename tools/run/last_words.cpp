@@ -14,7 +14,7 @@ bool matches(std::string_view text, const char* pattern) {
 
 bool is_of_a_rank(std::string_view error) { return matches(error, "^error: rank [0-9]+[:,] "); }
 
-// A program that catches what an operation throws has the operation before it: "... failed: ".
+// A program that catches an operation's error may prefix the operation: "... failed: ".
 bool is_of_another(std::string_view words) {
   return matches(words,
                  "^(error: )?(.* failed: )?"

@@ -1,6 +1,6 @@
 #pragma once
-// What the last error of a rank says of who failed, where it is the library's: coshard::run() writes
-// that of its own rank once it fails, and then waits for the others.
+// Which rank a rank's last error blames, if the error is the library's: coshard::run() writes that
+// of its own rank once it fails, and then waits for the others.
 #include <string_view>
 
 namespace coshard::job {

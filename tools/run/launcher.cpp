@@ -1,6 +1,6 @@
 #include "tools/run/launcher.h"
 
-#define BOOST_PROCESS_USE_STD_FS  // else it needs the library Boost.Filesystem
+#define BOOST_PROCESS_USE_STD_FS  // otherwise it needs Boost.Filesystem
 #include <algorithm>
 #include <array>
 #include <boost/system/error_code.hpp>  // search_path.hpp needs it
@@ -19,7 +19,7 @@ struct Kind {
   const char* mpi;
   const char* package;  // Debian's
   std::vector<const char*> names;
-  const char* version;  // what `mpirun --version` says of it
+  const char* version;  // in the output of `mpirun --version`
 };
 
 const std::array<Kind, 2>& kinds() {
@@ -52,7 +52,7 @@ bool is_crowded(const Job& job) {
   return most > job.cores;
 }
 
-// Those that the user has not set.
+// The variables that the user has not set.
 Environment unset_ones_of(Environment all) {
   std::erase_if(all, [](const auto& each) { return std::getenv(each.first.c_str()) != nullptr; });
   return all;
@@ -91,7 +91,7 @@ std::vector<std::string> command_of(const Launcher& launcher, const Job& job) {
     words.emplace_back(open_mpi ? "--host" : "-hosts");
     words.push_back(listed(job.hosts));
   }
-  if (open_mpi)  // hydra passes all on
+  if (open_mpi)  // hydra exports all
     for (const std::string& name : job.exported) words.insert(words.end(), {"-x", name});
   words.insert(words.end(), job.guard.begin(), job.guard.end());
   return words;
@@ -99,16 +99,16 @@ std::vector<std::string> command_of(const Launcher& launcher, const Job& job) {
 
 Environment environment_of(const Launcher& launcher, const Job& job) {
   if (launcher.mpi != "openmpi") {
-    // UCX ends a process that reads the memory of one that has died, before it can say so. Where all
-    // are surely on one host, shared memory serves as well.
+    // UCX ends a process that reads the memory of one that has died, before it can report that. If
+    // all are certainly on one host, shared memory serves as well.
     const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
     const bool here = job.hosts.empty() && !is_set("SLURM_JOB_ID") && !is_set("HYDRA_HOST_FILE");
-    Environment all = {{"UCX_DEBUG_SIGNO", "0"}};  // else SIGHUP is its own
+    Environment all = {{"UCX_DEBUG_SIGNO", "0"}};  // by default UCX handles SIGHUP
     if (here) all.emplace_back("UCX_TLS", "posix,sysv,self");
     return unset_ones_of(std::move(all));
   }
-  // Ranks in their order, host by host; their compute threads are not tied to one core; guards that
-  // leave are not waited for, since no rank is left then.
+  // Ranks in order, host by host; compute threads are not bound to one core; no waiting for guards
+  // that exit, since no rank is left then.
   Environment all = {{"OMPI_MCA_rmaps_base_mapping_policy", "slot"},
                      {"OMPI_MCA_hwloc_base_binding_policy", "none"},
                      {"OMPI_MCA_odls_base_sigkill_timeout", "0"}};

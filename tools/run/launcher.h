@@ -14,8 +14,8 @@ struct Launcher {
 };
 
 std::vector<std::string> known_mpis();
-// The launcher of `mpi`; of the first of `shims` (the MPIs that this build can use) that has one
-// when `mpi` is empty, else of any. Error{Unsupported}: there is none; names the package.
+// The launcher of `mpi`; if that is empty, of the first of `shims` (the MPIs that this build can
+// use) that has one, else of any MPI. Error{Unsupported}: there is none; names the package.
 Launcher find_launcher(const std::string& mpi, const std::vector<std::string>& shims);
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
@@ -26,10 +26,10 @@ struct Job {
   int cores = 1;            // of a host
   bool root = false;
   std::vector<std::string> exported;  // variables that every rank needs
-  std::vector<std::string> guard;     // what each rank is started as
+  std::vector<std::string> guard;     // the command line of each rank
 };
 std::vector<std::string> command_of(const Launcher& launcher, const Job& job);
-// What the launcher and the ranks need; what the user has set already stays.
+// What the launcher and the ranks need, without variables that the user has set.
 Environment environment_of(const Launcher& launcher, const Job& job);
 
 }  // namespace coshard::job

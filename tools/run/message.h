@@ -1,31 +1,31 @@
 #pragma once
-// What a guard and `coshard run` tell each other over their connection (guard_door.h). The guard
-// sends messages; it is sent single bytes: a signal for its program, that it may leave, or that one
-// message of output has been taken. Of each stream few messages are on their way, so that both ends
-// can always read what comes: neither signals nor the end of a program wait behind output.
+// The protocol between a guard and `coshard run` (guard_door.h). The guard sends messages and
+// receives single bytes: a signal for its program, kLeave to exit, or an acknowledgement of one
+// message of output. Few messages of each stream are unacknowledged, so that both ends can always
+// read: neither signals nor the end of a program are queued behind output.
 #include <array>
 #include <cstdint>
 #include <string>
 
 namespace coshard::job {
 
-// Where the guards find `coshard run`: "10.0.0.1:4242,10.1.0.1:4242", and what proves them its own.
+// Where the guards find `coshard run`: "10.0.0.1:4242,10.1.0.1:4242", and their token.
 constexpr const char* kAddressVariable = "COSHARD_RUN_ADDRESS";
 constexpr const char* kTokenVariable = "COSHARD_RUN_TOKEN";
 
 constexpr unsigned char kLeave = 0;
 constexpr unsigned char kTakenOut = 128, kTakenErr = 129;  // greater than any signal
-// The most that a guard sends before it is told so. What all of it holds fits into the buffer that a
-// connection has at first, also while `coshard run` is stopped: one that is full is cut in time.
+// The most messages that a guard sends without acknowledgement. Together they fit into a
+// connection's initial buffer, also while `coshard run` is stopped: a full one would time out.
 constexpr int kMostAhead = 3;
 constexpr std::size_t kLongestOutput = 8192;
 
 enum class MessageKind : std::uint8_t {
-  Hello,    // who it is
-  Out,      // what the program wrote to stdout
-  Err,      // and to stderr
+  Hello,    // which rank it is
+  Out,      // the program's stdout
+  Err,      // and its stderr
   Ended,    // how it ended, to_word(Ending)
-  Drained,  // all that it wrote has been sent
+  Drained,  // all of its output has been sent
 };
 
 constexpr std::uint32_t kLongestMessage = 1 << 16;
@@ -37,7 +37,7 @@ struct MessageShape {
   MessageKind kind = MessageKind::Hello;
   std::uint32_t size = 0;
 };
-// Error{CommFailed}: it is no header.
+// Error{CommFailed}: not a header.
 MessageShape shape_of(const MessageHeader& header);
 
 }  // namespace coshard::job

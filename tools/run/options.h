@@ -1,5 +1,5 @@
 #pragma once
-// What `coshard run` was asked for.
+// The options of `coshard run`.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -10,9 +10,9 @@ namespace coshard::job {
 struct RunOptions {
   int ranks = 0;                     // 0: as many as the hosts have, or as this machine has cores
   std::optional<std::string> hosts;  // "h0,h1:2"; none: this machine
-  std::string mpi;                   // "openmpi", "mpich"; empty: one that is installed
+  std::string mpi;                   // "openmpi", "mpich"; empty: any installed one
   bool no_prefix = false;
-  std::chrono::milliseconds start_timeout{60'000};  // for all processes to start; 0: none
+  std::chrono::milliseconds start_timeout{60'000};  // for all processes to start; 0: no limit
   std::vector<std::string> program;                 // and its arguments
 };
 

@@ -11,10 +11,10 @@ namespace coshard::job {
 namespace {
 
 constexpr std::size_t kRoom = 1 << 18, kLongestPiece = 1 << 16;
-// No longer write: it returns when all is taken, and only then is it known that a reader reads.
+// The longest write: it returns when all is taken, and only then shows that the reader reads.
 constexpr std::size_t kAtOnce = 4096;
 
-// The signals of this process are other threads' business.
+// Starts a thread with all signals blocked: other threads handle them.
 std::thread start_thread(const std::function<void()>& body) {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -24,7 +24,7 @@ std::thread start_thread(const std::function<void()>& body) {
   return thread;
 }
 
-// Also where someone else has made it O_NONBLOCK. -1: errno says why.
+// Works even if another process has set O_NONBLOCK. -1: see errno.
 ssize_t write_some(int fd, std::string_view text) {
   for (;;) {
     const ssize_t size = ::write(fd, text.data(), text.size());
@@ -96,7 +96,7 @@ void Outlet::serve(const std::shared_ptr<State>& state) {
   }
 }
 
-// False: it has been closed.
+// False if the outlet has been closed.
 bool Outlet::write_out(State& state, const Piece& piece) {
   for (std::string_view rest = piece.text; !rest.empty();) {
     const ssize_t size = write_some(piece.fd, rest.substr(0, kAtOnce));

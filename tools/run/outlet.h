@@ -1,6 +1,6 @@
 #pragma once
-// Writes from a thread of its own, so that a reader who does not read holds up nothing but that
-// thread. O_NONBLOCK would not do: it would change the descriptor for all who share it.
+// Writes from its own thread, so that a reader who does not read blocks only that thread.
+// O_NONBLOCK would change the descriptor for all processes that share it.
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -16,14 +16,14 @@ namespace coshard::job {
 class Outlet {
  public:
   using Clock = std::chrono::steady_clock;
-  // `written` is called on that thread whenever a piece has been written, or could not be.
+  // `written` is called on that thread whenever a piece has been written, or has failed.
   explicit Outlet(std::function<void()> written);
-  ~Outlet();  // what is not written yet is dropped
+  ~Outlet();  // drops what is not written yet
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
 
   void write(int fd, std::string_view text);  // returns at once
-  // False: whoever can wait before he writes more should.
+  // False: callers that can wait before writing more should do so.
   bool has_room() const;
   std::size_t waiting() const;      // bytes that are not written yet
   Clock::time_point moved() const;  // when bytes were last written
@@ -47,7 +47,7 @@ class Outlet {
   static void serve(const std::shared_ptr<State>& state);
   static bool write_out(State& state, const Piece& piece);
 
-  // Outlives this object where the thread hangs in a write.
+  // Outlives this object if the thread hangs in a write.
   const std::shared_ptr<State> state_ = std::make_shared<State>();
   std::thread thread_;
 };

@@ -1,11 +1,11 @@
 #pragma once
-// Signals that a process of `coshard run` listens to.
+// Signals that the processes of `coshard run` handle.
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
 
 namespace coshard::job {
 
-// Adds `signal`, and lets it interrupt no call: a write to a slow reader would lose what is left.
+// Adds `signal`, with SA_RESTART: an interrupted write to a slow reader would lose the rest.
 inline void hear(boost::asio::signal_set& signals, int signal) {
   signals.add(signal);
   struct sigaction heard {};

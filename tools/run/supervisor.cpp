@@ -94,7 +94,7 @@ Supervisor::Await<void> Supervisor::follow(Rank& rank, Socket socket) {
   } catch (const boost::system::system_error& failed) {
     if (failed.code() != asio::error::eof && failed.code() != asio::error::connection_reset)
       error = failed.code().value();
-  } catch (const std::exception&) {  // it spoke nonsense
+  } catch (const std::exception&) {  // it sent nonsense
   }
   lost(rank, error);
 }

@@ -1,8 +1,7 @@
 #pragma once
-// Follows the guards of a job and its launcher: passes on what the programs write and the signals
-// that come, keeps the first failure and ends the other ranks after it, and says at last what it
-// was. Lives in one io_context, whose run() returns when the launcher has ended and all is written;
-// on its thread.
+// Supervises the guards of a job and its launcher: forwards the programs' output and this process's
+// signals, records the first failure, then ends the other ranks, and finally reports the cause.
+// Runs in one io_context, on its thread; run() returns once the launcher ended and all is written.
 #include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
@@ -29,11 +28,11 @@ class Supervisor {
  public:
   struct Options {
     int ranks = 1;
-    std::string token;    // of the guards that belong here
+    std::string token;    // of this job's guards
     std::string program;  // its name
     bool prefix = true;
     std::vector<Host> hosts;                     // empty: all guards are on this machine
-    std::chrono::milliseconds start_timeout{0};  // for all guards to come; 0: none
+    std::chrono::milliseconds start_timeout{0};  // for all guards to connect; 0: no limit
   };
   Supervisor(boost::asio::io_context& io, Options options);
   unsigned short port() const { return door_.port(); }
@@ -51,16 +50,16 @@ class Supervisor {
   using Clock = std::chrono::steady_clock;
   struct Rank {
     Lines out, err;
-    std::array<int, 2> untaken{};  // messages of either that the guard has not been told are taken
+    std::array<int, 2> untaken{};  // unacknowledged messages of each
     Socket* guard = nullptr;
     bool ended = false;    // its program
-    bool drained = false;  // nothing more comes from it
+    bool drained = false;  // no more output will arrive
     bool came() const { return guard != nullptr || drained; }
   };
-  // From the first failure to the end of the job, and of what is written of it.
+  // From the first failure to the end of the job and of its output.
   static constexpr std::chrono::milliseconds kAll{2800};
   struct Failure {
-    int rank = -1;  // -1: the launcher, or what is written here
+    int rank = -1;  // -1: the launcher, or this process's output
     Ending ending;
     Clock::time_point at = Clock::now();
   };
@@ -107,14 +106,14 @@ class Supervisor {
   GuardDoor door_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer pause_, start_, flush_;
-  std::shared_ptr<Outlet> out_, err_;  // one where both are the same file: then the order stays
+  std::shared_ptr<Outlet> out_, err_;  // the same one if both are one file, to keep the order
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::optional<Failure> first_;
-  std::vector<Failure> failures_;  // it, and those of ranks before these were ended from here
+  std::vector<Failure> failures_;  // first_, and those of ranks before end_others() ended them
   pid_t launcher_ = 0;
   std::string launcher_name_;
   std::optional<Ending> launcher_ending_;
-  std::string aborted_;  // who has called MPI_Abort, as the launcher says
+  std::string aborted_;  // who called MPI_Abort, according to the launcher
   Descriptor launcher_out_, launcher_err_;
   std::unique_ptr<Lines> launcher_says_, launcher_complains_;
   bool over_ = false, interrupted_ = false, ends_others_ = false, told_to_end_ = false;

@@ -22,11 +22,11 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using std::chrono::milliseconds;
 
-// After the first failure: for the others to say what they saw, to end on SIGTERM, and on SIGKILL.
+// After the first failure, how long the others have to report, to end on SIGTERM, and on SIGKILL.
 constexpr milliseconds kReport{2000}, kTerminate{400}, kKill{200};
-// For the launcher to end once no rank is left, and on SIGTERM; both within kAll of a failure.
+// How long the launcher has to end without ranks, and on SIGTERM; both within kAll of a failure.
 constexpr milliseconds kLauncher{10'000}, kLauncherOnSignal{200};
-// Between the ends of processes of coshard after one failure, which wait for each other.
+// The most time between the ends of processes after one failure; coshard's wait for each other.
 constexpr milliseconds kTogether{300};
 
 }  // namespace
@@ -52,7 +52,8 @@ Supervisor::Await<void> Supervisor::hear_signals() {
   }
 }
 
-// Of guards that have not come yet the launcher knows; how it ends then says nothing.
+// Guards that have not connected get the signal through the launcher, whose ending then means
+// nothing.
 void Supervisor::pass_on(int signal) {
   const bool again =
       signal == SIGINT && std::exchange(interrupted_, interrupted_ || signal == SIGINT);
@@ -88,7 +89,7 @@ Supervisor::Await<void> Supervisor::end_others() {
   if (over_) co_return;
   send_signal(SIGKILL);
   co_await pause(kKill);
-  for (const auto& rank : ranks_)  // whoever has not answered by now
+  for (const auto& rank : ranks_)  // gives up on those that have not answered
     if (!rank->drained) heard(*rank, MessageKind::Drained, "");
 }
 
@@ -123,7 +124,7 @@ Supervisor::Await<void> Supervisor::show(Descriptor& from, Lines& to) {
   } while (show_what_is_there(from, to));
 }
 
-// What has ended a rank without its guard's word only the launcher can know.
+// If a rank ended without its guard's report, only the launcher can know why.
 bool Supervisor::launcher_knows_more() const {
   if (!first_) return true;
   const Ending::Kind kind = first_->ending.kind;
@@ -140,7 +141,7 @@ void Supervisor::note_abort(std::string_view said) {
   aborted_ = str_cat("rank ", rank.substr(0, rank.find(' ')), " called MPI_Abort");
 }
 
-// False: no more will come.
+// False: the stream has ended.
 bool Supervisor::show_what_is_there(Descriptor& from, Lines& to) {
   std::array<char, 4096> text;
   ssize_t size = 0;
@@ -156,7 +157,7 @@ void Supervisor::reap_launcher() {
   int status = 0;
   if (launcher_ending_ || ::waitpid(launcher_, &status, WNOHANG) != launcher_) return;
   launcher_ending_ = ending_of(status);
-  ::kill(-launcher_, SIGKILL);  // what it has left
+  ::kill(-launcher_, SIGKILL);  // processes that it has left behind
   show_what_is_there(launcher_out_, *launcher_says_);
   show_what_is_there(launcher_err_, *launcher_complains_);
   if (!over_ || !launcher_ending_->ok()) failed({-1, *launcher_ending_});
@@ -174,13 +175,13 @@ std::string Supervisor::last_words(int rank) const {
   return ranks_[static_cast<std::size_t>(rank)]->err.last();
 }
 
-// Its error is that another rank is gone, in the library's words: those of a program may be alike.
+// Whether its error says that another rank has failed. A program's own words may match, too.
 bool Supervisor::tells_of_another(const Failure& failure) const {
   return failure.ending.kind == Ending::Kind::Exited && is_of_another(last_words(failure.rank));
 }
 
-// Of a failure elsewhere a process of coshard says nothing, and ends with this code. An error from
-// which it had recovered before is not why it has ended.
+// A process of coshard reports no failure of another rank, and ends with this code. An error from
+// which it recovered earlier is not the cause of its end.
 bool Supervisor::may_be_an_echo(const Failure& failure) const {
   const Lines& err = ranks_[static_cast<std::size_t>(failure.rank)]->err;
   const bool says_why = is_of_a_rank(err.error()) ||
@@ -188,7 +189,7 @@ bool Supervisor::may_be_an_echo(const Failure& failure) const {
   return failure.ending == Ending{Ending::Kind::Exited, 1} && !says_why;
 }
 
-// In the order in which they began: a rank that has thrown says so, then waits for the others.
+// In the order in which they began: a rank that throws reports it, then waits for the others.
 std::vector<Supervisor::Failure> Supervisor::failures_in_order() const {
   std::vector<Failure> failures = failures_;
   for (Failure& failure : failures) {
@@ -200,8 +201,8 @@ std::vector<Supervisor::Failure> Supervisor::failures_in_order() const {
   return failures;
 }
 
-// The earliest failure that is not the consequence of another. An echo ends together with the rank
-// that says why, in any order.
+// The earliest failure that is not the consequence of another. An echo and the rank that reports
+// the cause end together, in any order.
 Supervisor::Failure Supervisor::cause_of_all() const {
   if (first_->rank < 0) return *first_;
   std::optional<Failure> cause;
@@ -214,7 +215,7 @@ Supervisor::Failure Supervisor::cause_of_all() const {
   return cause.value_or(*first_);
 }
 
-// MPICH has the process itself say it.
+// With MPICH the process itself reports it.
 std::string Supervisor::aborted() const {
   if (!aborted_.empty()) return aborted_;
   for (std::size_t r = 0; r < ranks_.size(); ++r)
@@ -246,7 +247,7 @@ std::string Supervisor::cause() const {
 
 int Supervisor::code() const {
   if (!first_) return 0;
-  // Guards that the launcher has ended may have told of that first.
+  // Guards that the launcher ended may have reported their own end first.
   if (launcher_ending_ && !launcher_ending_->ok() && !aborted().empty())
     return launcher_ending_->code();
   const Ending ending = cause_of_all().ending;

@@ -1,4 +1,4 @@
-// What the supervisor writes, and how long it waits for those who read it.
+// The supervisor's output, and how long it waits for readers.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace {
 namespace asio = boost::asio;
 using std::chrono::milliseconds;
 
-// A reader who has taken nothing for this long does not read.
+// A reader that has taken nothing for this long has stopped reading.
 constexpr milliseconds kQuiet{1000};
 
 bool same_file(int one, int other) {
@@ -42,8 +42,8 @@ Lines Supervisor::lines_to(int fd, const std::string& prefix) const {
           }};
 }
 
-// A guard sends more once it knows that this has been taken. What a program has left behind it may
-// send at once: it is not much, and has the program's last words.
+// Acknowledges output, so that the guard sends more. Once the program has ended, all of it at once:
+// it is not much, and holds the program's last words.
 void Supervisor::take(Rank& rank) {
   for (const std::size_t stream : {0, 1}) {
     int& untaken = rank.untaken[stream];
@@ -81,7 +81,7 @@ Supervisor::Await<void> Supervisor::finish() {
     err_->write(STDERR_FILENO,
                 str_cat("warning: nobody reads stdout; its last ", left, " bytes are lost\n"));
   int error = out_->error() != 0 ? out_->error() : err_->error();
-  if (out_->waiting() > 0) error = EINTR;  // by a signal
+  if (out_->waiting() > 0) error = EINTR;  // given up after a signal
   if (!first_ && error != 0) first_ = Failure{-1, {Ending::Kind::Unwritten, error}, {}};
   if (first_) err_->write(STDERR_FILENO, str_cat("error: ", cause(), '\n'));
   co_await flush(*err_);

@@ -6,7 +6,7 @@
 
 namespace coshard::tools {
 
-// Adds the command; `chosen` then does what its options say.
+// Adds the command; if it is given, `chosen` runs it.
 void add_simulate(CLI::App& app, std::function<int()>& chosen);
 
 }  // namespace coshard::tools

@@ -110,7 +110,7 @@ const Figures* find_preset(std::string_view kind, std::string_view name) {
   return found == presets().end() ? nullptr : &*found;
 }
 
-// With the keys of the first preset of its kind.
+// Reads a file with the keys of the first preset of its kind.
 Figures from_file(const std::string& kind, const std::string& text) {
   std::ifstream file =
       open_input(text, str_cat("--", kind),

@@ -1,6 +1,6 @@
 #pragma once
-// What one training step would cost: the program of llama_step.h, run as one rank on the device `sim`
-// without data. Values.
+// Forecasts the cost of a training step: runs the program of llama_step.h as one rank on the device
+// `sim`, without data. Values.
 #include <memory>
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace coshard::tools {
 
-// Of one GPU, in bytes.
+// Memory of one GPU, in bytes.
 struct MemoryForecast {
   double parameters = 0, gradients = 0, optimizer = 0;
   double activations = 0;         // saved by forward for backward
@@ -21,15 +21,15 @@ struct MemoryForecast {
 struct Forecast {
   std::int64_t step = 0, forward = 0, backward = 0, optimizer = 0;
   std::int64_t compute = 0, exposed = 0;
-  double flops = 0;       // of products and attention
+  double flops = 0;       // of GEMMs and attention
   double parameters = 0;  // of the whole model
   MemoryForecast memory;
   std::map<std::string, ModuleTimes> modules;
   std::map<std::pair<std::string, std::string>, CollectiveTimes> collectives;
-  std::vector<ChromeTrace> trace;  // of that rank, if it was asked for
+  std::vector<ChromeTrace> trace;  // of that rank, if requested
 };
 
-// The second of two steps: the first creates what the optimizer keeps. Error{BadInput}: as check()
+// For the second of two steps: the first creates the optimizer's state. Error{BadInput}: as check()
 // of llama_step.h.
 Forecast forecast_of(const LlamaRun& run, const ProcessorModel& processor, bool traced = false);
 

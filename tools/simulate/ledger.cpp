@@ -37,7 +37,7 @@ void Ledger::add(const std::string& path, bool backward, std::int64_t ModuleTime
   const auto count = [&](const std::string& module) {
     ModuleTimes& times = modules[module];
     ModuleTimes::Part& part = backward ? times.backward : times.forward;
-    part.*what += ns;  // g++ 12 adds to a copy where this is one expression
+    part.*what += ns;  // g++ 12 adds to a copy if this is one expression
   };
   for (std::size_t dot = pattern.find('.'); dot != std::string::npos;
        dot = pattern.find('.', dot + 1))
@@ -70,7 +70,7 @@ void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t
   const Issue& issue = found->second;
   flights_[name].emplace(issue.number, Flight{issue.at, done, &times});
   times.exposed += now - wait_begin;
-  // What backward has issued and nobody has awaited before it ended, the optimizer waits for.
+  // The optimizer waits for collectives that backward issued but did not await.
   const bool after_backward = issue.backward && backward_ == 0;
   add(after_backward ? "" : issue.module, issue.backward && !after_backward,
       &ModuleTimes::Part::exposed, now - wait_begin);
@@ -78,8 +78,7 @@ void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t
   issues_.erase(found);
 }
 
-// One after the other on a communicator, in order of issue: what is issued meanwhile waits its turn.
-// They may be awaited in another order.
+// Collectives of a communicator run one at a time, in order of issue; awaits may be in any order.
 void Ledger::settle() {
   for (const auto& [communicator, flights] : std::exchange(flights_, {})) {
     std::int64_t free_at = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// What a simulated step consisted of, by module and by kind of collective; and its trace, in virtual
-// time. Observers of the one rank, on its thread.
+// Breaks a simulated step down by module and by kind of collective, and traces it in virtual time.
+// Observers of the one rank, on its thread.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -13,11 +13,11 @@
 
 namespace coshard::tools {
 
-// Of a module with those in it, forward and backward apart. ns.
+// ns of a module including its submodules, forward and backward separately.
 struct ModuleTimes {
   struct Part {
     std::int64_t products = 0, other = 0;  // kernels
-    std::int64_t exposed = 0;              // the compute stream waited for a collective
+    std::int64_t exposed = 0;              // the compute stream waiting for a collective
     std::int64_t total() const { return products + other + exposed; }
   };
   Part forward, backward;
@@ -36,18 +36,18 @@ class Ledger final : public Observer {
              std::int64_t now) override;
   void backward_enter() override { ++backward_; }
   void backward_exit() override { --backward_; }
-  // Once all collectives are over: adds up for how long each was in flight.
+  // Call once all collectives have completed: adds up how long each was in flight.
   void settle();
 
   std::int64_t compute = 0, exposed = 0;  // ns
-  double flops = 0;                       // of products and attention
-  // "model.layers.*.mlp"; "": none. Layers are counted as one.
+  double flops = 0;                       // of GEMMs and attention
+  // "model.layers.*.mlp"; "": none. All layers are counted together.
   std::map<std::string, ModuleTimes> modules;
   std::map<std::pair<std::string, std::string>, CollectiveTimes>
       collectives;  // "tp", "all_gather …"
 
  private:
-  // Of every module that `path` is in, and of the one that it is.
+  // Adds to the module at `path` and all modules around it.
   void add(const std::string& path, bool backward, std::int64_t ModuleTimes::Part::*what,
            std::int64_t ns);
 
@@ -89,7 +89,7 @@ class VirtualTrace final : public ChromeTrace {
 
  private:
   VirtualDevice& device_;
-  std::string op_, inputs_;  // of the operator that runs
+  std::string op_, inputs_;  // of the running operator
 };
 
 }  // namespace coshard::tools

@@ -22,7 +22,8 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-// The text of each dimension's link. A part without "=" continues the one before: "tp=20us,1GB/s".
+// The text of each dimension's link. A part without "=" continues the previous one:
+// "tp=20us,1GB/s".
 std::map<std::string, std::string> texts_of(const std::vector<MeshDim>& mesh,
                                             const std::string& text) {
   std::map<std::string, std::string> texts;
@@ -51,7 +52,7 @@ std::map<std::string, std::string> texts_of(const std::vector<MeshDim>& mesh,
 
 bool is_rate(const std::string& text) { return text.ends_with("B/s"); }
 
-// "20us,1GB/s", as a link within a node, for ranks wherever they are.
+// "20us,1GB/s", a link that is the same within and between nodes.
 LinkModel given_link(const std::string& text) {
   const Link link = parse_link(text);
   return {text, {{static_cast<double>(link.latency.count()), 0, link.bytes_per_second}}};
@@ -69,7 +70,7 @@ std::vector<LinkProtocol> protocols_of(const Figures& link) {
   return all;
 }
 
-// Steps within a node are those of the GPU's own link, if that is known.
+// Steps within a node take the GPU's own link, if it is known.
 LinkModel model_of(const Figures& link, const DimLink& dim, const std::string& own) {
   std::vector<LinkProtocol> protocols = protocols_of(link);
   if (link["crosses_nodes"] != 0 && dim.nodes > 1 && dim.per_node > 1) {
@@ -84,7 +85,7 @@ LinkModel model_of(const Figures& link, const DimLink& dim, const std::string& o
   return {link.name, std::move(protocols)};
 }
 
-// Where the ranks along the dimension are that rank 0 is among.
+// Counts nodes and ranks per node for the ranks along the dimension that include rank 0.
 void place(DimLink& dim, int stride, int gpus_per_node) {
   std::int64_t last = -1;
   dim.per_node = dim.nodes = 0;

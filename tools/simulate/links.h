@@ -1,5 +1,5 @@
 #pragma once
-// Which link each dimension of a mesh runs over. Pure functions.
+// The link that each dimension of a mesh uses. Pure functions.
 #include <string>
 #include <vector>
 
@@ -17,30 +17,30 @@ struct MeshDim {
 // Error{BadInput} names the text.
 std::vector<MeshDim> parse_mesh_dims(const std::string& text);
 int ranks_of(const std::vector<MeshDim>& mesh);
-int size_of_dim(const std::vector<MeshDim>& mesh, const std::string& name);  // 1: it has none
+int size_of_dim(const std::vector<MeshDim>& mesh, const std::string& name);  // 1 if it has none
 std::string to_string(const std::vector<MeshDim>& mesh);
 
 // The link of one dimension.
 struct DimLink {
   MeshDim dim;
-  int per_node = 1, nodes = 1;  // of its ranks: how many on a node, on how many nodes
+  int per_node = 1, nodes = 1;  // of its ranks: per node, and on how many nodes
   LinkModel model;
 };
 
 struct MeshLinks {
   std::vector<DimLink> dims;     // in the order of the mesh
-  std::vector<Figures> figures;  // of the links that are used, each once
+  std::vector<Figures> figures;  // of the links in use, each once
 };
 
 // `text`: one link for all dimensions, or "tp=nvlink4,dp=ndr": presets, files, or a latency and a
-// rate ("20us,1GB/s"; the latency may be left out). "": within a node the GPU's own link, between
-// nodes ndr. A collective over several GPUs of a node uses all their NICs, up to the rate of the
-// GPU's own link. Error{BadInput}: an unknown link or dimension; a dimension without a link; a link
-// within a node for ranks of several.
+// rate ("20us,1GB/s"; the latency is optional). "": within a node the GPU's own link, between nodes
+// ndr. A collective over several GPUs of a node uses all their NICs, up to the rate of the GPU's
+// own link. Error{BadInput}: an unknown link or dimension; a dimension without a link; a link
+// within a node for ranks on several nodes.
 MeshLinks links_of(const std::vector<MeshDim>& mesh, const std::string& text,
                    const std::string& gpu, int gpus_per_node);
 
-// Of a communicator of a mesh, by name; for others (the world) that of the slowest dimension.
+// The link of a mesh's communicator, by name; for others (the world) that of the slowest dimension.
 const LinkModel& link_named(const MeshLinks& links, const std::string& name);
 
 }  // namespace coshard::tools

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kLarge = std::int64_t{64} << 20;  // elements
 
-// What the planner and the gate know of the links: the mesh's costs of a large all_gather.
+// The link costs that the planner and the gate use: those of a large all_gather.
 DeviceMesh mesh_of(World& world, const LlamaRun& run) {
   std::vector<int> shape;
   std::vector<std::string> names;
@@ -25,7 +25,7 @@ DeviceMesh mesh_of(World& world, const LlamaRun& run) {
     const LinkTime time = link_time(dim.model, gather, dim.dim.size, 0);
     costs.push_back({static_cast<double>(time.latency_ns) * 1e-3, dim.model.best_rate() * 1e-6});
     if (costs.back() == LinkCost())
-      costs.back().latency *= 1.001;  // which stands for an unknown link
+      costs.back().latency *= 1.001;  // LinkCost() means an unknown link
   }
   const auto& device = dynamic_cast<const VirtualDevice&>(*world.device());
   const DeviceMesh mesh = init_device_mesh(world, shape, names).with_links(costs);
@@ -94,7 +94,7 @@ Task<void> LlamaTraining::prepare() {
         std::make_unique<DataParallel>(model_.parameters(), mesh_, mesh_.dim("dp"), parallel);
   }
   optimizer_ = std::make_unique<AdamW>(model_.parameters());
-  optimizer_->check_replicas = 0;  // nothing is computed that could differ
+  optimizer_->check_replicas = 0;  // no data that could differ
   const std::int64_t batch = run_.batch / size_of_dim(run_.mesh, "dp");
   tokens_ = zeros(world_.device(), Shape{batch, run_.seq}, DType::I64);
   targets_ = zeros(world_.device(), Shape{batch * run_.seq}, DType::I64);

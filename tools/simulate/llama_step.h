@@ -1,5 +1,5 @@
 #pragma once
-// A training step of a Llama as a user writes it: the program that `coshard simulate` runs. Rank's
+// A Llama's training step as a user would write it: the program of `coshard simulate`. Rank's
 // thread.
 #include <functional>
 #include <string>
@@ -22,26 +22,25 @@ struct LlamaRun {
   bool sequence_parallel = true;
   bool recompute = false;  // each layer
   Overlap overlap = Overlap::Auto;
-  int weave = 1;  // parts of a rank's sequences that take turns
+  int weave = 1;  // parts into which a rank's sequences are woven
 };
 
 // Called between the parts of a step.
 enum class Phase : std::uint8_t { Begin, Forward, Backward, Optimizer };
 using PhaseDone = std::function<void(Phase done)>;
 
-// For DeviceMesh::with_calibration: bf16 products take what the device takes for them.
+// For DeviceMesh::with_calibration: bf16 GEMMs take the time that the device takes for them.
 std::shared_ptr<const Calibration> products_of(const ProcessorModel& processor);
-// Error{BadInput}: a model that does not divide by tp, a batch that does not by dp, a sequence that
-// does not by tp.
+// Error{BadInput}: the model or the sequence is not divisible by tp, or the batch by dp.
 void check(const LlamaRun& run);
 
 class LlamaTraining {
  public:
-  // `run` outlives it.
+  // `run` must outlive it.
   LlamaTraining(World& world, const LlamaRun& run);
   Task<void> prepare();
-  // zero_grad, forward, loss, backward with the gradients' mean over dp, AdamW, and the loss on the host,
-  // which is a stub.
+  // zero_grad, forward, loss, backward with the gradients' mean over dp, AdamW, and reading the
+  // loss on the host, a stub.
   Task<void> step(PhaseDone done);
 
   std::vector<Tensor> parameters() { return model_.parameters(); }

@@ -8,8 +8,8 @@
 namespace coshard::tools {
 
 std::vector<std::string> model_presets();
-// A preset, or a file with the keys of Hugging Face's config.json of a Llama. Error{BadInput} names
-// the presets, or the file and the keys that it lacks. dtype bf16.
+// A preset, or a file with the keys of Hugging Face's config.json for a Llama; dtype bf16.
+// Error{BadInput} names the presets, or the file and its missing keys.
 nn::LlamaConfig llama_config(const std::string& text);
 
 }  // namespace coshard::tools

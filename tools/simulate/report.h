@@ -14,7 +14,7 @@ Json forecast_json(const SimulateOptions& options, const Question& question,
                    const Forecast& forecast);
 
 double tokens_per_second(const Question& question, const Forecast& forecast);
-// Floating-point operations of products and attention over what the GPU could do of products.
+// FLOPs of GEMMs and attention per time, as a share of the GPU's GEMM rate.
 double utilisation(const Question& question, const Forecast& forecast);
 
 }  // namespace coshard::tools

@@ -19,7 +19,7 @@ struct Candidate {
 
 constexpr std::size_t kShown = 10;
 
-// Meshes over which model and batch divide.
+// Meshes that divide the model and the batch.
 std::vector<std::string> meshes_of(const SimulateOptions& options) {
   const nn::LlamaConfig config = llama_config(options.model);
   std::vector<std::string> meshes;
@@ -41,7 +41,7 @@ std::vector<SimulateOptions> choices_of(const SimulateOptions& options) {
     for (const char* plan : {"tp-sp", "tp"}) {
       if (tp == 1 && plan == std::string_view("tp-sp")) continue;
       if (plan == std::string_view("tp-sp") && options.seq % tp != 0) continue;
-      if (options.weave > options.batch * tp / options.gpus) continue;  // sequences of a rank
+      if (options.weave > options.batch * tp / options.gpus) continue;  // sequences per rank
       for (const std::string& policy : recompute_policies()) {
         SimulateOptions choice = options;
         choice.mesh = mesh, choice.plan = plan, choice.recompute = policy;

@@ -1,6 +1,6 @@
 #pragma once
-// coshard simulate: step time, exposed communication and memory of a training step on GPUs that need
-// not exist.
+// coshard simulate: forecasts time, exposed communication and memory of a training step, for any
+// GPUs.
 #include <ostream>
 #include <string>
 #include <vector>
@@ -12,9 +12,9 @@ namespace coshard::tools {
 struct SimulateOptions {
   std::string model, mesh;
   std::string gpu = "h100";
-  std::string link;  // "": those of the GPU
+  std::string link;  // "": the GPU's own
   int gpus_per_node = 8;
-  std::int64_t batch = 0;  // 0: a sequence per rank of dp
+  std::int64_t batch = 0;  // 0: one sequence per rank of dp
   std::int64_t seq = 8192;
   std::string plan = "tp-sp", recompute = "none", overlap = "auto";
   int weave = 1;
@@ -26,7 +26,7 @@ struct SimulateOptions {
 
 inline std::vector<std::string> recompute_policies() { return {"none", "layers"}; }
 
-// What is simulated, and the figures that it is made of.
+// What is simulated, and its figures.
 struct Question {
   LlamaRun run;
   Figures gpu;

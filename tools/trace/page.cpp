@@ -66,7 +66,7 @@ void add_lanes(Json& lanes, const RankTrace& rank, Texts& texts) {
     lanes.push_back(lane(rank.rank, name.empty() ? "comm" : "comm " + name, false, events, texts));
 }
 
-// Of the first rank: those that lie in no other.
+// The rank's ranges that lie in no other.
 Json outer_ranges(const RankTrace& rank) {
   Json ranges = Json::array();
   std::int64_t end = std::numeric_limits<std::int64_t>::min();
@@ -99,7 +99,7 @@ void write_page(std::ostream& out, const Json& data) {
   const std::size_t at = page.find(kMark);
   out << page.substr(0, at);
   const std::string text = json_text(data);
-  for (std::size_t from = 0; from < text.size();) {  // no "</script>" may stand in there
+  for (std::size_t from = 0; from < text.size();) {  // no "</script>" may occur in it
     const std::size_t less = std::min(text.find('<', from), text.size());
     out << std::string_view(text).substr(from, less - from)
         << (less < text.size() ? "\\u003c" : "");

@@ -1,6 +1,6 @@
 #pragma once
-// The page of `coshard trace report -o FILE.html`: one file that needs neither network nor other
-// files. Its text is in tools/trace/page/; embed.py makes one of it at build time.
+// The page of `coshard trace report -o FILE.html`: a self-contained file. Its source is in
+// tools/trace/page/; embed.py joins it at build time.
 #include <ostream>
 #include <vector>
 
@@ -9,8 +9,8 @@
 
 namespace coshard::tools {
 
-// `report` is that of report_json(). Times of lanes are whole ns, begins as the difference to the
-// one before; names, modules and lines of the program are indices into `texts`.
+// `report`: from report_json(). Lane times are integer ns, with delta-encoded begins; names,
+// modules and source lines are indices into `texts`.
 Json page_data(const std::vector<overlap::RankTrace>& trace, Json report);
 
 void write_page(std::ostream& out, const Json& data);

@@ -123,7 +123,7 @@ class Picture {
     lane_ = y_;
     y_ += kLane + kGap;
   }
-  // Gaps that nobody would see are left out.
+  // Gaps too small to see are left out.
   void fill(const TimeSet& times, const Interval& step, std::string_view color) {
     std::string path;
     std::optional<Interval> open;

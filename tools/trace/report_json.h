@@ -1,6 +1,6 @@
 #pragma once
 // An overlap report as JSON: what `coshard trace report --json` prints and the page shows. Times in
-// ms; null where a figure is not known.
+// ms; null for unknown figures.
 #include <string>
 
 #include "profiling/json.h"

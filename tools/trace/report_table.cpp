@@ -55,7 +55,7 @@ std::string title_of(const overlap::OverlapReport& report) {
                      report.link.empty() ? "none" : report.link);
 }
 
-// The most exposed first; of those that are alike, what computes longer.
+// The most exposed first; for equal exposure, the longest compute.
 template <class Rows>
 auto by_exposed(const Rows& rows) {
   std::vector<typename Rows::const_pointer> sorted;

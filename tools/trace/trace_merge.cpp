@@ -17,12 +17,12 @@ namespace {
 
 struct Part {
   std::string file, clock;
-  std::int64_t origin = 0;  // ns, of its first event
-  Json about;               // what else it says of itself
+  std::int64_t origin = 0;  // ns; time of its first event
+  Json about;               // its other metadata
   Json events;
 };
 
-// Whether all that is read of it is there; a rank's name comes with its number.
+// Whether all fields that are read are there; a process_name must come with a pid.
 bool is_event(const Json& event) {
   if (!event.is_object()) return false;
   const auto at = event.find("ts"), name = event.find("name"), rank = event.find("pid");
@@ -55,7 +55,7 @@ Part read_part(const std::string& name) {
   }
 }
 
-// Of which file each rank is.
+// The file of each rank.
 std::map<int, std::string> ranks_of(const std::vector<Part>& parts) {
   std::map<int, std::string> ranks;
   for (const Part& part : parts)

@@ -1,5 +1,5 @@
 #pragma once
-// `coshard trace merge`: Chrome traces that the processes of one job have written, as one.
+// `coshard trace merge`: merges the Chrome traces of one job's processes.
 #include <ostream>
 #include <string>
 #include <vector>
@@ -11,9 +11,9 @@ struct TraceMergeOptions {
   std::string output;
 };
 
-// Times start at 0 with the earliest event. Error{BadInput}: a file that write_chrome_trace has not
-// written, or of another clock, or with a rank that an earlier one has; an output that is one of
-// them. Error{DeviceFailed}: it cannot be written. Names the file.
+// Times start at 0 with the earliest event. Error{BadInput}: a file that is not from
+// write_chrome_trace, has another clock, or repeats a rank of an earlier file; an output that is
+// one of the files. Error{DeviceFailed}: it cannot be written. Both name the file.
 void trace_merge(const TraceMergeOptions& options, std::ostream& out);
 
 }  // namespace coshard::tools

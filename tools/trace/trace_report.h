@@ -1,5 +1,5 @@
 #pragma once
-// `coshard trace report`: how much of the communication in a Chrome trace ran under compute.
+// `coshard trace report`: how much of the communication in a Chrome trace was hidden by compute.
 #include <ostream>
 #include <string>
 
@@ -11,8 +11,8 @@ struct TraceReportOptions {
   bool json = false;
 };
 
-// Prints the report, and writes the page where one is asked for. Error{BadInput} for a trace that
-// cannot be read, Error{DeviceFailed} for a page that cannot be written; both name the file.
+// Prints the report, and writes the page if requested. Error{BadInput}: a trace cannot be read;
+// Error{DeviceFailed}: a page cannot be written; both name the file.
 void trace_report(const TraceReportOptions& options, std::ostream& out);
 
 }  // namespace coshard::tools

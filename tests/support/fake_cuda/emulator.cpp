@@ -21,7 +21,7 @@ enum class State { Ready, AtBarrier, AtWarp, Ended };
 
 class EmulatedBlock;
 
-// A block at work.
+// A running block.
 struct Running {
   const CudaLaunch* launch;
   std::vector<EmulatedBlock> threads;
@@ -140,7 +140,7 @@ class Scheduler {
     throw std::runtime_error(std::exchange(error_, {}));
   }
 
-  // Lets every thread that may go on do so, once; false when all have ended.
+  // Resumes every runnable thread once; false if all have ended.
   bool turn() {
     std::shuffle(order_.begin(), order_.end(), random_);
     bool any = false;
@@ -180,8 +180,8 @@ class Scheduler {
     return true;
   }
 
-  // Of the process, and never taken down: a device may end with its thread, after what is the
-  // thread's own. The driver runs one kernel at a time.
+  // One per process and never destroyed: a device may be destroyed after its thread's
+  // thread_locals. The driver runs one kernel at a time.
   static context::pooled_fixedsize_stack& stacks() {
     static auto* pool = new context::pooled_fixedsize_stack(kStackBytes);
     return *pool;

@@ -1,9 +1,9 @@
 #pragma once
-// Runs a kernel body as a device would, on the CPU: block after block in a drawn order, and each
-// thread of a block that meets as a fiber. A barrier gives way to the other threads, which go on in
-// an order that differs per round and seed; a shuffle is write lane, barrier of the warp, read
-// lane, barrier. Shared memory starts full of NaN bytes. So a missing barrier shows as a wrong
-// number for some seed, and one that only some threads reach as an error.
+// Runs a kernel body as a device would, on the CPU: block after block in a random order, with each
+// thread of a block that synchronizes as a fiber. A barrier yields to the other threads, which
+// continue in an order that differs per round and seed; a shuffle writes its lane, waits at a warp
+// barrier, reads the other lane and waits again. Shared memory starts full of NaN bytes. So a
+// missing barrier shows as a wrong number for some seed; one that only some threads reach fails.
 #include <cstdint>
 #include <stdexcept>
 
@@ -11,8 +11,8 @@
 
 namespace coshard::testing {
 
-// std::runtime_error: threads that wait for threads that have ended, or a meeting in a kernel that
-// says its threads never meet.
+// Throws std::runtime_error if threads wait for threads that have ended, or if a kernel
+// synchronizes that declares not to.
 void emulate(const CudaLaunch& launch, std::uint64_t seed);
 
 }  // namespace coshard::testing

@@ -1,5 +1,5 @@
 #pragma once
-// The fake's functions for the table of CUDA calls: a file for each family fills in its own.
+// The fake's functions for the table of CUDA calls: one file per family fills in its own.
 #include <string>
 
 #include "runtime/device/cuda/api.h"
@@ -20,12 +20,12 @@ inline FakeDriver& driver() { return FakeDriver::get(); }
 
 // The last error of the calling thread.
 cudaError_t& last_error();
-// Remembers an error as the last one.
+// Stores an error as the last one.
 cudaError_t status(int code);
-// What a call says that waited for a device in vain.
+// The status of a call that waited for a device; not `over`: in vain.
 inline cudaError_t waited(bool over) { return status(over ? cudaSuccess : cudaErrorTimeout); }
 
-// Counts the call; returns from the function when a fault says so.
+// Counts the call; returns from the function if a fault requires it.
 #define ENTER(name)                                       \
   if (const int fault = driver().enter(name); fault != 0) \
   return status(fault == FakeDriver::kSkip ? 0 : fault)

@@ -1,7 +1,7 @@
 // How calls wait for a device. A driver has one lock for each context, and some calls hold it while
 // they wait for the device; every call that queues work needs it (torchcomms#2334: a copy on
 // another stream waits behind a first launch that waits for the device). So a stream that waits for
-// work that is not queued yet, and a call that waits for the device, are a deadlock.
+// work not yet queued, and a call that waits for the device, deadlock.
 #include <algorithm>
 
 #include "tests/support/fake_cuda/fake_driver.h"
@@ -77,7 +77,7 @@ bool FakeDriver::wait_for_all(std::unique_lock<std::recursive_mutex>& held, int 
   return first == ops.end();
 }
 
-// Follows what the op waits for to where nothing goes on.
+// Follows the op's dependencies to the one that is stuck.
 std::string FakeDriver::cause_of(const Op& op) const {
   const Op* at = &op;
   std::string path;

@@ -12,7 +12,7 @@ namespace {
 
 using namespace fake_calls;
 
-// `work`, unless memory that it needs has been freed by then.
+// Queues `work`; it complains if memory that it needs has been freed by the time it runs.
 FakeDriver::OpRef enqueue_on(FakeDriver::Stream& stream, const char* call,
                              std::vector<FakeDriver::Allocation> needed, FakeDriver::Work work) {
   return driver().enqueue(stream, [call, needed = std::move(needed), work = std::move(work)] {
@@ -22,7 +22,7 @@ FakeDriver::OpRef enqueue_on(FakeDriver::Stream& stream, const char* call,
   });
 }
 
-// Pageable memory is read before the call returns, and is written by then.
+// Pageable memory has been read or written when the call returns.
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                  cudaStream_t stream) {
   ENTER("MemcpyAsync");
@@ -57,7 +57,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   return waited(over);
 }
 
-// Unlike copies, fills are no exception to the rule that the stream's device is current.
+// Unlike copies, fills require the stream's device to be current.
 cudaError_t set_memory(void* data, int value, std::size_t bytes, cudaStream_t stream) {
   ENTER("MemsetAsync");
   FakeDriver::Stream& on = driver().queue_on(stream);

@@ -172,7 +172,7 @@ bool fits(const FakeProduct& call) {
          call.c.stride == d.stride;
 }
 
-// What the library says no to: epilogues in f64, gelu's other matrix out of step.
+// The library rejects epilogues in f64, and a gelu aux matrix of another layout.
 bool supports(const FakeProduct& call) {
   if (call.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
   if (call.d.type == CUDA_R_64F) return false;
@@ -181,7 +181,7 @@ bool supports(const FakeProduct& call) {
          call.desc.aux_stride % 8 == 0;
 }
 
-// Of the whole problem: an algorithm is good for the one it was chosen for.
+// Of the whole problem: an algorithm is valid only for the one it was chosen for.
 std::uint64_t fingerprint(const FakeProduct& call) {
   std::uint64_t hash = call.desc.epilogue;
   const auto mix = [&](std::int64_t word) {
@@ -197,7 +197,7 @@ std::uint64_t fingerprint(const FakeProduct& call) {
   return hash;
 }
 
-// What an algorithm may count on, one byte for each operand.
+// The alignments that an algorithm may rely on, one byte per operand.
 std::uint64_t word_of(const FakePreference& preference) {
   std::uint64_t word = 0;
   for (const std::uint32_t aligned : preference.aligned)
@@ -213,7 +213,7 @@ bool are_aligned(const FakeProduct& call, std::uint64_t word) {
   return true;
 }
 
-// How the algorithm cuts its sums: it differs with all that the heuristic is asked with.
+// Into how many slices the algorithm splits its sums; depends on all inputs of the heuristic.
 std::uint64_t slices_of(const FakeProduct& call, const FakePreference& preference) {
   std::uint64_t hash = fingerprint(call);
   for (const std::uint32_t aligned : preference.aligned)
@@ -255,7 +255,7 @@ double scalar(const void* value, cudaDataType_t type) {
                             : *static_cast<const float*>(value);
 }
 
-// Memory that is the device's, everywhere.
+// Whether all operands are in memory of the device.
 bool in_reach(const FakeProduct& call) {
   for (const void* data : {call.left, call.right, call.old, static_cast<const void*>(call.result)})
     if (!driver().knows(data)) return false;
@@ -326,14 +326,14 @@ cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cons
     driver().complain("cublasLtMatmul: wrong arguments");
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  // The first product loads the library's kernels (XLA#38932).
+  // The first matmul loads the library's kernels (XLA#38932).
   static const char library = 0;
   if (driver().first_use(device, &library) &&
       !driver().may_wait_for_device(device, "the first cublasLtMatmul"))
     return CUBLAS_STATUS_EXECUTION_FAILED;
   driver().enqueue(driver().queue_on(stream), [call, workspace, needed] {
     if (needed > 0) driver().writes(kProduct, workspace, needed);
-    if (needed > 0) std::memset(workspace, 0xff, needed);  // it is the product's alone
+    if (needed > 0) std::memset(workspace, 0xff, needed);  // only this matmul may use it
     note_accesses(call);
     compute(call);
   });

@@ -9,7 +9,7 @@ namespace {
 
 using namespace fake_calls;
 
-constexpr int kOldestDriver = CUDART_VERSION / 1000 * 1000;  // that serves this runtime
+constexpr int kOldestDriver = CUDART_VERSION / 1000 * 1000;  // that supports this runtime
 
 bool is_device(int device) { return device >= 0 && device < driver().device_count(); }
 
@@ -56,7 +56,7 @@ cudaError_t can_access_peer(int* possible, int device, int peer) {
 }
 
 // cuda_runtime_api.h, cudaDeviceEnablePeerAccess: InvalidDevice where cudaDeviceCanAccessPeer says
-// no, InvalidValue for flags. That it waits is not documented; it maps all memory of the peer.
+// no, InvalidValue for flags. Whether it waits is not documented; it maps all memory of the peer.
 cudaError_t enable_peer(int peer, unsigned flags) {
   ENTER("DeviceEnablePeerAccess");
   const int device = FakeDriver::current_device();

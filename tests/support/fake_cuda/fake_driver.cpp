@@ -17,13 +17,13 @@ namespace {
 // environment variables).
 constexpr int kHardwareQueues = 8;
 constexpr int kPoison = 0xff;                // NaN in every floating type, -1 in every integer
-constexpr std::size_t kPinnedPoison = 4096;  // of pinned memory only so much, since rings are large
+constexpr std::size_t kPinnedPoison = 4096;  // bytes of pinned memory; rings are large
 thread_local bool next_is_stuck = false;
 
 }  // namespace
 
 FakeDriver& FakeDriver::get() {
-  static auto* driver = new FakeDriver();  // outlives what uses it at exit
+  static auto* driver = new FakeDriver();  // never destroyed: it is used at exit
   return *driver;
 }
 
@@ -126,7 +126,7 @@ FakeDriver::Stream* FakeDriver::make_stream(int device, int priority) {
   return streams_.back().get();
 }
 
-// What is queued on it still runs.
+// Work queued on it still runs.
 void FakeDriver::destroy(Stream& stream) {
   const auto held = lock();
   stream.destroyed = true;
@@ -170,15 +170,15 @@ FakeDriver::OpRef FakeDriver::last_of(Stream& stream) const {
   return stream.queue.empty() ? nullptr : stream.queue.back();
 }
 
-// Of the front of a stream: nothing that its hardware queue looks at holds it back. Work that spins
-// on the device (a collective's kernel, a kernel that never ends) has left the queue.
+// Whether the hardware queue can issue the front op of a stream. Work that spins on the device (a
+// collective's kernel, a kernel that never ends) has left the queue.
 bool FakeDriver::issuable(const Op& op) const {
   if (op.ready && !op.ready()) return false;
   return std::ranges::all_of(op.after, &Op::done);
 }
 
-// Hardware queues are first in, first out: what cannot be issued holds back what other streams of
-// the queue brought later. Null: nothing does.
+// Hardware queues are FIFO: an op that cannot be issued blocks later ops of other streams in its
+// queue. Null: none blocks `op`.
 const FakeDriver::Stream* FakeDriver::blocker_of(const Op& op) const {
   for (const auto& stream : streams_) {
     if (stream->hardware != op.stream->hardware || stream.get() == op.stream) continue;
@@ -190,7 +190,7 @@ const FakeDriver::Stream* FakeDriver::blocker_of(const Op& op) const {
   return nullptr;
 }
 
-// Of the front of a stream.
+// Whether the front op of a stream can run now.
 bool FakeDriver::runnable(const Op& op) const {
   if (op.stuck || !issuable(op) || blocker_of(op) != nullptr) return false;
   if (op.gate == nullptr) return true;
@@ -200,7 +200,7 @@ bool FakeDriver::runnable(const Op& op) const {
   });
 }
 
-// Marks the op and all that it waits for.
+// Marks the op and its dependencies as needed.
 void FakeDriver::need(const Op& op) {
   Stream& stream = *op.stream;
   if (op.done || stream.needed >= op.number) return;
@@ -212,7 +212,7 @@ void FakeDriver::need(const Op& op) {
     if (queued->gate == nullptr) continue;
     for (const OpRef& other : queued->gate->arrivals) need(*other);
   }
-  // What is before it in its hardware queue has to leave that, and no more.
+  // Earlier ops must leave its hardware queue, but need not complete.
   for (const auto& other : streams_) {
     if (other->hardware != stream.hardware || other.get() == &stream) continue;
     const auto later = std::ranges::find_if(
@@ -223,7 +223,7 @@ void FakeDriver::need(const Op& op) {
   }
 }
 
-// What an op waits for besides its stream: events and flags.
+// Dependencies outside its stream: events and flags.
 void FakeDriver::need_all_before(const Op& op) {
   for (const OpRef& before : op.after) need(*before);
   if (op.waits_for == nullptr || (op.ready && op.ready())) return;
@@ -275,7 +275,7 @@ bool FakeDriver::force(const OpRef& op) {
       continue;
     }
     if (!marked) break;
-    marked = false;  // a flag may have been written since: look again what is waited for
+    marked = false;  // a flag may have been written since: mark again
   }
   return op->done;
 }

@@ -1,21 +1,21 @@
 #pragma once
 // A CUDA driver without a GPU, for tests: fills the function table (runtime/device/cuda/api.h) from
 // the CPU. Device memory is host memory full of NaN bytes. A stream is a queue whose work runs as
-// late as allowed: when the host waits for it, asks about it, or needs memory back; then what it
-// depends on runs, and now and then something else, in an order drawn from a seed among all orders
+// late as allowed: when the host waits for it, queries it, or needs memory back; then its
+// dependencies run, and occasionally other work, in an order drawn from a seed among all orders
 // that streams, events and hardware queues permit. So a missing event wait or a buffer that is
-// given back too early shows as a wrong number for some seed; and, in whatever order the two have
-// run, as a complaint: what every op reads and writes is known (fake_races.h). Kernels are the
-// bodies of the .cu files, thread by thread (emulator.h). Any call can be told to fail, to be slow,
-// or to leave work that never ends.
+// freed too early shows as a wrong number for some seed and, whatever the order, as a complaint:
+// the driver tracks what every op reads and writes (fake_races.h). Kernels are the bodies of the
+// .cu files, thread by thread (emulator.h). Any call can be made to fail, to be slow, or to queue
+// work that never ends.
 //
-// Calls that wait for a device do so as a real driver does: holding its context, which each call
-// that queues work there needs (fake_context.cpp). What can then never go on is named after a while
-// as a complaint, and the call fails.
+// Calls that wait for a device do so as in a real driver: holding its context, which each call that
+// queues work there needs (fake_context.cpp). A resulting deadlock is reported as a complaint after
+// a timeout, and the call fails.
 //
-// What it cannot show: speed, the memory model of a device (its atomics and fences are those of one
-// thread), tensor-core instructions, and races between threads of a block other than by the order
-// in which they run between two barriers.
+// It does not model speed, a device's memory model (atomics and fences are those of one thread),
+// tensor-core instructions, or races between threads of a block, except through the order in which
+// they run between two barriers.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -39,14 +39,14 @@ namespace coshard::testing {
 
 struct FakeCapture;  // fake_graphs.h
 
-// What becomes of one call, counted from when the fault is set.
+// A fault of calls of one name, which are counted from when the fault is set.
 struct Fault {
   std::string call;           // "Malloc", "Launch", "EventRecord", …
-  int after = 0;              // so many calls of the name go well first
-  int times = 1;              // then so many do not
+  int after = 0;              // so many calls succeed first
+  int times = 1;              // then so many are affected
   int error = 0;              // the status they return; 0: none
-  bool stuck = false;         // what they queue never runs
-  bool skipped = false;       // they return success and do nothing: shows what a mistake would do
+  bool stuck = false;         // the work they queue never runs
+  bool skipped = false;       // they return success and do nothing, as if they were missing
   std::int64_t delay_ns = 0;  // before they do their work
   int device = -1;            // only calls on this device; -1: any
 };
@@ -57,7 +57,7 @@ class FakeDriver {
   struct Stream;
   struct Op;
   using OpRef = std::shared_ptr<Op>;
-  // Work that several streams have a part in: none goes on before all `expected` are there.
+  // Work in which several streams take part: none continues before all `expected` have arrived.
   struct Gate {
     std::size_t expected = 0;
     std::vector<OpRef> arrivals;
@@ -65,69 +65,69 @@ class FakeDriver {
 
   struct Op {
     Work work;
-    std::vector<OpRef> after;         // besides what is before it in its stream
+    std::vector<OpRef> after;         // in addition to its predecessors in the stream
     std::shared_ptr<Gate> gate;       // null: none
     std::function<bool()> ready;      // null: always
-    const void* waits_for = nullptr;  // the flag that `ready` looks at
+    const void* waits_for = nullptr;  // the flag that `ready` reads
     const void* writes = nullptr;     // the flag that the work writes
     Stream* stream = nullptr;
     std::uint64_t number = 0;              // in its stream
     std::uint64_t order = 0;               // among the work of all streams
-    std::shared_ptr<FakeCapture> capture;  // it is a node of that, and never queued
+    std::shared_ptr<FakeCapture> capture;  // it is a node of this capture, and never queued
     std::size_t node = 0;
     bool stuck = false, done = false;
-    std::shared_ptr<const FakeClock> host;  // what the host knew to be over when it queued the op
-    FakeClock clock;                        // once it runs: what it comes after; then with itself
+    std::shared_ptr<const FakeClock> host;  // what the host had seen complete when it queued the op
+    FakeClock clock;  // while it runs: what it comes after; then including itself
   };
   struct Stream {
     int device = 0;
     int priority = 0;
     int id = 0;
     int hardware = 0;  // the queue of its device that it shares with other streams
-    std::uint64_t next = 1, needed = 0;  // numbers: of the next op; up to which a force asks for
-    bool destroyed = false;              // goes when its queue is empty
+    std::uint64_t next = 1, needed = 0;  // number of the next op; up to which force() needs ops
+    bool destroyed = false;              // deleted once its queue is empty
     std::deque<OpRef> queue;
-    std::shared_ptr<FakeCapture> capture;  // what it is given is recorded; null: queued
-    std::vector<std::size_t> tail;         // the nodes that the next one comes after
+    std::shared_ptr<FakeCapture> capture;  // its work is recorded there; null: queued
+    std::vector<std::size_t> tail;         // the nodes that precede the next one
     FakeClock clock;                       // of what has run
   };
 
   // The driver of the process. Made at the first use; its table is installed by install().
   static FakeDriver& get();
-  // Makes coshard's CUDA calls go here. `seed` draws the orders.
+  // Redirects coshard's CUDA calls here. `seed` determines the orders.
   void install(std::uint64_t seed, int devices);
 
   // --- for tests ---
   void reseed(std::uint64_t seed);
   void set_devices(int count) { devices_ = count; }
-  // What CUDA it serves; 0: there is no driver.
+  // The CUDA version it supports; 0: there is no driver.
   void set_driver_version(int version) { driver_version_ = version; }
   void set_peer_access(bool possible) { peer_access_ = possible; }
   // Whether `device` can reach the memory of `peer`, where peer access is possible at all.
   void set_peer_access(int device, int peer, bool possible);
-  // How long a call waits for a device that does nothing before it complains and fails.
+  // How long a call waits for a device without progress before it complains and fails.
   void set_patience(std::chrono::milliseconds limit) { limit_ = limit; }
-  // How often a call waits for its device where a driver may or may not do so.
+  // The probability that a call waits for its device if a driver may or may not do so.
   void set_waiting(double probability) { waiting_ = probability; }
-  // As in a new process: no kernel is loaded and no peer access enabled; nobody has used memory.
+  // As in a new process: no kernel is loaded, no peer access enabled, no memory access recorded.
   void forget();
-  // The stream goes on when *flag is not 0; raise() writes it in the order of another stream.
+  // The stream continues once *flag is not 0; raise() sets it in the order of another stream.
   void park(void* stream, const std::uint32_t* flag);
   void raise(void* stream, std::uint32_t* flag);
   void set_memory_limit(std::size_t bytes) { memory_limit_ = bytes; }
   void set_fault(Fault fault);
   void clear_faults();
-  // How often the host called `name`; "" all together.
+  // How often the host called `name`; "": all calls.
   std::uint64_t calls(const std::string& name) const;
-  // Calls that made, or may have made, the host wait for a device.
+  // Calls that made, or could have made, the host wait for a device.
   std::uint64_t synchronisations() const;
   void reset_counts();
-  // One line for each thing a program must not do (a barrier that not all threads reach, …).
+  // One line per violation by the program (a barrier that not all threads reach, …).
   std::vector<std::string> complaints() const;
-  // Those so far, which then count no more: for tests that do what must not be done.
+  // Returns and clears those so far, for tests that violate rules on purpose.
   std::vector<std::string> take_complaints();
   void complain(const std::string& text);
-  // Work is never chosen before its time: no extra ops, everything as late as possible.
+  // How often an op runs before it is needed; 0: everything as late as possible.
   void set_eagerness(double probability) { eagerness_ = probability; }
 
   // --- for the calls (fake_*_calls.cpp, other fake libraries) ---
@@ -135,28 +135,28 @@ class FakeDriver {
     return std::unique_lock<std::recursive_mutex>(mutex_);
   }
   // Counts the call and applies its fault; the status to return, 0 to go on, kSkip to return
-  // success at once. The flag stays for the next enqueue of this thread.
+  // success at once. `stuck` applies to the next enqueue of this thread.
   static constexpr int kSkip = -1;
   int enter(const char* call);
-  // Takes that flag, for calls that queue their work later, or never return.
+  // Takes that `stuck`, for calls that queue their work later or never return.
   static bool take_stuck();
   Stream& stream(void* handle);
   Stream* make_stream(int device, int priority);
   void destroy(Stream& stream);
   OpRef enqueue(Stream& stream, Work work);
   OpRef enqueue(Stream& stream, Op op);
-  // Runs what `op` depends on and itself, as far as that is possible now; true when it is done.
+  // Runs the dependencies of `op` and itself, as far as possible now; true if it is done.
   bool force(const OpRef& op);
   // Runs everything that can run.
   void drain();
   // The stream, once its device's context is free: for each call that queues work. Not under
   // lock().
   Stream& queue_on(void* handle);
-  // Waits for all that is queued on the device, or for `op`, holding the device's context. False
-  // after a complaint when that cannot end; `call` is what it says. Not under lock().
+  // Waits for all work queued on the device, or for `op`, holding the device's context. False after
+  // a complaint, which names `call`, if that cannot end. Not under lock().
   bool wait_for_device(int device, const std::string& call);
   bool wait_for(const OpRef& op, const std::string& call);
-  // wait_for_device for calls of which it is not documented whether they wait: as drawn.
+  // wait_for_device at random, for calls of which it is undocumented whether they wait.
   bool may_wait_for_device(int device, const std::string& call);
   // True for the first call with this device and key since forget().
   bool first_use(int device, const void* key);
@@ -165,20 +165,20 @@ class FakeDriver {
   bool patient();
   std::uint64_t draw() { return random_(); }
 
-  // For the work of ops, as it runs: what it does with memory, which must not race with another
-  // stream. `what` says who does; of `by`, which has no work of its own (a collective's parts).
+  // Called by the work of ops as it runs: memory accesses, which must not race with other streams.
+  // `what` names the access; `by`: its op, if that has no work (a collective's parts).
   void reads(const char* what, const void* data, std::size_t bytes, const Op* by = nullptr);
   void writes(const char* what, const void* data, std::size_t bytes, const Op* by = nullptr);
-  // The host has been told that they are over.
+  // The host has seen these complete.
   void observe(const FakeClock& over);
   void observe_device(int device);
-  // The memory is another's from now on.
+  // The memory has a new owner.
   void renew(const void* data, std::size_t bytes) { races_.forget(data, bytes); }
 
   void* allocate(std::size_t bytes, bool on_device);
   bool release(void* data);
   bool knows(const void* data) const { return allocation_of(data).serial != 0; }
-  // The device or pinned memory that holds this address, and whether it is there still.
+  // The device or pinned allocation at this address, and whether it still exists.
   struct Allocation {
     const void* data = nullptr;
     std::uint64_t serial = 0;  // 0: no such memory
@@ -187,8 +187,7 @@ class FakeDriver {
   };
   Allocation allocation_of(const void* data) const;
   bool alive(const Allocation& allocation) const;
-  // For pools, under the lock: memory of the device that backs them (false: there is not so much
-  // left), and its range of addresses.
+  // For pools, under the lock: backing device memory (false: not enough left), and its addresses.
   bool reserve(std::size_t bytes);
   void unreserve(std::size_t bytes);
   void note_range(const void* data, std::size_t bytes, int device);
@@ -197,10 +196,10 @@ class FakeDriver {
   int driver_version() const { return driver_version_; }
   bool peer_access() const { return peer_access_; }
   bool can_reach(int device, int peer) const;
-  // False when it was enabled before.
+  // False if it is enabled already.
   bool enable_peer(int device, int peer);
-  bool reaches(int device, int peer) const;  // is enabled, or the same
-  // Shared memory that blocks of the function may have beyond 48 KiB.
+  bool reaches(int device, int peer) const;  // enabled, or the same device
+  // The opt-in limit of shared memory for blocks of the function.
   std::size_t& shared_limit(int device, const void* function);
   std::size_t memory_in_use() const { return in_use_; }
   std::size_t memory_limit() const { return memory_limit_; }
@@ -232,8 +231,8 @@ class FakeDriver {
   bool peer_access_ = true;
   std::vector<std::unique_ptr<Stream>> streams_;
   int next_stream_ = 0;
-  std::uint64_t next_order_ = 1, progress_ = 0;  // of the latter: ops queued and ops done
-  std::map<int, std::thread::id> contexts_;      // of a device: who holds it
+  std::uint64_t next_order_ = 1, progress_ = 0;  // progress_: ops queued plus ops done
+  std::map<int, std::thread::id> contexts_;      // by device: the thread that holds it
   std::set<std::pair<int, const void*>> used_;
   std::set<std::pair<int, int>> unreachable_, enabled_;
   std::map<std::pair<int, const void*>, std::size_t> shared_limits_;
@@ -244,9 +243,9 @@ class FakeDriver {
   std::map<std::string, std::uint64_t> counts_;
   std::vector<std::string> complaints_;
   FakeRaces races_;
-  bool race_told_ = false;       // one is enough: others follow from it
-  const Op* running_ = nullptr;  // whose work it is
-  // Of the host as a whole, since what threads tell each other is not seen.
+  bool race_told_ = false;       // only the first is reported: others follow from it
+  const Op* running_ = nullptr;  // the op whose work is running
+  // Of the host as a whole, since synchronization between its threads is not tracked.
   std::shared_ptr<const FakeClock> host_ = std::make_shared<FakeClock>();
 };
 

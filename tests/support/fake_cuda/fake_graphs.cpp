@@ -8,7 +8,7 @@
 
 namespace coshard::testing {
 
-// One capture. Streams and events refer to it also when it is over.
+// One capture. Streams and events may refer to it after it has ended.
 struct FakeCapture {
   FakeGraph graph;
   FakeDriver::Stream* origin = nullptr;
@@ -25,13 +25,13 @@ using Capture = std::shared_ptr<FakeCapture>;
 
 FakeDriver& driver() { return FakeDriver::get(); }
 
-std::vector<Capture>& captures() {  // that last; under the driver's lock
+std::vector<Capture>& captures() {  // the active ones; under the driver's lock
   static auto* all = new std::vector<Capture>();
   return *all;
 }
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
-// Counts the call; returns from the function when a fault says so.
+// Counts the call; returns from the function if a fault requires it.
 #define GRAPH_ENTER(name)                                 \
   if (const int fault = driver().enter(name); fault != 0) \
   return static_cast<cudaError_t>(fault == FakeDriver::kSkip ? 0 : fault)
@@ -41,8 +41,8 @@ cudaError_t spoil(FakeCapture& capture, cudaError_t why) {
   return why;
 }
 
-// "Potentially unsafe": what waits for the device or is not seen by streams. Of cudaEventQuery:
-// pytorch#104728's watchdog, which spoiled captures of mode global.
+// "Potentially unsafe": calls that wait for the device or bypass streams. cudaEventQuery: the
+// watchdog of pytorch#104728 invalidated captures in global mode.
 bool unsafe(const std::string& call) {
   static const std::set<std::string> calls = {"Malloc",
                                               "Free",
@@ -71,7 +71,7 @@ void mark(const FakeGraph& graph, std::size_t last, std::vector<bool>& seen) {
   }
 }
 
-// Whether the origin's stream is behind all that the others were given.
+// Whether the origin stream comes after all work of the others.
 bool joined(const FakeCapture& capture) {
   std::vector<bool> seen(capture.graph.nodes.size());
   for (const std::size_t last : capture.origin->tail) mark(capture.graph, last, seen);
@@ -133,8 +133,8 @@ cudaError_t exchange_mode(cudaStreamCaptureMode* mode) {
   return cudaSuccess;
 }
 
-// A graph that can be launched. Its nodes go to a few streams of its own: those of one stream stay
-// in the order in which they were recorded, which is one that the graph permits.
+// An executable graph. Its nodes run on a few streams of its own: those of one stream in the order
+// in which they were recorded, which the graph permits.
 struct FakeExec {
   FakeGraph graph;
   std::array<FakeDriver::Stream*, 4> streams{};
@@ -155,7 +155,7 @@ cudaError_t destroy_graph(cudaGraph_t graph) {
   return cudaSuccess;
 }
 
-// cuda.h, cuGraphExecDestroy: what is in flight is not ended by it.
+// cuda.h, cuGraphExecDestroy: it does not end launches in flight.
 cudaError_t destroy_exec(cudaGraphExec_t exec) {
   GRAPH_ENTER("GraphExecDestroy");
   auto* gone = reinterpret_cast<FakeExec*>(exec);

@@ -1,11 +1,11 @@
 #pragma once
 // Stream capture and graphs on the fake driver. Rules: cuda_runtime_api.h (cudaStreamBeginCapture,
 // cudaThreadExchangeStreamCaptureMode, cudaStreamEndCapture) and the CUDA programming guide,
-// "Creating a Graph Using Stream Capture": what a captured stream is given becomes a node after
-// what it was given before and what it has waited for; a stream joins by waiting for an event of
-// the capture and has to be joined in turn; nothing may wait across its border; asking about
-// captured events and streams, and unsafe calls of the capturing thread, are errors that spoil it.
-// A launch runs the nodes in an order drawn from the seed among all that the graph permits.
+// "Creating a Graph Using Stream Capture": work on a captured stream becomes a node after the
+// stream's earlier work and what it has waited for; a stream joins by waiting for an event of the
+// capture and must be joined in turn; nothing may wait across the capture's boundary; queries of
+// captured events and streams, and unsafe calls by the capturing thread, are errors that invalidate
+// it. A launch runs the nodes in an order drawn from the seed among all that the graph permits.
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,7 +19,7 @@ namespace coshard::testing {
 struct FakeGraph {
   struct Node {
     FakeDriver::Work work;
-    // In place of work: queues it on a stream, at each launch.
+    // Instead of work: queues it on a stream at each launch.
     std::function<void(FakeDriver::Stream&)> queue;
     std::vector<std::size_t> after;  // nodes
   };
@@ -28,13 +28,12 @@ struct FakeGraph {
 
 namespace fake_graphs {
 
-// 0, or the status of a call that this thread may not make now.
+// 0, or the error of a call that this thread must not make now.
 int prohibited(const std::string& call);
-// What `stream` is given becomes a node of its capture; null: it is not captured.
+// Adds work on `stream` as a node of its capture; null: it is not captured.
 FakeDriver::OpRef record(FakeDriver::Stream& stream, FakeDriver::Work work,
                          std::function<void(FakeDriver::Stream&)> queue = nullptr);
-// cudaStreamWaitEvent for an event that `op` is: 0, an error, or kEager: as between streams that
-// nobody captures.
+// cudaStreamWaitEvent for an event recorded as `op`: 0, an error, or kEager: as without a capture.
 constexpr int kEager = -2;
 int wait(FakeDriver::Stream& stream, const FakeDriver::OpRef& op);
 // cudaEventQuery and cudaEventSynchronize of such an event: 0 or the error.

@@ -37,8 +37,8 @@ cudaError_t get_attributes(cudaFuncAttributes*, const void* function) {
   return cudaSuccess;
 }
 
-// The memory that a kernel's arguments point to: each word of them that is an address of some. Half
-// of a word may be padding, which with the other half looks like an address of a pool's wide range.
+// The memory that a kernel's arguments point to: every word that is an address of an allocation.
+// Half of a word may be padding, which may make it look like an address in a pool's wide range.
 std::vector<FakeDriver::Allocation> memory_of(const std::vector<char>& kernel) {
   std::vector<FakeDriver::Allocation> found;
   for (std::size_t at = 0; at + sizeof(void*) <= kernel.size(); at += sizeof(void*)) {
@@ -50,7 +50,7 @@ std::vector<FakeDriver::Allocation> memory_of(const std::vector<char>& kernel) {
   return found;
 }
 
-// The programming guide: another device's memory is for kernels only once peer access is enabled.
+// The programming guide: kernels may use another device's memory only with peer access enabled.
 void check_reach(const CudaLaunch& launch, const std::vector<FakeDriver::Allocation>& memory) {
   const int device = FakeDriver::current_device();
   for (const auto& allocation : memory)

@@ -1,7 +1,6 @@
 // main() of the tests on the fake driver. COSHARD_TEST_SEED is the first seed; each repetition
-// (GTEST_REPEAT) takes the next. COSHARD_TEST_DEVICES: how many devices there are; without it 1, 2
-// and 4 in turn. COSHARD_TEST_PATIENCE: after how many seconds a call that waits for a device in
-// vain fails.
+// (GTEST_REPEAT) takes the next. COSHARD_TEST_DEVICES: the number of devices; by default 1, 2 and 4
+// in turn. COSHARD_TEST_PATIENCE: seconds after which a call that waits for a device in vain fails.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -34,7 +33,7 @@ class NextSeed final : public ::testing::Environment {
   int devices_;  // 0: 1, 2 or 4 in turn
 };
 
-// Each test finds the driver as a new process does, and answers for what it is blamed for.
+// Each test starts with the driver as in a new process, and fails if there are complaints.
 class NextTest final : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo&) override { FakeDriver::get().forget(); }
   void OnTestEnd(const ::testing::TestInfo&) override {

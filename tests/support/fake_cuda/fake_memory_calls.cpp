@@ -1,4 +1,4 @@
-// Memory of devices, and of the host where devices reach it.
+// Device memory, and pinned host memory.
 #include "tests/support/fake_cuda/fake_calls.h"
 #include "tests/support/fake_cuda/fake_pools.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using namespace fake_calls;
 
-// The programming guide lists it under implicit synchronization; today's drivers seldom do it
+// The programming guide lists it under implicit synchronization; today's drivers rarely do it
 // (cupy#2898).
 cudaError_t allocate_memory(void** data, std::size_t bytes) {
   ENTER("Malloc");

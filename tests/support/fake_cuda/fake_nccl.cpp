@@ -11,7 +11,7 @@ namespace coshard::testing {
 namespace nccl_fake {
 
 State& state() {
-  static auto* all = new State();  // outlives what uses it at exit
+  static auto* all = new State();  // never destroyed: it is used at exit
   return *all;
 }
 
@@ -89,7 +89,7 @@ const char* at(const void* base, std::size_t bytes) {
 }
 char* at(void* base, std::size_t bytes) { return static_cast<char*>(base) + bytes; }
 
-// The arithmetic, into memory of its own first: a rank's recv may be its send.
+// The result, in a separate buffer: a rank's recv may be its send.
 std::vector<char> reduced(const Match& match, std::size_t offset, std::size_t count) {
   const Part& first = match.parts[0];
   std::vector<const void*> sources;
@@ -118,7 +118,7 @@ void run_reduction(Match& match) {
   }
 }
 
-// What the part of rank `r` reads and writes: in place, not what it has already.
+// Notes the accesses of rank `r`'s part; in place, without the data it has already.
 void note_part(const Part& part, const FakeDriver::Op& op, std::size_t r, std::size_t ranks) {
   using enum NcclCallKind;
   const char* what = to_string(part.kind);
@@ -168,8 +168,8 @@ bool agree(const Part& a, const Part& b) {
          a.peer == b.peer;
 }
 
-// Puts `unit` into the match as `slot`; both wait for each other from now on. True when they do
-// not agree, and none of them will ever go on.
+// Puts `unit` into the match as `slot`; the units then wait for each other. True if the calls do
+// not match, so that none of them will ever continue.
 bool join(const std::shared_ptr<Match>& match, std::size_t slot, const Part& part,
           const std::shared_ptr<Unit>& unit) {
   const bool message = part.kind == NcclCallKind::Send || part.kind == NcclCallKind::Recv;
@@ -201,7 +201,7 @@ std::shared_ptr<Match> match_of(const Part& part, std::size_t& slot) {
     const bool sends = part.kind == NcclCallKind::Send;
     const int source = sends ? part.comm->rank : part.peer;
     const int target = sends ? part.peer : part.comm->rank;
-    // Each side counts its own.
+    // Each side counts its own messages.
     const auto key = sends ? std::pair(part.peer, 0) : std::pair(part.peer, 1);
     found = &clique.messages[{source, target, part.comm->messages[key]++}];
     slot = sends ? 0 : 1;
@@ -279,8 +279,8 @@ bool meet(ncclComm& comm, const std::string& what, std::size_t ranks) {
 
 namespace {
 
-// Connections are made at the first use of an algorithm or of a peer, by the call itself, which
-// comes back when the others have come too (ncclGroupEnd, group.cc: the jobs of ncclP2PPreconnect
+// Connections are made at the first use of an algorithm or a peer, by the call itself, which
+// returns once the others have called, too (ncclGroupEnd, group.cc: the jobs of ncclP2PPreconnect
 // and ncclCollPreconnect are joined before the launch).
 bool connect(const Part& part) {
   ncclComm& comm = *part.comm;

@@ -17,12 +17,11 @@ FakeDriver& driver() { return FakeDriver::get(); }
 thread_local int group_depth = 0;
 thread_local std::vector<Part> group_parts;
 
-// Counts the call; returns from the function when a fault says so.
+// Counts the call; returns from the function if a fault requires it.
 #define NCCL_ENTER(name) \
   if (const int fault = driver().enter(name); fault != 0) return static_cast<ncclResult_t>(fault)
 
-// The flag is the first thing that an abort and a revoke set (init.cc), so that whoever is inside
-// leaves; what is on the device stays.
+// Abort and revoke first set the flag (init.cc), so that threads inside leave; device work stays.
 [[noreturn]] void never_return(ncclComm& comm) {
   {
     const auto held = driver().lock();
@@ -46,7 +45,7 @@ ncclResult_t take(Part part, const char* name) {
   return begin(held, {part});
 }
 
-// Stores what a call has made, now that it is over.
+// Stores a call's result once it is over.
 template <class T>
 void store(std::optional<Slot<T>>& slot, const char* name) {
   if (!slot) return;
@@ -100,14 +99,14 @@ ncclComm* make(const std::shared_ptr<Clique>& clique, int size, int rank, bool b
   return comm;
 }
 
-// All ranks that will be are there.
+// Whether all of its ranks have joined.
 bool connected(const ncclComm& comm) {
   const Clique& clique = *comm.clique;
   const bool all_split = clique.split == nullptr || clique.split->arrived == clique.split->expected;
   return all_split && clique.present() == clique.size;
 }
 
-// The communicator is in the slot from the beginning, for who aborts it (ncclCommInitRankDev,
+// The communicator is in the slot from the start, so that it can be aborted (ncclCommInitRankDev,
 // init.cc:2515 of 2.30).
 ncclResult_t init_rank(ncclComm_t* slot, int size, ncclUniqueId id, int rank,
                        ncclConfig_t* config) {
@@ -125,7 +124,7 @@ ncclResult_t init_rank(ncclComm_t* slot, int size, ncclUniqueId id, int rank,
 }
 
 // "*newcomm should be NCCL_COMM_NULL until comm split fully complete" (init.cc:3098 of 2.30). The
-// parent is busy until then, and who aborts it ends the split (childAbortFlag).
+// parent is busy until then, and aborting it ends the split (childAbortFlag).
 ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* slot, ncclConfig_t* config) {
   NCCL_ENTER("ncclCommSplit");
   const Inside inside(parent, "ncclCommSplit");
@@ -139,7 +138,7 @@ ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* slot, nccl
   auto& clique = state().colors[{turn.get(), color}];
   if (clique == nullptr) clique = std::make_shared<Clique>();
   clique->split = turn;
-  // Keys are ranks of the child; how many it has shows when all of the parent's ranks have come.
+  // Keys are ranks of the child; its size is known once all of the parent's ranks have called.
   *slot = nullptr;
   ncclComm* child = make(clique, std::max(clique->size, key + 1), key, config->blocking != 0);
   parent->child = Slot<ncclComm*>{slot, child};
@@ -153,7 +152,7 @@ ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* slot, nccl
   return ncclSuccess;
 }
 
-// What a communicator that does not block does when it is asked.
+// The progress of a nonblocking communicator when it is polled.
 void advance(ncclComm& comm) {
   const ncclComm& waits_for = comm.child ? *comm.child->value : comm;
   if (!connected(waits_for) || --comm.polls > 0) return;
@@ -179,13 +178,13 @@ ncclResult_t async_error(ncclComm_t comm, ncclResult_t* error) {
   return ncclSuccess;
 }
 
-// What a call in progress does is done by a thread of NCCL's own, which may have been quicker.
+// A thread of NCCL's own runs a call in progress, and may have finished before.
 void let_go(ncclComm& comm) {
   if (!comm.blocking && driver().draw() % 2 == 0) store_results(comm);
   release(comm);
 }
 
-// Lets go of who is inside, and of what is on the device; frees nothing (ncclCommRevoke, init.cc).
+// Releases threads inside and work on the device; frees nothing (ncclCommRevoke, init.cc).
 ncclResult_t revoke(ncclComm_t comm, int) {
   NCCL_ENTER("ncclCommRevoke");
   if (FakeDriver::take_stuck()) never_return(*comm);
@@ -197,8 +196,8 @@ ncclResult_t revoke(ncclComm_t comm, int) {
   return ncclSuccess;
 }
 
-// Memory goes with the last of the ranks in this process (commReclaim, init.cc); whoever is inside
-// one of them by then uses what is gone.
+// The last of the ranks in this process frees the memory (commReclaim, init.cc); a thread still
+// inside one of them is a use after free.
 void leave(ncclComm& comm, const char* name) {
   state().alive.erase(&comm);
   Clique& clique = *comm.clique;
@@ -209,8 +208,8 @@ void leave(ncclComm& comm, const char* name) {
 }
 
 // From any thread, at any time: "ncclCommAbort can be called at any point during initialization,
-// communication or when finalizing" (NCCL user guide, Fault tolerance). Whoever waits inside leaves
-// with an error; PyTorch's watchdog relies on it.
+// communication or when finalizing" (NCCL user guide, Fault tolerance). Threads that wait inside
+// return an error; PyTorch's watchdog relies on it.
 ncclResult_t abort_comm(ncclComm_t comm) {
   NCCL_ENTER("ncclCommAbort");
   if (FakeDriver::take_stuck()) never_return(*comm);
@@ -225,7 +224,7 @@ ncclResult_t abort_comm(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-// Comes back when this rank's operations are over.
+// Returns once this rank's operations are over.
 ncclResult_t finalize(ncclComm_t comm) {
   NCCL_ENTER("ncclCommFinalize");
   const Inside inside(comm, "ncclCommFinalize");
@@ -321,13 +320,13 @@ ncclResult_t mem_free(void* data) {
   driver().drain();
   return driver().release(data) ? ncclSuccess : ncclInvalidArgument;
 }
-// By all ranks.
+// Called by all ranks.
 ncclResult_t window_register(ncclComm_t comm, void* data, std::size_t, ncclWindow_t* slot, int) {
   NCCL_ENTER("ncclCommWindowRegister");
   const Inside inside(comm, "ncclCommWindowRegister");
   if (inside.status() != ncclSuccess) return inside.status();
   auto held = driver().lock();
-  // A window's memory is ncclMemAlloc's; a pool's cannot be one (NCCL user guide, window
+  // A window's memory comes from ncclMemAlloc, not from a pool (NCCL user guide, window
   // registration).
   if (is_of_a_pool(data)) driver().complain("ncclCommWindowRegister of a pool's memory");
   *slot = nullptr;

@@ -1,6 +1,5 @@
 #pragma once
-// What the fake NCCL knows, and how calls of several ranks become work on their streams. Everything
-// under the driver's lock.
+// State of the fake NCCL, and how calls of ranks become work on streams. Under the driver's lock.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +23,7 @@ constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 struct Match;
 
-// What one rank has put on a stream: a call, or the calls of a group.
+// One rank's work on a stream: a call, or the calls of a group.
 struct Unit {
   FakeDriver::OpRef op;
   std::shared_ptr<FakeDriver::Gate> gate;
@@ -48,7 +47,7 @@ struct Part {
 // One collective of all ranks, or one message of two: [0] sends, [1] receives.
 struct Match {
   std::vector<Part> parts;
-  std::vector<std::shared_ptr<Unit>> units;  // null: not there yet
+  std::vector<std::shared_ptr<Unit>> units;  // null: not arrived yet
   bool done = false, hung = false;
 };
 
@@ -57,8 +56,7 @@ struct Split {
   int expected = 0, arrived = 0;
 };
 
-// Where NCCL stores a result that is there only when the call is over: the caller's memory, which
-// has to be there until then.
+// The caller's memory into which NCCL stores a result when the call is over; it must outlive that.
 template <class T>
 struct Slot {
   T* at = nullptr;
@@ -68,8 +66,8 @@ struct Slot {
 // The ranks of one communicator.
 struct Clique {
   int size = 0, gone = 0;        // gone: aborted or destroyed
-  std::shared_ptr<Split> split;  // null: not made by one
-  // What its ranks set up together, and who has come: "window 0", "ncclAllReduce", "0 to 1".
+  std::shared_ptr<Split> split;  // null: not created by one
+  // What its ranks set up together, and which have arrived: "window 0", "ncclAllReduce", "0 to 1".
   std::map<std::string, std::set<int>> meetings;
   std::vector<ncclComm*> members;
   std::map<std::uint64_t, std::shared_ptr<Match>> collectives;  // by sequence
@@ -86,20 +84,20 @@ struct ncclComm {
   int rank = 0;
   int device = 0;
   bool blocking = true;
-  int polls = 0;         // not blocking: that still find it in progress
-  bool ready = false;    // its ranks have found each other
-  bool aborted = false;  // the flag that whoever waits inside looks at
+  int polls = 0;         // nonblocking: polls that will still find it in progress
+  bool ready = false;    // its ranks have met
+  bool aborted = false;  // the flag that threads waiting inside read
   bool revoked = false, finalizing = false;
-  const char* inside = nullptr;  // the call that some thread is in
+  const char* inside = nullptr;  // the call that a thread is in
   int windows = 0;               // registered so far
   std::optional<coshard::testing::nccl_fake::Slot<ncclComm*>> child;
   std::optional<coshard::testing::nccl_fake::Slot<ncclWindow_t>> window;
   ncclResult_t async = ncclSuccess;
-  // Every node of a graph that is one of its operations holds a copy.
+  // Held by every graph node that is one of its operations.
   std::shared_ptr<void> graphs = std::make_shared<char>();
   std::uint64_t collectives = 0;
   std::map<std::pair<int, int>, std::uint64_t> messages;
-  std::vector<coshard::testing::nccl_fake::Part> pending;  // called, not on the stream yet
+  std::vector<coshard::testing::nccl_fake::Part> pending;  // called, but not yet on the stream
   std::vector<std::shared_ptr<coshard::testing::nccl_fake::Unit>> queued;  // on the stream
 };
 
@@ -111,7 +109,7 @@ struct AsyncFault {
 
 struct State {
   int version = 0;
-  std::condition_variable_any changed;  // somebody has come, or is to leave
+  std::condition_variable_any changed;  // a rank has arrived, or must leave
   bool complaints_expected = false;
   std::vector<std::string> complaints;                     // while they are expected
   std::map<std::string, std::shared_ptr<Clique>> cliques;  // by id
@@ -125,14 +123,14 @@ struct State {
 };
 
 State& state();
-// Something that a program must not do with NCCL: of the fake driver, or of who expects it.
+// Reports a violation of NCCL's rules: to the fake driver, or to ExpectNcclComplaints.
 void complain(const std::string& text);
 using Lock = std::unique_lock<std::recursive_mutex>;
 
-// One thread at a time is inside of a communicator, but for ncclCommAbort, ncclCommRevoke and
+// Only one thread may be inside a communicator, except in ncclCommAbort, ncclCommRevoke and
 // ncclCommGetAsyncError: "it is not allowed to issue NCCL operations to a single communicator in
-// parallel with multiple threads" (NCCL user guide, Thread safety). And none calls it while it is
-// in progress: ncclCommEnsureReady, init.cc, "Attempt to use communicator before the previous
+// parallel with multiple threads" (NCCL user guide, Thread safety). And none may call it while it
+// is in progress: ncclCommEnsureReady, init.cc, "Attempt to use communicator before the previous
 // operation returned ncclSuccess".
 class Inside {
  public:
@@ -147,24 +145,24 @@ class Inside {
   ncclResult_t status_ = ncclSuccess;
 };
 
-// Blocks until done() holds; false: the communicator was aborted or revoked meanwhile. `held` is
-// held once.
+// Blocks until done() holds; false if the communicator is aborted or revoked. `held` is locked
+// once.
 template <class Done>
 bool await(Lock& held, const ncclComm& comm, const Done& done) {
   while (!comm.aborted && !done()) state().changed.wait_for(held, std::chrono::milliseconds(1));
   return !comm.aborted;
 }
 
-// Returns when no graph has operations of `comm` any more: ncclCommAbort, ncclCommFinalize and
+// Returns once no graph has operations of `comm`: ncclCommAbort, ncclCommFinalize and
 // ncclCommDestroy poll until then (commDestroySync, init.cc, localPersistentRefs).
 void await_graphs(Lock& held, const ncclComm& comm);
-// Comes to what all of `ranks` set up together; whether all have come.
+// Joins a setup by `ranks` ranks; returns whether all have joined.
 bool meet(ncclComm& comm, const std::string& what, std::size_t ranks);
-// What one call or the calls of a group ask for: on the stream at once, or in progress for a while.
+// Starts a call or the calls of a group: on the stream at once, or in progress for some polls.
 ncclResult_t begin(Lock& held, std::vector<Part> parts);
 // The calls of one group become one op of the stream.
 void enqueue(const std::vector<Part>& parts);
-// Takes what is on the stream from it; the peers' parts never end.
+// Removes its work from the stream; the peers' parts never end.
 void release(ncclComm& comm);
 
 }  // namespace coshard::testing::nccl_fake

@@ -1,4 +1,4 @@
-// Which op of the fake driver comes after which, and what ops do with memory.
+// The order between ops of the fake driver, and their memory accesses.
 #include "tests/support/fake_cuda/fake_driver.h"
 
 namespace coshard::testing {
@@ -11,7 +11,7 @@ FakeDriver::FakeDriver() {
   };
 }
 
-// Ops that run from here on are ordered by each other alone.
+// From here on, ops are ordered only relative to each other.
 void FakeDriver::forget_accesses() {
   races_.reset();
   race_told_ = false;
@@ -19,8 +19,8 @@ void FakeDriver::forget_accesses() {
   for (const auto& stream : streams_) stream->clock = {};
 }
 
-// What an op that is about to run comes after. Where several streams meet, none begins before what
-// all of them have brought so far is over.
+// What an op that is about to run comes after. Where several streams meet, none starts before the
+// earlier work of all of them is over.
 FakeClock FakeDriver::reach_of(const Op& op) const {
   FakeClock clock = op.stream->clock;
   const auto add_before = [&clock](const Op& at) {

@@ -19,14 +19,14 @@ using OpRef = FakeDriver::OpRef;
 using Stream = FakeDriver::Stream;
 
 constexpr std::size_t kUnit = 512;      // sizes of a pool's allocations
-constexpr std::size_t kGranule = 4096;  // of what is backed; a real device's is 2 MiB
+constexpr std::size_t kGranule = 4096;  // unit of backing; 2 MiB on a real device
 constexpr std::size_t kRange = std::size_t{32} << 30;
 constexpr std::size_t kMapped = kRange + (std::size_t{4} << 30);
 constexpr std::uintptr_t kLowerHalf = 0x90000000;
 
 constexpr std::size_t units(std::size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
-// What `stream` comes after, as far as it is not over: the newest op of each stream.
+// The unfinished work that `stream` comes after: the newest op of each stream.
 class Reach {
  public:
   explicit Reach(const Stream& stream) : own_(&stream) { add(stream, stream.next - 1); }
@@ -57,7 +57,7 @@ class Pool {
     mapped_ = mmap(nullptr, kMapped, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped_ == MAP_FAILED) return;
-    // The lower half of its addresses is no small number and no positive float: beside padding
+    // The lower half of its addresses is not a small integer or positive float: next to padding
     // that holds the upper half of a pointer, those would look like addresses.
     const auto at = reinterpret_cast<std::uintptr_t>(mapped_);
     base_ = static_cast<char*>(mapped_) + ((kLowerHalf - at) & 0xffffffff);
@@ -110,7 +110,7 @@ class Pool {
     --after;
     return after->second.used && data < after->first + after->second.bytes;
   }
-  // No work is left that uses it.
+  // Whether no work is left that uses it.
   bool over() const {
     return std::ranges::all_of(pieces_, [](const auto& p) { return free_for_all(p.second); });
   }
@@ -130,7 +130,7 @@ class Pool {
     return !piece.used && (piece.freed == nullptr || piece.freed->done);
   }
 
-  // The first run of pieces that are free, usable, and backed or able to be; else past the top.
+  // The first run of pieces that are free, usable, and backed or can be; else past the top.
   template <class Usable>
   char* carve(std::size_t bytes, const Usable& usable, Stream& stream) {
     std::size_t begin = 0, end = 0;
@@ -187,13 +187,13 @@ class Pool {
 
   void* mapped_ = MAP_FAILED;
   char* base_ = nullptr;
-  std::size_t top_ = 0;            // up to which there are pieces, without gaps
+  std::size_t top_ = 0;            // end of the pieces, which have no gaps
   std::map<char*, Piece> pieces_;  // by address
   std::vector<bool> backed_;       // by granule
 };
 
 std::list<Pool>& pools() {
-  static auto* all = new std::list<Pool>();  // outlives what uses it at exit
+  static auto* all = new std::list<Pool>();  // never destroyed: it is used at exit
   return *all;
 }
 

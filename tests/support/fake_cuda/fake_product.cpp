@@ -25,7 +25,7 @@ double slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kScale * (1 + 3 * 0.044715 * x * x);
 }
 
-// y of row i and column j of batch g, and what the epilogue makes of it.
+// Applies the epilogue to y, of row i and column j of batch g.
 template <class T>
 double finished(const FakeProduct& call, double y, std::int64_t g, std::int64_t i, std::int64_t j) {
   if (call.has(CUBLASLT_EPILOGUE_BIAS)) y += read<T>(call.desc.bias, i);
@@ -36,7 +36,7 @@ double finished(const FakeProduct& call, double y, std::int64_t g, std::int64_t 
   return gelu(y);
 }
 
-// The sums of op(a)'s rows, or of op(b)'s columns.
+// Sums the rows of op(a), or the columns of op(b).
 template <class T>
 void sum_operand(const FakeProduct& call) {
   const bool left = call.has(CUBLASLT_EPILOGUE_BGRADA);

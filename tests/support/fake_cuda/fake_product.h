@@ -1,5 +1,5 @@
 #pragma once
-// The arithmetic of the fake cuBLASLt: one product of matrices with its epilogue.
+// The arithmetic of the fake cuBLASLt: a matmul with its epilogue.
 #include <cstdint>
 
 #include "kernels/cuda/lt_api.h"
@@ -20,21 +20,21 @@ struct FakeDesc {
   std::int64_t aux_ld = 0, aux_stride = 0;
   std::int32_t multiprocessors = 0;
 };
-// All that a product needs to know, copied when it is queued.
+// All parameters of a matmul, copied when it is queued.
 struct FakeProduct {
   FakeDesc desc;
   FakeLayout a, b, c, d;
   double alpha = 1, beta = 0;
   const void *left = nullptr, *right = nullptr, *old = nullptr;
   void* result = nullptr;
-  int slices = 1;  // that each sum is made of
+  int slices = 1;  // of each sum
 
   std::int64_t depth() const { return desc.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
   bool has(std::uint32_t epilogue) const { return (desc.epilogue & epilogue) == epilogue; }
 };
 
-// Sums in f32 (f64 for f64), each of as many slices as the algorithm says, which are then added: so
-// another algorithm has another last bit, as on a device.
+// Sums in f32 (f64 for f64), in as many slices as the algorithm says, which are then added: so
+// another algorithm differs in the last bits, as on a device.
 void compute(const FakeProduct& product);
 
 }  // namespace coshard::testing

@@ -32,7 +32,7 @@ FakeRaces::Place FakeRaces::cut(Address at) {
   return rest;
 }
 
-// The first pair that nothing orders, over all bytes that lie together.
+// Finds the first unordered pair, with all its adjacent bytes.
 void FakeRaces::look(Race& race, const Access& earlier, bool writes, const FakeClock& clock,
                      Place at) {
   if (earlier.what == nullptr || earlier.stream == race.second.stream ||
@@ -59,7 +59,7 @@ void FakeRaces::read(const Access& by, const FakeClock& clock, const void* data,
   Race race{.second = by};
   for (Address at = begin; at < end;) {
     const Place next = memory_.lower_bound(at);
-    if (next == memory_.end() || next->first > at) {  // nobody has used what is before it
+    if (next == memory_.end() || next->first > at) {  // bytes without accesses so far
       const Address gap = next == memory_.end() ? end : std::min(end, next->first);
       memory_.emplace_hint(next, at, Segment{gap, {}, {by}});
       at = gap;

@@ -1,8 +1,7 @@
 #pragma once
-// Races between streams on the fake driver. Each op of a stream comes after those that events, its
-// stream and the host order before it: a vector clock. Each byte of memory has its last write and
-// the reads since. An access that does not come after the other one of a pair, of which one writes,
-// is a race in whatever order the two have run.
+// Races between streams on the fake driver. Vector clocks record which ops precede an op through
+// events, its stream and the host. Each byte of memory has its last write and the reads since. Two
+// accesses, of which one writes, race if neither precedes the other, in whatever order they ran.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,7 +12,7 @@
 
 namespace coshard::testing {
 
-// Up to which of its ops each stream is over.
+// For each stream, the last op that is over.
 class FakeClock {
  public:
   bool covers(int stream, std::uint64_t number) const;
@@ -26,26 +25,26 @@ class FakeClock {
 
 class FakeRaces {
  public:
-  // A part that one op has in the use of memory.
+  // An op's access to memory.
   struct Access {
-    const char* what = nullptr;  // it does: a kernel's name, a call; null: there was none
+    const char* what = nullptr;  // a kernel's name, a call; null: no access
     int device = 0, stream = 0;
     std::uint64_t number = 0;  // of the op in its stream
     bool same_op(const Access& other) const {
       return stream == other.stream && number == other.number;
     }
   };
-  // Of two accesses that nothing orders.
+  // Two accesses that nothing orders.
   struct Race {
     Access first, second;
     bool first_writes = false, second_writes = false;
     const char *begin = nullptr, *end = nullptr;
   };
 
-  // `by`, which comes after `clock`, uses memory now. A race is told to `on_race`.
+  // `by`, which comes after `clock`, accesses memory now. Races are reported to `on_race`.
   void read(const Access& by, const FakeClock& clock, const void* data, std::size_t bytes);
   void write(const Access& by, const FakeClock& clock, const void* data, std::size_t bytes);
-  // The memory is new: whoever used these addresses before had other memory.
+  // The memory is new: earlier accesses to these addresses were to other memory.
   void forget(const void* data, std::size_t bytes);
   void reset() { memory_.clear(); }
 
@@ -60,14 +59,14 @@ class FakeRaces {
   };
   using Place = std::map<Address, Segment>::iterator;
 
-  // Makes the address a border of segments; what begins there or later.
+  // Splits segments at the address; returns the first that begins there or later.
   Place cut(Address at);
   void look(Race& race, const Access& earlier, bool writes, const FakeClock& clock, Place at);
 
   std::map<Address, Segment> memory_;
 };
 
-// As people are told, `where` being the memory that holds it.
+// As reported; `where` is the allocation.
 std::string to_string(const FakeRaces::Race& race, const void* where, std::size_t bytes);
 
 }  // namespace coshard::testing

@@ -57,7 +57,7 @@ cudaError_t stream_create(cudaStream_t* stream, unsigned, int priority) {
   return cudaSuccess;
 }
 
-// cuda_runtime_api.h: returns at once, and the stream goes when its work is done.
+// cuda_runtime_api.h: returns at once, and the stream is deleted once its work is done.
 cudaError_t stream_destroy(cudaStream_t stream) {
   ENTER("StreamDestroy");
   driver().destroy(driver().stream(stream));

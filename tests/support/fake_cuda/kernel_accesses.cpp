@@ -116,7 +116,7 @@ void __tsan_write_range(void* at, unsigned long bytes) {
   if (coshard::testing::current != nullptr)
     coshard::testing::current->note(reinterpret_cast<std::uintptr_t>(at), bytes, true);
 }
-// Host code beside the bodies has atomics (reference counts), which are no accesses of a kernel.
+// Host code around the bodies has atomics (reference counts), which are not a kernel's accesses.
 #define ATOMIC(bits, T)                                                                        \
   T __tsan_atomic##bits##_load(const volatile T* at, int) {                                    \
     return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                              \

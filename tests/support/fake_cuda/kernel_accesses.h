@@ -1,7 +1,7 @@
 #pragma once
-// What a kernel reads and writes, byte by byte, as its compiler sees it: kernel bodies are compiled
-// with -fsanitize=thread, and what that calls at each access is here in place of its library. In a
-// build with a sanitizer of its own no kernel is seen.
+// What a kernel reads and writes, byte by byte, as instrumented by the compiler: kernel bodies are
+// compiled with -fsanitize=thread, and its callbacks are implemented here instead of by its
+// library. In a build with a sanitizer no accesses are seen.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -19,15 +19,15 @@ class KernelAccesses {
     std::size_t bytes;
     bool writes;
   };
-  static bool seen();  // kernels are, in this build
+  static bool seen();  // whether accesses are, in this build
 
-  // From now on until take() this thread's accesses to memory in `reach` are noted; not to stacks
-  // and shared memory.
+  // From now on until take(), records this thread's accesses to memory in `reach`, but not to
+  // stacks and shared memory.
   explicit KernelAccesses(const std::vector<FakeDriver::Allocation>& reach);
   ~KernelAccesses();
   KernelAccesses(const KernelAccesses&) = delete;
   KernelAccesses& operator=(const KernelAccesses&) = delete;
-  // Those so far, reads first, by address, none touching the next.
+  // The accesses so far: reads first, by address, adjacent ones merged.
   std::vector<Range> take();
 
   void note(std::uintptr_t at, std::size_t bytes, bool writes) {
@@ -44,7 +44,7 @@ class KernelAccesses {
 
  private:
   static constexpr std::uintptr_t kPage = 4096;
-  // Of its bytes those that were read, and those that were written: a bit for each.
+  // The bytes that were read and that were written: one bit each.
   struct Page {
     std::array<std::uint64_t, kPage / 64> read{}, written{};
   };
@@ -55,7 +55,7 @@ class KernelAccesses {
   Page& turn_to(std::uintptr_t number);
 
   std::vector<Memory> reach_;
-  Memory last_;                           // that was used
+  Memory last_;                           // last used
   std::map<std::uintptr_t, Page> pages_;  // by number
   Page* page_ = nullptr;                  // the last one
   std::uintptr_t number_ = 0;

@@ -18,8 +18,7 @@ struct Nothing<Result (*)(Arguments...)> {
   static Result call(Arguments...) { return Result{}; }
 };
 
-// Free blocks of each power of two, linked; before a block stands its size. Of the thread: what is
-// timed runs on one.
+// Free lists per power of two; a block is preceded by its size. Per thread: timed code runs on one.
 struct Block {
   std::size_t shift = 0;
   Block* next = nullptr;
