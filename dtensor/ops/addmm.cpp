@@ -46,10 +46,6 @@ Rule addmm_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double addmm_flops(Infos in, const Attrs&) {
-  return 2.0 * static_cast<double>(numel(in[1].shape)) * static_cast<double>(in[2].shape.back());
-}
-
 void addmm_forward(OpContext& c) {
   const auto by = c.attrs.as<AddmmAttrs>();
   const bool flat = c.in[1].ndim() == 2;
@@ -88,7 +84,6 @@ const OpDef& addmm_op() {
                         .infer = addmm_infer,
                         .forward = addmm_forward,
                         .backward = addmm_backward,
-                        .flops = addmm_flops,
                         .compute = ComputeClass::Gemm,
                         .saves_in = 0b110,
                         .saves_out = 0,

@@ -60,15 +60,6 @@ Rule attention_rule(Infos in, const Attrs&) {
   return rule;
 }
 
-// FLOPs of two matmuls of tq x tk x d; causal attention needs half of that.
-double products_of(const Shape& q, const Shape& k, bool causal) {
-  return (causal ? 2.0 : 4.0) * static_cast<double>(numel(q)) * static_cast<double>(k[2]);
-}
-
-double attention_flops(Infos in, const Attrs& attrs) {
-  return products_of(in[0].shape, in[1].shape, attrs.as<AttentionAttrs>().causal);
-}
-
 // The mask as the kernel needs it: broadcast to this rank's scores.
 kernels::View mask_view(const Tensor& mask, const Tensor& q, const Tensor& k) {
   if (!mask.defined()) return {};
@@ -130,11 +121,6 @@ Rule attention_backward_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double attention_backward_flops(Infos in, const Attrs& attrs) {
-  const bool causal = attrs.as<AttentionBackwardAttrs>().forward.causal;
-  return 2.5 * products_of(in[1].shape, in[2].shape, causal);
-}
-
 void attention_backward_forward(OpContext& c) {
   std::array<Tensor, 5> in;
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = with_unit_rows(c.in[i]);
@@ -156,7 +142,6 @@ const OpDef& attention_backward_op() {
                         .infer = attention_backward_infer,
                         .forward = attention_backward_forward,
                         .backward = nullptr,
-                        .flops = attention_backward_flops,
                         .compute = ComputeClass::Attention,
                         .samples = no_samples};
   return op;
@@ -192,7 +177,6 @@ const OpDef& attention_op() {
                         .infer = attention_infer,
                         .forward = attention_forward,
                         .backward = attention_backward,
-                        .flops = attention_flops,
                         .compute = ComputeClass::Attention,
                         .samples = attention_samples};
   return op;

@@ -37,10 +37,6 @@ Rule elementwise_rule(Infos in, const Attrs&) {
 
 std::vector<TensorInfo> same_as_first(Infos in, const Attrs&) { return {in[0]}; }
 
-double one_per_element(Infos in, const Attrs&) { return static_cast<double>(numel(in[0].shape)); }
-
-double no_flops(Infos, const Attrs&) { return 0; }
-
 std::vector<OpDef::Sample> no_samples() { return {}; }
 
 void require_floating(std::string_view op, const TensorInfo& x) {

@@ -67,7 +67,6 @@ const OpDef& cat_op() {
                         .infer = cat_infer,
                         .forward = cat_forward,
                         .backward = cat_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = cat_samples};

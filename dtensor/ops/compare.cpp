@@ -42,7 +42,6 @@ OpDef compare_op(std::string_view name, void (*forward)(OpContext&),
           .infer = compare_infer,
           .forward = forward,
           .backward = nullptr,
-          .flops = one_per_element,
           .reals_by_kind = true,
           .samples = samples};
 }

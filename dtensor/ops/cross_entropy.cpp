@@ -33,8 +33,6 @@ Rule cross_entropy_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double cross_entropy_flops(Infos in, const Attrs& attrs) { return 4 * one_per_element(in, attrs); }
-
 void cross_entropy_forward(OpContext& c) {
   const Tensor logits = matrix_rows(c.in[0]);
   const Tensor target = local_contiguous(c.in[1]);
@@ -68,10 +66,6 @@ Rule cross_entropy_backward_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double cross_entropy_backward_flops(Infos in, const Attrs& attrs) {
-  return 4 * one_per_element(in.subspan(1), attrs);
-}
-
 void cross_entropy_backward_forward(OpContext& c) {
   const Tensor logits = matrix_rows(c.in[1]);
   const Tensor target = local_contiguous(c.in[2]);
@@ -94,7 +88,6 @@ const OpDef& cross_entropy_backward_op() {
                         .infer = cross_entropy_backward_infer,
                         .forward = cross_entropy_backward_forward,
                         .backward = nullptr,
-                        .flops = cross_entropy_backward_flops,
                         .samples = no_samples};
   return op;
 }
@@ -132,7 +125,6 @@ const OpDef& cross_entropy_op() {
                         .infer = cross_entropy_infer,
                         .forward = cross_entropy_forward,
                         .backward = cross_entropy_backward,
-                        .flops = cross_entropy_flops,
                         .saves_out = 0b010,
                         .samples = cross_entropy_samples};
   return op;

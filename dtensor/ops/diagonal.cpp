@@ -114,7 +114,6 @@ const OpDef& diagonal_zeros_op() {
                         .infer = diagonal_zeros_infer,
                         .forward = diagonal_zeros_forward,
                         .backward = diagonal_zeros_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = diagonal_zeros_samples};
@@ -142,7 +141,6 @@ const OpDef& diagonal_op() {
                         .infer = diagonal_infer,
                         .forward = diagonal_forward,
                         .backward = diagonal_backward,
-                        .flops = no_flops,
                         .view = true,
                         .saves_in = 0,
                         .saves_out = 0,

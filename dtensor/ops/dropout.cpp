@@ -60,7 +60,6 @@ const OpDef& dropout_op() {
                         .infer = dropout_infer,
                         .forward = dropout_forward,
                         .backward = dropout_backward,
-                        .flops = one_per_element,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = dropout_samples};

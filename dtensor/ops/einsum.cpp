@@ -85,12 +85,6 @@ Rule einsum_rule(Infos, const Attrs& attrs) {
   return rule;
 }
 
-double einsum_flops(Infos in, const Attrs& attrs) {
-  const Equation e = equation_of(attrs);
-  return 2.0 *
-         static_cast<double>(numel(sizes_of_axes(e.out + e.inner(), e, in[0].shape, in[1].shape)));
-}
-
 // The local tensor with its dimensions in the order of `to`.
 Tensor reordered(const Tensor& x, const std::string& from, const std::string& to) {
   Shape shape;
@@ -150,7 +144,6 @@ const OpDef& einsum_op() {
                         .infer = einsum_infer,
                         .forward = einsum_forward,
                         .backward = einsum_backward,
-                        .flops = einsum_flops,
                         .compute = ComputeClass::Gemm,
                         .saves_out = 0,
                         .samples = einsum_samples};

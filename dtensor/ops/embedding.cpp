@@ -75,7 +75,6 @@ const OpDef& embedding_backward_op() {
                         .infer = embedding_backward_infer,
                         .forward = embedding_backward_forward,
                         .backward = nullptr,
-                        .flops = one_per_element,
                         .samples = no_samples};
   return op;
 }
@@ -100,7 +99,6 @@ const OpDef& embedding_op() {
                         .infer = embedding_infer,
                         .forward = embedding_forward,
                         .backward = embedding_backward,
-                        .flops = no_flops,
                         .saves_out = 0,
                         .samples = embedding_samples};
   return op;

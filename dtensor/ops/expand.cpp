@@ -53,7 +53,6 @@ const OpDef& expand_op() {
                         .infer = expand_infer,
                         .forward = expand_forward,
                         .backward = expand_backward,
-                        .flops = no_flops,
                         .view = true,
                         .saves_in = 0,
                         .saves_out = 0,

@@ -48,7 +48,6 @@ const OpDef& flip_op() {
                         .infer = same_as_first,
                         .forward = flip_forward,
                         .backward = flip_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = flip_samples};

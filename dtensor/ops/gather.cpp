@@ -111,7 +111,6 @@ const OpDef& gather_op() {
                         .infer = gather_infer,
                         .forward = gather_forward,
                         .backward = gather_backward,
-                        .flops = no_flops,
                         .saves_in = 2,
                         .saves_out = 0,
                         .samples = gather_samples};
@@ -192,7 +191,6 @@ const OpDef& add_zeros_op() {
                         .infer = add_zeros_infer,
                         .forward = add_zeros_forward,
                         .backward = add_zeros_backward,
-                        .flops = no_flops,
                         .saves_in = 2,
                         .saves_out = 0,
                         .samples = add_zeros_samples};

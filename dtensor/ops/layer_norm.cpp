@@ -35,8 +35,6 @@ Rule layer_norm_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double layer_norm_flops(Infos in, const Attrs& attrs) { return 8 * one_per_element(in, attrs); }
-
 void layer_norm_forward(OpContext& c) {
   const auto a = c.attrs.as<LayerNormAttrs>();
   const Tensor x = matrix_rows(c.in[0], a.dims);
@@ -79,10 +77,6 @@ Rule layer_norm_backward_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double layer_norm_backward_flops(Infos in, const Attrs& attrs) {
-  return 14 * one_per_element(in, attrs);
-}
-
 void layer_norm_backward_forward(OpContext& c) {
   const auto a = c.attrs.as<LayerNormBackwardAttrs>();
   const Tensor dy = matrix_rows(c.in[0], a.dims);
@@ -104,7 +98,6 @@ const OpDef& layer_norm_backward_op() {
                         .infer = layer_norm_backward_infer,
                         .forward = layer_norm_backward_forward,
                         .backward = nullptr,
-                        .flops = layer_norm_backward_flops,
                         .samples = no_samples};
   return op;
 }
@@ -133,7 +126,6 @@ const OpDef& layer_norm_op() {
                         .infer = layer_norm_infer,
                         .forward = layer_norm_forward,
                         .backward = layer_norm_backward,
-                        .flops = layer_norm_flops,
                         .saves_in = 0b011,
                         .saves_out = 0b110,
                         .samples = layer_norm_samples};

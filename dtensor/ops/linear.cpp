@@ -51,10 +51,6 @@ std::vector<TensorInfo> linear_infer(Infos in, const Attrs&) {
   return {{out, in[0].dtype}};
 }
 
-double linear_flops(Infos in, const Attrs&) {
-  return 2.0 * static_cast<double>(numel(in[0].shape)) * static_cast<double>(in[1].shape[0]);
-}
-
 void linear_forward(OpContext& c) { linear_rows(c, c.in[0], c.make()); }
 
 void linear_backward(GradContext& c) {
@@ -114,7 +110,6 @@ const OpDef& linear_op() {
                         .infer = linear_infer,
                         .forward = linear_forward,
                         .backward = linear_backward,
-                        .flops = linear_flops,
                         .compute = ComputeClass::Gemm,
                         .takes_arriving = linear_takes_arriving,
                         .saves_in = 0b011,

@@ -38,11 +38,6 @@ std::vector<TensorInfo> matmul_infer(Infos in, const Attrs&) {
   return {{out, in[0].dtype}};
 }
 
-double matmul_flops(Infos in, const Attrs& attrs) {
-  return 2.0 * static_cast<double>(numel(matmul_infer(in, attrs).front().shape)) *
-         static_cast<double>(in[0].shape.back());
-}
-
 // The local tensor with its leading dimensions broadcast to those of `out`.
 Tensor stretched(const Tensor& x, const Shape& out) {
   Shape shape = leading(out);
@@ -98,7 +93,6 @@ const OpDef& matmul_op() {
                         .infer = matmul_infer,
                         .forward = matmul_forward,
                         .backward = matmul_backward,
-                        .flops = matmul_flops,
                         .compute = ComputeClass::Gemm,
                         .saves_out = 0,
                         .samples = matmul_samples};
@@ -129,10 +123,6 @@ std::vector<TensorInfo> matmul_rows_infer(Infos in, const Attrs&) {
   return {{{a.back(), b.back()}, in[0].dtype}};
 }
 
-double matmul_rows_flops(Infos in, const Attrs&) {
-  return 2.0 * static_cast<double>(numel(in[0].shape)) * static_cast<double>(in[1].shape.back());
-}
-
 void matmul_rows_forward(OpContext& c) {
   const Tensor a = matrix_of(c.in[0]);
   const Tensor b = matrix_of(c.in[1]);
@@ -154,7 +144,6 @@ const OpDef& matmul_rows_op() {
                         .infer = matmul_rows_infer,
                         .forward = matmul_rows_forward,
                         .backward = matmul_rows_backward,
-                        .flops = matmul_rows_flops,
                         .compute = ComputeClass::Gemm,
                         .saves_out = 0,
                         .samples = matmul_rows_samples};

@@ -59,7 +59,6 @@ const OpDef& max_op() {
                         .infer = max_infer,
                         .forward = max_forward,
                         .backward = max_backward,
-                        .flops = one_per_element,
                         .saves_in = 0,
                         .saves_out = 0b10,
                         .samples = max_samples};
@@ -125,7 +124,6 @@ const OpDef& max_of_parts_op() {
                         .infer = max_of_parts_infer,
                         .forward = max_of_parts_forward,
                         .backward = nullptr,
-                        .flops = one_per_element,
                         .samples = no_samples};
   return op;
 }
@@ -172,7 +170,6 @@ const OpDef& max_of_pairs_op() {
                         .infer = max_of_pairs_infer,
                         .forward = max_of_pairs_forward,
                         .backward = max_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0b10,
                         .samples = no_samples};

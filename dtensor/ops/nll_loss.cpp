@@ -106,10 +106,6 @@ void nll_loss_backward_forward(OpContext& c) {
                                  dloss.data(), target.data(), data_or_null(weight), dx.data()});
 }
 
-double nll_loss_backward_flops(Infos in, const Attrs& attrs) {
-  return one_per_element(in, attrs) * static_cast<double>(attrs.as<NllLossBackwardAttrs>().classes);
-}
-
 const OpDef& nll_loss_op();
 
 // It is linear in dloss, and its adjoint is the loss itself, which is linear too.
@@ -125,7 +121,6 @@ const OpDef& nll_loss_backward_op() {
                         .infer = nll_loss_backward_infer,
                         .forward = nll_loss_backward_forward,
                         .backward = nll_loss_backward_backward,
-                        .flops = nll_loss_backward_flops,
                         .saves_in = 0b110,
                         .saves_out = 0,
                         .samples = no_samples};
@@ -158,7 +153,6 @@ const OpDef& nll_loss_op() {
                         .infer = nll_loss_infer,
                         .forward = nll_loss_forward,
                         .backward = nll_loss_backward,
-                        .flops = one_per_element,
                         .saves_in = 0b110,
                         .saves_out = 0,
                         .samples = nll_loss_samples};

@@ -52,7 +52,6 @@ const OpDef& permute_op() {
                         .infer = permute_infer,
                         .forward = permute_forward,
                         .backward = permute_backward,
-                        .flops = no_flops,
                         .view = true,
                         .saves_in = 0,
                         .saves_out = 0,

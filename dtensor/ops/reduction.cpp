@@ -100,10 +100,6 @@ Rule reduction_backward_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double reduction_backward_flops(Infos in, const Attrs& attrs) {
-  return 3 * one_per_element(in.subspan(1), attrs);
-}
-
 void reduction_backward_forward(OpContext& c) {
   const auto r = c.attrs.as<ReductionAttrs>();
   const Tensor dy = local_contiguous(c.in[0]);
@@ -122,7 +118,6 @@ const OpDef& reduction_backward_op() {
                         .infer = reduction_backward_infer,
                         .forward = reduction_backward_forward,
                         .backward = nullptr,
-                        .flops = reduction_backward_flops,
                         .samples = no_samples};
   return op;
 }
@@ -227,7 +222,6 @@ OpDef reduction_op(std::string_view name, std::vector<OpDef::Sample> (*samples)(
           .infer = reduction_infer,
           .forward = reduction_forward,
           .backward = backward ? backward : reduction_backward,
-          .flops = one_per_element,
           .saves_in = backward ? 0U : 1U,
           .saves_out = 0,
           .samples = samples};

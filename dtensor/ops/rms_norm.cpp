@@ -32,8 +32,6 @@ Rule rms_norm_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double rms_norm_flops(Infos in, const Attrs& attrs) { return 4 * one_per_element(in, attrs); }
-
 void rms_norm_forward(OpContext& c) {
   const auto a = c.attrs.as<RmsNormAttrs>();
   const Tensor x = matrix_rows(c.in[0], a.dims);
@@ -71,10 +69,6 @@ Rule rms_norm_backward_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double rms_norm_backward_flops(Infos in, const Attrs& attrs) {
-  return 10 * one_per_element(in, attrs);
-}
-
 void rms_norm_backward_forward(OpContext& c) {
   const auto a = c.attrs.as<RmsNormBackwardAttrs>();
   const Tensor dy = matrix_rows(c.in[0], a.dims);
@@ -94,7 +88,6 @@ const OpDef& rms_norm_backward_op() {
                         .infer = rms_norm_backward_infer,
                         .forward = rms_norm_backward_forward,
                         .backward = nullptr,
-                        .flops = rms_norm_backward_flops,
                         .samples = no_samples};
   return op;
 }
@@ -121,7 +114,6 @@ const OpDef& rms_norm_op() {
                         .infer = rms_norm_infer,
                         .forward = rms_norm_forward,
                         .backward = rms_norm_backward,
-                        .flops = rms_norm_flops,
                         .saves_out = 0b10,
                         .samples = rms_norm_samples};
   return op;

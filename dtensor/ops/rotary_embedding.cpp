@@ -24,8 +24,6 @@ Rule rotary_rule(Infos, const Attrs&) {
   return rule;
 }
 
-double rotary_flops(Infos in, const Attrs& attrs) { return 3 * one_per_element(in, attrs); }
-
 void rotary_forward(OpContext& c) {
   const kernels::View x = view_of(c.in[0]);
   const auto a = c.attrs.as<RotaryEmbeddingAttrs>();
@@ -46,7 +44,6 @@ const OpDef& rotary_embedding_op() {
                         .infer = rotary_infer,
                         .forward = rotary_forward,
                         .backward = rotary_backward,
-                        .flops = rotary_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = rotary_samples};

@@ -81,7 +81,6 @@ const OpDef& scan_backward_op() {
       .infer = same_as_first,
       .forward = scan_backward_forward<op>,
       .backward = nullptr,
-      .flops = one_per_element,
       .samples = no_samples};
   return made;
 }
@@ -129,7 +128,6 @@ const OpDef& scan_op() {
                           .infer = scan_infer<op>,
                           .forward = scan_forward<op>,
                           .backward = scan_backward<op>,
-                          .flops = one_per_element,
                           .saves_in = reads_values ? 1U : 0U,
                           .saves_out = reads_values           ? 1U
                                        : scan_has_indices(op) ? 0b10U

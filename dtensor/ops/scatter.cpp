@@ -81,7 +81,6 @@ const OpDef& scatter_op() {
                         .infer = scatter_infer,
                         .forward = scatter_forward,
                         .backward = scatter_backward,
-                        .flops = no_flops,
                         .saves_in = 2,
                         .saves_out = 0,
                         .samples = scatter_samples};

@@ -64,7 +64,6 @@ const OpDef& slice_op() {
                         .infer = slice_infer,
                         .forward = slice_forward,
                         .backward = slice_backward,
-                        .flops = no_flops,
                         .view = true,
                         .saves_in = 0,
                         .saves_out = 0,
@@ -124,7 +123,6 @@ const OpDef& place_op() {
                         .infer = place_infer,
                         .forward = place_forward,
                         .backward = place_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = place_samples};

@@ -23,8 +23,6 @@ Rule softmax_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double softmax_flops(Infos in, const Attrs& attrs) { return 5 * one_per_element(in, attrs); }
-
 void softmax_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
   const auto a = c.attrs.as<SoftmaxAttrs>();
@@ -56,7 +54,6 @@ const OpDef& softmax_backward_op() {
                         .infer = same_as_first,
                         .forward = softmax_backward_forward,
                         .backward = nullptr,
-                        .flops = softmax_flops,
                         .samples = no_samples};
   return op;
 }
@@ -88,7 +85,6 @@ const OpDef& softmax_op() {
                         .infer = softmax_infer,
                         .forward = softmax_forward,
                         .backward = softmax_backward,
-                        .flops = softmax_flops,
                         .saves_in = 0,
                         .samples = softmax_samples};
   return op;

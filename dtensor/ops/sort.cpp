@@ -52,7 +52,6 @@ const OpDef& sort_op() {
                         .infer = sort_infer,
                         .forward = sort_forward,
                         .backward = sort_backward,
-                        .flops = one_per_element,
                         .saves_in = 0,
                         .saves_out = 0b10,
                         .samples = sort_samples};

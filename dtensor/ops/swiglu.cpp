@@ -20,8 +20,6 @@ Rule swiglu_rule(Infos in, const Attrs& attrs) {
   return rule;
 }
 
-double swiglu_flops(Infos in, const Attrs& attrs) { return 5 * one_per_element(in, attrs); }
-
 void swiglu_forward(OpContext& c) {
   const Tensor a = local_contiguous(c.in[0]);
   const Tensor b = local_contiguous(c.in[1]);
@@ -53,7 +51,6 @@ const OpDef& swiglu_backward_op() {
                         .infer = swiglu_backward_infer,
                         .forward = swiglu_backward_forward,
                         .backward = nullptr,
-                        .flops = swiglu_flops,
                         .samples = no_samples};
   return op;
 }
@@ -75,7 +72,6 @@ const OpDef& swiglu_op() {
                         .infer = swiglu_infer,
                         .forward = swiglu_forward,
                         .backward = swiglu_backward,
-                        .flops = swiglu_flops,
                         .saves_out = 0,
                         .samples = swiglu_samples};
   return op;

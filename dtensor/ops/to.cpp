@@ -41,7 +41,6 @@ const OpDef& to_op() {
                         .infer = to_infer,
                         .forward = to_forward,
                         .backward = to_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = to_samples};
@@ -68,7 +67,6 @@ const OpDef& contiguous_op() {
                         .infer = same_as_first,
                         .forward = to_forward,
                         .backward = contiguous_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = contiguous_samples};
@@ -102,7 +100,6 @@ const OpDef& full_like_op() {
                         .infer = same_as_first,
                         .forward = full_like_forward,
                         .backward = full_like_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .reals_by_kind = true,
@@ -149,7 +146,6 @@ const OpDef& copy_op() {
                         .infer = copy_infer,
                         .forward = copy_forward,
                         .backward = copy_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = copy_samples};

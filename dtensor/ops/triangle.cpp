@@ -47,7 +47,6 @@ const OpDef& triangle_op() {
                         .infer = triangle_infer,
                         .forward = triangle_forward,
                         .backward = triangle_backward,
-                        .flops = no_flops,
                         .saves_in = 0,
                         .saves_out = 0,
                         .samples = triangle_samples};

@@ -127,7 +127,6 @@ const OpDef& view_op() {
                         .infer = view_infer,
                         .forward = view_forward,
                         .backward = view_backward,
-                        .flops = no_flops,
                         .view = true,
                         .saves_in = 0,
                         .saves_out = 0,

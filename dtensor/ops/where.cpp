@@ -56,7 +56,6 @@ const OpDef& where_op() {
                         .infer = where_infer,
                         .forward = where_forward,
                         .backward = where_backward,
-                        .flops = one_per_element,
                         .saves_in = 0b1,
                         .saves_out = 0,
                         .samples = where_samples};
@@ -108,7 +107,6 @@ const OpDef& masked_fill_op() {
                         .infer = masked_fill_infer,
                         .forward = masked_fill_forward,
                         .backward = masked_fill_backward,
-                        .flops = one_per_element,
                         .saves_in = 0b10,
                         .saves_out = 0,
                         .reals_by_kind = true,

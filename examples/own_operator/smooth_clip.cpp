@@ -40,7 +40,6 @@ const cs::OpDef& smooth_clip_op() {
                             .infer = infer,
                             .forward = forward,
                             .backward = backward,
-                            .flops = cs::one_per_element,
                             .saves_out = 0};
   return op;
 }

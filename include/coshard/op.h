@@ -15,7 +15,6 @@
 //   backward  is written with operators, on logical tensors; redistributes are implicit.
 //             c.sink.needs_grad(i), c.sink.accumulate(i, gradient). Null: not differentiable.
 //             accumulate(i, {}): not differentiable in input i.
-//   flops     floating-point operations of a call; one_per_element will do
 //
 // The attributes of a call, its arguments other than tensors, are a struct that you define: pass
 // call1(op, {x}, ClipAttrs{2}) and read attrs.as<ClipAttrs>() in any of these functions (attrs.h).

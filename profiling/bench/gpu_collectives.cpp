@@ -18,16 +18,13 @@ constexpr BusLoad kBusLoads[] = {{"all_reduce", CollectiveKind::AllReduce, 2},
                                  {"reduce_scatter", CollectiveKind::ReduceScatter, 1},
                                  {"all_to_all", CollectiveKind::AllToAll, 1}};
 
-// For a tensor [ranks, ranks, part] of f32; all_to_all: [ranks, part] per rank.
+// For a tensor [ranks, ranks, part] of f32; all_to_all: one such tensor per rank.
 Collective collective_of(CollectiveKind kind, int ranks, std::int64_t part) {
   Collective call;
   call.kind = kind;
   call.extent = ranks;
   call.inner = ranks * part;
-  if (kind == CollectiveKind::AllToAll) {
-    call.scatter_extent = ranks;
-    call.inner = part;
-  }
+  if (kind == CollectiveKind::AllToAll) call.scatter_extent = ranks;
   return call;
 }
 

@@ -47,7 +47,6 @@ const OpDef& product_of_two() {
       c.sink.accumulate(0, c.out_grad[0] * c.in[1]);
       if (Says) c.sink.accumulate(1, {});
     };
-    def.flops = no_flops;
     return def;
   }();
   return op;
@@ -75,7 +74,6 @@ TEST(OwnOperator, WhoseBackwardForgetsAnInputIsAnError) {
 OpDef without_rule() {
   OpDef op{.name = "lonely", .rule = nullptr, .infer = same_as_first};
   op.forward = [](OpContext& c) { c.out[0] = c.in[0].raw_local() + 1; };
-  op.flops = no_flops;
   return op;
 }
 
@@ -101,7 +99,6 @@ OpDef doubling(std::string_view name) {
   OpDef op{.name = name, .rule = elementwise_rule, .infer = as_first};
   op.forward = [](OpContext& c) { c.out[0] = c.in[0].raw_local() * 2; };
   op.backward = [](GradContext& c) { c.sink.accumulate(0, c.out_grad[0] * 2); };
-  op.flops = no_flops;
   return op;
 }
 

@@ -27,9 +27,6 @@ void pass_partial(Rule& rule, std::string_view in, std::string_view out,
 Rule elementwise_rule(Infos in, const Attrs&);
 // One output, with the first input's shape and dtype.
 std::vector<TensorInfo> same_as_first(Infos in, const Attrs&);
-// One operation per element of the first input.
-double one_per_element(Infos in, const Attrs&);
-double no_flops(Infos in, const Attrs&);
 std::vector<OpDef::Sample> no_samples();
 
 // An input of a sample.

@@ -124,8 +124,6 @@ struct OpDef {
   std::vector<TensorInfo> (*infer)(std::span<const TensorInfo> in, const Attrs&);
   void (*forward)(OpContext&);
   void (*backward)(GradContext&);  // null: not differentiable
-  // Floating-point operations of one call on these shapes.
-  double (*flops)(std::span<const TensorInfo> in, const Attrs&);
   ComputeClass compute = ComputeClass::Other;
   // Outputs share the input's storage: nothing is computed, and a tensor in flight stays in flight.
   bool view = false;
