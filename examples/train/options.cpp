@@ -54,10 +54,10 @@ void add_options(CLI::App& app, Options& o) {
       "where the links are known (--link, --measure-links) and it is faster, dp and fsdp "
       "always");
   app.add_flag("--measure-links", o.measure_links,
-               "measure the links between ranks and the times of products first, or take what an "
-               "earlier run has measured");
+               "measure links and GEMM times first, or use the figures of an earlier run");
   add("--weave", o.weave, 1, kMost,
-      "parts of a rank's sequences that take turns: one computes under the collectives of another");
+      "interleaved parts of a rank's sequences: one computes while another's collectives are in "
+      "flight");
   add("--steps", o.steps, 1, kMost, "optimizer steps");
   tools::add_number(app, "--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
   add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");

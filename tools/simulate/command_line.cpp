@@ -39,9 +39,10 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
                "tensor parallelism, or tp-sp: with sequence parallelism as well");
   add_word(*sub, "--overlap", o->overlap, {"off", "auto", "always"},
            "overlap linear layers with the collectives around them");
-  add_number(*sub, "--weave", o->weave, 1, 1'000'000,
-             "parts of a rank's sequences that take turns: one computes under the collectives of "
-             "another");
+  add_number(
+      *sub, "--weave", o->weave, 1, 1'000'000,
+      "interleaved parts of a rank's sequences: one computes while another's collectives are in "
+      "flight");
   const CLI::Option* recompute =
       add_word(*sub, "--recompute", o->recompute, recompute_policies(),
                "save all activations, or recompute each layer in backward");
