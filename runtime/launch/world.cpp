@@ -106,13 +106,15 @@ std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::stri
                                            CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(!ranks.empty(), "group ", name, ": the list of ranks is empty");
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    CS_REQUIRE(ranks[i] >= 0 && ranks[i] < size(), "group ", name, ": rank ", ranks[i],
-               " is out of range for ", size(), " ranks");
-    CS_REQUIRE(std::ranges::count(ranks, ranks[i]) == 1, "group ", name, ": rank ", ranks[i],
-               " is listed twice");
+  std::vector<bool> listed(static_cast<std::size_t>(size()));
+  for (const int rank : ranks) {
+    CS_REQUIRE(rank >= 0 && rank < size(), "group ", name, ": rank ", rank, " is out of range for ",
+               size(), " ranks");
+    const auto at = static_cast<std::size_t>(rank);
+    CS_REQUIRE(!listed[at], "group ", name, ": rank ", rank, " is listed twice");
+    listed[at] = true;
   }
-  if (std::ranges::find(ranks, rank_) == ranks.end()) return nullptr;
+  if (!listed[static_cast<std::size_t>(rank_)]) return nullptr;
   for (const Group& known : groups_) {
     if (std::ranges::equal(known.ranks, ranks)) return known.communicator;
   }

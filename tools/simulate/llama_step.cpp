@@ -10,6 +10,7 @@ namespace coshard::tools {
 namespace {
 
 constexpr std::int64_t kLarge = std::int64_t{64} << 20;  // elements
+constexpr std::int64_t kMostTokens = 1'000'000'000;
 
 // The link costs that the planner and the gate use: those of a large all_gather.
 DeviceMesh mesh_of(World& world, const LlamaRun& run) {
@@ -67,6 +68,8 @@ void check(const LlamaRun& run) {
   divides("the model's intermediate_size", c.intermediate_size, "tp", tp);
   divides("the model's vocab_size", c.vocab_size, "tp", tp);
   divides("--batch", run.batch, "dp", dp);
+  CS_REQUIRE(run.batch / dp <= kMostTokens / run.seq, "--batch ", run.batch, " --seq ", run.seq,
+             ": more than ", kMostTokens, " tokens of a rank (dp=", dp, ')');
   CS_REQUIRE(run.weave <= run.batch / dp, "--weave ", run.weave, " is more than the ",
              run.batch / dp, " sequences of a rank (--batch ", run.batch, ", dp=", dp, ')');
   if (run.sequence_parallel) divides("--seq", run.seq, "tp", tp);

@@ -31,7 +31,8 @@ using PhaseDone = std::function<void(Phase done)>;
 
 // For DeviceMesh::with_calibration: bf16 GEMMs take the time that the device takes for them.
 std::shared_ptr<const Calibration> products_of(const ProcessorModel& processor);
-// Error{BadInput}: the model or the sequence is not divisible by tp, or the batch by dp.
+// Error{BadInput}: the model or the sequence is not divisible by tp, or the batch by dp; more than
+// 1e9 tokens of a rank.
 void check(const LlamaRun& run);
 
 class LlamaTraining {
