@@ -94,6 +94,8 @@ void take_measured_link(Setting& s, const PlanModulesOptions& o, const PlanQuest
   s.link = links[at].link();
 }
 
+constexpr int kMostRanksOfPlan = 65'536;  // as explain.cpp
+
 Setting setting_of(const PlanModulesOptions& o) {
   PlanQuestion mesh = parse_question(o.mesh, "", "R", "R", o.dtype);
   CS_REQUIRE(mesh.mesh_shape.size() == 1, "--module: --mesh ", o.mesh, " has ",
@@ -101,6 +103,8 @@ Setting setting_of(const PlanModulesOptions& o) {
   Setting s;
   s.ranks = mesh.mesh_shape[0];
   s.dtype = mesh.dtype;
+  CS_REQUIRE(s.ranks <= kMostRanksOfPlan, "--mesh ", o.mesh, ": more than ", kMostRanksOfPlan,
+             " ranks");
   CS_REQUIRE(o.heads % s.ranks == 0, "--heads ", o.heads, " is not divisible by the ", s.ranks,
              " ranks of --mesh ", o.mesh);
   s.measured = read_calibration(o);
@@ -153,6 +157,17 @@ void decide(Row& row, const OverlapCase& of, ScheduleKind kind, bool known) {
   }
 }
 
+constexpr double kMostFlops = 1e18, kLongestLayerNs = 1e15;  // of a layer: integers hold its times
+
+void require_countable(const PlanModulesOptions& o, const LinearShape& shape,
+                       const std::string& path) {
+  const double flops = 2.0 * shape.ranks * static_cast<double>(shape.rows) *
+                       static_cast<double>(shape.in) * static_cast<double>(shape.out);
+  CS_REQUIRE(flops <= kMostFlops, "--batch ", o.batch, " --seq ", o.seq, " --dim ", o.dim,
+             " --ffn ", o.ffn, " --vocab ", o.vocab, ": ", path, " takes ", flops,
+             " flops, more than ", kMostFlops);
+}
+
 Row row_of(const PlanModulesOptions& o, const Setting& setting, const Linear& linear) {
   Row row{linear};
   LinearShape shape;
@@ -163,6 +178,7 @@ Row row_of(const PlanModulesOptions& o, const Setting& setting, const Linear& li
   shape.rows = linear.kind == ScheduleKind::Reduce
                    ? chunk_of(tokens, setting.ranks, 0).size
                    : chunk_of(o.seq, setting.ranks, 0).size * o.batch;
+  require_countable(o, shape, linear.path);
   const ScheduleKind kind = linear.kind.value_or(ScheduleKind::Gather);
   const OverlapCase of = overlap_case(shape, kind, setting.gemm, setting.link.value_or(LinkCost()));
   if (!linear.kind || setting.ranks == 1) {
@@ -172,6 +188,10 @@ Row row_of(const PlanModulesOptions& o, const Setting& setting, const Linear& li
     return row;
   }
   row.collective = kCollectives[static_cast<std::size_t>(kind)];
+  CS_REQUIRE(of.ranks * (static_cast<double>(of.latency_ns) + static_cast<double>(of.shard_ns)) <=
+                 kLongestLayerNs,
+             "--mesh ", o.mesh, ": the ", row.collective, " of ", linear.path, " takes more than ",
+             kLongestLayerNs, " ns on this link");
   decide(row, of, kind, setting.link.has_value());
   return row;
 }

@@ -20,7 +20,7 @@ struct PlanModulesOptions {
 };
 
 // Error{BadInput}: options that cannot be parsed; a mesh of several dimensions; a plan that does
-// not fit; a pattern that matches no linear layer.
+// not fit; a pattern that matches no linear layer; times that no integer of ns holds.
 void explain_modules(const PlanModulesOptions& options, std::ostream& out);
 
 }  // namespace coshard::tools

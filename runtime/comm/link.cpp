@@ -80,12 +80,14 @@ std::string to_string(const Link& link) {
 }
 
 std::int64_t algorithmic_bytes(const Collective& collective, int ranks, std::int64_t bytes) {
+  // of * (ranks - 1) / ranks, without the product
+  const auto but_one = [ranks](std::int64_t of) { return of - (of + ranks - 1) / ranks; };
   switch (collective.kind) {
-    case CollectiveKind::AllReduce: return 2 * bytes * (ranks - 1) / ranks;
+    case CollectiveKind::AllReduce: return but_one(2 * bytes);
     case CollectiveKind::AllGather:
     case CollectiveKind::ReduceScatter:
     case CollectiveKind::AllToAll:
-    case CollectiveKind::Scatter: return bytes * (ranks - 1) / ranks;
+    case CollectiveKind::Scatter: return but_one(bytes);
     case CollectiveKind::Broadcast:
     case CollectiveKind::Send:
     case CollectiveKind::Recv: return bytes;

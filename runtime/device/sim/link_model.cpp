@@ -1,10 +1,10 @@
 #include "runtime/device/sim/link_model.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <coshard/runtime/comm/link.h>
 #include "runtime/comm/collective.h"
+#include "runtime/device/sim/limits.h"
 
 namespace coshard {
 
@@ -63,8 +63,8 @@ LinkTime link_time(const LinkModel& link, const Collective& collective, int rank
   const Moved moved = moved_by(collective, ranks, rank);
   bool first = true;
   for (const LinkProtocol& p : link.protocols) {
-    const LinkTime time{std::llround(p.base_ns + moved.steps * p.step_ns),
-                        std::llround(static_cast<double>(moved.bytes) / p.rate * 1e9)};
+    const LinkTime time{counted_ns(p.base_ns + moved.steps * p.step_ns),
+                        counted_ns(static_cast<double>(moved.bytes) / p.rate * 1e9)};
     if (first || time.total() < best.total()) best = time;
     first = false;
   }

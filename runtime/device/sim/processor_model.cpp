@@ -1,7 +1,8 @@
 #include "runtime/device/sim/processor_model.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "runtime/device/sim/limits.h"
 
 namespace coshard {
 namespace {
@@ -34,7 +35,7 @@ std::int64_t ProcessorModel::time_ns(const KernelWork& work) const {
     case ComputeClass::Other: break;
   }
   if (memory_rate > 0) ns = std::max(ns, work.bytes / memory_rate * 1e9);
-  return kernel_ns + std::llround(ns);
+  return kernel_ns + counted_ns(ns);
 }
 
 }  // namespace coshard

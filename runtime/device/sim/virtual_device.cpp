@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <coshard/runtime/error.h>
+#include "runtime/device/sim/limits.h"
 
 namespace coshard {
 namespace {
@@ -26,9 +27,18 @@ bool VirtualEvent::over_at(std::int64_t now) const {
   return transfer_->arrived(transfer_->parts - 1);
 }
 
+void VirtualStream::wait_until(std::int64_t time) {
+  if (time <= now) return;
+  CS_REQUIRE(time <= kLongestNs, "sim: the program takes more than ", kLongestNs,
+             " ns, 11 days: too much work, or too slow a processor or link");
+  now = time;
+}
+
 void* VirtualDevice::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   reclaim();
+  CS_REQUIRE(bytes <= kMostBytes - memory_.in_use, "sim: the program needs more than ", kMostBytes,
+             " bytes of memory");
   const std::size_t size = rounded(bytes);
   memory_.in_use += size;
   memory_.peak = std::max(memory_.peak, memory_.in_use);
@@ -67,7 +77,7 @@ void VirtualDevice::download(void* host, const void*, std::size_t bytes) {
 
 void VirtualDevice::run(const KernelWork& work) {
   const std::int64_t begin = compute_.now;
-  compute_.now += model_.time_ns(work);
+  compute_.wait_until(begin + model_.time_ns(work));
   if (on_kernel) on_kernel(work, begin, compute_.now);
 }
 

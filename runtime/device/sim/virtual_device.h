@@ -47,9 +47,8 @@ class VirtualStream final : public Stream {
   void wait(const Event& event) override {
     wait_until(static_cast<const VirtualEvent&>(event).time());
   }
-  void wait_until(std::int64_t time) {
-    if (time > now) now = time;
-  }
+  // Error{BadInput} beyond kLongestNs.
+  void wait_until(std::int64_t time);
 
   std::int64_t now = 0;  // virtual ns: when the work queued so far completes
 
@@ -66,7 +65,7 @@ class VirtualDevice final : public Device {
     return std::make_unique<VirtualStream>(kind);
   }
   VirtualStream& compute_stream() override { return compute_; }
-  void* allocate(std::size_t bytes) override;
+  void* allocate(std::size_t bytes) override;  // Error{BadInput} beyond kMostBytes
   // Counted as in use until the compute stream's clock is past all `uses`.
   void deallocate(void* data, std::size_t bytes,
                   std::span<const std::shared_ptr<Event>> uses) noexcept override;

@@ -36,5 +36,14 @@ TEST(LinkText, AMessageAndABroadcastMoveAllTheirBytes) {
   EXPECT_EQ(algorithmic_bytes(c, 1, 100), 0);
 }
 
+TEST(LinkText, PetabytesOfAMillionRanksAreCounted) {
+  Collective c;
+  c.kind = CollectiveKind::AllReduce;
+  EXPECT_EQ(algorithmic_bytes(c, 1'000'000, 1'000'000'000'000'000), 1'999'998'000'000'000);
+  EXPECT_EQ(algorithmic_bytes(c, 3, 100), 133);  // rounded down
+  c.kind = CollectiveKind::AllGather;
+  EXPECT_EQ(algorithmic_bytes(c, 3, 100), 66);
+}
+
 }  // namespace
 }  // namespace coshard::test

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/device/sim/limits.h"
+
 namespace coshard {
 namespace {
 
@@ -43,6 +45,13 @@ TEST(LinkModel, AMessageWithCountsTakesAStepForEachPeerThatItGoesTo) {
 
 TEST(LinkModel, OneRankSendsNothing) {
   EXPECT_EQ(link_time(kLink, of(CollectiveKind::AllReduce, 8), 1, 0).total(), 0);
+}
+
+TEST(LinkModel, ATimeThatNoIntegerHoldsIsCut) {
+  const LinkModel slow{"slow", {{1e18, 1e300, 1e-300}}};
+  const LinkTime time = link_time(slow, of(CollectiveKind::AllReduce, 8), 8, 0);
+  EXPECT_EQ(time.latency_ns, kLongestNs);
+  EXPECT_EQ(time.busy_ns, kLongestNs);
 }
 
 }  // namespace

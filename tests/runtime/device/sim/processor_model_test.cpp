@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/device/sim/limits.h"
+
 namespace coshard {
 namespace {
 
@@ -62,6 +64,16 @@ TEST(ProcessorModel, AttentionHasARateOfItsOwn) {
   work.what = ComputeClass::Attention;
   work.flops = 50e9;
   EXPECT_EQ(gpu().time_ns(work), 1'000'000);
+}
+
+TEST(ProcessorModel, ATimeThatNoIntegerHoldsIsCut) {
+  ProcessorModel model = gpu();
+  model.product_rate = model.memory_rate = 1e-300;
+  model.kernel_ns = 5;
+  EXPECT_EQ(model.time_ns(product(8192, 1280, 4096)), kLongestNs + 5);
+  KernelWork copy;
+  copy.bytes = 1e300;
+  EXPECT_EQ(model.time_ns(copy), kLongestNs + 5);
 }
 
 }  // namespace

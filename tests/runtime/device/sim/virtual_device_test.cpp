@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <coshard/runtime/error.h>
+#include "runtime/device/sim/limits.h"
 
 namespace coshard {
 namespace {
@@ -90,6 +91,31 @@ TEST(VirtualDevice, WhatTheHostReadsIsADeclaredStubOrAnError) {
   EXPECT_EQ(read[1], 2.5);
   EXPECT_EQ(device->host_waits(), 2U);
   EXPECT_THROW(device->download(read, data->data(), sizeof read), Error);
+}
+
+template <class F>
+std::string refusal(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(VirtualDevice, AProgramThatTakesMoreThanItCanCountIsRefused) {
+  const auto device = device_of_rate(1e9);
+  device->run(moving(static_cast<double>(kLongestNs) - 1));
+  EXPECT_EQ(refusal([&] { device->run(moving(2)); }),
+            "sim: the program takes more than 1000000000000000 ns, 11 days: too much work, or too "
+            "slow a processor or link");
+  device->run(moving(1));
+  EXPECT_EQ(device->compute_stream().now, kLongestNs);
+  const auto half = device->make_buffer(kMostBytes / 2);
+  EXPECT_EQ(refusal([&] { device->make_buffer(kMostBytes); }),
+            "sim: the program needs more than 1000000000000000 bytes of memory");
+  EXPECT_NE(refusal([&] { device->make_buffer(std::size_t{1} << 63); }), "");
 }
 
 }  // namespace
