@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include <coshard/runtime/error.h>
@@ -25,6 +26,16 @@ TraceAbout about(const SimulateOptions& options, const Question& question) {
   for (const DimLink& dim : run.links.dims)
     about["link"] += str_cat(about["link"].empty() ? "" : ",", dim.dim.name, '=', dim.model.name);
   return about;
+}
+
+void require_other_file(const SimulateOptions& options, const Question& question) {
+  std::vector<std::string> read{options.model, options.gpu};
+  for (const Figures& link : question.run.links.figures) read.push_back(link.name);
+  for (const std::string& name : read) {
+    std::error_code ignored;
+    CS_REQUIRE(!std::filesystem::equivalent(options.trace, name, ignored), "--trace ",
+               options.trace, ": is an input of this run, which it would overwrite");
+  }
 }
 
 void write_trace(const SimulateOptions& options, const Question& question,
@@ -68,6 +79,7 @@ void simulate_training(const SimulateOptions& options, std::ostream& out) {
              " or a config.json");
   if (options.search) return search_meshes(options, out);
   const Question question = question_of(options);
+  if (!options.trace.empty()) require_other_file(options, question);
   const Forecast forecast = forecast_of(question.run, question.processor, !options.trace.empty());
   if (!options.trace.empty()) write_trace(options, question, forecast);
   if (options.json)

@@ -34,7 +34,8 @@ struct Question {
 };
 Question question_of(const SimulateOptions& options);
 
-// Prints a forecast, or the ten best of a search. Error{BadInput}: one line that names the value.
+// Prints a forecast, or the ten best of a search. Error{BadInput}: one line that names the value;
+// a trace that would overwrite an input.
 void simulate_training(const SimulateOptions& options, std::ostream& out);
 
 }  // namespace coshard::tools
