@@ -1,6 +1,7 @@
 #include "tools/simulate/figures.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include <coshard/runtime/error.h>
@@ -126,9 +127,13 @@ Figures from_file(const std::string& kind, const std::string& text) {
       if (!key.key.starts_with("small_") || json.contains("small_gbps")) missing.push_back(key.key);
       continue;
     }
-    CS_REQUIRE(value->is_number() && value->get<double>() >= 0, "--", kind, " ", text, ": ",
-               key.key, " ", value->dump(), " is not a number of at least 0");
-    found.all.push_back({key.key, value->get<double>(), text, true});
+    const double number = value->is_number() ? value->get<double>() : -1;
+    const bool counts = key.key == "multiprocessors";
+    const double most = counts ? 1e6 : 1e9;
+    CS_REQUIRE(number >= 0 && number <= most && (!counts || number == std::floor(number)), "--",
+               kind, " ", text, ": ", key.key, " ", json_text(*value), " is not a ",
+               counts ? "whole " : "", "number from 0 to ", most);
+    found.all.push_back({key.key, number, text, true});
   }
   CS_REQUIRE(missing.empty(), "--", kind, " ", text, ": lacks ", listed(missing));
   return found;

@@ -29,7 +29,7 @@ struct Figures {
 // crosses_nodes: 1 for the NIC of a GPU, 0 for a link within a node; and, all or none, small_gbps,
 // small_base_us and small_step_us: a protocol for small messages.
 // `text` is a preset or a JSON file with all keys of its kind. Error{BadInput} names the presets,
-// or the file and its missing keys.
+// or the file and its missing keys; numbers above 1e9, multiprocessors above 1e6 or not whole.
 Figures gpu_figures(const std::string& text);
 Figures link_figures(const std::string& text);
 std::string listed(const std::vector<std::string>& words);  // "a, b, c"

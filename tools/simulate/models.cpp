@@ -18,7 +18,8 @@ struct Preset {
 constexpr Preset kPresets[] = {{"llama-8b", 128256, 4096, 14336, 32, 32, 8},
                                {"llama-70b", 128256, 8192, 28672, 80, 64, 8}};
 
-constexpr std::int64_t kMost = 1'000'000'000;
+// Of a width, of heads and their dimensions, of layers.
+constexpr std::int64_t kWidest = 10'000'000, kMostOfHeads = 10'000, kMostLayers = 1000;
 
 nn::LlamaConfig config_of(const Preset& p) {
   nn::LlamaConfig config;
@@ -38,28 +39,39 @@ nn::LlamaConfig from_file(const std::string& name) {
                  str_cat("; expected ", listed(model_presets()), " or a Llama's config.json"));
   const Json json = Json::parse(file, nullptr, false);
   CS_REQUIRE(json.is_object(), "--model ", name, ": is not a JSON object");
+  if (const auto type = json.find("model_type"); type != json.end())
+    CS_REQUIRE(*type == "llama", "--model ", name, ": model_type ", json_text(*type),
+               " is not \"llama\"");
   nn::LlamaConfig config;
   std::vector<std::string> missing;
-  const auto take = [&](const char* key, std::int64_t& value, bool required) {
+  const auto take = [&](const char* key, std::int64_t& value, std::int64_t most, bool required) {
     const auto found = json.find(key);
     if (found == json.end() || found->is_null()) {
       if (required) missing.emplace_back(key);
       return;
     }
-    CS_REQUIRE(found->is_number_integer() && *found > 0 && *found <= kMost, "--model ", name, ": ",
-               key, " ", found->dump(), " is not a number from 1 to ", kMost);
+    CS_REQUIRE(found->is_number_integer() && *found > 0 && *found <= most, "--model ", name, ": ",
+               key, " ", json_text(*found), " is not a number from 1 to ", most);
     value = found->get<std::int64_t>();
   };
-  take("vocab_size", config.vocab_size, true);
-  take("hidden_size", config.hidden_size, true);
-  take("intermediate_size", config.intermediate_size, true);
-  take("num_hidden_layers", config.num_hidden_layers, true);
-  take("num_attention_heads", config.num_attention_heads, true);
-  take("num_key_value_heads", config.num_key_value_heads, false);
-  take("head_dim", config.head_dim, false);
+  const auto take_flag = [&](const char* key, bool& value) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) return;
+    CS_REQUIRE(found->is_boolean(), "--model ", name, ": ", key, " ", json_text(*found),
+               " is not true or false");
+    value = found->get<bool>();
+  };
+  take("vocab_size", config.vocab_size, kWidest, true);
+  take("hidden_size", config.hidden_size, kWidest, true);
+  take("intermediate_size", config.intermediate_size, kWidest, true);
+  take("num_hidden_layers", config.num_hidden_layers, kMostLayers, true);
+  take("num_attention_heads", config.num_attention_heads, kMostOfHeads, true);
+  take("num_key_value_heads", config.num_key_value_heads, kMostOfHeads, false);
+  take("head_dim", config.head_dim, kMostOfHeads, false);
+  take_flag("attention_bias", config.attention_bias);
+  take_flag("mlp_bias", config.mlp_bias);
+  take_flag("tie_word_embeddings", config.tie_word_embeddings);
   CS_REQUIRE(missing.empty(), "--model ", name, ": lacks ", listed(missing));
-  const auto tied = json.find("tie_word_embeddings");
-  config.tie_word_embeddings = tied != json.end() && tied->is_boolean() && tied->get<bool>();
   return config;
 }
 

@@ -9,7 +9,7 @@ namespace coshard::tools {
 
 std::vector<std::string> model_presets();
 // A preset, or a file with the keys of Hugging Face's config.json for a Llama; dtype bf16.
-// Error{BadInput} names the presets, or the file and its missing keys.
+// Error{BadInput} names the presets, or the file and its missing keys; another model_type.
 nn::LlamaConfig llama_config(const std::string& text);
 
 }  // namespace coshard::tools

@@ -68,6 +68,22 @@ TEST(Figures, ThatAreUnknownOrIncompleteAreNamed) {
             std::string::npos);
 }
 
+TEST(Figures, BeyondTheirRangeAreNamed) {
+  const auto refused = [](const std::string& figure) {
+    const File file("{" + figure + "}");
+    const std::string text = refusal([&] { gpu_figures(file.name); });
+    return text.substr(std::min(text.find(": ") + 2, text.size()));
+  };
+  for (const char* count : {"2147483648", "0.5"})
+    EXPECT_EQ(refused(str_cat(R"("memory_gb": 0, "memory_gbps": 0, "product_tflops": 1,
+                                 "wide_product_tflops": 1, "attention_tflops": 1,
+                                 "multiprocessors": )",
+                              count)),
+              str_cat("multiprocessors ", count, " is not a whole number from 0 to 1e+06"));
+  EXPECT_EQ(refused(R"("kernel_us": 1e300)"), "kernel_us 1e+300 is not a number from 0 to 1e+09");
+  EXPECT_EQ(refused(R"("memory_gb": true)"), "memory_gb true is not a number from 0 to 1e+09");
+}
+
 TEST(Models, APresetIsItsConfig) {
   const nn::LlamaConfig config = llama_config("llama-70b");
   EXPECT_EQ(config.num_hidden_layers, 80);
@@ -79,12 +95,32 @@ TEST(Models, AFileIsHuggingFacesConfig) {
   const File file(R"({"vocab_size": 256, "hidden_size": 64, "intermediate_size": 96,
                       "num_hidden_layers": 3, "num_attention_heads": 4, "model_type": "llama"})");
   EXPECT_EQ(llama_config(file.name).num_key_value_heads, 4);
+  EXPECT_FALSE(llama_config(file.name).attention_bias);
+  const File biased(R"({"vocab_size": 256, "hidden_size": 64, "intermediate_size": 96,
+                        "num_hidden_layers": 3, "num_attention_heads": 4, "attention_bias": true,
+                        "mlp_bias": true, "tie_word_embeddings": true})");
+  const nn::LlamaConfig config = llama_config(biased.name);
+  EXPECT_TRUE(config.attention_bias && config.mlp_bias && config.tie_word_embeddings);
   const File lacks(R"({"vocab_size": 256, "hidden_size": 64, "num_hidden_layers": 3})");
   EXPECT_EQ(refusal([&] { llama_config(lacks.name); }),
             "--model " + lacks.name + ": lacks intermediate_size, num_attention_heads");
   const File wrong(R"({"vocab_size": "many"})");
   EXPECT_NE(refusal([&] { llama_config(wrong.name); }).find("vocab_size \"many\""),
             std::string::npos);
+  const auto refused = [](const std::string& text) {
+    const File other(text);
+    const std::string said = refusal([&] { llama_config(other.name); });
+    return said.substr(std::min(said.find(": ") + 2, said.size()));
+  };
+  EXPECT_EQ(refused(R"({"model_type": "mixtral", "num_local_experts": 8})"),
+            "model_type \"mixtral\" is not \"llama\"");
+  for (const char* flag : {"tie_word_embeddings", "attention_bias", "mlp_bias"})
+    EXPECT_EQ(refused(str_cat("{\"", flag, "\": 1}")), str_cat(flag, " 1 is not true or false"));
+  EXPECT_EQ(refused(R"({"vocab_size": 1, "hidden_size": 1, "intermediate_size": 1,
+                        "num_hidden_layers": 1001})"),
+            "num_hidden_layers 1001 is not a number from 1 to 1000");
+  EXPECT_EQ(refused(R"({"vocab_size": 1000000000})"),
+            "vocab_size 1000000000 is not a number from 1 to 10000000");
   EXPECT_EQ(refusal([] { llama_config("llama-7b"); }),
             "--model llama-7b: No such file or directory; expected llama-8b, llama-70b or a "
             "Llama's config.json");

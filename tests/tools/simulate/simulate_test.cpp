@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include <coshard/runtime/error.h>
+#include "profiling/json.h"
 #include "profiling/overlap/overlap_report.h"
 #include "tests/support/json.h"
 #include "tools/trace/trace_report.h"
@@ -169,6 +170,57 @@ TEST_F(Simulate, ASearchNeedsANumberOfGpus) {
   EXPECT_THROW(said(), Error);
   options_.mesh = "", options_.gpus = 7, options_.batch = 3;
   EXPECT_THROW(said(), Error);
+}
+
+TEST_F(Simulate, CountsBiases) {
+  options_.json = true;
+  const auto parameters = [&](const char* biases) {
+    std::ofstream(model_) << R"({"vocab_size": 1024, "hidden_size": 512, "intermediate_size": 1536,
+        "num_hidden_layers": 2, "num_attention_heads": 8, "attention_bias": )"
+                          << biases << R"(, "mlp_bias": )" << biases << "}";
+    return Json::parse(said())["parameters"].get<double>();
+  };
+  for (const char* plan : {"tp", "tp-sp"}) {
+    options_.plan = plan;
+    EXPECT_EQ(parameters("true") - parameters("false"), 2 * (4 * 512 + 2 * 1536 + 512)) << plan;
+  }
+}
+
+TEST_F(Simulate, RefusesAStepThatTakesMoreThanItCanCount) {
+  const auto refused = [&](const std::string& named) {
+    try {
+      said();
+      ADD_FAILURE() << "nothing was thrown for " << named;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+      EXPECT_NE(std::string(error.what()).find(named), std::string::npos) << error.what();
+    }
+  };
+  for (const char* link : {"1us,1e-300GB/s", "1e9s,1B/s"}) {
+    options_.link = link;
+    refused("sim: the program takes more than 1000000000000000 ns");
+  }
+  options_.link = "";
+  std::ofstream(model_) << R"({"vocab_size": 10000000, "hidden_size": 10000000,
+      "intermediate_size": 10000000, "num_hidden_layers": 1000, "num_attention_heads": 10000})";
+  refused("sim: the program needs more than 1000000000000000 bytes of memory");
+}
+
+TEST_F(Simulate, ATraceOverwritesNoInput) {
+  const std::string link = temporary_path("link.json");
+  std::ofstream(link) << R"({"gbps": 1, "base_us": 2, "step_us": 3, "crosses_nodes": 1})";
+  options_.link = link;
+  for (const std::string& input : {model_, link}) {
+    options_.trace = input;
+    try {
+      said();
+      ADD_FAILURE() << "nothing was thrown for " << input;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(),
+                "--trace " + input + ": is an input of this run, which it would overwrite");
+    }
+  }
+  std::filesystem::remove(link);
 }
 
 TEST_F(Simulate, ATraceThatCannotBeWrittenIsNamed) {
