@@ -35,7 +35,7 @@ Events events_of(const RankTrace& rank, Kind kind) {
   Events events;
   for (const TraceEvent& event : rank.events)
     if (event.kind == kind) events.push_back(&event);
-  std::ranges::stable_sort(events, {}, [](const TraceEvent* event) { return event->time.begin; });
+  std::ranges::stable_sort(events, {}, [](const TraceEvent* event) { return event->shown_from; });
   return events;
 }
 
@@ -45,9 +45,9 @@ Json lane(int rank, const std::string& name, bool compute, const Events& events,
   if (!compute) made["bytes"] = made["at"] = Json::array();
   std::int64_t before = 0;
   for (const TraceEvent* event : events) {
-    made["begin"].push_back(event->time.begin - before);
-    before = event->time.begin;
-    made["length"].push_back(event->time.length());
+    made["begin"].push_back(event->shown_from - before);
+    before = event->shown_from;
+    made["length"].push_back(event->time.end - event->shown_from);
     made["text"].push_back(texts.number_of(event->name));
     made["module"].push_back(texts.number_of(event->module));
     if (compute) continue;
