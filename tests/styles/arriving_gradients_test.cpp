@@ -6,13 +6,13 @@
 namespace coshard::testing {
 namespace {
 
-enum class Case { Frozen, Twice };
+enum class DownWeight { Frozen, Twice };
 
 // x * 2 -> up -> down, beside a layer whose deferred weight gradient fills the wait for what arrives
 // at down. Nothing of down's own weight is deferred that would hold up's gradient back: it is
 // frozen, or has an older reader.
-struct Net : Module {
-  Net(World& world, Case which) : twice(which == Case::Twice) {
+struct NetThatWaits : Module {
+  NetThatWaits(World& world, DownWeight which) : twice(which == DownWeight::Twice) {
     for (auto& [name, layer, in, out] : layers) {
       layer = std::make_shared<nn::Linear>(in, out, world,
                                            nn::LinearOptions{.bias = false, .dtype = DType::F64});
@@ -47,7 +47,7 @@ struct Net : Module {
       {{"before", {}, 4, 8}, {"up", {}, 4, 8}, {"down", {}, 8, 4}, {"beside", {}, 4, 4}}};
 };
 
-ParallelPlan plan_of_net() {
+ParallelPlan plan_of_waiting_net() {
   ParallelPlan plan;
   for (const char* column : {"before", "up"})
     plan[column] = ColwiseParallel{.input_layouts = Shard(0), .use_local_output = false};
@@ -57,22 +57,22 @@ ParallelPlan plan_of_net() {
   return plan;
 }
 
-enum class Reduced { AfterBackward, InBuckets, InShards };
+enum class WhenReduced { AfterBackward, InBuckets, InShards };
 
 // Of all parameters, averaged over the replicas.
-Task<std::vector<std::vector<double>>> gradients(World& world, Case which, Overlap overlap,
-                                                 Reduced reduced) {
+Task<std::vector<std::vector<double>>> reduced_gradients(World& world, DownWeight which,
+                                                         Overlap overlap, WhenReduced reduced) {
   manual_seed(3);
   const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
-  Net net(world, which);
+  NetThatWaits net(world, which);
   const ParallelizeOptions options{.overlap = overlap};
-  Task<void> cut = parallelize_module(net, mesh["tp"], plan_of_net(), options);
+  Task<void> cut = parallelize_module(net, mesh["tp"], plan_of_waiting_net(), options);
   co_await std::move(cut);
   std::optional<DataParallel> buckets;
-  if (reduced == Reduced::InBuckets)
+  if (reduced == WhenReduced::InBuckets)
     buckets.emplace(net.parameters(), mesh, 0, DataParallelOptions{.bucket_bytes = 8});
-  if (reduced == Reduced::InShards) {
-    fully_shard(net.of(Net::kUp), mesh["dp"]);
+  if (reduced == WhenReduced::InShards) {
+    fully_shard(net.of(NetThatWaits::kUp), mesh["dp"]);
     fully_shard(net, mesh["dp"]);
   }
   manual_seed(static_cast<std::uint64_t>(10 + mesh.local_rank("dp")));
@@ -80,7 +80,7 @@ Task<std::vector<std::vector<double>>> gradients(World& world, Case which, Overl
   const Tensor y = co_await net.forward(x);
   const Tensor loss = sum(y * y);
   co_await backward(loss);
-  if (reduced == Reduced::AfterBackward)
+  if (reduced == WhenReduced::AfterBackward)
     all_reduce_gradients(net.parameters(), mesh, 0, Reduce::Avg);
   std::vector<std::vector<double>> all;
   for (const Tensor& p : net.parameters())
@@ -89,12 +89,13 @@ Task<std::vector<std::vector<double>>> gradients(World& world, Case which, Overl
 }
 
 TEST(ArrivingGradients, LeaveOnceTheProductThatLeadsToThemIsComputed) {
-  for (const Case which : {Case::Frozen, Case::Twice})
+  for (const DownWeight which : {DownWeight::Frozen, DownWeight::Twice})
     on_ranks(4, [which](World& world) -> Task<void> {
-      const auto want = co_await gradients(world, which, Overlap::Off, Reduced::AfterBackward);
-      for (const Reduced reduced :
-           {Reduced::AfterBackward, Reduced::InBuckets, Reduced::InShards}) {
-        const auto got = co_await gradients(world, which, Overlap::Always, reduced);
+      const auto want =
+          co_await reduced_gradients(world, which, Overlap::Off, WhenReduced::AfterBackward);
+      for (const WhenReduced reduced :
+           {WhenReduced::AfterBackward, WhenReduced::InBuckets, WhenReduced::InShards}) {
+        const auto got = co_await reduced_gradients(world, which, Overlap::Always, reduced);
         EXPECT_EQ(got.size(), want.size());
         for (std::size_t p = 0; p < std::min(got.size(), want.size()); ++p) {
           EXPECT_EQ(got[p].size(), want[p].size()) << "parameter " << p;
