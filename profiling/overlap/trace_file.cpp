@@ -104,18 +104,17 @@ class Reader {
     TraceEvent taken{*kind};
     taken.time.begin = nanoseconds(event, "ts");
     taken.time.end = taken.time.begin + nanoseconds(event, "dur");
-    taken.shown_from = taken.time.begin;
     taken.name = text_of(event, "name");
     if (const auto args = event.find("args"); args != event.end() && args->is_object()) {
       taken.module = text_of(*args, "module");
       taken.communicator = text_of(*args, "communicator");
       taken.at = text_of(*args, "at");
       if (args->contains("queued_us")) {
-        const std::int64_t queued = nanoseconds(*args, "queued_us");
-        if (queued > taken.time.begin)
+        taken.queued_ns = nanoseconds(*args, "queued_us");
+        if (taken.queued_ns > taken.time.begin)
           refuse(str_cat("event ", seen_, " was issued before time 0: 'queued_us' is ",
-                         static_cast<double>(queued) / 1000));
-        taken.time.begin -= queued;
+                         static_cast<double>(taken.queued_ns) / 1000));
+        taken.time.begin -= taken.queued_ns;
       }
       if (args->contains("bytes") && (*args)["bytes"].is_number_integer())
         taken.bytes = (*args)["bytes"].get<std::int64_t>();

@@ -171,7 +171,7 @@ TEST(OverlapReport, ABaselineOfAnotherRunIsRefusedAndBothAreNamed) {
 
 TEST(OverlapReport, ABaselineOfAnotherModelIsRefusedUnlessEventsWereDropped) {
   const auto module = [](const char* name) {
-    return TraceEvent{Kind::Module, {0, 90}, 0, name, "", "", "", 0};
+    return TraceEvent{Kind::Module, {0, 90}, name, "", "", "", 0};
   };
   const RankTrace trace = rank_of({module("layers.0"), kernel(0, 60)});
   RankTrace other = rank_of({module("layers.0"), module("layers.1"), kernel(0, 60)});

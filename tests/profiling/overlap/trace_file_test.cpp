@@ -98,7 +98,7 @@ TEST_F(TraceFile, WhatIsNoTraceOfCoshardIsRefusedInOneLine) {
 
 TEST(TraceSpan, IsFromTheFirstEventOfAllRanksToTheEndOfTheLast) {
   const auto event = [](std::int64_t begin, std::int64_t end) {
-    return TraceEvent{TraceEvent::Kind::Kernel, {begin, end}, begin, "", "", "", "", 0};
+    return TraceEvent{TraceEvent::Kind::Kernel, {begin, end}, "", "", "", "", 0};
   };
   const std::vector<RankTrace> trace = {{0, "", 0, {event(20, 90), event(30, 40)}},
                                         {1, "", 0, {}},
