@@ -288,11 +288,10 @@ bool BackwardPass::settle_collected(const Meta& leaf) {
 }
 
 void BackwardPass::complete_leaves() {
-  const std::uint64_t next = queue_.empty() ? 0 : queue_.begin()->first;
+  std::uint64_t next = queue_.empty() ? 0 : queue_.begin()->first;
+  if (arriving_) next = std::max(next, current_->sequence);  // has not passed its gradient on yet
   collected_.ran_down_to(next, [this](const Meta& leaf) { return settle_collected(leaf); });
 }
-
-void BackwardPass::end() { collected_.end(); }
 
 void BackwardPass::run_deferred() {
   while (!deferred_.empty()) run_oldest_deferred();

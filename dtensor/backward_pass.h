@@ -79,7 +79,7 @@ class BackwardPass final : public GradSink {
   Task<void> step();
   void step_done();
   // Call once nothing is left to do: sends the collected gradients that have not been sent.
-  void end();
+  void end() { collected_.end(); }
   // The targets' gradients, once nothing is left to do; undefined if none arrived.
   std::vector<Tensor> result();
 
@@ -149,8 +149,8 @@ class BackwardPass final : public GradSink {
   std::unordered_set<const GradNode*> needed_;  // records that lead to a target
   Queue queue_;
   std::deque<Deferred> deferred_;
-  std::size_t deferred_before_ = 0;               // size of deferred_ when the step began
-  std::optional<Product> arriving_;               // of the step's input 0, with dy in flight
+  std::size_t deferred_before_ = 0;  // size of deferred_ when the step began
+  std::optional<Product> arriving_;  // of the step's input 0, until it is computed; dy in flight
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step
   std::vector<std::pair<Meta, Terms>> late_;
   CollectedLeaves collected_;

@@ -61,25 +61,32 @@ class Products {
     return now_ns() - begin;
   }
   // The best of as many rounds over the grid as the budget allows. The first round visits all
-  // points, unless it exceeds three times the budget.
+  // points, unless it exceeds three times the budget, or one point would by the rate of another.
   const GemmTable& measured(std::int64_t budget_ns) {
     const std::int64_t begin = now_ns(), times = table_.multiprocessors > 0 ? 8 : 1;
+    double ns_per_flop = 0;  // 0: not known yet
     for (int round = 0; round == 0 || now_ns() - begin < budget_ns; ++round)
       for (std::size_t i = 0; i < GemmTable::kPoints; ++i) {
-        if (!worth_measuring(i)) continue;
+        if (!worth_measuring(i) || ns_per_flop * flops(i) > static_cast<double>(budget_ns))
+          continue;
         if (round == 0) run(table_.point(i), 1);  // warm-up: what a first call sets up
         const std::int64_t ns = time(table_.point(i), times) / times;
         std::int64_t& best = table_.ns[i];
         best = best == 0 ? ns : std::min(best, ns);
+        const double found = static_cast<double>(ns) / flops(i);
+        ns_per_flop = ns_per_flop == 0 ? found : std::min(ns_per_flop, found);
         if (now_ns() - begin > (round == 0 ? 3 : 1) * budget_ns) return table_;
       }
     return table_;
   }
 
  private:
-  bool worth_measuring(std::size_t i) const {
+  double flops(std::size_t i) const {
     const GemmTable::Point p = table_.point(i);
-    return 2 * p.rows * p.n * p.k <= kMostFlops * table_.scale * table_.scale * table_.scale;
+    return 2.0 * static_cast<double>(p.rows * p.n * p.k);
+  }
+  bool worth_measuring(std::size_t i) const {
+    return flops(i) <= static_cast<double>(kMostFlops * table_.scale * table_.scale * table_.scale);
   }
 
   GemmTable table_;

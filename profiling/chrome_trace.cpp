@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/launch/world.h>
 #include "profiling/json.h"
 #include "profiling/rank_clock.h"
@@ -39,17 +40,6 @@ std::string module_at_work() {
   return path->empty() ? "model" : *path;
 }
 
-// Collectives of one stream complete in order: each is drawn from its issue, or from the end of the
-// one before.
-void lay_end_to_end(std::vector<Span>& spans) {
-  std::int64_t free_at = std::numeric_limits<std::int64_t>::min();
-  for (Span& span : spans) {
-    span.begin = std::max(span.begin, free_at);
-    span.end = std::max(span.end, span.begin + kShortest);
-    free_at = span.end;
-  }
-}
-
 // Siblings of a when_all may overlap without nesting: the later one is cut off at the end of the
 // earlier.
 void clip_to_nest(std::vector<Span>& spans) {
@@ -77,8 +67,11 @@ std::string_view category(const Span& span) {
   return span.module.empty() ? "range" : "module";
 }
 
-// The details that a selected span shows.
-Json arguments(const Span& span) {
+double micros(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
+
+// The details that a selected span shows. `queued`: how long before the span its collective was
+// issued.
+Json arguments(const Span& span, std::int64_t queued) {
   Json args;
   const auto add = [&args](const char* name, const std::string& text) {
     if (!text.empty()) args[name] = text;
@@ -88,6 +81,7 @@ Json arguments(const Span& span) {
     add("communicator", span.communicator);
     if (span.where.known()) args["at"] = location_of(span.where);
     add("module", span.module);
+    if (queued > 0) args["queued_us"] = micros(queued);
   } else if (span.track == Track::Compute) {
     args = {{"kind", kernel_kind(span.what)}};
     add("inputs", span.inputs);
@@ -142,12 +136,13 @@ class Writer {
       if (std::ranges::find(communicators, span.communicator) == communicators.end())
         communicators.push_back(span.communicator);
     const std::string suffix = link.empty() ? "" : ", emulated link " + link;
-    if (communicators.size() < 2) return track(pid, 2, "communication" + suffix, collectives);
+    if (communicators.size() < 2)
+      return communication(pid, 2, "communication" + suffix, collectives);
     for (int tid = 2; const std::string& name : communicators) {
       std::vector<Span> own;
       std::ranges::copy_if(collectives, std::back_inserter(own),
                            [&](const Span& span) { return span.communicator == name; });
-      track(pid, tid++, "communication " + name + suffix, std::move(own));
+      communication(pid, tid++, "communication " + name + suffix, std::move(own));
     }
   }
 
@@ -182,27 +177,41 @@ class Writer {
                          [track](const Span& span) { return span.track == track; });
     return spans;
   }
-  void track(int pid, int tid, const std::string& name, std::vector<Span> spans) {
+  void about_track(int pid, int tid, const std::string& name) {
     about("thread_name", pid, tid, {{"name", name}});
     about("thread_sort_index", pid, tid, {{"sort_index", tid}});
+  }
+  void track(int pid, int tid, const std::string& name, std::vector<Span> spans) {
+    about_track(pid, tid, name);
     std::stable_sort(spans.begin(), spans.end(), before);
-    if (tid >= static_cast<int>(Track::Communication)) {
-      lay_end_to_end(spans);
-    } else {
-      clip_to_nest(spans);
-    }
+    clip_to_nest(spans);
     for (const Span& one : spans) span(pid, tid, one);
+  }
+  // In order of completion: each is drawn from its issue, or from the completion of the one before.
+  void communication(int pid, int tid, const std::string& name, std::vector<Span> spans) {
+    about_track(pid, tid, name);
+    std::ranges::stable_sort(spans, {},
+                             [](const Span& one) { return std::pair(one.end, one.sequence); });
+    for (std::size_t i = spans.size(); i-- > 1;)  // of several at once, each gets a ns
+      spans[i - 1].end = std::min(spans[i - 1].end, spans[i].end - 1);
+    std::int64_t free_at = origin_;
+    for (Span& one : spans) {
+      const std::int64_t issued = one.begin;
+      one.begin = std::min(std::max(issued, free_at), one.end - 1);
+      free_at = one.end;
+      span(pid, tid, one, one.begin - issued);
+    }
   }
   void about(std::string_view what, int pid, int tid, Json args) {
     line({{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", std::move(args)}});
   }
-  void span(int pid, int tid, const Span& span) {
+  void span(int pid, int tid, const Span& span, std::int64_t queued = 0) {
     Json event{{"ph", "X"}, {"name", span.name}, {"cat", category(span)}};
     event["pid"] = pid;
     event["tid"] = tid;
     event["ts"] = micros(span.begin - origin_);
     event["dur"] = micros(span.end - span.begin);
-    if (Json args = arguments(span); !args.empty()) event["args"] = std::move(args);
+    if (Json args = arguments(span, queued); !args.empty()) event["args"] = std::move(args);
     line(event);
     if (span.flow != 0) arrow(pid, tid, span);
   }
@@ -217,7 +226,6 @@ class Writer {
     event["ts"] = micros(at - origin_);
     line(event);
   }
-  static double micros(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
   void line(const Json& event) {
     out_ << (first_ ? "\n" : ",\n") << json_text(event);
     first_ = false;
@@ -254,7 +262,8 @@ void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::in
     dropped_ += 2;
     return;
   }
-  Span span{title(event), Track::Communication, issue.at, std::max(issue.at, done), ++flows_};
+  Span span{title(event), Track::Communication, issue.at, std::max(issue.at + kShortest, done),
+            ++flows_};
   span.bytes = event.bytes;
   span.sequence = event.sequence;
   span.where = event.where;
@@ -280,9 +289,15 @@ void ChromeTrace::computed(std::string_view op, ComputeClass what, std::int64_t 
   keep(std::move(span));
 }
 
+void ChromeTrace::open(std::string_view name, std::string module) {
+  open_.push_back({std::string(name), now(), std::move(module), Branch::current().id()});
+}
+
+// Branches that are in ranges of one name may leave them in any order.
 void ChromeTrace::range_exit(std::string_view name) {
-  const auto entered = std::find_if(open_.rbegin(), open_.rend(),
-                                    [name](const Open& open) { return open.name == name; });
+  const auto entered = std::find_if(open_.rbegin(), open_.rend(), [name](const Open& open) {
+    return open.name == name && open.branch == Branch::current().id();
+  });
   if (entered == open_.rend()) return;
   Span span{entered->name, Track::Host, entered->begin, now()};
   span.module = entered->module;

@@ -36,6 +36,7 @@ bool ShardGroup::begin(std::span<const int> reached) {
   active_ = true;
   done_ = false;
   open_ = static_cast<int>(reached.size());
+  for (ShardedParameter& p : parameters_) p.complete = false;
   for (const int i : reached) parameters_[static_cast<std::size_t>(i)].open = true;
   return true;
 }
@@ -62,6 +63,8 @@ void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
   ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf.collected_as)];
   CS_REQUIRE(!grad_enabled(), "backward: create_graph, but the gradient of '", p.name,
              "', which fully_shard has sharded, is sent off the tape");
+  CS_REQUIRE(!active_ || !p.complete, "backward: a gradient of '", p.name,
+             "', which fully_shard has sharded, arrived after it had been reduced");
   if (!gradients_.defined())
     gradients_ = Tensor::empty(memory_.device(), Shape{size_}, memory_.dtype());
   const Tensor place = gradient_view(p);
@@ -75,7 +78,9 @@ void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
 }
 
 void ShardGroup::complete(int leaf) {
-  if (!std::exchange(parameters_[static_cast<std::size_t>(leaf)].open, false)) return;
+  ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf)];
+  if (!std::exchange(p.open, false)) return;
+  p.complete = true;
   if (--open_ > 0) return;
   reduce();
   done_ = true;

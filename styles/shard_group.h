@@ -23,6 +23,7 @@ struct ShardedParameter {
   std::int64_t begin = 0;            // offset of `whole` in the group's memory
   std::int64_t shard_begin = 0;      // offset of `shard` in the data this rank sends
   bool open = false;                 // this backward will still add to its gradient
+  bool complete = false;             // it no longer does
   bool taken = false;                // an operator may have written its gradient already
 };
 

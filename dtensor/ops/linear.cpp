@@ -91,9 +91,11 @@ void linear_rows(const OpContext& c, const Tensor& x, const Tensor& out, RowsInt
                           3,
                           {1, right.shape[0], right.shape[1]},
                           {0, right.strides[0], right.strides[1]}};
-  const Tensor left = flat ? matrix_of(x) : batch_of(x);
-  const Tensor to = flat ? matrix_of(out) : batch_of(out);
-  if (!flat) right.shape[0] = to.local_shape()[0];
+  const Shape rows = batch_shape(out);
+  const Tensor left = flat ? matrix_of(x) : batch_of(x, {rows[0], rows[1], x.local_shape().back()});
+  const Tensor to = flat ? matrix_of(out) : batch_of(out, rows);
+  CS_REQUIRE(to.storage() == out.storage(), "linear: ", out, " is not a view of rows");
+  if (!flat) right.shape[0] = rows[0];
   kernels::Matmul product{view_of(to), view_of(left), right};
   if (into == RowsInto::Add) product.beta = 1;
   Tensor bias;  // alive until the kernel is enqueued

@@ -197,6 +197,17 @@ Tensor batch_of(const Tensor& local) {
   return with_unit_stride(local, {batch, shape[shape.size() - 2], shape.back()});
 }
 
+Tensor batch_of(const Tensor& local, const Shape& shape) { return with_unit_stride(local, shape); }
+
+Shape batch_shape(const Tensor& local) {
+  const Shape& sizes = local.local_shape();
+  const Shape flat = matrix_shape(local);
+  Shape shape{1, flat[0], flat[1]};
+  for (std::size_t i = 0; i + 2 < sizes.size() && !unit_strides(local, shape); ++i)
+    shape[0] *= sizes[i], shape[1] /= sizes[i];
+  return shape;
+}
+
 void matmul_into(const Tensor& into, const Tensor& a, const Tensor& b, bool accumulate) {
   CS_REQUIRE(!into.is_distributed() && !a.is_distributed() && !b.is_distributed(),
              "matmul_into: plain tensors only, got ", into, ", ", a, ", ", b);

@@ -9,6 +9,9 @@ namespace coshard {
 bool is_matrix(const Tensor& local);    // matrix_of would be a view
 Tensor matrix_of(const Tensor& local);  // [..., k] as [rows, k]
 Tensor batch_of(const Tensor& local);   // [..., m, k] as [batch, m, k]
+// [..., k] as [batch, rows, k]: the smallest batch for which `local` can be viewed like that.
+Shape batch_shape(const Tensor& local);
+Tensor batch_of(const Tensor& local, const Shape& shape);
 kernels::View transposed(kernels::View matrix);
 
 // a[..., k]^T @ b[..., n] over all rows -> [k, n]: the gradient of a weight.

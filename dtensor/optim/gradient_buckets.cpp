@@ -173,7 +173,7 @@ bool GradientBuckets::begin(std::span<const int> reached) {
   active_ = true;
   sent_ = 0;
   for (Bucket& bucket : buckets_) bucket.open = 0;
-  for (Slot& slot : slots_) slot.open = false;
+  for (Slot& slot : slots_) slot.open = slot.complete = false;
   for (const int i : reached) {
     Slot& slot = slots_[static_cast<std::size_t>(i)];
     slot.open = true;
@@ -225,6 +225,8 @@ void GradientBuckets::add(GradMeta& leaf, Tensor gradient) {
   CS_REQUIRE(!grad_enabled(), "backward: create_graph, but the gradient of parameter ",
              leaf.collected_as,
              " of a DataParallel is kept in a bucket, off the tape; use grad() instead");
+  CS_REQUIRE(!active_ || !slot.complete, "backward: a gradient of parameter ", leaf.collected_as,
+             " of a DataParallel arrived after it had been reduced");
   CS_REQUIRE(!is_summed(slot.parameter) || options_.reduce == Reduce::Avg,
              "backward: the gradient of parameter ", leaf.collected_as,
              " of a DataParallel is a sum over ranks already and would be counted again; zero_grad "
@@ -247,6 +249,7 @@ void GradientBuckets::add(GradMeta& leaf, Tensor gradient) {
 void GradientBuckets::complete(int leaf) {
   Slot& slot = slots_[static_cast<std::size_t>(leaf)];
   if (!std::exchange(slot.open, false)) return;
+  slot.complete = true;
   --buckets_[static_cast<std::size_t>(slot.bucket)].open;
   if (options_.overlap == Overlap::Off) return;
   while (sent_ < buckets_.size() && buckets_[sent_].open == 0) send(sent_++);

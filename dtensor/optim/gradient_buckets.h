@@ -39,8 +39,9 @@ class GradientBuckets final : public GradCollector,
     Tensor parameter;
     int bucket = -1;
     std::int64_t offset = 0;
-    bool open = false;   // this backward will still add to it
-    bool taken = false;  // an operator may have written to it already
+    bool open = false;      // this backward will still add to it
+    bool complete = false;  // it no longer does
+    bool taken = false;     // an operator may have written to it already
   };
   struct Bucket {
     Tensor memory;

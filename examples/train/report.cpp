@@ -45,6 +45,7 @@ Json config_json(const Options& o, const Outcome& outcome) {
           {"text", o.text},
           {"plan", o.plan},
           {"overlap", o.overlap},
+          {"weave", std::to_string(o.weave)},
           {"weave", o.weave},
           {"device", o.device},
           {"communicator", o.communicator},

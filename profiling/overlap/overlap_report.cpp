@@ -164,8 +164,11 @@ void require_same_run(const std::map<std::string, std::string>& trace,
   const auto overlap = baseline.find("overlap");
   CS_REQUIRE(overlap == baseline.end() || overlap->second == "off",
              "the baseline is of a run with --overlap ", overlap->second, ": record it with off");
+  const auto weave = baseline.find("weave");
+  CS_REQUIRE(weave == baseline.end() || weave->second == "1",
+             "the baseline is of a run with --weave ", weave->second, ": record it without");
   for (const auto& [name, value] : trace) {
-    if (name == "overlap") continue;
+    if (name == "overlap" || name == "weave") continue;
     const auto other = baseline.find(name);
     CS_REQUIRE(other == baseline.end() || other->second == value, "the baseline is of ", name, ' ',
                other->second, ", the trace of ", name, ' ', value);

@@ -109,6 +109,13 @@ class Reader {
       taken.module = text_of(*args, "module");
       taken.communicator = text_of(*args, "communicator");
       taken.at = text_of(*args, "at");
+      if (args->contains("queued_us")) {
+        taken.queued_ns = nanoseconds(*args, "queued_us");
+        if (taken.queued_ns > taken.time.begin)
+          refuse(str_cat("event ", seen_, " was issued before time 0: 'queued_us' is ",
+                         static_cast<double>(taken.queued_ns) / 1000));
+        taken.time.begin -= taken.queued_ns;
+      }
       if (args->contains("bytes") && (*args)["bytes"].is_number_integer())
         taken.bytes = (*args)["bytes"].get<std::int64_t>();
     }

@@ -12,10 +12,11 @@ namespace coshard::overlap {
 struct TraceEvent {
   enum class Kind : std::uint8_t { Kernel, Collective, Await, Module, Range };
   Kind kind{};
-  Interval time;
+  Interval time;  // of a collective, from its issue
   std::string name;  // "matmul", "all_gather S(0)->R"
   std::string module, communicator, at;
   std::int64_t bytes = 0;
+  std::int64_t queued_ns = 0;  // from its issue to where its span begins in the file
 };
 
 struct RankTrace {

@@ -107,9 +107,9 @@ Task<Made> made_by(World& world, Case c, Overlap overlap, BackwardOptions option
 }
 
 const std::vector<Case> kCases{
-    {{6, 8}, 0},    {{7, 4}, 0, DType::F32},  {{2, 5, 4}, 1}, {{3, 4, 6}, 0},
-    {{1, 3, 4}, 1}, {{16, 8}, 0, DType::F32}, {{6, 8}, -1},   {{2, 5, 4}, -1, DType::F32},
-    {{1, 3}, -1}};
+    {{6, 8}, 0},    {{7, 4}, 0, DType::F32},  {{2, 5, 4}, 1},      {{3, 4, 6}, 0},
+    {{1, 3, 4}, 1}, {{16, 8}, 0, DType::F32}, {{6, 8}, -1},        {{2, 5, 4}, -1, DType::F32},
+    {{1, 3}, -1},   {{3, 5, 2, 8}, 1},        {{2, 3, 4, 2, 4}, 2}};
 
 TEST(BackwardProducts, HaveTheGradientsOfThePlainBackward) {
   for (const int ranks : {2, 3, 4})

@@ -4,7 +4,10 @@
 
 #include <sstream>
 
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/world.h>
+#include <coshard/runtime/trace_range.h>
 #include "tests/support/json.h"
 
 namespace coshard {
@@ -98,6 +101,25 @@ for i, start in starts.items():
 )"));
 }
 
+// The one issued first completes last, and two others at the same time.
+TEST(ChromeTrace, CollectivesThatCompleteInAnyOrderAreDrawnUntilTheyDo) {
+  std::vector<ChromeTrace> ranks(1);
+  for (const std::uint64_t id : {1, 2, 3, 4}) ranks[0].issued(event(id), 1'000);
+  ranks[0].ready(event(2), 1'000, 4'000, 4'000);
+  ranks[0].ready(event(1), 4'000, 9'000, 9'000);
+  ranks[0].ready(event(3), 9'000, 6'000, 9'000);
+  ranks[0].ready(event(4), 9'000, 6'000, 9'000);
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+spans = [(e['args']['sequence'], round(e['ts'] + e['dur'], 3), round(e['ts'] - e['args'].get('queued_us', 0), 3))
+         for e in d['traceEvents'] if e.get('cat') == 'collective']
+assert spans == [(2, 3, 0), (3, 4.999, 0), (4, 5, 0), (1, 8, 0)], spans
+starts = {e['id']: e['ts'] for e in d['traceEvents'] if e['ph'] == 's'}
+ends = {e['id']: e['ts'] for e in d['traceEvents'] if e['ph'] == 'f'}
+assert all(starts[i] <= ends[i] for i in starts), (starts, ends)
+)"));
+  EXPECT_TRUE(testing::json_holds(written(ranks), kNests));
+}
+
 // Of 64 bytes each: 1 to 5 us and 3 to 7; kernels from 2 to 4 and from 9 to 10.
 TEST(ChromeTrace, CountsTheBytesInFlightAndWhatNoKernelHides) {
   std::vector<ChromeTrace> ranks(2);
@@ -179,7 +201,28 @@ assert step['ts'] <= model['ts'] and model['ts'] + model['dur'] <= step['ts'] + 
 )"));
 }
 
-// Collectives of two communicators are in flight together; those of one follow each other.
+Task<void> in_a_range(std::chrono::milliseconds time) {
+  const TraceRange range("work");
+  co_await sleep_for(time);
+}
+
+TEST(ChromeTrace, BranchesMayBeInRangesOfOneName) {
+  std::vector<ChromeTrace> ranks(1);
+  run_ranks({.ranks = 1}, [&](World& world) -> Task<void> {
+    world.add_observer(&ranks[0]);
+    Task<void> both = when_all(in_a_range(std::chrono::milliseconds(1)),
+                               in_a_range(std::chrono::milliseconds(5)));
+    co_await std::move(both);
+    world.remove_observer(&ranks[0]);
+  });
+  const std::vector<ChromeTrace::Span>& spans = ranks[0].spans();
+  ASSERT_EQ(spans.size(), 2U);
+  EXPECT_LT(spans[0].begin, spans[1].begin);  // who leaves first has entered first
+  EXPECT_LT(spans[0].end, spans[1].end);
+}
+
+// Collectives of two communicators are in flight together; those of one are drawn one after the
+// other.
 TEST(ChromeTrace, EachCommunicatorHasATrack) {
   std::vector<ChromeTrace> ranks(1);
   for (const std::uint64_t id : {1, 2, 3}) {
@@ -192,7 +235,7 @@ TEST(ChromeTrace, EachCommunicatorHasATrack) {
 tracks = {e['tid']: e['args']['name'] for e in d['traceEvents'] if e['name'] == 'thread_name'}
 assert tracks == {0: 'host', 1: 'compute', 2: 'communication tp', 3: 'communication dp'}, tracks
 spans = [(e['tid'], e['args']['communicator'], e['dur']) for e in d['traceEvents'] if e.get('cat') == 'collective']
-assert spans == [(2, 'tp', 8), (2, 'tp', 0.1), (3, 'dp', 8)], spans
+assert spans == [(2, 'tp', 7.999), (2, 'tp', 0.001), (3, 'dp', 8)], spans
 )"));
 }
 

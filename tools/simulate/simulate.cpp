@@ -1,5 +1,7 @@
 #include "tools/simulate/simulate.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -14,11 +16,22 @@
 namespace coshard::tools {
 namespace {
 
+// Files of one name may hold different models.
+std::string model_text(const std::string& name, const nn::LlamaConfig& of) {
+  return fmt::format("{} (layers={},dim={},heads={},kv_heads={},ffn={},vocab={})", name,
+                     of.num_hidden_layers, of.hidden_size, of.num_attention_heads,
+                     of.num_key_value_heads, of.intermediate_size, of.vocab_size);
+}
+
 TraceAbout about(const SimulateOptions& options, const Question& question) {
   const LlamaRun& run = question.run;
-  TraceAbout about{{"model", options.model},        {"mesh", to_string(run.mesh)},
-                   {"plan", options.plan},          {"recompute", options.recompute},
-                   {"gpu", question.gpu.name},      {"batch", std::to_string(run.batch)},
+  TraceAbout about{{"model", model_text(options.model, run.config)},
+                   {"mesh", to_string(run.mesh)},
+                   {"plan", options.plan},
+                   {"recompute", options.recompute},
+                   {"gpu", question.gpu.name},
+                   {"weave", std::to_string(run.weave)},
+                   {"batch", std::to_string(run.batch)},
                    {"seq", std::to_string(run.seq)}};
   about["overlap"] = options.overlap;
   about["simulated"] =

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tools/trace/page_text.h"
 
@@ -31,11 +32,14 @@ class Texts {
 
 using Events = std::vector<const TraceEvent*>;
 
+// Collectives in flight together are drawn one after the other, as in the file.
+std::int64_t shown_from(const TraceEvent& event) { return event.time.begin + event.queued_ns; }
+
 Events events_of(const RankTrace& rank, Kind kind) {
   Events events;
   for (const TraceEvent& event : rank.events)
     if (event.kind == kind) events.push_back(&event);
-  std::ranges::stable_sort(events, {}, [](const TraceEvent* event) { return event->time.begin; });
+  std::ranges::stable_sort(events, {}, [](const TraceEvent* event) { return shown_from(*event); });
   return events;
 }
 
@@ -45,9 +49,9 @@ Json lane(int rank, const std::string& name, bool compute, const Events& events,
   if (!compute) made["bytes"] = made["at"] = Json::array();
   std::int64_t before = 0;
   for (const TraceEvent* event : events) {
-    made["begin"].push_back(event->time.begin - before);
-    before = event->time.begin;
-    made["length"].push_back(event->time.length());
+    const std::int64_t begin = shown_from(*event);
+    made["begin"].push_back(begin - std::exchange(before, begin));
+    made["length"].push_back(event->time.end - begin);
     made["text"].push_back(texts.number_of(event->name));
     made["module"].push_back(texts.number_of(event->module));
     if (compute) continue;

@@ -35,15 +35,12 @@ class ChromeTrace : public Observer {
   void computed(std::string_view op, ComputeClass what, std::int64_t begin,
                 std::int64_t end) override;
   void module_enter(std::string_view path) override {
-    const std::string name(module_name(path));
-    open_.push_back({name, now(), name});
+    open(module_name(path), std::string(module_name(path)));
   }
   void module_exit(std::string_view path) override { range_exit(module_name(path)); }
   void backward_enter() override { range_enter("backward"); }
   void backward_exit() override { range_exit("backward"); }
-  void range_enter(std::string_view name) override {
-    open_.push_back({std::string(name), now(), {}});
-  }
+  void range_enter(std::string_view name) override { open(name, ""); }
   void range_exit(std::string_view name) override;
 
   enum class Track : std::uint8_t { Host, Compute, Communication };
@@ -76,6 +73,7 @@ class ChromeTrace : public Observer {
     std::string name;
     std::int64_t begin;
     std::string module;
+    std::uint64_t branch;
   };
   struct Issue {
     std::int64_t at;
@@ -85,6 +83,7 @@ class ChromeTrace : public Observer {
     return path.empty() ? "model" : path;
   }
   void keep(Span span);
+  void open(std::string_view name, std::string module);
 
   std::size_t max_events_, dropped_ = 0;
   std::vector<Span> spans_;
@@ -96,7 +95,7 @@ class ChromeTrace : public Observer {
 };
 
 // What was traced, by name: {{"plan", "tp"}, {"batch", "4"}}. `coshard trace report` refuses a
-// baseline that differs in any of these, except "overlap", which must be "off". "link" is the link
+// baseline that differs in any of these, except "overlap", which must be "off", and "weave", which must be "1". "link" is the link
 // that the report names.
 using TraceAbout = std::map<std::string, std::string>;
 

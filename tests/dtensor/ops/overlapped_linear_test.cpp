@@ -25,10 +25,11 @@ struct Case {
   DType dtype;
 };
 const Case kCases[] = {
-    {{8, 6}, 12, false, DType::F32},    {{7, 5}, 9, true, DType::F64},
-    {{2, 9, 4}, 6, true, DType::F32},   {{3, 5, 8}, 4, false, DType::BF16},
-    {{1, 3}, 5, true, DType::F64},      {{2, 2, 3, 4}, 8, true, DType::F64},
-    {{40, 16}, 24, false, DType::BF16},
+    {{8, 6}, 12, false, DType::F32},         {{7, 5}, 9, true, DType::F64},
+    {{2, 9, 4}, 6, true, DType::F32},        {{3, 5, 8}, 4, false, DType::BF16},
+    {{1, 3}, 5, true, DType::F64},           {{2, 2, 3, 4}, 8, true, DType::F64},
+    {{40, 16}, 24, false, DType::BF16},      {{3, 5, 2, 8}, 6, true, DType::F64},
+    {{2, 3, 4, 2, 4}, 6, false, DType::F32},
 };
 
 struct Layer {

@@ -39,7 +39,8 @@ testing::Values want_of(World& world, const Shape& x) {
 
 TEST(RowSchedules, SumSeveralProductsInOneReduction) {
   for (const int ranks : {2, 3})
-    for (const Shape& shape : {Shape{7, 0}, Shape{2, 5, 0}, Shape{1, 3, 0}})
+    for (const Shape& shape :
+         {Shape{7, 0}, Shape{2, 5, 0}, Shape{1, 3, 0}, Shape{2, 5, 3, 0}, Shape{2, 3, 4, 2, 0}})
       on_ranks(ranks, [&shape](World& world) -> Task<void> {
         const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
         for (int dim = -1; dim + 1 < static_cast<int>(shape.size()); ++dim)

@@ -161,7 +161,10 @@ TEST(OverlapReport, ABaselineOfAnotherRunIsRefusedAndBothAreNamed) {
   EXPECT_EQ(why_not(trace, other), "");
   other.about["plan"] = "tp";
   EXPECT_EQ(why_not(trace, other), "the baseline is of plan tp, the trace of plan tp-sp");
-  other.about = {{"simulated", "8 ranks"}};
+  trace.about["weave"] = "2", other.about = {{"plan", "tp-sp"}, {"weave", "1"}};
+  EXPECT_EQ(why_not(trace, other), "");
+  EXPECT_EQ(why_not(other, trace), "the baseline is of a run with --weave 2: record it without");
+  trace.about.erase("weave"), other.about = {{"simulated", "8 ranks"}};
   EXPECT_EQ(why_not(trace, other), "the baseline is a simulation, the trace is not");
   EXPECT_EQ(why_not(other, trace), "the baseline is not a simulation, the trace is");
 }
