@@ -65,9 +65,9 @@ class MeasuredPlan : public ::testing::Test {
 TEST_F(MeasuredPlan, TakesTheLinkOfTheDimensionThatItExplains) {
   calibrated({2, 2}, {"dp", "tp"});
   EXPECT_EQ(first_line("tp=4"),
-            "forward on tp=4, link 20 us, 2 GB/s (measured on tp=2), products as measured");
+            "forward on tp=4, link 20 us, 2 GB/s (measured on tp=2), GEMM times as measured");
   EXPECT_EQ(first_line("dp=2"),
-            "forward on dp=2, link 1 us, 1 GB/s (measured on dp=2), products as measured");
+            "forward on dp=2, link 1 us, 1 GB/s (measured on dp=2), GEMM times as measured");
   options_.json = true;
   EXPECT_TRUE(coshard::testing::json_holds(
       explained("tp=4"), "assert d['link']['measured_on'] == 'tp=2' and d['link']['us'] == 20, d"));
@@ -80,7 +80,7 @@ TEST_F(MeasuredPlan, ADimensionThatWasNotMeasuredIsNamed) {
         explained(mesh),
         options_.calibration + " is of dp=2,tp=2: name one of its dimensions, as in --mesh dp=2");
   options_.links = {"5us,3GB/s"};  // then the file is for products alone
-  EXPECT_EQ(first_line("pp=2"), "forward on pp=2, link 5 us, 3 GB/s, products as measured");
+  EXPECT_EQ(first_line("pp=2"), "forward on pp=2, link 5 us, 3 GB/s, GEMM times as measured");
 }
 
 TEST_F(MeasuredPlan, RefusesAnotherMachineThanThatOfItsProducts) {
