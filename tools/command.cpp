@@ -105,6 +105,12 @@ void check(TrainOptions o) {
   check_shape(o, parse_dtype(o.dtype), o.world.device);
 }
 
+void check(const ForecastOptions& o) {
+  TrainOptions step = o.step;
+  step.world = o.world;
+  for (const char* plan : {"tp", "dp"}) step.plan = plan, check(step);
+}
+
 int show(const Report& report, bool json) {
   if (const auto job = launched(); job && job->process != 0) return 0;  // rank 0 shows them
   if (json) {
@@ -126,6 +132,10 @@ void add_conform(CLI::App& app, Chosen& chosen) {
   place->add_to(*sub);
   sub->callback([directory, only, place, &chosen] {
     chosen = [directory, only, place] {
+      if (const auto job = launched())
+        fail(ErrorKind::BadInput, str_cat("conform runs all ranks of a case as threads, but was "
+                                          "started as one of several processes: ",
+                                          job->said));
       const auto tally = conform::run_directory(*directory, *only, std::cout, place->world());
       return tally.failed == 0 ? 0 : 1;
     };
@@ -137,8 +147,8 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<DoctorOptions>();
   add_word(*sub, "--device", options->device, device_names(),
            "fail unless this device works: " + joined(device_names()));
-  sub->add_option("--communicator", options->communicator,
-                  "fail unless this build has it: " + joined(known_communicators()));
+  add_word(*sub, "--communicator", options->communicator, known_communicators(),
+           "fail unless this build has it: " + joined(known_communicators()));
   sub->callback([options, &chosen] {
     chosen = [options] {
       options->mpi_program = mpi_program();

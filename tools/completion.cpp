@@ -16,6 +16,7 @@ _{0}() {{
     word="$path ${{COMP_WORDS[i]}}"
     case "$word" in
       {1}) path=$word ;;
+      ' run '*/*) COMPREPLY=(); return ;;  # a program, whose words are its own
     esac
   done
   case "$path ${{COMP_WORDS[COMP_CWORD - 1]}}" in

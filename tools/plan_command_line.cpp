@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include <coshard/runtime/launch/command_line.h>
@@ -30,6 +31,13 @@ struct Explained {
       CS_REQUIRE(modules_asked || each->count() == 0, each->get_name(), " needs --module");
     CS_REQUIRE(threads->count() == 0 || modules.device == "cpu", "--threads ", modules.threads,
                " needs --device cpu, got --device ", modules.device);
+    std::set<std::string> dims;
+    for (const std::string& link : steps.links) {
+      const std::size_t equals = link.find('=');
+      const std::string dim = equals == std::string::npos ? "" : link.substr(0, equals);
+      CS_REQUIRE(dims.insert(dim).second, "--link ", link, ": that of ",
+                 dim.empty() ? "all dimensions" : dim, " is given twice");
+    }
     for (const CLI::Option* each : {device, threads})
       if (each->count() > 0)
         modules.machine += str_cat(modules.machine.empty() ? "" : " ", each->get_name(), ' ',
@@ -56,8 +64,8 @@ void add_modules(CLI::App& app, Explained& explained) {
     explained.of_modules.push_back(option);
     return option;
   };
-  const auto add = [&](const char* name, int& value, const char* help) {
-    keep(add_number(app, name, value, 1, kMostOfAShape, help));
+  const auto add = [&](const char* name, int& value, const char* help, int most = kMostOfAShape) {
+    keep(add_number(app, name, value, 1, most, help));
   };
   explained.module =
       app.add_option(
@@ -74,7 +82,7 @@ void add_modules(CLI::App& app, Explained& explained) {
                                    "with --module: the device that computes"));
   explained.threads = keep(add_number(app, "--threads", o.threads, 1, kMostThreads,
                                       "with --module: compute threads per rank of a CPU"));
-  add("--layers", o.layers, "with --module: transformer blocks");
+  add("--layers", o.layers, "with --module: transformer blocks", kMostLayers);
   add("--dim", o.dim, "with --module: model width");
   add("--heads", o.heads, "with --module: attention heads");
   add("--ffn", o.ffn, "with --module: hidden width of the MLP");
@@ -100,11 +108,13 @@ void add_plan(CLI::App& app, std::function<int()>& chosen) {
   sub->add_option("--mesh", options.mesh, "mesh dimensions, named or not: dp=2,tp=4 or 2,4")
       ->required();
   explained->shape =
-      sub->add_option("--shape", options.shape, "tensor shape, e.g. 8,16; empty for a scalar");
+      sub->add_option("--shape", options.shape, "tensor shape, e.g. 8,16; empty for a scalar")
+          ->expected(0, 1);
   explained->from = sub->add_option("--from", options.from,
                                     "source layout, one placement per mesh dimension: S(0),R");
   explained->to = sub->add_option("--to", options.to, "target layout: R,S(1)");
-  sub->add_option("--dtype", options.dtype, "tensor dtype")->capture_default_str();
+  add_word(*sub, "--dtype", options.dtype, {"f32", "f64", "bf16", "f16", "i64", "i32", "bool"},
+           "tensor dtype");
   sub->add_option(
       "--link", options.links,
       "link latency and bandwidth: 20us,1GB/s for all mesh dimensions, dp=20us,1GB/s for one");

@@ -25,6 +25,25 @@ struct Linear {
   std::optional<ScheduleKind> kind;  // nullopt: no collective next to it
 };
 
+// Whether `pattern` matches `path` or a parent module of it.
+bool covers(std::string_view pattern, std::string_view path) {
+  if (pattern.empty()) return true;
+  for (std::size_t end = path.find('.');; end = path.find('.', end + 1)) {
+    if (matches(pattern, path.substr(0, end))) return true;
+    if (end == path.npos) return false;
+  }
+}
+
+// Of how many layers `pattern` covers the one that has * for their index in its path.
+int covered(std::string_view pattern, const Linear& linear) {
+  const std::size_t star = linear.path.find('*');
+  if (star == std::string::npos) return covers(pattern, linear.path) ? 1 : 0;
+  int count = 0;
+  for (int i = 0; i < linear.times; ++i)
+    if (covers(pattern, std::string(linear.path).replace(star, 1, std::to_string(i)))) ++count;
+  return count;
+}
+
 std::vector<Linear> linears_of(const PlanModulesOptions& o) {
   using enum ScheduleKind;
   const bool sequence = o.plan == "tp-sp";
@@ -40,16 +59,6 @@ std::vector<Linear> linears_of(const PlanModulesOptions& o) {
   for (Linear& linear : all) linear.path = "layers.*." + linear.path;
   all.push_back({"output", 1, o.dim, o.vocab, 0, before});
   return all;
-}
-
-// Whether `pattern` matches the layers at `path`, which has * for their index, or a parent module.
-bool covers(std::string_view pattern, std::string_view path) {
-  if (pattern.empty()) return true;
-  for (std::size_t end = path.find('.');; end = path.find('.', end + 1)) {
-    const std::string_view part = path.substr(0, end);
-    if (matches(pattern, part) || matches(part, pattern)) return true;
-    if (end == path.npos) return false;
-  }
 }
 
 std::optional<Calibration> read_calibration(const PlanModulesOptions& o) {
@@ -235,11 +244,10 @@ void print_json(const PlanModulesOptions& o, const Setting& setting, const std::
 void explain_modules(const PlanModulesOptions& o, std::ostream& out) {
   const Setting setting = setting_of(o);
   std::vector<Row> rows;
-  for (const Linear& linear : linears_of(o))
-    if (covers(o.module, linear.path)) rows.push_back(row_of(o, setting, linear));
-  CS_REQUIRE(
-      !rows.empty(), "--module ", o.module,
-      " matches no linear layer; those are layers.*.attn.w[qkvo], layers.*.mlp.w[123] and output");
+  for (Linear& linear : linears_of(o))
+    if ((linear.times = covered(o.module, linear)) > 0) rows.push_back(row_of(o, setting, linear));
+  CS_REQUIRE(!rows.empty(), "--module ", o.module, " matches no linear layer of ", o.layers,
+             " blocks; those are layers.*.attn.w[qkvo], layers.*.mlp.w[123] and output");
   if (o.json) return print_json(o, setting, rows, out);
   out << fmt::format(
       "forward on {}, link {}{}, GEMM times {}\n", o.mesh,

@@ -8,7 +8,7 @@
 
 namespace coshard::tools {
 
-constexpr int kMostOfAShape = 1'000'000'000;
+constexpr int kMostOfAShape = 1'000'000'000, kMostLayers = 1000;
 
 // Whether the plan splits the batch over the ranks.
 inline bool cuts_batch(const std::string& plan) { return plan == "dp" || plan == "fsdp"; }
@@ -18,7 +18,7 @@ void add_shape(CLI::App& app, Options& o, std::string& dtype) {
   const auto add = [&app](const char* name, int& value, int most, const char* help) {
     add_number(app, name, value, 1, most, help);
   };
-  add("--layers", o.layers, 1000, "transformer blocks");
+  add("--layers", o.layers, kMostLayers, "transformer blocks");
   add("--dim", o.dim, kMostOfAShape, "model width; a multiple of 2 x heads");
   add("--heads", o.heads, kMostOfAShape, "attention heads");
   add("--ffn", o.ffn, kMostOfAShape, "hidden width of the MLP");

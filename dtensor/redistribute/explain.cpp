@@ -34,6 +34,7 @@ template <class T>
 T number(std::string_view text, std::string_view what, T least) {
   T value{};
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  CS_REQUIRE(status != std::errc::result_out_of_range, what, " '", text, "' is out of range");
   CS_REQUIRE(status == std::errc{} && end == text.data() + text.size() && value >= least, what,
              " '", text, "' is not a number of at least ", least);
   return value;

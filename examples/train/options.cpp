@@ -84,7 +84,6 @@ void check(const Options& o) {
                  (o.communicator == "local" && o.device == "cpu"),
              "--link and --progress-threads are for --device cpu and --communicator local, got ",
              o.device, " and ", o.communicator);
-  CS_REQUIRE(!o.prompt.empty() || o.sample == 0, "--prompt is empty: at least one byte is needed");
   tools::check_shape(o, o.dtype(), parse_device_kind(o.device));
   const int sequences = o.data_parallel() ? o.batch / o.ranks : o.batch;
   CS_REQUIRE(o.weave <= sequences, "--weave ", o.weave, " is more than the ", sequences,
@@ -113,6 +112,8 @@ std::optional<Options> parse_options(int argc, char** argv) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_options(app, options);
   if (!tools::parse(app, argc, argv)) return std::nullopt;
+  CS_REQUIRE(app.count("--trace-steps") == 0 || !options.trace.empty(), "--trace-steps ",
+             options.trace_steps, " needs --trace");
   if (options.ranks == 0) options.ranks = settled(options.world()).ranks;
   check(options);
   return options;
@@ -120,8 +121,6 @@ std::optional<Options> parse_options(int argc, char** argv) {
 
 void require_writable(const Options& options) {
   namespace fs = std::filesystem;
-  CS_REQUIRE(options.trace.empty() || options.trace != options.json, "--trace and --json are both ",
-             options.trace);
   for (const auto& [flag, name] : {std::pair{"--trace", options.trace}, {"--json", options.json}}) {
     if (name.empty()) continue;
     std::error_code ignored;
@@ -136,6 +135,12 @@ void require_writable(const Options& options) {
     CS_REQUIRE(::access(must_be_writable.c_str(), W_OK) == 0, flag, " ", name,
                ": cannot be written");
   }
+  const auto place = [](const std::string& name) {
+    return fs::weakly_canonical(fs::absolute(name));
+  };
+  CS_REQUIRE(
+      options.trace.empty() || options.json.empty() || place(options.trace) != place(options.json),
+      "--trace and --json are both ", options.trace);
 }
 
 }  // namespace coshard::train

@@ -162,6 +162,11 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
   }
   if (!outcome.sample.empty())
     out << "\n" << printable(options.prompt) << " |" << printable(outcome.sample) << "\n";
+  std::size_t dropped = 0;
+  for (const ChromeTrace& trace : outcome.traces) dropped += trace.dropped();
+  if (dropped > 0)
+    out << fmt::format("\nThe trace lacks {} events: --trace-steps {} is more than it can hold.\n",
+                       dropped, options.trace_steps);
 }
 
 std::string loss_error(const Options& options, const Outcome& outcome) {

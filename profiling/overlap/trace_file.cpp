@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include <coshard/runtime/error.h>
@@ -27,19 +28,24 @@ std::optional<Kind> kind_of(const std::string& category) {
   return found == kinds.end() ? std::nullopt : std::optional(found->second);
 }
 
+// Control characters become '?': a terminal obeys them.
 std::string text_of(const Json& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  std::string text = found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  std::ranges::replace_if(
+      text, [](char c) { return (c >= 0 && c < ' ') || c == 127; }, '?');
+  return text;
 }
 
-// The number at the start of the text; -1 if there is none.
-std::int64_t leading_number(std::string_view text) {
-  std::int64_t number = -1;
+// The number at the start of the text; -1 if there is none, or one that T does not hold.
+template <class T>
+T leading_number(std::string_view text) {
+  T number = -1;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
 }
 
-constexpr double kLatest = 1e15;  // us; some 30 years
+constexpr double kLargest = 1e15;  // us, some 30 years; bytes
 
 class Reader {
  public:
@@ -49,8 +55,13 @@ class Reader {
     std::ifstream in = open_input(file_);
     parse(in);
     std::vector<RankTrace> found;
+    std::set<int> numbers;
     for (auto& [pid, rank] : ranks_) {
-      if (rank.rank < 0 || rank.events.empty()) continue;
+      if (rank.rank < 0) continue;
+      if (const auto wrong = wrong_.find(pid); wrong != wrong_.end()) refuse(wrong->second);
+      if (rank.events.empty()) continue;
+      if (!numbers.insert(rank.rank).second)
+        refuse(str_cat("has two processes named 'rank ", rank.rank, "'"));
       rank.about = about_;
       if (!link_.empty()) rank.link = link_;
       found.push_back(std::move(rank));
@@ -82,6 +93,8 @@ class Reader {
       if (error.byte > size)
         refuse(str_cat("is cut off: its JSON goes on where the file ends, after ", size, " bytes"));
       refuse(str_cat("is not JSON: byte ", error.byte, " is not what must follow there"));
+    } catch (const Json::out_of_range&) {
+      refuse(str_cat("has a number that is too large, after ", seen_, " events"));
     }
   }
 
@@ -89,7 +102,7 @@ class Reader {
     const auto data = rest.is_object() ? rest.find("otherData") : rest.end();
     if (data == rest.end() || !data->is_object()) return;
     for (const auto& [name, value] : data->items())
-      if (value.is_string() && name != "clock") about_[name] = value.get<std::string>();
+      if (value.is_string() && name != "clock") about_[name] = text_of(*data, name.c_str());
     if (const auto link = about_.extract("link")) link_ = link.mapped();
   }
 
@@ -97,27 +110,26 @@ class Reader {
     ++seen_;
     const auto pid = event.find("pid");
     if (pid == event.end() || !pid->is_number_integer()) return;
-    RankTrace& rank = ranks_.try_emplace(pid->get<std::int64_t>(), RankTrace{-1}).first->second;
+    const auto process = pid->get<std::int64_t>();
+    RankTrace& rank = ranks_.try_emplace(process, RankTrace{-1}).first->second;
     if (text_of(event, "ph") == "M") return take_metadata(rank, event);
     const std::optional<Kind> kind = kind_of(text_of(event, "cat"));
     if (!kind || text_of(event, "ph") != "X") return;
     TraceEvent taken{*kind};
-    taken.time.begin = nanoseconds(event, "ts");
-    taken.time.end = taken.time.begin + nanoseconds(event, "dur");
+    taken.time.begin = std::llround(number(process, event, "ts") * 1000);
+    taken.time.end = taken.time.begin + std::llround(number(process, event, "dur") * 1000);
     taken.name = text_of(event, "name");
     if (const auto args = event.find("args"); args != event.end() && args->is_object()) {
       taken.module = text_of(*args, "module");
       taken.communicator = text_of(*args, "communicator");
       taken.at = text_of(*args, "at");
       if (args->contains("queued_us")) {
-        taken.queued_ns = nanoseconds(*args, "queued_us");
+        taken.queued_ns = std::llround(number(process, *args, "queued_us") * 1000);
         if (taken.queued_ns > taken.time.begin)
-          refuse(str_cat("event ", seen_, " was issued before time 0: 'queued_us' is ",
-                         static_cast<double>(taken.queued_ns) / 1000));
+          wrong_.try_emplace(process, str_cat("event ", seen_, " was issued before time 0"));
         taken.time.begin -= taken.queued_ns;
       }
-      if (args->contains("bytes") && (*args)["bytes"].is_number_integer())
-        taken.bytes = (*args)["bytes"].get<std::int64_t>();
+      if (args->contains("bytes")) taken.bytes = std::llround(number(process, *args, "bytes"));
     }
     rank.events.push_back(std::move(taken));
   }
@@ -127,27 +139,31 @@ class Reader {
     if (args == event.end() || !args->is_object()) return;
     const std::string what = text_of(event, "name"), name = text_of(*args, "name");
     if (what == "process_name" && name.starts_with("rank "))
-      rank.rank = static_cast<int>(leading_number(std::string_view(name).substr(5)));
+      rank.rank = leading_number<int>(std::string_view(name).substr(5));
     if (what == "process_labels")
-      rank.dropped = std::max<std::int64_t>(0, leading_number(text_of(*args, "labels")));
+      rank.dropped =
+          std::max<std::int64_t>(0, leading_number<std::int64_t>(text_of(*args, "labels")));
     constexpr std::string_view kLink = "emulated link ";
     if (const auto at = name.find(kLink); what == "thread_name" && at != std::string::npos)
       rank.link = name.substr(at + kLink.size());
   }
 
-  std::int64_t nanoseconds(const Json& event, const char* key) const {
-    const auto found = event.find(key);
-    if (found == event.end() || !found->is_number())
-      refuse(str_cat("event ", seen_, " has no number '", key, "'"));
-    const auto us = found->get<double>();
-    if (!(us >= 0 && us <= kLatest))
-      refuse(str_cat("event ", seen_, " has '", key, "' ", us, ", outside of 0 to ", kLatest));
-    return std::llround(us * 1000);
+  // 0 if it is not as it should be, which is an error if `pid` is a rank: its name may come later.
+  double number(std::int64_t pid, const Json& object, const char* key) {
+    const auto found = object.find(key);
+    const bool is_number = found != object.end() && found->is_number();
+    const double value = is_number ? found->get<double>() : 0;
+    if (is_number && value >= 0 && value <= kLargest) return value;
+    wrong_.try_emplace(pid, is_number ? str_cat("event ", seen_, " has '", key, "' ", value,
+                                                ", outside of 0 to ", kLargest)
+                                      : str_cat("event ", seen_, " has no number '", key, "'"));
+    return 0;
   }
 
   std::string file_;
   std::size_t seen_ = 0;
-  std::map<std::int64_t, RankTrace> ranks_;  // by pid
+  std::map<std::int64_t, RankTrace> ranks_;    // by pid
+  std::map<std::int64_t, std::string> wrong_;  // by pid: the first error
   std::map<std::string, std::string> about_;
   std::string link_;
 };

@@ -57,13 +57,24 @@ void require_values(const CLI::App& app, const std::vector<std::string>& words) 
     require_values(*command, words);
 }
 
+// CLI11 accepts an empty value, which reads as if the option had been left out.
+void require_no_empty_value(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& values = option->results();
+    CS_REQUIRE(option->get_expected_min() == 0 || std::ranges::find(values, "") == values.end(),
+               option->get_name(), " needs a value");
+  }
+  for (const CLI::App* command : app.get_subcommands()) require_no_empty_value(*command);
+}
+
 }  // namespace
 
 void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& value,
                  const std::string& help) {
   const auto read = [name, &value](const std::string& text) {
     const double seconds = parse_number<double>(name, text, 0, 1e9);
-    value = std::chrono::milliseconds(std::llround(seconds * 1000));
+    const long long rounded = std::llround(seconds * 1000);
+    value = std::chrono::milliseconds(seconds > 0 ? std::max(rounded, 1LL) : 0);  // 0: no limit
   };
   app.add_option_function<std::string>(name, read, help)
       ->type_name("SECONDS")
@@ -112,10 +123,18 @@ bool parse(CLI::App& app, int argc, char** argv) {
   require_values(app, words);
   try {
     app.parse(argc, argv);
+    require_no_empty_value(app);
     return true;
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string text = error.what();
-    fail(ErrorKind::BadInput, text.substr(0, text.find(':')) + " needs a value");
+    const bool repeated = text.find(": At Most") != std::string::npos;
+    fail(ErrorKind::BadInput, text.substr(0, text.find(':')) +
+                                  (repeated ? " is given more than once" : " needs a value"));
+  } catch (const CLI::ConversionError& error) {  // other values are checked before
+    const std::string text = error.what();
+    constexpr std::string_view kOfFlag = "Could not convert: ";
+    fail(ErrorKind::BadInput,
+         text.starts_with(kOfFlag) ? text.substr(kOfFlag.size()) + ": takes no value" : text);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error) != 0;
     require_known(innermost(app));

@@ -166,6 +166,9 @@ TEST(BadInput, WordsThatAreNotKnownAreNamed) {
   expect_refused(with_text + "--link 0GB/s", "link 0GB/s: the rate must be above 0");
   expect_refused(with_text + "--plan ''", "--plan '': expected tp, tp-sp, dp or fsdp");
   expect_refused(with_text + "--link slow", "'slow'");
+  expect_refused(with_text + "--link ''", "--link needs a value");
+  expect_refused(with_text + "--json ''", "--json needs a value");
+  expect_refused_by(TRAIN_PROGRAM, with_text + "--trace-steps 5", "--trace-steps 5 needs --trace");
 }
 
 TEST(BadInput, TextsThatCannotBeUsedAreNamed) {
@@ -198,6 +201,10 @@ TEST(BadInput, AnOutputThatCannotBeWrittenIsRefusedBeforeTraining) {
   const std::string both = temporary_path("both");
   expect_refused_by(TRAIN_PROGRAM, "--text " + text.path() + " --json " + both + " --trace " + both,
                     "--trace and --json are both " + both);
+  const std::string folder = std::filesystem::path(both).parent_path().string();
+  const std::string also = folder + "/./" + std::filesystem::path(both).filename().string();
+  expect_refused_by(TRAIN_PROGRAM, "--text " + text.path() + " --json " + both + " --trace " + also,
+                    "--trace and --json are both " + also);
   expect_refused_by(TRAIN_PROGRAM, "--text " + text.path() + " --json " + text.path(),
                     "--json " + text.path() + ": is the --text, which it would overwrite");
 }

@@ -81,6 +81,19 @@ TEST_F(Outputs, TheReportShowsTableScoreAndSample) {
     EXPECT_NE(out.str().find(part), std::string::npos) << part << " is missing in\n" << out.str();
 }
 
+TEST_F(Outputs, TheReportSaysHowManyEventsTheTraceLacks) {
+  train::Outcome outcome;
+  outcome.loss = outcome.step_ms = {2.0};
+  outcome.traces.assign(2, ChromeTrace(1));
+  for (ChromeTrace& trace : outcome.traces)
+    for (int i = 0; i < 4; ++i) trace.computed("add", ComputeClass::Other, i, i + 1);
+  std::ostringstream out;
+  train::print_report(out, options_, outcome, {});
+  EXPECT_TRUE(out.str().ends_with(
+      "\nThe trace lacks 6 events: --trace-steps 3 is more than it can hold.\n"))
+      << out.str();
+}
+
 TEST_F(Outputs, ThreadsInTheJsonAreThoseThatARankHasWhenNobodySaidHowMany) {
   options_.threads = 0;
   options_.trace.clear();

@@ -134,8 +134,11 @@ TEST(Completion, OffersWhatTheCommandLineHas) {
   EXPECT_EQ(offered("coshard bench train --ranks 2 --plan tp-"), "tp-sp\n");
   EXPECT_EQ(offered("coshard doctor --device ''"), "cpu\ncuda\n");
   EXPECT_EQ(offered("coshard plan explain --shape ''"), "\n");  // then files
+  EXPECT_EQ(offered("coshard plan explain --dtype b"), "bf16\nbool\n");
+  EXPECT_EQ(offered("coshard doctor --communicator l"), "local\n");
   EXPECT_EQ(offered("coshard run -n 2 --mpi ''"), "openmpi\nmpich\n");
   EXPECT_EQ(offered("coshard run ./pro"), "\n");
+  EXPECT_EQ(offered("coshard run -n 2 ./program --"), "\n");
   EXPECT_EQ(offered("coshard simulate --gpu ''"), "h100\nh200\nb200\nideal\n");
 }
 
@@ -201,6 +204,7 @@ TEST(Command, PlanExplainShowsWhatLinearLayersOverlapWith) {
       << fast.out;
   const Ended one = run(sharded + "--link 1TB/s --module layers.3.mlp");
   EXPECT_EQ(std::count(one.out.begin(), one.out.end(), '\n'), 5) << one.out;
+  EXPECT_NE(one.out.find("layers.*.mlp.w2        1  "), std::string::npos) << one.out;
   const Ended unknown = run("plan explain --mesh 2 --module layers.*.attn");
   EXPECT_NE(unknown.out.find("link unknown"), std::string::npos) << unknown.out << unknown.err;
   EXPECT_NE(unknown.out.find("no link is known: give --link or --calibration"), std::string::npos);
@@ -230,6 +234,10 @@ assert w2['serial_ms'] > 0 and w2['overlapped_ms'] > 0 and w2['why'], w2)"))
                  "--mesh tp=4: the all_reduce of layers.*.attn.wo takes more than 1e+15 ns");
   expect_refused("plan explain --module --mesh 1000000 --heads 1000000",
                  "--mesh 1000000: more than 65536 ranks");
+  expect_refused("plan explain --module layers.4 --layers 4 --mesh 2",
+                 "--module layers.4 matches no linear layer of 4 blocks");
+  expect_refused("plan explain --mesh dp=2 --from R --to R --link dp=1GB/s --link dp=2GB/s",
+                 "--link dp=2GB/s: that of dp is given twice");
   expect_refused("plan explain --module --mesh 3", "--heads 8 is not divisible by the 3 ranks");
   expect_refused("plan explain --module --mesh 2 --calibration /none",
                  "--calibration /none: No such file or directory");
@@ -264,6 +272,10 @@ TEST(Command, AShapeThatDoesNotFitIsNamedBeforeAnythingRuns) {
   expect_refused("bench train --dim 24", "--dim 24 / --heads 8 = 3 is odd");
   expect_refused("bench train --batch 1000000000", "--batch 1000000000 --ranks 2 take at least ");
   expect_refused("bench train --dim 1000000000", "GiB; this machine has ");
+  expect_refused("bench forecast --heads 3", "--dim 256 is not divisible by --heads 3");
+  expect_refused("bench forecast --ranks 3", "--heads 8 is not divisible by --ranks 3");
+  expect_refused("bench forecast --batch 3", "--batch 3 is not divisible by --ranks 2");
+  expect_refused("bench forecast --dim 1000000000", "GiB; this machine has ");
 }
 
 TEST(Command, WordsThatAreNotKnownAreNamed) {
@@ -273,6 +285,7 @@ TEST(Command, WordsThatAreNotKnownAreNamed) {
   expect_refused("bench dispatch --communicator foo", "--communicator foo: this build has local");
   expect_refused("bench train --peer /nowhere/peer.py", "/nowhere/peer.py");
   expect_refused("doctor --device gpu", "--device gpu: expected cpu or cuda");
+  expect_refused("doctor --communicator mpi", "--communicator mpi: expected local");
 }
 
 TEST(Command, RunReadsItsOwnOptionsAndLeavesTheRestToTheProgram) {
@@ -291,8 +304,7 @@ TEST(Command, RunReadsItsOwnOptionsAndLeavesTheRestToTheProgram) {
                                 const_cast<char*>("./program")};
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(command(words.size(), words.data()), 2);
-  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("coshard: --hosts '': expected host "),
-            0U);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "coshard: --hosts needs a value\n");
   EXPECT_NE(run("run --help").out.find("\nUsage: coshard run [OPTIONS] PROGRAM [ARGUMENTS]\n"),
             std::string::npos);
 }
@@ -303,6 +315,14 @@ TEST(Command, APatternThatNoCaseHasIsNamed) {
   const Ended one = run(line + "redistribute_1d/S0-to-R/");
   EXPECT_EQ(one.code, 0);
   EXPECT_NE(one.out.find(" passed, 0 failed\n"), std::string::npos) << one.out;
+}
+
+// Each would judge ranks that the other has.
+TEST(Command, ConformRefusesToBeOneOfSeveralProcesses) {
+  ::setenv("PMI_SIZE", "2", 1), ::setenv("PMI_RANK", "0", 1);
+  expect_refused("conform " COSHARD_CONFORMANCE_CASES " --only redistribute_1d/S0-to-R/",
+                 "one of several processes: PMI_SIZE=2 and PMI_RANK=0");
+  ::unsetenv("PMI_SIZE"), ::unsetenv("PMI_RANK");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tools/run/hosts.h"
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 
 #include <coshard/runtime/error.h>
@@ -13,8 +14,13 @@ namespace {
 Host parse_host(const std::string& text, const std::string& word) {
   const std::size_t colon = word.find(':');
   Host host{word.substr(0, colon), 0};
-  CS_REQUIRE(!host.name.empty() && host.name.front() != '-', "--hosts ", shown(text),
-             ": expected host names, with or without a number of ranks: h0,h1 or h0:2,h1:2");
+  const auto in_a_name = [](unsigned char c) {
+    return std::isgraph(c) != 0 && c != '[' && c != ']';
+  };
+  CS_REQUIRE(
+      !host.name.empty() && host.name.front() != '-' && std::ranges::all_of(host.name, in_a_name),
+      "--hosts ", shown(text),
+      ": expected host names, with or without a number of ranks: h0,h1 or h0:2,h1:2");
   if (colon != std::string::npos)
     host.ranks = parse_number("--hosts " + host.name, word.substr(colon + 1), 1, kMostRanks);
   return host;

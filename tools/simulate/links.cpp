@@ -17,7 +17,7 @@ constexpr int kMostRanks = 1'000'000;
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts;
-  std::istringstream in(text);
+  std::istringstream in(text + at);
   for (std::string part; std::getline(in, part, at);) parts.push_back(part);
   return parts;
 }
@@ -113,7 +113,6 @@ std::vector<MeshDim> parse_mesh_dims(const std::string& text) {
     mesh.push_back({name, parse_number<int>("--mesh " + text + ": " + name, part.substr(equals + 1),
                                             1, kMostRanks)});
   }
-  CS_REQUIRE(!mesh.empty(), "--mesh ''", ": expected dp=N,tp=N");
   std::int64_t ranks = 1;
   for (const MeshDim& dim : mesh) ranks *= dim.size;
   CS_REQUIRE(ranks <= kMostRanks, "--mesh ", text, ": ", ranks, " ranks are more than ",

@@ -48,6 +48,8 @@ TEST(PlanExplain, BadInputIsAnErrorThatQuotesIt) {
             "plan: shape '4611686018427387904' has more than 1e15 elements");
   EXPECT_EQ(refuse("=2", "4", "R", "R"), "plan: mesh '=2' is not name=size,…");
   EXPECT_EQ(refuse("tp=0", "4", "R", "R"), "plan: mesh size '0' is not a number of at least 1");
+  EXPECT_EQ(refuse("tp=99999999999", "4", "R", "R"),
+            "plan: mesh size '99999999999' is out of range");
   EXPECT_EQ(refuse("tp=2", "4,x", "R", "R"), "plan: size 'x' is not a number of at least 0");
   EXPECT_NE(refuse("tp=2", "4", "Q", "R").find("'Q'"), std::string::npos);
   EXPECT_NE(refuse("tp=2", "4", "R,R", "R").find("has 2 entries"), std::string::npos);

@@ -20,6 +20,11 @@ TEST(TransformerSchedulesBench, GivesTheStepBesideTheClosedFormBest) {
   }
   EXPECT_GE(report.find("transformer_serial_2_ranks")->value,
             report.find("transformer_closed_form_best_2_ranks")->value);
+  const auto ms = [&](const char* what) {
+    return report.find(std::string("transformer_") + what + "_2_ranks")->value;
+  };
+  EXPECT_DOUBLE_EQ(ms("efficiency"),
+                   1 - (ms("overlapped") - ms("compute")) / (ms("plain") - ms("compute")));
   const Result* share = report.find("transformer_share_of_best_2_ranks");
   ASSERT_NE(share, nullptr);
   EXPECT_EQ(share->target, 0.92);

@@ -116,13 +116,54 @@ TEST_F(TraceFile, CutOffAnywhereItIsSaid) {
   }
 }
 
+std::string named(int pid, const std::string& name) {
+  return str_cat(R"({"ph":"M","name":"process_name","pid":)", pid, R"(,"args":{"name":")", name,
+                 R"("}})");
+}
+
+std::string kernel(int pid, const std::string& more) {
+  return str_cat(R"({"ph":"X","cat":"kernel","pid":)", pid, R"(,"dur":1,)", more, '}');
+}
+
+TEST_F(TraceFile, OfProcessesThatAreNoRankNothingIsChecked) {
+  const auto trace = [](const std::string& other) {
+    return R"({"traceEvents":[)" + kernel(7, R"("ts":1.7e15)") + ',' + kernel(0, R"("ts":1)") +
+           ',' + named(0, "rank 0") + ',' + named(7, other) + "]}";
+  };
+  for (const char* other : {"python", "rank one", "rank 4294967296"})
+    EXPECT_EQ(read(trace(other)).size(), 1U) << other;
+  EXPECT_EQ(why_not(trace("rank 1")), "event 1 has 'ts' 1.7e+15, outside of 0 to 1e+15");
+  EXPECT_EQ(why_not(R"({"traceEvents":[)" + kernel(7, R"("ts":1.7e15)") + "]}"),
+            "has no events of coshard; write_chrome_trace and `train --trace` write some");
+}
+
+TEST_F(TraceFile, TwoProcessesOfOneRankAreRefused) {
+  EXPECT_EQ(why_not(R"({"traceEvents":[)" + kernel(1, R"("ts":1)") + ',' + kernel(2, R"("ts":1)") +
+                    ',' + named(1, "rank 0") + ',' + named(2, "rank 0") + "]}"),
+            "has two processes named 'rank 0'");
+}
+
+TEST_F(TraceFile, BytesMayBeWrittenWithAnExponentAndNamesHoldNoControlCharacters) {
+  const std::vector<RankTrace> ranks = read(
+      R"({"traceEvents":[)" + kernel(0, R"("ts":1,"name":"a\u001b[31m","args":{"bytes":1e3})") +
+      ',' + named(0, "rank 0") + "]}");
+  ASSERT_EQ(ranks.size(), 1U);
+  EXPECT_EQ(ranks[0].events[0].bytes, 1000);
+  EXPECT_EQ(ranks[0].events[0].name, "a?[31m");
+}
+
 TEST_F(TraceFile, AnEventWithoutAProperTimeIsNamed) {
   const auto with = [](const std::string& times) {
-    return R"({"traceEvents":[{},{"ph":"X","cat":"kernel","pid":0,)" + times + "}]}";
+    return R"({"traceEvents":[{},{"ph":"X","cat":"kernel","pid":0,)" + times + "}," +
+           named(0, "rank 0") + "]}";
   };
   EXPECT_EQ(why_not(with(R"("ts":"1","dur":1)")), "event 2 has no number 'ts'");
   EXPECT_EQ(why_not(with(R"("ts":1)")), "event 2 has no number 'dur'");
   EXPECT_EQ(why_not(with(R"("ts":1,"dur":-1)")), "event 2 has 'dur' -1, outside of 0 to 1e+15");
+  EXPECT_EQ(why_not(with(R"("ts":1,"dur":1,"args":{"bytes":-5})")),
+            "event 2 has 'bytes' -5, outside of 0 to 1e+15");
+  EXPECT_EQ(why_not(with(R"("ts":1e400,"dur":1)")),
+            "has a number that is too large, after 1 events");
 }
 
 }  // namespace

@@ -30,6 +30,35 @@ TEST(CliOptions, ANumberIsCheckedBeforeItIsStored) {
   EXPECT_EQ(count, 3);
 }
 
+TEST(CliOptions, OnlyOneValueThatIsNotEmptyIsAccepted) {
+  const auto refused = [](const Words& words) {
+    CLI::App app("", "tool");
+    std::string file, module;
+    bool json = false;
+    int count = 3;
+    app.add_option("-o,--output", file, "where to");
+    app.add_option("--module", module, "which")->expected(0, 1);
+    app.add_flag("--json", json, "as JSON");
+    add_number(app, "--count", count, 1, 8, "how many");
+    return refusal(app, words);
+  };
+  EXPECT_EQ(refused({"-o", ""}), "--output needs a value");
+  EXPECT_EQ(refused({"-o"}), "--output needs a value");
+  EXPECT_EQ(refused({"--count", "4", "--count", "5"}), "--count is given more than once");
+  EXPECT_EQ(refused({"--json=x"}), "--json = x: takes no value");
+  EXPECT_EQ(refused({"--module", "--json", "-o", "a"}), "accepted");
+}
+
+TEST(CliOptions, ATimeThatIsShorterThanAMillisecondIsNotTheZeroThatMeansNone) {
+  std::chrono::milliseconds timeout{5};
+  for (const auto& [text, ms] : {std::pair{"1e-9", 1}, {"0.0004", 1}, {"0", 0}, {"1.5", 1500}}) {
+    CLI::App app("", "tool");
+    add_seconds(app, "--timeout", timeout, "deadline");
+    EXPECT_EQ(refusal(app, {"--timeout", text}), "accepted");
+    EXPECT_EQ(timeout.count(), ms) << text;
+  }
+}
+
 TEST(CliOptions, AMistypedOptionOrCommandIsNamedWithWhatWasMeant) {
   CLI::App app("", "tool");
   int count = 3;

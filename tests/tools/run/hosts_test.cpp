@@ -44,7 +44,7 @@ TEST(Hosts, ThatDoNotFitAreRefused) {
             "--hosts a:2,b: either all hosts have a number of ranks, or none has");
   EXPECT_EQ(refusal("a:0", 0), "--hosts a 0: must be a number from 1 to 1024");
   EXPECT_EQ(refusal("a:two", 0), "--hosts a two: must be a number from 1 to 1024");
-  for (const char* text : {"a,", ",a", ":2", "-x,a"})
+  for (const char* text : {"a,", ",a", ":2", "-x,a", "a b", "[::1]", "n[0-3]"})
     EXPECT_EQ(refusal(text, 0).find(std::string("--hosts ") + text + ": expected host names"), 0u);
 }
 

@@ -67,6 +67,8 @@ TEST(Links, AMeshIsDpAndTp) {
   expect_refused("pp=2", "", "--mesh pp=2: unknown dimension pp, expected dp or tp");
   expect_refused("dp=2,dp=4", "", "--mesh dp=2,dp=4: dp is given twice");
   expect_refused("dp", "", "--mesh dp: expected dp=N,tp=N, got dp");
+  expect_refused("dp=2,", "", "--mesh dp=2,: expected dp=N,tp=N, got ''");
+  expect_refused("", "", "--mesh '': expected dp=N,tp=N, got ''");
   expect_refused("dp=0", "", "--mesh dp=0: dp 0: must be a number from 1 to 1000000");
   expect_refused("dp=1000,tp=1001", "", "1001000 ranks are more than 1000000");
 }
