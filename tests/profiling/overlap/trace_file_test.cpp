@@ -152,6 +152,24 @@ TEST_F(TraceFile, BytesMayBeWrittenWithAnExponentAndNamesHoldNoControlCharacters
   EXPECT_EQ(ranks[0].events[0].name, "a?[31m");
 }
 
+// Though they are drawn one after the other.
+TEST_F(TraceFile, CollectivesInFlightTogetherKeepTheirTimes) {
+  std::vector<ChromeTrace> ranks(1);
+  CommEvent first, second;
+  first.id = 1, second.id = 2;
+  ranks[0].issued(first, 1000);
+  ranks[0].issued(second, 2000);
+  ranks[0].ready(second, 2000, 5000, 5000);
+  ranks[0].ready(first, 5000, 9000, 9000);
+  std::ostringstream out;
+  write_chrome_trace(out, ranks);
+  std::vector<std::array<std::int64_t, 3>> found;
+  for (const TraceEvent& event : read(out.str()).front().events)
+    if (event.kind == TraceEvent::Kind::Collective)
+      found.push_back({event.time.begin, event.time.end, event.queued_ns});
+  EXPECT_EQ(found, (std::vector<std::array<std::int64_t, 3>>{{1000, 4000, 0}, {0, 8000, 4000}}));
+}
+
 TEST_F(TraceFile, AnEventWithoutAProperTimeIsNamed) {
   const auto with = [](const std::string& times) {
     return R"({"traceEvents":[{},{"ph":"X","cat":"kernel","pid":0,)" + times + "}," +
@@ -162,6 +180,8 @@ TEST_F(TraceFile, AnEventWithoutAProperTimeIsNamed) {
   EXPECT_EQ(why_not(with(R"("ts":1,"dur":-1)")), "event 2 has 'dur' -1, outside of 0 to 1e+15");
   EXPECT_EQ(why_not(with(R"("ts":1,"dur":1,"args":{"bytes":-5})")),
             "event 2 has 'bytes' -5, outside of 0 to 1e+15");
+  EXPECT_EQ(why_not(with(R"("ts":1,"dur":1,"args":{"queued_us":2})")),
+            "event 2 was issued before time 0");
   EXPECT_EQ(why_not(with(R"("ts":1e400,"dur":1)")),
             "has a number that is too large, after 1 events");
 }
