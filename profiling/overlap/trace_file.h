@@ -12,7 +12,7 @@ namespace coshard::overlap {
 struct TraceEvent {
   enum class Kind : std::uint8_t { Kernel, Collective, Await, Module, Range };
   Kind kind{};
-  Interval time;  // of a collective, from its issue
+  Interval time;     // of a collective, from its issue
   std::string name;  // "matmul", "all_gather S(0)->R"
   std::string module, communicator, at;
   std::int64_t bytes = 0;
