@@ -30,13 +30,7 @@ void step_at_once(const Tensor& leaf) {
 }
 
 nn::TransformerConfig small_transformer() {
-  nn::TransformerConfig config;
-  config.layers = 2;
-  config.dim = 8;
-  config.heads = 2;
-  config.ffn = 8;
-  config.vocab = 12;
-  config.seq = 8;
+  nn::TransformerConfig config = tiny_transformer();
   config.init_std = 0.3;
   config.dtype = DType::F64;
   return config;
