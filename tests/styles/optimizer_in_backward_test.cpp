@@ -30,7 +30,7 @@ void step_at_once(const Tensor& leaf) {
 }
 
 nn::TransformerConfig small_transformer() {
-  nn::TransformerConfig config = tiny_transformer();
+  nn::TransformerConfig config = testing::tiny_transformer();
   config.init_std = 0.3;
   config.dtype = DType::F64;
   return config;
