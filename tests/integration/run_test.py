@@ -174,7 +174,7 @@ class Run(Jobs):
     def test_a_rank_that_only_tells_of_another_is_not_the_cause(self):
         for later, code, end in (("sys.exit('error: of its own')", 1, "exited with code 1: of its own"),
                                  ("os.kill(os.getpid(), signal.SIGSEGV)", 139, "was killed by SIGSEGV")):
-            job = self.after_rank_1("sys.exit('error: process 2 (pid 7 on node) has died: its connection failed')", later)
+            job = self.after_rank_1("sys.exit('error: rank 2, process 2 (pid 7 on node) has died: its connection failed')", later)
             self.check(job, code, f"error: rank 2 {end}")
 
     def test_what_a_rank_has_started_ends_with_it(self):

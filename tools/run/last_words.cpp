@@ -12,14 +12,17 @@ bool matches(std::string_view text, const char* pattern) {
 
 }  // namespace
 
-bool is_of_a_rank(std::string_view error) { return matches(error, "^error: rank [0-9]+[:,] "); }
-
 // A program that catches an operation's error may prefix the operation: "... failed: ".
 bool is_of_another(std::string_view words) {
   return matches(words,
                  "^(error: )?(.* failed: )?"
                  "(rank [0-9]+ ended with: |"
-                 "process [0-9]+ \\(pid [0-9]+ on [^)]*\\) has (died: |ended with exit code ))");
+                 "(ranks? [0-9]+( to [0-9]+)?, )?process [0-9]+ \\(pid [0-9]+ on [^)]*\\) has "
+                 "(died: |ended with exit code ))");
+}
+
+bool is_of_a_rank(std::string_view error) {
+  return matches(error, "^error: rank [0-9]+[:,] ") && !is_of_another(error);
 }
 
 }  // namespace coshard::job

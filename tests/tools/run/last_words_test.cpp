@@ -11,6 +11,7 @@ TEST(LastWords, OfARankAreThoseOfTheLibrary) {
   EXPECT_FALSE(is_of_a_rank("error: no cache, computing it"));
   EXPECT_FALSE(is_of_a_rank("error: rank of the matrix is 3"));
   EXPECT_FALSE(is_of_a_rank("rank 1: no memory"));
+  EXPECT_FALSE(is_of_a_rank("error: rank 1, process 1 (pid 4 on vm) has died: it is closed"));
   EXPECT_FALSE(is_of_a_rank(""));
 }
 
@@ -18,6 +19,8 @@ TEST(LastWords, OfAnotherAreThoseOfTheLibrary) {
   for (const char* words :
        {"error: rank 2 ended with: no memory", "rank 2 ended with: no memory",
         "error: process 1 (pid 42 on node-3.a) has died: its connection was closed",
+        "error: rank 1, process 1 (pid 42 on vm) has died: its connection closed",
+        "ranks 2 to 3, process 1 (pid 42 on vm) has died: its connection closed",
         "error: process 1 (pid 42 on node) has ended with exit code 3 after 1 run, during run 2",
         "error: all_reduce #4 on tp[0] on rank 1 failed: rank 2 ended with: no memory"})
     EXPECT_TRUE(is_of_another(words)) << words;
