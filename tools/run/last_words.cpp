@@ -15,7 +15,7 @@ bool matches(std::string_view text, const char* pattern) {
 // A program that catches an operation's error may prefix the operation: "... failed: ".
 bool is_of_another(std::string_view words) {
   return matches(words,
-                 "^(error: )?(.* failed: )?"
+                 "^(error: )?(rank [0-9]+(, [^:]*)?: )?(.* failed: )?"
                  "(rank [0-9]+ ended with: |"
                  "(ranks? [0-9]+( to [0-9]+)?, )?process [0-9]+ \\(pid [0-9]+ on [^)]*\\) has "
                  "(died: |ended with exit code ))");

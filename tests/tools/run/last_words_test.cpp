@@ -20,6 +20,7 @@ TEST(LastWords, OfAnotherAreThoseOfTheLibrary) {
        {"error: rank 2 ended with: no memory", "rank 2 ended with: no memory",
         "error: process 1 (pid 42 on node-3.a) has died: its connection was closed",
         "error: rank 1, process 1 (pid 42 on vm) has died: its connection closed",
+        "error: rank 2, layers.1: rank 1, process 1 (pid 42 on vm) has died: it closed",
         "ranks 2 to 3, process 1 (pid 42 on vm) has died: its connection closed",
         "error: process 1 (pid 42 on node) has ended with exit code 3 after 1 run, during run 2",
         "error: all_reduce #4 on tp[0] on rank 1 failed: rank 2 ended with: no memory"})
