@@ -164,7 +164,8 @@ TEST_F(TraceFile, CollectivesInFlightTogetherKeepTheirTimes) {
   std::ostringstream out;
   write_chrome_trace(out, ranks);
   std::vector<std::array<std::int64_t, 3>> found;
-  for (const TraceEvent& event : read(out.str()).front().events)
+  const std::vector<RankTrace> trace = read(out.str());
+  for (const TraceEvent& event : trace.front().events)
     if (event.kind == TraceEvent::Kind::Collective)
       found.push_back({event.time.begin, event.time.end, event.queued_ns});
   EXPECT_EQ(found, (std::vector<std::array<std::int64_t, 3>>{{1000, 4000, 0}, {0, 8000, 4000}}));
