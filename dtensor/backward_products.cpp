@@ -56,7 +56,7 @@ void BackwardPass::defer_rows_product(int input, const Tensor& dy, const Tensor&
 
 // The record has accepted dy in flight (takes_arriving).
 Task<void> BackwardPass::multiply_arriving() {
-  const Product product = *arriving_;
+  const Product& product = *arriving_;
   const RowFactor factor = gradient_factor(product.dy, product.weight);
   const auto choice = arriving_choice(factor, Overlap::Always, 0);
   RowProduct rows({factor});

@@ -1,7 +1,8 @@
 #pragma once
-// Opens a file named on a command line, with the same error everywhere if it cannot be read.
+// Files named on a command line: opened with the same error everywhere, and compared.
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -22,6 +23,12 @@ inline std::ifstream open_input(const std::string& path, std::string_view option
              std::strerror(errno), else_expected);
   file.clear();  // an empty file is at its end
   return file;
+}
+
+// Whether both exist and are one file, so that writing to one overwrites the other.
+inline bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(a, b, ignored);
 }
 
 }  // namespace coshard

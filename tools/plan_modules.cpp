@@ -103,8 +103,6 @@ void take_measured_link(Setting& s, const PlanModulesOptions& o, const PlanQuest
   s.link = links[at].link();
 }
 
-constexpr int kMostRanksOfPlan = 65'536;  // as explain.cpp
-
 Setting setting_of(const PlanModulesOptions& o) {
   PlanQuestion mesh = parse_question(o.mesh, "", "R", "R", o.dtype);
   CS_REQUIRE(mesh.mesh_shape.size() == 1, "--module: --mesh ", o.mesh, " has ",

@@ -82,7 +82,8 @@ std::vector<OpDef::Sample> linear_samples() {
 }  // namespace
 
 void linear_rows(const OpContext& c, const Tensor& x, const Tensor& out, RowsInto into) {
-  const bool flat = is_matrix(out);
+  const Shape rows = batch_shape(out);
+  const bool flat = rows[0] == 1;
   const Tensor weight = matrix_of(c.in[1]);
   kernels::View right = transposed(view_of(weight));
   if (!flat)
@@ -91,7 +92,6 @@ void linear_rows(const OpContext& c, const Tensor& x, const Tensor& out, RowsInt
                           3,
                           {1, right.shape[0], right.shape[1]},
                           {0, right.strides[0], right.strides[1]}};
-  const Shape rows = batch_shape(out);
   const Tensor left = flat ? matrix_of(x) : batch_of(x, {rows[0], rows[1], x.local_shape().back()});
   const Tensor to = flat ? matrix_of(out) : batch_of(out, rows);
   CS_REQUIRE(to.storage() == out.storage(), "linear: ", out, " is not a view of rows");

@@ -1,14 +1,10 @@
 #include "dtensor/ops/linear_forecast.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "dtensor/redistribute/link_cost.h"
 
 namespace coshard {
-namespace {
-
-std::int64_t whole_ns(double ns) { return std::llround(std::min(ns, 1e15)); }
-
-}  // namespace
 
 OverlapCase overlap_case(const LinearShape& shape, ScheduleKind kind, const GemmModel& gemm,
                          const LinkCost& link) {

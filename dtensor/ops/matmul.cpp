@@ -186,8 +186,6 @@ Shape matrix_shape(const Tensor& local) {
 
 }  // namespace
 
-bool is_matrix(const Tensor& local) { return unit_strides(local, matrix_shape(local)).has_value(); }
-
 Tensor matrix_of(const Tensor& local) { return with_unit_stride(local, matrix_shape(local)); }
 
 Tensor batch_of(const Tensor& local) {

@@ -6,7 +6,6 @@
 
 namespace coshard {
 
-bool is_matrix(const Tensor& local);    // matrix_of would be a view
 Tensor matrix_of(const Tensor& local);  // [..., k] as [rows, k]
 Tensor batch_of(const Tensor& local);   // [..., m, k] as [batch, m, k]
 // [..., k] as [batch, rows, k]: the smallest batch for which `local` can be viewed like that.

@@ -1,7 +1,6 @@
 #include "dtensor/optim/gradient_buckets.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <coshard/dtensor/factories.h>
@@ -11,6 +10,7 @@
 #include "dtensor/ops/overlap_gate.h"
 #include "dtensor/optim/gradients.h"
 #include "dtensor/redistribute/issue.h"
+#include "dtensor/redistribute/link_cost.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 
@@ -38,8 +38,6 @@ bool is_summed(const Tensor& parameter) {
   return parameter.grad().defined() && parameter.grad_meta()->summed;
 }
 
-std::int64_t ns_of_us(double us) { return std::llround(std::min(us * 1e3, 1e15)); }
-
 void mark_summed(const std::shared_ptr<GradMeta>& meta) {
   meta->summed = true;
   if (StepGraph* step = StepGraph::recording()) step->on_replay([meta] { meta->summed = true; });
@@ -58,8 +56,8 @@ BucketSizes bucket_sizes(std::int64_t total, int ranks, const std::optional<Link
   if (link) {
     const double transfer_us =
         2.0 * (ranks - 1) / ranks * static_cast<double>(total) / link->bytes_per_us;
-    const auto latency_ns = std::max<std::int64_t>(1, ns_of_us(link->latency));
-    const std::int64_t most = 1 + ns_of_us(transfer_us) / (50 * latency_ns);
+    const auto latency_ns = std::max<std::int64_t>(1, whole_ns(link->latency * 1e3));
+    const std::int64_t most = 1 + whole_ns(transfer_us * 1e3) / (50 * latency_ns);
     if (most <= kSmall + 1) {
       first = other = std::max(other, (total + most - 1) / most);
     } else {

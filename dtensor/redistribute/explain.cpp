@@ -50,13 +50,12 @@ Layout layout_of(std::string_view text) {
 }
 
 void require_mesh(const PlanQuestion& q) {
-  constexpr std::int64_t kMostRanks = 65'536;
   CS_REQUIRE(!q.mesh_shape.empty() && q.mesh_shape.size() <= std::size_t{kMaxMeshDims},
              "plan: a mesh has 1 to ", kMaxMeshDims, " dimensions, not ", q.mesh_shape.size());
   std::int64_t ranks = 1;
   for (const int size : q.mesh_shape) {
-    CS_REQUIRE(size >= 1 && size <= kMostRanks / ranks, "plan: size ", size,
-               " of a mesh dimension; a mesh has at most ", kMostRanks, " ranks");
+    CS_REQUIRE(size >= 1 && size <= kMostRanksOfPlan / ranks, "plan: size ", size,
+               " of a mesh dimension; a mesh has at most ", kMostRanksOfPlan, " ranks");
     ranks *= size;
   }
   CS_REQUIRE(q.mesh_names.size() == q.mesh_shape.size(), "plan: ", q.mesh_names.size(),

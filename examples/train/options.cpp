@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <coshard/runtime/launch/command_line.h>
+#include "profiling/input_file.h"
 #include "runtime/launch/rank_world.h"
 #include "tools/training_options.h"
 
@@ -125,7 +126,7 @@ void require_writable(const Options& options) {
     if (name.empty()) continue;
     std::error_code ignored;
     CS_REQUIRE(!fs::is_directory(name, ignored), flag, " ", name, ": is a directory");
-    CS_REQUIRE(!fs::equivalent(name, options.text, ignored), flag, " ", name,
+    CS_REQUIRE(!is_same_file(name, options.text), flag, " ", name,
                ": is the --text, which it would overwrite");
     const fs::path folder =
         fs::path(name).has_parent_path() ? fs::path(name).parent_path() : fs::path(".");

@@ -5,8 +5,9 @@
 
 namespace coshard::job {
 
-bool is_of_a_rank(std::string_view error);  // "error: rank 2, layers.1: no memory"
-bool is_of_another(
-    std::string_view words);  // "rank 2 ended with: no memory", or a process has died
+// "error: rank 2, layers.1: no memory"
+bool is_of_a_rank(std::string_view error);
+// "rank 2 ended with: no memory", or a process has died.
+bool is_of_another(std::string_view words);
 
 }  // namespace coshard::job

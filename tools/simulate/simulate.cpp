@@ -4,10 +4,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include <coshard/runtime/error.h>
+#include "profiling/input_file.h"
 #include "profiling/json.h"
 #include "tools/simulate/models.h"
 #include "tools/simulate/report.h"
@@ -44,11 +44,9 @@ TraceAbout about(const SimulateOptions& options, const Question& question) {
 void require_other_file(const SimulateOptions& options, const Question& question) {
   std::vector<std::string> read{options.model, options.gpu};
   for (const Figures& link : question.run.links.figures) read.push_back(link.name);
-  for (const std::string& name : read) {
-    std::error_code ignored;
-    CS_REQUIRE(!std::filesystem::equivalent(options.trace, name, ignored), "--trace ",
-               options.trace, ": is an input of this run, which it would overwrite");
-  }
+  for (const std::string& name : read)
+    CS_REQUIRE(!is_same_file(options.trace, name), "--trace ", options.trace,
+               ": is an input of this run, which it would overwrite");
 }
 
 void write_trace(const SimulateOptions& options, const Question& question,

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -100,8 +99,7 @@ void write_file(const std::string& name, std::vector<Part>& parts) {
 void trace_merge(const TraceMergeOptions& options, std::ostream& out) {
   std::vector<Part> parts;
   for (const std::string& file : options.files) {
-    std::error_code ignored;
-    CS_REQUIRE(!std::filesystem::equivalent(options.output, file, ignored), "-o ", options.output,
+    CS_REQUIRE(!is_same_file(options.output, file), "-o ", options.output,
                ": is one of the traces, which it would overwrite");
     parts.push_back(read_part(file));
     CS_REQUIRE(parts.back().clock == parts.front().clock, file, ": has another clock than ",

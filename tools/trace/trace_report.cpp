@@ -2,13 +2,13 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include <coshard/runtime/error.h>
+#include "profiling/input_file.h"
 #include "profiling/overlap/overlap_report.h"
 #include "tools/trace/page.h"
 #include "tools/trace/picture.h"
@@ -24,9 +24,7 @@ void require_known_suffix(const std::string& page) {
 }
 
 void require_other_file(const std::string& page, const std::string& trace) {
-  std::error_code ignored;
-  CS_REQUIRE(!std::filesystem::equivalent(page, trace, ignored), "-o ", page,
-             ": is a trace, which it would overwrite");
+  CS_REQUIRE(!is_same_file(page, trace), "-o ", page, ": is a trace, which it would overwrite");
 }
 
 void write_output(const std::string& name, const std::function<void(std::ostream&)>& write) {

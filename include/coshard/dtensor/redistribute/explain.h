@@ -42,6 +42,8 @@ struct PlanAnswer {
 PlanAnswer explain(const PlanQuestion& question);
 std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer);  // a table with totals
 
+constexpr int kMostRanksOfPlan = 65'536;
+
 // Parses text, as on a command line. Error{BadInput} quotes the text.
 //   mesh "dp=2,tp=4" or "2,4"   shape "8,16"   layouts "S(0),R"
 PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
