@@ -24,12 +24,12 @@ struct DataParallelOptions {
 
 // Sums (or averages) the gradients of `parameters` over the ranks along dimension `dim` of `mesh`,
 // in backward itself (torch's DistributedDataParallel, with gradient_as_bucket_view). Gradients are
-// stored in buckets of one dtype, in the order in which the first backward completes them: an
-// eighth of all bytes or 1 MB, at most 25 MB, the first and last buckets smaller. A bucket is
-// all-reduced in place once its last gradient is complete. Parameters are those that
-// all_reduce_gradients accepts: plain, or DTensors on meshes of other dimensions. A gradient on a
-// mesh with that dimension must be Partial there, with the same reduction; it becomes Replicate.
-// Other layouts are kept, P(sum) over other dimensions too.
+// stored in buckets of one dtype, in the order in which the first backward completes them: the
+// larger of an eighth of all bytes and 1 MB, but at most 25 MB; the first and last buckets are
+// smaller. A bucket is all-reduced in place once its last gradient is complete. Parameters are
+// those that all_reduce_gradients accepts: plain, or DTensors on meshes of other dimensions. A
+// gradient on a mesh with that dimension must be Partial there, with the same reduction; it becomes
+// Replicate. Other layouts are kept, P(sum) over other dimensions too.
 //
 //   Memory:  one gradient of each parameter, allocated by the first backward and kept. Operators
 //            write into it where they can, and the next backward overwrites it: clone a gradient to
