@@ -9,6 +9,7 @@
 #include <coshard/runtime/error.h>
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/launch.h"
+#include "tests/support/errors.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 
 namespace coshard::testing {
@@ -63,17 +64,6 @@ inline void add_one(CudaDevice& device, const float* from, float* to, std::size_
   kernel.to = to;
   kernel.count = static_cast<std::int64_t>(count);
   launch(device, "add one", kernel, 1, 32, 0, stream.native());
-}
-
-// The text of the coshard error that `body` throws, "" for none; checks its kind.
-inline std::string error_text(ErrorKind kind, const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace coshard::testing

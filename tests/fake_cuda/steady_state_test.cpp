@@ -24,7 +24,7 @@ struct Counts {
   std::uint64_t waits = 0, setups = 0, host_waits = 0;
 };
 
-constexpr int kSettling = 3, kSteps = 6;
+constexpr int kSettling = 3, kSteadySteps = 6;
 
 Task<void> train_steps(World& world, bool sequence_parallel, std::barrier<>& all, Counts& counts) {
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
@@ -41,7 +41,7 @@ Task<void> train_steps(World& world, bool sequence_parallel, std::barrier<>& all
   AdamW optimizer(model.parameters(), {.lr = 1e-3});
   const std::vector<double> tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6};
   std::uint64_t waits_before = 0;
-  for (int step = 0; step < kSettling + kSteps; ++step) {
+  for (int step = 0; step < kSettling + kSteadySteps; ++step) {
     if (step == kSettling) {
       world.device()->synchronize();
       all.arrive_and_wait();

@@ -4,7 +4,7 @@
 namespace coshard::testing {
 namespace {
 
-constexpr int kSeeds = 30;
+constexpr int kSeedsOfStreams = 30;
 
 bool hand_over(bool waits) {
   const auto device = fake_device();
@@ -19,11 +19,11 @@ bool hand_over(bool waits) {
 }
 
 TEST(FakeStreams, AProgramThatWaitsIsRightInEveryOrder) {
-  EXPECT_EQ(right_of(kSeeds, [] { return hand_over(true); }), kSeeds);
+  EXPECT_EQ(right_of(kSeedsOfStreams, [] { return hand_over(true); }), kSeedsOfStreams);
 }
 
 TEST(FakeStreams, AMissingWaitIsAWrongNumberInSomeOrder) {
-  EXPECT_LT(right_of(kSeeds, [] { return hand_over(false); }), kSeeds);
+  EXPECT_LT(right_of(kSeedsOfStreams, [] { return hand_over(false); }), kSeedsOfStreams);
 }
 
 bool give_back(bool marks) {
@@ -44,11 +44,11 @@ bool give_back(bool marks) {
 }
 
 TEST(FakeStreams, MemoryThatAnotherStreamUsesIsKept) {
-  EXPECT_EQ(right_of(kSeeds, [] { return give_back(true); }), kSeeds);
+  EXPECT_EQ(right_of(kSeedsOfStreams, [] { return give_back(true); }), kSeedsOfStreams);
 }
 
 TEST(FakeStreams, MemoryGivenBackTooEarlyIsAWrongNumberInSomeOrder) {
-  EXPECT_LT(right_of(kSeeds, [] { return give_back(false); }), kSeeds);
+  EXPECT_LT(right_of(kSeedsOfStreams, [] { return give_back(false); }), kSeedsOfStreams);
 }
 
 TEST(FakeStreams, NothingRunsBeforeSomebodyAsks) {

@@ -21,35 +21,35 @@ namespace {
 using Doubles = std::vector<double>;
 using std::chrono::milliseconds;
 
-constexpr int kSeeds = 6;
+constexpr int kSeedsOfPrograms = 6;
 
 struct Devices {
   explicit Devices(int count) { FakeDriver::get().set_devices(count); }
   ~Devices() { FakeDriver::get().set_devices(2); }
 };
 
-struct Place {
+struct Setup {
   int ranks, devices;
   const char* communicator;
 };
-void PrintTo(const Place& place, std::ostream* out) {
+void PrintTo(const Setup& place, std::ostream* out) {
   *out << place.ranks << " ranks, " << place.devices << " devices, " << place.communicator;
 }
 
-WorldOptions options_of(const Place& place, int timeout_ms = 30'000) {
+WorldOptions options_of(const Setup& place, int timeout_ms = 30'000) {
   WorldOptions options = test_options(place.ranks);
   options.communicator = place.communicator;
   options.timeout = milliseconds(timeout_ms);
   return options;
 }
 
-class Programs : public ::testing::TestWithParam<Place> {
+class Programs : public ::testing::TestWithParam<Setup> {
  protected:
   Programs() : devices_(GetParam().devices) {}
   // Expects the same values on each rank for all seeds.
   void expect_same_bits(const std::function<Task<Doubles>(World&)>& program) {
     std::vector<Doubles> first;
-    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= kSeedsOfPrograms; ++seed) {
       FakeDriver::get().reseed(seed);
       std::vector<Doubles> now(static_cast<std::size_t>(GetParam().ranks));
       const Program body = [&](World& world) -> Task<void> {
@@ -189,7 +189,7 @@ TEST_P(Programs, SendsRoundTheRingAndWritesAgain) {
   });
 }
 
-Task<Doubles> trained(World& world, bool captured, bool ahead) {
+Task<Doubles> trained_by_user(World& world, bool captured, bool ahead) {
   manual_seed(3);
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"dp"});
   const Tensor start = ramp(world, Shape{7, 3}, -1);
@@ -247,21 +247,21 @@ Task<Doubles> trained(World& world, bool captured, bool ahead) {
 TEST_P(Programs, CaptureAStepWithTwoOptimizersSchedulesAndALoadedCheckpoint) {
   if (std::string(GetParam().communicator) == "local" && GetParam().ranks > 1) GTEST_SKIP();
   expect_same_bits([](World& world) -> Task<Doubles> {
-    const Doubles eager = co_await trained(world, false, false);
-    const Doubles captured = co_await trained(world, true, false);
+    const Doubles eager = co_await trained_by_user(world, false, false);
+    const Doubles captured = co_await trained_by_user(world, true, false);
     EXPECT_EQ(eager, captured);
-    const Doubles ahead = co_await trained(world, true, true);
-    const Doubles eager_ahead = co_await trained(world, false, true);
+    const Doubles ahead = co_await trained_by_user(world, true, true);
+    const Doubles eager_ahead = co_await trained_by_user(world, false, true);
     EXPECT_EQ(eager_ahead, ahead);
     co_return captured;
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Fake, Programs,
-                         ::testing::Values(Place{1, 1, "local"}, Place{2, 1, "local"},
-                                           Place{4, 1, "local"}, Place{3, 2, "local"},
-                                           Place{4, 4, "local"}, Place{2, 2, "nccl"},
-                                           Place{4, 4, "nccl"}, Place{3, 3, "nccl"}));
+                         ::testing::Values(Setup{1, 1, "local"}, Setup{2, 1, "local"},
+                                           Setup{4, 1, "local"}, Setup{3, 2, "local"},
+                                           Setup{4, 4, "local"}, Setup{2, 2, "nccl"},
+                                           Setup{4, 4, "nccl"}, Setup{3, 3, "nccl"}));
 
 // ---- failures ----
 
@@ -322,7 +322,7 @@ class Steps : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Steps, ComeAfterMessagesThatNobodyHasAwaited) {
   const Devices two(2);
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= kSeedsOfPrograms; ++seed) {
     FakeDriver::get().reseed(seed);
     const Ended ended = ends_of(options_of({2, 2, "nccl"}, 2000), [](World& world) {
       return message_before_steps(world, GetParam());

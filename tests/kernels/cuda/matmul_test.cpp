@@ -26,7 +26,7 @@ View matrix_view(Data& data, std::int64_t batch, std::int64_t rows, std::int64_t
   return data.view({batch, rows, columns}, turn ? std::vector<int>{0, 2, 1} : std::vector<int>{});
 }
 
-Data operand(DType dtype, std::int64_t count, unsigned seed) {
+Data filled_matrix(DType dtype, std::int64_t count, unsigned seed) {
   return is_floating(dtype) ? Data::normal(dtype, count, seed)
                             : Data::integers(dtype, count, seed, -9, 9);
 }
@@ -35,11 +35,11 @@ Data operand(DType dtype, std::int64_t count, unsigned seed) {
 struct Problem {
   Problem(DType dtype, const Product& c)
       : batch(c.batch == 0 ? 1 : c.batch),
-        a(operand(dtype, batch * c.m * c.k, 1)),
-        b(operand(dtype, batch * c.k * c.n, 2)),
-        out(operand(dtype, batch * c.m * c.n, 3)),
-        bias(operand(dtype, c.n, 4)),
-        aux(operand(dtype, batch * c.m * std::max(c.n, std::int64_t{1}), 5)) {
+        a(filled_matrix(dtype, batch * c.m * c.k, 1)),
+        b(filled_matrix(dtype, batch * c.k * c.n, 2)),
+        out(filled_matrix(dtype, batch * c.m * c.n, 3)),
+        bias(filled_matrix(dtype, c.n, 4)),
+        aux(filled_matrix(dtype, batch * c.m * std::max(c.n, std::int64_t{1}), 5)) {
     args.out = matrix_view(out, c.batch, c.m, c.n, (c.turns & 4) != 0);
     args.a = matrix_view(a, c.batch, c.m, c.k, (c.turns & 1) != 0);
     args.b = matrix_view(b, c.batch, c.k, c.n, (c.turns & 2) != 0);

@@ -226,7 +226,7 @@ Task<void> waits_for_a_late_message(World& world, End& end) {
   co_await late;
   end.text = "it came";
 }
-Task<void> sums(World& world, const End& late, bool& was_late) {
+Task<void> sums_late(World& world, const End& late, bool& was_late) {
   for (int i = 0; i < 5; ++i) {
     float value = 1;
     const Work sum = issue_sum(world, value);
@@ -238,7 +238,8 @@ Task<void> sums(World& world, const End& late, bool& was_late) {
 Task<void> sums_beside_a_late_message(World& world) {
   End late;
   bool was_late = false;
-  Task<void> messages = waits_for_a_late_message(world, late), adds = sums(world, late, was_late);
+  Task<void> messages = waits_for_a_late_message(world, late),
+             adds = sums_late(world, late, was_late);
   Task<void> both = when_all(std::move(messages), std::move(adds));
   co_await std::move(both);
   EXPECT_TRUE(was_late);

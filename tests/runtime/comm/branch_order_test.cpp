@@ -10,11 +10,13 @@
 #include <coshard/runtime/coro/when_all.h>
 #include "tests/support/await_work.h"
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
 using testing::await_work;
+using testing::Boom;
 using testing::End;
 using testing::ends_of;
 using testing::keep_end;
@@ -108,9 +110,6 @@ TEST(BranchFingerprint, ACollectiveOfABranchIsNotThatOfTheProgramItself) {
 
 // --- cancelled branches ---
 
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
 Task<void> throws_in_its_second_turn() {
   co_await yield();
   throw Boom();

@@ -6,16 +6,17 @@
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/ends.h"
+#include "tests/support/nanoseconds.h"
 #include "tests/support/virtual_ranks.h"
 
 namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
+using testing::kMicrosecond;
+using testing::kMillisecond;
 using testing::on_virtual_ranks;
 using testing::virtual_now;
 
-constexpr std::int64_t kMicrosecond = 1'000;
-constexpr std::int64_t kMillisecond = 1'000'000;
 constexpr std::int64_t kLatency = 20 * kMicrosecond;
 constexpr std::int64_t kElements = 1'000'000;  // bytes, which take a millisecond
 constexpr std::int64_t kOnce = kLatency + kMillisecond;

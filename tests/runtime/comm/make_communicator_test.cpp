@@ -7,9 +7,11 @@
 #include <coshard/runtime/launch/world.h>
 #include "runtime/comm/make_communicator.h"
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
+using testing::Boom;
 using testing::quick_options;
 
 // What is issued on it is issued on another one.
@@ -93,7 +95,6 @@ TEST(DummyCommunicator, CarriesTheWorldThatAsksForItByName) {
   EXPECT_EQ(DummyCommunicator::issues - before, 4);
 }
 
-struct Boom {};
 Task<void> one_throws(World& world) {
   if (world.rank() == 1) throw Boom();
   const Work work = world.communicator()->issue(Collective());

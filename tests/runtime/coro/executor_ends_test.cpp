@@ -26,16 +26,14 @@
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/when_all.h>
 #include "runtime/coro/fiber_thread.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using AnyExecutor = asio::any_io_executor;
-
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
+using testing::Boom;
 
 // How an operation runs its last step on its handler's executor.
 enum class Way { Dispatch, Post, Defer, Strand, AsksLate, Timer };
@@ -105,13 +103,13 @@ Task<void> computes(Computer& computer, Way way) {
   const int value = co_await std::move(seven);
   EXPECT_EQ(value, 7);
 }
-Task<void> fails_soon() {
+Task<void> throws_boom_soon() {
   Task<void> nap = sleep_for(2ms);
   co_await std::move(nap);
   throw Boom();
 }
 Task<void> fails_beside(Computer& computer, Way way) {
-  Task<void> both = when_all(computes(computer, way), fails_soon());
+  Task<void> both = when_all(computes(computer, way), throws_boom_soon());
   co_await std::move(both);
 }
 Task<void> out_of_time(Computer& computer, Way way) {

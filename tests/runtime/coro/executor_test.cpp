@@ -38,13 +38,13 @@ TEST(Executor, ThrowsTheExceptionOfTheRootAndRunsTheNextOne) {
   EXPECT_EQ(executor.run(who()), &executor);
 }
 
-Task<void> never(test::Counted parameter) { co_await std::suspend_always{}; }
+Task<void> never_ends(test::Counted parameter) { co_await std::suspend_always{}; }
 
 TEST(Executor, ATaskThatNobodyWillCompleteIsAnErrorAndIsDestroyed) {
   test::Counts counts;
   Executor executor;
   try {
-    executor.run(never(test::Counted(counts)));
+    executor.run(never_ends(test::Counted(counts)));
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
@@ -134,10 +134,10 @@ TEST(Executor, AsioGetsItsTurnWhileTasksYield) {
 }
 
 TEST(Executor, AnExceptionOfAHandlerGivesTheRootUpAndComesOutOfRun) {
-  const bool never = false;
+  const bool never_ends = false;
   Executor executor;
   boost::asio::post(executor.io_context(), [] { throw std::runtime_error("handler"); });
-  EXPECT_THROW(executor.run(yield_until(never)), std::runtime_error);
+  EXPECT_THROW(executor.run(yield_until(never_ends)), std::runtime_error);
   EXPECT_EQ(executor.ready(), 0U);
   EXPECT_EQ(executor.run(who()), &executor);
 }

@@ -12,15 +12,14 @@
 #include <vector>
 
 #include <coshard/runtime/error.h>
+#include "tests/support/nanoseconds.h"
 
 namespace coshard {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::int64_t kMillisecond = 1'000'000;
-
-constexpr std::int64_t kHour = 3'600'000 * kMillisecond;
+using testing::kHour;
+using testing::kMillisecond;
 
 TEST(FiberThread, ARingBeforeParkMakesItReturnAtOnce) {
   FiberThread thread;

@@ -13,20 +13,11 @@
 #include <vector>
 
 #include <coshard/runtime/error.h>
+#include "tests/support/errors.h"
 
 namespace coshard {
 namespace {
-
-template <class F>
-std::string error_of(ErrorKind kind, F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind);
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using testing::error_text;
 
 // In a handler, goes off and on, and throws again what it handles.
 std::string rethrown(const std::string& text) {
@@ -104,17 +95,18 @@ TEST(Fiber, ResumeThrowsWhatEndedTheBody) {
 }
 
 TEST(Fiber, MisuseIsAnErrorThatSaysWhat) {
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber(nullptr); }), "fiber: its function is empty");
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber::suspend(); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [] { Fiber(nullptr); }),
+            "fiber: its function is empty");
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [] { Fiber::suspend(); }),
             "fiber: suspend called outside a fiber");
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber([] {}, 100); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [] { Fiber([] {}, 100); }),
             "fiber: stack size of 100 bytes is too small or too large; it needs at least 16384");
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [] { Fiber([] {}, std::size_t{1} << 60); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [] { Fiber([] {}, std::size_t{1} << 60); }),
             "fiber: cannot allocate a stack of 1152921504606846976 bytes: Cannot allocate memory");
   Fiber self([&self] { self.resume(); });
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [&self] { self.resume(); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [&self] { self.resume(); }),
             "fiber: resumed while it is running");
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [&self] { self.resume(); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [&self] { self.resume(); }),
             "fiber: resumed after it finished");
 }
 
@@ -122,7 +114,7 @@ TEST(Fiber, NeverChangesItsThread) {
   Fiber fiber([] { Fiber::suspend(); });
   fiber.resume();
   std::thread other([&fiber] {
-    EXPECT_EQ(error_of(ErrorKind::BadInput, [&fiber] { fiber.resume(); }),
+    EXPECT_EQ(error_text(ErrorKind::BadInput, [&fiber] { fiber.resume(); }),
               "fiber: resumed on a thread other than its own");
   });
   other.join();
@@ -202,8 +194,8 @@ TEST(Fiber, DestroyedBeforeItIsDoneItUnwindsWithAnError) {
   {
     Fiber fiber([&log, counted] {
       const std::shared_ptr<int> on_the_stack = counted;
-      log.push_back(error_of(ErrorKind::Cancelled, [] { Fiber::suspend(); }));
-      log.push_back(error_of(ErrorKind::Cancelled, [] { Fiber::suspend(); }));
+      log.push_back(error_text(ErrorKind::Cancelled, [] { Fiber::suspend(); }));
+      log.push_back(error_text(ErrorKind::Cancelled, [] { Fiber::suspend(); }));
       Fiber::suspend();
       log.emplace_back("went on");
     });

@@ -13,25 +13,16 @@
 
 #include <coshard/runtime/error.h>
 #include "runtime/coro/fiber_thread.h"
+#include "tests/support/errors.h"
+#include "tests/support/nanoseconds.h"
 
 namespace coshard {
 namespace {
 using namespace std::chrono_literals;
 namespace asio = boost::asio;
-
-constexpr std::int64_t kMillisecond = 1'000'000;
-constexpr std::int64_t kHour = 3'600'000 * kMillisecond;
-
-template <class F>
-std::string error_of(ErrorKind kind, F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind);
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using testing::error_text;
+using testing::kHour;
+using testing::kMillisecond;
 
 // Sleeps in the thread's io_context until `ready`.
 void sleep_until(Parker& parker, FiberThread& thread, const bool& ready) {
@@ -113,9 +104,9 @@ TEST(FiberThreadAsio, WhatAHandlerThrowsLeavesTheParkOfAFiberThatSleepsThere) {
 }
 
 // A simulation: draws from a seed.
-class Draw : public FiberPolicy {
+class DrawnOrder : public FiberPolicy {
  public:
-  explicit Draw(std::uint64_t seed) : state_(seed * 2 + 1) {}
+  explicit DrawnOrder(std::uint64_t seed) : state_(seed * 2 + 1) {}
   std::size_t pick(std::size_t runnable) override {
     state_ = state_ * 6364136223846793005U + 1442695040888963407U;
     return (state_ >> 33) % runnable;
@@ -127,7 +118,7 @@ class Draw : public FiberPolicy {
 };
 
 TEST(FiberThreadSimulation, VirtualTimeJumpsFromDeadlineToDeadline) {
-  Draw policy(1);
+  DrawnOrder policy(1);
   FiberThread thread(&policy);
   const std::int64_t begin = thread.now();
   std::vector<std::int64_t> times;
@@ -146,7 +137,7 @@ TEST(FiberThreadSimulation, VirtualTimeJumpsFromDeadlineToDeadline) {
 }
 
 std::string simulated(std::uint64_t seed) {
-  Draw policy(seed);
+  DrawnOrder policy(seed);
   FiberThread thread(&policy);
   std::string log;
   std::vector<Parker*> parkers;
@@ -175,19 +166,19 @@ TEST(FiberThreadSimulation, TheSameSeedGivesTheSameInterleaving) {
 }
 
 TEST(FiberThreadSimulation, AStandstillIsAnErrorAndTheFibersUnwind) {
-  Draw policy(1);
+  DrawnOrder policy(1);
   FiberThread thread(&policy);
   int unwound = 0;
   for (int i = 0; i < 3; ++i) {
     thread.spawn([&unwound, i](Parker& parker) {
       if (i == 1) return;
-      const std::string text = error_of(ErrorKind::Cancelled, [&parker] { parker.park(0); });
+      const std::string text = error_text(ErrorKind::Cancelled, [&parker] { parker.park(0); });
       EXPECT_EQ(text, "fiber: abandoned before it finished");
       ++unwound;
       parker.park(1);
     });
   }
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.run(); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [&thread] { thread.run(); }),
             "fiber thread: deadlock: 2 of 3 fibers sleep and nothing can wake them");
   EXPECT_EQ(unwound, 2);
   thread.spawn([&unwound](Parker& parker) {
@@ -199,7 +190,7 @@ TEST(FiberThreadSimulation, AStandstillIsAnErrorAndTheFibersUnwind) {
 }
 
 TEST(FiberThreadSimulation, AtAStandstillTheHookMayRing) {
-  Draw policy(1);
+  DrawnOrder policy(1);
   FiberThread thread(&policy);
   bool rung = false;
   int told = 0;
@@ -212,13 +203,13 @@ TEST(FiberThreadSimulation, AtAStandstillTheHookMayRing) {
     rung = true;
     sleeper.ring();
   });
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.run(); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [&thread] { thread.run(); }),
             "fiber thread: deadlock: 1 of 1 fibers sleep and nothing can wake them");
   EXPECT_EQ(told, 1);
 }
 
 TEST(FiberThreadSimulation, AnExceptionOfABodyComesBeforeTheStandstillItCaused) {
-  Draw policy(1);
+  DrawnOrder policy(1);
   FiberThread thread(&policy);
   thread.spawn([](Parker& parker) { parker.park(0); });
   thread.spawn([](Parker&) { throw std::runtime_error("cause"); });
@@ -235,7 +226,7 @@ TEST(FiberThreadSimulation, APickOfNobodyIsAnErrorAndNobodyBegins) {
   FiberThread thread(&policy);
   const auto held = std::make_shared<int>(0);
   thread.spawn([held](Parker&) { ++*held; });
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.run(); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [&thread] { thread.run(); }),
             "fiber thread: the policy picked 1 of 1 runnable fibers");
   EXPECT_EQ(*held, 0);
   EXPECT_EQ(held.use_count(), 1);

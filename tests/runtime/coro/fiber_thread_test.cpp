@@ -11,6 +11,8 @@
 #include <vector>
 
 #include <coshard/runtime/error.h>
+#include "tests/support/errors.h"
+#include "tests/support/nanoseconds.h"
 
 namespace coshard {
 namespace {
@@ -18,21 +20,9 @@ namespace {
 using namespace std::chrono_literals;
 
 namespace asio = boost::asio;
-
-constexpr std::int64_t kMillisecond = 1'000'000;
-
-constexpr std::int64_t kHour = 3'600'000 * kMillisecond;
-
-template <class F>
-std::string error_of(ErrorKind kind, F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind);
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using testing::error_text;
+using testing::kHour;
+using testing::kMillisecond;
 
 TEST(FiberThread, RunsFibersInTurnUntilAllHaveEnded) {
   FiberThread thread;
@@ -182,16 +172,16 @@ TEST(FiberThread, AFiberMaySpawnAnother) {
 TEST(FiberThread, MisuseIsAnErrorThatSaysWhat) {
   FiberThread thread;
   asio::io_context foreign(1);
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.spawn(nullptr); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [&thread] { thread.spawn(nullptr); }),
             "fiber thread: the function of a fiber is empty");
   Parker& first = thread.spawn([&](Parker& parker) {
-    EXPECT_EQ(error_of(ErrorKind::BadInput, [&thread] { thread.run(); }),
+    EXPECT_EQ(error_text(ErrorKind::BadInput, [&thread] { thread.run(); }),
               "fiber thread: run called inside a fiber thread on the same thread");
-    EXPECT_EQ(error_of(ErrorKind::BadInput, [&] { parker.park(0, &foreign); }),
+    EXPECT_EQ(error_text(ErrorKind::BadInput, [&] { parker.park(0, &foreign); }),
               "fiber thread: fiber 0 parks in an io_context that is not its thread's");
   });
   thread.run();
-  EXPECT_EQ(error_of(ErrorKind::BadInput, [&first] { first.park(0); }),
+  EXPECT_EQ(error_text(ErrorKind::BadInput, [&first] { first.park(0); }),
             "a wait in place within a handler or a spawned task, on a rank that shares its thread; "
             "co_await instead");
 }

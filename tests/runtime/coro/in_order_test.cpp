@@ -81,12 +81,12 @@ TEST(InOrder, InsideItselfGoesOnAsSoonAsItIsOver) { sync_wait(nests()); }
 
 Task<void> long_nap(End& end) { return note_end(sleep_for(1h), end); }
 Task<void> waits_for_ever(End& nap) { co_await in_order(long_nap(nap)); }
-Task<void> fails_soon() {
+Task<void> throws_in_5_ms() {
   co_await sleep_for(5ms);
   throw std::runtime_error("boom");
 }
 Task<void> cancelled_by_a_sibling(End& nap, End& waiter, End& caught) {
-  Task<void> waits = waits_for_ever(nap), fails = fails_soon();
+  Task<void> waits = waits_for_ever(nap), fails = throws_in_5_ms();
   Task<void> noted = note_end(std::move(waits), waiter);
   Task<void> both = when_all(std::move(noted), std::move(fails));
   Task<void> kept = keep_end(std::move(both), caught);

@@ -12,14 +12,15 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/nanoseconds.h"
+
 namespace coshard {
 namespace {
 using namespace std::chrono_literals;
 namespace asio = boost::asio;
 using WorkGuard = asio::executor_work_guard<asio::io_context::executor_type>;
-
-constexpr std::int64_t kMillisecond = 1'000'000;
-constexpr std::int64_t kHour = 3'600'000 * kMillisecond;
+using testing::kHour;
+using testing::kMillisecond;
 
 TEST(ThreadParker, ARingBeforeParkMakesItReturnAtOnce) {
   ThreadParker parker;

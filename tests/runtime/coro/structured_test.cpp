@@ -17,6 +17,7 @@
 #include "tests/runtime/coro/counted.h"
 #include "tests/support/child.h"
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
@@ -24,15 +25,12 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Socket = asio::local::stream_protocol::socket;
+using testing::Boom;
 using testing::Child;
 using testing::End;
 using testing::in_child;
 using testing::keep_end;
 using testing::note_end;
-
-struct Boom : std::runtime_error {
-  explicit Boom(const std::string& what) : std::runtime_error(what) {}
-};
 
 Task<void> throws_after(int turns, std::string what) {
   for (int i = 0; i < turns; ++i) co_await yield();
@@ -87,13 +85,13 @@ TEST(Structured, AFailureEndsTheChildrenOfItsSiblings) {
   EXPECT_EQ(child.code, 0) << child;
 }
 
-Task<void> sleeps() { co_await sleep_for(1s); }
+Task<void> sleeps_a_second() { co_await sleep_for(1s); }
 Task<void> sleeps_on_a_timer() {
   asio::steady_timer timer(Executor::current()->io_context(), 1s);
   co_await timer.async_wait(use_task);
 }
 Task<void> sleeps_in_a_child() {
-  Task<void> child = sleeps();
+  Task<void> child = sleeps_a_second();
   co_await std::move(child);
 }
 
@@ -106,7 +104,7 @@ struct Ends {
 Task<void> fail_beside_sleepers(Ends& ends) {
   const auto begin = Clock::now();
   std::vector<Task<void>> tasks;
-  tasks.push_back(note_end(sleeps(), ends.siblings[0]));
+  tasks.push_back(note_end(sleeps_a_second(), ends.siblings[0]));
   tasks.push_back(throws_after(1, "boom"));
   tasks.push_back(note_end(sleeps_on_a_timer(), ends.siblings[1]));
   tasks.push_back(note_end(sleeps_in_a_child(), ends.siblings[2]));
@@ -129,7 +127,7 @@ TEST(Structured, TheAwaitsOfTheSiblingsThrowCancelledAtOnceAndTheCallerGetsTheFa
 Task<void> catches_and_goes_on(int& turns) {
   for (int round = 0; round < 3; ++round) {
     End end;
-    Task<void> failing = throws_after(round, "boom"), sleeper = sleeps();
+    Task<void> failing = throws_after(round, "boom"), sleeper = sleeps_a_second();
     Task<void> both = when_all(std::move(failing), std::move(sleeper));
     Task<void> kept = keep_end(std::move(both), end);
     co_await std::move(kept);

@@ -23,7 +23,7 @@ using test::Counts;
 static_assert(!std::is_copy_constructible_v<Task<int>>);
 static_assert(std::is_nothrow_move_constructible_v<Task<int>>);
 
-constexpr int kMany = 1'000'000;
+constexpr int kManyAwaits = 1'000'000;
 
 Task<int> value(int v) { co_return v; }
 Task<void> nothing() { co_return; }
@@ -156,7 +156,7 @@ Task<long> await_many(int count) {
 }
 
 TEST(Task, AMillionAwaitsOfFinishedTasksNeedNoStack) {
-  EXPECT_EQ(sync_wait(await_many(kMany)), kMany);
+  EXPECT_EQ(sync_wait(await_many(kManyAwaits)), kManyAwaits);
 }
 
 Task<int> late_value(int v) {
@@ -184,7 +184,7 @@ TEST(Task, SixtyThousandNestedAwaitsFitIntoTheStackOfAThread) {
 }
 
 TEST(Task, AMillionAwaitsOfYieldingTasksNeedNoStack) {
-  EXPECT_EQ(sync_wait(await_many_late(kMany)), kMany);
+  EXPECT_EQ(sync_wait(await_many_late(kManyAwaits)), kManyAwaits);
 }
 
 // The forms that g++ 12 compiles rightly, each counted.

@@ -38,17 +38,17 @@ Task<int> sum_of_three() {
 
 TEST(WhenAll, ReturnsTheValuesInTheOrderOfTheTasks) { EXPECT_EQ(sync_wait(sum_of_three()), 21); }
 
-Task<void> nothing() { co_return; }
-Task<std::unique_ptr<int>> boxed(int value) {
+Task<void> no_value() { co_return; }
+Task<std::unique_ptr<int>> boxed_value(int value) {
   co_await yield();
   co_return std::make_unique<int>(value);
 }
 
 TEST(WhenAll, MixesVoidAndMoveOnlyValues) {
-  auto [none, box] = sync_wait(when_all(nothing(), boxed(5)));
+  auto [none, box] = sync_wait(when_all(no_value(), boxed_value(5)));
   static_assert(std::is_same_v<decltype(none), std::monostate>);
   EXPECT_EQ(*box, 5);
-  static_assert(std::is_same_v<decltype(when_all(nothing(), nothing())), Task<void>>);
+  static_assert(std::is_same_v<decltype(when_all(no_value(), no_value())), Task<void>>);
 }
 
 TEST(WhenAll, StartsTheNextTaskWhenOneYieldsAndThenTakesTurns) {
@@ -115,7 +115,7 @@ TEST(WhenAll, OfAnEmptyVectorIsDoneAtOnce) {
 TEST(WhenAllSettled, OfAVectorOfVoidTasksThrowsTheFirstByPosition) {
   Log log;
   std::vector<Task<void>> tasks;
-  tasks.push_back(nothing());
+  tasks.push_back(no_value());
   tasks.push_back(fails_after(log, "one", 1));
   tasks.push_back(fails_after(log, "two", 0));
   Task<void> all = when_all_settled(std::move(tasks));
@@ -144,7 +144,7 @@ TEST(WhenAll, DroppedWhileItsChildrenAreSuspendedDestroysThem) {
 
 Task<void> many_joins(int count) {
   for (int i = 0; i < count; ++i) {
-    auto both = when_all(nothing(), nothing());
+    auto both = when_all(no_value(), no_value());
     co_await std::move(both);
   }
 }

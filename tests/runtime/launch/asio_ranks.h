@@ -27,19 +27,17 @@
 #include "tests/runtime/comm/issue.h"
 #include "tests/runtime/coro/counted.h"
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
+using testing::Boom;
 using testing::End;
 using testing::end_of;
 using testing::keep_end;
 using testing::note_end;
 using testing::quick_options;
-
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
 
 inline Work barrier(World& world) { return world.communicator()->issue(Collective()); }
 

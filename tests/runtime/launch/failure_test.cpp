@@ -15,22 +15,20 @@
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/child.h"
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+using testing::Boom;
 using testing::Child;
 using testing::End;
 using testing::in_child;
 using testing::note_end;
 using testing::quick_options;
 
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
-
-void barrier(World& world) {
+void wait_for_all(World& world) {
   auto work = world.communicator()->issue(Collective());
   work.wait();
 }
@@ -44,9 +42,9 @@ int run_two_ranks(const Program& program) {
 // --- what run() prints ---
 
 Task<void> rank_1_throws(World& world) {
-  barrier(world);
+  wait_for_all(world);
   if (world.rank() == 1) throw Boom();
-  barrier(world);
+  wait_for_all(world);
   co_return;
 }
 
@@ -61,7 +59,7 @@ TEST(FailureText, NamesTheRankThatThrew) {
 
 Task<void> rank_1_throws_a_number(World& world) {
   if (world.rank() == 1) throw 42;
-  barrier(world);
+  wait_for_all(world);
   co_return;
 }
 int run_what_throws_a_number() { return run_two_ranks(rank_1_throws_a_number); }
@@ -86,9 +84,9 @@ Task<void> waits_in_a_child() {
   co_await std::move(child);
 }
 
-using Waits = Task<void> (*)();
-Task<void> one_throws_others_wait(World& world, Waits waits, std::vector<End>& ends) {
-  barrier(world);
+using WaitsAlone = Task<void> (*)();
+Task<void> one_throws_others_wait(World& world, WaitsAlone waits, std::vector<End>& ends) {
+  wait_for_all(world);
   if (world.rank() == 1) {
     std::this_thread::sleep_for(50ms);  // the others wait
     throw Boom();
@@ -98,7 +96,7 @@ Task<void> one_throws_others_wait(World& world, Waits waits, std::vector<End>& e
 }
 
 TEST(Interrupted, ThePeersFailurePassesThroughTheFramesOfARankThatWaitsForTime) {
-  for (const Waits waits : {waits_for_a_timer, waits_for_a_sleep, waits_in_a_child}) {
+  for (const WaitsAlone waits : {waits_for_a_timer, waits_for_a_sleep, waits_in_a_child}) {
     std::vector<End> ends(3);
     const auto begin = Clock::now();
     EXPECT_THROW(
@@ -123,7 +121,7 @@ Task<void> throw_after_the_echo(World& world, std::atomic<bool>& echoed) {
     throw Boom();
   }
   try {
-    barrier(world);
+    wait_for_all(world);
   } catch (const Error&) {
     echoed = true;
     throw;

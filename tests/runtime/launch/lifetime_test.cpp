@@ -19,6 +19,7 @@
 #include <coshard/runtime/launch/run_on_asio.h>
 #include <coshard/runtime/sanitizers.h>
 #include "tests/support/ends.h"
+#include "tests/support/long_awaits.h"
 
 #if !COSHARD_TSAN  // which lets no fork of a process with threads start any
 
@@ -27,6 +28,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+using testing::issue_barrier;
 using testing::quick_options;
 
 // Ends the process with 0 when `body` comes to its end within `seconds`.
@@ -39,7 +41,6 @@ template <class Body>
 #define EXPECT_ENDS_WELL(...) \
   EXPECT_EXIT(ends_well(60, __VA_ARGS__), ::testing::ExitedWithCode(0), "")
 
-Work barrier(World& world) { return world.communicator()->issue(Collective()); }
 WorldOptions on_fibers(int ranks) {
   WorldOptions options = quick_options(ranks);
   options.rank_threads = 1;
@@ -87,13 +88,13 @@ TEST(Lifetime, ATaskBesideAProgramIsDestroyedWithItsRankOnAContext) {
 Task<void> drops_a_wait(World& world) {
   Work work;
   if (world.rank() == 0) {
-    work = barrier(world);
+    work = issue_barrier(world);
     async_wait(world.executor(), work, [](const std::exception_ptr&) {});
     co_await sleep_for(50ms);
     co_return;
   }
   co_await sleep_for(300ms);
-  work = barrier(world);
+  work = issue_barrier(world);
   co_await work;
 }
 TEST(Lifetime, AnAsyncWaitIsDroppedWhenTheProgramOfItsRankEndsFirst) {
@@ -138,7 +139,7 @@ Task<void> fails_meanwhile(World& world, std::vector<std::thread>& threads) {
   const auto end = Clock::now() + 2s;  // a rank that does not end at once
   while (Clock::now() < end) {
     try {
-      const Work work = barrier(world);
+      const Work work = issue_barrier(world);
       co_await work;
     } catch (const std::exception&) {
     }
@@ -173,13 +174,13 @@ struct Never {
   void await_suspend(std::coroutine_handle<>) const {}
   void await_resume() const {}
 };
-Task<void> waits_for_ever(std::stop_token) {
+Task<void> waits_for_good(std::stop_token) {
   Never never;
   co_await never;
 }
 Task<void> one_fails_one_is_bounded(World& world) {
   if (world.rank() == 1) throw std::runtime_error("boom");
-  const std::function<Task<void>(std::stop_token)> work = waits_for_ever;
+  const std::function<Task<void>(std::stop_token)> work = waits_for_good;
   Task<void> bounded = with_deadline(8s, "it", work);
   co_await std::move(bounded);
 }
@@ -205,7 +206,7 @@ TEST(Lifetime, RanksThatCannotBeMadeAreAnErrorAndNoHang) {
 
 Task<void> meets_for_ever(World& world) {
   for (;;) {
-    const Work work = barrier(world);
+    const Work work = issue_barrier(world);
     co_await work;
   }
 }
@@ -231,7 +232,7 @@ TEST(Lifetime, AContextIsDestroyedWhileRanksOfAnotherRing) {
 
 Task<void> meets_then_throws(World& world) {
   for (int i = 0; i < 200; ++i) {
-    const Work work = barrier(world);
+    const Work work = issue_barrier(world);
     co_await work;
   }
   throw std::runtime_error("boom");

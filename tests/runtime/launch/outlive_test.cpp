@@ -17,6 +17,7 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
@@ -24,11 +25,8 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Socket = asio::local::stream_protocol::socket;
+using testing::Boom;
 using testing::quick_options;
-
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
 
 class Alive {
  public:

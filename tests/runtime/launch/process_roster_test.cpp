@@ -138,8 +138,9 @@ TEST(ProcessRoster, WithoutALauncherAllRanksAreHere) {
   EXPECT_EQ(processes({}).all, 1);
 }
 
-const Variables kOpenMpi{{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "0"}};
-const Variables kStep{{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}, {"PMIX_RANK", "0"}};
+const Variables kTwoOfOpenMpi{{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "0"}};
+const Variables kStepOfTwo{
+    {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}, {"PMIX_RANK", "0"}};
 
 // In a process of its own, which has these variables and prints an error that it gets.
 template <class Body>
@@ -164,7 +165,7 @@ class Started : public ::testing::Test {
 // A program of one MPI, started by the launcher of another: its processes would not know each
 // other.
 TEST_F(Started, ByALauncherWhoseJobIsLargerThanThatOfMpiIsToldBothSizes) {
-  for (const Variables& variables : {kOpenMpi, kStep}) {
+  for (const Variables& variables : {kTwoOfOpenMpi, kStepOfTwo}) {
     EXPECT_EXIT(started_with(variables, [] { (void)make_roster({.ranks = 2}); }),
                 ::testing::ExitedWithCode(7),
                 ".*=2 and .*=0(, but MPI reports size 1 and rank 0: start the program with "
@@ -173,7 +174,7 @@ TEST_F(Started, ByALauncherWhoseJobIsLargerThanThatOfMpiIsToldBothSizes) {
 }
 
 TEST_F(Started, WithANumberOfRanksThatIsNoMultipleOfTheProcessesIsToldBoth) {
-  EXPECT_EXIT(started_with(kOpenMpi, [] { (void)make_roster({.ranks = 3}); }),
+  EXPECT_EXIT(started_with(kTwoOfOpenMpi, [] { (void)make_roster({.ranks = 3}); }),
               ::testing::ExitedWithCode(7),
               "ranks 3 is not a multiple of the 2 processes: OMPI_COMM_WORLD_SIZE=2");
 }
@@ -202,7 +203,7 @@ TEST_F(Started, ByALauncherASimulationIsWholeInEachProcess) {
         1);
     if (ran != 4) std::_Exit(8);
   };
-  EXPECT_EXIT(started_with(kOpenMpi, body), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(started_with(kTwoOfOpenMpi, body), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
 
-Work issue_sum(World& world) {
+Work issue_sum_of_one(World& world) {
   Collective c;
   c.kind = CollectiveKind::AllReduce;
   c.extent = 1;
@@ -22,7 +22,7 @@ Work issue_sum(World& world) {
 
 Task<void> times_one(World& world, Clock::duration& took) {
   const auto begin = Clock::now();
-  const Work work = issue_sum(world);
+  const Work work = issue_sum_of_one(world);
   co_await work;
   took = Clock::now() - begin;
 }
@@ -54,7 +54,7 @@ TEST(Options, TheCoresOfAMachineAreSharedByTheRanksOnIt) {
   EXPECT_EQ(settled({.ranks = 2 * cores, .rank_threads = 1}, {.all = 2, .here = 1}).threads, cores);
 }
 
-Task<void> does_nothing(World&) { co_return; }
+Task<void> ends_at_once(World&) { co_return; }
 TEST(Options, BadOptionsAreRefusedByTheCallOnACallersContextToo) {
   std::vector<WorldOptions> bad(4, quick_options(2));
   bad[0].link = Link{0ns, 0.0};
@@ -62,9 +62,9 @@ TEST(Options, BadOptionsAreRefusedByTheCallOnACallersContextToo) {
   bad[2].rank_threads = -1;
   bad[3].communicator = "no such";
   for (const WorldOptions& options : bad) {
-    EXPECT_THROW(run_ranks(options, does_nothing), Error);
+    EXPECT_THROW(run_ranks(options, ends_at_once), Error);
     asio::io_context io;
-    EXPECT_THROW(run_ranks(options, does_nothing, io.get_executor(), [](std::exception_ptr) {}),
+    EXPECT_THROW(run_ranks(options, ends_at_once, io.get_executor(), [](std::exception_ptr) {}),
                  Error);
     io.run();
   }
@@ -72,7 +72,7 @@ TEST(Options, BadOptionsAreRefusedByTheCallOnACallersContextToo) {
 
 Task<void> throws_on_one(World& world) {
   if (world.rank() == 1) throw std::runtime_error("boom");
-  const Work work = issue_sum(world);
+  const Work work = issue_sum_of_one(world);
   co_await work;
 }
 TEST(Options, OnFailureIsToldOnACallersContextToo) {
@@ -121,8 +121,8 @@ TEST(Options, AGraceThatNeverEndsDoesNotEndAtOnce) {
 
 Task<void> issues_a_dozen(World& world, int& over) {
   std::vector<Work> works;
-  for (int i = 0; i < 12; ++i) works.push_back(issue_sum(world));
-  const Work meet = issue_sum(world);
+  for (int i = 0; i < 12; ++i) works.push_back(issue_sum_of_one(world));
+  const Work meet = issue_sum_of_one(world);
   co_await sleep_for(50ms);
   for (const Work& work : works) over += work.ready();
 }
@@ -137,9 +137,9 @@ TEST(Options, CollectivesOnALinkThatIsSlowBeyondMeasureAreNotOver) {
   EXPECT_EQ(over[0] + over[1], 0);
 }
 
-Task<void> sums(World& world) {
+Task<void> sums_once(World& world) {
   for (int i = 0; i < 30; ++i) {
-    const Work work = issue_sum(world);
+    const Work work = issue_sum_of_one(world);
     co_await yield();
     co_await work;
   }
@@ -152,7 +152,7 @@ std::string history(std::uint64_t seed, int progress_threads) {
   };
   WorldOptions options = quick_options(3);
   options.progress_threads = progress_threads;
-  simulate(options, sums, seed, sim);
+  simulate(options, sums_once, seed, sim);
   return all;
 }
 TEST(Options, TheSameSeedGivesTheSameRunWhateverTheOptions) {

@@ -10,17 +10,17 @@
 namespace coshard {
 namespace {
 
-using Processes = std::vector<int>;
+using Present = std::vector<int>;
 
 TEST(RollCall, NamesTheProcessesThatHaveCome) {
   const int job = ::getpid();
   const RollCall zero(job, 0);
   auto two = std::make_unique<RollCall>(job, 2);
   const RollCall of_another_job(job + 1, 1);
-  EXPECT_EQ(zero.here(4), (Processes{0, 2}));
-  EXPECT_EQ(two->here(2), (Processes{0}));
+  EXPECT_EQ(zero.here(4), (Present{0, 2}));
+  EXPECT_EQ(two->here(2), (Present{0}));
   two.reset();
-  EXPECT_EQ(zero.here(4), (Processes{0}));
+  EXPECT_EQ(zero.here(4), (Present{0}));
 }
 
 TEST(RollCall, SaysWhoIsAbsent) {

@@ -115,9 +115,9 @@ TEST(RunOnAsio, ARankThatNobodyWillResumeEndsWithItsPeers) {
   EXPECT_EQ(counts.alive(), 0);
 }
 
-Task<void> waits_for_nobody(World&) { co_await std::suspend_always{}; }
+Task<void> suspends_for_good(World&) { co_await std::suspend_always{}; }
 TEST(RunOnAsio, ATaskThatNobodyWillCompleteIsAnError) {
-  const End end = end_on_one_thread(2, waits_for_nobody);
+  const End end = end_on_one_thread(2, suspends_for_good);
   EXPECT_TRUE(end.is(ErrorKind::BadInput)) << end;
   EXPECT_TRUE(end.names("nothing will complete")) << end;
 }

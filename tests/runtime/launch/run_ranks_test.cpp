@@ -9,11 +9,13 @@
 #include <coshard/runtime/coro/asio.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
+using testing::Boom;
 
-Collective sum_of(std::vector<float>& data) {
+Collective sum_in_place_of(std::vector<float>& data) {
   Collective c;
   c.kind = CollectiveKind::AllReduce;
   c.extent = static_cast<std::int64_t>(data.size());
@@ -21,13 +23,9 @@ Collective sum_of(std::vector<float>& data) {
   return c;
 }
 
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
-
 Task<void> add_up(World& world, std::atomic<int>& ended) {
   std::vector<float> data{static_cast<float>(world.rank())};
-  const Work work = world.communicator()->issue(sum_of(data));
+  const Work work = world.communicator()->issue(sum_in_place_of(data));
   co_await yield();
   work.wait();
   EXPECT_EQ(data[0], static_cast<float>(world.size() * (world.size() - 1) / 2));
@@ -63,11 +61,11 @@ TEST(RunRanks, GivesEachRankAtLeastOneThread) {
 
 Task<void> one_throws(World& world, int who) {
   std::vector<float> data(4);
-  const Work first = world.communicator()->issue(sum_of(data));
+  const Work first = world.communicator()->issue(sum_in_place_of(data));
   first.wait();
   co_await yield();
   if (world.rank() == who) throw Boom();
-  const Work second = world.communicator()->issue(sum_of(data));
+  const Work second = world.communicator()->issue(sum_in_place_of(data));
   second.wait();
   ADD_FAILURE() << "rank " << world.rank() << " went on";
 }
@@ -93,13 +91,13 @@ Task<void> one_throws_in_a_group(World& world) {
   const auto group = world.group(members, "tp");
   if (world.rank() == 2) throw Boom();
   std::vector<float> data(4);
-  const Work work = group->issue(sum_of(data));
+  const Work work = group->issue(sum_in_place_of(data));
   work.wait();
   if (world.rank() == 0) {
-    const Work alone = group->issue(sum_of(data));
+    const Work alone = group->issue(sum_in_place_of(data));
     alone.wait();
   } else {
-    const Work recv = world.communicator()->issue(sum_of(data));
+    const Work recv = world.communicator()->issue(sum_in_place_of(data));
     recv.wait();
   }
   co_return;
@@ -111,10 +109,10 @@ TEST(RunRanks, AFailureReachesGroupsThatTheRankIsNotIn) {
 
 Task<void> one_leaves(World& world) {
   std::vector<float> data(4);
-  const Work first = world.communicator()->issue(sum_of(data));
+  const Work first = world.communicator()->issue(sum_in_place_of(data));
   first.wait();
   if (world.rank() == 1) co_return;
-  const Work second = world.communicator()->issue(sum_of(data));
+  const Work second = world.communicator()->issue(sum_in_place_of(data));
   second.wait();
 }
 
@@ -135,7 +133,7 @@ Task<void> one_is_late(World& world, std::atomic<bool>& over) {
     co_return;
   }
   std::vector<float> data(4);
-  const Work work = world.communicator()->issue(sum_of(data));
+  const Work work = world.communicator()->issue(sum_in_place_of(data));
   try {
     work.wait();
   } catch (...) {

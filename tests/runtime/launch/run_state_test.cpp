@@ -13,21 +13,19 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+using testing::Boom;
 using testing::End;
 using testing::ends_of;
 using testing::quick_options;
 
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
-
 // What the hooks of a run were called with, and when.
-struct Told {
+struct ToldOfRuns {
   Clock::time_point begin = Clock::now();
   std::vector<Failure> failures;
   std::vector<Clock::duration> after;
@@ -53,7 +51,7 @@ Task<void> one_throws_others_compute(World& world) {
 }
 
 TEST(OnFailure, IsCalledOnceAndWhileOtherRanksStillCompute) {
-  Told told;
+  ToldOfRuns told;
   EXPECT_THROW(run_ranks(told.options(3), one_throws_others_compute), Boom);
   ASSERT_EQ(told.failures.size(), 1U);
   EXPECT_LT(told.after[0], 300ms);
@@ -68,7 +66,7 @@ Task<void> all_throw(World&) {
 }
 
 TEST(OnFailure, IsCalledOnceWhereAllRanksFail) {
-  Told told;
+  ToldOfRuns told;
   EXPECT_THROW(run_ranks(told.options(4), all_throw), Boom);
   EXPECT_EQ(told.failures.size(), 1U);
 }
@@ -91,7 +89,7 @@ Task<void> throws_in_a_module(World& world) {
 }
 
 TEST(OnFailure, NamesTheInnermostModule) {
-  Told told;
+  ToldOfRuns told;
   EXPECT_THROW(run_ranks(told.options(1), throws_in_a_module), Boom);
   ASSERT_EQ(told.failures.size(), 1U);
   EXPECT_EQ(told.failures[0].line(), "rank 0, layers.0.mlp: boom");
@@ -106,7 +104,7 @@ Task<void> one_poisons(World& world) {
 }
 
 TEST(OnFailure, WhereNobodyFailedOfItsOwnTheFirstToHearOfItIsTold) {
-  Told told;
+  ToldOfRuns told;
   EXPECT_THROW(run_ranks(told.options(2), one_poisons), Error);
   ASSERT_EQ(told.failures.size(), 1U);
   EXPECT_NE(told.failures[0].text.find("the disk is full"), std::string::npos)
@@ -123,7 +121,7 @@ Task<void> one_is_cancelled(World& world, std::atomic<int>& ended) {
 }
 
 TEST(OnFailure, IsNotCalledForACancellationWhichEndsNobodyElse) {
-  Told told;
+  ToldOfRuns told;
   std::atomic<int> ended{0};
   End end;
   try {
@@ -138,7 +136,7 @@ TEST(OnFailure, IsNotCalledForACancellationWhichEndsNobodyElse) {
 
 // --- siblings that do not end ---
 
-Task<void> throws() {
+Task<void> throws_boom() {
   throw Boom();
   co_return;
 }
@@ -148,7 +146,7 @@ Task<void> computes(std::chrono::milliseconds duration) {
   co_return;
 }
 Task<void> throw_beside_compute(std::chrono::milliseconds duration) {
-  Task<void> failing = throws(), busy = computes(duration);
+  Task<void> failing = throws_boom(), busy = computes(duration);
   Task<void> both = when_all(std::move(failing), std::move(busy));
   co_await std::move(both);
 }
@@ -162,7 +160,7 @@ Task<void> wait_for_rank_0(World& world, std::chrono::milliseconds duration) {
 }
 
 TEST(OnFailure, ASiblingThatDoesNotEndKeepsTheFailureForASecond) {
-  Told told;
+  ToldOfRuns told;
   WorldOptions options = told.options(2);
   options.timeout = 10s;
   EXPECT_THROW(run_ranks(options, [](World& world) { return wait_for_rank_0(world, 2000ms); }),
@@ -174,7 +172,7 @@ TEST(OnFailure, ASiblingThatDoesNotEndKeepsTheFailureForASecond) {
 }
 
 TEST(OnFailure, APeersTimeoutIsNotTakenForTheFailureThatItComesOf) {
-  Told told;
+  ToldOfRuns told;
   WorldOptions options = told.options(2);
   options.timeout = 300ms;
   EXPECT_THROW(run_ranks(options, [](World& world) { return wait_for_rank_0(world, 800ms); }),
@@ -193,7 +191,7 @@ Task<void> catch_too_late(World&) {
 }
 
 TEST(OnFailure, WhatIsCaughtBeforeASecondHasPassedIsNone) {
-  Told told;
+  ToldOfRuns told;
   run_ranks(told.options(2), [](World&) -> Task<void> {
     try {
       Task<void> both = throw_beside_compute(100ms);
@@ -214,7 +212,7 @@ Task<void> one_is_stuck(World& world) {
 }
 
 TEST(StillRunningRanks, AreNamedAfterASecondEveryTwoSecondsAndWhenTheGraceIsOver) {
-  Told told;
+  ToldOfRuns told;
   WorldOptions options = told.options(3);
   options.grace = 2000ms;
   EXPECT_THROW(run_ranks(options, one_is_stuck), Boom);

@@ -27,10 +27,10 @@ Seen run_with(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "program");
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   seen.code = run(static_cast<int>(argv.size()), argv.data(),
                   [&](World& world) { return note_options(world, seen.options); });
-  seen.error = testing::internal::GetCapturedStderr();
+  seen.error = ::testing::internal::GetCapturedStderr();
   return seen;
 }
 
@@ -68,9 +68,9 @@ TEST(Run, RefusesWhatItDoesNotKnowAndSaysWhatWasMeant) {
 
 TEST(Run, HelpAndVersionAreAnsweredAndRunNothing) {
   for (const char* flag : {"--help", "-h", "--version"}) {
-    testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStdout();
     const Seen seen = run_with({flag});
-    const std::string out = testing::internal::GetCapturedStdout();
+    const std::string out = ::testing::internal::GetCapturedStdout();
     EXPECT_EQ(seen.code, 0) << flag;
     EXPECT_EQ(seen.error, "") << flag;
     EXPECT_EQ(seen.options.ranks, 0) << flag << " ran the program";
@@ -152,9 +152,9 @@ TEST(Run, WhatThisBuildLacksIsOneLineThatNamesIt) {
 TEST(Run, AnyOtherErrorIsOneLineAndExitCodeOne) {
   std::string name = "program";
   std::vector<char*> argv{name.data()};
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(run(1, argv.data(), fail_on_one), 1);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: rank 1: boom\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "error: rank 1: boom\n");
 }
 
 }  // namespace

@@ -13,11 +13,13 @@
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/child.h"
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+using testing::Boom;
 using testing::Child;
 using testing::End;
 using testing::end_of;
@@ -117,10 +119,7 @@ TEST(StuckRank, RunRanksTellsOfTheFailureWhileTheRankIsStuck) {
 
 // --- ranks that wait for time, or beside a server ---
 
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
-Task<void> throws() {
+Task<void> throws_at_once() {
   co_await yield();
   throw Boom();
 }
@@ -129,7 +128,7 @@ Task<void> serves() {
 }
 Task<void> throw_beside_a_server(World& world) {
   if (world.rank() == 0) {
-    Task<void> failing = throws(), server = serves();
+    Task<void> failing = throws_at_once(), server = serves();
     Task<void> both = when_all(std::move(failing), std::move(server));
     co_await std::move(both);
   }

@@ -15,11 +15,13 @@
 #include "runtime/device/allocation_label.h"
 #include "tests/runtime/launch/sharing.h"
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::Boom;
 using testing::End;
 using testing::ends_of;
 using testing::sharing;
@@ -27,11 +29,7 @@ using testing::sum_awaited;
 using testing::sum_of;
 using testing::sum_of_ranks;
 
-struct Boom : std::runtime_error {
-  explicit Boom(int rank) : std::runtime_error(str_cat("boom ", rank)) {}
-};
-
-Task<void> sum_in_place(World& world) {
+Task<void> sums_in_place(World& world) {
   for (int round = 0; round < 10; ++round) {
     std::vector<float> data(5000, static_cast<float>(world.rank()));
     const Work work = world.communicator()->issue(sum_of(data));
@@ -41,11 +39,11 @@ Task<void> sum_in_place(World& world) {
   co_return;
 }
 
-Task<void> one_throws_others_wait(World& world) {
+Task<void> one_throws_to_waiting_ones(World& world) {
   std::vector<float> data(4);
   const Work first = world.communicator()->issue(sum_of(data));
   co_await first;
-  if (world.rank() == 2) throw Boom(2);
+  if (world.rank() == 2) throw Boom("boom 2");
   if (world.rank() % 2 == 0) {
     boost::asio::steady_timer timer(world.executor().io_context(), 50s);
     co_await timer.async_wait(use_task);
@@ -61,7 +59,7 @@ Task<void> rethrows_its_own(World& world, std::vector<End>& ends) {
   std::vector<float> data(4);
   try {
     try {
-      throw Boom(world.rank());
+      throw Boom(str_cat("boom ", world.rank()));
     } catch (...) {
       const Work work = world.communicator()->issue(sum_of(data));
       work.wait();  // the others' turn, in the middle of a handler
@@ -85,7 +83,7 @@ Task<void> never_completes(World& world) {
   }
 }
 
-Task<void> nothing(World&) { co_return; }
+Task<void> does_no_work(World&) { co_return; }
 
 TEST(RankThreads, RanksThatShareAThreadMeet) {
   for (const int threads : {1, 2, 3, 9}) {
@@ -103,8 +101,8 @@ TEST(RankThreads, RanksThatShareAThreadMeet) {
 }
 
 TEST(RankThreads, AWaitInPlaceIsTheNextRanksTurn) {
-  run_ranks(sharing(7, 2), sum_in_place);
-  run_ranks(sharing(1, 1), sum_in_place);
+  run_ranks(sharing(7, 2), sums_in_place);
+  run_ranks(sharing(1, 1), sums_in_place);
 }
 
 TEST(RankThreads, AThousandRanksShareTwoThreads) {
@@ -113,7 +111,7 @@ TEST(RankThreads, AThousandRanksShareTwoThreads) {
 
 TEST(RankThreads, ARankThatThrowsEndsAllWithItsOwnError) {
   for (const int threads : {1, 2, 3})
-    EXPECT_THROW(run_ranks(sharing(6, threads), one_throws_others_wait), Boom);
+    EXPECT_THROW(run_ranks(sharing(6, threads), one_throws_to_waiting_ones), Boom);
 }
 
 TEST(RankThreads, EachRankRethrowsItsOwnException) {
@@ -135,7 +133,7 @@ TEST(RankThreads, AWaitForNobodyIsAnError) {
 
 TEST(RankThreads, BadNumbersAreNamed) {
   try {
-    run_ranks(sharing(2, -1), nothing);
+    run_ranks(sharing(2, -1), does_no_work);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
@@ -143,9 +141,9 @@ TEST(RankThreads, BadNumbersAreNamed) {
   }
   char name[] = "test", option[] = "--rank-threads", zero[] = "0", one[] = "1";
   char* refused[] = {name, option, zero};
-  EXPECT_EQ(run(3, refused, nothing), 2);
+  EXPECT_EQ(run(3, refused, does_no_work), 2);
   char* taken[] = {name, option, one};
-  EXPECT_EQ(run(3, taken, nothing), 0);
+  EXPECT_EQ(run(3, taken, does_no_work), 0);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace coshard {
 namespace {
 
-std::vector<std::string> events_of(std::uint64_t seed) {
+std::vector<std::string> events_of_seed(std::uint64_t seed) {
   std::vector<std::string> events;
   SimOptions sim;
   sim.processes = 2;
@@ -35,10 +35,10 @@ std::vector<std::string> events_of(std::uint64_t seed) {
 }
 
 TEST(Simulation, OfSeveralProcessesRepeatsWithItsSeed) {
-  const std::vector<std::string> first = events_of(1);
+  const std::vector<std::string> first = events_of_seed(1);
   EXPECT_GT(first.size(), 20U);
-  EXPECT_EQ(events_of(1), first);
-  EXPECT_NE(events_of(2), first);
+  EXPECT_EQ(events_of_seed(1), first);
+  EXPECT_NE(events_of_seed(2), first);
 }
 
 TEST(Simulation, ProcessesThatDoNotDivideTheRanksAreAnError) {

@@ -172,7 +172,7 @@ Task<void> sum(World& world) {
   EXPECT_EQ(value, static_cast<float>(world.size()));
 }
 
-Task<void> one_is_late(World& world) {
+Task<void> one_comes_late(World& world) {
   if (world.rank() == 1) std::this_thread::sleep_for(100ms);
   Task<void> first = sum(world);
   co_await std::move(first);
@@ -184,7 +184,7 @@ Task<void> one_is_late(World& world) {
   co_await std::move(second);
 }
 
-TEST(NoStandstill, WhileARankComputesOrSleeps) { run_ranks(patient_options(3), one_is_late); }
+TEST(NoStandstill, WhileARankComputesOrSleeps) { run_ranks(patient_options(3), one_comes_late); }
 
 Task<void> a_deadline_ends_the_wait(World& world) {
   const std::shared_ptr<Buffer> memory = world.device()->make_buffer(sizeof(float));

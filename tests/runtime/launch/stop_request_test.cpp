@@ -27,13 +27,13 @@ WorldOptions stoppable(int ranks, std::stop_token stop) {
 }
 
 // The number of the first call that gives true, by rank; 0: none of `calls` does.
-struct Seen {
-  explicit Seen(int ranks) : call(static_cast<std::size_t>(ranks), 0) {}
+struct SeenStop {
+  explicit SeenStop(int ranks) : call(static_cast<std::size_t>(ranks), 0) {}
   std::vector<int> call;
   bool alike() const { return std::ranges::count(call, call[0]) == std::ssize(call); }
 };
 
-Task<void> ask_until_told(World& world, int calls, Seen& seen) {
+Task<void> ask_until_told(World& world, int calls, SeenStop& seen) {
   for (int call = 1; call <= calls; ++call) {
     if ((call * 7 + world.rank() * 3) % 5 == 0)
       std::this_thread::sleep_for(std::chrono::microseconds(50 * world.rank()));
@@ -45,8 +45,8 @@ Task<void> ask_until_told(World& world, int calls, Seen& seen) {
   }
 }
 
-Seen run_until_told(int ranks, std::stop_token stop, int calls) {
-  Seen seen(ranks);
+SeenStop run_until_told(int ranks, std::stop_token stop, int calls) {
+  SeenStop seen(ranks);
   const WorldOptions options = stoppable(ranks, std::move(stop));
   run_ranks(options, [&](World& world) { return ask_until_told(world, calls, seen); });
   return seen;
@@ -56,7 +56,7 @@ TEST(StopRequest, MadeBeforeTheStartIsSeenByTheSecondCall) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     std::stop_source stop;
     stop.request_stop();
-    const Seen seen = run_until_told(ranks, stop.get_token(), 10);
+    const SeenStop seen = run_until_told(ranks, stop.get_token(), 10);
     EXPECT_TRUE(seen.alike());
     EXPECT_EQ(seen.call[0], 2) << ranks << " ranks";
   }
@@ -70,7 +70,7 @@ TEST(StopRequest, FromAnotherThreadIsSeenByTheSameCallOnAllRanks) {
         std::this_thread::sleep_for(delay);
         stop.request_stop();
       });
-      const Seen seen = run_until_told(ranks, stop.get_token(), 10'000'000);
+      const SeenStop seen = run_until_told(ranks, stop.get_token(), 10'000'000);
       EXPECT_TRUE(seen.alike()) << ranks << " ranks, " << delay.count() << " us";
       EXPECT_GE(seen.call[0], 2);
     }
@@ -79,7 +79,7 @@ TEST(StopRequest, FromAnotherThreadIsSeenByTheSameCallOnAllRanks) {
 
 // The last rank is told before its fourth call, when all others have made theirs.
 Task<void> request_late(World& world, std::stop_source& stop, std::atomic<int>& others,
-                        Seen& seen) {
+                        SeenStop& seen) {
   const bool last = world.rank() == world.size() - 1;
   for (int call = 1; call <= 8; ++call) {
     if (last && call == 4) {
@@ -99,7 +99,7 @@ TEST(StopRequest, OfOneRankHoldsForAllAndForEver) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     std::stop_source stop;
     std::atomic<int> others{0};
-    Seen seen(ranks);
+    SeenStop seen(ranks);
     const WorldOptions options = stoppable(ranks, stop.get_token());
     run_ranks(options, [&](World& world) { return request_late(world, stop, others, seen); });
     EXPECT_TRUE(seen.alike());
@@ -110,13 +110,13 @@ TEST(StopRequest, OfOneRankHoldsForAllAndForEver) {
 TEST(StopRequest, ThatNeverComesStopsNothing) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     const std::stop_source stop;
-    EXPECT_EQ(run_until_told(ranks, stop.get_token(), 300).call, Seen(ranks).call);
-    EXPECT_EQ(run_until_told(ranks, std::stop_token(), 300).call, Seen(ranks).call);
+    EXPECT_EQ(run_until_told(ranks, stop.get_token(), 300).call, SeenStop(ranks).call);
+    EXPECT_EQ(run_until_told(ranks, std::stop_token(), 300).call, SeenStop(ranks).call);
   }
 }
 
 Task<void> request_when_done(World& world, std::stop_source& stop, std::atomic<int>& done,
-                             Seen& seen) {
+                             SeenStop& seen) {
   Task<void> calls = ask_until_told(world, 5, seen);
   co_await std::move(calls);
   if (++done == world.size()) stop.request_stop();
@@ -125,20 +125,20 @@ Task<void> request_when_done(World& world, std::stop_source& stop, std::atomic<i
 TEST(StopRequest, ThatComesAfterTheLastCallStopsNothing) {
   std::stop_source stop;
   std::atomic<int> done{0};
-  Seen seen(3);
+  SeenStop seen(3);
   const WorldOptions options = stoppable(3, stop.get_token());
   run_ranks(options, [&](World& world) { return request_when_done(world, stop, done, seen); });
-  EXPECT_EQ(seen.call, Seen(3).call);
+  EXPECT_EQ(seen.call, SeenStop(3).call);
 }
 
 // The source may go away while the ranks run; they agree all the same.
 TEST(StopRequest, OfASourceThatIsGoneIsNeverSeen) {
   std::optional<std::stop_source> stop(std::in_place);
-  Seen seen(2);
+  SeenStop seen(2);
   const WorldOptions options = stoppable(2, stop->get_token());
   std::jthread ender([&] { stop.reset(); });
   run_ranks(options, [&](World& world) { return ask_until_told(world, 2000, seen); });
-  EXPECT_EQ(seen.call, Seen(2).call);
+  EXPECT_EQ(seen.call, SeenStop(2).call);
 }
 
 // Rank 1 asks for the first time when rank 0 has its first answer.

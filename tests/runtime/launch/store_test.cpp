@@ -21,7 +21,7 @@ Launched by_torchrun(std::string address, std::optional<int> local) {
   return job;
 }
 
-Environment with(std::map<std::string, std::string> variables) {
+Environment environment_of(std::map<std::string, std::string> variables) {
   return [all = std::move(variables)](const char* name) -> std::optional<std::string> {
     const auto found = all.find(name);
     return found == all.end() ? std::nullopt : std::optional(found->second);
@@ -40,7 +40,7 @@ std::string error_of(const Launched& job, const Environment& environment) {
 TEST(Store, IsOnLoopbackWhereAllProcessesAreOnThisHost) {
   for (const auto& [address, local] : std::map<std::string, std::optional<int>>{
            {"node1", 4}, {"localhost", 2}, {"127.0.0.1", std::nullopt}, {"::1", std::nullopt}}) {
-    const MeetingPoint where = meeting_point(by_torchrun(address, local), with({}));
+    const MeetingPoint where = meeting_point(by_torchrun(address, local), environment_of({}));
     EXPECT_FALSE(where.beyond) << address;
     EXPECT_EQ(where.address.hosts, std::vector<std::string>{"127.0.0.1"}) << address;
     EXPECT_EQ(where.address.port, 29501) << address;
@@ -51,18 +51,18 @@ TEST(Store, JobsWithoutATokenThatShareAPortKeepApart) {
   const auto secret = [](const char* port) {
     Launched job = by_torchrun("localhost", 4);
     job.master_port = port;
-    return meeting_point(job, with({{"COSHARD_PORT", "7000"}})).address.secret;
+    return meeting_point(job, environment_of({{"COSHARD_PORT", "7000"}})).address.secret;
   };
   EXPECT_EQ(secret("29500"), secret("29500"));
   EXPECT_NE(secret("29500"), secret("29600"));
 }
 
 TEST(Store, IsOpenToOtherHostsOnlyWithAToken) {
-  EXPECT_EQ(error_of(by_torchrun("node1", 2), with({})),
+  EXPECT_EQ(error_of(by_torchrun("node1", 2), environment_of({})),
             "WORLD_SIZE=4 and RANK=1 on several hosts (MASTER_ADDR=node1) without COSHARD_TOKEN: "
             "set it to the same secret in every process, or start them with mpirun or srun");
   const MeetingPoint where = meeting_point(
-      by_torchrun("node1", 2), with({{"COSHARD_TOKEN", "t"}, {"COSHARD_PORT", "7000"}}));
+      by_torchrun("node1", 2), environment_of({{"COSHARD_TOKEN", "t"}, {"COSHARD_PORT", "7000"}}));
   EXPECT_TRUE(where.beyond);
   EXPECT_EQ(where.address.hosts, std::vector<std::string>{"node1"});
   EXPECT_EQ(where.address.port, 7000);
@@ -71,11 +71,11 @@ TEST(Store, IsOpenToOtherHostsOnlyWithAToken) {
 
 TEST(Store, APortThatIsNoneIsNamed) {
   Launched job = by_torchrun("localhost", 4);
-  EXPECT_EQ(error_of(job, with({{"COSHARD_PORT", "70000"}})),
+  EXPECT_EQ(error_of(job, environment_of({{"COSHARD_PORT", "70000"}})),
             "COSHARD_PORT=70000 is not a port from 1 to 65535");
   for (const char* port : {"", "x", "65535", "0", "-1", "80x"}) {
     job.master_port = port;
-    EXPECT_EQ(error_of(job, with({})),
+    EXPECT_EQ(error_of(job, environment_of({})),
               str_cat("MASTER_PORT=", port, " is not a port from 1 to 65534"));
   }
 }

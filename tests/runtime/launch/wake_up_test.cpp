@@ -134,12 +134,12 @@ TEST(WakeUp, WhatAThreadPostsToARankRunsAlthoughItWaitsForAPeer) {
   }
 }
 
-Task<void> yields_for_ever(std::stop_token) {
+Task<void> yields_until_stopped(std::stop_token) {
   for (;;) co_await yield();
 }
 Task<void> bounded_yields(Clock::duration& took) {
   const auto begin = Clock::now();
-  const std::function<Task<void>(std::stop_token)> work = yields_for_ever;
+  const std::function<Task<void>(std::stop_token)> work = yields_until_stopped;
   Task<void> bounded = with_deadline(100ms, "yields", work);
   try {
     co_await std::move(bounded);
@@ -147,13 +147,13 @@ Task<void> bounded_yields(Clock::duration& took) {
     took = Clock::now() - begin;
   }
 }
-Task<void> meets(World& world) {
+Task<void> meets_again(World& world) {
   if (world.rank() == 1) std::this_thread::sleep_for(2500ms);
   const Work meet = issue(world, CollectiveKind::Barrier);
   co_await meet;
 }
 Task<void> meets_and_yields(World& world, Clock::duration& took) {
-  Task<void> meeting = meets(world), yields = bounded_yields(took);
+  Task<void> meeting = meets_again(world), yields = bounded_yields(took);
   Task<void> both = when_all(std::move(meeting), std::move(yields));
   co_await std::move(both);
 }

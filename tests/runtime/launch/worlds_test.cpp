@@ -17,12 +17,12 @@ using asio::ip::tcp;
 double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
-WorldOptions sharing(int ranks, int threads) {
+WorldOptions sharing_threads(int ranks, int threads) {
   WorldOptions options = quick_options(ranks);
   options.rank_threads = threads;
   return options;
 }
-WorldOptions helped(int ranks, int helpers) {
+WorldOptions with_helpers(int ranks, int helpers) {
   WorldOptions options = quick_options(ranks);
   options.progress_threads = helpers;
   return options;
@@ -30,8 +30,8 @@ WorldOptions helped(int ranks, int helpers) {
 // The program wherever ranks can live.
 void run_everywhere(int ranks, const Program& program) {
   EXPECT_NO_THROW(run_ranks(quick_options(ranks), program));
-  EXPECT_NO_THROW(run_ranks(sharing(ranks, 2), program));
-  EXPECT_NO_THROW(run_ranks(helped(ranks, 1), program));
+  EXPECT_NO_THROW(run_ranks(sharing_threads(ranks, 2), program));
+  EXPECT_NO_THROW(run_ranks(with_helpers(ranks, 1), program));
   const End end = end_on_one_thread(ranks, program);
   EXPECT_FALSE(end.failed) << end;
   for (std::uint64_t seed = 0; seed < 5; ++seed)
@@ -147,7 +147,7 @@ Task<void> ring(World& world, std::vector<std::atomic<int>>& ports) {
   }
 }
 TEST(Sockets, RanksOfFewThreadsCallEachOtherInARingBesideTheirSums) {
-  for (const WorldOptions& options : {quick_options(3), sharing(32, 2)}) {
+  for (const WorldOptions& options : {quick_options(3), sharing_threads(32, 2)}) {
     std::vector<std::atomic<int>> ports(static_cast<std::size_t>(options.ranks));
     EXPECT_NO_THROW(run_ranks(options, [&](World& world) { return ring(world, ports); }));
   }
@@ -176,7 +176,7 @@ Task<void> asks_in_a_branch(World& world) {
 }
 TEST(StopRequest, MayBeAskedInABranchThatIsCancelledAndAgainAfterwards) {
   std::stop_source source;
-  for (WorldOptions options : {quick_options(3), sharing(6, 2)}) {
+  for (WorldOptions options : {quick_options(3), sharing_threads(6, 2)}) {
     options.stop = source.get_token();
     EXPECT_NO_THROW(run_ranks(options, asks_in_a_branch));
   }
@@ -265,7 +265,7 @@ TEST(Spawned, WhatHasNotEndedGoesWithItsRankOnThreads) {
   EXPECT_EQ(UsesItsWorld::alive, 0);
 }
 TEST(Spawned, WhatHasNotEndedGoesWithItsRankOnAFiber) {
-  run_ranks(sharing(4, 2), spawns_and_ends);
+  run_ranks(sharing_threads(4, 2), spawns_and_ends);
   EXPECT_EQ(UsesItsWorld::alive, 0);
 }
 TEST(Spawned, WhatHasNotEndedGoesWithItsRankOnACallersContext) {
@@ -299,7 +299,7 @@ Task<void> computes_elsewhere(World& world, asio::thread_pool& pool) {
   EXPECT_EQ(co_await std::move(computing), 7);
 }
 TEST(Peers, WhatTheyLeftToAThreadPoolMayCompleteWhenTheRunIsOver) {
-  for (const WorldOptions& options : {quick_options(3), sharing(3, 2)}) {
+  for (const WorldOptions& options : {quick_options(3), sharing_threads(3, 2)}) {
     asio::thread_pool pool(2);
     const Program program = [&](World& world) { return computes_elsewhere(world, pool); };
     EXPECT_THROW(run_ranks(options, program), Boom);

@@ -12,21 +12,21 @@
 namespace coshard::test {
 namespace {
 
-std::string replay(std::uint64_t seed) {
+std::string replay_line(std::uint64_t seed) {
   return how_to_replay(seed) + "\n" + to_text(random_program(seed));
 }
 
 TEST(RandomPrograms, OfOneStructureDoWhatTheyMean) {
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
     const std::string verdict = judge_one_structure(seed);
-    ASSERT_EQ(verdict, "") << replay(seed);
+    ASSERT_EQ(verdict, "") << replay_line(seed);
   }
 }
 
 TEST(RandomPrograms, WhereOneRankDiffersEndInATypedErrorOnAll) {
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
     const std::string verdict = judge_difference(seed);
-    ASSERT_EQ(verdict, "") << replay(seed);
+    ASSERT_EQ(verdict, "") << replay_line(seed);
   }
 }
 

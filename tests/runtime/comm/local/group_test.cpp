@@ -15,19 +15,21 @@
 #include "tests/runtime/coro/allocations.h"
 #include "tests/support/child.h"
 #include "tests/support/ends.h"
+#include "tests/support/errors.h"
 
 namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using Floats = std::vector<float>;
+using Memory = std::vector<float>;
+using testing::Boom;
 using testing::Child;
 using testing::End;
 using testing::end_of;
 using testing::in_child;
 using testing::quick_options;
 
-Collective sum_in_place(Floats& data) {
+Collective sum_in_place(Memory& data) {
   Collective c;
   c.kind = CollectiveKind::AllReduce;
   c.extent = static_cast<std::int64_t>(data.size());
@@ -37,13 +39,9 @@ Collective sum_in_place(Floats& data) {
 
 // --- a throwing rank ---
 
-struct Boom : std::runtime_error {
-  Boom() : std::runtime_error("boom") {}
-};
-
 // Stands for the owner of memory that is freed while a frame unwinds; the unwinding takes a while.
 struct Owner {
-  Floats& memory;
+  Memory& memory;
   std::atomic<bool>& freed;
   ~Owner() {
     std::fill(memory.begin(), memory.end(), -1.0F);
@@ -51,7 +49,7 @@ struct Owner {
     std::this_thread::sleep_for(100ms);
   }
 };
-Task<void> throw_with_a_collective_in_flight(World& world, Floats& memory,
+Task<void> throw_with_a_collective_in_flight(World& world, Memory& memory,
                                              std::atomic<bool>& freed) {
   const Owner owner{memory, freed};
   auto work = world.communicator()->issue(sum_in_place(memory));
@@ -60,7 +58,7 @@ Task<void> throw_with_a_collective_in_flight(World& world, Floats& memory,
 }
 Task<void> join_when_it_is_freed(World& world, std::atomic<bool>& freed) {
   while (!freed) std::this_thread::yield();
-  Floats data(1000, 1.0F);
+  Memory data(1000, 1.0F);
   auto work = world.communicator()->issue(sum_in_place(data));
   work.wait();
   ADD_FAILURE() << "rank 0 got the sum with freed memory: " << data[0];
@@ -68,7 +66,7 @@ Task<void> join_when_it_is_freed(World& world, std::atomic<bool>& freed) {
 }
 
 TEST(Ownership, NobodyTouchesTheMemoryOfARankThatThrewOnceItIsFreed) {
-  Floats memory(1000, 1.0F);
+  Memory memory(1000, 1.0F);
   std::atomic<bool> freed{false};
   EXPECT_THROW(run_ranks(quick_options(2),
                          [&](World& world) {
@@ -77,21 +75,21 @@ TEST(Ownership, NobodyTouchesTheMemoryOfARankThatThrewOnceItIsFreed) {
                                       : join_when_it_is_freed(world, freed);
                          }),
                Boom);
-  EXPECT_EQ(memory, Floats(1000, -1.0F));
+  EXPECT_EQ(memory, Memory(1000, -1.0F));
 }
 
 // The same with memory that really is freed: for AddressSanitizer.
 Task<void> throw_with_a_vector_in_flight(World& world, std::atomic<bool>& freed) {
-  Floats none;
+  Memory none;
   const Owner slow{none, freed};
-  Floats data(100'000, 1.0F);
+  Memory data(100'000, 1.0F);
   auto work = world.communicator()->issue(sum_in_place(data));
   co_await yield();
   throw Boom();
 }
 Task<void> join_with_a_vector(World& world, std::atomic<bool>& freed) {
   while (!freed) std::this_thread::yield();
-  Floats data(100'000, 1.0F);
+  Memory data(100'000, 1.0F);
   auto work = world.communicator()->issue(sum_in_place(data));
   work.wait();
   ADD_FAILURE() << "rank 0 got the sum with freed memory: " << data[0];
@@ -152,7 +150,7 @@ void drop_sum(World& world, std::size_t bytes) {
   auto dropped = world.communicator()->issue(c);
 }
 std::size_t mebibytes_in_use(World& world) { return world.device()->memory().in_use / kMiB; }
-void barrier(World& world) {
+void meet_all(World& world) {
   auto work = world.communicator()->issue(Collective());
   work.wait();
 }
@@ -181,7 +179,7 @@ Task<void> drop_many_then_meet(World& world, std::barrier<>& step, std::size_t& 
   for (int i = 0; i < 150; ++i) drop_sum(world, kMiB);
   for (int i = 0; i < 2; ++i) {
     step.arrive_and_wait();
-    barrier(world);  // from the first on both have issued everything
+    meet_all(world);  // from the first on both have issued everything
   }
   left = mebibytes_in_use(world);
   co_return;
@@ -212,7 +210,7 @@ int an_allocation_fails_in_a_transfer() {
   constexpr int kRanks = 20;  // more than a unit has pointers on its stack for
   ThreadGroup thread_group(kRanks);
   const Communicators all = communicators_of(thread_group, kRanks);
-  std::vector<Floats> data(kRanks, Floats(100'000, 1.0F));
+  std::vector<Memory> data(kRanks, Memory(100'000, 1.0F));
   Works works;
   for (std::size_t r = 0; r < all.size(); ++r) {
     all[r]->set_timeout(300'000'000);
@@ -282,7 +280,7 @@ Task<void> note_ids(World& world, std::vector<std::uint64_t>& ids) {
   const std::vector<int> both{1, 0};
   const auto group = world.group(both, "group");
   for (int i = 0; i < 3; ++i) {
-    barrier(world);
+    meet_all(world);
     auto work = group->issue(Collective());
     work.wait();
   }

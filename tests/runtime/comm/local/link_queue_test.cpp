@@ -4,12 +4,13 @@
 #include <chrono>
 
 #include "runtime/comm/local/host/collective_op.h"
+#include "tests/support/nanoseconds.h"
 #include "tests/support/virtual_ranks.h"
 
 namespace coshard::testing {
 namespace {
+using testing::kMicrosecond;
 
-constexpr std::int64_t kMicrosecond = 1000;
 const Link kLink{std::chrono::microseconds(10), 1e9};  // a byte takes a nanosecond
 
 Collective gather_of(std::int64_t elements) {

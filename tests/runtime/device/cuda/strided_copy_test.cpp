@@ -15,8 +15,8 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 // Memory of a device that begins `offset` bytes behind a multiple of 256.
-struct Place {
-  Place(CudaDevice& device, std::size_t bytes, std::size_t offset)
+struct Region {
+  Region(CudaDevice& device, std::size_t bytes, std::size_t offset)
       : buffer(device.make_buffer(bytes + offset + 1)),
         data(static_cast<std::uint8_t*>(buffer->data()) + offset),
         bytes(bytes) {}
@@ -38,7 +38,7 @@ void expect_copied(CudaDevice& device, const StridedCopy& c, std::mt19937& engin
   const auto size = [&](std::int64_t pitch) {
     return static_cast<std::size_t>((c.rows - 1) * pitch + c.bytes);
   };
-  const Place from(device, size(c.from_pitch), from_offset),
+  const Region from(device, size(c.from_pitch), from_offset),
       to(device, size(c.to_pitch), to_offset);
   Bytes values(from.bytes), want(to.bytes);
   for (std::uint8_t& value : values) value = static_cast<std::uint8_t>(engine());
@@ -72,7 +72,7 @@ TEST(CopyOfRows, CopiesRowsOfEveryWidthAndLeavesWhatIsBetweenThem) {
 
 TEST(CopyOfRows, IsOneKernelUnlessTheRowsLieSideBySide) {
   const auto device = fake_device();
-  const Place from(*device, 4096, 0), to(*device, 4096, 0);
+  const Region from(*device, 4096, 0), to(*device, 4096, 0);
   const auto launches = [&](const StridedCopy& copy) {
     FakeDriver::get().reset_counts();
     device->peers()->copy(copy, device->compute_stream());
@@ -91,7 +91,7 @@ TEST(CopyOfRows, TakesPitchesThatNoCopyEngineTakes) {
   ASSERT_NE(far, MAP_FAILED);
   {
     const auto device = fake_device();
-    const Place to(*device, 64, 0);
+    const Region to(*device, 64, 0);
     for (int i = 0; i < 32; ++i) {
       static_cast<std::uint8_t*>(far)[i] = static_cast<std::uint8_t>(i);
       static_cast<std::uint8_t*>(far)[kPitch + i] = static_cast<std::uint8_t>(32 + i);

@@ -15,7 +15,7 @@
 namespace coshard::test {
 namespace {
 
-constexpr std::int64_t kElements = 4 << 20;  // 16 MiB
+constexpr std::int64_t kManyElements = 4 << 20;  // 16 MiB
 
 WorldOptions helped(int ranks, int progress_threads) {
   WorldOptions options;
@@ -50,7 +50,7 @@ void compute_until_let_go(const std::shared_ptr<Buffer>& buffer) {
   while (buffer.use_count() > 1) x = x * 1.0000001;
 }
 
-struct Watch final : Observer {
+struct Times final : Observer {
   std::int64_t done_ns = 0, wait_begin_ns = 0;
   void ready(const CommEvent&, std::int64_t wait_begin, std::int64_t done, std::int64_t) override {
     wait_begin_ns = wait_begin;
@@ -60,10 +60,10 @@ struct Watch final : Observer {
 
 TEST(ProgressThreads, AnAllReduceIsCompleteBeforeTheRanksWaitAlthoughAllCompute) {
   const auto program = [](World& world) -> Task<void> {
-    Watch watch;
+    Times watch;
     world.add_observer(&watch);
-    const auto data = buffer_of(world, kElements, static_cast<float>(world.rank() + 1));
-    const Work work = world.communicator()->issue(sum_of(data, kElements));
+    const auto data = buffer_of(world, kManyElements, static_cast<float>(world.rank() + 1));
+    const Work work = world.communicator()->issue(sum_of(data, kManyElements));
     compute_until_let_go(data);
     const std::int64_t computed_ns = now_ns();
     co_await work;
@@ -71,7 +71,7 @@ TEST(ProgressThreads, AnAllReduceIsCompleteBeforeTheRanksWaitAlthoughAllCompute)
     EXPECT_LE(watch.done_ns, computed_ns);
     EXPECT_LE(watch.done_ns, watch.wait_begin_ns);
     EXPECT_EQ(at(data, 0), 3);
-    EXPECT_EQ(at(data, kElements - 1), 3);
+    EXPECT_EQ(at(data, kManyElements - 1), 3);
     world.remove_observer(&watch);
   };
   run_ranks(helped(2, 1), program);
@@ -82,14 +82,14 @@ TEST(ProgressThreads, WhatHangsOnACollectiveIsDoneTooAndInOrder) {
     std::vector<int> all(static_cast<std::size_t>(world.size()));
     std::iota(all.begin(), all.end(), 0);
     const auto other = world.communicator()->subgroup(all, "dp");
-    const auto data = buffer_of(world, kElements, 1.0F);
-    Collective second = sum_of(data, kElements);
-    const Work first = world.communicator()->issue(sum_of(data, kElements));
+    const auto data = buffer_of(world, kManyElements, 1.0F);
+    Collective second = sum_of(data, kManyElements);
+    const Work first = world.communicator()->issue(sum_of(data, kManyElements));
     second.after = first.state();
     const Work last = other->issue(std::move(second));
     compute_until_let_go(data);
     co_await last;
-    EXPECT_EQ(at(data, kElements / 2), 9);
+    EXPECT_EQ(at(data, kManyElements / 2), 9);
   };
   run_ranks(helped(3, 2), program);
 }
@@ -100,10 +100,10 @@ TEST(ProgressThreads, AChainWaitsForItsEmulatedLink) {
   const auto program = [](World& world) -> Task<void> {
     const std::vector<int> all{0, 1};
     const auto other = world.communicator()->subgroup(all, "dp");
-    const auto data = buffer_of(world, kElements, 1.0F);
+    const auto data = buffer_of(world, kManyElements, 1.0F);
     const std::int64_t begin = now_ns();
-    Collective second = sum_of(data, kElements);
-    const Work first = world.communicator()->issue(sum_of(data, kElements));
+    Collective second = sum_of(data, kManyElements);
+    const Work first = world.communicator()->issue(sum_of(data, kManyElements));
     second.after = first.state();
     const Work last = other->issue(std::move(second));
     compute_until_let_go(data);
@@ -118,18 +118,18 @@ TEST(ProgressThreads, AChainWaitsForItsEmulatedLink) {
 TEST(ProgressThreads, AMessageIsDelivered) {
   const auto program = [](World& world) -> Task<void> {
     const bool sends = world.rank() == 0;
-    const auto data = buffer_of(world, kElements, sends ? 7.0F : 0.0F);
+    const auto data = buffer_of(world, kManyElements, sends ? 7.0F : 0.0F);
     Collective c;
     c.kind = sends ? CollectiveKind::Send : CollectiveKind::Recv;
     c.root = sends ? 1 : 0;
-    c.extent = kElements;
+    c.extent = kManyElements;
     if (sends) c.send = data->data();
     if (!sends) c.recv = data->data();
     (sends ? c.keep_send : c.keep_recv) = data;
     const Work work = world.communicator()->issue(std::move(c));
     compute_until_let_go(data);
     co_await work;
-    EXPECT_EQ(at(data, kElements - 1), 7);
+    EXPECT_EQ(at(data, kManyElements - 1), 7);
   };
   run_ranks(helped(2, 1), program);
 }
