@@ -45,6 +45,8 @@ void add_options(CLI::App& app, Options& o) {
       "threads that move data while the ranks compute");
   add("--rank-threads", o.rank_threads, 1, kMostRanks,
       "run all ranks on this many threads; default one thread each");
+  cli::add_seconds(app, "--timeout", o.timeout, "deadline of every wait for a peer; 0: none");
+  cli::add_seconds(app, "--grace", o.grace, "how long ranks may take to end after a failure");
   tools::add_shape(app, o, o.dtype_name);
   tools::add_word(app, "--plan", o.plan, {"tp", "tp-sp", "dp", "fsdp"},
                   "tensor parallelism, tp-sp: with sequence parallelism as well, dp: data "
@@ -102,6 +104,8 @@ WorldOptions Options::world() const {
   if (!link.empty()) options.link = parse_link(link);
   options.progress_threads = progress_threads;
   options.rank_threads = rank_threads.value_or(0);
+  options.timeout = timeout;
+  options.grace = grace;
   return options;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // The command line of examples/train, checked. A value made once in main and shared, unchanged, by
 // all ranks.
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@ struct Options {
   std::string link;                 // "20us,1GB/s": emulated; empty: none
   int progress_threads = 0;         // that move data while ranks compute
   std::optional<int> rank_threads;  // that ranks share; none: one each
+  std::chrono::milliseconds timeout = WorldOptions().timeout, grace = WorldOptions().grace;
   int layers = 4, dim = 256, heads = 8, ffn = 688;
   int seq = 256, batch = 4;  // bytes per sequence, sequences per step
   int steps = 1000, warmup = 100;

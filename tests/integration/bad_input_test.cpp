@@ -99,6 +99,8 @@ TEST(BadInput, IsTheSameForEveryExample) {
   }
   const std::string train = std::string(TRAIN_PROGRAM) + " --text /nowhere";
   expect_refused_by(train, "--rank-threads 0", "--rank-threads 0: must be a number from 1 ");
+  for (const std::string option : {"--timeout", "--grace"})
+    expect_refused_by(train, option + " soon", option + " soon: ");
 }
 
 TEST(BadInput, AnOptionThatAProgramLacksIsNamedWithTheOneThatWasMeant) {

@@ -176,6 +176,9 @@ TEST(Module, AModuleListNamesItsModulesByNumber) {
     list.append(std::make_shared<nn::Linear>(2, 2, world));
     EXPECT_EQ(names_of(list).front(), "0.weight");
     EXPECT_EQ(list[1].path(), "1");
+    std::string paths;
+    for (const auto& linear : list) paths += linear->path();
+    EXPECT_EQ(paths, "01");
     co_return;
   });
 }

@@ -213,6 +213,9 @@ class ModuleList : public Module {
   }
   std::size_t size() const { return modules_.size(); }
   T& operator[](std::size_t i) { return *modules_[i]; }
+  // In order, each a const std::shared_ptr<T>&.
+  auto begin() const { return modules_.begin(); }
+  auto end() const { return modules_.end(); }
 
  private:
   std::vector<std::shared_ptr<T>> modules_;
