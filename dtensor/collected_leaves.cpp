@@ -10,10 +10,7 @@
 namespace coshard {
 namespace {
 
-struct CollectorsHere {
-  int count = 0;
-};
-const RankLocal<CollectorsHere> collectors_here;
+const RankLocal<std::vector<GradCollector*>> collectors_here;
 
 using Leaves = std::vector<std::pair<std::shared_ptr<GradMeta>, std::uint64_t>>;
 
@@ -47,15 +44,18 @@ Leaves leaves_behind(const std::shared_ptr<GradMeta>& root) {
 
 }  // namespace
 
-CollectorHere::CollectorHere() { ++collectors_here->count; }
-CollectorHere::~CollectorHere() { --collectors_here->count; }
+CollectorHere::CollectorHere(GradCollector& collector) : collector_(collector) {
+  collectors_here->push_back(&collector);
+}
+CollectorHere::~CollectorHere() { std::erase(*collectors_here, &collector_); }
 
 CollectedLeaves::~CollectedLeaves() {
   for (const auto& collector : begun_) collector->give_up();
 }
 
 void CollectedLeaves::find(const Meta& root) {
-  if (collectors_here->count == 0) return;
+  if (collectors_here->empty()) return;
+  for (GradCollector* collector : *collectors_here) collector->refresh();
   for (auto& [leaf, oldest] : leaves_behind(root))
     due_.push_back({oldest, leaf, leaf->collector.lock()});
   std::ranges::stable_sort(due_, std::greater<>(), &Due::oldest);
@@ -82,6 +82,8 @@ void CollectedLeaves::ran_down_to(std::uint64_t next,
 }
 
 void CollectedLeaves::end() {
+  for (; done_ < due_.size(); ++done_)
+    due_[done_].collector->complete(due_[done_].leaf->collected_as);
   for (const auto& collector : std::exchange(begun_, {})) collector->end();
 }
 

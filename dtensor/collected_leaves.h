@@ -9,13 +9,16 @@
 
 namespace coshard {
 
-// Held by every collector: without one on the rank, no pass searches for leaves.
+// A member of every collector, which lists it on its rank: without one, no pass searches for leaves.
 class CollectorHere {
  public:
-  CollectorHere();
+  explicit CollectorHere(GradCollector& collector);
   ~CollectorHere();
   CollectorHere(const CollectorHere&) = delete;
   CollectorHere& operator=(const CollectorHere&) = delete;
+
+ private:
+  GradCollector& collector_;
 };
 
 class CollectedLeaves {
@@ -32,7 +35,7 @@ class CollectedLeaves {
   // Call when all records newer than `next` have run. Completes, in order, the leaves that no
   // remaining record reads, up to the first for which `settled` returns false.
   void ran_down_to(std::uint64_t next, const std::function<bool(const Meta&)>& settled);
-  // Call when all records have run.
+  // Call when all records have run and all gradients have arrived. Completes the leaves that are left.
   void end();
 
  private:

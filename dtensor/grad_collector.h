@@ -10,6 +10,9 @@ namespace coshard {
 class GradCollector {
  public:
   virtual ~GradCollector() = default;
+  // Called when a backward begins, before it looks for leaves: copies to them what users may have
+  // changed since the forward on the tensors that they stand for (requires_grad).
+  virtual void refresh() {}
   // Called when a backward begins that reaches these leaves, given by number
   // (GradMeta::collected_as) in the order in which their gradients will be complete. Returns
   // whether it must call complete() and end(). Error{BadInput}: another such backward has not

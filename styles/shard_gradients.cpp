@@ -28,7 +28,32 @@ std::shared_ptr<const Spec> spec_of_part(const ShardedParameter& p, const Device
   return make_spec(p.shard.mesh(), layout, p.shard.shape());
 }
 
+// The layout of the sum of two gradients: partial where one of them is and the other is replicated.
+std::optional<Layout> layout_of_sum(const Layout& a, const Layout& b) {
+  Layout sum = a;
+  for (int m = 0; m < a.ndim(); ++m) {
+    if (a[m] == b[m]) continue;
+    const bool adds_up = (a[m].is_replicate() && b[m] == Placement(Partial())) ||
+                         (b[m].is_replicate() && a[m] == Placement(Partial()));
+    if (!adds_up) return std::nullopt;
+    sum[m] = Partial();
+  }
+  return sum;
+}
+
+// Whether this rank holds the value of a gradient in `from` once it is laid out as `to`: where a
+// replicated one becomes partial, the dimension's first rank does, and the others hold zeros.
+bool holds_value(const DeviceMesh& mesh, const Layout& from, const Layout& to) {
+  for (int m = 0; m < from.ndim(); ++m)
+    if (from[m] != to[m] && mesh.local_rank(m) != 0) return false;
+  return true;
+}
+
 }  // namespace
+
+void ShardGroup::refresh() {
+  for (ShardedParameter& p : parameters_) p.whole.set_requires_grad(p.shard.requires_grad());
+}
 
 bool ShardGroup::begin(std::span<const int> reached) {
   CS_REQUIRE(!active_, "backward: another one, which has not ended, reduces gradients of '",
@@ -36,7 +61,6 @@ bool ShardGroup::begin(std::span<const int> reached) {
   active_ = true;
   done_ = false;
   open_ = static_cast<int>(reached.size());
-  for (ShardedParameter& p : parameters_) p.complete = false;
   for (const int i : reached) parameters_[static_cast<std::size_t>(i)].open = true;
   return true;
 }
@@ -63,7 +87,10 @@ void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
   ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf.collected_as)];
   CS_REQUIRE(!grad_enabled(), "backward: create_graph, but the gradient of '", p.name,
              "', which fully_shard has sharded, is sent off the tape");
-  CS_REQUIRE(!active_ || !p.complete, "backward: a gradient of '", p.name,
+  CS_REQUIRE(active_, "backward: a gradient of '", p.name,
+             "', which fully_shard has sharded and which required none in forward, came from its "
+             "recomputation; change requires_grad after backward");
+  CS_REQUIRE(open_ > 0, "backward: a gradient of '", p.name,
              "', which fully_shard has sharded, arrived after it had been reduced");
   if (!gradients_.defined())
     gradients_ = Tensor::empty(memory_.device(), Shape{size_}, memory_.dtype());
@@ -80,7 +107,6 @@ void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
 void ShardGroup::complete(int leaf) {
   ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf)];
   if (!std::exchange(p.open, false)) return;
-  p.complete = true;
   if (--open_ > 0) return;
   reduce();
   done_ = true;
@@ -151,25 +177,38 @@ void ShardGroup::reduce() {
   }
 }
 
-// Adds to each part, once it has arrived, the gradient from before this backward.
-void ShardGroup::add_earlier(const std::vector<Part>& parts, const Tensor& mine) {
-  std::vector<std::pair<Tensor, Tensor>> sums;  // a part, and the gradient from before
-  for (const auto& [parameter, spec] : parts) {
+// Adds to each part, once it has arrived, the gradient that its shard has already: of an earlier
+// backward, or of an operator outside of the module, which reads the shard itself.
+void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& mine) {
+  struct Sum {
+    Tensor place, before;
+    bool keeps, adds;  // what this rank holds of the part, and of the gradient from before
+  };
+  std::vector<Sum> sums;
+  for (auto& [parameter, spec] : parts) {
     const Tensor before = parameter->shard.grad();
     if (!before.defined()) continue;
-    CS_REQUIRE(before.layout() == spec->layout, "backward: the gradient of '", parameter->name,
-               "' is ", before, ", to which one in ", spec->layout,
+    const auto layout = layout_of_sum(before.layout(), spec->layout);
+    CS_REQUIRE(layout, "backward: the gradient of '", parameter->name, "' is ", before,
+               ", to which one in ", spec->layout,
                " cannot be added; call zero_grad, or reduce_gradients after each backward");
+    const bool keeps = holds_value(spec->mesh, spec->layout, *layout);
+    const bool adds = holds_value(spec->mesh, before.layout(), *layout);
+    spec = make_spec(spec->mesh, *layout, spec->shape);
     if (before.local_numel() == 0) continue;
     before.wait("backward");
-    sums.emplace_back(part_of_memory(place_of(mine), before.local_shape(), parameter->shard_begin),
-                      before.raw_local());
+    sums.push_back({part_of_memory(place_of(mine), before.local_shape(), parameter->shard_begin),
+                    before.raw_local(), keeps, adds});
   }
   if (sums.empty()) return;
   make_from(mine, mine, [sums = std::move(sums)](const Tensor&) {
-    for (const auto& [place, before] : sums)
-      kernels::run(*place.device(), kernels::Binary{kernels::BinaryOp::Add, view_of(place),
-                                                    view_of(place), view_of(before)});
+    for (const auto& [place, before, keeps, adds] : sums) {
+      const kernels::View to = view_of(place), from = view_of(before);
+      Device& device = *place.device();
+      if (!keeps)
+        kernels::run(device, kernels::Fill{place.data(), place.dtype(), place.local_numel(), 0});
+      if (adds) kernels::run(device, kernels::Binary{kernels::BinaryOp::Add, to, to, from});
+    }
   });
 }
 

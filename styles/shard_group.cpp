@@ -116,10 +116,8 @@ std::shared_ptr<void> ShardGroup::enter(std::vector<Tensor>& arriving) {
   const bool again = redistributes_are_deferred();
   require_own_slots();
   std::vector<Tensor> shards;
-  for (ShardedParameter& p : parameters_) {
-    shards.push_back(p.shard);
-    p.whole.set_requires_grad(p.shard.requires_grad());
-  }
+  for (ShardedParameter& p : parameters_) shards.push_back(p.shard);
+  refresh();
   static_cast<void>(taped(shards));  // a ReadLog notes them, for recomputation
   gather();
   auto use = std::make_shared<Use>(shared_from_this(), again);

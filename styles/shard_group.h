@@ -23,7 +23,6 @@ struct ShardedParameter {
   std::int64_t begin = 0;            // offset of `whole` in the group's memory
   std::int64_t shard_begin = 0;      // offset of `shard` in the data this rank sends
   bool open = false;                 // this backward will still add to its gradient
-  bool complete = false;             // it no longer does
   bool taken = false;                // an operator may have written its gradient already
 };
 
@@ -80,6 +79,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   void release();
   const Tensor& memory() const { return memory_; }
 
+  void refresh() override;
   bool begin(std::span<const int> reached) override;
   Tensor place(const GradMeta& leaf) override;
   void add(GradMeta& leaf, Tensor gradient) override;
@@ -109,7 +109,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
     std::shared_ptr<const Spec> spec;
   };
   void reduce();
-  static void add_earlier(const std::vector<Part>& parts, const Tensor& mine);
+  static void add_earlier(std::vector<Part>& parts, const Tensor& mine);
   static void tell(const ShardedParameter& parameter);
 
   Module& module_;
@@ -127,9 +127,9 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   std::vector<std::uint32_t> gathered_at_;  // the shards' write counts when gathered
   Tensor gradients_;  // [size_], laid out as memory_; defined while backward adds to it
   int uses_ = 0;      // running forwards
-  int open_ = 0;
+  int open_ = 0;      // parameters to which the running backward still adds
   bool gathered_ = false, active_ = false, done_ = false;
-  CollectorHere here_;
+  CollectorHere here_{*this};
 };
 
 // A row-major part of a group's memory; does not wait for the data.

@@ -67,7 +67,7 @@ class GradientBuckets final : public GradCollector,
   std::vector<Bucket> buckets_;  // in the order in which they are sent; empty: not built
   std::size_t sent_ = 0;         // in this backward
   bool sync_ = true, active_ = false;
-  CollectorHere here_;
+  CollectorHere here_{*this};
 };
 
 }  // namespace coshard

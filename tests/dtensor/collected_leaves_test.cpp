@@ -31,7 +31,7 @@ struct Collector final : GradCollector {
   bool collects = true;
   Tensor offered;
   std::vector<std::string> told;
-  CollectorHere here;
+  CollectorHere here{*this};
 };
 
 std::vector<Tensor> leaves_of(World& world, const std::shared_ptr<Collector>& collector) {
